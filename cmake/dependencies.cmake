@@ -1,0 +1,41 @@
+# What distag is built from; scripts/setup.sh installs all of it.
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(xtensor REQUIRED)
+find_package(xsimd REQUIRED)
+pkg_check_modules(libzmq REQUIRED IMPORTED_TARGET libzmq)
+pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
+find_path(DISTAG_CPPZMQ_INCLUDE_DIR zmq.hpp REQUIRED)
+find_path(DISTAG_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h REQUIRED)
+find_program(DISTAG_FLATC flatc REQUIRED)
+mark_as_advanced(DISTAG_CPPZMQ_INCLUDE_DIR DISTAG_FLATBUFFERS_INCLUDE_DIR DISTAG_FLATC)
+
+if(DISTAG_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
+  find_package(benchmark REQUIRED)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+endif()
+
+# Others' headers are no place for our warnings.
+add_library(distag_xtensor INTERFACE)
+target_link_libraries(distag_xtensor INTERFACE xtensor xsimd)
+target_compile_definitions(distag_xtensor INTERFACE XTENSOR_USE_XSIMD)
+
+# Headers made from schemas/*.fbs, in the build tree, for wire alone.
+file(GLOB distag_schemas CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
+set(distag_generated_dir ${PROJECT_BINARY_DIR}/generated)
+set(distag_generated_headers "")
+foreach(schema IN LISTS distag_schemas)
+  get_filename_component(name ${schema} NAME_WE)
+  set(header ${distag_generated_dir}/${name}_generated.h)
+  add_custom_command(
+    OUTPUT ${header}
+    COMMAND ${DISTAG_FLATC} --cpp --cpp-std c++17 --scoped-enums -I ${PROJECT_SOURCE_DIR}/schemas
+            -o ${distag_generated_dir} ${schema}
+    DEPENDS ${distag_schemas}
+    COMMENT "Schema ${name}.fbs")
+  list(APPEND distag_generated_headers ${header})
+endforeach()
+add_custom_target(distag_schema_headers DEPENDS ${distag_generated_headers})

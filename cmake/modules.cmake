@@ -1,0 +1,56 @@
+# One static library distag_<folder> per folder of src/, linked to exactly what src/layers.txt lets it see. A folder
+# without source files has no library.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/layers.txt)
+file(STRINGS ${PROJECT_SOURCE_DIR}/src/layers.txt distag_layer_lines REGEX "^([0-9]+|deny) ")
+
+set(distag_modules "") # lowest layer first
+foreach(line IN LISTS distag_layer_lines)
+  separate_arguments(words UNIX_COMMAND "${line}")
+  list(POP_FRONT words number)
+  if(number STREQUAL "deny")
+    list(POP_FRONT words module)
+    set(distag_denied_${module} ${words})
+    continue()
+  endif()
+  list(PREPEND distag_modules ${words})
+  foreach(module IN LISTS words)
+    set(distag_layer_${module} ${number})
+  endforeach()
+endforeach()
+
+# What each folder uses from outside, beside the standard library.
+set(distag_public_base fmt::fmt)
+set(distag_private_tensor distag_xtensor)
+set(distag_private_ops distag_xtensor PkgConfig::openblas)
+set(distag_private_transport PkgConfig::libzmq)
+
+foreach(module IN LISTS distag_modules)
+  set(distag_seen_${module} "")
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${module}/*.cpp
+       ${PROJECT_SOURCE_DIR}/src/${module}/*/*.cpp)
+  foreach(lower IN LISTS distag_modules)
+    if(distag_layer_${lower} LESS distag_layer_${module} AND TARGET distag_${lower} AND NOT lower IN_LIST distag_denied_${module})
+      list(PREPEND distag_seen_${module} distag_${lower})
+    endif()
+  endforeach()
+  if(NOT sources)
+    continue()
+  endif()
+  add_library(distag_${module} STATIC ${sources})
+  target_include_directories(distag_${module} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(distag_${module} PUBLIC distag_compile ${distag_seen_${module}} ${distag_public_${module}}
+                        PRIVATE ${distag_private_${module}})
+endforeach()
+
+# Headers that fences keep in source files may still be found by everybody: tests/layers is what refuses them.
+if(TARGET distag_ops)
+  target_compile_options(distag_ops PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3>)
+endif()
+if(TARGET distag_wire)
+  target_include_directories(distag_wire SYSTEM PRIVATE ${distag_generated_dir} ${DISTAG_FLATBUFFERS_INCLUDE_DIR})
+  add_dependencies(distag_wire distag_schema_headers)
+endif()
+if(TARGET distag_capi)
+  target_include_directories(distag_capi PUBLIC ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(distag_capi PRIVATE DISTAG_BUILD)
+endif()

@@ -1,0 +1,1038 @@
+/* distag: distributed autograd as a C library.                                            SPDX-License-Identifier: MIT
+ *
+ * A host program makes workers. Workers call each other's functions; the tensor math on the way is recorded in a
+ * context; distag_backward then runs the backward pass in every process that took part, and each keeps its gradients
+ * in that context. Training within one process uses the same calls and needs no worker.
+ *
+ * CONVENTIONS
+ *
+ *  1. Handles are opaque and counted. A handle written to an out_ parameter is one reference for the caller to release.
+ *     retain adds one; release drops one, takes NULL, never blocks, never fails, on any thread, in any order.
+ *  2. Lent instead: every pointer that a function returns, and what distag_<noun>_get_<what> writes to out_. It lives
+ *     as long as the caller holds the first argument. copy_ fills the caller's buffer. "take": the library owns the
+ *     argument from then on, on success only. Several handles may stand for one tensor: compare ids, not pointers.
+ *  3. Fallible functions return distag_status, 0 is ok. On failure, and only then, they fill the caller's distag_error
+ *     (always the last parameter, always nullable). Beside what "Fails" lists, any can answer INVALID_ARGUMENT,
+ *     OUT_OF_MEMORY or INTERNAL. Functions without a status answer 0, -1 or NULL to a NULL handle.
+ *  4. After a failure every out parameter is NULL or 0 and nothing needs cleanup. Failures pass through: a call that
+ *     gets NULL for a handle it needs, while its err already holds a failure, returns that failure and leaves err as
+ *     it is. So a chain of calls on one err can be checked once, at its end; calls that do not depend on the failed
+ *     one still run. Set err.code to 0 before an unrelated chain.
+ *  5. Options structs start with struct_size: use the _INIT macro, or zeroed memory and set it. Zero means default, and
+ *     NULL options are all defaults. Structs grow at their end only. What the library does not know or cannot honour is
+ *     refused (UNSUPPORTED), never ignored; of a struct whose struct_size no version had, nothing is used. A struct
+ *     that is filled for the caller needs its struct_size too.
+ *  6. Pointers must not be NULL unless marked nullable; an empty array is (NULL, 0). Text is UTF-8 and ends in NUL.
+ *     Text, arrays and structs may be reused once the call returns. size is in bytes, count in items. Times are
+ *     nanoseconds; DISTAG_FOREVER is -1.
+ *  7. Each handle type is immutable (anyone, any time), thread-safe (any thread; calls order themselves), shared-read
+ *     (readers together or one writer alone), or lent (to one callback, on its thread, until it returns).
+ *  8. Nothing blocks unless its comment says "Blocks". What blocks takes a timeout or says its bound, and has an _async
+ *     twin that gives a distag_future where a host may not want to wait. A timeout parameter of 0 does not wait; in
+ *     options 0 is default.
+ *  9. Callbacks run on the worker's pool. With DISTAG_EXECUTOR_HOST they run only in distag_worker_poll, and in
+ *     blocking calls made by the thread that polls, whichever worker they are about; then no host code runs on distag's
+ *     threads, destroy functions included, allocators and thread hooks excepted. Without a worker they run inside the
+ *     call that needs them. Callbacks run without distag locks and may call anything but distag_worker_shutdown of
+ *     their own worker. Handles they get are lent; a handle they write to an out_ parameter passes to distag; their err
+ *     is never NULL and starts clean. A destroy function runs exactly once, on every path, also when the call it was
+ *     given to fails.
+ * 10. No exception, signal handler, abort, exit, output, environment write, locale or FP-mode change comes out of this
+ *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own,
+ *     from load to unload). In a forked child every call on a parent's handle answers INVALID_STATE, release only frees
+ *     memory, and new workers can be made.
+ * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told. With DISTAG_VALIDATE=1 in
+ *     the environment handles are kept aside after their release, and misuse is always told.
+ * 12. Within an ABI major nothing is removed, renumbered or moved. Treat enumerators you do not know as "other".
+ *
+ * All of this works since 0.1, but for what says "since 0.2": that is here for its place in a struct or an enum, and
+ * answers UNSUPPORTED to anything but 0. */
+#ifndef DISTAG_H
+#define DISTAG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DISTAG_VERSION_MAJOR 0
+#define DISTAG_VERSION_MINOR 1
+#define DISTAG_VERSION_PATCH 0
+#define DISTAG_ABI_MAJOR 0 /* part of the soname; what distag_get_api is asked for */
+
+#if defined(DISTAG_STATIC)
+#define DISTAG_API
+#elif defined(_WIN32) && defined(DISTAG_BUILD)
+#define DISTAG_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define DISTAG_API __declspec(dllimport)
+#else
+#define DISTAG_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ==================================================================================================================
+ * 1. Status and errors                                                                                     since 0.1
+ * ================================================================================================================== */
+
+/* What a call answers. The tens say what to do next: 1x mend the call, 2x use another way, 3x wait and retry, 4x
+ * reconnect, 5x give up, 6x read the message. 1000 and above belong to callbacks and travel unchanged. */
+typedef int32_t distag_status;
+enum distag_status_code {
+  DISTAG_OK = 0,
+  DISTAG_E_INVALID_ARGUMENT = 10, /* a NULL, a wrong handle, shapes or dtypes that do not fit */
+  DISTAG_E_INVALID_STATE = 11,    /* right call, wrong time: not started, shut down, ended, answered before */
+  DISTAG_E_NOT_FOUND = 12,        /* no such worker, function, op, attribute or setting */
+  DISTAG_E_DENIED = 13,           /* keys or permissions do not allow it */
+  DISTAG_E_UNSUPPORTED = 20,      /* known, but not to this build, dtype or device */
+  DISTAG_E_OVERLOADED = 30,       /* the byte budget of a peer or worker is used up */
+  DISTAG_E_OUT_OF_MEMORY = 31,    /* memory, threads or descriptors are used up */
+  DISTAG_E_DISCONNECTED = 40,     /* a worker that is needed is lost */
+  DISTAG_E_PEER_RESTARTED = 41,   /* a new incarnation answers under the name; what belonged to the old one is gone */
+  DISTAG_E_DEADLINE = 50,         /* time is up */
+  DISTAG_E_CANCELLED = 51,        /* cancelled, or its context or worker ended */
+  DISTAG_E_REMOTE = 60,           /* a function dropped its reply, or failed with a status unknown here */
+  DISTAG_E_PROTOCOL = 61,         /* a peer sent what it may not send, or speaks another version */
+  DISTAG_E_INTERNAL = 62,         /* a defect in distag */
+  DISTAG_E_GRAPH_FREED = 63,      /* a second pass without retain_graph */
+  DISTAG_E_UNREACHED_SEND = 64,   /* FAST mode: results of the named calls were never used */
+  DISTAG_E_USER = 1000            /* first status of callbacks */
+};
+
+enum distag_error_flag {
+  DISTAG_ERROR_MAY_HAVE_RUN = 1 /* the function ran, or nobody knows; without this flag it did not run */
+};
+
+/* Filled by a failed call. The message says what failed, where and what to do, and names every worker it passed. */
+typedef struct distag_error {
+  uint32_t struct_size; /* sizeof(distag_error); 0 counts as the 512 bytes of version 0.1, so zeroed memory will do */
+  distag_status code;
+  int32_t origin_rank; /* worker on which it arose; -1: this process */
+  uint32_t flags;      /* DISTAG_ERROR_... */
+  char message[496];   /* UTF-8, ends in NUL, cut between characters if too long */
+} distag_error;
+#define DISTAG_ERROR_INIT {sizeof(distag_error), DISTAG_OK, -1, 0, {0}}
+
+/* Fills an error from inside a callback and returns its code: return distag_error_set(err, 1000, "no such user"). */
+DISTAG_API distag_status distag_error_set(distag_error *err, distag_status code, const char *message);
+
+/* "INVALID_ARGUMENT" for 10, "USER" from 1000 on, "UNKNOWN" for what this library does not know. Static text. */
+DISTAG_API const char *distag_status_get_name(distag_status status);
+
+#define DISTAG_FOREVER INT64_C(-1)
+#define DISTAG_MILLISECOND INT64_C(1000000)
+#define DISTAG_SECOND INT64_C(1000000000)
+
+/* ==================================================================================================================
+ * 2. Handles                                                                                               since 0.1
+ * ================================================================================================================== */
+
+typedef struct distag_tensor distag_tensor;         /* dense n-d array with its history. shared-read */
+typedef struct distag_value distag_value;           /* what calls carry: scalar, text, tensor, list ... immutable */
+typedef struct distag_worker distag_worker;         /* one participant: name, rank, functions. thread-safe */
+typedef struct distag_invocation distag_invocation; /* one incoming call, seen by a function. lent */
+typedef struct distag_reply distag_reply;           /* the answer that a function still owes. thread-safe */
+typedef struct distag_future distag_future;         /* completes exactly once: value or failure. thread-safe */
+typedef struct distag_context distag_context;       /* one forward and its backward passes. thread-safe */
+typedef struct distag_gradients distag_gradients;   /* snapshot of a context's gradients on this worker. immutable */
+typedef struct distag_rref distag_rref;             /* reference to a value at its owner. since 0.2 */
+
+/* A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE. */
+DISTAG_API void distag_tensor_retain(distag_tensor *tensor);
+DISTAG_API void distag_tensor_release(distag_tensor *tensor /* nullable */);
+DISTAG_API void distag_value_retain(distag_value *value);
+DISTAG_API void distag_value_release(distag_value *value /* nullable */);
+DISTAG_API void distag_gradients_retain(distag_gradients *gradients);
+DISTAG_API void distag_gradients_release(distag_gradients *gradients /* nullable */);
+
+/* Releasing a future does not cancel what it stands for. */
+DISTAG_API void distag_future_retain(distag_future *future);
+DISTAG_API void distag_future_release(distag_future *future /* nullable */);
+
+/* The last release of a reply that is not finished fails its call with REMOTE. */
+DISTAG_API void distag_reply_retain(distag_reply *reply);
+DISTAG_API void distag_reply_release(distag_reply *reply /* nullable */);
+
+/* The creator's last release ends the context, here and everywhere it reached: see distag_context_create. */
+DISTAG_API void distag_context_retain(distag_context *context);
+DISTAG_API void distag_context_release(distag_context *context /* nullable */);
+
+/* The last release of a worker that is not shut down shuts it down with timeout 0 on a thread of distag, where its
+ * last destroy functions then run: shut down first with the host executor, and before the library is unloaded. */
+DISTAG_API void distag_worker_retain(distag_worker *worker);
+DISTAG_API void distag_worker_release(distag_worker *worker /* nullable */);
+
+/* Ends the life of something of the host: user data, memory, an object. May run on any thread, but see 9. */
+typedef void (*distag_deleter)(void *user_data);
+
+/* ==================================================================================================================
+ * 3. Tensors                                                                                               since 0.1
+ *
+ * A tensor is a dtype, a shape, strides in elements, and storage that its views share. Its values change only through
+ * distag_tensor_write, _assign and _add_scaled. Messages on their way keep the values they were sent with,
+ * and a tensor that arrives in a call is a new one, also within one process: no write on one side shows on the other. A
+ * backward pass uses the values that were recorded.
+ * ================================================================================================================== */
+
+typedef int32_t distag_dtype;
+enum distag_dtype_code {
+  DISTAG_FLOAT32 = 1,
+  DISTAG_FLOAT64 = 2,
+  DISTAG_INT64 = 3,
+  DISTAG_BOOL = 4,    /* one byte, 0 or 1 */
+  DISTAG_FLOAT16 = 5, /* this and what follows: since 0.2 */
+  DISTAG_BFLOAT16 = 6,
+  DISTAG_INT8 = 7,
+  DISTAG_INT32 = 8,
+  DISTAG_UINT8 = 9
+};
+
+/* Bytes per element; 0 for an unknown dtype. */
+DISTAG_API size_t distag_dtype_get_size(distag_dtype dtype);
+
+/* Copies row-major host memory into a new tensor. ndim 0 makes a scalar.
+ * Fails: INVALID_ARGUMENT when `size` is not what dtype and shape need, or a dimension is negative. */
+DISTAG_API distag_status distag_tensor_create(const void *data, size_t size, distag_dtype dtype, const int64_t *shape,
+                                              size_t ndim, distag_tensor **out_tensor, distag_error *err);
+
+/* Makes a tensor over host memory without copying it; distag only reads it. strides NULL means row-major.
+ * Ownership: the memory stays as it is until destroy(user_data) runs, when no tensor, graph or message needs it.
+ * Fails: INVALID_ARGUMENT when shape and strides reach outside of `size` bytes. */
+DISTAG_API distag_status distag_tensor_create_borrowed(const void *data, size_t size, distag_dtype dtype,
+                                                       const int64_t *shape, const int64_t *strides /* nullable */,
+                                                       size_t ndim, void *user_data /* nullable */,
+                                                       distag_deleter destroy /* nullable */,
+                                                       distag_tensor **out_tensor, distag_error *err);
+
+/* What a tensor is. */
+DISTAG_API distag_dtype distag_tensor_get_dtype(distag_tensor *tensor);
+DISTAG_API size_t distag_tensor_get_ndim(distag_tensor *tensor);
+DISTAG_API const int64_t *distag_tensor_get_shape(distag_tensor *tensor);   /* ndim items */
+DISTAG_API const int64_t *distag_tensor_get_strides(distag_tensor *tensor); /* ndim items, in elements */
+DISTAG_API size_t distag_tensor_get_count(distag_tensor *tensor);           /* elements */
+DISTAG_API size_t distag_tensor_get_size(distag_tensor *tensor);            /* bytes, as copy_data needs */
+DISTAG_API uint64_t distag_tensor_get_id(distag_tensor *tensor);            /* same id, same tensor, in this process */
+
+/* The first element, to be read with the strides; NULL without elements. Lent only until the next write. */
+DISTAG_API const void *distag_tensor_get_data(distag_tensor *tensor);
+
+/* Copies all elements, row-major.
+ * Fails: INVALID_ARGUMENT when `capacity` bytes are too few. */
+DISTAG_API distag_status distag_tensor_copy_data(distag_tensor *tensor, void *buffer, size_t capacity,
+                                                 distag_error *err);
+
+/* The only element, as float64.
+ * Fails: INVALID_ARGUMENT when there is not exactly one. */
+DISTAG_API distag_status distag_tensor_get_item(distag_tensor *tensor, double *out_item, distag_error *err);
+
+/* Asks for gradients with respect to this tensor (1) or not (0).
+ * Fails: INVALID_STATE when it has a history, INVALID_ARGUMENT when its dtype is not a floating one. */
+DISTAG_API distag_status distag_tensor_set_requires_grad(distag_tensor *tensor, int32_t requires_grad,
+                                                         distag_error *err);
+DISTAG_API int32_t distag_tensor_get_requires_grad(distag_tensor *tensor); /* 1 also for what was computed from such */
+
+/* Change the values in place, unrecorded: to `size` bytes of row-major host memory; to those of another tensor, cast
+ * and broadcast; by adding scale * source, likewise. Id, views and requires_grad stay.
+ * Fails: INVALID_STATE when it has a history or borrows its memory. */
+DISTAG_API distag_status distag_tensor_write(distag_tensor *tensor, const void *data, size_t size, distag_error *err);
+DISTAG_API distag_status distag_tensor_assign(distag_tensor *tensor, distag_tensor *source, distag_error *err);
+DISTAG_API distag_status distag_tensor_add_scaled(distag_tensor *tensor, distag_tensor *source, double scale,
+                                                  distag_error *err);
+
+/* ==================================================================================================================
+ * 4. Ops                                                                                                   since 0.1
+ *
+ * Ops compute a new tensor, or a view where that is exact. If an input requires grad the op is recorded and its result
+ * requires grad too. No hidden switch turns that off: to compute without recording, give inputs that are detached, or
+ * use distag_apply with DISTAG_APPLY_NO_GRAD. Elementwise ops broadcast and promote dtypes as NumPy and PyTorch do.
+ * Negative dims count from the end; dims (NULL, 0) are all dims. Ops on integers and bools have no gradient.
+ * Fails: INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.
+ * ================================================================================================================== */
+
+/* Filled with zeros, ones, a value. */
+DISTAG_API distag_status distag_zeros(distag_dtype dtype, const int64_t *shape, size_t ndim, distag_tensor **out_y,
+                                      distag_error *err);
+DISTAG_API distag_status distag_ones(distag_dtype dtype, const int64_t *shape, size_t ndim, distag_tensor **out_y,
+                                     distag_error *err);
+DISTAG_API distag_status distag_full(double value, distag_dtype dtype, const int64_t *shape, size_t ndim,
+                                     distag_tensor **out_y, distag_error *err);
+
+/* 1-d: start, start + step, ... as long as it is below stop (above, for a negative step). */
+DISTAG_API distag_status distag_arange(double start, double stop, double step, distag_dtype dtype,
+                                       distag_tensor **out_y, distag_error *err);
+
+/* Uniform in [0, 1); standard normal. Philox 4x32-10 (Salmon et al. 2011): a seed gives the same numbers everywhere. */
+DISTAG_API distag_status distag_rand(uint64_t seed, distag_dtype dtype, const int64_t *shape, size_t ndim,
+                                     distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_randn(uint64_t seed, distag_dtype dtype, const int64_t *shape, size_t ndim,
+                                      distag_tensor **out_y, distag_error *err);
+
+/* y = a + b, a - b, a * b, a / b; the larger of both, where equal ones share the gradient; a == b, as bool. */
+DISTAG_API distag_status distag_add(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_sub(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_mul(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_div(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_maximum(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_eq(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+
+/* y = x + s, x * s in the dtype of x; an integer x takes a whole s only. */
+DISTAG_API distag_status distag_add_scalar(distag_tensor *x, double s, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_mul_scalar(distag_tensor *x, double s, distag_tensor **out_y, distag_error *err);
+
+/* Elementwise; sigmoid(x) = 1 / (1 + exp(-x)), relu(x) = max(x, 0) with gradient 0 at 0. */
+DISTAG_API distag_status distag_neg(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_exp(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_log(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_sqrt(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_tanh(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_sigmoid(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_relu(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+
+/* Over the given dims; keepdim 1 leaves them with size 1. The gradient of max is shared by equal largest elements. */
+DISTAG_API distag_status distag_sum(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,
+                                    distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_mean(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,
+                                     distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_max(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,
+                                    distag_tensor **out_y, distag_error *err);
+
+/* Index (int64) of the first largest element along a dim, which goes away. */
+DISTAG_API distag_status distag_argmax(distag_tensor *x, int64_t dim, distag_tensor **out_y, distag_error *err);
+
+/* [.., n, k] times [.., k, m] gives [.., n, m], batches broadcast. A 1-d side is a row or column, dropped again. */
+DISTAG_API distag_status distag_matmul(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+
+/* y = x weight^T + bias: [.., in], [out, in] and [out] give [.., out]. */
+DISTAG_API distag_status distag_linear(distag_tensor *x, distag_tensor *weight, distag_tensor *bias /* nullable */,
+                                       distag_tensor **out_y, distag_error *err);
+
+/* Two dims swapped; a new shape, in which one size may be -1; start, start + step, ... below stop of one dim: views
+ * where strides allow it. Several tensors one after the other along a dim. */
+DISTAG_API distag_status distag_transpose(distag_tensor *x, int64_t dim0, int64_t dim1, distag_tensor **out_y,
+                                          distag_error *err);
+DISTAG_API distag_status distag_reshape(distag_tensor *x, const int64_t *shape, size_t ndim, distag_tensor **out_y,
+                                        distag_error *err);
+DISTAG_API distag_status distag_slice(distag_tensor *x, int64_t dim, int64_t start, int64_t stop, int64_t step,
+                                      distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_concat(distag_tensor *const *xs, size_t x_count, int64_t dim, distag_tensor **out_y,
+                                       distag_error *err);
+
+/* exp(x) / sum(exp(x)) along a dim, and its logarithm, without overflow. */
+DISTAG_API distag_status distag_softmax(distag_tensor *x, int64_t dim, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_log_softmax(distag_tensor *x, int64_t dim, distag_tensor **out_y, distag_error *err);
+
+/* Scalars: the mean of -log_softmax(logits)[target] over a batch, logits [n, classes] and targets [n] (int64); the
+ * mean of (a - b)^2. Other reductions, weights and ignored classes: distag_apply. */
+DISTAG_API distag_status distag_cross_entropy(distag_tensor *logits, distag_tensor *targets, distag_tensor **out_y,
+                                              distag_error *err);
+DISTAG_API distag_status distag_mse_loss(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+
+/* x [n, c, h, w] with weight [out, c, kh, kw] and bias [out]; the largest of each window. stride, padding and kernel
+ * have two items: rows, columns. Dilation and groups: distag_apply. */
+DISTAG_API distag_status distag_conv2d(distag_tensor *x, distag_tensor *weight, distag_tensor *bias /* nullable */,
+                                       const int64_t *stride, const int64_t *padding, distag_tensor **out_y,
+                                       distag_error *err);
+DISTAG_API distag_status distag_max_pool2d(distag_tensor *x, const int64_t *kernel, const int64_t *stride,
+                                           const int64_t *padding, distag_tensor **out_y, distag_error *err);
+
+/* The values in another dtype; in storage of their own; without history (the storage is shared and follows writes). */
+DISTAG_API distag_status distag_cast(distag_tensor *x, distag_dtype dtype, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_clone(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_detach(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+
+enum distag_apply_flag {
+  DISTAG_APPLY_NO_GRAD = 1 /* record nothing */
+};
+
+/* Runs any op by name: those above with all their attributes, and many more. `attributes` is a map. An input may be
+ * NULL where the op's signature says so. Gives exactly `output_count` tensors.
+ * Fails: NOT_FOUND (op, attribute), INVALID_ARGUMENT (counts, kinds, shapes, dtypes). */
+DISTAG_API distag_status distag_apply(const char *op, distag_tensor *const *inputs, size_t input_count,
+                                      distag_value *attributes /* nullable */, uint32_t flags,
+                                      distag_tensor **out_outputs, size_t output_count, distag_error *err);
+
+/* A built-in op: what bindings are generated from. Pointers live as long as the library. */
+typedef struct distag_op_info {
+  uint32_t struct_size;
+  uint32_t min_inputs;
+  uint32_t max_inputs; /* UINT32_MAX: any number */
+  uint32_t attribute_count;
+  const char *name;
+  const char *const *attribute_names;
+  const char *signature; /* "linear(tensor x, tensor weight, tensor? bias) -> tensor", attributes as "int64 dim = -1" */
+} distag_op_info;
+#define DISTAG_OP_INFO_INIT {sizeof(distag_op_info), 0, 0, 0, NULL, NULL, NULL}
+
+/* All built-in ops, in a fixed order.
+ * Fails: NOT_FOUND past the end. */
+DISTAG_API size_t distag_get_op_count(void);
+DISTAG_API distag_status distag_get_op(size_t index, distag_op_info *out_op, distag_error *err);
+
+/* ==================================================================================================================
+ * 5. Custom ops and hooks                                                                                  since 0.1
+ * ================================================================================================================== */
+
+/* Computes the outputs of a custom op. Inputs come without history, so nothing in here is recorded; each output must
+ * be a new tensor. */
+typedef distag_status (*distag_custom_forward)(void *user_data, distag_tensor *const *inputs, size_t input_count,
+                                               distag_tensor **out_outputs, size_t output_count, distag_error *err);
+
+/* Computes the gradient of each input from that of each output. An output's is NULL when none reached it, as good as
+ * zeros; an input's that is left NULL is zero. */
+typedef distag_status (*distag_custom_backward)(void *user_data, distag_tensor *const *output_gradients,
+                                                size_t output_count, distag_tensor **out_input_gradients,
+                                                size_t input_count, distag_error *err);
+
+/* A custom op, ready for one application: what backward needs of it is kept in user_data. An output kept there must
+ * be detached, or the graph keeps itself alive. */
+typedef struct distag_custom_op {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char *name; /* shows in errors and graphs */
+  distag_custom_forward forward;
+  distag_custom_backward backward; /* nullable: no gradient */
+  void *user_data;                 /* nullable */
+  distag_deleter destroy;          /* nullable; runs once no pass can need backward any more */
+} distag_custom_op;
+#define DISTAG_CUSTOM_OP_INIT {sizeof(distag_custom_op), 0, NULL, NULL, NULL, NULL, NULL}
+
+/* Applies an op of the host's own: runs forward at once and records backward if an input requires grad.
+ * Threads: forward runs on the calling thread; backward as in 9, or inside distag_backward without a worker.
+ * Fails: as forward does. A pass fails as backward does, naming the op. */
+DISTAG_API distag_status distag_apply_custom(const distag_custom_op *op, distag_tensor *const *inputs,
+                                             size_t input_count, distag_tensor **out_outputs, size_t output_count,
+                                             distag_error *err);
+
+/* ==================================================================================================================
+ * 6. Values                                                                                                since 0.1
+ *
+ * What calls carry. A tensor handle is a value already, see distag_tensor_as_value. Lists and maps hold references to
+ * their items, nest at most 16 deep, and like all values never change once made.
+ * ================================================================================================================== */
+
+typedef int32_t distag_value_kind;
+enum distag_value_kind_code {
+  DISTAG_VALUE_NULL = 1,
+  DISTAG_VALUE_BOOL = 2,
+  DISTAG_VALUE_INT64 = 3,
+  DISTAG_VALUE_FLOAT64 = 4,
+  DISTAG_VALUE_TEXT = 5,
+  DISTAG_VALUE_BYTES = 6,
+  DISTAG_VALUE_TENSOR = 7,
+  DISTAG_VALUE_LIST = 8,
+  DISTAG_VALUE_MAP = 9
+};
+
+/* Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are copied.
+ * Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep). */
+DISTAG_API distag_status distag_value_create_null(distag_value **out_value, distag_error *err);
+DISTAG_API distag_status distag_value_create_bool(int32_t value, distag_value **out_value, distag_error *err);
+DISTAG_API distag_status distag_value_create_int64(int64_t value, distag_value **out_value, distag_error *err);
+DISTAG_API distag_status distag_value_create_float64(double value, distag_value **out_value, distag_error *err);
+DISTAG_API distag_status distag_value_create_text(const char *text, distag_value **out_value, distag_error *err);
+DISTAG_API distag_status distag_value_create_bytes(const void *data, size_t size, distag_value **out_value,
+                                                   distag_error *err);
+DISTAG_API distag_status distag_value_create_list(distag_value *const *items, size_t count, distag_value **out_value,
+                                                  distag_error *err);
+DISTAG_API distag_status distag_value_create_int64_list(const int64_t *items, size_t count, distag_value **out_value,
+                                                        distag_error *err);
+DISTAG_API distag_status distag_value_create_map(const char *const *keys, distag_value *const *items, size_t count,
+                                                 distag_value **out_value, distag_error *err);
+
+/* The same handle seen as a value: costs nothing, needs no release. NULL for NULL. */
+DISTAG_API distag_value *distag_tensor_as_value(distag_tensor *tensor);
+
+/* What kind a value is, and what a list or a map is made of. */
+DISTAG_API distag_value_kind distag_value_get_kind(distag_value *value);
+DISTAG_API size_t distag_value_get_count(distag_value *value);                         /* items of a list or map */
+DISTAG_API distag_value *distag_value_get_item(distag_value *value, size_t index);     /* NULL past the end */
+DISTAG_API const char *distag_value_get_key(distag_value *value, size_t index);        /* keys of a map are sorted */
+DISTAG_API distag_value *distag_value_get_entry(distag_value *value, const char *key); /* NULL when it is not there */
+
+/* What a value holds. get_float64 takes an int64 too.
+ * Fails: INVALID_ARGUMENT naming the kind that is wanted and the one that is there. */
+DISTAG_API distag_status distag_value_get_bool(distag_value *value, int32_t *out_value, distag_error *err);
+DISTAG_API distag_status distag_value_get_int64(distag_value *value, int64_t *out_value, distag_error *err);
+DISTAG_API distag_status distag_value_get_float64(distag_value *value, double *out_value, distag_error *err);
+DISTAG_API distag_status distag_value_get_text(distag_value *value, const char **out_text, distag_error *err);
+DISTAG_API distag_status distag_value_get_bytes(distag_value *value, const void **out_data, size_t *out_size,
+                                                distag_error *err);
+DISTAG_API distag_status distag_value_get_tensor(distag_value *value, distag_tensor **out_tensor, distag_error *err);
+
+/* ==================================================================================================================
+ * 7. Workers                                                                                               since 0.1
+ *
+ * A worker is created, given its functions, started, and shut down once. Several in one process share nothing.
+ * ================================================================================================================== */
+
+enum distag_executor {
+  DISTAG_EXECUTOR_POOL = 1, /* callbacks run on threads of the worker (default) */
+  DISTAG_EXECUTOR_HOST = 2  /* callbacks run when and where the host polls: engines, interpreters, frame loops */
+};
+
+enum distag_log_level {
+  DISTAG_LOG_ERROR = 1,
+  DISTAG_LOG_WARNING = 2, /* default */
+  DISTAG_LOG_INFO = 3,
+  DISTAG_LOG_DEBUG = 4
+};
+
+enum distag_member_state {
+  DISTAG_MEMBER_ALIVE = 1,
+  DISTAG_MEMBER_LEFT = 2, /* by its own shutdown */
+  DISTAG_MEMBER_LOST = 3  /* fenced: this incarnation is never heard again */
+};
+
+/* One participant as a worker sees it. */
+typedef struct distag_member {
+  uint32_t struct_size;
+  int32_t rank;
+  int32_t state; /* DISTAG_MEMBER_... */
+  uint32_t reserved;
+  uint64_t incarnation; /* random, new at each start */
+  char name[128];
+} distag_member;
+#define DISTAG_MEMBER_INIT {sizeof(distag_member), -1, 0, 0, 0, {0}}
+
+/* Takes one whole record. */
+typedef void (*distag_log_sink)(void *user_data, int32_t level, const char *message);
+
+/* Told when a member appears or changes state (since 0.2); what is told of one member comes in order. */
+typedef void (*distag_member_callback)(void *user_data, distag_worker *worker, const distag_member *member);
+
+/* Runs first, or last, on each thread distag starts for the worker (not on libzmq's): to attach it to a runtime, set
+ * its priority. */
+typedef void (*distag_thread_hook)(void *user_data, const char *thread_name);
+
+/* Memory for the tensors that a worker receives.
+ * Threads: any, also with the host executor; destroy runs after the last block came back. */
+typedef struct distag_allocator {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void *(*allocate)(void *user_data, size_t size, size_t alignment); /* NULL: there is none */
+  void (*deallocate)(void *user_data, void *memory, size_t size, size_t alignment);
+  void *user_data;        /* nullable */
+  distag_deleter destroy; /* nullable */
+} distag_allocator;
+#define DISTAG_ALLOCATOR_INIT {sizeof(distag_allocator), 0, NULL, NULL, NULL, NULL}
+
+/* Who may connect, by CURVE keys in the 40 characters of Z85 (since 0.2). Without keys a worker is reachable on this
+ * machine only: any other `bind` is refused. A protection that is asked for and cannot be had fails the start. */
+typedef struct distag_security_options {
+  uint32_t struct_size;
+  uint32_t allow_insecure;       /* 1: reachable from other machines without keys; logged */
+  const char *public_key;        /* nullable */
+  const char *secret_key;        /* nullable */
+  const char *const *peer_names; /* the workers that may connect, */
+  const char *const *peer_keys;  /* and the public key of each */
+  size_t peer_count;
+} distag_security_options;
+#define DISTAG_SECURITY_OPTIONS_INIT {sizeof(distag_security_options), 0, NULL, NULL, NULL, NULL, 0}
+
+/* How a worker is made. If the environment tells rank, size and where to meet, all of it may stay zero. */
+typedef struct distag_worker_options {
+  uint32_t struct_size;
+  uint32_t executor;            /* DISTAG_EXECUTOR_... */
+  int32_t rank;                 /* 0 .. world_size - 1; in an open world -1 lets the group give one */
+  int32_t world_size;           /* 0: this and rank come from "env://"; -1: an open world (since 0.2) */
+  uint32_t thread_count;        /* of the pool; 0: one per core */
+  int32_t log_level;            /* DISTAG_LOG_... */
+  int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
+  int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
+  uint64_t max_in_flight_bytes; /* of requests a peer has not started (since 0.2); 0: 256 MiB */
+  uint64_t max_message_bytes;   /* larger messages are refused; 0: 1 GiB */
+  const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
+  const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
+  const char *job;              /* nullable: "default". Workers of different jobs never meet */
+  const char *bind;             /* nullable: a private "ipc://". "tcp://127.0.0.1:0", "ipc:///path" */
+  const char *advertise;        /* nullable: as bound. Where others find it, from outside a container or a NAT */
+  const distag_security_options *security; /* nullable */
+  const distag_allocator *allocator;       /* nullable */
+  void *user_data;                         /* nullable; goes to the callbacks below */
+  distag_deleter destroy;                  /* nullable; of user_data, after the last callback below */
+  distag_log_sink on_log;                  /* nullable: nothing is logged */
+  distag_member_callback on_member;        /* nullable */
+  distag_thread_hook on_thread_start;      /* nullable; runs on the new thread, also with the host executor */
+  distag_thread_hook on_thread_stop;       /* nullable; likewise */
+} distag_worker_options;
+#define DISTAG_WORKER_OPTIONS_INIT                                                                                  \
+  {sizeof(distag_worker_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+   NULL, NULL, NULL, NULL}
+
+/* Makes a worker that nobody can reach yet. Starts no thread, opens no socket. */
+DISTAG_API distag_status distag_worker_create(const distag_worker_options *options /* nullable */,
+                                              distag_worker **out_worker, distag_error *err);
+
+/* Meets the group at the rendezvous and becomes reachable. A static group waits for all its members, so one thread
+ * starts several workers with _async.
+ * Blocks. Fails: DEADLINE listing who is missing; DISCONNECTED (no rendezvous); INVALID_STATE (started before;
+ * address or name in use); UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started
+ * again. */
+DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
+DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_t timeout_ns,
+                                                   distag_future **out_future, distag_error *err);
+
+/* Leaves the group and stops all threads; no callback of the worker runs after it. First it goes on serving until
+ * every living member of a static group does the same and no call is open anywhere: a worker that only serves starts,
+ * and shuts down with DISTAG_FOREVER. At the timeout it leaves regardless; with timeout 0 it waits for nobody. Open
+ * futures complete with CANCELLED. Ok means it is down. The report is a map: "clean" (bool), "missing" (list of
+ * names), "open_calls" (int64), "leaked_rrefs" (list of text, empty before 0.2). After ok a second shutdown is ok,
+ * with the same report.
+ * Threads: any; with the host executor the caller is the thread that polls from then on.
+ * Blocks. Fails: DEADLINE naming the functions that still run: the worker has left, nothing new starts, and the next
+ * shutdown waits for them; INVALID_STATE when called from a callback of this worker, which may use _async. */
+DISTAG_API distag_status distag_worker_shutdown(distag_worker *worker, int64_t timeout_ns,
+                                                distag_value **out_report /* nullable */, distag_error *err);
+/* Its future's value is the report; callbacks on it run before the last thread stops. That one is joined by a wait on
+ * the future or by distag_worker_shutdown: do either before the library is unloaded. */
+DISTAG_API distag_status distag_worker_shutdown_async(distag_worker *worker, int64_t timeout_ns,
+                                                      distag_future **out_future, distag_error *err);
+
+/* With DISTAG_EXECUTOR_HOST, runs callbacks that are due: at most `max_items` (0: any number), and starts none once
+ * `max_ns` have passed (DISTAG_FOREVER: no limit). Does not wait for more to come.
+ * Threads: one at a time. The thread that polls, in the sense of 9, is the last one that did, at first the creator.
+ * Fails: INVALID_STATE with the pool executor. A callback's failure goes to its caller, not here. */
+DISTAG_API distag_status distag_worker_poll(distag_worker *worker, size_t max_items, int64_t max_ns,
+                                            size_t *out_done /* nullable */, distag_error *err);
+
+/* A descriptor that is readable while distag_worker_poll has something to run; -1 with the pool executor. */
+DISTAG_API int64_t distag_worker_get_fd(distag_worker *worker);
+
+/* Who the worker is in its group. */
+DISTAG_API const char *distag_worker_get_name(distag_worker *worker);   /* NULL as long as it depends on the rank */
+DISTAG_API int32_t distag_worker_get_rank(distag_worker *worker);       /* -1 before the start */
+DISTAG_API int32_t distag_worker_get_world_size(distag_worker *worker); /* in an open world, the living members */
+
+/* ==================================================================================================================
+ * 8. Functions: what a worker offers                                                                       since 0.1
+ * ================================================================================================================== */
+
+/* Answers one call. It may call ops and other workers, also waiting for them: the pool makes up for a thread that
+ * waits. It answers with distag_invocation_return, defers, or does neither, which answers null. A status other than 0
+ * fails the call with what is in err.
+ * Threads: any of the pool, several invocations at once; with the host executor one after the other, or one within
+ * another that waits. */
+typedef distag_status (*distag_function)(void *user_data, distag_invocation *invocation, distag_error *err);
+
+typedef struct distag_function_options {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char *const *callers; /* nullable: the only workers that may call it (since 0.2) */
+  size_t caller_count;
+} distag_function_options;
+#define DISTAG_FUNCTION_OPTIONS_INIT {sizeof(distag_function_options), 0, NULL, 0}
+
+/* Offers a function to the group under a name of 1..127 bytes, hiding a built-in op of that name. What others expect
+ * to find is registered before the start.
+ * Fails: INVALID_STATE when the name is taken. */
+DISTAG_API distag_status distag_worker_register(distag_worker *worker, const char *name, distag_function function,
+                                                void *user_data /* nullable */, distag_deleter destroy /* nullable */,
+                                                const distag_function_options *options /* nullable */,
+                                                distag_error *err);
+
+/* What the call is: where it arrived, from whom, for which context, with how much time, and its arguments. */
+DISTAG_API distag_worker *distag_invocation_get_worker(distag_invocation *invocation);
+DISTAG_API distag_context *distag_invocation_get_context(distag_invocation *invocation); /* NULL: nothing is recorded */
+DISTAG_API const char *distag_invocation_get_caller(distag_invocation *invocation);      /* name of the worker */
+DISTAG_API int64_t distag_invocation_get_time_left(distag_invocation *invocation);       /* DISTAG_FOREVER: no limit */
+DISTAG_API int32_t distag_invocation_is_cancelled(distag_invocation *invocation);        /* 1: nobody waits any more */
+DISTAG_API size_t distag_invocation_get_arg_count(distag_invocation *invocation);
+DISTAG_API distag_value *distag_invocation_get_arg(distag_invocation *invocation, size_t index); /* NULL past the end */
+
+/* The tensor that argument `index` is.
+ * Fails: INVALID_ARGUMENT naming function, argument, what is wanted and what came. */
+DISTAG_API distag_status distag_invocation_get_tensor(distag_invocation *invocation, size_t index,
+                                                      distag_tensor **out_tensor, distag_error *err);
+
+/* Sets the answer, which goes out when the function returns 0.
+ * Fails: INVALID_STATE when it is answered or deferred already. */
+DISTAG_API distag_status distag_invocation_return(distag_invocation *invocation, distag_value *value,
+                                                  distag_error *err);
+
+/* Keeps the call open after the function has returned 0, until distag_reply_finish. Whatever the answer needs of the
+ * invocation has to be retained.
+ * Fails: INVALID_STATE when it is answered or deferred already. */
+DISTAG_API distag_status distag_invocation_defer(distag_invocation *invocation, distag_reply **out_reply,
+                                                 distag_error *err);
+
+/* Answers with `error` when it is there and failed, else with `value` (NULL: null).
+ * Fails: INVALID_STATE the second time. */
+DISTAG_API distag_status distag_reply_finish(distag_reply *reply, distag_value *value /* nullable */,
+                                             const distag_error *error /* nullable */, distag_error *err);
+DISTAG_API int32_t distag_reply_is_cancelled(distag_reply *reply); /* 1: nobody waits any more */
+
+/* ==================================================================================================================
+ * 9. Calls and futures                                                                                     since 0.1
+ * ================================================================================================================== */
+
+typedef struct distag_call_options {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t timeout_ns;        /* 0: call_timeout_ns of the worker; DISTAG_FOREVER: none */
+  distag_invocation *within; /* nullable: the call being answered; its deadline and cancellation bound this one */
+  const char *label;         /* nullable: names this call in errors of backward passes and in reports (since 0.2) */
+} distag_call_options;
+#define DISTAG_CALL_OPTIONS_INIT {sizeof(distag_call_options), 0, 0, NULL, NULL}
+
+/* Calls a function of the worker named `to`, possibly itself, and waits for the answer. A built-in op can be called
+ * as well: its inputs (null: left out), then a map if it needs attributes; several outputs come as a list. With a
+ * context, tensors that require grad are recorded across the call and its answer; else they arrive without history.
+ *  1. Ok: the function ran once, and out_result is its answer.
+ *  2. A failure with DISTAG_ERROR_MAY_HAVE_RUN: it ran and failed, or nobody knows.
+ *  3. Any other failure: it did not run.
+ * Ownership: arguments are retained until nothing needs them, never copied.
+ * Blocks. Fails: NOT_FOUND (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED, CANCELLED;
+ * INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the function
+ * does, with its status and the rank where it arose. */
+DISTAG_API distag_status distag_call(distag_worker *worker, distag_context *context /* nullable */, const char *to,
+                                     const char *function, distag_value *const *args, size_t arg_count,
+                                     const distag_call_options *options /* nullable */,
+                                     distag_value **out_result /* nullable */, distag_error *err);
+DISTAG_API distag_status distag_call_async(distag_worker *worker, distag_context *context /* nullable */,
+                                           const char *to, const char *function, distag_value *const *args,
+                                           size_t arg_count, const distag_call_options *options /* nullable */,
+                                           distag_future **out_future, distag_error *err);
+
+/* 1 once it is complete, with a value or a failure. */
+DISTAG_API int32_t distag_future_poll(distag_future *future);
+
+/* Waits until it is complete, then answers as the operation did: ok, or its failure.
+ * Blocks. Fails: DEADLINE after `timeout_ns`, while distag_future_poll still says 0; OVERLOADED when 256 threads of the
+ * pool wait already. */
+DISTAG_API distag_status distag_future_wait(distag_future *future, int64_t timeout_ns, distag_error *err);
+
+/* The value of a complete future, null where the operation has none.
+ * Fails: as the operation did; INVALID_STATE when it is not complete. */
+DISTAG_API distag_status distag_future_get_value(distag_future *future, distag_value **out_value, distag_error *err);
+
+/* Asks the operation to stop, at the callee too, and completes the future with CANCELLED unless it is complete. */
+DISTAG_API void distag_future_cancel(distag_future *future);
+
+/* Sees a complete future. */
+typedef void (*distag_future_callback)(void *user_data, distag_future *future);
+
+/* Calls back once it is complete, soon if it is complete already, but never from inside this function. */
+DISTAG_API distag_status distag_future_on_done(distag_future *future, distag_future_callback callback,
+                                               void *user_data /* nullable */, distag_deleter destroy /* nullable */,
+                                               distag_error *err);
+
+/* Waits until all have a value, or the first one fails, and answers as that one did; the others go on.
+ * Blocks. Fails: DEADLINE. */
+DISTAG_API distag_status distag_wait_all(distag_future *const *futures, size_t count, int64_t timeout_ns,
+                                         distag_error *err);
+
+/* ==================================================================================================================
+ * 10. Contexts and the backward pass                                                                       since 0.1
+ * ================================================================================================================== */
+
+/* Makes a context, to be given to the calls of a forward and to its backward passes; without a worker, for training
+ * within this process.
+ * Ownership: it ends with the last reference of its creator, once the calls and passes the creator began are over, here
+ * and on every worker it reached: what is recorded and the gradients are dropped, what others began ends with
+ * CANCELLED. References that functions took on other workers do not keep it; their calls then answer INVALID_STATE.
+ * Fails: INVALID_STATE when the worker is not started. */
+DISTAG_API distag_status distag_context_create(distag_worker *worker /* nullable */, distag_context **out_context,
+                                               distag_error *err);
+
+/* The same on every worker: rank of the creator in the upper 16 bits, a counter below. */
+DISTAG_API uint64_t distag_context_get_id(distag_context *context);
+
+enum distag_backward_mode {
+  DISTAG_BACKWARD_SMART = 1, /* finds out which calls the roots depend on, then runs exactly those (default) */
+  DISTAG_BACKWARD_FAST = 2   /* expects that they depend on every recorded call, and saves the search */
+};
+
+typedef struct distag_backward_options {
+  uint32_t struct_size;
+  uint32_t mode;                    /* DISTAG_BACKWARD_... */
+  uint32_t retain_graph;            /* 1: keep the graph for another pass */
+  uint32_t create_graph;            /* 1: gradients have a history of their own; within one process (since 0.2) */
+  int64_t timeout_ns;               /* 0: none; the loss of a worker ends the pass anyway */
+  distag_tensor *const *seeds;      /* nullable: a gradient for each root; NULL for one that is a scalar */
+  distag_rref *const *remote_roots; /* nullable: scalar roots that live on other workers (since 0.2) */
+  size_t remote_root_count;
+} distag_backward_options;
+#define DISTAG_BACKWARD_OPTIONS_INIT {sizeof(distag_backward_options), 0, 0, 0, 0, NULL, NULL, 0}
+
+/* Runs a backward pass from the roots through every worker they depend on, and adds the gradient of each leaf to the
+ * context on its worker: of all leaves, or after any failure of none. A root without a seed has one element. The same
+ * root twice counts twice. Passes may run side by side in a context if all but the last retain the graph.
+ * Blocks. Fails: INVALID_ARGUMENT (no roots; one that needs no gradient, has no history, or misses a seed; a seed's
+ * shape), GRAPH_FREED, UNREACHED_SEND, DEADLINE, CANCELLED, DISCONNECTED, PEER_RESTARTED, INVALID_STATE (context
+ * ended), or as a custom op does. The message names worker, node and cause. */
+DISTAG_API distag_status distag_backward(distag_context *context, distag_tensor *const *roots, size_t root_count,
+                                         const distag_backward_options *options /* nullable */, distag_error *err);
+/* Its future has the value null. Fails also: UNSUPPORTED without a worker, which leaves no thread to run it. */
+DISTAG_API distag_status distag_backward_async(distag_context *context, distag_tensor *const *roots, size_t root_count,
+                                               const distag_backward_options *options /* nullable */,
+                                               distag_future **out_future, distag_error *err);
+
+/* Takes a snapshot of the gradients that leaves of this worker have in the context, summed over its passes; empty
+ * before the first. Every worker has its own; a snapshot outlives the context.
+ * Blocks while a pass that ran here awaits its verdict, at most for the lease of this worker.
+ * Fails: DEADLINE (no verdict yet) and DISCONNECTED (the initiator is lost), naming the pass; INVALID_STATE when the
+ * context has ended. */
+DISTAG_API distag_status distag_get_gradients(distag_context *context, distag_gradients **out_gradients,
+                                              distag_error *err);
+/* The leaves that were reached, in the order of their ids. */
+DISTAG_API size_t distag_gradients_get_count(distag_gradients *gradients);
+DISTAG_API distag_tensor *distag_gradients_get_tensor(distag_gradients *gradients, size_t index);   /* the leaf */
+DISTAG_API distag_tensor *distag_gradients_get_gradient(distag_gradients *gradients, size_t index); /* its gradient */
+
+/* The gradient of one leaf; NULL when no pass has reached it. */
+DISTAG_API distag_tensor *distag_gradients_find(distag_gradients *gradients, distag_tensor *tensor);
+
+/* What a context holds on this worker. */
+typedef struct distag_context_info {
+  uint32_t struct_size;
+  uint32_t send_count; /* recorded here, and not freed by a pass */
+  uint32_t recv_count;
+  uint32_t known_count; /* workers it exchanged calls with in this context */
+  uint32_t gradient_count;
+  uint32_t pass_count; /* running now */
+} distag_context_info;
+#define DISTAG_CONTEXT_INFO_INIT {sizeof(distag_context_info), 0, 0, 0, 0, 0}
+
+/* The counts as they are now.
+ * Fails: INVALID_STATE when the context has ended. */
+DISTAG_API distag_status distag_context_get_info(distag_context *context, distag_context_info *out_info,
+                                                 distag_error *err);
+
+/* Ranks of the known workers in ascending order, at most `capacity` of them, and how many there are. */
+DISTAG_API distag_status distag_context_copy_known_ranks(distag_context *context,
+                                                         int32_t *ranks /* nullable with capacity 0 */,
+                                                         size_t capacity, size_t *out_count, distag_error *err);
+
+/* ==================================================================================================================
+ * 11. Looking inside                                                                                       since 0.1
+ * ================================================================================================================== */
+
+/* Counters of one worker: totals since its start, or what there is now. */
+typedef struct distag_stats {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t calls_made;
+  uint64_t calls_served;
+  uint64_t calls_failed;
+  uint64_t calls_open;          /* now, made and served */
+  uint64_t futures_open;        /* now */
+  uint64_t contexts;            /* now */
+  uint64_t passes_run;
+  uint64_t passes_failed;
+  uint64_t passes_open;         /* now */
+  uint64_t rrefs_owned;         /* since 0.2: now */
+  uint64_t rrefs_used;          /* since 0.2: now, of other owners */
+  uint64_t rref_forks;          /* since 0.2: now, held by other workers on values of ours */
+  uint64_t bytes_sent;
+  uint64_t bytes_received;
+  uint64_t bytes_in_flight;     /* now */
+  uint64_t messages_replayed;   /* sent again after a reconnect */
+  uint64_t messages_duplicated; /* received again and dropped */
+  uint64_t messages_refused;    /* malformed, oversized, not allowed, or of a fenced incarnation */
+  uint64_t peers_connected;     /* now */
+  uint64_t peers_lost;
+  uint64_t callbacks_waiting;   /* now, for a thread of the pool or for distag_worker_poll */
+} distag_stats;
+#define DISTAG_STATS_INIT {sizeof(distag_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* The counters as they are; what is counted together may be a moment apart. */
+DISTAG_API distag_status distag_worker_get_stats(distag_worker *worker, distag_stats *out_stats, distag_error *err);
+
+/* Handles of this process that are not released yet; 0 before the library is unloaded. */
+DISTAG_API uint64_t distag_get_handle_count(void);
+
+/* "0.1.0": of the library, where the macros are of the header. Static text. */
+DISTAG_API const char *distag_get_version(void);
+
+/* ==================================================================================================================
+ * 12. The function table                                                                                   since 0.1
+ *
+ * For hosts that load the library themselves: one symbol, distag_get_api, gives every function. A slot is named like
+ * its function without "distag_", an op with "op_" before it, and has the same type. The slots of a release are
+ * frozen and never NULL; new ones follow at the end, so a host asks DISTAG_API_HAS for those that came later than the
+ * oldest library it accepts.
+ * ================================================================================================================== */
+
+/* Ops that look alike share a type. */
+typedef distag_status (*distag_unary_op)(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+typedef distag_status (*distag_binary_op)(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+typedef distag_status (*distag_scalar_op)(distag_tensor *x, double s, distag_tensor **out_y, distag_error *err);
+typedef distag_status (*distag_dim_op)(distag_tensor *x, int64_t dim, distag_tensor **out_y, distag_error *err);
+typedef distag_status (*distag_reduce_op)(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,
+                                          distag_tensor **out_y, distag_error *err);
+typedef distag_status (*distag_fill_op)(distag_dtype dtype, const int64_t *shape, size_t ndim, distag_tensor **out_y,
+                                        distag_error *err);
+typedef distag_status (*distag_random_op)(uint64_t seed, distag_dtype dtype, const int64_t *shape, size_t ndim,
+                                          distag_tensor **out_y, distag_error *err);
+
+typedef struct distag_api {
+  uint32_t struct_size;
+  uint32_t abi_major;
+
+  /* 0.1: library, errors */
+  const char *(*get_version)(void);
+  uint64_t (*get_handle_count)(void);
+  const char *(*status_get_name)(distag_status);
+  distag_status (*error_set)(distag_error *, distag_status, const char *);
+
+  /* references */
+  void (*tensor_retain)(distag_tensor *);
+  void (*tensor_release)(distag_tensor *);
+  void (*value_retain)(distag_value *);
+  void (*value_release)(distag_value *);
+  void (*worker_retain)(distag_worker *);
+  void (*worker_release)(distag_worker *);
+  void (*reply_retain)(distag_reply *);
+  void (*reply_release)(distag_reply *);
+  void (*future_retain)(distag_future *);
+  void (*future_release)(distag_future *);
+  void (*context_retain)(distag_context *);
+  void (*context_release)(distag_context *);
+  void (*gradients_retain)(distag_gradients *);
+  void (*gradients_release)(distag_gradients *);
+
+  /* tensors */
+  size_t (*dtype_get_size)(distag_dtype);
+  distag_status (*tensor_create)(const void *, size_t, distag_dtype, const int64_t *, size_t, distag_tensor **,
+                                 distag_error *);
+  distag_status (*tensor_create_borrowed)(const void *, size_t, distag_dtype, const int64_t *, const int64_t *, size_t,
+                                          void *, distag_deleter, distag_tensor **, distag_error *);
+  distag_dtype (*tensor_get_dtype)(distag_tensor *);
+  size_t (*tensor_get_ndim)(distag_tensor *);
+  const int64_t *(*tensor_get_shape)(distag_tensor *);
+  const int64_t *(*tensor_get_strides)(distag_tensor *);
+  size_t (*tensor_get_count)(distag_tensor *);
+  size_t (*tensor_get_size)(distag_tensor *);
+  uint64_t (*tensor_get_id)(distag_tensor *);
+  const void *(*tensor_get_data)(distag_tensor *);
+  distag_status (*tensor_copy_data)(distag_tensor *, void *, size_t, distag_error *);
+  distag_status (*tensor_get_item)(distag_tensor *, double *, distag_error *);
+  distag_status (*tensor_set_requires_grad)(distag_tensor *, int32_t, distag_error *);
+  int32_t (*tensor_get_requires_grad)(distag_tensor *);
+  distag_status (*tensor_write)(distag_tensor *, const void *, size_t, distag_error *);
+  distag_status (*tensor_assign)(distag_tensor *, distag_tensor *, distag_error *);
+  distag_status (*tensor_add_scaled)(distag_tensor *, distag_tensor *, double, distag_error *);
+
+  /* ops */
+  distag_fill_op op_zeros, op_ones;
+  distag_random_op op_rand, op_randn;
+  distag_binary_op op_add, op_sub, op_mul, op_div, op_maximum, op_eq, op_matmul, op_cross_entropy, op_mse_loss;
+  distag_scalar_op op_add_scalar, op_mul_scalar;
+  distag_unary_op op_neg, op_exp, op_log, op_sqrt, op_tanh, op_sigmoid, op_relu, op_clone, op_detach;
+  distag_reduce_op op_sum, op_mean, op_max;
+  distag_dim_op op_argmax, op_softmax, op_log_softmax;
+  distag_status (*op_full)(double, distag_dtype, const int64_t *, size_t, distag_tensor **, distag_error *);
+  distag_status (*op_arange)(double, double, double, distag_dtype, distag_tensor **, distag_error *);
+  distag_status (*op_linear)(distag_tensor *, distag_tensor *, distag_tensor *, distag_tensor **, distag_error *);
+  distag_status (*op_transpose)(distag_tensor *, int64_t, int64_t, distag_tensor **, distag_error *);
+  distag_status (*op_reshape)(distag_tensor *, const int64_t *, size_t, distag_tensor **, distag_error *);
+  distag_status (*op_slice)(distag_tensor *, int64_t, int64_t, int64_t, int64_t, distag_tensor **, distag_error *);
+  distag_status (*op_concat)(distag_tensor *const *, size_t, int64_t, distag_tensor **, distag_error *);
+  distag_status (*op_conv2d)(distag_tensor *, distag_tensor *, distag_tensor *, const int64_t *, const int64_t *,
+                             distag_tensor **, distag_error *);
+  distag_status (*op_max_pool2d)(distag_tensor *, const int64_t *, const int64_t *, const int64_t *, distag_tensor **,
+                                 distag_error *);
+  distag_status (*op_cast)(distag_tensor *, distag_dtype, distag_tensor **, distag_error *);
+  distag_status (*apply)(const char *, distag_tensor *const *, size_t, distag_value *, uint32_t, distag_tensor **,
+                         size_t, distag_error *);
+  distag_status (*apply_custom)(const distag_custom_op *, distag_tensor *const *, size_t, distag_tensor **, size_t,
+                                distag_error *);
+  size_t (*get_op_count)(void);
+  distag_status (*get_op)(size_t, distag_op_info *, distag_error *);
+
+  /* values */
+  distag_status (*value_create_null)(distag_value **, distag_error *);
+  distag_status (*value_create_bool)(int32_t, distag_value **, distag_error *);
+  distag_status (*value_create_int64)(int64_t, distag_value **, distag_error *);
+  distag_status (*value_create_float64)(double, distag_value **, distag_error *);
+  distag_status (*value_create_text)(const char *, distag_value **, distag_error *);
+  distag_status (*value_create_bytes)(const void *, size_t, distag_value **, distag_error *);
+  distag_status (*value_create_list)(distag_value *const *, size_t, distag_value **, distag_error *);
+  distag_status (*value_create_int64_list)(const int64_t *, size_t, distag_value **, distag_error *);
+  distag_status (*value_create_map)(const char *const *, distag_value *const *, size_t, distag_value **,
+                                    distag_error *);
+  distag_value *(*tensor_as_value)(distag_tensor *);
+  distag_value_kind (*value_get_kind)(distag_value *);
+  size_t (*value_get_count)(distag_value *);
+  distag_value *(*value_get_item)(distag_value *, size_t);
+  const char *(*value_get_key)(distag_value *, size_t);
+  distag_value *(*value_get_entry)(distag_value *, const char *);
+  distag_status (*value_get_bool)(distag_value *, int32_t *, distag_error *);
+  distag_status (*value_get_int64)(distag_value *, int64_t *, distag_error *);
+  distag_status (*value_get_float64)(distag_value *, double *, distag_error *);
+  distag_status (*value_get_text)(distag_value *, const char **, distag_error *);
+  distag_status (*value_get_bytes)(distag_value *, const void **, size_t *, distag_error *);
+  distag_status (*value_get_tensor)(distag_value *, distag_tensor **, distag_error *);
+
+  /* workers */
+  distag_status (*worker_create)(const distag_worker_options *, distag_worker **, distag_error *);
+  distag_status (*worker_register)(distag_worker *, const char *, distag_function, void *, distag_deleter,
+                                   const distag_function_options *, distag_error *);
+  distag_status (*worker_start)(distag_worker *, int64_t, distag_error *);
+  distag_status (*worker_start_async)(distag_worker *, int64_t, distag_future **, distag_error *);
+  distag_status (*worker_shutdown)(distag_worker *, int64_t, distag_value **, distag_error *);
+  distag_status (*worker_shutdown_async)(distag_worker *, int64_t, distag_future **, distag_error *);
+  distag_status (*worker_poll)(distag_worker *, size_t, int64_t, size_t *, distag_error *);
+  int64_t (*worker_get_fd)(distag_worker *);
+  const char *(*worker_get_name)(distag_worker *);
+  int32_t (*worker_get_rank)(distag_worker *);
+  int32_t (*worker_get_world_size)(distag_worker *);
+  distag_status (*worker_get_stats)(distag_worker *, distag_stats *, distag_error *);
+
+  /* functions */
+  distag_worker *(*invocation_get_worker)(distag_invocation *);
+  distag_context *(*invocation_get_context)(distag_invocation *);
+  const char *(*invocation_get_caller)(distag_invocation *);
+  size_t (*invocation_get_arg_count)(distag_invocation *);
+  distag_value *(*invocation_get_arg)(distag_invocation *, size_t);
+  int64_t (*invocation_get_time_left)(distag_invocation *);
+  int32_t (*invocation_is_cancelled)(distag_invocation *);
+  distag_status (*invocation_get_tensor)(distag_invocation *, size_t, distag_tensor **, distag_error *);
+  distag_status (*invocation_return)(distag_invocation *, distag_value *, distag_error *);
+  distag_status (*invocation_defer)(distag_invocation *, distag_reply **, distag_error *);
+  distag_status (*reply_finish)(distag_reply *, distag_value *, const distag_error *, distag_error *);
+  int32_t (*reply_is_cancelled)(distag_reply *);
+
+  /* calls and futures */
+  distag_status (*call)(distag_worker *, distag_context *, const char *, const char *, distag_value *const *, size_t,
+                        const distag_call_options *, distag_value **, distag_error *);
+  distag_status (*call_async)(distag_worker *, distag_context *, const char *, const char *, distag_value *const *,
+                              size_t, const distag_call_options *, distag_future **, distag_error *);
+  int32_t (*future_poll)(distag_future *);
+  distag_status (*future_wait)(distag_future *, int64_t, distag_error *);
+  distag_status (*future_get_value)(distag_future *, distag_value **, distag_error *);
+  void (*future_cancel)(distag_future *);
+  distag_status (*future_on_done)(distag_future *, distag_future_callback, void *, distag_deleter, distag_error *);
+  distag_status (*wait_all)(distag_future *const *, size_t, int64_t, distag_error *);
+
+  /* contexts and the backward pass */
+  distag_status (*context_create)(distag_worker *, distag_context **, distag_error *);
+  uint64_t (*context_get_id)(distag_context *);
+  distag_status (*context_get_info)(distag_context *, distag_context_info *, distag_error *);
+  distag_status (*context_copy_known_ranks)(distag_context *, int32_t *, size_t, size_t *, distag_error *);
+  distag_status (*backward)(distag_context *, distag_tensor *const *, size_t, const distag_backward_options *,
+                            distag_error *);
+  distag_status (*backward_async)(distag_context *, distag_tensor *const *, size_t, const distag_backward_options *,
+                                  distag_future **, distag_error *);
+  distag_status (*get_gradients)(distag_context *, distag_gradients **, distag_error *);
+  size_t (*gradients_get_count)(distag_gradients *);
+  distag_tensor *(*gradients_get_tensor)(distag_gradients *, size_t);
+  distag_tensor *(*gradients_get_gradient)(distag_gradients *, size_t);
+  distag_tensor *(*gradients_find)(distag_gradients *, distag_tensor *);
+
+  /* 0.2 follows here */
+} distag_api;
+
+/* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */
+#define DISTAG_API_HAS(api, slot) ((api)->struct_size >= offsetof(distag_api, slot) + sizeof((api)->slot))
+
+/* The table for an ABI major (give DISTAG_ABI_MAJOR), or NULL if this library does not serve it. Lives as long as the
+ * library is loaded. */
+DISTAG_API const distag_api *distag_get_api(uint32_t abi_major);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* DISTAG_H */

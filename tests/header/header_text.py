@@ -1,0 +1,76 @@
+"""Reads distag.h: its functions with their parameters, its structs, and the slots of the function table."""
+import re
+from collections import namedtuple
+
+Function = namedtuple("Function", "name result parameters line")
+Parameter = namedtuple("Parameter", "type name note")
+
+TABLE = re.compile(r"typedef struct distag_api \{.*?\} distag_api;", re.S)
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+
+
+def without_comments(text):
+    return COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group(0)), text)
+
+
+def split_parameters(text):
+    """Each parameter with the comment that stands behind it ("nullable", "take"), on either side of its comma."""
+    parts, depth, current = [], 0, ""
+    for token in re.findall(r"/\*.*?\*/|.", text, re.S):
+        if token.startswith("/*"):
+            current += token
+            continue
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if token == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += token
+    parts.append(current)
+    result = []
+    for part in parts:
+        note = " ".join(comment.strip("/* ") for comment in COMMENT.findall(part))
+        declaration = " ".join(COMMENT.sub(" ", part).split())
+        if declaration in ("void", ""):
+            continue
+        match = re.match(r"(.*?)(\w+)$", declaration)
+        result.append(Parameter(match.group(1).strip(), match.group(2), note))
+    return result
+
+
+def functions(text):
+    found = []
+    for match in re.finditer(r"^DISTAG_API ([^;{]*?)\b(distag_\w+)\s*\((.*?)\);", text, re.S | re.M):
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(Function(match.group(2), match.group(1).strip(), split_parameters(match.group(3)), line))
+    return found
+
+
+def structs(text):
+    """Name and members (type, name) of each struct with a body, the function table aside."""
+    found = {}
+    plain = without_comments(TABLE.sub("", text))
+    for match in re.finditer(r"typedef struct (distag_\w+) \{(.*?)\} \1;", plain, re.S):
+        members = [" ".join(member.split()) for member in match.group(2).split(";") if member.strip()]
+        found[match.group(1)] = members
+    return found
+
+
+def slot_function(slot):
+    return "distag_" + (slot[3:] if slot.startswith("op_") else slot)
+
+
+def slots(text):
+    """Functions that have a slot, in the order of the table."""
+    table = without_comments(TABLE.search(text).group(0))
+    names = []
+    for member in table[table.index("{") + 1 : table.rindex("}")].split(";"):
+        member = " ".join(member.split())
+        if not member or member.startswith("uint32_t"):
+            continue
+        pointer = re.match(r".*?\(\*(\w+)\)\(", member)
+        if pointer:
+            names.append(pointer.group(1))
+        else:
+            names.extend(name.strip() for name in member.split(" ", 1)[1].split(","))
+    return [slot_function(name) for name in names]

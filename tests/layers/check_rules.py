@@ -1,0 +1,65 @@
+"""Rules of the code that a text search can check. usage: check_rules.py REPOSITORY"""
+import os
+import re
+import sys
+
+ROOTS = ("src", "include", "samples", "tests", "schemas")
+SOURCES = (".h", ".c", ".cpp", ".fbs")
+MAX_LINES = 600
+MAX_TEST_LINES = 900
+
+# Where it holds, what must not stand there, and why.
+RULES = [
+    (r"^(src|tests|samples)/", r"\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(", "wait for a condition, not for time"),
+    (r"^src/", r"\bsystem_clock\b|\bgettimeofday\b|\btime\s*\(\s*(NULL|nullptr|0)\s*\)", "no wall clock: take a Clock"),
+    (r"^src/", r"\b(s?rand|random_device|mt19937)\s*[({;]|std::random_device", "no hidden randomness: take a seed"),
+    (r"^src/", r"\bgetInstance\b", "no singletons"),
+    (r"^src/", r"\b(abort|_?exit|terminate)\s*\(\s*\w*\s*\)\s*;", "the host never dies because of us"),
+    (r"^src/", r"\b(printf|puts)\s*\(|std::(cout|cerr|clog)\b|\bfprintf\s*\(", "no output: take a log sink"),
+    (r"^src/(?!ops/|tensor/)", r"\bsetenv\s*\(|\bsetlocale\s*\(|\bfesetround\s*\(", "no change of the host's process state"),
+    (r"^src/.*\.h$", r"(?s)\A(?!.*#pragma once)", "a header starts with #pragma once"),
+    (r"", r"\b(TODO|FIXME|XXX|HACK)\b", "an issue, not a note in the code"),
+]
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+STRING = re.compile(r'"(\\.|[^"\\\n])*"')
+
+
+def blank(match):
+    return re.sub(r"[^\n]", " ", match.group(0))
+
+
+def check_text(path, text):
+    complaints = []
+    limit = MAX_TEST_LINES if path.startswith("tests/") else MAX_LINES
+    if text.count("\n") > limit and path != "include/distag.h":
+        complaints.append(f"{path}: {text.count(chr(10))} lines, more than {limit}")
+    code = STRING.sub(blank, COMMENT.sub(blank, text))
+    for where, what, why in RULES:
+        if not re.search(where, path):
+            continue
+        for match in re.finditer(what, text if "TODO" in what else code):
+            line = text.count("\n", 0, match.start()) + 1
+            complaints.append(f"{path}:{line}: `{match.group(0).strip()}`: {why}")
+    return complaints
+
+
+def main():
+    repository = sys.argv[1]
+    complaints = []
+    count = 0
+    for root in ROOTS:
+        for folder, _, names in os.walk(os.path.join(repository, root)):
+            for name in sorted(names):
+                if not name.endswith(SOURCES):
+                    continue
+                count += 1
+                path = os.path.join(folder, name)
+                with open(path, encoding="utf-8") as file:
+                    complaints += check_text(os.path.relpath(path, repository), file.read())
+    print("\n".join(complaints))
+    print(f"{count} files, {len(complaints)} complaints")
+    return 1 if complaints or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

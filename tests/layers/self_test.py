@@ -1,0 +1,72 @@
+"""Plants violations into small trees and expects each to be found, and a clean tree to pass."""
+import sys
+
+import check_layers
+import check_rules
+
+LAYERS = """# comment
+2 rpc
+1 tensor transport
+0 base
+deny rpc tensor
+fence xtensor/ : tensor/*.cpp
+fence zmq.h : transport/zmq/*.cpp
+fence sys/ : base transport
+fence _generated.h : transport/*.cpp
+"""
+CLEAN = {
+    "layers.txt": LAYERS,
+    "base/error.h": "#pragma once\n#include <string>\n",
+    "tensor/tensor.h": '#pragma once\n#include "base/error.h"\n',
+    "tensor/tensor.cpp": '#include "tensor/tensor.h"\n#include <xtensor/xarray.hpp>\n',
+    "transport/zmq/socket.cpp": "#include <zmq.h>\n#include <sys/socket.h>\n",
+    "rpc/call.h": '#pragma once\n#include "base/error.h"\n',
+}
+# A file that is added or replaced, and a part of the complaint that must come.
+LAYER_VIOLATIONS = [
+    ("base/up.h", '#include "tensor/tensor.h"\n', "may not see tensor"),
+    ("tensor/aside.h", '#include "transport/frame.h"\n', "no file of src"),
+    ("rpc/denied.h", '#  include "tensor/tensor.h"\n', "may not see tensor"),
+    ("tensor/tensor.h", "#include <xtensor/xarray.hpp>\n", "is kept to"),
+    ("tensor/tensor.cpp", '#include <vector>\n#include "tensor/tensor.h"\n', "first include"),
+    ("transport/inproc/socket.cpp", "#include <zmq.h>\n", "is kept to"),
+    ("transport/zmq/frame.h", "#include <zmq.h>\n", "is kept to"),
+    ("rpc/call.cpp", '#include "rpc/call.h"\n#include <sys/socket.h>\n', "is kept to"),
+    ("rpc/message.cpp", '#include "call_generated.h"\n', "is kept to"),
+    ("stray/room.h", "#pragma once\n", "no layer"),
+    ("base/local.h", '#include "error.h"\n', "no file of src"),
+]
+RULE_VIOLATIONS = [
+    ("src/base/wait.cpp", "std::this_thread::sleep_for(1ms);\n", "wait for a condition"),
+    ("src/base/now.cpp", "std::chrono::system_clock::now();\n", "no wall clock"),
+    ("src/base/dice.cpp", "std::random_device device;\n", "no hidden randomness"),
+    ("src/base/die.cpp", "std::abort();\n", "never dies"),
+    ("src/base/print.cpp", "std::cerr << 1;\n", "no output"),
+    ("src/base/long.cpp", "\n" * 601, "more than 600"),
+    ("tests/unit/long_test.cpp", "\n" * 901, "more than 900"),
+    ("src/base/guard.h", "int x;\n", "#pragma once"),
+    ("samples/note.c", "/* " + "TO" + "DO */\n", "an issue"),
+]
+
+
+def main():
+    failures = []
+    if check_layers.check(CLEAN):
+        failures.append(f"the clean tree is refused: {check_layers.check(CLEAN)}")
+    for path, text, expected in LAYER_VIOLATIONS:
+        complaints = check_layers.check({**CLEAN, path: text})
+        if len(complaints) != 1 or expected not in complaints[0]:
+            failures.append(f"{path}: expected one complaint with {expected!r}, got {complaints}")
+    if check_rules.check_text("src/base/a.h", '#pragma once\n// sleep(1)\nconst char* kText = "sleep(1)";\n'):
+        failures.append("a comment or a text counts as code")
+    for path, text, expected in RULE_VIOLATIONS:
+        complaints = check_rules.check_text(path, text)
+        if len(complaints) != 1 or expected not in complaints[0]:
+            failures.append(f"{path}: expected one complaint with {expected!r}, got {complaints}")
+    print("\n".join(failures))
+    print(f"{len(LAYER_VIOLATIONS) + len(RULE_VIOLATIONS)} planted, {len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

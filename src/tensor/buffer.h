@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+#include "base/task.h"
+
+namespace distag {
+
+class BufferRef;
+
+// Bytes of elements. Everything that needs values to stay as they are (a message on its way, saved data of a graph, a
+// snapshot, a peer in this process) holds the buffer; see Storage. Counted by hand, because a writer must see with
+// acquire order that it is the only holder.
+class Buffer {
+ public:
+  // Fresh memory, aligned to 64 bytes, not initialised. Throws OUT_OF_MEMORY.
+  static BufferRef allocate(size_t size);
+  // Memory of the host, never written: a storage made over it refuses writes. `release` runs when the last holder is
+  // gone, on its thread.
+  static BufferRef borrow(const void* data, size_t size, Task release);
+  // Memory that somebody else may read too (a received frame): a write copies it first.
+  static BufferRef adopt(const void* data, size_t size, Task release);
+
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  const std::byte* data() const { return data_; }
+  std::byte* mutable_data() { return data_; }  // only where is_writable()
+  size_t size() const { return size_; }
+  bool is_borrowed() const { return kind_ == Kind::kBorrowed; }
+  // Whether it is distag's own memory with one holder.
+  bool is_writable() const { return kind_ == Kind::kOwn && is_unique(); }
+  bool is_unique() const { return holders_.load(std::memory_order_acquire) == 1; }
+
+  void retain() { holders_.fetch_add(1, std::memory_order_relaxed); }
+  // The last one destroys the buffer.
+  void release();
+
+ private:
+  enum class Kind { kOwn, kBorrowed, kAdopted };
+  Buffer(Kind kind, std::byte* data, size_t size, Task release)
+      : kind_(kind), data_(data), size_(size), release_(std::move(release)) {}
+  ~Buffer() = default;
+  static BufferRef make_foreign(Kind kind, const void* data, size_t size, Task release);
+
+  std::atomic<size_t> holders_{0};
+  const Kind kind_;
+  std::byte* const data_;
+  const size_t size_;
+  Task release_;
+};
+
+class BufferRef {
+ public:
+  BufferRef() = default;
+  explicit BufferRef(Buffer* buffer) : buffer_(buffer) {
+    if (buffer_ != nullptr) buffer_->retain();
+  }
+  BufferRef(const BufferRef& other) : BufferRef(other.buffer_) {}
+  BufferRef(BufferRef&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
+  BufferRef& operator=(BufferRef other) noexcept {
+    std::swap(buffer_, other.buffer_);
+    return *this;
+  }
+  ~BufferRef() {
+    if (buffer_ != nullptr) buffer_->release();
+  }
+
+  Buffer* get() const { return buffer_; }
+  Buffer* operator->() const { return buffer_; }
+  Buffer& operator*() const { return *buffer_; }
+  explicit operator bool() const { return buffer_ != nullptr; }
+
+ private:
+  Buffer* buffer_ = nullptr;
+};
+
+}  // namespace distag

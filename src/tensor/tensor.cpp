@@ -1,0 +1,198 @@
+#include "tensor/tensor.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
+#include "tensor/strided.h"
+
+namespace distag {
+
+struct TensorData {
+  uint64_t id;
+  Dtype dtype;
+  bool contiguous;
+  Dims shape;
+  Dims strides;
+  int64_t offset;
+  int64_t count;
+  std::shared_ptr<Storage> storage;
+  std::shared_ptr<GradSlot> grad_slot;
+};
+
+namespace {
+
+// One of the few process-wide things: ids are compared across workers of a process.
+std::atomic<uint64_t> g_last_id{0};
+
+// A use count of 1 is only a hint of the past: the copy and its release order this thread after whoever gave up the
+// second reference, so that their reads happened before our writes.
+template <typename T>
+bool is_only_holder(const std::shared_ptr<T>& pointer) {
+  if (pointer.use_count() != 1) return false;
+  std::shared_ptr<T> ordered = pointer;
+  return true;
+}
+
+// Throws unless all elements lie within `capacity` elements.
+void check_bounds(const Dims& shape, const Dims& strides, int64_t offset, int64_t capacity) {
+  int64_t lowest = offset;
+  int64_t highest = offset;
+  bool overflow = offset < 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 0) return;
+    int64_t reach = 0;
+    overflow |= __builtin_mul_overflow(shape[i] - 1, strides[i], &reach);
+    int64_t& end = reach < 0 ? lowest : highest;
+    overflow |= __builtin_add_overflow(end, reach, &end);
+  }
+  if (overflow || lowest < 0 || highest >= capacity) {
+    fail(Status::kInvalidArgument, "shape {} with strides {} reaches outside of the memory given ({} elements)",
+         to_string(shape), to_string(strides), capacity);
+  }
+}
+
+}  // namespace
+
+Tensor Tensor::make(Dtype dtype, const Dims& shape, const Dims& strides, int64_t offset, int64_t count,
+                    std::shared_ptr<Storage> storage) {
+  uint64_t id = g_last_id.fetch_add(1, std::memory_order_relaxed) + 1;
+  return Tensor(std::make_shared<TensorData>(
+      TensorData{id, dtype, is_row_major(shape, strides), shape, strides, offset, count, std::move(storage), nullptr}));
+}
+
+Tensor Tensor::empty(Dtype dtype, const Dims& shape) {
+  size_t item_size = checked_dtype_size(dtype);
+  int64_t count = element_count(shape, item_size);
+  auto storage = std::make_shared<Storage>(Storage{Buffer::allocate(static_cast<size_t>(count) * item_size)});
+  return make(dtype, shape, row_major_strides(shape), 0, count, std::move(storage));
+}
+
+Tensor Tensor::over(BufferRef buffer, Dtype dtype, const Dims& shape, const Dims& strides, int64_t offset) {
+  size_t item_size = checked_dtype_size(dtype);
+  int64_t count = element_count(shape, item_size);
+  if (shape.size() != strides.size()) {
+    fail(Status::kInvalidArgument, "{} strides for {} dimensions", strides.size(), shape.size());
+  }
+  check_bounds(shape, strides, offset, static_cast<int64_t>(buffer->size() / item_size));
+  if (count > 0 && reinterpret_cast<uintptr_t>(buffer->data()) % item_size != 0) {
+    fail(Status::kInvalidArgument, "memory of {} elements must be aligned to {} bytes", dtype_name(dtype), item_size);
+  }
+  bool read_only = buffer->is_borrowed();
+  return make(dtype, shape, strides, offset, count, std::make_shared<Storage>(Storage{std::move(buffer), read_only}));
+}
+
+Tensor Tensor::scalar(Dtype dtype, double value) {
+  if (dtype == Dtype::kInt64 && !(value >= -0x1p63 && value < 0x1p63)) {
+    fail(Status::kInvalidArgument, "{} does not fit into an int64", value);
+  }
+  Tensor tensor = empty(dtype, Dims());
+  std::byte* out = tensor.mutable_data();
+  switch (dtype) {
+    case Dtype::kFloat32:
+      *reinterpret_cast<float*>(out) = static_cast<float>(value);
+      break;
+    case Dtype::kFloat64:
+      *reinterpret_cast<double*>(out) = value;
+      break;
+    case Dtype::kInt64:
+      *reinterpret_cast<int64_t*>(out) = static_cast<int64_t>(value);
+      break;
+    case Dtype::kBool:
+      *reinterpret_cast<uint8_t*>(out) = value != 0 ? 1 : 0;
+      break;
+  }
+  return tensor;
+}
+
+uint64_t Tensor::id() const { return data_->id; }
+Dtype Tensor::dtype() const { return data_->dtype; }
+const Dims& Tensor::shape() const { return data_->shape; }
+const Dims& Tensor::strides() const { return data_->strides; }
+int64_t Tensor::offset() const { return data_->offset; }
+int64_t Tensor::count() const { return data_->count; }
+size_t Tensor::byte_size() const { return static_cast<size_t>(data_->count) * dtype_size(data_->dtype); }
+bool Tensor::is_contiguous() const { return data_->contiguous; }
+
+const std::byte* Tensor::data() const {
+  if (data_->count == 0) return nullptr;
+  return data_->storage->buffer->data() + data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
+}
+
+Tensor Tensor::view(const Dims& shape, const Dims& strides, int64_t offset) const {
+  return make(data_->dtype, shape, strides, offset, element_count(shape), data_->storage);
+}
+
+Tensor Tensor::snapshot() const {
+  return make(data_->dtype, data_->shape, data_->strides, data_->offset, data_->count,
+              std::make_shared<Storage>(Storage{data_->storage->buffer}));
+}
+
+Tensor Tensor::contiguous() const { return data_->contiguous ? *this : clone(); }
+
+Tensor Tensor::clone() const {
+  Tensor copy = empty(data_->dtype, data_->shape);
+  if (data_->count > 0) copy_to(copy.mutable_data());
+  return copy;
+}
+
+std::byte* Tensor::mutable_data() {
+  Storage& storage = *data_->storage;
+  if (storage.read_only) {
+    fail(Status::kInvalidState, "tensor {} borrows its memory and cannot be written: clone it first", describe(*this));
+  }
+  if (data_->count == 0) return nullptr;
+  if (!storage.buffer->is_writable()) {
+    // Whole, since other views of the storage move along.
+    BufferRef own = Buffer::allocate(storage.buffer->size());
+    std::memcpy(own->mutable_data(), storage.buffer->data(), own->size());
+    storage.buffer = std::move(own);
+  }
+  return storage.buffer->mutable_data() + data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
+}
+
+bool Tensor::is_exclusive() const {
+  if (data_ == nullptr || data_->storage->read_only) return false;
+  return is_only_holder(data_) && is_only_holder(data_->storage) && data_->storage->buffer->is_writable();
+}
+
+const BufferRef& Tensor::buffer() const { return data_->storage->buffer; }
+
+bool Tensor::shares_storage_with(const Tensor& other) const { return data_->storage == other.data_->storage; }
+
+const std::shared_ptr<GradSlot>& Tensor::grad_slot() const { return data_->grad_slot; }
+void Tensor::set_grad_slot(std::shared_ptr<GradSlot> slot) { data_->grad_slot = std::move(slot); }
+
+void Tensor::copy_to(void* out) const {
+  if (data_->count == 0) return;
+  if (data_->contiguous) {
+    std::memcpy(out, data(), byte_size());
+    return;
+  }
+  copy_strided(static_cast<std::byte*>(out), row_major_strides(data_->shape), data(), data_->strides, data_->shape,
+               dtype_size(data_->dtype));
+}
+
+double Tensor::item() const {
+  if (data_->count != 1) {
+    fail(Status::kInvalidArgument, "item: {} has {} elements, not one", describe(*this), data_->count);
+  }
+  switch (data_->dtype) {
+    case Dtype::kFloat32:
+      return static_cast<double>(*data_as<float>());
+    case Dtype::kFloat64:
+      return *data_as<double>();
+    case Dtype::kInt64:
+      return static_cast<double>(*data_as<int64_t>());
+    case Dtype::kBool:
+      return *data_as<uint8_t>() != 0 ? 1.0 : 0.0;
+  }
+  return 0.0;
+}
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor) return "none";
+  return dtype_name(tensor.dtype()) + to_string(tensor.shape());
+}
+
+}  // namespace distag

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/task.h"
+#include "tensor/tensor.h"
+
+namespace distag {
+
+enum class ValueKind : int32_t {
+  kNull = 1,
+  kBool = 2,
+  kInt64 = 3,
+  kFloat64 = 4,
+  kText = 5,
+  kBytes = 6,
+  kTensor = 7,
+  kList = 8,
+  kMap = 9,
+  kRref = 10,
+  kObject = 11,
+};
+
+const char* kind_name(ValueKind kind);
+
+inline constexpr size_t kMaxValueDepth = 16;
+
+// A kind of value of an upper layer (a remote reference): its wire form is the layer's own.
+class ExternalValue {
+ public:
+  virtual ~ExternalValue() = default;
+  virtual ValueKind kind() const = 0;
+};
+
+// Something of the host, which stays in its process. `type` is compared before the pointer is handed out. The task
+// `destroy` runs when the last holder is gone; who makes it sees to it that it runs where host code may run.
+struct HostObject {
+  std::string type;
+  void* pointer = nullptr;
+  Task destroy;
+  HostObject(std::string t, void* p, Task d) : type(std::move(t)), pointer(p), destroy(std::move(d)) {}
+  ~HostObject() {
+    if (destroy) destroy();
+  }
+  HostObject(const HostObject&) = delete;
+  HostObject& operator=(const HostObject&) = delete;
+};
+
+// What calls carry. Immutable once made; copies share.
+class Value {
+ public:
+  using List = std::vector<Value>;
+  using Map = std::vector<std::pair<std::string, Value>>;  // sorted by key, keys unique
+  using Bytes = std::vector<std::byte>;
+
+  Value() = default;  // null
+  explicit Value(bool value) : data_(value) {}
+  Value(const char*) = delete;  // would be a bool: use text()
+  explicit Value(int64_t value) : data_(value) {}
+  explicit Value(double value) : data_(value) {}
+  explicit Value(Tensor tensor) : data_(std::move(tensor)) {}
+  explicit Value(std::shared_ptr<ExternalValue> external) : data_(std::move(external)) {}
+  explicit Value(std::shared_ptr<HostObject> object) : data_(std::move(object)) {}
+  // Throw INVALID_ARGUMENT: invalid UTF-8, a zero byte in a text, a key twice, nested too deep, a list or map that
+  // holds an object.
+  static Value text(std::string text);
+  static Value bytes(Bytes bytes);
+  static Value list(List items);
+  static Value map(Map entries);
+
+  ValueKind kind() const;
+  bool is_null() const { return kind() == ValueKind::kNull; }
+
+  // Throw INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
+  bool as_bool() const;
+  int64_t as_int64() const;
+  double as_float64() const;  // takes an int64 too
+  const std::string& as_text() const;
+  const Bytes& as_bytes() const;
+  const Tensor& as_tensor() const;
+  const List& as_list() const;
+  const Map& as_map() const;
+  const std::shared_ptr<ExternalValue>& as_external() const;
+  const std::shared_ptr<HostObject>& as_object() const;
+
+  const Value* find(const std::string& key) const;  // in a map; nullptr when it is not there
+  size_t depth() const;                             // 0 for a scalar, 1 for a list of scalars
+
+  // Calls `visit` for each tensor in it, in order; the order is that of the wire.
+  void for_each_tensor(const std::function<void(const Tensor&)>& visit) const;
+  // The same value with each tensor replaced by what `map` makes of it, in the same order.
+  Value map_tensors(const std::function<Tensor(const Tensor&)>& map) const;
+
+ private:
+  struct ListData;
+  struct MapData;
+  std::variant<std::monostate, bool, int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const Bytes>,
+               Tensor, std::shared_ptr<const ListData>, std::shared_ptr<const MapData>, std::shared_ptr<ExternalValue>,
+               std::shared_ptr<HostObject>>
+      data_;
+};
+
+using Values = std::vector<Value>;
+
+}  // namespace distag

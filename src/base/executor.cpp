@@ -1,0 +1,27 @@
+#include "base/executor.h"
+
+#include <utility>
+
+#include "base/host_pump.h"
+#include "base/parker.h"
+
+namespace distag {
+namespace {
+
+thread_local WaitPolicy* installed_policy = nullptr;
+
+}  // namespace
+
+WaitPolicy* exchange_wait_policy(WaitPolicy* policy) { return std::exchange(installed_policy, policy); }
+
+void check_can_wait() {
+  if (installed_policy != nullptr) installed_policy->check();
+}
+
+bool wait(Completion& completion, Nanos timeout) {
+  if (installed_policy != nullptr) return installed_policy->wait(completion, timeout);
+  if (HostPump::any()) return HostPump::wait(completion, timeout);
+  return park_until_done(completion, timeout);
+}
+
+}  // namespace distag

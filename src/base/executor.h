@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+
+#include "base/clock.h"
+#include "base/future.h"
+#include "base/task.h"
+
+namespace distag {
+
+// Where work runs that may take long or is host code: a pool of threads, or the host's own poll. Tasks may run at the
+// same time and in any order, unless the executor says otherwise.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Runs the task soon. Any thread; never blocks. Tasks left when the executor is stopped are destroyed unrun.
+  virtual void post(Task task) = 0;
+
+  // Tasks posted and not begun. Any thread.
+  virtual size_t waiting() const = 0;
+};
+
+// How one kind of thread waits: a pool thread gives its place away, a loop thread refuses, the simulator runs its
+// scheduler. The owner of a thread installs it there for as long as the thread runs.
+class WaitPolicy {
+ public:
+  virtual ~WaitPolicy() = default;
+
+  // Throws what a wait begun now would be refused with: INVALID_STATE on a loop, OVERLOADED above the cap of a pool.
+  virtual void check() = 0;
+
+  // True once it is done, false after `timeout` (negative: none).
+  virtual bool wait(Completion& completion, Nanos timeout) = 0;
+};
+
+// Installs `policy` on the calling thread and gives the one it replaces. nullptr: a plain thread of the host.
+WaitPolicy* exchange_wait_policy(WaitPolicy* policy);
+
+// Waits on the calling thread: by its policy, running the pumps of host executors that this thread polls, or plainly.
+// Same results as WaitPolicy::wait.
+void check_can_wait();
+bool wait(Completion& completion, Nanos timeout);
+
+}  // namespace distag

@@ -1,0 +1,230 @@
+#include "base/fd_loop.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/poller.h"
+#include "base/timer_queue.h"
+
+namespace distag {
+namespace {
+
+class RefusingPolicy final : public WaitPolicy {
+ public:
+  explicit RefusingPolicy(const std::string& loop_name) : loop_name_(loop_name) {}
+  void check() override {
+    fail(Status::kInvalidState,
+         "a callback on the loop thread \"{}\" may not wait: use the _async call and go on in its callback",
+         loop_name_);
+  }
+  bool wait(Completion&, Nanos) override {
+    check();
+    return false;
+  }
+
+ private:
+  const std::string& loop_name_;
+};
+
+}  // namespace
+
+struct FdLoop::State {
+  struct IdleCheck {
+    uint64_t id;
+    std::shared_ptr<std::function<bool()>> check;  // null: removed
+  };
+
+  State(std::string name_, ThreadHooks hooks_) : name(std::move(name_)), hooks(std::move(hooks_)) {}
+
+  void run();
+  void run_batch();
+  void fire_timers();
+  bool check_idle();
+  void sleep(bool busy);
+  void destroy_left();
+
+  // Calls it and keeps the longest time one took.
+  template <typename Call>
+  void timed(Call&& call) {
+    try {
+      call();
+    } catch (...) {
+    }
+    const Nanos end = steady.now();
+    if (end - last > longest.load(std::memory_order_relaxed)) longest.store(end - last, std::memory_order_relaxed);
+    last = end;
+  }
+
+  const std::string name;
+  const ThreadHooks hooks;
+  SteadyClock steady;
+  std::atomic<std::thread::id> owner{std::thread::id()};
+  std::atomic<Nanos> longest{0};
+
+  std::mutex mutex;  // guards these
+  std::vector<Task> posted;
+  bool sleeping = false;
+  bool stopped = false;
+  std::thread thread;
+
+  // Of the loop's thread.
+  bool ending = false;
+  Nanos last = 0;
+  std::vector<Task> batch;
+  Poller poller;
+  TimerQueue timers;
+  std::vector<IdleCheck> idle_checks;
+  uint64_t next_idle_check = 1;
+};
+
+void FdLoop::State::run() {
+  RefusingPolicy policy(name);
+  WaitPolicy* const before = exchange_wait_policy(&policy);
+  while (!ending) {
+    last = steady.now();
+    run_batch();
+    if (ending) break;
+    fire_timers();
+    sleep(check_idle());
+  }
+  exchange_wait_policy(before);
+}
+
+void FdLoop::State::run_batch() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    batch.swap(posted);
+  }
+  for (Task& task : batch) {
+    timed([&task] {
+      task();
+      task.reset();
+    });
+  }
+  batch.clear();
+}
+
+void FdLoop::State::fire_timers() {
+  // One that a task starts anew waits for the next turn, so that posted tasks and descriptors get theirs.
+  for (size_t left = timers.size(); left > 0; --left) {
+    Task task = timers.take_due(last);
+    if (!task) return;
+    timed([&task] {
+      task();
+      task.reset();
+    });
+  }
+}
+
+bool FdLoop::State::check_idle() {
+  bool more = false;
+  for (size_t i = 0; i < idle_checks.size(); ++i) {
+    // Held: the callback may remove itself.
+    const auto check = idle_checks[i].check;
+    if (check) timed([&more, &check] { more |= (*check)(); });
+  }
+  std::erase_if(idle_checks, [](const IdleCheck& check) { return !check.check; });
+  return more;
+}
+
+void FdLoop::State::sleep(bool busy) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    busy = busy || !posted.empty();
+    sleeping = !busy;
+  }
+  poller.wait(last, busy ? 0 : timers.next_due());
+  if (!busy) {
+    std::lock_guard<std::mutex> lock(mutex);
+    sleeping = false;
+  }
+  last = steady.now();
+  poller.dispatch([this](const std::function<void()>& on_readable) { timed(on_readable); });
+}
+
+void FdLoop::State::destroy_left() {
+  // What these own may call the loop when it goes, as on its thread: each is emptied before its content is destroyed.
+  owner = std::this_thread::get_id();
+  std::exchange(posted, {}).clear();
+  timers.clear();
+  std::exchange(idle_checks, {}).clear();
+  poller.clear();
+  owner = std::thread::id();
+}
+
+FdLoop::FdLoop(std::string name, ThreadHooks hooks)
+    : state_(std::make_unique<State>(std::move(name), std::move(hooks))) {}
+
+FdLoop::~FdLoop() { stop(); }
+
+void FdLoop::start() {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  if (state_->stopped || state_->thread.joinable()) {
+    fail(Status::kInvalidState, "loop \"{}\" was started before", state_->name);
+  }
+  state_->thread = start_thread(state_->name, state_->hooks, [state = state_.get()] {
+    state->owner = std::this_thread::get_id();
+    state->run();
+    state->owner = std::thread::id();
+  });
+}
+
+void FdLoop::stop() {
+  post([state = state_.get()] { state->ending = true; });
+  std::thread thread;
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    thread = std::move(state_->thread);
+  }
+  if (thread.joinable()) thread.join();
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    if (std::exchange(state_->stopped, true)) return;
+  }
+  state_->destroy_left();
+}
+
+void FdLoop::post(Task task) {
+  bool wake = false;
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    // A refused task is the caller's parameter, destroyed after the lock is gone.
+    if (state_->stopped) return;
+    state_->posted.push_back(std::move(task));
+    wake = std::exchange(state_->sleeping, false);
+  }
+  if (wake) state_->poller.wake();
+}
+
+Loop::TimerId FdLoop::start_timer(Nanos when, Task task) { return state_->timers.add(when, std::move(task)); }
+
+void FdLoop::cancel_timer(TimerId id) { state_->timers.cancel(id); }
+
+const Clock& FdLoop::clock() const { return state_->steady; }
+
+bool FdLoop::is_current() const { return state_->owner == std::this_thread::get_id(); }
+
+void FdLoop::watch(int fd, std::function<void()> on_readable) { state_->poller.watch(fd, std::move(on_readable)); }
+
+void FdLoop::unwatch(int fd) { state_->poller.unwatch(fd); }
+
+uint64_t FdLoop::add_idle_check(std::function<bool()> check) {
+  const uint64_t id = state_->next_idle_check++;
+  state_->idle_checks.push_back({id, std::make_shared<std::function<bool()>>(std::move(check))});
+  return id;
+}
+
+void FdLoop::remove_idle_check(uint64_t id) {
+  for (State::IdleCheck& check : state_->idle_checks) {
+    if (check.id == id) std::exchange(check.check, nullptr).reset();
+  }
+}
+
+Nanos FdLoop::longest_task() const { return state_->longest; }
+
+}  // namespace distag

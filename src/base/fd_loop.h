@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/loop.h"
+#include "base/thread.h"
+
+namespace distag {
+
+// The production loop: one thread, epoll over an eventfd (posted tasks), the timers and watched descriptors. A wait on
+// its thread is refused with INVALID_STATE.
+class FdLoop final : public Loop {
+ public:
+  // The clock is the steady clock. Throws OUT_OF_MEMORY when descriptors run out.
+  FdLoop(std::string name, ThreadHooks hooks);
+  ~FdLoop() override;  // stops
+
+  void start();  // the thread; tasks posted before it are kept
+  // Runs what was posted before, then ends and joins the thread; destroys what is left, as if on the loop. Not from the
+  // loop itself.
+  void stop();
+
+  void post(Task task) override;
+  TimerId start_timer(Nanos when, Task task) override;
+  void cancel_timer(TimerId id) override;
+  const Clock& clock() const override;
+  bool is_current() const override;
+
+  // Calls back while the descriptor is readable (level-triggered). On the loop only. Unwatch before closing it.
+  void watch(int fd, std::function<void()> on_readable);
+  void unwatch(int fd);
+
+  // Called each time before the loop would sleep, until it answers false for all ("nothing more to do"). For sockets
+  // whose descriptor is edge-triggered, as ZeroMQ's are. On the loop only; gives an id for remove_idle_check.
+  uint64_t add_idle_check(std::function<bool()> check);
+  void remove_idle_check(uint64_t id);
+
+  // The longest task so far. Any thread.
+  Nanos longest_task() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace distag

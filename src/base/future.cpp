@@ -1,0 +1,29 @@
+#include "base/future.h"
+
+namespace distag {
+
+void Completion::on_done(Task callback) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!done_.load(std::memory_order_relaxed)) {
+      callbacks_.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback();
+}
+
+bool Completion::fail(Error error) {
+  return finish([this, &error] { error_.emplace(std::move(error)); });
+}
+
+void Completion::cancel() {
+  Task canceller;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    canceller = std::move(canceller_);
+  }
+  if (fail(Error(Status::kCancelled, "cancelled by the caller")) && canceller) canceller();
+}
+
+}  // namespace distag

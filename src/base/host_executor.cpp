@@ -1,0 +1,28 @@
+#include "base/host_executor.h"
+
+#include "base/host_pump.h"
+
+namespace distag {
+
+HostExecutor::HostExecutor() : pump_(std::make_shared<HostPump>()) { pump_->enlist(); }
+
+HostExecutor::~HostExecutor() { pump_->stop(); }
+
+void HostExecutor::post(Task task) { pump_->post(std::move(task)); }
+
+size_t HostExecutor::waiting() const { return pump_->waiting(); }
+
+size_t HostExecutor::poll(size_t max_items, Nanos max_time) {
+  if (!pump_->claim()) return 0;
+  const SteadyClock clock;
+  const Nanos deadline = deadline_after(clock.now(), max_time);
+  size_t ran = 0;
+  while ((max_items == 0 || ran < max_items) && (deadline == kNever || clock.now() < deadline) && pump_->run_one()) {
+    ++ran;
+  }
+  return ran;
+}
+
+int HostExecutor::fd() const { return pump_->fd(); }
+
+}  // namespace distag

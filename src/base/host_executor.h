@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+
+#include "base/executor.h"
+
+namespace distag {
+
+class HostPump;
+
+// Runs tasks only inside poll(), in the order they were posted, and in waits of the thread that polls (the last one
+// that did, at first the one that made it), whatever they wait for. One task at a time, except within one that waits.
+class HostExecutor final : public Executor {
+ public:
+  HostExecutor();
+  ~HostExecutor() override;  // destroys what was not run
+
+  void post(Task task) override;
+  size_t waiting() const override;
+
+  // Runs at most `max_items` tasks (0: any number) and starts none once `max_time` has passed (negative: no limit).
+  // Does not wait for more. Returns how many ran: none while another thread is inside a task.
+  size_t poll(size_t max_items, Nanos max_time);
+
+  // Readable while there is something to run. Throws OUT_OF_MEMORY when descriptors run out.
+  int fd() const;
+
+ private:
+  std::shared_ptr<HostPump> pump_;
+};
+
+}  // namespace distag

@@ -1,0 +1,174 @@
+#include "base/host_pump.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/thread.h"
+
+namespace distag {
+namespace {
+
+// No destructors, so that nothing is left to run when the library is unloaded.
+std::mutex list_mutex;
+HostPump* list_head = nullptr;
+std::atomic<size_t> list_size{0};
+
+}  // namespace
+
+HostPump::HostPump() : poller_(std::this_thread::get_id()) {}
+
+HostPump::~HostPump() {
+  stop();
+  if (fd_ >= 0) close(fd_);
+}
+
+void HostPump::enlist() {
+  std::lock_guard<std::mutex> lock(list_mutex);
+  next_ = list_head;
+  if (next_ != nullptr) next_->previous_ = this;
+  list_head = this;
+  list_size.fetch_add(1, std::memory_order_relaxed);
+}
+
+void HostPump::stop() {
+  std::deque<Task> left;
+  {
+    std::scoped_lock lock(list_mutex, mutex_);
+    if (stopped_) return;
+    stopped_ = true;
+    left.swap(tasks_);
+    if (!left.empty()) clear_readable();
+    if (previous_ != nullptr) previous_->next_ = next_;
+    if (next_ != nullptr) next_->previous_ = previous_;
+    if (list_head == this) list_head = next_;
+    list_size.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+void HostPump::post(Task task) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // A refused task is the caller's parameter, destroyed after the lock is gone.
+  if (stopped_) return;
+  tasks_.push_back(std::move(task));
+  if (tasks_.size() == 1) mark_readable();
+  for (Parker* watcher : watchers_) watcher->unpark();
+}
+
+size_t HostPump::waiting() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return tasks_.size();
+}
+
+int HostPump::fd() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (fd_ < 0) {
+    fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd_ < 0) {
+      distag::fail(Status::kOutOfMemory, "the descriptor to poll cannot be made: {}; raise the limit of open files",
+                   std::strerror(errno));
+    }
+    if (!tasks_.empty()) mark_readable();
+  }
+  return fd_;
+}
+
+bool HostPump::claim() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (depth_ > 0 && poller_ != std::this_thread::get_id()) return false;
+  poller_ = std::this_thread::get_id();
+  return true;
+}
+
+bool HostPump::take(Task& task) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (tasks_.empty() || poller_ != std::this_thread::get_id()) return false;
+  task = std::move(tasks_.front());
+  tasks_.pop_front();
+  if (tasks_.empty()) clear_readable();
+  ++depth_;
+  return true;
+}
+
+bool HostPump::run_one() {
+  Task task;
+  if (!take(task)) return false;
+  run_guarded(std::move(task));
+  std::lock_guard<std::mutex> lock(mutex_);
+  --depth_;
+  return true;
+}
+
+void HostPump::mark_readable() {
+  const uint64_t one = 1;
+  // Cannot fail: the counter is 0 or 1.
+  if (fd_ >= 0) [[maybe_unused]]
+    const ssize_t written = write(fd_, &one, sizeof one);
+}
+
+void HostPump::clear_readable() {
+  uint64_t count = 0;
+  if (fd_ >= 0) [[maybe_unused]]
+    const ssize_t got = read(fd_, &count, sizeof count);
+}
+
+bool HostPump::any() { return list_size.load(std::memory_order_relaxed) != 0; }
+
+std::vector<std::shared_ptr<HostPump>> HostPump::polled_here() {
+  std::vector<std::shared_ptr<HostPump>> found;
+  std::lock_guard<std::mutex> list_lock(list_mutex);
+  for (HostPump* pump = list_head; pump != nullptr; pump = pump->next_) {
+    std::lock_guard<std::mutex> lock(pump->mutex_);
+    if (pump->poller_ != std::this_thread::get_id()) continue;
+    // Empty when its last owner is just gone and waits for the list to leave it.
+    if (auto owned = pump->weak_from_this().lock()) found.push_back(std::move(owned));
+  }
+  return found;
+}
+
+// Has a parker woken by every post to a pump.
+class HostPump::Watch {
+ public:
+  Watch(std::shared_ptr<HostPump> pump, Parker* parker) : pump_(std::move(pump)), parker_(parker) {
+    std::lock_guard<std::mutex> lock(pump_->mutex_);
+    pump_->watchers_.push_back(parker_);
+    if (!pump_->tasks_.empty()) parker_->unpark();
+  }
+  ~Watch() {
+    std::lock_guard<std::mutex> lock(pump_->mutex_);
+    std::erase(pump_->watchers_, parker_);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  std::shared_ptr<HostPump> pump_;
+  Parker* parker_;
+};
+
+bool HostPump::wait(Completion& completion, Nanos timeout) {
+  if (completion.is_done() || timeout == 0) return completion.is_done();
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  auto parker = std::make_shared<Parker>();
+  completion.on_done([parker] { parker->unpark(); });
+  while (!completion.is_done()) {
+    // Looked up each time: a task may have made, ended or first polled one.
+    const std::vector<std::shared_ptr<HostPump>> pumps = polled_here();
+    const bool ran = std::any_of(pumps.begin(), pumps.end(), [](const auto& pump) { return pump->run_one(); });
+    if (ran) {
+      if (SteadyClock().now() >= deadline) return completion.is_done();
+      continue;
+    }
+    std::vector<std::unique_ptr<Watch>> watches;
+    for (const auto& pump : pumps) watches.push_back(std::make_unique<Watch>(pump, parker.get()));
+    if (!completion.is_done() && !parker->park(deadline)) return completion.is_done();
+  }
+  return true;
+}
+
+}  // namespace distag

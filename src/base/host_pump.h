@@ -1,0 +1,62 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/future.h"
+#include "base/parker.h"
+#include "base/task.h"
+
+namespace distag {
+
+// The queue of a HostExecutor, and how a waiting thread finds it: all living pumps of the process are in one list,
+// which is empty and costs one load where no host polls.
+//
+// Lock order: the list, then one pump. No task runs and none is destroyed under a lock.
+class HostPump : public std::enable_shared_from_this<HostPump> {
+ public:
+  HostPump();
+  ~HostPump();
+  HostPump(const HostPump&) = delete;
+  HostPump& operator=(const HostPump&) = delete;
+
+  void enlist();
+  void stop();  // leaves the list, destroys what was not run
+
+  void post(Task task);
+  size_t waiting() const;
+  int fd();
+
+  // Makes the calling thread the one that polls. False while another thread is inside a task.
+  bool claim();
+  // False when there was nothing to run, or another thread polls by now.
+  bool run_one();
+
+  static bool any();
+  // Runs the tasks of all pumps that the calling thread polls until the completion is done.
+  static bool wait(Completion& completion, Nanos timeout);
+
+ private:
+  class Watch;
+  static std::vector<std::shared_ptr<HostPump>> polled_here();
+
+  bool take(Task& task);
+  void mark_readable();
+  void clear_readable();
+
+  mutable std::mutex mutex_;
+  std::deque<Task> tasks_;
+  std::thread::id poller_;  // does not change while depth_ > 0, so one thread runs the tasks
+  size_t depth_ = 0;        // tasks begun and not ended
+  bool stopped_ = false;
+  int fd_ = -1;  // an eventfd, made when first asked for; readable while there are tasks
+  std::vector<Parker*> watchers_;
+  HostPump* previous_ = nullptr;
+  HostPump* next_ = nullptr;
+};
+
+}  // namespace distag

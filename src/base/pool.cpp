@@ -1,0 +1,216 @@
+#include "base/pool.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/parker.h"
+
+namespace distag {
+namespace {
+
+// Idle threads kept beyond thread_count, so that calls that nest again and again do not make threads each time.
+constexpr size_t kSpareThreads = 8;
+
+}  // namespace
+
+// Every thread is idle (parked in `idle`), in a wait (counted in `waits`), or active. Only active threads take tasks,
+// and only while there are at most thread_count of them; a thread that comes back from a wait may make it more for the
+// rest of its task.
+struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State> {
+  struct Worker {
+    std::thread thread;
+    Parker parker;
+  };
+
+  State(std::string name_, size_t thread_count_, ThreadHooks hooks_)
+      : name(std::move(name_)),
+        thread_count(std::clamp<size_t>(thread_count_, 1, kMaxThreads)),
+        hooks(std::move(hooks_)) {}
+
+  void check() override {
+    std::lock_guard<std::mutex> lock(mutex);
+    check_locked();
+  }
+  bool wait(Completion& completion, Nanos timeout) override;
+
+  void check_locked() const;
+  std::shared_ptr<Worker> fill_place();
+  void run(const std::shared_ptr<Worker>& self);
+  bool rest(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock);
+  void retire(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock);
+
+  const std::string name;
+  const size_t thread_count;
+  const ThreadHooks hooks;
+
+  mutable std::mutex mutex;
+  std::deque<Task> queue;
+  std::vector<std::shared_ptr<Worker>> workers;
+  std::vector<std::shared_ptr<Worker>> idle;  // the last one is woken first: its caches are warm
+  std::thread retired;                        // the last one, not joined yet
+  size_t active = 0;
+  size_t waits = 0;
+  size_t begun = 0;
+  bool stopped = false;
+};
+
+void Pool::State::check_locked() const {
+  if (waits + 1 < kMaxThreads) return;
+  fail(Status::kOverloaded,
+       "{} of the {} threads of pool \"{}\" wait already; answer later by a deferred reply instead of waiting in a "
+       "function",
+       waits, kMaxThreads, name);
+}
+
+// Finds a thread for the next task, if there is one and a place is free. The thread it gives must be unparked once the
+// lock is released. Throws OUT_OF_MEMORY when nobody is left who could run it.
+std::shared_ptr<Pool::State::Worker> Pool::State::fill_place() {
+  if (stopped || queue.empty() || active >= thread_count) return nullptr;
+  if (!idle.empty()) {
+    auto worker = std::move(idle.back());
+    idle.pop_back();
+    ++active;
+    return worker;
+  }
+  if (workers.size() >= kMaxThreads) return nullptr;
+  auto worker = std::make_shared<Worker>();
+  workers.push_back(worker);
+  try {
+    // The thread needs the lock before it does anything, so it sees `thread` set.
+    worker->thread = start_thread(fmt::format("{}-{}", name, workers.size()), hooks,
+                                  [state = shared_from_this(), worker] { state->run(worker); });
+  } catch (...) {
+    workers.pop_back();
+    if (active == 0) throw;
+    return nullptr;
+  }
+  ++active;
+  return nullptr;
+}
+
+bool Pool::State::wait(Completion& completion, Nanos timeout) {
+  if (completion.is_done() || timeout == 0) return completion.is_done();
+  std::shared_ptr<Worker> successor;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    check_locked();
+    --active;
+    try {
+      successor = fill_place();
+    } catch (...) {
+      ++active;
+      throw;
+    }
+    ++waits;
+  }
+  if (successor) successor->parker.unpark();
+  const bool done = park_until_done(completion, timeout);
+  std::lock_guard<std::mutex> lock(mutex);
+  --waits;
+  ++active;
+  return done;
+}
+
+void Pool::State::run(const std::shared_ptr<Worker>& self) {
+  WaitPolicy* const before = exchange_wait_policy(this);
+  std::unique_lock<std::mutex> lock(mutex);
+  do {
+    while (!stopped && !queue.empty() && active <= thread_count) {
+      Task task = std::move(queue.front());
+      queue.pop_front();
+      ++begun;
+      lock.unlock();
+      run_guarded(std::move(task));
+      lock.lock();
+      --begun;
+    }
+  } while (rest(self, lock));
+  lock.unlock();
+  exchange_wait_policy(before);
+}
+
+// Parks until there is a task to look for; false when the thread has to end.
+bool Pool::State::rest(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock) {
+  --active;
+  if (stopped) return false;
+  if (idle.size() >= thread_count + kSpareThreads) {
+    retire(self, lock);
+    return false;
+  }
+  idle.push_back(self);
+  lock.unlock();
+  // Whoever wakes it has taken it from `idle` and counted it as active.
+  self->parker.park();
+  lock.lock();
+  return true;
+}
+
+// Leaves the handle of this thread to the next one that retires, or to stop().
+void Pool::State::retire(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock) {
+  std::erase(workers, self);
+  std::thread previous = std::exchange(retired, std::move(self->thread));
+  lock.unlock();
+  if (previous.joinable()) previous.join();
+  lock.lock();
+}
+
+Pool::Pool(std::string name, size_t thread_count, ThreadHooks hooks)
+    : state_(std::make_shared<State>(std::move(name), thread_count, std::move(hooks))) {}
+
+Pool::~Pool() { stop(); }
+
+void Pool::post(Task task) {
+  std::shared_ptr<State::Worker> worker;
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    // A refused task is the caller's parameter, destroyed after the lock is gone.
+    if (state_->stopped) return;
+    state_->queue.push_back(std::move(task));
+    try {
+      worker = state_->fill_place();
+    } catch (...) {
+      if (state_->waits > 0) return;  // who comes back from a wait takes it
+      task = std::move(state_->queue.back());
+      state_->queue.pop_back();
+      throw;
+    }
+  }
+  if (worker) worker->parker.unpark();
+}
+
+size_t Pool::waiting() const {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->queue.size();
+}
+
+size_t Pool::running() const {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->begun;
+}
+
+void Pool::stop() {
+  std::deque<Task> left;
+  std::vector<std::shared_ptr<State::Worker>> workers;
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->stopped = true;
+    left.swap(state_->queue);
+    workers.swap(state_->workers);
+    state_->active += state_->idle.size();
+    for (const auto& worker : std::exchange(state_->idle, {})) worker->parker.unpark();
+  }
+  left.clear();
+  for (const auto& worker : workers) worker->thread.join();
+  // Only now: a thread that was ending may have left its handle meanwhile.
+  std::thread retired;
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    retired = std::move(state_->retired);
+  }
+  if (retired.joinable()) retired.join();
+}
+
+}  // namespace distag

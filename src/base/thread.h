@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "base/task.h"
+
+namespace distag {
+
+// Host callbacks around the life of a thread that distag starts.
+struct ThreadHooks {
+  std::function<void(const char* thread_name)> on_start;
+  std::function<void(const char* thread_name)> on_stop;
+};
+
+// Starts a thread that runs `body` between the hooks. Its name is cut to the 15 bytes the system shows. It gets no
+// signals of the process, those the host handles on its own threads; faults of its own and profiling still reach it.
+// Throws OUT_OF_MEMORY when the system has no thread left.
+std::thread start_thread(const std::string& name, const ThreadHooks& hooks, Task body);
+
+// Calls and destroys the task. One that throws has a defect nobody can be told about, and ends the task alone.
+void run_guarded(Task task) noexcept;
+
+}  // namespace distag

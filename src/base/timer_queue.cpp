@@ -1,0 +1,83 @@
+#include "base/timer_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace distag {
+
+TimerQueue::Id TimerQueue::add(Nanos when, Task task) {
+  if (free_slots_.empty()) {
+    if (slots_.size() >> kSlotBits != 0) fail(Status::kOverloaded, "{} timers are running already", slots_.size());
+    free_slots_.push_back(static_cast<uint32_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  const uint32_t index = free_slots_.back();
+  Slot& slot = slots_[index];
+  const Id id = slot.uses << kSlotBits | index;
+  heap_.push_back({when, next_order_++, id});
+  std::push_heap(heap_.begin(), heap_.end(), later);
+  free_slots_.pop_back();
+  slot.task = std::move(task);
+  ++live_;
+  return id;
+}
+
+void TimerQueue::cancel(Id id) {
+  Slot* const slot = find(id);
+  if (slot == nullptr) return;
+  // Destroyed last: what a task owns may use this queue when it goes.
+  const Task task = release(id, *slot);
+  drop_stale();
+}
+
+Nanos TimerQueue::next_due() const { return heap_.empty() ? kNever : heap_.front().when; }
+
+Task TimerQueue::take_due(Nanos now) {
+  if (heap_.empty() || heap_.front().when > now) return nullptr;
+  const Id id = heap_.front().id;
+  Task task = release(id, *find(id));
+  drop_stale();
+  return task;
+}
+
+void TimerQueue::clear() {
+  std::vector<Slot> left;
+  for (Slot& slot : slots_) {
+    left.push_back({slot.uses, std::move(slot.task)});
+    ++slot.uses;
+  }
+  heap_.clear();
+  free_slots_.clear();
+  for (uint32_t index = 0; index < slots_.size(); ++index) free_slots_.push_back(index);
+  live_ = 0;
+}
+
+TimerQueue::Slot* TimerQueue::find(Id id) {
+  const size_t index = id & ((1u << kSlotBits) - 1);
+  if (index >= slots_.size() || slots_[index].uses != id >> kSlotBits || !slots_[index].task) return nullptr;
+  return &slots_[index];
+}
+
+Task TimerQueue::release(Id id, Slot& slot) {
+  Task task = std::move(slot.task);
+  ++slot.uses;
+  free_slots_.push_back(static_cast<uint32_t>(id & ((1u << kSlotBits) - 1)));
+  --live_;
+  return task;
+}
+
+void TimerQueue::drop_stale() {
+  // Most timers are cancelled long before they are due: without this the heap would keep them all.
+  if (heap_.size() > 2 * live_ + 64) {
+    std::erase_if(heap_, [this](const Entry& entry) { return find(entry.id) == nullptr; });
+    std::make_heap(heap_.begin(), heap_.end(), later);
+  }
+  while (!heap_.empty() && find(heap_.front().id) == nullptr) {
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    heap_.pop_back();
+  }
+}
+
+}  // namespace distag

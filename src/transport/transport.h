@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/task.h"
+
+namespace distag {
+
+// Bytes of one frame: owned, or borrowed from an owner that is kept alive until the transport has let go of them. The
+// owner may be let go on any thread, so its destructor must not run host code. A frame is immutable; copies share.
+class Frame {
+ public:
+  Frame() = default;
+  Frame(const void* data, size_t size, std::shared_ptr<const void> owner)
+      : data_(static_cast<const std::byte*>(data)), size_(size), owner_(std::move(owner)) {}
+  static Frame copy_of(const void* data, size_t size);
+  static Frame of(std::vector<std::byte> bytes);
+
+  const std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  std::shared_ptr<const void> owner_;
+};
+
+using Frames = std::vector<Frame>;
+
+// Names a connection at the side that was dialled, for answers. Never reused by one Acceptor.
+using ConnectionToken = std::vector<std::byte>;
+
+// The side that was dialled (a ROUTER). All on the loop. Destroying it closes it.
+class Acceptor {
+ public:
+  virtual ~Acceptor() = default;
+  // Where others dial: with the port or path that was chosen.
+  virtual const std::string& endpoint() const = 0;
+  // Answers on the connection a message came from. False when it is gone or full: the answer is dropped.
+  virtual bool reply(const ConnectionToken& to, Frames frames) = 0;
+};
+
+// The side that dials (a DEALER): one connection, no reconnect. All on the loop. Destroying it closes it without
+// waiting; what was not sent yet is lost. Callbacks never run inside a call on the connection, and not after it is gone.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  // Multipart, all or nothing. False when it would block: nothing was taken, on_writable follows.
+  virtual bool send(const Frames& frames) = 0;
+};
+
+struct AcceptorEvents {
+  std::function<void(const ConnectionToken& from, Frames frames)> on_message;
+};
+
+struct ConnectionEvents {
+  std::function<void()> on_connected;
+  std::function<void(Frames frames)> on_message;
+  std::function<void()> on_writable;
+  // The connection is gone, or could not be made: `refused` when the endpoint answers that nobody listens there.
+  // The last event.
+  std::function<void(bool refused)> on_dropped;
+};
+
+// Memory for large received frames: reused, so a big tensor does not cost fresh pages each time.
+class FrameMemory {
+ public:
+  virtual ~FrameMemory() = default;
+  // Any thread. Aligned to 64 bytes; goes back when the last owner is gone. Throws OUT_OF_MEMORY.
+  virtual std::shared_ptr<std::byte> allocate(size_t size) = 0;
+};
+
+// Frames between endpoints: ordered and whole per connection, lost only with a suffix when a connection drops. Makes all
+// its sockets on the loop it was given. One per worker.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // "tcp://127.0.0.1:0", "ipc:///path", "inproc://name". Throws INVALID_STATE when the address is in use,
+  // INVALID_ARGUMENT when it is none of this transport's, UNSUPPORTED when it is reachable from other machines,
+  // OUT_OF_MEMORY when descriptors run out.
+  virtual std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) = 0;
+  // Never waits; a failure comes as on_dropped. Throws INVALID_ARGUMENT for an address that is none of this transport's.
+  virtual std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) = 0;
+  // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.
+  virtual std::string private_address() = 0;
+};
+
+// The largest frame and message in frames (without its header) that a transport carries.
+inline constexpr size_t kMaxMessageBytes = (1u << 20) + (64u << 10);
+
+}  // namespace distag

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/future.h"
+#include "tensor/value.h"
+
+namespace distag {
+
+enum class BackwardMode { kSmart = 1, kFast = 2 };
+
+struct BackwardOptions {
+  BackwardMode mode = BackwardMode::kSmart;
+  bool retain_graph = false;
+  Nanos timeout = kForever;
+  Tensors seeds;  // empty, or one per root, undefined for a scalar root
+};
+
+// The gradients that leaves of one worker have in a context, in the order of the leaves' ids. Immutable.
+struct Gradients {
+  struct Entry {
+    Tensor leaf;
+    Tensor gradient;
+  };
+  std::vector<Entry> entries;
+  const Tensor* find(const Tensor& leaf) const;  // nullptr when no pass has reached it
+};
+
+struct ContextInfo {
+  uint32_t send_count = 0;
+  uint32_t recv_count = 0;
+  uint32_t known_count = 0;
+  uint32_t gradient_count = 0;
+  uint32_t pass_count = 0;
+};
+
+// One forward and its backward passes, as its user sees it: within this process (LocalContext) or across workers
+// (dist). A handle: the creator's last one ends the context. Thread-safe.
+class Context {
+ public:
+  virtual ~Context() = default;
+
+  virtual uint64_t id() const = 0;         // rank of the creator in the upper 16 bits, a counter below
+  virtual Id global_id() const = 0;        // {0, 0} for a local one
+  virtual void backward(const Tensors& roots, const BackwardOptions& options) = 0;  // waits
+  virtual std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) = 0;
+  virtual std::shared_ptr<const Gradients> gradients() = 0;  // may wait for verdicts
+  virtual ContextInfo info() = 0;
+  virtual std::vector<int32_t> known_ranks() = 0;  // ascending
+};
+
+// A context without a worker: passes run on the calling thread; backward_async throws UNSUPPORTED.
+std::shared_ptr<Context> make_local_context();
+
+}  // namespace distag

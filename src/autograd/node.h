@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace distag::autograd {
+
+class Node;
+
+// Where the gradient of a tensor goes: to `node`, as the gradient of its forward output `slot`. No node: nowhere.
+struct Edge {
+  std::shared_ptr<Node> node;
+  uint32_t slot = 0;
+};
+
+// One step of a recorded graph. Its shape (kind, edges, slots) never changes once recorded, so any number of passes read
+// it at the same time; what a pass counts lives in the pass (GraphTask). Only `saved` goes, once, when a pass without
+// retain_graph has committed. Graphs of any depth are freed iteratively.
+class Node {
+ public:
+  enum class Kind {
+    kFunction,  // an op: runs backward
+    kLeaf,      // takes the gradient of a leaf tensor
+    kSend,      // values left this worker here; its gradient comes from the peer's recv
+    kRecv,      // values came in here; its gradient goes to the peer's send
+  };
+
+  // What backward needs; a pass that visits the node holds it until the pass is over.
+  class SavedData {
+   public:
+    virtual ~SavedData() = default;
+  };
+
+  Node(Kind kind, std::vector<Edge> next, uint32_t slots) : kind_(kind), next_(std::move(next)), slots_(slots) {}
+  virtual ~Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  Kind kind() const { return kind_; }
+  uint32_t slots() const { return slots_; }               // forward outputs
+  const std::vector<Edge>& next() const { return next_; }  // one per forward input
+  virtual std::string name() const = 0;                    // "matmul", "leaf", for messages
+
+  // nullptr once freed (kFunction), or where nothing is saved.
+  std::shared_ptr<SavedData> saved() const;
+  virtual bool needs_saved() const { return kind_ == Kind::kFunction; }
+  void free_saved();
+
+  // kFunction: the gradient for each of next(), from that of each slot (undefined ones included).
+  virtual Tensors backward(SavedData& saved, Tensors gradients);
+  // Whether backward is host code: runs on the host's executor then.
+  virtual bool is_host_code() const { return false; }
+
+ private:
+  const Kind kind_;
+  const std::vector<Edge> next_;
+  const uint32_t slots_;
+  std::shared_ptr<SavedData> saved_;
+};
+
+}  // namespace distag::autograd

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+
+#include "autograd/context.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "rpc/rpc.h"
+
+namespace distag {
+
+struct DistStats {
+  uint64_t contexts = 0;
+  uint64_t passes_run = 0;
+  uint64_t passes_failed = 0;
+  uint64_t passes_open = 0;
+};
+
+// Distributed autograd of one worker: contexts, recording, passes; see schemas/autograd.fbs and DESIGN of passes there.
+// A CallHook of Rpc, and a taker of its own messages.
+class Dist final : public CallHook {
+ public:
+  struct Environment {
+    Loop& loop;
+    Executor& compute;    // strands of passes: graph walks, backward, sums, freeing of graphs
+    Executor& functions;  // backward of custom ops: host code
+    Log& log;
+    Nanos lease;
+  };
+
+  Dist(Environment environment, Rpc& rpc);
+  ~Dist() override;
+
+  // A new context of this worker; throws INVALID_STATE when the worker is not started. Any thread.
+  std::shared_ptr<Context> create_context();
+  // The context an invocation came in; nullptr for {0,0}. A handle of this kind does not keep the context. Any thread.
+  std::shared_ptr<Context> find_context(const Id& id);
+
+  // CallHook, on the loop.
+  void on_call_begun(const Id& context) override;
+  void on_call_ended(const Id& context) override;
+  wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                          const std::string& call, bool is_answer) override;
+  void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+                  const std::string& call, bool is_answer) override;
+
+  // On the loop. handle() is false when the message is of another layer.
+  bool handle(const Peer& from, wire::Message& message);
+  void on_lost(const Peer& peer, const Error& error);
+  void on_left(const Peer& peer);
+  bool is_idle() const;
+  // At shutdown: ends all contexts and passes with CANCELLED.
+  void stop();
+
+  DistStats stats() const;  // any thread
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

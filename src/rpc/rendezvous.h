@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "session/session.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+struct JoinRequest {
+  std::string job;
+  int32_t world_size = 0;
+  Peer self;  // rank, name, endpoint, incarnation
+  Nanos deadline = kNever;
+};
+
+// Where the members of a group find each other. One object per worker. On the loop.
+class Rendezvous {
+ public:
+  // Exactly once: the whole group (self included, with the rank, name and generation given), or why not: DEADLINE listing
+  // who is missing; DISCONNECTED when there is no rendezvous; INVALID_STATE for a name or rank in use; DENIED; PROTOCOL.
+  struct Outcome {
+    std::vector<Peer> members;
+    Error error;
+    bool ok = false;
+  };
+  using Callback = std::function<void(Outcome)>;
+
+  virtual ~Rendezvous() = default;  // stops; rank 0 stops serving
+  virtual void join(const JoinRequest& request, Callback done) = 0;
+};
+
+// What "env://" and the options say, resolved before anything starts. Throws INVALID_ARGUMENT naming what is missing.
+struct RendezvousTarget {
+  std::string uri;  // tcp://host:port, file:///dir, inproc://name
+  int32_t rank = -1;
+  int32_t world_size = 0;
+};
+RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
+                                    const std::function<const char*(const char*)>& get_environment);
+
+// For a resolved uri. Throws INVALID_ARGUMENT for a scheme that is none.
+std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log);
+
+}  // namespace distag

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/future.h"
+#include "base/loop.h"
+#include "base/log.h"
+#include "rpc/membership.h"
+#include "session/session.h"
+#include "tensor/value.h"
+#include "wire/message.h"
+
+namespace distag {
+
+class Invocation;
+class Rpc;
+
+// The layer above as calls see it (distributed autograd). Installed by the worker before the start; all on the loop.
+class CallHook {
+ public:
+  virtual ~CallHook() = default;
+
+  // Before a call of this worker in a context is queued: throws INVALID_STATE (ended), INVALID_ARGUMENT (not one of this
+  // worker). Each success is followed by one on_call_ended, when its future has completed.
+  virtual void on_call_begun(const Id& context) = 0;
+  virtual void on_call_ended(const Id& context) = 0;
+
+  // When a call or an answer in a context gets its number: notes the tensors that require grad among `values` and says
+  // what travels beside them. `call` names it in errors: `call "embed" on "ps1"`. An answer for a context that is over
+  // gets a recording without a pair.
+  virtual wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                                  const std::string& call, bool is_answer) = 0;
+
+  // When a call (is_answer false; makes the context known here) or an answer has arrived, before anybody sees its values.
+  // Gives the tracked tensors their history. Throws Error to refuse a call with it: OVERLOADED, INVALID_STATE.
+  virtual void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+                          const std::string& call, bool is_answer) = 0;
+};
+
+struct CallRequest {
+  Id context;  // {0,0}: none
+  std::string to;
+  std::string function;
+  Values args;
+  Nanos timeout = 0;  // 0: the worker's default; kForever: none
+  std::shared_ptr<Invocation> within;  // the call being answered: bounds deadline and cancellation
+  std::string label;
+};
+
+// The answer that a function still owes. Thread-safe. Dropping the last one unfinished fails the call with REMOTE.
+class PendingReply {
+ public:
+  virtual ~PendingReply() = default;
+  // False when it was finished before (or the call is over: cancelled, late, caller lost; then the answer is dropped and
+  // this is true once).
+  virtual bool finish(Value value) = 0;
+  virtual bool fail(Error error) = 0;
+  virtual bool is_cancelled() const = 0;
+};
+
+// One incoming call as its function sees it. Thread-safe.
+class Invocation : public std::enable_shared_from_this<Invocation> {
+ public:
+  virtual ~Invocation() = default;
+  virtual Rpc& rpc() = 0;
+  virtual const std::string& function() const = 0;
+  virtual const std::string& caller() const = 0;  // name of the worker
+  virtual const Id& context() const = 0;          // {0,0}: none
+  virtual const Values& args() const = 0;
+  virtual Nanos deadline() const = 0;  // kNever: none
+  virtual Nanos time_left() const = 0;  // kForever: no limit
+  virtual bool is_cancelled() const = 0;
+  // Sets the answer, which goes out when the function returns. Throws INVALID_STATE when answered or deferred already.
+  virtual void set_result(Value value) = 0;
+  // Keeps the call open after the function has returned. Throws INVALID_STATE likewise.
+  virtual std::shared_ptr<PendingReply> defer() = 0;
+};
+
+// Runs on the functions executor; throws Error to fail the call.
+using Function = std::function<void(Invocation&)>;
+
+struct RpcConfig {
+  Nanos call_timeout = 60 * kSecond;
+  Nanos lease = 5 * kSecond;
+};
+
+struct RpcStats {
+  uint64_t calls_made = 0;
+  uint64_t calls_served = 0;
+  uint64_t calls_failed = 0;
+  uint64_t calls_open = 0;
+  uint64_t futures_open = 0;
+};
+
+struct ShutdownReport {
+  bool clean = true;
+  std::vector<std::string> missing;
+  int64_t open_calls = 0;
+};
+
+// Calls, functions and members of one worker. Public methods may be called on any thread unless they say otherwise.
+class Rpc {
+ public:
+  struct Environment {
+    Loop& loop;
+    Executor& functions;  // host code: the pool, or the host's poll
+    Executor& compute;    // built-in ops that are not cheap
+    Log& log;
+    Random& random;
+  };
+
+  Rpc(Environment environment, RpcConfig config);
+  ~Rpc();
+
+  // Before the start.
+  void set_hook(CallHook* hook);
+  // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form. A function hides a built-in op. Also later.
+  void register_function(const std::string& name, Function function);
+
+  // On the loop: the streams are up and the group is known; calls may go.
+  void begin(Session& session, std::vector<Peer> members);
+  Session& session();
+  const Membership& membership() const;  // any thread; locks inside
+
+  // Queues a call. Refused with INVALID_STATE before the start and after the shutdown, NOT_FOUND for an unknown worker:
+  // these throw; all else completes the future.
+  std::shared_ptr<Future<Value>> call(CallRequest request);
+
+  // On the loop: messages and losses for this layer. handle() is false when the message is of another layer.
+  bool handle(const Peer& from, wire::Message& message);
+  void on_lost(const Peer& peer, const Error& error);
+  void on_left(const Peer& peer);
+  // On the loop: a context is over: its open calls made here end with CANCELLED.
+  void end_context(const Id& context);
+
+  // On the loop. Asks other layers too whether anything of theirs is under way (passes): all must answer true to be idle.
+  void add_idle_check(std::function<bool()> is_idle);
+  // Graceful (static group): goes on serving until the group is quiet or the deadline; then sends LEAVE, ends what is
+  // open with CANCELLED, and completes with the report. With a deadline that is past: at once.
+  std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos deadline);
+
+  // Names of functions that run now, for a shutdown that timed out.
+  std::vector<std::string> running_functions() const;
+  RpcStats stats() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

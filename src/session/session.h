@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/random.h"
+#include "transport/transport.h"
+#include "wire/codec.h"
+#include "wire/message.h"
+
+namespace distag {
+
+// Another worker as the rendezvous tells of it. Keyed by incarnation everywhere.
+struct Peer {
+  int32_t rank = -1;
+  std::string name;
+  std::string endpoint;
+  Incarnation incarnation = 0;
+  uint64_t generation = 0;
+};
+
+struct SessionConfig {
+  std::string job;
+  Peer self;  // endpoint is filled by listen()
+  Nanos lease = 5 * kSecond;
+  wire::Limits limits;
+};
+
+struct SessionStats {
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  uint64_t bytes_in_flight = 0;
+  uint64_t messages_replayed = 0;
+  uint64_t messages_duplicated = 0;
+  uint64_t messages_refused = 0;
+  uint64_t peers_connected = 0;
+  uint64_t peers_lost = 0;
+};
+
+// What the layers above see of streams. All on the loop.
+class SessionEvents {
+ public:
+  virtual ~SessionEvents() = default;
+  // In the order of the stream, exactly once. A throw of Error is a PROTOCOL defect of the peer: it is refused.
+  virtual void on_message(const Peer& from, wire::Message message) = 0;
+  // The last event about the peer. `error` names it: DISCONNECTED, or PEER_RESTARTED when a new incarnation is known.
+  virtual void on_lost(const Peer& peer, const Error& error) = 0;
+  // It said LEAVE, or was told to. No message follows.
+  virtual void on_left(const Peer& peer) = 0;
+  // Someone who is not among the peers says HELLO. True: add it (an open world); false: REFUSE(unknown).
+  virtual bool on_stranger(const Peer& peer) = 0;
+};
+
+struct SendOptions {
+  // Runs on the loop when the message gets its number, right before it is encoded; may change the body. Not run when
+  // the message is withdrawn or the peer lost before.
+  UniqueFunction<void(wire::Message&)> on_number;
+  // Runs once the peer has acknowledged it.
+  Task on_acknowledged;
+};
+
+// Reliable ordered streams to all peers, one in each direction, made on first use; see schemas/session.fbs.
+// Everything on the loop. Never blocks.
+class Session {
+ public:
+  using Ticket = uint64_t;  // 0: none
+
+  Session(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config, SessionEvents& events);
+  ~Session();  // closes all without a word
+
+  // Binds; returns the endpoint. Throws what Transport::listen does.
+  std::string listen(const std::string& address);
+  const std::string& endpoint() const;
+  const Peer& self() const;
+  // After the rendezvous: the rank and name that it gave.
+  void set_self(Peer self);
+
+  // Makes a peer known; no connection yet. A known incarnation is left as it is; one that was fenced is refused (false).
+  bool add_peer(const Peer& peer);
+  const Peer* find(Incarnation incarnation) const;
+  bool is_lost(Incarnation incarnation) const;
+
+  // Queues a message, in order; sends to oneself take the same path. A message of at most 1 MiB is one multipart
+  // message, a larger payload goes ahead in chunks. Throws INVALID_ARGUMENT when it is too large or cannot travel,
+  // DISCONNECTED when the peer is lost, NOT_FOUND when it is unknown: nothing was sent then.
+  Ticket send(Incarnation to, wire::Body body, SendOptions options = {});
+  // True when the message had no number yet: it never goes out.
+  bool withdraw(Incarnation to, Ticket ticket);
+
+  // Ends the stream to the peer as lost, here and (by REFUSE) there, with `why`.
+  void fence(Incarnation incarnation, const Error& why);
+
+  // Sends LEAVE to every peer with a stream, then `done` once all have acknowledged or at the deadline. Nothing may be
+  // sent after it.
+  void leave(Nanos deadline, Task done);
+
+  // Nothing unacknowledged to anybody.
+  bool is_drained() const;
+  SessionStats stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace distag

@@ -1,0 +1,225 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/ids.h"
+#include "tensor/value.h"
+
+// What travels between workers, as plain structs; schemas/ is the specification: who sends a message, when, its effect,
+// how long its ids live, what failure does.
+namespace distag::wire {
+
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// ---- session: the stream itself (not numbered, but for Ping, Leave and Chunk) ----
+
+struct Hello {
+  std::string job;
+  uint32_t protocol = kProtocolVersion;
+  uint64_t features = 0;
+  std::string name;
+  int32_t rank = -1;
+  Incarnation incarnation = 0;
+  uint64_t generation = 0;
+  std::string endpoint;
+  Incarnation wanted = 0;  // whom the sender means to reach
+};
+struct Welcome {
+  Incarnation incarnation = 0;
+  uint64_t next = 1;  // number the receiver expects
+};
+enum class RefuseReason : uint8_t {
+  kUnspecified = 0,
+  kVersion = 1,
+  kJob = 2,
+  kIncarnation = 3,  // `wanted` is not who listens here: restarted, or a wrong address
+  kReplaced = 4,     // a newer generation of that name is known
+  kFenced = 5,
+  kUnreachable = 6,  // cannot dial back; the text names the endpoint
+  kProtocol = 7,     // what the peer sent is not allowed
+  kStopping = 8,
+  kUnknown = 9,      // not a member of this group
+};
+struct Refuse {
+  RefuseReason reason = RefuseReason::kUnspecified;
+  Incarnation incarnation = 0;  // of who refuses
+  std::string text;
+};
+struct Ack {};  // only the header's ack field
+struct Ping {};
+struct Leave {};
+struct Chunk {
+  uint64_t transfer = 0;
+  uint64_t offset = 0;
+  uint64_t total = 0;
+  Tensor bytes;  // unused by others; the piece itself is payload frame 0
+};
+
+// ---- rpc ----
+
+// What the layer above notes beside the values of a call or an answer: the context, and the pair whose send holds the
+// tensors that require grad (marked one by one in `tracked`, in the order of Value::for_each_tensor over all values).
+struct Recording {
+  Id context;
+  int32_t creator_rank = -1;
+  Id pair;                    // {0,0}: no tensor requires grad
+  std::vector<bool> tracked;  // empty when there is no pair
+  std::vector<Incarnation> joined;  // in answers: who holds the context below this call, as far as the sender knows
+};
+
+struct Call {
+  Id call;
+  std::string function;
+  Values args;
+  Nanos time_left = kForever;
+  Recording recording;  // context {0,0}: none
+  std::string label;
+};
+struct Reply {
+  Id call;
+  bool failed = false;
+  Error error;  // when failed: with origin rank, may_have_run and the chain of workers in its message
+  Value result;
+  Recording recording;
+};
+struct Cancel {
+  Id call;
+};
+
+// Start and end of a group: rendezvous over tcp (Join, Roster), shutdown of a static group in rounds.
+struct Member {
+  int32_t rank = -1;
+  std::string name;
+  std::string endpoint;
+  Incarnation incarnation = 0;
+  uint64_t generation = 0;
+};
+struct Join {
+  std::string job;
+  uint32_t protocol = kProtocolVersion;
+  int32_t world_size = 0;
+  Member member;
+};
+struct Roster {
+  bool refused = false;
+  Error error;
+  std::vector<Member> members;  // empty while others are missing
+  std::vector<int32_t> missing;
+};
+struct PeerCount {
+  Incarnation peer = 0;
+  uint64_t requests_sent = 0;
+  uint64_t requests_received = 0;
+};
+struct QuietAsk {
+  uint64_t round = 0;
+};
+struct QuietAnswer {
+  uint64_t round = 0;
+  bool stopping = false;  // shutdown was asked for here
+  bool idle = false;
+  std::vector<PeerCount> counts;
+  std::vector<Incarnation> lost;  // whom the sender has lost
+};
+struct QuietVerdict {
+  uint64_t round = 0;  // all are quiet: leave
+};
+
+// ---- distributed autograd ----
+
+struct PairBits {
+  uint64_t pair_counter = 0;  // of the pair, made by `pair_maker`
+  Incarnation pair_maker = 0;
+  std::vector<bool> bits;  // of the send's tensors
+};
+struct Joined {  // to a context's creator, or a pass's initiator
+  Id context;
+  Id pass;  // {0,0}: the context
+};
+struct Release {
+  std::vector<Id> contexts;
+};
+struct Discover {
+  Id context;
+  Id pass;
+  Id request;  // this message, for its answer
+  bool retain_graph = false;
+  std::vector<PairBits> pairs;
+};
+struct Discovered {
+  Id context;
+  Id pass;
+  Id request;
+  bool failed = false;
+  Error error;
+  std::vector<Incarnation> participants;
+};
+struct Start {  // FAST
+  Id context;
+  Id pass;
+  bool retain_graph = false;
+};
+struct Grad {
+  Id context;
+  Id pass;
+  Id pair;
+  bool retain_graph = false;
+  bool fast = false;
+  std::vector<bool> live;  // bits that carry a gradient or a zero
+  Values gradients;        // one per live bit: a tensor, or null for zero
+};
+struct Done {
+  Id context;
+  Id pass;
+  bool failed = false;
+  Error error;
+  uint64_t grads_sent = 0;
+  uint64_t grads_received = 0;
+};
+struct Verdict {
+  Id context;
+  Id pass;
+  bool commit = false;
+  Error error;  // of an abort
+};
+struct Probe {  // FAST: the initiator asks for counts, to find out that nothing can move
+  Id context;
+  Id pass;
+  uint64_t round = 0;
+};
+struct ProbeAnswer {
+  Id context;
+  Id pass;
+  uint64_t round = 0;
+  bool idle = false;
+  uint64_t grads_sent = 0;
+  uint64_t grads_received = 0;
+  std::vector<std::string> unreached;  // what calls its waiting sends belong to
+};
+struct Holders {  // FAST: another initiator asks the creator who holds the context (ask empty list), and its answer
+  Id context;
+  Id request;
+  bool answer = false;
+  std::vector<Incarnation> holders;
+};
+
+using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster, QuietAsk,
+                          QuietAnswer, QuietVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
+                          Probe, ProbeAnswer, Holders>;
+
+struct Message {
+  uint64_t number = 0;  // place in the stream; 0: not numbered
+  uint64_t ack = 0;     // all of the other direction's numbers up to here have arrived
+  Body body;
+};
+
+// "CALL", for logs and errors.
+const char* body_name(const Body& body);
+
+}  // namespace distag::wire

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "autograd/context.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "dist/dist.h"
+#include "rpc/rendezvous.h"
+#include "rpc/rpc.h"
+#include "session/session.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+struct WorkerOptions {
+  int32_t rank = -1;
+  int32_t world_size = 0;  // 0: from env://
+  std::string name;        // empty: "worker<rank>"
+  std::string rendezvous = "env://";
+  std::string job = "default";
+  std::string bind;       // empty: a private address of the transport
+  std::string advertise;  // empty: as bound
+  Nanos call_timeout = 60 * kSecond;
+  Nanos lease = 5 * kSecond;
+  size_t max_message_bytes = size_t{1} << 30;
+};
+
+struct WorkerStats {
+  RpcStats rpc;
+  DistStats dist;
+  SessionStats session;
+  uint64_t callbacks_waiting = 0;
+};
+
+// Everything a worker stands on, given to it: threads and sockets in production, the scheduler in the simulator.
+struct WorkerEnvironment {
+  Loop& loop;
+  Executor& functions;
+  Executor& compute;
+  Random& random;
+  Log& log;
+  // Made at the start, on the loop, since sockets belong there.
+  std::function<std::unique_ptr<Transport>()> make_transport;
+  std::function<std::unique_ptr<Rendezvous>(const std::string& uri, Transport& transport)> make_rendezvous;
+};
+
+// The composition root: builds the layers and leads messages and losses to them. Thread-safe.
+class Worker : private SessionEvents {
+ public:
+  Worker(WorkerEnvironment environment, WorkerOptions options);
+  ~Worker() override;  // only after shutdown has completed, or before start
+
+  Rpc& rpc();
+  Dist& dist();
+  const WorkerOptions& options() const;
+
+  std::shared_ptr<Future<Unit>> start(Nanos timeout);  // after a failure it can be started again
+  std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);  // the same future's outcome for every call after ok
+
+  bool is_started() const;
+  std::string name() const;  // empty as long as it depends on the rank
+  int32_t rank() const;      // -1 before the start
+  int32_t world_size() const;
+  WorkerStats stats() const;
+
+ private:
+  void on_message(const Peer& from, wire::Message message) override;
+  void on_lost(const Peer& peer, const Error& error) override;
+  void on_left(const Peer& peer) override;
+  bool on_stranger(const Peer& peer) override;
+
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

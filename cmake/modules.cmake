@@ -43,7 +43,7 @@ foreach(module IN LISTS distag_modules)
 endforeach()
 
 # Headers that fences keep in source files may still be found by everybody: tests/layers is what refuses them.
-if(TARGET distag_ops)
+if(TARGET distag_ops AND NOT DISTAG_SANITIZE)
   target_compile_options(distag_ops PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3>)
 endif()
 if(TARGET distag_wire)

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Trains the digits model over worker processes on this machine. usage: samples/run.sh [ARGUMENTS OF 04_digits...]
+# The program starts its own worker processes: run without a rank it makes them, and they find it by its address.
+set -eu
+
+cd "$(dirname "$0")/.."
+scripts/setup.sh samples
+cmake --preset samples
+cmake --build build/samples --target 04_digits
+exec build/samples/samples/04_digits samples/data/digits.csv "$@"

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Installs what distag is built from, by apt. usage: scripts/setup.sh [samples|tests|ci]
+# samples: to build the library; tests (default): and its suite; ci: and what .ci/run checks with.
+# As root or with sudo. Where there is no apt it names what is missing and fails.
+set -eu
+
+what=${1:-tests}
+packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler
+  libxtensor-dev libxsimd-dev libopenblas-dev libfmt-dev nlohmann-json3-dev"
+case $what in
+  samples) ;;
+  tests) packages="$packages libgtest-dev librapidcheck-dev libbenchmark-dev python3 clang" ;;
+  ci) packages="$packages libgtest-dev librapidcheck-dev libbenchmark-dev python3 clang clang-14 clang-format-14" ;;
+  *) echo "scripts/setup.sh: \"$what\" is not known: use samples, tests or ci" >&2; exit 2 ;;
+esac
+
+# Elsewhere than on Debian and its kin we cannot install, but can say what to install.
+if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>&1; then
+  missing=""
+  commands="gcc g++ cmake ninja pkg-config flatc"
+  modules="libzmq openblas fmt xtensor"
+  headers="zmq.hpp flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp"
+  if [ "$what" != samples ]; then
+    commands="$commands python3 clang"
+    headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"
+  fi
+  [ "$what" != ci ] || commands="$commands clang++-14 clang-format-14"
+  for command in $commands; do
+    command -v "$command" >/dev/null 2>&1 || missing="$missing $command"
+  done
+  for module in $modules; do
+    pkg-config --exists "$module" 2>/dev/null || missing="$missing $module.pc"
+  done
+  for header in $headers; do
+    echo "#include <$header>" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1 || missing="$missing <$header>"
+  done
+  [ -n "$missing" ] || exit 0
+  echo "scripts/setup.sh: this system has no apt. Missing:$missing" >&2
+  echo "Install them with your package manager; on Debian 12 their packages are:" $packages >&2
+  exit 1
+fi
+
+missing=""
+for package in $packages; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=""
+if [ "$(id -u)" != 0 ]; then
+  if ! command -v sudo >/dev/null 2>&1; then
+    echo "scripts/setup.sh: neither root nor sudo. Run as root: apt-get install$missing" >&2
+    exit 1
+  fi
+  as_root=sudo
+fi
+echo "Installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+$as_root apt-get update -q
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing

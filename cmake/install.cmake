@@ -1,0 +1,24 @@
+# What an install prefix holds: the library, the header, and how find_package and pkg-config find them.
+if(NOT TARGET distag)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+set(distag_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/distag)
+
+install(TARGETS distag EXPORT distagTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/include/distag.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(EXPORT distagTargets NAMESPACE distag:: DESTINATION ${distag_package_dir})
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/distagConfig.cmake.in ${PROJECT_BINARY_DIR}/distagConfig.cmake
+                              INSTALL_DESTINATION ${distag_package_dir})
+# Before 1.0 a minor version may break what the one before promised.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/distagConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/distagConfig.cmake ${PROJECT_BINARY_DIR}/distagConfigVersion.cmake
+        DESTINATION ${distag_package_dir})
+
+# The prefix is found from the place of the file, so that an installed tree can be moved.
+file(RELATIVE_PATH distag_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" distag_pc_prefix "${distag_pc_prefix}")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/distag.pc.in ${PROJECT_BINARY_DIR}/distag.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/distag.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

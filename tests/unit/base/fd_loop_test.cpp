@@ -1,0 +1,231 @@
+#include "base/fd_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/executor.h"
+
+namespace distag {
+namespace {
+
+// Runs the call on the loop and gives what it gave.
+template <typename Call>
+auto on_loop(Loop& loop, Call call) {
+  auto future = Future<decltype(call())>::make();
+  loop.post([future, &call] { future->complete(call()); });
+  EXPECT_TRUE(wait(*future, 60 * kSecond));
+  return future->value();
+}
+
+class FdLoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override { loop_.start(); }
+  FdLoop loop_{"test", {}};
+};
+
+TEST_F(FdLoopTest, RunsPostedTasksInOrderOnItsThread) {
+  std::vector<int> order;
+  for (int i = 0; i < 1000; ++i) loop_.post([&order, i] { order.push_back(i); });
+  EXPECT_TRUE(on_loop(loop_, [this] { return loop_.is_current(); }));
+  EXPECT_FALSE(loop_.is_current());
+  ASSERT_EQ(order.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST_F(FdLoopTest, RunsTasksOfManyThreads) {
+  std::atomic<int> ran{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this, &ran] {
+      for (int i = 0; i < 5000; ++i) loop_.post([&ran] { ++ran; });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  loop_.stop();
+  EXPECT_EQ(ran, 20000);
+}
+
+TEST_F(FdLoopTest, EveryPostIsSeenHoweverItMeetsTheSleep) {
+  for (int i = 0; i < 20000; ++i) on_loop(loop_, [] { return 0; });
+}
+
+TEST_F(FdLoopTest, TimersRunByTimeAndNotBefore) {
+  auto done = Future<std::string>::make();
+  loop_.post([this, done] {
+    auto order = std::make_shared<std::string>();
+    const Nanos begin = loop_.now();
+    const auto add = [this, order, begin](Nanos after, char c) {
+      return loop_.start_timer(begin + after, [this, order, begin, after, c] {
+        EXPECT_GE(loop_.now() - begin, after);
+        order->push_back(c);
+      });
+    };
+    add(3 * kMillisecond, 'c');
+    add(0, 'a');
+    loop_.cancel_timer(add(2 * kMillisecond, 'x'));
+    add(kMillisecond, 'b');
+    loop_.start_timer(begin + 4 * kMillisecond, [done, order] { done->complete(*order); });
+  });
+  ASSERT_TRUE(wait(*done, 60 * kSecond));
+  EXPECT_EQ(done->value(), "abc");
+}
+
+TEST_F(FdLoopTest, TimersAreFinerThanAMillisecond) {
+  auto late = Future<Nanos>::make();
+  loop_.post([this, late] {
+    const Nanos when = loop_.now() + 200 * kMicrosecond;
+    loop_.start_timer(when, [this, late, when] { late->complete(loop_.now() - when); });
+  });
+  ASSERT_TRUE(wait(*late, 60 * kSecond));
+  EXPECT_GE(late->value(), 0);
+}
+
+TEST_F(FdLoopTest, TimerThatStartsItselfAnewLetsOthersRun) {
+  std::atomic<int> fired{0};
+  std::function<void()> again = [this, &again, &fired] {
+    ++fired;
+    loop_.start_timer(loop_.now(), [&again] { again(); });
+  };
+  loop_.post([&again] { again(); });
+  for (int i = 0; i < 100; ++i) on_loop(loop_, [] { return 0; });
+  loop_.stop();
+  EXPECT_GE(fired, 1);
+}
+
+TEST_F(FdLoopTest, CallsBackWhileADescriptorIsReadable) {
+  const int fd = eventfd(0, EFD_NONBLOCK);
+  ASSERT_GE(fd, 0);
+  auto three = Future<int>::make();
+  on_loop(loop_, [this, fd, three] {
+    auto calls = std::make_shared<int>(0);
+    loop_.watch(fd, [this, fd, three, calls] {
+      if (++*calls != 3) return;  // level-triggered: nobody read, so it comes again
+      loop_.unwatch(fd);
+      three->complete(*calls);
+    });
+    return 0;
+  });
+  EXPECT_FALSE(wait(*three, kMillisecond));
+  ASSERT_EQ(eventfd_write(fd, 1), 0);
+  ASSERT_TRUE(wait(*three, 60 * kSecond));
+  on_loop(loop_, [] { return 0; });
+  EXPECT_EQ(three->value(), 3);
+  close(fd);
+}
+
+TEST_F(FdLoopTest, IdleChecksRunUntilAllAreIdle) {
+  auto calls = std::make_shared<int>(0);
+  on_loop(loop_, [this, calls] {
+    loop_.add_idle_check([calls] { return ++*calls < 5; });
+    return 0;
+  });
+  EXPECT_GE(on_loop(loop_, [calls] { return *calls; }), 1);
+  while (on_loop(loop_, [calls] { return *calls; }) < 5) {
+  }
+}
+
+TEST_F(FdLoopTest, RemovedIdleCheckIsGoneEvenFromWithin) {
+  auto calls = std::make_shared<int>(0);
+  on_loop(loop_, [this, calls] {
+    auto id = std::make_shared<uint64_t>(0);
+    *id = loop_.add_idle_check([this, calls, id] {
+      loop_.remove_idle_check(*id);
+      ++*calls;
+      return true;
+    });
+    return 0;
+  });
+  for (int i = 0; i < 10; ++i) on_loop(loop_, [] { return 0; });
+  EXPECT_EQ(on_loop(loop_, [calls] { return *calls; }), 1);
+  EXPECT_EQ(calls.use_count(), 1);
+}
+
+TEST_F(FdLoopTest, RefusesToWaitOnItsThread) {
+  const auto refused = on_loop(loop_, [] {
+    try {
+      wait(*Future<int>::make(), kForever);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string();
+  });
+  EXPECT_EQ(refused,
+            "a callback on the loop thread \"test\" may not wait: use the _async call and go on in its callback");
+}
+
+TEST_F(FdLoopTest, TellsItsLongestTask) {
+  on_loop(loop_, [this] {
+    for (const Nanos begin = loop_.now(); loop_.now() - begin < 3 * kMillisecond;) {
+    }
+    return 0;
+  });
+  on_loop(loop_, [] { return 0; });
+  EXPECT_GE(loop_.longest_task(), 3 * kMillisecond);
+}
+
+TEST_F(FdLoopTest, TaskThatThrowsEndsAlone) {
+  loop_.post([] { throw 1; });
+  EXPECT_EQ(on_loop(loop_, [] { return 4; }), 4);
+}
+
+TEST(FdLoop, KeepsTasksPostedBeforeItStarts) {
+  FdLoop loop("test", {});
+  int ran = 0;
+  loop.post([&ran] { ++ran; });
+  loop.start();
+  loop.stop();
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(FdLoop, StopDestroysWhatIsLeftAsIfOnTheLoop) {
+  auto token = std::make_shared<int>(0);
+  bool on_loop_then = false;
+  {
+    FdLoop loop("test", {});
+    loop.start();
+    auto timer = std::make_shared<Loop::TimerId>(0);
+    std::shared_ptr<int> guard(new int, [&loop, &on_loop_then, timer](int* value) {
+      delete value;
+      on_loop_then = loop.is_current();
+      loop.cancel_timer(*timer);
+      loop.post([] { FAIL(); });
+    });
+    loop.post([&loop, token, timer, guard = std::move(guard)]() mutable {
+      *timer = loop.start_timer(kNever, [token] { FAIL(); });
+      loop.start_timer(kNever, [token, guard = std::move(guard)] { FAIL(); });
+      loop.add_idle_check([token] { return false; });
+    });
+    loop.stop();
+    loop.stop();
+    loop.post([token] { FAIL(); });
+  }
+  EXPECT_TRUE(on_loop_then);
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST(FdLoop, NeverStartedDestroysItsTasks) {
+  auto token = std::make_shared<int>(0);
+  {
+    FdLoop loop("test", {});
+    loop.post([token] { FAIL(); });
+  }
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST(FdLoop, StartsOnce) {
+  FdLoop loop("test", {});
+  loop.start();
+  EXPECT_THROW(loop.start(), Error);
+  loop.stop();
+  EXPECT_THROW(loop.start(), Error);
+}
+
+}  // namespace
+}  // namespace distag

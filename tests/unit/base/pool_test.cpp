@@ -1,0 +1,271 @@
+#include "base/pool.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/parker.h"
+
+namespace distag {
+namespace {
+
+// Counts down from any thread; the test waits for zero.
+class Latch {
+ public:
+  explicit Latch(int count) : count_(count) {}
+  void done() {
+    if (--count_ == 0) future_->complete(Unit{});
+  }
+  void wait() { ASSERT_TRUE(park_until_done(*future_, 60 * kSecond)); }
+
+ private:
+  std::atomic<int> count_;
+  std::shared_ptr<Future<Unit>> future_ = Future<Unit>::make();
+};
+
+TEST(Pool, RunsEveryTask) {
+  std::atomic<int> sum{0};
+  Latch latch(1000);
+  Pool pool("test", 3, {});
+  for (int i = 1; i <= 1000; ++i) {
+    pool.post([&sum, &latch, i] {
+      sum += i;
+      latch.done();
+    });
+  }
+  latch.wait();
+  EXPECT_EQ(sum, 500500);
+}
+
+TEST(Pool, OneThreadRunsInOrder) {
+  std::vector<int> order;
+  Latch latch(100);
+  Pool pool("test", 1, {});
+  for (int i = 0; i < 100; ++i) {
+    pool.post([&order, &latch, i] {
+      order.push_back(i);
+      latch.done();
+    });
+  }
+  latch.wait();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST(Pool, RunsAtMostThreadCountAtATime) {
+  std::atomic<int> now{0};
+  std::atomic<int> most{0};
+  Latch latch(500);
+  Pool pool("test", 2, {});
+  for (int i = 0; i < 500; ++i) {
+    pool.post([&now, &most, &latch] {
+      const int here = ++now;
+      for (int seen = most; seen < here && !most.compare_exchange_weak(seen, here);) {
+      }
+      std::this_thread::yield();
+      --now;
+      latch.done();
+    });
+  }
+  latch.wait();
+  EXPECT_LE(most, 2);
+}
+
+TEST(Pool, ThreadThatWaitsGivesItsPlaceToTasksQueuedBefore) {
+  auto future = Future<int>::make();
+  auto got = Future<int>::make();
+  Pool pool("test", 1, {});
+  pool.post([future, got, &pool] {
+    pool.post([future] { future->complete(11); });
+    wait(*future, kForever);
+    got->complete(future->value());
+  });
+  ASSERT_TRUE(park_until_done(*got, 60 * kSecond));
+  EXPECT_EQ(got->value(), 11);
+}
+
+TEST(Pool, ThreadThatWaitsGivesItsPlaceToTasksQueuedLater) {
+  auto waiting = Future<Unit>::make();
+  auto future = Future<int>::make();
+  auto got = Future<int>::make();
+  Pool pool("test", 1, {});
+  pool.post([waiting, future, got] {
+    waiting->complete(Unit{});
+    wait(*future, kForever);
+    got->complete(future->value());
+  });
+  ASSERT_TRUE(park_until_done(*waiting, 60 * kSecond));
+  pool.post([future] { future->complete(12); });
+  ASSERT_TRUE(park_until_done(*got, 60 * kSecond));
+  EXPECT_EQ(got->value(), 12);
+}
+
+// Each level posts the next one and waits for it.
+void nest(Pool& pool, int depth, const std::shared_ptr<Future<int>>& result) {
+  if (depth == 0) {
+    result->complete(0);
+    return;
+  }
+  auto below = Future<int>::make();
+  pool.post([&pool, depth, below] { nest(pool, depth - 1, below); });
+  try {
+    wait(*below, kForever);
+    result->complete(below->value() + 1);
+  } catch (const Error& error) {
+    result->fail(error);
+  }
+}
+
+TEST(Pool, NestsTwoHundredDeepWithOneThread) {
+  Pool pool("test", 1, {});
+  for (int round = 0; round < 3; ++round) {
+    auto result = Future<int>::make();
+    pool.post([&pool, result] { nest(pool, 200, result); });
+    ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+    EXPECT_EQ(result->value(), 200);
+  }
+}
+
+TEST(Pool, RefusesToWaitAtTheCap) {
+  Pool pool("test", 1, {});
+  auto result = Future<int>::make();
+  pool.post([&pool, result] { nest(pool, 400, result); });
+  ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+  ASSERT_NE(result->error(), nullptr);
+  EXPECT_EQ(result->error()->status(), Status::kOverloaded);
+  // And recovers.
+  auto again = Future<int>::make();
+  pool.post([&pool, again] { nest(pool, 100, again); });
+  ASSERT_TRUE(park_until_done(*again, 60 * kSecond));
+  EXPECT_EQ(again->value(), 100);
+}
+
+TEST(Pool, ManyNestedWaitsAtOnce) {
+  Pool pool("test", 2, {});
+  std::vector<std::shared_ptr<Future<int>>> results;
+  for (int i = 0; i < 20; ++i) {
+    results.push_back(Future<int>::make());
+    pool.post([&pool, result = results.back()] { nest(pool, 10, result); });
+  }
+  for (const auto& result : results) {
+    ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+    EXPECT_EQ(result->value(), 10);
+  }
+}
+
+TEST(Pool, WaitTimesOut) {
+  auto result = Future<bool>::make();
+  Pool pool("test", 1, {});
+  pool.post([result] { result->complete(wait(*Future<int>::make(), kMillisecond)); });
+  ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+  EXPECT_FALSE(result->value());
+}
+
+TEST(Pool, TaskThatThrowsEndsAlone) {
+  Latch latch(1);
+  Pool pool("test", 1, {});
+  pool.post([] { throw 1; });
+  pool.post([&latch] { latch.done(); });
+  latch.wait();
+}
+
+TEST(Pool, StopDestroysWhatWasNotBegun) {
+  auto token = std::make_shared<int>(0);
+  auto begun = Future<Unit>::make();
+  auto go_on = Future<Unit>::make();
+  std::atomic<int> ran{0};
+  Pool pool("test", 1, {});
+  pool.post([begun, go_on, &ran] {
+    begun->complete(Unit{});
+    park_until_done(*go_on, kForever);
+    ++ran;
+  });
+  ASSERT_TRUE(park_until_done(*begun, 60 * kSecond));
+  for (int i = 0; i < 10; ++i) pool.post([token, &ran] { ++ran; });
+  EXPECT_EQ(pool.waiting(), 10u);
+  EXPECT_EQ(pool.running(), 1u);
+  // The stop destroys the queue before it waits for the running task, which this destructor lets go.
+  std::shared_ptr<int> last(new int, [go_on](int* value) {
+    delete value;
+    go_on->complete(Unit{});
+  });
+  pool.post([last = std::move(last)] {});
+  pool.stop();
+  EXPECT_EQ(ran, 1);
+  EXPECT_EQ(token.use_count(), 1);
+  pool.post([token] { FAIL(); });
+  EXPECT_EQ(token.use_count(), 1);
+  EXPECT_EQ(pool.running(), 0u);
+}
+
+TEST(Pool, HooksSeeEveryThreadAndItsName) {
+  std::mutex mutex;
+  std::multiset<std::string> started;
+  std::multiset<std::string> stopped;
+  ThreadHooks hooks;
+  hooks.on_start = [&mutex, &started](const char* name) {
+    std::lock_guard<std::mutex> lock(mutex);
+    started.insert(name);
+  };
+  hooks.on_stop = [&mutex, &stopped](const char* name) {
+    std::lock_guard<std::mutex> lock(mutex);
+    stopped.insert(name);
+  };
+  {
+    Pool pool("a_name_that_is_long", 2, hooks);
+    auto result = Future<int>::make();
+    pool.post([&pool, result] { nest(pool, 30, result); });
+    ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+  }
+  EXPECT_GE(started.size(), 30u);
+  EXPECT_EQ(started, stopped);
+  EXPECT_EQ(started.begin()->substr(0, 10), "a_name_tha");
+}
+
+TEST(Pool, StartsNoThreadBeforeTheFirstTask) {
+  std::atomic<int> started{0};
+  ThreadHooks hooks;
+  hooks.on_start = [&started](const char*) { ++started; };
+  { Pool pool("test", 4, hooks); }
+  EXPECT_EQ(started, 0);
+}
+
+TEST(Pool, ThreadsGetNoSignalsOfTheProcess) {
+  auto blocked = Future<bool>::make();
+  Pool pool("test", 1, {});
+  pool.post([blocked] {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    blocked->complete(sigismember(&mask, SIGINT) == 1 && sigismember(&mask, SIGTERM) == 1 &&
+                      sigismember(&mask, SIGSEGV) == 0);
+  });
+  ASSERT_TRUE(park_until_done(*blocked, 60 * kSecond));
+  EXPECT_TRUE(blocked->value());
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  EXPECT_EQ(sigismember(&mask, SIGINT), 0);
+}
+
+TEST(Pool, StartsAndStopsUnderLoad) {
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int> ran{0};
+    Pool pool("test", 2, {});
+    std::thread other([&pool, &ran] {
+      for (int i = 0; i < 50; ++i) pool.post([&ran] { ++ran; });
+    });
+    for (int i = 0; i < 50; ++i) pool.post([&ran] { ++ran; });
+    pool.stop();
+    other.join();
+    EXPECT_LE(ran, 100);
+  }
+}
+
+}  // namespace
+}  // namespace distag

@@ -43,9 +43,10 @@ struct WorkerEnvironment {
   Executor& compute;
   Random& random;
   Log& log;
-  // Made at the start, on the loop, since sockets belong there.
-  std::function<std::unique_ptr<Transport>()> make_transport;
+  // Made at the start, on the loop, since sockets belong there. The rendezvous decides: inproc:// is in-process.
+  std::function<std::unique_ptr<Transport>(const std::string& rendezvous)> make_transport;
   std::function<std::unique_ptr<Rendezvous>(const std::string& uri, Transport& transport)> make_rendezvous;
+  std::function<const char*(const char* name)> get_environment;  // of the process, for env://
 };
 
 // The composition root: builds the layers and leads messages and losses to them. Thread-safe.
@@ -65,7 +66,9 @@ class Worker : private SessionEvents {
   std::string name() const;  // empty as long as it depends on the rank
   int32_t rank() const;      // -1 before the start
   int32_t world_size() const;
+  // `session` is as it was at the shutdown; while started, fetch_session_stats asks the loop.
   WorkerStats stats() const;
+  std::shared_ptr<Future<SessionStats>> fetch_session_stats();
 
  private:
   void on_message(const Peer& from, wire::Message message) override;

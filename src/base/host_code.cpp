@@ -1,0 +1,40 @@
+#include "base/host_code.h"
+
+#include <utility>
+
+namespace distag {
+
+namespace {
+
+thread_local Executor* t_executor = nullptr;
+
+// A task that runs when it is dropped, if not before.
+class OwedTask {
+ public:
+  explicit OwedTask(Task task) : task_(std::move(task)) {}
+  OwedTask(OwedTask&&) noexcept = default;
+  OwedTask& operator=(OwedTask&&) = delete;
+  ~OwedTask() { (*this)(); }
+
+  void operator()() {
+    Task task = std::move(task_);
+    if (task) task();
+  }
+
+ private:
+  Task task_;
+};
+
+}  // namespace
+
+Executor* exchange_host_code_executor(Executor* executor) { return std::exchange(t_executor, executor); }
+
+void run_host_code(Task code) {
+  if (t_executor == nullptr) {
+    code();
+  } else {
+    t_executor->post(OwedTask(std::move(code)));
+  }
+}
+
+}  // namespace distag

@@ -1,0 +1,125 @@
+#include "worker/production.h"
+
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "base/host_code.h"
+#include "base/random.h"
+#include "transport/inproc/inproc_transport.h"
+#include "transport/zmq/zmq_transport.h"
+
+namespace distag {
+
+namespace {
+
+size_t core_count() {
+  const unsigned cores = std::thread::hardware_concurrency();
+  return cores == 0 ? 1 : cores;
+}
+
+bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+}  // namespace
+
+ProductionWorker::ProductionWorker(ProductionOptions options)
+    : options_(std::move(options)), random_(std::make_unique<SystemRandom>()) {
+  if (options_.host_executor) host_ = std::make_unique<HostExecutor>();
+  // Set before any thread starts: the hooks read it on their threads.
+  functions_ = host_.get();
+  pool_ = std::make_unique<Pool>("distag-pool", options_.thread_count == 0 ? core_count() : options_.thread_count,
+                                 hooks_for(!options_.host_executor));
+  if (functions_ == nullptr) functions_ = pool_.get();
+  loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false));
+  if (options_.on_log) {
+    log_ = std::make_unique<Log>(options_.log_level, [this](LogLevel level, std::string text) {
+      functions_->post([this, level, record = std::move(text)] { options_.on_log(level, record); });
+    });
+  } else {
+    log_ = std::make_unique<Log>();
+  }
+  WorkerEnvironment environment{
+      *loop_,
+      *functions_,
+      *pool_,
+      *random_,
+      *log_,
+      [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
+        if (starts_with(rendezvous, "inproc://")) return std::make_unique<InprocTransport>(*loop_);
+        return std::make_unique<ZmqTransport>(*loop_, options_.memory);
+      },
+      [this](const std::string& uri, Transport& transport) {
+        return distag::make_rendezvous(uri, *loop_, transport, *log_);
+      },
+      [](const char* name) -> const char* { return std::getenv(name); }};
+  worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
+}
+
+// The host's hooks, and where host code goes that comes up on the thread.
+ThreadHooks ProductionWorker::hooks_for(bool runs_host_code) const {
+  return ThreadHooks{[this, runs_host_code](const char* thread_name) {
+                       if (options_.hooks.on_start) options_.hooks.on_start(thread_name);
+                       if (!runs_host_code) exchange_host_code_executor(functions_);
+                     },
+                     [this](const char* thread_name) {
+                       exchange_host_code_executor(nullptr);
+                       if (options_.hooks.on_stop) options_.hooks.on_stop(thread_name);
+                     }};
+}
+
+ProductionWorker::~ProductionWorker() {
+  if (!is_finished()) {
+    auto report = begin_shutdown(0);
+    wait(*report, kForever);
+    finish(kForever);
+  }
+}
+
+std::shared_ptr<Future<Unit>> ProductionWorker::start(Nanos timeout) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (finished_) fail(Status::kInvalidState, "start: the worker is shut down");
+    if (!loop_runs_) loop_->start();
+    loop_runs_ = true;
+  }
+  return worker_->start(timeout);
+}
+
+std::shared_ptr<Future<ShutdownReport>> ProductionWorker::begin_shutdown(Nanos timeout) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!loop_runs_) {
+    auto report = Future<ShutdownReport>::make();
+    report->complete(ShutdownReport{});
+    return report;
+  }
+  return worker_->shutdown(timeout);
+}
+
+bool ProductionWorker::finish(Nanos timeout) {
+  const Nanos deadline = deadline_after(loop_->now(), timeout);
+  if (is_finished()) return true;
+  if (!wait(*worker_->rpc().when_no_function_runs(), timeout)) return false;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (is_finished()) return true;
+  // The loop first: what it let go of in its last moments may still run on the executors.
+  if (loop_runs_) loop_->stop();
+  run_what_waits(deadline);
+  pool_->stop();
+  if (host_) host_->poll(0, kForever);
+  finished_ = true;
+  return true;
+}
+
+// Callbacks of futures that the shutdown completed, and deleters. What is not begun by the deadline never starts.
+bool ProductionWorker::run_what_waits(Nanos deadline) {
+  while (pool_->waiting() > 0) {
+    auto reached = Future<Unit>::make();
+    pool_->post([reached] { reached->complete(Unit{}); });
+    const Nanos now = loop_->now();
+    const Nanos left = deadline == kNever ? kForever : (deadline > now ? deadline - now : 0);
+    if (!wait(*reached, left)) return false;
+  }
+  return true;
+}
+
+}  // namespace distag

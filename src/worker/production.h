@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/fd_loop.h"
+#include "base/host_executor.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "worker/worker.h"
+
+namespace distag {
+
+struct ProductionOptions {
+  WorkerOptions worker;
+  bool host_executor = false;  // functions, callbacks and deleters run in HostExecutor::poll
+  size_t thread_count = 0;     // of the pool; 0: one per core
+  LogLevel log_level = LogLevel::kWarning;
+  std::function<void(LogLevel, const std::string&)> on_log;  // host code, run on the functions executor; may be empty
+  ThreadHooks hooks;                                         // host code, run on the thread itself
+  std::shared_ptr<FrameMemory> memory;  // for large payloads that arrive; nullptr: distag's own
+};
+
+// A worker with its threads and sockets: one loop thread, a pool, and with the host executor a queue for host code.
+// Starts no thread before start(). Thread-safe.
+class ProductionWorker {
+ public:
+  explicit ProductionWorker(ProductionOptions options);
+  ~ProductionWorker();  // shuts down with timeout 0 and joins; not on a thread of its own
+
+  Worker& worker() { return *worker_; }
+  Executor& functions() { return *functions_; }
+  HostExecutor* host() { return host_.get(); }  // nullptr with the pool executor
+
+  std::shared_ptr<Future<Unit>> start(Nanos timeout);
+  // Leaves the group. Complete: nothing new starts, but threads still run; follow with finish().
+  std::shared_ptr<Future<ShutdownReport>> begin_shutdown(Nanos timeout);
+  // Joins all threads, once no function runs. False when some still run after `timeout`: call again. Not on a thread of
+  // the worker.
+  bool finish(Nanos timeout);
+  bool is_finished() const { return finished_.load(); }
+
+ private:
+  ThreadHooks hooks_for(bool runs_host_code) const;
+  bool run_what_waits(Nanos deadline);
+
+  const ProductionOptions options_;
+  std::unique_ptr<HostExecutor> host_;
+  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<FdLoop> loop_;
+  std::unique_ptr<Random> random_;
+  std::unique_ptr<Log> log_;
+  Executor* functions_;
+  std::unique_ptr<Worker> worker_;
+
+  std::mutex mutex_;  // starting and joining threads order themselves
+  bool loop_runs_ = false;
+  std::atomic<bool> finished_{false};
+};
+
+}  // namespace distag

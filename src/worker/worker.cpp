@@ -1,0 +1,298 @@
+#include "worker/worker.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "worker/op_calls.h"
+
+namespace distag {
+
+namespace {
+
+enum class Phase { kCreated, kStarting, kStarted, kStopping, kStopped };
+
+const char* phase_text(Phase phase) {
+  switch (phase) {
+    case Phase::kCreated: return "not started";
+    case Phase::kStarting: return "starting";
+    case Phase::kStarted: return "started already";
+    case Phase::kStopping: return "shutting down";
+    case Phase::kStopped: return "shut down";
+  }
+  return "in an unknown state";
+}
+
+}  // namespace
+
+// Lives on the loop, except for `view`, which any thread reads under the mutex, and `started`.
+struct Worker::State {
+  State(WorkerEnvironment given, WorkerOptions wanted)
+      : environment(std::move(given)),
+        options(std::move(wanted)),
+        rpc(Rpc::Environment{environment.loop, environment.functions, environment.compute, environment.log,
+                             environment.random},
+            RpcConfig{options.call_timeout, options.lease}),
+        dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
+                               options.lease},
+             rpc) {
+    view.name = options.name;
+    view.world_size = options.world_size;
+  }
+
+  WorkerEnvironment environment;
+  const WorkerOptions options;
+  Rpc rpc;
+  Dist dist;
+
+  Phase phase = Phase::kCreated;
+  std::shared_ptr<Future<Unit>> start_future;
+  std::shared_ptr<Future<ShutdownReport>> stop_future;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Rendezvous> rendezvous;
+  // What peers that met the group before us sent; led on once we know the group too.
+  std::vector<std::pair<Peer, wire::Message>> early_messages;
+
+  struct View {
+    std::string name;
+    int32_t rank = -1;
+    int32_t world_size = 0;
+    bool started = false;
+    SessionStats session;
+  };
+  mutable std::mutex mutex;
+  View view;
+
+  void set_view(const View& fresh) {
+    std::lock_guard<std::mutex> lock(mutex);
+    view = fresh;
+  }
+  View get_view() const {
+    std::lock_guard<std::mutex> lock(mutex);
+    return view;
+  }
+
+  void begin_start(Nanos deadline, SessionEvents& events);
+  void join(const RendezvousTarget& target, Nanos deadline, SessionEvents& events);
+  void on_joined(Rendezvous::Outcome outcome);
+  void begin_service(std::vector<Peer> members);
+  void abandon_start(const Error& error);
+  void begin_stop(Nanos deadline);
+  void close(ShutdownReport report);
+  void lead(const Peer& from, wire::Message message);
+};
+
+Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
+    : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
+  state_->rpc.set_hook(&state_->dist);
+  state_->rpc.set_op_runner(make_op_runner());
+  state_->rpc.add_idle_check([dist = &state_->dist] { return dist->is_idle(); });
+}
+
+Worker::~Worker() = default;
+
+Rpc& Worker::rpc() { return state_->rpc; }
+Dist& Worker::dist() { return state_->dist; }
+const WorkerOptions& Worker::options() const { return state_->options; }
+bool Worker::is_started() const { return state_->get_view().started; }
+std::string Worker::name() const { return state_->get_view().name; }
+int32_t Worker::rank() const { return state_->get_view().rank; }
+int32_t Worker::world_size() const { return state_->get_view().world_size; }
+
+WorkerStats Worker::stats() const {
+  WorkerStats stats;
+  stats.rpc = state_->rpc.stats();
+  stats.dist = state_->dist.stats();
+  stats.callbacks_waiting = state_->environment.functions.waiting();
+  const State::View view = state_->get_view();
+  stats.session = view.session;
+  return stats;
+}
+
+std::shared_ptr<Future<SessionStats>> Worker::fetch_session_stats() {
+  auto future = Future<SessionStats>::make();
+  state_->environment.loop.post([state = state_, future] {
+    future->complete(state->session ? state->session->stats() : state->get_view().session);
+  });
+  return future;
+}
+
+// ---- start ----
+
+std::shared_ptr<Future<Unit>> Worker::start(Nanos timeout) {
+  auto future = Future<Unit>::make();
+  const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
+  state_->environment.loop.post([state = state_, future, deadline, this] {
+    if (state->phase != Phase::kCreated) {
+      future->fail(Error(Status::kInvalidState, fmt::format("start: the worker is {}", phase_text(state->phase))));
+      return;
+    }
+    state->phase = Phase::kStarting;
+    state->start_future = future;
+    try {
+      state->begin_start(deadline, *this);
+    } catch (...) {
+      state->abandon_start(current_error());
+    }
+  });
+  return future;
+}
+
+void Worker::State::begin_start(Nanos deadline, SessionEvents& events) {
+  const RendezvousTarget target =
+      resolve_rendezvous(options.rendezvous, options.rank, options.world_size, environment.get_environment);
+  transport = environment.make_transport(target.uri);
+  SessionConfig config;
+  config.job = options.job;
+  config.lease = options.lease;
+  config.limits.max_message_bytes = options.max_message_bytes;
+  config.self.rank = target.rank;
+  config.self.name = options.name.empty() ? fmt::format("worker{}", target.rank) : options.name;
+  do {
+    config.self.incarnation = environment.random.next();
+  } while (config.self.incarnation == 0);
+  session = std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
+  session->listen(options.bind.empty() ? transport->private_address() : options.bind);
+  join(target, deadline, events);
+}
+
+void Worker::State::join(const RendezvousTarget& target, Nanos deadline, SessionEvents&) {
+  rendezvous = environment.make_rendezvous(target.uri, *transport);
+  JoinRequest request;
+  request.job = options.job;
+  request.world_size = target.world_size;
+  request.self = session->self();
+  request.self.endpoint = options.advertise.empty() ? session->endpoint() : options.advertise;
+  request.deadline = deadline;
+  rendezvous->join(request, [this](Rendezvous::Outcome outcome) { on_joined(std::move(outcome)); });
+}
+
+void Worker::State::on_joined(Rendezvous::Outcome outcome) {
+  if (phase != Phase::kStarting) return;
+  if (!outcome.ok) {
+    // Posted, since the rendezvous that is calling goes away with a failed start.
+    environment.loop.post([this, error = outcome.error] {
+      if (phase == Phase::kStarting) abandon_start(error);
+    });
+    return;
+  }
+  try {
+    begin_service(std::move(outcome.members));
+  } catch (...) {
+    environment.loop.post([this, error = current_error()] {
+      if (phase == Phase::kStarting) abandon_start(error);
+    });
+  }
+}
+
+void Worker::State::begin_service(std::vector<Peer> members) {
+  View fresh;
+  for (const Peer& member : members) {
+    if (member.incarnation == session->self().incarnation) {
+      session->set_self(member);
+      fresh.name = member.name;
+      fresh.rank = member.rank;
+    } else {
+      session->add_peer(member);
+    }
+  }
+  fresh.world_size = static_cast<int32_t>(members.size());
+  fresh.started = true;
+  rpc.begin(*session, std::move(members));
+  phase = Phase::kStarted;
+  set_view(fresh);
+  for (auto& [from, message] : std::exchange(early_messages, {})) lead(from, std::move(message));
+  std::exchange(start_future, nullptr)->complete(Unit{});
+}
+
+void Worker::State::abandon_start(const Error& error) {
+  rendezvous.reset();
+  session.reset();
+  transport.reset();
+  early_messages.clear();
+  phase = Phase::kCreated;
+  Error told = error;
+  std::exchange(start_future, nullptr)->fail(told.add_context("start"));
+}
+
+// ---- shutdown ----
+
+std::shared_ptr<Future<ShutdownReport>> Worker::shutdown(Nanos timeout) {
+  auto future = Future<ShutdownReport>::make();
+  const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
+  state_->environment.loop.post([state = state_, future, deadline] {
+    if (state->stop_future == nullptr) state->stop_future = Future<ShutdownReport>::make();
+    std::weak_ptr<Future<ShutdownReport>> outcome = state->stop_future;
+    state->stop_future->on_done([outcome, future] {
+      if (auto done = outcome.lock()) future->complete(done->value());
+    });
+    state->begin_stop(deadline);
+  });
+  return future;
+}
+
+void Worker::State::begin_stop(Nanos deadline) {
+  switch (phase) {
+    case Phase::kStarting:
+      abandon_start(Error(Status::kCancelled, "the worker was shut down"));
+      [[fallthrough]];
+    case Phase::kCreated: close(ShutdownReport{}); return;
+    case Phase::kStarted:
+    case Phase::kStopping: break;  // again: an earlier deadline counts
+    case Phase::kStopped: return;
+  }
+  const bool first = phase == Phase::kStarted;
+  phase = Phase::kStopping;
+  std::shared_ptr<Future<ShutdownReport>> quiet = rpc.shutdown(deadline);
+  if (!first) return;
+  // The report completes inside of rpc and session: they are taken down by a task of their own.
+  quiet->on_done([this, outcome = quiet.get()] {
+    environment.loop.post([this, report = outcome->value()] { close(report); });
+  });
+}
+
+void Worker::State::close(ShutdownReport report) {
+  dist.stop();
+  rendezvous.reset();
+  View fresh = get_view();
+  if (session) fresh.session = session->stats();
+  fresh.started = false;
+  set_view(fresh);
+  session.reset();
+  transport.reset();
+  early_messages.clear();
+  phase = Phase::kStopped;
+  stop_future->complete(std::move(report));
+}
+
+// ---- messages and losses ----
+
+void Worker::State::lead(const Peer& from, wire::Message message) {
+  if (rpc.handle(from, message) || dist.handle(from, message)) return;
+  fail(Status::kProtocol, "{} is no message that a started worker gets", wire::body_name(message.body));
+}
+
+void Worker::on_message(const Peer& from, wire::Message message) {
+  if (state_->phase == Phase::kStarting) {
+    state_->early_messages.emplace_back(from, std::move(message));
+    return;
+  }
+  if (state_->phase == Phase::kStarted || state_->phase == Phase::kStopping) state_->lead(from, std::move(message));
+}
+
+// Autograd first: passes end with the loss itself, not with the failure of a call that hangs on it.
+void Worker::on_lost(const Peer& peer, const Error& error) {
+  state_->dist.on_lost(peer, error);
+  state_->rpc.on_lost(peer, error);
+}
+
+void Worker::on_left(const Peer& peer) {
+  state_->dist.on_left(peer);
+  state_->rpc.on_left(peer);
+}
+
+// Members of our group may know it before we do: who says HELLO while we join is let in. A static group has no others.
+bool Worker::on_stranger(const Peer&) { return state_->phase == Phase::kStarting; }
+
+}  // namespace distag

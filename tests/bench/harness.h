@@ -1,0 +1,37 @@
+#pragma once
+
+// Benchmarks of libdistag through its C API, in rows that carry the names of the peer's. A row is a function that calls
+// report() once; all rows are listed in main.cpp.
+#include <distag.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+// Seconds that each of `count` runs took, after `warm` that are not counted.
+std::vector<double> timed(const std::function<void()>& run, int count, int warm);
+
+// Prints median and p99 of samples in seconds, scaled to `unit`: "us", "ms".
+void report(const std::string& name, std::vector<double> samples, const std::string& unit);
+
+// Ends the program with the message when an error holds a failure.
+void check(const distag_error& error, const char* what);
+
+struct Row {
+  const char* name;
+  void (*run)();
+};
+
+// Rows on one thread; rows that call another process, run in a pair of workers; rows that name what to compare with.
+std::vector<Row> local_rows();
+std::vector<Row> pair_rows();
+std::vector<Row> reference_rows();
+
+// Runs the wanted pair rows: starts the other worker as a process of this program and meets it. `serve` is that
+// process's side.
+void run_pair(const std::vector<Row>& rows, const char* program);
+int serve(const char* rendezvous);
+
+}  // namespace bench

@@ -1,0 +1,69 @@
+// distag_bench [ROW ...] [--json]: the rows of local work, of a pair of worker processes, and what they compare with.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "bench/harness.h"
+
+namespace bench {
+
+namespace {
+bool as_json = false;
+}
+
+std::vector<double> timed(const std::function<void()>& run, int count, int warm) {
+  using Clock = std::chrono::steady_clock;
+  for (int i = 0; i < warm; ++i) run();
+  std::vector<double> seconds;
+  for (int i = 0; i < count; ++i) {
+    const auto start = Clock::now();
+    run();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return seconds;
+}
+
+void report(const std::string& name, std::vector<double> samples, const std::string& unit) {
+  const double scale = unit == "us" ? 1e6 : 1e3;
+  std::sort(samples.begin(), samples.end());
+  const double p50 = samples[samples.size() / 2] * scale;
+  const double p99 = samples[std::min(samples.size() - 1, samples.size() * 99 / 100)] * scale;
+  const char* form = as_json ? "{\"name\": \"%s\", \"p50\": %.4f, \"p99\": %.4f, \"unit\": \"%s\"}\n"
+                             : "%-28s p50 %10.2f  p99 %10.2f  %s\n";
+  std::printf(form, name.c_str(), p50, p99, unit.c_str());
+  std::fflush(stdout);
+}
+
+void check(const distag_error& error, const char* what) {
+  if (error.code == DISTAG_OK) return;
+  std::fprintf(stderr, "%s: %s: %s\n", what, distag_status_get_name(error.code), error.message);
+  std::exit(1);
+}
+
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--serve") == 0) return bench::serve(argv[2]);
+  std::vector<std::string> wanted;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) {
+      bench::as_json = true;
+    } else {
+      wanted.emplace_back(argv[i]);
+    }
+  }
+  const auto choose = [&wanted](const std::vector<bench::Row>& rows) {
+    std::vector<bench::Row> chosen;
+    for (const bench::Row& row : rows) {
+      if (wanted.empty() || std::find(wanted.begin(), wanted.end(), row.name) != wanted.end()) chosen.push_back(row);
+    }
+    return chosen;
+  };
+  for (const bench::Row& row : choose(bench::reference_rows())) row.run();
+  for (const bench::Row& row : choose(bench::local_rows())) row.run();
+  const std::vector<bench::Row> pair = choose(bench::pair_rows());
+  if (!pair.empty()) bench::run_pair(pair, argv[0]);
+  return 0;
+}

@@ -1,0 +1,165 @@
+// Rows of two worker processes on this machine: the caller here, the other one a process of the same program.
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "bench/harness.h"
+
+extern char** environ;
+
+namespace bench {
+
+namespace {
+
+distag_worker* worker = nullptr;  // of the caller, while run_pair runs
+
+distag_worker* meet(const char* rendezvous, int32_t rank) {
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  options.rank = rank;
+  options.world_size = 2;
+  options.rendezvous = rendezvous;
+  distag_worker* made = nullptr;
+  distag_worker_create(&options, &made, &error);
+  distag_worker_start(made, 30 * DISTAG_SECOND, &error);
+  check(error, "start");
+  return made;
+}
+
+void leave(distag_worker* made) {
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_worker_shutdown(made, 30 * DISTAG_SECOND, nullptr, &error);
+  check(error, "shutdown");
+  distag_worker_release(made);
+}
+
+distag_tensor* random_tensor(int64_t count, bool requires_grad) {
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_tensor* made = nullptr;
+  distag_rand(7, DISTAG_FLOAT32, &count, 1, &made, &error);
+  distag_tensor_set_requires_grad(made, requires_grad ? 1 : 0, &error);
+  check(error, "rand");
+  return made;
+}
+
+void latency(const char* name, int64_t count, int runs, const char* unit) {
+  distag_tensor* x = random_tensor(count, false);
+  distag_value* args[] = {distag_tensor_as_value(x)};
+  const auto call = [&args] {
+    distag_error error = DISTAG_ERROR_INIT;
+    distag_value* result = nullptr;
+    distag_call(worker, nullptr, "worker1", "neg", args, 1, nullptr, &result, &error);
+    check(error, "call");
+    distag_value_release(result);
+  };
+  report(name, timed(call, runs, 20), unit);
+  distag_tensor_release(x);
+}
+
+void async_per_call() {
+  constexpr size_t kCalls = 5000;
+  distag_tensor* x = random_tensor(1, false);
+  distag_value* args[] = {distag_tensor_as_value(x)};
+  std::vector<distag_future*> futures(kCalls);
+  const auto burst = [&] {
+    distag_error error = DISTAG_ERROR_INIT;
+    for (distag_future*& future : futures) {
+      distag_call_async(worker, nullptr, "worker1", "neg", args, 1, nullptr, &future, &error);
+      check(error, "call");
+    }
+    for (distag_future* future : futures) {
+      distag_future_wait(future, DISTAG_FOREVER, &error);
+      distag_future_release(future);
+    }
+    check(error, "wait");
+  };
+  std::vector<double> samples = timed(burst, 5, 1);
+  for (double& sample : samples) sample /= static_cast<double>(kCalls);
+  report("rpc_async_per_call", samples, "us");
+  distag_tensor_release(x);
+}
+
+// A remote add, a local multiplication, a backward pass through both, and the gradients.
+void autograd_step(const char* name, int64_t count, int runs) {
+  const auto step = [count] {
+    distag_error error = DISTAG_ERROR_INIT;
+    distag_context* context = nullptr;
+    distag_context_create(worker, &context, &error);
+    distag_tensor* a = random_tensor(count, true);
+    distag_tensor* b = random_tensor(count, true);
+    distag_value* args[] = {distag_tensor_as_value(a), distag_tensor_as_value(b)};
+    distag_value* result = nullptr;
+    distag_tensor *sum = nullptr, *product = nullptr, *loss = nullptr;
+    distag_gradients* gradients = nullptr;
+    distag_call(worker, context, "worker1", "add", args, 2, nullptr, &result, &error);
+    distag_value_get_tensor(result, &sum, &error);
+    distag_mul(sum, a, &product, &error);
+    distag_sum(product, nullptr, 0, 0, &loss, &error);
+    distag_backward(context, &loss, 1, nullptr, &error);
+    distag_get_gradients(context, &gradients, &error);
+    check(error, "step");
+    if (distag_gradients_get_count(gradients) != 2) {
+      std::fprintf(stderr, "autograd step: %zu gradients, not 2\n", distag_gradients_get_count(gradients));
+      std::exit(1);
+    }
+    distag_gradients_release(gradients);
+    distag_tensor_release(loss);
+    distag_tensor_release(product);
+    distag_value_release(result);
+    distag_tensor_release(b);
+    distag_tensor_release(a);
+    distag_context_release(context);
+  };
+  report(name, timed(step, runs, 30), "us");
+}
+
+}  // namespace
+
+std::vector<Row> pair_rows() {
+  return {{"rpc_latency_4B", [] { latency("rpc_latency_4B", 1, 4000, "us"); }},
+          {"rpc_latency_1MB", [] { latency("rpc_latency_1MB", 1 << 18, 200, "us"); }},
+          {"rpc_latency_64MB", [] { latency("rpc_latency_64MB", 1 << 24, 10, "ms"); }},
+          {"rpc_async_per_call", async_per_call},
+          {"autograd_step_9", [] { autograd_step("autograd_step_9", 9, 1000); }},
+          {"autograd_step_1MB", [] { autograd_step("autograd_step_1MB", 1 << 18, 200); }}};
+}
+
+void run_pair(const std::vector<Row>& rows, const char* program) {
+  char directory[] = "/tmp/distag-bench-XXXXXX";
+  if (mkdtemp(directory) == nullptr) {
+    std::perror("mkdtemp");
+    std::exit(1);
+  }
+  std::string rendezvous = std::string("file://") + directory;
+  char serve_flag[] = "--serve";
+  std::string self = program;
+  char* arguments[] = {self.data(), serve_flag, rendezvous.data(), nullptr};
+  pid_t child = 0;
+  if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) != 0) {
+    std::perror("posix_spawn");
+    std::exit(1);
+  }
+  worker = meet(rendezvous.c_str(), 0);
+  for (const Row& row : rows) row.run();
+  leave(worker);
+  int status = 0;
+  waitpid(child, &status, 0);
+  const std::string clean = "rm -rf '" + std::string(directory) + "'";
+  if (std::system(clean.c_str()) != 0) std::fprintf(stderr, "could not remove %s\n", directory);
+}
+
+int serve(const char* rendezvous) {
+  distag_worker* served = meet(rendezvous, 1);
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_worker_shutdown(served, DISTAG_FOREVER, nullptr, &error);
+  check(error, "serve");
+  distag_worker_release(served);
+  return 0;
+}
+
+}  // namespace bench

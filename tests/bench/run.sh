@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Prints all benchmark rows in one table: distag, what it is held against, the peer where it is installed
+# (Debian: python3-torch), and the ratios. Uses one thread for each process.
+#   tests/bench/run.sh [ROW ...]
+set -euo pipefail
+top=$(cd "$(dirname "$0")/../.." && pwd)
+build=${DISTAG_BUILD_DIR:-$top/build/release}
+export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+if [ ! -d "$build" ]; then cmake -S "$top" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null; fi
+cmake --build "$build" --target distag_bench >/dev/null
+exec /usr/bin/env python3 "$top/tests/bench/table.py" "$(find "$build" -name distag_bench -type f -perm -u+x | head -n 1)" "$@"

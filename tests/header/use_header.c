@@ -1,5 +1,5 @@
-/* Compiled under every standard, as C and as C++: the header stands alone, can be included twice, and its macros work. */
-#include <distag.h>
+/* Compiled under every standard, as C and as C++: the header stands alone, can be included twice, and its macros work.
+ */
 #include <distag.h>
 
 typedef char check_error_size[sizeof(distag_error) == 512 ? 1 : -1];

@@ -23,7 +23,17 @@ void Completion::cancel() {
     std::lock_guard<std::mutex> lock(mutex_);
     canceller = std::move(canceller_);
   }
-  if (fail(Error(Status::kCancelled, "cancelled by the caller")) && canceller) canceller();
+  const bool stopped = finish([this] {
+    error_.emplace(Status::kCancelled, "cancelled by the caller");
+    error_->set_may_have_run(begun_);
+  });
+  if (stopped && canceller) canceller();
+}
+
+bool Completion::mark_begun() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  begun_ = true;
+  return !done_.load(std::memory_order_relaxed);
 }
 
 }  // namespace distag

@@ -39,6 +39,9 @@ class Completion {
   // Fails with CANCELLED unless it is complete, and then runs the canceller, once.
   void cancel();
 
+  // From now on cancel() says that the operation may have run. False when it has ended before.
+  bool mark_begun();
+
  protected:
   Completion() = default;
 
@@ -62,6 +65,7 @@ class Completion {
  private:
   std::mutex mutex_;
   std::atomic<bool> done_{false};
+  bool begun_ = false;
   std::optional<Error> error_;
   std::vector<Task> callbacks_;
   Task canceller_;

@@ -11,6 +11,7 @@
 #include "base/loop.h"
 #include "base/log.h"
 #include "rpc/membership.h"
+#include "rpc/op_runner.h"
 #include "session/session.h"
 #include "tensor/value.h"
 #include "wire/message.h"
@@ -119,6 +120,7 @@ class Rpc {
 
   // Before the start.
   void set_hook(CallHook* hook);
+  void set_op_runner(OpRunner runner);  // none: there are no built-in ops to call
   // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form. A function hides a built-in op. Also later.
   void register_function(const std::string& name, Function function);
 

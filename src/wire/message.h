@@ -117,8 +117,9 @@ struct PeerCount {
   uint64_t requests_sent = 0;
   uint64_t requests_received = 0;
 };
-struct QuietAsk {
+struct QuietAsk {  // answered each time the answer changes, until the next round
   uint64_t round = 0;
+  std::vector<Incarnation> missing;  // who has not asked for the shutdown yet, as far as the leader knows
 };
 struct QuietAnswer {
   uint64_t round = 0;

@@ -43,8 +43,8 @@ class Context {
  public:
   virtual ~Context() = default;
 
-  virtual uint64_t id() const = 0;         // rank of the creator in the upper 16 bits, a counter below
-  virtual Id global_id() const = 0;        // {0, 0} for a local one
+  virtual uint64_t id() const = 0;   // rank of the creator in the upper 16 bits, a counter below
+  virtual Id global_id() const = 0;  // {0, 0} for a local one
   virtual void backward(const Tensors& roots, const BackwardOptions& options) = 0;  // waits
   virtual std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) = 0;
   virtual std::shared_ptr<const Gradients> gradients() = 0;  // may wait for verdicts

@@ -17,9 +17,9 @@ struct Edge {
   uint32_t slot = 0;
 };
 
-// One step of a recorded graph. Its shape (kind, edges, slots) never changes once recorded, so any number of passes read
-// it at the same time; what a pass counts lives in the pass (GraphTask). Only `saved` goes, once, when a pass without
-// retain_graph has committed. Graphs of any depth are freed iteratively.
+// One step of a recorded graph. Its shape (kind, edges, slots) never changes once recorded, so any number of passes
+// read it at the same time; what a pass counts lives in the pass (GraphTask). Only `saved` goes, once, when a pass
+// without retain_graph has committed. Graphs of any depth are freed iteratively.
 class Node {
  public:
   enum class Kind {
@@ -41,7 +41,7 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   Kind kind() const { return kind_; }
-  uint32_t slots() const { return slots_; }               // forward outputs
+  uint32_t slots() const { return slots_; }                // forward outputs
   const std::vector<Edge>& next() const { return next_; }  // one per forward input
   virtual std::string name() const = 0;                    // "matmul", "leaf", for messages
 

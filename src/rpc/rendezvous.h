@@ -23,8 +23,9 @@ struct JoinRequest {
 // Where the members of a group find each other. One object per worker. On the loop.
 class Rendezvous {
  public:
-  // Exactly once: the whole group (self included, with the rank, name and generation given), or why not: DEADLINE listing
-  // who is missing; DISCONNECTED when there is no rendezvous; INVALID_STATE for a name or rank in use; DENIED; PROTOCOL.
+  // Exactly once: the whole group (self included, with the rank, name and generation given), or why not: DEADLINE
+  // listing who is missing; DISCONNECTED when there is no rendezvous; INVALID_STATE for a name or rank in use; DENIED;
+  // PROTOCOL.
   struct Outcome {
     std::vector<Peer> members;
     Error error;

@@ -8,8 +8,8 @@
 
 #include "base/executor.h"
 #include "base/future.h"
-#include "base/loop.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "rpc/membership.h"
 #include "rpc/op_runner.h"
 #include "session/session.h"
@@ -26,8 +26,8 @@ class CallHook {
  public:
   virtual ~CallHook() = default;
 
-  // Before a call of this worker in a context is queued: throws INVALID_STATE (ended), INVALID_ARGUMENT (not one of this
-  // worker). Each success is followed by one on_call_ended, when its future has completed.
+  // Before a call of this worker in a context is queued: throws INVALID_STATE (ended), INVALID_ARGUMENT (not one of
+  // this worker). Each success is followed by one on_call_ended, when its future has completed.
   virtual void on_call_begun(const Id& context) = 0;
   virtual void on_call_ended(const Id& context) = 0;
 
@@ -37,8 +37,8 @@ class CallHook {
   virtual wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
                                   const std::string& call, bool is_answer) = 0;
 
-  // When a call (is_answer false; makes the context known here) or an answer has arrived, before anybody sees its values.
-  // Gives the tracked tensors their history. Throws Error to refuse a call with it: OVERLOADED, INVALID_STATE.
+  // When a call (is_answer false; makes the context known here) or an answer has arrived, before anybody sees its
+  // values. Gives the tracked tensors their history. Throws Error to refuse a call with it: OVERLOADED, INVALID_STATE.
   virtual void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
                           const std::string& call, bool is_answer) = 0;
 };
@@ -48,7 +48,7 @@ struct CallRequest {
   std::string to;
   std::string function;
   Values args;
-  Nanos timeout = 0;  // 0: the worker's default; kForever: none
+  Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // the call being answered: bounds deadline and cancellation
   std::string label;
 };
@@ -57,8 +57,8 @@ struct CallRequest {
 class PendingReply {
  public:
   virtual ~PendingReply() = default;
-  // False when it was finished before (or the call is over: cancelled, late, caller lost; then the answer is dropped and
-  // this is true once).
+  // False when it was finished before (or the call is over: cancelled, late, caller lost; then the answer is dropped
+  // and this is true once).
   virtual bool finish(Value value) = 0;
   virtual bool fail(Error error) = 0;
   virtual bool is_cancelled() const = 0;
@@ -73,7 +73,7 @@ class Invocation : public std::enable_shared_from_this<Invocation> {
   virtual const std::string& caller() const = 0;  // name of the worker
   virtual const Id& context() const = 0;          // {0,0}: none
   virtual const Values& args() const = 0;
-  virtual Nanos deadline() const = 0;  // kNever: none
+  virtual Nanos deadline() const = 0;   // kNever: none
   virtual Nanos time_left() const = 0;  // kForever: no limit
   virtual bool is_cancelled() const = 0;
   // Sets the answer, which goes out when the function returns. Throws INVALID_STATE when answered or deferred already.
@@ -121,7 +121,8 @@ class Rpc {
   // Before the start.
   void set_hook(CallHook* hook);
   void set_op_runner(OpRunner runner);  // none: there are no built-in ops to call
-  // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form. A function hides a built-in op. Also later.
+  // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form. A function hides a built-in op. Also
+  // later.
   void register_function(const std::string& name, Function function);
 
   // On the loop: the streams are up and the group is known; calls may go.
@@ -140,7 +141,8 @@ class Rpc {
   // On the loop: a context is over: its open calls made here end with CANCELLED.
   void end_context(const Id& context);
 
-  // On the loop. Asks other layers too whether anything of theirs is under way (passes): all must answer true to be idle.
+  // On the loop. Asks other layers too whether anything of theirs is under way (passes): all must answer true to be
+  // idle.
   void add_idle_check(std::function<bool()> is_idle);
   // Graceful (static group): goes on serving until the group is quiet or the deadline; then sends LEAVE, ends what is
   // open with CANCELLED, and completes with the report. With a deadline that is past: at once.

@@ -81,7 +81,8 @@ class Session {
   // After the rendezvous: the rank and name that it gave.
   void set_self(Peer self);
 
-  // Makes a peer known; no connection yet. A known incarnation is left as it is; one that was fenced is refused (false).
+  // Makes a peer known; no connection yet. A known incarnation is left as it is; one that was fenced is refused
+  // (false).
   bool add_peer(const Peer& peer);
   const Peer* find(Incarnation incarnation) const;
   bool is_lost(Incarnation incarnation) const;

@@ -48,7 +48,8 @@ class Acceptor {
 };
 
 // The side that dials (a DEALER): one connection, no reconnect. All on the loop. Destroying it closes it without
-// waiting; what was not sent yet is lost. Callbacks never run inside a call on the connection, and not after it is gone.
+// waiting; what was not sent yet is lost. Callbacks never run inside a call on the connection, and not after it is
+// gone.
 class Connection {
  public:
   virtual ~Connection() = default;
@@ -77,8 +78,8 @@ class FrameMemory {
   virtual std::shared_ptr<std::byte> allocate(size_t size) = 0;
 };
 
-// Frames between endpoints: ordered and whole per connection, lost only with a suffix when a connection drops. Makes all
-// its sockets on the loop it was given. One per worker.
+// Frames between endpoints: ordered and whole per connection, lost only with a suffix when a connection drops. Makes
+// all its sockets on the loop it was given. One per worker.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -86,7 +87,8 @@ class Transport {
   // INVALID_ARGUMENT when it is none of this transport's, UNSUPPORTED when it is reachable from other machines,
   // OUT_OF_MEMORY when descriptors run out.
   virtual std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) = 0;
-  // Never waits; a failure comes as on_dropped. Throws INVALID_ARGUMENT for an address that is none of this transport's.
+  // Never waits; a failure comes as on_dropped. Throws INVALID_ARGUMENT for an address that is none of this
+  // transport's.
   virtual std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) = 0;
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.
   virtual std::string private_address() = 0;

@@ -44,7 +44,7 @@ enum class RefuseReason : uint8_t {
   kUnreachable = 6,  // cannot dial back; the text names the endpoint
   kProtocol = 7,     // what the peer sent is not allowed
   kStopping = 8,
-  kUnknown = 9,      // not a member of this group
+  kUnknown = 9,  // not a member of this group
 };
 struct Refuse {
   RefuseReason reason = RefuseReason::kUnspecified;
@@ -68,8 +68,8 @@ struct Chunk {
 struct Recording {
   Id context;
   int32_t creator_rank = -1;
-  Id pair;                    // {0,0}: no tensor requires grad
-  std::vector<bool> tracked;  // empty when there is no pair
+  Id pair;                          // {0,0}: no tensor requires grad
+  std::vector<bool> tracked;        // empty when there is no pair
   std::vector<Incarnation> joined;  // in answers: who holds the context below this call, as far as the sender knows
 };
 

@@ -38,20 +38,20 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
   } else {
     log_ = std::make_unique<Log>();
   }
-  WorkerEnvironment environment{
-      *loop_,
-      *functions_,
-      *pool_,
-      *random_,
-      *log_,
-      [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
-        if (starts_with(rendezvous, "inproc://")) return std::make_unique<InprocTransport>(*loop_);
-        return std::make_unique<ZmqTransport>(*loop_, options_.memory);
-      },
-      [this](const std::string& uri, Transport& transport) {
-        return distag::make_rendezvous(uri, *loop_, transport, *log_);
-      },
-      [](const char* name) -> const char* { return std::getenv(name); }};
+  WorkerEnvironment environment{*loop_,
+                                *functions_,
+                                *pool_,
+                                *random_,
+                                *log_,
+                                [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
+                                  if (starts_with(rendezvous, "inproc://"))
+                                    return std::make_unique<InprocTransport>(*loop_);
+                                  return std::make_unique<ZmqTransport>(*loop_, options_.memory);
+                                },
+                                [this](const std::string& uri, Transport& transport) {
+                                  return distag::make_rendezvous(uri, *loop_, transport, *log_);
+                                },
+                                [](const char* name) -> const char* { return std::getenv(name); }};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
 }
 

@@ -21,7 +21,7 @@ struct ProductionOptions {
   LogLevel log_level = LogLevel::kWarning;
   std::function<void(LogLevel, const std::string&)> on_log;  // host code, run on the functions executor; may be empty
   ThreadHooks hooks;                                         // host code, run on the thread itself
-  std::shared_ptr<FrameMemory> memory;  // for large payloads that arrive; nullptr: distag's own
+  std::shared_ptr<FrameMemory> memory;                       // for large payloads that arrive; nullptr: distag's own
 };
 
 // A worker with its threads and sockets: one loop thread, a pool, and with the host executor a queue for host code.

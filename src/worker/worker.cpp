@@ -14,11 +14,16 @@ enum class Phase { kCreated, kStarting, kStarted, kStopping, kStopped };
 
 const char* phase_text(Phase phase) {
   switch (phase) {
-    case Phase::kCreated: return "not started";
-    case Phase::kStarting: return "starting";
-    case Phase::kStarted: return "started already";
-    case Phase::kStopping: return "shutting down";
-    case Phase::kStopped: return "shut down";
+    case Phase::kCreated:
+      return "not started";
+    case Phase::kStarting:
+      return "starting";
+    case Phase::kStarted:
+      return "started already";
+    case Phase::kStopping:
+      return "shutting down";
+    case Phase::kStopped:
+      return "shut down";
   }
   return "in an unknown state";
 }
@@ -152,7 +157,8 @@ void Worker::State::begin_start(Nanos deadline, SessionEvents& events) {
   do {
     config.self.incarnation = environment.random.next();
   } while (config.self.incarnation == 0);
-  session = std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
+  session =
+      std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
   session->listen(options.bind.empty() ? transport->private_address() : options.bind);
   join(target, deadline, events);
 }
@@ -237,19 +243,22 @@ void Worker::State::begin_stop(Nanos deadline) {
     case Phase::kStarting:
       abandon_start(Error(Status::kCancelled, "the worker was shut down"));
       [[fallthrough]];
-    case Phase::kCreated: close(ShutdownReport{}); return;
+    case Phase::kCreated:
+      close(ShutdownReport{});
+      return;
     case Phase::kStarted:
-    case Phase::kStopping: break;  // again: an earlier deadline counts
-    case Phase::kStopped: return;
+    case Phase::kStopping:
+      break;  // again: an earlier deadline counts
+    case Phase::kStopped:
+      return;
   }
   const bool first = phase == Phase::kStarted;
   phase = Phase::kStopping;
   std::shared_ptr<Future<ShutdownReport>> quiet = rpc.shutdown(deadline);
   if (!first) return;
   // The report completes inside of rpc and session: they are taken down by a task of their own.
-  quiet->on_done([this, outcome = quiet.get()] {
-    environment.loop.post([this, report = outcome->value()] { close(report); });
-  });
+  quiet->on_done(
+      [this, outcome = quiet.get()] { environment.loop.post([this, report = outcome->value()] { close(report); }); });
 }
 
 void Worker::State::close(ShutdownReport report) {

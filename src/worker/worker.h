@@ -59,7 +59,7 @@ class Worker : private SessionEvents {
   Dist& dist();
   const WorkerOptions& options() const;
 
-  std::shared_ptr<Future<Unit>> start(Nanos timeout);  // after a failure it can be started again
+  std::shared_ptr<Future<Unit>> start(Nanos timeout);               // after a failure it can be started again
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);  // the same future's outcome for every call after ok
 
   bool is_started() const;

@@ -57,14 +57,15 @@ void raw_ping_pong() {
   must(zmq_connect(dealer, address.c_str()) == 0, "connect");
   const std::string header(kHeaderBytes, 'h');
   char buffer[kHeaderBytes];
-  report("raw_ping_pong_4B", timed(
-                                 [&] {
-                                   zmq_send(dealer, header.data(), header.size(), ZMQ_SNDMORE);
-                                   zmq_send(dealer, "1234", 4, 0);
-                                   must(zmq_recv(dealer, buffer, sizeof buffer, 0) >= 0, "receive");
-                                   must(zmq_recv(dealer, buffer, sizeof buffer, 0) == 4, "receive");
-                                 },
-                                 kCount, kWarm),
+  report("raw_ping_pong_4B",
+         timed(
+             [&] {
+               zmq_send(dealer, header.data(), header.size(), ZMQ_SNDMORE);
+               zmq_send(dealer, "1234", 4, 0);
+               must(zmq_recv(dealer, buffer, sizeof buffer, 0) >= 0, "receive");
+               must(zmq_recv(dealer, buffer, sizeof buffer, 0) == 4, "receive");
+             },
+             kCount, kWarm),
          "us");
   zmq_close(dealer);
   zmq_ctx_term(context);
@@ -81,19 +82,18 @@ void plain_sgemm() {
   std::vector<float> a(kSize * kSize), b(kSize * kSize), c(kSize * kSize);
   for (float& x : a) x = uniform(random);
   for (float& x : b) x = uniform(random);
-  report("cblas_sgemm_512", timed(
-                                [&] {
-                                  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1.0f,
-                                              a.data(), kSize, b.data(), kSize, 0.0f, c.data(), kSize);
-                                },
-                                200, 20),
+  report("cblas_sgemm_512",
+         timed(
+             [&] {
+               cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1.0f, a.data(), kSize,
+                           b.data(), kSize, 0.0f, c.data(), kSize);
+             },
+             200, 20),
          "us");
 }
 
 }  // namespace
 
-std::vector<Row> reference_rows() {
-  return {{"raw_ping_pong_4B", raw_ping_pong}, {"cblas_sgemm_512", plain_sgemm}};
-}
+std::vector<Row> reference_rows() { return {{"raw_ping_pong_4B", raw_ping_pong}, {"cblas_sgemm_512", plain_sgemm}}; }
 
 }  // namespace bench

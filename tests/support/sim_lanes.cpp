@@ -1,0 +1,153 @@
+#include "support/sim_lanes.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace distag::sim {
+namespace {
+
+// Puts a value back on every way out.
+template <typename T>
+class Restore {
+ public:
+  Restore(T& place, T value) : place_(place), before_(std::exchange(place, value)) {}
+  ~Restore() { place_ = before_; }
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
+
+ private:
+  T& place_;
+  const T before_;
+};
+
+}  // namespace
+
+SimLoop::SimLoop(SimScheduler& scheduler, std::string name) : Lane(scheduler, std::move(name)) {}
+
+SimLoop::~SimLoop() { stop(); }
+
+void SimLoop::post(Task task) {
+  if (!stopped_) queue_.push_back({0, std::move(task)});
+}
+
+Loop::TimerId SimLoop::start_timer(Nanos when, Task task) {
+  if (!is_current()) throw std::logic_error("start_timer of loop \"" + name() + "\" is called from elsewhere");
+  const TimerId id = next_timer_++;
+  if (stopped_) return id;
+  const uint64_t event = when == kNever ? 0 : scheduler_.at(when, [this, id] { queue_.push_back({id, Task()}); });
+  timers_.emplace(id, Timer{event, std::move(task)});
+  return id;
+}
+
+void SimLoop::cancel_timer(TimerId id) {
+  if (!is_current()) throw std::logic_error("cancel_timer of loop \"" + name() + "\" is called from elsewhere");
+  auto node = timers_.extract(id);
+  if (node) scheduler_.cancel(node.mapped().event);
+}
+
+const Clock& SimLoop::clock() const { return scheduler_.clock(); }
+
+bool SimLoop::is_current() const { return scheduler_.current_ == this && scheduler_.current_fiber_ == nullptr; }
+
+void SimLoop::run(Task task) {
+  const Restore<const Lane*> lane(scheduler_.current_, this);
+  const Restore<Fiber*> fiber(scheduler_.current_fiber_, nullptr);
+  task();
+  task.reset();
+}
+
+void SimLoop::stop() {
+  stopped_ = true;
+  run([this] {
+    while (!queue_.empty()) {
+      const Entry unrun = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    while (!timers_.empty()) cancel_timer(timers_.begin()->first);
+  });
+}
+
+bool SimLoop::is_ready() const { return !queue_.empty(); }
+
+void SimLoop::run_one() {
+  Entry entry = std::move(queue_.front());
+  queue_.pop_front();
+  if (entry.timer != 0) {
+    auto node = timers_.extract(entry.timer);
+    if (!node) return;  // cancelled after it was due
+    entry.task = std::move(node.mapped().task);
+  }
+  run(std::move(entry.task));
+}
+
+std::string SimLoop::describe() const { return fmt::format("{} tasks, {} timers", queue_.size(), timers_.size()); }
+
+SimExecutor::SimExecutor(SimScheduler& scheduler, std::string name) : Lane(scheduler, std::move(name)) {}
+
+SimExecutor::~SimExecutor() { stop(); }
+
+void SimExecutor::post(Task task) {
+  if (!stopped_) tasks_.push_back(std::move(task));
+}
+
+size_t SimExecutor::waiting() const { return tasks_.size(); }
+
+void SimExecutor::stop() {
+  stopped_ = true;
+  while (!tasks_.empty()) {
+    const Task unrun = std::move(tasks_.back());
+    tasks_.pop_back();
+  }
+  while (!order_.empty()) {
+    Fiber* fiber = order_.back();
+    fibers_.at(fiber).aborted = true;
+    std::erase_if(scheduler_.resumable_, [fiber](const auto& waiting) { return waiting->fiber == fiber; });
+    resume(fiber);
+  }
+}
+
+bool SimExecutor::is_ready() const { return !tasks_.empty(); }
+
+void SimExecutor::run_one() {
+  const size_t pick = scheduler_.below(tasks_.size());
+  auto fiber = scheduler_.take_fiber();
+  fiber->assign(std::move(tasks_[pick]));
+  tasks_.erase(tasks_.begin() + static_cast<std::ptrdiff_t>(pick));
+  Fiber* begun = fiber.get();
+  order_.push_back(begun);
+  fibers_.emplace(begun, Running{std::move(fiber), false});
+  resume(begun);
+}
+
+void SimExecutor::resume(Fiber* fiber) {
+  const Restore<const Lane*> lane(scheduler_.current_, this);
+  const Restore<SimExecutor*> pool(scheduler_.current_pool_, this);
+  const Restore<Fiber*> current(scheduler_.current_fiber_, fiber);
+  std::exception_ptr thrown;
+  try {
+    fiber->resume();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (fiber->is_idle()) {
+    std::erase(order_, fiber);
+    auto node = fibers_.extract(fiber);
+    const bool aborted = node.mapped().aborted;
+    scheduler_.give_fiber(std::move(node.mapped().fiber));
+    if (aborted) return;  // what it threw is the end that it was given
+  }
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+bool SimExecutor::is_aborted(const Fiber* fiber) const {
+  const auto found = fibers_.find(const_cast<Fiber*>(fiber));
+  return found != fibers_.end() && found->second.aborted;
+}
+
+std::string SimExecutor::describe() const {
+  return fmt::format("{} tasks not begun, {} waiting inside", tasks_.size(), fibers_.size());
+}
+
+}  // namespace distag::sim

@@ -1,0 +1,208 @@
+#include "support/sim_link.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag::sim {
+namespace {
+
+constexpr Nanos kRetryParted = 5 * kMillisecond;
+constexpr Nanos kDialTimeout = 2 * kSecond;
+
+ConnectionToken make_token(uint64_t id) {
+  ConnectionToken token;
+  for (int shift = 0; shift < 64; shift += 8) token.push_back(static_cast<std::byte>((id >> shift) & 0xFF));
+  return token;
+}
+
+}  // namespace
+
+SimLink::SimLink(SimNetwork& network, SimTransport& dialer, ConnectionEvents events, uint64_t id)
+    : network_(network),
+      dialer_(&dialer),
+      dialer_loop_(dialer.loop_),
+      dialer_host_(dialer.host_),
+      events_(std::make_shared<ConnectionEvents>(std::move(events))),
+      token_(make_token(id)) {}
+
+void SimLink::dial(const std::string& endpoint) {
+  ++network_.traffic_.dials;
+  SimScheduler& scheduler = network_.scheduler_;
+  scheduler.at(scheduler.now() + network_.delay(), [weak = weak_from_this(), endpoint] {
+    if (const auto link = weak.lock()) link->establish(endpoint);
+  });
+}
+
+void SimLink::establish(const std::string& endpoint) {
+  if (dropped_ || dialer_ == nullptr) return;
+  SimScheduler& scheduler = network_.scheduler_;
+  const auto found = network_.acceptors_.find(endpoint);
+  if (found == network_.acceptors_.end()) return drop(true);
+  acceptor_host_ = found->second->transport().host_;
+  if (is_parted()) {
+    scheduler.at(scheduler.now() + kDialTimeout, [weak = weak_from_this()] {
+      if (const auto link = weak.lock()) link->drop(false);
+    });
+    return;
+  }
+  if (scheduler.chance(network_.faults.fail_dial)) return drop(false);
+  acceptor_ = found->second;
+  acceptor_->accept(shared_from_this());
+  connected_ = true;
+  dialer_loop_.post([link = shared_from_this()] {
+    if (link->dialer_ == nullptr || link->told_) return;
+    if (link->events_->on_connected) link->events_->on_connected();
+    link->wake_dialer();
+  });
+}
+
+bool SimLink::send(const Frames& frames) {
+  if (dropped_) return false;
+  const bool refuse = !connected_ || forward_.queue.size() >= network_.faults.capacity;
+  SimScheduler& scheduler = network_.scheduler_;
+  if (refuse || scheduler.chance(network_.faults.would_block)) {
+    starved_ = true;
+    if (!refuse) {
+      scheduler.at(scheduler.now() + network_.delay(), [weak = weak_from_this()] {
+        if (const auto link = weak.lock()) link->wake_dialer();
+      });
+    }
+    return false;
+  }
+  put(forward_, frames, dialer_host_, acceptor_host_);
+  return true;
+}
+
+bool SimLink::reply(Frames frames) {
+  if (dropped_ || dialer_ == nullptr || backward_.queue.size() >= network_.faults.capacity) return false;
+  put(backward_, std::move(frames), acceptor_host_, dialer_host_);
+  return true;
+}
+
+void SimLink::put(Direction& direction, Frames frames, const std::string& from, const std::string& to) {
+  if (network_.tap_) network_.tap_(from, to, frames);
+  ++network_.traffic_.messages;
+  for (const Frame& frame : frames) network_.traffic_.bytes += frame.size();
+  SimScheduler& scheduler = network_.scheduler_;
+  direction.queue.push_back(std::move(frames));
+  direction.last = std::max(direction.last, scheduler.now() + network_.delay());
+  scheduler.at(direction.last, [weak = weak_from_this(), &direction] {
+    if (const auto link = weak.lock()) link->deliver(direction);
+  });
+  if (!scheduler.chance(network_.faults.drop)) return;
+  scheduler.at(scheduler.now() + network_.delay(), [weak = weak_from_this()] {
+    if (const auto link = weak.lock()) link->drop(false);
+  });
+}
+
+void SimLink::deliver(Direction& direction) {
+  if (direction.queue.empty()) return;
+  SimScheduler& scheduler = network_.scheduler_;
+  if (!dropped_ && is_parted()) {
+    direction.last = std::max(direction.last, scheduler.now() + kRetryParted);
+    scheduler.at(scheduler.now() + kRetryParted, [weak = weak_from_this(), &direction] {
+      if (const auto link = weak.lock()) link->deliver(direction);
+    });
+    return;
+  }
+  Frames frames = std::move(direction.queue.front());
+  direction.queue.pop_front();
+  hand_over(direction, std::move(frames));
+  if (starved_ && &direction == &forward_) wake_dialer();
+}
+
+void SimLink::hand_over(Direction& direction, Frames frames) {
+  if (&direction == &forward_) {
+    if (acceptor_ == nullptr || acceptor_->transport().dead_) return;
+    acceptor_->transport().loop_.post([link = shared_from_this(), frames = std::move(frames)]() mutable {
+      if (link->acceptor_ == nullptr) return;
+      const std::shared_ptr<AcceptorEvents> events = link->acceptor_->events();
+      events->on_message(link->token_, std::move(frames));
+    });
+    return;
+  }
+  if (dialer_ == nullptr || dialer_->dead_) return;
+  dialer_loop_.post([link = shared_from_this(), frames = std::move(frames)]() mutable {
+    if (link->dialer_ == nullptr || link->told_) return;
+    if (link->events_->on_message) link->events_->on_message(std::move(frames));
+  });
+}
+
+void SimLink::wake_dialer() {
+  if (!starved_ || !connected_ || dialer_ == nullptr || dialer_->dead_) return;
+  starved_ = false;
+  dialer_loop_.post([link = shared_from_this()] {
+    if (link->dialer_ == nullptr || link->told_ || link->dropped_) return;
+    if (link->events_->on_writable) link->events_->on_writable();
+  });
+}
+
+void SimLink::shorten(Direction& direction) {
+  const size_t kept = is_parted() ? 0 : network_.scheduler_.below(direction.queue.size() + 1);
+  direction.queue.resize(kept);
+}
+
+void SimLink::drop(bool refused) {
+  if (std::exchange(dropped_, true)) return;
+  ++network_.traffic_.drops;
+  shorten(forward_);
+  shorten(backward_);
+  if (dialer_ == nullptr || dialer_->dead_) return;
+  SimScheduler& scheduler = network_.scheduler_;
+  scheduler.at(std::max(backward_.last, scheduler.now() + network_.delay()), [link = shared_from_this(), refused] {
+    if (link->dialer_ == nullptr || link->dialer_->dead_) return;
+    link->dialer_loop_.post([link, refused] {
+      if (link->dialer_ == nullptr || std::exchange(link->told_, true)) return;
+      if (link->events_->on_dropped) link->events_->on_dropped(refused);
+    });
+  });
+}
+
+void SimLink::close() {
+  dialer_ = nullptr;
+  backward_.queue.clear();
+  if (std::exchange(dropped_, true)) return;
+  shorten(forward_);
+}
+
+void SimLink::lose_acceptor() {
+  acceptor_ = nullptr;
+  drop(false);
+  forward_.queue.clear();
+}
+
+bool SimLink::is_parted() const { return network_.is_parted(dialer_host_, acceptor_host_); }
+
+bool SimLink::is_between(const std::string& a, const std::string& b) const {
+  return (dialer_host_ == a && acceptor_host_ == b) || (dialer_host_ == b && acceptor_host_ == a);
+}
+
+bool SimLink::has_dead_side() const {
+  return (dialer_ != nullptr && dialer_->dead_) || (acceptor_ != nullptr && acceptor_->transport().dead_);
+}
+
+SimAcceptor::SimAcceptor(SimTransport& transport, std::string endpoint, AcceptorEvents events)
+    : transport_(transport),
+      endpoint_(std::move(endpoint)),
+      events_(std::make_shared<AcceptorEvents>(std::move(events))) {
+  transport_.network_.acceptors_.emplace(endpoint_, this);
+}
+
+SimAcceptor::~SimAcceptor() {
+  auto& acceptors = transport_.network_.acceptors_;
+  const auto found = acceptors.find(endpoint_);
+  if (found != acceptors.end() && found->second == this) acceptors.erase(found);
+  for (const auto& [token, link] : links_) link->lose_acceptor();
+}
+
+bool SimAcceptor::reply(const ConnectionToken& to, Frames frames) {
+  const auto found = links_.find(to);
+  return found != links_.end() && found->second->reply(std::move(frames));
+}
+
+void SimAcceptor::accept(const std::shared_ptr<SimLink>& link) {
+  std::erase_if(links_, [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->is_over(); });
+  links_.emplace(link->token(), link);
+}
+
+}  // namespace distag::sim

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "support/sim_network.h"
+
+namespace distag::sim {
+
+// One connection, seen from both sides. What is on its way in each direction lies in a queue; an event per message
+// takes one from the front, so that the order holds whatever the delays are. Outlives both sides as long as something
+// is on its way.
+class SimLink : public std::enable_shared_from_this<SimLink> {
+ public:
+  SimLink(SimNetwork& network, SimTransport& dialer, ConnectionEvents events, uint64_t id);
+
+  // Dialer's side.
+  void dial(const std::string& endpoint);
+  bool send(const Frames& frames);
+  void close();
+
+  // Acceptor's side.
+  bool reply(Frames frames);
+  void lose_acceptor();
+
+  void drop(bool refused);
+  bool is_between(const std::string& a, const std::string& b) const;
+  bool has_dead_side() const;
+  // Nobody can hear anything of it any more but those who hold it.
+  bool is_over() const { return dropped_ && forward_.queue.empty(); }
+  const ConnectionToken& token() const { return token_; }
+
+ private:
+  struct Direction {
+    std::deque<Frames> queue;
+    Nanos last = 0;
+  };
+
+  void establish(const std::string& endpoint);
+  void put(Direction& direction, Frames frames, const std::string& from, const std::string& to);
+  void deliver(Direction& direction);
+  void hand_over(Direction& direction, Frames frames);
+  void wake_dialer();
+  void shorten(Direction& direction);
+  bool is_parted() const;
+
+  SimNetwork& network_;
+  SimTransport* dialer_;  // nullptr: closed
+  SimLoop& dialer_loop_;
+  const std::string dialer_host_;
+  std::string acceptor_host_;
+  SimAcceptor* acceptor_ = nullptr;  // nullptr: not connected yet, or gone
+  const std::shared_ptr<ConnectionEvents> events_;
+  ConnectionToken token_;
+  Direction forward_;
+  Direction backward_;
+  bool connected_ = false;
+  bool dropped_ = false;
+  bool told_ = false;     // on_dropped has been called: nothing follows
+  bool starved_ = false;  // a send was refused: on_writable is owed
+};
+
+class SimConnection final : public Connection {
+ public:
+  explicit SimConnection(std::shared_ptr<SimLink> link) : link_(std::move(link)) {}
+  ~SimConnection() override { link_->close(); }
+  bool send(const Frames& frames) override { return link_->send(frames); }
+
+ private:
+  const std::shared_ptr<SimLink> link_;
+};
+
+class SimAcceptor final : public Acceptor {
+ public:
+  SimAcceptor(SimTransport& transport, std::string endpoint, AcceptorEvents events);
+  ~SimAcceptor() override;
+
+  const std::string& endpoint() const override { return endpoint_; }
+  bool reply(const ConnectionToken& to, Frames frames) override;
+
+  void accept(const std::shared_ptr<SimLink>& link);
+  const std::shared_ptr<AcceptorEvents>& events() const { return events_; }
+  SimTransport& transport() const { return transport_; }
+
+ private:
+  SimTransport& transport_;
+  const std::string endpoint_;
+  const std::shared_ptr<AcceptorEvents> events_;
+  std::map<ConnectionToken, std::shared_ptr<SimLink>> links_;
+};
+
+}  // namespace distag::sim

@@ -1,0 +1,96 @@
+#include "support/sim_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "support/sim_link.h"
+
+namespace distag::sim {
+namespace {
+
+std::pair<std::string, std::string> unordered(const std::string& a, const std::string& b) {
+  return std::pair(std::min(a, b), std::max(a, b));
+}
+
+void check_address(const std::string& address) {
+  if (address.find("://") == std::string::npos) {
+    fail(Status::kInvalidArgument, "\"{}\" is no address: write scheme://place", address);
+  }
+}
+
+}  // namespace
+
+SimNetwork::SimNetwork(SimScheduler& scheduler, SimFaults given) : faults(given), scheduler_(scheduler) {}
+
+SimNetwork::~SimNetwork() = default;
+
+bool SimNetwork::is_parted(const std::string& a, const std::string& b) const {
+  return !parted_.empty() && parted_.contains(unordered(a, b));
+}
+
+void SimNetwork::drop_where(const std::function<bool(const SimLink&)>& chosen) {
+  std::erase_if(links_, [](const auto& link) { return link.expired(); });
+  const auto links = links_;
+  for (const auto& weak : links) {
+    const auto link = weak.lock();
+    if (link && chosen(*link)) link->drop(false);
+  }
+}
+
+void SimNetwork::cut(const std::string& a, const std::string& b) {
+  drop_where([&a, &b](const SimLink& link) { return link.is_between(a, b); });
+}
+
+void SimNetwork::cut_all() {
+  drop_where([](const SimLink&) { return true; });
+}
+
+void SimNetwork::part(const std::string& a, const std::string& b) { parted_.insert(unordered(a, b)); }
+
+void SimNetwork::join(const std::string& a, const std::string& b) { parted_.erase(unordered(a, b)); }
+
+void SimNetwork::kill(const std::string& host) {
+  for (SimTransport* transport : transports_) {
+    if (transport->host_ == host) transport->dead_ = true;
+  }
+  std::erase_if(acceptors_, [](const auto& entry) { return entry.second->transport().dead_; });
+  drop_where([](const SimLink& link) { return link.has_dead_side(); });
+}
+
+SimTransport::SimTransport(SimNetwork& network, SimLoop& loop, std::string host)
+    : network_(network), loop_(loop), host_(std::move(host)) {
+  network_.transports_.insert(this);
+}
+
+SimTransport::~SimTransport() { network_.transports_.erase(this); }
+
+std::unique_ptr<Acceptor> SimTransport::listen(const std::string& address, AcceptorEvents events) {
+  check_address(address);
+  if (dead_) fail(Status::kInvalidState, "host \"{}\" is dead", host_);
+  std::string endpoint = address;
+  if (address.starts_with("tcp://") && address.ends_with(":0")) {
+    endpoint = fmt::format("{}{}", address.substr(0, address.size() - 1), 20000 + network_.next_name_++);
+  }
+  if (network_.acceptors_.contains(endpoint)) {
+    fail(Status::kInvalidState, "the address \"{}\" is in use", endpoint);
+  }
+  return std::make_unique<SimAcceptor>(*this, std::move(endpoint), std::move(events));
+}
+
+std::unique_ptr<Connection> SimTransport::dial(const std::string& endpoint, ConnectionEvents events) {
+  check_address(endpoint);
+  const auto link = std::make_shared<SimLink>(network_, *this, std::move(events), network_.next_name_++);
+  network_.links_.push_back(link);
+  if (network_.links_.size() % 256 == 0) {
+    std::erase_if(network_.links_, [](const auto& known) { return known.expired(); });
+  }
+  if (!dead_) link->dial(endpoint);
+  return std::make_unique<SimConnection>(link);
+}
+
+std::string SimTransport::private_address() { return fmt::format("sim://{}/{}", host_, network_.next_name_++); }
+
+}  // namespace distag::sim

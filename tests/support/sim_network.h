@@ -1,0 +1,103 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/sim_lanes.h"
+#include "support/sim_scheduler.h"
+#include "transport/transport.h"
+
+namespace distag::sim {
+
+// What goes wrong by itself, and how often. All of it from the seed; may change while the simulation runs.
+struct SimFaults {
+  Nanos min_delay = 5 * kMicrosecond;
+  Nanos max_delay = 300 * kMicrosecond;
+  double drop = 0;         // chance for each message that its connection drops once it is on its way
+  double fail_dial = 0;    // chance for each dial that it comes to nothing, though somebody listens
+  double would_block = 0;  // chance for each send to be told to come back later
+  size_t capacity = 1000;  // messages on their way in one direction of a connection
+};
+
+struct SimTraffic {
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+  uint64_t dials = 0;
+  uint64_t drops = 0;
+};
+
+class SimAcceptor;
+class SimConnection;
+class SimLink;
+class SimTransport;
+
+// Connects the transports of a simulation. Each belongs to a host, by name: what is cut, parted or killed. Connections
+// keep their order, differ in delay, and lose only suffixes: when one drops, the receivers still get some first part of
+// what was on its way.
+class SimNetwork {
+ public:
+  explicit SimNetwork(SimScheduler& scheduler, SimFaults given = {});
+  ~SimNetwork();
+
+  SimFaults faults;
+
+  // Drops the connections between two hosts, or all, at once. They may dial again.
+  void cut(const std::string& a, const std::string& b);
+  void cut_all();
+  // Nothing moves between two hosts, and nobody is told: what is on its way waits, dials hang until they fail.
+  void part(const std::string& a, const std::string& b);
+  void join(const std::string& a, const std::string& b);
+  // The host's process dies: its connections drop, its endpoints refuse. A transport made later on it lives.
+  void kill(const std::string& host);
+
+  // Sees each message when it is sent.
+  using Tap = std::function<void(const std::string& from, const std::string& to, const Frames& frames)>;
+  void set_tap(Tap tap) { tap_ = std::move(tap); }
+  const SimTraffic& traffic() const { return traffic_; }
+
+ private:
+  friend class SimAcceptor;
+  friend class SimLink;
+  friend class SimTransport;
+
+  bool is_parted(const std::string& a, const std::string& b) const;
+  Nanos delay() { return scheduler_.between(faults.min_delay, faults.max_delay); }
+  void drop_where(const std::function<bool(const SimLink&)>& chosen);
+
+  SimScheduler& scheduler_;
+  Tap tap_;
+  SimTraffic traffic_;
+  std::map<std::string, SimAcceptor*> acceptors_;
+  std::vector<std::weak_ptr<SimLink>> links_;
+  std::set<SimTransport*> transports_;
+  std::set<std::pair<std::string, std::string>> parted_;
+  uint64_t next_name_ = 1;
+};
+
+// Frames over the network, for one loop on one host. Takes any address with "://"; a tcp port 0 becomes a free one.
+class SimTransport final : public Transport {
+ public:
+  SimTransport(SimNetwork& network, SimLoop& loop, std::string host);
+  ~SimTransport() override;
+
+  std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
+  std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  std::string private_address() override;
+
+ private:
+  friend class SimAcceptor;
+  friend class SimLink;
+  friend class SimNetwork;
+
+  SimNetwork& network_;
+  SimLoop& loop_;
+  const std::string host_;
+  bool dead_ = false;
+};
+
+}  // namespace distag::sim

@@ -1,0 +1,114 @@
+#include "transport/inproc/inproc_acceptor.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+// The table of names: a list without a destructor, so that nothing is left when the library is unloaded.
+std::mutex table_mutex;
+InprocListener* table_head = nullptr;
+
+}  // namespace
+
+InprocListener::InprocListener(std::string name, AcceptorEvents events)
+    : name_(std::move(name)), events_(std::move(events)) {}
+
+void InprocListener::open(const std::shared_ptr<InprocPort>& port) {
+  mailbox_ = std::make_shared<InprocMailbox>(port, weak_from_this());
+  std::lock_guard<std::mutex> lock(table_mutex);
+  for (const InprocListener* other = table_head; other != nullptr; other = other->next_) {
+    if (other->name_ == name_) {
+      fail(Status::kInvalidState, "\"{}\" is in use: another worker of this process listens there; take another name",
+           name_);
+    }
+  }
+  next_ = table_head;
+  if (next_ != nullptr) next_->previous_ = this;
+  table_head = this;
+}
+
+void InprocListener::close() {
+  {
+    std::lock_guard<std::mutex> lock(table_mutex);
+    if (previous_ != nullptr) previous_->next_ = next_;
+    if (next_ != nullptr) next_->previous_ = previous_;
+    if (table_head == this) table_head = next_;
+  }
+  std::map<uint64_t, std::shared_ptr<InprocMailbox>> clients;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    clients.swap(clients_);
+  }
+  delivering_ = false;
+  mailbox_->close();
+  for (const auto& [number, client] : clients) client->push(InprocMailbox::Item::Kind::kDropped);
+}
+
+std::shared_ptr<InprocListener> InprocListener::find(const std::string& name) {
+  std::lock_guard<std::mutex> lock(table_mutex);
+  for (InprocListener* listener = table_head; listener != nullptr; listener = listener->next_) {
+    if (listener->name_ == name) return listener->shared_from_this();
+  }
+  return nullptr;
+}
+
+uint64_t InprocListener::connect(const std::shared_ptr<InprocMailbox>& client) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) return 0;
+  clients_.emplace(++last_connection_, client);
+  return last_connection_;
+}
+
+void InprocListener::disconnect(uint64_t connection) {
+  std::shared_ptr<InprocMailbox> client;  // destroyed after the lock is gone
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = clients_.find(connection);
+  if (found == clients_.end()) return;
+  client = std::move(found->second);
+  clients_.erase(found);
+}
+
+InprocMailbox::Pushed InprocListener::push(uint64_t connection, Frames frames,
+                                           const std::shared_ptr<InprocMailbox>& client) {
+  return mailbox_->push_message(connection, std::move(frames), client);
+}
+
+bool InprocListener::reply(uint64_t connection, Frames frames) {
+  std::shared_ptr<InprocMailbox> client;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = clients_.find(connection);
+    if (found == clients_.end()) return false;
+    client = found->second;
+  }
+  return client->push_message(0, std::move(frames), nullptr) == InprocMailbox::Pushed::kTaken;
+}
+
+void InprocListener::on_item(InprocMailbox::Item item) {
+  if (!delivering_ || !events_.on_message) return;
+  ConnectionToken token(sizeof item.from);
+  std::memcpy(token.data(), &item.from, sizeof item.from);
+  events_.on_message(token, std::move(item.frames));
+}
+
+InprocAcceptor::InprocAcceptor(const std::shared_ptr<InprocPort>& port, const std::string& name, AcceptorEvents events)
+    : listener_(std::make_shared<InprocListener>(name, std::move(events))) {
+  listener_->open(port);
+}
+
+InprocAcceptor::~InprocAcceptor() { listener_->close(); }
+
+bool InprocAcceptor::reply(const ConnectionToken& to, Frames frames) {
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  uint64_t connection = 0;
+  if (to.size() != sizeof connection) return false;
+  std::memcpy(&connection, to.data(), sizeof connection);
+  return listener_->reply(connection, std::move(frames));
+}
+
+}  // namespace distag

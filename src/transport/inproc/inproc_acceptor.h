@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "transport/inproc/inproc_mailbox.h"
+
+namespace distag {
+
+// A name in the table of the process, and the connections that were dialled to it.
+class InprocListener final : public InprocMailbox::Owner, public std::enable_shared_from_this<InprocListener> {
+ public:
+  InprocListener(std::string name, AcceptorEvents events);
+
+  // Puts it into the table; throws INVALID_STATE when the name is taken.
+  void open(const std::shared_ptr<InprocPort>& port);
+  // Takes it out, and drops all connections.
+  void close();
+  // Who listens at the name; nullptr: nobody.
+  static std::shared_ptr<InprocListener> find(const std::string& name);
+
+  const std::string& name() const { return name_; }
+
+  // For the dialling sides, on any thread. 0: it is closed.
+  uint64_t connect(const std::shared_ptr<InprocMailbox>& client);
+  void disconnect(uint64_t connection);
+  InprocMailbox::Pushed push(uint64_t connection, Frames frames, const std::shared_ptr<InprocMailbox>& client);
+
+  // On the loop of the listener.
+  bool reply(uint64_t connection, Frames frames);
+  void on_item(InprocMailbox::Item item) override;
+
+ private:
+  const std::string name_;
+  const AcceptorEvents events_;
+  std::shared_ptr<InprocMailbox> mailbox_;  // set by open()
+  bool delivering_ = true;                  // of the loop; false once closed
+
+  std::mutex mutex_;  // guards these; held with no other lock
+  bool closed_ = false;
+  uint64_t last_connection_ = 0;
+  std::map<uint64_t, std::shared_ptr<InprocMailbox>> clients_;
+
+  // Of the table, under its lock.
+  InprocListener* previous_ = nullptr;
+  InprocListener* next_ = nullptr;
+};
+
+class InprocAcceptor final : public Acceptor {
+ public:
+  InprocAcceptor(const std::shared_ptr<InprocPort>& port, const std::string& name, AcceptorEvents events);
+  ~InprocAcceptor() override;
+
+  const std::string& endpoint() const override { return listener_->name(); }
+  bool reply(const ConnectionToken& to, Frames frames) override;
+
+ private:
+  const std::shared_ptr<InprocListener> listener_;
+};
+
+}  // namespace distag

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/inproc/inproc_acceptor.h"
+
+namespace distag {
+
+class InprocConnection final : public Connection {
+ public:
+  InprocConnection(const std::shared_ptr<InprocPort>& port, const std::string& name, ConnectionEvents events);
+  ~InprocConnection() override;
+
+  bool send(const Frames& frames) override;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

@@ -1,0 +1,101 @@
+#include "transport/inproc/inproc_mailbox.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag {
+namespace {
+
+// Items handed out before the loop looks at everything else again.
+constexpr int kItemsPerTurn = 64;
+
+size_t size_of(const Frames& frames) {
+  size_t bytes = 0;
+  for (const Frame& frame : frames) bytes += frame.size();
+  return bytes;
+}
+
+}  // namespace
+
+void InprocPort::post(Task task) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // A task that is refused is the caller's parameter, destroyed after the lock is gone; one the loop refuses holds
+  // nothing but a mailbox.
+  if (loop_ != nullptr) loop_->post(std::move(task));
+}
+
+void InprocPort::close() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  loop_ = nullptr;
+}
+
+InprocMailbox::Pushed InprocMailbox::push_message(uint64_t from, Frames frames,
+                                                  const std::shared_ptr<InprocMailbox>& waiter) {
+  const size_t bytes = size_of(frames);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (closed_) return Pushed::kClosed;
+  // A message larger than all the room goes alone.
+  if (messages_ > 0 && (bytes_ + bytes > kMaxBytes || messages_ == kMaxMessages)) {
+    if (waiter) waiters_.push_back(waiter);
+    return Pushed::kFull;
+  }
+  bytes_ += bytes;
+  ++messages_;
+  add({Item::Kind::kMessage, from, std::move(frames)}, std::move(lock));
+  return Pushed::kTaken;
+}
+
+void InprocMailbox::push(Item::Kind kind) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!closed_) add({kind, 0, {}}, std::move(lock));
+}
+
+void InprocMailbox::close() {
+  std::deque<Item> dropped;
+  std::lock_guard<std::mutex> lock(mutex_);
+  closed_ = true;
+  dropped.swap(items_);
+  waiters_.clear();
+}
+
+void InprocMailbox::add(Item item, std::unique_lock<std::mutex> lock) {
+  items_.push_back(std::move(item));
+  const bool post = !std::exchange(scheduled_, true);
+  lock.unlock();
+  if (post) port_->post([self = shared_from_this()] { self->deliver(); });
+}
+
+void InprocMailbox::deliver() {
+  for (int i = 0; i < kItemsPerTurn; ++i) {
+    Item item;
+    std::vector<std::shared_ptr<InprocMailbox>> woken;
+    if (!take(item, woken)) return;
+    for (const auto& waiter : woken) waiter->push(Item::Kind::kWritable);
+    if (const auto owner = owner_.lock()) owner->on_item(std::move(item));
+  }
+  port_->post([self = shared_from_this()] { self->deliver(); });
+}
+
+// False when there is none; the next push posts a task again.
+bool InprocMailbox::take(Item& item, std::vector<std::shared_ptr<InprocMailbox>>& woken) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (items_.empty()) {
+    scheduled_ = false;
+    return false;
+  }
+  item = std::move(items_.front());
+  items_.pop_front();
+  if (item.kind == Item::Kind::kMessage) {
+    bytes_ -= size_of(item.frames);
+    --messages_;
+  }
+  if (!waiters_.empty() && bytes_ <= kMaxBytes / 2 && messages_ <= kMaxMessages / 2) {
+    for (const auto& weak : std::exchange(waiters_, {})) {
+      auto waiter = weak.lock();
+      if (waiter && std::find(woken.begin(), woken.end(), waiter) == woken.end()) woken.push_back(std::move(waiter));
+    }
+  }
+  return true;
+}
+
+}  // namespace distag

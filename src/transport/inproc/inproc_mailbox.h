@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "base/loop.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// The way to the loop of one transport, for the other sides of its connections; nothing is posted once it is closed.
+class InprocPort {
+ public:
+  explicit InprocPort(Loop& loop) : loop_(&loop) {}
+
+  void post(Task task);
+  void close();
+
+ private:
+  std::mutex mutex_;  // held while posting, so that the loop cannot end meanwhile
+  Loop* loop_;
+};
+
+// What is on its way to one acceptor or connection, in order. Pushed to by any thread; taken on the loop of its owner,
+// who is called there.
+class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
+ public:
+  // Beyond these a push would block.
+  static constexpr size_t kMaxBytes = 16u << 20;
+  static constexpr size_t kMaxMessages = 4096;
+
+  struct Item {
+    enum class Kind { kConnected, kMessage, kWritable, kRefused, kDropped };
+    Kind kind = Kind::kMessage;
+    uint64_t from = 0;  // number of a connection
+    Frames frames;
+  };
+
+  // On the loop.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void on_item(Item item) = 0;
+  };
+
+  // The owner is asked for each item again, and may go meanwhile.
+  InprocMailbox(std::shared_ptr<InprocPort> port, std::weak_ptr<Owner> owner)
+      : port_(std::move(port)), owner_(std::move(owner)) {}
+
+  // A message, from `waiter` (nullable), which gets kWritable once there is room again when this answers kFull.
+  enum class Pushed { kTaken, kFull, kClosed };
+  Pushed push_message(uint64_t from, Frames frames, const std::shared_ptr<InprocMailbox>& waiter);
+  void push(Item::Kind kind);
+
+  // Drops what is here and takes no more. Whoever waits for room is on his own.
+  void close();
+
+ private:
+  void add(Item item, std::unique_lock<std::mutex> lock);
+  void deliver();
+  bool take(Item& item, std::vector<std::shared_ptr<InprocMailbox>>& woken);
+
+  const std::shared_ptr<InprocPort> port_;
+  const std::weak_ptr<Owner> owner_;
+
+  std::mutex mutex_;  // guards these; held with no other lock
+  std::deque<Item> items_;
+  std::vector<std::weak_ptr<InprocMailbox>> waiters_;
+  size_t bytes_ = 0;
+  size_t messages_ = 0;
+  bool scheduled_ = false;  // a task that delivers is posted
+  bool closed_ = false;
+};
+
+}  // namespace distag

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/loop.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+class InprocPort;
+
+// Frames between workers of one process, whatever loops they run on: the frames themselves are handed over. Names are
+// unique in the process. Made, used and destroyed on the loop, or while the loop does not run; what it made must go
+// before it. Loops may end in any order.
+class InprocTransport final : public Transport {
+ public:
+  explicit InprocTransport(Loop& loop);
+  ~InprocTransport() override;
+
+  std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
+  std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  std::string private_address() override;
+
+ private:
+  const std::shared_ptr<InprocPort> port_;
+};
+
+}  // namespace distag

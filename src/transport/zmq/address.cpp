@@ -1,0 +1,116 @@
+#include "transport/zmq/address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+constexpr const char* kForms = "give \"tcp://host:port\" or \"ipc:///path\"";
+
+SocketAddress parse_ipc(const std::string& endpoint) {
+  const std::string path = endpoint.substr(std::strlen("ipc://"));
+  SocketAddress result;
+  auto& address = reinterpret_cast<sockaddr_un&>(result.address);
+  if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
+    fail(Status::kInvalidArgument, "\"{}\" is no ipc endpoint: give an absolute path, \"ipc:///path\"", endpoint);
+  }
+  if (path.size() >= sizeof address.sun_path) {
+    fail(Status::kInvalidArgument,
+         "the path of \"{}\" has {} bytes, and the system takes at most {}: use a shorter directory (TMPDIR or "
+         "XDG_RUNTIME_DIR for private endpoints)",
+         endpoint, path.size(), sizeof address.sun_path - 1);
+  }
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  result.length = sizeof address;
+  result.endpoint = endpoint;
+  return result;
+}
+
+uint16_t parse_port(const std::string& endpoint, const std::string& text, bool for_listening) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || (port == 0 && !for_listening)) {
+    fail(Status::kInvalidArgument, "\"{}\" has no port: {}", endpoint, kForms);
+  }
+  return port;
+}
+
+void resolve(const std::string& endpoint, const std::string& host, SocketAddress& result) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
+  if (error != 0 || found == nullptr) {
+    fail(Status::kInvalidArgument, "host \"{}\" of \"{}\" does not resolve: {}", host, endpoint, gai_strerror(error));
+  }
+  const addrinfo* best = found;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    // Whoever listens on a name has to take the same family as who dials it.
+    if (one->ai_family == AF_INET) {
+      best = one;
+      break;
+    }
+  }
+  std::memcpy(&result.address, best->ai_addr, best->ai_addrlen);
+  result.length = best->ai_addrlen;
+}
+
+SocketAddress parse_tcp(const std::string& endpoint, bool for_listening) {
+  const std::string rest = endpoint.substr(std::strlen("tcp://"));
+  const size_t colon = rest.rfind(':');
+  if (colon == std::string::npos || colon == 0)
+    fail(Status::kInvalidArgument, "\"{}\" has no port: {}", endpoint, kForms);
+  std::string host = rest.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  const uint16_t port = parse_port(endpoint, rest.substr(colon + 1), for_listening);
+  SocketAddress result;
+  if (host == "*") host = "0.0.0.0";
+  resolve(endpoint, host, result);
+  char text[INET6_ADDRSTRLEN] = {};
+  if (result.family() == AF_INET) {
+    auto& address = reinterpret_cast<sockaddr_in&>(result.address);
+    address.sin_port = htons(port);
+    inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+    result.endpoint = fmt::format("tcp://{}:{}", text, port);
+  } else {
+    auto& address = reinterpret_cast<sockaddr_in6&>(result.address);
+    address.sin6_port = htons(port);
+    inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof text);
+    result.endpoint = fmt::format("tcp://[{}]:{}", text, port);
+  }
+  return result;
+}
+
+}  // namespace
+
+bool SocketAddress::is_local() const {
+  switch (family()) {
+    case AF_UNIX:
+      return true;
+    case AF_INET:
+      return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+    case AF_INET6:
+      return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) != 0;
+    default:
+      return false;
+  }
+}
+
+SocketAddress parse_address(const std::string& endpoint, bool for_listening) {
+  if (endpoint.starts_with("ipc://")) return parse_ipc(endpoint);
+  if (endpoint.starts_with("tcp://")) return parse_tcp(endpoint, for_listening);
+  fail(Status::kInvalidArgument, "\"{}\" is no endpoint of this transport: {}", endpoint, kForms);
+}
+
+}  // namespace distag

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstdint>
+#include <string>
+
+namespace distag {
+
+// An endpoint of ZeroMQ as the operating system takes it. Names are resolved here, so libzmq never does.
+struct SocketAddress {
+  std::string endpoint;  // numeric: "tcp://127.0.0.1:4711", "tcp://[::1]:4711", "ipc:///path"
+  sockaddr_storage address{};
+  socklen_t length = 0;
+
+  int family() const { return address.ss_family; }
+  bool is_ipc() const { return family() == AF_UNIX; }
+  // Not to be reached from another machine.
+  bool is_local() const;
+  // "/path" of an ipc endpoint.
+  const char* path() const { return reinterpret_cast<const sockaddr_un&>(address).sun_path; }
+};
+
+// Throws INVALID_ARGUMENT for what is no tcp or ipc endpoint, or names a host that does not resolve. Port 0 means "any"
+// and is refused unless `for_listening`. A name that is not in the hosts file may take as long as the resolver takes.
+SocketAddress parse_address(const std::string& endpoint, bool for_listening);
+
+}  // namespace distag

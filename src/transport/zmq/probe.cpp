@@ -1,0 +1,101 @@
+#include "transport/zmq/probe.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+constexpr Nanos kProbeTimeout = 500 * kMillisecond;
+
+ProbeResult result_of(int error) {
+  switch (error) {
+    case 0:
+      return ProbeResult::kListening;
+    case ECONNREFUSED:
+    case ENOENT:  // no such path
+      return ProbeResult::kRefused;
+    default:
+      return ProbeResult::kUnknown;
+  }
+}
+
+// A socket whose connect has begun, or -1; `error` is what connect gave.
+int begin_connect(const SocketAddress& address, int& error) {
+  const int fd = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    error = errno;
+    return -1;
+  }
+  error = connect(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) == 0 ? 0 : errno;
+  return fd;
+}
+
+}  // namespace
+
+ProbeResult probe_now(const SocketAddress& address) {
+  int error = 0;
+  const int fd = begin_connect(address, error);
+  if (fd >= 0) close(fd);
+  return result_of(error);
+}
+
+Probe::Probe(FdLoop& loop, const SocketAddress& address, std::function<void(ProbeResult)> done)
+    : loop_(loop), done_(std::move(done)) {
+  int error = 0;
+  fd_ = begin_connect(address, error);
+  if (error != EINPROGRESS) {
+    timer_ = loop_.start_timer(loop_.now(), [this, error] { finish(result_of(error)); });
+    return;
+  }
+  // Readable on failure, and on success when the listener sends its greeting, as every ZeroMQ socket does.
+  loop_.watch(fd_, [this] {
+    int reason = 0;
+    socklen_t size = sizeof reason;
+    if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &reason, &size) != 0) reason = errno;
+    finish(result_of(reason));
+  });
+  timer_ = loop_.start_timer(loop_.now() + kProbeTimeout, [this] { finish(ProbeResult::kUnknown); });
+}
+
+Probe::~Probe() {
+  loop_.cancel_timer(timer_);
+  if (fd_ < 0) return;
+  loop_.unwatch(fd_);
+  close(fd_);
+}
+
+void Probe::finish(ProbeResult result) {
+  // The callback may destroy this.
+  const auto done = std::exchange(done_, nullptr);
+  if (done) done(result);
+}
+
+void require_descriptors(int count) {
+  std::vector<int> opened;
+  opened.reserve(static_cast<size_t>(count));
+  int error = 0;
+  for (int i = 0; i < count && error == 0; ++i) {
+    const int fd = eventfd(0, EFD_CLOEXEC);
+    if (fd >= 0) {
+      opened.push_back(fd);
+    } else {
+      error = errno;
+    }
+  }
+  for (int fd : opened) close(fd);
+  if (error == 0) return;
+  fail(Status::kOutOfMemory,
+       "no descriptors are left for another connection ({}): raise the limit of open files (ulimit -n)",
+       std::strerror(error));
+}
+
+}  // namespace distag

@@ -1,0 +1,190 @@
+#include "transport/zmq/zmq_connection.h"
+
+#include <zmq.h>
+
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "transport/zmq/probe.h"
+#include "transport/zmq/zmq_monitor.h"
+#include "transport/zmq/zmq_socket.h"
+
+namespace distag {
+namespace {
+
+// Messages handed out before the loop looks at everything else again.
+constexpr int kMessagesPerTurn = 64;
+// The IO thread tells of every failure it sees, but not when it has no descriptor left.
+constexpr Nanos kDialTimeout = 15 * kSecond;
+
+}  // namespace
+
+// Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
+//
+//   dialling   the DEALER becomes writable             connected  on_connected
+//   dialling,  the monitor tells of the end, the dial  ending     what has arrived is still handed out
+//   connected  takes too long, a message broke
+//   ending     nothing is left to receive              ended      after a probe if it never connected: on_dropped
+//
+// A callback may destroy the connection, which ends it: so the state is looked at again after each.
+class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_from_this<ZmqConnection::State> {
+ public:
+  State(std::shared_ptr<ZmqContext> context, SocketAddress address, ConnectionEvents events)
+      : context_(std::move(context)), address_(std::move(address)), events_(std::move(events)) {}
+
+  void dial();
+  bool send(const Frames& frames);
+  void close();
+  bool handle() override;
+
+ private:
+  enum class Phase { kDialling, kConnected, kEnding, kEnded };
+
+  bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
+  void check_writable();
+  bool receive();
+  void check_monitor();
+  void begin_end();
+  void finish_end();
+  void drop(bool refused);
+  void release();
+
+  const std::shared_ptr<ZmqContext> context_;
+  const SocketAddress address_;
+  ConnectionEvents events_;
+  std::unique_ptr<ZmqSocket> socket_;
+  std::unique_ptr<ZmqMonitor> monitor_;  // after the socket, to be destroyed before it
+  std::unique_ptr<Probe> probe_;
+  Loop::TimerId dial_timer_ = 0;
+  Phase phase_ = Phase::kDialling;
+  bool was_connected_ = false;
+  bool wants_to_write_ = false;
+};
+
+void ZmqConnection::State::dial() {
+  socket_ = std::make_unique<ZmqSocket>(context_, ZmqSocket::Kind::kDealer, address_.family() == AF_INET6);
+  monitor_ = std::make_unique<ZmqMonitor>(*context_, socket_->handle());
+  if (zmq_connect(socket_->handle(), address_.endpoint.c_str()) != 0) {
+    fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", address_.endpoint, zmq_strerror(zmq_errno()));
+  }
+  FdLoop& loop = context_->loop();
+  dial_timer_ = loop.start_timer(loop.now() + kDialTimeout, [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (!state || state->phase_ != Phase::kDialling) return;
+    state->begin_end();
+    state->context_->check_later(state);
+  });
+  context_->watch(socket_->fd(), shared_from_this());
+  context_->watch(monitor_->fd(), shared_from_this());
+}
+
+bool ZmqConnection::State::send(const Frames& frames) {
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  if (phase_ != Phase::kConnected) {
+    wants_to_write_ = true;
+    return false;
+  }
+  context_->check_later(shared_from_this());
+  switch (socket_->send(nullptr, frames)) {
+    case ZmqSocket::SendResult::kSent:
+      return true;
+    case ZmqSocket::SendResult::kWouldBlock:
+      wants_to_write_ = true;
+      return false;
+    case ZmqSocket::SendResult::kGone:
+      break;
+  }
+  begin_end();
+  return false;
+}
+
+void ZmqConnection::State::close() {
+  phase_ = Phase::kEnded;
+  release();
+}
+
+bool ZmqConnection::State::handle() {
+  if (is_open()) check_writable();
+  bool more = receive();
+  if (is_open()) check_monitor();
+  if (phase_ == Phase::kEnding && !more) {
+    // Whatever came before the end of the connection is there by now.
+    more = receive();
+    if (!more) finish_end();
+  }
+  return more;
+}
+
+void ZmqConnection::State::check_writable() {
+  if (phase_ == Phase::kConnected && !wants_to_write_) return;
+  if (!socket_->is_writable()) return;
+  if (phase_ == Phase::kDialling) {
+    phase_ = Phase::kConnected;
+    was_connected_ = true;
+    context_->loop().cancel_timer(std::exchange(dial_timer_, 0));
+    if (events_.on_connected) events_.on_connected();
+  }
+  if (phase_ == Phase::kConnected && std::exchange(wants_to_write_, false) && events_.on_writable)
+    events_.on_writable();
+}
+
+// True when it stopped before everything was handed out.
+bool ZmqConnection::State::receive() {
+  Frames frames;
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
+    if (phase_ == Phase::kEnded || !socket_ || !socket_->receive(nullptr, frames)) return false;
+    if (events_.on_message) events_.on_message(std::move(frames));
+  }
+  return phase_ != Phase::kEnded;
+}
+
+void ZmqConnection::State::check_monitor() {
+  if (monitor_->next() != ZmqMonitor::Event::kNone) begin_end();
+}
+
+void ZmqConnection::State::begin_end() {
+  phase_ = Phase::kEnding;
+  context_->loop().cancel_timer(std::exchange(dial_timer_, 0));
+}
+
+void ZmqConnection::State::finish_end() {
+  if (probe_ || phase_ != Phase::kEnding) return;
+  release();
+  if (was_connected_) {
+    drop(false);
+    return;
+  }
+  probe_ = std::make_unique<Probe>(context_->loop(), address_, [weak = weak_from_this()](ProbeResult result) {
+    if (const auto state = weak.lock()) state->drop(result == ProbeResult::kRefused);
+  });
+}
+
+void ZmqConnection::State::drop(bool refused) {
+  if (phase_ == Phase::kEnded) return;
+  phase_ = Phase::kEnded;
+  const auto probe = std::move(probe_);
+  if (events_.on_dropped) events_.on_dropped(refused);
+}
+
+void ZmqConnection::State::release() {
+  FdLoop& loop = context_->loop();
+  loop.cancel_timer(std::exchange(dial_timer_, 0));
+  if (monitor_) context_->unwatch(monitor_->fd());
+  if (socket_) context_->unwatch(socket_->fd());
+  monitor_.reset();
+  socket_.reset();
+  if (phase_ == Phase::kEnded) probe_.reset();
+}
+
+ZmqConnection::ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address,
+                             ConnectionEvents events)
+    : state_(std::make_shared<State>(context, address, std::move(events))) {
+  state_->dial();
+}
+
+ZmqConnection::~ZmqConnection() { state_->close(); }
+
+bool ZmqConnection::send(const Frames& frames) { return state_->send(frames); }
+
+}  // namespace distag

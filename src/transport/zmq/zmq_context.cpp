@@ -1,0 +1,74 @@
+#include "transport/zmq/zmq_context.h"
+
+#include <zmq.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "transport/zmq/probe.h"
+
+namespace distag {
+namespace {
+
+// Descriptors of a context: its IO thread, its reaper, and what it terminates with.
+constexpr int kDescriptors = 16;
+constexpr int kMaxSockets = 32768;
+
+void set(void* context, int option, int value) {
+  if (zmq_ctx_set(context, option, value) != 0) {
+    fail(Status::kInternal, "ZeroMQ context option {} = {}: {}", option, value, zmq_strerror(zmq_errno()));
+  }
+}
+
+}  // namespace
+
+ZmqContext::ZmqContext(FdLoop& loop, std::shared_ptr<FrameMemory> memory) : loop_(loop), memory_(std::move(memory)) {
+  require_descriptors(kDescriptors);
+  context_ = zmq_ctx_new();
+  if (context_ == nullptr) {
+    fail(Status::kOutOfMemory, "a ZeroMQ context cannot be made: {}", zmq_strerror(zmq_errno()));
+  }
+  try {
+    set(context_, ZMQ_IO_THREADS, 1);
+    set(context_, ZMQ_MAX_SOCKETS, kMaxSockets);
+    set(context_, ZMQ_BLOCKY, 0);
+    idle_check_ = loop_.add_idle_check([this] { return check(); });
+  } catch (...) {
+    zmq_ctx_term(context_);
+    throw;
+  }
+}
+
+ZmqContext::~ZmqContext() {
+  loop_.remove_idle_check(idle_check_);
+  while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
+  }
+}
+
+void ZmqContext::watch(int fd, const std::shared_ptr<ZmqHandler>& handler) {
+  loop_.watch(fd, [this, weak = std::weak_ptr(handler)] {
+    const auto alive = weak.lock();
+    if (alive && alive->handle()) check_later(alive);
+  });
+  check_later(handler);
+}
+
+void ZmqContext::unwatch(int fd) { loop_.unwatch(fd); }
+
+void ZmqContext::check_later(const std::shared_ptr<ZmqHandler>& handler) {
+  if (std::exchange(handler->to_be_checked_, true)) return;
+  to_check_.push_back(handler);
+}
+
+bool ZmqContext::check() {
+  if (to_check_.empty()) return false;
+  for (const auto& weak : std::exchange(to_check_, {})) {
+    const auto handler = weak.lock();
+    if (!handler) continue;
+    handler->to_be_checked_ = false;
+    if (handler->handle()) check_later(handler);
+  }
+  return !to_check_.empty();
+}
+
+}  // namespace distag

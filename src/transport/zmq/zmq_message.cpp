@@ -1,0 +1,172 @@
+#include "transport/zmq/zmq_message.h"
+
+#include <zmq.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+// Below this a received frame may lie anywhere in a buffer that it shares with other messages.
+constexpr size_t kAdoptBytes = 8u << 10;
+constexpr size_t kAlignment = 64;
+
+constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
+
+class Part {
+ public:
+  Part() { zmq_msg_init(&message_); }
+  ~Part() { zmq_msg_close(&message_); }
+  Part(Part&& other) noexcept : Part() { zmq_msg_move(&message_, &other.message_); }
+  Part& operator=(Part&&) = delete;
+
+  zmq_msg_t* get() { return &message_; }
+  void* data() { return zmq_msg_data(&message_); }
+  size_t size() const { return zmq_msg_size(&message_); }
+  bool more() const { return zmq_msg_more(&message_) != 0; }
+
+  void copy(const void* data, size_t size) {
+    if (zmq_msg_init_size(&message_, size) != 0) {
+      zmq_msg_init(&message_);
+      throw std::bad_alloc();
+    }
+    if (size > 0) std::memcpy(zmq_msg_data(&message_), data, size);
+  }
+
+  void lend(const Frame& frame) {
+    auto owner = std::make_unique<std::shared_ptr<const void>>(frame.owner());
+    // libzmq does not write to it.
+    void* const data = const_cast<std::byte*>(frame.data());
+    if (zmq_msg_init_data(&message_, data, frame.size(), &give_back, owner.get()) != 0) {
+      zmq_msg_init(&message_);
+      throw std::bad_alloc();
+    }
+    static_cast<void>(owner.release());
+  }
+
+ private:
+  // On any thread, mostly libzmq's.
+  static void give_back(void*, void* hint) { delete static_cast<std::shared_ptr<const void>*>(hint); }
+
+  zmq_msg_t message_;
+};
+
+bool send_part(void* socket, Part& part, bool more) {
+  int sent = -1;
+  do {
+    sent = zmq_msg_send(part.get(), socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
+  } while (sent < 0 && zmq_errno() == EINTR);
+  return sent >= 0;
+}
+
+bool receive_part(void* socket, Part& part) {
+  int received = -1;
+  do {
+    received = zmq_msg_recv(part.get(), socket, ZMQ_DONTWAIT);
+  } while (received < 0 && zmq_errno() == EINTR);
+  return received >= 0;
+}
+
+Frame copy_to(FrameMemory& memory, Part& part) {
+  std::shared_ptr<std::byte> bytes = memory.allocate(part.size());
+  std::memcpy(bytes.get(), part.data(), part.size());
+  return Frame(bytes.get(), part.size(), bytes);
+}
+
+Frame adopt(Part part) {
+  auto owner = std::make_shared<Part>(std::move(part));
+  return Frame(owner->data(), owner->size(), owner);
+}
+
+Frame large_frame(Part& part, FrameMemory* memory) {
+  if (memory != nullptr && part.size() >= kZeroCopyBytes) {
+    try {
+      return copy_to(*memory, part);
+    } catch (...) {
+      // Without that memory the message stays where it is.
+    }
+  }
+  return adopt(std::move(part));
+}
+
+Frames frames_of(std::vector<Part>& parts, FrameMemory* memory) {
+  size_t small_bytes = 0;
+  for (const Part& part : parts) {
+    if (part.size() < kAdoptBytes) small_bytes += align_up(part.size());
+  }
+  std::shared_ptr<std::byte> block;
+  if (small_bytes > 0) {
+    block.reset(static_cast<std::byte*>(::operator new(small_bytes, std::align_val_t(kAlignment))),
+                [](std::byte* bytes) { ::operator delete(bytes, std::align_val_t(kAlignment)); });
+  }
+  Frames frames;
+  frames.reserve(parts.size());
+  size_t offset = 0;
+  for (Part& part : parts) {
+    const size_t size = part.size();
+    if (size >= kAdoptBytes) {
+      frames.push_back(large_frame(part, memory));
+    } else if (size == 0) {
+      frames.emplace_back();
+    } else {
+      std::memcpy(block.get() + offset, part.data(), size);
+      frames.emplace_back(block.get() + offset, size, block);
+      offset += align_up(size);
+    }
+  }
+  return frames;
+}
+
+}  // namespace
+
+ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames) {
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  std::vector<Part> parts;
+  parts.reserve(frames.size() + 1);
+  if (to != nullptr) parts.emplace_back().copy(to->data(), to->size());
+  for (const Frame& frame : frames) {
+    Part& part = parts.emplace_back();
+    if (frame.size() >= kZeroCopyBytes) {
+      part.lend(frame);
+    } else {
+      part.copy(frame.data(), frame.size());
+    }
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!send_part(socket, parts[i], i + 1 < parts.size())) return i == 0 ? ZmqSent::kNothing : ZmqSent::kSome;
+  }
+  return ZmqSent::kAll;
+}
+
+bool receive_parts(void* socket, ConnectionToken* from, Frames& frames, FrameMemory* memory) {
+  Part first;
+  if (!receive_part(socket, first)) return false;
+  std::vector<Part> parts;
+  bool more = first.more();
+  if (from != nullptr) {
+    const auto* id = static_cast<const std::byte*>(first.data());
+    from->assign(id, id + first.size());
+  } else {
+    parts.push_back(std::move(first));
+  }
+  // The parts of a message come all at once.
+  while (more) {
+    Part& part = parts.emplace_back();
+    if (!receive_part(socket, part)) {
+      parts.pop_back();
+      break;
+    }
+    more = part.more();
+  }
+  frames = frames_of(parts, memory);
+  return true;
+}
+
+}  // namespace distag

@@ -1,0 +1,83 @@
+#include "transport/zmq/zmq_monitor.h"
+
+#include <zmq.h>
+
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "transport/zmq/zmq_socket.h"
+
+namespace distag {
+namespace {
+
+constexpr int kDropEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVENT_DISCONNECTED |
+                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                            ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+
+}  // namespace
+
+ZmqMonitor::ZmqMonitor(ZmqContext& context, void* socket) : monitored_(socket) {
+  const std::string address = fmt::format("inproc://monitor-{}", context.next_number());
+  if (zmq_socket_monitor(socket, address.c_str(), kDropEvents) != 0) {
+    fail(Status::kOutOfMemory, "a ZeroMQ monitor cannot be made: {}", zmq_strerror(zmq_errno()));
+  }
+  try {
+    pair_ = zmq_socket(context.handle(), ZMQ_PAIR);
+    if (pair_ == nullptr) fail(Status::kOutOfMemory, "a ZeroMQ socket cannot be made: {}", zmq_strerror(zmq_errno()));
+    set_zmq_option(pair_, ZMQ_LINGER, 0);
+    set_zmq_option(pair_, ZMQ_RCVHWM, 0);
+    size_t size = sizeof fd_;
+    if (zmq_connect(pair_, address.c_str()) != 0 || zmq_getsockopt(pair_, ZMQ_FD, &fd_, &size) != 0) {
+      fail(Status::kInternal, "a ZeroMQ monitor cannot be read: {}", zmq_strerror(zmq_errno()));
+    }
+  } catch (...) {
+    zmq_socket_monitor(monitored_, nullptr, 0);
+    close_zmq_socket(pair_);
+    throw;
+  }
+}
+
+ZmqMonitor::~ZmqMonitor() {
+  zmq_socket_monitor(monitored_, nullptr, 0);
+  close_zmq_socket(pair_);
+}
+
+// One event is two frames: its number (and a value), and the endpoint.
+bool ZmqMonitor::receive(Event& event) {
+  unsigned char head[6] = {};
+  int received = -1;
+  do {
+    received = zmq_recv(pair_, head, sizeof head, ZMQ_DONTWAIT);
+  } while (received < 0 && zmq_errno() == EINTR);
+  if (received < 0) return false;
+  uint16_t number = 0;
+  std::memcpy(&number, head, sizeof number);
+  zmq_recv(pair_, nullptr, 0, ZMQ_DONTWAIT);
+  event = (number & kDropEvents) == 0 ? Event::kNone : Event::kDropped;
+  if (number == ZMQ_EVENT_CLOSED || number == ZMQ_EVENT_CLOSE_FAILED) event = Event::kClosed;
+  return true;
+}
+
+ZmqMonitor::Event ZmqMonitor::next() {
+  Event event = Event::kNone;
+  while (event == Event::kNone && receive(event)) {
+  }
+  return event;
+}
+
+bool ZmqMonitor::wait_for(Event wanted, Nanos timeout) {
+  const SteadyClock clock;
+  const Nanos deadline = deadline_after(clock.now(), timeout);
+  for (;;) {
+    for (Event event = next(); event != Event::kNone; event = next()) {
+      if (event == wanted) return true;
+    }
+    const Nanos left = deadline - clock.now();
+    if (left <= 0) return false;
+    zmq_pollitem_t item{pair_, 0, ZMQ_POLLIN, 0};
+    zmq_poll(&item, 1, static_cast<long>(left / kMillisecond + 1));
+  }
+}
+
+}  // namespace distag

@@ -1,0 +1,105 @@
+#include "transport/zmq/zmq_socket.h"
+
+#include <zmq.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "transport/zmq/probe.h"
+#include "transport/zmq/zmq_message.h"
+
+namespace distag {
+namespace {
+
+// What one socket may open: its mailbox, a monitor at both ends, the connection, and room for what others open
+// meanwhile.
+constexpr int kDescriptors = 16;
+// Messages queued in either direction of a connection before it would block.
+constexpr int kHighWaterMark = 512;
+constexpr int kHandshakeMs = 10'000;
+constexpr int kBacklog = 256;
+
+void set_options(void* socket, ZmqSocket::Kind kind, bool ipv6) {
+  set_zmq_option(socket, ZMQ_LINGER, 0);
+  const int64_t max_message = static_cast<int64_t>(kMaxMessageBytes);
+  if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max_message, sizeof max_message) != 0) {
+    fail(Status::kInternal, "ZeroMQ option MAXMSGSIZE: {}", zmq_strerror(zmq_errno()));
+  }
+  set_zmq_option(socket, ZMQ_SNDHWM, kHighWaterMark);
+  set_zmq_option(socket, ZMQ_RCVHWM, kHighWaterMark);
+  set_zmq_option(socket, ZMQ_HANDSHAKE_IVL, kHandshakeMs);
+  set_zmq_option(socket, ZMQ_IPV6, ipv6 ? 1 : 0);
+  // Heartbeats cut connections that are busy with a large frame.
+  set_zmq_option(socket, ZMQ_HEARTBEAT_IVL, 0);
+  if (kind == ZmqSocket::Kind::kDealer) {
+    // A socket lives for one connection, and takes nothing before it has that.
+    set_zmq_option(socket, ZMQ_IMMEDIATE, 1);
+    set_zmq_option(socket, ZMQ_RECONNECT_IVL, -1);
+    set_zmq_option(socket, ZMQ_CONNECT_TIMEOUT, kHandshakeMs);
+  } else {
+    // An answer to a connection that is gone is told, not dropped in silence.
+    set_zmq_option(socket, ZMQ_ROUTER_MANDATORY, 1);
+    set_zmq_option(socket, ZMQ_ROUTER_HANDOVER, 0);
+    set_zmq_option(socket, ZMQ_BACKLOG, kBacklog);
+  }
+}
+
+int get_option(void* socket, int option) {
+  int value = 0;
+  size_t size = sizeof value;
+  if (zmq_getsockopt(socket, option, &value, &size) != 0) {
+    fail(Status::kInternal, "ZeroMQ option {}: {}", option, zmq_strerror(zmq_errno()));
+  }
+  return value;
+}
+
+}  // namespace
+
+void set_zmq_option(void* socket, int option, int value) {
+  if (zmq_setsockopt(socket, option, &value, sizeof value) != 0) {
+    fail(Status::kInternal, "ZeroMQ option {} = {}: {}", option, value, zmq_strerror(zmq_errno()));
+  }
+}
+
+void close_zmq_socket(void* socket) {
+  // Fails only for what is no socket.
+  if (socket != nullptr) zmq_close(socket);
+}
+
+ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, Kind kind, bool ipv6) : context_(std::move(context)) {
+  require_descriptors(kDescriptors);
+  socket_ = zmq_socket(context_->handle(), kind == Kind::kDealer ? ZMQ_DEALER : ZMQ_ROUTER);
+  if (socket_ == nullptr) {
+    fail(Status::kOutOfMemory, "a ZeroMQ socket cannot be made: {}; raise the limit of open files (ulimit -n)",
+         zmq_strerror(zmq_errno()));
+  }
+  try {
+    set_options(socket_, kind, ipv6);
+    fd_ = get_option(socket_, ZMQ_FD);
+  } catch (...) {
+    close_zmq_socket(socket_);
+    throw;
+  }
+}
+
+ZmqSocket::~ZmqSocket() { close_zmq_socket(socket_); }
+
+ZmqSocket::SendResult ZmqSocket::send(const ConnectionToken* to, const Frames& frames) {
+  switch (send_parts(socket_, to, frames)) {
+    case ZmqSent::kAll:
+      return SendResult::kSent;
+    case ZmqSent::kNothing:
+      return zmq_errno() == EAGAIN ? SendResult::kWouldBlock : SendResult::kGone;
+    case ZmqSent::kSome:
+      break;
+  }
+  return SendResult::kGone;
+}
+
+bool ZmqSocket::receive(ConnectionToken* from, Frames& frames) {
+  return receive_parts(socket_, from, frames, context_->memory());
+}
+
+bool ZmqSocket::is_writable() { return (get_option(socket_, ZMQ_EVENTS) & ZMQ_POLLOUT) != 0; }
+
+}  // namespace distag

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transport/transport.h"
+#include "transport/zmq/zmq_context.h"
+
+namespace distag {
+
+// One ZeroMQ socket with every option that matters set explicitly. On the loop.
+class ZmqSocket {
+ public:
+  enum class Kind { kDealer, kRouter };
+  enum class SendResult { kSent, kWouldBlock, kGone };
+
+  // Throws OUT_OF_MEMORY when descriptors or sockets run out.
+  ZmqSocket(std::shared_ptr<ZmqContext> context, Kind kind, bool ipv6);
+  ~ZmqSocket();
+  ZmqSocket(const ZmqSocket&) = delete;
+  ZmqSocket& operator=(const ZmqSocket&) = delete;
+
+  void* handle() const { return socket_; }
+  int fd() const { return fd_; }
+
+  // A multipart message, with the routing id of its connection before it for a ROUTER. All or nothing.
+  SendResult send(const ConnectionToken* to, const Frames& frames);
+
+  // False when there is none.
+  bool receive(ConnectionToken* from, Frames& frames);
+
+  bool is_writable();
+
+ private:
+  std::shared_ptr<ZmqContext> context_;
+  void* socket_ = nullptr;
+  int fd_ = -1;
+};
+
+// Sets an option; throws INTERNAL naming it.
+void set_zmq_option(void* socket, int option, int value);
+
+// Closes a socket of any kind; does nothing for nullptr.
+void close_zmq_socket(void* socket);
+
+}  // namespace distag

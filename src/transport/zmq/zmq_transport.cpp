@@ -1,0 +1,42 @@
+#include "transport/zmq/zmq_transport.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "transport/zmq/address.h"
+#include "transport/zmq/private_directory.h"
+#include "transport/zmq/zmq_acceptor.h"
+#include "transport/zmq/zmq_connection.h"
+#include "transport/zmq/zmq_context.h"
+
+namespace distag {
+
+ZmqTransport::ZmqTransport(FdLoop& loop, std::shared_ptr<FrameMemory> memory)
+    : context_(std::make_shared<ZmqContext>(loop, std::move(memory))) {}
+
+ZmqTransport::~ZmqTransport() = default;
+
+std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, AcceptorEvents events) {
+  const SocketAddress parsed = parse_address(address, true);
+  if (!parsed.is_local()) {
+    fail(Status::kUnsupported,
+         "\"{}\" can be reached from other machines, which needs keys (CURVE) that this version does not have: listen "
+         "at ipc:///path or at a loopback address, tcp://127.0.0.1:port",
+         address);
+  }
+  return std::make_unique<ZmqAcceptor>(context_, parsed, std::move(events));
+}
+
+std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {
+  return std::make_unique<ZmqConnection>(context_, parse_address(endpoint, false), std::move(events));
+}
+
+std::string ZmqTransport::private_address() {
+  if (!directory_) directory_ = std::make_unique<PrivateDirectory>();
+  std::string address = fmt::format("ipc://{}/{}", directory_->path(), ++last_address_);
+  // Says now that the path is too long, not when somebody listens there.
+  parse_address(address, true);
+  return address;
+}
+
+}  // namespace distag

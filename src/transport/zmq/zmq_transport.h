@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/fd_loop.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+class PrivateDirectory;
+class ZmqContext;
+
+// tcp and ipc by ZeroMQ: one context with one IO thread. Made, used and destroyed on the loop, or while the loop does
+// not run; what it made may outlive it.
+class ZmqTransport final : public Transport {
+ public:
+  // Large received frames are copied to `memory`; without it they stay where libzmq received them.
+  explicit ZmqTransport(FdLoop& loop, std::shared_ptr<FrameMemory> memory = nullptr);
+  ~ZmqTransport() override;
+
+  std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
+  // Also throws OUT_OF_MEMORY when descriptors run out.
+  std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  std::string private_address() override;
+
+ private:
+  std::shared_ptr<ZmqContext> context_;
+  std::unique_ptr<PrivateDirectory> directory_;
+  uint64_t last_address_ = 0;
+};
+
+}  // namespace distag

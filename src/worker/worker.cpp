@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/op_calls.h"
+#include "autograd/autograd.h"
 
 namespace distag {
 
@@ -91,7 +91,7 @@ struct Worker::State {
 Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
     : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
   state_->rpc.set_hook(&state_->dist);
-  state_->rpc.set_op_runner(make_op_runner());
+  state_->rpc.set_op_runner(&autograd::apply);
   state_->rpc.add_idle_check([dist = &state_->dist] { return dist->is_idle(); });
 }
 

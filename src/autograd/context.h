@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/future.h"
+#include "base/ids.h"
 #include "tensor/value.h"
 
 namespace distag {

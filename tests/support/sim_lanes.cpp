@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/host_code.h"
+
 namespace distag::sim {
 namespace {
 
@@ -20,6 +22,17 @@ class Restore {
  private:
   T& place_;
   const T before_;
+};
+
+class HostCodeGoesTo {
+ public:
+  explicit HostCodeGoesTo(Executor* executor) : before_(exchange_host_code_executor(executor)) {}
+  ~HostCodeGoesTo() { exchange_host_code_executor(before_); }
+  HostCodeGoesTo(const HostCodeGoesTo&) = delete;
+  HostCodeGoesTo& operator=(const HostCodeGoesTo&) = delete;
+
+ private:
+  Executor* const before_;
 };
 
 }  // namespace
@@ -54,6 +67,7 @@ bool SimLoop::is_current() const { return scheduler_.current_ == this && schedul
 void SimLoop::run(Task task) {
   const Restore<const Lane*> lane(scheduler_.current_, this);
   const Restore<Fiber*> fiber(scheduler_.current_fiber_, nullptr);
+  const HostCodeGoesTo host(host_code());
   task();
   task.reset();
 }
@@ -125,6 +139,7 @@ void SimExecutor::resume(Fiber* fiber) {
   const Restore<const Lane*> lane(scheduler_.current_, this);
   const Restore<SimExecutor*> pool(scheduler_.current_pool_, this);
   const Restore<Fiber*> current(scheduler_.current_fiber_, fiber);
+  const HostCodeGoesTo host(host_code());
   std::exception_ptr thrown;
   try {
     fiber->resume();

@@ -46,6 +46,8 @@ class Lane {
   void thaw() { frozen_ = false; }
   bool is_frozen() const { return frozen_; }
   const std::string& name() const { return name_; }
+  // Where host code goes that comes up in tasks of this lane, as on a thread of distag. nullptr: right there.
+  void set_host_code_executor(Executor* executor) { host_code_ = executor; }
 
   virtual bool is_ready() const = 0;
   virtual void run_one() = 0;
@@ -53,9 +55,11 @@ class Lane {
 
  protected:
   SimScheduler& scheduler_;
+  Executor* host_code() const { return host_code_; }
 
  private:
   const std::string name_;
+  Executor* host_code_ = nullptr;
   bool frozen_ = false;
 };
 

@@ -1,0 +1,194 @@
+#include "support/sim_group.h"
+
+#include <utility>
+
+#include "rpc/rendezvous.h"
+
+namespace distag::sim {
+
+// Gathers the members of one group and tells all of them, each after a delay of its own.
+class SimWorkerGroup::Meeting {
+ public:
+  Meeting(SimScheduler& scheduler, SimNetwork& network) : scheduler_(scheduler), network_(network) {}
+
+  void join(SimLoop& loop, const JoinRequest& request, Rendezvous::Callback done) {
+    members_.push_back(request.self);
+    members_.back().generation = 1;
+    waiting_.push_back({&loop, std::move(done)});
+    if (members_.size() < static_cast<size_t>(request.world_size)) return;
+    for (Waiting& one : waiting_) {
+      const Nanos when = scheduler_.now() + scheduler_.between(0, network_.faults.max_delay);
+      scheduler_.at(when, [target = one.loop, tell = std::move(one.done), members = members_] {
+        target->post([tell, members] { tell(Rendezvous::Outcome{members, Error(), true}); });
+      });
+    }
+    waiting_.clear();
+    members_.clear();
+  }
+
+ private:
+  struct Waiting {
+    SimLoop* loop;
+    Rendezvous::Callback done;
+  };
+  SimScheduler& scheduler_;
+  SimNetwork& network_;
+  std::vector<Peer> members_;
+  std::vector<Waiting> waiting_;
+};
+
+class SimWorkerGroup::MeetingPoint final : public Rendezvous {
+ public:
+  MeetingPoint(Meeting& meeting, SimLoop& loop) : meeting_(meeting), loop_(loop) {}
+  void join(const JoinRequest& request, Callback done) override {
+    meeting_.join(loop_, request, [alive = std::weak_ptr<int>(alive_), done = std::move(done)](Outcome outcome) {
+      if (!alive.expired()) done(std::move(outcome));
+    });
+  }
+
+ private:
+  Meeting& meeting_;
+  SimLoop& loop_;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+struct SimWorkerGroup::Node {
+  Node(SimScheduler& scheduler, const std::string& name)
+      : loop(scheduler, name + " loop"),
+        functions(scheduler, name + " functions"),
+        compute(scheduler, name + " compute"),
+        random(scheduler.random().next()) {
+    loop.set_host_code_executor(&functions);
+    compute.set_host_code_executor(&functions);
+  }
+
+  SimLoop loop;
+  SimExecutor functions;
+  SimExecutor compute;
+  SeededRandom random;
+  Log log;
+  std::unique_ptr<Worker> worker;
+  bool killed = false;
+  bool down = false;
+};
+
+SimWorkerGroup::SimWorkerGroup(uint64_t seed, SimGroupOptions options)
+    : options_(options),
+      scheduler_(std::make_unique<SimScheduler>(seed)),
+      network_(std::make_unique<SimNetwork>(*scheduler_, options.faults)),
+      meeting_(std::make_unique<Meeting>(*scheduler_, *network_)) {
+  for (int32_t rank = 0; rank < options_.size; ++rank) nodes_.push_back(make_node(rank));
+}
+
+std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
+  auto node = std::make_unique<Node>(*scheduler_, name(rank));
+  node->log = Log(options_.log_level, [this, rank](LogLevel, std::string text) {
+    log_lines_.push_back(name(rank) + ": " + std::move(text));
+  });
+  WorkerOptions options;
+  options.rank = rank;
+  options.world_size = options_.size;
+  options.name = name(rank);
+  options.rendezvous = "inproc://simulation";
+  options.lease = options_.lease;
+  options.call_timeout = options_.call_timeout;
+  WorkerEnvironment environment{node->loop,
+                                node->functions,
+                                node->compute,
+                                node->random,
+                                node->log,
+                                [this, rank, loop = &node->loop](const std::string&) -> std::unique_ptr<Transport> {
+                                  return std::make_unique<SimTransport>(*network_, *loop, name(rank));
+                                },
+                                [this, loop = &node->loop](const std::string&, Transport&) {
+                                  return std::make_unique<MeetingPoint>(*meeting_, *loop);
+                                },
+                                [](const char*) -> const char* { return nullptr; }};
+  node->worker = std::make_unique<Worker>(std::move(environment), std::move(options));
+  return node;
+}
+
+SimWorkerGroup::~SimWorkerGroup() {
+  for (auto& node : nodes_) take_down(*node);
+  for (auto& node : nodes_) {
+    node->functions.stop();
+    node->compute.stop();
+    node->loop.stop();
+  }
+}
+
+// As ProductionWorker does it. What hangs here would hang in production, but a test that failed already should end.
+void SimWorkerGroup::take_down(Node& node) {
+  if (std::exchange(node.down, true)) return;
+  node.loop.thaw();
+  node.functions.thaw();
+  node.compute.thaw();
+  auto report = node.worker->shutdown(0);
+  scheduler_->run_until([&report] { return report->is_done(); }, 60 * kSecond);
+}
+
+Worker& SimWorkerGroup::worker(int32_t rank) { return *nodes_.at(static_cast<size_t>(rank))->worker; }
+SimLoop& SimWorkerGroup::loop(int32_t rank) { return nodes_.at(static_cast<size_t>(rank))->loop; }
+
+void SimWorkerGroup::start(Nanos timeout) {
+  std::vector<std::shared_ptr<Future<Unit>>> started;
+  for (auto& node : nodes_) started.push_back(node->worker->start(timeout));
+  for (auto& future : started) {
+    wait(*future, kForever);
+    future->value();
+  }
+}
+
+std::vector<ShutdownReport> SimWorkerGroup::shutdown(Nanos timeout) {
+  std::vector<std::shared_ptr<Future<ShutdownReport>>> reports;
+  for (auto& node : nodes_) {
+    if (!node->killed) reports.push_back(node->worker->shutdown(timeout));
+  }
+  std::vector<ShutdownReport> result;
+  for (auto& report : reports) {
+    wait(*report, kForever);
+    result.push_back(report->value());
+  }
+  for (auto& node : nodes_) node->down = node->down || !node->killed;
+  return result;
+}
+
+Value SimWorkerGroup::call(int32_t from, CallRequest request) {
+  auto future = worker(from).rpc().call(std::move(request));
+  wait(*future, kForever);
+  return future->value();
+}
+
+Value SimWorkerGroup::call(int32_t from, int32_t to, const std::string& function, Values args, const Id& context) {
+  CallRequest request;
+  request.context = context;
+  request.to = name(to);
+  request.function = function;
+  request.args = std::move(args);
+  return call(from, std::move(request));
+}
+
+void SimWorkerGroup::kill(int32_t rank) {
+  nodes_.at(static_cast<size_t>(rank))->killed = true;
+  freeze(rank);
+  network_->kill(name(rank));
+}
+
+void SimWorkerGroup::freeze(int32_t rank) {
+  Node& node = *nodes_.at(static_cast<size_t>(rank));
+  node.loop.freeze();
+  node.functions.freeze();
+  node.compute.freeze();
+}
+
+void SimWorkerGroup::thaw(int32_t rank) {
+  Node& node = *nodes_.at(static_cast<size_t>(rank));
+  if (node.killed) return;
+  node.loop.thaw();
+  node.functions.thaw();
+  node.compute.thaw();
+}
+
+bool SimWorkerGroup::is_killed(int32_t rank) const { return nodes_.at(static_cast<size_t>(rank))->killed; }
+
+}  // namespace distag::sim

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/sim_lanes.h"
+#include "support/sim_network.h"
+#include "support/sim_scheduler.h"
+#include "worker/worker.h"
+
+namespace distag::sim {
+
+struct SimGroupOptions {
+  int32_t size = 2;
+  SimFaults faults;
+  Nanos lease = 5 * kSecond;
+  Nanos call_timeout = 60 * kSecond;
+  LogLevel log_level = LogLevel::kWarning;
+};
+
+// Whole workers "w0", "w1", ... in one thread, on a scheduler and a network of their own.
+class SimWorkerGroup {
+ public:
+  SimWorkerGroup(uint64_t seed, SimGroupOptions options);
+  ~SimWorkerGroup();  // with timeout 0, whatever state they are in
+  SimWorkerGroup(const SimWorkerGroup&) = delete;
+  SimWorkerGroup& operator=(const SimWorkerGroup&) = delete;
+
+  SimScheduler& scheduler() { return *scheduler_; }
+  SimNetwork& network() { return *network_; }
+  int32_t size() const { return options_.size; }
+  Worker& worker(int32_t rank);
+  SimLoop& loop(int32_t rank);
+  static std::string name(int32_t rank) { return "w" + std::to_string(rank); }
+
+  void start(Nanos timeout = 60 * kSecond);
+  std::vector<ShutdownReport> shutdown(Nanos timeout = 60 * kSecond);
+
+  // Calls and waits, on the main thread, a host thread or in a function. Throws what the call fails with.
+  Value call(int32_t from, CallRequest request);
+  Value call(int32_t from, int32_t to, const std::string& function, Values args, const Id& context = {});
+
+  // SIGKILL, SIGSTOP and SIGCONT. A killed worker stays dead.
+  void kill(int32_t rank);
+  void freeze(int32_t rank);
+  void thaw(int32_t rank);
+  bool is_killed(int32_t rank) const;
+
+  // What the workers logged, a line each: "w1: ...".
+  const std::vector<std::string>& log_lines() const { return log_lines_; }
+
+ private:
+  struct Node;
+  class Meeting;
+  class MeetingPoint;
+
+  std::unique_ptr<Node> make_node(int32_t rank);
+  void take_down(Node& node);
+
+  const SimGroupOptions options_;
+  std::unique_ptr<SimScheduler> scheduler_;
+  std::unique_ptr<SimNetwork> network_;
+  std::unique_ptr<Meeting> meeting_;
+  std::vector<std::string> log_lines_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+// Runs `body` for the seeds 1 to `count`, up to the first that fails, for which it prints the line that replays it.
+// DISTAG_SIM_SEED=n runs that one alone, DISTAG_SIM_COUNT=n another number of them.
+void for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& body);
+
+}  // namespace distag::sim

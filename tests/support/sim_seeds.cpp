@@ -1,0 +1,35 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "support/sim_group.h"
+
+namespace distag::sim {
+namespace {
+
+uint64_t number_from_environment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+}  // namespace
+
+void for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& body) {
+  const uint64_t only = number_from_environment("DISTAG_SIM_SEED", 0);
+  const uint64_t last = only != 0 ? only : number_from_environment("DISTAG_SIM_COUNT", count);
+  for (uint64_t seed = only != 0 ? only : 1; seed <= last; ++seed) {
+    try {
+      body(seed);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    if (!testing::Test::HasFailure()) continue;
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    std::cout << "replay: DISTAG_SIM_SEED=" << seed << " sim_tests --gtest_filter=" << test->test_suite_name() << "."
+              << test->name() << std::endl;
+    return;
+  }
+}
+
+}  // namespace distag::sim

@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <memory>
+#include <cstdint>
 #include <vector>
 
 #include "transport/transport.h"
@@ -15,29 +14,57 @@ struct Limits {
   size_t max_message_bytes = size_t{1} << 30;  // header and payload
 };
 
-// A message ready to go: header frame, and the payload of tensors, long text and bytes as separate frames that share
-// the memory of the values. Large ones are never copied here; strided tensors are made row-major before.
+// A message ready to go. The header frame ends in what is small of the payload; the rest are frames that share the
+// memory of the values, never copied here unless a tensor is not row-major.
 struct Encoded {
   Frame header;
   Frames payload;
-  size_t payload_bytes = 0;
+  size_t payload_bytes = 0;  // of the payload frames
 };
 
-// Throws INVALID_ARGUMENT naming the limit when it does not fit or a value cannot travel (a host object).
-// `number` and `ack` are fields at a fixed place of the header: see renumber.
+// Throws INVALID_ARGUMENT naming the limit when it does not fit or a value cannot travel (a host object). Texts of
+// errors and labels are cut and mended instead, so that an error always gets through.
 Encoded encode(const Message& message, const Limits& limits);
 
-// The same message with another ack (and its number): a small new header frame, the payload as it is.
+// Throws what encode would, as far as it does not depend on what may still be added when the message is numbered; gives
+// about the bytes it takes. Cheap unless the message is near the limits.
+size_t check(const Body& body, const Limits& limits);
+
+// The same message with another number and ack: a new header frame, the payload as it is.
 Frame with_numbers(const Frame& header, uint64_t number, uint64_t ack);
 
-// Checks, then makes the structs: size limits, the FlatBuffers verifier, then what the message means (enums, union,
-// ranks and dims, overflow-checked product x item size = payload size). Tensors are new ones over the payload frames,
-// copied only where memory is not aligned for the dtype. Throws PROTOCOL saying what is wrong; allocates nothing large
-// before all is checked.
+// A header frame that has come. The constructor copies it to aligned memory and runs the FlatBuffers verifier; decode()
+// checks what the message means and makes the structs. Both throw PROTOCOL saying what is wrong. Neither allocates more
+// than a small multiple of the bytes that have come.
+class Arrival {
+ public:
+  Arrival(const Frame& header, const Limits& limits);
+  Arrival(const Arrival&) = delete;
+  Arrival& operator=(const Arrival&) = delete;
+
+  uint64_t number() const;
+  uint64_t ack() const;
+  bool has_transfers() const;
+  // Those frames are not among the ones that came with the header. Throws PROTOCOL unless they are in order.
+  std::vector<Transfer> transfers() const;
+
+  // With all payload frames in place. Tensors are new ones over the frames, copied where they are small or not aligned
+  // for their dtype.
+  Message decode(const Frames& payload) const;
+
+ private:
+  static constexpr size_t kRoom = 1024;
+  alignas(16) std::byte room_[kRoom];  // a usual header needs no allocation
+  std::vector<std::byte> large_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;       // of the FlatBuffer
+  size_t tail_size_ = 0;  // behind it
+};
+
 Message decode(const Frame& header, const Frames& payload, const Limits& limits);
 
-// In the walk order of for_each_tensor: all values that travel as payload of a message are row-major and snapshots of
-// now, so that a later write does not show. Called on the thread that makes the call, not on the loop.
+// The value with all tensors row-major and as they are now, so that a later write does not show. For the thread that
+// makes a call, not the loop. The tensors are new ones without history: what requires grad is told from the original.
 Value prepare(const Value& value);
 
 }  // namespace distag::wire

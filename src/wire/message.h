@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/ids.h"
 #include "tensor/value.h"
+#include "transport/transport.h"
 
 // What travels between workers, as plain structs; schemas/ is the specification: who sends a message, when, its effect,
 // how long its ids live, what failure does.
@@ -58,7 +59,8 @@ struct Chunk {
   uint64_t transfer = 0;
   uint64_t offset = 0;
   uint64_t total = 0;
-  Tensor bytes;  // unused by others; the piece itself is payload frame 0
+  bool abandoned = false;  // no piece: the sender gives the transfer up
+  Frame piece;
 };
 
 // ---- rpc ----
@@ -214,9 +216,16 @@ using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call,
                           QuietAnswer, QuietVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
                           Probe, ProbeAnswer, Holders>;
 
+// Payload frame `frame` of a message went ahead of it in chunks.
+struct Transfer {
+  uint64_t id = 0;
+  uint32_t frame = 0;
+};
+
 struct Message {
   uint64_t number = 0;  // place in the stream; 0: not numbered
   uint64_t ack = 0;     // all of the other direction's numbers up to here have arrived
+  std::vector<Transfer> transfers;
   Body body;
 };
 

@@ -1,0 +1,240 @@
+#include "wire/codec.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "message_generated.h"
+#include "tensor/utf8.h"
+#include "wire/decoder.h"
+#include "wire/encoder.h"
+
+namespace distag::wire {
+namespace {
+
+// What may be added when a message is numbered: a recording, for which a bit per tensor and some workers are counted.
+constexpr size_t kRoomForNumbering = 8192;
+
+constexpr const char* kPayloadAdvice = "send less at a time, or raise max_message_bytes on all workers";
+
+// Memory for the builder on the stack; a larger header spills to the heap.
+class StackRoom final : public flatbuffers::Allocator {
+ public:
+  static constexpr size_t kSize = 2048;
+
+  uint8_t* allocate(size_t size) override {
+    if (size <= kSize && !is_taken_) {
+      is_taken_ = true;
+      return room_;
+    }
+    return new uint8_t[size];
+  }
+  void deallocate(uint8_t* memory, size_t) override {
+    if (memory == room_) {
+      is_taken_ = false;
+    } else {
+      delete[] memory;
+    }
+  }
+
+ private:
+  alignas(16) uint8_t room_[kSize];
+  bool is_taken_ = false;
+};
+
+void check_size(const char* what, const Body& body, size_t size, size_t limit, const char* advice) {
+  if (size <= limit) return;
+  fail(Status::kInvalidArgument, "a {} of {} bytes in its {} exceeds the limit of {}: {}", body_name(body), size, what,
+       limit, advice);
+}
+
+Frame make_header(const flatbuffers::FlatBufferBuilder& builder, std::span<const std::byte> tail) {
+  size_t size = builder.GetSize() + tail.size();
+  auto block = std::make_shared_for_overwrite<std::byte[]>(size);
+  std::memcpy(block.get(), builder.GetBufferPointer(), builder.GetSize());
+  if (!tail.empty()) std::memcpy(block.get() + builder.GetSize(), tail.data(), tail.size());
+  const std::byte* data = block.get();
+  return Frame(data, size, std::move(block));
+}
+
+const protocol::Message& root_of(const std::byte* data) {
+  return *flatbuffers::GetSizePrefixedRoot<protocol::Message>(data);
+}
+
+Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>& transfers, const Body& body,
+                     const Limits& limits) {
+  StackRoom room;
+  flatbuffers::FlatBufferBuilder builder(StackRoom::kSize, &room);
+  PayloadWriter payload;
+  EncodedUnion encoded_body = encode_body(builder, payload, body);
+  flatbuffers::Offset<flatbuffers::Vector<const protocol::Transfer*>> listed;
+  if (!transfers.empty()) {
+    std::vector<protocol::Transfer> structs;
+    for (const Transfer& transfer : transfers) structs.emplace_back(transfer.id, transfer.frame);
+    listed = builder.CreateVectorOfStructs(structs);
+  }
+  protocol::Place place(number, ack);
+  auto type = static_cast<protocol::Body>(encoded_body.type);
+  builder.FinishSizePrefixed(protocol::CreateMessage(builder, &place, listed, type, encoded_body.offset),
+                             protocol::MessageIdentifier());
+
+  size_t header_bytes = builder.GetSize() + payload.tail().size();
+  check_size("header", body, header_bytes, limits.max_header_bytes,
+             "send long lists as a tensor, or as several messages");
+  Encoded encoded;
+  encoded.header = make_header(builder, payload.tail());
+  encoded.payload_bytes = payload.frame_bytes();
+  encoded.payload = payload.take_frames();
+  if (const auto* chunk = std::get_if<Chunk>(&body); chunk != nullptr && !chunk->abandoned) {
+    encoded.payload.push_back(chunk->piece);
+    encoded.payload_bytes = chunk->piece.size();
+  }
+  check_size("payload", body, header_bytes + encoded.payload_bytes, limits.max_message_bytes, kPayloadAdvice);
+  return encoded;
+}
+
+// About the bytes of a call, answer or gradient of a few plain values, whose header is small in any case.
+std::optional<size_t> size_of_simple(const Body& body) {
+  constexpr size_t kFewValues = 32;
+  constexpr size_t kHeaderBytes = 512;
+  auto size_of = [](const Value& value) -> std::optional<size_t> {
+    switch (value.kind()) {
+      case ValueKind::kTensor:
+        return value.as_tensor() ? std::optional(value.as_tensor().byte_size()) : std::nullopt;
+      case ValueKind::kText:
+        return value.as_text().size();
+      case ValueKind::kBytes:
+        return value.as_bytes().size();
+      case ValueKind::kNull:
+      case ValueKind::kBool:
+      case ValueKind::kInt64:
+      case ValueKind::kFloat64:
+        return 0;
+      default:
+        return std::nullopt;
+    }
+  };
+  auto size_of_all = [&size_of](const Values& values) -> std::optional<size_t> {
+    if (values.size() > kFewValues) return std::nullopt;
+    size_t total = kHeaderBytes;
+    for (const Value& value : values) {
+      std::optional<size_t> size = size_of(value);
+      if (!size) return std::nullopt;
+      total += *size;
+    }
+    return total;
+  };
+  if (const auto* call = std::get_if<Call>(&body)) {
+    bool is_plain = call->function.size() <= kMaxNameBytes && !call->function.empty() &&
+                    call->recording.joined.empty() && call->function.find('\0') == std::string::npos;
+    return is_plain && is_valid_utf8(call->function) ? size_of_all(call->args) : std::nullopt;
+  }
+  if (const auto* reply = std::get_if<Reply>(&body)) {
+    if (reply->failed || !reply->recording.joined.empty()) return std::nullopt;
+    std::optional<size_t> size = size_of(reply->result);
+    return size ? std::optional(kHeaderBytes + *size) : std::nullopt;
+  }
+  if (const auto* grad = std::get_if<Grad>(&body)) return size_of_all(grad->gradients);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Encoded encode(const Message& message, const Limits& limits) {
+  return encode_parts(message.number, message.ack, message.transfers, message.body, limits);
+}
+
+Frame with_numbers(const Frame& header, uint64_t number, uint64_t ack) {
+  auto block = std::make_shared_for_overwrite<std::byte[]>(header.size());
+  std::memcpy(block.get(), header.data(), header.size());
+  const protocol::Place fresh(number, ack);
+  const auto* place = reinterpret_cast<const std::byte*>(root_of(block.get()).place());
+  std::memcpy(block.get() + (place - block.get()), &fresh, sizeof fresh);
+  const std::byte* data = block.get();
+  return Frame(data, header.size(), std::move(block));
+}
+
+Arrival::Arrival(const Frame& header, const Limits& limits) {
+  if (header.size() > limits.max_header_bytes) {
+    malformed("a header of {} bytes, more than {}", header.size(), limits.max_header_bytes);
+  }
+  std::byte* copy = room_;
+  if (header.size() > kRoom) {
+    large_.resize(header.size());  // aligned as any allocation is
+    copy = large_.data();
+  }
+  if (header.size() != 0) std::memcpy(copy, header.data(), header.size());
+  data_ = copy;
+
+  uint32_t prefix = 0;
+  if (header.size() >= sizeof prefix) std::memcpy(&prefix, copy, sizeof prefix);
+  if (header.size() < sizeof prefix || prefix > header.size() - sizeof prefix) malformed("a header that is cut off");
+  size_ = sizeof prefix + prefix;
+  tail_size_ = header.size() - size_;
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(data_), size_, kMaxTableDepth, kMaxTables);
+  if (!protocol::VerifySizePrefixedMessageBuffer(verifier)) malformed("a header that is no message of distag");
+}
+
+uint64_t Arrival::number() const { return root_of(data_).place()->number(); }
+uint64_t Arrival::ack() const { return root_of(data_).place()->ack(); }
+
+bool Arrival::has_transfers() const {
+  const auto* listed = root_of(data_).transfers();
+  return listed != nullptr && listed->size() != 0;
+}
+
+std::vector<Transfer> Arrival::transfers() const {
+  std::vector<Transfer> transfers;
+  if (!has_transfers()) return transfers;
+  for (const protocol::Transfer* listed : *root_of(data_).transfers()) {
+    if (listed->id() == 0) malformed("a transfer 0");
+    if (!transfers.empty() && listed->frame() <= transfers.back().frame) malformed("transfers out of order");
+    transfers.push_back({listed->id(), listed->frame()});
+  }
+  return transfers;
+}
+
+Message Arrival::decode(const Frames& payload) const {
+  const protocol::Message& root = root_of(data_);
+  PayloadReader reader({data_ + size_, tail_size_}, payload);
+  DecodeState state(reader, size_);
+  Message message;
+  message.number = number();
+  message.ack = ack();
+  message.transfers = transfers();
+  message.body = decode_body(state, static_cast<uint8_t>(root.body_type()), root.body());
+  if (!reader.is_used_up()) malformed("a {} with payload that belongs to nothing", body_name(message.body));
+  return message;
+}
+
+Message decode(const Frame& header, const Frames& payload, const Limits& limits) {
+  size_t size = header.size();
+  for (const Frame& frame : payload) {
+    if (frame.size() > limits.max_message_bytes || (size += frame.size()) > limits.max_message_bytes) {
+      malformed("more than {} bytes in all", limits.max_message_bytes);
+    }
+  }
+  return Arrival(header, limits).decode(payload);
+}
+
+size_t check(const Body& body, const Limits& limits) {
+  if (std::optional<size_t> size = size_of_simple(body)) {
+    check_size("payload", body, *size, limits.max_message_bytes, kPayloadAdvice);
+    return *size;
+  }
+  Limits while_unnumbered = limits;
+  while_unnumbered.max_header_bytes -= std::min(kRoomForNumbering, limits.max_header_bytes);
+  Encoded encoded = encode_parts(0, 0, {}, body, while_unnumbered);
+  return encoded.header.size() + encoded.payload_bytes;
+}
+
+Value prepare(const Value& value) {
+  return value.map_tensors([](const Tensor& tensor) { return tensor ? tensor.contiguous().snapshot() : tensor; });
+}
+
+}  // namespace distag::wire

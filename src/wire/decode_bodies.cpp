@@ -1,0 +1,361 @@
+#include <utility>
+#include <vector>
+
+#include "message_generated.h"
+#include "wire/decoder.h"
+
+namespace distag::wire {
+namespace {
+
+Id decode_id(const protocol::Id& id, const char* what) {
+  if (id.maker() == 0) malformed("a {} without a maker", what);
+  return {id.maker(), id.counter()};
+}
+
+Id decode_optional_id(const protocol::Id* id, const char* what) { return id == nullptr ? Id{} : decode_id(*id, what); }
+
+std::string decode_name(DecodeState& state, const flatbuffers::String* name, const char* what) {
+  if (name == nullptr || name->size() == 0) malformed("a {} is empty", what);
+  return decode_text(state, name, kMaxNameBytes, what);
+}
+
+template <typename T>
+std::vector<T> decode_numbers(DecodeState& state, const flatbuffers::Vector<T>* numbers) {
+  if (numbers == nullptr) return {};
+  state.spend(numbers->size() * sizeof(T));
+  return std::vector<T>(numbers->begin(), numbers->end());
+}
+
+std::vector<bool> decode_bits(DecodeState& state, const flatbuffers::Vector<uint8_t>* bits) {
+  std::vector<bool> decoded;
+  if (bits == nullptr) return decoded;
+  state.spend(bits->size());
+  decoded.reserve(bits->size());
+  for (uint8_t bit : *bits) {
+    if (bit > 1) malformed("a bit of {}", bit);
+    decoded.push_back(bit == 1);
+  }
+  return decoded;
+}
+
+Error decode_error(DecodeState& state, const protocol::Error& error) {
+  int32_t number = error.status();
+  if (number <= 0) malformed("an error of status {}", number);
+  auto status = static_cast<Status>(number);
+  // What a later version may have added is an error of the other side.
+  bool is_known = number >= static_cast<int32_t>(Status::kUser) || std::string_view(status_name(status)) != "UNKNOWN";
+  Error decoded(is_known ? status : Status::kRemote, decode_text(state, error.text(), kMaxErrorBytes, "error text"));
+  return decoded.set_origin_rank(error.origin_rank()).set_may_have_run(error.may_have_run());
+}
+
+// Sets `failed` when there is one.
+Error decode_optional_error(DecodeState& state, const protocol::Error* error, bool* failed) {
+  *failed = error != nullptr;
+  return error == nullptr ? Error() : decode_error(state, *error);
+}
+
+Values decode_values(DecodeState& state, const flatbuffers::Vector<protocol::Value>* types,
+                     const flatbuffers::Vector<flatbuffers::Offset<void>>* tables) {
+  Values values;
+  if (tables == nullptr) return values;
+  state.spend(tables->size() * sizeof(uint32_t));
+  values.reserve(tables->size());
+  for (unsigned i = 0; i < tables->size(); ++i) {
+    values.push_back(decode_value(state, static_cast<uint8_t>(types->Get(i)), tables->Get(i), 1));
+  }
+  return values;
+}
+
+Recording decode_recording(DecodeState& state, const protocol::Recording* table) {
+  Recording recording;
+  if (table == nullptr) return recording;
+  recording.context = decode_id(*table->context(), "context");
+  recording.creator_rank = table->creator_rank();
+  if (recording.creator_rank < 0) malformed("a context of rank {}", recording.creator_rank);
+  recording.pair = decode_optional_id(table->pair(), "pair");
+  recording.tracked = decode_bits(state, table->tracked());
+  if (!recording.pair && !recording.tracked.empty()) malformed("tracked tensors without a pair");
+  recording.joined = decode_numbers(state, table->joined());
+  return recording;
+}
+
+// With a pair there is one bit for each tensor.
+void check_tracked(const Recording& recording, const Values& values) {
+  if (!recording.pair) return;
+  size_t count = 0;
+  for (const Value& value : values) {
+    value.for_each_tensor([&count](const Tensor&) { ++count; });
+  }
+  if (count != recording.tracked.size()) malformed("{} tracked bits for {} tensors", recording.tracked.size(), count);
+}
+
+Hello decode(DecodeState& state, const protocol::Hello& table) {
+  Hello hello;
+  hello.job = decode_name(state, table.job(), "job");
+  hello.protocol = table.protocol();
+  hello.features = table.features();
+  hello.name = decode_name(state, table.name(), "name of a worker");
+  hello.rank = table.rank();
+  hello.incarnation = table.incarnation();
+  hello.generation = table.generation();
+  hello.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "endpoint");
+  hello.wanted = table.wanted();
+  if (hello.rank < 0) malformed("a worker of rank {}", hello.rank);
+  if (hello.incarnation == 0) malformed("a worker of incarnation 0");
+  return hello;
+}
+
+Welcome decode(DecodeState&, const protocol::Welcome& table) {
+  if (table.incarnation() == 0) malformed("a worker of incarnation 0");
+  if (table.next() == 0) malformed("number 0 expected next");
+  return {table.incarnation(), table.next()};
+}
+
+Refuse decode(DecodeState& state, const protocol::Refuse& table) {
+  Refuse refuse;
+  if (table.reason() <= protocol::RefuseReason::Unknown) refuse.reason = static_cast<RefuseReason>(table.reason());
+  refuse.incarnation = table.incarnation();
+  refuse.text = decode_text(state, table.text(), kMaxErrorBytes, "reason of a refusal");
+  return refuse;
+}
+
+Ack decode(DecodeState&, const protocol::Ack&) { return {}; }
+Ping decode(DecodeState&, const protocol::Ping&) { return {}; }
+Leave decode(DecodeState&, const protocol::Leave&) { return {}; }
+
+Chunk decode(DecodeState& state, const protocol::Chunk& table) {
+  Chunk chunk;
+  chunk.transfer = table.transfer();
+  chunk.offset = table.offset();
+  chunk.total = table.total();
+  chunk.abandoned = table.abandoned();
+  if (chunk.transfer == 0) malformed("a chunk of transfer 0");
+  if (chunk.abandoned) return chunk;
+  const Frame* piece = state.payload.take_frame();
+  if (piece == nullptr || piece->size() == 0) malformed("a chunk without bytes");
+  if (chunk.offset > chunk.total || piece->size() > chunk.total - chunk.offset) {
+    malformed("{} bytes at {} of a transfer of {}", piece->size(), chunk.offset, chunk.total);
+  }
+  chunk.piece = *piece;
+  return chunk;
+}
+
+Call decode(DecodeState& state, const protocol::Call& table) {
+  Call call;
+  call.call = decode_id(*table.call(), "call");
+  call.function = decode_name(state, table.function(), "name of a function");
+  call.args = decode_values(state, table.args_type(), table.args());
+  call.time_left = table.time_left();
+  if (call.time_left < kForever) malformed("a call with {} ns left", call.time_left);
+  call.recording = decode_recording(state, table.recording());
+  check_tracked(call.recording, call.args);
+  call.label = decode_text(state, table.label(), kMaxNameBytes, "label");
+  return call;
+}
+
+Reply decode(DecodeState& state, const protocol::Reply& table) {
+  Reply reply;
+  reply.call = decode_id(*table.call(), "call");
+  reply.error = decode_optional_error(state, table.error(), &reply.failed);
+  bool has_result = table.result_type() != protocol::Value::NONE;
+  if (has_result == reply.failed) malformed("an answer with {}", has_result ? "a result and an error" : "no result");
+  if (has_result) reply.result = decode_value(state, static_cast<uint8_t>(table.result_type()), table.result(), 1);
+  reply.recording = decode_recording(state, table.recording());
+  check_tracked(reply.recording, {reply.result});
+  return reply;
+}
+
+Cancel decode(DecodeState&, const protocol::Cancel& table) { return {decode_id(*table.call(), "call")}; }
+
+Member decode_member(DecodeState& state, const protocol::Member& table) {
+  Member member;
+  member.rank = table.rank();
+  member.name = decode_text(state, table.name(), kMaxNameBytes, "name of a worker");
+  member.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "endpoint");
+  member.incarnation = table.incarnation();
+  member.generation = table.generation();
+  if (member.rank < -1) malformed("a worker of rank {}", member.rank);
+  if (member.incarnation == 0) malformed("a worker of incarnation 0");
+  return member;
+}
+
+Join decode(DecodeState& state, const protocol::Join& table) {
+  Join join;
+  join.job = decode_name(state, table.job(), "job");
+  join.protocol = table.protocol();
+  join.world_size = table.world_size();
+  join.member = decode_member(state, *table.member());
+  return join;
+}
+
+Roster decode(DecodeState& state, const protocol::Roster& table) {
+  Roster roster;
+  roster.error = decode_optional_error(state, table.error(), &roster.refused);
+  for (unsigned i = 0; table.members() != nullptr && i < table.members()->size(); ++i) {
+    roster.members.push_back(decode_member(state, *table.members()->Get(i)));
+  }
+  roster.missing = decode_numbers(state, table.missing());
+  return roster;
+}
+
+QuietAsk decode(DecodeState& state, const protocol::QuietAsk& table) {
+  return {table.round(), decode_numbers(state, table.missing())};
+}
+
+QuietAnswer decode(DecodeState& state, const protocol::QuietAnswer& table) {
+  QuietAnswer answer;
+  answer.round = table.round();
+  answer.stopping = table.stopping();
+  answer.idle = table.idle();
+  if (table.counts() != nullptr) {
+    state.spend(table.counts()->size() * sizeof(protocol::PeerCount));
+    for (const protocol::PeerCount* count : *table.counts()) {
+      answer.counts.push_back({count->peer(), count->requests_sent(), count->requests_received()});
+    }
+  }
+  answer.lost = decode_numbers(state, table.lost());
+  return answer;
+}
+
+QuietVerdict decode(DecodeState&, const protocol::QuietVerdict& table) { return {table.round()}; }
+
+// Sets the two ids that all messages of a pass begin with.
+template <typename T, typename Table>
+T begin_pass_message(const Table& table) {
+  T message;
+  message.context = decode_id(*table.context(), "context");
+  message.pass = decode_id(*table.pass(), "pass");
+  return message;
+}
+
+Joined decode(DecodeState&, const protocol::Joined& table) {
+  return {decode_id(*table.context(), "context"), decode_optional_id(table.pass(), "pass")};
+}
+
+Release decode(DecodeState& state, const protocol::Release& table) {
+  Release release;
+  if (table.contexts() == nullptr) return release;
+  state.spend(table.contexts()->size() * sizeof(protocol::Id));
+  for (const protocol::Id* id : *table.contexts()) release.contexts.push_back(decode_id(*id, "context"));
+  return release;
+}
+
+Discover decode(DecodeState& state, const protocol::Discover& table) {
+  auto discover = begin_pass_message<Discover>(table);
+  discover.request = decode_id(*table.request(), "request");
+  discover.retain_graph = table.retain_graph();
+  for (unsigned i = 0; table.pairs() != nullptr && i < table.pairs()->size(); ++i) {
+    const protocol::PairBits& pair = *table.pairs()->Get(i);
+    Id id = decode_id(*pair.pair(), "pair");
+    discover.pairs.push_back({id.counter, id.maker, decode_bits(state, pair.bits())});
+  }
+  return discover;
+}
+
+Discovered decode(DecodeState& state, const protocol::Discovered& table) {
+  auto discovered = begin_pass_message<Discovered>(table);
+  discovered.request = decode_id(*table.request(), "request");
+  discovered.error = decode_optional_error(state, table.error(), &discovered.failed);
+  discovered.participants = decode_numbers(state, table.participants());
+  return discovered;
+}
+
+Start decode(DecodeState&, const protocol::Start& table) {
+  auto start = begin_pass_message<Start>(table);
+  start.retain_graph = table.retain_graph();
+  return start;
+}
+
+Grad decode(DecodeState& state, const protocol::Grad& table) {
+  auto grad = begin_pass_message<Grad>(table);
+  grad.pair = decode_id(*table.pair(), "pair");
+  grad.retain_graph = table.retain_graph();
+  grad.fast = table.fast();
+  grad.live = decode_bits(state, table.live());
+  grad.gradients = decode_values(state, table.gradients_type(), table.gradients());
+  size_t live_count = 0;
+  for (bool bit : grad.live) live_count += bit ? 1 : 0;
+  if (live_count != grad.gradients.size())
+    malformed("{} gradients for {} live bits", grad.gradients.size(), live_count);
+  for (const Value& gradient : grad.gradients) {
+    if (gradient.kind() != ValueKind::kTensor && !gradient.is_null()) {
+      malformed("a gradient that is a {}", kind_name(gradient.kind()));
+    }
+  }
+  return grad;
+}
+
+Done decode(DecodeState& state, const protocol::Done& table) {
+  auto done = begin_pass_message<Done>(table);
+  done.error = decode_optional_error(state, table.error(), &done.failed);
+  done.grads_sent = table.grads_sent();
+  done.grads_received = table.grads_received();
+  return done;
+}
+
+Verdict decode(DecodeState& state, const protocol::Verdict& table) {
+  auto verdict = begin_pass_message<Verdict>(table);
+  verdict.commit = table.commit();
+  bool failed = false;
+  verdict.error = decode_optional_error(state, table.error(), &failed);
+  if (failed == verdict.commit)
+    malformed("a verdict of {}", failed ? "commit with an error" : "abort without a reason");
+  return verdict;
+}
+
+Probe decode(DecodeState&, const protocol::Probe& table) {
+  auto probe = begin_pass_message<Probe>(table);
+  probe.round = table.round();
+  return probe;
+}
+
+ProbeAnswer decode(DecodeState& state, const protocol::ProbeAnswer& table) {
+  auto answer = begin_pass_message<ProbeAnswer>(table);
+  answer.round = table.round();
+  answer.idle = table.idle();
+  answer.grads_sent = table.grads_sent();
+  answer.grads_received = table.grads_received();
+  size_t count = table.unreached() == nullptr ? 0 : table.unreached()->size();
+  state.spend(count * sizeof(uint32_t));
+  for (unsigned i = 0; i < count; ++i) {
+    answer.unreached.push_back(decode_text(state, table.unreached()->Get(i), kMaxNoteBytes, "name of a call"));
+  }
+  return answer;
+}
+
+Holders decode(DecodeState& state, const protocol::Holders& table) {
+  Holders holders;
+  holders.context = decode_id(*table.context(), "context");
+  holders.request = decode_id(*table.request(), "request");
+  holders.answer = table.answer();
+  holders.holders = decode_numbers(state, table.holders());
+  return holders;
+}
+
+template <typename Table>
+Body decode_as(DecodeState& state, const void* table) {
+  return decode(state, *static_cast<const Table*>(table));
+}
+
+}  // namespace
+
+Body decode_body(DecodeState& state, uint8_t type, const void* table) {
+  using Decode = Body (*)(DecodeState&, const void*);
+  // In the order of the union, which is that of Body.
+  static constexpr Decode kDecoders[] = {
+      decode_as<protocol::Hello>,       decode_as<protocol::Welcome>,     decode_as<protocol::Refuse>,
+      decode_as<protocol::Ack>,         decode_as<protocol::Ping>,        decode_as<protocol::Leave>,
+      decode_as<protocol::Chunk>,       decode_as<protocol::Call>,        decode_as<protocol::Reply>,
+      decode_as<protocol::Cancel>,      decode_as<protocol::Join>,        decode_as<protocol::Roster>,
+      decode_as<protocol::QuietAsk>,    decode_as<protocol::QuietAnswer>, decode_as<protocol::QuietVerdict>,
+      decode_as<protocol::Joined>,      decode_as<protocol::Release>,     decode_as<protocol::Discover>,
+      decode_as<protocol::Discovered>,  decode_as<protocol::Start>,       decode_as<protocol::Grad>,
+      decode_as<protocol::Done>,        decode_as<protocol::Verdict>,     decode_as<protocol::Probe>,
+      decode_as<protocol::ProbeAnswer>, decode_as<protocol::Holders>};
+  static_assert(std::size(kDecoders) == std::variant_size_v<Body>);
+  static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
+  if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);
+  return kDecoders[type - 1](state, table);
+}
+
+}  // namespace distag::wire

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "wire/message.h"
+#include "wire/payload.h"
+
+namespace flatbuffers {
+struct String;
+template <typename T>
+class Vector;
+template <typename T>
+struct Offset;
+}  // namespace flatbuffers
+
+namespace distag::wire {
+
+template <typename... Args>
+[[noreturn]] void malformed(fmt::format_string<Args...> text, Args&&... args) {
+  fail(Status::kProtocol, "malformed message: {}", fmt::format(text, std::forward<Args>(args)...));
+}
+
+// What the parts of one decoding share. The verifier lets tables and strings be shared within a header, which an honest
+// sender never does; the budget keeps what is copied out of it within its size.
+class DecodeState {
+ public:
+  DecodeState(PayloadReader& payload_reader, size_t header_bytes) : payload(payload_reader), budget_(header_bytes) {}
+
+  void spend(size_t bytes) {
+    if (bytes > budget_) malformed("its strings and lists overlap");
+    budget_ -= bytes;
+  }
+
+  PayloadReader& payload;
+
+ private:
+  size_t budget_;
+};
+
+// Checked: at most `limit` bytes, UTF-8, no zero byte. An absent string (nullptr) is empty.
+std::string decode_text(DecodeState& state, const flatbuffers::String* text, size_t limit, const char* what);
+// `table` is the union's table, which the verifier has seen.
+Value decode_value(DecodeState& state, uint8_t type, const void* table, size_t depth);
+Body decode_body(DecodeState& state, uint8_t type, const void* table);
+
+}  // namespace distag::wire

@@ -1,0 +1,264 @@
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "message_generated.h"
+#include "tensor/utf8.h"
+#include "wire/encoder.h"
+
+namespace distag::wire {
+namespace {
+
+using flatbuffers::Offset;
+using flatbuffers::String;
+using flatbuffers::Vector;
+
+// Writes one body. What a table refers to is written before the table, as FlatBuffers wants it.
+class BodyEncoder {
+ public:
+  BodyEncoder(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) : builder_(builder), payload_(payload) {}
+
+  EncodedUnion operator()(const Hello& hello) {
+    auto job = name(hello.job, "job");
+    auto worker = name(hello.name, "name of a worker");
+    auto endpoint = text(hello.endpoint, kMaxEndpointBytes, "endpoint");
+    return make(protocol::Body::Hello,
+                protocol::CreateHello(builder_, job, hello.protocol, hello.features, worker, hello.rank,
+                                      hello.incarnation, hello.generation, endpoint, hello.wanted));
+  }
+  EncodedUnion operator()(const Welcome& welcome) {
+    return make(protocol::Body::Welcome, protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next));
+  }
+  EncodedUnion operator()(const Refuse& refuse) {
+    auto words = mended(refuse.text, kMaxErrorBytes);
+    return make(protocol::Body::Refuse,
+                protocol::CreateRefuse(builder_, static_cast<protocol::RefuseReason>(refuse.reason), refuse.incarnation,
+                                       words));
+  }
+  EncodedUnion operator()(const Ack&) { return make(protocol::Body::Ack, protocol::CreateAck(builder_)); }
+  EncodedUnion operator()(const Ping&) { return make(protocol::Body::Ping, protocol::CreatePing(builder_)); }
+  EncodedUnion operator()(const Leave&) { return make(protocol::Body::Leave, protocol::CreateLeave(builder_)); }
+  EncodedUnion operator()(const Chunk& chunk) {
+    return make(protocol::Body::Chunk,
+                protocol::CreateChunk(builder_, chunk.transfer, chunk.offset, chunk.total, chunk.abandoned));
+  }
+
+  EncodedUnion operator()(const Call& call) {
+    auto function = name(call.function, "name of a function");
+    EncodedValues args = encode_values(builder_, payload_, call.args);
+    auto noted = recording(call.recording);
+    Offset<String> label;
+    if (!call.label.empty()) label = mended(call.label, kMaxNameBytes);
+    protocol::Id id = wire_id(call.call);
+    return make(protocol::Body::Call,
+                protocol::CreateCall(builder_, &id, function, args.types, args.values, call.time_left, noted, label));
+  }
+  EncodedUnion operator()(const Reply& reply) {
+    protocol::Id id = wire_id(reply.call);
+    if (reply.failed) {
+      auto why = error(true, reply.error);
+      auto noted = recording(reply.recording);
+      return make(protocol::Body::Reply, protocol::CreateReply(builder_, &id, why, protocol::Value::NONE, 0, noted));
+    }
+    EncodedUnion result = encode_value(builder_, payload_, reply.result);
+    auto noted = recording(reply.recording);
+    return make(
+        protocol::Body::Reply,
+        protocol::CreateReply(builder_, &id, 0, static_cast<protocol::Value>(result.type), result.offset, noted));
+  }
+  EncodedUnion operator()(const Cancel& cancel) {
+    protocol::Id id = wire_id(cancel.call);
+    return make(protocol::Body::Cancel, protocol::CreateCancel(builder_, &id));
+  }
+
+  EncodedUnion operator()(const Join& join) {
+    auto job = name(join.job, "job");
+    auto who = member(join.member);
+    return make(protocol::Body::Join, protocol::CreateJoin(builder_, job, join.protocol, join.world_size, who));
+  }
+  EncodedUnion operator()(const Roster& roster) {
+    auto why = error(roster.refused, roster.error);
+    std::vector<Offset<protocol::Member>> members;
+    for (const Member& each : roster.members) members.push_back(member(each));
+    auto all = builder_.CreateVector(members);
+    auto missing = numbers(roster.missing);
+    return make(protocol::Body::Roster, protocol::CreateRoster(builder_, why, all, missing));
+  }
+  EncodedUnion operator()(const QuietAsk& ask) {
+    auto missing = numbers(ask.missing);
+    return make(protocol::Body::QuietAsk, protocol::CreateQuietAsk(builder_, ask.round, missing));
+  }
+  EncodedUnion operator()(const QuietAnswer& answer) {
+    std::vector<protocol::PeerCount> counts;
+    for (const PeerCount& count : answer.counts) {
+      counts.emplace_back(count.peer, count.requests_sent, count.requests_received);
+    }
+    auto all = builder_.CreateVectorOfStructs(counts);
+    auto lost = numbers(answer.lost);
+    return make(protocol::Body::QuietAnswer,
+                protocol::CreateQuietAnswer(builder_, answer.round, answer.stopping, answer.idle, all, lost));
+  }
+  EncodedUnion operator()(const QuietVerdict& verdict) {
+    return make(protocol::Body::QuietVerdict, protocol::CreateQuietVerdict(builder_, verdict.round));
+  }
+
+  EncodedUnion operator()(const Joined& joined) {
+    protocol::Id context = wire_id(joined.context);
+    protocol::Id pass = wire_id(joined.pass);
+    return make(protocol::Body::Joined, protocol::CreateJoined(builder_, &context, joined.pass ? &pass : nullptr));
+  }
+  EncodedUnion operator()(const Release& release) {
+    std::vector<protocol::Id> contexts;
+    for (const Id& id : release.contexts) contexts.push_back(wire_id(id));
+    auto all = builder_.CreateVectorOfStructs(contexts);
+    return make(protocol::Body::Release, protocol::CreateRelease(builder_, all));
+  }
+  EncodedUnion operator()(const Discover& discover) {
+    std::vector<Offset<protocol::PairBits>> pairs;
+    for (const PairBits& pair : discover.pairs) {
+      auto reached = bits(pair.bits);
+      protocol::Id id(pair.pair_maker, pair.pair_counter);
+      pairs.push_back(protocol::CreatePairBits(builder_, &id, reached));
+    }
+    auto all = builder_.CreateVector(pairs);
+    Ids ids(discover);
+    protocol::Id request = wire_id(discover.request);
+    return make(protocol::Body::Discover,
+                protocol::CreateDiscover(builder_, &ids.context, &ids.pass, &request, discover.retain_graph, all));
+  }
+  EncodedUnion operator()(const Discovered& discovered) {
+    auto why = error(discovered.failed, discovered.error);
+    auto participants = numbers(discovered.participants);
+    Ids ids(discovered);
+    protocol::Id request = wire_id(discovered.request);
+    return make(protocol::Body::Discovered,
+                protocol::CreateDiscovered(builder_, &ids.context, &ids.pass, &request, why, participants));
+  }
+  EncodedUnion operator()(const Start& start) {
+    Ids ids(start);
+    return make(protocol::Body::Start, protocol::CreateStart(builder_, &ids.context, &ids.pass, start.retain_graph));
+  }
+  EncodedUnion operator()(const Grad& grad) {
+    EncodedValues gradients = encode_values(builder_, payload_, grad.gradients);
+    auto live = bits(grad.live);
+    Ids ids(grad);
+    protocol::Id pair = wire_id(grad.pair);
+    return make(protocol::Body::Grad, protocol::CreateGrad(builder_, &ids.context, &ids.pass, &pair, grad.retain_graph,
+                                                           grad.fast, live, gradients.types, gradients.values));
+  }
+  EncodedUnion operator()(const Done& done) {
+    auto why = error(done.failed, done.error);
+    Ids ids(done);
+    return make(protocol::Body::Done,
+                protocol::CreateDone(builder_, &ids.context, &ids.pass, why, done.grads_sent, done.grads_received));
+  }
+  EncodedUnion operator()(const Verdict& verdict) {
+    auto why = error(!verdict.commit, verdict.error);
+    Ids ids(verdict);
+    return make(protocol::Body::Verdict,
+                protocol::CreateVerdict(builder_, &ids.context, &ids.pass, verdict.commit, why));
+  }
+  EncodedUnion operator()(const Probe& probe) {
+    Ids ids(probe);
+    return make(protocol::Body::Probe, protocol::CreateProbe(builder_, &ids.context, &ids.pass, probe.round));
+  }
+  EncodedUnion operator()(const ProbeAnswer& answer) {
+    std::vector<Offset<String>> unreached;
+    for (const std::string& call : answer.unreached) unreached.push_back(mended(call, kMaxNoteBytes));
+    auto all = builder_.CreateVector(unreached);
+    Ids ids(answer);
+    return make(protocol::Body::ProbeAnswer,
+                protocol::CreateProbeAnswer(builder_, &ids.context, &ids.pass, answer.round, answer.idle,
+                                            answer.grads_sent, answer.grads_received, all));
+  }
+  EncodedUnion operator()(const Holders& holders) {
+    auto all = numbers(holders.holders);
+    protocol::Id context = wire_id(holders.context);
+    protocol::Id request = wire_id(holders.request);
+    return make(protocol::Body::Holders, protocol::CreateHolders(builder_, &context, &request, holders.answer, all));
+  }
+
+ private:
+  static protocol::Id wire_id(const Id& id) { return protocol::Id(id.maker, id.counter); }
+
+  // What all messages of a pass begin with.
+  struct Ids {
+    template <typename T>
+    explicit Ids(const T& message) : context(wire_id(message.context)), pass(wire_id(message.pass)) {}
+    protocol::Id context;
+    protocol::Id pass;
+  };
+
+  template <typename T>
+  static EncodedUnion make(protocol::Body type, Offset<T> table) {
+    return {static_cast<uint8_t>(type), table.o};
+  }
+
+  Offset<String> text(const std::string& text, size_t limit, const char* what) {
+    if (text.size() > limit) {
+      fail(Status::kInvalidArgument, "the {} has {} bytes, more than {}", what, text.size(), limit);
+    }
+    if (!is_valid_utf8(text) || text.find('\0') != std::string::npos) {
+      fail(Status::kInvalidArgument, "the {} is not valid UTF-8, or holds a zero byte", what);
+    }
+    return builder_.CreateString(text);
+  }
+  Offset<String> name(const std::string& given, const char* what) {
+    if (given.empty()) fail(Status::kInvalidArgument, "the {} is empty", what);
+    return text(given, kMaxNameBytes, what);
+  }
+  Offset<String> mended(const std::string& words, size_t limit) {
+    if (words.size() <= limit && is_valid_utf8(words) && words.find('\0') == std::string::npos) {
+      return builder_.CreateString(words);
+    }
+    return builder_.CreateString(mend_text(words, limit));
+  }
+
+  // Absent unless `failed`.
+  Offset<protocol::Error> error(bool failed, const Error& error) {
+    if (!failed) return 0;
+    auto words = mended(error.message(), kMaxErrorBytes);
+    Status status = error.status() == Status::kOk ? Status::kInternal : error.status();
+    return protocol::CreateError(builder_, static_cast<int32_t>(status), words, error.origin_rank(),
+                                 error.may_have_run());
+  }
+
+  Offset<protocol::Recording> recording(const Recording& recording) {
+    if (!recording.context) return 0;
+    auto tracked = recording.pair ? bits(recording.tracked) : 0;
+    auto joined = numbers(recording.joined);
+    protocol::Id context = wire_id(recording.context);
+    protocol::Id pair = wire_id(recording.pair);
+    return protocol::CreateRecording(builder_, &context, recording.creator_rank, recording.pair ? &pair : nullptr,
+                                     tracked, joined);
+  }
+
+  Offset<protocol::Member> member(const Member& member) {
+    // A joiner may not have its name yet: it depends on the rank.
+    auto worker = text(member.name, kMaxNameBytes, "name of a worker");
+    auto endpoint = text(member.endpoint, kMaxEndpointBytes, "endpoint");
+    return protocol::CreateMember(builder_, member.rank, worker, endpoint, member.incarnation, member.generation);
+  }
+
+  template <typename T>
+  Offset<Vector<T>> numbers(const std::vector<T>& numbers) {
+    if (numbers.empty()) return 0;
+    return builder_.CreateVector(numbers);
+  }
+
+  Offset<Vector<uint8_t>> bits(const std::vector<bool>& bits) {
+    if (bits.empty()) return 0;
+    return builder_.CreateVector(bits);
+  }
+
+  flatbuffers::FlatBufferBuilder& builder_;
+  PayloadWriter& payload_;
+};
+
+}  // namespace
+
+EncodedUnion encode_body(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload, const Body& body) {
+  return std::visit(BodyEncoder(builder, payload), body);
+}
+
+}  // namespace distag::wire

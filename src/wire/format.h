@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+// Limits of the protocol's fields; see schemas/.
+namespace distag::wire {
+
+inline constexpr size_t kMaxNameBytes = 127;  // workers, jobs, functions, labels
+inline constexpr size_t kMaxEndpointBytes = 1024;
+inline constexpr size_t kMaxNoteBytes = 1024;
+inline constexpr size_t kMaxErrorBytes = 4096;
+inline constexpr size_t kMaxTailBytes = 4096;  // of payload behind the FlatBuffer
+
+// Of the structure of a header: values nest 16 deep, with two tables each, below message, body and recording.
+inline constexpr unsigned kMaxTableDepth = 48;
+inline constexpr unsigned kMaxTables = 8192;
+
+}  // namespace distag::wire

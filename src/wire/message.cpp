@@ -1,0 +1,15 @@
+#include "wire/message.h"
+
+namespace distag::wire {
+
+const char* body_name(const Body& body) {
+  static constexpr const char* kNames[] = {
+      "HELLO",         "WELCOME", "REFUSE",  "ACK",          "PING",       "LEAVE",     "CHUNK",
+      "CALL",          "REPLY",   "CANCEL",  "JOIN",         "ROSTER",     "QUIET_ASK", "QUIET_ANSWER",
+      "QUIET_VERDICT", "JOINED",  "RELEASE", "DISCOVER",     "DISCOVERED", "START",     "GRAD",
+      "DONE",          "VERDICT", "PROBE",   "PROBE_ANSWER", "HOLDERS"};
+  static_assert(std::size(kNames) == std::variant_size_v<Body>);
+  return kNames[body.index()];
+}
+
+}  // namespace distag::wire

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "transport/transport.h"
+#include "wire/format.h"
+
+namespace distag::wire {
+
+// Collects pieces of payload: small ones in the tail of the header frame, the others as frames; see schemas/values.fbs.
+class PayloadWriter {
+ public:
+  // True: it went to the tail. `make_owner` gives what keeps the bytes of a frame.
+  template <typename MakeOwner>
+  bool add(const void* data, size_t size, MakeOwner&& make_owner) {
+    if (size <= tail_.size() - tail_size_) {
+      if (size != 0) std::memcpy(tail_.data() + tail_size_, data, size);
+      tail_size_ += size;
+      return true;
+    }
+    frames_.emplace_back(data, size, make_owner());
+    frame_bytes_ += size;
+    return false;
+  }
+
+  std::span<const std::byte> tail() const { return {tail_.data(), tail_size_}; }
+  size_t frame_bytes() const { return frame_bytes_; }
+  Frames take_frames() { return std::move(frames_); }
+
+ private:
+  std::array<std::byte, kMaxTailBytes> tail_;
+  size_t tail_size_ = 0;
+  Frames frames_;
+  size_t frame_bytes_ = 0;
+};
+
+// Hands the pieces out again, in the same order.
+class PayloadReader {
+ public:
+  PayloadReader(std::span<const std::byte> tail, const Frames& frames) : tail_(tail), frames_(frames) {}
+
+  // False when the tail has fewer bytes left.
+  bool take_from_tail(uint64_t size, const std::byte** data) {
+    if (size > tail_.size()) return false;
+    *data = tail_.data();
+    tail_ = tail_.subspan(static_cast<size_t>(size));
+    return true;
+  }
+  // nullptr when there is no frame left.
+  const Frame* take_frame() { return next_frame_ < frames_.size() ? &frames_[next_frame_++] : nullptr; }
+  bool is_used_up() const { return tail_.empty() && next_frame_ == frames_.size(); }
+
+ private:
+  std::span<const std::byte> tail_;
+  const Frames& frames_;
+  size_t next_frame_ = 0;
+};
+
+}  // namespace distag::wire

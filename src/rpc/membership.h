@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -17,21 +18,31 @@ struct MemberRecord {
   MemberState state = MemberState::kAlive;
 };
 
-// Who is in the group, as this worker sees it. Written on the loop, read anywhere.
+// Who is in the group, as this worker sees it. Written on the loop, read anywhere. Of a name or rank that several
+// incarnations had, the one with the highest generation counts.
 class Membership {
  public:
-  void add(const Peer& peer);  // a newer generation of a name replaces the older in find_by_name
+  void add(const Peer& peer);  // one that is known stays as it is
   void set_state(Incarnation incarnation, MemberState state);
 
   std::optional<MemberRecord> find(Incarnation incarnation) const;
-  std::optional<MemberRecord> find_by_name(const std::string& name) const;  // the latest
-  std::optional<MemberRecord> find_by_rank(int32_t rank) const;             // the latest
-  std::vector<MemberRecord> all() const;                                    // by rank
+  std::optional<MemberRecord> find_by_name(const std::string& name) const;
+  std::optional<MemberRecord> find_by_rank(int32_t rank) const;
+  // The same as find_by_name without a copy; nullptr when nobody has the name.
+  std::shared_ptr<const Peer> peer_named(const std::string& name) const;
+  std::vector<MemberRecord> all() const;  // by rank, then generation
   size_t alive_count() const;
 
  private:
+  struct Entry {
+    std::shared_ptr<const Peer> peer;
+    MemberState state = MemberState::kAlive;
+  };
+  template <typename Matches>
+  const Entry* latest(Matches matches) const;
+
   mutable std::mutex mutex_;
-  std::vector<MemberRecord> records_;
+  std::vector<Entry> entries_;  // by rank, then generation
 };
 
 }  // namespace distag

@@ -150,6 +150,8 @@ class Rpc {
 
   // Names of functions that run now, for a shutdown that timed out.
   std::vector<std::string> running_functions() const;
+  // Completes at a moment when no function runs: RunningFunctions::when_empty.
+  std::shared_ptr<Future<Unit>> when_no_function_runs();
   RpcStats stats() const;
 
  private:

@@ -1,0 +1,70 @@
+#include "rpc/deadlines.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag {
+namespace {
+
+constexpr size_t kEndedKept = 64;
+
+}  // namespace
+
+Deadlines::Deadlines(Loop& loop, std::function<bool(const Id&)> is_open, std::function<void(const Id&)> on_due)
+    : loop_(loop), is_open_(std::move(is_open)), on_due_(std::move(on_due)) {}
+
+void Deadlines::add(const Id& call, Nanos when) {
+  if (when == kNever) return;
+  heap_.push_back({when, call});
+  std::push_heap(heap_.begin(), heap_.end(), later);
+  arm();
+}
+
+void Deadlines::note_end(Nanos when) {
+  if (when == kNever) return;
+  ++ended_;
+  if (ended_ > heap_.size() / 2 + kEndedKept) drop_ended();
+}
+
+void Deadlines::clear() {
+  heap_.clear();
+  ended_ = 0;
+  if (timer_ != 0) loop_.cancel_timer(std::exchange(timer_, 0));
+}
+
+// The timer of an entry that ended stays: it finds nothing due and is set anew.
+void Deadlines::arm() {
+  if (heap_.empty()) return;
+  const Nanos when = heap_.front().when;
+  if (timer_ != 0) {
+    if (timer_when_ <= when) return;
+    loop_.cancel_timer(timer_);
+  }
+  timer_when_ = when;
+  timer_ = loop_.start_timer(when, [this] { fire(); });
+}
+
+void Deadlines::fire() {
+  timer_ = 0;
+  const Nanos now = loop_.now();
+  while (!heap_.empty()) {
+    const Entry first = heap_.front();
+    const bool open = is_open_(first.call);
+    if (open && first.when > now) break;
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    heap_.pop_back();
+    if (open) {
+      on_due_(first.call);  // ends it, which counts an entry that is out of the heap already
+    }
+    if (ended_ > 0) --ended_;
+  }
+  arm();
+}
+
+void Deadlines::drop_ended() {
+  std::erase_if(heap_, [this](const Entry& entry) { return !is_open_(entry.call); });
+  std::make_heap(heap_.begin(), heap_.end(), later);
+  ended_ = 0;
+}
+
+}  // namespace distag

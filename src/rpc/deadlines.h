@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/loop.h"
+
+namespace distag {
+
+// Deadlines of many calls of which few ever come: a heap in which those of calls that are over stay until they are due
+// or outnumber the others, and one timer for the earliest. Adding one that is later than all costs no search. On the
+// loop.
+class Deadlines {
+ public:
+  // `on_due` runs for a call that is still open at its deadline; it may add others.
+  Deadlines(Loop& loop, std::function<bool(const Id&)> is_open, std::function<void(const Id&)> on_due);
+
+  void add(const Id& call, Nanos when);  // kNever: nothing to do
+  // The call with this deadline is over.
+  void note_end(Nanos when);
+  void clear();  // before it is destroyed, if anything was added
+
+ private:
+  struct Entry {
+    Nanos when;
+    Id call;
+  };
+  static bool later(const Entry& a, const Entry& b) { return a.when > b.when; }
+
+  void arm();
+  void fire();
+  void drop_ended();
+
+  Loop& loop_;
+  const std::function<bool(const Id&)> is_open_;
+  const std::function<void(const Id&)> on_due_;
+  std::vector<Entry> heap_;
+  size_t ended_ = 0;  // entries of calls that are over
+  Loop::TimerId timer_ = 0;
+  Nanos timer_when_ = kNever;
+};
+
+}  // namespace distag

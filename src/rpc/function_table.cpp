@@ -1,0 +1,38 @@
+#include "rpc/function_table.h"
+
+#include <utility>
+
+#include "tensor/utf8.h"
+
+namespace distag {
+namespace {
+
+constexpr size_t kMaxName = 127;
+
+}  // namespace
+
+void FunctionTable::add(const std::string& name, Function function) {
+  if (name.empty() || name.size() > kMaxName) {
+    fail(Status::kInvalidArgument, "the name of a function has 1 to {} bytes, this one has {}", kMaxName, name.size());
+  }
+  if (!is_valid_utf8(name) || name.find('\0') != std::string::npos) {
+    fail(Status::kInvalidArgument, "the name of a function is UTF-8 without a zero byte");
+  }
+  if (!function) fail(Status::kInvalidArgument, "function \"{}\": there is nothing to run", name);
+  // Made outside of the lock, as it is destroyed when the name is taken: what it holds belongs to the host.
+  auto entry = std::make_shared<const Function>(std::move(function));
+  bool added = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    added = functions_.try_emplace(name, entry).second;
+  }
+  if (!added) fail(Status::kInvalidState, "function \"{}\" is registered already", name);
+}
+
+std::shared_ptr<const Function> FunctionTable::find(const std::string& name) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = functions_.find(name);
+  return found == functions_.end() ? nullptr : found->second;
+}
+
+}  // namespace distag

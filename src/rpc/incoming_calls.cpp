@@ -1,0 +1,224 @@
+#include "rpc/incoming_calls.h"
+
+#include <utility>
+#include <vector>
+
+#include "wire/codec.h"
+
+namespace distag {
+
+IncomingCalls::IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing)
+    : shared_(shared),
+      outgoing_(outgoing),
+      deadlines_(
+          shared.environment.loop, [this](const Id& id) { return open_.contains(id); },
+          [this](const Id& id) { on_due(id); }) {}
+
+void IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request) {
+  if (is_stopped_) return;  // the peer hears that we have left
+  if (request.call.maker != from.incarnation) {
+    fail(Status::kProtocol, "{} makes a call under the id of another", describe_peer(from));
+  }
+  CallPeer& peer = shared_.peer_of(from);
+  ++peer.requests_received;
+  const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
+  const Id id = request.call;
+  const bool is_expired = request.time_left == 0;
+  auto call = std::make_shared<IncomingCall>(owner, *this, peer.peer, std::move(request), deadline);
+  if (!open_.emplace(id, call).second) {
+    fail(Status::kProtocol, "{} makes a call under the id of one that is open", describe_peer(from));
+  }
+  shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
+  shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
+  deadlines_.add(id, deadline);
+  if (is_expired) {
+    refuse(call, Error(Status::kDeadline, "its time was up when it arrived"));
+    return;
+  }
+  try {
+    Target target = find_target(call->function());
+    receive_recording(*call);
+    dispatch(call, std::move(target));
+  } catch (...) {
+    refuse(call, current_error());
+  }
+}
+
+IncomingCalls::Target IncomingCalls::find_target(const std::string& name) const {
+  Target target;
+  target.function = shared_.functions.find(name);
+  if (target.function == nullptr && shared_.op_runner) target.op = ops::find_op(name);
+  if (target.function == nullptr && target.op == nullptr) {
+    fail(Status::kNotFound, "{} has no function \"{}\", and no built-in op has that name", describe_peer(shared_.self),
+         name);
+  }
+  return target;
+}
+
+void IncomingCalls::receive_recording(const IncomingCall& call) {
+  if (!call.context()) return;
+  if (shared_.hook == nullptr) {
+    fail(Status::kUnsupported, "{} keeps no contexts", describe_peer(shared_.self));
+  }
+  std::vector<const Value*> values;
+  values.reserve(call.args().size());
+  for (const Value& value : call.args()) values.push_back(&value);
+  shared_.hook->on_receive(call.recording(), *call.peer(), values,
+                           name_call(call.function(), call.label(), shared_.self), false);
+}
+
+void IncomingCalls::dispatch(const std::shared_ptr<IncomingCall>& call, Target target) {
+  if (target.op != nullptr) {
+    run_op(call, *target.op);
+    return;
+  }
+  shared_.environment.functions.post([call, function = std::move(target.function)] { call->run(*function); });
+}
+
+void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op) {
+  OpCall op_call = make_op_call(op, call->args());
+  const bool cheap = is_cheap(op_call);
+  auto run = [call, &runner = shared_.op_runner, op_call = std::move(op_call)] {
+    call->run([&op_call, &runner](Invocation& invocation) {
+      invocation.set_result(run_op_call(op_call, runner, static_cast<bool>(invocation.context())));
+    });
+  };
+  if (cheap) {
+    run();
+  } else {
+    shared_.environment.compute.post(std::move(run));
+  }
+}
+
+void IncomingCalls::refuse(const std::shared_ptr<IncomingCall>& call, Error error) {
+  call->answer(std::move(error.set_may_have_run(false)));
+}
+
+// ---- answers ----
+
+void IncomingCalls::send_answer(const std::shared_ptr<IncomingCall>& call) {
+  if (open_.erase(call->id()) == 0) return;  // nobody waits for it
+  shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
+  deadlines_.note_end(call->deadline());
+  call->close();
+  Answer answer = std::move(call->pending_answer());
+  wire::Reply reply;
+  reply.call = call->id();
+  if (answer.error) {
+    reply.failed = true;
+    reply.error = std::move(*answer.error);
+    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.self.rank);
+  } else {
+    reply.result = std::move(answer.value);
+  }
+  send(*call, std::move(reply), std::move(answer.original));
+}
+
+void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value original) {
+  SendOptions options;
+  if (call.context()) {
+    auto kept = std::static_pointer_cast<const IncomingCall>(call.shared_from_this());
+    options.on_number = [this, kept = std::move(kept), original = std::move(original)](wire::Message& message) {
+      record(*kept, std::get<wire::Reply>(message.body), original);
+    };
+  }
+  const bool failed = reply.failed;
+  try {
+    shared_.session->send(call.peer()->incarnation, std::move(reply), std::move(options));
+  } catch (...) {
+    Error error = current_error();
+    // A failure that does not go out either means that the caller is gone.
+    if (failed || error.status() == Status::kDisconnected || error.status() == Status::kPeerRestarted) return;
+    wire::Reply instead;
+    instead.call = call.id();
+    instead.failed = true;
+    instead.error = error.add_context("the answer cannot travel").set_may_have_run(true);
+    instead.error.set_origin_rank(shared_.self.rank);
+    send(call, std::move(instead), Value());
+  }
+}
+
+void IncomingCalls::record(const IncomingCall& call, wire::Reply& reply, const Value& original) {
+  std::vector<const Value*> values;
+  if (!reply.failed) values.push_back(&original);
+  try {
+    reply.recording = shared_.hook->on_send(call.context(), *call.peer(), values,
+                                            name_call(call.function(), call.label(), shared_.self), true);
+  } catch (...) {
+    reply.failed = true;
+    reply.result = Value();
+    reply.error = current_error().set_may_have_run(true);
+    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.self.rank);
+  }
+}
+
+// ---- ends without an answer of the function ----
+
+bool IncomingCalls::close(const std::shared_ptr<IncomingCall>& call, const std::string& reason) {
+  const bool has_begun = call->close();
+  for (const auto& nested : call->take_nested()) {
+    if (const auto alive = nested.lock()) {
+      outgoing_.cancel(alive, fmt::format("call \"{}\", within which it was made, {}", call->function(), reason));
+    }
+  }
+  return has_begun;
+}
+
+void IncomingCalls::on_due(const Id& id) {
+  const std::shared_ptr<IncomingCall> call = open_.at(id);
+  const bool has_begun = close(call, "reached its deadline");
+  Error error(Status::kDeadline, has_begun ? "the function did not answer before the deadline"
+                                           : "it waited in the queue until its deadline");
+  call->answer(std::move(error.set_may_have_run(has_begun)));
+}
+
+void IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
+  if (cancel.call.maker != from.incarnation) {
+    fail(Status::kProtocol, "{} cancels a call of another", describe_peer(from));
+  }
+  const auto found = open_.find(cancel.call);
+  if (found == open_.end()) return;
+  const std::shared_ptr<IncomingCall> call = found->second;
+  const bool has_begun = close(call, "was cancelled");
+  call->answer(Error(Status::kCancelled, "cancelled by the caller").set_may_have_run(has_begun));
+}
+
+void IncomingCalls::on_peer_gone(Incarnation peer) {
+  std::vector<std::shared_ptr<IncomingCall>> hit;
+  for (const auto& [id, call] : open_) {
+    if (id.maker == peer) hit.push_back(call);
+  }
+  for (const auto& call : hit) {
+    open_.erase(call->id());
+    shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
+    deadlines_.note_end(call->deadline());
+    close(call, "lost its caller");
+  }
+}
+
+void IncomingCalls::end_context(const Id& context) {
+  std::vector<std::shared_ptr<IncomingCall>> hit;
+  for (const auto& [id, call] : open_) {
+    if (call->context() == context) hit.push_back(call);
+  }
+  for (const auto& call : hit) {
+    const bool has_begun = close(call, "lost its context, which has ended");
+    call->answer(Error(Status::kCancelled, "its context has ended").set_may_have_run(has_begun));
+  }
+}
+
+size_t IncomingCalls::stop() {
+  is_stopped_ = true;
+  shared_.running.close();
+  deadlines_.clear();
+  size_t of_others = 0;
+  const auto open = std::exchange(open_, {});
+  for (const auto& [id, call] : open) {
+    shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
+    if (id.maker != shared_.self.incarnation) ++of_others;
+    close(call, "lost its worker, which was shut down");
+  }
+  return of_others;
+}
+
+}  // namespace distag

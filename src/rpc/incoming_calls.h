@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "rpc/deadlines.h"
+#include "rpc/invocation.h"
+#include "rpc/op_call.h"
+#include "rpc/outgoing_calls.h"
+#include "rpc/shared.h"
+
+namespace distag {
+
+// Calls from peers that are not answered yet. On the loop, except where it says otherwise. A call leaves the table with
+// its answer, or when nobody waits for it any more; a function that runs is then told so and ends by itself.
+class IncomingCalls {
+ public:
+  IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing);
+
+  // `owner` holds the shared state, for the invocations.
+  void on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request);
+  void on_cancel(const Peer& from, const wire::Cancel& cancel);
+  void send_answer(const std::shared_ptr<IncomingCall>& call);
+
+  void on_peer_gone(Incarnation peer);
+  void end_context(const Id& context);
+  // Ends all and takes no more; no function begins after it. Gives how many calls of others were open.
+  size_t stop();
+
+  bool is_idle() const { return open_.empty() && shared_.running.is_empty(); }
+
+ private:
+  struct Target {
+    std::shared_ptr<const Function> function;
+    const ops::Op* op = nullptr;
+  };
+
+  Target find_target(const std::string& name) const;
+  void receive_recording(const IncomingCall& call);
+  void dispatch(const std::shared_ptr<IncomingCall>& call, Target target);
+  void run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);
+  void refuse(const std::shared_ptr<IncomingCall>& call, Error error);
+  void on_due(const Id& id);
+  // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
+  bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
+  void send(const IncomingCall& call, wire::Reply reply, Value original);
+  void record(const IncomingCall& call, wire::Reply& reply, const Value& original);
+
+  RpcShared& shared_;
+  OutgoingCalls& outgoing_;
+  std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;
+  Deadlines deadlines_;
+  bool is_stopped_ = false;
+};
+
+}  // namespace distag

@@ -1,0 +1,164 @@
+#include "rpc/invocation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rpc/incoming_calls.h"
+#include "rpc/outgoing_calls.h"
+#include "wire/codec.h"
+
+namespace distag {
+namespace {
+
+// The reply that a function owes after it has returned.
+class DeferredReply final : public PendingReply {
+ public:
+  explicit DeferredReply(std::shared_ptr<IncomingCall> call) : call_(std::move(call)) {}
+  ~DeferredReply() override {
+    if (is_finished_.load()) return;
+    call_->answer(Error(Status::kRemote, "the function put its answer off and then dropped it without finishing")
+                      .set_may_have_run(true));
+  }
+
+  bool finish(Value value) override {
+    if (is_finished_.exchange(true)) return false;
+    call_->answer(std::move(value));
+    return true;
+  }
+
+  bool fail(Error error) override {
+    if (is_finished_.exchange(true)) return false;
+    call_->answer(std::move(error.set_may_have_run(true)));
+    return true;
+  }
+
+  bool is_cancelled() const override { return call_->is_cancelled(); }
+
+ private:
+  const std::shared_ptr<IncomingCall> call_;
+  std::atomic<bool> is_finished_{false};
+};
+
+}  // namespace
+
+IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
+                           wire::Call&& request, Nanos deadline)
+    : shared_(std::move(shared)),
+      table_(table),
+      caller_(std::move(caller)),
+      request_(std::move(request)),
+      deadline_(deadline) {}
+
+Nanos IncomingCall::time_left() const {
+  if (deadline_ == kNever) return kForever;
+  return std::max<Nanos>(0, deadline_ - shared_->environment.loop.now());
+}
+
+bool IncomingCall::is_cancelled() const { return is_cancelled_.load(std::memory_order_acquire); }
+
+void IncomingCall::check_unanswered(const char* what) const {
+  if (reply_ == Reply::kNone && stage_.load() != Stage::kReturned) return;
+  const char* state = reply_ == Reply::kDeferred ? "was deferred" : reply_ == Reply::kSet ? "was set" : "went out";
+  fail(Status::kInvalidState, "{}: the answer of call \"{}\" {} before", what, request_.function, state);
+}
+
+void IncomingCall::set_result(Value value) {
+  Value travelling = wire::prepare(value);
+  std::lock_guard<std::mutex> lock(mutex_);
+  check_unanswered("return");
+  reply_ = Reply::kSet;
+  result_ = std::move(travelling);
+  if (context()) original_ = std::move(value);
+}
+
+std::shared_ptr<PendingReply> IncomingCall::defer() {
+  auto self = std::static_pointer_cast<IncomingCall>(shared_from_this());
+  std::lock_guard<std::mutex> lock(mutex_);
+  check_unanswered("defer");
+  auto reply = std::make_shared<DeferredReply>(std::move(self));
+  reply_ = Reply::kDeferred;
+  return reply;
+}
+
+bool IncomingCall::begin() {
+  if (!shared_->running.begin(run_, request_.function)) return false;
+  Stage expected = Stage::kQueued;
+  if (stage_.compare_exchange_strong(expected, Stage::kRunning)) return true;
+  shared_->running.end(run_);
+  return false;
+}
+
+void IncomingCall::run(const Function& function) {
+  if (!begin()) return;
+  try {
+    function(*this);
+  } catch (...) {
+    answer(current_error().set_may_have_run(true));
+    finish_run();
+    return;
+  }
+  bool is_owed = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stage_.store(Stage::kReturned);
+    is_owed = reply_ != Reply::kDeferred;
+  }
+  if (is_owed && claim_answer()) {
+    answer_.value = std::move(result_);
+    answer_.original = std::move(original_);
+    hand_over();
+  }
+  finish_run();
+}
+
+void IncomingCall::finish_run() {
+  stage_.store(Stage::kReturned);
+  shared_->running.end(run_);
+}
+
+bool IncomingCall::claim_answer() { return !is_answered_.exchange(true); }
+
+bool IncomingCall::answer(Value value) {
+  Value travelling;
+  try {
+    travelling = wire::prepare(value);
+  } catch (...) {
+    return answer(current_error().set_may_have_run(true).add_context("the answer cannot travel"));
+  }
+  if (!claim_answer()) return false;
+  answer_.value = std::move(travelling);
+  if (context()) answer_.original = std::move(value);
+  hand_over();
+  return true;
+}
+
+bool IncomingCall::answer(Error error) {
+  if (!claim_answer()) return false;
+  answer_.error = std::move(error);
+  hand_over();
+  return true;
+}
+
+void IncomingCall::hand_over() {
+  shared_->gate.run(
+      [self = std::static_pointer_cast<IncomingCall>(shared_from_this())] { self->table_.send_answer(self); });
+}
+
+bool IncomingCall::close() {
+  is_cancelled_.store(true, std::memory_order_release);
+  Stage expected = Stage::kQueued;
+  return !stage_.compare_exchange_strong(expected, Stage::kOver);
+}
+
+void IncomingCall::add_nested(const std::shared_ptr<OutgoingCall>& call) {
+  if (nested_.size() >= nested_limit_) {
+    std::erase_if(nested_, [](const std::weak_ptr<OutgoingCall>& nested) {
+      const auto alive = nested.lock();
+      return alive == nullptr || alive->future.is_done();
+    });
+    nested_limit_ = std::max<size_t>(16, 2 * nested_.size());
+  }
+  nested_.push_back(call);
+}
+
+}  // namespace distag

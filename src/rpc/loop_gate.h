@@ -1,0 +1,41 @@
+#pragma once
+
+#include <mutex>
+#include <utility>
+
+#include "base/loop.h"
+
+namespace distag {
+
+// A way to the loop for what may outlive it: answers and futures that the host keeps. Any thread.
+class LoopGate {
+ public:
+  explicit LoopGate(Loop& loop) : loop_(loop) {}
+
+  // Runs the task on the loop, right now when this is the loop. False once closed: the task is dropped. The lock is
+  // held while the loop takes the task, since the loop may go as soon as the gate is closed.
+  bool run(Task task) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (closed_) return false;
+      if (!loop_.is_current()) {
+        loop_.post(std::move(task));
+        return true;
+      }
+    }
+    task();
+    return true;
+  }
+
+  void close() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+  }
+
+ private:
+  Loop& loop_;
+  std::mutex mutex_;
+  bool closed_ = false;
+};
+
+}  // namespace distag

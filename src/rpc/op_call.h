@@ -1,0 +1,25 @@
+#pragma once
+
+#include "ops/op.h"
+#include "rpc/op_runner.h"
+#include "tensor/value.h"
+
+namespace distag {
+
+// A built-in op as a peer calls it: its inputs (null: left out), then a map if it needs attributes.
+struct OpCall {
+  const ops::Op* op = nullptr;
+  Tensors inputs;
+  ops::Attributes attributes;
+};
+
+// Throws INVALID_ARGUMENT naming the argument that is neither.
+OpCall make_op_call(const ops::Op& op, const Values& args);
+
+// Whether it may run on the loop: marked cheap, and no tensor above 64 KiB goes in or comes out.
+bool is_cheap(const OpCall& call);
+
+// One output as itself, several as a list. Throws as the op does.
+Value run_op_call(const OpCall& call, const OpRunner& runner, bool record);
+
+}  // namespace distag

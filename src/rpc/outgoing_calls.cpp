@@ -1,0 +1,226 @@
+#include "rpc/outgoing_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rpc/invocation.h"
+
+namespace distag {
+namespace {
+
+// "2.5 s", "30 ms"
+std::string describe_time(Nanos time) {
+  if (time >= kSecond) return fmt::format("{:g} s", static_cast<double>(time) / static_cast<double>(kSecond));
+  return fmt::format("{:g} ms", static_cast<double>(time) / static_cast<double>(kMillisecond));
+}
+
+}  // namespace
+
+OutgoingCalls::OutgoingCalls(RpcShared& shared)
+    : shared_(shared),
+      deadlines_(
+          shared.environment.loop, [this](const Id& id) { return open_.contains(id); },
+          [this](const Id& id) { on_due(id); }) {}
+
+void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
+  if (call->future.is_done()) return;
+  try {
+    check(*call);
+    if (call->context) {
+      shared_.hook->on_call_begun(call->context);
+      call->is_in_context = true;
+    }
+  } catch (...) {
+    end(call, current_error().add_context(describe_call(call->function, *call->peer)));
+    return;
+  }
+  call->id = {shared_.self.incarnation, ++last_counter_};
+  open_.emplace(call->id, call);
+  deadlines_.add(call->id, call->deadline);
+  shared_.counters.open_made.fetch_add(1, std::memory_order_relaxed);
+  if (call->within) {
+    if (auto* invocation = dynamic_cast<IncomingCall*>(call->within.get())) invocation->add_nested(call);
+  }
+  try {
+    send(call);
+  } catch (...) {
+    end(call, current_error().add_context(describe_call(call->function, *call->peer)));
+  }
+}
+
+void OutgoingCalls::check(const OutgoingCall& call) const {
+  if (is_stopped_) fail(Status::kCancelled, "the worker was shut down");
+  if (call.within && call.within->is_cancelled()) {
+    fail(Status::kCancelled, "call \"{}\", within which it was made, is over", call.within->function());
+  }
+  if (call.deadline <= shared_.environment.loop.now()) {
+    fail(Status::kDeadline, "its time was up before it was sent");
+  }
+  if (call.context && shared_.hook == nullptr) {
+    fail(Status::kInvalidArgument, "this worker keeps no contexts");
+  }
+  const auto peer = shared_.peers.find(call.to);
+  if (peer != shared_.peers.end() && peer->second.gone) throw *peer->second.gone;
+}
+
+void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
+  wire::Call body;
+  body.call = call->id;
+  body.function = call->function;
+  body.args = std::move(call->args);
+  body.label = call->label;
+  SendOptions options;
+  options.on_number = [this, call](wire::Message& message) { on_number(*call, std::get<wire::Call>(message.body)); };
+  call->ticket = shared_.session->send(call->to, std::move(body), std::move(options));
+}
+
+// From here on the callee decides. A call that ended meanwhile goes out without time, so that it does not run.
+void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
+  call.is_numbered = true;
+  ++shared_.peer_of(*call.peer).requests_sent;
+  body.time_left = 0;
+  if (!call.future.mark_begun()) return;
+  try {
+    if (call.context) record(call, body);
+    body.time_left =
+        call.deadline == kNever ? kForever : std::max<Nanos>(0, call.deadline - shared_.environment.loop.now());
+  } catch (...) {
+    // It cannot have run, as it has no time: the callee's answer finds nobody.
+    const auto found = open_.find(call.id);
+    if (found == open_.end()) return;
+    const std::shared_ptr<OutgoingCall> kept = found->second;
+    end(kept, current_error().add_context(describe_call(call.function, *call.peer)));
+  }
+}
+
+void OutgoingCalls::record(OutgoingCall& call, wire::Call& body) {
+  std::vector<const Value*> values;
+  values.reserve(call.originals.size());
+  for (const Value& value : call.originals) values.push_back(&value);
+  body.recording =
+      shared_.hook->on_send(call.context, *call.peer, values, name_call(call.function, call.label, *call.peer), false);
+  call.originals.clear();
+}
+
+void OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply) {
+  if (reply.call.maker != shared_.self.incarnation) {
+    fail(Status::kProtocol, "{} answers a call that is not of this worker", describe_peer(from));
+  }
+  const auto found = open_.find(reply.call);
+  if (found == open_.end()) {
+    if (reply.call.counter > last_counter_) {
+      fail(Status::kProtocol, "{} answers a call that was never made", describe_peer(from));
+    }
+    return;  // it ended before
+  }
+  const std::shared_ptr<OutgoingCall> call = found->second;
+  if (call->to != from.incarnation) fail(Status::kProtocol, "{} answers a call to another", describe_peer(from));
+  try {
+    if (reply.recording.context) {
+      if (reply.recording.context != call->context) fail(Status::kProtocol, "the answer is for another context");
+      std::vector<const Value*> values;
+      if (!reply.failed) values.push_back(&reply.result);
+      shared_.hook->on_receive(reply.recording, from, values, name_call(call->function, call->label, from), true);
+    }
+  } catch (...) {
+    end(call, current_error().set_may_have_run(true).add_context(describe_call(call->function, *call->peer)));
+    return;
+  }
+  if (reply.failed) {
+    end(call, std::move(reply.error.add_context(describe_call(call->function, *call->peer))));
+  } else {
+    end(call, std::move(reply.result));
+  }
+}
+
+Error OutgoingCalls::failure(const OutgoingCall& call, Status status, std::string text) const {
+  Error error(status, std::move(text));
+  error.add_context(describe_call(call.function, *call.peer)).set_may_have_run(call.is_numbered);
+  return error;
+}
+
+void OutgoingCalls::on_due(const Id& id) {
+  const std::shared_ptr<OutgoingCall> call = open_.at(id);
+  recall(*call, false);
+  const std::string text = call->within && call->timeout == kForever
+                               ? "no answer before the deadline of the call within which it was made"
+                               : fmt::format("no answer within {}", describe_time(call->timeout));
+  end(call, failure(*call, Status::kDeadline, text));
+}
+
+void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {
+  if (!call.is_numbered) {
+    if (shared_.session->withdraw(call.to, call.ticket)) return;
+    call.is_numbered = true;
+  }
+  if (!tell_callee) return;
+  try {
+    shared_.session->send(call.to, wire::Cancel{call.id});
+  } catch (const Error&) {
+    // The callee is lost, which cancels there as well.
+  }
+}
+
+void OutgoingCalls::on_future_cancelled(const std::shared_ptr<OutgoingCall>& call) {
+  if (!open_.contains(call->id)) return;
+  recall(*call, true);
+  end(call, Error(Status::kCancelled, "cancelled by the caller"));
+}
+
+void OutgoingCalls::cancel(const std::shared_ptr<OutgoingCall>& call, const std::string& reason) {
+  if (!open_.contains(call->id)) return;
+  recall(*call, true);
+  end(call, failure(*call, Status::kCancelled, reason));
+}
+
+void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
+  std::vector<std::shared_ptr<OutgoingCall>> hit;
+  for (const auto& [id, call] : open_) {
+    if (call->to == peer) hit.push_back(call);
+  }
+  for (const auto& call : hit) end(call, failure(*call, error.status(), error.message()));
+}
+
+void OutgoingCalls::end_context(const Id& context) {
+  std::vector<std::shared_ptr<OutgoingCall>> hit;
+  for (const auto& [id, call] : open_) {
+    if (call->context == context) hit.push_back(call);
+  }
+  for (const auto& call : hit) cancel(call, "its context has ended");
+}
+
+size_t OutgoingCalls::stop() {
+  is_stopped_ = true;
+  deadlines_.clear();
+  const auto open = std::exchange(open_, {});
+  for (const auto& [id, call] : open) {
+    if (!call->is_numbered) shared_.session->withdraw(call->to, call->ticket);
+    end(call, failure(*call, Status::kCancelled, "the worker was shut down"));
+  }
+  return open.size();
+}
+
+void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Value value) {
+  forget(*call);
+  call->future.complete(std::move(value));
+  if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
+}
+
+void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Error error) {
+  forget(*call);
+  shared_.counters.failed.fetch_add(1, std::memory_order_relaxed);
+  call->future.fail(std::move(error));
+  if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
+}
+
+void OutgoingCalls::forget(OutgoingCall& call) {
+  call.within.reset();
+  call.originals.clear();
+  if (!call.id) return;  // it was refused before it got one
+  if (open_.erase(call.id) != 0 || is_stopped_) {
+    shared_.counters.open_made.fetch_sub(1, std::memory_order_relaxed);
+    if (!is_stopped_) deadlines_.note_end(call.deadline);
+  }
+}
+
+}  // namespace distag

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/future.h"
+#include "rpc/deadlines.h"
+#include "rpc/rpc.h"
+#include "rpc/shared.h"
+
+namespace distag {
+
+class IncomingCall;
+
+// A call made here. Its future is a part of it, so that a call costs one piece of memory. Made on any thread, then of
+// the loop, except for the future.
+struct OutgoingCall {
+  Future<Value> future;
+  Id id;
+  Id context;
+  Incarnation to = 0;
+  std::shared_ptr<const Peer> peer;
+  std::string function;
+  std::string label;
+  Values args;       // as they travel, until it is sent
+  Values originals;  // with a context: the same with their history, until it is numbered
+  Nanos deadline = kNever;
+  Nanos timeout = kForever;            // for the message of a deadline
+  std::shared_ptr<Invocation> within;  // until it is over
+  Session::Ticket ticket = 0;
+  bool is_numbered = false;
+  bool is_in_context = false;  // on_call_ended is owed
+};
+
+// Calls of this worker that are under way: from the queue to the answer. On the loop.
+//
+// A call ends in end(): by its answer, its deadline, the loss of the callee, a cancel (of itself, its context or the
+// invocation it was made within), or the shutdown. Only what its message's number says decides whether it may have run.
+class OutgoingCalls {
+ public:
+  explicit OutgoingCalls(RpcShared& shared);
+
+  void start(const std::shared_ptr<OutgoingCall>& call);
+  void on_reply(const Peer& from, wire::Reply& reply);
+  // The future has been cancelled.
+  void on_future_cancelled(const std::shared_ptr<OutgoingCall>& call);
+  // What it was made for is over: ends it with CANCELLED, for the reason given.
+  void cancel(const std::shared_ptr<OutgoingCall>& call, const std::string& reason);
+
+  void on_peer_gone(Incarnation peer, const Error& error);
+  void end_context(const Id& context);
+  // Ends all and takes no more. Gives how many there were.
+  size_t stop();
+
+  bool is_idle() const { return open_.empty(); }
+
+ private:
+  void check(const OutgoingCall& call) const;
+  void send(const std::shared_ptr<OutgoingCall>& call);
+  void on_number(OutgoingCall& call, wire::Call& body);
+  void record(OutgoingCall& call, wire::Call& body);
+  void on_due(const Id& id);
+  Error failure(const OutgoingCall& call, Status status, std::string text) const;
+  // Takes it back if it has no number yet, else tells the callee.
+  void recall(OutgoingCall& call, bool tell_callee);
+  void end(const std::shared_ptr<OutgoingCall>& call, Value value);
+  void end(const std::shared_ptr<OutgoingCall>& call, Error error);
+  void forget(OutgoingCall& call);
+
+  RpcShared& shared_;
+  std::unordered_map<Id, std::shared_ptr<OutgoingCall>> open_;
+  Deadlines deadlines_;
+  uint64_t last_counter_ = 0;
+  bool is_stopped_ = false;
+};
+
+}  // namespace distag

@@ -1,0 +1,229 @@
+#include "rpc/rpc.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rpc/incoming_calls.h"
+#include "rpc/outgoing_calls.h"
+#include "rpc/quiet.h"
+#include "rpc/shared.h"
+#include "wire/codec.h"
+
+namespace distag {
+
+struct Rpc::State final : RpcShared {
+  State(Rpc& rpc_, Rpc::Environment environment_, RpcConfig config_)
+      : RpcShared(rpc_, environment_, config_),
+        outgoing(*this),
+        incoming(*this, outgoing),
+        quiet(*this, {[this] { return is_idle(); }, [this] { leave(true); }}) {}
+
+  OutgoingCalls outgoing;
+  IncomingCalls incoming;
+  Quiet quiet;
+  std::vector<std::function<bool()>> idle_checks;
+
+  // The shutdown. All on the loop, but for the future.
+  std::shared_ptr<Future<ShutdownReport>> stop_future = Future<ShutdownReport>::make();
+  Nanos stop_deadline = kNever;
+  Loop::TimerId stop_timer = 0;
+  bool is_leaving = false;
+
+  bool is_idle() const;
+  void begin_stop(Nanos deadline);
+  void leave(bool is_quiet);
+  void on_peer_gone(const Peer& peer, MemberState state, Error error);
+};
+
+Rpc::Rpc(Environment environment, RpcConfig config) : state_(std::make_shared<State>(*this, environment, config)) {}
+
+Rpc::~Rpc() {
+  state_->gate.close();
+  state_->running.close();
+}
+
+void Rpc::set_hook(CallHook* hook) { state_->hook = hook; }
+void Rpc::set_op_runner(OpRunner runner) { state_->op_runner = std::move(runner); }
+
+void Rpc::register_function(const std::string& name, Function function) {
+  state_->functions.add(name, std::move(function));
+}
+
+void Rpc::begin(Session& session, std::vector<Peer> members) {
+  state_->session = &session;
+  state_->self = session.self();
+  for (const Peer& member : members) {
+    state_->membership.add(member);
+    state_->peer_of(member);
+  }
+  state_->phase.store(RpcShared::Phase::kServing);
+}
+
+Session& Rpc::session() { return *state_->session; }
+const Membership& Rpc::membership() const { return state_->membership; }
+
+// ---- calls ----
+
+std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
+  State& state = *state_;
+  switch (state.phase.load(std::memory_order_acquire)) {
+    case RpcShared::Phase::kCreated:
+      fail(Status::kInvalidState, "call \"{}\" on \"{}\": the worker is not started", request.function, request.to);
+    case RpcShared::Phase::kStopped:
+      fail(Status::kInvalidState, "call \"{}\" on \"{}\": the worker was shut down", request.function, request.to);
+    case RpcShared::Phase::kServing:
+      break;
+  }
+  if (request.within && &request.within->rpc() != this) {
+    fail(Status::kInvalidArgument, "call \"{}\" on \"{}\": it is made within an invocation of another worker",
+         request.function, request.to);
+  }
+  auto call = std::make_shared<OutgoingCall>();
+  call->peer = state.membership.peer_named(request.to);
+  if (call->peer == nullptr) {
+    fail(Status::kNotFound, "call \"{}\": there is no worker \"{}\" in the group", request.function, request.to);
+  }
+  call->to = call->peer->incarnation;
+  call->args.reserve(request.args.size());
+  for (const Value& value : request.args) call->args.push_back(wire::prepare(value));
+  if (request.context) call->originals = std::move(request.args);
+  call->context = request.context;
+  call->function = std::move(request.function);
+  call->label = std::move(request.label);
+  call->timeout = request.timeout == 0 ? state.config.call_timeout : request.timeout;
+  call->deadline = deadline_after(state.environment.loop.now(), call->timeout);
+  if (request.within && request.within->deadline() < call->deadline) {
+    call->deadline = request.within->deadline();
+    call->timeout = kForever;
+  }
+  call->within = std::move(request.within);
+  state.counters.made.fetch_add(1, std::memory_order_relaxed);
+  call->future.set_canceller([weak_state = std::weak_ptr<State>(state_), weak_call = std::weak_ptr(call)] {
+    const auto alive = weak_state.lock();
+    const auto cancelled = weak_call.lock();
+    if (!alive || !cancelled) return;
+    alive->gate.run([alive, cancelled] { alive->outgoing.on_future_cancelled(cancelled); });
+  });
+  run_on(state.environment.loop, [kept = state_, call] { kept->outgoing.start(call); });
+  return {call, &call->future};
+}
+
+// ---- messages and losses ----
+
+bool Rpc::handle(const Peer& from, wire::Message& message) {
+  State& state = *state_;
+  if (auto* call = std::get_if<wire::Call>(&message.body)) {
+    state.incoming.on_call(state_, from, *call);
+  } else if (auto* reply = std::get_if<wire::Reply>(&message.body)) {
+    state.outgoing.on_reply(from, *reply);
+  } else if (auto* cancel = std::get_if<wire::Cancel>(&message.body)) {
+    state.incoming.on_cancel(from, *cancel);
+  } else if (auto* ask = std::get_if<wire::QuietAsk>(&message.body)) {
+    state.quiet.on_ask(from, *ask);
+  } else if (auto* answer = std::get_if<wire::QuietAnswer>(&message.body)) {
+    state.quiet.on_answer(from, *answer);
+  } else if (auto* verdict = std::get_if<wire::QuietVerdict>(&message.body)) {
+    state.quiet.on_verdict(from, *verdict);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Rpc::on_lost(const Peer& peer, const Error& error) { state_->on_peer_gone(peer, MemberState::kLost, error); }
+
+void Rpc::on_left(const Peer& peer) {
+  state_->on_peer_gone(peer, MemberState::kLeft,
+                       Error(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(peer))));
+}
+
+void Rpc::State::on_peer_gone(const Peer& peer, MemberState member_state, Error error) {
+  membership.set_state(peer.incarnation, member_state);
+  peer_of(peer).gone = error;
+  outgoing.on_peer_gone(peer.incarnation, error);
+  incoming.on_peer_gone(peer.incarnation);
+  quiet.on_member_gone();
+}
+
+void Rpc::end_context(const Id& context) {
+  state_->outgoing.end_context(context);
+  state_->incoming.end_context(context);
+}
+
+// ---- shutdown ----
+
+void Rpc::add_idle_check(std::function<bool()> is_idle) { state_->idle_checks.push_back(std::move(is_idle)); }
+
+bool Rpc::State::is_idle() const {
+  return outgoing.is_idle() && incoming.is_idle() && environment.functions.waiting() == 0 &&
+         std::all_of(idle_checks.begin(), idle_checks.end(), [](const auto& check) { return check(); });
+}
+
+std::shared_ptr<Future<ShutdownReport>> Rpc::shutdown(Nanos deadline) {
+  state_->begin_stop(deadline);
+  return state_->stop_future;
+}
+
+void Rpc::State::begin_stop(Nanos deadline) {
+  if (is_leaving) return;
+  if (session == nullptr) {
+    is_leaving = true;
+    phase.store(Phase::kStopped);
+    running.close();
+    stop_future->complete(ShutdownReport{});
+    return;
+  }
+  if (deadline < stop_deadline) {
+    stop_deadline = deadline;
+    if (stop_timer != 0) environment.loop.cancel_timer(std::exchange(stop_timer, 0));
+    if (deadline <= environment.loop.now()) {
+      leave(false);
+      return;
+    }
+    stop_timer = environment.loop.start_timer(deadline, [this] {
+      stop_timer = 0;
+      leave(false);
+    });
+  }
+  quiet.begin();
+}
+
+// The last step: nothing begins any more, what is open ends, and the streams say LEAVE.
+void Rpc::State::leave(bool is_quiet) {
+  if (std::exchange(is_leaving, true)) return;
+  if (stop_timer != 0) environment.loop.cancel_timer(std::exchange(stop_timer, 0));
+  phase.store(Phase::kStopped);
+  ShutdownReport report;
+  for (const MemberRecord& member : membership.all()) {
+    if (member.state == MemberState::kLost) report.missing.push_back(member.peer.name);
+  }
+  if (!is_quiet) {
+    for (std::string& name : quiet.missing()) report.missing.push_back(std::move(name));
+  }
+  quiet.stop();
+  report.open_calls = static_cast<int64_t>(outgoing.stop() + incoming.stop());
+  report.clean = is_quiet && report.missing.empty() && report.open_calls == 0;
+  const Nanos patience = deadline_after(environment.loop.now(), config.lease);
+  session->leave(std::min(stop_deadline, patience), [this, report = std::move(report)] {
+    session = nullptr;
+    membership.set_state(self.incarnation, MemberState::kLeft);
+    stop_future->complete(report);
+  });
+}
+
+// ---- state ----
+
+std::vector<std::string> Rpc::running_functions() const { return state_->running.names(); }
+
+RpcStats Rpc::stats() const {
+  const CallCounters& counters = state_->counters;
+  RpcStats stats;
+  stats.calls_made = counters.made.load(std::memory_order_relaxed);
+  stats.calls_served = counters.served.load(std::memory_order_relaxed);
+  stats.calls_failed = counters.failed.load(std::memory_order_relaxed);
+  stats.futures_open = counters.open_made.load(std::memory_order_relaxed);
+  stats.calls_open = stats.futures_open + counters.open_served.load(std::memory_order_relaxed);
+  return stats;
+}
+
+}  // namespace distag

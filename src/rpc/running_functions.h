@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/future.h"
+
+namespace distag {
+
+// The functions that run now, and the door that a shutdown closes: none begins after it. Any thread.
+class RunningFunctions {
+ public:
+  // One run; its name lives as long as it does.
+  struct Run {
+    const std::string* name = nullptr;
+    size_t place = 0;
+  };
+
+  // False when the door is closed.
+  bool begin(Run& run, const std::string& name) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return false;
+    run.name = &name;
+    run.place = runs_.size();
+    runs_.push_back(&run);
+    return true;
+  }
+
+  void end(Run& run) {
+    std::vector<std::shared_ptr<Future<Unit>>> reached;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      runs_[run.place] = runs_.back();
+      runs_[run.place]->place = run.place;
+      runs_.pop_back();
+      if (runs_.empty()) reached.swap(waiting_);
+    }
+    for (auto& future : reached) future->complete(Unit{});
+  }
+
+  // Completes at a moment when none runs.
+  std::shared_ptr<Future<Unit>> when_empty() {
+    auto future = Future<Unit>::make();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!runs_.empty()) {
+        waiting_.push_back(future);
+        return future;
+      }
+    }
+    future->complete(Unit{});
+    return future;
+  }
+
+  void close() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+  }
+
+  bool is_empty() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return runs_.empty();
+  }
+
+  std::vector<std::string> names() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::string> names;
+    names.reserve(runs_.size());
+    for (const Run* run : runs_) names.push_back(*run->name);
+    return names;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Run*> runs_;
+  std::vector<std::shared_ptr<Future<Unit>>> waiting_;
+  bool closed_ = false;
+};
+
+}  // namespace distag

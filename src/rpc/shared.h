@@ -1,0 +1,75 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "rpc/function_table.h"
+#include "rpc/loop_gate.h"
+#include "rpc/membership.h"
+#include "rpc/rpc.h"
+#include "rpc/running_functions.h"
+
+namespace distag {
+
+// A member as calls see it. On the loop.
+struct CallPeer {
+  std::shared_ptr<const Peer> peer;
+  std::optional<Error> gone;  // lost or left: what calls to it fail with
+  uint64_t requests_sent = 0;
+  uint64_t requests_received = 0;
+};
+
+struct CallCounters {
+  std::atomic<uint64_t> made{0};
+  std::atomic<uint64_t> served{0};
+  std::atomic<uint64_t> failed{0};
+  std::atomic<uint64_t> open_made{0};
+  std::atomic<uint64_t> open_served{0};
+};
+
+// What the parts of Rpc have in common. Invocations and replies that the host keeps hold it, beyond the Rpc if need be.
+struct RpcShared {
+  enum class Phase { kCreated, kServing, kStopped };
+
+  RpcShared(Rpc& rpc_, Rpc::Environment environment_, RpcConfig config_)
+      : rpc(rpc_), environment(environment_), config(config_), gate(environment_.loop) {}
+
+  Rpc& rpc;
+  const Rpc::Environment environment;
+  const RpcConfig config;
+
+  // Any thread.
+  LoopGate gate;
+  Membership membership;
+  FunctionTable functions;
+  RunningFunctions running;
+  CallCounters counters;
+  std::atomic<Phase> phase{Phase::kCreated};
+
+  // Set before the start, then as they are.
+  CallHook* hook = nullptr;
+  OpRunner op_runner;
+
+  // On the loop.
+  Session* session = nullptr;  // nullptr before the start and after the shutdown
+  Peer self;
+  std::unordered_map<Incarnation, CallPeer> peers;
+
+  CallPeer& peer_of(const Peer& peer) {
+    CallPeer& entry = peers[peer.incarnation];
+    if (entry.peer == nullptr) entry.peer = std::make_shared<const Peer>(peer);
+    return entry;
+  }
+};
+
+// `call "embed" on "ps1" (rank 3)`: what errors of calls begin with.
+std::string describe_call(const std::string& function, const Peer& callee);
+// `call "embed" on "ps1"`, with its label if it has one: how autograd names it.
+std::string name_call(const std::string& function, const std::string& label, const Peer& callee);
+// `worker "ps1" (rank 3)`
+std::string describe_peer(const Peer& peer);
+
+}  // namespace distag

@@ -5,12 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/signature.h"
 #include "tensor/value.h"
 
 namespace distag::ops {
 
-// Named settings of one application, as distag_apply takes them; what is not there has the default of the signature.
-// Checked against the signature before forward runs: unknown names are NOT_FOUND, wrong kinds INVALID_ARGUMENT.
+// Named settings of one application, as distag_apply takes them, sorted by name; what is not there has the default of
+// the signature. Checked against the signature before forward runs: unknown names are NOT_FOUND, wrong kinds
+// INVALID_ARGUMENT. Made and read with attributes.h.
 using Attributes = Value::Map;
 
 // What one application keeps for its backward: snapshots of tensors, and whatever numbers it needs.
@@ -23,11 +25,12 @@ struct Saved {
   bool needs(size_t input) const { return input >= 64 || ((needed >> input) & 1) != 0; }
 };
 
-// A built-in op: one contiguous block in some .cpp of this folder, listed in builtins.cpp.
+// A built-in op: one contiguous block in some .cpp of this folder, listed in builtins.h.
 struct Op {
   const char* name;
   // "linear(tensor x, tensor weight, tensor? bias) -> tensor", attributes as "int64 dim = -1"; what binds the inputs
-  // and attributes, checks their kinds, and tells people. "tensor..." takes any number, "tensor?" may be undefined.
+  // and attributes, checks their kinds, and tells people. "tensor..." takes any number, "tensor?" may be undefined or,
+  // at the end, left out.
   const char* signature;
 
   // Computes the outputs; knows nothing of history. With `saved` (whose `needed` is set) it leaves there what backward
@@ -35,13 +38,16 @@ struct Op {
   Tensors (*forward)(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved);
 
   // The gradient of each input (undefined where it is not needed or zero) from that of each output, of which some may
-  // be undefined. Owns output_gradients: buffers that nobody else holds may be reused. nullptr: not differentiable.
-  Tensors (*backward)(const Saved& saved, Tensors output_gradients);
+  // be undefined. Owns output_gradients: buffers that nobody else holds may be reused. What it gives may be a view, or
+  // have strides of 0. nullptr: not differentiable.
+  Tensors (*backward)(const Saved& saved, Tensors output_gradients) = nullptr;
 
   // Whether its outputs may be views of its first input (which shares storage).
   bool is_view = false;
   // Cheap for small tensors: elementwise, no BLAS. May run on a loop when all tensors are at most 64 KiB.
   bool is_cheap = false;
+
+  Signature arguments = Signature(signature);
 };
 
 // All of them, in a fixed order.
@@ -49,13 +55,7 @@ std::span<const Op* const> builtins();
 // nullptr when there is none of that name.
 const Op* find_op(std::string_view name);
 
-// What the signature of an op says, parsed once when the table is made (static data, no destructor at unload).
-struct Signature {
-  uint32_t min_inputs = 0;
-  uint32_t max_inputs = 0;  // UINT32_MAX: any number
-  std::vector<const char*> attribute_names;
-};
-const Signature& signature_of(const Op& op);
+inline const Signature& signature_of(const Op& op) { return op.arguments; }
 
 // Checks inputs and attributes against the signature. Throws NOT_FOUND, INVALID_ARGUMENT.
 void check_arguments(const Op& op, std::span<const Tensor> inputs, const Attributes& attributes);

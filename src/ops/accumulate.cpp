@@ -1,0 +1,100 @@
+// Writes in place: sums of gradients, and what distag_tensor_assign and _add_scaled do.
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/binary.h"
+#include "ops/op.h"
+#include "tensor/strided.h"
+
+namespace distag::ops {
+namespace {
+
+// out[i] += scale * x[i]
+template <typename T>
+struct AddScaledRow {
+  DISTAG_INLINE static void run(T* out, const T* x, T scale, int64_t count) {
+    DISTAG_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) {
+      if constexpr (kIsFloating<T>) {
+        out[i] = out[i] + scale * x[i];
+      } else {
+        uint64_t step = static_cast<uint64_t>(scale) * static_cast<uint64_t>(x[i]);
+        out[i] = static_cast<T>(static_cast<uint64_t>(out[i]) + step);
+      }
+    }
+  }
+};
+
+// Throws unless `source` broadcasts to `target`, each of whose elements has a place of its own.
+void check_write(const char* what, const Tensor& target, const Tensor& source) {
+  if (broadcast_shapes(what, target.shape(), source.shape()) != target.shape()) {
+    fail(Status::kInvalidArgument, "{}: shape {} does not broadcast to {}", what, to_string(source.shape()),
+         to_string(target.shape()));
+  }
+  for (size_t i = 0; i < target.rank(); ++i) {
+    if (target.shape()[i] > 1 && target.strides()[i] == 0) {
+      fail(Status::kInvalidArgument, "{}: {} repeats elements (stride 0) and cannot be written: clone it first", what,
+           describe(target));
+    }
+  }
+}
+
+// The source in the target's dtype, apart from the target's memory.
+Tensor source_for(const Tensor& target, const Tensor& source) {
+  Tensor values = as_dtype(source, target.dtype());
+  return values.buffer().get() == target.buffer().get() ? values.clone() : values;
+}
+
+void write_broadcast(Tensor& target, const Tensor& values) {
+  std::byte* out = target.mutable_data();
+  copy_strided(out, target.strides(), values.data(), broadcast_strides(values, target.shape()), target.shape(),
+               dtype_size(target.dtype()));
+}
+
+}  // namespace
+
+Tensor accumulate(Tensor into, Tensor x) {
+  if (!into) return x;
+  if (!x) return into;
+  auto can_hold = [](const Tensor& t) { return t.is_contiguous() && t.is_exclusive(); };
+  if (!can_hold(into) && can_hold(x)) std::swap(into, x);
+  Tensor out = output_for(into, into.dtype(), into.shape());
+  dispatch(out.dtype(), [&]<typename T>(T) { binary_into<AddOf, T, T, T>(out, into, x); });
+  return out;
+}
+
+void assign(Tensor& target, const Tensor& source) {
+  check_write("assign", target, source);
+  if (target.count() == 0) {
+    target.mutable_data();
+    return;
+  }
+  write_broadcast(target, source_for(target, source));
+}
+
+void add_scaled(Tensor& target, const Tensor& source, double scale) {
+  check_write("add_scaled", target, source);
+  if (target.dtype() == Dtype::kInt64 && scale != std::floor(scale)) {
+    fail(Status::kInvalidArgument, "add_scaled: an int64 tensor takes a whole scale only, not {}", scale);
+  }
+  if (target.count() == 0) {
+    target.mutable_data();
+    return;
+  }
+  Tensor values = source_for(target, source);
+  bool is_direct = target.is_contiguous() && values.is_contiguous() && values.shape() == target.shape();
+  if (!is_direct) values = broadcast_to(values, target.shape()).contiguous();
+  dispatch_numeric("add_scaled", target.dtype(), [&]<typename T>(T) {
+    T factor = *Tensor::scalar(target.dtype(), scale).data_as<T>();
+    auto add = simd::pick<AddScaledRow<T>, T*, const T*, T, int64_t>();
+    if (target.is_contiguous()) {
+      add(target.mutable_data_as<T>(), values.data_as<T>(), factor, target.count());
+      return;
+    }
+    Tensor sum = target.clone();
+    add(sum.mutable_data_as<T>(), values.data_as<T>(), factor, sum.count());
+    write_broadcast(target, sum);
+  });
+}
+
+}  // namespace distag::ops

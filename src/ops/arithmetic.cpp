@@ -1,0 +1,323 @@
+// Elementwise ops of two tensors, and of a tensor and a number.
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/attributes.h"
+#include "ops/binary.h"
+#include "ops/builtins.h"
+#include "ops/elementwise.h"
+
+namespace distag::ops {
+namespace {
+
+// NaN where either is.
+struct MaximumOf {
+  template <typename T>
+  DISTAG_INLINE static T apply(T a, T b) {
+    if constexpr (std::is_same_v<T, Bool>) return (a | b) != 0 ? 1 : 0;
+    return a > b || a != a ? a : b;
+  }
+};
+
+struct EqualOf {
+  template <typename T>
+  DISTAG_INLINE static Bool apply(T a, T b) {
+    if constexpr (std::is_same_v<T, Bool>) return (a != 0) == (b != 0) ? 1 : 0;
+    return a == b ? 1 : 0;
+  }
+};
+
+struct NegateOf {
+  template <typename T>
+  DISTAG_INLINE static T apply(T x) {
+    if constexpr (std::is_same_v<T, int64_t>) return static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x));
+    return -x;
+  }
+};
+
+// The share of the gradient that goes to the first of two numbers of which the larger was taken.
+struct FirstShareOf {
+  template <typename T>
+  DISTAG_INLINE static T apply(T a, T b) {
+    return a > b ? T(1) : a == b ? T(0.5) : T(0);
+  }
+};
+
+template <typename F>
+Tensor binary(const Pair& pair) {
+  Tensor out = Tensor::empty(pair.dtype(), pair.shape);
+  dispatch(pair.dtype(), [&]<typename T>(T) { binary_into<F, T, T, T>(out, pair.a, pair.b); });
+  return out;
+}
+
+void negate_into(const char* op, Tensor& out, const Tensor& x) {
+  Tensor in = x.contiguous();
+  dispatch_numeric(op, x.dtype(), [&]<typename T>(T) { unary_into<NegateOf, T, T>(out, in); });
+}
+
+// In place of a gradient that is exclusive.
+Tensor negated(const char* op, const Tensor& x) {
+  Tensor out = output_for(x, x.dtype(), x.shape());
+  negate_into(op, out, x);
+  return out;
+}
+
+// ---- add ------------------------------------------------------------------------------------------------------------
+
+Tensors add_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  save_kinds(saved, inputs);
+  return {binary<AddOf>(Pair("add", inputs))};
+}
+
+Tensors add_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  if (!gradients[0]) return result;
+  for (size_t i = 0; i < 2; ++i) {
+    if (saved.needs(i)) result[i] = gradient_of(saved, i, gradients[0]);
+  }
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kAdd{.name = "add",
+                  .signature = "add(tensor a, tensor b) -> tensor",
+                  .forward = add_forward,
+                  .backward = add_backward,
+                  .is_cheap = true};
+
+// ---- sub ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors sub_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  Pair pair("sub", inputs);
+  Tensor out = Tensor::empty(pair.dtype(), pair.shape);
+  dispatch_numeric("sub", pair.dtype(), [&]<typename T>(T) { binary_into<SubOf, T, T, T>(out, pair.a, pair.b); });
+  save_kinds(saved, inputs);
+  return {out};
+}
+
+Tensors sub_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  Tensor& g = gradients[0];
+  if (!g) return result;
+  if (saved.needs(0)) result[0] = gradient_of(saved, 0, g);
+  if (saved.needs(1)) {
+    // Summed first: there is less to negate.
+    Tensor summed = gradient_of(saved, 1, std::move(g));
+    result[1] = negated("sub", summed);
+  }
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kSub{.name = "sub",
+                  .signature = "sub(tensor a, tensor b) -> tensor",
+                  .forward = sub_forward,
+                  .backward = sub_backward,
+                  .is_cheap = true};
+
+// ---- mul ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors mul_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  Pair pair("mul", inputs);
+  if (saved != nullptr) {
+    save_kinds(saved, inputs);
+    saved->tensors = {saved->needs(1) ? pair.a.snapshot() : Tensor(), saved->needs(0) ? pair.b.snapshot() : Tensor()};
+  }
+  return {binary<MulOf>(pair)};
+}
+
+Tensors mul_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  Tensor g = std::move(gradients[0]);
+  if (!g) return result;
+  if (saved.needs(1)) {
+    // Into new memory if the gradient is needed once more.
+    Tensor kept = saved.needs(0) ? g : Tensor();
+    result[1] = gradient_of(saved, 1, combine<MulOf>("mul", g, saved.tensors[0]));
+  }
+  if (saved.needs(0)) result[0] = gradient_of(saved, 0, combine<MulOf>("mul", g, saved.tensors[1]));
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kMul{.name = "mul",
+                  .signature = "mul(tensor a, tensor b) -> tensor",
+                  .forward = mul_forward,
+                  .backward = mul_backward,
+                  .is_cheap = true};
+
+// ---- div ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors div_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  Dtype dtype = result_dtype(inputs[0], inputs[1]);
+  Pair pair("div", inputs, is_floating(dtype) ? dtype : Dtype::kFloat32);
+  Tensor out = Tensor::empty(pair.dtype(), pair.shape);
+  dispatch_floating("div", pair.dtype(), [&]<typename T>(T) { binary_into<DivOf, T, T, T>(out, pair.a, pair.b); });
+  if (saved != nullptr) {
+    save_kinds(saved, inputs);
+    saved->tensors = {pair.b.snapshot(), saved->needs(1) ? out.snapshot() : Tensor()};
+  }
+  return {out};
+}
+
+// d(a / b) = da / b - (a / b) db / b
+Tensors div_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  if (!gradients[0]) return result;
+  Tensor by_b = combine<DivOf>("div", gradients[0], saved.tensors[0]);
+  gradients.clear();
+  if (saved.needs(1)) {
+    Tensor kept = saved.needs(0) ? by_b : Tensor();
+    Tensor summed = gradient_of(saved, 1, combine<MulOf>("div", by_b, saved.tensors[1]));
+    result[1] = negated("div", summed);
+  }
+  if (saved.needs(0)) result[0] = gradient_of(saved, 0, std::move(by_b));
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kDiv{.name = "div",
+                  .signature = "div(tensor a, tensor b) -> tensor",
+                  .forward = div_forward,
+                  .backward = div_backward,
+                  .is_cheap = true};
+
+// ---- maximum --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors maximum_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  Pair pair("maximum", inputs);
+  if (saved != nullptr) {
+    save_kinds(saved, inputs);
+    saved->tensors = {pair.a.snapshot(), pair.b.snapshot()};
+  }
+  return {binary<MaximumOf>(pair)};
+}
+
+// Equal ones get half of the gradient each.
+Tensors maximum_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  const Tensor& g = gradients[0];
+  if (!g) return result;
+  for (size_t i = 0; i < 2; ++i) {
+    if (!saved.needs(i)) continue;
+    Tensor share = Tensor::empty(g.dtype(), g.shape());
+    dispatch_floating("maximum", g.dtype(), [&]<typename T>(T) {
+      binary_into<FirstShareOf, T, T, T>(share, saved.tensors[i], saved.tensors[1 - i]);
+    });
+    result[i] = gradient_of(saved, i, combine<MulOf>("maximum", share, g));
+  }
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kMaximum{.name = "maximum",
+                      .signature = "maximum(tensor a, tensor b) -> tensor",
+                      .forward = maximum_forward,
+                      .backward = maximum_backward,
+                      .is_cheap = true};
+
+// ---- eq -------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors eq_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
+  Pair pair("eq", inputs);
+  Tensor out = Tensor::empty(Dtype::kBool, pair.shape);
+  dispatch(pair.dtype(), [&]<typename T>(T) { binary_into<EqualOf, Bool, T, T>(out, pair.a, pair.b); });
+  return {out};
+}
+
+}  // namespace
+
+constexpr Op kEq{
+    .name = "eq", .signature = "eq(tensor a, tensor b) -> tensor", .forward = eq_forward, .is_cheap = true};
+
+// ---- add_scalar, mul_scalar -----------------------------------------------------------------------------------------
+
+namespace {
+
+template <typename F>
+Tensor with_number(const char* op, const Tensor& x, const Attributes& attributes) {
+  double value = get_float(attributes, "value", 0.0);
+  bool is_whole = value >= -0x1p63 && value < 0x1p63 && value == std::floor(value);
+  if (x.dtype() == Dtype::kInt64 && !is_whole) {
+    fail(Status::kInvalidArgument, "{}: an int64 tensor takes a whole number only, not {}", op, value);
+  }
+  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  dispatch_numeric(op, x.dtype(),
+                   [&]<typename T>(T) { binary_into<F, T, T, T>(out, x, Tensor::scalar(x.dtype(), value)); });
+  return out;
+}
+
+Tensors add_scalar_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
+  return {with_number<AddOf>("add_scalar", inputs[0], attributes)};
+}
+
+Tensors add_scalar_backward(const Saved&, Tensors gradients) { return gradients; }
+
+}  // namespace
+
+constexpr Op kAddScalar{.name = "add_scalar",
+                        .signature = "add_scalar(tensor x, float64 value) -> tensor",
+                        .forward = add_scalar_forward,
+                        .backward = add_scalar_backward,
+                        .is_cheap = true};
+
+namespace {
+
+Tensors mul_scalar_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  if (saved != nullptr) saved->attributes = attributes;
+  return {with_number<MulOf>("mul_scalar", inputs[0], attributes)};
+}
+
+Tensors mul_scalar_backward(const Saved& saved, Tensors gradients) {
+  Tensor& g = gradients[0];
+  if (g) g = combine<MulOf>("mul_scalar", g, Tensor::scalar(g.dtype(), get_float(saved.attributes, "value", 0.0)));
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kMulScalar{.name = "mul_scalar",
+                        .signature = "mul_scalar(tensor x, float64 value) -> tensor",
+                        .forward = mul_scalar_forward,
+                        .backward = mul_scalar_backward,
+                        .is_cheap = true};
+
+// ---- neg ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors neg_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
+  Tensor out = Tensor::empty(inputs[0].dtype(), inputs[0].shape());
+  negate_into("neg", out, inputs[0]);
+  return {out};
+}
+
+Tensors neg_backward(const Saved&, Tensors gradients) {
+  if (gradients[0]) gradients[0] = negated("neg", gradients[0]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kNeg{.name = "neg",
+                  .signature = "neg(tensor x) -> tensor",
+                  .forward = neg_forward,
+                  .backward = neg_backward,
+                  .is_cheap = true};
+
+}  // namespace distag::ops

@@ -1,0 +1,119 @@
+#include "ops/broadcast.h"
+
+#include "base/error.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+
+namespace distag::ops {
+namespace {
+
+int category(Dtype dtype) { return is_floating(dtype) ? 2 : dtype == Dtype::kInt64 ? 1 : 0; }
+
+// Out-of-range numbers become the nearest int64, NaN becomes 0.
+struct ToInt64 {
+  template <typename T>
+  DISTAG_INLINE static int64_t apply(T x) {
+    if constexpr (kIsFloating<T>) {
+      if (!(x < static_cast<T>(0x1p63))) return x != x ? 0 : INT64_MAX;
+      return x < static_cast<T>(-0x1p63) ? INT64_MIN : static_cast<int64_t>(x);
+    } else {
+      return x != 0 ? 1 : 0;  // of bool
+    }
+  }
+};
+
+struct ToBool {
+  template <typename T>
+  DISTAG_INLINE static Bool apply(T x) {
+    return x != T(0) ? 1 : 0;
+  }
+};
+
+template <typename Out>
+struct ToFloating {
+  template <typename T>
+  DISTAG_INLINE static Out apply(T x) {
+    if constexpr (std::is_same_v<T, Bool>) return x != 0 ? Out(1) : Out(0);
+    return static_cast<Out>(x);
+  }
+};
+
+template <typename T>
+void convert_from(Tensor& out, const Tensor& x) {
+  switch (out.dtype()) {
+    case Dtype::kFloat32:
+      return unary_into<ToFloating<float>, float, T>(out, x);
+    case Dtype::kFloat64:
+      return unary_into<ToFloating<double>, double, T>(out, x);
+    case Dtype::kInt64:
+      return unary_into<ToInt64, int64_t, T>(out, x);
+    case Dtype::kBool:
+      return unary_into<ToBool, Bool, T>(out, x);
+  }
+}
+
+}  // namespace
+
+Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b) {
+  if (a == b) return a;
+  const Dims& longer = a.size() >= b.size() ? a : b;
+  const Dims& shorter = a.size() >= b.size() ? b : a;
+  Dims shape = longer;
+  size_t lead = longer.size() - shorter.size();
+  for (size_t i = 0; i < shorter.size(); ++i) {
+    int64_t& size = shape[lead + i];
+    if (size == shorter[i] || shorter[i] == 1) continue;
+    if (size != 1) {
+      fail(Status::kInvalidArgument, "{}: shapes {} and {} do not broadcast", op, to_string(a), to_string(b));
+    }
+    size = shorter[i];
+  }
+  return shape;
+}
+
+Dims broadcast_strides(const Tensor& tensor, const Dims& shape) {
+  Dims strides;
+  strides.resize(shape.size(), 0);
+  size_t lead = shape.size() - tensor.rank();
+  for (size_t i = 0; i < tensor.rank(); ++i) {
+    if (tensor.shape()[i] == shape[lead + i]) strides[lead + i] = tensor.strides()[i];
+  }
+  return strides;
+}
+
+Tensor broadcast_to(const Tensor& tensor, const Dims& shape) {
+  if (tensor.shape() == shape) return tensor;
+  return tensor.view(shape, broadcast_strides(tensor, shape), tensor.offset());
+}
+
+Dtype result_dtype(const Tensor& a, const Tensor& b) {
+  if (a.dtype() == b.dtype()) return a.dtype();
+  if ((a.rank() == 0) != (b.rank() == 0)) {
+    const Tensor& scalar = a.rank() == 0 ? a : b;
+    const Tensor& array = a.rank() == 0 ? b : a;
+    return category(scalar.dtype()) > category(array.dtype()) ? scalar.dtype() : array.dtype();
+  }
+  return promote(a.dtype(), b.dtype());
+}
+
+Tensor as_dtype(const Tensor& x, Dtype dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor in = x.contiguous();
+  Tensor out = Tensor::empty(dtype, x.shape());
+  dispatch(x.dtype(), [&]<typename T>(T) { convert_from<T>(out, in); });
+  return out;
+}
+
+Tensor reduce_to(Tensor gradient, const Dims& shape, Dtype dtype) {
+  if (gradient.shape() != shape) {
+    size_t lead = gradient.rank() - shape.size();
+    DimSet summed;
+    for (size_t i = 0; i < gradient.rank(); ++i) {
+      if (i < lead || (shape[i - lead] == 1 && gradient.shape()[i] != 1)) summed.set(i);
+    }
+    gradient = sum_over(gradient, summed, shape);
+  }
+  return as_dtype(gradient, dtype);
+}
+
+}  // namespace distag::ops

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "ops/op.h"
+
+// The explicit list of built-in ops, in the order in which distag_get_op gives them. Appended to, never sorted: hosts
+// may keep an index.
+// clang-format off
+#define DISTAG_BUILTIN_OPS(X)                                                                                       \
+  X(kZeros) X(kOnes) X(kFull) X(kArange) X(kRand) X(kRandn)                                                          \
+  X(kAdd) X(kSub) X(kMul) X(kDiv) X(kMaximum) X(kEq) X(kAddScalar) X(kMulScalar)                                     \
+  X(kNeg) X(kExp) X(kLog) X(kSqrt) X(kTanh) X(kSigmoid) X(kRelu)                                                     \
+  X(kSum) X(kMean) X(kMax) X(kArgmax)                                                                                \
+  X(kMatmul) X(kLinear)                                                                                              \
+  X(kTranspose) X(kReshape) X(kSlice) X(kConcat)                                                                     \
+  X(kSoftmax) X(kLogSoftmax) X(kCrossEntropy) X(kMseLoss)                                                            \
+  X(kConv2d) X(kMaxPool2d)                                                                                           \
+  X(kCast) X(kClone) X(kDetach)
+// clang-format on
+
+namespace distag::ops {
+
+#define DISTAG_DECLARE_OP(op) extern const Op op;
+DISTAG_BUILTIN_OPS(DISTAG_DECLARE_OP)
+#undef DISTAG_DECLARE_OP
+
+}  // namespace distag::ops

@@ -1,0 +1,91 @@
+// Ops that make tensors of numbers: zeros, ones, full, arange.
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/attributes.h"
+#include "ops/builtins.h"
+#include "ops/dispatch.h"
+
+namespace distag::ops {
+namespace {
+
+// A number as an element; integers take whole ones only.
+template <typename T>
+T element_of(const char* op, double value) {
+  if constexpr (kIsFloating<T>) {
+    return static_cast<T>(value);
+  } else if constexpr (std::is_same_v<T, Bool>) {
+    return value != 0 ? 1 : 0;
+  } else {
+    if (!(value >= -0x1p63 && value < 0x1p63 && value == std::floor(value))) {
+      fail(Status::kInvalidArgument, "{}: {} is no int64", op, value);
+    }
+    return static_cast<T>(value);
+  }
+}
+
+Tensors filled(const char* op, const Attributes& attributes, double value) {
+  Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
+  dispatch(out.dtype(), [&]<typename T>(T) {
+    T element = element_of<T>(op, value);
+    if (out.count() > 0) std::fill_n(out.mutable_data_as<T>(), out.count(), element);
+  });
+  return {out};
+}
+
+Tensors zeros_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
+  return filled("zeros", attributes, 0.0);
+}
+
+Tensors ones_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
+  return filled("ones", attributes, 1.0);
+}
+
+Tensors full_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
+  return filled("full", attributes, get_float(attributes, "value", 0.0));
+}
+
+}  // namespace
+
+constexpr Op kZeros{.name = "zeros",
+                    .signature = "zeros(int64[] shape = [], dtype dtype = float32) -> tensor",
+                    .forward = zeros_forward};
+
+constexpr Op kOnes{
+    .name = "ones", .signature = "ones(int64[] shape = [], dtype dtype = float32) -> tensor", .forward = ones_forward};
+
+constexpr Op kFull{.name = "full",
+                   .signature = "full(float64 value, int64[] shape = [], dtype dtype = float32) -> tensor",
+                   .forward = full_forward};
+
+namespace {
+
+// start + i step, each computed from i, so that errors do not add up.
+Tensors arange_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
+  double start = get_float(attributes, "start", 0.0);
+  double stop = get_float(attributes, "stop", 0.0);
+  double step = get_float(attributes, "step", 1.0);
+  if (step == 0 || !std::isfinite(start) || !std::isfinite(stop) || !std::isfinite(step)) {
+    fail(Status::kInvalidArgument, "arange: start {}, stop {} and step {} must be finite, and step not 0", start, stop,
+         step);
+  }
+  double count = std::max(0.0, std::ceil((stop - start) / step));
+  if (!(count < 0x1p60)) fail(Status::kInvalidArgument, "arange: from {} to {} by {} are too many", start, stop, step);
+  Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), Dims{static_cast<int64_t>(count)});
+  dispatch_numeric("arange", out.dtype(), [&]<typename T>(T) {
+    element_of<T>("arange", start);
+    element_of<T>("arange", step);
+    T* data = out.mutable_data_as<T>();
+    for (int64_t i = 0; i < out.count(); ++i) data[i] = static_cast<T>(start + static_cast<double>(i) * step);
+  });
+  return {out};
+}
+
+}  // namespace
+
+constexpr Op kArange{
+    .name = "arange",
+    .signature = "arange(float64 start = 0, float64 stop, float64 step = 1, dtype dtype = float32) -> tensor",
+    .forward = arange_forward};
+
+}  // namespace distag::ops

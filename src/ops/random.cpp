@@ -1,0 +1,122 @@
+// rand and randn: the same numbers on every machine for a seed, whatever the dtype.
+//
+// Elements 2 j and 2 j + 1 (row-major) come from block j: philox with counter (low j, high j, 0, 0) and key (low seed,
+// high seed) gives words w0..w3, of which u = w1 w0 and v = w3 w2 are 64-bit numbers. rand takes u for the even and v
+// for the odd element: its upper 53 bits times 2^-53, or 24 bits times 2^-24 for float32. randn takes Box-Muller: with
+// r = sqrt(-2 log(1 - u 2^-53)) and t = 2 pi v 2^-53 the even element is r cos(t), the odd one r sin(t), computed in
+// double by IEEE operations only, and rounded for float32.
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/attributes.h"
+#include "ops/builtins.h"
+#include "ops/dispatch.h"
+#include "ops/math.h"
+#include "ops/philox.h"
+
+namespace distag::ops {
+namespace {
+
+struct Pair64 {
+  uint64_t u;
+  uint64_t v;
+};
+
+Pair64 random_pair(uint64_t seed, uint64_t block) {
+  auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
+  auto high = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };
+  auto words = philox({low(block), high(block), 0, 0}, {low(seed), high(seed)});
+  return {uint64_t{words[1]} << 32 | words[0], uint64_t{words[3]} << 32 | words[2]};
+}
+
+template <typename T>
+T uniform(uint64_t bits) {
+  if constexpr (std::is_same_v<T, float>) return static_cast<float>(bits >> 40) * 0x1p-24f;
+  if constexpr (std::is_same_v<T, double>) return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+struct SineCosine {
+  double sine;
+  double cosine;
+};
+
+// sin(x) and cos(x) for |x| <= pi / 4, by their Taylor series.
+SineCosine small_sine_cosine(double x) {
+  double z = x * x;
+  double sine = 0;
+  double cosine = 0;
+  for (int k = 8; k >= 1; --k) {
+    sine = -(1.0 + sine) * z / ((2.0 * k) * (2.0 * k + 1.0));
+    cosine = -(1.0 + cosine) * z / ((2.0 * k - 1.0) * (2.0 * k));
+  }
+  return {x + x * sine, 1.0 + cosine};
+}
+
+// Of 2 pi turns, for turns in [0, 1): the nearest quarter turn is taken out exactly.
+SineCosine sine_cosine_of_turns(double turns) {
+  int quarter = static_cast<int>(turns * 4.0 + 0.5);
+  SineCosine rest = small_sine_cosine((turns - quarter * 0.25) * 6.283185307179586476925);
+  switch (quarter & 3) {
+    case 0:
+      return rest;
+    case 1:
+      return {rest.cosine, -rest.sine};
+    case 2:
+      return {-rest.sine, -rest.cosine};
+    default:
+      return {-rest.cosine, rest.sine};
+  }
+}
+
+template <typename T>
+struct UniformPair {
+  static void make(Pair64 bits, T& even, T& odd) {
+    even = uniform<T>(bits.u);
+    odd = uniform<T>(bits.v);
+  }
+};
+
+template <typename T>
+struct NormalPair {
+  static void make(Pair64 bits, T& even, T& odd) {
+    double radius = std::sqrt(-2.0 * math::log(1.0 - uniform<double>(bits.u)));
+    SineCosine direction = sine_cosine_of_turns(uniform<double>(bits.v));
+    even = static_cast<T>(radius * direction.cosine);
+    odd = static_cast<T>(radius * direction.sine);
+  }
+};
+
+template <template <typename> typename Maker>
+Tensors random(const char* op, const Attributes& attributes) {
+  auto seed = static_cast<uint64_t>(get_int(attributes, "seed", 0));
+  Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
+  dispatch_floating(op, out.dtype(), [&]<typename T>(T) {
+    T* data = out.mutable_data_as<T>();
+    for (int64_t i = 0; i < out.count(); i += 2) {
+      T odd;
+      Maker<T>::make(random_pair(seed, static_cast<uint64_t>(i) / 2), data[i], odd);
+      if (i + 1 < out.count()) data[i + 1] = odd;
+    }
+  });
+  return {out};
+}
+
+Tensors rand_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
+  return random<UniformPair>("rand", attributes);
+}
+
+Tensors randn_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
+  return random<NormalPair>("randn", attributes);
+}
+
+}  // namespace
+
+constexpr Op kRand{.name = "rand",
+                   .signature = "rand(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
+                   .forward = rand_forward};
+
+constexpr Op kRandn{.name = "randn",
+                    .signature = "randn(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
+                    .forward = randn_forward};
+
+}  // namespace distag::ops

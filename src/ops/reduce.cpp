@@ -1,0 +1,130 @@
+#include "ops/reduce.h"
+
+#include <vector>
+
+#include "base/error.h"
+#include "ops/broadcast.h"
+#include "ops/dispatch.h"
+#include "ops/reduce_kernels.h"
+#include "ops/views.h"
+
+namespace distag::ops {
+namespace {
+
+// x as [outer, count, inner], of which the middle is reduced.
+struct Block {
+  int64_t outer = 1;
+  int64_t count = 1;
+  int64_t inner = 1;
+};
+
+// Neighbouring dims that are all reduced or all kept.
+struct Run {
+  int64_t size;
+  bool is_reduced;
+};
+
+std::vector<Run> runs_of(const Dims& shape, const DimSet& dims) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    if (!runs.empty() && runs.back().is_reduced == dims[i]) {
+      runs.back().size *= shape[i];
+    } else {
+      runs.push_back({shape[i], dims[i]});
+    }
+  }
+  return runs;
+}
+
+// Takes the last reduced run out of `runs` and gives the block around it; false when there is none.
+bool take_last_block(std::vector<Run>& runs, Block& block) {
+  block = Block();
+  size_t i = runs.size();
+  while (i > 0 && !runs[i - 1].is_reduced) block.inner *= runs[--i].size;
+  if (i == 0) return false;
+  block.count = runs[--i].size;
+  runs.erase(runs.begin() + static_cast<std::ptrdiff_t>(i));
+  for (size_t k = 0; k < i; ++k) block.outer *= runs[k].size;
+  return true;
+}
+
+template <typename F, typename T>
+void reduce_block(T* out, const T* x, const Block& block) {
+  if (block.inner == 1) {
+    simd::run<ReduceRows<F, T>, T*, const T*, int64_t, int64_t>(out, x, block.outer, block.count);
+  } else {
+    simd::run<ReduceColumns<F, T>, T*, const T*, int64_t, int64_t, int64_t>(out, x, block.outer, block.count,
+                                                                            block.inner);
+  }
+}
+
+template <template <typename> typename F>
+Tensor reduce(const Tensor& x, const DimSet& dims, const Dims& out_shape) {
+  Tensor out = Tensor::empty(x.dtype(), out_shape);
+  if (out.count() == 0) return out;
+  if (x.count() == 0) {
+    dispatch(x.dtype(), [&]<typename T>(T) { std::fill_n(out.mutable_data_as<T>(), out.count(), F<T>::kStart); });
+    return out;
+  }
+  Tensor in = x.contiguous();
+  std::vector<Run> runs = runs_of(in.shape(), dims);
+  dispatch(x.dtype(), [&]<typename T>(T) {
+    Block block;
+    bool is_last = false;
+    while (!is_last && take_last_block(runs, block)) {
+      is_last = true;
+      for (const Run& run : runs) is_last = is_last && !run.is_reduced;
+      Tensor part = is_last ? out : Tensor::empty(x.dtype(), Dims{block.outer * block.inner});
+      reduce_block<F<T>, T>(part.mutable_data_as<T>(), in.data_as<T>(), block);
+      in = part;
+    }
+    if (!is_last) in.copy_to(out.mutable_data());
+  });
+  return out;
+}
+
+}  // namespace
+
+DimSet checked_dims(const char* op, const Dims& dims, const Tensor& x) {
+  DimSet set;
+  if (dims.empty()) {
+    for (size_t i = 0; i < x.rank(); ++i) set.set(i);
+    return set;
+  }
+  for (int64_t dim : dims) {
+    size_t index = checked_dim(op, dim, x);
+    if (set[index]) fail(Status::kInvalidArgument, "{}: dim {} is named twice for {}", op, dim, describe(x));
+    set.set(index);
+  }
+  if (x.rank() == 0) set.reset();
+  return set;
+}
+
+Dims reduced_shape(const Dims& shape, const DimSet& dims, bool keepdim) {
+  Dims reduced;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (!dims[i]) {
+      reduced.push_back(shape[i]);
+    } else if (keepdim) {
+      reduced.push_back(1);
+    }
+  }
+  return reduced;
+}
+
+int64_t reduced_count(const Dims& shape, const DimSet& dims) {
+  int64_t count = 1;
+  for (size_t i = 0; i < shape.size(); ++i) count *= dims[i] ? shape[i] : 1;
+  return count;
+}
+
+Tensor sum_over(const Tensor& x, const DimSet& dims, const Dims& out_shape) {
+  return reduce<Sum>(x.dtype() == Dtype::kBool ? as_dtype(x, Dtype::kInt64) : x, dims, out_shape);
+}
+
+Tensor max_over(const Tensor& x, const DimSet& dims, const Dims& out_shape) {
+  return reduce<Maximum>(x, dims, out_shape);
+}
+
+}  // namespace distag::ops

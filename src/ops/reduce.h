@@ -1,0 +1,25 @@
+#pragma once
+
+#include <bitset>
+
+#include "tensor/tensor.h"
+
+namespace distag::ops {
+
+using DimSet = std::bitset<kMaxRank>;
+
+// The dims that a reduction names: none named are all of them. Throws INVALID_ARGUMENT for one out of range or twice.
+DimSet checked_dims(const char* op, const Dims& dims, const Tensor& x);
+
+// `shape` without the dims of the set, or with size 1 in their place.
+Dims reduced_shape(const Dims& shape, const DimSet& dims, bool keepdim);
+// The number of elements that each element of the result is made of.
+int64_t reduced_count(const Dims& shape, const DimSet& dims);
+
+// Row-major results of `out_shape`, which is reduced_shape() or another shape of that count. Sums of bool are int64.
+// Floats are summed in blocks, in an order that no machine changes. Without elements a sum is 0.
+Tensor sum_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
+// The largest; NaN is larger than any number. There must be elements to choose from.
+Tensor max_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
+
+}  // namespace distag::ops

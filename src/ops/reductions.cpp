@@ -1,0 +1,187 @@
+// Ops that reduce dims: sum, mean, max, argmax.
+#include "base/error.h"
+#include "ops/attributes.h"
+#include "ops/binary.h"
+#include "ops/builtins.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace distag::ops {
+namespace {
+
+// Which dims an application reduces, and what shape that gives.
+struct Reduction {
+  DimSet dims;
+  Dims shape;       // of the result
+  Dims kept_shape;  // with the reduced dims as 1: broadcasts to x
+
+  Reduction(const char* op, const Tensor& x, const Attributes& attributes)
+      : dims(checked_dims(op, get_dims(attributes, "dims"), x)),
+        shape(reduced_shape(x.shape(), dims, get_bool(attributes, "keepdim", false))),
+        kept_shape(reduced_shape(x.shape(), dims, true)) {}
+};
+
+void check_not_empty(const char* op, const Tensor& x, int64_t count) {
+  if (count == 0) fail(Status::kInvalidArgument, "{}: {} has no elements to choose from", op, describe(x));
+}
+
+// ---- sum ------------------------------------------------------------------------------------------------------------
+
+Tensors sum_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  Reduction reduction("sum", x, attributes);
+  if (saved != nullptr) saved->shapes = {x.shape(), reduction.kept_shape};
+  return {sum_over(x, reduction.dims, reduction.shape)};
+}
+
+// Without memory of its own: the gradient repeated with strides of 0.
+Tensors sum_backward(const Saved& saved, Tensors gradients) {
+  Tensor& g = gradients[0];
+  if (g) g = broadcast_to(with_shape(g, saved.shapes[1]), saved.shapes[0]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kSum{.name = "sum",
+                  .signature = "sum(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                  .forward = sum_forward,
+                  .backward = sum_backward,
+                  .is_cheap = true};
+
+// ---- mean -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor divided(const char* op, const Tensor& x, int64_t count) {
+  Tensor out = output_for(x, x.dtype(), x.shape());
+  dispatch_floating(op, x.dtype(), [&]<typename T>(T) {
+    binary_into<DivOf, T, T, T>(out, x, Tensor::scalar(x.dtype(), static_cast<double>(count)));
+  });
+  return out;
+}
+
+Tensors mean_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  if (!is_floating(x.dtype())) {
+    fail(Status::kUnsupported, "mean: dtype {} of {} is not supported: cast it to float32 or float64 first",
+         dtype_name(x.dtype()), describe(x));
+  }
+  Reduction reduction("mean", x, attributes);
+  if (saved != nullptr) saved->shapes = {x.shape(), reduction.kept_shape};
+  return {divided("mean", sum_over(x, reduction.dims, reduction.shape), reduced_count(x.shape(), reduction.dims))};
+}
+
+Tensors mean_backward(const Saved& saved, Tensors gradients) {
+  Tensor g = std::move(gradients[0]);
+  if (!g) return gradients;
+  int64_t count = g.count() == 0 ? 1 : element_count(saved.shapes[0]) / g.count();
+  Tensor share = divided("mean", g, count);
+  return {broadcast_to(with_shape(share, saved.shapes[1]), saved.shapes[0])};
+}
+
+}  // namespace
+
+constexpr Op kMean{.name = "mean",
+                   .signature = "mean(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                   .forward = mean_forward,
+                   .backward = mean_backward,
+                   .is_cheap = true};
+
+// ---- max ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// 1 where an element is the largest one, NaN being the largest where there is one.
+struct IsLargest {
+  template <typename T>
+  DISTAG_INLINE static T apply(T x, T largest) {
+    return x == largest || (x != x && largest != largest) ? T(1) : T(0);
+  }
+};
+
+Tensors max_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  Reduction reduction("max", x, attributes);
+  check_not_empty("max", x, reduced_count(x.shape(), reduction.dims));
+  Tensor y = max_over(x, reduction.dims, reduction.shape);
+  if (saved != nullptr) {
+    saved->tensors = {x.snapshot(), with_shape(y, reduction.kept_shape).snapshot()};
+    saved->shapes = {reduction.kept_shape};
+  }
+  return {y};
+}
+
+// Shared evenly by equal largest elements.
+Tensors max_backward(const Saved& saved, Tensors gradients) {
+  if (!gradients[0]) return gradients;
+  const Tensor& x = saved.tensors[0];
+  const Dims& kept_shape = saved.shapes[0];
+  Tensor result = Tensor::empty(x.dtype(), x.shape());
+  Tensor share = Tensor::empty(x.dtype(), kept_shape);
+  DimSet dims;
+  for (size_t i = 0; i < x.rank(); ++i) dims[i] = x.shape()[i] != kept_shape[i];
+  dispatch_floating("max", x.dtype(), [&]<typename T>(T) {
+    binary_into<IsLargest, T, T, T>(result, x, saved.tensors[1]);
+    Tensor counts = sum_over(result, dims, kept_shape);
+    binary_into<DivOf, T, T, T>(share, with_shape(gradients[0], kept_shape), counts);
+    binary_into<MulOf, T, T, T>(result, result, share);
+  });
+  return {result};
+}
+
+}  // namespace
+
+constexpr Op kMax{.name = "max",
+                  .signature = "max(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                  .forward = max_forward,
+                  .backward = max_backward,
+                  .is_cheap = true};
+
+// ---- argmax ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <typename T>
+int64_t first_largest(const T* row, int64_t count) {
+  int64_t best = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (row[i] != row[i]) return i;
+    if (row[i] > row[best]) best = i;
+  }
+  return best;
+}
+
+Tensors argmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
+  const Tensor& x = inputs[0];
+  size_t dim = checked_dim("argmax", get_int(attributes, "dim", -1), x);
+  if (x.rank() == 0) return {Tensor::scalar(Dtype::kInt64, 0)};
+  int64_t count = x.shape()[dim];
+  Dims shape = x.shape();
+  std::copy(shape.begin() + dim + 1, shape.end(), shape.begin() + dim);
+  shape.pop_back();
+  Tensor out = Tensor::empty(Dtype::kInt64, shape);
+  if (out.count() == 0) return {out};
+  check_not_empty("argmax", x, count);
+  // The dim that goes away as the last one.
+  Dims order;
+  for (size_t i = 0; i < x.rank(); ++i) {
+    if (i != dim) order.push_back(static_cast<int64_t>(i));
+  }
+  order.push_back(static_cast<int64_t>(dim));
+  Tensor rows = permuted(x, order).contiguous();
+  dispatch(x.dtype(), [&]<typename T>(T) {
+    auto* indices = out.mutable_data_as<int64_t>();
+    for (int64_t r = 0; r < out.count(); ++r) indices[r] = first_largest(rows.data_as<T>() + r * count, count);
+  });
+  return {out};
+}
+
+}  // namespace
+
+constexpr Op kArgmax{.name = "argmax",
+                     .signature = "argmax(tensor x, int64 dim = -1) -> tensor",
+                     .forward = argmax_forward,
+                     .is_cheap = true};
+
+}  // namespace distag::ops

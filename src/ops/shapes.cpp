@@ -1,0 +1,268 @@
+// Ops that move elements without computing: transpose, reshape, slice, concat, detach, clone, cast.
+#include "base/error.h"
+#include "ops/attributes.h"
+#include "ops/broadcast.h"
+#include "ops/builtins.h"
+#include "ops/views.h"
+#include "tensor/strided.h"
+
+namespace distag::ops {
+namespace {
+
+Tensor zeros_like_shape(Dtype dtype, const Dims& shape) {
+  Tensor zeros = Tensor::empty(dtype, shape);
+  if (zeros.count() > 0) std::fill_n(zeros.mutable_data(), zeros.byte_size(), std::byte{0});
+  return zeros;
+}
+
+// Copies x into the part of `target` (fresh memory) that `part`, a view of it, names.
+void copy_into(Tensor& target, const Tensor& part, const Tensor& x) {
+  if (x.count() == 0) return;
+  size_t item_size = dtype_size(target.dtype());
+  std::byte* out = target.mutable_data() + static_cast<size_t>(part.offset()) * item_size;
+  copy_strided(out, part.strides(), x.data(), x.strides(), x.shape(), item_size);
+}
+
+// ---- transpose ------------------------------------------------------------------------------------------------------
+
+Tensors transpose_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  size_t dim0 = checked_dim("transpose", get_int(attributes, "dim0", 0), x);
+  size_t dim1 = checked_dim("transpose", get_int(attributes, "dim1", 0), x);
+  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim0), static_cast<int64_t>(dim1)}};
+  return {x.rank() == 0 ? x.view(x.shape(), x.strides(), x.offset()) : transposed(x, dim0, dim1)};
+}
+
+Tensors transpose_backward(const Saved& saved, Tensors gradients) {
+  Tensor& g = gradients[0];
+  const Dims& dims = saved.shapes[0];
+  if (g && g.rank() > 0) g = transposed(g, static_cast<size_t>(dims[0]), static_cast<size_t>(dims[1]));
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kTranspose{.name = "transpose",
+                        .signature = "transpose(tensor x, int64 dim0, int64 dim1) -> tensor",
+                        .forward = transpose_forward,
+                        .backward = transpose_backward,
+                        .is_view = true,
+                        .is_cheap = true};
+
+// ---- reshape --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The wanted shape with its -1 replaced by what is left.
+Dims resolved_shape(const Tensor& x, const Dims& wanted) {
+  Dims shape = wanted;
+  size_t unknown = shape.size();
+  int64_t known = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != -1) continue;
+    if (unknown != shape.size()) fail(Status::kInvalidArgument, "reshape: {} has more than one -1", to_string(wanted));
+    unknown = i;
+    shape[i] = 1;
+  }
+  known = element_count(shape);
+  if (unknown != shape.size()) {
+    shape[unknown] = known != 0 && x.count() % known == 0 ? x.count() / known : -1;
+    known = shape[unknown] < 0 ? -1 : known * shape[unknown];
+  }
+  if (known != x.count()) {
+    fail(Status::kInvalidArgument, "reshape: {} has {} elements and does not fit shape {}", describe(x), x.count(),
+         to_string(wanted));
+  }
+  return shape;
+}
+
+Tensors reshape_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  Dims shape = resolved_shape(x, get_dims(attributes, "shape"));
+  if (saved != nullptr) saved->shapes = {x.shape()};
+  Tensor y = with_shape(x, shape);
+  // A tensor of its own, also where the shape stays.
+  if (y.id() == x.id()) y = x.view(x.shape(), x.strides(), x.offset());
+  return {y};
+}
+
+Tensors reshape_backward(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = with_shape(gradients[0], saved.shapes[0]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kReshape{.name = "reshape",
+                      .signature = "reshape(tensor x, int64[] shape) -> tensor",
+                      .forward = reshape_forward,
+                      .backward = reshape_backward,
+                      .is_view = true,
+                      .is_cheap = true};
+
+// ---- slice ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// As Python does: negative positions count from the end, and what lies outside is cut off.
+int64_t clamped_position(int64_t position, int64_t size) {
+  if (position < 0) position = position < -size ? 0 : position + size;
+  return std::min(position, size);
+}
+
+Tensors slice_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  if (x.rank() == 0) fail(Status::kInvalidArgument, "slice: {} has no dim to slice", describe(x));
+  size_t dim = checked_dim("slice", get_int(attributes, "dim", 0), x);
+  int64_t step = get_int(attributes, "step", 1);
+  if (step <= 0) fail(Status::kInvalidArgument, "slice: step {} is not positive", step);
+  int64_t size = x.shape()[dim];
+  int64_t start = clamped_position(get_int(attributes, "start", 0), size);
+  int64_t stop = clamped_position(get_int(attributes, "stop", INT64_MAX), size);
+  step = std::min(step, std::max<int64_t>(size, 1));
+  int64_t count = stop > start ? (stop - start - 1) / step + 1 : 0;
+  if (saved != nullptr) saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim), start, count, step}};
+  return {sliced(x, dim, start, count, step)};
+}
+
+Tensors slice_backward(const Saved& saved, Tensors gradients) {
+  Tensor g = std::move(gradients[0]);
+  if (!g) return gradients;
+  const Dims& what = saved.shapes[1];
+  Tensor result = zeros_like_shape(g.dtype(), saved.shapes[0]);
+  copy_into(result, sliced(result, static_cast<size_t>(what[0]), what[1], what[2], what[3]), g);
+  return {result};
+}
+
+}  // namespace
+
+constexpr Op kSlice{
+    .name = "slice",
+    .signature =
+        "slice(tensor x, int64 dim = 0, int64 start = 0, int64 stop = 9223372036854775807, int64 step = 1) -> tensor",
+    .forward = slice_forward,
+    .backward = slice_backward,
+    .is_view = true,
+    .is_cheap = true};
+
+// ---- concat ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void check_concat(std::span<const Tensor> inputs, size_t dim) {
+  for (const Tensor& x : inputs) {
+    bool fits = x.rank() == inputs[0].rank();
+    for (size_t i = 0; i < x.rank() && fits; ++i) fits = i == dim || x.shape()[i] == inputs[0].shape()[i];
+    if (!fits) {
+      fail(Status::kInvalidArgument, "concat: {} and {} differ in more than dim {}", describe(inputs[0]), describe(x),
+           dim);
+    }
+  }
+}
+
+Tensors concat_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  if (inputs[0].rank() == 0) {
+    fail(Status::kInvalidArgument, "concat: {} has no dim to be joined along", describe(inputs[0]));
+  }
+  size_t dim = checked_dim("concat", get_int(attributes, "dim", 0), inputs[0]);
+  check_concat(inputs, dim);
+  Dims shape = inputs[0].shape();
+  Dtype dtype = inputs[0].dtype();
+  shape[dim] = 0;
+  for (const Tensor& x : inputs) {
+    shape[dim] += x.shape()[dim];
+    dtype = promote(dtype, x.dtype());
+  }
+  Tensor y = Tensor::empty(dtype, shape);
+  int64_t start = 0;
+  for (const Tensor& x : inputs) {
+    copy_into(y, sliced(y, dim, start, x.shape()[dim]), as_dtype(x, dtype));
+    start += x.shape()[dim];
+  }
+  if (saved != nullptr) {
+    saved->shapes.push_back(Dims{static_cast<int64_t>(dim)});
+    for (const Tensor& x : inputs) {
+      saved->shapes.push_back(Dims{x.shape()[dim]});
+      saved->dtypes.push_back(x.dtype());
+    }
+  }
+  return {y};
+}
+
+Tensors concat_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(saved.dtypes.size());
+  const Tensor& g = gradients[0];
+  if (!g) return result;
+  auto dim = static_cast<size_t>(saved.shapes[0][0]);
+  int64_t start = 0;
+  for (size_t i = 0; i < result.size(); ++i) {
+    int64_t size = saved.shapes[i + 1][0];
+    if (saved.needs(i)) result[i] = as_dtype(sliced(g, dim, start, size), saved.dtypes[i]);
+    start += size;
+  }
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kConcat{.name = "concat",
+                     .signature = "concat(tensor... xs, int64 dim = 0) -> tensor",
+                     .forward = concat_forward,
+                     .backward = concat_backward,
+                     .is_cheap = true};
+
+// ---- detach, clone, cast --------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors detach_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
+  const Tensor& x = inputs[0];
+  return {x.view(x.shape(), x.strides(), x.offset())};
+}
+
+}  // namespace
+
+constexpr Op kDetach{.name = "detach",
+                     .signature = "detach(tensor x) -> tensor",
+                     .forward = detach_forward,
+                     .is_view = true,
+                     .is_cheap = true};
+
+namespace {
+
+Tensors clone_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) { return {inputs[0].clone()}; }
+
+Tensors clone_backward(const Saved&, Tensors gradients) { return gradients; }
+
+}  // namespace
+
+constexpr Op kClone{.name = "clone",
+                    .signature = "clone(tensor x) -> tensor",
+                    .forward = clone_forward,
+                    .backward = clone_backward,
+                    .is_cheap = true};
+
+namespace {
+
+Tensors cast_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  Dtype dtype = get_dtype(attributes, "dtype", x.dtype());
+  if (saved != nullptr) saved->dtypes = {x.dtype()};
+  // To its own dtype: the values of now, copied by whoever writes first.
+  return {dtype == x.dtype() ? x.snapshot() : as_dtype(x, dtype)};
+}
+
+Tensors cast_backward(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = as_dtype(gradients[0], saved.dtypes[0]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kCast{.name = "cast",
+                   .signature = "cast(tensor x, dtype dtype) -> tensor",
+                   .forward = cast_forward,
+                   .backward = cast_backward,
+                   .is_cheap = true};
+
+}  // namespace distag::ops

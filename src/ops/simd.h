@@ -1,0 +1,66 @@
+#pragma once
+
+// Kernels are plain loops that the compiler vectorises. The same loop is compiled for several instruction sets, and the
+// best that the machine has is taken at run time. No instruction set changes a result: kernels use IEEE operations in a
+// fixed order, and the build forbids fusing them (-ffp-contract=off).
+
+#if defined(__clang__)
+#define DISTAG_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define DISTAG_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+// Before a loop whose iterations touch different elements: an output is either one of the inputs, element by element,
+// or apart from them.
+
+#define DISTAG_INLINE [[gnu::always_inline]] inline
+
+#if defined(__x86_64__)
+#define DISTAG_TARGET_AVX2 [[gnu::target("avx2")]]
+#if defined(__clang__)
+#define DISTAG_TARGET_AVX512 [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw")]]
+#else
+#define DISTAG_TARGET_AVX512 [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]]
+#endif
+#endif
+
+namespace distag::ops::simd {
+
+#if defined(__x86_64__)
+
+template <typename Kernel, typename... Args>
+DISTAG_TARGET_AVX2 void run_avx2(Args... args) {
+  Kernel::run(args...);
+}
+
+template <typename Kernel, typename... Args>
+DISTAG_TARGET_AVX512 void run_avx512(Args... args) {
+  Kernel::run(args...);
+}
+
+#endif
+
+template <typename Kernel, typename... Args>
+void run_baseline(Args... args) {
+  Kernel::run(args...);
+}
+
+// A pointer to Kernel::run, compiled for this machine. Kernel::run and all it calls must be DISTAG_INLINE; what is not
+// inlined is compiled for the baseline.
+template <typename Kernel, typename... Args>
+auto pick() -> void (*)(Args...) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw")) {
+    return &run_avx512<Kernel, Args...>;
+  }
+  if (__builtin_cpu_supports("avx2")) return &run_avx2<Kernel, Args...>;
+#endif
+  return &run_baseline<Kernel, Args...>;
+}
+
+template <typename Kernel, typename... Args>
+void run(Args... args) {
+  pick<Kernel, Args...>()(args...);
+}
+
+}  // namespace distag::ops::simd

@@ -1,0 +1,163 @@
+// softmax and log_softmax along a dim, without overflow: the largest element is taken out first.
+#include "ops/softmax.h"
+
+#include "ops/attributes.h"
+#include "ops/builtins.h"
+#include "ops/elementwise.h"
+#include "ops/reduce_kernels.h"
+#include "ops/views.h"
+
+namespace distag::ops {
+namespace {
+
+// The tensor with `dim` as its last one, row-major; and back.
+Tensor with_last(const Tensor& x, size_t dim) {
+  return dim + 1 < x.rank() ? transposed(x, dim, x.rank() - 1).contiguous() : x.contiguous();
+}
+
+Tensor from_last(const Tensor& y, size_t dim) {
+  return dim + 1 < y.rank() ? transposed(y, dim, y.rank() - 1).contiguous() : y;
+}
+
+struct Rows {
+  int64_t rows = 0;
+  int64_t count = 0;
+  explicit Rows(const Tensor& x) : rows(x.count()), count(x.rank() == 0 ? 1 : x.shape().back()) {
+    if (count > 0) rows /= count;
+  }
+};
+
+// A row kernel over all rows of tensors of one shape: `out` may be one of the inputs.
+template <template <typename> typename Kernel>
+void over_rows(const char* op, Tensor& out, const Tensor& x) {
+  Rows size(x);
+  if (x.count() == 0) return;
+  dispatch_floating(op, x.dtype(), [&]<typename T>(T) {
+    const T* in = x.data_as<T>();
+    simd::run<Kernel<T>, T*, const T*, int64_t, int64_t>(out.mutable_data_as<T>(), in, size.rows, size.count);
+  });
+}
+
+template <template <typename> typename Kernel>
+void over_rows(const char* op, Tensor& out, const Tensor& gradient, const Tensor& y) {
+  Rows size(y);
+  if (y.count() == 0) return;
+  dispatch_floating(op, y.dtype(), [&]<typename T>(T) {
+    const T* g = gradient.data_as<T>();
+    simd::run<Kernel<T>, T*, const T*, const T*, int64_t, int64_t>(out.mutable_data_as<T>(), g, y.data_as<T>(),
+                                                                   size.rows, size.count);
+  });
+}
+
+template <template <typename> typename Kernel>
+Tensor forward(const char* op, const Tensor& input, const Attributes& attributes, Saved* saved) {
+  Tensor x = is_floating(input.dtype()) ? input : as_dtype(input, Dtype::kFloat32);
+  size_t dim = checked_dim(op, get_int(attributes, "dim", -1), x);
+  Tensor rows = with_last(x, dim);
+  Tensor y = Tensor::empty(x.dtype(), rows.shape());
+  over_rows<Kernel>(op, y, rows);
+  if (saved != nullptr) {
+    saved->tensors = {y.snapshot()};
+    saved->shapes = {Dims{static_cast<int64_t>(dim)}};
+  }
+  return from_last(y, dim);
+}
+
+template <template <typename> typename Kernel>
+Tensors backward(const char* op, const Saved& saved, Tensors gradients) {
+  if (!gradients[0]) return gradients;
+  auto dim = static_cast<size_t>(saved.shapes[0][0]);
+  const Tensor& y = saved.tensors[0];
+  Tensor g = with_last(gradients[0], dim);
+  gradients.clear();
+  Tensor out = output_for(g, g.dtype(), g.shape());
+  over_rows<Kernel>(op, out, g, y);
+  return {from_last(out, dim)};
+}
+
+// ---- softmax --------------------------------------------------------------------------------------------------------
+
+template <typename T>
+struct SoftmaxRows {
+  DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
+      T scale = T(1) / exp_of_row(out, x, reduce_row<Maximum<T>, T>(x, count), count);
+      DISTAG_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) out[i] = out[i] * scale;
+    }
+  }
+};
+
+// y (g - sum(g y))
+template <typename T>
+struct SoftmaxGradientRows {
+  DISTAG_INLINE static void run(T* out, const T* g, const T* y, int64_t rows, int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
+      T dot = dot_of_rows(g, y, count);
+      DISTAG_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) out[i] = y[i] * (g[i] - dot);
+    }
+  }
+};
+
+Tensors softmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  return {forward<SoftmaxRows>("softmax", inputs[0], attributes, saved)};
+}
+
+Tensors softmax_backward(const Saved& saved, Tensors gradients) {
+  return backward<SoftmaxGradientRows>("softmax", saved, std::move(gradients));
+}
+
+}  // namespace
+
+constexpr Op kSoftmax{.name = "softmax",
+                      .signature = "softmax(tensor x, int64 dim = -1) -> tensor",
+                      .forward = softmax_forward,
+                      .backward = softmax_backward,
+                      .is_cheap = true};
+
+// ---- log_softmax ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <typename T>
+struct LogSoftmaxRows {
+  DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
+      T largest = reduce_row<Maximum<T>, T>(x, count);
+      T log_sum = math::log(exp_of_row(out, x, largest, count));
+      DISTAG_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) out[i] = (x[i] - largest) - log_sum;
+    }
+  }
+};
+
+// g - exp(y) sum(g)
+template <typename T>
+struct LogSoftmaxGradientRows {
+  DISTAG_INLINE static void run(T* out, const T* g, const T* y, int64_t rows, int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
+      T sum = reduce_row<Sum<T>, T>(g, count);
+      DISTAG_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
+    }
+  }
+};
+
+Tensors log_softmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  return {forward<LogSoftmaxRows>("log_softmax", inputs[0], attributes, saved)};
+}
+
+Tensors log_softmax_backward(const Saved& saved, Tensors gradients) {
+  return backward<LogSoftmaxGradientRows>("log_softmax", saved, std::move(gradients));
+}
+
+}  // namespace
+
+constexpr Op kLogSoftmax{.name = "log_softmax",
+                         .signature = "log_softmax(tensor x, int64 dim = -1) -> tensor",
+                         .forward = log_softmax_forward,
+                         .backward = log_softmax_backward,
+                         .is_cheap = true};
+
+}  // namespace distag::ops

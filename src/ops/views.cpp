@@ -1,0 +1,80 @@
+#include "ops/views.h"
+
+#include "base/error.h"
+
+namespace distag::ops {
+
+size_t checked_dim(const char* op, int64_t dim, const Tensor& x) {
+  int64_t rank = std::max<int64_t>(static_cast<int64_t>(x.rank()), 1);
+  if (dim < -rank || dim >= rank) {
+    fail(Status::kInvalidArgument, "{}: dim {} is out of range for {}", op, dim, describe(x));
+  }
+  return static_cast<size_t>(dim < 0 ? dim + rank : dim);
+}
+
+Tensor transposed(const Tensor& x, size_t dim0, size_t dim1) {
+  Dims shape = x.shape();
+  Dims strides = x.strides();
+  std::swap(shape[dim0], shape[dim1]);
+  std::swap(strides[dim0], strides[dim1]);
+  return x.view(shape, strides, x.offset());
+}
+
+Tensor permuted(const Tensor& x, const Dims& order) {
+  Dims shape = x.shape();
+  Dims strides = x.strides();
+  for (size_t i = 0; i < order.size(); ++i) {
+    shape[i] = x.shape()[static_cast<size_t>(order[i])];
+    strides[i] = x.strides()[static_cast<size_t>(order[i])];
+  }
+  return x.view(shape, strides, x.offset());
+}
+
+bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides) {
+  if (x.is_contiguous()) {
+    out_strides = row_major_strides(shape);
+    return true;
+  }
+  // Runs of old dims that lie without gaps are split and joined freely; no new dim may reach over a gap. A tensor
+  // without elements is contiguous, so all sizes here are positive.
+  out_strides = Dims();
+  out_strides.resize(shape.size());
+  size_t old_dim = x.rank();
+  size_t new_dim = shape.size();
+  while (old_dim > 0) {
+    int64_t stride = x.strides()[--old_dim];
+    int64_t run = x.shape()[old_dim];
+    if (run == 1) continue;
+    while (old_dim > 0 && (x.shape()[old_dim - 1] == 1 || x.strides()[old_dim - 1] == stride * run)) {
+      run *= x.shape()[--old_dim];
+    }
+    int64_t left = run;
+    while (new_dim > 0 && (left > 1 || shape[new_dim - 1] == 1)) {
+      if (left % shape[new_dim - 1] != 0) return false;
+      out_strides[--new_dim] = stride * (run / left);
+      left /= shape[new_dim];
+    }
+    if (left != 1) return false;
+  }
+  while (new_dim > 0) out_strides[--new_dim] = 1;
+  return true;
+}
+
+Tensor with_shape(const Tensor& x, const Dims& shape) {
+  if (x.shape() == shape) return x;
+  Dims strides;
+  if (strides_for_shape(x, shape, strides)) return x.view(shape, strides, x.offset());
+  Tensor copy = x.clone();
+  return copy.view(shape, row_major_strides(shape), 0);
+}
+
+Tensor sliced(const Tensor& x, size_t dim, int64_t start, int64_t count, int64_t step) {
+  Dims shape = x.shape();
+  Dims strides = x.strides();
+  int64_t offset = x.offset() + (count > 0 ? start * strides[dim] : 0);
+  shape[dim] = count;
+  strides[dim] *= step;
+  return x.view(shape, strides, offset);
+}
+
+}  // namespace distag::ops

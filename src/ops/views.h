@@ -1,0 +1,25 @@
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace distag::ops {
+
+// Index of a dim of a tensor with `rank` dims; negative ones count from the end. `rank` 0 takes 0 and -1 like rank 1.
+// Throws INVALID_ARGUMENT: "softmax: dim 3 is out of range for float32[2, 3]".
+size_t checked_dim(const char* op, int64_t dim, const Tensor& x);
+
+Tensor transposed(const Tensor& x, size_t dim0, size_t dim1);
+
+// Row-major `x` with another shape of the same count, as a view; of any other layout a copy.
+Tensor with_shape(const Tensor& x, const Dims& shape);
+
+// The strides that `x` has under another shape of the same count; false where only a copy can have it.
+bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides);
+
+// Elements start, start + step, ... of one dim: `count` of them, within bounds.
+Tensor sliced(const Tensor& x, size_t dim, int64_t start, int64_t count, int64_t step = 1);
+
+// All dims in this order.
+Tensor permuted(const Tensor& x, const Dims& order);
+
+}  // namespace distag::ops

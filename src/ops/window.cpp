@@ -1,0 +1,55 @@
+#include "ops/window.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/attributes.h"
+
+namespace distag::ops {
+namespace {
+
+// Keeps products of settings far from overflow.
+constexpr int64_t kLargestSetting = int64_t{1} << 30;
+
+Dims checked_pair(const char* op, const char* name, const Dims& pair, int64_t least) {
+  bool fits = pair.size() == 2;
+  for (int64_t item : pair) fits = fits && item >= least && item <= kLargestSetting;
+  if (!fits) {
+    fail(Status::kInvalidArgument, "{}: {} {} must be two numbers (rows, columns) of at least {}", op, name,
+         to_string(pair), least);
+  }
+  return pair;
+}
+
+}  // namespace
+
+int64_t Axis::first_inside(int64_t k) const {
+  int64_t before = padding - k * dilation;
+  return before <= 0 ? 0 : std::min(out, (before + stride - 1) / stride);
+}
+
+int64_t Axis::last_inside(int64_t k) const {
+  int64_t reach = size - 1 + padding - k * dilation;
+  return reach < 0 ? 0 : std::min(out, reach / stride + 1);
+}
+
+Window make_window(const char* op, const Attributes& attributes, const Dims& image, const Dims& kernel,
+                   const Dims& default_stride) {
+  checked_pair(op, "kernel", kernel, 1);
+  Dims stride = checked_pair(op, "stride", get_dims(attributes, "stride", default_stride), 1);
+  Dims padding = checked_pair(op, "padding", get_dims(attributes, "padding", Dims{0, 0}), 0);
+  Dims dilation = checked_pair(op, "dilation", get_dims(attributes, "dilation", Dims{1, 1}), 1);
+  Axis axes[2];
+  for (size_t i = 0; i < 2; ++i) {
+    axes[i] = {image[i], kernel[i], stride[i], padding[i], dilation[i], 0};
+    int64_t room = image[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
+    if (room < 0) {
+      fail(Status::kInvalidArgument, "{}: a window of {} with dilation {} does not fit into {} with padding {}", op,
+           to_string(kernel), to_string(dilation), to_string(image), to_string(padding));
+    }
+    axes[i].out = room / stride[i] + 1;
+  }
+  return {axes[0], axes[1]};
+}
+
+}  // namespace distag::ops

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "wire/codec.h"
+#include "wire/message.h"
+
+namespace distag::wire {
+
+inline Tensor floats(const Dims& shape, float first = 0.5f) {
+  Tensor tensor = Tensor::empty(Dtype::kFloat32, shape);
+  for (int64_t i = 0; i < tensor.count(); ++i) tensor.mutable_data_as<float>()[i] = first + static_cast<float>(i);
+  return tensor;
+}
+
+inline Value bytes_of(size_t size) { return Value::bytes(Value::Bytes(size, std::byte{7})); }
+
+// Values of every kind, with small and large payload.
+inline Values all_values() {
+  Tensor flags = Tensor::empty(Dtype::kBool, {3});
+  for (int i = 0; i < 3; ++i) flags.mutable_data_as<uint8_t>()[i] = i == 1;
+  Value numbers = Value::list({Value(int64_t{1}), Value(int64_t{-2}), Value(int64_t{3})});
+  Value mixed = Value::list({Value(), Value(true), Value(floats({0, 3}))});
+  Value map = Value::map({{"b", Value(2.5)}, {"a", mixed}, {"", Value::text("x")}});
+  return {Value(),
+          Value(true),
+          Value(int64_t{-5}),
+          Value(1.25),
+          Value::text("h\xC3\xA9"),
+          Value::text(std::string(9000, 't')),
+          bytes_of(3),
+          bytes_of(70000),
+          Value(floats({2, 3})),
+          Value(floats({300, 7})),
+          Value(Tensor::scalar(Dtype::kFloat64, 0.125)),
+          Value(Tensor::scalar(Dtype::kInt64, -9)),
+          Value(flags),
+          numbers,
+          Value::list({}),
+          map};
+}
+
+// One of each body, no field at its default.
+inline std::vector<Body> all_bodies() {
+  const Id context{11, 12}, pass{13, 14}, pair{15, 16}, request{17, 18};
+  const Error error = Error(Status::kGraphFreed, "why").set_origin_rank(3).set_may_have_run(true);
+  const Recording recording{context, 2, pair, {}, {21, 22}};
+  Recording tracked = recording;
+  tracked.tracked = {true, false, true, false, true, false};
+  const Member member{1, "b", "tcp://127.0.0.1:5", 31, 2};
+  Frame piece = Frame::copy_of("12345", 5);
+  return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32},
+          Welcome{31, 7},
+          Refuse{RefuseReason::kFenced, 31, "no"},
+          Ack{},
+          Ping{},
+          Leave{},
+          Chunk{1, 10, 15, false, piece},
+          Call{{1, 2}, "f", all_values(), 5, tracked, "label"},
+          Reply{{1, 2}, false, {}, Value(floats({2})), {context, 2, pair, {true}, {21}}},
+          Reply{{1, 2}, true, error, {}, {context, 2, {}, {}, {21}}},
+          Cancel{{1, 2}},
+          Join{"job", 1, 4, member},
+          Roster{true, error, {member, member}, {2, 3}},
+          QuietAsk{9, {41}},
+          QuietAnswer{9, true, true, {{41, 5, 6}, {42, 7, 8}}, {43}},
+          QuietVerdict{9},
+          Joined{context, pass},
+          Release{{context, pass}},
+          Discover{context, pass, request, true, {{16, 15, {true, false}}, {18, 17, {}}}},
+          Discovered{context, pass, request, true, error, {51, 52}},
+          Start{context, pass, true},
+          Grad{context, pass, pair, true, true, {true, false, true}, {Value(floats({2})), Value()}},
+          Done{context, pass, true, error, 3, 4},
+          Verdict{context, pass, false, error},
+          Probe{context, pass, 5},
+          ProbeAnswer{context, pass, 5, true, 3, 4, {"call \"f\" on \"b\"", "other"}},
+          Holders{context, request, true, {61, 62}}};
+}
+
+}  // namespace distag::wire

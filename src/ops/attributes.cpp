@@ -15,10 +15,14 @@ Setting::Setting(const char* name, const Dims& value) : name_(name) {
 }
 
 Attributes make_attributes(std::initializer_list<Setting> settings) {
+  std::vector<const Setting*> sorted;
+  sorted.reserve(settings.size());
+  for (const Setting& setting : settings) sorted.push_back(&setting);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Setting* a, const Setting* b) { return std::strcmp(a->name(), b->name()) < 0; });
   Attributes attributes;
-  attributes.reserve(settings.size());
-  for (const Setting& setting : settings) attributes.emplace_back(setting.name(), setting.value());
-  std::sort(attributes.begin(), attributes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  attributes.reserve(sorted.size());
+  for (const Setting* setting : sorted) attributes.emplace_back(setting->name(), setting->value());
   return attributes;
 }
 

@@ -1,0 +1,79 @@
+#include "rpc/rendezvous.h"
+
+#include <charconv>
+#include <string_view>
+
+#include "base/error.h"
+#include "rpc/rendezvous_file.h"
+#include "rpc/rendezvous_inproc.h"
+#include "rpc/rendezvous_tcp.h"
+
+namespace distag {
+namespace {
+
+using Getter = std::function<const char*(const char*)>;
+
+constexpr std::string_view kEnvironmentUri = "env://";
+
+struct Variable {
+  std::string name;
+  std::string value;
+};
+
+// DISTAG_<name> goes before <name>. Throws when neither is set.
+Variable get_variable(const std::string& name, const Getter& get_environment) {
+  const std::string own = "DISTAG_" + name;
+  for (const std::string& candidate : {own, name}) {
+    const char* value = get_environment(candidate.c_str());
+    if (value != nullptr && *value != '\0') return {candidate, value};
+  }
+  fail(
+      Status::kInvalidArgument,
+      "rendezvous: neither {} nor {} is set in the environment; set it, or give rank, world_size and rendezvous in the "
+      "options",
+      own, name);
+}
+
+int32_t get_number(const std::string& name, int32_t least, int32_t most, const Getter& get_environment) {
+  const Variable variable = get_variable(name, get_environment);
+  const std::string& text = variable.value;
+  int32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < least || number > most) {
+    fail(Status::kInvalidArgument, "rendezvous: {}=\"{}\" is no number in {} .. {}", variable.name, text, least, most);
+  }
+  return number;
+}
+
+bool starts_with(const std::string& uri, std::string_view scheme) { return std::string_view(uri).starts_with(scheme); }
+
+}  // namespace
+
+RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
+                                    const Getter& get_environment) {
+  RendezvousTarget target{uri, rank, world_size};
+  if (world_size < 0) fail(Status::kUnsupported, "this version has no open worlds; give the size of the world");
+  if (world_size == 0) {
+    target.world_size = get_number("WORLD_SIZE", 1, INT32_MAX, get_environment);
+    target.rank = get_number("RANK", 0, target.world_size - 1, get_environment);
+  } else if (rank < 0 || rank >= world_size) {
+    fail(Status::kInvalidArgument, "rank {} is not in 0 .. {}", rank, world_size - 1);
+  }
+  if (uri == kEnvironmentUri) {
+    const std::string host = get_variable("MASTER_ADDR", get_environment).value;
+    const int32_t port = get_number("MASTER_PORT", 1, 65535, get_environment);
+    const bool needs_brackets = host.find(':') != std::string::npos && host.front() != '[';
+    target.uri = needs_brackets ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
+  }
+  return target;
+}
+
+std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log) {
+  if (starts_with(uri, "tcp://")) return make_tcp_rendezvous(uri, loop, transport, log);
+  if (starts_with(uri, "file://")) return make_file_rendezvous(uri, loop, log);
+  if (starts_with(uri, "inproc://")) return make_inproc_rendezvous(uri, loop, log);
+  fail(Status::kInvalidArgument, "rendezvous \"{}\" is none of env://, tcp://host:port, file:///dir and inproc://name",
+       uri);
+}
+
+}  // namespace distag

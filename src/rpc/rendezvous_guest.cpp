@@ -1,0 +1,97 @@
+#include "rpc/rendezvous_guest.h"
+
+#include <utility>
+
+#include "wire/codec.h"
+
+namespace distag {
+namespace {
+
+constexpr Nanos kFirstPause = 10 * kMillisecond;
+constexpr Nanos kLongestPause = 200 * kMillisecond;
+constexpr Nanos kRepeat = 500 * kMillisecond;
+
+}  // namespace
+
+RendezvousGuest::RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log)
+    : Joining(loop, log, uri), transport_(transport) {}
+
+void RendezvousGuest::begin() { dial(); }
+
+Error RendezvousGuest::on_deadline() {
+  if (was_answered_) return missing_error(uri(), missing_, request().world_size);
+  return Error(
+      Status::kDisconnected,
+      fmt::format("rendezvous \"{}\": nobody answered there in time; rank 0 serves it once it is started", uri()));
+}
+
+void RendezvousGuest::dial() {
+  if (is_over()) return;
+  ConnectionEvents events;
+  events.on_connected = [this] { say_join(); };
+  events.on_writable = [this] { say_join(); };
+  events.on_message = [this](Frames frames) { on_message(frames); };
+  events.on_dropped = [this](bool) { redial(); };
+  try {
+    connection_ = transport_.dial(uri(), std::move(events));
+  } catch (...) {
+    give_up(current_error().add_context(fmt::format("rendezvous \"{}\"", uri())));
+  }
+}
+
+void RendezvousGuest::say_join() {
+  if (is_over() || connection_ == nullptr) return;
+  wire::Message message;
+  message.body = join_message();
+  wire::Encoded encoded = wire::encode(message, wire::Limits());
+  Frames frames;
+  frames.push_back(std::move(encoded.header));
+  for (Frame& frame : encoded.payload) frames.push_back(std::move(frame));
+  if (!connection_->send(frames)) return;  // on_writable says it again
+  set_timer(deadline_after(loop_.now(), kRepeat), [this] { say_join(); });
+}
+
+void RendezvousGuest::on_message(const Frames& frames) {
+  if (is_over()) return;
+  try {
+    if (frames.empty()) fail(Status::kProtocol, "an empty message");
+    const wire::Message message =
+        wire::decode(frames.front(), Frames(frames.begin() + 1, frames.end()), wire::Limits());
+    const auto* roster = std::get_if<wire::Roster>(&message.body);
+    if (roster == nullptr) fail(Status::kProtocol, "{} instead of ROSTER", wire::body_name(message.body));
+    on_roster(*roster);
+  } catch (...) {
+    give_up(current_error().add_context(fmt::format("rendezvous \"{}\"", uri())));
+  }
+}
+
+void RendezvousGuest::on_roster(const wire::Roster& roster) {
+  was_answered_ = true;
+  if (roster.refused) {
+    give_up(roster.error);
+    return;
+  }
+  missing_ = roster.missing;
+  if (roster.members.empty()) return;
+  std::vector<Peer> members;
+  members.reserve(roster.members.size());
+  bool has_self = false;
+  for (const wire::Member& member : roster.members) {
+    members.push_back(to_peer(member));
+    has_self = has_self || member.incarnation == request().self.incarnation;
+  }
+  if (!has_self || members.size() != static_cast<size_t>(request().world_size)) {
+    fail(Status::kProtocol, "the roster of {} is not that of our group", members.size());
+  }
+  succeed(std::move(members));
+}
+
+void RendezvousGuest::redial() {
+  pause_ = next_pause(pause_, kFirstPause, kLongestPause);
+  set_timer(deadline_after(loop_.now(), pause_), [this] {
+    connection_.reset();
+    dial();
+  });
+}
+
+}  // namespace distag

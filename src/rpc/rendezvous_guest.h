@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rpc/joining.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// All ranks but 0 of a tcp rendezvous: dials until rank 0 answers, and says JOIN until it has the roster.
+class RendezvousGuest final : public Joining {
+ public:
+  RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log);
+
+ private:
+  void begin() override;
+  Error on_deadline() override;
+
+  void dial();
+  void say_join();
+  void on_message(const Frames& frames);
+  void on_roster(const wire::Roster& roster);
+  // Closes the connection from outside of its callbacks, and dials again after a pause unless all is over.
+  void redial();
+
+  Transport& transport_;
+  std::unique_ptr<Connection> connection_;
+  bool was_answered_ = false;
+  std::vector<int32_t> missing_;
+  Nanos pause_ = 0;
+};
+
+}  // namespace distag

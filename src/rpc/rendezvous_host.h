@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rpc/joining.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// Rank 0 of a tcp rendezvous: takes JOINs until all are there, then tells everybody who is in the group. What one
+// joiner does wrong is answered to it alone; a world of another size, or the deadline, ends it for all.
+class RendezvousHost final : public Joining {
+ public:
+  RendezvousHost(const std::string& uri, Loop& loop, Transport& transport, Log& log);
+
+ private:
+  enum class Stage { kGathering, kComplete, kFailed };
+
+  void begin() override;
+  Error on_deadline() override;
+
+  void on_message(const ConnectionToken& from, const Frames& frames);
+  void on_join(const ConnectionToken& from, const wire::Join& join);
+  // Throws when the joiner may not come in. A rival whose connection is gone makes room.
+  void admit(const ConnectionToken& from, const wire::Join& join);
+  void complete();
+  void fail_all(const Error& error);
+  bool answer(const ConnectionToken& to, wire::Roster roster);
+  wire::Roster roster() const;
+
+  Transport& transport_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::optional<Gathering> gathering_;
+  std::map<Incarnation, ConnectionToken> guests_;
+  Stage stage_ = Stage::kGathering;
+  Error failure_;
+};
+
+}  // namespace distag

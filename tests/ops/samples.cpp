@@ -1,0 +1,176 @@
+#include "ops/samples.h"
+
+#include "ops/tensors.h"
+
+namespace distag::testing {
+namespace {
+
+using ops::Attributes;
+using ops::make_attributes;
+
+// Different numbers of both signs, none near 0, in an order without a pattern.
+Tensor numbers(const Dims& shape, int64_t seed = 1) {
+  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    int64_t mixed = ((i + seed) * 7919 + seed * 104729) % 1009;
+    double value = 0.1 + static_cast<double>(mixed) / 700.0;
+    tensor.mutable_data_as<double>()[i] = mixed % 2 == 0 ? value : -value;
+  }
+  return tensor;
+}
+
+Tensor positive(const Dims& shape, int64_t seed = 1) {
+  Tensor tensor = numbers(shape, seed);
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    double& value = tensor.mutable_data_as<double>()[i];
+    value = std::fabs(value) + 0.2;
+  }
+  return tensor;
+}
+
+Tensor indices(const Dims& shape, const std::vector<int64_t>& values) { return tensor_of<int64_t>(shape, values); }
+
+using Samples = std::vector<Sample>;
+
+// Every way in which two shapes meet.
+void add_binary(Samples& samples, const char* op, Tensor (*right)(const Dims&, int64_t)) {
+  const std::pair<Dims, Dims> shapes[] = {
+      {{2, 3}, {2, 3}}, {{2, 3}, {3}}, {{2, 1, 4}, {3, 1}},    {{}, {2, 2}},           {{0, 3}, {3}},
+      {{}, {}},         {{1}, {4}},    {{3, 1, 1}, {3, 2, 2}}, {{2, 3, 4}, {1, 3, 1}}, {{4}, {2, 4}}};
+  for (const auto& [a, b] : shapes) samples.push_back({op, {numbers(a, 3), right(b, 5)}, {}});
+  samples.push_back({op, {with_gaps(numbers({3, 2}, 3)), right({3, 2}, 5)}, {}});
+  samples.push_back({op, {numbers({3, 2}, 3), with_gaps(right({2}, 5))}, {}});
+}
+
+void add_unary(Samples& samples, const char* op, Tensor (*input)(const Dims&, int64_t), const Attributes& attributes) {
+  for (const Dims& shape : {Dims{}, Dims{7}, Dims{0, 2}, Dims{3, 4}, Dims{40}}) {
+    samples.push_back({op, {input(shape, 11)}, attributes});
+  }
+  samples.push_back({op, {with_gaps(input({2, 3}, 11))}, attributes});
+}
+
+void add_reduction(Samples& samples, const char* op, bool takes_empty) {
+  for (const Dims& dims : {Dims{}, Dims{0}, Dims{-1}, Dims{1, 0}, Dims{2, 0}}) {
+    for (bool keepdim : {false, true}) {
+      samples.push_back({op, {numbers({2, 3, 4})}, make_attributes({{"dims", dims}, {"keepdim", keepdim}})});
+    }
+  }
+  samples.push_back({op, {numbers({})}, {}});
+  samples.push_back({op, {numbers({1, 3, 1})}, make_attributes({{"dims", Dims{0, 2}}})});
+  samples.push_back({op, {with_gaps(numbers({2, 3}))}, make_attributes({{"dims", Dims{1}}})});
+  samples.push_back({op, {numbers({0, 3})}, make_attributes({{"dims", Dims{1}}})});
+  if (takes_empty) samples.push_back({op, {numbers({0, 3})}, make_attributes({{"dims", Dims{0}}})});
+}
+
+void add_elementwise(Samples& samples) {
+  for (const char* op : {"add", "sub", "mul", "maximum"}) add_binary(samples, op, numbers);
+  add_binary(samples, "div", positive);
+  for (const char* op : {"neg", "exp", "tanh", "sigmoid", "relu", "clone"}) add_unary(samples, op, numbers, {});
+  for (const char* op : {"log", "sqrt"}) add_unary(samples, op, positive, {});
+  for (const char* op : {"add_scalar", "mul_scalar"}) {
+    add_unary(samples, op, numbers, make_attributes({{"value", -1.5}}));
+  }
+  add_unary(samples, "cast", numbers, make_attributes({{"dtype", Dtype::kFloat64}}));
+}
+
+void add_products(Samples& samples) {
+  const std::pair<Dims, Dims> shapes[] = {{{2, 3}, {3, 4}},
+                                          {{3}, {3}},
+                                          {{2, 3}, {3}},
+                                          {{3}, {3, 4}},
+                                          {{5, 2, 3}, {3, 4}},
+                                          {{5, 2, 3}, {5, 3, 4}},
+                                          {{2, 1, 2, 3}, {4, 3, 2}},
+                                          {{0, 3}, {3, 2}},
+                                          {{2, 0}, {0, 3}},
+                                          {{2, 3}, {4, 3, 2}},
+                                          {{2, 2, 3}, {3}},
+                                          {{3}, {2, 3, 4}},
+                                          {{1, 1}, {1, 1}},
+                                          {{2, 2, 0}, {0, 3}}};
+  for (const auto& [a, b] : shapes) samples.push_back({"matmul", {numbers(a, 3), numbers(b, 5)}, {}});
+  samples.push_back({"matmul", {with_gaps(numbers({2, 3}, 3)), with_gaps(numbers({3, 2}, 5))}, {}});
+  samples.push_back({"linear", {numbers({5, 3}), numbers({4, 3}, 2), numbers({4}, 3)}, {}});
+  samples.push_back({"linear", {numbers({2, 5, 3}), numbers({4, 3}, 2), Tensor()}, {}});
+  samples.push_back({"linear", {numbers({3}), with_gaps(numbers({4, 3}, 2)), with_gaps(numbers({4}, 3))}, {}});
+  samples.push_back({"linear", {numbers({0, 3}), numbers({4, 3}, 2), numbers({4}, 3)}, {}});
+  samples.push_back({"linear", {numbers({2, 0}), numbers({4, 0}, 2), numbers({4}, 3)}, {}});
+}
+
+void add_shapes(Samples& samples) {
+  samples.push_back({"transpose", {numbers({2, 3, 4})}, make_attributes({{"dim0", 0}, {"dim1", -1}})});
+  samples.push_back({"transpose", {numbers({})}, make_attributes({{"dim0", 0}, {"dim1", -1}})});
+  samples.push_back({"reshape", {numbers({2, 6})}, make_attributes({{"shape", Dims{4, -1}}})});
+  samples.push_back({"reshape", {with_gaps(numbers({2, 6}))}, make_attributes({{"shape", Dims{3, 4}}})});
+  samples.push_back({"reshape", {numbers({1, 1})}, make_attributes({{"shape", Dims{}}})});
+  samples.push_back(
+      {"slice", {numbers({3, 7})}, make_attributes({{"dim", 1}, {"start", 1}, {"stop", 6}, {"step", 2}})});
+  samples.push_back({"slice", {numbers({3, 7})}, make_attributes({{"dim", 0}, {"start", 5}})});
+  samples.push_back({"concat", {numbers({2, 3}), numbers({2, 1}), numbers({2, 0})}, make_attributes({{"dim", 1}})});
+  samples.push_back({"concat", {with_gaps(numbers({2, 3}))}, {}});
+}
+
+void add_softmaxes(Samples& samples) {
+  for (const char* op : {"softmax", "log_softmax"}) {
+    for (int64_t dim : {0, 1, -1}) samples.push_back({op, {numbers({3, 4, 2})}, make_attributes({{"dim", dim}})});
+    samples.push_back({op, {numbers({2, 40})}, {}});
+    samples.push_back({op, {numbers({})}, {}});
+    samples.push_back({op, {numbers({0, 3})}, {}});
+    samples.push_back({op, {with_gaps(numbers({2, 3}))}, {}});
+  }
+}
+
+void add_losses(Samples& samples) {
+  for (const char* reduction : {"mean", "sum", "none"}) {
+    Attributes attributes = make_attributes({{"reduction", reduction}});
+    Tensor targets = indices({4}, {0, 2, 1, 2});
+    samples.push_back({"cross_entropy", {numbers({4, 3}), targets}, attributes});
+    samples.push_back({"cross_entropy", {numbers({4, 3}), targets, positive({3})}, attributes});
+    samples.push_back({"cross_entropy", {numbers({2, 3, 2}), indices({2, 2}, {0, 2, 1, 2})}, attributes});
+    samples.push_back({"cross_entropy", {numbers({3}), indices({}, {1})}, attributes});
+    samples.push_back({"cross_entropy",
+                       {with_gaps(numbers({4, 3})), targets},
+                       make_attributes({{"reduction", reduction}, {"ignore_index", 2}})});
+    samples.push_back({"mse_loss", {numbers({3, 4}), numbers({3, 4}, 2)}, attributes});
+    samples.push_back({"mse_loss", {numbers({3, 4}), numbers({4}, 2)}, attributes});
+    samples.push_back({"mse_loss", {numbers({}), numbers({}, 2)}, attributes});
+  }
+}
+
+Attributes window(const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
+  return make_attributes({{"stride", stride}, {"padding", padding}, {"dilation", dilation}, {"groups", groups}});
+}
+
+void add_images(Samples& samples) {
+  Tensor x = numbers({2, 4, 5, 6});
+  Tensor bias = numbers({6}, 3);
+  samples.push_back({"conv2d", {x, numbers({6, 4, 3, 3}, 2), bias}, {}});
+  samples.push_back({"conv2d", {x, numbers({6, 4, 3, 3}, 2), Tensor()}, window({2, 2}, {1, 1}, {1, 1}, 1)});
+  samples.push_back({"conv2d", {x, numbers({6, 4, 3, 3}, 2), bias}, window({1, 2}, {2, 1}, {2, 1}, 1)});
+  samples.push_back({"conv2d", {x, numbers({6, 2, 3, 2}, 2), bias}, window({1, 1}, {1, 0}, {1, 1}, 2)});
+  samples.push_back({"conv2d", {x, numbers({6, 4, 1, 1}, 2), bias}, {}});
+  samples.push_back({"conv2d", {with_gaps(x), with_gaps(numbers({6, 4, 1, 1}, 2))}, window({2, 3}, {0, 0}, {1, 1}, 1)});
+  samples.push_back({"conv2d", {numbers({0, 4, 5, 6}), numbers({6, 4, 3, 3}, 2), bias}, {}});
+  samples.push_back({"max_pool2d", {x}, make_attributes({{"kernel", Dims{2, 2}}})});
+  samples.push_back({"max_pool2d",
+                     {with_gaps(x)},
+                     make_attributes({{"kernel", Dims{3, 2}}, {"stride", Dims{1, 2}}, {"padding", Dims{1, 1}}})});
+}
+
+}  // namespace
+
+std::vector<Sample> gradient_samples() {
+  Samples samples;
+  add_elementwise(samples);
+  add_reduction(samples, "sum", true);
+  add_reduction(samples, "mean", false);
+  add_reduction(samples, "max", false);
+  add_products(samples);
+  add_shapes(samples);
+  add_softmaxes(samples);
+  add_losses(samples);
+  add_images(samples);
+  return samples;
+}
+
+}  // namespace distag::testing

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ class Node {
   };
 
   Node(Kind kind, std::vector<Edge> next, uint32_t slots) : kind_(kind), next_(std::move(next)), slots_(slots) {}
-  virtual ~Node() = default;
+  virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
@@ -45,9 +46,9 @@ class Node {
   const std::vector<Edge>& next() const { return next_; }  // one per forward input
   virtual std::string name() const = 0;                    // "matmul", "leaf", for messages
 
-  // nullptr once freed (kFunction), or where nothing is saved.
+  // Every kFunction node has some until it is freed; other kinds have none.
   std::shared_ptr<SavedData> saved() const;
-  virtual bool needs_saved() const { return kind_ == Kind::kFunction; }
+  void set_saved(std::shared_ptr<SavedData> saved);  // before the node is shared
   void free_saved();
 
   // kFunction: the gradient for each of next(), from that of each slot (undefined ones included).
@@ -57,8 +58,9 @@ class Node {
 
  private:
   const Kind kind_;
-  const std::vector<Edge> next_;
+  std::vector<Edge> next_;  // emptied only by the destructor
   const uint32_t slots_;
+  mutable std::mutex mutex_;  // of saved_
   std::shared_ptr<SavedData> saved_;
 };
 

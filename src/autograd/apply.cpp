@@ -1,0 +1,145 @@
+#include "autograd/autograd.h"
+#include "base/error.h"
+
+namespace distag::autograd {
+namespace {
+
+struct OpSaved final : Node::SavedData {
+  ops::Saved values;
+};
+
+// One application of a built-in op.
+class OpNode final : public Node {
+ public:
+  OpNode(const ops::Op& op, std::vector<Edge> next, uint32_t slots)
+      : Node(Kind::kFunction, std::move(next), slots), op_(op) {}
+  std::string name() const override { return op_.name; }
+  Tensors backward(SavedData& saved, Tensors gradients) override {
+    Tensors result = op_.backward(static_cast<OpSaved&>(saved).values, std::move(gradients));
+    result.resize(next().size());  // inputs left out at the end have no gradient
+    return result;
+  }
+
+ private:
+  const ops::Op& op_;
+};
+
+uint64_t needed_inputs(std::span<const Tensor> inputs) {
+  uint64_t needed = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (requires_grad(inputs[i])) needed |= uint64_t{1} << (i < 64 ? i : 63);
+  }
+  return needed;
+}
+
+// An op that has nothing to do may give its input back: the result is another tensor all the same, since it gets a
+// history of its own.
+void separate(Tensors& outputs, std::span<const Tensor> inputs) {
+  for (Tensor& output : outputs) {
+    for (const Tensor& input : inputs) {
+      if (input && output && input.id() == output.id()) output = detach(output);
+    }
+  }
+}
+
+void set_histories(const Tensors& outputs, const std::shared_ptr<Node>& node) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] && is_floating(outputs[i].dtype())) set_history(outputs[i], Edge{node, static_cast<uint32_t>(i)});
+  }
+}
+
+std::vector<Edge> edges_of(std::span<const Tensor> inputs) {
+  std::vector<Edge> edges;
+  edges.reserve(inputs.size());
+  for (const Tensor& input : inputs) edges.push_back(gradient_edge(input));
+  return edges;
+}
+
+struct CustomSaved final : Node::SavedData {
+  explicit CustomSaved(CustomOp o) : op(std::move(o)) {}
+  CustomOp op;
+};
+
+// One application of an op of the host.
+class CustomNode final : public Node {
+ public:
+  CustomNode(std::string name, std::span<const Tensor> inputs, uint32_t slots)
+      : Node(Kind::kFunction, edges_of(inputs), slots), name_(std::move(name)) {
+    for (const Tensor& input : inputs) {
+      shapes_.push_back(input ? input.shape() : Dims());
+      dtypes_.push_back(input ? input.dtype() : Dtype::kFloat32);
+    }
+  }
+  std::string name() const override { return name_; }
+  bool is_host_code() const override { return true; }
+  Tensors backward(SavedData& saved, Tensors gradients) override {
+    Tensors result = static_cast<CustomSaved&>(saved).op.backward(std::move(gradients), next().size());
+    if (result.size() != next().size()) {
+      fail(Status::kInvalidArgument, "gave {} gradients for {} inputs", result.size(), next().size());
+    }
+    for (size_t i = 0; i < result.size(); ++i) check(result[i], i);
+    return result;
+  }
+
+ private:
+  // What backward gives is the host's: it comes without history, and later writes to it do not show.
+  void check(Tensor& gradient, size_t i) const {
+    if (!gradient || next()[i].node == nullptr) return;
+    if (gradient.shape() != shapes_[i] || gradient.dtype() != dtypes_[i]) {
+      fail(Status::kInvalidArgument, "gave {} as gradient of input {}, which is {}{}", describe(gradient), i,
+           dtype_name(dtypes_[i]), to_string(shapes_[i]));
+    }
+    gradient = gradient.snapshot();
+  }
+
+  const std::string name_;
+  std::vector<Dims> shapes_;
+  std::vector<Dtype> dtypes_;
+};
+
+}  // namespace
+
+Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record) {
+  ops::check_arguments(op, inputs, attributes);
+  const uint64_t needed = record && op.backward != nullptr ? needed_inputs(inputs) : 0;
+  if (needed == 0) {
+    Tensors outputs = op.forward(inputs, attributes, nullptr);
+    separate(outputs, inputs);
+    return outputs;
+  }
+  auto saved = std::make_shared<OpSaved>();
+  saved->values.needed = needed;
+  Tensors outputs = op.forward(inputs, attributes, &saved->values);
+  separate(outputs, inputs);
+  auto node = std::make_shared<OpNode>(op, edges_of(inputs), static_cast<uint32_t>(outputs.size()));
+  node->set_saved(std::move(saved));
+  set_histories(outputs, node);
+  return outputs;
+}
+
+Tensors apply_custom(CustomOp op, std::span<const Tensor> inputs, size_t output_count) {
+  Tensors detached;
+  for (const Tensor& input : inputs) detached.push_back(input ? detach(input) : Tensor());
+  Tensors outputs = op.forward(detached, output_count);
+  if (outputs.size() != output_count) {
+    fail(Status::kInvalidArgument, "custom op \"{}\": forward gave {} outputs, not {}", op.name, outputs.size(),
+         output_count);
+  }
+  for (const Tensor& output : outputs) {
+    if (!output) fail(Status::kInvalidArgument, "custom op \"{}\": forward left an output out", op.name);
+    if (requires_grad(output)) {
+      fail(Status::kInvalidArgument,
+           "custom op \"{}\": an output is not a new tensor: it has a history, or asks for "
+           "gradients",
+           op.name);
+    }
+  }
+  separate(outputs, detached);
+  if (!op.backward || needed_inputs(inputs) == 0) return outputs;
+  auto node = std::make_shared<CustomNode>(op.name, inputs, static_cast<uint32_t>(output_count));
+  node->set_saved(std::make_shared<CustomSaved>(std::move(op)));
+  set_histories(outputs, node);
+  return outputs;
+}
+
+}  // namespace distag::autograd

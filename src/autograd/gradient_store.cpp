@@ -1,0 +1,79 @@
+#include "autograd/gradient_store.h"
+
+#include <algorithm>
+
+#include "ops/op.h"
+
+namespace distag {
+
+const Tensor* Gradients::find(const Tensor& leaf) const {
+  auto found = std::lower_bound(entries.begin(), entries.end(), leaf.id(),
+                                [](const Entry& entry, uint64_t id) { return entry.leaf.id() < id; });
+  return found != entries.end() && found->leaf.id() == leaf.id() ? &found->gradient : nullptr;
+}
+
+namespace autograd {
+namespace {
+
+using Entries = GradientStore::Entries;
+
+bool is_before(const Gradients::Entry& a, const Gradients::Entry& b) { return a.leaf.id() < b.leaf.id(); }
+
+// A leaf is there twice if it stopped asking for gradients and began again between two uses.
+Entries sorted(Entries entries) {
+  std::stable_sort(entries.begin(), entries.end(), is_before);
+  Entries result;
+  result.reserve(entries.size());
+  for (Gradients::Entry& entry : entries) {
+    if (result.empty() || is_before(result.back(), entry)) {
+      result.push_back(std::move(entry));
+    } else {
+      result.back().gradient = ops::accumulate(std::move(result.back().gradient), std::move(entry.gradient));
+    }
+  }
+  return result;
+}
+
+Entries sum(Entries sums, Entries added) {
+  added = sorted(std::move(added));
+  if (sums.empty()) return added;
+  Entries result;
+  result.reserve(sums.size() + added.size());
+  auto a = sums.begin();
+  auto b = added.begin();
+  while (a != sums.end() || b != added.end()) {
+    if (b == added.end() || (a != sums.end() && is_before(*a, *b))) {
+      result.push_back(std::move(*a++));
+    } else if (a == sums.end() || is_before(*b, *a)) {
+      result.push_back(std::move(*b++));
+    } else {
+      a->gradient = ops::accumulate(std::move(a->gradient), std::move(b->gradient));
+      result.push_back(std::move(*a++));
+      ++b;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void GradientStore::add(const Id& pass, Entries entries) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  fresh_.push_back({pass, std::move(entries)});
+}
+
+// In the order of passes, not of commits, so that the sums do not depend on who was faster.
+std::shared_ptr<const Gradients> GradientStore::read() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (sums_ != nullptr && fresh_.empty()) return sums_;
+  std::sort(fresh_.begin(), fresh_.end(), [](const Committed& a, const Committed& b) { return a.pass < b.pass; });
+  auto sums = std::make_shared<Gradients>();
+  if (sums_ != nullptr) sums->entries = sums_->entries;
+  for (Committed& committed : fresh_) sums->entries = sum(std::move(sums->entries), std::move(committed.entries));
+  fresh_.clear();
+  sums_ = std::move(sums);
+  return sums_;
+}
+
+}  // namespace autograd
+}  // namespace distag

@@ -1,0 +1,246 @@
+#include "autograd/graph_task.h"
+
+#include <algorithm>
+
+#include "autograd/history.h"
+#include "base/error.h"
+#include "ops/op.h"
+
+namespace distag::autograd {
+namespace {
+
+Tensors run_backward(Node& node, Node::SavedData& saved, Tensors gradients) {
+  try {
+    return node.backward(saved, std::move(gradients));
+  } catch (...) {
+    throw current_error().add_context(fmt::format("backward of \"{}\"", node.name()));
+  }
+}
+
+bool is_any_defined(const Tensors& gradients) {
+  return std::any_of(gradients.begin(), gradients.end(), [](const Tensor& gradient) { return bool(gradient); });
+}
+
+// What a leaf gets is its own: no later write by anybody shows in it.
+Tensor make_own(Tensor gradient) {
+  if (!gradient.is_contiguous()) return gradient.contiguous();
+  return gradient.is_exclusive() ? gradient : gradient.snapshot();
+}
+
+}  // namespace
+
+GraphTask::GraphTask(CheckRecv check_recv) : check_recv_(std::move(check_recv)) {}
+GraphTask::~GraphTask() = default;
+
+// ---- walks ----
+
+void GraphTask::expand(std::span<const Edge> edges) {
+  for (const Edge& edge : edges) reach(edge);
+  walk();
+}
+
+void GraphTask::add_source(const std::shared_ptr<Node>& send, const Bits& slots) {
+  const uint32_t number = visit(send);
+  Bits& known = visits_[number].slots;
+  if (known.empty()) {
+    known.resize(send->slots());
+    visits_[number].waiting = 1;
+  }
+  for (size_t i = 0; i < known.size() && i < slots.size(); ++i) {
+    if (!slots[i] || visits_[number].slots[i]) continue;
+    visits_[number].slots[i] = true;
+    reach(send->next()[i]);
+  }
+  walk();
+}
+
+uint32_t GraphTask::visit(const std::shared_ptr<Node>& node) {
+  uint32_t number = index_.find(node.get());
+  if (number != NodeIndex::kNone) return number;
+  Visit fresh;
+  switch (node->kind()) {
+    case Node::Kind::kFunction:
+      fresh.saved = node->saved();
+      if (fresh.saved == nullptr) {
+        fail(Status::kGraphFreed,
+             "the graph at \"{}\" was freed by an earlier backward pass; use retain_graph there to run another",
+             node->name());
+      }
+      break;
+    case Node::Kind::kRecv:
+      check_recv_(*node);
+      fresh.slots.resize(node->slots());
+      break;
+    case Node::Kind::kLeaf:
+    case Node::Kind::kSend:
+      break;
+  }
+  number = static_cast<uint32_t>(visits_.size());
+  fresh.node = node;
+  visits_.push_back(std::move(fresh));
+  index_.add(node.get(), number);
+  ++unfinished_;
+  if (node->kind() == Node::Kind::kFunction) unexpanded_.push_back(number);
+  return number;
+}
+
+void GraphTask::reach(const Edge& edge) {
+  if (edge.node == nullptr) return;
+  const uint32_t number = visit(edge.node);
+  Visit& target = visits_[number];
+  ++target.waiting;
+  if (edge.node->kind() != Node::Kind::kRecv || target.slots[edge.slot]) return;
+  target.slots[edge.slot] = true;
+  if (target.fresh.empty()) {
+    target.fresh.resize(edge.node->slots());
+    reached_.push_back(number);
+  }
+  target.fresh[edge.slot] = true;
+}
+
+void GraphTask::walk() {
+  while (!unexpanded_.empty()) {
+    // The node stays where it is while visits_ grows.
+    const Node& node = *visits_[unexpanded_.back()].node;
+    unexpanded_.pop_back();
+    for (const Edge& edge : node.next()) reach(edge);
+  }
+}
+
+std::vector<GraphTask::Reached> GraphTask::take_reached() {
+  std::vector<Reached> result;
+  result.reserve(reached_.size());
+  for (uint32_t number : reached_) result.push_back({visits_[number].node, std::exchange(visits_[number].fresh, {})});
+  reached_.clear();
+  return result;
+}
+
+// ---- gradients ----
+
+void GraphTask::deliver(const Edge& edge, Tensor gradient) {
+  if (edge.node != nullptr) arrive(index_.find(edge.node.get()), edge.slot, std::move(gradient));
+}
+
+void GraphTask::deliver_source(const Node& send, Tensors gradients) {
+  const uint32_t number = index_.find(&send);
+  if (number == NodeIndex::kNone || visits_[number].waiting == 0) {
+    fail(Status::kProtocol, "gradients for {} came twice, or were not asked for", send.name());
+  }
+  Visit& source = visits_[number];
+  source.waiting = 0;
+  source.gradients = std::move(gradients);
+  ready_.push_back(number);
+}
+
+void GraphTask::arrive(uint32_t number, uint32_t slot, Tensor gradient) {
+  Visit& target = visits_[number];
+  if (gradient) {
+    if (target.gradients.empty()) target.gradients.resize(target.node->slots());
+    Tensor& sum = target.gradients[slot];
+    sum = sum ? ops::accumulate(std::move(sum), std::move(gradient)) : std::move(gradient);
+  }
+  if (--target.waiting == 0) ready_.push_back(number);
+}
+
+void GraphTask::run(bool runs_host_code, const CheckStop& check_stop) {
+  while (!ready_.empty()) {
+    check_stop();
+    const uint32_t number = ready_.back();
+    ready_.pop_back();
+    Visit& ready = visits_[number];
+    switch (ready.node->kind()) {
+      case Node::Kind::kFunction:
+        run_function(number, runs_host_code);
+        continue;
+      case Node::Kind::kLeaf:
+        run_leaf(ready);
+        break;
+      case Node::Kind::kSend:
+        run_source(ready);
+        break;
+      case Node::Kind::kRecv:
+        run_recv(ready);
+        break;
+    }
+    --unfinished_;
+  }
+}
+
+void GraphTask::run_function(uint32_t number, bool runs_host_code) {
+  Visit& ready = visits_[number];
+  Tensors gradients = std::move(ready.gradients);
+  if (!is_any_defined(gradients)) {
+    pass_on(*ready.node, Tensors(ready.node->next().size()));
+    --unfinished_;
+    return;
+  }
+  if (ready.node->is_host_code() && !runs_host_code) {
+    host_steps_.push_back({number, ready.node, std::move(ready.saved), std::move(gradients)});
+    return;
+  }
+  Tensors results = run_backward(*ready.node, *ready.saved, std::move(gradients));
+  ready.saved.reset();
+  pass_on(*ready.node, std::move(results));
+  --unfinished_;
+}
+
+void GraphTask::pass_on(const Node& node, Tensors gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) deliver(node.next()[i], std::move(gradients[i]));
+}
+
+void GraphTask::run_source(Visit& visit) {
+  Tensors gradients = std::move(visit.gradients);
+  gradients.resize(visit.slots.size());
+  for (size_t i = 0; i < visit.slots.size(); ++i) {
+    if (visit.slots[i]) deliver(visit.node->next()[i], std::move(gradients[i]));
+  }
+}
+
+void GraphTask::run_leaf(Visit& visit) {
+  if (visit.gradients.empty()) return;
+  Tensor gradient = std::move(visit.gradients[0]);
+  visit.gradients.clear();
+  gradients_.push_back({static_cast<const LeafNode&>(*visit.node).tensor(), make_own(std::move(gradient))});
+}
+
+void GraphTask::run_recv(Visit& visit) {
+  Leaving leaving{visit.node, visit.slots, {}};
+  for (size_t i = 0; i < visit.slots.size(); ++i) {
+    if (!visit.slots[i]) continue;
+    Tensor gradient = visit.gradients.empty() ? Tensor() : std::move(visit.gradients[i]);
+    leaving.gradients.push_back(gradient ? gradient.contiguous() : Tensor());
+  }
+  visit.gradients.clear();
+  leaving_.push_back(std::move(leaving));
+}
+
+// ---- host code ----
+
+Tensors GraphTask::HostStep::run() { return run_backward(*node, *saved, std::move(gradients)); }
+
+std::vector<GraphTask::HostStep> GraphTask::take_host_steps() { return std::exchange(host_steps_, {}); }
+
+void GraphTask::finish_host_step(const HostStep& step, Tensors gradients) {
+  pass_on(*step.node, std::move(gradients));
+  --unfinished_;
+}
+
+// ---- the end ----
+
+std::vector<GraphTask::Leaving> GraphTask::take_leaving() { return std::exchange(leaving_, {}); }
+
+std::vector<std::shared_ptr<Node>> GraphTask::waiting_sources() const {
+  std::vector<std::shared_ptr<Node>> result;
+  for (const Visit& visit : visits_) {
+    if (visit.node->kind() == Node::Kind::kSend && visit.waiting != 0) result.push_back(visit.node);
+  }
+  return result;
+}
+
+std::vector<Gradients::Entry> GraphTask::take_gradients() { return std::exchange(gradients_, {}); }
+
+void GraphTask::free_saved() {
+  for (Visit& visit : visits_) visit.node->free_saved();
+}
+
+}  // namespace distag::autograd

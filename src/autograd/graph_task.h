@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "autograd/context.h"
+#include "autograd/node.h"
+#include "autograd/node_index.h"
+
+namespace distag::autograd {
+
+using Bits = std::vector<bool>;
+
+// What one pass knows of the graph of one worker: which nodes it visits, how many gradients each still waits for, and
+// what has arrived. First the walks (expand, add_source), until every count is final everywhere; then the gradients
+// (deliver, run). A pass within one process does all of it in one go. Not thread-safe: its strand serialises.
+class GraphTask {
+ public:
+  // Called for each recv that a walk meets; throws to end the walk.
+  using CheckRecv = std::function<void(const Node& recv)>;
+  // Asked between nodes; throws to end the run.
+  using CheckStop = std::function<void()>;
+
+  // A recv that a walk reached, and its slots that are new.
+  struct Reached {
+    std::shared_ptr<Node> recv;
+    Bits slots;
+  };
+  // A recv all of whose gradients are there: they go to the peer. One for each live slot, in order; undefined is zero.
+  struct Leaving {
+    std::shared_ptr<Node> recv;
+    Bits live;
+    Tensors gradients;
+  };
+  // A node whose backward is host code, ready to run anywhere.
+  struct HostStep {
+    uint32_t visit = 0;
+    std::shared_ptr<Node> node;
+    std::shared_ptr<Node::SavedData> saved;
+    Tensors gradients;
+    Tensors run();  // throws what backward throws, naming the node
+  };
+
+  explicit GraphTask(CheckRecv check_recv);
+  ~GraphTask();
+  GraphTask(const GraphTask&) = delete;
+  GraphTask& operator=(const GraphTask&) = delete;
+
+  // Walks from the edges; each counts once, also the same twice. Throws GRAPH_FREED naming the node whose saved data is
+  // gone, or what CheckRecv throws; the task is of no use then.
+  void expand(std::span<const Edge> edges);
+  // The gradients of these slots of a send will come from its peer, together: walks from the edges that are new.
+  void add_source(const std::shared_ptr<Node>& send, const Bits& slots);
+  std::vector<Reached> take_reached();
+
+  // A gradient arrives at an expanded edge; undefined counts too.
+  void deliver(const Edge& edge, Tensor gradient);
+  // All gradients of a source at once, one per slot. Throws PROTOCOL when it is none, or they came before.
+  void deliver_source(const Node& send, Tensors gradients);
+  // Runs all that is ready. Host code runs here only if `runs_host_code`, else it is handed out. Throws what a backward
+  // throws as `backward of "matmul": ...`.
+  void run(bool runs_host_code, const CheckStop& check_stop);
+  std::vector<HostStep> take_host_steps();
+  void finish_host_step(const HostStep& step, Tensors gradients);
+  std::vector<Leaving> take_leaving();
+
+  // Every visited node has run.
+  bool is_finished() const { return unfinished_ == 0; }
+  size_t visited() const { return visits_.size(); }
+  // Sources that were not delivered yet.
+  std::vector<std::shared_ptr<Node>> waiting_sources() const;
+
+  std::vector<Gradients::Entry> take_gradients();
+  // After success, without retain_graph.
+  void free_saved();
+
+ private:
+  struct Visit {
+    std::shared_ptr<Node> node;
+    std::shared_ptr<Node::SavedData> saved;
+    Tensors gradients;  // one per slot once the first has arrived
+    Bits slots;         // of a recv: reached ones; of a send: expanded ones
+    Bits fresh;         // of a recv: those not yet told of
+    uint32_t waiting = 0;
+  };
+
+  uint32_t visit(const std::shared_ptr<Node>& node);
+  void reach(const Edge& edge);
+  void walk();
+  void arrive(uint32_t number, uint32_t slot, Tensor gradient);
+  void run_function(uint32_t number, bool runs_host_code);
+  void pass_on(const Node& node, Tensors gradients);
+  void run_source(Visit& visit);
+  void run_leaf(Visit& visit);
+  void run_recv(Visit& visit);
+
+  const CheckRecv check_recv_;
+  std::vector<Visit> visits_;
+  NodeIndex index_;
+  std::vector<uint32_t> unexpanded_;  // of the walk under way
+  std::vector<uint32_t> reached_;     // recvs with fresh slots
+  std::vector<uint32_t> ready_;
+  std::vector<HostStep> host_steps_;
+  std::vector<Leaving> leaving_;
+  std::vector<Gradients::Entry> gradients_;
+  size_t unfinished_ = 0;
+};
+
+}  // namespace distag::autograd

@@ -1,0 +1,54 @@
+#include "autograd/history.h"
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+
+namespace distag::autograd {
+namespace {
+
+// Nobody else puts anything into the slot.
+History* history_of(const Tensor& tensor) { return static_cast<History*>(tensor.grad_slot().get()); }
+
+}  // namespace
+
+Edge History::edge(const Tensor& tensor) {
+  if (!is_leaf()) return edge_;
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::shared_ptr<LeafNode> node = leaf_.lock();
+  if (node == nullptr) {
+    node = std::make_shared<LeafNode>(tensor);
+    leaf_ = node;
+  }
+  return Edge{std::move(node), 0};
+}
+
+bool requires_grad(const Tensor& tensor) { return tensor && tensor.grad_slot() != nullptr; }
+
+bool has_history(const Tensor& tensor) { return requires_grad(tensor) && !history_of(tensor)->is_leaf(); }
+
+void set_requires_grad(const Tensor& tensor, bool requires_grad) {
+  if (has_history(tensor)) {
+    fail(Status::kInvalidState, "requires_grad: {} has a history; detach it first", describe(tensor));
+  }
+  if (requires_grad && !is_floating(tensor.dtype())) {
+    fail(Status::kInvalidArgument, "requires_grad: {} is not of a floating dtype; cast it first", describe(tensor));
+  }
+  if (requires_grad == autograd::requires_grad(tensor)) return;
+  Tensor handle = tensor;
+  handle.set_grad_slot(requires_grad ? std::make_shared<History>() : nullptr);
+}
+
+Edge gradient_edge(const Tensor& tensor) {
+  if (!requires_grad(tensor)) return {};
+  return history_of(tensor)->edge(tensor);
+}
+
+void set_history(const Tensor& tensor, Edge edge) {
+  if (requires_grad(tensor)) fail(Status::kInvalidState, "{} has a history already", describe(tensor));
+  Tensor handle = tensor;
+  handle.set_grad_slot(std::make_shared<History>(std::move(edge)));
+}
+
+Tensor detach(const Tensor& tensor) { return tensor.view(tensor.shape(), tensor.strides(), tensor.offset()); }
+
+}  // namespace distag::autograd

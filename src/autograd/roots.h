@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "autograd/node.h"
+#include "tensor/tensor.h"
+
+namespace distag::autograd {
+
+// Where a pass begins: each root's history, and the gradient it starts with (a snapshot: later writes do not show).
+struct Roots {
+  std::vector<Edge> edges;
+  Tensors seeds;
+};
+
+// Throws INVALID_ARGUMENT, in this order: no roots; one that needs no gradient, has no history, or misses a seed; a
+// seed of another shape or dtype.
+Roots check_roots(const Tensors& roots, const Tensors& seeds);
+
+}  // namespace distag::autograd

@@ -6,7 +6,7 @@
 
 #include "ops/op.h"
 #include "ops/samples.h"
-#include "ops/tensors.h"
+#include "support/tensors.h"
 
 namespace distag::testing {
 namespace {

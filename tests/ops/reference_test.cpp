@@ -7,7 +7,7 @@
 
 #include "ops/attributes.h"
 #include "ops/op.h"
-#include "ops/tensors.h"
+#include "support/tensors.h"
 
 namespace distag::testing {
 namespace {

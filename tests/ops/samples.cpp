@@ -1,6 +1,6 @@
 #include "ops/samples.h"
 
-#include "ops/tensors.h"
+#include "support/tensors.h"
 
 namespace distag::testing {
 namespace {

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace distag {
+
+// Changes in a forked child, where threads, sockets and locks of the parent do not work any more: who keeps the number
+// it was made under can tell that it belongs to the parent. Never 0. Any thread.
+uint32_t process_generation();
+
+}  // namespace distag

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "capi/handle.h"
+#include "distag.h"
+
+namespace distag::capi {
+
+// An argument that the boundary refuses; its text gets the name of the function in front.
+class ArgumentError final : public Error {
+ public:
+  ArgumentError(Status status, std::string message, bool is_missing_handle = false)
+      : Error(status, std::move(message)), is_missing_handle_(is_missing_handle) {}
+  // A chain of calls on one err goes on with the failure that err holds already.
+  bool is_missing_handle() const { return is_missing_handle_; }
+
+ private:
+  bool is_missing_handle_;
+};
+
+template <typename... Args>
+[[noreturn]] void refuse(Status status, fmt::format_string<Args...> text, Args&&... args) {
+  throw ArgumentError(status, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// Whether the caller gave an error this library can write: none, or one of a size it does not know, is left alone.
+bool is_usable(const distag_error* err);
+void write_error(distag_error* err, Status status, const char* message, int32_t origin_rank = -1,
+                 bool may_have_run = false);
+distag_status write_error(distag_error* err, const Error& error);
+
+// In a catch (...): answers as the exception says, and fills err. Holds the rule of chains, for every function.
+distag_status report(const char* function, distag_error* err) noexcept;
+
+// Every function with a status runs its body in here: nothing is thrown past it. Order inside of a body: handles first
+// (a missing one in a chain decides everything), then other arguments, then the work, then the out parameters.
+template <typename Body>
+distag_status guard(const char* function, distag_error* err, Body&& body) noexcept {
+  try {
+    body();
+    return DISTAG_OK;
+  } catch (...) {
+    return report(function, err);
+  }
+}
+
+// For functions without a status.
+template <typename Result, typename Body>
+Result guard_or(Result failed, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return failed;
+  }
+}
+
+// ---- handles ----
+
+template <typename T>
+struct KindOf;
+template <>
+struct KindOf<distag_tensor> : std::integral_constant<Kind, Kind::kTensor> {};
+template <>
+struct KindOf<distag_worker> : std::integral_constant<Kind, Kind::kWorker> {};
+template <>
+struct KindOf<distag_invocation> : std::integral_constant<Kind, Kind::kInvocation> {};
+template <>
+struct KindOf<distag_reply> : std::integral_constant<Kind, Kind::kReply> {};
+template <>
+struct KindOf<distag_future> : std::integral_constant<Kind, Kind::kFuture> {};
+template <>
+struct KindOf<distag_context> : std::integral_constant<Kind, Kind::kContext> {};
+template <>
+struct KindOf<distag_gradients> : std::integral_constant<Kind, Kind::kGradients> {};
+template <>
+struct KindOf<distag_value> : std::integral_constant<Kind, Kind::kValue> {};
+
+// Pointers are converted by address: the types are complete only where their module says so.
+inline const Handle* as_handle(const void* pointer) { return static_cast<const Handle*>(pointer); }
+
+template <typename T>
+bool is_live(const T* handle) {
+  const Kind kind = as_handle(handle)->kind();
+  return kind == KindOf<T>::value || (std::is_same_v<T, distag_value> && kind == Kind::kTensor);
+}
+
+[[noreturn]] void refuse_missing_handle(const char* name);
+[[noreturn]] void refuse_wrong_handle(const char* name, Kind kind);
+[[noreturn]] void refuse_handle_of_parent(const char* name);
+
+// A handle that the call needs. Throws for NULL, a wrong or released one, and one of the parent process.
+template <typename T>
+T& need(T* handle, const char* name) {
+  if (handle == nullptr) refuse_missing_handle(name);
+  if (!is_live(handle)) refuse_wrong_handle(name, as_handle(handle)->kind());
+  if (as_handle(handle)->is_of_parent()) refuse_handle_of_parent(name);
+  return *handle;
+}
+
+// Where a call needs several: that none is NULL comes before everything else.
+void check_present(std::initializer_list<const void*> handles, std::initializer_list<const char*> names);
+
+// One that may be NULL.
+template <typename T>
+T* need_or_null(T* handle, const char* name) {
+  return handle == nullptr ? nullptr : &need(handle, name);
+}
+
+// For functions without a status: nullptr where need() throws.
+template <typename T>
+T* peek(T* handle) {
+  if (handle == nullptr || !is_live(handle) || as_handle(handle)->is_of_parent()) return nullptr;
+  return handle;
+}
+
+// retain and release are for any live handle, those of the parent process included.
+template <typename T>
+void retain_handle(T* handle) {
+  if (handle != nullptr && is_live(handle)) const_cast<Handle*>(as_handle(handle))->retain();
+}
+template <typename T>
+void release_handle(T* handle) {
+  if (handle != nullptr && is_live(handle)) const_cast<Handle*>(as_handle(handle))->release();
+}
+
+// ---- other arguments ----
+
+[[noreturn]] void refuse_null(const char* name);
+
+// A pointer that must not be NULL.
+template <typename T>
+T& need_pointer(T* pointer, const char* name) {
+  if (pointer == nullptr) refuse_null(name);
+  return *pointer;
+}
+
+// An array, NULL only when it is empty.
+template <typename T>
+void check_array(const T* items, size_t count, const char* name) {
+  if (items == nullptr && count > 0) refuse_null(name);
+}
+
+// Sets an out parameter to NULL or 0, before anything else.
+template <typename T>
+void clear(T* out) {
+  if (out != nullptr) *out = T{};
+}
+
+// A text that must be there, in UTF-8.
+std::string need_text(const char* text, const char* name);
+
+// 0 or 1.
+bool need_flag(int64_t flag, const char* name);
+
+// A duration of the caller: not negative, or DISTAG_FOREVER.
+Nanos need_timeout(int64_t timeout, const char* name);
+
+}  // namespace distag::capi

@@ -1,0 +1,76 @@
+// Calls of functions of other workers.
+
+#include "capi/context.h"
+#include "capi/future.h"
+#include "capi/invocation.h"
+#include "capi/struct_check.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+namespace {
+
+struct Arguments {
+  distag_worker* worker;
+  distag_context* context;
+  const char* to;
+  const char* function;
+  distag_value* const* args;
+  size_t arg_count;
+  const distag_call_options* options;
+};
+
+Id need_context(distag_worker& worker, distag_context* context) {
+  const distag_context* live = need_or_null(context, "context");
+  if (live == nullptr) return {};
+  if (live->worker() != &worker) {
+    refuse(Status::kInvalidArgument, "the context {:#x} is {}", live->id(),
+           live->worker() == nullptr ? "one without a worker: give it one when it is created" : "of another worker");
+  }
+  return live->get().global_id();
+}
+
+CallRequest make_request(distag_worker& worker, const Arguments& given) {
+  CallRequest request;
+  request.args = need_values(given.args, given.arg_count, "an item of args");
+  worker.check_up();
+  request.context = need_context(worker, given.context);
+  request.to = need_text(given.to, "to");
+  request.function = need_text(given.function, "function");
+  const distag_call_options options = read_struct(given.options, "distag_call_options");
+  need_zero(options.reserved, "distag_call_options.reserved");
+  need_zero(options.label, "distag_call_options.label");
+  request.timeout = need_timeout(options.timeout_ns, "distag_call_options.timeout_ns");
+  if (options.within != nullptr) request.within = need(options.within, "distag_call_options.within").shared_call();
+  return request;
+}
+
+}  // namespace
+
+distag_status distag_call(distag_worker* worker, distag_context* context, const char* to, const char* function,
+                          distag_value* const* args, size_t arg_count, const distag_call_options* options,
+                          distag_value** out_result, distag_error* err) {
+  clear(out_result);
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    CallRequest request = make_request(live, {worker, context, to, function, args, arg_count, options});
+    // Refused before anything is sent.
+    check_can_wait();
+    const auto future = live.core().rpc().call(std::move(request));
+    wait(*future, kForever);
+    const Value& result = future->value();
+    if (out_result != nullptr) *out_result = make_value(result);
+  });
+}
+
+distag_status distag_call_async(distag_worker* worker, distag_context* context, const char* to, const char* function,
+                                distag_value* const* args, size_t arg_count, const distag_call_options* options,
+                                distag_future** out_future, distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    CallRequest request = make_request(live, {worker, context, to, function, args, arg_count, options});
+    need_pointer(out_future, "out_future");
+    *out_future = new distag_future(live.core().rpc().call(std::move(request)), live);
+  });
+}

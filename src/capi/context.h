@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+
+#include "autograd/context.h"
+#include "capi/value.h"
+#include "capi/worker.h"
+
+// A context: the creator's last handle ends it, one that a function took does not keep it.
+struct distag_context final : distag::capi::Handle {
+  // `worker` is nullptr for training within this process.
+  distag_context(std::shared_ptr<distag::Context> context, distag_worker* worker)
+      : Handle(distag::capi::Kind::kContext),
+        worker_(distag::capi::Ref<distag_worker>::share(worker)),
+        context_(std::move(context)) {}
+
+  distag_worker* worker() const { return worker_.get(); }
+  // Throws INVALID_STATE when its worker is down.
+  distag::Context& get() const {
+    if (worker_) worker_->check_up();
+    return *context_;
+  }
+  uint64_t id() const { return context_->id(); }
+
+ private:
+  const distag::capi::Ref<distag_worker> worker_;  // outlives the context
+  const std::shared_ptr<distag::Context> context_;
+};
+
+// A snapshot of gradients, and the handles it lends.
+struct distag_gradients final : distag::capi::Handle {
+ public:
+  explicit distag_gradients(std::shared_ptr<const distag::Gradients> gradients);
+
+  size_t count() const { return gradients_->entries.size(); }
+  distag_tensor* leaf(size_t index);  // nullptr past the end, here and below
+  distag_tensor* gradient(size_t index);
+  distag_tensor* find(const distag::Tensor& leaf);
+
+ private:
+  using LentTensor = distag::capi::Lent<distag_tensor>;
+
+  const std::shared_ptr<const distag::Gradients> gradients_;
+  const std::unique_ptr<LentTensor[]> leaves_;
+  const std::unique_ptr<LentTensor[]> handles_;
+};

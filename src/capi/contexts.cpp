@@ -1,0 +1,172 @@
+// Contexts, the backward pass, gradients.
+
+#include <algorithm>
+
+#include "capi/context.h"
+#include "capi/future.h"
+#include "capi/struct_check.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+distag_gradients::distag_gradients(std::shared_ptr<const Gradients> gradients)
+    : Handle(Kind::kGradients),
+      gradients_(std::move(gradients)),
+      leaves_(std::make_unique<LentTensor[]>(count())),
+      handles_(std::make_unique<LentTensor[]>(count())) {}
+
+distag_tensor* distag_gradients::leaf(size_t index) {
+  if (index >= count()) return nullptr;
+  return leaves_[index].get([this, index] { return make_tensor(gradients_->entries[index].leaf); });
+}
+
+distag_tensor* distag_gradients::gradient(size_t index) {
+  if (index >= count()) return nullptr;
+  return handles_[index].get([this, index] { return make_tensor(gradients_->entries[index].gradient); });
+}
+
+distag_tensor* distag_gradients::find(const Tensor& leaf) {
+  const auto& entries = gradients_->entries;
+  const auto found = std::lower_bound(entries.begin(), entries.end(), leaf.id(),
+                                      [](const Gradients::Entry& entry, uint64_t id) { return entry.leaf.id() < id; });
+  if (found == entries.end() || found->leaf.id() != leaf.id()) return nullptr;
+  return gradient(static_cast<size_t>(found - entries.begin()));
+}
+
+namespace {
+
+BackwardOptions make_backward_options(const distag_backward_options* given, size_t root_count) {
+  const distag_backward_options options = read_struct(given, "distag_backward_options");
+  if (options.mode > DISTAG_BACKWARD_FAST) {
+    refuse(Status::kInvalidArgument, "mode is {}, not DISTAG_BACKWARD_SMART or _FAST", options.mode);
+  }
+  need_zero(options.create_graph, "distag_backward_options.create_graph");
+  need_zero(options.remote_roots, "distag_backward_options.remote_roots");
+  need_zero(options.remote_root_count, "distag_backward_options.remote_root_count");
+  BackwardOptions made;
+  made.mode = options.mode == DISTAG_BACKWARD_FAST ? BackwardMode::kFast : BackwardMode::kSmart;
+  made.retain_graph = need_flag(options.retain_graph, "distag_backward_options.retain_graph");
+  const Nanos timeout = need_timeout(options.timeout_ns, "distag_backward_options.timeout_ns");
+  made.timeout = timeout == 0 ? kForever : timeout;
+  for (size_t i = 0; options.seeds != nullptr && i < root_count; ++i) {
+    const distag_tensor* seed = need_or_null(options.seeds[i], "an item of seeds");
+    made.seeds.push_back(seed == nullptr ? Tensor() : seed->tensor());
+  }
+  return made;
+}
+
+}  // namespace
+
+void distag_context_retain(distag_context* context) { retain_handle(context); }
+void distag_context_release(distag_context* context) { release_handle(context); }
+
+distag_status distag_context_create(distag_worker* worker, distag_context** out_context, distag_error* err) {
+  clear(out_context);
+  return guard(__func__, err, [=] {
+    distag_worker* live = worker == nullptr ? nullptr : &need_worker(worker);
+    need_pointer(out_context, "out_context");
+    if (live != nullptr) live->check_up();
+    std::shared_ptr<Context> context = live == nullptr ? make_local_context() : live->core().dist().create_context();
+    *out_context = new distag_context(std::move(context), live);
+  });
+}
+
+uint64_t distag_context_get_id(distag_context* context) {
+  const distag_context* live = peek(context);
+  return live == nullptr ? 0 : live->id();
+}
+
+distag_status distag_backward(distag_context* context, distag_tensor* const* roots, size_t root_count,
+                              const distag_backward_options* options, distag_error* err) {
+  return guard(__func__, err, [=] {
+    if (context == nullptr) refuse_missing_handle("context");
+    const Tensors tensors = need_tensors(roots, root_count, "an item of roots");
+    Context& live = need(context, "context").get();
+    live.backward(tensors, make_backward_options(options, root_count));
+  });
+}
+
+distag_status distag_backward_async(distag_context* context, distag_tensor* const* roots, size_t root_count,
+                                    const distag_backward_options* options, distag_future** out_future,
+                                    distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    if (context == nullptr) refuse_missing_handle("context");
+    const Tensors tensors = need_tensors(roots, root_count, "an item of roots");
+    distag_context& live = need(context, "context");
+    need_pointer(out_future, "out_future");
+    const BackwardOptions made = make_backward_options(options, root_count);
+    if (live.worker() == nullptr) {
+      refuse(Status::kUnsupported, "the context has no worker, so there is no thread to run it: use distag_backward");
+    }
+    *out_future = new distag_future(live.get().backward_async(tensors, made), *live.worker());
+  });
+}
+
+distag_status distag_get_gradients(distag_context* context, distag_gradients** out_gradients, distag_error* err) {
+  clear(out_gradients);
+  return guard(__func__, err, [=] {
+    Context& live = need(context, "context").get();
+    need_pointer(out_gradients, "out_gradients");
+    *out_gradients = new distag_gradients(live.gradients());
+  });
+}
+
+void distag_gradients_retain(distag_gradients* gradients) { retain_handle(gradients); }
+void distag_gradients_release(distag_gradients* gradients) { release_handle(gradients); }
+
+size_t distag_gradients_get_count(distag_gradients* gradients) {
+  const distag_gradients* live = peek(gradients);
+  return live == nullptr ? 0 : live->count();
+}
+
+distag_tensor* distag_gradients_get_tensor(distag_gradients* gradients, size_t index) {
+  return guard_or<distag_tensor*>(nullptr, [=]() -> distag_tensor* {
+    distag_gradients* live = peek(gradients);
+    return live == nullptr ? nullptr : live->leaf(index);
+  });
+}
+
+distag_tensor* distag_gradients_get_gradient(distag_gradients* gradients, size_t index) {
+  return guard_or<distag_tensor*>(nullptr, [=]() -> distag_tensor* {
+    distag_gradients* live = peek(gradients);
+    return live == nullptr ? nullptr : live->gradient(index);
+  });
+}
+
+distag_tensor* distag_gradients_find(distag_gradients* gradients, distag_tensor* tensor) {
+  return guard_or<distag_tensor*>(nullptr, [=]() -> distag_tensor* {
+    distag_gradients* live = peek(gradients);
+    const distag_tensor* leaf = peek(tensor);
+    return live == nullptr || leaf == nullptr ? nullptr : live->find(leaf->tensor());
+  });
+}
+
+distag_status distag_context_get_info(distag_context* context, distag_context_info* out_info, distag_error* err) {
+  return guard(__func__, err, [=] {
+    if (is_readable(out_info, sizeof(distag_context_info))) fill_struct(out_info, distag_context_info{});
+    Context& live = need(context, "context").get();
+    check_filled_struct(out_info, sizeof(distag_context_info), "distag_context_info");
+    const ContextInfo info = live.info();
+    distag_context_info filled{};
+    filled.send_count = info.send_count;
+    filled.recv_count = info.recv_count;
+    filled.known_count = info.known_count;
+    filled.gradient_count = info.gradient_count;
+    filled.pass_count = info.pass_count;
+    fill_struct(out_info, filled);
+  });
+}
+
+distag_status distag_context_copy_known_ranks(distag_context* context, int32_t* ranks, size_t capacity,
+                                              size_t* out_count, distag_error* err) {
+  clear(out_count);
+  return guard(__func__, err, [=] {
+    Context& live = need(context, "context").get();
+    check_array(ranks, capacity, "ranks");
+    need_pointer(out_count, "out_count");
+    const std::vector<int32_t> known = live.known_ranks();
+    std::copy_n(known.begin(), std::min(capacity, known.size()), ranks);
+    *out_count = known.size();
+  });
+}

@@ -1,0 +1,155 @@
+// Functions: what a worker offers, and how a call looks to them.
+
+#include "capi/context.h"
+#include "capi/invocation.h"
+#include "capi/struct_check.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+distag_context* distag_invocation::context() {
+  return context_.get([this]() -> distag_context* {
+    std::shared_ptr<Context> found = call_->context() ? worker_.core().dist().find_context(call_->context()) : nullptr;
+    return found == nullptr ? nullptr : new distag_context(std::move(found), &worker_);
+  });
+}
+
+distag_value* distag_invocation::arg(size_t index) {
+  const Values& args = call_->args();
+  if (index >= args.size()) return nullptr;
+  return args_[index].get([&args, index] { return make_value(args[index]); });
+}
+
+namespace distag::capi {
+
+Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function) {
+  return [&worker, function](Invocation& call) {
+    const CallbackScope scope(&worker);
+    const auto lent = Ref<distag_invocation>::take(new distag_invocation(worker, call.shared_from_this()));
+    distag_error err = DISTAG_ERROR_INIT;
+    const distag_status status = function->function(function->data.get(), lent.get(), &err);
+    if (status != DISTAG_OK) throw callback_error(status, err, fmt::format("function \"{}\"", function->name));
+  };
+}
+
+}  // namespace distag::capi
+
+distag_status distag_worker_register(distag_worker* worker, const char* name, distag_function function, void* user_data,
+                                     distag_deleter destroy, const distag_function_options* options,
+                                     distag_error* err) {
+  HostData data(user_data, destroy);
+  return guard(__func__, err, [&] {
+    distag_worker& live = need_worker(worker);
+    std::string text = need_text(name, "name");
+    if (function == nullptr) refuse_null("function");
+    const distag_function_options given = read_struct(options, "distag_function_options");
+    need_zero(given.reserved, "distag_function_options.reserved");
+    need_zero(given.callers, "distag_function_options.callers");
+    need_zero(given.caller_count, "distag_function_options.caller_count");
+    live.register_function(std::make_shared<HostFunction>(HostFunction{std::move(text), function, std::move(data)}));
+  });
+}
+
+distag_worker* distag_invocation_get_worker(distag_invocation* invocation) {
+  distag_invocation* live = peek(invocation);
+  return live == nullptr ? nullptr : &live->worker();
+}
+
+distag_context* distag_invocation_get_context(distag_invocation* invocation) {
+  return guard_or<distag_context*>(nullptr, [invocation]() -> distag_context* {
+    distag_invocation* live = peek(invocation);
+    return live == nullptr ? nullptr : live->context();
+  });
+}
+
+const char* distag_invocation_get_caller(distag_invocation* invocation) {
+  distag_invocation* live = peek(invocation);
+  return live == nullptr ? nullptr : live->call().caller().c_str();
+}
+
+int64_t distag_invocation_get_time_left(distag_invocation* invocation) {
+  return guard_or<int64_t>(0, [invocation]() -> int64_t {
+    distag_invocation* live = peek(invocation);
+    return live == nullptr ? 0 : live->call().time_left();
+  });
+}
+
+int32_t distag_invocation_is_cancelled(distag_invocation* invocation) {
+  return guard_or<int32_t>(0, [invocation] {
+    distag_invocation* live = peek(invocation);
+    return live != nullptr && live->call().is_cancelled() ? 1 : 0;
+  });
+}
+
+size_t distag_invocation_get_arg_count(distag_invocation* invocation) {
+  distag_invocation* live = peek(invocation);
+  return live == nullptr ? 0 : live->call().args().size();
+}
+
+distag_value* distag_invocation_get_arg(distag_invocation* invocation, size_t index) {
+  return guard_or<distag_value*>(nullptr, [invocation, index]() -> distag_value* {
+    distag_invocation* live = peek(invocation);
+    return live == nullptr ? nullptr : live->arg(index);
+  });
+}
+
+distag_status distag_invocation_get_tensor(distag_invocation* invocation, size_t index, distag_tensor** out_tensor,
+                                           distag_error* err) {
+  clear(out_tensor);
+  return guard(__func__, err, [=] {
+    distag_invocation& live = need(invocation, "invocation");
+    need_pointer(out_tensor, "out_tensor");
+    distag_value* arg = live.arg(index);
+    if (arg == nullptr) {
+      fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as a tensor, but only {} came",
+           live.call().function(), index, live.call().args().size());
+    }
+    if (arg->get().kind() != ValueKind::kTensor) {
+      fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as a tensor, but a {} came",
+           live.call().function(), index, kind_name(arg->get().kind()));
+    }
+    *out_tensor = static_cast<distag_tensor*>(arg);
+  });
+}
+
+distag_status distag_invocation_return(distag_invocation* invocation, distag_value* value, distag_error* err) {
+  return guard(__func__, err, [=] {
+    check_present({invocation, value}, {"invocation", "value"});
+    distag_invocation& live = need(invocation, "invocation");
+    live.call().set_result(need(value, "value").get());
+  });
+}
+
+distag_status distag_invocation_defer(distag_invocation* invocation, distag_reply** out_reply, distag_error* err) {
+  clear(out_reply);
+  return guard(__func__, err, [=] {
+    distag_invocation& live = need(invocation, "invocation");
+    need_pointer(out_reply, "out_reply");
+    *out_reply = new distag_reply(live.call().defer());
+  });
+}
+
+void distag_reply_retain(distag_reply* reply) { retain_handle(reply); }
+void distag_reply_release(distag_reply* reply) { release_handle(reply); }
+
+distag_status distag_reply_finish(distag_reply* reply, distag_value* value, const distag_error* error,
+                                  distag_error* err) {
+  return guard(__func__, err, [=] {
+    distag_reply& live = need(reply, "reply");
+    const distag_value* answer = need_or_null(value, "value");
+    if (error != nullptr && !is_usable(error)) {
+      refuse(Status::kInvalidArgument, "struct_size of error is {}, which no version has", error->struct_size);
+    }
+    const bool failed = error != nullptr && error->code != DISTAG_OK;
+    const bool first = failed ? live.pending().fail(callback_error(error->code, *error, "a deferred reply"))
+                              : live.pending().finish(answer == nullptr ? Value() : answer->get());
+    if (!first) refuse(Status::kInvalidState, "the reply is finished already");
+  });
+}
+
+int32_t distag_reply_is_cancelled(distag_reply* reply) {
+  return guard_or<int32_t>(0, [reply] {
+    distag_reply* live = peek(reply);
+    return live != nullptr && live->pending().is_cancelled() ? 1 : 0;
+  });
+}

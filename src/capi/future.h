@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+
+#include "base/future.h"
+#include "capi/value.h"
+#include "capi/worker.h"
+
+// What an operation of a worker will give.
+struct distag_future final : distag::capi::Handle {
+ public:
+  enum class Of { kOperation, kShutdown };
+
+  distag_future(std::shared_ptr<distag::Future<distag::Value>> future, distag_worker& worker, Of of = Of::kOperation)
+      : Handle(distag::capi::Kind::kFuture),
+        worker_(distag::capi::Ref<distag_worker>::share(&worker)),
+        future_(std::move(future)),
+        of_(of) {}
+
+  distag::Future<distag::Value>& get() const { return *future_; }
+  distag_worker& worker() const { return *worker_; }
+  // Whether a wait on it joins the threads of the worker.
+  bool is_of_shutdown() const { return of_ == Of::kShutdown; }
+
+  // Only once it is done and did not fail.
+  distag_value* value();
+
+ private:
+  const distag::capi::Ref<distag_worker> worker_;
+  const std::shared_ptr<distag::Future<distag::Value>> future_;
+  const Of of_;
+  distag::capi::Lent<distag_value> value_;
+};
+
+namespace distag::capi {
+
+// The future of something that has no value: null once it is done.
+std::shared_ptr<Future<Value>> without_value(const std::shared_ptr<Future<Unit>>& future);
+
+}  // namespace distag::capi

@@ -1,0 +1,148 @@
+// Futures: waiting, values, callbacks.
+
+#include "capi/future.h"
+
+#include <utility>
+#include <vector>
+
+#include "capi/host_callback.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+distag_value* distag_future::value() {
+  return value_.get([this] { return make_value(future_->value()); });
+}
+
+namespace distag::capi {
+
+std::shared_ptr<Future<Value>> without_value(const std::shared_ptr<Future<Unit>>& future) {
+  auto made = Future<Value>::make();
+  future->on_done([made, done = future.get()] {
+    if (done->error() != nullptr) {
+      made->fail(*done->error());
+    } else {
+      made->complete(Value());
+    }
+  });
+  return made;
+}
+
+}  // namespace distag::capi
+
+namespace {
+
+// One callback on a future, until it has run.
+struct DoneCallback {
+  distag_future_callback callback;
+  HostData data;
+  Ref<distag_future> future;
+};
+
+void post_done(const std::shared_ptr<DoneCallback>& done) {
+  done->future->worker().functions().post([done] {
+    const CallbackScope scope(&done->future->worker());
+    done->callback(done->data.get(), done->future.get());
+    done->data.run_destroy();
+  });
+}
+
+// Ends as the operation did.
+void wait_for(distag_future& future, Nanos timeout) {
+  check_can_wait();
+  if (!distag::wait(future.get(), timeout)) {
+    refuse(Status::kDeadline, "not complete after {} ms; it goes on", timeout / kMillisecond);
+  }
+  if (future.is_of_shutdown() && future.get().error() == nullptr) future.worker().join();
+  future.get().value();
+}
+
+// Completes with the first failure of several futures, or when all have a value.
+class AllDone {
+ public:
+  explicit AllDone(size_t count) : left_(count) {}
+  Completion& outcome() { return *outcome_; }
+
+  void one_ended(const Error* error) {
+    if (error != nullptr) {
+      outcome_->fail(*error);
+    } else if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      outcome_->complete(Unit{});
+    }
+  }
+
+ private:
+  std::atomic<size_t> left_;
+  const std::shared_ptr<Future<Unit>> outcome_ = Future<Unit>::make();
+};
+
+}  // namespace
+
+void distag_future_retain(distag_future* future) { retain_handle(future); }
+void distag_future_release(distag_future* future) { release_handle(future); }
+
+int32_t distag_future_poll(distag_future* future) {
+  const distag_future* live = peek(future);
+  return live != nullptr && live->get().is_done() ? 1 : 0;
+}
+
+distag_status distag_future_wait(distag_future* future, int64_t timeout_ns, distag_error* err) {
+  return guard(__func__, err, [=] {
+    distag_future& live = need(future, "future");
+    wait_for(live, need_timeout(timeout_ns, "timeout_ns"));
+  });
+}
+
+distag_status distag_future_get_value(distag_future* future, distag_value** out_value, distag_error* err) {
+  clear(out_value);
+  return guard(__func__, err, [=] {
+    distag_future& live = need(future, "future");
+    need_pointer(out_value, "out_value");
+    if (!live.get().is_done()) refuse(Status::kInvalidState, "the future is not complete: wait for it first");
+    *out_value = live.value();
+  });
+}
+
+void distag_future_cancel(distag_future* future) {
+  guard_or(0, [future] {
+    if (distag_future* live = peek(future)) live->get().cancel();
+    return 0;
+  });
+}
+
+distag_status distag_future_on_done(distag_future* future, distag_future_callback callback, void* user_data,
+                                    distag_deleter destroy, distag_error* err) {
+  HostData data(user_data, destroy);
+  return guard(__func__, err, [&] {
+    distag_future& live = need(future, "future");
+    if (callback == nullptr) refuse_null("callback");
+    live.worker().check_up();
+    auto done =
+        std::make_shared<DoneCallback>(DoneCallback{callback, std::move(data), Ref<distag_future>::share(&live)});
+    live.get().on_done([done] { post_done(done); });
+  });
+}
+
+distag_status distag_wait_all(distag_future* const* futures, size_t count, int64_t timeout_ns, distag_error* err) {
+  return guard(__func__, err, [=] {
+    check_array(futures, count, "futures");
+    std::vector<Ref<distag_future>> held;
+    held.reserve(count);
+    for (size_t i = 0; i < count; ++i)
+      held.push_back(Ref<distag_future>::share(&need(futures[i], "an item of futures")));
+    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
+    if (count == 0) return;
+    check_can_wait();
+    auto all = std::make_shared<AllDone>(count);
+    for (const auto& future : held) {
+      future->get().on_done([all, one = &future->get()] { all->one_ended(one->error()); });
+    }
+    if (!distag::wait(all->outcome(), timeout)) {
+      refuse(Status::kDeadline, "not complete after {} ms; they go on", timeout / kMillisecond);
+    }
+    if (all->outcome().error() != nullptr) throw *all->outcome().error();
+    for (const auto& future : held) {
+      if (future->is_of_shutdown()) future->worker().join();
+    }
+  });
+}

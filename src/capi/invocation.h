@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+
+#include "capi/context.h"
+#include "capi/value.h"
+#include "capi/worker.h"
+#include "rpc/rpc.h"
+
+// One incoming call, lent to the function that answers it, with the handles that it lends in turn.
+struct distag_invocation final : distag::capi::Handle {
+ public:
+  distag_invocation(distag_worker& worker, std::shared_ptr<distag::Invocation> call)
+      : Handle(distag::capi::Kind::kInvocation),
+        worker_(worker),
+        call_(std::move(call)),
+        args_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())) {
+    worker_.lend();
+  }
+  ~distag_invocation() override { worker_.end_lending(); }
+
+  distag_worker& worker() { return worker_; }
+  distag::Invocation& call() { return *call_; }
+  const std::shared_ptr<distag::Invocation>& shared_call() const { return call_; }
+
+  distag_context* context();        // nullptr: nothing is recorded
+  distag_value* arg(size_t index);  // nullptr past the end
+
+ private:
+  distag_worker& worker_;
+  const std::shared_ptr<distag::Invocation> call_;
+  std::unique_ptr<distag::capi::Lent<distag_value>[]> args_;
+  distag::capi::Lent<distag_context> context_;
+};
+
+// The answer that a function still owes.
+struct distag_reply final : distag::capi::Handle {
+  explicit distag_reply(std::shared_ptr<distag::PendingReply> pending)
+      : Handle(distag::capi::Kind::kReply), pending_(std::move(pending)) {}
+
+  distag::PendingReply& pending() { return *pending_; }
+
+ private:
+  const std::shared_ptr<distag::PendingReply> pending_;
+};

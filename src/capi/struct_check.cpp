@@ -1,0 +1,47 @@
+#include "capi/struct_check.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace distag::capi {
+namespace {
+
+// No struct will ever be larger: beyond it a size is taken for garbage, and no byte is read.
+constexpr uint32_t kLargestStruct = 4096;
+
+uint32_t size_of(const void* given) {
+  uint32_t size = 0;
+  std::memcpy(&size, given, sizeof size);
+  return size;
+}
+
+// 0.1 is the first version: there is no smaller struct.
+bool is_possible(uint32_t size, size_t known_size) { return size >= known_size && size <= kLargestStruct; }
+
+void check_size(uint32_t size, size_t known_size, const char* type) {
+  if (is_possible(size, known_size)) return;
+  refuse(Status::kInvalidArgument,
+         "struct_size of {} is {}, which no version has (here {}): start with its _INIT macro", type, size, known_size);
+}
+
+}  // namespace
+
+bool is_readable(const void* given, size_t known_size) {
+  return given != nullptr && is_possible(size_of(given), known_size);
+}
+
+void check_struct(const void* given, size_t known_size, const char* type) {
+  const uint32_t size = size_of(given);
+  check_size(size, known_size, type);
+  const auto* bytes = static_cast<const unsigned char*>(given);
+  if (std::any_of(bytes + known_size, bytes + size, [](unsigned char byte) { return byte != 0; })) {
+    refuse(Status::kUnsupported, "{} has members set that this version ({}) does not know", type, distag_get_version());
+  }
+}
+
+void check_filled_struct(const void* given, size_t known_size, const char* type) {
+  if (given == nullptr) refuse(Status::kInvalidArgument, "the {} to be filled is NULL", type);
+  check_size(size_of(given), known_size, type);
+}
+
+}  // namespace distag::capi

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+#include "capi/boundary.h"
+#include "tensor/value.h"
+
+// A value, and what it lends: the handles of its items.
+struct distag_value : distag::capi::Handle {
+  explicit distag_value(distag::Value value) : distag_value(distag::capi::Kind::kValue, std::move(value)) {}
+  ~distag_value() override;
+
+  const distag::Value& get() const { return value_; }
+  // Items of a list or map; 0 for anything else.
+  size_t count() const;
+  // nullptr past the end.
+  distag_value* item(size_t index);
+
+ protected:
+  distag_value(distag::capi::Kind kind, distag::Value value) : Handle(kind), value_(std::move(value)) {}
+  bool is_plain_memory() const override;
+
+ private:
+  using LentItem = distag::capi::Lent<distag_value>;
+
+  const distag::Value value_;
+  std::atomic<LentItem*> items_{nullptr};  // an array of count() items, made when the first is asked for
+};
+
+// Every handle of a value that is a tensor is one of these, so a tensor handle is a value handle at the same address.
+struct distag_tensor final : distag_value {
+  explicit distag_tensor(distag::Value value) : distag_value(distag::capi::Kind::kTensor, std::move(value)) {}
+
+  const distag::Tensor& tensor() const { return get().as_tensor(); }
+};
+
+namespace distag::capi {
+
+// New handles, with one reference.
+distag_value* make_value(Value value);
+distag_tensor* make_tensor(Tensor tensor);
+
+// The values of handles, none of which may be NULL.
+Values need_values(distag_value* const* items, size_t count, const char* name);
+Tensors need_tensors(distag_tensor* const* items, size_t count, const char* name);
+
+}  // namespace distag::capi

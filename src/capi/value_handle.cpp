@@ -1,0 +1,67 @@
+#include "capi/value.h"
+
+#include <memory>
+
+distag_value::~distag_value() { delete[] items_.load(std::memory_order_relaxed); }
+
+size_t distag_value::count() const {
+  switch (value_.kind()) {
+    case distag::ValueKind::kList:
+      return value_.as_list().size();
+    case distag::ValueKind::kMap:
+      return value_.as_map().size();
+    default:
+      return 0;
+  }
+}
+
+distag_value* distag_value::item(size_t index) {
+  if (index >= count()) return nullptr;
+  LentItem* items = items_.load(std::memory_order_acquire);
+  if (items == nullptr) {
+    auto fresh = std::make_unique<LentItem[]>(count());
+    if (items_.compare_exchange_strong(items, fresh.get(), std::memory_order_acq_rel, std::memory_order_acquire)) {
+      items = fresh.release();
+    }
+  }
+  return items[index].get([this, index] {
+    const bool is_list = value_.kind() == distag::ValueKind::kList;
+    return distag::capi::make_value(is_list ? value_.as_list()[index] : value_.as_map()[index].second);
+  });
+}
+
+// Not where a graph, a frame or host code may hang on a tensor.
+bool distag_value::is_plain_memory() const {
+  bool is_plain = true;
+  value_.for_each_tensor([&is_plain](const distag::Tensor& tensor) {
+    is_plain = is_plain && tensor.grad_slot() == nullptr && tensor.buffer()->is_writable();
+  });
+  return is_plain;
+}
+
+namespace distag::capi {
+
+distag_value* make_value(Value value) {
+  if (value.kind() == ValueKind::kTensor) return new distag_tensor(std::move(value));
+  return new distag_value(std::move(value));
+}
+
+distag_tensor* make_tensor(Tensor tensor) { return new distag_tensor(Value(std::move(tensor))); }
+
+Values need_values(distag_value* const* items, size_t count, const char* name) {
+  check_array(items, count, name);
+  Values values;
+  values.reserve(count);
+  for (size_t i = 0; i < count; ++i) values.push_back(need(items[i], name).get());
+  return values;
+}
+
+Tensors need_tensors(distag_tensor* const* items, size_t count, const char* name) {
+  check_array(items, count, name);
+  Tensors tensors;
+  tensors.reserve(count);
+  for (size_t i = 0; i < count; ++i) tensors.push_back(need(items[i], name).tensor());
+  return tensors;
+}
+
+}  // namespace distag::capi

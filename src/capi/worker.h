@@ -1,0 +1,95 @@
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "capi/boundary.h"
+#include "capi/host_callback.h"
+#include "worker/production.h"
+
+namespace distag::capi {
+
+// A function that the host registered. Its user_data ends with the worker, or when registering fails.
+struct HostFunction {
+  std::string name;
+  distag_function function;
+  HostData data;
+};
+
+}  // namespace distag::capi
+
+// A worker. Thread-safe. One handle for each, so hosts may compare pointers: the host's references are counted apart
+// from those that keep the memory. While threads of the worker run, the host or the thread that releases it holds one
+// of the latter; so they never end on a thread of the worker.
+struct distag_worker final : distag::capi::Handle {
+ public:
+  distag_worker(distag::ProductionOptions options, distag::capi::HostData data);
+  ~distag_worker() override;
+
+  // References of the host, and of invocations that lend it.
+  void retain_by_host();
+  void release_by_host() noexcept;
+  void lend() { lends_.fetch_add(1, std::memory_order_relaxed); }
+  void end_lending() { lends_.fetch_sub(1, std::memory_order_relaxed); }
+  bool is_released() const { return host_references_.load() == 0 && lends_.load() == 0; }
+
+  distag::Worker& core() { return production_->worker(); }
+  distag::Executor& functions() { return production_->functions(); }
+  distag::HostExecutor* host() { return production_->host(); }
+
+  // Throws INVALID_STATE once it is down.
+  void check_up() const;
+  bool is_down() const { return settled_->is_done(); }
+
+  void register_function(std::shared_ptr<distag::capi::HostFunction> function);
+  std::shared_ptr<distag::Future<distag::Unit>> start(distag::Nanos timeout);
+
+  // Waits until it is down; the report. Throws DEADLINE naming the functions that still run.
+  distag::Value shutdown(distag::Nanos timeout);
+  std::shared_ptr<distag::Future<distag::Value>> shutdown_async(distag::Nanos timeout);
+  // After an asynchronous shutdown: joins its threads, unless the caller is one of them.
+  void join();
+
+  const char* name();  // nullptr as long as it depends on the rank
+  distag::WorkerStats stats();
+
+ private:
+  void settle();
+  void shut_down_for_good() noexcept;
+
+  distag::capi::HostData data_;  // of the callbacks in the options
+  const distag::ThreadHooks hooks_;
+  std::unique_ptr<distag::ProductionWorker> production_;
+  std::atomic<uint32_t> host_references_{1};
+  std::atomic<uint32_t> lends_{0};
+  std::atomic<bool> was_started_{false};
+
+  std::mutex mutex_;  // of what follows
+  std::vector<std::shared_ptr<distag::capi::HostFunction>> functions_;
+  std::list<std::string> names_;  // those ever lent; the last one counts
+  distag::Value report_;
+  bool is_settling_ = false;
+  const std::shared_ptr<distag::Future<distag::Unit>> settled_ = distag::Future<distag::Unit>::make();
+};
+
+namespace distag::capi {
+
+// A worker handle that the host still holds, or is lent.
+distag_worker& need_worker(distag_worker* worker);
+distag_worker* peek_worker(distag_worker* worker);
+
+// What rpc runs for a function of the host.
+Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function);
+
+// Checks the options and says what they ask for.
+ProductionOptions make_production_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory);
+
+// The allocator of the host; nullptr when there is none. Its destroy runs after the last block came back, also when
+// this throws.
+std::shared_ptr<FrameMemory> make_frame_memory(const distag_allocator* allocator);
+
+}  // namespace distag::capi

@@ -1,0 +1,220 @@
+#include "capi/worker.h"
+
+#include <thread>
+#include <utility>
+
+#include "base/parker.h"
+#include "base/thread.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+namespace {
+
+// How long reading the counters of the streams may take; their loop answers within 2 ms when it is well.
+constexpr Nanos kStatsPatience = 50 * kMillisecond;
+
+Value to_value(const ShutdownReport& report) {
+  Value::List missing;
+  for (const std::string& name : report.missing) missing.push_back(Value::text(name));
+  return Value::map({{"clean", Value(report.clean)},
+                     {"leaked_rrefs", Value::list({})},
+                     {"missing", Value::list(std::move(missing))},
+                     {"open_calls", Value(report.open_calls)}});
+}
+
+Error still_running(const std::vector<std::string>& functions) {
+  std::string names;
+  for (const std::string& name : functions) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name);
+  return Error(Status::kDeadline,
+               fmt::format("shutdown: time is up while functions still run: {}; the worker has left its group, shut it "
+                           "down again to wait for them",
+                           names.empty() ? "of callbacks" : names));
+}
+
+Nanos time_left(Nanos deadline) {
+  if (deadline == kNever) return kForever;
+  const Nanos now = SteadyClock().now();
+  return deadline > now ? deadline - now : 0;
+}
+
+}  // namespace
+
+distag_worker::distag_worker(ProductionOptions options, HostData data)
+    : Handle(Kind::kWorker), data_(std::move(data)), hooks_(options.hooks) {
+  // Threads of the worker are told from others by this.
+  options.hooks.on_start = [this](const char* thread_name) {
+    set_thread_owner(this);
+    if (hooks_.on_start) hooks_.on_start(thread_name);
+  };
+  if (options.on_log) {
+    options.on_log = [this, sink = std::move(options.on_log)](LogLevel level, const std::string& text) {
+      const CallbackScope scope(this);
+      sink(level, text);
+    };
+  }
+  production_ = std::make_unique<ProductionWorker>(std::move(options));
+}
+
+distag_worker::~distag_worker() = default;
+
+void distag_worker::retain_by_host() {
+  host_references_.fetch_add(1, std::memory_order_relaxed);
+  retain();
+}
+
+void distag_worker::release_by_host() noexcept {
+  if (is_of_parent()) return release();
+  if (host_references_.fetch_sub(1, std::memory_order_acq_rel) == 1 && !is_down()) {
+    retain();
+    if (!was_started_) {
+      shut_down_for_good();
+    } else {
+      try {
+        start_thread("distag-release", hooks_, [this] { shut_down_for_good(); }).detach();
+      } catch (...) {
+        // No thread is left to join the others on: they run until the process ends.
+      }
+    }
+  }
+  release();
+}
+
+// Takes over a reference.
+void distag_worker::shut_down_for_good() noexcept {
+  try {
+    wait(*production_->begin_shutdown(0), kForever);
+    production_->finish(kForever);
+    settle();
+  } catch (...) {
+    return;  // threads may still run: they keep their memory
+  }
+  release();
+}
+
+void distag_worker::check_up() const {
+  if (is_down()) refuse(Status::kInvalidState, "the worker is shut down");
+}
+
+void distag_worker::register_function(std::shared_ptr<HostFunction> function) {
+  check_up();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    functions_.push_back(function);
+  }
+  try {
+    core().rpc().register_function(function->name, make_function(*this, function));
+  } catch (...) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase(functions_, function);
+    throw;
+  }
+}
+
+std::shared_ptr<Future<Unit>> distag_worker::start(Nanos timeout) {
+  check_up();
+  was_started_ = true;
+  return production_->start(timeout);
+}
+
+Value distag_worker::shutdown(Nanos timeout) {
+  if (runs_callback_of(this)) {
+    refuse(Status::kInvalidState, "called from a callback of this worker: use distag_worker_shutdown_async");
+  }
+  check_can_wait();
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  // From now on the caller is the thread that polls.
+  if (host() != nullptr) host()->poll(0, 0);
+  if (!is_down()) {
+    const auto outcome = production_->begin_shutdown(timeout);
+    wait(*outcome, kForever);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (report_.is_null()) report_ = to_value(outcome->value());
+    }
+    if (!production_->finish(time_left(deadline))) throw still_running(core().rpc().running_functions());
+    settle();
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  return report_;
+}
+
+std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
+  auto future = Future<Value>::make();
+  const std::shared_ptr<Future<ShutdownReport>> outcome = production_->begin_shutdown(timeout);
+  outcome->on_done([this, future, report = outcome.get()] {
+    if (report->error() != nullptr) {
+      future->fail(*report->error());
+      return;
+    }
+    const std::vector<std::string> running = core().rpc().running_functions();
+    if (!running.empty()) {
+      future->fail(still_running(running));
+      return;
+    }
+    Value value;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (report_.is_null()) report_ = to_value(report->value());
+      value = report_;
+    }
+    future->complete(std::move(value));
+  });
+  return future;
+}
+
+void distag_worker::join() {
+  if (is_down() || runs_callback_of(this)) return;
+  production_->finish(kForever);
+  settle();
+}
+
+// The threads are gone: ends what the host gave, once. Who comes second waits for the first.
+void distag_worker::settle() {
+  std::vector<std::shared_ptr<HostFunction>> functions;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (std::exchange(is_settling_, true)) {
+      lock.unlock();
+      wait(*settled_, kForever);
+      return;
+    }
+    functions.swap(functions_);
+  }
+  const CallbackScope scope(this);
+  for (const auto& function : functions) function->data.run_destroy();
+  data_.run_destroy();
+  settled_->complete(Unit{});
+}
+
+const char* distag_worker::name() {
+  const std::string now = core().name();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (now.empty()) return nullptr;
+  if (names_.empty() || names_.back() != now) names_.push_back(now);
+  return names_.back().c_str();
+}
+
+WorkerStats distag_worker::stats() {
+  WorkerStats stats = core().stats();
+  if (!core().is_started() || is_down()) return stats;
+  // Not a wait of base: that might run callbacks, and this function is not one that blocks.
+  const auto fresh = core().fetch_session_stats();
+  if (park_until_done(*fresh, kStatsPatience)) stats.session = fresh->value();
+  return stats;
+}
+
+namespace distag::capi {
+
+distag_worker& need_worker(distag_worker* worker) {
+  distag_worker& live = need(worker, "worker");
+  if (live.is_released()) refuse_wrong_handle("worker", Kind::kReleased);
+  return live;
+}
+
+distag_worker* peek_worker(distag_worker* worker) {
+  distag_worker* live = peek(worker);
+  return live == nullptr || live->is_released() ? nullptr : live;
+}
+
+}  // namespace distag::capi

@@ -1,0 +1,146 @@
+// Workers: making, starting, polling and ending them.
+
+#include "capi/future.h"
+#include "capi/struct_check.h"
+#include "capi/worker.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+void distag_worker_retain(distag_worker* worker) {
+  if (worker != nullptr && is_live(worker)) worker->retain_by_host();
+}
+
+void distag_worker_release(distag_worker* worker) {
+  if (worker != nullptr && is_live(worker)) worker->release_by_host();
+}
+
+distag_status distag_worker_create(const distag_worker_options* options, distag_worker** out_worker,
+                                   distag_error* err) {
+  clear(out_worker);
+  // Of a struct of unknown size nothing is used, destroy included.
+  const bool is_given = is_readable(options, sizeof(distag_worker_options));
+  HostData data(is_given ? options->user_data : nullptr, is_given ? options->destroy : nullptr);
+  return guard(__func__, err, [&] {
+    std::shared_ptr<FrameMemory> memory = make_frame_memory(is_given ? options->allocator : nullptr);
+    const distag_worker_options given = read_struct(options, "distag_worker_options");
+    need_pointer(out_worker, "out_worker");
+    ProductionOptions made = make_production_options(given, std::move(memory));
+    *out_worker = new distag_worker(std::move(made), std::move(data));
+  });
+}
+
+distag_status distag_worker_start(distag_worker* worker, int64_t timeout_ns, distag_error* err) {
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
+    check_can_wait();
+    const auto started = live.start(timeout);
+    wait(*started, kForever);
+    started->value();
+  });
+}
+
+distag_status distag_worker_start_async(distag_worker* worker, int64_t timeout_ns, distag_future** out_future,
+                                        distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    need_pointer(out_future, "out_future");
+    const auto started = live.start(need_timeout(timeout_ns, "timeout_ns"));
+    *out_future = new distag_future(without_value(started), live);
+  });
+}
+
+distag_status distag_worker_shutdown(distag_worker* worker, int64_t timeout_ns, distag_value** out_report,
+                                     distag_error* err) {
+  clear(out_report);
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    Value report = live.shutdown(need_timeout(timeout_ns, "timeout_ns"));
+    if (out_report != nullptr) *out_report = make_value(std::move(report));
+  });
+}
+
+distag_status distag_worker_shutdown_async(distag_worker* worker, int64_t timeout_ns, distag_future** out_future,
+                                           distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    need_pointer(out_future, "out_future");
+    const auto report = live.shutdown_async(need_timeout(timeout_ns, "timeout_ns"));
+    *out_future = new distag_future(report, live, distag_future::Of::kShutdown);
+  });
+}
+
+distag_status distag_worker_poll(distag_worker* worker, size_t max_items, int64_t max_ns, size_t* out_done,
+                                 distag_error* err) {
+  clear(out_done);
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    if (live.host() == nullptr) {
+      refuse(Status::kInvalidState, "the worker runs its callbacks on its pool; make it with DISTAG_EXECUTOR_HOST");
+    }
+    live.check_up();
+    const CallbackScope scope(&live);
+    const size_t done = live.host()->poll(max_items, need_timeout(max_ns, "max_ns"));
+    if (out_done != nullptr) *out_done = done;
+  });
+}
+
+int64_t distag_worker_get_fd(distag_worker* worker) {
+  return guard_or<int64_t>(-1, [worker]() -> int64_t {
+    distag_worker* live = peek_worker(worker);
+    return live == nullptr || live->host() == nullptr ? -1 : live->host()->fd();
+  });
+}
+
+const char* distag_worker_get_name(distag_worker* worker) {
+  return guard_or<const char*>(nullptr, [worker]() -> const char* {
+    distag_worker* live = peek_worker(worker);
+    return live == nullptr ? nullptr : live->name();
+  });
+}
+
+int32_t distag_worker_get_rank(distag_worker* worker) {
+  return guard_or<int32_t>(-1, [worker] {
+    distag_worker* live = peek_worker(worker);
+    return live == nullptr ? -1 : live->core().rank();
+  });
+}
+
+int32_t distag_worker_get_world_size(distag_worker* worker) {
+  return guard_or<int32_t>(0, [worker] {
+    distag_worker* live = peek_worker(worker);
+    return live == nullptr ? 0 : live->core().world_size();
+  });
+}
+
+distag_status distag_worker_get_stats(distag_worker* worker, distag_stats* out_stats, distag_error* err) {
+  return guard(__func__, err, [=] {
+    if (is_readable(out_stats, sizeof(distag_stats))) fill_struct(out_stats, distag_stats{});
+    distag_worker& live = need_worker(worker);
+    check_filled_struct(out_stats, sizeof(distag_stats), "distag_stats");
+    const WorkerStats stats = live.stats();
+    distag_stats filled{};
+    filled.calls_made = stats.rpc.calls_made;
+    filled.calls_served = stats.rpc.calls_served;
+    filled.calls_failed = stats.rpc.calls_failed;
+    filled.calls_open = stats.rpc.calls_open;
+    filled.futures_open = stats.rpc.futures_open;
+    filled.contexts = stats.dist.contexts;
+    filled.passes_run = stats.dist.passes_run;
+    filled.passes_failed = stats.dist.passes_failed;
+    filled.passes_open = stats.dist.passes_open;
+    filled.bytes_sent = stats.session.bytes_sent;
+    filled.bytes_received = stats.session.bytes_received;
+    filled.bytes_in_flight = stats.session.bytes_in_flight;
+    filled.messages_replayed = stats.session.messages_replayed;
+    filled.messages_duplicated = stats.session.messages_duplicated;
+    filled.messages_refused = stats.session.messages_refused;
+    filled.peers_connected = stats.session.peers_connected;
+    filled.peers_lost = stats.session.peers_lost;
+    filled.callbacks_waiting = stats.callbacks_waiting;
+    fill_struct(out_stats, filled);
+  });
+}

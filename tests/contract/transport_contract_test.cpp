@@ -373,6 +373,7 @@ TEST_P(TransportContract, AcceptorMayBeDestroyedInItsCallback) {
   dialled.record().next("connected");
   for (int i = 0; i < 5; ++i) dialled.send({text_frame("ask")});
   EXPECT_EQ(dialled.record().next("dropped").what, "dropped");
+  server_.run([&acceptor] { EXPECT_EQ(acceptor, nullptr); });
   EXPECT_EQ(messages, 1);
 }
 

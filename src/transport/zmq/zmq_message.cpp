@@ -2,6 +2,7 @@
 
 #include <zmq.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -41,19 +42,30 @@ class Part {
   }
 
   void lend(const Frame& frame) {
-    auto owner = std::make_unique<std::shared_ptr<const void>>(frame.owner());
+    auto lent = std::make_unique<Lent>(frame.owner());
+    lent->handed_over.store(true, std::memory_order_release);
     // libzmq does not write to it.
     void* const data = const_cast<std::byte*>(frame.data());
-    if (zmq_msg_init_data(&message_, data, frame.size(), &give_back, owner.get()) != 0) {
+    if (zmq_msg_init_data(&message_, data, frame.size(), &give_back, lent.get()) != 0) {
       zmq_msg_init(&message_);
       throw std::bad_alloc();
     }
-    static_cast<void>(owner.release());
+    static_cast<void>(lent.release());
   }
 
  private:
+  struct Lent {
+    explicit Lent(std::shared_ptr<const void> frame_owner) : owner(std::move(frame_owner)) {}
+    std::shared_ptr<const void> owner;
+    // libzmq orders what both threads do by atomics of its own, which a race detector does not see.
+    std::atomic<bool> handed_over{false};
+  };
+
   // On any thread, mostly libzmq's.
-  static void give_back(void*, void* hint) { delete static_cast<std::shared_ptr<const void>*>(hint); }
+  static void give_back(void*, void* hint) {
+    auto* const lent = static_cast<Lent*>(hint);
+    if (lent->handed_over.load(std::memory_order_acquire)) delete lent;
+  }
 
   zmq_msg_t message_;
 };

@@ -2,12 +2,11 @@
  *
  *   cc 04_digits.c $(pkg-config --cflags --libs distag) -lm -o digits && ./digits data/digits.csv [epochs]
  *
- * Rank 0, "trainer", has the data, the first layer and the loss; "middle" and "last" have a layer each. For each batch
+ * Rank 0, "trainer", has the data, a convolution and the loss; "middle" and "last" have a layer each. For each batch
  * the trainer calls "forward" on middle and then on last, in a context. One distag_backward runs back through all three
  * processes; each then finds the gradients of its own layer in the context and steps it: "sgd_step".
  *
- * Started like this, the program is the trainer and starts the other two itself. By hand, each in a terminal of its
- * own:
+ * Started like this, the program is the trainer and starts the other two itself. By hand, in three terminals:
  *   ./digits data/digits.csv 30 RANK file:///empty/directory */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
@@ -22,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kRanks = 3, kPixels = 64, kHidden = 64, kClasses = 10, kBatch = 32, kEpochs = 30, kMaxImages = 2000 };
-enum { kCheckedSteps = 20 }; /* at the start; compared with the same model in this process */
-static const double kRate = 0.2;
+enum { kRanks = 3, kPixels = 64, kClasses = 10, kBatch = 32, kEpochs = 30, kMaxImages = 2000 };
+enum { kCheckedSteps = 20 };     /* at the start; compared with the same model in this process */
+static const double kRate = 0.2; /* of the first epoch; falls to 0 in a straight line */
 static const char *const kNames[kRanks] = {"trainer", "middle", "last"};
 
 static int report(const char *who, const distag_error *err) {
@@ -33,23 +32,27 @@ static int report(const char *who, const distag_error *err) {
   return 1;
 }
 
-/* ---- a layer: y = relu(x weight^T + bias), the last one without relu ---- */
+/* ---- a layer ---- */
 
 typedef struct layer {
+  int index; /* the rank of its owner */
   distag_tensor *weight, *bias;
-  int is_last;
 } layer;
 
-/* The same numbers in every process: a seed gives the same tensor everywhere. */
-static layer create_layer(int index, distag_error *err) {
-  const int64_t in = index == 0 ? kPixels : kHidden, out = index == kRanks - 1 ? kClasses : kHidden;
-  const int64_t weight_shape[2] = {out, in}, bias_shape[1] = {out};
-  distag_tensor *random = NULL;
-  layer result = {NULL, NULL, index == kRanks - 1};
+/* 16 filters of 3 x 3; 256 to 64; 64 to 10. */
+static const int64_t kWeightShapes[kRanks][4] = {{16, 1, 3, 3}, {64, 256}, {kClasses, 64}};
+static const size_t kWeightDims[kRanks] = {4, 2, 2};
+static const double kFanIn[kRanks] = {9, 256, 64};
+enum { kMaxParameters = 64 * 256 };
 
-  distag_randn((uint64_t)(100 + index), DISTAG_FLOAT32, weight_shape, 2, &random, err);
-  distag_mul_scalar(random, sqrt(2.0 / (double)in), &result.weight, err);
-  distag_zeros(DISTAG_FLOAT32, bias_shape, 1, &result.bias, err);
+/* The same numbers in every process: a seed gives the same tensor everywhere. (He et al. 2015) */
+static layer create_layer(int index, distag_error *err) {
+  layer result = {index, NULL, NULL};
+  distag_tensor *random = NULL;
+
+  distag_randn((uint64_t)(100 + index), DISTAG_FLOAT32, kWeightShapes[index], kWeightDims[index], &random, err);
+  distag_mul_scalar(random, sqrt(2 / kFanIn[index]), &result.weight, err);
+  distag_zeros(DISTAG_FLOAT32, kWeightShapes[index], 1, &result.bias, err);
   distag_tensor_set_requires_grad(result.weight, 1, err);
   distag_tensor_set_requires_grad(result.bias, 1, err);
   distag_tensor_release(random);
@@ -61,21 +64,38 @@ static void release_layer(layer *self) {
   distag_tensor_release(self->weight);
 }
 
+/* [n, 64] pixels to [n, 256]: convolution, relu, the largest of each 2 x 2. */
+static distag_tensor *apply_convolution(const layer *self, distag_tensor *x, distag_error *err) {
+  const int64_t image[4] = {-1, 1, 8, 8}, flat[2] = {-1, 256}, one[2] = {1, 1}, two[2] = {2, 2}, none[2] = {0, 0};
+  distag_tensor *images = NULL, *filtered = NULL, *positive = NULL, *pooled = NULL, *y = NULL;
+  distag_reshape(x, image, 4, &images, err);
+  distag_conv2d(images, self->weight, self->bias, one, one, &filtered, err);
+  distag_relu(filtered, &positive, err);
+  distag_max_pool2d(positive, two, two, none, &pooled, err);
+  distag_reshape(pooled, flat, 2, &y, err);
+  distag_tensor_release(pooled);
+  distag_tensor_release(positive);
+  distag_tensor_release(filtered);
+  distag_tensor_release(images);
+  return y;
+}
+
 static distag_tensor *apply_layer(const layer *self, distag_tensor *x, distag_error *err) {
   distag_tensor *sum = NULL, *y = NULL;
+  if (self->index == 0) return apply_convolution(self, x, err);
   distag_linear(x, self->weight, self->bias, &sum, err);
-  if (self->is_last) return sum;
+  if (self->index == kRanks - 1) return sum;
   distag_relu(sum, &y, err);
   distag_tensor_release(sum);
   return y;
 }
 
 /* Plain gradient descent with what the context has for this layer on this worker. */
-static void step_layer(const layer *self, distag_context *context, distag_error *err) {
+static void step_layer(const layer *self, distag_context *context, double rate, distag_error *err) {
   distag_gradients *gradients = NULL;
   distag_get_gradients(context, &gradients, err);
-  distag_tensor_add_scaled(self->weight, distag_gradients_find(gradients, self->weight), -kRate, err);
-  distag_tensor_add_scaled(self->bias, distag_gradients_find(gradients, self->bias), -kRate, err);
+  distag_tensor_add_scaled(self->weight, distag_gradients_find(gradients, self->weight), -rate, err);
+  distag_tensor_add_scaled(self->bias, distag_gradients_find(gradients, self->bias), -rate, err);
   distag_gradients_release(gradients);
 }
 
@@ -91,7 +111,9 @@ static distag_status forward(void *user_data, distag_invocation *invocation, dis
 }
 
 static distag_status sgd_step(void *user_data, distag_invocation *invocation, distag_error *err) {
-  step_layer(user_data, distag_invocation_get_context(invocation), err);
+  double rate = 0;
+  distag_value_get_float64(distag_invocation_get_arg(invocation, 0), &rate, err);
+  if (err->code == DISTAG_OK) step_layer(user_data, distag_invocation_get_context(invocation), rate, err);
   return err->code;
 }
 
@@ -203,6 +225,7 @@ typedef struct trainer {
   layer first;             /* of the distributed model */
   layer reference[kRanks]; /* the same model, all of it here */
   int64_t steps;
+  double rate;
   double seconds;    /* in steps, without the comparison */
   double difference; /* the largest relative one seen between the two models */
 } trainer;
@@ -230,17 +253,20 @@ static distag_tensor *forward_everywhere(trainer *self, distag_context *context,
 /* Every owner steps its own layer, side by side. */
 static void step_everywhere(trainer *self, distag_context *context, distag_error *err) {
   distag_future *stepped[2] = {NULL, NULL};
-  distag_call_async(self->worker, context, "middle", "sgd_step", NULL, 0, NULL, &stepped[0], err);
-  distag_call_async(self->worker, context, "last", "sgd_step", NULL, 0, NULL, &stepped[1], err);
-  step_layer(&self->first, context, err);
+  distag_value *rate = NULL;
+  distag_value_create_float64(self->rate, &rate, err);
+  distag_call_async(self->worker, context, "middle", "sgd_step", &rate, 1, NULL, &stepped[0], err);
+  distag_call_async(self->worker, context, "last", "sgd_step", &rate, 1, NULL, &stepped[1], err);
+  step_layer(&self->first, context, self->rate, err);
   distag_wait_all(stepped, 2, DISTAG_FOREVER, err);
   distag_future_release(stepped[1]);
   distag_future_release(stepped[0]);
+  distag_value_release(rate);
 }
 
 /* Keeps the largest difference of two tensors, relative to the largest element. */
 static void compare(trainer *self, distag_tensor *a, distag_tensor *b, distag_error *err) {
-  static float left[kHidden * kPixels], right[kHidden * kPixels];
+  static float left[kMaxParameters], right[kMaxParameters];
   const size_t count = distag_tensor_get_count(a);
   double scale = 1e-30, largest = 0;
   size_t i;
@@ -290,7 +316,7 @@ static void check_step(trainer *self, distag_tensor *x, distag_tensor *target, d
 
   compare(self, loss, expected_loss, err);
   for (rank = 0; rank < kRanks; ++rank) compare_gradients(self, rank, context, expected, err);
-  for (rank = 0; rank < kRanks; ++rank) step_layer(&self->reference[rank], local, err);
+  for (rank = 0; rank < kRanks; ++rank) step_layer(&self->reference[rank], local, self->rate, err);
 
   distag_gradients_release(expected);
   distag_tensor_release(expected_loss);
@@ -381,6 +407,7 @@ static int run_trainer(const char *data, int epochs, const char *rendezvous) {
   self.worker = create_worker(0, rendezvous, &self.first, &err);
 
   for (epoch = 1; epoch <= epochs && err.code == DISTAG_OK; ++epoch) {
+    self.rate = kRate * (epochs - epoch + 1) / epochs;
     shuffle(&train, (uint64_t)epoch);
     loss = train_epoch(&self, &train, &err);
     accuracy = measure_accuracy(&self, &held_out, &err);

@@ -30,6 +30,7 @@ struct SessionConfig {
   Peer self;  // endpoint is filled by listen()
   Nanos lease = 5 * kSecond;
   wire::Limits limits;
+  std::shared_ptr<FrameMemory> memory;  // for payload that comes in chunks; nullptr: plain memory
 };
 
 struct SessionStats {
@@ -58,15 +59,17 @@ class SessionEvents {
 };
 
 struct SendOptions {
-  // Runs on the loop when the message gets its number, right before it is encoded; may change the body. Not run when
-  // the message is withdrawn or the peer lost before.
+  // Runs on the loop when the message is about to get its number, right before it is encoded; may change the body, must
+  // not throw. What it sends to the same peer goes before the message. Not run when the message is withdrawn or the
+  // peer lost before.
   UniqueFunction<void(wire::Message&)> on_number;
   // Runs once the peer has acknowledged it.
   Task on_acknowledged;
 };
 
 // Reliable ordered streams to all peers, one in each direction, made on first use; see schemas/session.fbs.
-// Everything on the loop. Never blocks.
+// Everything on the loop. Never blocks. Not destroyed from within on_message or the functions of SendOptions; the other
+// events and `done` of leave() come as tasks of their own.
 class Session {
  public:
   using Ticket = uint64_t;  // 0: none

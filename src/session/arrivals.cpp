@@ -1,0 +1,124 @@
+#include <utility>
+
+#include "session/session_state.h"
+
+namespace distag {
+namespace {
+
+// In wire::Body: what comes before is the session's own.
+constexpr size_t kFirstUpperBody = 7;
+static_assert(std::is_same_v<std::variant_alternative_t<kFirstUpperBody, wire::Body>, wire::Call>);
+
+}  // namespace
+
+// The only place that catches what a peer's bytes make this worker throw: the peer is refused for it.
+void Session::State::on_message(const ConnectionToken& from, Frames frames) {
+  auto found = connections.find(from);
+  PeerRecord* record = found == connections.end() ? nullptr : found->second;
+  if (record != nullptr && record->connection != from) return;  // it has dialled again since
+  try {
+    if (frames.empty()) fail(Status::kProtocol, "a message without a header");
+    size_t bytes = 0;
+    for (const Frame& frame : frames) bytes += frame.size();
+    shared.stats.bytes_received += bytes;
+    wire::Arrival arrival(frames.front(), shared.config.limits);
+    frames.erase(frames.begin());
+    if (record != nullptr && record->standing != PeerRecord::Standing::kMember) {
+      ++shared.stats.messages_refused;
+      if (record->standing == PeerRecord::Standing::kLost) {
+        refuse(from, wire::RefuseReason::kFenced, record->gone.message());
+      }
+    } else if (record != nullptr && arrival.number() != 0) {
+      note_received(*record, bytes);
+      on_stream_message(*record, arrival, std::move(frames));
+    } else {
+      on_unnumbered(record, from, arrival, frames);
+    }
+  } catch (...) {
+    const Error error = current_error();
+    ++shared.stats.messages_refused;
+    if (record == nullptr) {
+      shared.log.write(LogLevel::kWarning, fmt::format("a stranger was refused: {}", error.message()));
+      refuse(from, wire::RefuseReason::kProtocol, error.message());
+    } else {
+      lose(*record, loss_error(*record, Status::kProtocol, "it broke the protocol: " + error.message()),
+           wire::RefuseReason::kProtocol);
+    }
+  }
+}
+
+// Without a number: HELLO from anybody, ACK from a peer.
+void Session::State::on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
+                                   const Frames& frames) {
+  if (arrival.has_transfers()) fail(Status::kProtocol, "transfers without a number");
+  const wire::Message message = arrival.decode(frames);
+  if (const auto* hello = std::get_if<wire::Hello>(&message.body)) {
+    if (record != nullptr) fail(Status::kProtocol, "a second HELLO on one connection");
+    on_hello(from, *hello);
+    return;
+  }
+  if (record == nullptr) {
+    // The rest of a connection that was given up, or somebody who does not know how to begin.
+    ++shared.stats.messages_refused;
+    return;
+  }
+  if (!std::holds_alternative<wire::Ack>(message.body)) {
+    fail(Status::kProtocol, "a {} without a number", wire::body_name(message.body));
+  }
+  record->heard_at = shared.loop.now();
+  take_ack(*record, message.ack);
+}
+
+void Session::State::take_ack(PeerRecord& record, uint64_t number) {
+  if (!record.outgoing.on_ack(number)) fail(Status::kProtocol, "it acknowledged {}, which was never sent", number);
+}
+
+// Exactly the next one: lower ones are repetitions, of which only the ack is new.
+void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames) {
+  const uint64_t number = arrival.number();
+  if (number > record.next_number) {
+    fail(Status::kProtocol, "message {} came where {} was expected", number, record.next_number);
+  }
+  if (number < record.next_number) {
+    ++shared.stats.messages_duplicated;
+    take_ack(record, arrival.ack());
+    return;
+  }
+  for (const wire::Transfer& transfer : arrival.transfers()) {
+    if (transfer.frame > frames.size()) fail(Status::kProtocol, "a payload frame {} that is not there", transfer.frame);
+    frames.insert(frames.begin() + transfer.frame, record.transfers.take(transfer.id));
+  }
+  wire::Message message = arrival.decode(frames);
+  frames.clear();
+  record.next_number = number + 1;
+  take_ack(record, message.ack);
+  // An acknowledgement may have been what somebody waited for to give the peer up.
+  if (record.is_member()) deliver(record, std::move(message));
+}
+
+void Session::State::deliver(PeerRecord& record, wire::Message message) {
+  if (auto* chunk = std::get_if<wire::Chunk>(&message.body)) {
+    record.transfers.add(*chunk);
+  } else if (std::holds_alternative<wire::Leave>(message.body)) {
+    on_leave(record);
+    return;
+  } else if (message.body.index() < kFirstUpperBody) {
+    if (!std::holds_alternative<wire::Ping>(message.body)) {
+      fail(Status::kProtocol, "a {} with a number", wire::body_name(message.body));
+    }
+  } else {
+    events.on_message(record.peer, std::move(message));
+  }
+  if (record.is_member() && record.unacknowledged_bytes >= kAckBytes) record.outgoing.send_ack();
+}
+
+void Session::State::deliver_to_self(wire::Message message) {
+  const char* name = wire::body_name(message.body);
+  try {
+    events.on_message(shared.config.self, std::move(message));
+  } catch (...) {
+    shared.log.write(LogLevel::kError, fmt::format("a {} to this worker itself: {}", name, current_error().message()));
+  }
+}
+
+}  // namespace distag

@@ -1,0 +1,111 @@
+#include <utility>
+
+#include "session/session_state.h"
+
+namespace distag {
+
+// ---- from who dials us ----
+
+void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& hello) {
+  PeerRecord* record = admit(from, hello);
+  if (record == nullptr) return;
+  record->heard_at = shared.loop.now();
+  connections.erase(record->stale_connection);
+  record->stale_connection = std::exchange(record->connection, from);
+  connections[from] = record;
+
+  wire::Welcome welcome{shared.config.self.incarnation, record->next_number};
+  acceptor->reply(from, {wire::encode({0, 0, {}, std::move(welcome)}, shared.config.limits).header});
+  record->acknowledged = record->next_number - 1;
+  open(*record);
+}
+
+// The member that says HELLO, or nullptr when it was refused.
+PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello& hello) {
+  const Peer& self = shared.config.self;
+  auto refuse_it = [this, &from](wire::RefuseReason reason, const std::string& text) {
+    ++shared.stats.messages_refused;
+    refuse(from, reason, text);
+    return nullptr;
+  };
+  if (hello.protocol != wire::kProtocolVersion) {
+    return refuse_it(wire::RefuseReason::kVersion, fmt::format("it speaks version {} of the protocol, not version {}",
+                                                               wire::kProtocolVersion, hello.protocol));
+  }
+  if (hello.job != shared.config.job) {
+    return refuse_it(wire::RefuseReason::kJob,
+                     fmt::format("it belongs to job \"{}\", not to \"{}\"", shared.config.job, hello.job));
+  }
+  if (hello.incarnation == self.incarnation || (hello.wanted != 0 && hello.wanted != self.incarnation)) {
+    return refuse_it(wire::RefuseReason::kIncarnation, "another incarnation listens at its address");
+  }
+  if (leaving) return refuse_it(wire::RefuseReason::kStopping, "it is shutting down");
+  if (PeerRecord* record = find(hello.incarnation)) {
+    if (!record->is_member()) return refuse_it(wire::RefuseReason::kFenced, record->gone.message());
+    if (record->peer.name == hello.name && record->peer.rank == hello.rank) return record;
+    return refuse_it(wire::RefuseReason::kProtocol,
+                     fmt::format("this incarnation is known as {}, not as {}", describe(record->peer),
+                                 describe({hello.rank, hello.name, {}, 0, 0})));
+  }
+  const Peer stranger{hello.rank, hello.name, hello.endpoint, hello.incarnation, hello.generation};
+  if (PeerRecord* known = find_by_name(hello.name);
+      (known != nullptr && known->peer.generation >= hello.generation) || hello.name == self.name) {
+    return refuse_it(wire::RefuseReason::kReplaced,
+                     fmt::format("another worker named \"{}\" has joined the group", hello.name));
+  }
+  if (!events.on_stranger(stranger)) {
+    return refuse_it(wire::RefuseReason::kUnknown, fmt::format("{} is not a member of the group", describe(stranger)));
+  }
+  add_peer(stranger);
+  return find(stranger.incarnation);
+}
+
+void Session::State::refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text) {
+  wire::Refuse refuse{reason, shared.config.self.incarnation, text};
+  acceptor->reply(to, {wire::encode({0, 0, {}, std::move(refuse)}, shared.config.limits).header});
+}
+
+// ---- from whom we dialled ----
+
+void Session::State::on_answer(PeerRecord& record, Frames frames) {
+  if (record.standing == PeerRecord::Standing::kLost) return;
+  try {
+    if (frames.empty()) fail(Status::kProtocol, "a message without a header");
+    for (const Frame& frame : frames) shared.stats.bytes_received += frame.size();
+    const Frame header = frames.front();
+    frames.erase(frames.begin());
+    const wire::Message message = wire::decode(header, frames, shared.config.limits);
+    record.heard_at = shared.loop.now();
+    if (const auto* refusal = std::get_if<wire::Refuse>(&message.body)) {
+      on_refuse(record, *refusal);
+    } else if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
+      if (welcome->incarnation != record.peer.incarnation) {
+        lose(record, loss_error(record, Status::kPeerRestarted, "another incarnation listens at its address"),
+             wire::RefuseReason::kFenced);
+      } else if (!record.outgoing.on_welcome(welcome->next)) {
+        fail(Status::kProtocol, "it expects message {}, which was never sent", welcome->next);
+      }
+    } else {
+      fail(Status::kProtocol, "a {} as answer to HELLO", wire::body_name(message.body));
+    }
+  } catch (...) {
+    ++shared.stats.messages_refused;
+    lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + current_error().message()),
+         wire::RefuseReason::kProtocol);
+  }
+}
+
+void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) {
+  using wire::RefuseReason;
+  if (refusal.reason == RefuseReason::kStopping) {
+    on_leave(record);
+    return;
+  }
+  Status status = Status::kDisconnected;
+  if (refusal.reason == RefuseReason::kVersion || refusal.reason == RefuseReason::kProtocol) status = Status::kProtocol;
+  const bool is_other = refusal.incarnation != 0 && refusal.incarnation != record.peer.incarnation;
+  if (refusal.reason == RefuseReason::kIncarnation && is_other) status = Status::kPeerRestarted;
+  lose(record, loss_error(record, status, "it refused this worker: " + refusal.text), RefuseReason::kFenced);
+}
+
+}  // namespace distag

@@ -1,0 +1,67 @@
+#include <algorithm>
+
+#include "session/session_state.h"
+
+namespace distag {
+
+// ---- acknowledgements: with the next message, else alone after a while or a lot ----
+
+void Session::State::note_received(PeerRecord& record, size_t bytes) {
+  record.heard_at = shared.loop.now();
+  record.unacknowledged_bytes += bytes;
+  if (record.ack_due == kNever) record.ack_due = record.heard_at + kAckDelay;
+  if (record.is_ack_listed) return;
+  record.is_ack_listed = true;
+  owed_acks.push_back(&record);
+  if (ack_timer == 0) {
+    ack_timer = shared.loop.start_timer(record.ack_due, [this] { on_ack_timer(); });
+  }
+}
+
+void Session::State::on_ack_timer() {
+  ack_timer = 0;
+  const Nanos now = shared.loop.now();
+  Nanos next = kNever;
+  auto is_settled = [this, now, &next](PeerRecord* record) {
+    if (record->ack_due <= now) {
+      record->ack_due = kNever;
+      // A repetition is acknowledged again: what said so first may be lost.
+      if (record->is_member() && !record->outgoing.send_ack()) record->ack_due = now + kAckDelay;
+    }
+    next = std::min(next, record->ack_due);
+    record->is_ack_listed = record->ack_due != kNever;
+    return !record->is_ack_listed;
+  };
+  owed_acks.erase(std::remove_if(owed_acks.begin(), owed_acks.end(), is_settled), owed_acks.end());
+  if (next != kNever) ack_timer = shared.loop.start_timer(next, [this] { on_ack_timer(); });
+}
+
+// ---- leases ----
+
+void Session::State::start_ticking() {
+  if (tick_timer != 0) return;
+  next_tick = shared.loop.now() + shared.config.lease / 4;
+  tick_timer = shared.loop.start_timer(next_tick, [this] { tick(); });
+}
+
+void Session::State::tick() {
+  tick_timer = 0;
+  const Nanos now = shared.loop.now();
+  const Nanos lease = shared.config.lease;
+  const bool was_paused = now - next_tick > lease / 4;
+  start_ticking();
+  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
+    if (!record->is_member() || record->outgoing.is_idle()) continue;
+    if (was_paused) {
+      record->outgoing.restart_lease(now);
+    } else if (const Nanos since = record->outgoing.owed_since(); since != kNever && now - since >= lease) {
+      const std::string why =
+          fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(now - since) / kSecond);
+      lose(*record, loss_error(*record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
+    } else {
+      record->outgoing.tick(now);
+    }
+  }
+}
+
+}  // namespace distag

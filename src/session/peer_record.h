@@ -1,0 +1,67 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "session/outgoing_stream.h"
+#include "session/transfers.h"
+
+namespace distag {
+
+// Everything about one peer: what goes to it, what comes from it, and how it stands. Kept until the session ends, so
+// that a lost incarnation stays known. On the loop.
+class PeerRecord final : public OutgoingStream::Owner {
+ public:
+  enum class Standing { kMember, kLeft, kLost };
+
+  // What the streams of a peer lead to. May change the standing, never destroys the record.
+  class Events {
+   public:
+    virtual ~Events() = default;
+    virtual void on_answer(PeerRecord& record, Frames frames) = 0;
+    virtual void on_dead(PeerRecord& record, const std::string& why) = 0;
+    virtual void on_progress() = 0;
+  };
+
+  PeerRecord(StreamShared& shared, Peer known, FrameMemory& memory, Events& events)
+      : peer(std::move(known)),
+        outgoing(shared, peer, *this),
+        transfers(shared.config.limits.max_message_bytes + shared.config.limits.max_message_bytes / 8, memory),
+        events_(events) {}
+
+  const Peer peer;
+  Standing standing = Standing::kMember;
+  Error gone;           // why it is lost, or that it has left
+  Nanos heard_at = -1;  // -1: never
+  OutgoingStream outgoing;
+
+  // The stream from the peer: the connection it came on last, the one before that, and what has come.
+  ConnectionToken connection;
+  ConnectionToken stale_connection;
+  uint64_t next_number = 1;
+  Transfers transfers;
+
+  // Acknowledgements that are to go to it.
+  uint64_t acknowledged = 0;
+  size_t unacknowledged_bytes = 0;
+  Nanos ack_due = kNever;
+  bool is_ack_listed = false;
+
+  bool owes_ack() const { return acknowledged + 1 < next_number; }
+  bool is_member() const { return standing == Standing::kMember; }
+
+ private:
+  uint64_t received() const override { return next_number - 1; }
+  void on_ack_sent(uint64_t number) override {
+    acknowledged = number;
+    unacknowledged_bytes = 0;
+    ack_due = kNever;
+  }
+  void on_answer(Frames frames) override { events_.on_answer(*this, std::move(frames)); }
+  void on_dead(const std::string& why) override { events_.on_dead(*this, why); }
+  void on_progress() override { events_.on_progress(); }
+
+  Events& events_;
+};
+
+}  // namespace distag

@@ -1,0 +1,249 @@
+#include "session/session.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "session/session_state.h"
+
+namespace distag {
+namespace {
+
+// Plain memory, where nothing better was given.
+class PlainMemory final : public FrameMemory {
+ public:
+  std::shared_ptr<std::byte> allocate(size_t size) override {
+    constexpr size_t kAlignment = 64;
+    void* block = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+    if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a payload of {} bytes", size);
+    return {static_cast<std::byte*>(block), [](std::byte* memory) { std::free(memory); }};
+  }
+};
+
+}  // namespace
+
+std::string describe(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
+
+// ---- the table ----
+
+Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config,
+                      SessionEvents& session_events)
+    : shared{loop, transport, random, log, std::move(config), {}},
+      events(session_events),
+      memory(shared.config.memory ? shared.config.memory : std::make_shared<PlainMemory>()) {}
+
+Session::State::~State() {
+  shared.loop.cancel_timer(ack_timer);
+  shared.loop.cancel_timer(tick_timer);
+  shared.loop.cancel_timer(leave_timer);
+}
+
+PeerRecord* Session::State::find(Incarnation incarnation) {
+  auto found = records.find(incarnation);
+  return found == records.end() ? nullptr : found->second.get();
+}
+
+PeerRecord* Session::State::find_by_name(const std::string& name) {
+  auto found = std::find_if(in_order.begin(), in_order.end(), [&name](const PeerRecord* record) {
+    return record->is_member() && record->peer.name == name;
+  });
+  return found == in_order.end() ? nullptr : *found;
+}
+
+PeerRecord& Session::State::add(const Peer& peer) {
+  auto record = std::make_unique<PeerRecord>(shared, peer, *memory, *this);
+  PeerRecord& added = *record;
+  records.emplace(peer.incarnation, std::move(record));
+  in_order.push_back(&added);
+  return added;
+}
+
+bool Session::State::add_peer(const Peer& peer) {
+  if (PeerRecord* known = find(peer.incarnation)) return known->standing != PeerRecord::Standing::kLost;
+  if (PeerRecord* older = find_by_name(peer.name); older != nullptr && older->peer.generation < peer.generation) {
+    lose(*older, loss_error(*older, Status::kPeerRestarted, "it has restarted"), wire::RefuseReason::kReplaced);
+  }
+  add(peer);
+  return true;
+}
+
+// ---- sending ----
+
+Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOptions options) {
+  if (leaving) fail(Status::kInvalidState, "the worker is leaving: nothing more can be sent");
+  if (to == shared.config.self.incarnation) return send_to_self(std::move(body), std::move(options));
+  PeerRecord* record = find(to);
+  if (record == nullptr) fail(Status::kNotFound, "no worker of incarnation {:016x} is known", to);
+  if (!record->is_member()) throw record->gone;
+  const size_t size = wire::check(body, shared.config.limits);
+  open(*record);
+  return record->outgoing.send(++last_ticket, std::move(body), std::move(options), size);
+}
+
+void Session::State::open(PeerRecord& record) {
+  if (!record.outgoing.is_idle()) return;
+  start_ticking();
+  record.outgoing.open();
+}
+
+// The same encoding and order as to a peer; nothing can get lost on the way.
+Session::Ticket Session::State::send_to_self(wire::Body body, SendOptions options) {
+  wire::check(body, shared.config.limits);
+  wire::Message message{0, 0, {}, std::move(body)};
+  if (options.on_number) options.on_number(message);
+  message.number = last_self_number + 1;
+  message.ack = last_self_delivered;
+  wire::Encoded encoded = wire::encode(message, shared.config.limits);
+  last_self_number = message.number;
+  const size_t bytes = encoded.header.size() + encoded.payload_bytes;
+  shared.stats.bytes_sent += bytes;
+  shared.stats.bytes_in_flight += bytes;
+  post([this, encoded = std::move(encoded), bytes, on_acknowledged = std::move(options.on_acknowledged)]() mutable {
+    shared.stats.bytes_received += bytes;
+    shared.stats.bytes_in_flight -= bytes;
+    wire::Message received = wire::decode(encoded.header, encoded.payload, shared.config.limits);
+    encoded = {};
+    last_self_delivered = received.number;
+    deliver_to_self(std::move(received));
+    if (on_acknowledged) on_acknowledged();
+    end_leave_when_done();
+  });
+  return 0;
+}
+
+void Session::State::post(Task task) {
+  shared.loop.post([alive = std::weak_ptr<char>(alive), task = std::move(task)]() mutable {
+    if (alive.lock()) task();
+  });
+}
+
+// ---- ends ----
+
+Error Session::State::loss_error(const PeerRecord& record, Status status, const std::string& why) const {
+  std::string heard = "never heard";
+  if (record.heard_at >= 0) {
+    heard = fmt::format("last heard {:.2f} s ago", static_cast<double>(shared.loop.now() - record.heard_at) / kSecond);
+  }
+  return Error(status, fmt::format("{} is lost: {}; {}", describe(record.peer), why, heard));
+}
+
+// Nothing of it is heard or said any more.
+void Session::State::retire(PeerRecord& record, PeerRecord::Standing standing, const Error& why) {
+  record.standing = standing;
+  record.gone = why;
+  record.transfers.clear();
+  record.ack_due = kNever;
+}
+
+void Session::State::lose(PeerRecord& record, const Error& why, wire::RefuseReason word) {
+  if (!record.is_member()) return;
+  retire(record, PeerRecord::Standing::kLost, why);
+  record.outgoing.close();
+  ++shared.stats.peers_lost;
+  if (!record.connection.empty()) {
+    refuse(record.connection, word,
+           word == wire::RefuseReason::kUnreachable ? fmt::format("it cannot dial back to {}", record.peer.endpoint)
+                                                    : why.message());
+  }
+  if (!leaving) {
+    shared.log.write(LogLevel::kWarning, why.message());
+    post([this, &record] { events.on_lost(record.peer, record.gone); });
+  }
+  end_leave_when_done();
+}
+
+// It is acknowledged at once; the connection stays for that until the peer drops it.
+void Session::State::on_leave(PeerRecord& record) {
+  record.outgoing.send_ack();
+  retire(record, PeerRecord::Standing::kLeft,
+         Error(Status::kDisconnected, fmt::format("{} has left the group", describe(record.peer))));
+  record.outgoing.end();
+  if (!leaving) post([this, &record] { events.on_left(record.peer); });
+  end_leave_when_done();
+}
+
+void Session::State::leave(Nanos deadline, Task done) {
+  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
+    if (!record->is_member() || record->outgoing.is_idle()) continue;
+    record->outgoing.leave();
+  }
+  leaving = true;
+  on_left_all = std::move(done);
+  leave_timer = shared.loop.start_timer(deadline, [this] {
+    leave_timer = 0;
+    if (on_left_all) shared.loop.post(std::exchange(on_left_all, Task()));
+  });
+  end_leave_when_done();
+}
+
+void Session::State::end_leave_when_done() {
+  if (!on_left_all || !is_drained()) return;
+  shared.loop.cancel_timer(std::exchange(leave_timer, 0));
+  // A task of its own, in which the session may be destroyed.
+  shared.loop.post(std::exchange(on_left_all, Task()));
+}
+
+bool Session::State::is_drained() const {
+  return last_self_delivered == last_self_number &&
+         std::all_of(in_order.begin(), in_order.end(),
+                     [](const PeerRecord* record) { return !record->is_member() || record->outgoing.is_drained(); });
+}
+
+void Session::State::on_dead(PeerRecord& record, const std::string& why) {
+  lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kUnreachable);
+}
+
+void Session::State::on_progress() { end_leave_when_done(); }
+
+// ---- the interface ----
+
+Session::Session(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config,
+                 SessionEvents& events)
+    : state_(std::make_unique<State>(loop, transport, random, log, std::move(config), events)) {}
+
+Session::~Session() = default;
+
+std::string Session::listen(const std::string& address) {
+  AcceptorEvents acceptor_events;
+  acceptor_events.on_message = [state = state_.get()](const ConnectionToken& from, Frames frames) {
+    state->on_message(from, std::move(frames));
+  };
+  state_->acceptor = state_->shared.transport.listen(address, std::move(acceptor_events));
+  state_->shared.config.self.endpoint = state_->acceptor->endpoint();
+  return endpoint();
+}
+
+const std::string& Session::endpoint() const { return state_->acceptor->endpoint(); }
+const Peer& Session::self() const { return state_->shared.config.self; }
+void Session::set_self(Peer self) { state_->shared.config.self = std::move(self); }
+
+bool Session::add_peer(const Peer& peer) { return state_->add_peer(peer); }
+
+const Peer* Session::find(Incarnation incarnation) const {
+  PeerRecord* record = state_->find(incarnation);
+  return record == nullptr ? nullptr : &record->peer;
+}
+
+bool Session::is_lost(Incarnation incarnation) const {
+  PeerRecord* record = state_->find(incarnation);
+  return record != nullptr && record->standing == PeerRecord::Standing::kLost;
+}
+
+Session::Ticket Session::send(Incarnation to, wire::Body body, SendOptions options) {
+  return state_->send(to, std::move(body), std::move(options));
+}
+
+bool Session::withdraw(Incarnation to, Ticket ticket) {
+  PeerRecord* record = state_->find(to);
+  return record != nullptr && ticket != 0 && record->outgoing.withdraw(ticket);
+}
+
+void Session::fence(Incarnation incarnation, const Error& why) {
+  if (PeerRecord* record = state_->find(incarnation)) state_->lose(*record, why, wire::RefuseReason::kFenced);
+}
+
+void Session::leave(Nanos deadline, Task done) { state_->leave(deadline, std::move(done)); }
+bool Session::is_drained() const { return state_->is_drained(); }
+SessionStats Session::stats() const { return state_->shared.stats; }
+
+}  // namespace distag

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "session/peer_record.h"
+
+namespace distag {
+
+struct TokenHash {
+  size_t operator()(const ConnectionToken& token) const {
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(token.data()), token.size()});
+  }
+};
+
+// The table of peers, and what leads between their streams and the layers above. On the loop.
+//   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
+//   arrivals.cpp  messages that come                liveness.cpp   acknowledgements and leases
+struct Session::State final : PeerRecord::Events {
+  State(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config,
+        SessionEvents& session_events);
+  ~State() override;
+
+  // ---- the table ----
+  PeerRecord* find(Incarnation incarnation);
+  PeerRecord& add(const Peer& peer);
+  PeerRecord* find_by_name(const std::string& name);  // the member of that name
+  bool add_peer(const Peer& peer);
+
+  // ---- sending ----
+  Ticket send(Incarnation to, wire::Body body, SendOptions options);
+  Ticket send_to_self(wire::Body body, SendOptions options);
+  void open(PeerRecord& record);
+
+  // ---- ends ----
+  // Its last event follows as a task of its own. `word` is what it is told on its connection.
+  void lose(PeerRecord& record, const Error& why, wire::RefuseReason word);
+  void on_leave(PeerRecord& record);
+  void retire(PeerRecord& record, PeerRecord::Standing standing, const Error& why);
+  Error loss_error(const PeerRecord& record, Status status, const std::string& why) const;
+  void leave(Nanos deadline, Task done);
+  void end_leave_when_done();
+  bool is_drained() const;
+
+  // ---- messages that come ----
+  void on_message(const ConnectionToken& from, Frames frames);
+  void on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames);
+  void on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
+                     const Frames& frames);
+  void take_ack(PeerRecord& record, uint64_t number);
+  void deliver(PeerRecord& record, wire::Message message);
+  void deliver_to_self(wire::Message message);
+
+  // ---- handshake ----
+  void on_hello(const ConnectionToken& from, const wire::Hello& hello);
+  PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello);
+  void refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text);
+  void on_refuse(PeerRecord& record, const wire::Refuse& refuse);
+
+  // ---- PeerRecord::Events ----
+  void on_answer(PeerRecord& record, Frames frames) override;
+  void on_dead(PeerRecord& record, const std::string& why) override;
+  void on_progress() override;
+
+  // ---- acknowledgements and leases ----
+  void note_received(PeerRecord& record, size_t bytes);
+  void on_ack_timer();
+  void start_ticking();
+  void tick();
+
+  // Runs the task on the loop soon, unless the session is gone by then.
+  void post(Task task);
+
+  StreamShared shared;
+  SessionEvents& events;
+  std::shared_ptr<FrameMemory> memory;
+  std::unique_ptr<Acceptor> acceptor;
+  std::unordered_map<Incarnation, std::unique_ptr<PeerRecord>> records;
+  std::vector<PeerRecord*> in_order;  // of records: hash order differs from run to run
+  std::unordered_map<ConnectionToken, PeerRecord*, TokenHash> connections;
+  Ticket last_ticket = 0;
+  uint64_t last_self_number = 0;
+  uint64_t last_self_delivered = 0;
+  std::shared_ptr<char> alive = std::make_shared<char>();
+
+  std::vector<PeerRecord*> owed_acks;
+  Loop::TimerId ack_timer = 0;
+  Loop::TimerId tick_timer = 0;
+  Nanos next_tick = 0;
+
+  bool leaving = false;
+  Task on_left_all;
+  Loop::TimerId leave_timer = 0;
+};
+
+}  // namespace distag

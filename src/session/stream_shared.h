@@ -1,0 +1,32 @@
+#pragma once
+
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/random.h"
+#include "session/session.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// A message in all, and a piece of a larger one; see schemas/session.fbs.
+inline constexpr size_t kMaxDirectBytes = size_t{1} << 20;
+inline constexpr size_t kChunkBytes = size_t{1} << 20;
+inline constexpr size_t kMaxUnacknowledgedChunkBytes = size_t{8} << 20;
+// An acknowledgement goes alone after this time or this much.
+inline constexpr Nanos kAckDelay = 5 * kMillisecond;
+inline constexpr size_t kAckBytes = size_t{256} << 10;
+
+// What all streams of a session share.
+struct StreamShared {
+  Loop& loop;
+  Transport& transport;
+  Random& random;
+  Log& log;
+  SessionConfig config;
+  SessionStats stats;
+};
+
+// `worker "b" (rank 1)`
+std::string describe(const Peer& peer);
+
+}  // namespace distag

@@ -1,0 +1,65 @@
+#include "session/transfers.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+// What a transfer costs beside its bytes, so that many tiny ones are limited as well.
+constexpr size_t kOverhead = 256;
+
+}  // namespace
+
+void Transfers::add(const wire::Chunk& chunk) {
+  if (chunk.abandoned) {
+    auto found = partial_.find(chunk.transfer);
+    if (found == partial_.end()) fail(Status::kProtocol, "transfer {} was abandoned, but never begun", chunk.transfer);
+    bytes_ -= found->second.total + kOverhead;
+    partial_.erase(found);
+    return;
+  }
+  if (chunk.offset == 0) begin(chunk);
+  auto found = partial_.find(chunk.transfer);
+  if (found == partial_.end()) fail(Status::kProtocol, "a chunk of transfer {}, which was never begun", chunk.transfer);
+  Partial& partial = found->second;
+  if (chunk.offset != partial.received || chunk.total != partial.total) {
+    fail(Status::kProtocol, "a chunk at {} of {} of transfer {}, of which {} of {} bytes have come", chunk.offset,
+         chunk.total, chunk.transfer, partial.received, partial.total);
+  }
+  std::memcpy(partial.memory.get() + partial.received, chunk.piece.data(), chunk.piece.size());
+  partial.received += chunk.piece.size();
+}
+
+void Transfers::begin(const wire::Chunk& chunk) {
+  if (chunk.transfer <= last_begun_) fail(Status::kProtocol, "transfer {} was begun twice", chunk.transfer);
+  if (chunk.total > limit_ || bytes_ > limit_ - static_cast<size_t>(chunk.total)) {
+    fail(Status::kProtocol, "a transfer of {} bytes beside {} that are open exceeds the limit of {}", chunk.total,
+         bytes_, limit_);
+  }
+  last_begun_ = chunk.transfer;
+  const auto total = static_cast<size_t>(chunk.total);
+  partial_.emplace(chunk.transfer, Partial{memory_.allocate(total), total, 0});
+  bytes_ += total + kOverhead;
+}
+
+Frame Transfers::take(uint64_t transfer) {
+  auto found = partial_.find(transfer);
+  if (found == partial_.end() || found->second.received != found->second.total) {
+    fail(Status::kProtocol, "a message names transfer {}, which has not come", transfer);
+  }
+  Partial whole = std::move(found->second);
+  partial_.erase(found);
+  bytes_ -= whole.total + kOverhead;
+  const std::byte* data = whole.memory.get();
+  return Frame(data, whole.total, std::move(whole.memory));
+}
+
+void Transfers::clear() {
+  partial_.clear();
+  bytes_ = 0;
+}
+
+}  // namespace distag

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "transport/transport.h"
+#include "wire/message.h"
+
+namespace distag {
+
+// Payload frames of one peer that come in chunks: each piece is copied once, to where the whole frame will lie. On the
+// loop. Throws PROTOCOL for what a sender may not do.
+class Transfers {
+ public:
+  // At most `limit` bytes at a time, in transfers that no message has named yet.
+  Transfers(size_t limit, FrameMemory& memory) : limit_(limit), memory_(memory) {}
+
+  void add(const wire::Chunk& chunk);
+  // The whole frame, for the message that names it.
+  Frame take(uint64_t transfer);
+  void clear();
+
+ private:
+  struct Partial {
+    std::shared_ptr<std::byte> memory;
+    size_t total = 0;
+    size_t received = 0;
+  };
+
+  void begin(const wire::Chunk& chunk);
+
+  const size_t limit_;
+  FrameMemory& memory_;
+  std::map<uint64_t, Partial> partial_;
+  uint64_t last_begun_ = 0;
+  size_t bytes_ = 0;
+};
+
+}  // namespace distag

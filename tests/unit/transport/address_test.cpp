@@ -1,0 +1,61 @@
+#include "transport/zmq/address.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+std::string numeric(const std::string& endpoint, bool for_listening = false) {
+  return parse_address(endpoint, for_listening).endpoint;
+}
+
+std::string refusal(const std::string& endpoint, bool for_listening = false) {
+  try {
+    parse_address(endpoint, for_listening);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kInvalidArgument);
+    return error.message();
+  }
+  return "";
+}
+
+TEST(Address, TcpBecomesNumeric) {
+  EXPECT_EQ(numeric("tcp://127.0.0.1:4711"), "tcp://127.0.0.1:4711");
+  EXPECT_EQ(numeric("tcp://[::1]:4711"), "tcp://[::1]:4711");
+  EXPECT_EQ(numeric("tcp://localhost:4711"), "tcp://127.0.0.1:4711");
+  EXPECT_EQ(numeric("tcp://127.0.0.1:0", true), "tcp://127.0.0.1:0");
+  EXPECT_EQ(numeric("ipc:///run/x"), "ipc:///run/x");
+}
+
+TEST(Address, RefusalsQuoteTheEndpointAndSayTheForm) {
+  EXPECT_EQ(refusal("udp://1.2.3.4:5"),
+            "\"udp://1.2.3.4:5\" is no endpoint of this transport: give \"tcp://host:port\" or \"ipc:///path\"");
+  EXPECT_EQ(refusal("tcp://127.0.0.1:0"),
+            "\"tcp://127.0.0.1:0\" has no port: give \"tcp://host:port\" or \"ipc:///path\"");
+  for (const char* bad :
+       {"", "tcp://", "tcp://:1", "tcp://127.0.0.1", "tcp://127.0.0.1:", "tcp://127.0.0.1:65536", "tcp://127.0.0.1:-1",
+        "tcp://127.0.0.1:1x", "tcp://no such host:1", "ipc://", "ipc://relative", "ipc://@abstract", "ipc://*"}) {
+    EXPECT_NE(refusal(bad, true), "") << bad;
+  }
+}
+
+TEST(Address, PathThatIsTooLongIsRefusedWithTheLimit) {
+  EXPECT_EQ(numeric("ipc:///" + std::string(106, 'x')).size(), 113u);
+  EXPECT_NE(refusal("ipc:///" + std::string(107, 'x')).find("has 108 bytes, and the system takes at most 107"),
+            std::string::npos);
+}
+
+TEST(Address, TellsWhatOtherMachinesReach) {
+  for (const char* local : {"tcp://127.0.0.1:1", "tcp://127.200.3.4:1", "tcp://[::1]:1", "ipc:///x"}) {
+    EXPECT_TRUE(parse_address(local, true).is_local()) << local;
+  }
+  for (const char* reachable : {"tcp://0.0.0.0:1", "tcp://*:1", "tcp://[::]:1", "tcp://10.0.0.1:1", "tcp://128.0.0.1:1",
+                                "tcp://[::ffff:127.0.0.1]:1"}) {
+    EXPECT_FALSE(parse_address(reachable, true).is_local()) << reachable;
+  }
+}
+
+}  // namespace
+}  // namespace distag

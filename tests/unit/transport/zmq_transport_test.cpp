@@ -1,0 +1,280 @@
+#include "transport/zmq/zmq_transport.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "contract/transport_contract.h"
+#include "transport/zmq/probe.h"
+
+namespace distag::testing {
+namespace {
+
+// What every transport does is tested by the conformance suite; here is what only this one does.
+class ZmqTransportTest : public ::testing::Test {
+ protected:
+  static TransportKind kind(std::shared_ptr<FrameMemory> memory = nullptr) {
+    return {"zmq", [memory](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop, memory); }, {}, {}, {}};
+  }
+  static std::string private_address(Side& side) {
+    std::string address;
+    side.run([&side, &address] { address = side.transport().private_address(); });
+    return address;
+  }
+  static Status status_of_listen(Side& side, const std::string& address) {
+    try {
+      Listening listening(side, address);
+    } catch (const Error& error) {
+      return error.status();
+    }
+    return Status::kOk;
+  }
+};
+
+// A plain listener on a loopback port that the system chose.
+class PlainListener {
+ public:
+  PlainListener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (bind(fd_, reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(fd_, 8) != 0 ||
+        getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      std::abort();
+    }
+    endpoint_ = fmt::format("tcp://127.0.0.1:{}", ntohs(address.sin_port));
+  }
+  ~PlainListener() { close(fd_); }
+  int accept_one() const { return accept(fd_, nullptr, nullptr); }
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  int fd_;
+  std::string endpoint_;
+};
+
+int plain_connect(const std::string& endpoint) {
+  const SocketAddress address = parse_address(endpoint, false);
+  const int fd = socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0) std::abort();
+  return fd;
+}
+
+TEST_F(ZmqTransportTest, ListensOnlyWhereNoOtherMachineReaches) {
+  Side side(kind());
+  for (const char* address : {"tcp://0.0.0.0:0", "tcp://*:0", "tcp://[::]:0", "tcp://192.0.2.1:0"}) {
+    try {
+      Listening listening(side, address);
+      ADD_FAILURE() << "listens at " << address;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kUnsupported);
+      EXPECT_NE(error.message().find("CURVE"), std::string::npos);
+    }
+  }
+}
+
+TEST_F(ZmqTransportTest, TcpEndpointHasThePortThatWasChosen) {
+  Side side(kind());
+  Listening listening(side, "tcp://localhost:0");
+  EXPECT_EQ(listening.endpoint().rfind("tcp://127.0.0.1:", 0), 0u);
+  EXPECT_NE(listening.endpoint(), "tcp://127.0.0.1:0");
+  Dialled dialled(side, listening.endpoint());
+  EXPECT_EQ(dialled.record().next("connected").what, "connected");
+}
+
+TEST_F(ZmqTransportTest, PrivateAddressesAreDifferentAndGoWithTheTransport) {
+  std::string directory;
+  {
+    Side side(kind());
+    const std::string first = private_address(side);
+    EXPECT_NE(first, private_address(side));
+    directory = first.substr(std::strlen("ipc://"), first.rfind('/') - std::strlen("ipc://"));
+    Listening listening(side, first);
+    EXPECT_EQ(access(directory.c_str(), F_OK), 0);
+  }
+  EXPECT_NE(access(directory.c_str(), F_OK), 0);
+}
+
+TEST_F(ZmqTransportTest, PathOfADeadListenerIsTakenOver) {
+  Side side(kind());
+  const std::string address = private_address(side);
+  const SocketAddress parsed = parse_address(address, true);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&parsed.address), parsed.length), 0);
+  close(fd);
+  Listening listening(side, address);
+  Dialled dialled(side, address);
+  EXPECT_EQ(dialled.record().next("connected").what, "connected");
+}
+
+TEST_F(ZmqTransportTest, FileThatIsNoSocketIsLeftAlone) {
+  Side side(kind());
+  const std::string address = private_address(side);
+  const std::string path = address.substr(std::strlen("ipc://"));
+  std::ofstream(path) << "precious";
+  EXPECT_EQ(status_of_listen(side, address), Status::kInvalidState);
+  std::string content;
+  std::ifstream(path) >> content;
+  EXPECT_EQ(content, "precious");
+  unlink(path.c_str());
+}
+
+TEST_F(ZmqTransportTest, FrameAboveTheLimitCutsTheConnectionAndNothingElse) {
+  Side server(kind());
+  Side client(kind());
+  Listening listening(server, private_address(server));
+  Dialled good(client, listening.endpoint());
+  Dialled bad(client, listening.endpoint());
+  good.record().next("connected");
+  bad.record().next("connected");
+  ASSERT_TRUE(bad.send({text_frame("head"), make_frame(kMaxMessageBytes + 1, 1)}));
+  EXPECT_EQ(bad.record().next("dropped").what, "dropped");
+  ASSERT_TRUE(good.send({make_frame(kMaxMessageBytes, 2)}));
+  EXPECT_EQ(listening.record().next("message").frames.at(0).size(), kMaxMessageBytes);
+}
+
+TEST_F(ZmqTransportTest, StrangersBytesDisturbNobody) {
+  Side side(kind());
+  Listening listening(side, "tcp://127.0.0.1:0");
+  for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(3000, '\xff'),
+                                   std::string("\xff\0\0\0\0\0\0\0\x01\x7f\x03", 11), std::string(1, '\0')}) {
+    const int fd = plain_connect(listening.endpoint());
+    EXPECT_GT(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+    close(fd);
+  }
+  Dialled dialled(side, listening.endpoint());
+  dialled.record().next("connected");
+  ASSERT_TRUE(dialled.send({text_frame("hello")}));
+  EXPECT_EQ(text_of(listening.record().next("message").frames.at(0)), "hello");
+}
+
+TEST_F(ZmqTransportTest, ListenerThatHangsUpIsADropAndNoRefusal) {
+  Side side(kind());
+  const PlainListener plain;
+  Dialled dialled(side, plain.endpoint());
+  close(plain.accept_one());
+  EXPECT_EQ(dialled.record().next("dropped").what, "dropped");
+  EXPECT_EQ(dialled.record().all().size(), 1u);
+}
+
+TEST_F(ZmqTransportTest, ListenerThatSpeaksNoZmtpIsADrop) {
+  Side side(kind());
+  const PlainListener plain;
+  Dialled dialled(side, plain.endpoint());
+  const int fd = plain.accept_one();
+  const std::string bytes(200, 'x');
+  EXPECT_GT(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  EXPECT_EQ(dialled.record().next("dropped").what, "dropped");
+  close(fd);
+}
+
+TEST_F(ZmqTransportTest, ReceivedFramesAreAligned) {
+  Side side(kind());
+  Listening listening(side, private_address(side));
+  Dialled dialled(side, listening.endpoint());
+  dialled.record().next("connected");
+  ASSERT_TRUE(dialled.send({make_frame(33, 1), make_frame(7, 2), make_frame(8000, 3), make_frame(100'000, 4)}));
+  const Frames got = listening.record().next("message").frames;
+  ASSERT_EQ(got.size(), 4u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(reinterpret_cast<uintptr_t>(got[i].data()) % 64, 0u) << i;
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(got[3].data()) % 8, 0u);
+}
+
+class CountingMemory final : public FrameMemory {
+ public:
+  std::shared_ptr<std::byte> allocate(size_t size) override {
+    ++allocations;
+    if (exhausted) fail(Status::kOutOfMemory, "no memory for {} bytes", size);
+    auto* const bytes = static_cast<std::byte*>(::operator new(size, std::align_val_t(64)));
+    return std::shared_ptr<std::byte>(bytes, [](std::byte* old) { ::operator delete(old, std::align_val_t(64)); });
+  }
+  std::atomic<int> allocations{0};
+  std::atomic<bool> exhausted{false};
+};
+
+TEST_F(ZmqTransportTest, LargeFramesGoToTheGivenMemoryAsLongAsThereIsSome) {
+  auto memory = std::make_shared<CountingMemory>();
+  Side side(kind(memory));
+  Listening listening(side, private_address(side));
+  Dialled dialled(side, listening.endpoint());
+  dialled.record().next("connected");
+  for (bool exhausted : {false, true}) {
+    memory->exhausted = exhausted;
+    const Frame large = make_frame(100'000, 4);
+    ASSERT_TRUE(dialled.send({make_frame(10'000, 1), large}));
+    const Frames got = listening.record().next("message").frames;
+    ASSERT_EQ(got.size(), 2u);
+    EXPECT_EQ(std::memcmp(got[1].data(), large.data(), large.size()), 0);
+  }
+  EXPECT_EQ(memory->allocations, 2);
+}
+
+// The limit is lowered for this process alone, and given back.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = dup(0);
+    close(next);
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(next) + 4;
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(ZmqTransportTest, WithoutDescriptorsItRefusesAndLives) {
+  Side side(kind());
+  Listening listening(side, private_address(side));
+  const std::string other = private_address(side);
+  {
+    const FewDescriptors few;
+    EXPECT_EQ(status_of_listen(side, other), Status::kOutOfMemory);
+    try {
+      Dialled dialled(side, listening.endpoint());
+      ADD_FAILURE() << "dials without descriptors";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kOutOfMemory);
+      EXPECT_NE(error.message().find("ulimit"), std::string::npos);
+    }
+    EXPECT_THROW(ZmqTransport(side.loop(), nullptr), Error);
+  }
+  Dialled dialled(side, listening.endpoint());
+  EXPECT_EQ(dialled.record().next("connected").what, "connected");
+}
+
+TEST_F(ZmqTransportTest, SixtyFourPeersEachWay) {
+  std::vector<std::unique_ptr<Side>> sides;
+  for (int i = 0; i < 2; ++i) sides.push_back(std::make_unique<Side>(kind()));
+  std::vector<std::unique_ptr<Listening>> listening;
+  std::vector<std::unique_ptr<Dialled>> dialled;
+  for (int i = 0; i < 64; ++i) {
+    Side& side = *sides[static_cast<size_t>(i) % 2];
+    listening.push_back(std::make_unique<Listening>(side, private_address(side)));
+  }
+  for (int i = 0; i < 64; ++i) {
+    dialled.push_back(std::make_unique<Dialled>(*sides[static_cast<size_t>(i + 1) % 2],
+                                                listening[static_cast<size_t>(i)]->endpoint()));
+  }
+  for (size_t i = 0; i < dialled.size(); ++i) {
+    ASSERT_EQ(dialled[i]->record().next("connected").what, "connected");
+    ASSERT_TRUE(dialled[i]->send({text_frame(std::to_string(i))}));
+    ASSERT_EQ(text_of(listening[i]->record().next("message").frames.at(0)), std::to_string(i));
+  }
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -45,8 +45,6 @@ int32_t get_number(const std::string& name, int32_t least, int32_t most, const G
   return number;
 }
 
-bool starts_with(const std::string& uri, std::string_view scheme) { return std::string_view(uri).starts_with(scheme); }
-
 }  // namespace
 
 RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
@@ -69,9 +67,9 @@ RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_
 }
 
 std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log) {
-  if (starts_with(uri, "tcp://")) return make_tcp_rendezvous(uri, loop, transport, log);
-  if (starts_with(uri, "file://")) return make_file_rendezvous(uri, loop, log);
-  if (starts_with(uri, "inproc://")) return make_inproc_rendezvous(uri, loop, log);
+  if (uri.starts_with("tcp://")) return make_tcp_rendezvous(uri, loop, transport, log);
+  if (uri.starts_with("file://")) return make_file_rendezvous(uri, loop, log);
+  if (uri.starts_with("inproc://")) return make_inproc_rendezvous(uri, loop, log);
   fail(Status::kInvalidArgument, "rendezvous \"{}\" is none of env://, tcp://host:port, file:///dir and inproc://name",
        uri);
 }

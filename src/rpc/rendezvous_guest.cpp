@@ -84,6 +84,7 @@ void RendezvousGuest::on_roster(const wire::Roster& roster) {
     fail(Status::kProtocol, "the roster of {} is not that of our group", members.size());
   }
   succeed(std::move(members));
+  set_timer(loop_.now(), [this] { connection_.reset(); });
 }
 
 void RendezvousGuest::redial() {

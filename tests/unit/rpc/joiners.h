@@ -1,0 +1,118 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rpc/rendezvous.h"
+#include "support/sim_lanes.h"
+#include "support/sim_network.h"
+#include "support/sim_scheduler.h"
+
+namespace distag::test {
+
+// One who joins, with a loop and a transport of its own in a simulation.
+class Joiner {
+ public:
+  Joiner(sim::SimScheduler& scheduler, sim::SimNetwork& network, const std::string& uri, JoinRequest request)
+      : scheduler_(scheduler),
+        request_(std::move(request)),
+        loop_(scheduler, request_.self.name),
+        transport_(network, loop_, request_.self.name) {
+    loop_.run([&] { rendezvous_ = make_rendezvous(uri, loop_, transport_, log_); });
+  }
+  ~Joiner() { leave(); }
+
+  void join() {
+    loop_.run([this] {
+      rendezvous_->join(request_, [this](Rendezvous::Outcome outcome) {
+        EXPECT_FALSE(outcome_.has_value()) << "told twice";
+        outcome_ = std::move(outcome);
+        told_at_ = loop_.now();
+      });
+    });
+  }
+  void leave() {
+    loop_.run([this] { rendezvous_.reset(); });
+  }
+
+  bool is_done() const { return outcome_.has_value(); }
+  const Rendezvous::Outcome& outcome() const { return *outcome_; }
+  Nanos told_at() const { return told_at_; }
+  const JoinRequest& request() const { return request_; }
+  sim::SimLoop& loop() { return loop_; }
+
+  // Runs the simulation until there is an outcome, and gives its error.
+  const Error& error() {
+    EXPECT_TRUE(scheduler_.run_until([this] { return is_done(); }, 3600 * kSecond));
+    EXPECT_FALSE(outcome_->ok);
+    return outcome_->error;
+  }
+  bool succeeds() {
+    EXPECT_TRUE(scheduler_.run_until([this] { return is_done(); }, 3600 * kSecond));
+    EXPECT_EQ(outcome_->error.message(), "");
+    return outcome_->ok;
+  }
+
+ private:
+  sim::SimScheduler& scheduler_;
+  JoinRequest request_;
+  Log log_;
+  sim::SimLoop loop_;
+  sim::SimTransport transport_;
+  std::unique_ptr<Rendezvous> rendezvous_;
+  std::optional<Rendezvous::Outcome> outcome_;
+  Nanos told_at_ = 0;
+};
+
+// A simulation with joiners "w0", "w1", ... that meet at one uri.
+class Meeting {
+ public:
+  explicit Meeting(std::string uri, uint64_t seed = 1) : scheduler(seed), network(scheduler), uri_(std::move(uri)) {}
+
+  JoinRequest request(int32_t rank, int32_t world_size, Nanos timeout = 10 * kSecond) {
+    JoinRequest request;
+    request.job = "job";
+    request.world_size = world_size;
+    request.self.rank = rank;
+    request.self.name = "w" + std::to_string(rank);
+    request.self.endpoint = "sim://" + request.self.name;
+    request.self.incarnation = 1000 + ++made_;
+    request.deadline = deadline_after(scheduler.now(), timeout);
+    return request;
+  }
+
+  Joiner& add(JoinRequest request) {
+    joiners.push_back(std::make_unique<Joiner>(scheduler, network, uri_, std::move(request)));
+    joiners.back()->join();
+    return *joiners.back();
+  }
+  Joiner& add(int32_t rank, int32_t world_size, Nanos timeout = 10 * kSecond) {
+    return add(request(rank, world_size, timeout));
+  }
+
+  sim::SimScheduler scheduler;
+  sim::SimNetwork network;
+  std::vector<std::unique_ptr<Joiner>> joiners;
+
+ private:
+  const std::string uri_;
+  uint64_t made_ = 0;
+};
+
+// "w0 w1 w2": the members in order, checked to be whole.
+inline std::string names(const Rendezvous::Outcome& outcome) {
+  std::string text;
+  int32_t rank = 0;
+  for (const Peer& peer : outcome.members) {
+    EXPECT_EQ(peer.rank, rank++);
+    EXPECT_EQ(peer.endpoint, "sim://" + peer.name);
+    EXPECT_NE(peer.incarnation, 0u);
+    EXPECT_GE(peer.generation, 1u);
+    text += (text.empty() ? "" : " ") + peer.name;
+  }
+  return text;
+}
+
+}  // namespace distag::test

@@ -1,0 +1,151 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/random.h"
+#include "joiners.h"
+
+namespace distag {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Joiner;
+using test::Meeting;
+using test::names;
+
+class RendezvousFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
+    directory_ =
+        fs::temp_directory_path() / fmt::format("distag_rendezvous_{}_{:x}", info->name(), SystemRandom().next());
+    fs::remove_all(directory_);
+    meeting_.emplace(uri());
+  }
+  void TearDown() override {
+    meeting_.reset();
+    fs::remove_all(directory_);
+  }
+
+  std::string uri() const { return "file://" + directory_.string(); }
+  Meeting& meeting() { return *meeting_; }
+  size_t files() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()));
+  }
+
+  fs::path directory_;
+  std::optional<Meeting> meeting_;
+};
+
+TEST_F(RendezvousFile, AllGetTheSameMembersByRank) {
+  for (int32_t rank : {2, 0, 1}) meeting().add(rank, 3);
+  for (auto& joiner : meeting().joiners) {
+    ASSERT_TRUE(joiner->succeeds());
+    EXPECT_EQ(names(joiner->outcome()), "w0 w1 w2");
+    EXPECT_EQ(joiner->outcome().members[1].incarnation, meeting().joiners[2]->request().self.incarnation);
+  }
+}
+
+TEST_F(RendezvousFile, WhoComesLateMeetsThoseWhoWait) {
+  meeting().add(0, 2, 60 * kSecond);
+  meeting().scheduler.run_for(20 * kSecond);
+  EXPECT_TRUE(meeting().add(1, 2).succeeds());
+  EXPECT_TRUE(meeting().joiners[0]->succeeds());
+}
+
+TEST_F(RendezvousFile, TheDirectoryIsEmptyAfterTheLastOneLeaves) {
+  for (int round = 0; round < 2; ++round) {
+    Joiner& first = meeting().add(0, 2);
+    Joiner& second = meeting().add(1, 2);
+    ASSERT_TRUE(first.succeeds());
+    ASSERT_TRUE(second.succeeds());
+    first.leave();
+    EXPECT_GT(files(), 0u);
+    second.leave();
+    EXPECT_EQ(files(), 0u);
+  }
+}
+
+// The first one is there, has the roster and leaves, all before the second one looks again.
+TEST_F(RendezvousFile, WhoLeavesEarlyIsInTheRosterOfTheOthers) {
+  Joiner& slow = meeting().add(1, 2);
+  slow.loop().freeze();
+  Joiner& fast = meeting().add(0, 2);
+  ASSERT_TRUE(fast.succeeds());
+  fast.leave();
+  slow.loop().thaw();
+  ASSERT_TRUE(slow.succeeds());
+  EXPECT_EQ(names(slow.outcome()), "w0 w1");
+}
+
+TEST_F(RendezvousFile, ListsWhoIsMissingAndCleansUp) {
+  Joiner& joiner = meeting().add(1, 3, kSecond);
+  EXPECT_EQ(joiner.error().status(), Status::kDeadline);
+  EXPECT_EQ(joiner.error().message(),
+            fmt::format("rendezvous \"{}\": rank 0, 2 of a world of 3 did not come in time", uri()));
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(RendezvousFile, RefusesANameOrRankInUseAndGoesOn) {
+  meeting().add(0, 2);
+  JoinRequest same_rank = meeting().request(0, 2);
+  same_rank.self.name = "other";
+  EXPECT_EQ(meeting().add(same_rank).error().status(), Status::kInvalidState);
+  EXPECT_NE(meeting().joiners.back()->error().message().find("rank 0 is in use"), std::string::npos);
+  JoinRequest same_name = meeting().request(1, 2);
+  same_name.self.name = "w0";
+  EXPECT_NE(meeting().add(same_name).error().message().find("the name \"w0\" is in use"), std::string::npos);
+  EXPECT_TRUE(meeting().add(1, 2).succeeds());
+}
+
+TEST_F(RendezvousFile, AnotherSizeOrJobFailsAll) {
+  meeting().add(0, 3);
+  meeting().add(1, 2);
+  for (auto& joiner : meeting().joiners) {
+    EXPECT_EQ(joiner->error().status(), Status::kInvalidArgument);
+    EXPECT_NE(joiner->error().message().find("expects a world of"), std::string::npos);
+  }
+  meeting().joiners.clear();
+  EXPECT_EQ(files(), 0u);
+  meeting().add(0, 2);
+  JoinRequest other = meeting().request(1, 2);
+  other.job = "another";
+  meeting().add(other);
+  for (auto& joiner : meeting().joiners) EXPECT_EQ(joiner->error().status(), Status::kDenied);
+}
+
+// Two members were killed: their files say that the names are in use.
+TEST_F(RendezvousFile, RefusesADirectoryOfAnEarlierJob) {
+  {
+    Meeting earlier(uri());
+    earlier.add(0, 2);
+    earlier.add(1, 2);
+    ASSERT_TRUE(earlier.joiners[0]->succeeds());
+    ASSERT_TRUE(earlier.joiners[1]->succeeds());
+    fs::copy(directory_, directory_.string() + ".kept");
+  }
+  for (const auto& entry : fs::directory_iterator(directory_.string() + ".kept")) {
+    fs::copy(entry.path(), directory_ / entry.path().filename());
+  }
+  fs::remove_all(directory_.string() + ".kept");
+  const Error error = meeting().add(0, 2).error();
+  EXPECT_EQ(error.status(), Status::kInvalidState);
+  EXPECT_NE(error.message().find("the directory is not empty from an earlier job"), std::string::npos);
+  EXPECT_EQ(meeting().add(1, 2).error().status(), Status::kInvalidState);
+}
+
+TEST_F(RendezvousFile, RefusesForeignFilesAndPaths) {
+  fs::create_directory(directory_);
+  std::ofstream(directory_ / "rank.1") << "not json";
+  EXPECT_EQ(meeting().add(0, 2).error().status(), Status::kProtocol);
+  std::ofstream(directory_ / "rank.1") << "[1, 2]";
+  EXPECT_EQ(meeting().add(0, 2).error().status(), Status::kProtocol);
+  Meeting nowhere("file://" + (directory_ / "not" / "there").string());
+  EXPECT_EQ(nowhere.add(0, 1).error().status(), Status::kInvalidArgument);
+  Meeting relative("file://relative");
+  EXPECT_THROW(relative.add(0, 1), Error);
+}
+
+}  // namespace
+}  // namespace distag

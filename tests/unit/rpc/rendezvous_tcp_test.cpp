@@ -1,0 +1,228 @@
+#include <gtest/gtest.h>
+
+#include "joiners.h"
+#include "wire/codec.h"
+
+namespace distag {
+namespace {
+
+using test::Joiner;
+using test::Meeting;
+using test::names;
+
+constexpr const char* kUri = "tcp://127.0.0.1:29500";
+
+TEST(RendezvousTcp, AllGetTheSameMembersInAnyOrderOfComing) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Meeting meeting(kUri, seed);
+    for (int32_t rank : {2, 1, 0, 3}) {
+      meeting.add(rank, 4);
+      meeting.scheduler.run_for(meeting.scheduler.between(0, 300 * kMillisecond));
+    }
+    for (auto& joiner : meeting.joiners) {
+      ASSERT_TRUE(joiner->succeeds());
+      EXPECT_EQ(names(joiner->outcome()), "w0 w1 w2 w3");
+    }
+  }
+}
+
+TEST(RendezvousTcp, AWorldOfOneNeedsNobody) {
+  Meeting meeting(kUri);
+  EXPECT_TRUE(meeting.add(0, 1).succeeds());
+}
+
+TEST(RendezvousTcp, SurvivesDropsAndRefusedDials) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Meeting meeting(kUri, seed);
+    meeting.network.faults.drop = 0.2;
+    meeting.network.faults.fail_dial = 0.3;
+    meeting.network.faults.would_block = 0.3;
+    for (int32_t rank = 0; rank < 5; ++rank) meeting.add(rank, 5, 60 * kSecond);
+    for (auto& joiner : meeting.joiners) ASSERT_TRUE(joiner->succeeds()) << "seed " << seed;
+  }
+}
+
+TEST(RendezvousTcp, TheDeadlineListsWhoIsMissingEverywhere) {
+  Meeting meeting(kUri);
+  meeting.add(0, 4, kSecond);
+  meeting.add(2, 4, 10 * kSecond);
+  meeting.scheduler.run_for(700 * kMillisecond);
+  for (auto& joiner : meeting.joiners) {
+    EXPECT_EQ(joiner->error().status(), Status::kDeadline);
+    EXPECT_EQ(joiner->error().message(),
+              "rendezvous \"tcp://127.0.0.1:29500\": rank 1, 3 of a world of 4 did not come in time");
+    EXPECT_LE(joiner->told_at(), 2 * kSecond);
+  }
+}
+
+TEST(RendezvousTcp, AGuestListsWhoIsMissingAtItsOwnDeadline) {
+  Meeting meeting(kUri);
+  meeting.add(0, 3, 60 * kSecond);
+  Joiner& guest = meeting.add(1, 3, kSecond);
+  EXPECT_EQ(guest.error().message(),
+            "rendezvous \"tcp://127.0.0.1:29500\": rank 2 of a world of 3 did not come in time");
+}
+
+TEST(RendezvousTcp, NobodyThereIsDisconnected) {
+  Meeting meeting(kUri);
+  Joiner& guest = meeting.add(1, 2, kSecond);
+  EXPECT_EQ(guest.error().status(), Status::kDisconnected);
+  EXPECT_EQ(guest.told_at(), 2 * kSecond);
+}
+
+TEST(RendezvousTcp, APortInUseIsNamed) {
+  Meeting meeting(kUri);
+  meeting.add(0, 2);
+  Joiner& second = meeting.add(0, 2);
+  EXPECT_EQ(second.error().status(), Status::kInvalidState);
+  EXPECT_NE(second.error().message().find(kUri), std::string::npos);
+  meeting.add(1, 2);
+  EXPECT_TRUE(meeting.joiners[0]->succeeds());
+}
+
+TEST(RendezvousTcp, RefusesANameInUseAndGoesOn) {
+  Meeting meeting(kUri);
+  meeting.add(0, 3);
+  meeting.add(1, 3);
+  meeting.scheduler.run_for(kSecond);
+  JoinRequest rival = meeting.request(2, 3);
+  rival.self.name = "w1";
+  EXPECT_EQ(meeting.add(rival).error().message(),
+            "rendezvous \"tcp://127.0.0.1:29500\": the name \"w1\" is in use by rank 1");
+  EXPECT_EQ(meeting.add(1, 3).error().status(), Status::kInvalidState);
+  meeting.add(2, 3);
+  EXPECT_TRUE(meeting.joiners[0]->succeeds());
+  EXPECT_TRUE(meeting.joiners[1]->succeeds());
+}
+
+TEST(RendezvousTcp, ARestartedGuestTakesThePlaceOfTheOneThatDied) {
+  Meeting meeting(kUri);
+  meeting.add(0, 3, 60 * kSecond);
+  meeting.add(1, 3, 60 * kSecond);
+  meeting.scheduler.run_for(kSecond);
+  meeting.joiners[1]->leave();  // its connection drops
+  meeting.scheduler.run_for(kSecond);
+  Joiner& again = meeting.add(1, 3, 60 * kSecond);
+  meeting.add(2, 3, 60 * kSecond);
+  ASSERT_TRUE(again.succeeds());
+  EXPECT_EQ(names(again.outcome()), "w0 w1 w2");
+  EXPECT_EQ(again.outcome().members[1].incarnation, again.request().self.incarnation);
+  EXPECT_EQ(again.outcome().members[1].generation, 2u);
+}
+
+TEST(RendezvousTcp, AnotherSizeOfTheWorldFailsAll) {
+  Meeting meeting(kUri);
+  meeting.add(0, 3);
+  meeting.add(1, 3);
+  meeting.scheduler.run_for(100 * kMillisecond);
+  meeting.add(2, 4);
+  for (auto& joiner : meeting.joiners) {
+    EXPECT_EQ(joiner->error().status(), Status::kInvalidArgument);
+    EXPECT_NE(joiner->error().message().find("worker \"w2\" expects a world of 4, the others one of 3"),
+              std::string::npos);
+  }
+}
+
+TEST(RendezvousTcp, AnotherJobIsDeniedAndTheGroupGoesOn) {
+  Meeting meeting(kUri);
+  meeting.add(0, 2);
+  JoinRequest other = meeting.request(1, 2);
+  other.job = "another";
+  EXPECT_EQ(meeting.add(other).error().status(), Status::kDenied);
+  EXPECT_TRUE(meeting.add(1, 2).succeeds());
+}
+
+TEST(RendezvousTcp, ALatecomerHearsThatTheGroupIsComplete) {
+  Meeting meeting(kUri);
+  meeting.add(0, 2);
+  meeting.add(1, 2);
+  ASSERT_TRUE(meeting.joiners[0]->succeeds());
+  ASSERT_TRUE(meeting.joiners[1]->succeeds());
+  JoinRequest late = meeting.request(1, 2);
+  late.self.name = "late";
+  Joiner& latecomer = meeting.add(late);
+  EXPECT_EQ(latecomer.error().status(), Status::kInvalidState);
+  EXPECT_NE(latecomer.error().message().find("is complete, worker \"late\" comes too late"), std::string::npos);
+}
+
+TEST(RendezvousTcp, GarbageDoesNotDisturb) {
+  Meeting meeting(kUri);
+  meeting.add(0, 2);
+  sim::SimLoop loop(meeting.scheduler, "stranger");
+  sim::SimTransport transport(meeting.network, loop, "stranger");
+  std::unique_ptr<Connection> connection;
+  int answers = 0;
+  loop.run([&] {
+    ConnectionEvents events;
+    events.on_message = [&answers](const Frames&) { ++answers; };
+    events.on_connected = [&connection] {
+      const std::string bytes(300, '\xA5');
+      EXPECT_TRUE(connection->send({Frame::copy_of(bytes.data(), bytes.size())}));
+      EXPECT_TRUE(connection->send({Frame(), Frame(), Frame()}));
+      wire::Message cancel;
+      cancel.body = wire::Cancel{{1, 2}};
+      EXPECT_TRUE(connection->send({wire::encode(cancel, wire::Limits()).header}));
+    };
+    events.on_writable = [] {};
+    events.on_dropped = [](bool) {};
+    connection = transport.dial(kUri, std::move(events));
+  });
+  EXPECT_TRUE(meeting.scheduler.run_until([&answers] { return answers == 3; }, kSecond));
+  EXPECT_TRUE(meeting.add(1, 2).succeeds());
+  EXPECT_TRUE(meeting.joiners[0]->succeeds());
+  loop.run([&connection] { connection.reset(); });
+}
+
+TEST(RendezvousTcp, AnotherVersionIsRefused) {
+  Meeting meeting(kUri);
+  meeting.add(0, 2);
+  sim::SimLoop loop(meeting.scheduler, "newer");
+  sim::SimTransport transport(meeting.network, loop, "newer");
+  std::unique_ptr<Connection> connection;
+  std::optional<wire::Roster> roster;
+  loop.run([&] {
+    ConnectionEvents events;
+    events.on_message = [&roster](const Frames& frames) {
+      roster = std::get<wire::Roster>(
+          wire::decode(frames.front(), Frames(frames.begin() + 1, frames.end()), wire::Limits()).body);
+    };
+    events.on_connected = [&connection] {
+      wire::Join join;
+      join.job = "job";
+      join.protocol = wire::kProtocolVersion + 1;
+      join.world_size = 2;
+      join.member = {1, "w1", "sim://w1", 77, 0};
+      wire::Message message;
+      message.body = join;
+      EXPECT_TRUE(connection->send({wire::encode(message, wire::Limits()).header}));
+    };
+    events.on_writable = [] {};
+    events.on_dropped = [](bool) {};
+    connection = transport.dial(kUri, std::move(events));
+  });
+  ASSERT_TRUE(meeting.scheduler.run_until([&roster] { return roster.has_value(); }, kSecond));
+  EXPECT_TRUE(roster->refused);
+  EXPECT_EQ(roster->error.status(), Status::kProtocol);
+  EXPECT_TRUE(meeting.add(1, 2).succeeds());
+  loop.run([&connection] { connection.reset(); });
+}
+
+TEST(RendezvousTcp, RefusesAddressesThatCannotBeMet) {
+  sim::SimScheduler scheduler(1);
+  sim::SimNetwork network(scheduler);
+  sim::SimLoop loop(scheduler, "loop");
+  sim::SimTransport transport(network, loop, "host");
+  Log log;
+  for (const char* uri : {"tcp://127.0.0.1:0", "tcp://127.0.0.1", "tcp://:29500", "tcp://127.0.0.1:70000",
+                          "tcp://127.0.0.1:x", "udp://127.0.0.1:1", ""}) {
+    try {
+      make_rendezvous(uri, loop, transport, log);
+      FAIL() << uri;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kInvalidArgument) << uri;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace distag

@@ -78,18 +78,24 @@ struct ReduceColumns {
   static constexpr int64_t kStrip = 512;
   static constexpr int64_t kRowsPerPart = 128;
 
-  DISTAG_INLINE static void strip(T* out, const T* x, int64_t count, int64_t inner, int64_t width) {
-    T part[kStrip];
-    for (int64_t j = 0; j < width; ++j) out[j] = F::kStart;
-    for (int64_t begin = 0; begin < count; begin += kRowsPerPart) {
-      int64_t end = std::min(count, begin + kRowsPerPart);
-      for (int64_t j = 0; j < width; ++j) part[j] = F::kStart;
-      for (int64_t i = begin; i < end; ++i) {
-        const T* row = x + i * inner;
-        for (int64_t j = 0; j < width; ++j) part[j] = F::join(part[j], row[j]);
-      }
-      for (int64_t j = 0; j < width; ++j) out[j] = F::join(out[j], part[j]);
+  DISTAG_INLINE static void add_rows(T* part, const T* x, int64_t rows, int64_t inner, int64_t width) {
+    for (int64_t j = 0; j < width; ++j) part[j] = F::kStart;
+    for (int64_t i = 0; i < rows; ++i, x += inner) {
+      for (int64_t j = 0; j < width; ++j) part[j] = F::join(part[j], x[j]);
     }
+  }
+
+  DISTAG_INLINE static void strip(T* out, const T* x, int64_t count, int64_t inner, int64_t width) {
+    if (count <= kRowsPerPart) return add_rows(out, x, count, inner, width);
+    using Total = typename F::Total;
+    T part[kStrip];
+    Total total[kStrip];
+    for (int64_t j = 0; j < width; ++j) total[j] = Total(F::kStart);
+    for (int64_t i = 0; i < count; i += kRowsPerPart) {
+      add_rows(part, x + i * inner, std::min(kRowsPerPart, count - i), inner, width);
+      for (int64_t j = 0; j < width; ++j) total[j] = F::join(total[j], Total(part[j]));
+    }
+    for (int64_t j = 0; j < width; ++j) out[j] = static_cast<T>(total[j]);
   }
 
   DISTAG_INLINE static void run(T* out, const T* x, int64_t outer, int64_t count, int64_t inner) {

@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "apply_op.h"
+#include "ops/philox.h"
+
+namespace distag::testing {
+namespace {
+
+TEST(CreationTest, Fills) {
+  EXPECT_EQ(floats_of(run("zeros", {}, {{"shape", Dims{2}}})), (std::vector<float>{0, 0}));
+  EXPECT_EQ(integers_of(run("ones", {}, {{"shape", Dims{2}}, {"dtype", Dtype::kInt64}})), (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(run("full", {}, {{"value", 2.5}}).item(), 2.5);
+  EXPECT_EQ(flags_of(run("full", {}, {{"value", 5.0}, {"shape", Dims{1}}, {"dtype", "bool"}})),
+            (std::vector<uint8_t>{1}));
+  EXPECT_EQ(run("zeros", {}, {{"shape", Dims{0, 3}}}).count(), 0);
+  EXPECT_EQ(failure_of([] {
+              run("full", {}, {{"value", 0.5}, {"dtype", "int64"}});
+            }),
+            "INVALID_ARGUMENT: full: 0.5 is no int64");
+  EXPECT_EQ(failure_of([] {
+              run("zeros", {}, {{"shape", Dims{-1}}});
+            }),
+            "INVALID_ARGUMENT: shape [-1] has a negative size");
+}
+
+TEST(CreationTest, CountsInSteps) {
+  auto arange = [](double start, double stop, double step) {
+    return values_of<double>(
+        run("arange", {}, {{"start", start}, {"stop", stop}, {"step", step}, {"dtype", Dtype::kFloat64}}));
+  };
+  EXPECT_EQ(arange(0, 3, 1), (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(arange(1, 2, 0.25), (std::vector<double>{1, 1.25, 1.5, 1.75}));
+  EXPECT_EQ(arange(3, 0, -2), (std::vector<double>{3, 1}));
+  EXPECT_EQ(arange(3, 0, 1), (std::vector<double>{}));
+  EXPECT_EQ(integers_of(run("arange", {}, {{"stop", 3}, {"dtype", Dtype::kInt64}})), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(failure_of([&] { arange(0, 1, 0); }).find("INVALID_ARGUMENT: arange"), 0u);
+  EXPECT_EQ(failure_of([&] { arange(0, INFINITY, 1); }).find("INVALID_ARGUMENT: arange"), 0u);
+  EXPECT_EQ(failure_of([&] { arange(0, 1e300, 1e-10); }).find("INVALID_ARGUMENT: arange"), 0u);
+}
+
+// Known answers of the authors of Philox (kat_vectors of Random123).
+TEST(RandomTest, IsPhilox) {
+  using Words = std::array<uint32_t, 4>;
+  EXPECT_EQ(ops::philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  uint32_t all = 0xffffffff;
+  EXPECT_EQ(ops::philox({all, all, all, all}, {all, all}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(ops::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+Tensor random(const char* op, int64_t seed, const Dims& shape, Dtype dtype) {
+  return run(op, {}, {{"seed", seed}, {"shape", shape}, {"dtype", dtype}});
+}
+
+TEST(RandomTest, GivesTheSameNumbersEverywhere) {
+  // From the known answer for counter 0 and key 0: words 0 and 1, then 2 and 3.
+  auto uniform = values_of<double>(random("rand", 0, {2}, Dtype::kFloat64));
+  EXPECT_EQ(uniform[0], static_cast<double>(0xe169c58d6627e8d5u >> 11) * 0x1p-53);
+  EXPECT_EQ(uniform[1], static_cast<double>(0x9b00dbd8bc57ac4cu >> 11) * 0x1p-53);
+  EXPECT_EQ(random("rand", 0, {1}, Dtype::kFloat32).item(), static_cast<double>(0xe169c58du >> 8) * 0x1p-24);
+  auto normal = values_of<double>(random("randn", 0, {2}, Dtype::kFloat64));
+  double radius = std::sqrt(-2 * std::log1p(-uniform[0]));
+  EXPECT_NEAR(normal[0], radius * std::cos(2 * M_PI * uniform[1]), 1e-15);
+  EXPECT_NEAR(normal[1], radius * std::sin(2 * M_PI * uniform[1]), 1e-15);
+  EXPECT_EQ(random("randn", 0, {1}, Dtype::kFloat32).item(), static_cast<double>(static_cast<float>(normal[0])));
+}
+
+TEST(RandomTest, DependsOnSeedAndPlaceAlone) {
+  auto seven = values_of<double>(random("randn", 5, {7}, Dtype::kFloat64));
+  auto six = values_of<double>(random("randn", 5, {2, 3}, Dtype::kFloat64));
+  EXPECT_TRUE(std::equal(six.begin(), six.end(), seven.begin()));
+  EXPECT_NE(values_of<double>(random("randn", 6, {7}, Dtype::kFloat64)), seven);
+  EXPECT_NE(values_of<double>(random("randn", 5 + (int64_t{1} << 32), {7}, Dtype::kFloat64)), seven);
+  EXPECT_EQ(failure_of([] { random("rand", 1, {1}, Dtype::kInt64); }).find("UNSUPPORTED: rand: dtype int64"), 0u);
+}
+
+TEST(RandomTest, HasTheMomentsOfItsDistribution) {
+  auto moments = [](const std::vector<float>& values) {
+    double sum = 0;
+    double squares = 0;
+    for (float value : values) {
+      sum += static_cast<double>(value);
+      squares += static_cast<double>(value) * static_cast<double>(value);
+    }
+    auto count = static_cast<double>(values.size());
+    return std::pair(sum / count, squares / count);
+  };
+  auto uniform = floats_of(random("rand", 1, {200000}, Dtype::kFloat32));
+  EXPECT_NEAR(moments(uniform).first, 0.5, 0.005);
+  EXPECT_NEAR(moments(uniform).second, 1.0 / 3, 0.005);
+  EXPECT_GE(*std::min_element(uniform.begin(), uniform.end()), 0.0f);
+  EXPECT_LT(*std::max_element(uniform.begin(), uniform.end()), 1.0f);
+  auto normal = floats_of(random("randn", 1, {200000}, Dtype::kFloat32));
+  EXPECT_NEAR(moments(normal).first, 0.0, 0.01);
+  EXPECT_NEAR(moments(normal).second, 1.0, 0.02);
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -1,0 +1,132 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "apply_op.h"
+
+namespace distag::testing {
+namespace {
+
+Tensor counting(const Dims& shape) {
+  Tensor x = Tensor::empty(Dtype::kFloat64, shape);
+  for (int64_t i = 0; i < x.count(); ++i) x.mutable_data_as<double>()[i] = static_cast<double>(i * 5 % 11) - 4;
+  return x;
+}
+
+struct WindowSetting {
+  int64_t stride[2];
+  int64_t padding[2];
+  int64_t dilation[2];
+  int64_t groups;
+};
+
+double element(const Tensor& x, int64_t n, int64_t c, int64_t h, int64_t w) {
+  const Dims& shape = x.shape();
+  if (h < 0 || w < 0 || h >= shape[2] || w >= shape[3]) return 0;
+  return x.data_as<double>()[((n * shape[1] + c) * shape[2] + h) * shape[3] + w];
+}
+
+// By the definition, element by element.
+double convolved(const Tensor& x, const Tensor& weight, const WindowSetting& s, int64_t n, int64_t o, int64_t h,
+                 int64_t w) {
+  double sum = 0;
+  int64_t first = o / (weight.shape()[0] / s.groups) * weight.shape()[1];
+  for (int64_t c = 0; c < weight.shape()[1]; ++c) {
+    for (int64_t i = 0; i < weight.shape()[2]; ++i) {
+      for (int64_t j = 0; j < weight.shape()[3]; ++j) {
+        sum +=
+            element(weight, o, c, i, j) * element(x, n, first + c, h * s.stride[0] - s.padding[0] + i * s.dilation[0],
+                                                  w * s.stride[1] - s.padding[1] + j * s.dilation[1]);
+      }
+    }
+  }
+  return sum;
+}
+
+TEST(Conv2dTest, EqualsItsDefinition) {
+  const WindowSetting window_settings[] = {{{1, 1}, {0, 0}, {1, 1}, 1}, {{2, 3}, {1, 2}, {1, 1}, 1},
+                                           {{1, 1}, {4, 5}, {2, 3}, 1}, {{3, 1}, {2, 0}, {1, 2}, 2},
+                                           {{1, 2}, {7, 7}, {3, 1}, 4}, {{9, 9}, {1, 1}, {1, 1}, 1}};
+  for (const WindowSetting& s : window_settings) {
+    Tensor x = counting({2, 4, 7, 6});
+    Tensor weight = counting({8, 4 / s.groups, 3, 2});
+    Tensor bias = counting({8});
+    Tensor y = run("conv2d", {x, weight, bias},
+                   {{"stride", Dims{s.stride[0], s.stride[1]}},
+                    {"padding", Dims{s.padding[0], s.padding[1]}},
+                    {"dilation", Dims{s.dilation[0], s.dilation[1]}},
+                    {"groups", s.groups}});
+    ASSERT_GT(y.count(), 0);
+    for (int64_t i = 0; i < y.count(); ++i) {
+      int64_t w = i % y.shape()[3];
+      int64_t h = i / y.shape()[3] % y.shape()[2];
+      int64_t o = i / (y.shape()[3] * y.shape()[2]) % 8;
+      int64_t n = i / (y.shape()[3] * y.shape()[2] * 8);
+      ASSERT_EQ(y.data_as<double>()[i], convolved(x, weight, s, n, o, h, w) + bias.data_as<double>()[o]) << i;
+    }
+  }
+}
+
+TEST(Conv2dTest, TakesImagesOfNothing) {
+  Tensor weight = counting({2, 3, 1, 1});
+  EXPECT_EQ(run("conv2d", {counting({0, 3, 4, 4}), weight}).shape(), (Dims{0, 2, 4, 4}));
+  Tensor y = run("conv2d", {counting({1, 0, 2, 2}), counting({2, 0, 1, 1}), counting({2})});
+  EXPECT_EQ(values_of<double>(y), (std::vector<double>{-4, -4, -4, -4, 1, 1, 1, 1}));
+}
+
+TEST(Conv2dTest, SaysWhatDoesNotFit) {
+  Tensor x = counting({1, 4, 5, 5});
+  auto failure = [&](const Tensor& weight, std::initializer_list<ops::Setting> settings) {
+    return failure_of([&] { run("conv2d", {x, weight}, settings); });
+  };
+  EXPECT_EQ(failure(counting({2, 3, 3, 3}), {}).find("INVALID_ARGUMENT: conv2d: x float64[1, 4, 5, 5] and weight"), 0u);
+  EXPECT_EQ(failure(counting({3, 2, 3, 3}), {{"groups", 2}}).find("INVALID_ARGUMENT: conv2d"), 0u);
+  EXPECT_EQ(failure(counting({2, 4, 3, 3}), {{"groups", 0}}).find("INVALID_ARGUMENT: conv2d"), 0u);
+  EXPECT_EQ(failure(counting({2, 4, 6, 3}), {}).find("INVALID_ARGUMENT: conv2d: a window of [6, 3]"), 0u);
+  EXPECT_EQ(failure(counting({2, 4, 3, 3}), {{"stride", Dims{0, 1}}}).find("INVALID_ARGUMENT: conv2d: stride"), 0u);
+  EXPECT_EQ(failure(counting({2, 4, 3, 3}), {{"padding", Dims{1}}}).find("INVALID_ARGUMENT: conv2d: padding"), 0u);
+  EXPECT_EQ(failure(counting({2, 4, 3, 3}), {{"dilation", Dims{1, 0}}}).find("INVALID_ARGUMENT: conv2d: dilation"), 0u);
+  EXPECT_EQ(failure_of([&] {
+              run("conv2d", {x, counting({2, 4, 3, 3}), counting({3})});
+            }).find("INVALID_ARGUMENT: conv2d: bias float64[3]"),
+            0u);
+}
+
+TEST(MaxPool2dTest, TakesTheLargestOfEachWindow) {
+  Tensor x = floats({1, 1, 3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  EXPECT_EQ(floats_of(run("max_pool2d", {x}, {{"kernel", Dims{2, 2}}})), (std::vector<float>{6, 8}));
+  Tensor padded = run("max_pool2d", {x}, {{"kernel", Dims{2, 2}}, {"stride", Dims{2, 3}}, {"padding", Dims{1, 1}}});
+  EXPECT_EQ(padded.shape(), (Dims{1, 1, 2, 2}));
+  EXPECT_EQ(floats_of(padded), (std::vector<float>{1, 4, 9, 12}));
+  Tensor negative = floats({1, 1, 1, 2}, {-5, -7});
+  EXPECT_EQ(floats_of(run("max_pool2d", {negative}, {{"kernel", Dims{1, 2}}, {"padding", Dims{0, 1}}})),
+            (std::vector<float>{-5, -7}));
+  EXPECT_TRUE(std::isnan(
+      floats_of(run("max_pool2d", {floats({1, 1, 1, 3}, {1, std::nanf(""), 2})}, {{"kernel", Dims{1, 3}}}))[0]));
+}
+
+TEST(MaxPool2dTest, GivesTheGradientToTheFirstLargest) {
+  const ops::Op* op = ops::find_op("max_pool2d");
+  ops::Saved saved;
+  saved.needed = 1;
+  op->forward(Tensors{floats({1, 1, 1, 4}, {2, 2, 1, 2})},
+              ops::make_attributes({{"kernel", Dims{1, 2}}, {"stride", Dims{1, 1}}}), &saved);
+  EXPECT_EQ(floats_of(op->backward(saved, {floats({1, 1, 1, 3}, {1, 10, 100})})[0]),
+            (std::vector<float>{1, 10, 0, 100}));
+}
+
+TEST(MaxPool2dTest, SaysWhatDoesNotFit) {
+  Tensor x = floats({1, 1, 2, 2}, {1, 2, 3, 4});
+  EXPECT_EQ(failure_of([&] {
+              run("max_pool2d", {x}, {{"kernel", Dims{2, 2}}, {"padding", Dims{2, 0}}});
+            }),
+            "INVALID_ARGUMENT: max_pool2d: padding [2, 0] is more than half of the kernel [2, 2]");
+  EXPECT_EQ(failure_of([&] { run("max_pool2d", {x}, {{"kernel", Dims{3, 3}}}); }).find("INVALID_ARGUMENT"), 0u);
+  EXPECT_EQ(failure_of([&] {
+              run("max_pool2d", {floats({2}, {1, 2})}, {{"kernel", Dims{1, 1}}});
+            }).find("INVALID_ARGUMENT: max_pool2d: x must be [n, c, h, w]"),
+            0u);
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -1,0 +1,104 @@
+#include "ops/math.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "apply_op.h"
+
+namespace distag::ops {
+namespace {
+
+// Distance of a result from the exact value, in units of the last place of the latter.
+template <typename T>
+double error_in_ulp(T actual, long double exact) {
+  T rounded = static_cast<T>(exact);
+  T ulp = std::nextafter(std::fabs(rounded), std::numeric_limits<T>::infinity()) - std::fabs(rounded);
+  return static_cast<double>(std::fabs(static_cast<long double>(actual) - exact) / static_cast<long double>(ulp));
+}
+
+template <typename T>
+double worst_error(T low, T high, T (*function)(T), long double (*exact)(long double)) {
+  double worst = 0;
+  for (int i = 0; i <= 20000; ++i) {
+    T x = low + (high - low) * (static_cast<T>(i) / T(20000));
+    worst = std::max(worst, error_in_ulp(function(x), exact(static_cast<long double>(x))));
+  }
+  return worst;
+}
+
+template <typename T>
+void check_precision(T exp_low, T exp_high) {
+  EXPECT_LT(worst_error<T>(exp_low, exp_high, math::exp<T>, expl), 1.5);
+  EXPECT_LT(worst_error<T>(T(-0.01), T(0.01), math::exp<T>, expl), 1.0);
+  EXPECT_LT(worst_error<T>(T(1e-30), T(1e-28), math::log<T>, logl), 1.5);
+  EXPECT_LT(worst_error<T>(T(0.5), T(2), math::log<T>, logl), 1.5);
+  EXPECT_LT(worst_error<T>(T(-10), T(10), math::tanh<T>, tanhl), 3.0);
+  EXPECT_LT(worst_error<T>(T(-0.001), T(0.001), math::tanh<T>, tanhl), 3.0);
+}
+
+TEST(MathTest, IsPrecise) {
+  check_precision<float>(-87.0f, 88.0f);
+  check_precision<double>(-708.0, 709.0);
+}
+
+template <typename T>
+void check_ends() {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  EXPECT_EQ(math::exp(kInfinity), kInfinity);
+  EXPECT_EQ(math::exp(-kInfinity), T(0));
+  EXPECT_EQ(math::exp(std::numeric_limits<T>::max()), kInfinity);
+  EXPECT_EQ(math::exp(std::numeric_limits<T>::lowest()), T(0));
+  EXPECT_EQ(math::exp(T(0)), T(1));
+  EXPECT_TRUE(std::isnan(math::exp(std::numeric_limits<T>::quiet_NaN())));
+  EXPECT_EQ(math::log(T(0)), -kInfinity);
+  EXPECT_EQ(math::log(T(1)), T(0));
+  EXPECT_EQ(math::log(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isnan(math::log(T(-1))));
+  EXPECT_TRUE(std::isnan(math::log(std::numeric_limits<T>::quiet_NaN())));
+  EXPECT_LT(error_in_ulp(math::log(std::numeric_limits<T>::denorm_min()),
+                         logl(static_cast<long double>(std::numeric_limits<T>::denorm_min()))),
+            1.5);
+  EXPECT_EQ(math::tanh(kInfinity), T(1));
+  EXPECT_EQ(math::tanh(-kInfinity), T(-1));
+  EXPECT_TRUE(std::signbit(math::tanh(T(-0.0))));
+  EXPECT_TRUE(std::isnan(math::tanh(std::numeric_limits<T>::quiet_NaN())));
+  EXPECT_EQ(math::sigmoid(T(-1000)), T(0));
+  EXPECT_EQ(math::sigmoid(T(1000)), T(1));
+  EXPECT_EQ(math::sigmoid(T(0)), T(0.5));
+}
+
+TEST(MathTest, IsRightAtTheEnds) {
+  check_ends<float>();
+  check_ends<double>();
+}
+
+// Vectorised rows and single elements are the same function.
+TEST(MathTest, GivesTheSameBitsInEveryPlaceOfARow) {
+  for (const char* op : {"exp", "log", "tanh", "sigmoid"}) {
+    Tensor row = Tensor::empty(Dtype::kFloat32, Dims{67});
+    for (int64_t i = 0; i < 67; ++i) row.mutable_data_as<float>()[i] = 0.01f + static_cast<float>(i) * 0.37f;
+    auto together = testing::floats_of(testing::run(op, {row}));
+    for (int64_t i = 0; i < 67; ++i) {
+      Tensor one = testing::floats({}, {row.data_as<float>()[i]});
+      EXPECT_EQ(testing::floats_of(testing::run(op, {one}))[0], together[static_cast<size_t>(i)]) << op << " " << i;
+    }
+  }
+}
+
+TEST(ActivationTest, ComputesIntegersAsFloat32) {
+  Tensor y = testing::run("exp", {testing::integers({2}, {0, 1})});
+  EXPECT_EQ(y.dtype(), Dtype::kFloat32);
+  EXPECT_FLOAT_EQ(testing::floats_of(y)[1], 2.7182817f);
+  EXPECT_EQ(testing::run("relu", {testing::integers({2}, {-3, 4})}).dtype(), Dtype::kInt64);
+}
+
+TEST(ActivationTest, KeepsNanInRelu) {
+  auto y = testing::floats_of(testing::run("relu", {testing::floats({3}, {-1, std::nanf(""), 2})}));
+  EXPECT_EQ(y[0], 0);
+  EXPECT_TRUE(std::isnan(y[1]));
+  EXPECT_EQ(y[2], 2);
+}
+
+}  // namespace
+}  // namespace distag::ops

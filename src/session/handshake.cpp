@@ -39,8 +39,12 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   if (hello.incarnation == self.incarnation || (hello.wanted != 0 && hello.wanted != self.incarnation)) {
     return refuse_it(wire::RefuseReason::kIncarnation, "another incarnation listens at its address");
   }
-  if (leaving) return refuse_it(wire::RefuseReason::kStopping, "it is shutting down");
-  if (PeerRecord* record = find(hello.incarnation)) {
+  PeerRecord* record = find(hello.incarnation);
+  // Those to whom LEAVE goes may still have to dial back to acknowledge it.
+  if (leaving && (record == nullptr || record->outgoing.is_idle())) {
+    return refuse_it(wire::RefuseReason::kStopping, "it is shutting down");
+  }
+  if (record != nullptr) {
     if (!record->is_member()) return refuse_it(wire::RefuseReason::kFenced, record->gone.message());
     if (record->peer.name == hello.name && record->peer.rank == hello.rank) return record;
     return refuse_it(wire::RefuseReason::kProtocol,

@@ -1,0 +1,241 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "session_harness.h"
+
+namespace distag {
+namespace {
+
+constexpr Nanos kLease = 5 * kSecond;
+
+class FaultsTest : public PairOfSessions {
+ protected:
+  // One message each way, so that both streams are open.
+  void meet() {
+    a.say(b, 1);
+    b.say(a, 1);
+    ASSERT_TRUE(run_until([&] {
+      return a.heard.size() == 1 && b.heard.size() == 1 && a.session->is_drained() && b.session->is_drained();
+    }));
+  }
+};
+
+// ---- drops ----
+
+TEST_F(FaultsTest, ADropAtAnyPointLosesAndRepeatsNothing) {
+  for (int after = 0; after < 40; ++after) {
+    SimScheduler other(static_cast<uint64_t>(after) + 1);
+    SimNetwork net(other);
+    Node c(other, net, "c", 0), d(other, net, "d", 1);
+    c.know(d);
+    d.know(c);
+    for (uint64_t i = 1; i <= 10; ++i) {
+      c.say(d, i);
+      d.say(c, i);
+    }
+    for (int step = 0; step < after; ++step) other.step();
+    net.cut("c", "d");
+    ASSERT_TRUE(other.run_until(
+        [&] { return c.session->is_drained() && d.session->is_drained() && d.heard.size() == 10; }, kLease))
+        << after;
+    EXPECT_EQ(c.heard, count_to(10)) << after;
+    EXPECT_EQ(d.heard, count_to(10)) << after;
+    EXPECT_TRUE(c.lost.empty() && d.lost.empty());
+  }
+}
+
+TEST_F(FaultsTest, WhatWasUnacknowledgedIsSentAgainAndRepetitionsAreDropped) {
+  meet();
+  // The ack of these is on its way when the connections drop.
+  for (uint64_t i = 2; i <= 5; ++i) a.say(b, i);
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 5; }));
+  a.say(b, 6);
+  network.cut_all();
+  ASSERT_TRUE(run_until([&] { return a.session->is_drained() && b.heard.size() == 6; }, kLease));
+  EXPECT_EQ(b.heard, count_to(6));
+}
+
+TEST_F(FaultsTest, ALargeMessageSurvivesDrops) {
+  meet();
+  wire::Call call = a.big_call(24 << 20);
+  a.send(b.id(), call);
+  for (int cut = 0; cut < 5; ++cut) {
+    scheduler.run_for(500 * kMicrosecond);
+    network.cut_all();
+  }
+  ASSERT_TRUE(run_until([&] { return b.messages.size() == 2; }));
+  Tensor sent = call.args[0].as_tensor();
+  Tensor received = std::get<wire::Call>(b.messages[1].body).args[0].as_tensor();
+  EXPECT_EQ(std::memcmp(received.data(), sent.data(), sent.byte_size()), 0);
+  EXPECT_GT(a.session->stats().messages_replayed, 0u);
+}
+
+// Every message arrives exactly once and in order, whatever the network does to connections.
+TEST(SessionProperty, RandomDropsDelaysAndRefusalsLoseNothing) {
+  uint64_t replayed = 0;
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    SimScheduler scheduler(seed);
+    SimFaults faults;
+    faults.drop = 0.1;
+    faults.fail_dial = 0.2;
+    faults.would_block = 0.1;
+    faults.capacity = 5;
+    SimNetwork network(scheduler, faults);
+    Node a(scheduler, network, "a", 0), b(scheduler, network, "b", 1), c(scheduler, network, "c", 2);
+    std::vector<Node*> nodes{&a, &b, &c};
+    for (Node* one : nodes) {
+      for (Node* other : nodes) {
+        if (one != other) one->know(*other);
+      }
+    }
+    std::map<std::pair<Node*, Node*>, uint64_t> sent;
+    for (int i = 0; i < 150; ++i) {
+      Node* from = nodes[scheduler.below(3)];
+      Node* to = nodes[scheduler.below(3)];
+      from->say(*to, ++sent[{from, to}] * 10 + static_cast<uint64_t>(to->self().rank));
+      if (scheduler.chance(0.3)) scheduler.run_for(scheduler.between(0, 3 * kMillisecond));
+    }
+    auto total = [&] { return a.heard.size() + b.heard.size() + c.heard.size(); };
+    ASSERT_TRUE(scheduler.run_until([&] { return total() == 150; }, 600 * kSecond)) << "seed " << seed;
+    for (Node* to : nodes) {
+      EXPECT_TRUE(to->lost.empty()) << "seed " << seed << ": " << to->lost[0].second.message();
+      std::map<Incarnation, uint64_t> last;
+      for (size_t i = 0; i < to->heard.size(); ++i) {
+        EXPECT_EQ(to->heard[i] / 10, ++last[to->senders[i]]) << "seed " << seed;
+      }
+    }
+    ASSERT_TRUE(scheduler.run_until(
+        [&] { return a.session->is_drained() && b.session->is_drained() && c.session->is_drained(); }, 600 * kSecond))
+        << "seed " << seed;
+    for (Node* node : nodes) {
+      replayed += node->session->stats().messages_replayed;
+      EXPECT_EQ(node->session->stats().bytes_in_flight, 0u);
+    }
+  }
+  EXPECT_GT(replayed, 1000u) << "else nothing was tested";
+}
+
+// ---- loss ----
+
+TEST_F(FaultsTest, AKilledPeerIsLostAtOnce) {
+  meet();
+  const Nanos begin = scheduler.now();
+  network.kill("b");
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
+  EXPECT_LT(scheduler.now() - begin, 200 * kMillisecond);
+  const Error& error = a.lost[0].second;
+  EXPECT_EQ(a.lost[0].first, b.id());
+  EXPECT_EQ(error.status(), Status::kDisconnected);
+  EXPECT_EQ(error.message().find("worker \"b\" (rank 1) is lost: connection dropped and two redials were refused; last "
+                                 "heard 0."),
+            0u)
+      << error.message();
+  a.loop.run([&] {
+    EXPECT_TRUE(a.session->is_lost(b.id()));
+    EXPECT_TRUE(a.session->is_drained());
+    EXPECT_THROW(a.session->send(b.id(), wire::Ping{}), Error);
+    EXPECT_FALSE(a.session->add_peer(b.self())) << "never heard again";
+  });
+  EXPECT_EQ(a.session->stats().peers_lost, 1u);
+  EXPECT_EQ(a.session->stats().peers_connected, 0u);
+}
+
+TEST_F(FaultsTest, APeerThatWasNeverThereIsLostSoon) {
+  network.kill("b");
+  a.say(b, 1);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
+  EXPECT_NE(a.lost[0].second.message().find("never heard"), std::string::npos);
+}
+
+TEST_F(FaultsTest, WithoutAcknowledgementsForALeaseThePeerIsLost) {
+  meet();
+  network.part("a", "b");
+  const Nanos begin = scheduler.now();
+  a.say(b, 2);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty() && !b.lost.empty(); }));
+  EXPECT_GE(scheduler.now() - begin, kLease);
+  EXPECT_LT(scheduler.now() - begin, 2 * kLease);
+  EXPECT_NE(a.lost[0].second.message().find("it has acknowledged nothing for"), std::string::npos);
+}
+
+TEST_F(FaultsTest, APartingShorterThanALeaseIsNoLoss) {
+  meet();
+  network.part("a", "b");
+  a.say(b, 2);
+  scheduler.run_for(kLease * 3 / 4);
+  network.join("a", "b");
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 2 && a.session->is_drained(); }, kLease));
+  scheduler.run_for(3 * kLease);
+  EXPECT_TRUE(a.lost.empty() && b.lost.empty());
+  EXPECT_EQ(b.heard, count_to(2));
+}
+
+TEST_F(FaultsTest, AnIdleStreamLivesByPings) {
+  meet();
+  scheduler.run_for(10 * kLease);
+  EXPECT_TRUE(a.lost.empty() && b.lost.empty());
+  EXPECT_EQ(a.messages.size(), 1u) << "pings are the session's own";
+  // And its end is noticed though nobody says anything.
+  network.part("a", "b");
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty() && !b.lost.empty(); }, 2 * kLease));
+}
+
+TEST_F(FaultsTest, APausedLoopRestartsItsLeases) {
+  meet();
+  a.say(b, 2);
+  a.loop.freeze();
+  scheduler.run_for(kLease - kSecond);
+  a.loop.thaw();
+  scheduler.run_for(3 * kLease);
+  EXPECT_TRUE(a.lost.empty());
+  EXPECT_TRUE(b.lost.empty());
+}
+
+TEST_F(FaultsTest, WhoWasGivenUpIsToldSoWhenItComesBack) {
+  meet();
+  a.loop.freeze();
+  scheduler.run_for(2 * kLease);
+  ASSERT_EQ(b.lost.size(), 1u);
+  a.loop.thaw();
+  a.say(b, 2);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kLease));
+  EXPECT_NE(
+      a.lost[0].second.message().find("it refused this worker: worker \"a\" (rank 0) is lost: it has acknowledged "
+                                      "nothing"),
+      std::string::npos)
+      << a.lost[0].second.message();
+  EXPECT_EQ(b.heard, count_to(1)) << "a fenced incarnation is never heard again";
+}
+
+TEST_F(FaultsTest, AFencedPeerIsToldAtOnce) {
+  meet();
+  a.loop.run([&] { a.session->fence(b.id(), Error(Status::kDisconnected, "enough")); });
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty() && !b.lost.empty(); }, 10 * kMillisecond));
+  EXPECT_EQ(a.lost[0].second.message(), "enough");
+  EXPECT_NE(b.lost[0].second.message().find("enough"), std::string::npos);
+}
+
+TEST_F(FaultsTest, AThrowOfTheLayersAboveRefusesThePeer) {
+  b.on_each = [](const Peer&, wire::Message&) { fail(Status::kProtocol, "no such thing"); };
+  a.say(b, 1);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty() && !b.lost.empty(); }, kSecond));
+  EXPECT_EQ(b.lost[0].second.status(), Status::kProtocol);
+  EXPECT_NE(b.lost[0].second.message().find("it broke the protocol: no such thing"), std::string::npos);
+  EXPECT_EQ(b.session->stats().messages_refused, 1u);
+}
+
+TEST_F(FaultsTest, LostMessagesAreNeitherNumberedNorAcknowledged) {
+  network.kill("b");
+  bool numbered = false;
+  bool acknowledged = false;
+  SendOptions options;
+  options.on_number = [&numbered](wire::Message&) { numbered = true; };
+  options.on_acknowledged = [&acknowledged] { acknowledged = true; };
+  a.say(b, 1, std::move(options));
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
+  EXPECT_FALSE(numbered || acknowledged);
+}
+
+}  // namespace
+}  // namespace distag

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "session/session.h"
+#include "support/sim_lanes.h"
+#include "support/sim_network.h"
+#include "support/sim_scheduler.h"
+
+namespace distag {
+
+using sim::SimFaults;
+using sim::SimLoop;
+using sim::SimNetwork;
+using sim::SimScheduler;
+using sim::SimTransport;
+
+// One worker's session on a simulated host, and what it was told.
+class Node final : public SessionEvents {
+ public:
+  Node(SimScheduler& scheduler, SimNetwork& network, const std::string& name, int32_t rank, SessionConfig config = {})
+      : scheduler_(scheduler), loop(scheduler, name), random_(scheduler.random().next()) {
+    config.self.name = name;
+    config.self.rank = rank;
+    if (config.self.incarnation == 0) config.self.incarnation = scheduler.random().next() | 1;
+    if (config.job.empty()) config.job = "job";
+    transport = std::make_unique<SimTransport>(network, loop, name);
+    log_ = Log(LogLevel::kWarning, [this](LogLevel, std::string text) { logged.push_back(std::move(text)); });
+    loop.run([this, &config] {
+      session = std::make_unique<Session>(loop, *transport, random_, log_, config, *this);
+      session->listen(transport->private_address());
+    });
+  }
+  ~Node() override { stop(); }
+
+  void stop() {
+    loop.run([this] {
+      session.reset();
+      transport.reset();
+    });
+  }
+
+  Peer self() const { return session->self(); }
+  Incarnation id() const { return self().incarnation; }
+  void know(const Node& other) {
+    loop.run([this, &other] { session->add_peer(other.self()); });
+  }
+  // A message that says `round`.
+  Session::Ticket say(const Node& to, uint64_t round, SendOptions options = {}) {
+    return send(to.id(), wire::QuietVerdict{round}, std::move(options));
+  }
+  Session::Ticket send(Incarnation to, wire::Body body, SendOptions options = {}) {
+    Session::Ticket ticket = 0;
+    loop.run([&] { ticket = session->send(to, std::move(body), std::move(options)); });
+    return ticket;
+  }
+  // A call with a tensor of so many bytes.
+  wire::Call big_call(size_t bytes, const std::string& function = "big") {
+    Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(bytes / 8)});
+    for (int64_t i = 0; i < tensor.count(); ++i) tensor.mutable_data_as<int64_t>()[i] = i * 31;
+    return {{id(), ++last_call_}, function, {Value(tensor)}, kForever, {}, ""};
+  }
+
+  void on_message(const Peer& from, wire::Message message) override {
+    senders.push_back(from.incarnation);
+    if (const auto* verdict = std::get_if<wire::QuietVerdict>(&message.body)) heard.push_back(verdict->round);
+    if (on_each) on_each(from, message);
+    messages.push_back(std::move(message));
+  }
+  void on_lost(const Peer& peer, const Error& error) override { lost.emplace_back(peer.incarnation, error); }
+  void on_left(const Peer& peer) override { left.push_back(peer.incarnation); }
+  bool on_stranger(const Peer&) override { return takes_strangers; }
+
+ private:
+  SimScheduler& scheduler_;
+
+ public:
+  SimLoop loop;
+  std::unique_ptr<SimTransport> transport;
+  std::unique_ptr<Session> session;
+  std::vector<wire::Message> messages;
+  std::vector<uint64_t> heard;
+  std::vector<Incarnation> senders;
+  std::vector<std::pair<Incarnation, Error>> lost;
+  std::vector<Incarnation> left;
+  std::vector<std::string> logged;
+  std::function<void(const Peer&, wire::Message&)> on_each;
+  bool takes_strangers = false;
+
+ private:
+  SeededRandom random_;
+  Log log_;
+  uint64_t last_call_ = 0;
+};
+
+inline std::vector<uint64_t> count_to(uint64_t last) {
+  std::vector<uint64_t> numbers;
+  for (uint64_t i = 1; i <= last; ++i) numbers.push_back(i);
+  return numbers;
+}
+
+// Two workers that know each other.
+class PairOfSessions : public testing::Test {
+ protected:
+  explicit PairOfSessions(uint64_t seed = 1, SessionConfig config = {})
+      : scheduler(seed),
+        network(scheduler),
+        a(scheduler, network, "a", 0, config),
+        b(scheduler, network, "b", 1, config) {
+    a.know(b);
+    b.know(a);
+  }
+
+  bool run_until(const std::function<bool()>& condition, Nanos timeout = 60 * kSecond) {
+    return scheduler.run_until(condition, timeout);
+  }
+
+  SimScheduler scheduler;
+  SimNetwork network;
+  Node a;
+  Node b;
+};
+
+}  // namespace distag

@@ -194,12 +194,7 @@ void Rpc::State::leave(bool is_quiet) {
   if (stop_timer != 0) environment.loop.cancel_timer(std::exchange(stop_timer, 0));
   phase.store(Phase::kStopped);
   ShutdownReport report;
-  for (const MemberRecord& member : membership.all()) {
-    if (member.state == MemberState::kLost) report.missing.push_back(member.peer.name);
-  }
-  if (!is_quiet) {
-    for (std::string& name : quiet.missing()) report.missing.push_back(std::move(name));
-  }
+  report.missing = quiet.missing();
   quiet.stop();
   report.open_calls = static_cast<int64_t>(outgoing.stop() + incoming.stop());
   report.clean = is_quiet && report.missing.empty() && report.open_calls == 0;
@@ -214,6 +209,8 @@ void Rpc::State::leave(bool is_quiet) {
 // ---- state ----
 
 std::vector<std::string> Rpc::running_functions() const { return state_->running.names(); }
+
+std::shared_ptr<Future<Unit>> Rpc::when_no_function_runs() { return state_->running.when_empty(); }
 
 RpcStats Rpc::stats() const {
   const CallCounters& counters = state_->counters;

@@ -49,15 +49,16 @@ void Quiet::on_member_gone() {
   if (is_leader()) {
     start_round();
   } else {
+    greet_leader();
     answer_leader();
   }
 }
 
-bool Quiet::is_leader() const {
+Incarnation Quiet::leader() const {
   for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == MemberState::kAlive) return member.peer.incarnation == shared_.self.incarnation;
+    if (member.state == MemberState::kAlive) return member.peer.incarnation;
   }
-  return true;
+  return shared_.self.incarnation;
 }
 
 std::vector<Peer> Quiet::others() const {
@@ -89,8 +90,7 @@ void Quiet::start_round() {
   ++round_;
   answers_.clear();
   answers_[shared_.self.incarnation] = own_answer();
-  told_missing_.clear();
-  for (const Peer& peer : others()) told_missing_.push_back(peer.incarnation);
+  told_missing_ = missing_to_leader();
   for (const Peer& peer : others()) send(peer.incarnation, wire::QuietAsk{round_, told_missing_});
   examine_round();
 }
@@ -98,19 +98,27 @@ void Quiet::start_round() {
 void Quiet::on_answer(const Peer& from, const wire::QuietAnswer& answer) {
   if (is_over_ || answer.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
   answers_[from.incarnation] = answer;
+  if (answer.stopping) known_stopping_.insert(from.incarnation);
   tell_missing();
   examine_round();
 }
 
+std::vector<Incarnation> Quiet::missing_to_leader() const {
+  std::vector<Incarnation> missing;
+  for (const MemberRecord& member : shared_.membership.all()) {
+    const Incarnation incarnation = member.peer.incarnation;
+    const bool is_awaited = member.state == MemberState::kAlive && incarnation != shared_.self.incarnation &&
+                            !known_stopping_.contains(incarnation);
+    if (member.state == MemberState::kLost || is_awaited) missing.push_back(incarnation);
+  }
+  return missing;
+}
+
 // Those that wait want to name in their report for whom.
 void Quiet::tell_missing() {
-  std::vector<Incarnation> missing;
-  for (const Peer& peer : others()) {
-    const auto answer = answers_.find(peer.incarnation);
-    if (answer == answers_.end() || !answer->second.stopping) missing.push_back(peer.incarnation);
-  }
+  std::vector<Incarnation> missing = missing_to_leader();
   if (missing == told_missing_) return;
-  told_missing_ = missing;
+  told_missing_ = std::move(missing);
   for (const auto& [incarnation, answer] : answers_) {
     if (incarnation != shared_.self.incarnation && answer.stopping) {
       send(incarnation, wire::QuietAsk{round_, told_missing_});
@@ -187,6 +195,16 @@ void Quiet::on_ask(const Peer& from, const wire::QuietAsk& ask) {
   if (is_stopping_ && !is_answer_final_) pace(kFirstPace);
 }
 
+// Makes a stream to the leader, by which we hear of its end even if it never begins a round.
+void Quiet::greet_leader() {
+  const Incarnation now = leader();
+  if (now == greeted_) return;
+  greeted_ = now;
+  wire::QuietAnswer greeting;
+  greeting.stopping = true;
+  send(now, std::move(greeting));
+}
+
 // Another answer only where it helps the leader: when we want to stop, and when we are idle as well.
 void Quiet::answer_leader() {
   if (leader_ == 0 || is_answer_final_ || !is_stopping_) return;
@@ -207,21 +225,16 @@ void Quiet::on_verdict(const Peer& from, const wire::QuietVerdict& verdict) {
 }
 
 std::vector<std::string> Quiet::missing() const {
+  std::vector<Incarnation> missing = missing_;
+  if (is_leader()) {
+    missing = missing_to_leader();
+  } else if (leader_ == 0) {
+    missing = {leader()};  // it has not begun
+  }
   std::vector<std::string> names;
-  const bool leads = is_leader();
-  bool is_first = true;
-  for (const Peer& peer : others()) {
-    bool is_missing = false;
-    if (leads) {
-      const auto answer = answers_.find(peer.incarnation);
-      is_missing = answer == answers_.end() || !answer->second.stopping;
-    } else if (leader_ == 0) {
-      is_missing = is_first;  // who would lead has not begun
-    } else {
-      is_missing = std::find(missing_.begin(), missing_.end(), peer.incarnation) != missing_.end();
-    }
-    if (is_missing) names.push_back(peer.name);
-    is_first = false;
+  for (const MemberRecord& member : shared_.membership.all()) {
+    const bool is_missing = std::find(missing.begin(), missing.end(), member.peer.incarnation) != missing.end();
+    if (is_missing || member.state == MemberState::kLost) names.push_back(member.peer.name);
   }
   return names;
 }

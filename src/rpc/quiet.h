@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,20 +36,24 @@ class Quiet {
   void on_verdict(const Peer& from, const wire::QuietVerdict& verdict);
   void on_member_gone();
 
-  // Members that keep the group from being quiet by not asking for it, as far as it is known here. By rank.
+  // Members that were lost, or keep the group from being quiet by not asking for it, as far as it is known here. By
+  // rank.
   std::vector<std::string> missing() const;
 
  private:
-  bool is_leader() const;
+  bool is_leader() const { return leader() == shared_.self.incarnation; }
+  Incarnation leader() const;        // the lowest living rank
   std::vector<Peer> others() const;  // that live
   wire::QuietAnswer own_answer() const;
 
   void start_round();
+  std::vector<Incarnation> missing_to_leader() const;
   void tell_missing();
   void examine_round();
   bool is_balanced() const;
   void finish();
 
+  void greet_leader();
   void answer_leader();
   void tick();
   void pace(Nanos first);
@@ -63,10 +68,12 @@ class Quiet {
   uint64_t round_ = 0;
   std::map<Incarnation, wire::QuietAnswer> answers_;   // of this round, the latest of each, its own included
   std::map<Incarnation, wire::QuietAnswer> previous_;  // of the round before, if all were stopping and idle in it
+  std::set<Incarnation> known_stopping_;
   std::vector<Incarnation> told_missing_;
 
   // As a member.
-  Incarnation leader_ = 0;  // who asked last
+  Incarnation greeted_ = 0;  // the leader that knows of us
+  Incarnation leader_ = 0;   // who asked last
   uint64_t asked_round_ = 0;
   bool is_answer_final_ = false;  // it said stopping and idle
   bool told_stopping_ = false;

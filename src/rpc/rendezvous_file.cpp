@@ -57,7 +57,12 @@ class FileJoining final : public Joining {
       fail(Status::kInvalidArgument, "rendezvous \"{}\": \"{}\" is no directory, and cannot be made one", uri(),
            directory_.string());
     }
-    claim();
+    try {
+      claim();
+    } catch (...) {
+      clean_up();
+      throw;
+    }
     poll();
   }
 

@@ -297,7 +297,7 @@ TEST(Calls, ABuiltInOpIsCalledWithItsInputs) {
 TEST(Calls, AnOpTakesItsAttributesFromATrailingMap) {
   RpcGroup group(2);
   group.begin();
-  const Value scale = Value::map({{"s", Value(2.5)}});
+  const Value scale = Value::map({{"value", Value(2.5)}});
   EXPECT_EQ(floats(group.call(0, "w1", "mul_scalar", {Value(tensor({2, 4})), scale}).as_tensor()),
             (std::vector<float>{5, 10}));
 }

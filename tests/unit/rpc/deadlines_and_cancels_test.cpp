@@ -16,6 +16,8 @@ CallRequest request_to(const std::string& to, const std::string& function, Nanos
   return request;
 }
 
+bool is_about(Nanos time, Nanos expected) { return time >= expected && time < expected + kMillisecond; }
+
 // Functions that hold their call open, and what has been seen of them.
 struct Holder {
   std::shared_ptr<Invocation> invocation;
@@ -42,7 +44,7 @@ TEST(Deadlines, AreKeptByTheCallerAndEndTheCallAtTheCallee) {
   EXPECT_EQ(error.status(), Status::kDeadline);
   EXPECT_EQ(error.message(), "call \"hold\" on \"w1\" (rank 1): no answer within 2 s");
   EXPECT_TRUE(error.may_have_run());
-  EXPECT_EQ(group.scheduler.now(), begun + 2 * kSecond);
+  EXPECT_TRUE(is_about(group.scheduler.now() - begun, 2 * kSecond));
   group.scheduler.run_for(10 * kMillisecond);
   EXPECT_TRUE(holder.reply->is_cancelled());
   EXPECT_TRUE(holder.invocation->is_cancelled());
@@ -60,7 +62,7 @@ TEST(Deadlines, ComeFromTheWorkerUnlessGiven) {
   group.begin();
   const Nanos begun = group.scheduler.now();
   EXPECT_EQ(group.error_of(*group.start(0, "w1", "hold")).status(), Status::kDeadline);
-  EXPECT_EQ(group.scheduler.now(), begun + 3 * kSecond);
+  EXPECT_TRUE(is_about(group.scheduler.now() - begun, 3 * kSecond));
 }
 
 TEST(Deadlines, AManyCallsThatEndLeaveNoTimersBehind) {
@@ -72,7 +74,7 @@ TEST(Deadlines, AManyCallsThatEndLeaveNoTimersBehind) {
   group.rpc(1).register_function("hold", holder.function());
   const Nanos begun = group.scheduler.now();
   EXPECT_EQ(group.error_of(*group.rpc(0).call(request_to("w1", "hold", kSecond))).status(), Status::kDeadline);
-  EXPECT_EQ(group.scheduler.now(), begun + kSecond);
+  EXPECT_TRUE(is_about(group.scheduler.now() - begun, kSecond));
 }
 
 TEST(Deadlines, ARequestThatExpiredInTheQueueDoesNotRun) {
@@ -84,6 +86,7 @@ TEST(Deadlines, ARequestThatExpiredInTheQueueDoesNotRun) {
   auto future = group.rpc(0).call(request_to("w1", "hold", kSecond));
   const Error error = group.error_of(*future);
   EXPECT_EQ(error.status(), Status::kDeadline);
+  group.scheduler.run_for(10 * kMillisecond);  // the callee's clock began later
   group.node(1).functions.thaw();
   group.scheduler.run_for(kSecond);
   EXPECT_EQ(holder.runs, 0);
@@ -125,7 +128,7 @@ TEST(Deadlines, OfTheInvocationBoundCallsMadeWithinIt) {
   group.begin();
   const Nanos begun = group.scheduler.now();
   EXPECT_EQ(group.error_of(*group.rpc(0).call(request_to("w1", "outer", 2 * kSecond))).status(), Status::kDeadline);
-  EXPECT_EQ(group.scheduler.now(), begun + 2 * kSecond);
+  EXPECT_TRUE(is_about(group.scheduler.now() - begun, 2 * kSecond));
   EXPECT_GT(left, kSecond);
   EXPECT_LE(left, 2 * kSecond);
   group.scheduler.run_for(100 * kMillisecond);

@@ -51,7 +51,7 @@ TEST(RendezvousTcp, TheDeadlineListsWhoIsMissingEverywhere) {
     EXPECT_EQ(joiner->error().status(), Status::kDeadline);
     EXPECT_EQ(joiner->error().message(),
               "rendezvous \"tcp://127.0.0.1:29500\": rank 1, 3 of a world of 4 did not come in time");
-    EXPECT_LE(joiner->told_at(), 2 * kSecond);
+    EXPECT_LT(joiner->told_at(), 2001 * kMillisecond);
   }
 }
 
@@ -67,7 +67,7 @@ TEST(RendezvousTcp, NobodyThereIsDisconnected) {
   Meeting meeting(kUri);
   Joiner& guest = meeting.add(1, 2, kSecond);
   EXPECT_EQ(guest.error().status(), Status::kDisconnected);
-  EXPECT_EQ(guest.told_at(), 2 * kSecond);
+  EXPECT_LT(guest.told_at(), 2001 * kMillisecond);
 }
 
 TEST(RendezvousTcp, APortInUseIsNamed) {

@@ -19,7 +19,7 @@ namespace distag::test {
 // One worker as far as this layer goes: a session and an Rpc over a simulated network.
 class RpcNode final : private SessionEvents {
  public:
-  RpcNode(sim::SimScheduler& scheduler, sim::SimNetwork& network, int32_t rank, int32_t world_size, RpcConfig config)
+  RpcNode(sim::SimScheduler& scheduler, sim::SimNetwork& network, int32_t rank, RpcConfig config)
       : loop(scheduler, name_of(rank) + " loop"),
         functions(scheduler, name_of(rank) + " functions"),
         compute(scheduler, name_of(rank) + " compute"),
@@ -39,10 +39,10 @@ class RpcNode final : private SessionEvents {
     session_config.self.incarnation = random_.next();
     session_config.self.generation = 1;
     loop.run([&] {
-      session = std::make_unique<Session>(loop, transport_, random_, log_, session_config, *this);
+      session = std::make_unique<Session>(loop, transport_, random_, log_, session_config,
+                                          static_cast<SessionEvents&>(*this));
       session->listen(transport_.private_address());
     });
-    (void)world_size;
   }
   ~RpcNode() override {
     loop.run([this] { session.reset(); });
@@ -92,7 +92,7 @@ class RpcGroup {
  public:
   explicit RpcGroup(int32_t size, uint64_t seed = 1, RpcConfig config = {}) : scheduler(seed), network(scheduler) {
     for (int32_t rank = 0; rank < size; ++rank) {
-      nodes.push_back(std::make_unique<RpcNode>(scheduler, network, rank, size, config));
+      nodes.push_back(std::make_unique<RpcNode>(scheduler, network, rank, config));
     }
   }
 

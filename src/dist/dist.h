@@ -32,10 +32,15 @@ class Dist final : public CallHook {
   Dist(Environment environment, Rpc& rpc);
   ~Dist() override;
 
+  // On the loop, before messages and calls come: the streams are up and the group is known.
+  void begin(Session& session);
+
   // A new context of this worker; throws INVALID_STATE when the worker is not started. Any thread.
   std::shared_ptr<Context> create_context();
   // The context an invocation came in; nullptr for {0,0}. A handle of this kind does not keep the context. Any thread.
   std::shared_ptr<Context> find_context(const Id& id);
+  // Whether create_context or find_context of this worker gave the handle. Any thread.
+  bool is_mine(const Context& context) const;
 
   // CallHook, on the loop.
   void on_call_begun(const Id& context) override;
@@ -57,7 +62,7 @@ class Dist final : public CallHook {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace distag

@@ -205,6 +205,7 @@ void Worker::State::begin_service(std::vector<Peer> members) {
   }
   fresh.world_size = static_cast<int32_t>(members.size());
   fresh.started = true;
+  dist.begin(*session);
   rpc.begin(*session, std::move(members));
   phase = Phase::kStarted;
   set_view(fresh);

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+
+#include "autograd/context.h"
+#include "dist/context_record.h"
+#include "dist/pass_initiator.h"
+#include "dist/shared.h"
+
+namespace distag {
+
+// A context as the host holds it. The creator's keeps the context: when it goes, the context ends. Others just name it.
+class ContextHandle final : public Context {
+ public:
+  ContextHandle(std::shared_ptr<DistShared> shared, std::shared_ptr<ContextRecord> record, bool keeps)
+      : shared_(std::move(shared)), record_(std::move(record)), keeps_(keeps) {}
+  ~ContextHandle() override;
+
+  uint64_t id() const override { return record_->number(); }
+  Id global_id() const override { return record_->id(); }
+  void backward(const Tensors& roots, const BackwardOptions& options) override;
+  std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) override;
+  std::shared_ptr<const Gradients> gradients() override { return record_->read(shared_->environment.lease); }
+  ContextInfo info() override { return record_->info(); }
+  std::vector<int32_t> known_ranks() override { return record_->known_ranks(); }
+
+  bool is_of(const DistShared& shared) const { return shared_.get() == &shared; }
+
+ private:
+  void run_local(PassInitiator::Plan& plan);
+
+  const std::shared_ptr<DistShared> shared_;
+  const std::shared_ptr<ContextRecord> record_;
+  const bool keeps_;
+};
+
+}  // namespace distag

@@ -1,0 +1,137 @@
+#include "dist/context_record.h"
+
+#include "base/clock.h"
+#include "base/executor.h"
+
+namespace distag {
+namespace {
+
+using Doubts = std::map<Id, std::shared_ptr<Future<Unit>>>;
+
+// All of them together have the time of one lease.
+void await(const Doubts& doubts, Nanos lease) {
+  if (doubts.empty()) return;
+  check_can_wait();
+  auto all = Future<Unit>::make();
+  auto open = std::make_shared<std::atomic<size_t>>(doubts.size());
+  for (const auto& [pass, verdict] : doubts) {
+    verdict->on_done([all, open] {
+      if (--*open == 0) all->complete(Unit{});
+    });
+  }
+  if (wait(*all, lease)) return;
+  for (const auto& [pass, verdict] : doubts) {
+    if (verdict->is_done()) continue;
+    fail(Status::kDeadline,
+         "gradients: pass {} of worker {:016x} has run here, and no verdict came within the lease of {} ms; try again",
+         pass.counter, pass.maker, lease / kMillisecond);
+  }
+}
+
+}  // namespace
+
+void ContextRecord::check() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) throw *closed_;
+}
+
+void ContextRecord::close(const Error& why) {
+  Doubts doubts;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return;
+    closed_ = why;
+    doubts.swap(doubts_);
+  }
+  for (auto& [pass, verdict] : doubts) verdict->complete(Unit{});
+}
+
+void ContextRecord::set_counts(size_t sends, size_t recvs) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  sends_ = static_cast<uint32_t>(sends);
+  recvs_ = static_cast<uint32_t>(recvs);
+}
+
+void ContextRecord::add_known(int32_t rank) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  known_.insert(rank);
+}
+
+void ContextRecord::begin_pass() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) throw *closed_;
+  ++passes_;
+}
+
+void ContextRecord::end_pass() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  --passes_;
+}
+
+ContextInfo ContextRecord::info() {
+  check();
+  ContextInfo info;
+  info.gradient_count = static_cast<uint32_t>(gradients_.read()->entries.size());
+  std::lock_guard<std::mutex> lock(mutex_);
+  info.send_count = sends_;
+  info.recv_count = recvs_;
+  info.known_count = static_cast<uint32_t>(known_.size());
+  info.pass_count = passes_;
+  return info;
+}
+
+std::vector<int32_t> ContextRecord::known_ranks() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) throw *closed_;
+  return {known_.begin(), known_.end()};
+}
+
+void ContextRecord::begin_doubt(const Id& pass) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  doubts_.emplace(pass, Future<Unit>::make());
+}
+
+void ContextRecord::commit(const Id& pass, autograd::GradientStore::Entries gradients) {
+  gradients_.add(pass, std::move(gradients));
+  end_doubt(pass);
+}
+
+void ContextRecord::forget(const Id& pass) { end_doubt(pass); }
+
+void ContextRecord::lose_verdict(const Id& pass, const Error& why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!unknown_) unknown_ = why;
+  }
+  end_doubt(pass);
+}
+
+void ContextRecord::end_doubt(const Id& pass) {
+  std::shared_ptr<Future<Unit>> verdict;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = doubts_.find(pass);
+    if (found == doubts_.end()) return;
+    verdict = found->second;
+    doubts_.erase(found);
+  }
+  verdict->complete(Unit{});
+}
+
+std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease) {
+  Doubts doubts;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) throw *closed_;
+    doubts = doubts_;
+  }
+  await(doubts, lease);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) throw *closed_;
+    if (unknown_) throw *unknown_;
+  }
+  return gradients_.read();
+}
+
+}  // namespace distag

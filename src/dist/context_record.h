@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "autograd/context.h"
+#include "autograd/gradient_store.h"
+#include "base/error.h"
+#include "base/future.h"
+#include "base/ids.h"
+
+namespace distag {
+
+// What any thread may ask of a context on one worker: whether it is over, its counts, its gradients. Its handles hold
+// it beyond the end of the context. Thread-safe.
+class ContextRecord {
+ public:
+  ContextRecord(Id id, uint64_t number) : id_(id), number_(number) {}
+
+  const Id& id() const { return id_; }
+  uint64_t number() const { return number_; }
+
+  // Throws why the context is over, as INVALID_STATE or as a loss.
+  void check() const;
+  void close(const Error& why);
+
+  void set_counts(size_t sends, size_t recvs);
+  void add_known(int32_t rank);
+  void begin_pass();  // throws like check()
+  void end_pass();
+  ContextInfo info();
+  std::vector<int32_t> known_ranks() const;
+
+  // A pass is in doubt from DONE here to its verdict: who reads meanwhile waits.
+  void begin_doubt(const Id& pass);
+  void commit(const Id& pass, autograd::GradientStore::Entries gradients);  // ends the doubt, if there was one
+  void forget(const Id& pass);                                              // likewise: it was aborted
+  void lose_verdict(const Id& pass, const Error& why);                      // nobody will ever tell: reads fail now
+  std::shared_ptr<const Gradients> read(Nanos lease);
+
+ private:
+  void end_doubt(const Id& pass);
+
+  const Id id_;
+  const uint64_t number_;
+  mutable std::mutex mutex_;
+  std::optional<Error> closed_;
+  std::optional<Error> unknown_;
+  std::map<Id, std::shared_ptr<Future<Unit>>> doubts_;
+  std::set<int32_t> known_;
+  uint32_t sends_ = 0;
+  uint32_t recvs_ = 0;
+  uint32_t passes_ = 0;
+  autograd::GradientStore gradients_;
+};
+
+}  // namespace distag

@@ -1,0 +1,174 @@
+#include "dist/context_table.h"
+
+#include "dist/pass_initiator.h"
+#include "dist/pass_part.h"
+
+namespace distag {
+
+std::shared_ptr<ContextRecord> ContextTable::find_record(const Id& id) const {
+  if (auto context = find(id)) return context->record;
+  auto record = std::make_shared<ContextRecord>(id, number_of(id, -1));
+  record->close(Error(Status::kInvalidState, "the context has ended"));
+  return record;
+}
+
+std::shared_ptr<DistContext> ContextTable::find(const Id& id) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = contexts_.find(id);
+  return found == contexts_.end() ? nullptr : found->second;
+}
+
+uint64_t ContextTable::number_of(const Id& id, int32_t creator_rank) const {
+  if (id.maker == shared_.self.incarnation) {
+    creator_rank = shared_.self.rank;
+  } else if (auto creator = shared_.rpc.membership().find(id.maker)) {
+    creator_rank = creator->peer.rank;
+  }
+  constexpr uint64_t kCounterMask = (uint64_t{1} << 48) - 1;
+  return (static_cast<uint64_t>(static_cast<uint16_t>(creator_rank)) << 48) | (id.counter & kCounterMask);
+}
+
+std::shared_ptr<DistContext> ContextTable::insert(std::shared_ptr<ContextRecord> record, bool is_own) {
+  auto context = std::make_shared<DistContext>();
+  const Id id = record->id();
+  context->record = std::move(record);
+  context->is_own = is_own;
+  ++shared_.counters.contexts;
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++by_creator_[id.maker];
+  contexts_[id] = context;
+  return context;
+}
+
+void ContextTable::add_own(std::shared_ptr<ContextRecord> record) { insert(std::move(record), true); }
+
+std::vector<std::shared_ptr<DistContext>> ContextTable::all() const {
+  std::vector<std::shared_ptr<DistContext>> result;
+  std::lock_guard<std::mutex> lock(mutex_);
+  result.reserve(contexts_.size());
+  for (const auto& [id, context] : contexts_) result.push_back(context);
+  return result;
+}
+
+size_t ContextTable::count_of(Incarnation creator) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = by_creator_.find(creator);
+  return found == by_creator_.end() ? 0 : found->second;
+}
+
+Error ContextTable::missing(const Id& id) const {
+  if (id.maker == shared_.self.incarnation && id.counter > shared_.last_context) {
+    return Error(Status::kInvalidArgument, "the context is not one of this worker");
+  }
+  if (shared_.session != nullptr && shared_.session->is_lost(id.maker)) {
+    return Error(Status::kDisconnected,
+                 fmt::format("the context ended with its creator, {}, which is lost", shared_.describe(id.maker)));
+  }
+  return Error(Status::kInvalidState, "the context has ended, or is of another worker");
+}
+
+std::shared_ptr<DistContext> ContextTable::find_or_make(const wire::Recording& recording, const Peer& from) {
+  const Id& id = recording.context;
+  if (auto found = find(id)) return found;
+  const bool is_known_worker = id.maker == shared_.self.incarnation || shared_.session->find(id.maker) != nullptr;
+  if (!is_known_worker) fail(Status::kProtocol, "the creator of the context is not in this group");
+  if (id.maker == shared_.self.incarnation || shared_.session->is_lost(id.maker)) throw missing(id);
+  if (count_of(id.maker) >= kMaxPerCreator) {
+    fail(Status::kOverloaded, "this worker holds {} contexts of {}, which is the limit; release some there",
+         kMaxPerCreator, shared_.describe(id.maker));
+  }
+  auto context = insert(std::make_shared<ContextRecord>(id, number_of(id, recording.creator_rank)), false);
+  if (id.maker != from.incarnation) {
+    shared_.tell(id.maker, wire::Joined{id, {}});
+    context->holders.insert(shared_.self.incarnation);
+  }
+  return context;
+}
+
+void ContextTable::note_holders(DistContext& context, const std::vector<Incarnation>& workers) {
+  for (Incarnation worker : workers) {
+    if (context.is_own && (worker == shared_.self.incarnation || shared_.session->is_lost(worker))) continue;
+    if (worker != context.id().maker) context.holders.insert(worker);
+  }
+}
+
+std::vector<Incarnation> ContextTable::holders_to_tell(DistContext& context, Incarnation to) {
+  std::vector<Incarnation> result;
+  if (context.is_own) return result;
+  std::set<Incarnation>& told = context.told[to];
+  for (Incarnation holder : context.holders) {
+    if (holder != to && told.insert(holder).second) result.push_back(holder);
+  }
+  return result;
+}
+
+void ContextTable::release_if_over(const std::shared_ptr<DistContext>& context) {
+  if (!context->is_own || !context->is_handle_gone || context->open_calls != 0 || context->open_passes != 0) return;
+  for (Incarnation holder : context->holders) shared_.tell(holder, wire::Release{{context->id()}});
+  drop(context, Error(Status::kInvalidState, "the context has ended"));
+}
+
+void ContextTable::on_release(const Peer& from, const wire::Release& release) {
+  for (const Id& id : release.contexts) {
+    if (id.maker != from.incarnation) {
+      fail(Status::kProtocol, "worker \"{}\" ends a context of another", from.name);
+    }
+    auto context = find(id);
+    if (context == nullptr) continue;
+    drop(context, Error(Status::kInvalidState, fmt::format("the context has ended: its creator, {}, released it",
+                                                           shared_.describe(id.maker))));
+    shared_.rpc.end_context(id);
+  }
+}
+
+void ContextTable::on_joined(const Peer& from, const Id& id) {
+  if (id.maker != shared_.self.incarnation) {
+    fail(Status::kProtocol, "worker \"{}\" joined a context that is not of this worker", from.name);
+  }
+  if (auto context = find(id)) {
+    context->holders.insert(from.incarnation);
+  } else {
+    shared_.tell(from.incarnation, wire::Release{{id}});
+  }
+}
+
+void ContextTable::on_gone(Incarnation peer, const Error& error) {
+  std::vector<std::shared_ptr<DistContext>> orphans;
+  for (const auto& context : all()) {
+    context->holders.erase(peer);
+    if (context->id().maker == peer) orphans.push_back(context);
+  }
+  for (const auto& context : orphans) {
+    drop(context, Error(error.status(), "the context ended with its creator: " + error.message()));
+    // Posted: calls to the lost worker itself end with the loss, not with the context.
+    shared_.environment.loop.post([rpc = &shared_.rpc, id = context->id()] { rpc->end_context(id); });
+  }
+}
+
+void ContextTable::drop(const std::shared_ptr<DistContext>& context, const Error& why) {
+  const Id id = context->id();
+  context->record->close(why);
+  // A pass that ends takes itself out of the list.
+  while (!context->passes.empty()) {
+    const DistContext::Pass pass = context->passes.begin()->second;
+    if (pass.initiator != nullptr) {
+      pass.initiator->abort(why.status() == Status::kInvalidState ? Error(Status::kCancelled, why.message()) : why);
+    } else {
+      pass.part->end(why);
+    }
+  }
+  if (!context->sends.empty()) {
+    shared_.environment.compute.post([sends = std::move(context->sends)] {});
+    context->sends.clear();
+  }
+  --shared_.counters.contexts;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (--by_creator_[id.maker] == 0) by_creator_.erase(id.maker);
+  contexts_.erase(id);
+}
+
+void ContextTable::drop_all(const Error& why) {
+  for (const auto& context : all()) drop(context, why);
+}
+
+}  // namespace distag

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "dist/dist_context.h"
+#include "dist/shared.h"
+
+namespace distag {
+
+// The contexts that one worker holds: how they come, and how they end. On the loop, unless it says any thread.
+class ContextTable {
+ public:
+  static constexpr size_t kMaxPerCreator = 65536;
+
+  explicit ContextTable(DistShared& shared) : shared_(shared) {}
+
+  // Any thread: a handle's view of it; one that is over when this worker does not hold it.
+  std::shared_ptr<ContextRecord> find_record(const Id& id) const;
+
+  void add_own(std::shared_ptr<ContextRecord> record);  // any thread
+
+  std::shared_ptr<DistContext> find(const Id& id) const;  // any thread
+  // A call in the context has come from a peer. Throws OVERLOADED, INVALID_STATE, DISCONNECTED, PROTOCOL.
+  std::shared_ptr<DistContext> find_or_make(const wire::Recording& recording, const Peer& from);
+  // Why an id that is not in the table is not there.
+  Error missing(const Id& id) const;
+
+  // Workers that hold the context, as somebody says.
+  void note_holders(DistContext& context, const std::vector<Incarnation>& workers);
+  // What an answer to `to` has to tell of them.
+  std::vector<Incarnation> holders_to_tell(DistContext& context, Incarnation to);
+
+  // The creator's: RELEASE to all holders once nothing needs it any more.
+  void release_if_over(const std::shared_ptr<DistContext>& context);
+  void on_release(const Peer& from, const wire::Release& release);
+  void on_joined(const Peer& from, const Id& context);
+  void on_gone(Incarnation peer, const Error& error);
+  // Ends it here: passes, calls, gradients, and the graph.
+  void drop(const std::shared_ptr<DistContext>& context, const Error& why);
+  void drop_all(const Error& why);
+
+  std::vector<std::shared_ptr<DistContext>> all() const;
+
+ private:
+  size_t count_of(Incarnation creator) const;
+  uint64_t number_of(const Id& id, int32_t creator_rank) const;
+  std::shared_ptr<DistContext> insert(std::shared_ptr<ContextRecord> record, bool is_own);
+
+  DistShared& shared_;
+  mutable std::mutex mutex_;  // of both tables; what a context is made of belongs to the loop
+  std::unordered_map<Id, std::shared_ptr<DistContext>> contexts_;
+  std::unordered_map<Incarnation, size_t> by_creator_;
+};
+
+}  // namespace distag

@@ -1,0 +1,123 @@
+#include "dist/dist.h"
+
+#include "dist/context_handle.h"
+#include "dist/context_table.h"
+#include "dist/passes.h"
+#include "dist/recorder.h"
+
+namespace distag {
+
+struct Dist::State {
+  State(Environment environment, Rpc& rpc)
+      : shared(std::make_shared<DistShared>(environment, rpc)),
+        contexts(*shared),
+        recorder(*shared, contexts),
+        passes(*shared, contexts) {
+    shared->contexts = &contexts;
+    shared->passes = &passes;
+  }
+
+  const std::shared_ptr<DistShared> shared;
+  ContextTable contexts;
+  Recorder recorder;
+  Passes passes;
+};
+
+Dist::Dist(Environment environment, Rpc& rpc) : state_(std::make_unique<State>(environment, rpc)) {}
+
+Dist::~Dist() {
+  state_->shared->gate.close();
+  state_->shared->contexts = nullptr;
+  state_->shared->passes = nullptr;
+}
+
+void Dist::begin(Session& session) {
+  state_->shared->session = &session;
+  state_->shared->self = session.self();
+  state_->shared->is_started = true;
+}
+
+std::shared_ptr<Context> Dist::create_context() {
+  DistShared& shared = *state_->shared;
+  if (!shared.is_started) {
+    fail(Status::kInvalidState, "a context needs a started worker: start it first, and make contexts before its end");
+  }
+  const Id id{shared.self.incarnation, ++shared.last_context};
+  constexpr uint64_t kCounterMask = (uint64_t{1} << 48) - 1;
+  const uint64_t number =
+      (static_cast<uint64_t>(static_cast<uint16_t>(shared.self.rank)) << 48) | (id.counter & kCounterMask);
+  auto record = std::make_shared<ContextRecord>(id, number);
+  state_->contexts.add_own(record);
+  return std::make_shared<ContextHandle>(state_->shared, std::move(record), true);
+}
+
+std::shared_ptr<Context> Dist::find_context(const Id& id) {
+  if (!id) return nullptr;
+  return std::make_shared<ContextHandle>(state_->shared, state_->contexts.find_record(id), false);
+}
+
+bool Dist::is_mine(const Context& context) const {
+  const auto* handle = dynamic_cast<const ContextHandle*>(&context);
+  return handle != nullptr && handle->is_of(*state_->shared);
+}
+
+// ---- calls ----
+
+void Dist::on_call_begun(const Id& id) {
+  const auto context = state_->contexts.find(id);
+  if (context == nullptr) throw state_->contexts.missing(id);
+  ++context->open_calls;
+}
+
+void Dist::on_call_ended(const Id& id) {
+  const auto context = state_->contexts.find(id);
+  if (context == nullptr) return;
+  --context->open_calls;
+  state_->contexts.release_if_over(context);
+}
+
+wire::Recording Dist::on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                              const std::string& call, bool is_answer) {
+  return state_->recorder.on_send(context, to, values, call, is_answer);
+}
+
+void Dist::on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+                      const std::string& call, bool is_answer) {
+  state_->recorder.on_receive(recording, from, values, call, is_answer);
+}
+
+// ---- messages and losses ----
+
+bool Dist::handle(const Peer& from, wire::Message& message) {
+  if (const auto* release = std::get_if<wire::Release>(&message.body)) {
+    state_->contexts.on_release(from, *release);
+    return true;
+  }
+  return state_->passes.handle(from, message);
+}
+
+void Dist::on_lost(const Peer& peer, const Error& error) {
+  if (!state_->shared->is_started) return;
+  state_->passes.on_gone(peer.incarnation, error);
+  state_->contexts.on_gone(peer.incarnation, error);
+}
+
+void Dist::on_left(const Peer& peer) {
+  on_lost(peer, Error(Status::kDisconnected,
+                      fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank)));
+}
+
+bool Dist::is_idle() const { return state_->shared->counters.passes_open == 0; }
+
+void Dist::stop() {
+  state_->shared->is_started = false;
+  state_->contexts.drop_all(Error(Status::kCancelled, "the worker was shut down"));
+  state_->shared->session = nullptr;
+}
+
+DistStats Dist::stats() const {
+  const auto& counters = state_->shared->counters;
+  return {counters.contexts, counters.passes_run, counters.passes_failed, counters.passes_open};
+}
+
+}  // namespace distag

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/node.h"
+#include "base/ids.h"
+
+namespace distag {
+
+// One half of a pair: what both kinds know.
+struct PairInfo {
+  Id pair;
+  Id context;
+  uint64_t context_number = 0;  // for people
+  Incarnation peer = 0;         // who has the other half
+  std::string call;             // `call "embed" on "ps1"`
+  bool is_answer = false;
+
+  std::string describe() const { return (is_answer ? "the result of " : "the arguments of ") + call; }
+};
+
+// Values that require grad left this worker here: a gradient comes for each, and goes on to where the value came from.
+class SendNode final : public autograd::Node {
+ public:
+  struct Slot {
+    Dims shape;
+    Dtype dtype;
+  };
+  SendNode(PairInfo info, std::vector<autograd::Edge> next, std::vector<Slot> slots)
+      : Node(Kind::kSend, std::move(next), static_cast<uint32_t>(slots.size())),
+        info_(std::move(info)),
+        metadata_(std::move(slots)) {}
+  std::string name() const override { return info_.describe(); }
+  const PairInfo& info() const { return info_; }
+  const std::vector<Slot>& metadata() const { return metadata_; }
+
+ private:
+  const PairInfo info_;
+  const std::vector<Slot> metadata_;
+};
+
+// Values that require grad came in here: their gradients go to the send they left by.
+class RecvNode final : public autograd::Node {
+ public:
+  RecvNode(PairInfo info, uint32_t slots) : Node(Kind::kRecv, {}, slots), info_(std::move(info)) {}
+  std::string name() const override { return info_.describe(); }
+  const PairInfo& info() const { return info_; }
+
+ private:
+  const PairInfo info_;
+};
+
+}  // namespace distag

@@ -1,0 +1,27 @@
+#include "dist/shared.h"
+
+namespace distag {
+
+std::string DistShared::describe(Incarnation worker) const {
+  if (worker == self.incarnation) return fmt::format("worker \"{}\" (rank {})", self.name, self.rank);
+  const Peer* peer = session == nullptr ? nullptr : session->find(worker);
+  if (peer == nullptr) return fmt::format("a worker that is not known here ({:016x})", worker);
+  return fmt::format("worker \"{}\" (rank {})", peer->name, peer->rank);
+}
+
+void DistShared::tell(Incarnation to, wire::Body body) {
+  if (session == nullptr) return;
+  try {
+    session->send(to, std::move(body));
+  } catch (const Error& error) {
+    environment.log.write(LogLevel::kDebug, fmt::format("not told {}: {}", describe(to), error.message()));
+  }
+}
+
+Error DistShared::sign(Error error) const {
+  if (error.origin_rank() < 0) error.set_origin_rank(self.rank);
+  error.add_context(fmt::format("worker \"{}\" (rank {})", self.name, self.rank));
+  return error;
+}
+
+}  // namespace distag

@@ -102,12 +102,16 @@ TEST(SimGroupTest, EachCallRunsOnceHoweverOftenConnectionsDrop) {
 TEST(SimGroupTest, AKilledWorkerIsNamedByTheCallsThatNeedIt) {
   for_each_seed(30, [](uint64_t seed) {
     SimWorkerGroup group(seed, options_for(3));
+    auto begun = Future<Unit>::make();
     auto never = Future<Unit>::make();
-    group.worker(1).rpc().register_function("hang", [never](Invocation&) { wait(*never, kForever); });
+    group.worker(1).rpc().register_function("hang", [begun, never](Invocation&) {
+      begun->complete(Unit{});
+      wait(*never, kForever);
+    });
     register_double(group);
     group.start();
-    auto killed = group.scheduler().spawn([&group] {
-      group.call(2, 1, "double", {Value(int64_t{1})});
+    auto killed = group.scheduler().spawn([&group, begun] {
+      wait(*begun, kForever);
       group.kill(1);
     });
     const Nanos begin = group.scheduler().now();

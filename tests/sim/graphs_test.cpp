@@ -1,0 +1,282 @@
+// Random graphs over one to five workers give the gradients of the same graph in one process.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+#include "ops/builtins.h"
+#include "sim/random_graph.h"
+#include "support/sim_group.h"
+
+namespace distag::sim {
+namespace {
+
+GraphOptions graph_options(uint64_t seed) {
+  GraphOptions options;
+  options.workers = 1 + static_cast<int32_t>(seed % 5);
+  return options;
+}
+
+SimGroupOptions group_options(const RandomGraph& graph) {
+  SimGroupOptions options;
+  options.size = graph.options.workers;
+  return options;
+}
+
+// A scalar of each chosen output.
+Tensors make_roots(const Tensors& outputs, const std::vector<size_t>& chosen) {
+  std::vector<Tensor> sums(outputs.size());
+  Tensors roots;
+  for (const size_t index : chosen) {
+    // The same root twice is the same tensor twice.
+    if (!sums[index]) sums[index] = autograd::apply(ops::kSum, std::vector<Tensor>{outputs[index]}, {})[0];
+    roots.push_back(sums[index]);
+  }
+  return roots;
+}
+
+// Gradients of the graph in one process, over the first `passes` passes.
+std::shared_ptr<const Gradients> local_gradients(const RandomGraph& graph, size_t passes) {
+  const auto context = make_local_context();
+  const Tensors outputs = run_locally(graph);
+  for (size_t pass = 0; pass < passes; ++pass) {
+    BackwardOptions options;
+    options.retain_graph = pass + 1 < passes;
+    context->backward(make_roots(outputs, graph.roots[pass]), options);
+  }
+  return context->gradients();
+}
+
+void expect_equal(const Tensor& expected, const Tensor& actual, const std::string& what) {
+  ASSERT_EQ(expected.count(), actual.count()) << what;
+  const Tensor left = expected.contiguous();
+  const Tensor right = actual.contiguous();
+  for (int64_t i = 0; i < expected.count(); ++i) {
+    const double a = left.data_as<double>()[i];
+    const double b = right.data_as<double>()[i];
+    EXPECT_LE(std::abs(a - b), 1e-9 * (1 + std::abs(a))) << what << " element " << i << ": " << a << " and " << b;
+  }
+}
+
+// What each worker has in the context: every gradient of the reference, and no other.
+void expect_gradients(SimWorkerGroup& group, const RandomGraph& graph, const Id& id, const Gradients& expected) {
+  for (int32_t rank = 0; rank < group.size(); ++rank) {
+    std::shared_ptr<const Gradients> actual;
+    try {
+      actual = group.worker(rank).dist().find_context(id)->gradients();
+    } catch (const Error& error) {
+      // A worker that the forward never reached knows nothing of the context.
+      EXPECT_EQ(error.status(), Status::kInvalidState) << error.message();
+    }
+    const auto& leaves = graph.leaves[static_cast<size_t>(rank)];
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const std::string what = "leaf " + std::to_string(i) + " of w" + std::to_string(rank);
+      const Tensor* wanted = expected.find(leaves[i]);
+      const Tensor* there = actual ? actual->find(leaves[i]) : nullptr;
+      ASSERT_EQ(wanted != nullptr, there != nullptr) << what;
+      if (wanted != nullptr) expect_equal(*wanted, *there, what);
+    }
+  }
+}
+
+// The context is released: nothing of it is left anywhere, soon.
+void expect_nothing_left(SimWorkerGroup& group) {
+  auto left = [&group] {
+    uint64_t count = 0;
+    for (int32_t rank = 0; rank < group.size(); ++rank) {
+      if (group.is_killed(rank)) continue;
+      const WorkerStats stats = group.worker(rank).stats();
+      count += stats.dist.contexts + stats.dist.passes_open + stats.rpc.calls_open;
+    }
+    return count;
+  };
+  group.scheduler().run_until([&left] { return left() == 0; }, 10 * kSecond);
+  EXPECT_EQ(left(), 0u);
+}
+
+void run_passes_in_turn(uint64_t seed, const SimFaults& faults) {
+  const RandomGraph graph(seed, graph_options(seed));
+  SimGroupOptions options = group_options(graph);
+  options.faults = faults;
+  SimWorkerGroup group(seed, options);
+  register_blocks(group, graph);
+  group.start();
+  {
+    const auto context = group.worker(0).dist().create_context();
+    {
+      const Tensors outputs = run_distributed(group, graph, context->global_id());
+      for (size_t pass = 0; pass < 2; ++pass) {
+        BackwardOptions backward;
+        backward.retain_graph = pass == 0;
+        context->backward(make_roots(outputs, graph.roots[pass]), backward);
+        expect_gradients(group, graph, context->global_id(), *local_gradients(graph, pass + 1));
+      }
+    }
+  }
+  expect_nothing_left(group);
+  for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+}
+
+TEST(GraphsTest, SmartEqualsTheGraphInOneProcess) {
+  for_each_seed(1000, [](uint64_t seed) { run_passes_in_turn(seed, SimFaults()); });
+}
+
+TEST(GraphsTest, SmartEqualsItOverConnectionsThatDrop) {
+  SimFaults faults;
+  faults.drop = 0.03;
+  faults.would_block = 0.03;
+  for_each_seed(300, [&faults](uint64_t seed) { run_passes_in_turn(seed, faults); });
+}
+
+TEST(GraphsTest, PassesSideBySideAddUp) {
+  for_each_seed(300, [](uint64_t seed) {
+    const RandomGraph graph(seed, graph_options(seed));
+    SimWorkerGroup group(seed, group_options(graph));
+    register_blocks(group, graph);
+    group.start();
+    {
+      const auto context = group.worker(0).dist().create_context();
+      const Tensors outputs = run_distributed(group, graph, context->global_id());
+      std::vector<std::shared_ptr<Future<Unit>>> ended;
+      for (size_t pass = 0; pass < 2; ++pass) {
+        ended.push_back(group.scheduler().spawn([&graph, &context, &outputs, pass] {
+          BackwardOptions backward;
+          backward.retain_graph = true;
+          context->backward(make_roots(outputs, graph.roots[pass]), backward);
+        }));
+      }
+      for (const auto& future : ended) {
+        wait(*future, kForever);
+        future->value();
+      }
+      expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 2));
+    }
+    expect_nothing_left(group);
+  });
+}
+
+TEST(GraphsTest, ASecondPassWithoutRetainAnswersGraphFreed) {
+  for_each_seed(100, [](uint64_t seed) {
+    GraphOptions options = graph_options(seed);
+    options.use_everything = true;  // so that the second pass meets what the first one freed
+    const RandomGraph graph(seed, options);
+    SimWorkerGroup group(seed, group_options(graph));
+    register_blocks(group, graph);
+    group.start();
+    const auto context = group.worker(0).dist().create_context();
+    const Tensors roots = make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]);
+    context->backward(roots, BackwardOptions());
+    try {
+      context->backward(roots, BackwardOptions());
+      ADD_FAILURE() << "the graph was still there";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kGraphFreed) << error.message();
+    }
+    expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
+  });
+}
+
+TEST(GraphsTest, FastEqualsItWhereEverythingIsUsed) {
+  for_each_seed(300, [](uint64_t seed) {
+    GraphOptions options = graph_options(seed);
+    options.use_everything = true;
+    const RandomGraph graph(seed, options);
+    ASSERT_TRUE(graph.reaches_every_pair());
+    SimWorkerGroup group(seed, group_options(graph));
+    register_blocks(group, graph);
+    group.start();
+    {
+      const auto context = group.worker(0).dist().create_context();
+      BackwardOptions backward;
+      backward.mode = BackwardMode::kFast;
+      context->backward(make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]), backward);
+      expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
+    }
+    expect_nothing_left(group);
+  });
+}
+
+TEST(GraphsTest, FastEqualsItOrNamesTheResultsThatWereNotUsed) {
+  size_t equal = 0;
+  size_t unreached = 0;
+  for_each_seed(400, [&equal, &unreached](uint64_t seed) {
+    const RandomGraph graph(seed, graph_options(seed));
+    SimWorkerGroup group(seed, group_options(graph));
+    register_blocks(group, graph);
+    group.start();
+    {
+      const auto context = group.worker(0).dist().create_context();
+      const Tensors outputs = run_distributed(group, graph, context->global_id());
+      BackwardOptions backward;
+      backward.mode = BackwardMode::kFast;
+      backward.retain_graph = true;
+      try {
+        context->backward(make_roots(outputs, graph.roots[0]), backward);
+        EXPECT_TRUE(graph.reaches_every_pair());
+        expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
+        ++equal;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), Status::kUnreachedSend) << error.message();
+        EXPECT_FALSE(graph.reaches_every_pair());
+        EXPECT_NE(error.message().find("block"), std::string::npos) << error.message();
+        ++unreached;
+        // All gradients or none; and SMART can still do it.
+        expect_gradients(group, graph, context->global_id(), Gradients());
+        backward.mode = BackwardMode::kSmart;
+        context->backward(make_roots(outputs, graph.roots[0]), backward);
+        expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
+      }
+    }
+    expect_nothing_left(group);
+  });
+  if (std::getenv("DISTAG_SIM_SEED") == nullptr) {
+    EXPECT_GT(equal, 20u);
+    EXPECT_GT(unreached, 20u);
+  }
+}
+
+// A worker dies while a forward or a pass is under way: all gradients, or an error and none of them; nothing hangs and
+// nothing is left with the survivors.
+TEST(GraphsTest, ADeathGivesAllGradientsOrAnError) {
+  size_t failures = 0;
+  for_each_seed(300, [&failures](uint64_t seed) {
+    GraphOptions options = graph_options(seed);
+    options.workers = 2 + static_cast<int32_t>(seed % 4);
+    const RandomGraph graph(seed, options);
+    SimWorkerGroup group(seed, group_options(graph));
+    register_blocks(group, graph);
+    group.start();
+    const auto victim = 1 + static_cast<int32_t>(group.scheduler().below(static_cast<uint64_t>(options.workers - 1)));
+    group.scheduler().at(group.scheduler().now() + group.scheduler().between(0, 10 * kMillisecond),
+                         [&group, victim] { group.kill(victim); });
+    {
+      const auto context = group.worker(0).dist().create_context();
+      try {
+        const Tensors outputs = run_distributed(group, graph, context->global_id());
+        context->backward(make_roots(outputs, graph.roots[0]), BackwardOptions());
+        const auto expected = local_gradients(graph, 1);
+        for (const Tensor& leaf : graph.leaves[0]) {
+          const auto actual = context->gradients();
+          ASSERT_EQ(expected->find(leaf) != nullptr, actual->find(leaf) != nullptr);
+        }
+      } catch (const Error& error) {
+        ++failures;
+        EXPECT_NE(error.message().find(SimWorkerGroup::name(victim)), std::string::npos) << error.message();
+        EXPECT_TRUE(context->gradients()->entries.empty());
+      }
+    }
+    group.scheduler().run_until([&group, victim] { return group.is_killed(victim); });
+    group.scheduler().run_for(10 * kSecond);
+    expect_nothing_left(group);
+  });
+  if (std::getenv("DISTAG_SIM_SEED") == nullptr) {
+    EXPECT_GT(failures, 10u);
+  }
+}
+
+}  // namespace
+}  // namespace distag::sim

@@ -31,7 +31,7 @@ class History final : public GradSlot {
   Edge edge(const Tensor& tensor);
 
  private:
-  const Edge edge_;
+  const Edge edge_{};
   std::mutex mutex_;  // of leaf_: graphs may be recorded from one leaf by several threads
   std::weak_ptr<LeafNode> leaf_;
 };

@@ -22,7 +22,7 @@ void Session::State::on_ack_timer() {
   ack_timer = 0;
   const Nanos now = shared.loop.now();
   Nanos next = kNever;
-  auto is_settled = [this, now, &next](PeerRecord* record) {
+  auto is_settled = [now, &next](PeerRecord* record) {
     if (record->ack_due <= now) {
       record->ack_due = kNever;
       // A repetition is acknowledged again: what said so first may be lost.

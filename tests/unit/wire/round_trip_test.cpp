@@ -274,7 +274,9 @@ Error error_of(Function&& function) {
 TEST(Encode, RefusesWhatCannotTravel) {
   auto object = std::make_shared<HostObject>("model", nullptr, Task());
   Call call{{1, 2}, "f", {Value(object)}, 5, {}, ""};
-  for (const Error& error : {error_of([&] { encode(Message{1, 0, {}, call}, Limits()); }),
+  for (const Error& error : {error_of([&] {
+                               encode(Message{1, 0, {}, call}, Limits());
+                             }),
                              error_of([&] { check(call, Limits()); })}) {
     EXPECT_EQ(error.status(), Status::kInvalidArgument);
     EXPECT_NE(error.message().find("\"model\" cannot travel"), std::string::npos) << error.message();
@@ -285,8 +287,10 @@ TEST(Encode, RefusesWhatIsTooLarge) {
   Limits limits;
   limits.max_message_bytes = 100000;
   Call call{{1, 2}, "f", {Value(floats({40000}))}, 5, {}, ""};
-  for (const Error& error :
-       {error_of([&] { encode(Message{1, 0, {}, call}, limits); }), error_of([&] { check(call, limits); })}) {
+  for (const Error& error : {error_of([&] {
+                               encode(Message{1, 0, {}, call}, limits);
+                             }),
+                             error_of([&] { check(call, limits); })}) {
     EXPECT_EQ(error.status(), Status::kInvalidArgument);
     EXPECT_NE(error.message().find("exceeds the limit of 100000"), std::string::npos) << error.message();
   }

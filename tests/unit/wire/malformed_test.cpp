@@ -1,0 +1,364 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "message_generated.h"
+#include "sample_messages.h"
+
+namespace distag::wire {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+
+Frame frame_of(const std::string& bytes) { return Frame::copy_of(bytes.data(), bytes.size()); }
+
+// A header made by hand: `build` gives the type and the table of the body.
+struct Raw {
+  protocol::Body type;
+  flatbuffers::Offset<void> table;
+};
+Frame raw(const std::function<Raw(FlatBufferBuilder&)>& build, const std::string& tail = "",
+          const std::vector<protocol::Transfer>& transfers = {}) {
+  FlatBufferBuilder builder;
+  Raw body = build(builder);
+  auto listed = builder.CreateVectorOfStructs(transfers);
+  protocol::Place place(1, 0);
+  builder.FinishSizePrefixed(protocol::CreateMessage(builder, &place, listed, body.type, body.table),
+                             protocol::MessageIdentifier());
+  return frame_of(std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()) + tail);
+}
+
+void expect_malformed(const Frame& header, const Frames& payload, const std::string& why, const Limits& limits = {}) {
+  try {
+    Message message = decode(header, payload, limits);
+    ADD_FAILURE() << "taken as " << body_name(message.body) << ", not refused for: " << why;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kProtocol);
+    EXPECT_NE(error.message().find(why), std::string::npos) << error.message() << "\nwanted: " << why;
+  }
+}
+
+// A REPLY whose result is the value that `build` makes.
+using BuildValue = std::function<flatbuffers::Offset<void>(FlatBufferBuilder&)>;
+Frame raw_value(protocol::Value type, const BuildValue& build, const std::string& tail = "") {
+  return raw(
+      [&](FlatBufferBuilder& builder) {
+        auto value = build(builder);
+        protocol::Id id(1, 2);
+        return Raw{protocol::Body::Reply, protocol::CreateReply(builder, &id, 0, type, value).Union()};
+      },
+      tail);
+}
+
+Frame raw_tensor(protocol::Dtype dtype, const std::vector<int64_t>& shape, protocol::Piece piece,
+                 const std::string& tail = "") {
+  return raw_value(
+      protocol::Value::Tensor,
+      [&](FlatBufferBuilder& builder) {
+        return protocol::CreateTensor(builder, dtype, builder.CreateVector(shape), &piece).Union();
+      },
+      tail);
+}
+
+Frame encoded_header(const Body& body) { return encode(Message{1, 0, {}, body}, Limits()).header; }
+Frames encoded_payload(const Body& body) { return encode(Message{1, 0, {}, body}, Limits()).payload; }
+
+constexpr auto kTail = protocol::Lane::Tail;
+constexpr auto kFrame = protocol::Lane::Frame;
+constexpr auto kFloat32 = protocol::Dtype::Float32;
+
+// ---- sizes and structure ----
+
+TEST(Malformed, HeadersThatAreNone) {
+  expect_malformed(Frame(), {}, "cut off");
+  expect_malformed(frame_of("abc"), {}, "cut off");
+  expect_malformed(frame_of(std::string(4, '\0')), {}, "no message of distag");
+  expect_malformed(frame_of(std::string(200, '\xFF')), {}, "cut off");
+  expect_malformed(frame_of(std::string(200, '\0')), {}, "no message of distag");
+}
+
+TEST(Malformed, HeadersThatAreTooLarge) {
+  expect_malformed(frame_of(std::string((64 << 10) + 1, 'x')), {}, "a header of 65537 bytes, more than 65536");
+}
+
+TEST(Malformed, MessagesThatAreTooLarge) {
+  Limits limits;
+  limits.max_message_bytes = 1000;
+  Body call = Call{{1, 2}, "f", {Value(floats({2000}))}, 5, {}, ""};
+  expect_malformed(encoded_header(call), encoded_payload(call), "more than 1000 bytes in all", limits);
+}
+
+TEST(Malformed, EveryTruncationOfEveryHeader) {
+  for (const Body& body : all_bodies()) {
+    Encoded encoded = encode(Message{1, 0, {}, body}, Limits());
+    for (size_t size = 0; size < encoded.header.size(); ++size) {
+      Frame cut = Frame::copy_of(encoded.header.data(), size);
+      EXPECT_THROW(decode(cut, encoded.payload, Limits()), Error) << body_name(body) << " cut to " << size;
+    }
+  }
+}
+
+TEST(Malformed, AnotherIdentifier) {
+  std::string bytes(reinterpret_cast<const char*>(encoded_header(Ping{}).data()), encoded_header(Ping{}).size());
+  bytes.replace(bytes.find("DTG1"), 4, "DTG2");
+  expect_malformed(frame_of(bytes), {}, "no message of distag");
+}
+
+TEST(Malformed, AnUnknownBody) {
+  expect_malformed(raw([](FlatBufferBuilder& builder) {
+                     return Raw{static_cast<protocol::Body>(200), protocol::CreatePing(builder).Union()};
+                   }),
+                   {}, "a body of kind 200");
+}
+
+TEST(Malformed, TooManyTables) {
+  expect_malformed(raw_value(protocol::Value::List,
+                             [](FlatBufferBuilder& builder) {
+                               std::vector<protocol::Value> types(9000, protocol::Value::Null);
+                               auto null = protocol::CreateNull(builder).Union();
+                               std::vector<flatbuffers::Offset<void>> items(9000, null);
+                               auto all_types = builder.CreateVector<protocol::Value>(types);
+                               return protocol::CreateList(builder, all_types, builder.CreateVector(items)).Union();
+                             }),
+                   {}, "no message of distag");
+}
+
+TEST(Malformed, SharedStringsDoNotMultiply) {
+  expect_malformed(raw([](FlatBufferBuilder& builder) {
+                     auto text = builder.CreateString(std::string(1000, 'x'));
+                     auto all = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>(1000, text));
+                     protocol::Id id(1, 2);
+                     return Raw{protocol::Body::ProbeAnswer,
+                                protocol::CreateProbeAnswer(builder, &id, &id, 1, true, 1, 1, all).Union()};
+                   }),
+                   {}, "overlap");
+}
+
+// ---- payload ----
+
+TEST(Malformed, PayloadThatBelongsToNothing) {
+  expect_malformed(encoded_header(Ping{}), {frame_of("x")}, "a PING with payload that belongs to nothing");
+  expect_malformed(raw(
+                       [](FlatBufferBuilder& builder) {
+                         return Raw{protocol::Body::Ping, protocol::CreatePing(builder).Union()};
+                       },
+                       "tail"),
+                   {}, "belongs to nothing");
+}
+
+TEST(Malformed, PayloadThatIsMissing) {
+  expect_malformed(raw_tensor(kFloat32, {2}, {8, kFrame}), {}, "the payload frame of a tensor is missing");
+  expect_malformed(raw_tensor(kFloat32, {2}, {8, kTail}, "1234567"), {}, "reaches past the end");
+  expect_malformed(raw_tensor(kFloat32, {2}, {8, static_cast<protocol::Lane>(9)}), {}, "lane 9");
+  expect_malformed(raw_tensor(kFloat32, {2}, {8, kFrame}), {frame_of("1234567")}, "has 8 bytes, its payload frame 7");
+}
+
+TEST(Malformed, TensorsThatCannotBe) {
+  using protocol::Dtype;
+  expect_malformed(raw_tensor(Dtype::None, {2}, {8, kTail}), {}, "a tensor of dtype 0");
+  expect_malformed(raw_tensor(static_cast<Dtype>(77), {2}, {8, kTail}), {}, "a tensor of dtype 77");
+  expect_malformed(raw_tensor(kFloat32, std::vector<int64_t>(17, 1), {4, kTail}), {}, "rank 17, more than 16");
+  expect_malformed(raw_tensor(kFloat32, {-1}, {4, kTail}), {}, "a size of -1");
+  expect_malformed(raw_tensor(kFloat32, {int64_t{1} << 40, int64_t{1} << 40}, {0, kTail}), {}, "memory can hold");
+  expect_malformed(raw_tensor(kFloat32, {int64_t{1} << 40, int64_t{1} << 40, 0}, {0, kTail}), {}, "memory can hold");
+  expect_malformed(raw_tensor(kFloat32, {3}, {8, kTail}, "12345678"), {}, "of 12 bytes has 8 bytes of payload");
+  expect_malformed(raw_tensor(kFloat32, {int64_t{1} << 59}, {uint64_t{1} << 61, kTail}), {}, "reaches past the end");
+  expect_malformed(raw_tensor(Dtype::Bool, {3}, {3, kTail}, std::string("\0\1\2", 3)), {}, "neither 0 nor 1");
+}
+
+TEST(Malformed, TextsThatAreNone) {
+  auto text = [](const std::string& bytes) {
+    return raw_value(
+        protocol::Value::Text,
+        [&](FlatBufferBuilder& builder) {
+          protocol::Piece piece(bytes.size(), kTail);
+          return protocol::CreateText(builder, &piece).Union();
+        },
+        bytes);
+  };
+  expect_malformed(text("\xFF"), {}, "a text is not valid UTF-8");
+  expect_malformed(text(std::string("a\0b", 3)), {}, "a text holds a zero byte");
+}
+
+TEST(Malformed, IntegerListsOfOddLength) {
+  expect_malformed(raw_value(
+                       protocol::Value::Int64List,
+                       [](FlatBufferBuilder& builder) {
+                         protocol::Piece piece(7, kTail);
+                         return protocol::CreateInt64List(builder, &piece).Union();
+                       },
+                       "1234567"),
+                   {}, "an int64 list of 7 bytes");
+}
+
+TEST(Malformed, ValuesThatNestTooDeep) {
+  auto nested = [](int depth) {
+    return raw_value(protocol::Value::List, [depth](FlatBufferBuilder& builder) {
+      flatbuffers::Offset<void> inner = protocol::CreateNull(builder).Union();
+      protocol::Value type = protocol::Value::Null;
+      for (int i = 0; i < depth; ++i) {
+        auto types = builder.CreateVector<protocol::Value>({type});
+        inner = protocol::CreateList(builder, types, builder.CreateVector(&inner, 1)).Union();
+        type = protocol::Value::List;
+      }
+      return inner;
+    });
+  };
+  EXPECT_EQ(std::get<Reply>(decode(nested(16), {}, Limits()).body).result.depth(), 16u);
+  expect_malformed(nested(17), {}, "nest more than 16 deep");
+  expect_malformed(nested(200), {}, "no message of distag");
+}
+
+TEST(Malformed, MapsWhoseKeysAreNotSortedAndUnique) {
+  auto map = [](const std::vector<std::string>& keys) {
+    return raw_value(protocol::Value::Map, [&](FlatBufferBuilder& builder) {
+      std::vector<flatbuffers::Offset<protocol::Entry>> entries;
+      for (const std::string& key : keys) {
+        auto name = builder.CreateString(key);
+        auto null = protocol::CreateNull(builder).Union();
+        entries.push_back(protocol::CreateEntry(builder, name, protocol::Value::Null, null));
+      }
+      return protocol::CreateMap(builder, builder.CreateVector(entries)).Union();
+    });
+  };
+  EXPECT_NO_THROW(decode(map({"a", "b"}), {}, Limits()));
+  expect_malformed(map({"b", "a"}), {}, "not sorted and unique");
+  expect_malformed(map({"a", "a"}), {}, "not sorted and unique");
+  expect_malformed(map({"\xFF"}), {}, "a key is not valid UTF-8");
+}
+
+TEST(Malformed, UnknownKindsOfValue) {
+  expect_malformed(raw_value(static_cast<protocol::Value>(99),
+                             [](FlatBufferBuilder& builder) { return protocol::CreateNull(builder).Union(); }),
+                   {}, "a value of kind 99");
+}
+
+// ---- fields ----
+
+TEST(Malformed, IdsWithoutAMaker) {
+  expect_malformed(encoded_header(Cancel{{0, 7}}), {}, "a call without a maker");
+  expect_malformed(encoded_header(Probe{{1, 2}, {0, 2}, 1}), {}, "a pass without a maker");
+}
+
+TEST(Malformed, NamesThatAreEmptyOrTooLong) {
+  auto call = [](const std::string& function) {
+    return raw([&](FlatBufferBuilder& builder) {
+      auto name = builder.CreateString(function);
+      protocol::Id id(1, 2);
+      return Raw{protocol::Body::Call, protocol::CreateCall(builder, &id, name).Union()};
+    });
+  };
+  EXPECT_NO_THROW(decode(call(std::string(127, 'f')), {}, Limits()));
+  expect_malformed(call(""), {}, "a name of a function is empty");
+  expect_malformed(call(std::string(128, 'f')), {}, "a name of a function of 128 bytes, more than 127");
+}
+
+TEST(Malformed, FieldsOutOfRange) {
+  Hello hello{"job", 1, 0, "a", -1, 31, 2, "ipc:///x", 32};
+  expect_malformed(encoded_header(hello), {}, "a worker of rank -1");
+  hello.rank = 0;
+  hello.incarnation = 0;
+  expect_malformed(encoded_header(hello), {}, "incarnation 0");
+  expect_malformed(encoded_header(Welcome{1, 0}), {}, "number 0 expected next");
+  expect_malformed(encoded_header(Call{{1, 2}, "f", {}, -2, {}, ""}), {}, "a call with -2 ns left");
+  Error negative(static_cast<Status>(-3), "x");
+  expect_malformed(encoded_header(Reply{{1, 2}, true, negative, {}, {}}), {}, "an error of status -3");
+  Recording recording;
+  recording.context = {1, 2};
+  expect_malformed(encoded_header(Call{{1, 2}, "f", {}, 1, recording, ""}), {}, "a context of rank -1");
+}
+
+TEST(Malformed, RecordingsThatDoNotFitTheValues) {
+  Call call{{1, 2}, "f", {Value(floats({1}))}, 5, {{1, 2}, 0, {3, 4}, {true, false}, {}}, ""};
+  expect_malformed(encoded_header(call), {}, "2 tracked bits for 1 tensors");
+  expect_malformed(
+      raw([](FlatBufferBuilder& builder) {
+        auto name = builder.CreateString("f");
+        auto tracked = builder.CreateVector(std::vector<uint8_t>{1});
+        protocol::Id id(1, 2);
+        auto recording = protocol::CreateRecording(builder, &id, 0, nullptr, tracked);
+        return Raw{protocol::Body::Call, protocol::CreateCall(builder, &id, name, 0, 0, -1, recording).Union()};
+      }),
+      {}, "tracked tensors without a pair");
+}
+
+TEST(Malformed, GradientsThatDoNotFitTheirBits) {
+  Grad grad{{1, 2}, {3, 4}, {5, 6}, false, false, {true, true}, {Value()}};
+  expect_malformed(encoded_header(grad), {}, "1 gradients for 2 live bits");
+  grad = {{1, 2}, {3, 4}, {5, 6}, false, false, {true}, {Value(int64_t{1})}};
+  expect_malformed(encoded_header(grad), {}, "a gradient that is a int64");
+  expect_malformed(
+      raw([](FlatBufferBuilder& builder) {
+        auto live = builder.CreateVector(std::vector<uint8_t>{2});
+        protocol::Id id(1, 2);
+        return Raw{protocol::Body::Grad, protocol::CreateGrad(builder, &id, &id, &id, false, false, live).Union()};
+      }),
+      {}, "a bit of 2");
+}
+
+TEST(Malformed, AnswersWithTwoEndsOrNone) {
+  auto reply = [](bool with_error, bool with_result) {
+    return raw([=](FlatBufferBuilder& builder) {
+      flatbuffers::Offset<protocol::Error> error;
+      if (with_error) error = protocol::CreateError(builder, 10, builder.CreateString("x"));
+      flatbuffers::Offset<void> result;
+      if (with_result) result = protocol::CreateNull(builder).Union();
+      protocol::Id id(1, 2);
+      auto type = with_result ? protocol::Value::Null : protocol::Value::NONE;
+      return Raw{protocol::Body::Reply, protocol::CreateReply(builder, &id, error, type, result).Union()};
+    });
+  };
+  expect_malformed(reply(true, true), {}, "a result and an error");
+  expect_malformed(reply(false, false), {}, "no result");
+  EXPECT_NO_THROW(decode(reply(true, false), {}, Limits()));
+  EXPECT_NO_THROW(decode(reply(false, true), {}, Limits()));
+}
+
+TEST(Malformed, VerdictsThatContradictThemselves) {
+  auto verdict = [](bool commit, bool with_error) {
+    return raw([=](FlatBufferBuilder& builder) {
+      flatbuffers::Offset<protocol::Error> error;
+      if (with_error) error = protocol::CreateError(builder, 10, builder.CreateString("x"));
+      protocol::Id id(1, 2);
+      return Raw{protocol::Body::Verdict, protocol::CreateVerdict(builder, &id, &id, commit, error).Union()};
+    });
+  };
+  expect_malformed(verdict(true, true), {}, "commit with an error");
+  expect_malformed(verdict(false, false), {}, "abort without a reason");
+}
+
+TEST(Malformed, ChunksThatDoNotFit) {
+  const Frame piece = frame_of("12345");
+  expect_malformed(encoded_header(Chunk{1, 0, 5, false, piece}), {}, "a chunk without bytes");
+  expect_malformed(encoded_header(Chunk{0, 0, 5, false, piece}), {piece}, "a chunk of transfer 0");
+  expect_malformed(encoded_header(Chunk{1, 1, 5, false, piece}), {piece}, "5 bytes at 1 of a transfer of 5");
+  expect_malformed(encoded_header(Chunk{1, UINT64_MAX, 5, false, piece}), {piece}, "of a transfer of 5");
+  expect_malformed(encoded_header(Chunk{1, 0, 5, true, {}}), {piece}, "belongs to nothing");
+}
+
+TEST(Malformed, TransfersOutOfOrder) {
+  auto ping = [](FlatBufferBuilder& builder) {
+    return Raw{protocol::Body::Ping, protocol::CreatePing(builder).Union()};
+  };
+  expect_malformed(raw(ping, "", {{1, 1}, {2, 1}}), {}, "transfers out of order");
+  expect_malformed(raw(ping, "", {{0, 0}}), {}, "a transfer 0");
+}
+
+// ---- what a later version may send ----
+
+TEST(Compatibility, AnUnknownStatusIsTheOtherSides) {
+  Error later(static_cast<Status>(99), "new");
+  Reply reply = std::get<Reply>(decode(encoded_header(Reply{{1, 2}, true, later, {}, {}}), {}, Limits()).body);
+  EXPECT_EQ(reply.error.status(), Status::kRemote);
+  EXPECT_EQ(reply.error.message(), "new");
+}
+
+TEST(Compatibility, AnUnknownReasonIsUnspecified) {
+  Refuse later{static_cast<RefuseReason>(77), 1, "new"};
+  Refuse refuse = std::get<Refuse>(decode(encoded_header(later), {}, Limits()).body);
+  EXPECT_EQ(refuse.reason, RefuseReason::kUnspecified);
+  EXPECT_EQ(refuse.text, "new");
+}
+
+}  // namespace
+}  // namespace distag::wire

@@ -16,7 +16,7 @@ namespace {
 // Messages handed out before the loop looks at everything else again.
 constexpr int kMessagesPerTurn = 64;
 // The IO thread tells of every failure it sees, but not when it has no descriptor left.
-constexpr Nanos kDialTimeout = 15 * kSecond;
+constexpr Nanos kDialTimeout = 10 * kSecond;
 
 }  // namespace
 

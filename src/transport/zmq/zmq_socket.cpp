@@ -16,7 +16,7 @@ namespace {
 constexpr int kDescriptors = 16;
 // Messages queued in either direction of a connection before it would block.
 constexpr int kHighWaterMark = 512;
-constexpr int kHandshakeMs = 10'000;
+constexpr int kHandshakeMs = 5'000;
 constexpr int kBacklog = 256;
 
 void set_options(void* socket, ZmqSocket::Kind kind, bool ipv6) {

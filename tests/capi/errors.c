@@ -1,0 +1,128 @@
+/* Statuses, errors, their sizes, and the rule of chains. */
+#include "capi/check.h"
+
+static void names(void) {
+  CHECK_TEXT(distag_status_get_name(DISTAG_OK), "OK");
+  CHECK_TEXT(distag_status_get_name(DISTAG_E_INVALID_ARGUMENT), "INVALID_ARGUMENT");
+  CHECK_TEXT(distag_status_get_name(DISTAG_E_UNREACHED_SEND), "UNREACHED_SEND");
+  CHECK_TEXT(distag_status_get_name(DISTAG_E_USER), "USER");
+  CHECK_TEXT(distag_status_get_name(2147483647), "USER");
+  CHECK_TEXT(distag_status_get_name(7), "UNKNOWN");
+  CHECK_TEXT(distag_status_get_name(-1), "UNKNOWN");
+  CHECK_TEXT(distag_get_version(), "0.1.0");
+}
+
+static void set(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  err.flags = DISTAG_ERROR_MAY_HAVE_RUN;
+  CHECK_INT(distag_error_set(&err, 1003, "no such user"), 1003);
+  CHECK_INT(err.code, 1003);
+  CHECK_INT(err.origin_rank, -1);
+  CHECK_INT(err.flags, 0);
+  CHECK_TEXT(err.message, "no such user");
+  CHECK_INT(distag_error_set(&err, 1004, NULL), 1004);
+  CHECK_TEXT(err.message, "");
+  CHECK_INT(distag_error_set(NULL, 1005, "nobody listens"), 1005);
+}
+
+/* 495 bytes fit; a character that does not fit whole is left out. */
+static void truncation(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  char text[1001];
+  memset(text, 'a', 1000);
+  text[1000] = '\0';
+  distag_error_set(&err, 1000, text);
+  CHECK_INT(strlen(err.message), 495);
+  for (size_t shift = 0; shift < 3; ++shift) { /* three-byte characters, cut at each of their bytes */
+    size_t size = shift;
+    memset(text, 'a', 1000);
+    for (; size + 3 <= 1000; size += 3) memcpy(text + size, "\xE2\x82\xAC", 3);
+    text[size] = '\0';
+    distag_error_set(&err, 1000, text);
+    CHECK_INT(strlen(err.message), shift + (495 - shift) / 3 * 3);
+    CHECK(memcmp(err.message + strlen(err.message) - 3, "\xE2\x82\xAC", 3) == 0);
+  }
+  distag_error_set(&err, 1000, "bad \xFF byte");
+  CHECK_TEXT(err.message, "bad ? byte");
+}
+
+static void sizes(void) {
+  distag_error err;
+  struct {
+    distag_error head;
+    unsigned char tail[64];
+  } later;
+
+  /* Zeroed memory is an error of 512 bytes. */
+  memset(&err, 0, sizeof err);
+  CHECK_INT(distag_value_create_text(NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT);
+  CHECK_INT(err.code, DISTAG_E_INVALID_ARGUMENT);
+  CHECK(strstr(err.message, "distag_value_create_text") != NULL);
+
+  /* Of a size that no version had, nothing is used. */
+  memset(&err, 0, sizeof err);
+  err.struct_size = 100;
+  err.code = 77;
+  CHECK_INT(distag_value_create_text(NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT);
+  CHECK_INT(err.code, 77);
+  CHECK_INT(distag_tensor_set_requires_grad(NULL, 1, &err), DISTAG_E_INVALID_ARGUMENT);
+
+  /* A later version's error is filled as far as it is known. */
+  memset(&later, 0xAB, sizeof later);
+  later.head.struct_size = sizeof later;
+  later.head.code = DISTAG_OK;
+  CHECK_INT(distag_value_create_text(NULL, NULL, &later.head), DISTAG_E_INVALID_ARGUMENT);
+  CHECK_INT(later.head.code, DISTAG_E_INVALID_ARGUMENT);
+  CHECK_INT(later.head.struct_size, sizeof later);
+  CHECK_INT(later.tail[0], 0xAB);
+}
+
+static void success_leaves_the_error_alone(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_value *value = NULL;
+  distag_error_set(&err, 1234, "from before");
+  CHECK_INT(distag_value_create_null(&value, &err), DISTAG_OK);
+  CHECK_INT(err.code, 1234);
+  CHECK_TEXT(err.message, "from before");
+  distag_value_release(value);
+}
+
+/* A failure passes through the calls that depend on it; those that do not still run. */
+static void chain(void) {
+  const int64_t shape[] = {2};
+  const int64_t other[] = {3};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *a = NULL, *b = NULL, *sum = NULL, *root = (distag_tensor *)&err, *free_one = NULL;
+  double item = 1;
+
+  distag_ones(DISTAG_FLOAT32, shape, 1, &a, &err);
+  distag_ones(DISTAG_FLOAT32, other, 1, &b, &err);
+  CHECK_INT(distag_add(a, b, &sum, &err), DISTAG_E_INVALID_ARGUMENT);
+  CHECK(sum == NULL);
+  CHECK(strstr(err.message, "add") != NULL && strstr(err.message, "[2]") != NULL);
+  CHECK_INT(distag_sqrt(sum, &root, &err), DISTAG_E_INVALID_ARGUMENT);
+  CHECK(root == NULL);
+  CHECK(strstr(err.message, "[2]") != NULL);
+  distag_error_set(&err, 1010, "the first");
+  CHECK_INT(distag_mul(a, root, &sum, &err), 1010);
+  CHECK_INT(distag_mul(root, a, NULL, &err), 1010); /* the handle decides, whatever else is wrong */
+  CHECK_INT(distag_tensor_get_item(root, &item, &err), 1010);
+  CHECK_NEAR(item, 0);
+  CHECK_TEXT(err.message, "the first");
+  CHECK_INT(distag_neg(a, &free_one, &err), DISTAG_OK);
+  CHECK_INT(err.code, 1010);
+  distag_tensor_release(free_one);
+  distag_tensor_release(a);
+  distag_tensor_release(b);
+  distag_tensor_release(NULL);
+}
+
+int main(void) {
+  names();
+  set();
+  truncation();
+  sizes();
+  success_leaves_the_error_alone();
+  chain();
+  return check_end();
+}

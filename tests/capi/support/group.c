@@ -1,0 +1,38 @@
+#include "capi/support/group.h"
+
+#include <stdio.h>
+
+enum { kMost = 8 };
+
+static const char *const kNames[kMost] = {"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"};
+
+distag_worker_options group_options(int32_t rank, int32_t size, const char *rendezvous) {
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  options.rank = rank;
+  options.world_size = size;
+  options.name = kNames[rank];
+  options.rendezvous = rendezvous;
+  options.thread_count = 2;
+  return options;
+}
+
+typedef distag_status (*collective)(distag_worker *worker, int64_t timeout_ns, distag_future **out_future,
+                                    distag_error *err);
+
+static int run(const char *what, collective begin, distag_worker *const *workers, size_t count) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_future *futures[kMost] = {NULL};
+  for (size_t i = 0; i < count; ++i) begin(workers[i], 20 * DISTAG_SECOND, &futures[i], &err);
+  if (err.code == DISTAG_OK) distag_wait_all(futures, count, DISTAG_FOREVER, &err);
+  for (size_t i = 0; i < count; ++i) distag_future_release(futures[i]);
+  if (err.code != DISTAG_OK) fprintf(stderr, "%s: %s: %s\n", what, distag_status_get_name(err.code), err.message);
+  return err.code != DISTAG_OK;
+}
+
+int group_start(distag_worker *const *workers, size_t count) {
+  return run("start", distag_worker_start_async, workers, count);
+}
+
+int group_shutdown(distag_worker *const *workers, size_t count) {
+  return run("shutdown", distag_worker_shutdown_async, workers, count);
+}

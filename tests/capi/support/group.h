@@ -1,0 +1,14 @@
+/* Workers of one group within this process. */
+#ifndef CAPI_SUPPORT_GROUP_H
+#define CAPI_SUPPORT_GROUP_H
+
+#include <distag.h>
+
+/* Options of member `rank` of `size` that meet at `rendezvous`; named "w0", "w1", ... */
+distag_worker_options group_options(int32_t rank, int32_t size, const char *rendezvous);
+
+/* Starts and shuts down all of them side by side. 0 when that went well; else what went wrong is printed. */
+int group_start(distag_worker *const *workers, size_t count);
+int group_shutdown(distag_worker *const *workers, size_t count);
+
+#endif /* CAPI_SUPPORT_GROUP_H */

@@ -100,6 +100,7 @@ void expect_nothing_left(SimWorkerGroup& group) {
 
 void run_passes_in_turn(uint64_t seed, const SimFaults& faults) {
   const RandomGraph graph(seed, graph_options(seed));
+  SCOPED_TRACE(graph.describe());
   SimGroupOptions options = group_options(graph);
   options.faults = faults;
   SimWorkerGroup group(seed, options);
@@ -135,6 +136,7 @@ TEST(GraphsTest, SmartEqualsItOverConnectionsThatDrop) {
 TEST(GraphsTest, PassesSideBySideAddUp) {
   for_each_seed(300, [](uint64_t seed) {
     const RandomGraph graph(seed, graph_options(seed));
+    SCOPED_TRACE(graph.describe());
     SimWorkerGroup group(seed, group_options(graph));
     register_blocks(group, graph);
     group.start();
@@ -164,6 +166,7 @@ TEST(GraphsTest, ASecondPassWithoutRetainAnswersGraphFreed) {
     GraphOptions options = graph_options(seed);
     options.use_everything = true;  // so that the second pass meets what the first one freed
     const RandomGraph graph(seed, options);
+    SCOPED_TRACE(graph.describe());
     SimWorkerGroup group(seed, group_options(graph));
     register_blocks(group, graph);
     group.start();
@@ -185,6 +188,7 @@ TEST(GraphsTest, FastEqualsItWhereEverythingIsUsed) {
     GraphOptions options = graph_options(seed);
     options.use_everything = true;
     const RandomGraph graph(seed, options);
+    SCOPED_TRACE(graph.describe());
     ASSERT_TRUE(graph.reaches_every_pair());
     SimWorkerGroup group(seed, group_options(graph));
     register_blocks(group, graph);
@@ -205,6 +209,7 @@ TEST(GraphsTest, FastEqualsItOrNamesTheResultsThatWereNotUsed) {
   size_t unreached = 0;
   for_each_seed(400, [&equal, &unreached](uint64_t seed) {
     const RandomGraph graph(seed, graph_options(seed));
+    SCOPED_TRACE(graph.describe());
     SimWorkerGroup group(seed, group_options(graph));
     register_blocks(group, graph);
     group.start();
@@ -247,6 +252,7 @@ TEST(GraphsTest, ADeathGivesAllGradientsOrAnError) {
     GraphOptions options = graph_options(seed);
     options.workers = 2 + static_cast<int32_t>(seed % 4);
     const RandomGraph graph(seed, options);
+    SCOPED_TRACE(graph.describe());
     SimWorkerGroup group(seed, group_options(graph));
     register_blocks(group, graph);
     group.start();

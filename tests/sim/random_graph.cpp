@@ -1,5 +1,7 @@
 #include "sim/random_graph.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <map>
 #include <utility>
@@ -271,6 +273,22 @@ bool RandomGraph::reaches_every_pair() const {
     if (!live) return false;
   }
   return true;
+}
+
+std::string RandomGraph::describe() const {
+  static constexpr const char* kNames[] = {"leaf", "add", "mul", "tanh", "detach", "call"};
+  std::string text;
+  for (size_t index = 0; index < blocks.size(); ++index) {
+    text += fmt::format("block {}:", index);
+    for (const Step& step : blocks[index].steps) {
+      text += fmt::format(" {}", kNames[static_cast<size_t>(step.kind)]);
+      if (step.kind == Step::Kind::kCall) text += fmt::format(" w{} block {}", step.rank, step.block);
+      text += fmt::format("({})", fmt::join(step.inputs, ","));
+    }
+    text += fmt::format(" -> ({})\n", fmt::join(blocks[index].outputs, ","));
+  }
+  for (const auto& chosen : roots) text += fmt::format("roots ({})\n", fmt::join(chosen, ","));
+  return text;
 }
 
 Tensors run_locally(const RandomGraph& graph) {

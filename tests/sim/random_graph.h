@@ -44,6 +44,8 @@ struct RandomGraph {
 
   // Whether each pair of messages that is recorded is reached from the roots of the first pass: what FAST expects.
   bool reaches_every_pair() const;
+  // For people: each block with its steps.
+  std::string describe() const;
 
  private:
   size_t make_block(int32_t rank, const std::vector<bool>& arguments, size_t depth, std::vector<bool>* outputs);

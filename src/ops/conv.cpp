@@ -8,6 +8,7 @@
 #include "ops/dispatch.h"
 #include "ops/gemm.h"
 #include "ops/reduce.h"
+#include "ops/views.h"
 #include "ops/window.h"
 
 namespace distag::ops {
@@ -179,21 +180,25 @@ Tensor gradient_of_image(const Tensor& g, const Tensor& x, const Tensor& weight,
   return result;
 }
 
+// The columns get rows of zeros up to a whole number of tiles of the BLAS kernels, which are much slower at the rest.
 template <typename T>
 Tensor gradient_of_weight(const Tensor& g, const Tensor& x, const Tensor& weight, const Convolution& conv) {
-  Tensor result = zeros(weight.dtype(), weight.shape());
-  if (g.count() == 0 || weight.count() == 0) return result;
-  T* out = result.mutable_data_as<T>();
-  Tensor columns = Tensor::empty(x.dtype(), Dims{conv.is_pointwise() ? 0 : conv.kernel_size, conv.window.positions()});
+  constexpr int64_t kTile = 16;
+  int64_t positions = conv.window.positions();
+  int64_t padded = (conv.kernel_size + kTile - 1) / kTile * kTile;
+  Tensor sums = zeros(weight.dtype(), Dims{conv.groups, conv.out_channels, padded});
+  if (g.count() == 0 || weight.count() == 0) return zeros(weight.dtype(), weight.shape());
+  T* out = sums.mutable_data_as<T>();
+  Tensor columns = Tensor::empty(x.dtype(), Dims{padded, positions});
   T* column_data = columns.mutable_data_as<T>();
+  std::fill_n(column_data + conv.kernel_size * positions, (padded - conv.kernel_size) * positions, T(0));
   for_each_group(conv, [&](int64_t i, int64_t group) {
-    const T* image = x.data_as<T>() + i * conv.in_size();
-    if (!conv.is_pointwise()) image_to_columns(column_data, image, conv);
-    multiply<T>(out + group * conv.out_channels * conv.kernel_size, g.data_as<T>() + i * conv.out_size(),
-                row_major(conv.out_channels, conv.window.positions()), conv.is_pointwise() ? image : column_data,
-                column_major(conv.window.positions(), conv.kernel_size), T(1));
+    image_to_columns(column_data, x.data_as<T>() + i * conv.in_size(), conv);
+    multiply<T>(out + group * conv.out_channels * padded, g.data_as<T>() + i * conv.out_size(),
+                row_major(conv.out_channels, positions), column_data, column_major(positions, padded), T(1));
   });
-  return result;
+  Tensor used = sums.view(Dims{conv.groups, conv.out_channels, conv.kernel_size}, sums.strides(), 0);
+  return with_shape(used.contiguous(), weight.shape());
 }
 
 Tensors conv2d_backward(const Saved& saved, Tensors gradients) {

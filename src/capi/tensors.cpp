@@ -140,7 +140,8 @@ distag_status distag_tensor_get_item(distag_tensor* tensor, double* out_item, di
   clear(out_item);
   return guard(__func__, err, [=] {
     const Tensor& live = need(tensor, "tensor").tensor();
-    need_pointer(out_item, "out_item") = live.item();
+    need_pointer(out_item, "out_item");
+    *out_item = live.item();
   });
 }
 

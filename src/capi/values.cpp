@@ -123,7 +123,8 @@ distag_status distag_value_get_bool(distag_value* value, int32_t* out_value, dis
   clear(out_value);
   return guard(__func__, err, [value, out_value] {
     const distag_value& live = need(value, "value");
-    need_pointer(out_value, "out_value") = live.get().as_bool() ? 1 : 0;
+    need_pointer(out_value, "out_value");
+    *out_value = live.get().as_bool() ? 1 : 0;
   });
 }
 
@@ -131,7 +132,8 @@ distag_status distag_value_get_int64(distag_value* value, int64_t* out_value, di
   clear(out_value);
   return guard(__func__, err, [value, out_value] {
     const distag_value& live = need(value, "value");
-    need_pointer(out_value, "out_value") = live.get().as_int64();
+    need_pointer(out_value, "out_value");
+    *out_value = live.get().as_int64();
   });
 }
 
@@ -139,7 +141,8 @@ distag_status distag_value_get_float64(distag_value* value, double* out_value, d
   clear(out_value);
   return guard(__func__, err, [value, out_value] {
     const distag_value& live = need(value, "value");
-    need_pointer(out_value, "out_value") = live.get().as_float64();
+    need_pointer(out_value, "out_value");
+    *out_value = live.get().as_float64();
   });
 }
 
@@ -147,7 +150,8 @@ distag_status distag_value_get_text(distag_value* value, const char** out_text, 
   clear(out_text);
   return guard(__func__, err, [value, out_text] {
     const distag_value& live = need(value, "value");
-    need_pointer(out_text, "out_text") = live.get().as_text().c_str();
+    need_pointer(out_text, "out_text");
+    *out_text = live.get().as_text().c_str();
   });
 }
 

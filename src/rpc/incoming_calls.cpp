@@ -144,6 +144,8 @@ void IncomingCalls::record(const IncomingCall& call, wire::Reply& reply, const V
   try {
     reply.recording = shared_.hook->on_send(call.context(), *call.peer(), values,
                                             name_call(call.function(), call.label(), shared_.self), true);
+    // A context that is not known here, or over, has no rank but the one the call told.
+    reply.recording.creator_rank = call.recording().creator_rank;
   } catch (...) {
     reply.failed = true;
     reply.result = Value();

@@ -41,12 +41,13 @@ void GraphTask::expand(std::span<const Edge> edges) {
 
 void GraphTask::add_source(const std::shared_ptr<Node>& send, const Bits& slots) {
   const uint32_t number = visit(send);
-  Bits& known = visits_[number].slots;
-  if (known.empty()) {
-    known.resize(send->slots());
+  if (visits_[number].slots.empty()) {
+    visits_[number].slots.resize(send->slots());
     visits_[number].waiting = 1;
   }
-  for (size_t i = 0; i < known.size() && i < slots.size(); ++i) {
+  const size_t count = std::min<size_t>(send->slots(), slots.size());
+  for (size_t i = 0; i < count; ++i) {
+    // By number each time: visits_ grows with what is reached.
     if (!slots[i] || visits_[number].slots[i]) continue;
     visits_[number].slots[i] = true;
     reach(send->next()[i]);

@@ -50,6 +50,7 @@ void Session::State::tick() {
   const Nanos lease = shared.config.lease;
   const bool was_paused = now - next_tick > lease / 4;
   start_ticking();
+  pool.trim();
   for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
     if (!record->is_member() || record->outgoing.is_idle()) continue;
     if (was_paused) {

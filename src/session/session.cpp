@@ -1,27 +1,11 @@
 #include "session/session.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "session/session_state.h"
 
 namespace distag {
-namespace {
-
-// Plain memory, where nothing better was given.
-class PlainMemory final : public FrameMemory {
- public:
-  std::shared_ptr<std::byte> allocate(size_t size) override {
-    constexpr size_t kAlignment = 64;
-    void* block = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
-    if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a payload of {} bytes", size);
-    return {static_cast<std::byte*>(block), [](std::byte* memory) { std::free(memory); }};
-  }
-};
-
-}  // namespace
-
 std::string describe(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
 
 // ---- the table ----
@@ -30,7 +14,7 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
                       SessionEvents& session_events)
     : shared{loop, transport, random, log, std::move(config), {}},
       events(session_events),
-      memory(shared.config.memory ? shared.config.memory : std::make_shared<PlainMemory>()) {}
+      memory(shared.config.memory ? *shared.config.memory : pool) {}
 
 Session::State::~State() {
   shared.loop.cancel_timer(ack_timer);
@@ -51,7 +35,7 @@ PeerRecord* Session::State::find_by_name(const std::string& name) {
 }
 
 PeerRecord& Session::State::add(const Peer& peer) {
-  auto record = std::make_unique<PeerRecord>(shared, peer, *memory, *this);
+  auto record = std::make_unique<PeerRecord>(shared, peer, memory, *this);
   PeerRecord& added = *record;
   records.emplace(peer.incarnation, std::move(record));
   in_order.push_back(&added);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "session/frame_pool.h"
 #include "session/peer_record.h"
 
 namespace distag {
@@ -76,7 +77,8 @@ struct Session::State final : PeerRecord::Events {
 
   StreamShared shared;
   SessionEvents& events;
-  std::shared_ptr<FrameMemory> memory;
+  FramePool pool;
+  FrameMemory& memory;
   std::unique_ptr<Acceptor> acceptor;
   std::unordered_map<Incarnation, std::unique_ptr<PeerRecord>> records;
   std::vector<PeerRecord*> in_order;  // of records: hash order differs from run to run

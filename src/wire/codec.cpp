@@ -191,6 +191,7 @@ bool Arrival::has_transfers() const {
 std::vector<Transfer> Arrival::transfers() const {
   std::vector<Transfer> transfers;
   if (!has_transfers()) return transfers;
+  check_aligned(root_of(data_).transfers()->Data(), alignof(protocol::Transfer));
   for (const protocol::Transfer* listed : *root_of(data_).transfers()) {
     if (listed->id() == 0) malformed("a transfer 0");
     if (!transfers.empty() && listed->frame() <= transfers.back().frame) malformed("transfers out of order");

@@ -23,6 +23,7 @@ template <typename T>
 std::vector<T> decode_numbers(DecodeState& state, const flatbuffers::Vector<T>* numbers) {
   if (numbers == nullptr) return {};
   state.spend(numbers->size() * sizeof(T));
+  check_aligned(numbers->Data(), alignof(T));
   return std::vector<T>(numbers->begin(), numbers->end());
 }
 
@@ -209,6 +210,7 @@ QuietAnswer decode(DecodeState& state, const protocol::QuietAnswer& table) {
   answer.idle = table.idle();
   if (table.counts() != nullptr) {
     state.spend(table.counts()->size() * sizeof(protocol::PeerCount));
+    check_aligned(table.counts()->Data(), alignof(protocol::PeerCount));
     for (const protocol::PeerCount* count : *table.counts()) {
       answer.counts.push_back({count->peer(), count->requests_sent(), count->requests_received()});
     }
@@ -236,6 +238,7 @@ Release decode(DecodeState& state, const protocol::Release& table) {
   Release release;
   if (table.contexts() == nullptr) return release;
   state.spend(table.contexts()->size() * sizeof(protocol::Id));
+  check_aligned(table.contexts()->Data(), alignof(protocol::Id));
   for (const protocol::Id* id : *table.contexts()) release.contexts.push_back(decode_id(*id, "context"));
   return release;
 }

@@ -62,6 +62,7 @@ Dims decode_shape(const flatbuffers::Vector<int64_t>* shape, size_t item_size, u
   if (shape != nullptr && shape->size() > kMaxRank) {
     malformed("a tensor of rank {}, more than {}", shape->size(), kMaxRank);
   }
+  if (shape != nullptr) check_aligned(shape->Data(), alignof(int64_t));
   // Sizes of 0 count as 1 in the check, as in element_count.
   int64_t bytes = static_cast<int64_t>(item_size);
   bool is_empty = false;

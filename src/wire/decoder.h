@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,11 @@ namespace distag::wire {
 template <typename... Args>
 [[noreturn]] void malformed(fmt::format_string<Args...> text, Args&&... args) {
   fail(Status::kProtocol, "malformed message: {}", fmt::format(text, std::forward<Args>(args)...));
+}
+
+// The verifier looks at the alignment of a vector's length, not of its items.
+inline void check_aligned(const void* items, size_t alignment) {
+  if (reinterpret_cast<uintptr_t>(items) % alignment != 0) malformed("a list that is not aligned");
 }
 
 // What the parts of one decoding share. The verifier lets tables and strings be shared within a header, which an honest

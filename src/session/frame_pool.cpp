@@ -1,0 +1,98 @@
+#include "session/frame_pool.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+constexpr size_t kAlignment = 64;
+// Smaller blocks are cheap to make, larger ones than all that may be kept are not kept.
+constexpr size_t kMinKept = size_t{256} << 10;
+constexpr size_t kMaxKeptInAll = size_t{256} << 20;
+
+// A block for `size` may be larger by at most an eighth, so that sizes that differ a little share blocks.
+size_t capacity_for(size_t size) {
+  size_t step = kAlignment;
+  while (step * 16 < size) step *= 2;
+  return (size + step - 1) / step * step;
+}
+
+}  // namespace
+
+struct FramePool::Shelf {
+  struct Block {
+    std::byte* memory;
+    size_t capacity;
+    bool is_fresh;  // came back since the last trim
+  };
+
+  // Guards what follows; held with no other lock, and never while memory is made or freed.
+  mutable std::mutex mutex;
+  std::vector<Block> blocks;
+  size_t bytes = 0;
+  bool is_closed = false;
+
+  std::byte* take(size_t capacity) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto found = std::find_if(blocks.rbegin(), blocks.rend(),
+                              [capacity](const Block& block) { return block.capacity == capacity; });
+    if (found == blocks.rend()) return nullptr;
+    std::byte* memory = found->memory;
+    bytes -= capacity;
+    blocks.erase(std::next(found).base());
+    return memory;
+  }
+
+  void give_back(std::byte* memory, size_t capacity) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (!is_closed && capacity >= kMinKept && bytes + capacity <= kMaxKeptInAll) {
+        blocks.push_back({memory, capacity, true});
+        bytes += capacity;
+        return;
+      }
+    }
+    std::free(memory);
+  }
+
+  void drop(bool all) {
+    std::vector<Block> dropped;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      auto stale = std::stable_partition(blocks.begin(), blocks.end(),
+                                         [all](const Block& block) { return block.is_fresh && !all; });
+      dropped.assign(stale, blocks.end());
+      blocks.erase(stale, blocks.end());
+      for (Block& block : blocks) block.is_fresh = false;
+      for (const Block& block : dropped) bytes -= block.capacity;
+      is_closed = is_closed || all;
+    }
+    for (const Block& block : dropped) std::free(block.memory);
+  }
+};
+
+FramePool::FramePool() : shelf_(std::make_shared<Shelf>()) {}
+FramePool::~FramePool() { shelf_->drop(true); }
+
+std::shared_ptr<std::byte> FramePool::allocate(size_t size) {
+  const size_t capacity = capacity_for(std::max(size, kAlignment));
+  std::byte* memory = shelf_->take(capacity);
+  if (memory == nullptr) memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, capacity));
+  if (memory == nullptr) fail(Status::kOutOfMemory, "no memory for a payload of {} bytes", size);
+  return {memory, [shelf = shelf_, capacity](std::byte* block) { shelf->give_back(block, capacity); }};
+}
+
+void FramePool::trim() { shelf_->drop(false); }
+
+size_t FramePool::kept_bytes() const {
+  std::lock_guard<std::mutex> lock(shelf_->mutex);
+  return shelf_->bytes;
+}
+
+}  // namespace distag

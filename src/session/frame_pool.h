@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "transport/transport.h"
+
+namespace distag {
+
+// Keeps large blocks that were given back for the next payload of about that size, since fresh pages cost more than the
+// copy into them. Blocks may come back after the pool is gone. Thread-safe.
+class FramePool final : public FrameMemory {
+ public:
+  FramePool();
+  ~FramePool() override;  // frees what is kept
+
+  std::shared_ptr<std::byte> allocate(size_t size) override;
+  // Frees the blocks that nobody has wanted since the last call.
+  void trim();
+  size_t kept_bytes() const;
+
+ private:
+  struct Shelf;
+  const std::shared_ptr<Shelf> shelf_;
+};
+
+}  // namespace distag

@@ -23,15 +23,15 @@ static distag_future *out_f;
   } while (0)
 
 /* A NULL handle is refused, and passes on a failure that err holds already. */
-#define CHAINED(call)                                                                             \
-  do {                                                                                            \
-    distag_error err = DISTAG_ERROR_INIT;                                                         \
-    check_fails(call, DISTAG_E_INVALID_ARGUMENT, &err, "NULL", __FILE__, __LINE__, #call);        \
-    distag_error_set(&err, 1999, "kept");                                                         \
-    err.origin_rank = 5;                                                                          \
-    check_fails(call, 1999, &err, "kept", __FILE__, __LINE__, #call);                             \
-    check_int(err.origin_rank, 5, __FILE__, __LINE__, #call);                                     \
-    CHECK(out_t == NULL && out_v == NULL && out_f == NULL);                                       \
+#define CHAINED(call)                                                                      \
+  do {                                                                                     \
+    distag_error err = DISTAG_ERROR_INIT;                                                  \
+    check_fails(call, DISTAG_E_INVALID_ARGUMENT, &err, "NULL", __FILE__, __LINE__, #call); \
+    distag_error_set(&err, 1999, "kept");                                                  \
+    err.origin_rank = 5;                                                                   \
+    check_fails(call, 1999, &err, "kept", __FILE__, __LINE__, #call);                      \
+    check_int(err.origin_rank, 5, __FILE__, __LINE__, #call);                              \
+    CHECK(out_t == NULL && out_v == NULL && out_f == NULL);                                \
   } while (0)
 
 /* Without an err the status says it all. */
@@ -93,10 +93,11 @@ static void tensors(void) {
 }
 
 static void ops_of_tensors(void) {
-  static const distag_unary_op unary[] = {distag_neg,  distag_exp,  distag_log,   distag_sqrt, distag_tanh, distag_sigmoid,
-                                          distag_relu, distag_clone, distag_detach};
-  static const distag_binary_op binary[] = {distag_add,     distag_sub, distag_mul,    distag_div,          distag_maximum,
-                                            distag_eq,      distag_matmul, distag_cross_entropy, distag_mse_loss};
+  static const distag_unary_op unary[] = {distag_neg,     distag_exp,  distag_log,   distag_sqrt,  distag_tanh,
+                                          distag_sigmoid, distag_relu, distag_clone, distag_detach};
+  static const distag_binary_op binary[] = {distag_add,    distag_sub,           distag_mul,
+                                            distag_div,    distag_maximum,       distag_eq,
+                                            distag_matmul, distag_cross_entropy, distag_mse_loss};
   static const distag_scalar_op scalar[] = {distag_add_scalar, distag_mul_scalar};
   static const distag_reduce_op reduce[] = {distag_sum, distag_mean, distag_max};
   static const distag_dim_op along[] = {distag_argmax, distag_softmax, distag_log_softmax};

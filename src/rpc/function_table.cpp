@@ -11,13 +11,17 @@ constexpr size_t kMaxName = 127;
 
 }  // namespace
 
-void FunctionTable::add(const std::string& name, Function function) {
+void check_function_name(const std::string& name) {
   if (name.empty() || name.size() > kMaxName) {
     fail(Status::kInvalidArgument, "the name of a function has 1 to {} bytes, this one has {}", kMaxName, name.size());
   }
   if (!is_valid_utf8(name) || name.find('\0') != std::string::npos) {
     fail(Status::kInvalidArgument, "the name of a function is UTF-8 without a zero byte");
   }
+}
+
+void FunctionTable::add(const std::string& name, Function function) {
+  check_function_name(name);
   if (!function) fail(Status::kInvalidArgument, "function \"{}\": there is nothing to run", name);
   // Made outside of the lock, as it is destroyed when the name is taken: what it holds belongs to the host.
   auto entry = std::make_shared<const Function>(std::move(function));

@@ -10,6 +10,9 @@
 
 namespace distag {
 
+// Throws INVALID_ARGUMENT unless it can be the name of a function: 1 to 127 bytes of UTF-8 without a zero byte.
+void check_function_name(const std::string& name);
+
 // What the host offers under a name. Any thread. A function that runs is held by whoever runs it.
 class FunctionTable {
  public:

@@ -21,6 +21,10 @@ void check_request(const JoinRequest& request) {
   if (request.self.rank < 0 || request.self.rank >= request.world_size) {
     fail(Status::kInvalidArgument, "rank {} is not in 0 .. {}", request.self.rank, request.world_size - 1);
   }
+  if (request.job.empty() || request.job.size() > kMaxName) {
+    fail(Status::kInvalidArgument, "the name of a job has 1 to {} bytes, this one has {}", kMaxName,
+         request.job.size());
+  }
   if (!is_name(request.self.name)) {
     fail(Status::kInvalidArgument,
          "the name of a worker has 1 to {} characters of A-Z a-z 0-9 _ - . : ; \"{}\" has not", kMaxName,

@@ -78,6 +78,7 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
     fail(Status::kInvalidArgument, "call \"{}\" on \"{}\": it is made within an invocation of another worker",
          request.function, request.to);
   }
+  check_function_name(request.function);
   auto call = std::make_shared<OutgoingCall>();
   call->peer = state.membership.peer_named(request.to);
   if (call->peer == nullptr) {

@@ -130,8 +130,9 @@ class Rpc {
   Session& session();
   const Membership& membership() const;  // any thread; locks inside
 
-  // Queues a call. Refused with INVALID_STATE before the start and after the shutdown, NOT_FOUND for an unknown worker:
-  // these throw; all else completes the future.
+  // Queues a call. Refused with INVALID_STATE before the start and after the shutdown, NOT_FOUND for an unknown worker,
+  // INVALID_ARGUMENT for a name that no function can have, an argument that cannot travel, or `within` of another
+  // worker: these throw; all else completes the future.
   std::shared_ptr<Future<Value>> call(CallRequest request);
 
   // On the loop: messages and losses for this layer. handle() is false when the message is of another layer.

@@ -178,6 +178,20 @@ TEST(Calls, UnknownWorkerAndWrongTimesAreRefusedAtOnce) {
   }
 }
 
+TEST(Calls, NamesThatNoFunctionCanHaveAreRefusedAtOnce) {
+  RpcGroup group(2);
+  group.begin();
+  for (const std::string& name : {std::string(), std::string(128, 'x'), std::string("\xC3")}) {
+    try {
+      group.start(0, "w1", name);
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kInvalidArgument);
+    }
+  }
+  EXPECT_EQ(group.error_of(*group.start(0, "w1", std::string(127, 'x'))).status(), Status::kNotFound);
+}
+
 TEST(Calls, AForeignExceptionIsInternal) {
   RpcGroup group(2);
   group.rpc(1).register_function("throw", [](Invocation&) { throw std::runtime_error("what a day"); });

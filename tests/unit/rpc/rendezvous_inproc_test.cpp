@@ -95,6 +95,9 @@ TEST(RendezvousInproc, RefusesRequestsThatAreUnsound) {
   EXPECT_EQ(meeting.add(request).error().status(), Status::kInvalidArgument);
   request.self.name = "";
   EXPECT_EQ(meeting.add(request).error().status(), Status::kInvalidArgument);
+  request = meeting.request(0, 2);
+  request.job = "";
+  EXPECT_EQ(meeting.add(request).error().status(), Status::kInvalidArgument);
   EXPECT_EQ(meeting.add(2, 2).error().status(), Status::kInvalidArgument);
   EXPECT_EQ(meeting.add(0, 0).error().status(), Status::kInvalidArgument);
   EXPECT_EQ(meeting.add(0, -1).error().status(), Status::kUnsupported);
@@ -124,6 +127,7 @@ TEST(RendezvousInproc, JoinsAcrossThreads) {
         } transport;
         std::shared_ptr<Rendezvous> rendezvous = make_rendezvous("inproc://threads", loop, transport, log);
         JoinRequest request;
+        request.job = "job";
         request.world_size = kSize;
         request.self.rank = rank;
         request.self.name = "w" + std::to_string(rank);

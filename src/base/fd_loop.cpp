@@ -45,7 +45,7 @@ struct FdLoop::State {
   void run_batch();
   void fire_timers();
   bool check_idle();
-  void sleep(bool busy);
+  void wait_for_work(bool busy);
   void destroy_left();
 
   // Calls it and keeps the longest time one took.
@@ -90,7 +90,7 @@ void FdLoop::State::run() {
     run_batch();
     if (ending) break;
     fire_timers();
-    sleep(check_idle());
+    wait_for_work(check_idle());
   }
   exchange_wait_policy(before);
 }
@@ -132,7 +132,7 @@ bool FdLoop::State::check_idle() {
   return more;
 }
 
-void FdLoop::State::sleep(bool busy) {
+void FdLoop::State::wait_for_work(bool busy) {
   {
     std::lock_guard<std::mutex> lock(mutex);
     busy = busy || !posted.empty();

@@ -23,8 +23,8 @@ class Pool final : public Executor {
   void post(Task task) override;
   size_t waiting() const override;
 
-  // Begins no further task, destroys those not begun, and joins once the running ones have ended. Not from a pool
-  // thread.
+  // Begins no further task, destroys those not begun, and joins once the running ones have ended: what they wait for
+  // has to end without this pool. Not from a pool thread.
   void stop();
 
   // Tasks begun and not ended, those that wait included. Any thread.

@@ -13,7 +13,8 @@
 namespace distag {
 
 // Bytes of one frame: owned, or borrowed from an owner that is kept alive until the transport has let go of them. The
-// owner may be let go on any thread, so its destructor must not run host code. A frame is immutable; copies share.
+// transport lets go of it on a loop, its own or the receiver's, or on the thread that destroys the transport. A frame
+// is immutable; copies share.
 class Frame {
  public:
   Frame() = default;
@@ -57,6 +58,7 @@ class Connection {
   virtual bool send(const Frames& frames) = 0;
 };
 
+// Messages have at least one frame.
 struct AcceptorEvents {
   std::function<void(const ConnectionToken& from, Frames frames)> on_message;
 };

@@ -178,6 +178,7 @@ class Dialled {
     return sent;
   }
   Record& record() { return record_; }
+  Connection& connection() { return *connection_; }  // on the loop
 
  private:
   Side& side_;

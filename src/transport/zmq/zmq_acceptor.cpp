@@ -101,7 +101,7 @@ bool ZmqAcceptor::State::handle() {
   for (int i = 0; i < kMessagesPerTurn; ++i) {
     Frames frames;
     if (!socket_ || !socket_->receive(&from_, frames)) return false;
-    if (events_.on_message) events_.on_message(from_, std::move(frames));
+    if (!frames.empty() && events_.on_message) events_.on_message(from_, std::move(frames));
   }
   return true;
 }

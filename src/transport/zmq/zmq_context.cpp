@@ -22,7 +22,8 @@ void set(void* context, int option, int value) {
 
 }  // namespace
 
-ZmqContext::ZmqContext(FdLoop& loop, std::shared_ptr<FrameMemory> memory) : loop_(loop), memory_(std::move(memory)) {
+ZmqContext::ZmqContext(FdLoop& loop, std::shared_ptr<FrameMemory> memory)
+    : loop_(loop), memory_(std::move(memory)), lent_frames_(std::make_shared<LentFrames>(loop)) {
   require_descriptors(kDescriptors);
   context_ = zmq_ctx_new();
   if (context_ == nullptr) {
@@ -43,6 +44,8 @@ ZmqContext::~ZmqContext() {
   loop_.remove_idle_check(idle_check_);
   while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
   }
+  // All are back now, but the loop may have ended.
+  lent_frames_->release();
 }
 
 void ZmqContext::watch(int fd, const std::shared_ptr<ZmqHandler>& handler) {

@@ -5,6 +5,7 @@
 
 #include "base/fd_loop.h"
 #include "transport/transport.h"
+#include "transport/zmq/lent_frames.h"
 
 namespace distag {
 
@@ -37,6 +38,7 @@ class ZmqContext {
   void* handle() const { return context_; }
   FdLoop& loop() const { return loop_; }
   FrameMemory* memory() const { return memory_.get(); }
+  const std::shared_ptr<LentFrames>& lent_frames() const { return lent_frames_; }
 
   // From now on the handler is called when the descriptor tells of something, and once to begin with.
   void watch(int fd, const std::shared_ptr<ZmqHandler>& handler);
@@ -51,6 +53,7 @@ class ZmqContext {
 
   FdLoop& loop_;
   const std::shared_ptr<FrameMemory> memory_;
+  const std::shared_ptr<LentFrames> lent_frames_;
   void* context_ = nullptr;
   uint64_t idle_check_ = 0;
   uint64_t last_number_ = 0;

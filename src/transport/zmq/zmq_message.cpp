@@ -41,30 +41,34 @@ class Part {
     if (size > 0) std::memcpy(zmq_msg_data(&message_), data, size);
   }
 
-  void lend(const Frame& frame) {
-    auto lent = std::make_unique<Lent>(frame.owner());
-    lent->handed_over.store(true, std::memory_order_release);
+  void lend(const Frame& frame, const std::shared_ptr<LentFrames>& home) {
+    auto loan = std::make_unique<Loan>(frame.owner(), home);
+    loan->handed_over.store(true, std::memory_order_release);
     // libzmq does not write to it.
     void* const data = const_cast<std::byte*>(frame.data());
-    if (zmq_msg_init_data(&message_, data, frame.size(), &give_back, lent.get()) != 0) {
+    if (zmq_msg_init_data(&message_, data, frame.size(), &give_back, loan.get()) != 0) {
       zmq_msg_init(&message_);
       throw std::bad_alloc();
     }
-    static_cast<void>(lent.release());
+    static_cast<void>(loan.release());
   }
 
  private:
-  struct Lent {
-    explicit Lent(std::shared_ptr<const void> frame_owner) : owner(std::move(frame_owner)) {}
+  struct Loan {
+    Loan(std::shared_ptr<const void> frame_owner, std::shared_ptr<LentFrames> frame_home)
+        : owner(std::move(frame_owner)), home(std::move(frame_home)) {}
     std::shared_ptr<const void> owner;
+    std::shared_ptr<LentFrames> home;
     // libzmq orders what both threads do by atomics of its own, which a race detector does not see.
     std::atomic<bool> handed_over{false};
   };
 
   // On any thread, mostly libzmq's.
   static void give_back(void*, void* hint) {
-    auto* const lent = static_cast<Lent*>(hint);
-    if (lent->handed_over.load(std::memory_order_acquire)) delete lent;
+    auto* const loan = static_cast<Loan*>(hint);
+    if (!loan->handed_over.load(std::memory_order_acquire)) return;
+    loan->home->give_back(std::move(loan->owner));
+    delete loan;
   }
 
   zmq_msg_t message_;
@@ -138,7 +142,8 @@ Frames frames_of(std::vector<Part>& parts, FrameMemory* memory) {
 
 }  // namespace
 
-ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames) {
+ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames,
+                   const std::shared_ptr<LentFrames>& lent) {
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
   std::vector<Part> parts;
   parts.reserve(frames.size() + 1);
@@ -146,7 +151,7 @@ ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames
   for (const Frame& frame : frames) {
     Part& part = parts.emplace_back();
     if (frame.size() >= kZeroCopyBytes) {
-      part.lend(frame);
+      part.lend(frame, lent);
     } else {
       part.copy(frame.data(), frame.size());
     }
@@ -161,6 +166,7 @@ bool receive_parts(void* socket, ConnectionToken* from, Frames& frames, FrameMem
   Part first;
   if (!receive_part(socket, first)) return false;
   std::vector<Part> parts;
+  parts.reserve(4);
   bool more = first.more();
   if (from != nullptr) {
     const auto* id = static_cast<const std::byte*>(first.data());

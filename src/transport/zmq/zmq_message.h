@@ -1,19 +1,22 @@
 #pragma once
 
+#include <memory>
+
 #include "transport/transport.h"
+#include "transport/zmq/lent_frames.h"
 
 namespace distag {
 
-// From this size a frame goes out without being copied; libzmq's IO thread then drops the frame's owner.
+// From this size a frame goes out without being copied.
 inline constexpr size_t kZeroCopyBytes = 64u << 10;
 
-// Parts of a multipart message on their way out, owned until they are sent. `Parts` of zmq_message.cpp keep libzmq's
-// types out of headers.
 enum class ZmqSent { kAll, kNothing, kSome };
 
 // Sends the parts in order, without waiting. kNothing: the first was refused, with zmq_errno() saying why. kSome: the
-// connection broke in between; libzmq drops what was taken. Throws bad_alloc before anything was taken.
-ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames);
+// connection broke in between; libzmq drops what was taken. Throws bad_alloc before anything was taken. The owners of
+// frames that are not copied come back through `lent`.
+ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames,
+                   const std::shared_ptr<LentFrames>& lent);
 
 // Receives one message. False when there is none. Small frames are copied together into one block, each aligned to 64
 // bytes; a large one is what libzmq received it into, or a copy in `memory` when that is given.

@@ -85,7 +85,7 @@ ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, Kind kind, bool ipv6) 
 ZmqSocket::~ZmqSocket() { close_zmq_socket(socket_); }
 
 ZmqSocket::SendResult ZmqSocket::send(const ConnectionToken* to, const Frames& frames) {
-  switch (send_parts(socket_, to, frames)) {
+  switch (send_parts(socket_, to, frames, context_->lent_frames())) {
     case ZmqSent::kAll:
       return SendResult::kSent;
     case ZmqSent::kNothing:

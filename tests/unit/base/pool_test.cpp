@@ -140,6 +140,8 @@ TEST(Pool, RefusesToWaitAtTheCap) {
   ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
   ASSERT_NE(result->error(), nullptr);
   EXPECT_EQ(result->error()->status(), Status::kOverloaded);
+  // Whoever was refused had posted the next level before, which goes on; a stop would leave its waits without an end.
+  while (pool.running() > 0 || pool.waiting() > 0) std::this_thread::yield();
   // And recovers.
   auto again = Future<int>::make();
   pool.post([&pool, again] { nest(pool, 100, again); });
@@ -227,6 +229,22 @@ TEST(Pool, HooksSeeEveryThreadAndItsName) {
   EXPECT_GE(started.size(), 30u);
   EXPECT_EQ(started, stopped);
   EXPECT_EQ(started.begin()->substr(0, 10), "a_name_tha");
+}
+
+TEST(Pool, ThreadsThatWaitsMadeEndWhenTooManyAreIdle) {
+  std::atomic<int> alive{0};
+  ThreadHooks hooks;
+  hooks.on_start = [&alive](const char*) { ++alive; };
+  hooks.on_stop = [&alive](const char*) { --alive; };
+  Pool pool("test", 1, hooks);
+  auto result = Future<int>::make();
+  pool.post([&pool, result] { nest(pool, 100, result); });
+  ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+  while (alive > 12) std::this_thread::yield();
+  auto again = Future<int>::make();
+  pool.post([&pool, again] { nest(pool, 100, again); });
+  ASSERT_TRUE(park_until_done(*again, 60 * kSecond));
+  EXPECT_EQ(again->value(), 100);
 }
 
 TEST(Pool, StartsNoThreadBeforeTheFirstTask) {

@@ -220,6 +220,28 @@ TEST_F(ZmqTransportTest, LargeFramesGoToTheGivenMemoryAsLongAsThereIsSome) {
   EXPECT_EQ(memory->allocations, 2);
 }
 
+// The host's deleters hang on it.
+TEST_F(ZmqTransportTest, OwnersOfLentFramesGoOnTheLoop) {
+  std::vector<std::byte> bytes(200'000);
+  auto released = Future<bool>::make();
+  Side server(kind());
+  Side client(kind());
+  Listening listening(server, private_address(server));
+  Dialled dialled(client, listening.endpoint());
+  dialled.record().next("connected");
+  Frames frames = {
+      Frame(bytes.data(), bytes.size(), std::shared_ptr<const void>(&bytes, [&client, released](const void*) {
+              released->complete(client.loop().is_current());
+            }))};
+  client.run([&dialled, &frames] {
+    EXPECT_TRUE(dialled.connection().send(frames));
+    frames.clear();
+  });
+  ASSERT_TRUE(wait(*released, kPatience));
+  EXPECT_TRUE(released->value());
+  listening.record().next("message");
+}
+
 // The limit is lowered for this process alone, and given back.
 class FewDescriptors {
  public:

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/loop.h"
+
+namespace distag {
+
+// Brings the owners of frames that were sent without a copy back to the loop: libzmq lets go of them on its own
+// threads, where nothing of the host may run. Held by shared_ptr: a frame may come back late.
+class LentFrames : public std::enable_shared_from_this<LentFrames> {
+ public:
+  explicit LentFrames(Loop& loop) : loop_(loop) {}
+
+  // Any thread, while the loop exists.
+  void give_back(std::shared_ptr<const void> owner) noexcept;
+
+  // Drops what came back, on the calling thread: the loop's, or the one that ends the transport.
+  void release();
+
+ private:
+  Loop& loop_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const void>> owners_;
+};
+
+}  // namespace distag

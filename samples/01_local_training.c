@@ -52,7 +52,7 @@ int main(void) {
   distag_tensor_set_requires_grad(bias, 1, &err);
 
   for (step = 0; step < kSteps && err.code == DISTAG_OK; ++step) {
-    const double loss = train_step(x, y, weight, bias, 0.1, &err);
+    const double loss = train_step(x, y, weight, bias, 0.05, &err);
     if (step % 20 == 0) printf("step %3d   loss %.6f\n", step, loss);
   }
   distag_tensor_copy_data(weight, learned_weight, sizeof learned_weight, &err);

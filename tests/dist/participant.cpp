@@ -135,7 +135,7 @@ distag_status silence(Participant& self, distag_invocation* invocation, distag_e
 Participant::Participant(const ParticipantOptions& given) {
   const std::string name(1, static_cast<char>('A' + given.rank));
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
-  options.rank = given.rank;
+  options.rank = given.world_size == 0 ? 0 : given.rank;
   options.world_size = given.world_size;
   options.name = name.c_str();
   options.thread_count = given.thread_count;

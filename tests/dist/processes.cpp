@@ -5,9 +5,9 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,7 +72,7 @@ Process::Process(const ParticipantOptions& options, const std::map<std::string, 
                   pointers_to(variables).data()) != 0) {
     throw std::runtime_error("posix_spawn");
   }
-  descriptor_ = pidfd_open(pid_, 0);
+  descriptor_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
 }
 
 Process::~Process() {

@@ -15,14 +15,12 @@ namespace {
 // Index in a plane of the first largest element of the window at a position; NaN is the largest.
 template <typename T>
 int64_t largest_in_window(const T* plane, const Window& window, int64_t out_row, int64_t out_column) {
+  const Axis& rows = window.rows;
+  const Axis& columns = window.columns;
   int64_t best = -1;
-  for (int64_t i = 0; i < window.rows.kernel; ++i) {
-    int64_t row = window.rows.position(out_row, i);
-    if (row < 0 || row >= window.rows.size) continue;
-    for (int64_t j = 0; j < window.columns.kernel; ++j) {
-      int64_t column = window.columns.position(out_column, j);
-      if (column < 0 || column >= window.columns.size) continue;
-      int64_t index = row * window.columns.size + column;
+  for (int64_t i = rows.first_element(out_row); i < rows.last_element(out_row); ++i) {
+    for (int64_t j = columns.first_element(out_column); j < columns.last_element(out_column); ++j) {
+      int64_t index = rows.position(out_row, i) * columns.size + columns.position(out_column, j);
       if (best < 0 || plane[index] > plane[best] || (plane[index] != plane[index] && plane[best] == plane[best])) {
         best = index;
       }

@@ -33,6 +33,16 @@ int64_t Axis::last_inside(int64_t k) const {
   return reach < 0 ? 0 : std::min(out, reach / stride + 1);
 }
 
+int64_t Axis::first_element(int64_t o) const {
+  int64_t start = position(o, 0);
+  return start >= 0 ? 0 : std::min(kernel, (dilation - 1 - start) / dilation);
+}
+
+int64_t Axis::last_element(int64_t o) const {
+  int64_t room = size - position(o, 0);
+  return room <= 0 ? 0 : std::min(kernel, (room - 1) / dilation + 1);
+}
+
 Window make_window(const char* op, const Attributes& attributes, const Dims& image, const Dims& kernel,
                    const Dims& default_stride) {
   checked_pair(op, "kernel", kernel, 1);

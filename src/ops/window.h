@@ -18,6 +18,9 @@ struct Axis {
   // The positions [first, last) of the window at which element k lies inside of the image.
   int64_t first_inside(int64_t k) const;
   int64_t last_inside(int64_t k) const;
+  // The elements [first, last) of the window at position o that lie inside of the image.
+  int64_t first_element(int64_t o) const;
+  int64_t last_element(int64_t o) const;
 };
 
 struct Window {

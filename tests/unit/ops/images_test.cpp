@@ -105,6 +105,13 @@ TEST(MaxPool2dTest, TakesTheLargestOfEachWindow) {
       floats_of(run("max_pool2d", {floats({1, 1, 1, 3}, {1, std::nanf(""), 2})}, {{"kernel", Dims{1, 3}}}))[0]));
 }
 
+TEST(MaxPool2dTest, LooksOnlyAtTheImageOfAHugeWindow) {
+  int64_t size = int64_t{1} << 30;
+  Tensor y = run("max_pool2d", {floats({1, 1, 1, 2}, {3, 4})},
+                 {{"kernel", Dims{size, size}}, {"stride", Dims{size, size}}, {"padding", Dims{size / 2, size / 2}}});
+  EXPECT_EQ(floats_of(y), (std::vector<float>{4}));
+}
+
 TEST(MaxPool2dTest, GivesTheGradientToTheFirstLargest) {
   const ops::Op* op = ops::find_op("max_pool2d");
   ops::Saved saved;

@@ -254,9 +254,15 @@ size_t RandomGraph::make_block(int32_t rank, const std::vector<bool>& arguments,
   return blocks.size() - 1;
 }
 
+// The gradients of a message come together, zeros among them: if one of its values is reached, all that lead to any of
+// them are.
 bool RandomGraph::reaches_every_pair() const {
   TracingMachine machine{*this, {}, {}};
   const std::vector<size_t> outputs = run_block(machine, *this, blocks.size() - 1, 0, {});
+  std::map<size_t, const std::vector<size_t>*> beside;
+  for (const auto& pair : machine.pairs) {
+    for (const size_t value : pair) beside[value] = &pair;
+  }
   std::vector<bool> reached(machine.nodes.size(), false);
   std::vector<size_t> work;
   for (const size_t root : roots[0]) work.push_back(outputs[root]);
@@ -266,11 +272,11 @@ bool RandomGraph::reaches_every_pair() const {
     if (reached[node] || !machine.nodes[node].needs_gradient) continue;
     reached[node] = true;
     work.insert(work.end(), machine.nodes[node].inputs.begin(), machine.nodes[node].inputs.end());
+    const auto found = beside.find(node);
+    if (found != beside.end()) work.insert(work.end(), found->second->begin(), found->second->end());
   }
   for (const auto& pair : machine.pairs) {
-    bool live = false;
-    for (const size_t value : pair) live = live || reached[value];
-    if (!live) return false;
+    if (!reached[pair[0]]) return false;
   }
   return true;
 }

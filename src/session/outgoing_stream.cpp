@@ -222,7 +222,6 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
       }
     }
     large_.push_back(std::move(large));
-    open();
     pump();
     return ticket;
   }
@@ -231,7 +230,6 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
     return 0;
   }
   queue_.push_back({ticket, std::move(body), std::move(options)});
-  open();
   return ticket;
 }
 

@@ -51,6 +51,13 @@ bool Session::State::add_peer(const Peer& peer) {
   return true;
 }
 
+void Session::State::set_self(Peer self) {
+  shared.config.self = std::move(self);
+  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
+    if (record->is_member() && (!record->connection.empty() || !record->outgoing.is_drained())) open(*record);
+  }
+}
+
 // ---- sending ----
 
 Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOptions options) {
@@ -65,7 +72,8 @@ Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOption
 }
 
 void Session::State::open(PeerRecord& record) {
-  if (!record.outgoing.is_idle()) return;
+  // Who has no rank yet cannot say HELLO: set_self follows.
+  if (!record.outgoing.is_idle() || shared.config.self.rank < 0) return;
   start_ticking();
   record.outgoing.open();
 }
@@ -199,7 +207,7 @@ std::string Session::listen(const std::string& address) {
 
 const std::string& Session::endpoint() const { return state_->acceptor->endpoint(); }
 const Peer& Session::self() const { return state_->shared.config.self; }
-void Session::set_self(Peer self) { state_->shared.config.self = std::move(self); }
+void Session::set_self(Peer self) { state_->set_self(std::move(self)); }
 
 bool Session::add_peer(const Peer& peer) { return state_->add_peer(peer); }
 

@@ -30,6 +30,7 @@ struct Session::State final : PeerRecord::Events {
   PeerRecord& add(const Peer& peer);
   PeerRecord* find_by_name(const std::string& name);  // the member of that name
   bool add_peer(const Peer& peer);
+  void set_self(Peer self);
 
   // ---- sending ----
   Ticket send(Incarnation to, wire::Body body, SendOptions options);

@@ -116,6 +116,44 @@ TEST(SessionProperty, RandomDropsDelaysAndRefusalsLoseNothing) {
   EXPECT_GT(replayed, 1000u) << "else nothing was tested";
 }
 
+TEST(SessionProperty, LargeMessagesSurviveRandomDropsAndWithdrawals) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SimScheduler scheduler(seed);
+    SimFaults faults;
+    faults.drop = 0.05;
+    faults.would_block = 0.2;
+    SimNetwork network(scheduler, faults);
+    SessionConfig config;
+    config.limits.max_message_bytes = 4 << 20;
+    Node a(scheduler, network, "a", 0, config), b(scheduler, network, "b", 1, config);
+    a.know(b);
+    b.know(a);
+    std::vector<uint64_t> wanted;
+    for (int i = 0; i < 12; ++i) {
+      wire::Call call = a.big_call(size_t{64} << 10 << scheduler.below(6));
+      const Session::Ticket ticket = a.send(b.id(), call);
+      scheduler.run_for(scheduler.between(0, 2 * kMillisecond));
+      bool withdrawn = false;
+      if (scheduler.chance(0.3)) a.loop.run([&] { withdrawn = a.session->withdraw(b.id(), ticket); });
+      if (!withdrawn) wanted.push_back(call.call.counter);
+    }
+    ASSERT_TRUE(scheduler.run_until([&] { return b.messages.size() == wanted.size() && a.session->is_drained(); },
+                                    600 * kSecond))
+        << "seed " << seed;
+    std::vector<uint64_t> arrived;
+    for (const wire::Message& message : b.messages) {
+      const auto& call = std::get<wire::Call>(message.body);
+      arrived.push_back(call.call.counter);
+      const Tensor& tensor = call.args[0].as_tensor();
+      for (int64_t i = 0; i < tensor.count(); i += 997) ASSERT_EQ(tensor.data_as<int64_t>()[i], i * 31);
+    }
+    std::sort(arrived.begin(), arrived.end());
+    EXPECT_EQ(arrived, wanted) << "seed " << seed;
+    EXPECT_TRUE(b.lost.empty()) << "seed " << seed << ": " << b.lost[0].second.message();
+    EXPECT_EQ(a.session->stats().bytes_in_flight, 0u);
+  }
+}
+
 // ---- loss ----
 
 TEST_F(FaultsTest, AKilledPeerIsLostAtOnce) {

@@ -103,6 +103,23 @@ TEST_F(HandshakeTest, AMemberIsWelcomedAndDialledBack) {
   EXPECT_EQ(network.traffic().dials, dials + 1);
 }
 
+TEST_F(HandshakeTest, WhoHasNoRankYetDialsBackOnceItHas) {
+  Node joiner(scheduler, network, "joiner", -1);
+  joiner.takes_strangers = true;
+  Peer joined = joiner.self();
+  joined.rank = 7;
+  a.loop.run([&] { a.session->add_peer(joined); });
+  bool acknowledged = false;
+  SendOptions options;
+  options.on_acknowledged = [&acknowledged] { acknowledged = true; };
+  a.send(joined.incarnation, wire::QuietVerdict{1}, std::move(options));
+  ASSERT_TRUE(run_until([&] { return joiner.heard.size() == 1; }));
+  scheduler.run_for(100 * kMillisecond);
+  EXPECT_FALSE(acknowledged);
+  joiner.loop.run([&] { joiner.session->set_self(joined); });
+  ASSERT_TRUE(run_until([&] { return acknowledged; }, 100 * kMillisecond));
+}
+
 TEST_F(HandshakeTest, AnotherVersionIsRefused) {
   hello.protocol = 99;
   rogue.say(0, hello);

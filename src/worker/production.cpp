@@ -51,7 +51,8 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
                                 [this](const std::string& uri, Transport& transport) {
                                   return distag::make_rendezvous(uri, *loop_, transport, *log_);
                                 },
-                                [](const char* name) -> const char* { return std::getenv(name); }};
+                                [](const char* name) -> const char* { return std::getenv(name); },
+                                options_.memory};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
 }
 

@@ -151,6 +151,7 @@ void Worker::State::begin_start(Nanos deadline, SessionEvents& events) {
   SessionConfig config;
   config.job = options.job;
   config.lease = options.lease;
+  config.memory = environment.memory;
   config.limits.max_message_bytes = options.max_message_bytes;
   config.self.rank = target.rank;
   config.self.name = options.name.empty() ? fmt::format("worker{}", target.rank) : options.name;

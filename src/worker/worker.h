@@ -47,6 +47,7 @@ struct WorkerEnvironment {
   std::function<std::unique_ptr<Transport>(const std::string& rendezvous)> make_transport;
   std::function<std::unique_ptr<Rendezvous>(const std::string& uri, Transport& transport)> make_rendezvous;
   std::function<const char*(const char* name)> get_environment;  // of the process, for env://
+  std::shared_ptr<FrameMemory> memory = nullptr;                 // for payload that comes in chunks; nullptr: our own
 };
 
 // The composition root: builds the layers and leads messages and losses to them. Thread-safe.

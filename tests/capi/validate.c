@@ -1,0 +1,93 @@
+/* Wrong and released handles, with DISTAG_VALIDATE=1: misuse is always told. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "capi/check.h"
+#include "capi/support/group.h"
+
+static distag_error err = DISTAG_ERROR_INIT;
+static distag_invocation *gone_invocation;
+static distag_value *gone_arg;
+
+static distag_status keep_what_is_lent(void *user_data, distag_invocation *invocation, distag_error *told) {
+  (void)user_data;
+  (void)told;
+  gone_invocation = invocation;
+  gone_arg = distag_invocation_get_arg(invocation, 0);
+  return DISTAG_OK;
+}
+
+static void released(void) {
+  distag_tensor *t = NULL, *y = (distag_tensor *)&err;
+  distag_value *v = NULL;
+  distag_context *c = NULL;
+  distag_gradients *g = NULL;
+  int64_t whole = 0;
+  CHECK_OK(distag_zeros(DISTAG_FLOAT32, NULL, 0, &t, &err));
+  CHECK_OK(distag_value_create_int64(1, &v, &err));
+  CHECK_OK(distag_context_create(NULL, &c, &err));
+  CHECK_OK(distag_get_gradients(c, &g, &err));
+  distag_tensor_release(t);
+  distag_value_release(v);
+  distag_context_release(c);
+  distag_gradients_release(g);
+  CHECK_FAILS(distag_neg(t, &y, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK(y == NULL);
+  CHECK_FAILS(distag_value_get_int64(v, &whole, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK_FAILS(distag_get_gradients(c, &g, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK_INT(distag_tensor_get_ndim(t), 0);
+  CHECK(distag_tensor_get_data(t) == NULL);
+  CHECK_INT(distag_value_get_kind(v), 0);
+  distag_tensor_release(t); /* a second release does nothing */
+  distag_tensor_retain(t);
+  CHECK_FAILS(distag_neg(t, &y, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK_INT(distag_get_handle_count(), 0);
+}
+
+static void of_another_kind(void) {
+  distag_tensor *t = NULL, *y = NULL;
+  distag_value *v = NULL;
+  CHECK_OK(distag_zeros(DISTAG_FLOAT32, NULL, 0, &t, &err));
+  CHECK_OK(distag_value_create_int64(1, &v, &err));
+  CHECK_FAILS(distag_neg((distag_tensor *)v, &y, &err), DISTAG_E_INVALID_ARGUMENT, "value handle");
+  CHECK_FAILS(distag_worker_start((distag_worker *)t, 0, &err), DISTAG_E_INVALID_ARGUMENT, "tensor handle");
+  CHECK_FAILS(distag_future_wait((distag_future *)v, 0, &err), DISTAG_E_INVALID_ARGUMENT, "value handle");
+  CHECK_INT(distag_value_get_kind((distag_value *)t), DISTAG_VALUE_TENSOR); /* a tensor is a value */
+  distag_worker_release((distag_worker *)t);                                /* does nothing */
+  CHECK_OK(distag_neg(t, &y, &err));
+  distag_tensor_release(y);
+  distag_tensor_release(t);
+  distag_value_release(v);
+}
+
+static void lent(void) {
+  const distag_worker_options options = group_options(0, 1, "inproc://validate");
+  distag_worker *worker = NULL;
+  distag_future *future = NULL;
+  distag_value *arg = NULL;
+  distag_reply *reply = NULL;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_register(worker, "keep_what_is_lent", keep_what_is_lent, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_value_create_int64(1, &arg, &err));
+  CHECK_OK(distag_call_async(worker, NULL, "w0", "keep_what_is_lent", &arg, 1, NULL, &future, &err));
+  CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));
+  CHECK_INT(distag_invocation_get_arg_count(gone_invocation), 0);
+  CHECK_FAILS(distag_invocation_defer(gone_invocation, &reply, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK_INT(distag_value_get_kind(gone_arg), 0);
+  distag_future_release(future);
+  CHECK_FAILS(distag_future_wait(future, 0, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  distag_value_release(arg);
+  distag_worker_release(worker);
+  CHECK_FAILS(distag_worker_start(worker, 0, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK(distag_worker_get_name(worker) == NULL);
+}
+
+int main(void) {
+  setenv("DISTAG_VALIDATE", "1", 1);
+  released();
+  of_another_kind();
+  lent();
+  return check_end();
+}

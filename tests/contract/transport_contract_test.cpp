@@ -52,6 +52,17 @@ TEST_P(TransportContract, ConnectsAndSaysSo) {
   EXPECT_EQ(dialled.record().all().size(), 1u);
 }
 
+// The end of the handshake meets every moment of the dialling loop: none may miss it.
+TEST_P(TransportContract, EveryDialConnects) {
+  Listening listening(server_, address(server_));
+  for (int i = 0; i < 300; ++i) {
+    Dialled dialled(client_, listening.endpoint());
+    Dialled other(client_, listening.endpoint());
+    ASSERT_EQ(dialled.record().next("connected").what, "connected");
+    ASSERT_EQ(other.record().next("connected").what, "connected");
+  }
+}
+
 TEST_P(TransportContract, TakesNothingBeforeItIsConnected) {
   Listening listening(server_, address(server_));
   Record record;

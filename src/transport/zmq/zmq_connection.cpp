@@ -42,7 +42,8 @@ class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_
   enum class Phase { kDialling, kConnected, kEnding, kEnded };
 
   bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
-  void check_writable();
+  void check_connected();
+  bool check_writable();
   bool receive();
   void check_monitor();
   void begin_end();
@@ -105,8 +106,10 @@ void ZmqConnection::State::close() {
 }
 
 bool ZmqConnection::State::handle() {
-  if (is_open()) check_writable();
-  bool more = receive();
+  if (phase_ == Phase::kDialling) check_connected();
+  bool more = phase_ != Phase::kDialling && receive();
+  // After the receive, which may have taken in that there is room; and what this takes in may be a message.
+  if (phase_ == Phase::kConnected && wants_to_write_) more |= check_writable();
   if (is_open()) check_monitor();
   if (phase_ == Phase::kEnding && !more) {
     // Whatever came before the end of the connection is there by now.
@@ -116,17 +119,22 @@ bool ZmqConnection::State::handle() {
   return more;
 }
 
-void ZmqConnection::State::check_writable() {
-  if (phase_ == Phase::kConnected && !wants_to_write_) return;
-  if (!socket_->is_writable()) return;
-  if (phase_ == Phase::kDialling) {
-    phase_ = Phase::kConnected;
-    was_connected_ = true;
-    context_->loop().cancel_timer(std::exchange(dial_timer_, 0));
-    if (events_.on_connected) events_.on_connected();
+void ZmqConnection::State::check_connected() {
+  if (!socket_->readiness().writable) return;
+  phase_ = Phase::kConnected;
+  was_connected_ = true;
+  context_->loop().cancel_timer(std::exchange(dial_timer_, 0));
+  if (events_.on_connected) events_.on_connected();
+}
+
+// True when there is something to receive.
+bool ZmqConnection::State::check_writable() {
+  const ZmqSocket::Readiness readiness = socket_->readiness();
+  if (readiness.writable) {
+    wants_to_write_ = false;
+    if (events_.on_writable) events_.on_writable();
   }
-  if (phase_ == Phase::kConnected && std::exchange(wants_to_write_, false) && events_.on_writable)
-    events_.on_writable();
+  return readiness.readable && phase_ == Phase::kConnected;
 }
 
 // True when it stopped before everything was handed out.

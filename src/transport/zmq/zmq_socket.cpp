@@ -100,6 +100,9 @@ bool ZmqSocket::receive(ConnectionToken* from, Frames& frames) {
   return receive_parts(socket_, from, frames, context_->memory());
 }
 
-bool ZmqSocket::is_writable() { return (get_option(socket_, ZMQ_EVENTS) & ZMQ_POLLOUT) != 0; }
+ZmqSocket::Readiness ZmqSocket::readiness() {
+  const int events = get_option(socket_, ZMQ_EVENTS);
+  return {(events & ZMQ_POLLIN) != 0, (events & ZMQ_POLLOUT) != 0};
+}
 
 }  // namespace distag

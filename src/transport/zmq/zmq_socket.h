@@ -30,7 +30,13 @@ class ZmqSocket {
   // False when there is none.
   bool receive(ConnectionToken* from, Frames& frames);
 
-  bool is_writable();
+  // What could be done now. This and a receive() that found nothing take in all that is known to libzmq: whatever is
+  // not told by the last of such calls makes the descriptor readable later.
+  struct Readiness {
+    bool readable = false;
+    bool writable = false;
+  };
+  Readiness readiness();
 
  private:
   std::shared_ptr<ZmqContext> context_;

@@ -66,7 +66,10 @@ Process::Process(const ParticipantOptions& options, const std::map<std::string, 
                                         std::to_string(options.lease_ns),
                                         options.job};
   std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    if (!environment.contains(text.substr(0, text.find('=')))) variables.push_back(text);
+  }
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   if (posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, pointers_to(arguments).data(),
                   pointers_to(variables).data()) != 0) {

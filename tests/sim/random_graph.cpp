@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <functional>
-#include <map>
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "autograd/autograd.h"
@@ -115,16 +115,18 @@ struct CallingMachine {
 // Follows which values lead to which, and which travel together in one message.
 struct TracingMachine {
   using Item = size_t;
+  static constexpr size_t kNoPair = SIZE_MAX;
   struct Node {
     std::vector<size_t> inputs;
     bool needs_gradient = false;
+    size_t pair = kNoPair;  // it arrived with
   };
   const RandomGraph& graph;
   std::vector<Node> nodes;
   std::vector<std::vector<size_t>> pairs;  // the values of a recorded message, where they arrive
 
   size_t add(std::vector<size_t> inputs, bool needs_gradient) {
-    nodes.push_back({std::move(inputs), needs_gradient});
+    nodes.push_back({std::move(inputs), needs_gradient, kNoPair});
     return nodes.size() - 1;
   }
   size_t leaf(int32_t rank, size_t number) {
@@ -142,6 +144,7 @@ struct TracingMachine {
       arrived.push_back(add({item}, nodes[item].needs_gradient));
       if (nodes[item].needs_gradient) recorded.push_back(arrived.back());
     }
+    for (const size_t item : recorded) nodes[item].pair = pairs.size();
     if (!recorded.empty()) pairs.push_back(std::move(recorded));
     return arrived;
   }
@@ -272,6 +275,10 @@ bool RandomGraph::reaches_every_pair() const {
     if (reached[node] || !machine.nodes[node].needs_gradient) continue;
     reached[node] = true;
     work.insert(work.end(), machine.nodes[node].inputs.begin(), machine.nodes[node].inputs.end());
+    // One gradient message answers for all values of a pair, those without a gradient included.
+    const size_t pair = machine.nodes[node].pair;
+    if (pair == TracingMachine::kNoPair) continue;
+    work.insert(work.end(), machine.pairs[pair].begin(), machine.pairs[pair].end());
     const auto found = beside.find(node);
     if (found != beside.end()) work.insert(work.end(), found->second->begin(), found->second->end());
   }

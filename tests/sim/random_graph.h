@@ -42,7 +42,8 @@ struct RandomGraph {
   std::vector<std::vector<Tensor>> leaves;  // by rank; some need no gradient
   std::vector<std::vector<size_t>> roots;   // outputs of the last block, for one pass or two; some twice
 
-  // Whether each pair of messages that is recorded is reached from the roots of the first pass: what FAST expects.
+  // Whether each pair of messages that is recorded is reached from the roots of the first pass, one of its values
+  // standing for all: what FAST expects.
   bool reaches_every_pair() const;
   // For people: each block with its steps.
   std::string describe() const;

@@ -43,9 +43,12 @@ foreach(module IN LISTS distag_modules)
 endforeach()
 
 # Headers that fences keep in source files may still be found by everybody: tests/layers is what refuses them.
-if(TARGET distag_ops AND NOT DISTAG_SANITIZE)
-  target_compile_options(distag_ops PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3>)
-endif()
+# Kernels are loops that the compiler vectorises, which square roots that set errno would prevent.
+foreach(module ops optim)
+  if(TARGET distag_${module} AND NOT DISTAG_SANITIZE)
+    target_compile_options(distag_${module} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -fno-math-errno)
+  endif()
+endforeach()
 if(TARGET distag_wire)
   target_include_directories(distag_wire SYSTEM PRIVATE ${distag_generated_dir} ${DISTAG_FLATBUFFERS_INCLUDE_DIR})
   add_dependencies(distag_wire distag_schema_headers)

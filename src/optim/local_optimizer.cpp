@@ -1,0 +1,171 @@
+#include "optim/local_optimizer.h"
+
+#include <algorithm>
+#include <set>
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+#include "ops/dispatch.h"
+#include "tensor/strided.h"
+
+namespace distag::optim {
+namespace {
+
+Tensor filled(Dtype dtype, const Dims& shape, double value) {
+  Tensor tensor = Tensor::empty(dtype, shape);
+  ops::dispatch_floating("optimizer", dtype, [&]<typename T>(T) {
+    std::fill_n(tensor.mutable_data_as<T>(), tensor.count(), static_cast<T>(value));
+  });
+  return tensor;
+}
+
+// The gradient row-major; throws unless it fits the parameter.
+Tensor checked_gradient(const Tensor& parameter, const Tensor& gradient) {
+  if (gradient.dtype() != parameter.dtype() || gradient.shape() != parameter.shape()) {
+    fail(Status::kInvalidArgument, "step: parameter {} has a gradient {}", describe(parameter), describe(gradient));
+  }
+  return gradient.contiguous();
+}
+
+}  // namespace
+
+void check_parameter(const Tensor& tensor) {
+  if (tensor.dtype() != Dtype::kFloat32 && tensor.dtype() != Dtype::kFloat64) {
+    fail(Status::kInvalidArgument, "optimizer: parameter {} must be float32 or float64", describe(tensor));
+  }
+  if (autograd::has_history(tensor)) {
+    fail(Status::kInvalidArgument, "optimizer: parameter {} was computed from what requires grad: give the leaf",
+         describe(tensor));
+  }
+  for (size_t i = 0; i < tensor.rank(); ++i) {
+    if (tensor.shape()[i] > 1 && tensor.strides()[i] == 0) {
+      fail(Status::kInvalidArgument, "optimizer: elements of parameter {} share memory: clone it first",
+           describe(tensor));
+    }
+  }
+}
+
+LocalOptimizer::LocalOptimizer(const Rule& rule, Tensors parameters)
+    : settings_(rule), parameters_(std::move(parameters)), states_(parameters_.size()) {
+  std::set<uint64_t> ids;
+  for (const Tensor& parameter : parameters_) {
+    check_parameter(parameter);
+    if (!ids.insert(parameter.id()).second) {
+      fail(Status::kInvalidArgument, "optimizer: parameter {} is given twice", describe(parameter));
+    }
+  }
+}
+
+void LocalOptimizer::step(std::span<const Tensor> gradients) {
+  const Rule& rule = settings_.rule();
+  if (rule.check != nullptr) rule.check(settings_);
+  std::vector<Turn> turns;
+  turns.reserve(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (gradients[i]) turns.push_back(prepare(i, gradients[i]));
+  }
+  for (Turn& turn : turns) run(turn);
+}
+
+// Takes all memory that run() needs and makes it this optimizer's own, so that run() cannot fail.
+LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradient) {
+  const Rule& rule = settings_.rule();
+  Tensor& parameter = parameters_[index];
+  if (autograd::has_history(parameter)) {
+    fail(Status::kInvalidState, "step: parameter {} has become a part of a graph", describe(parameter));
+  }
+  Turn turn{index, parameter, checked_gradient(parameter, gradient), states_[index]};
+  parameter.mutable_data();
+  if (!parameter.is_contiguous()) turn.target = Tensor::empty(parameter.dtype(), parameter.shape());
+  ++turn.next.step;
+  const uint32_t needed = rule.needed_slots(settings_);
+  for (size_t slot = 0; slot < rule.slots.size(); ++slot) {
+    if ((needed >> slot & 1u) == 0) continue;
+    Tensor& kept = turn.next.slots[slot];
+    if (!kept) {
+      const double value = rule.initial_of_slot == nullptr ? 0.0 : rule.initial_of_slot(settings_, slot);
+      kept = filled(parameter.dtype(), parameter.shape(), value);
+      turn.fresh |= 1u << slot;
+    }
+    kept.mutable_data();
+  }
+  return turn;
+}
+
+void LocalOptimizer::run(Turn& turn) {
+  const Rule& rule = settings_.rule();
+  Tensor& parameter = parameters_[turn.index];
+  const uint32_t needed = rule.needed_slots(settings_);
+  states_[turn.index] = turn.next;
+  if (parameter.count() == 0) return;
+  std::byte* target = turn.target.mutable_data();
+  if (!parameter.is_contiguous()) parameter.copy_to(target);
+  Update update{.dtype = parameter.dtype(),
+                .parameter = target,
+                .gradient = turn.gradient.data(),
+                .slots = {target, target, target},
+                .fresh = turn.fresh,
+                .count = parameter.count(),
+                .step = turn.next.step,
+                .settings = settings_};
+  for (size_t slot = 0; slot < rule.slots.size(); ++slot) {
+    if ((needed >> slot & 1u) != 0) update.slots[slot] = turn.next.slots[slot].mutable_data();
+  }
+  rule.update(update);
+  if (parameter.is_contiguous()) return;
+  copy_strided(parameter.mutable_data(), parameter.strides(), target, turn.target.strides(), parameter.shape(),
+               dtype_size(parameter.dtype()));
+}
+
+Value LocalOptimizer::save() const {
+  const Rule& rule = settings_.rule();
+  Value::List saved;
+  saved.reserve(states_.size());
+  for (const State& state : states_) {
+    Value::Map entries{{"step", Value(state.step)}};
+    for (size_t slot = 0; slot < rule.slots.size(); ++slot) {
+      if (state.slots[slot]) entries.emplace_back(rule.slots[slot], Value(state.slots[slot].snapshot()));
+    }
+    saved.push_back(Value::map(std::move(entries)));
+  }
+  return Value::list(std::move(saved));
+}
+
+void LocalOptimizer::load(const Value& saved) {
+  const Value::List& items = saved.as_list();
+  if (items.size() != states_.size()) {
+    fail(Status::kInvalidArgument, "load: the state is of {} parameters, not {}", items.size(), states_.size());
+  }
+  std::vector<State> states;
+  states.reserve(items.size());
+  for (size_t i = 0; i < items.size(); ++i) states.push_back(load_state(items[i], i));
+  states_ = std::move(states);
+}
+
+LocalOptimizer::State LocalOptimizer::load_state(const Value& saved, size_t index) const {
+  const Rule& rule = settings_.rule();
+  const Tensor& parameter = parameters_[index];
+  State state;
+  const Value* step = saved.find("step");
+  if (step == nullptr || step->as_int64() < 0) {
+    fail(Status::kInvalidArgument, "load: the state of parameter {} has no \"step\" of at least 0", index);
+  }
+  state.step = step->as_int64();
+  for (const auto& [name, value] : saved.as_map()) {
+    if (name == "step") continue;
+    const auto slot = std::find(rule.slots.begin(), rule.slots.end(), name);
+    if (slot == rule.slots.end()) {
+      fail(Status::kInvalidArgument, "load: {} keeps no \"{}\" of a parameter", rule.name, name);
+    }
+    const Tensor& kept = value.as_tensor();
+    if (kept.dtype() != parameter.dtype() || kept.shape() != parameter.shape()) {
+      fail(Status::kInvalidArgument, "load: \"{}\" is {}, but parameter {} is {}", name, describe(kept), index,
+           describe(parameter));
+    }
+    // A storage of its own, so that whoever made the value keeps what they have.
+    state.slots[static_cast<size_t>(slot - rule.slots.begin())] = kept.snapshot().contiguous();
+  }
+  return state;
+}
+
+}  // namespace distag::optim

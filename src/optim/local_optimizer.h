@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "optim/settings.h"
+#include "tensor/value.h"
+
+namespace distag::optim {
+
+// Throws INVALID_ARGUMENT unless the tensor can be a parameter: of a floating dtype, without history, each element with
+// a place of its own.
+void check_parameter(const Tensor& tensor);
+
+// A rule and what it keeps of each of some tensors of this process. One call at a time.
+class LocalOptimizer {
+ public:
+  // Throws INVALID_ARGUMENT for a tensor that cannot be a parameter, or is there twice.
+  LocalOptimizer(const Rule& rule, Tensors parameters);
+
+  const Tensors& parameters() const { return parameters_; }
+  Settings& settings() { return settings_; }
+
+  // Moves each parameter by its gradient; one with an undefined gradient stays as it is, and so does what is kept of
+  // it. Moves all or throws before it has moved any: INVALID_STATE (settings that do not go together, a parameter that
+  // has got a history or borrows its memory), INVALID_ARGUMENT (a gradient of another dtype or shape).
+  void step(std::span<const Tensor> gradients);
+
+  // What is kept, as a list with a map per parameter: "step", and a tensor for each array. The tensors are snapshots.
+  Value save() const;
+  // Throws INVALID_ARGUMENT, and changes nothing, when it does not fit the rule and the parameters.
+  void load(const Value& saved);
+
+ private:
+  struct State {
+    int64_t step = 0;
+    std::array<Tensor, kMaxSlots> slots;  // undefined: not needed so far
+  };
+  // Everything one parameter needs in a step, made before any parameter moves.
+  struct Turn {
+    size_t index;
+    Tensor target;  // row-major: the parameter itself, or room for a copy of it
+    Tensor gradient;
+    State next;
+    uint32_t fresh = 0;
+  };
+
+  Turn prepare(size_t index, const Tensor& gradient);
+  void run(Turn& turn);
+  State load_state(const Value& saved, size_t index) const;
+
+  Settings settings_;
+  Tensors parameters_;
+  std::vector<State> states_;
+};
+
+}  // namespace distag::optim

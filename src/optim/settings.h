@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "optim/rule.h"
+
+namespace distag::optim {
+
+// The settings of one optimizer, in the order of its rule's table. A value type.
+class Settings {
+ public:
+  explicit Settings(const Rule& rule);
+
+  const Rule& rule() const { return *rule_; }
+  double operator[](size_t index) const { return values_[index]; }
+  bool is_on(size_t index) const { return values_[index] != 0.0; }
+  // Throws NOT_FOUND listing the settings there are, INVALID_ARGUMENT naming the range.
+  void set(const std::string& name, double value);
+
+ private:
+  const Rule* rule_;
+  std::vector<double> values_;
+};
+
+}  // namespace distag::optim

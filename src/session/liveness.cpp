@@ -25,8 +25,8 @@ void Session::State::on_ack_timer() {
   auto is_settled = [now, &next](PeerRecord* record) {
     if (record->ack_due <= now) {
       record->ack_due = kNever;
-      // A repetition is acknowledged again: what said so first may be lost.
-      if (record->is_member() && !record->outgoing.send_ack()) record->ack_due = now + kAckDelay;
+      // Of repetitions too: what acknowledged them first may be lost.
+      if (record->is_member()) record->outgoing.send_ack();
     }
     next = std::min(next, record->ack_due);
     record->is_ack_listed = record->ack_due != kNever;

@@ -196,9 +196,8 @@ bool OutgoingStream::on_welcome(uint64_t next) {
   refusals_ = 0;
   next_to_transmit_ = unacknowledged_.empty() ? last_number_ + 1 : unacknowledged_.front().number;
   if (unacknowledged_.empty()) owed_since_ = kNever;
+  ack_due_ = owner_.received() > 0;
   transition(Event::kWelcomed);
-  // Acks that were on the old connection may be lost.
-  if (owner_.received() > 0) send_ack();
   return true;
 }
 
@@ -358,6 +357,7 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
   if (next_to_transmit_ != sent.number || !transmit(sent.header, sent.payload)) return;
   sent.transmitted = true;
   ++next_to_transmit_;
+  ack_due_ = false;
 }
 
 bool OutgoingStream::transmit(const Frame& header, const Frames& payload) {
@@ -386,16 +386,17 @@ void OutgoingStream::flush() {
     if (sent.transmitted) ++shared_.stats.messages_replayed;
     sent.transmitted = true;
     ++next_to_transmit_;
+    ack_due_ = false;
   }
   pump();
+  if (ack_due_) send_ack();
 }
 
-bool OutgoingStream::send_ack() {
-  if (state_ != State::kOpen || blocked_) return false;
+void OutgoingStream::send_ack() {
   const uint64_t number = owner_.received();
-  if (!transmit(wire::encode({0, number, {}, wire::Ack{}}, shared_.config.limits).header, {})) return false;
-  owner_.on_ack_sent(number);
-  return true;
+  ack_due_ = state_ != State::kOpen || blocked_ ||
+             !transmit(wire::encode({0, number, {}, wire::Ack{}}, shared_.config.limits).header, {});
+  if (!ack_due_) owner_.on_ack_sent(number);
 }
 
 bool OutgoingStream::on_ack(uint64_t number) {

@@ -53,8 +53,8 @@ class OutgoingStream {
   // `size` is about what the message takes. 0: it has its number; else the ticket, under which it waits.
   Session::Ticket send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size);
   bool withdraw(Session::Ticket ticket);
-  // Without a number, so that it may get lost. False when it could not go now.
-  bool send_ack();
+  // Without a number. When it cannot go now, or the connection drops, it goes again with the next one.
+  void send_ack();
 
   // Both false when the peer speaks of numbers that were never sent.
   bool on_welcome(uint64_t next);
@@ -134,6 +134,7 @@ class OutgoingStream {
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   bool blocked_ = false;  // the connection takes no more for now
   bool greeted_ = false;  // HELLO was taken by the connection
+  bool ack_due_ = false;  // one could not go, or may be lost with the connection that it was on
   Loop::TimerId retry_timer_ = 0;
   unsigned drops_ = 0;     // since it was open
   unsigned refusals_ = 0;  // in a row, after a drop

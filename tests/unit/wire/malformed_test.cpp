@@ -134,6 +134,30 @@ TEST(Malformed, SharedStringsDoNotMultiply) {
                    {}, "overlap");
 }
 
+// The verifier looks at the alignment of a vector's length only; of two places four bytes apart one is wrong.
+TEST(Malformed, ListsWhoseItemsAreNotAligned) {
+  auto release = [](size_t padding) {
+    return raw([padding](FlatBufferBuilder& builder) {
+      builder.CreateVector(std::vector<uint32_t>(padding));
+      builder.StartVector(sizeof(protocol::Id), 1);
+      protocol::Id id(1, 2);
+      builder.PushBytes(reinterpret_cast<const uint8_t*>(&id), sizeof id);
+      flatbuffers::Offset<flatbuffers::Vector<const protocol::Id*>> ids(builder.EndVector(1));
+      return Raw{protocol::Body::Release, protocol::CreateRelease(builder, ids).Union()};
+    });
+  };
+  int refused = 0;
+  for (size_t padding : {0, 1}) {
+    try {
+      EXPECT_EQ(std::get<Release>(decode(release(padding), {}, Limits()).body).contexts[0], (Id{1, 2}));
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_NE(error.message().find("not aligned"), std::string::npos) << error.message();
+    }
+  }
+  EXPECT_EQ(refused, 1);
+}
+
 // ---- payload ----
 
 TEST(Malformed, PayloadThatBelongsToNothing) {

@@ -25,7 +25,7 @@ using sim::SimTransport;
 class Node final : public SessionEvents {
  public:
   Node(SimScheduler& scheduler, SimNetwork& network, const std::string& name, int32_t rank, SessionConfig config = {})
-      : scheduler_(scheduler), loop(scheduler, name), random_(scheduler.random().next()) {
+      : loop(scheduler, name), random_(scheduler.random().next()) {
     config.self.name = name;
     config.self.rank = rank;
     if (config.self.incarnation == 0) config.self.incarnation = scheduler.random().next() | 1;
@@ -77,10 +77,6 @@ class Node final : public SessionEvents {
   void on_left(const Peer& peer) override { left.push_back(peer.incarnation); }
   bool on_stranger(const Peer&) override { return takes_strangers; }
 
- private:
-  SimScheduler& scheduler_;
-
- public:
   SimLoop loop;
   std::unique_ptr<SimTransport> transport;
   std::unique_ptr<Session> session;

@@ -147,7 +147,7 @@ TEST(Malformed, ListsWhoseItemsAreNotAligned) {
     });
   };
   int refused = 0;
-  for (size_t padding : {0, 1}) {
+  for (size_t padding : {size_t{0}, size_t{1}}) {
     try {
       EXPECT_EQ(std::get<Release>(decode(release(padding), {}, Limits()).body).contexts[0], (Id{1, 2}));
     } catch (const Error& error) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/thread.h"
 
 namespace distag {
@@ -21,7 +22,7 @@ std::atomic<size_t> list_size{0};
 
 }  // namespace
 
-HostPump::HostPump() : poller_(std::this_thread::get_id()) {}
+HostPump::HostPump() : generation_(process_generation()), poller_(std::this_thread::get_id()) {}
 
 HostPump::~HostPump() {
   stop();
@@ -123,6 +124,7 @@ std::vector<std::shared_ptr<HostPump>> HostPump::polled_here() {
   std::vector<std::shared_ptr<HostPump>> found;
   std::lock_guard<std::mutex> list_lock(list_mutex);
   for (HostPump* pump = list_head; pump != nullptr; pump = pump->next_) {
+    if (pump->generation_ != process_generation()) continue;
     std::lock_guard<std::mutex> lock(pump->mutex_);
     if (pump->poller_ != std::this_thread::get_id()) continue;
     // Empty when its last owner is just gone and waits for the list to leave it.

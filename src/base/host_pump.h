@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   void mark_readable();
   void clear_readable();
 
+  const uint32_t generation_;  // in a forked child, those of the parent are dead: their locks may be held for ever
   mutable std::mutex mutex_;
   std::deque<Task> tasks_;
   std::thread::id poller_;  // does not change while depth_ > 0, so one thread runs the tasks

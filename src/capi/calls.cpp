@@ -57,7 +57,12 @@ distag_status distag_call(distag_worker* worker, distag_context* context, const 
     // Refused before anything is sent.
     check_can_wait();
     const auto future = live.core().rpc().call(std::move(request));
-    wait(*future, kForever);
+    try {
+      wait(*future, kForever);
+    } catch (...) {
+      future->cancel();  // nobody waits for it any more
+      throw;
+    }
     const Value& result = future->value();
     if (out_result != nullptr) *out_result = make_value(result);
   });

@@ -47,9 +47,24 @@ void post_done(const std::shared_ptr<DoneCallback>& done) {
   });
 }
 
+// Runs where the future completes: a callback that nobody can run any more ends here, with its user_data.
+void post_done_or_drop(const std::shared_ptr<DoneCallback>& done) noexcept {
+  try {
+    post_done(done);
+  } catch (...) {
+  }
+}
+
+// A shutdown cannot end before the callback that waits for it.
+void check_no_circle(const distag_future& future) {
+  if (!future.is_of_shutdown() || future.get().is_done() || !runs_callback_of(&future.worker())) return;
+  refuse(Status::kInvalidState, "called from a callback of the worker that shuts down: it cannot end before");
+}
+
 // Ends as the operation did.
 void wait_for(distag_future& future, Nanos timeout) {
   check_can_wait();
+  check_no_circle(future);
   if (!distag::wait(future.get(), timeout)) {
     refuse(Status::kDeadline, "not complete after {} ms; it goes on", timeout / kMillisecond);
   }
@@ -119,7 +134,7 @@ distag_status distag_future_on_done(distag_future* future, distag_future_callbac
     live.worker().check_up();
     auto done =
         std::make_shared<DoneCallback>(DoneCallback{callback, std::move(data), Ref<distag_future>::share(&live)});
-    live.get().on_done([done] { post_done(done); });
+    live.get().on_done([done] { post_done_or_drop(done); });
   });
 }
 
@@ -133,6 +148,7 @@ distag_status distag_wait_all(distag_future* const* futures, size_t count, int64
     const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
     if (count == 0) return;
     check_can_wait();
+    for (const auto& future : held) check_no_circle(*future);
     auto all = std::make_shared<AllDone>(count);
     for (const auto& future : held) {
       future->get().on_done([all, one = &future->get()] { all->one_ended(one->error()); });

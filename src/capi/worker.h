@@ -58,8 +58,8 @@ struct distag_worker final : distag::capi::Handle {
   distag::WorkerStats stats();
 
  private:
-  void settle();
-  void shut_down_for_good() noexcept;
+  void settle(distag::Task before_last = {});
+  void shut_down_for_good(bool is_thread) noexcept;
 
   distag::capi::HostData data_;  // of the callbacks in the options
   const distag::ThreadHooks hooks_;

@@ -14,6 +14,8 @@ namespace {
 // How long reading the counters of the streams may take; their loop answers within 2 ms when it is well.
 constexpr Nanos kStatsPatience = 50 * kMillisecond;
 
+constexpr const char* kReleaseThread = "distag-release";
+
 Value to_value(const ShutdownReport& report) {
   Value::List missing;
   for (const std::string& name : report.missing) missing.push_back(Value::text(name));
@@ -68,10 +70,10 @@ void distag_worker::release_by_host() noexcept {
   if (host_references_.fetch_sub(1, std::memory_order_acq_rel) == 1 && !is_down()) {
     retain();
     if (!was_started_) {
-      shut_down_for_good();
+      shut_down_for_good(false);
     } else {
       try {
-        start_thread("distag-release", hooks_, [this] { shut_down_for_good(); }).detach();
+        start_thread(kReleaseThread, {}, [this] { shut_down_for_good(true); }).detach();
       } catch (...) {
         // No thread is left to join the others on: they run until the process ends.
       }
@@ -80,12 +82,13 @@ void distag_worker::release_by_host() noexcept {
   release();
 }
 
-// Takes over a reference.
-void distag_worker::shut_down_for_good() noexcept {
+// Takes over a reference. On a thread of its own (`is_thread`), whose hooks frame all but the end of their user_data.
+void distag_worker::shut_down_for_good(bool is_thread) noexcept {
   try {
+    if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
     wait(*production_->begin_shutdown(0), kForever);
     production_->finish(kForever);
-    settle();
+    settle(is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());
   } catch (...) {
     return;  // threads may still run: they keep their memory
   }
@@ -170,7 +173,7 @@ void distag_worker::join() {
 }
 
 // The threads are gone: ends what the host gave, once. Who comes second waits for the first.
-void distag_worker::settle() {
+void distag_worker::settle(Task before_last) {
   std::vector<std::shared_ptr<HostFunction>> functions;
   {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -183,6 +186,7 @@ void distag_worker::settle() {
   }
   const CallbackScope scope(this);
   for (const auto& function : functions) function->data.run_destroy();
+  if (before_last) before_last();
   data_.run_destroy();
   settled_->complete(Unit{});
 }

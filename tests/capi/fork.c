@@ -9,11 +9,13 @@
 
 static distag_error err = DISTAG_ERROR_INIT;
 static int destroyed;
+static distag_worker *of_parent; /* in the child: what must not run there */
 
 static void count_destroy(void *user_data) { ++*(int *)user_data; }
 
 static distag_status answer(void *user_data, distag_invocation *invocation, distag_error *told) {
   (void)user_data;
+  CHECK(distag_invocation_get_worker(invocation) != of_parent);
   return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), told);
 }
 
@@ -51,6 +53,10 @@ static handles make(uint32_t executor) {
   CHECK_OK(distag_value_create_text("text", &h.value, &err));
   CHECK_OK(distag_call_async(h.worker, NULL, "w0", "answer", &h.value, 1, NULL, &h.future, &err));
   CHECK_OK(distag_get_gradients(h.local, &h.gradients, &err));
+  distag_stats stats = DISTAG_STATS_INIT;
+  while (executor == DISTAG_EXECUTOR_HOST && stats.callbacks_waiting == 0 && check_failures == 0) {
+    CHECK_OK(distag_worker_get_stats(h.worker, &stats, &err)); /* a callback of the parent waits for its poll */
+  }
   return h;
 }
 
@@ -92,6 +98,7 @@ static void child(handles *h) {
   distag_value *value = NULL, *result = NULL;
   refused_in_child(h);
   destroyed = 0;
+  of_parent = h->worker;
   distag_worker *worker = start_worker("inproc://parent", DISTAG_EXECUTOR_HOST); /* even under the same names */
   CHECK_OK(distag_value_create_int64(5, &value, &err));
   CHECK_OK(distag_call(worker, NULL, "w0", "answer", &value, 1, NULL, &result, &err));

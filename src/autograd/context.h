@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/future.h"
@@ -27,6 +28,7 @@ struct Gradients {
     Tensor gradient;
   };
   std::vector<Entry> entries;
+  uint64_t passes = 0;                           // that were committed and are summed here
   const Tensor* find(const Tensor& leaf) const;  // nullptr when no pass has reached it
 };
 
@@ -49,6 +51,9 @@ class Context {
   virtual void backward(const Tensors& roots, const BackwardOptions& options) = 0;  // waits
   virtual std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) = 0;
   virtual std::shared_ptr<const Gradients> gradients() = 0;  // may wait for verdicts
+  // Multiplies the gradients of the leaves with these ids, where there are some, in the sum over exactly `passes`
+  // passes. Throws INVALID_STATE when more were committed meanwhile. Snapshots keep what they have.
+  virtual void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) = 0;
   virtual ContextInfo info() = 0;
   virtual std::vector<int32_t> known_ranks() = 0;  // ascending
 };

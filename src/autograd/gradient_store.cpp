@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "ops/op.h"
+#include "base/error.h"
+#include "ops/builtins.h"
 
 namespace distag {
 
@@ -62,17 +63,40 @@ void GradientStore::add(const Id& pass, Entries entries) {
   fresh_.push_back({pass, std::move(entries)});
 }
 
-// In the order of passes, not of commits, so that the sums do not depend on who was faster.
 std::shared_ptr<const Gradients> GradientStore::read() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (sums_ != nullptr && fresh_.empty()) return sums_;
+  sum_fresh();
+  return sums_;
+}
+
+void GradientStore::scale(std::span<const uint64_t> leaves, double factor, uint64_t passes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  sum_fresh();
+  if (sums_->passes != passes) {
+    fail(Status::kInvalidState, "gradients: {} passes were committed meanwhile; scale them again",
+         sums_->passes - passes);
+  }
+  auto scaled = std::make_shared<Gradients>(*sums_);
+  const ops::Attributes by{{"value", Value(factor)}};
+  for (const uint64_t leaf : leaves) {
+    auto found = std::lower_bound(scaled->entries.begin(), scaled->entries.end(), leaf,
+                                  [](const Gradients::Entry& entry, uint64_t id) { return entry.leaf.id() < id; });
+    if (found == scaled->entries.end() || found->leaf.id() != leaf) continue;
+    found->gradient = ops::kMulScalar.forward({&found->gradient, 1}, by, nullptr)[0];
+  }
+  sums_ = std::move(scaled);
+}
+
+// In the order of passes, not of commits, so that the sums do not depend on who was faster.
+void GradientStore::sum_fresh() {
+  if (sums_ != nullptr && fresh_.empty()) return;
   std::sort(fresh_.begin(), fresh_.end(), [](const Committed& a, const Committed& b) { return a.pass < b.pass; });
   auto sums = std::make_shared<Gradients>();
-  if (sums_ != nullptr) sums->entries = sums_->entries;
+  if (sums_ != nullptr) *sums = *sums_;
+  sums->passes += fresh_.size();
   for (Committed& committed : fresh_) sums->entries = sum(std::move(sums->entries), std::move(committed.entries));
   fresh_.clear();
   sums_ = std::move(sums);
-  return sums_;
 }
 
 }  // namespace autograd

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "autograd/context.h"
@@ -17,12 +18,16 @@ class GradientStore {
 
   void add(const Id& pass, Entries entries);
   std::shared_ptr<const Gradients> read();
+  // See Context::scale_gradients.
+  void scale(std::span<const uint64_t> leaves, double factor, uint64_t passes);
 
  private:
   struct Committed {
     Id pass;
     Entries entries;
   };
+
+  void sum_fresh();
 
   std::mutex mutex_;
   std::vector<Committed> fresh_;  // not yet in sums_

@@ -20,7 +20,7 @@ void refuse_recv(const autograd::Node& recv) {
 }
 
 autograd::GraphTask::CheckStop make_deadline_check(Nanos timeout) {
-  if (timeout < 0) return [] {};
+  if (timeout < 0) return nullptr;
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   return [deadline, timeout] {
     if (SteadyClock().now() < deadline) return;
@@ -52,6 +52,10 @@ class LocalContext final : public Context {
 
   std::shared_ptr<const Gradients> gradients() override { return store_.read(); }
 
+  void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) override {
+    store_.scale(leaves, factor, passes);
+  }
+
   ContextInfo info() override {
     ContextInfo info;
     info.gradient_count = static_cast<uint32_t>(store_.read()->entries.size());
@@ -65,8 +69,9 @@ class LocalContext final : public Context {
   void run(const Id& pass, autograd::Roots& from, const BackwardOptions& options) {
     autograd::GraphTask task(refuse_recv);
     task.expand(from.edges);
+    task.walk();
     for (size_t i = 0; i < from.edges.size(); ++i) task.deliver(from.edges[i], std::move(from.seeds[i]));
-    task.run(true, make_deadline_check(options.timeout));
+    task.run({.runs_host_code = true, .check_stop = make_deadline_check(options.timeout)});
     store_.add(pass, task.take_gradients());
     if (!options.retain_graph) task.free_saved();
   }

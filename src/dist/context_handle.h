@@ -21,6 +21,9 @@ class ContextHandle final : public Context {
   void backward(const Tensors& roots, const BackwardOptions& options) override;
   std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) override;
   std::shared_ptr<const Gradients> gradients() override { return record_->read(shared_->environment.lease); }
+  void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) override {
+    record_->scale(leaves, factor, passes);
+  }
   ContextInfo info() override { return record_->info(); }
   std::vector<int32_t> known_ranks() override { return record_->known_ranks(); }
 

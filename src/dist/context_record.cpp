@@ -134,4 +134,9 @@ std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease) {
   return gradients_.read();
 }
 
+void ContextRecord::scale(std::span<const uint64_t> leaves, double factor, uint64_t passes) {
+  check();
+  gradients_.scale(leaves, factor, passes);
+}
+
 }  // namespace distag

@@ -42,6 +42,7 @@ class ContextRecord {
   void forget(const Id& pass);                                              // likewise: it was aborted
   void lose_verdict(const Id& pass, const Error& why);                      // nobody will ever tell: reads fail now
   std::shared_ptr<const Gradients> read(Nanos lease);
+  void scale(std::span<const uint64_t> leaves, double factor, uint64_t passes);  // throws like check()
 
  private:
   void end_doubt(const Id& pass);

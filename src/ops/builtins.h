@@ -14,7 +14,11 @@
   X(kTranspose) X(kReshape) X(kSlice) X(kConcat)                                                                     \
   X(kSoftmax) X(kLogSoftmax) X(kCrossEntropy) X(kMseLoss)                                                            \
   X(kConv2d) X(kMaxPool2d)                                                                                           \
-  X(kCast) X(kClone) X(kDetach)
+  X(kCast) X(kClone) X(kDetach)                                                                                      \
+  X(kSin) X(kCos) X(kAbs) X(kSquare) X(kRsqrt) X(kReciprocal) X(kClamp)                                              \
+  X(kSilu) X(kSoftplus) X(kGelu) X(kLeakyRelu) X(kElu)                                                               \
+  X(kPermute) X(kExpand) X(kSqueeze) X(kUnsqueeze) X(kStack) X(kSplit) X(kFlip) X(kPad) X(kTril) X(kCumsum)          \
+  X(kWhere) X(kGather) X(kIndexSelect) X(kEmbedding)
 // clang-format on
 
 namespace distag::ops {

@@ -130,12 +130,6 @@ void convolve(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bi
   });
 }
 
-Tensor zeros(Dtype dtype, const Dims& shape) {
-  Tensor out = Tensor::empty(dtype, shape);
-  if (out.count() > 0) std::memset(out.mutable_data(), 0, out.byte_size());
-  return out;
-}
-
 Tensors conv2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   Dtype dtype = promote(inputs[0].dtype(), inputs[1].dtype());
   Tensor x = as_dtype(inputs[0], dtype).contiguous();
@@ -151,7 +145,7 @@ Tensors conv2d_forward(std::span<const Tensor> inputs, const Attributes& attribu
       convolve<T>(y, x, weight, bias, conv);
     } else {
       y = bias ? broadcast_to(bias.view(Dims{bias.count(), 1, 1}, Dims{1, 1, 1}, bias.offset()), y.shape()).clone()
-               : zeros(dtype, y.shape());
+               : zero_tensor(dtype, y.shape());
     }
   });
   if (saved != nullptr) {
@@ -164,7 +158,7 @@ Tensors conv2d_forward(std::span<const Tensor> inputs, const Attributes& attribu
 
 template <typename T>
 Tensor gradient_of_image(const Tensor& g, const Tensor& x, const Tensor& weight, const Convolution& conv) {
-  Tensor result = zeros(x.dtype(), x.shape());
+  Tensor result = zero_tensor(x.dtype(), x.shape());
   if (g.count() == 0 || x.count() == 0) return result;
   T* images = result.mutable_data_as<T>();
   Tensor columns = Tensor::empty(x.dtype(), Dims{conv.kernel_size, conv.window.positions()});
@@ -186,8 +180,8 @@ Tensor gradient_of_weight(const Tensor& g, const Tensor& x, const Tensor& weight
   constexpr int64_t kTile = 16;
   int64_t positions = conv.window.positions();
   int64_t padded = (conv.kernel_size + kTile - 1) / kTile * kTile;
-  Tensor sums = zeros(weight.dtype(), Dims{conv.groups, conv.out_channels, padded});
-  if (g.count() == 0 || weight.count() == 0) return zeros(weight.dtype(), weight.shape());
+  Tensor sums = zero_tensor(weight.dtype(), Dims{conv.groups, conv.out_channels, padded});
+  if (g.count() == 0 || weight.count() == 0) return zero_tensor(weight.dtype(), weight.shape());
   T* out = sums.mutable_data_as<T>();
   Tensor columns = Tensor::empty(x.dtype(), Dims{padded, positions});
   T* column_data = columns.mutable_data_as<T>();

@@ -4,24 +4,9 @@
 #include "ops/broadcast.h"
 #include "ops/builtins.h"
 #include "ops/views.h"
-#include "tensor/strided.h"
 
 namespace distag::ops {
 namespace {
-
-Tensor zeros_like_shape(Dtype dtype, const Dims& shape) {
-  Tensor zeros = Tensor::empty(dtype, shape);
-  if (zeros.count() > 0) std::fill_n(zeros.mutable_data(), zeros.byte_size(), std::byte{0});
-  return zeros;
-}
-
-// Copies x into the part of `target` (fresh memory) that `part`, a view of it, names.
-void copy_into(Tensor& target, const Tensor& part, const Tensor& x) {
-  if (x.count() == 0) return;
-  size_t item_size = dtype_size(target.dtype());
-  std::byte* out = target.mutable_data() + static_cast<size_t>(part.offset()) * item_size;
-  copy_strided(out, part.strides(), x.data(), x.strides(), x.shape(), item_size);
-}
 
 // ---- transpose ------------------------------------------------------------------------------------------------------
 
@@ -129,8 +114,8 @@ Tensors slice_backward(const Saved& saved, Tensors gradients) {
   Tensor g = std::move(gradients[0]);
   if (!g) return gradients;
   const Dims& what = saved.shapes[1];
-  Tensor result = zeros_like_shape(g.dtype(), saved.shapes[0]);
-  copy_into(result, sliced(result, static_cast<size_t>(what[0]), what[1], what[2], what[3]), g);
+  Tensor result = zero_tensor(g.dtype(), saved.shapes[0]);
+  write_part(result, sliced(result, static_cast<size_t>(what[0]), what[1], what[2], what[3]), g);
   return {result};
 }
 
@@ -176,7 +161,7 @@ Tensors concat_forward(std::span<const Tensor> inputs, const Attributes& attribu
   Tensor y = Tensor::empty(dtype, shape);
   int64_t start = 0;
   for (const Tensor& x : inputs) {
-    copy_into(y, sliced(y, dim, start, x.shape()[dim]), as_dtype(x, dtype));
+    write_part(y, sliced(y, dim, start, x.shape()[dim]), as_dtype(x, dtype));
     start += x.shape()[dim];
   }
   if (saved != nullptr) {

@@ -1,6 +1,9 @@
 #include "ops/views.h"
 
+#include <cstring>
+
 #include "base/error.h"
+#include "tensor/strided.h"
 
 namespace distag::ops {
 
@@ -28,6 +31,19 @@ Tensor permuted(const Tensor& x, const Dims& order) {
     strides[i] = x.strides()[static_cast<size_t>(order[i])];
   }
   return x.view(shape, strides, x.offset());
+}
+
+Tensor zero_tensor(Dtype dtype, const Dims& shape) {
+  Tensor out = Tensor::empty(dtype, shape);
+  if (out.count() > 0) std::memset(out.mutable_data(), 0, out.byte_size());
+  return out;
+}
+
+void write_part(Tensor& target, const Tensor& part, const Tensor& x) {
+  if (x.count() == 0) return;
+  size_t item_size = dtype_size(target.dtype());
+  std::byte* out = target.mutable_data() + static_cast<size_t>(part.offset()) * item_size;
+  copy_strided(out, part.strides(), x.data(), x.strides(), x.shape(), item_size);
 }
 
 bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides) {

@@ -19,6 +19,12 @@ bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides);
 // Elements start, start + step, ... of one dim: `count` of them, within bounds.
 Tensor sliced(const Tensor& x, size_t dim, int64_t start, int64_t count, int64_t step = 1);
 
+// Filled with zeros.
+Tensor zero_tensor(Dtype dtype, const Dims& shape);
+
+// Copies x over `part`, a view of the fresh tensor `target`, of x's dtype and shape.
+void write_part(Tensor& target, const Tensor& part, const Tensor& x);
+
 // All dims in this order.
 Tensor permuted(const Tensor& x, const Dims& order);
 

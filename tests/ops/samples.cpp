@@ -66,7 +66,13 @@ void add_elementwise(Samples& samples) {
   for (const char* op : {"add", "sub", "mul", "maximum"}) add_binary(samples, op, numbers);
   add_binary(samples, "div", positive);
   for (const char* op : {"neg", "exp", "tanh", "sigmoid", "relu", "clone"}) add_unary(samples, op, numbers, {});
-  for (const char* op : {"log", "sqrt"}) add_unary(samples, op, positive, {});
+  for (const char* op : {"log", "sqrt", "rsqrt", "reciprocal"}) add_unary(samples, op, positive, {});
+  for (const char* op : {"sin", "cos", "abs", "square", "silu", "softplus", "gelu", "leaky_relu", "elu"}) {
+    add_unary(samples, op, numbers, {});
+  }
+  add_unary(samples, "clamp", numbers, make_attributes({{"min", -0.53}, {"max", 0.71}}));
+  add_unary(samples, "leaky_relu", numbers, make_attributes({{"negative_slope", 0.3}}));
+  add_unary(samples, "elu", numbers, make_attributes({{"alpha", 2.0}}));
   for (const char* op : {"add_scalar", "mul_scalar"}) {
     add_unary(samples, op, numbers, make_attributes({{"value", -1.5}}));
   }
@@ -108,6 +114,46 @@ void add_shapes(Samples& samples) {
   samples.push_back({"slice", {numbers({3, 7})}, make_attributes({{"dim", 0}, {"start", 5}})});
   samples.push_back({"concat", {numbers({2, 3}), numbers({2, 1}), numbers({2, 0})}, make_attributes({{"dim", 1}})});
   samples.push_back({"concat", {with_gaps(numbers({2, 3}))}, {}});
+}
+
+void add_more_shapes(Samples& samples) {
+  samples.push_back({"permute", {numbers({2, 3, 4})}, make_attributes({{"dims", Dims{2, 0, -2}}})});
+  samples.push_back({"expand", {numbers({2, 1})}, make_attributes({{"shape", Dims{4, 2, 3}}})});
+  samples.push_back({"expand", {numbers({})}, make_attributes({{"shape", Dims{2, 0}}})});
+  samples.push_back({"squeeze", {with_gaps(numbers({2, 1, 3}))}, make_attributes({{"dim", 1}})});
+  samples.push_back({"squeeze", {numbers({2, 3})}, make_attributes({{"dim", 1}})});
+  samples.push_back({"unsqueeze", {with_gaps(numbers({2, 3}))}, make_attributes({{"dim", -1}})});
+  samples.push_back({"stack", {numbers({2, 3}), with_gaps(numbers({2, 3}, 2))}, make_attributes({{"dim", 1}})});
+  samples.push_back({"stack", {numbers({})}, make_attributes({{"dim", -1}})});
+  samples.push_back({"split", {numbers({6, 2})}, make_attributes({{"sizes", Dims{1, 0, 3, 2}}})});
+  samples.push_back({"split", {with_gaps(numbers({2, 5}))}, make_attributes({{"sizes", Dims{2, 3}}, {"dim", -1}})});
+  samples.push_back({"flip", {numbers({3, 2})}, make_attributes({{"dims", Dims{0}}})});
+  samples.push_back({"flip", {with_gaps(numbers({3, 2}))}, {}});
+  samples.push_back({"flip", {numbers({3, 0})}, {}});
+  samples.push_back({"pad", {numbers({2, 3})}, make_attributes({{"before", 1}, {"after", 2}, {"value", 0.5}})});
+  samples.push_back({"pad", {with_gaps(numbers({2, 3}))}, make_attributes({{"dim", 0}, {"after", 1}})});
+  for (int64_t diagonal : {-9, -1, 0, 1, 9}) {
+    samples.push_back({"tril", {numbers({2, 4, 5})}, make_attributes({{"diagonal", diagonal}})});
+  }
+  samples.push_back({"tril", {numbers({3, 0})}, {}});
+  for (int64_t dim : {0, 1, 2}) samples.push_back({"cumsum", {numbers({2, 3, 2})}, make_attributes({{"dim", dim}})});
+  samples.push_back({"cumsum", {with_gaps(numbers({3, 2}))}, {}});
+  samples.push_back({"cumsum", {numbers({})}, {}});
+}
+
+void add_choices(Samples& samples) {
+  Tensor condition = tensor_of<uint8_t>({2, 3}, {1, 0, 1, 0, 0, 2});
+  samples.push_back({"where", {condition, numbers({2, 3}), numbers({3}, 2)}, {}});
+  samples.push_back({"where", {tensor_of<uint8_t>({2, 1}, {1, 0}), numbers({}), numbers({2, 2}, 2)}, {}});
+  Tensor index = indices({3, 2}, {4, 0, 1, 1, 2, 3});
+  samples.push_back({"gather", {numbers({3, 5}), index}, make_attributes({{"dim", 1}})});
+  samples.push_back({"gather", {with_gaps(numbers({5, 2})), index}, make_attributes({{"dim", 0}})});
+  samples.push_back({"index_select", {numbers({5, 3}), indices({4}, {0, 4, 0, 2})}, {}});
+  samples.push_back(
+      {"index_select", {with_gaps(numbers({2, 3, 2})), indices({2}, {2, 2})}, make_attributes({{"dim", 1}})});
+  samples.push_back({"index_select", {numbers({2, 3}), indices({0}, {})}, {}});
+  samples.push_back({"embedding", {indices({2, 2}, {5, 0, 5, 1}), numbers({6, 3})}, {}});
+  samples.push_back({"embedding", {indices({}, {2}), with_gaps(numbers({6, 3}))}, {}});
 }
 
 void add_softmaxes(Samples& samples) {
@@ -167,6 +213,8 @@ std::vector<Sample> gradient_samples() {
   add_reduction(samples, "max", false);
   add_products(samples);
   add_shapes(samples);
+  add_more_shapes(samples);
+  add_choices(samples);
   add_softmaxes(samples);
   add_losses(samples);
   add_images(samples);

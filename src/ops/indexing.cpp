@@ -1,0 +1,262 @@
+// Ops that choose elements: where, gather, index_select, embedding.
+#include <cstring>
+
+#include "base/error.h"
+#include "ops/attributes.h"
+#include "ops/binary.h"
+#include "ops/builtins.h"
+#include "ops/views.h"
+
+namespace distag::ops {
+namespace {
+
+// Row-major indices, all of them in [0, size).
+Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
+  if (index.dtype() != Dtype::kInt64) {
+    fail(Status::kInvalidArgument, "{}: the index must be int64, not {}", op, describe(index));
+  }
+  Tensor indices = index.contiguous();
+  for (int64_t i = 0; i < indices.count(); ++i) {
+    int64_t value = indices.data_as<int64_t>()[i];
+    if (value < 0 || value >= size) {
+      fail(Status::kInvalidArgument, "{}: index {} out of range [0, {})", op, value, size);
+    }
+  }
+  return indices;
+}
+
+// ---- where ----------------------------------------------------------------------------------------------------------
+
+// out = condition ? x : y, all row-major and of one shape.
+template <typename T>
+void choose(T* out, const Bool* condition, const T* x, const T* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = condition[i] != 0 ? x[i] : y[i];
+}
+
+Tensor chosen(const Tensor& condition, const Tensor& x, const Tensor& y, const Dims& shape) {
+  Tensor out = Tensor::empty(x.dtype(), shape);
+  if (out.count() == 0) return out;
+  Tensor conditions = broadcast_to(condition, shape).contiguous();
+  Tensor xs = broadcast_to(x, shape).contiguous();
+  Tensor ys = broadcast_to(y, shape).contiguous();
+  dispatch(x.dtype(), [&]<typename T>(T) {
+    choose(out.mutable_data_as<T>(), conditions.data_as<Bool>(), xs.data_as<T>(), ys.data_as<T>(), out.count());
+  });
+  return out;
+}
+
+Tensors where_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  if (inputs[0].dtype() != Dtype::kBool) {
+    fail(Status::kInvalidArgument, "where: the condition must be bool, not {}", describe(inputs[0]));
+  }
+  Pair pair("where", inputs.subspan(1));
+  if (saved != nullptr) {
+    save_kinds(saved, inputs);
+    saved->tensors = {inputs[0].snapshot()};
+  }
+  return {chosen(inputs[0], pair.a, pair.b, broadcast_shapes("where", inputs[0].shape(), pair.shape))};
+}
+
+Tensors where_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(3);
+  const Tensor& g = gradients[0];
+  if (!g) return result;
+  Tensor zero = Tensor::scalar(g.dtype(), 0.0);
+  if (saved.needs(1)) result[1] = gradient_of(saved, 1, chosen(saved.tensors[0], g, zero, g.shape()));
+  if (saved.needs(2)) result[2] = gradient_of(saved, 2, chosen(saved.tensors[0], zero, g, g.shape()));
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kWhere{.name = "where",
+                    .signature = "where(tensor condition, tensor x, tensor y) -> tensor",
+                    .forward = where_forward,
+                    .backward = where_backward,
+                    .is_cheap = true};
+
+// ---- gather ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Calls visit(place in the index, place in x) for each element of a row-major index: its own place, but with the index
+// as its position along `dim`.
+template <typename Visit>
+void for_each_gathered(const Tensor& indices, const Dims& x_strides, size_t dim, Visit visit) {
+  Dims position;
+  position.resize(indices.rank());
+  for (int64_t i = 0; i < indices.count(); ++i) {
+    int64_t place = 0;
+    for (size_t d = 0; d < position.size(); ++d) {
+      place += x_strides[d] * (d == dim ? indices.data_as<int64_t>()[i] : position[d]);
+    }
+    visit(i, place);
+    for (size_t d = position.size(); d-- > 0;) {
+      if (++position[d] < indices.shape()[d]) break;
+      position[d] = 0;
+    }
+  }
+}
+
+Tensors gather_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  const Tensor& index = inputs[1];
+  size_t dim = checked_dim("gather", get_int(attributes, "dim", 0), x);
+  bool fits = x.rank() > 0 && index.rank() == x.rank();
+  for (size_t d = 0; d < x.rank() && fits; ++d) fits = d == dim || index.shape()[d] <= x.shape()[d];
+  if (!fits) fail(Status::kInvalidArgument, "gather: index {} does not fit {}", describe(index), describe(x));
+  Tensor indices = checked_indices("gather", index, x.shape()[dim]);
+  Tensor y = Tensor::empty(x.dtype(), index.shape());
+  if (y.count() > 0) {
+    dispatch(x.dtype(), [&]<typename T>(T) {
+      T* out = y.mutable_data_as<T>();
+      const T* in = x.data_as<T>();
+      for_each_gathered(indices, x.strides(), dim, [=](int64_t i, int64_t place) { out[i] = in[place]; });
+    });
+  }
+  if (saved != nullptr) {
+    saved->tensors = {indices.snapshot()};
+    saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
+  }
+  return {y};
+}
+
+Tensors gather_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  if (!gradients[0]) return result;
+  Tensor g = gradients[0].contiguous();
+  Tensor sums = zero_tensor(g.dtype(), saved.shapes[0]);
+  dispatch_floating("gather", g.dtype(), [&]<typename T>(T) {
+    T* out = sums.mutable_data_as<T>();
+    const T* in = g.data_as<T>();
+    for_each_gathered(saved.tensors[0], sums.strides(), static_cast<size_t>(saved.shapes[1][0]),
+                      [=](int64_t i, int64_t place) { out[place] += in[i]; });
+  });
+  result[0] = sums;
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kGather{.name = "gather",
+                     .signature = "gather(tensor x, tensor index, int64 dim) -> tensor",
+                     .forward = gather_forward,
+                     .backward = gather_backward,
+                     .is_cheap = true};
+
+// ---- index_select, embedding ----------------------------------------------------------------------------------------
+
+namespace {
+
+// x as [outer, size, inner] around a dim.
+struct Slabs {
+  int64_t outer = 1;
+  int64_t size = 1;
+  int64_t inner = 1;
+  Slabs(const Dims& shape, size_t dim) : size(shape[dim]) {
+    for (size_t i = 0; i < dim; ++i) outer *= shape[i];
+    for (size_t i = dim + 1; i < shape.size(); ++i) inner *= shape[i];
+  }
+};
+
+// y[o, i, :] = x[o, indices[i], :]
+void take_slabs(Tensor& y, const Tensor& x, const Tensor& indices, const Slabs& slabs) {
+  if (y.count() == 0) return;
+  size_t bytes = static_cast<size_t>(slabs.inner) * dtype_size(x.dtype());
+  std::byte* out = y.mutable_data();
+  const auto* index = indices.data_as<int64_t>();
+  for (int64_t o = 0; o < slabs.outer; ++o) {
+    for (int64_t i = 0; i < indices.count(); ++i, out += bytes) {
+      std::memcpy(out, x.data() + static_cast<size_t>(o * slabs.size + index[i]) * bytes, bytes);
+    }
+  }
+}
+
+// x[o, indices[i], :] += g[o, i, :]
+Tensor added_slabs(const char* op, const Tensor& gradient, const Dims& shape, const Tensor& indices, size_t dim) {
+  Tensor g = gradient.contiguous();
+  Tensor sums = zero_tensor(g.dtype(), shape);
+  if (g.count() == 0) return sums;
+  Slabs slabs(shape, dim);
+  dispatch_floating(op, g.dtype(), [&]<typename T>(T) {
+    T* out = sums.mutable_data_as<T>();
+    const T* in = g.data_as<T>();
+    for (int64_t o = 0; o < slabs.outer; ++o) {
+      for (int64_t i = 0; i < indices.count(); ++i, in += slabs.inner) {
+        T* target = out + (o * slabs.size + indices.data_as<int64_t>()[i]) * slabs.inner;
+        for (int64_t k = 0; k < slabs.inner; ++k) target[k] += in[k];
+      }
+    }
+  });
+  return sums;
+}
+
+Tensors index_select_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  size_t dim = checked_dim("index_select", get_int(attributes, "dim", 0), x);
+  if (x.rank() == 0 || inputs[1].rank() != 1) {
+    fail(Status::kInvalidArgument, "index_select: index {} is not 1-d, or {} has no dims", describe(inputs[1]),
+         describe(x));
+  }
+  Tensor indices = checked_indices("index_select", inputs[1], x.shape()[dim]);
+  Dims shape = x.shape();
+  shape[dim] = indices.count();
+  Tensor y = Tensor::empty(x.dtype(), shape);
+  take_slabs(y, x.contiguous(), indices, Slabs(x.shape(), dim));
+  if (saved != nullptr) {
+    saved->tensors = {indices.snapshot()};
+    saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
+  }
+  return {y};
+}
+
+Tensors index_select_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  if (!gradients[0]) return result;
+  result[0] = added_slabs("index_select", gradients[0], saved.shapes[0], saved.tensors[0],
+                          static_cast<size_t>(saved.shapes[1][0]));
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kIndexSelect{.name = "index_select",
+                          .signature = "index_select(tensor x, tensor index, int64 dim = 0) -> tensor",
+                          .forward = index_select_forward,
+                          .backward = index_select_backward,
+                          .is_cheap = true};
+
+namespace {
+
+Tensors embedding_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  const Tensor& weight = inputs[1];
+  if (weight.rank() != 2) {
+    fail(Status::kInvalidArgument, "embedding: weight {} is not [rows, size]", describe(weight));
+  }
+  Tensor indices = checked_indices("embedding", inputs[0], weight.shape()[0]);
+  Dims shape = indices.shape();
+  shape.push_back(weight.shape()[1]);
+  Tensor y = Tensor::empty(weight.dtype(), shape);
+  take_slabs(y, weight.contiguous(), indices, Slabs(weight.shape(), 0));
+  if (saved != nullptr) {
+    saved->tensors = {indices.snapshot()};
+    saved->shapes = {weight.shape()};
+  }
+  return {y};
+}
+
+Tensors embedding_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  if (gradients[0]) result[1] = added_slabs("embedding", gradients[0], saved.shapes[0], saved.tensors[0], 0);
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kEmbedding{.name = "embedding",
+                        .signature = "embedding(tensor index, tensor weight) -> tensor",
+                        .forward = embedding_forward,
+                        .backward = embedding_backward,
+                        .is_cheap = true};
+
+}  // namespace distag::ops

@@ -1,0 +1,414 @@
+// More ops that move elements: permute, expand, squeeze, unsqueeze (views), stack, split, flip, pad, tril, cumsum.
+#include "base/error.h"
+#include "ops/attributes.h"
+#include "ops/broadcast.h"
+#include "ops/builtins.h"
+#include "ops/dispatch.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace distag::ops {
+namespace {
+
+Dims with_size(Dims shape, size_t dim, int64_t size) {
+  shape[dim] = size;
+  return shape;
+}
+
+void check_has_dims(const char* op, const Tensor& x) {
+  if (x.rank() == 0) fail(Status::kInvalidArgument, "{}: {} has no dims", op, describe(x));
+}
+
+// A view with a dim of size 1 before `dim`.
+Tensor with_dim(const Tensor& x, size_t dim) {
+  Dims shape = x.shape();
+  Dims strides = x.strides();
+  shape.push_back(1);
+  strides.push_back(1);
+  std::rotate(shape.begin() + dim, shape.end() - 1, shape.end());
+  std::rotate(strides.begin() + dim, strides.end() - 1, strides.end());
+  return x.view(shape, strides, x.offset());
+}
+
+// A dim that an op puts in: from -(rank + 1) to rank.
+size_t checked_new_dim(const char* op, int64_t dim, const Tensor& x) {
+  auto rank = static_cast<int64_t>(x.rank());
+  if (dim < -rank - 1 || dim > rank) {
+    fail(Status::kInvalidArgument, "{}: dim {} is out of range for {}", op, dim, describe(x));
+  }
+  return static_cast<size_t>(dim < 0 ? dim + rank + 1 : dim);
+}
+
+Tensors reshaped_back(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = with_shape(gradients[0], saved.shapes[0]);
+  return gradients;
+}
+
+// ---- permute --------------------------------------------------------------------------------------------------------
+
+Tensors permute_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  Dims order = get_dims(attributes, "dims");
+  DimSet seen;
+  for (int64_t& dim : order) {
+    dim = static_cast<int64_t>(checked_dim("permute", dim, x));
+    seen.set(static_cast<size_t>(dim));
+  }
+  if (order.size() != x.rank() || seen.count() != x.rank()) {
+    fail(Status::kInvalidArgument, "permute: dims {} do not name each dim of {} once",
+         to_string(get_dims(attributes, "dims")), describe(x));
+  }
+  if (saved != nullptr) {
+    Dims inverse = order;
+    for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+    saved->shapes = {inverse};
+  }
+  return {permuted(x, order)};
+}
+
+Tensors permute_backward(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = permuted(gradients[0], saved.shapes[0]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kPermute{.name = "permute",
+                      .signature = "permute(tensor x, int64[] dims) -> tensor",
+                      .forward = permute_forward,
+                      .backward = permute_backward,
+                      .is_view = true,
+                      .is_cheap = true};
+
+// ---- expand ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors expand_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  Dims shape = get_dims(attributes, "shape");
+  element_count(shape, dtype_size(x.dtype()));
+  if (shape.size() < x.rank() || broadcast_shapes("expand", x.shape(), shape) != shape) {
+    fail(Status::kInvalidArgument, "expand: {} does not broadcast to {}", describe(x), to_string(shape));
+  }
+  if (saved != nullptr) {
+    saved->shapes = {x.shape()};
+    saved->dtypes = {x.dtype()};
+  }
+  return {x.view(shape, broadcast_strides(x, shape), x.offset())};
+}
+
+Tensors expand_backward(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = reduce_to(std::move(gradients[0]), saved.shapes[0], saved.dtypes[0]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kExpand{.name = "expand",
+                     .signature = "expand(tensor x, int64[] shape) -> tensor",
+                     .forward = expand_forward,
+                     .backward = expand_backward,
+                     .is_view = true};
+
+// ---- squeeze, unsqueeze ---------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors squeeze_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  size_t dim = checked_dim("squeeze", get_int(attributes, "dim", 0), x);
+  if (saved != nullptr) saved->shapes = {x.shape()};
+  Dims shape = x.shape();
+  Dims strides = x.strides();
+  if (dim < x.rank() && shape[dim] == 1) {
+    std::rotate(shape.begin() + dim, shape.begin() + dim + 1, shape.end());
+    std::rotate(strides.begin() + dim, strides.begin() + dim + 1, strides.end());
+    shape.pop_back();
+    strides.pop_back();
+  }
+  return {x.view(shape, strides, x.offset())};
+}
+
+Tensors unsqueeze_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  if (saved != nullptr) saved->shapes = {x.shape()};
+  return {with_dim(x, checked_new_dim("unsqueeze", get_int(attributes, "dim", 0), x))};
+}
+
+}  // namespace
+
+constexpr Op kSqueeze{.name = "squeeze",
+                      .signature = "squeeze(tensor x, int64 dim) -> tensor",
+                      .forward = squeeze_forward,
+                      .backward = reshaped_back,
+                      .is_view = true,
+                      .is_cheap = true};
+
+constexpr Op kUnsqueeze{.name = "unsqueeze",
+                        .signature = "unsqueeze(tensor x, int64 dim) -> tensor",
+                        .forward = unsqueeze_forward,
+                        .backward = reshaped_back,
+                        .is_view = true,
+                        .is_cheap = true};
+
+// ---- stack ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors stack_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& first = inputs[0];
+  size_t dim = checked_new_dim("stack", get_int(attributes, "dim", 0), first);
+  Dtype dtype = first.dtype();
+  for (const Tensor& x : inputs) {
+    if (x.shape() != first.shape()) {
+      fail(Status::kInvalidArgument, "stack: {} and {} have different shapes", describe(first), describe(x));
+    }
+    dtype = promote(dtype, x.dtype());
+  }
+  Tensor y = Tensor::empty(dtype, with_size(with_dim(first, dim).shape(), dim, static_cast<int64_t>(inputs.size())));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    write_part(y, sliced(y, dim, static_cast<int64_t>(i), 1), with_dim(as_dtype(inputs[i], dtype), dim));
+  }
+  if (saved != nullptr) {
+    saved->shapes = {first.shape(), Dims{static_cast<int64_t>(dim)}};
+    for (const Tensor& x : inputs) saved->dtypes.push_back(x.dtype());
+  }
+  return {y};
+}
+
+Tensors stack_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(saved.dtypes.size());
+  if (!gradients[0]) return result;
+  auto dim = static_cast<size_t>(saved.shapes[1][0]);
+  for (size_t i = 0; i < result.size(); ++i) {
+    if (!saved.needs(i)) continue;
+    Tensor part = sliced(gradients[0], dim, static_cast<int64_t>(i), 1);
+    result[i] = as_dtype(with_shape(part, saved.shapes[0]), saved.dtypes[i]);
+  }
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kStack{.name = "stack",
+                    .signature = "stack(tensor... xs, int64 dim = 0) -> tensor",
+                    .forward = stack_forward,
+                    .backward = stack_backward};
+
+// ---- split ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors split_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  check_has_dims("split", x);
+  size_t dim = checked_dim("split", get_int(attributes, "dim", 0), x);
+  Dims sizes = get_dims(attributes, "sizes");
+  int64_t left = x.shape()[dim];
+  for (int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
+  if (left != 0) {
+    fail(Status::kInvalidArgument, "split: sizes {} do not add up to dim {} of {}", to_string(sizes), dim, describe(x));
+  }
+  if (saved != nullptr) {
+    saved->shapes = {x.shape(), sizes, Dims{static_cast<int64_t>(dim)}};
+    saved->dtypes = {x.dtype()};
+  }
+  Tensors parts;
+  int64_t start = 0;
+  for (int64_t size : sizes) {
+    parts.push_back(sliced(x, dim, start, size));
+    start += size;
+  }
+  return parts;
+}
+
+// Parts that no gradient reached count as zeros.
+Tensors split_backward(const Saved& saved, Tensors gradients) {
+  if (std::none_of(gradients.begin(), gradients.end(), [](const Tensor& g) { return bool(g); })) return {Tensor()};
+  Tensor result = Tensor::empty(saved.dtypes[0], saved.shapes[0]);
+  auto dim = static_cast<size_t>(saved.shapes[2][0]);
+  Tensor zero = Tensor::scalar(saved.dtypes[0], 0.0);
+  int64_t start = 0;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    int64_t size = saved.shapes[1][i];
+    Tensor part = sliced(result, dim, start, size);
+    write_part(result, part, gradients[i] ? gradients[i] : broadcast_to(zero, part.shape()));
+    start += size;
+  }
+  return {result};
+}
+
+}  // namespace
+
+constexpr Op kSplit{.name = "split",
+                    .signature = "split(tensor x, int64[] sizes, int64 dim = 0) -> tensor...",
+                    .forward = split_forward,
+                    .backward = split_backward,
+                    .is_view = true,
+                    .is_cheap = true};
+
+// ---- flip -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor flipped(const Tensor& x, const Dims& dims) {
+  if (x.count() == 0) return x.clone();
+  Dims strides = x.strides();
+  int64_t offset = x.offset();
+  for (int64_t dim : dims) {
+    auto index = static_cast<size_t>(dim);
+    offset += (x.shape()[index] - 1) * strides[index];
+    strides[index] = -strides[index];
+  }
+  return x.view(x.shape(), strides, offset).clone();
+}
+
+Tensors flip_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  DimSet set = checked_dims("flip", get_dims(attributes, "dims"), x);
+  Dims dims;
+  for (size_t i = 0; i < x.rank(); ++i) {
+    if (set[i]) dims.push_back(static_cast<int64_t>(i));
+  }
+  if (saved != nullptr) saved->shapes = {dims};
+  return {flipped(x, dims)};
+}
+
+Tensors flip_backward(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = flipped(gradients[0], saved.shapes[0]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kFlip{.name = "flip",
+                   .signature = "flip(tensor x, int64[] dims = []) -> tensor",
+                   .forward = flip_forward,
+                   .backward = flip_backward,
+                   .is_cheap = true};
+
+// ---- pad ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors pad_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  check_has_dims("pad", x);
+  size_t dim = checked_dim("pad", get_int(attributes, "dim", -1), x);
+  int64_t before = get_int(attributes, "before", 0);
+  int64_t after = get_int(attributes, "after", 0);
+  constexpr int64_t kMost = int64_t{1} << 60;
+  if (before < 0 || after < 0 || before > kMost || after > kMost) {
+    fail(Status::kInvalidArgument, "pad: {} before and {} after are no numbers of elements", before, after);
+  }
+  Dims shape = with_size(x.shape(), dim, before + x.shape()[dim] + after);
+  element_count(shape, dtype_size(x.dtype()));
+  Tensor value = as_dtype(Tensor::scalar(Dtype::kFloat64, get_float(attributes, "value", 0.0)), x.dtype());
+  Tensor y = broadcast_to(value, shape).clone();
+  write_part(y, sliced(y, dim, before, x.shape()[dim]), x);
+  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim), before, x.shape()[dim]}};
+  return {y};
+}
+
+Tensors pad_backward(const Saved& saved, Tensors gradients) {
+  const Dims& what = saved.shapes[0];
+  if (gradients[0]) gradients[0] = sliced(gradients[0], static_cast<size_t>(what[0]), what[1], what[2]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kPad{
+    .name = "pad",
+    .signature = "pad(tensor x, int64 dim = -1, int64 before = 0, int64 after = 0, float64 value = 0) -> tensor",
+    .forward = pad_forward,
+    .backward = pad_backward};
+
+// ---- tril -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Zeros above a diagonal of the last two dims.
+Tensor lower_triangle(const Tensor& x, int64_t diagonal) {
+  Tensor y = x.clone();
+  int64_t rows = x.shape()[x.rank() - 2];
+  int64_t columns = x.shape().back();
+  dispatch(x.dtype(), [&]<typename T>(T) {
+    T* data = y.mutable_data_as<T>();
+    for (int64_t r = 0; rows > 0 && r < y.count() / std::max<int64_t>(columns, 1); ++r) {
+      int64_t kept = std::clamp<int64_t>(r % rows + 1 + std::clamp(diagonal, -rows, columns), 0, columns);
+      std::fill(data + r * columns + kept, data + (r + 1) * columns, T(0));
+    }
+  });
+  return y;
+}
+
+Tensors tril_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  if (x.rank() < 2) fail(Status::kInvalidArgument, "tril: {} is no matrix", describe(x));
+  if (saved != nullptr) saved->attributes = attributes;
+  return {lower_triangle(x, get_int(attributes, "diagonal", 0))};
+}
+
+Tensors tril_backward(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = lower_triangle(gradients[0], get_int(saved.attributes, "diagonal", 0));
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kTril{.name = "tril",
+                   .signature = "tril(tensor x, int64 diagonal = 0) -> tensor",
+                   .forward = tril_forward,
+                   .backward = tril_backward,
+                   .is_cheap = true};
+
+// ---- cumsum ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Sums from the first element of the dim up to each, or from each up to the last.
+Tensor running_sums(const Tensor& input, size_t dim, bool from_the_end) {
+  Tensor y = (input.dtype() == Dtype::kBool ? as_dtype(input, Dtype::kInt64) : input).clone();
+  if (y.count() == 0 || y.rank() == 0) return y;
+  int64_t count = y.shape()[dim];
+  int64_t inner = y.strides()[dim];
+  dispatch_numeric("cumsum", y.dtype(), [&]<typename T>(T) {
+    T* data = y.mutable_data_as<T>();
+    for (int64_t i = 0; i < y.count(); ++i) {
+      int64_t place = from_the_end ? y.count() - 1 - i : i;
+      int64_t step = place / inner % count;
+      if (step == (from_the_end ? count - 1 : 0)) continue;
+      T& sum = data[place];
+      T other = data[from_the_end ? place + inner : place - inner];
+      if constexpr (kIsFloating<T>) {
+        sum += other;
+      } else {
+        sum = static_cast<T>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(other));
+      }
+    }
+  });
+  return y;
+}
+
+Tensors cumsum_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  size_t dim = checked_dim("cumsum", get_int(attributes, "dim", -1), inputs[0]);
+  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim)}};
+  return {running_sums(inputs[0], dim, false)};
+}
+
+Tensors cumsum_backward(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = running_sums(gradients[0], static_cast<size_t>(saved.shapes[0][0]), true);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kCumsum{.name = "cumsum",
+                     .signature = "cumsum(tensor x, int64 dim = -1) -> tensor",
+                     .forward = cumsum_forward,
+                     .backward = cumsum_backward,
+                     .is_cheap = true};
+
+}  // namespace distag::ops

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "autograd/autograd.h"
 #include "base/error.h"
 
@@ -11,9 +13,10 @@ struct OpSaved final : Node::SavedData {
 // One application of a built-in op.
 class OpNode final : public Node {
  public:
-  OpNode(const ops::Op& op, std::vector<Edge> next, uint32_t slots)
-      : Node(Kind::kFunction, std::move(next), slots), op_(op) {}
+  OpNode(const ops::Op& op, std::vector<Edge> next, uint32_t slots, bool is_small)
+      : Node(Kind::kFunction, std::move(next), slots), op_(op), is_small_(is_small) {}
   std::string name() const override { return op_.name; }
+  bool is_cheap() const override { return is_small_ && op_.is_cheap; }
   Tensors backward(SavedData& saved, Tensors gradients) override {
     Tensors result = op_.backward(static_cast<OpSaved&>(saved).values, std::move(gradients));
     result.resize(next().size());  // inputs left out at the end have no gradient
@@ -22,7 +25,13 @@ class OpNode final : public Node {
 
  private:
   const ops::Op& op_;
+  const bool is_small_;
 };
+
+bool is_small(std::span<const Tensor> tensors) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const Tensor& tensor) { return !tensor || tensor.byte_size() <= kSmallTensor; });
+}
 
 uint64_t needed_inputs(std::span<const Tensor> inputs) {
   uint64_t needed = 0;
@@ -111,7 +120,8 @@ Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attr
   saved->values.needed = needed;
   Tensors outputs = op.forward(inputs, attributes, &saved->values);
   separate(outputs, inputs);
-  auto node = std::make_shared<OpNode>(op, edges_of(inputs), static_cast<uint32_t>(outputs.size()));
+  auto node = std::make_shared<OpNode>(op, edges_of(inputs), static_cast<uint32_t>(outputs.size()),
+                                       is_small(inputs) && is_small(outputs));
   node->set_saved(std::move(saved));
   set_histories(outputs, node);
   return outputs;

@@ -23,6 +23,9 @@ Edge gradient_edge(const Tensor& tensor);
 // Makes `edge` the history of a tensor fresh out of an op or a message. Throws INVALID_STATE when it has one.
 void set_history(const Tensor& tensor, Edge edge);
 
+// Up to this many bytes a tensor is cheap to work on.
+inline constexpr size_t kSmallTensor = size_t{64} << 10;
+
 // Same storage, no history: a new tensor.
 Tensor detach(const Tensor& tensor);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/autograd.h"
 #include "autograd/history.h"
 #include "base/error.h"
 #include "ops/op.h"
@@ -36,7 +37,6 @@ GraphTask::~GraphTask() = default;
 
 void GraphTask::expand(std::span<const Edge> edges) {
   for (const Edge& edge : edges) reach(edge);
-  walk();
 }
 
 void GraphTask::add_source(const std::shared_ptr<Node>& send, const Bits& slots) {
@@ -52,7 +52,6 @@ void GraphTask::add_source(const std::shared_ptr<Node>& send, const Bits& slots)
     visits_[number].slots[i] = true;
     reach(send->next()[i]);
   }
-  walk();
 }
 
 uint32_t GraphTask::visit(const std::shared_ptr<Node>& node) {
@@ -99,13 +98,14 @@ void GraphTask::reach(const Edge& edge) {
   target.fresh[edge.slot] = true;
 }
 
-void GraphTask::walk() {
-  while (!unexpanded_.empty()) {
+bool GraphTask::walk(size_t max_nodes) {
+  for (; !unexpanded_.empty() && max_nodes > 0; --max_nodes) {
     // The node stays where it is while visits_ grows.
     const Node& node = *visits_[unexpanded_.back()].node;
     unexpanded_.pop_back();
     for (const Edge& edge : node.next()) reach(edge);
   }
+  return unexpanded_.empty();
 }
 
 std::vector<GraphTask::Reached> GraphTask::take_reached() {
@@ -143,28 +143,41 @@ void GraphTask::arrive(uint32_t number, uint32_t slot, Tensor gradient) {
   if (--target.waiting == 0) ready_.push_back(number);
 }
 
-void GraphTask::run(bool runs_host_code, const CheckStop& check_stop) {
+bool GraphTask::run(const RunOptions& options) {
+  size_t nodes = 0;
   while (!ready_.empty()) {
-    check_stop();
+    if (options.check_stop) options.check_stop();
     const uint32_t number = ready_.back();
+    if (options.max_cheap_nodes != 0 && (++nodes > options.max_cheap_nodes || !is_cheap(visits_[number]))) return false;
     ready_.pop_back();
-    Visit& ready = visits_[number];
-    switch (ready.node->kind()) {
-      case Node::Kind::kFunction:
-        run_function(number, runs_host_code);
-        continue;
-      case Node::Kind::kLeaf:
-        run_leaf(ready);
-        break;
-      case Node::Kind::kSend:
-        run_source(ready);
-        break;
-      case Node::Kind::kRecv:
-        run_recv(ready);
-        break;
-    }
-    --unfinished_;
+    run_one(number, options.runs_host_code);
   }
+  return true;
+}
+
+bool GraphTask::is_cheap(const Visit& visit) const {
+  if (visit.node->kind() == Node::Kind::kFunction) return visit.node->is_cheap();
+  return std::all_of(visit.gradients.begin(), visit.gradients.end(),
+                     [](const Tensor& gradient) { return !gradient || gradient.byte_size() <= kSmallTensor; });
+}
+
+void GraphTask::run_one(uint32_t number, bool runs_host_code) {
+  Visit& ready = visits_[number];
+  switch (ready.node->kind()) {
+    case Node::Kind::kFunction:
+      run_function(number, runs_host_code);
+      return;
+    case Node::Kind::kLeaf:
+      run_leaf(ready);
+      break;
+    case Node::Kind::kSend:
+      run_source(ready);
+      break;
+    case Node::Kind::kRecv:
+      run_recv(ready);
+      break;
+  }
+  --unfinished_;
 }
 
 void GraphTask::run_function(uint32_t number, bool runs_host_code) {

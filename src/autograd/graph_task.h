@@ -23,6 +23,13 @@ class GraphTask {
   using CheckRecv = std::function<void(const Node& recv)>;
   // Asked between nodes; throws to end the run.
   using CheckStop = std::function<void()>;
+  static constexpr size_t kNoLimit = SIZE_MAX;
+
+  struct RunOptions {
+    bool runs_host_code = false;     // else nodes of host code are handed out
+    size_t max_cheap_nodes = 0;      // 0: any number of any nodes; else at most so many, and cheap ones only
+    CheckStop check_stop = nullptr;  // may be empty
+  };
 
   // A recv that a walk reached, and its slots that are new.
   struct Reached {
@@ -49,20 +56,22 @@ class GraphTask {
   GraphTask(const GraphTask&) = delete;
   GraphTask& operator=(const GraphTask&) = delete;
 
-  // Walks from the edges; each counts once, also the same twice. Throws GRAPH_FREED naming the node whose saved data is
+  // Walks begin at edges, each of which counts once, also the same twice, and at the sources: the gradients of these
+  // slots of a send will come from its peer, together. All three throw GRAPH_FREED naming a node whose saved data is
   // gone, or what CheckRecv throws; the task is of no use then.
   void expand(std::span<const Edge> edges);
-  // The gradients of these slots of a send will come from its peer, together: walks from the edges that are new.
   void add_source(const std::shared_ptr<Node>& send, const Bits& slots);
+  // False when there is more to walk, after so many nodes.
+  bool walk(size_t max_nodes = kNoLimit);
   std::vector<Reached> take_reached();
 
   // A gradient arrives at an expanded edge; undefined counts too.
   void deliver(const Edge& edge, Tensor gradient);
   // All gradients of a source at once, one per slot. Throws PROTOCOL when it is none, or they came before.
   void deliver_source(const Node& send, Tensors gradients);
-  // Runs all that is ready. Host code runs here only if `runs_host_code`, else it is handed out. Throws what a backward
-  // throws as `backward of "matmul": ...`.
-  void run(bool runs_host_code, const CheckStop& check_stop);
+  // Runs what is ready, and gets ready thereby. False when the options left some of it. Throws what a backward throws
+  // as `backward of "matmul": ...`.
+  bool run(const RunOptions& options);
   std::vector<HostStep> take_host_steps();
   void finish_host_step(const HostStep& step, Tensors gradients);
   std::vector<Leaving> take_leaving();
@@ -89,7 +98,8 @@ class GraphTask {
 
   uint32_t visit(const std::shared_ptr<Node>& node);
   void reach(const Edge& edge);
-  void walk();
+  bool is_cheap(const Visit& visit) const;
+  void run_one(uint32_t number, bool runs_host_code);
   void arrive(uint32_t number, uint32_t slot, Tensor gradient);
   void run_function(uint32_t number, bool runs_host_code);
   void pass_on(const Node& node, Tensors gradients);

@@ -55,6 +55,8 @@ class Node {
   virtual Tensors backward(SavedData& saved, Tensors gradients);
   // Whether backward is host code: runs on the host's executor then.
   virtual bool is_host_code() const { return false; }
+  // Whether backward takes a few microseconds: a loop may run it.
+  virtual bool is_cheap() const { return false; }
 
  private:
   const Kind kind_;

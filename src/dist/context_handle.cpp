@@ -71,17 +71,20 @@ PassInitiator::Plan make_plan(DistShared& shared, const Tensors& roots, const Ba
 void run_here(DistShared& shared, ContextRecord& record, PassInitiator::Plan& plan) {
   GraphTask& task = *plan.task;
   Executor& functions = shared.environment.functions;
-  const bool runs_host_code = &functions == &shared.environment.compute;
-  const Clock& clock = shared.environment.loop.clock();
-  const auto check_stop = [&] {
-    if (plan.deadline == kNever || clock.now() < plan.deadline) return;
-    fail(Status::kDeadline, "not done within {:g} s", static_cast<double>(plan.timeout) / static_cast<double>(kSecond));
-  };
+  GraphTask::RunOptions options;
+  options.runs_host_code = &functions == &shared.environment.compute;
+  if (plan.deadline != kNever) {
+    options.check_stop = [&plan, &clock = shared.environment.loop.clock()] {
+      if (clock.now() < plan.deadline) return;
+      fail(Status::kDeadline, "not done within {:g} s",
+           static_cast<double>(plan.timeout) / static_cast<double>(kSecond));
+    };
+  }
   for (size_t i = 0; i < plan.roots.edges.size(); ++i) {
     task.deliver(plan.roots.edges[i], std::move(plan.roots.seeds[i]));
   }
   while (!task.is_finished()) {
-    task.run(runs_host_code, check_stop);
+    task.run(options);
     for (GraphTask::HostStep& step : task.take_host_steps()) {
       Tensors gradients = run_host_step(functions, step);
       task.finish_host_step(step, std::move(gradients));
@@ -114,6 +117,7 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
     plan.task = std::make_shared<GraphTask>(PassPart::make_recv_check(*record_));
     try {
       plan.task->expand(plan.roots.edges);
+      plan.task->walk();
       plan.reached = plan.task->take_reached();
       if (plan.reached.empty()) {
         run_local(plan);

@@ -62,9 +62,9 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
       return;
     }
   }
-  part_->take_all_sends(plan_.roots.edges);
-  run();
   schedule_probe(100 * kMillisecond);
+  part_->take_all_sends(plan_.roots.edges);
+  if (!is_over_) run();
 }
 
 // ---- reports ----

@@ -10,8 +10,8 @@ using autograd::GraphTask;
 
 namespace {
 
-// Up to here a graph is freed on the loop: handing it to the pool would take longer.
-constexpr size_t kFewNodes = 64;
+// Up to here a graph is walked, run (where its nodes are cheap) and freed on the loop, in a fraction of a millisecond.
+constexpr size_t kFewNodes = 32;
 
 }  // namespace
 
@@ -49,11 +49,28 @@ void PassPart::set_lead(std::unique_ptr<PassLead> lead) {
 
 // ---- work on the strand ----
 
+// What is small is not worth the way to the pool and back.
 void PassPart::work(const Id* request, Work action) {
+  if (busy_ == 0) {
+    Outcome outcome;
+    ++busy_;
+    const bool is_complete = advance(action, true, outcome);
+    if (is_complete) {
+      on_worked(request, std::move(outcome));
+      return;
+    }
+    --busy_;
+    action = nullptr;
+  }
+  post_work(request, std::move(action));
+}
+
+void PassPart::post_work(const Id* request, Work action) {
   ++busy_;
   strand_->post([self = shared_from_this(), is_walk = request != nullptr, id = request == nullptr ? Id() : *request,
                  action = std::move(action)]() mutable {
-    Outcome outcome = self->run_on_strand(action);
+    Outcome outcome;
+    self->advance(action, false, outcome);
     action.reset();
     const std::shared_ptr<DistShared> shared = self->kept_shared_;
     shared->gate.run([self = std::move(self), is_walk, id, outcome = std::move(outcome)]() mutable {
@@ -62,11 +79,19 @@ void PassPart::work(const Id* request, Work action) {
   });
 }
 
-PassPart::Outcome PassPart::run_on_strand(Work& action) {
-  Outcome outcome;
+bool PassPart::advance(Work& action, bool is_on_loop, Outcome& outcome) {
   try {
-    if (stop_) fail(Status::kCancelled, "the pass has ended");
-    action(*task_);
+    const auto check_stop = [this] {
+      if (stop_) fail(Status::kCancelled, "the pass has ended");
+    };
+    check_stop();
+    if (action) action(*task_);
+    if (!task_->walk(is_on_loop ? kFewNodes : GraphTask::kNoLimit)) return false;
+    GraphTask::RunOptions options;
+    options.runs_host_code = &shared_.environment.functions == &shared_.environment.compute;
+    options.max_cheap_nodes = is_on_loop ? kFewNodes : 0;
+    options.check_stop = check_stop;
+    if (!task_->run(options)) return false;
     outcome.reached = task_->take_reached();
     outcome.leaving = task_->take_leaving();
     outcome.host_steps = task_->take_host_steps();
@@ -76,14 +101,7 @@ PassPart::Outcome PassPart::run_on_strand(Work& action) {
     outcome.failed = true;
     outcome.error = current_error();
   }
-  return outcome;
-}
-
-void PassPart::run_graph(GraphTask& task) {
-  const bool runs_host_code = &shared_.environment.functions == &shared_.environment.compute;
-  task.run(runs_host_code, [this] {
-    if (stop_) fail(Status::kCancelled, "the pass has ended");
-  });
+  return true;
 }
 
 void PassPart::on_worked(const Id* request, Outcome outcome) {
@@ -144,9 +162,8 @@ void PassPart::post_host_step(GraphTask::HostStep step) {
 }
 
 void PassPart::finish_host_step(GraphTask::HostStep step, Tensors gradients) {
-  work(nullptr, [this, step = std::move(step), gradients = std::move(gradients)](GraphTask& task) mutable {
+  work(nullptr, [step = std::move(step), gradients = std::move(gradients)](GraphTask& task) mutable {
     task.finish_host_step(step, std::move(gradients));
-    run_graph(task);
   });
 }
 
@@ -287,9 +304,8 @@ void PassPart::take_all_sends(std::vector<autograd::Edge> roots) {
 // ---- gradients ----
 
 void PassPart::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
-  work(nullptr, [this, roots = std::move(roots), seeds = std::move(seeds)](GraphTask& task) mutable {
+  work(nullptr, [roots = std::move(roots), seeds = std::move(seeds)](GraphTask& task) mutable {
     for (size_t i = 0; i < roots.size(); ++i) task.deliver(roots[i], std::move(seeds[i]));
-    run_graph(task);
   });
 }
 
@@ -359,9 +375,8 @@ void PassPart::on_grad(const Peer& from, wire::Grad& grad) {
   if (next != grad.gradients.end()) fail(Status::kProtocol, "too many gradients came for {}", send->name());
   grad.gradients.clear();  // so that they have one holder
   ++grads_received_;
-  work(nullptr, [this, send, gradients = std::move(gradients)](GraphTask& task) mutable {
+  work(nullptr, [send, gradients = std::move(gradients)](GraphTask& task) mutable {
     task.deliver_source(*send, std::move(gradients));
-    run_graph(task);
   });
 }
 
@@ -374,7 +389,7 @@ std::vector<std::string> PassPart::waiting_calls() const {
 // ---- the end ----
 
 void PassPart::report_if_done() {
-  if (!is_finished_ || !is_idle() || reported_ != Report::kNothing) return;
+  if (!is_finished_ || !is_idle() || is_closed_ || reported_ != Report::kNothing) return;
   reported_ = Report::kDone;
   lead_->on_done(grads_sent_, grads_received_);
 }

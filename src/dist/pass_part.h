@@ -104,10 +104,12 @@ class PassPart : public std::enable_shared_from_this<PassPart> {
   };
   using Work = UniqueFunction<void(autograd::GraphTask&)>;
 
-  // A walk belongs to a request; other work to none.
+  // Begins with `action`, then walks and runs as far as it goes: a little right here, more on the strand. A walk
+  // belongs to a request, other work to none.
   void work(const Id* request, Work action);
-  Outcome run_on_strand(Work& action);
-  void run_graph(autograd::GraphTask& task);
+  void post_work(const Id* request, Work action);
+  // False when the limits left some of it.
+  bool advance(Work& action, bool is_on_loop, Outcome& outcome);
   void on_worked(const Id* request, Outcome outcome);
   void note_reached(const std::vector<autograd::GraphTask::Reached>& reached);
   void send_discovers(const Id& parent, const std::vector<autograd::GraphTask::Reached>& reached);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -32,6 +33,15 @@ Json member_to_json(const wire::Member& member) {
 wire::Member member_from_json(const Json& json) {
   return {json.at("rank").get<int32_t>(), json.at("name").get<std::string>(), json.at("endpoint").get<std::string>(),
           json.at("incarnation").get<uint64_t>(), json.at("generation").get<uint64_t>()};
+}
+
+wire::Join join_from_json(const Json& json) {
+  wire::Join join;
+  join.job = json.at("job").get<std::string>();
+  join.protocol = json.at("protocol").get<uint32_t>();
+  join.world_size = json.at("world_size").get<int32_t>();
+  join.member = member_from_json(json.at("member"));
+  return join;
 }
 
 std::optional<Json> read_json(const fs::path& path) {
@@ -155,33 +165,48 @@ class FileJoining final : public Joining {
     return true;
   }
 
-  // Looks who is there; who sees the last one come, or two that do not fit, tells all.
+  // Looks who has come; who sees the last one come, or two that do not fit, tells all.
   void gather() {
+    const size_t before = seen_.size();
+    look_for_missing();
+    if (seen_.size() == before) return;
     Gathering gathering(uri(), request().job, request().world_size);
     gathering.add(join_message().member);
-    for (int32_t rank = 0; rank < request().world_size; ++rank) {
-      const std::optional<Json> json = read_json(rank_path(rank));
-      if (!json) continue;
-      wire::Join join;
-      join.job = json->at("job").get<std::string>();
-      join.protocol = json->at("protocol").get<uint32_t>();
-      join.world_size = json->at("world_size").get<int32_t>();
-      join.member = member_from_json(json->at("member"));
-      try {
+    try {
+      for (const auto& [rank, join] : seen_) {
         gathering.check(join);
-      } catch (const Error& error) {
-        publish(group_path(),
-                Json{{"error", {{"status", static_cast<int32_t>(error.status())}, {"message", error.message()}}}});
-        read_group();
-        return;
+        gathering.add(join.member);
       }
-      gathering.add(join.member);
+    } catch (const Error& error) {
+      if (!are_all_still_there()) return;
+      const Json told{{"status", static_cast<int32_t>(error.status())}, {"message", error.message()}};
+      publish(group_path(), Json{{"error", told}});
+      read_group();
+      return;
     }
     if (!gathering.is_complete()) return;
+    if (!are_all_still_there()) return;
     Json members = Json::array();
     for (const Peer& peer : gathering.members()) members.push_back(member_to_json(to_member(peer)));
     publish(group_path(), Json{{"members", members}});
     read_group();
+  }
+
+  void look_for_missing() {
+    for (int32_t rank = 0; rank < request().world_size; ++rank) {
+      if (seen_.contains(rank)) continue;
+      if (const std::optional<Json> json = read_json(rank_path(rank))) seen_.emplace(rank, join_from_json(*json));
+    }
+  }
+
+  // Forgets those who gave up since they were seen, and those whose place another one has.
+  bool are_all_still_there() {
+    const size_t before = seen_.size();
+    std::erase_if(seen_, [this](const auto& entry) {
+      const std::optional<Json> json = read_json(rank_path(entry.first));
+      return !json || join_from_json(*json).member.incarnation != entry.second.member.incarnation;
+    });
+    return seen_.size() == before;
   }
 
   // Takes away what is ours; the last one that leaves takes the group away.
@@ -199,6 +224,7 @@ class FileJoining final : public Joining {
   const fs::path directory_;
   bool has_rank_ = false;
   bool has_name_ = false;
+  std::map<int32_t, wire::Join> seen_;  // by rank, ourselves included
   Nanos pause_ = 0;
 };
 

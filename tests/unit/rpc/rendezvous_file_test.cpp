@@ -87,6 +87,20 @@ TEST_F(RendezvousFile, ListsWhoIsMissingAndCleansUp) {
   EXPECT_EQ(files(), 0u);
 }
 
+// Another one takes the place of who gave up, after it was seen.
+TEST_F(RendezvousFile, WhoGaveUpIsNotInTheRoster) {
+  Joiner& patient = meeting().add(0, 3, 60 * kSecond);
+  meeting().add(1, 3, kSecond);
+  meeting().scheduler.run_for(2 * kSecond);
+  Joiner& again = meeting().add(1, 3, 60 * kSecond);
+  meeting().scheduler.run_for(2 * kSecond);
+  Joiner& last = meeting().add(2, 3, 60 * kSecond);
+  for (Joiner* joiner : {&patient, &again, &last}) {
+    ASSERT_TRUE(joiner->succeeds());
+    EXPECT_EQ(joiner->outcome().members[1].incarnation, again.request().self.incarnation);
+  }
+}
+
 TEST_F(RendezvousFile, RefusesANameOrRankInUseAndGoesOn) {
   meeting().add(0, 2);
   JoinRequest same_rank = meeting().request(0, 2);

@@ -65,6 +65,7 @@ void expect_equal(const Tensor& expected, const Tensor& actual, const std::strin
 // What each worker has in the context: every gradient of the reference, and no other.
 void expect_gradients(SimWorkerGroup& group, const RandomGraph& graph, const Id& id, const Gradients& expected) {
   for (int32_t rank = 0; rank < group.size(); ++rank) {
+    if (group.is_killed(rank)) continue;
     std::shared_ptr<const Gradients> actual;
     try {
       actual = group.worker(rank).dist().find_context(id)->gradients();
@@ -244,35 +245,68 @@ TEST(GraphsTest, FastEqualsItOrNamesTheResultsThatWereNotUsed) {
   }
 }
 
+// Another worker than the context's creator runs the program and its passes, inside a function.
+TEST(GraphsTest, ThePassesOfAFunctionGiveTheSame) {
+  for_each_seed(400, [](uint64_t seed) {
+    GraphOptions options = graph_options(seed);
+    options.home = options.workers - 1;
+    options.use_everything = seed % 2 == 0;
+    const RandomGraph graph(seed, options);
+    SCOPED_TRACE(graph.describe());
+    SimWorkerGroup group(seed, group_options(graph));
+    register_blocks(group, graph);
+    BackwardOptions backward;
+    backward.mode = options.use_everything ? BackwardMode::kFast : BackwardMode::kSmart;
+    group.worker(options.home).rpc().register_function("program", [&group, &graph, backward](Invocation& invocation) {
+      const auto context = group.worker(graph.options.home).dist().find_context(invocation.context());
+      const Tensors outputs = run_distributed(group, graph, invocation.context());
+      context->backward(make_roots(outputs, graph.roots[0]), backward);
+    });
+    group.start();
+    {
+      const auto context = group.worker(0).dist().create_context();
+      group.call(0, options.home, "program", {}, context->global_id());
+      expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
+    }
+    expect_nothing_left(group);
+    for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+  });
+}
+
+// Kills a worker at some moment of the next 10 ms, which is as long as a small forward and its pass take.
+int32_t kill_soon(SimWorkerGroup& group, int32_t victim) {
+  SimScheduler& scheduler = group.scheduler();
+  scheduler.at(scheduler.now() + scheduler.between(0, 10 * kMillisecond), [&group, victim] { group.kill(victim); });
+  return victim;
+}
+
 // A worker dies while a forward or a pass is under way: all gradients, or an error and none of them; nothing hangs and
 // nothing is left with the survivors.
 TEST(GraphsTest, ADeathGivesAllGradientsOrAnError) {
   size_t failures = 0;
-  for_each_seed(300, [&failures](uint64_t seed) {
-    GraphOptions options = graph_options(seed);
+  for_each_seed(500, [&failures](uint64_t seed) {
+    GraphOptions options;
     options.workers = 2 + static_cast<int32_t>(seed % 4);
+    options.use_everything = seed % 3 == 0;
     const RandomGraph graph(seed, options);
     SCOPED_TRACE(graph.describe());
     SimWorkerGroup group(seed, group_options(graph));
     register_blocks(group, graph);
     group.start();
-    const auto victim = 1 + static_cast<int32_t>(group.scheduler().below(static_cast<uint64_t>(options.workers - 1)));
-    group.scheduler().at(group.scheduler().now() + group.scheduler().between(0, 10 * kMillisecond),
-                         [&group, victim] { group.kill(victim); });
+    const auto others = static_cast<uint64_t>(options.workers - 1);
+    const int32_t victim = kill_soon(group, 1 + static_cast<int32_t>(group.scheduler().below(others)));
     {
       const auto context = group.worker(0).dist().create_context();
+      BackwardOptions backward;
+      if (options.use_everything) backward.mode = BackwardMode::kFast;
       try {
         const Tensors outputs = run_distributed(group, graph, context->global_id());
-        context->backward(make_roots(outputs, graph.roots[0]), BackwardOptions());
-        const auto expected = local_gradients(graph, 1);
-        for (const Tensor& leaf : graph.leaves[0]) {
-          const auto actual = context->gradients();
-          ASSERT_EQ(expected->find(leaf) != nullptr, actual->find(leaf) != nullptr);
-        }
+        context->backward(make_roots(outputs, graph.roots[0]), backward);
+        expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
       } catch (const Error& error) {
         ++failures;
         EXPECT_NE(error.message().find(SimWorkerGroup::name(victim)), std::string::npos) << error.message();
-        EXPECT_TRUE(context->gradients()->entries.empty());
+        expect_gradients(group, graph, context->global_id(), Gradients());
       }
     }
     group.scheduler().run_until([&group, victim] { return group.is_killed(victim); });
@@ -282,6 +316,27 @@ TEST(GraphsTest, ADeathGivesAllGradientsOrAnError) {
   if (std::getenv("DISTAG_SIM_SEED") == nullptr) {
     EXPECT_GT(failures, 10u);
   }
+}
+
+TEST(GraphsTest, TheDeathOfTheInitiatorLeavesNothingBehind) {
+  for_each_seed(300, [](uint64_t seed) {
+    GraphOptions options;
+    options.workers = 2 + static_cast<int32_t>(seed % 4);
+    const RandomGraph graph(seed, options);
+    SCOPED_TRACE(graph.describe());
+    SimWorkerGroup group(seed, group_options(graph));
+    register_blocks(group, graph);
+    group.start();
+    auto program = group.scheduler().spawn([&group, &graph] {
+      const auto context = group.worker(0).dist().create_context();
+      const Tensors outputs = run_distributed(group, graph, context->global_id());
+      context->backward(make_roots(outputs, graph.roots[0]), BackwardOptions());
+    });
+    kill_soon(group, 0);
+    group.scheduler().run_for(20 * kSecond);
+    expect_nothing_left(group);
+    EXPECT_EQ(group.shutdown().size(), static_cast<size_t>(options.workers - 1));
+  });
 }
 
 }  // namespace

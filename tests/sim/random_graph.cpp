@@ -167,7 +167,7 @@ RandomGraph::RandomGraph(uint64_t seed, GraphOptions given) : options(given), ra
     }
   }
   std::vector<bool> outputs;
-  const size_t last = make_block(0, {}, 0, &outputs);
+  const size_t last = make_block(options.home, {}, 0, &outputs);
   std::vector<size_t> candidates;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i]) candidates.push_back(i);
@@ -261,7 +261,7 @@ size_t RandomGraph::make_block(int32_t rank, const std::vector<bool>& arguments,
 // them are.
 bool RandomGraph::reaches_every_pair() const {
   TracingMachine machine{*this, {}, {}};
-  const std::vector<size_t> outputs = run_block(machine, *this, blocks.size() - 1, 0, {});
+  const std::vector<size_t> outputs = run_block(machine, *this, blocks.size() - 1, options.home, {});
   std::map<size_t, const std::vector<size_t>*> beside;
   for (const auto& pair : machine.pairs) {
     for (const size_t value : pair) beside[value] = &pair;
@@ -306,7 +306,7 @@ std::string RandomGraph::describe() const {
 
 Tensors run_locally(const RandomGraph& graph) {
   LocalMachine machine{graph};
-  return run_block(machine, graph, graph.blocks.size() - 1, 0, {});
+  return run_block(machine, graph, graph.blocks.size() - 1, graph.options.home, {});
 }
 
 void register_blocks(SimWorkerGroup& group, const RandomGraph& graph) {
@@ -330,7 +330,8 @@ void register_blocks(SimWorkerGroup& group, const RandomGraph& graph) {
 Tensors run_distributed(SimWorkerGroup& group, const RandomGraph& graph, const Id& context) {
   CallingMachine machine{group, graph, context, nullptr};
   Tensors outputs;
-  for (const auto& output : run_block(machine, graph, graph.blocks.size() - 1, 0, {})) outputs.push_back(output.tensor);
+  for (const auto& output : run_block(machine, graph, graph.blocks.size() - 1, graph.options.home, {}))
+    outputs.push_back(output.tensor);
   return outputs;
 }
 

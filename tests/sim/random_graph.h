@@ -30,6 +30,7 @@ struct Block {
 
 struct GraphOptions {
   int32_t workers = 2;
+  int32_t home = 0;             // the worker that runs the program
   bool use_everything = false;  // every value reaches the outputs, and nothing is detached
   size_t max_steps = 40;        // over all blocks
 };
@@ -38,7 +39,7 @@ struct RandomGraph {
   RandomGraph(uint64_t seed, GraphOptions given);
 
   const GraphOptions options;
-  std::vector<Block> blocks;                // the last one is the program of rank 0
+  std::vector<Block> blocks;                // the last one is the program of `home`
   std::vector<std::vector<Tensor>> leaves;  // by rank; some need no gradient
   std::vector<std::vector<size_t>> roots;   // outputs of the last block, for one pass or two; some twice
 
@@ -62,7 +63,8 @@ Tensors run_locally(const RandomGraph& graph);
 
 // Offers the blocks of the graph on each worker of the group; before the start.
 void register_blocks(SimWorkerGroup& group, const RandomGraph& graph);
-// The same with calls between the workers, recorded in the context. On a thread of the host.
+// The same with calls between the workers, recorded in the context. On a thread of the host, or in a function of
+// `home`.
 Tensors run_distributed(SimWorkerGroup& group, const RandomGraph& graph, const Id& context);
 
 }  // namespace distag::sim

@@ -109,6 +109,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
 }
 
 SimWorkerGroup::~SimWorkerGroup() {
+  scheduler_->stop_host_threads();
   for (auto& node : nodes_) take_down(*node);
   for (auto& node : nodes_) {
     node->functions.stop();

@@ -128,6 +128,8 @@ std::shared_ptr<Future<Unit>> SimScheduler::spawn(Task task) {
   return ended;
 }
 
+void SimScheduler::stop_host_threads() { host_threads_->stop(); }
+
 void SimScheduler::check_wait() const {
   if (current_ != nullptr && current_fiber_ == nullptr) {
     fail(Status::kInvalidState, "a task of loop \"{}\" may not wait", current_->name());

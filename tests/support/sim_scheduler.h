@@ -97,6 +97,8 @@ class SimScheduler {
 
   // A thread of the host: a task that may wait. Its future fails with what the task threw.
   std::shared_ptr<Future<Unit>> spawn(Task task);
+  // Ends the waits of host threads with CANCELLED, before what they use is taken down.
+  void stop_host_threads();
 
   // A wait without end fails as stuck after this much virtual time; timers that go on for ever would hide it.
   void set_longest_wait(Nanos longest) { longest_wait_ = longest; }

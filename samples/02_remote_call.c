@@ -33,7 +33,7 @@ static void clean_up(void) {
   rmdir(directory);
 }
 
-static distag_worker *start_worker(const char *name, int32_t rank, distag_error *err) {
+static distag_worker *create_worker(const char *name, int32_t rank, distag_error *err) {
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   distag_worker *worker = NULL;
   char rendezvous[64];
@@ -88,7 +88,7 @@ static distag_status divide(void *user_data, distag_invocation *invocation, dist
 /* Offers its functions, then serves until the client shuts down too. */
 static int run_server(void) {
   distag_error err = DISTAG_ERROR_INIT;
-  distag_worker *worker = start_worker("server", 1, &err);
+  distag_worker *worker = create_worker("server", 1, &err);
 
   distag_worker_register(worker, "greet", greet, NULL, NULL, NULL, &err);
   distag_worker_register(worker, "divide", divide, NULL, NULL, NULL, &err);
@@ -159,7 +159,7 @@ static void call_divide_by_zero(distag_worker *worker, distag_error *err) {
 
 static int run_client(void) {
   distag_error err = DISTAG_ERROR_INIT;
-  distag_worker *worker = start_worker("client", 0, &err);
+  distag_worker *worker = create_worker("client", 0, &err);
 
   distag_worker_start(worker, 30 * DISTAG_SECOND, &err);
   call_greet(worker, &err);

@@ -483,7 +483,7 @@ int main(int argc, char **argv) {
   const int epochs = argc > 2 ? atoi(argv[2]) : kEpochs;
   const int rank = argc > 3 ? atoi(argv[3]) : -1;
 
-  if (argc < 2 || argc == 4 || rank >= kRanks) {
+  if (argc < 2 || argc == 4 || rank >= kRanks || (rank <= 0 && epochs < 1)) {
     return fprintf(stderr, "usage: %s DIGITS.CSV [EPOCHS [RANK RENDEZVOUS]]\n", argv[0]), 2;
   }
   if (rank < 0) return run_all(argv[0], argv[1], epochs);

@@ -61,6 +61,7 @@ class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_
   Phase phase_ = Phase::kDialling;
   bool was_connected_ = false;
   bool wants_to_write_ = false;
+  bool monitor_readable_ = true;
 };
 
 void ZmqConnection::State::dial() {
@@ -77,7 +78,13 @@ void ZmqConnection::State::dial() {
     state->context_->check_later(state);
   });
   context_->watch(socket_->fd(), shared_from_this());
-  context_->watch(monitor_->fd(), shared_from_this());
+  // Nothing but check_monitor touches the monitor, so its descriptor tells of all that comes after the first look.
+  loop.watch(monitor_->fd(), [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (!state) return;
+    state->monitor_readable_ = true;
+    if (state->handle()) state->context_->check_later(state);
+  });
 }
 
 bool ZmqConnection::State::send(const Frames& frames) {
@@ -110,7 +117,7 @@ bool ZmqConnection::State::handle() {
   bool more = phase_ != Phase::kDialling && receive();
   // After the receive, which may have taken in that there is room; and what this takes in may be a message.
   if (phase_ == Phase::kConnected && wants_to_write_) more |= check_writable();
-  if (is_open()) check_monitor();
+  if (is_open() && std::exchange(monitor_readable_, false)) check_monitor();
   if (phase_ == Phase::kEnding && !more) {
     // Whatever came before the end of the connection is there by now.
     more = receive();

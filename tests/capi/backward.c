@@ -182,30 +182,42 @@ static void across_workers(void) {
   CHECK_FAILS(distag_call(w1, context, "w0", "exp", NULL, 0, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "worker");
   distag_tensor_release(y);
   distag_tensor_release(z);
-  y = z = NULL;
+  distag_context_release(context);
+  distag_tensor_release(x);
+}
 
-  /* FAST with a result that is not used. */
+/* FAST with a result that is not used. */
+static void unreached(void) {
+  distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
+  distag_context *context = NULL;
+  distag_tensor *x = leaf(2), *y = NULL, *z = NULL;
+  options.mode = DISTAG_BACKWARD_FAST;
+  CHECK_OK(distag_context_create(w0, &context, &err));
   y = remote(context, "triple", x);
   z = remote(context, "triple", x);
   CHECK_FAILS(distag_backward(context, &z, 1, &options, &err), DISTAG_E_UNREACHED_SEND, "triple");
+  distag_tensor_release(x);
   distag_tensor_release(y);
   distag_tensor_release(z);
+  distag_context_release(context);
+}
 
-  /* A reference that a function took does not keep the context. */
-  distag_tensor_release(remote(context, "triple", x));
+/* A reference that a function took does not keep the context. */
+static void end_of_a_context(void) {
+  distag_context *context = NULL;
+  distag_context_info info = DISTAG_CONTEXT_INFO_INIT;
+  distag_gradients *gradients = NULL;
+  distag_status status = DISTAG_OK;
+  CHECK_OK(distag_context_create(w0, &context, &err));
   CHECK_OK(distag_call(w0, context, "w1", "keep_context", NULL, 0, NULL, NULL, &err));
   CHECK_INT(distag_context_get_id(other_context), distag_context_get_id(context));
   distag_context_release(context);
-  distag_status status = DISTAG_OK;
-  while (status == DISTAG_OK)
-    status = distag_context_get_info(other_context, &info, &err); /* until the word is there */
+  while (status == DISTAG_OK) status = distag_context_get_info(other_context, &info, &err); /* until word is there */
   CHECK_INT(status, DISTAG_E_INVALID_STATE);
   CHECK_INT(info.send_count, 0);
-  distag_gradients *gradients = NULL;
   CHECK_INT(distag_get_gradients(other_context, &gradients, &err), DISTAG_E_INVALID_STATE);
   CHECK_INT(distag_call(w1, other_context, "w0", "neg", NULL, 0, NULL, NULL, &err), DISTAG_E_INVALID_STATE);
   distag_context_release(other_context);
-  distag_tensor_release(x);
 }
 
 int main(void) {
@@ -224,6 +236,8 @@ int main(void) {
   both[1] = w1;
   if (!CHECK_INT(group_start(both, 2), 0)) return 1;
   across_workers();
+  unreached();
+  end_of_a_context();
   CHECK_OK(distag_context_create(w0, &context, &err));
   CHECK_INT(group_shutdown(both, 2), 0);
   distag_context_info info = DISTAG_CONTEXT_INFO_INIT;

@@ -137,6 +137,47 @@ static void borrowed_memory(void) {
   poll_until(&ended, 1);
 }
 
+static distag_status pass_on(void *user_data, distag_tensor *const *inputs, size_t input_count,
+                             distag_tensor **out_outputs, size_t output_count, distag_error *told) {
+  (void)user_data;
+  CHECK(input_count == 1 && output_count == 1);
+  check_thread("custom forward or backward");
+  return distag_mul_scalar(inputs[0], 2, &out_outputs[0], told);
+}
+
+/* A pass across both workers, with a backward of the host in the middle. */
+static void custom_backward(void) {
+  distag_custom_op op = DISTAG_CUSTOM_OP_INIT;
+  distag_context *context = NULL;
+  distag_gradients *gradients = NULL;
+  distag_tensor *x = NULL, *doubled = NULL, *y = NULL;
+  distag_value *args[1], *result = NULL;
+  double item = 0;
+  int ended = 0;
+  op.name = "twice";
+  op.forward = pass_on;
+  op.backward = pass_on;
+  op.user_data = &ended;
+  op.destroy = destroy;
+  CHECK_OK(distag_context_create(w0, &context, &err));
+  CHECK_OK(distag_full(1, DISTAG_FLOAT64, NULL, 0, &x, &err));
+  CHECK_OK(distag_tensor_set_requires_grad(x, 1, &err));
+  CHECK_OK(distag_apply_custom(&op, &x, 1, &doubled, 1, &err));
+  args[0] = distag_tensor_as_value(doubled);
+  CHECK_OK(distag_call(w0, context, "w1", "exp", args, 1, NULL, &result, &err));
+  CHECK_OK(distag_value_get_tensor(result, &y, &err));
+  CHECK_OK(distag_backward(context, &y, 1, NULL, &err));
+  CHECK_OK(distag_get_gradients(context, &gradients, &err));
+  CHECK_OK(distag_tensor_get_item(distag_gradients_find(gradients, x), &item, &err));
+  CHECK_NEAR(item, 2 * exp(2));
+  distag_gradients_release(gradients);
+  distag_value_release(result);
+  distag_tensor_release(doubled);
+  distag_tensor_release(x);
+  distag_context_release(context);
+  poll_until(&ended, 1);
+}
+
 static void *call_from_elsewhere(void *unused) {
   distag_error told = DISTAG_ERROR_INIT;
   (void)unused;
@@ -173,6 +214,7 @@ int main(void) {
   calls_by_polling();
   blocking_calls();
   borrowed_memory();
+  custom_backward();
   another_thread_waits();
   shutdown_both();
   return check_end();

@@ -192,10 +192,42 @@ static void function_that_stays(void) {
   distag_worker_release(worker);
 }
 
+static _Atomic(distag_future *) begun_inside;
+
+static distag_status end_own_worker(void *user_data, distag_invocation *invocation, distag_error *told) {
+  distag_worker *self = distag_invocation_get_worker(invocation);
+  distag_error inner = DISTAG_ERROR_INIT;
+  distag_future *future = NULL;
+  (void)user_data;
+  CHECK_INT(distag_worker_shutdown(self, DISTAG_FOREVER, NULL, &inner), DISTAG_E_INVALID_STATE);
+  CHECK(strstr(inner.message, "_async") != NULL);
+  if (distag_worker_shutdown_async(self, 10 * DISTAG_SECOND, &future, told) != DISTAG_OK) return told->code;
+  CHECK_INT(distag_future_wait(future, DISTAG_FOREVER, &inner), DISTAG_E_INVALID_STATE);
+  CHECK_INT(distag_wait_all(&future, 1, DISTAG_FOREVER, &inner), DISTAG_E_INVALID_STATE);
+  atomic_store(&begun_inside, future);
+  return DISTAG_OK;
+}
+
+/* A function may begin the end of its worker, but not wait for it. */
+static void shutdown_from_inside(void) {
+  const distag_worker_options options = group_options(0, 1, "inproc://shutdown_from_inside");
+  distag_worker *worker = NULL;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_register(worker, "end_own_worker", end_own_worker, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_call(worker, NULL, "w0", "end_own_worker", NULL, 0, NULL, NULL, &err));
+  distag_future *future = atomic_load(&begun_inside);
+  CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));
+  distag_future_release(future);
+  CHECK_OK(distag_worker_shutdown(worker, 0, NULL, &err));
+  distag_worker_release(worker);
+}
+
 int main(void) {
   host_services();
   failing_starts();
   last_release();
   function_that_stays();
+  shutdown_from_inside();
   return check_end();
 }

@@ -1,9 +1,11 @@
 #include "capi/host_callback.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/host_code.h"
 #include "base/process.h"
+#include "tensor/utf8.h"
 
 namespace distag::capi {
 namespace {
@@ -44,6 +46,10 @@ Error callback_error(distag_status status, const distag_error& err, const std::s
   const auto code = static_cast<Status>(status);
   const bool is_known = status >= DISTAG_E_USER || (status > 0 && std::strcmp(status_name(code), "UNKNOWN") != 0);
   std::string message(err.message, strnlen(err.message, sizeof(err.message)));
+  if (!is_valid_utf8(message)) {
+    std::replace_if(
+        message.begin(), message.end(), [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; }, '?');
+  }
   if (message.empty()) message = fmt::format("{} failed with status {} and no message", what, status);
   Error error(is_known ? code : Status::kRemote, std::move(message));
   // The failure of a call that the callback made keeps the place where it arose.

@@ -7,24 +7,29 @@ namespace distag {
 // Leads the part of a pass on a worker that did not begin it: reports go to the initiator as messages. On the loop.
 class PassFollower final : public PassLead {
  public:
-  PassFollower(DistShared& shared, std::shared_ptr<ContextRecord> context, const Id& pass)
-      : shared_(shared), context_(std::move(context)), pass_(pass) {}
+  // The part owns this.
+  PassFollower(DistShared& shared, std::shared_ptr<ContextRecord> context, const PassPart& part)
+      : shared_(shared), context_(std::move(context)), part_(part) {}
 
   void on_planned(const std::set<Incarnation>&) override {}  // it begins no walk of its own
 
-  void on_done(uint64_t grads_sent, uint64_t grads_received) override {
-    context_->begin_doubt(pass_);
-    shared_.tell(pass_.maker, wire::Done{context_->id(), pass_, false, {}, grads_sent, grads_received});
+  void on_done() override {
+    const PassInfo& info = part_.info();
+    context_->begin_doubt(info.pass);
+    wire::Done done{context_->id(), info.pass, false, {}, part_.grads_sent(), part_.grads_received(), {}};
+    if (info.fast) done.grads_to.assign(part_.grads_to().begin(), part_.grads_to().end());
+    shared_.tell(info.pass.maker, std::move(done));
   }
 
   void on_failed(const Error& error) override {
-    shared_.tell(pass_.maker, wire::Done{context_->id(), pass_, true, error, 0, 0});
+    const Id& pass = part_.info().pass;
+    shared_.tell(pass.maker, wire::Done{context_->id(), pass, true, error, 0, 0, {}});
   }
 
  private:
   DistShared& shared_;
   const std::shared_ptr<ContextRecord> context_;
-  const Id pass_;
+  const PassPart& part_;
 };
 
 }  // namespace distag

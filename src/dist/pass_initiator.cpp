@@ -47,7 +47,10 @@ void PassInitiator::on_holders(const std::vector<Incarnation>& holders) {
     abort(Error(Status::kInvalidState, "the context has ended at its creator"));
     return;
   }
-  begin_fast(holders);
+  // Who joined below this worker is known here, while the word of it may still be on its way to the creator.
+  std::set<Incarnation> all = context_->holders;
+  all.insert(holders.begin(), holders.end());
+  begin_fast({all.begin(), all.end()});
 }
 
 void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
@@ -74,12 +77,23 @@ void PassInitiator::on_joined(const Peer& from) {
   if (plan_.info.fast) participants_[from.incarnation];
 }
 
-void PassInitiator::on_done(uint64_t grads_sent, uint64_t grads_received) {
-  Participant& own = participants_[shared_.self.incarnation];
-  own.is_done = true;
-  own.grads_sent = grads_sent;
-  own.grads_received = grads_received;
+void PassInitiator::on_done() {
+  note_own();
+  participants_[shared_.self.incarnation].is_done = true;
   decide();
+}
+
+void PassInitiator::note_own() {
+  Participant& own = participants_[shared_.self.incarnation];
+  own.grads_sent = part_->grads_sent();
+  own.grads_received = part_->grads_received();
+  note_targets({part_->grads_to().begin(), part_->grads_to().end()});
+}
+
+// Who got a GRAD takes part, even if it has joined the context so late that the creator did not know.
+void PassInitiator::note_targets(const std::vector<Incarnation>& grads_to) {
+  if (!plan_.info.fast) return;
+  for (Incarnation worker : grads_to) participants_[worker];
 }
 
 void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
@@ -92,6 +106,7 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
   participant.is_done = true;
   participant.grads_sent = done.grads_sent;
   participant.grads_received = done.grads_received;
+  note_targets(done.grads_to);
   if (probe_timer_ != 0) schedule_probe(100 * kMillisecond);
   decide();
 }
@@ -119,7 +134,7 @@ void PassInitiator::on_deadline() {
 
 // ---- the end ----
 
-// In FAST somebody may take part whom nobody has told of yet: then more was sent than has arrived.
+// Each DONE names those to whom its GRADs went, so nobody who takes part is left out.
 void PassInitiator::decide() {
   uint64_t sent = 0;
   uint64_t received = 0;
@@ -205,6 +220,7 @@ void PassInitiator::on_probe_answer(const Peer& from, const wire::ProbeAnswer& a
     participant.grads_sent = answer.grads_sent;
     participant.grads_received = answer.grads_received;
     participant.unreached = answer.unreached;
+    note_targets(answer.grads_to);
   }
   judge_round();
 }
@@ -212,10 +228,9 @@ void PassInitiator::on_probe_answer(const Peer& from, const wire::ProbeAnswer& a
 void PassInitiator::judge_round() {
   Participant& own = participants_[shared_.self.incarnation];
   if (!own.is_done) {
+    note_own();
     own.round = round_;
     own.is_idle = part_->is_idle();
-    own.grads_sent = part_->grads_sent();
-    own.grads_received = part_->grads_received();
     if (own.is_idle) own.unreached = part_->waiting_calls();
   }
   std::vector<uint64_t> counts;

@@ -40,7 +40,7 @@ class PassInitiator final : public PassLead, public std::enable_shared_from_this
   void on_gone(Incarnation peer, const Error& error);
 
   void on_planned(const std::set<Incarnation>& participants) override;
-  void on_done(uint64_t grads_sent, uint64_t grads_received) override;
+  void on_done() override;
   void on_failed(const Error& error) override;
 
  private:
@@ -60,6 +60,8 @@ class PassInitiator final : public PassLead, public std::enable_shared_from_this
   void commit();
   void finish();
   void on_deadline();
+  void note_own();
+  void note_targets(const std::vector<Incarnation>& grads_to);
   void tell_verdict(bool commits, const Error& error);
 
   // FAST: rounds of probes find out that nothing can move.

@@ -317,6 +317,7 @@ void PassPart::send_grad(GraphTask::Leaving leaving) {
     grad.gradients.push_back(gradient ? Value(std::move(gradient)) : Value());
   }
   ++grads_sent_;
+  grads_to_.insert(info.peer);
   ++unnumbered_;
   SendOptions options;
   options.on_number = [self = shared_from_this()](wire::Message&) {
@@ -391,7 +392,7 @@ std::vector<std::string> PassPart::waiting_calls() const {
 void PassPart::report_if_done() {
   if (!is_finished_ || !is_idle() || is_closed_ || reported_ != Report::kNothing) return;
   reported_ = Report::kDone;
-  lead_->on_done(grads_sent_, grads_received_);
+  lead_->on_done();
 }
 
 void PassPart::fail_part(const Error& error) {

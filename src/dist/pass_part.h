@@ -31,7 +31,7 @@ class PassLead {
   // Every walk that started here has come to its end everywhere; who takes part, as far as those walks went.
   virtual void on_planned(const std::set<Incarnation>& participants) = 0;
   // All nodes here have run and all GRADs are numbered.
-  virtual void on_done(uint64_t grads_sent, uint64_t grads_received) = 0;
+  virtual void on_done() = 0;
   // Once, and nothing after it.
   virtual void on_failed(const Error& error) = 0;
 };
@@ -71,6 +71,7 @@ class PassPart : public std::enable_shared_from_this<PassPart> {
   bool is_idle() const { return busy_ == 0 && host_steps_ == 0 && unnumbered_ == 0; }
   uint64_t grads_sent() const { return grads_sent_; }
   uint64_t grads_received() const { return grads_received_; }
+  const std::set<Incarnation>& grads_to() const { return grads_to_; }
   std::vector<std::string> waiting_calls() const;  // only when idle
   bool is_done() const { return reported_ == Report::kDone; }
   const std::set<Incarnation>& peers() const { return peers_; }
@@ -144,6 +145,7 @@ class PassPart : public std::enable_shared_from_this<PassPart> {
   size_t unnumbered_ = 0;     // GRADs
   uint64_t grads_sent_ = 0;
   uint64_t grads_received_ = 0;
+  std::set<Incarnation> grads_to_;
   std::unordered_map<Id, Request> requests_;
   std::unordered_map<Id, Child> children_;
   std::unordered_map<Id, std::shared_ptr<SendNode>> live_sends_;

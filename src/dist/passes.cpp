@@ -54,7 +54,7 @@ PassPart& Passes::find_or_make(const std::shared_ptr<DistContext>& context, cons
   auto found = context->passes.find(info.pass);
   if (found != context->passes.end()) return *found->second.part;
   auto part = std::make_shared<PassPart>(shared_, context, info, nullptr);
-  part->set_lead(std::make_unique<PassFollower>(shared_, context->record, info.pass));
+  part->set_lead(std::make_unique<PassFollower>(shared_, context->record, *part));
   context->passes[info.pass].part = part;
   if (from.incarnation != info.pass.maker) shared_.tell(info.pass.maker, wire::Joined{context->id(), info.pass});
   if (info.fast) part->take_all_sends({});
@@ -92,7 +92,7 @@ void Passes::handle(const Peer& from, wire::Start& start) {
   const auto context = contexts_.find(start.context);
   if (context == nullptr) {
     const Error error = shared_.sign(contexts_.missing(start.context));
-    shared_.tell(from.incarnation, wire::Done{start.context, start.pass, true, error, 0, 0});
+    shared_.tell(from.incarnation, wire::Done{start.context, start.pass, true, error, 0, 0, {}});
     return;
   }
   find_or_make(context, {start.pass, start.retain_graph, true}, from);
@@ -136,12 +136,13 @@ void Passes::handle(const Peer& from, wire::Verdict& verdict) {
 }
 
 void Passes::handle(const Peer& from, wire::Probe& probe) {
-  wire::ProbeAnswer answer{probe.context, probe.pass, probe.round, false, 0, 0, {}};
+  wire::ProbeAnswer answer{probe.context, probe.pass, probe.round, false, 0, 0, {}, {}};
   if (DistContext::Pass* pass = find(probe.context, probe.pass)) {
     const PassPart& part = *pass->part;
     answer.idle = part.is_idle();
     answer.grads_sent = part.grads_sent();
     answer.grads_received = part.grads_received();
+    answer.grads_to.assign(part.grads_to().begin(), part.grads_to().end());
     if (answer.idle) {
       constexpr size_t kMostNamed = 64;
       answer.unreached = part.waiting_calls();

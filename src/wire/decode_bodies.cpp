@@ -293,6 +293,7 @@ Done decode(DecodeState& state, const protocol::Done& table) {
   done.error = decode_optional_error(state, table.error(), &done.failed);
   done.grads_sent = table.grads_sent();
   done.grads_received = table.grads_received();
+  done.grads_to = decode_numbers(state, table.grads_to());
   return done;
 }
 
@@ -323,6 +324,7 @@ ProbeAnswer decode(DecodeState& state, const protocol::ProbeAnswer& table) {
   for (unsigned i = 0; i < count; ++i) {
     answer.unreached.push_back(decode_text(state, table.unreached()->Get(i), kMaxNoteBytes, "name of a call"));
   }
+  answer.grads_to = decode_numbers(state, table.grads_to());
   return answer;
 }
 

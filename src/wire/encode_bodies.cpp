@@ -148,9 +148,10 @@ class BodyEncoder {
   }
   EncodedUnion operator()(const Done& done) {
     auto why = error(done.failed, done.error);
+    auto to = numbers(done.grads_to);
     Ids ids(done);
     return make(protocol::Body::Done,
-                protocol::CreateDone(builder_, &ids.context, &ids.pass, why, done.grads_sent, done.grads_received));
+                protocol::CreateDone(builder_, &ids.context, &ids.pass, why, done.grads_sent, done.grads_received, to));
   }
   EncodedUnion operator()(const Verdict& verdict) {
     auto why = error(!verdict.commit, verdict.error);
@@ -166,10 +167,11 @@ class BodyEncoder {
     std::vector<Offset<String>> unreached;
     for (const std::string& call : answer.unreached) unreached.push_back(mended(call, kMaxNoteBytes));
     auto all = builder_.CreateVector(unreached);
+    auto to = numbers(answer.grads_to);
     Ids ids(answer);
     return make(protocol::Body::ProbeAnswer,
                 protocol::CreateProbeAnswer(builder_, &ids.context, &ids.pass, answer.round, answer.idle,
-                                            answer.grads_sent, answer.grads_received, all));
+                                            answer.grads_sent, answer.grads_received, all, to));
   }
   EncodedUnion operator()(const Holders& holders) {
     auto all = numbers(holders.holders);

@@ -184,6 +184,7 @@ struct Done {
   Error error;
   uint64_t grads_sent = 0;
   uint64_t grads_received = 0;
+  std::vector<Incarnation> grads_to;  // FAST: they take part
 };
 struct Verdict {
   Id context;
@@ -204,6 +205,7 @@ struct ProbeAnswer {
   uint64_t grads_sent = 0;
   uint64_t grads_received = 0;
   std::vector<std::string> unreached;  // what calls its waiting sends belong to
+  std::vector<Incarnation> grads_to;
 };
 struct Holders {  // FAST: another initiator asks the creator who holds the context (ask empty list), and its answer
   Id context;

@@ -188,12 +188,14 @@ TEST(RoundTrip, PassMessagesKeepAllFields) {
   EXPECT_TRUE(done.failed);
   EXPECT_EQ(done.grads_sent, 3u);
   EXPECT_EQ(done.grads_received, 4u);
+  EXPECT_EQ(done.grads_to, std::vector<Incarnation>{53});
   expect_equal(round_trip_of(sample<Verdict>()).error, sample<Verdict>().error);
   EXPECT_TRUE(round_trip_of(Verdict{{1, 2}, {3, 4}, true, {}}).commit);
   EXPECT_EQ(round_trip_of(sample<Probe>()).round, 5u);
   ProbeAnswer answer = round_trip_of(sample<ProbeAnswer>());
   EXPECT_TRUE(answer.idle);
   EXPECT_EQ(answer.unreached, (std::vector<std::string>{"call \"f\" on \"b\"", "other"}));
+  EXPECT_EQ(answer.grads_to, (std::vector<Incarnation>{54, 55}));
   EXPECT_EQ(round_trip_of(sample<Holders>()).holders, (std::vector<Incarnation>{61, 62}));
 }
 

@@ -72,10 +72,10 @@ inline std::vector<Body> all_bodies() {
           Discovered{context, pass, request, true, error, {51, 52}},
           Start{context, pass, true},
           Grad{context, pass, pair, true, true, {true, false, true}, {Value(floats({2})), Value()}},
-          Done{context, pass, true, error, 3, 4},
+          Done{context, pass, true, error, 3, 4, {53}},
           Verdict{context, pass, false, error},
           Probe{context, pass, 5},
-          ProbeAnswer{context, pass, 5, true, 3, 4, {"call \"f\" on \"b\"", "other"}},
+          ProbeAnswer{context, pass, 5, true, 3, 4, {"call \"f\" on \"b\"", "other"}, {54, 55}},
           Holders{context, request, true, {61, 62}}};
 }
 

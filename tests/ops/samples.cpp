@@ -55,11 +55,21 @@ void add_reduction(Samples& samples, const char* op, bool takes_empty) {
       samples.push_back({op, {numbers({2, 3, 4})}, make_attributes({{"dims", dims}, {"keepdim", keepdim}})});
     }
   }
-  samples.push_back({op, {numbers({})}, {}});
-  samples.push_back({op, {numbers({1, 3, 1})}, make_attributes({{"dims", Dims{0, 2}}})});
+  if (std::string(op) != "var") {  // one element has no variance
+    samples.push_back({op, {numbers({})}, {}});
+    samples.push_back({op, {numbers({1, 3, 1})}, make_attributes({{"dims", Dims{0, 2}}})});
+  }
   samples.push_back({op, {with_gaps(numbers({2, 3}))}, make_attributes({{"dims", Dims{1}}})});
   samples.push_back({op, {numbers({0, 3})}, make_attributes({{"dims", Dims{1}}})});
   if (takes_empty) samples.push_back({op, {numbers({0, 3})}, make_attributes({{"dims", Dims{0}}})});
+}
+
+void add_norms(Samples& samples) {
+  samples.push_back({"layer_norm", {numbers({2, 3, 6}), numbers({6}, 2), numbers({6}, 3)}, {}});
+  samples.push_back(
+      {"layer_norm", {numbers({2, 3, 6}), Tensor(), numbers({3, 6}, 3)}, make_attributes({{"normalized_dims", 2}})});
+  samples.push_back({"layer_norm", {with_gaps(numbers({2, 6}))}, make_attributes({{"eps", 0.1}})});
+  samples.push_back({"layer_norm", {numbers({0, 6}), numbers({6}, 2), numbers({6}, 3)}, {}});
 }
 
 void add_elementwise(Samples& samples) {
@@ -211,6 +221,9 @@ std::vector<Sample> gradient_samples() {
   add_reduction(samples, "sum", true);
   add_reduction(samples, "mean", false);
   add_reduction(samples, "max", false);
+  add_reduction(samples, "logsumexp", false);
+  add_reduction(samples, "var", false);
+  add_norms(samples);
   add_products(samples);
   add_shapes(samples);
   add_more_shapes(samples);

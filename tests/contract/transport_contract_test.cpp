@@ -32,12 +32,12 @@ class TransportContract : public ::testing::TestWithParam<TransportKind> {
  protected:
   std::string address(Side& side) {
     std::string address;
-    side.run([this, &side, &address] { address = GetParam().address(side.transport()); });
+    side.run([&side, &address] { address = GetParam().address(side.transport()); });
     return address;
   }
   std::string no_listener(Side& side) {
     std::string address;
-    side.run([this, &side, &address] { address = GetParam().no_listener(side.transport()); });
+    side.run([&side, &address] { address = GetParam().no_listener(side.transport()); });
     return address;
   }
 
@@ -453,7 +453,7 @@ TEST_P(TransportContract, ThousandsOfMessagesBothWaysAtOnce) {
     if (stream.received == kMessages && stream.echoes > 0 && stream.sent == kMessages) stream.done->complete(Unit{});
   };
   const auto listen = [this, &check](Side& side, Stream& stream) {
-    side.run([this, &side, &stream, &check] {
+    side.run([&side, &stream, &check] {
       stream.acceptor = side.transport().listen(GetParam().address(side.transport()),
                                                 {[&stream, &check](const ConnectionToken& from, Frames frames) {
                                                   if (text_of(frames.at(0)) == std::to_string(stream.received))

@@ -4,6 +4,13 @@
 #include <utility>
 
 namespace distag {
+namespace {
+
+// Delays of the rounds of a FAST pass that does not move: the first, and what they double up to.
+constexpr Nanos kFirstProbe = 100 * kMillisecond;
+constexpr Nanos kLastProbe = 2 * kSecond;
+
+}  // namespace
 
 PassInitiator::PassInitiator(DistShared& shared, std::shared_ptr<DistContext> context, Plan plan, Task on_over)
     : shared_(shared), context_(std::move(context)), plan_(std::move(plan)), on_over_(std::move(on_over)) {}
@@ -65,7 +72,7 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
       return;
     }
   }
-  schedule_probe(100 * kMillisecond);
+  schedule_probe(kFirstProbe);
   part_->take_all_sends(plan_.roots.edges);
   if (!is_over_) run();
 }
@@ -74,7 +81,7 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
 
 void PassInitiator::on_joined(const Peer& from) {
   joined_.insert(from.incarnation);
-  if (plan_.info.fast) participants_[from.incarnation];
+  if (plan_.info.fast) add_participant(from.incarnation);
 }
 
 void PassInitiator::on_done() {
@@ -93,7 +100,12 @@ void PassInitiator::note_own() {
 // Who got a GRAD takes part, even if it has joined the context so late that the creator did not know.
 void PassInitiator::note_targets(const std::vector<Incarnation>& grads_to) {
   if (!plan_.info.fast) return;
-  for (Incarnation worker : grads_to) participants_[worker];
+  for (Incarnation worker : grads_to) add_participant(worker);
+}
+
+// A round of probes that is under way does not ask the new one: another has to.
+void PassInitiator::add_participant(Incarnation worker) {
+  if (participants_.try_emplace(worker).second && probe_timer_ == 0) schedule_probe(kFirstProbe);
 }
 
 void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
@@ -107,7 +119,7 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
   participant.grads_sent = done.grads_sent;
   participant.grads_received = done.grads_received;
   note_targets(done.grads_to);
-  if (probe_timer_ != 0) schedule_probe(100 * kMillisecond);
+  if (plan_.info.fast) schedule_probe(kFirstProbe);
   decide();
 }
 
@@ -252,7 +264,7 @@ void PassInitiator::judge_round() {
     return;
   }
   last_counts_ = std::move(counts);
-  schedule_probe(std::min(2 * probe_delay_, 2 * kSecond));
+  schedule_probe(std::min(2 * probe_delay_, kLastProbe));
 }
 
 std::string PassInitiator::describe_unreached() const {

@@ -61,6 +61,7 @@ class PassInitiator final : public PassLead, public std::enable_shared_from_this
   void finish();
   void on_deadline();
   void note_own();
+  void add_participant(Incarnation worker);
   void note_targets(const std::vector<Incarnation>& grads_to);
   void tell_verdict(bool commits, const Error& error);
 

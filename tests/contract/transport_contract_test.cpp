@@ -452,7 +452,7 @@ TEST_P(TransportContract, ThousandsOfMessagesBothWaysAtOnce) {
   const auto check = [](Stream& stream) {
     if (stream.received == kMessages && stream.echoes > 0 && stream.sent == kMessages) stream.done->complete(Unit{});
   };
-  const auto listen = [this, &check](Side& side, Stream& stream) {
+  const auto listen = [&check](Side& side, Stream& stream) {
     side.run([&side, &stream, &check] {
       stream.acceptor = side.transport().listen(GetParam().address(side.transport()),
                                                 {[&stream, &check](const ConnectionToken& from, Frames frames) {

@@ -1,6 +1,6 @@
 #include "capi/boundary.h"
 
-#include <cstring>
+#include <algorithm>
 #include <string_view>
 
 #include "tensor/utf8.h"
@@ -12,20 +12,54 @@ namespace {
 constexpr uint32_t kErrorSize = 512;
 static_assert(sizeof(distag_error) == kErrorSize);
 
-// Cut between characters. Bytes of a message from elsewhere that are no UTF-8 are shown as '?'.
-void copy_text(char* out, size_t capacity, std::string_view text) {
-  text = text.substr(0, text.find('\0'));
-  size_t size = text.size();
-  if (size >= capacity) {
-    size = capacity - 1;
-    while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
-  }
-  const bool is_clean = is_valid_utf8(text.substr(0, size));
-  for (size_t i = 0; i < size; ++i) {
-    const bool is_shown = is_clean || static_cast<unsigned char>(text[i]) < 0x80;
-    out[i] = is_shown ? text[i] : '?';
-  }
-  out[size] = '\0';
+bool is_inside_character(std::string_view text, size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+}
+
+// At most `size` bytes, cut between characters.
+std::string_view head_of(std::string_view text, size_t size) {
+  size = std::min(size, text.size());
+  while (size > 0 && is_inside_character(text, size)) --size;
+  return text.substr(0, size);
+}
+
+std::string_view tail_of(std::string_view text, size_t size) {
+  size_t begin = text.size() - std::min(size, text.size());
+  while (is_inside_character(text, begin)) ++begin;
+  return text.substr(begin);
+}
+
+// Appends `text` to what is in `out`. Bytes that are no UTF-8, from elsewhere, are shown as '?'.
+char* append(char* out, std::string_view text) {
+  const bool is_clean = is_valid_utf8(text);
+  return std::transform(text.begin(), text.end(), out, [is_clean](char byte) {
+    return is_clean || static_cast<unsigned char>(byte) < 0x80 ? byte : '?';
+  });
+}
+
+constexpr size_t kMessageRoom = sizeof(distag_error::message) - 1;
+
+void write_message(distag_error* err, std::string_view text) {
+  *append(err->message, head_of(text, kMessageRoom)) = '\0';
+}
+
+// A failure that came a long way tells its cause last: what does not fit is left out of the middle.
+void write_chain(distag_error* err, std::string_view text) {
+  if (text.size() <= kMessageRoom) return write_message(err, text);
+  constexpr std::string_view kGap = " ... ";
+  constexpr size_t kHalf = (kMessageRoom - kGap.size()) / 2;
+  char* end = append(err->message, head_of(text, kHalf));
+  end = append(end, kGap);
+  *append(end, tail_of(text, kHalf)) = '\0';
+}
+
+// Whether it could be written; all but the message.
+bool write_head(distag_error* err, Status status, int32_t origin_rank, bool may_have_run) {
+  if (!is_usable(err)) return false;
+  err->code = static_cast<distag_status>(status);
+  err->origin_rank = origin_rank;
+  err->flags = may_have_run ? DISTAG_ERROR_MAY_HAVE_RUN : 0;
+  return true;
 }
 
 const char* kind_text(Kind kind) {
@@ -64,16 +98,15 @@ bool is_usable(const distag_error* err) {
   return err != nullptr && (err->struct_size == 0 || err->struct_size >= kErrorSize);
 }
 
-void write_error(distag_error* err, Status status, const char* message, int32_t origin_rank, bool may_have_run) {
-  if (!is_usable(err)) return;
-  err->code = static_cast<distag_status>(status);
-  err->origin_rank = origin_rank;
-  err->flags = may_have_run ? DISTAG_ERROR_MAY_HAVE_RUN : 0;
-  copy_text(err->message, sizeof(err->message), message);
+void write_error(distag_error* err, Status status, const char* message) {
+  if (write_head(err, status, -1, false)) write_message(err, message);
 }
 
 distag_status write_error(distag_error* err, const Error& error) {
-  write_error(err, error.status(), error.message().c_str(), error.origin_rank(), error.may_have_run());
+  if (write_head(err, error.status(), error.origin_rank(), error.may_have_run())) {
+    const std::string_view text = error.message();
+    write_chain(err, text.substr(0, text.find('\0')));
+  }
   return static_cast<distag_status>(error.status());
 }
 

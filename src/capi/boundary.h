@@ -33,8 +33,8 @@ template <typename... Args>
 
 // Whether the caller gave an error this library can write: none, or one of a size it does not know, is left alone.
 bool is_usable(const distag_error* err);
-void write_error(distag_error* err, Status status, const char* message, int32_t origin_rank = -1,
-                 bool may_have_run = false);
+void write_error(distag_error* err, Status status, const char* message);
+// Gives the status.
 distag_status write_error(distag_error* err, const Error& error);
 
 // In a catch (...): answers as the exception says, and fills err. Holds the rule of chains, for every function.

@@ -135,6 +135,70 @@ static void failing_starts(void) {
   distag_worker_release(worker);
 }
 
+/* Names, addresses and a rendezvous that cannot be had. */
+static void taken_and_unreachable(void) {
+  distag_worker *first = NULL, *second = NULL;
+  distag_future *future = NULL;
+  distag_worker_options options = group_options(0, 2, "inproc://taken");
+  CHECK_OK(distag_worker_create(&options, &first, &err));
+  CHECK_OK(distag_worker_start_async(first, 20 * DISTAG_SECOND, &future, &err));
+  options.rank = 1; /* the name of the first */
+  CHECK_OK(distag_worker_create(&options, &second, &err));
+  CHECK_FAILS(distag_worker_start(second, 20 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "w0");
+  CHECK_OK(distag_worker_shutdown(first, 0, NULL, &err));
+  CHECK_INT(distag_future_wait(future, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED);
+  distag_future_release(future);
+  distag_worker_release(first);
+  distag_worker_release(second);
+
+  options = group_options(1, 2, "tcp://127.0.0.1:9"); /* nobody serves there */
+  CHECK_OK(distag_worker_create(&options, &first, &err));
+  const distag_status status = distag_worker_start(first, 300 * DISTAG_MILLISECOND, &err);
+  CHECK(status == DISTAG_E_DISCONNECTED || status == DISTAG_E_DEADLINE);
+  CHECK(strstr(err.message, "127.0.0.1:9") != NULL);
+  distag_worker_release(first);
+
+  options = group_options(0, 1, "tcp://nowhere");
+  CHECK_OK(distag_worker_create(&options, &first, &err));
+  CHECK_FAILS(distag_worker_start(first, DISTAG_SECOND, &err), DISTAG_E_INVALID_ARGUMENT, "nowhere");
+  distag_worker_release(first);
+}
+
+/* Calls itself once more, until the argument is 0. */
+static distag_status descend(void *user_data, distag_invocation *invocation, distag_error *told) {
+  distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
+  distag_value *next = NULL;
+  int64_t depth = 0;
+  (void)user_data;
+  distag_value_get_int64(distag_invocation_get_arg(invocation, 0), &depth, told);
+  if (depth == 0 || told->code != DISTAG_OK) return told->code;
+  distag_value_create_int64(depth - 1, &next, told);
+  options.within = invocation;
+  distag_call(distag_invocation_get_worker(invocation), NULL, "w0", "descend", &next, 1, &options, NULL, told);
+  distag_value_release(next);
+  return told->code;
+}
+
+/* Nested calls complete with a pool of one thread, up to the cap; above it they are refused before they are sent. */
+static void nested_calls(void) {
+  distag_worker_options options = group_options(0, 1, "inproc://nested_calls");
+  distag_worker *worker = NULL;
+  distag_value *depth = NULL;
+  options.thread_count = 1;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_register(worker, "descend", descend, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_value_create_int64(200, &depth, &err));
+  CHECK_OK(distag_call(worker, NULL, "w0", "descend", &depth, 1, NULL, NULL, &err));
+  distag_value_release(depth);
+  CHECK_OK(distag_value_create_int64(300, &depth, &err));
+  CHECK_FAILS(distag_call(worker, NULL, "w0", "descend", &depth, 1, NULL, NULL, &err), DISTAG_E_OVERLOADED, "wait");
+  CHECK(strlen(err.message) <= 495);
+  distag_value_release(depth);
+  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  distag_worker_release(worker);
+}
+
 /* The last release of a running worker ends it, and its function's data, on a thread of distag. */
 static void last_release(void) {
   const distag_worker_options options = group_options(0, 1, "inproc://last_release");
@@ -226,6 +290,8 @@ static void shutdown_from_inside(void) {
 int main(void) {
   host_services();
   failing_starts();
+  taken_and_unreachable();
+  nested_calls();
   last_release();
   function_that_stays();
   shutdown_from_inside();

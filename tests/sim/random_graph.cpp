@@ -156,7 +156,7 @@ struct TracingMachine {
 }  // namespace
 
 RandomGraph::RandomGraph(uint64_t seed, GraphOptions given) : options(given), random_(seed) {
-  steps_left_ = 1 + below(options.max_steps);
+  steps_left_ = 4 + below(options.max_steps);
   for (int32_t rank = 0; rank < options.workers; ++rank) {
     auto& own = leaves.emplace_back();
     for (size_t i = 0; i < kLeavesPerWorker; ++i) {
@@ -227,7 +227,7 @@ size_t RandomGraph::make_block(int32_t rank, const std::vector<bool>& arguments,
   Block block;
   std::vector<bool> values = arguments;  // whether each needs a gradient
   std::vector<bool> used(values.size(), false);
-  for (size_t count = 1 + below(6); count > 0 || values.empty(); --count) {
+  for (size_t count = 1 + below(depth == 0 ? 12 : 6); count > 0 || values.empty(); --count) {
     if (steps_left_ > 0) --steps_left_;
     std::vector<bool> given;
     Step step = make_step(rank, values, depth, &given);

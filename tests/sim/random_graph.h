@@ -32,7 +32,7 @@ struct GraphOptions {
   int32_t workers = 2;
   int32_t home = 0;             // the worker that runs the program
   bool use_everything = false;  // every value reaches the outputs, and nothing is detached
-  size_t max_steps = 40;        // over all blocks
+  size_t max_steps = 60;        // over all blocks
 };
 
 struct RandomGraph {

@@ -197,7 +197,8 @@ void Rpc::State::leave(bool is_quiet) {
   ShutdownReport report;
   report.missing = quiet.missing();
   quiet.stop();
-  report.open_calls = static_cast<int64_t>(outgoing.stop() + incoming.stop());
+  const size_t made = outgoing.stop();  // first: what is made within a served call counts as well
+  report.open_calls = static_cast<int64_t>(made + incoming.stop());
   report.clean = is_quiet && report.missing.empty() && report.open_calls == 0;
   const Nanos patience = deadline_after(environment.loop.now(), config.lease);
   session->leave(std::min(stop_deadline, patience), [this, report = std::move(report)] {

@@ -19,10 +19,12 @@ constexpr const char* kReleaseThread = "distag-release";
 Value to_value(const ShutdownReport& report) {
   Value::List missing;
   for (const std::string& name : report.missing) missing.push_back(Value::text(name));
-  return Value::map({{"clean", Value(report.clean)},
-                     {"leaked_rrefs", Value::list({})},
-                     {"missing", Value::list(std::move(missing))},
-                     {"open_calls", Value(report.open_calls)}});
+  Value::Map entries;
+  entries.emplace_back("clean", Value(report.clean));
+  entries.emplace_back("leaked_rrefs", Value::list({}));
+  entries.emplace_back("missing", Value::list(std::move(missing)));
+  entries.emplace_back("open_calls", Value(report.open_calls));
+  return Value::map(std::move(entries));
 }
 
 Error still_running(const std::vector<std::string>& functions) {

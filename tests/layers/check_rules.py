@@ -14,7 +14,7 @@ RULES = [
     (r"^src/", r"\bsystem_clock\b|\bgettimeofday\b|\btime\s*\(\s*(NULL|nullptr|0)\s*\)", "no wall clock: take a Clock"),
     (r"^src/", r"\b(s?rand|random_device|mt19937)\s*[({;]|std::random_device", "no hidden randomness: take a seed"),
     (r"^src/", r"\bgetInstance\b", "no singletons"),
-    (r"^src/", r"\b(abort|_?exit|terminate)\s*\(\s*\w*\s*\)\s*;", "the host never dies because of us"),
+    (r"^src/", r"\b(abort\s*\(\s*|(_?exit|terminate)\s*\(\s*\w*\s*)\)\s*;", "the host never dies because of us"),
     (r"^src/", r"\b(printf|puts)\s*\(|std::(cout|cerr|clog)\b|\bfprintf\s*\(", "no output: take a log sink"),
     (r"^src/(?!ops/|tensor/)", r"\bsetenv\s*\(|\bsetlocale\s*\(|\bfesetround\s*\(", "no change of the host's process state"),
     (r"^src/.*\.h$", r"(?s)\A(?!.*#pragma once)", "a header starts with #pragma once"),

@@ -6,6 +6,7 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "ops/dispatch.h"
+#include "optim/norm.h"
 #include "tensor/strided.h"
 
 namespace distag::optim {
@@ -65,6 +66,31 @@ void LocalOptimizer::step(std::span<const Tensor> gradients) {
     if (gradients[i]) turns.push_back(prepare(i, gradients[i]));
   }
   for (Turn& turn : turns) run(turn);
+}
+
+void LocalOptimizer::step(const Gradients& gradients) {
+  Tensors found;
+  found.reserve(parameters_.size());
+  for (const Tensor& parameter : parameters_) {
+    const Tensor* gradient = gradients.find(parameter);
+    found.push_back(gradient == nullptr ? Tensor() : *gradient);
+  }
+  step(found);
+}
+
+double LocalOptimizer::square_norm(const Gradients& gradients) const {
+  double sum = 0.0;
+  for (const Tensor& parameter : parameters_) {
+    if (const Tensor* gradient = gradients.find(parameter)) sum += optim::square_norm(*gradient);
+  }
+  return sum;
+}
+
+std::vector<uint64_t> LocalOptimizer::ids() const {
+  std::vector<uint64_t> ids;
+  ids.reserve(parameters_.size());
+  for (const Tensor& parameter : parameters_) ids.push_back(parameter.id());
+  return ids;
 }
 
 // Takes all memory that run() needs and makes it this optimizer's own, so that run() cannot fail.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/context.h"
 #include "optim/settings.h"
 #include "tensor/value.h"
 
@@ -27,6 +28,13 @@ class LocalOptimizer {
   // it. Moves all or throws before it has moved any: INVALID_STATE (settings that do not go together, a parameter that
   // has got a history or borrows its memory), INVALID_ARGUMENT (a gradient of another dtype or shape).
   void step(std::span<const Tensor> gradients);
+
+  // With the gradients that the parameters have there.
+  void step(const Gradients& gradients);
+  // The sum of their squares.
+  double square_norm(const Gradients& gradients) const;
+  // Of the parameters.
+  std::vector<uint64_t> ids() const;
 
   // What is kept, as a list with a map per parameter: "step", and a tensor for each array. The tensors are snapshots.
   Value save() const;

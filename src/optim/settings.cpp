@@ -41,4 +41,16 @@ void Settings::set(const std::string& name, double value) {
   fail(Status::kNotFound, "{} has no setting \"{}\"; it has {}", rule_->name, name, names);
 }
 
+Value Settings::save() const {
+  Value::Map entries;
+  for (size_t i = 0; i < values_.size(); ++i) entries.emplace_back(rule_->settings[i].name, Value(values_[i]));
+  return Value::map(std::move(entries));
+}
+
+void Settings::load(const Value& saved) {
+  Settings loaded(*rule_);
+  for (const auto& [name, value] : saved.as_map()) loaded.set(name, value.as_float64());
+  values_ = std::move(loaded.values_);
+}
+
 }  // namespace distag::optim

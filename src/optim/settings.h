@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "optim/rule.h"
+#include "tensor/value.h"
 
 namespace distag::optim {
 
@@ -17,6 +18,10 @@ class Settings {
   bool is_on(size_t index) const { return values_[index] != 0.0; }
   // Throws NOT_FOUND listing the settings there are, INVALID_ARGUMENT naming the range.
   void set(const std::string& name, double value);
+
+  // As a map; and back, which throws INVALID_ARGUMENT or NOT_FOUND, and changes nothing, when it does not fit.
+  Value save() const;
+  void load(const Value& saved);
 
  private:
   const Rule* rule_;

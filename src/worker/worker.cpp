@@ -40,7 +40,8 @@ struct Worker::State {
             RpcConfig{options.call_timeout, options.lease}),
         dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
                                options.lease},
-             rpc) {
+             rpc),
+        optim(environment.loop, environment.compute, rpc, dist) {
     view.name = options.name;
     view.world_size = options.world_size;
   }
@@ -49,6 +50,7 @@ struct Worker::State {
   const WorkerOptions options;
   Rpc rpc;
   Dist dist;
+  optim::Optim optim;
 
   Phase phase = Phase::kCreated;
   std::shared_ptr<Future<Unit>> start_future;
@@ -99,6 +101,7 @@ Worker::~Worker() = default;
 
 Rpc& Worker::rpc() { return state_->rpc; }
 Dist& Worker::dist() { return state_->dist; }
+optim::Optim& Worker::optim() { return state_->optim; }
 const WorkerOptions& Worker::options() const { return state_->options; }
 bool Worker::is_started() const { return state_->get_view().started; }
 std::string Worker::name() const { return state_->get_view().name; }
@@ -207,6 +210,7 @@ void Worker::State::begin_service(std::vector<Peer> members) {
   fresh.world_size = static_cast<int32_t>(members.size());
   fresh.started = true;
   dist.begin(*session);
+  optim.begin(session->self());
   rpc.begin(*session, std::move(members));
   phase = Phase::kStarted;
   set_view(fresh);
@@ -295,11 +299,13 @@ void Worker::on_message(const Peer& from, wire::Message message) {
 // Autograd first: passes end with the loss itself, not with the failure of a call that hangs on it.
 void Worker::on_lost(const Peer& peer, const Error& error) {
   state_->dist.on_lost(peer, error);
+  state_->optim.on_gone(peer);
   state_->rpc.on_lost(peer, error);
 }
 
 void Worker::on_left(const Peer& peer) {
   state_->dist.on_left(peer);
+  state_->optim.on_gone(peer);
   state_->rpc.on_left(peer);
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "dist/dist.h"
+#include "optim/optim.h"
 #include "rpc/rendezvous.h"
 #include "rpc/rpc.h"
 #include "session/session.h"
@@ -58,6 +59,7 @@ class Worker : private SessionEvents {
 
   Rpc& rpc();
   Dist& dist();
+  optim::Optim& optim();
   const WorkerOptions& options() const;
 
   std::shared_ptr<Future<Unit>> start(Nanos timeout);               // after a failure it can be started again

@@ -1,0 +1,290 @@
+#include "optim/distributed_optimizer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "base/executor.h"
+#include "optim/norm.h"
+#include "optim/round.h"
+#include "optim/saved_state.h"
+
+namespace distag::optim {
+namespace {
+
+const Value& need(const Value& answer, const char* key) {
+  const Value* found = answer.find(key);
+  if (found == nullptr) fail(Status::kProtocol, "an owner of parameters answered without \"{}\"", key);
+  return *found;
+}
+
+// Fails the future at the deadline, unless it is done before; what it stands for may then still be done.
+void set_deadline(Loop& loop, const std::shared_ptr<Future<Value>>& future, Nanos timeout) {
+  const Nanos deadline = deadline_after(loop.now(), timeout);
+  loop.post([&loop, future, deadline, timeout] {
+    if (future->is_done()) return;
+    const Loop::TimerId timer = loop.start_timer(deadline, [future, timeout] {
+      const double seconds = static_cast<double>(timeout) / static_cast<double>(kSecond);
+      future->fail(Error(Status::kDeadline, fmt::format("not done within {:g} s", seconds)).set_may_have_run(true));
+    });
+    future->on_done([&loop, timer] { run_on(loop, [&loop, timer] { loop.cancel_timer(timer); }); });
+  });
+}
+
+std::shared_ptr<Future<Value>> failed(Error error) {
+  auto future = Future<Value>::make();
+  future->fail(std::move(error));
+  return future;
+}
+
+}  // namespace
+
+struct DistributedOptimizer::State {
+  struct Owner {
+    std::string name;  // "": this worker
+    OwnerGroup group;
+    std::atomic<bool> was_asked{false};
+    std::atomic<bool> knows_optimizer{false};
+  };
+  using Refine = std::function<void(Request& request, size_t owner)>;
+
+  State(std::shared_ptr<Optim::Shared> given, const Rule& rule, size_t count)
+      : shared(std::move(given)), parameter_count(count), settings(rule) {}
+
+  const std::shared_ptr<Optim::Shared> shared;
+  const size_t parameter_count;
+  uint64_t counter = 0;
+  std::deque<Owner> owners;
+  mutable std::mutex mutex;
+  Settings settings;             // under the mutex
+  std::vector<int32_t> stepped;  // likewise
+
+  Settings current_settings() const {
+    std::lock_guard<std::mutex> lock(mutex);
+    return settings;
+  }
+  Peer self() const {
+    std::lock_guard<std::mutex> lock(shared->mutex);
+    return shared->self;
+  }
+  Request make_request(Verb verb, const Owner& owner) const {
+    return {verb, {owner.name.empty() ? 0 : self().incarnation, counter}, current_settings()};
+  }
+
+  void forget() noexcept;
+  OwnerName describe(const Owner& owner) const;
+  void check_context(Context& context) const;
+  std::shared_ptr<Future<Value>> ask(Owner& owner, Request request, const std::shared_ptr<Context>& context,
+                                     const OptimizerCall& call);
+  std::shared_ptr<Future<Value>> ask_here(Request request, const std::shared_ptr<Context>& context,
+                                          const OptimizerCall& call);
+  std::shared_ptr<Round> ask_all(Verb verb, const std::shared_ptr<Context>& context, const OptimizerCall& call,
+                                 const Refine& refine = {});
+  // Once a round is done: who has the parameters need not be sent them again, unless it has lost what it kept.
+  void note(const Round& round) {
+    for (size_t i = 0; i < owners.size(); ++i) owners[i].knows_optimizer = round.outcome(i) == Round::Outcome::kApplied;
+  }
+  void note_step(const Round& round) {
+    note(round);
+    std::lock_guard<std::mutex> lock(mutex);
+    stepped = round.applied_ranks();
+  }
+};
+
+// What it cannot tell for lack of memory, the owners learn when this worker goes.
+void DistributedOptimizer::State::forget() noexcept {
+  for (Owner& owner : owners) {
+    if (!owner.was_asked) continue;
+    owner.knows_optimizer = true;  // so that the parameters stay out of it
+    try {
+      ask(owner, make_request(Verb::kForget, owner), nullptr, {});
+    } catch (...) {
+      return;
+    }
+  }
+}
+
+OwnerName DistributedOptimizer::State::describe(const Owner& owner) const {
+  const Peer here = self();
+  if (owner.name.empty()) return {here.name, here.rank};
+  const auto peer = shared->rpc.membership().peer_named(owner.name);
+  return {owner.name, peer == nullptr ? -1 : peer->rank};
+}
+
+void DistributedOptimizer::State::check_context(Context& context) const {
+  if (shared->dist.is_mine(context)) return;
+  const bool is_here = std::all_of(owners.begin(), owners.end(), [](const Owner& owner) { return owner.name.empty(); });
+  if (is_here && !context.global_id()) return;
+  fail(Status::kInvalidArgument, "optimizer: the context {:#x} is none of this worker", context.id());
+}
+
+std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask_here(Request request,
+                                                                     const std::shared_ptr<Context>& context,
+                                                                     const OptimizerCall& call) {
+  auto future = Future<Value>::make();
+  shared->compute.post([owner = shared->owner, context, request = std::make_unique<Request>(std::move(request)),
+                        responder = std::make_unique<Responder>(future, call.within)] {
+    owner->handle(std::move(*request), "", context, std::move(*responder));
+  });
+  if (call.timeout > 0) set_deadline(shared->loop, future, call.timeout);
+  return future;
+}
+
+std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask(Owner& owner, Request request,
+                                                                const std::shared_ptr<Context>& context,
+                                                                const OptimizerCall& call) {
+  owner.was_asked = true;
+  if (!owner.knows_optimizer) request.parameters = owner.group.parameters;
+  if (owner.name.empty()) return ask_here(std::move(request), context, call);
+  try {
+    return shared->rpc.call({.context = context == nullptr ? Id{} : context->global_id(),
+                             .to = owner.name,
+                             .function = function_name(request.verb),
+                             .args = request.encode(),
+                             .timeout = call.timeout,
+                             .within = call.within,
+                             .label = {}});
+  } catch (...) {
+    return failed(current_error());
+  }
+}
+
+std::shared_ptr<Round> DistributedOptimizer::State::ask_all(Verb verb, const std::shared_ptr<Context>& context,
+                                                            const OptimizerCall& call, const Refine& refine) {
+  if (self().incarnation == 0) fail(Status::kInvalidState, "optimizer: the worker is not started");
+  std::vector<OwnerName> names;
+  std::vector<std::shared_ptr<Future<Value>>> futures;
+  for (size_t i = 0; i < owners.size(); ++i) {
+    Request request = make_request(verb, owners[i]);
+    if (refine) refine(request, i);
+    names.push_back(describe(owners[i]));
+    futures.push_back(ask(owners[i], std::move(request), context, call));
+  }
+  auto round = std::make_shared<Round>(std::move(names), std::move(futures));
+  round->begin();
+  return round;
+}
+
+DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Optim::Shared> shared, const Rule& rule,
+                                           size_t parameter_count, std::map<std::string, OwnerGroup> groups)
+    : state_(std::make_shared<State>(std::move(shared), rule, parameter_count)) {
+  {
+    std::lock_guard<std::mutex> lock(state_->shared->mutex);
+    state_->counter = ++state_->shared->optimizers;
+  }
+  for (auto& [name, group] : groups) {
+    State::Owner& owner = state_->owners.emplace_back();
+    owner.name = name;
+    owner.group = std::move(group);
+  }
+}
+
+DistributedOptimizer::~DistributedOptimizer() { state_->forget(); }
+
+void DistributedOptimizer::set(const std::string& setting, double value) {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->settings.set(setting, value);
+}
+
+void DistributedOptimizer::step(const std::shared_ptr<Context>& context, const OptimizerCall& call) {
+  state_->check_context(*context);
+  check_can_wait();
+  const auto round = state_->ask_all(Verb::kStep, context, call);
+  wait(*round->done(), kForever);
+  state_->note_step(*round);
+  round->check("step");
+}
+
+std::shared_ptr<Future<Value>> DistributedOptimizer::step_async(const std::shared_ptr<Context>& context,
+                                                                const OptimizerCall& call) {
+  state_->check_context(*context);
+  auto future = Future<Value>::make();
+  const auto round = state_->ask_all(Verb::kStep, context, call);
+  future->set_canceller([weak = std::weak_ptr<Round>(round)] {
+    if (const auto open = weak.lock()) open->cancel();
+  });
+  round->done()->on_done([state = state_, round = round.get(), future] {
+    state->note_step(*round);
+    try {
+      round->check("step");
+      const Value none;
+      future->complete(none);
+    } catch (const Error& error) {
+      future->fail(error);
+    }
+  });
+  return future;
+}
+
+std::vector<int32_t> DistributedOptimizer::stepped_ranks() const {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->stepped;
+}
+
+// In two rounds: the first returns over how many passes each owner's gradients are, the second applies to exactly
+// those.
+double DistributedOptimizer::clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) {
+  clip_factor(0.0, max_norm);
+  state_->check_context(*context);
+  check_can_wait();
+  const auto measured = state_->ask_all(Verb::kMeasure, context, call);
+  wait(*measured->done(), kForever);
+  state_->note(*measured);
+  measured->check("clip");
+  double square = 0.0;
+  std::vector<uint64_t> passes;
+  for (size_t i = 0; i < state_->owners.size(); ++i) {
+    square += need(measured->answer(i), "square").as_float64();
+    passes.push_back(static_cast<uint64_t>(need(measured->answer(i), "passes").as_int64()));
+  }
+  const double norm = std::sqrt(square);
+  const double factor = clip_factor(norm, max_norm);
+  if (factor == 1.0) return norm;
+  const auto scaled = state_->ask_all(Verb::kScale, context, call, [&passes, factor](Request& request, size_t owner) {
+    request.factor = factor;
+    request.passes = passes[owner];
+  });
+  wait(*scaled->done(), kForever);
+  state_->note(*scaled);
+  scaled->check("clip");
+  return norm;
+}
+
+Value DistributedOptimizer::save(const OptimizerCall& call) {
+  check_can_wait();
+  SavedState state{state_->current_settings(), Value::List(state_->parameter_count)};
+  const auto round = state_->ask_all(Verb::kSave, nullptr, call);
+  wait(*round->done(), kForever);
+  state_->note(*round);
+  round->check("save");
+  for (size_t i = 0; i < state_->owners.size(); ++i) {
+    const std::vector<size_t>& places = state_->owners[i].group.places;
+    const Value::List& kept = round->answer(i).as_list();
+    if (kept.size() != places.size()) fail(Status::kProtocol, "save: an owner answered for {} parameters", kept.size());
+    for (size_t p = 0; p < places.size(); ++p) state.parameters[places[p]] = kept[p];
+  }
+  return state.write();
+}
+
+void DistributedOptimizer::load(const Value& saved, const OptimizerCall& call) {
+  check_can_wait();
+  const Settings settings = state_->current_settings();
+  SavedState state = SavedState::read(saved, settings.rule(), state_->parameter_count);
+  const auto round = state_->ask_all(Verb::kLoad, nullptr, call, [this, &state](Request& request, size_t owner) {
+    Value::List kept;
+    for (const size_t place : state_->owners[owner].group.places) kept.push_back(state.parameters[place]);
+    request.state = Value::list(std::move(kept));
+  });
+  wait(*round->done(), kForever);
+  state_->note(*round);
+  round->check("load");
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->settings = std::move(state.settings);
+}
+
+}  // namespace distag::optim

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optim/optim.h"
+#include "optim/settings.h"
+
+namespace distag::optim {
+
+// The parameters of an optimizer that one worker has.
+struct OwnerGroup {
+  Values parameters;
+  std::vector<size_t> places;  // among all that were given
+};
+
+// An optimizer of a worker: asks each owner of parameters, this worker among them, side by side. What is kept of a
+// parameter is kept at its owner.
+class DistributedOptimizer final : public Optimizer {
+ public:
+  // Groups by name of the owner, "" for this worker.
+  DistributedOptimizer(std::shared_ptr<Optim::Shared> shared, const Rule& rule, size_t parameter_count,
+                       std::map<std::string, OwnerGroup> groups);
+  // Tells the owners, and does not wait.
+  ~DistributedOptimizer() override;
+
+  void set(const std::string& setting, double value) override;
+  void step(const std::shared_ptr<Context>& context, const OptimizerCall& call) override;
+  std::shared_ptr<Future<Value>> step_async(const std::shared_ptr<Context>& context,
+                                            const OptimizerCall& call) override;
+  std::vector<int32_t> stepped_ranks() const override;
+  double clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) override;
+  Value save(const OptimizerCall& call) override;
+  void load(const Value& saved, const OptimizerCall& call) override;
+
+ private:
+  struct State;
+  // Held by rounds on their way too.
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace distag::optim

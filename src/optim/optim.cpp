@@ -1,0 +1,72 @@
+#include "optim/optim.h"
+
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "optim/distributed_optimizer.h"
+#include "optim/rules.h"
+
+namespace distag::optim {
+namespace {
+
+// A parameter that is a tensor is its own place.
+std::string owner_of(const Optim::Shared& shared, const Value& parameter, const std::string& self) {
+  if (parameter.kind() == ValueKind::kTensor) return "";
+  if (shared.places == nullptr) {
+    fail(Status::kInvalidArgument, "a parameter is a tensor, not {}", kind_name(parameter.kind()));
+  }
+  const std::string owner = shared.places->owner(parameter);
+  return owner == self ? "" : owner;
+}
+
+}  // namespace
+
+Optim::Optim(Loop& loop, Executor& compute, Rpc& rpc, Dist& dist)
+    : shared_(std::make_shared<Shared>(loop, compute, rpc, dist)) {
+  for (const Verb verb : kVerbs) {
+    rpc.register_function(function_name(verb), [verb, owner = shared_->owner, &dist](Invocation& invocation) {
+      Request request = Request::decode(verb, invocation.args());
+      const auto context = dist.find_context(invocation.context());
+      const std::string asker = invocation.caller();
+      owner->handle(std::move(request), asker, context, Responder(invocation.defer()));
+    });
+  }
+}
+
+void Optim::set_places(ParameterPlaces* places) {
+  shared_->places = places;
+  shared_->owner->set_places(places);
+}
+
+void Optim::begin(const Peer& self) {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  shared_->self = self;
+}
+
+void Optim::on_gone(const Peer& peer) { shared_->owner->forget_maker(peer.incarnation); }
+
+std::shared_ptr<Optimizer> Optim::make_optimizer(const std::string& kind, Values parameters) {
+  const Rule& rule = find_rule(kind);
+  std::string self;
+  {
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    self = shared_->self.name;
+  }
+  std::set<std::pair<bool, uint64_t>> seen;
+  std::map<std::string, OwnerGroup> groups;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const bool is_tensor = parameters[i].kind() == ValueKind::kTensor;
+    OwnerGroup& group = groups[owner_of(*shared_, parameters[i], self)];
+    if (is_tensor) check_parameter(parameters[i].as_tensor());
+    const uint64_t identity = is_tensor ? parameters[i].as_tensor().id() : shared_->places->identity(parameters[i]);
+    if (!seen.emplace(is_tensor, identity).second) {
+      fail(Status::kInvalidArgument, "optimizer: parameter {} is given twice", i);
+    }
+    group.places.push_back(i);
+    group.parameters.push_back(std::move(parameters[i]));
+  }
+  return std::make_shared<DistributedOptimizer>(shared_, rule, parameters.size(), std::move(groups));
+}
+
+}  // namespace distag::optim

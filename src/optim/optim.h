@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/executor.h"
+#include "base/loop.h"
+#include "dist/dist.h"
+#include "optim/optimizer.h"
+#include "optim/owner.h"
+#include "optim/parameter_places.h"
+#include "rpc/rpc.h"
+
+namespace distag::optim {
+
+// The optimizers of one worker: those it made, and its side of those that have parameters here.
+class Optim {
+ public:
+  // What the optimizers of this worker stand on.
+  struct Shared {
+    Shared(Loop& timers, Executor& executor, Rpc& calls, Dist& contexts)
+        : loop(timers),
+          compute(executor),
+          rpc(calls),
+          dist(contexts),
+          owner(std::make_shared<OptimizerOwner>(executor)) {}
+
+    Loop& loop;
+    Executor& compute;
+    Rpc& rpc;
+    Dist& dist;
+    ParameterPlaces* places = nullptr;
+    const std::shared_ptr<OptimizerOwner> owner;
+    std::mutex mutex;
+    Peer self;                // under the mutex
+    uint64_t optimizers = 0;  // likewise
+  };
+
+  // Registers the functions by which other workers reach this one.
+  Optim(Loop& loop, Executor& compute, Rpc& rpc, Dist& dist);
+  // Before the start; without, parameters are tensors.
+  void set_places(ParameterPlaces* places);
+
+  // On the loop, before messages and calls come.
+  void begin(const Peer& self);
+  void on_gone(const Peer& peer);  // lost, or left
+
+  // Any thread. Throws NOT_FOUND (kind), INVALID_ARGUMENT (a parameter twice, a value that is none). It must not
+  // outlive the worker.
+  std::shared_ptr<Optimizer> make_optimizer(const std::string& kind, Values parameters);
+
+  // Optimizers that keep something here.
+  size_t owned_count() const { return shared_->owner->count(); }
+
+ private:
+  const std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace distag::optim

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/context.h"
+#include "base/future.h"
+#include "optim/rule.h"
+#include "rpc/rpc.h"
+
+namespace distag::optim {
+
+struct OptimizerCall {
+  Nanos timeout = 0;                   // 0: the worker's default; kForever: none
+  std::shared_ptr<Invocation> within;  // the call being answered
+};
+
+// An optimizer as its user sees it, wherever its parameters are. Thread-safe: steps that touch the same parameters of a
+// worker are made one after the other.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // From the next step on. Throws what Settings::set does.
+  virtual void set(const std::string& setting, double value) = 0;
+
+  // Waits. Throws the first failure, which names every owner that did not apply the step, or may have.
+  virtual void step(const std::shared_ptr<Context>& context, const OptimizerCall& call) = 0;
+  // Completes with null. Throws UNSUPPORTED without a worker.
+  virtual std::shared_ptr<Future<Value>> step_async(const std::shared_ptr<Context>& context,
+                                                    const OptimizerCall& call) = 0;
+  // Owners that applied the last step that has ended, ascending; -1 is this process, without a worker.
+  virtual std::vector<int32_t> stepped_ranks() const = 0;
+
+  // Scales the context's gradients of all parameters to a joint norm of at most max_norm; the norm that they had.
+  virtual double clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) = 0;
+
+  virtual Value save(const OptimizerCall& call) = 0;
+  virtual void load(const Value& state, const OptimizerCall& call) = 0;
+};
+
+// For tensors of this process, without a worker: everything is done on the calling thread.
+std::shared_ptr<Optimizer> make_in_process_optimizer(const Rule& rule, Tensors parameters);
+
+}  // namespace distag::optim

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "autograd/context.h"
+#include "base/executor.h"
+#include "dist/strand.h"
+#include "optim/local_optimizer.h"
+#include "optim/parameter_places.h"
+#include "optim/request.h"
+#include "optim/responder.h"
+
+namespace distag::optim {
+
+// The optimizers that have parameters on this worker: what the owner's side of each keeps. Requests of all optimizers
+// take their place in one queue once the gradients they are about are known, so steps on the same parameters come one
+// after the other. Shared with the requests in that queue.
+class OptimizerOwner : public std::enable_shared_from_this<OptimizerOwner> {
+ public:
+  explicit OptimizerOwner(Executor& compute) : queue_(std::make_shared<Strand>(compute)) {}
+  // Before the first request; without, parameters are tensors.
+  void set_places(ParameterPlaces* places) { places_ = places; }
+
+  // Waits for verdicts of passes, and answers later. `asker` is the worker that asks, "" for this one. Any thread that
+  // may wait.
+  void handle(Request request, const std::string& asker, const std::shared_ptr<Context>& context, Responder responder);
+  // The optimizers that a lost worker made.
+  void forget_maker(Incarnation maker);
+  size_t count() const;
+
+ private:
+  struct Owned {
+    const std::string asker;
+    const Rule& rule;
+    LocalOptimizer local;
+    std::vector<size_t> sizes;  // tensors of each parameter
+  };
+
+  void enqueue(Request& request, const std::string& asker, const std::shared_ptr<Context>& context,
+               Responder& responder);
+  void forget(const Request& request, const std::string& asker);
+  std::shared_ptr<Owned> find(const Request& request, const std::string& asker);
+  std::shared_ptr<Owned> make(const Request& request, const std::string& asker);
+  static Value answer(Owned& owned, const Request& request, Context* context, const Gradients* gradients);
+
+  ParameterPlaces* places_ = nullptr;
+  const std::shared_ptr<Strand> queue_;
+  mutable std::mutex mutex_;
+  std::map<Id, std::shared_ptr<Owned>> owned_;
+};
+
+}  // namespace distag::optim

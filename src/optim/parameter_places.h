@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tensor/value.h"
+
+namespace distag::optim {
+
+// What a parameter that is no tensor (a remote reference) stands for: this layer does not know. Installed by the
+// worker, before the start. Any thread.
+class ParameterPlaces {
+ public:
+  virtual ~ParameterPlaces() = default;
+
+  // Throw INVALID_ARGUMENT for a value that can be no parameter.
+  virtual std::string owner(const Value& parameter) = 0;  // name of the worker that has it, "" for this one
+  virtual uint64_t identity(const Value& parameter) = 0;  // the same for all that stand for the same
+
+  // At the owner: a tensor, or a list of tensors.
+  virtual Value resolve(const Value& parameter) = 0;
+};
+
+}  // namespace distag::optim

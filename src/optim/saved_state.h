@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "optim/settings.h"
+#include "tensor/value.h"
+
+namespace distag::optim {
+
+// What Optimizer::save gives: "kind", "settings", and "parameters": for each one given, a list with what is kept of
+// each of its tensors.
+struct SavedState {
+  Settings settings;
+  Value::List parameters;
+
+  Value write() const;
+  // Throws INVALID_ARGUMENT unless the value is the state of an optimizer of this rule and number of parameters.
+  static SavedState read(const Value& value, const Rule& rule, size_t parameter_count);
+};
+
+}  // namespace distag::optim

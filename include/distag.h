@@ -137,6 +137,7 @@ typedef struct distag_future distag_future;         /* completes exactly once: v
 typedef struct distag_context distag_context;       /* one forward and its backward passes. thread-safe */
 typedef struct distag_gradients distag_gradients;   /* snapshot of a context's gradients on this worker. immutable */
 typedef struct distag_rref distag_rref;             /* reference to a value at its owner. since 0.2 */
+typedef struct distag_optimizer distag_optimizer;   /* update rule and what it keeps. since 0.2. thread-safe */
 
 /* A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE. */
 DISTAG_API void distag_tensor_retain(distag_tensor *tensor);
@@ -145,6 +146,8 @@ DISTAG_API void distag_value_retain(distag_value *value);
 DISTAG_API void distag_value_release(distag_value *value /* nullable */);
 DISTAG_API void distag_gradients_retain(distag_gradients *gradients);
 DISTAG_API void distag_gradients_release(distag_gradients *gradients /* nullable */);
+DISTAG_API void distag_optimizer_retain(distag_optimizer *optimizer);
+DISTAG_API void distag_optimizer_release(distag_optimizer *optimizer /* nullable */);
 
 /* Releasing a future does not cancel what it stands for. */
 DISTAG_API void distag_future_retain(distag_future *future);
@@ -625,7 +628,7 @@ typedef struct distag_function_options {
 
 /* Offers a function to the group under a name of 1..127 bytes, hiding a built-in op of that name. What others expect
  * to find is registered before the start.
- * Fails: INVALID_STATE when the name is taken. */
+ * Fails: INVALID_STATE when the name is taken, INVALID_ARGUMENT when it begins with "distag." (the library's own). */
 DISTAG_API distag_status distag_worker_register(distag_worker *worker, const char *name, distag_function function,
                                                 void *user_data /* nullable */, distag_deleter destroy /* nullable */,
                                                 const distag_function_options *options /* nullable */,
@@ -805,7 +808,60 @@ DISTAG_API distag_status distag_context_copy_known_ranks(distag_context *context
                                                          size_t capacity, size_t *out_count, distag_error *err);
 
 /* ==================================================================================================================
- * 11. Looking inside                                                                                       since 0.1
+ * 11. Optimizers                                                                                            since 0.2
+ * ================================================================================================================== */
+
+/* Makes an optimizer, "sgd" "adagrad" "adam" "adamw" "adadelta" "rmsprop" "adamax" or "rprop", with the rules and
+ * defaults of PyTorch. A parameter is a tensor of this process (distag_tensor_as_value): float32 or float64, without
+ * history. The optimizer keeps it, and the worker, which may be NULL: then everything is done on the calling thread.
+ * Steps of all optimizers of a worker are done one after the other.
+ * Fails: NOT_FOUND (kind), INVALID_ARGUMENT (a parameter twice, a value that can be none). */
+DISTAG_API distag_status distag_optimizer_create(distag_worker *worker /* nullable */, const char *kind,
+                                                 distag_value *const *parameters, size_t parameter_count,
+                                                 distag_optimizer **out_optimizer, distag_error *err);
+
+/* Changes a setting from the next step on: "lr" "momentum" "nesterov" "weight_decay" "beta1" "beta2" "eps" ..., with
+ * 0 and 1 for no and yes.
+ * Fails: NOT_FOUND listing the settings there are, INVALID_ARGUMENT naming the range. */
+DISTAG_API distag_status distag_optimizer_set(distag_optimizer *optimizer, const char *setting, double value,
+                                              distag_error *err);
+
+/* Updates each parameter with its gradient in the context; one without gradient stays as it is. After a failure none
+ * has moved.
+ * Blocks: as distag_get_gradients does. Fails: as that does; INVALID_STATE for settings that do not go together, and
+ * for a parameter that borrows its memory or has got a history. */
+DISTAG_API distag_status distag_optimizer_step(distag_optimizer *optimizer, distag_context *context,
+                                               const distag_call_options *options /* nullable */, distag_error *err);
+/* Its future has the value null. Fails also: UNSUPPORTED without a worker, which leaves no thread to run it. */
+DISTAG_API distag_status distag_optimizer_step_async(distag_optimizer *optimizer, distag_context *context,
+                                                     const distag_call_options *options /* nullable */,
+                                                     distag_future **out_future, distag_error *err);
+
+/* Ranks of the workers that applied the last step, at most `capacity` of them, and how many there are; without a
+ * worker the rank is -1. */
+DISTAG_API distag_status distag_optimizer_copy_stepped_ranks(distag_optimizer *optimizer,
+                                                             int32_t *ranks /* nullable with capacity 0 */,
+                                                             size_t capacity, size_t *out_count, distag_error *err);
+
+/* Scales the context's gradients of all parameters so that their joint 2-norm is at most `max_norm`; gives the norm
+ * that it found.
+ * Blocks: as distag_get_gradients does. Fails: as that does; INVALID_STATE when the norm is not finite, or another
+ * pass ended meanwhile: then nothing was scaled. */
+DISTAG_API distag_status distag_optimizer_clip(distag_optimizer *optimizer, distag_context *context, double max_norm,
+                                               const distag_call_options *options /* nullable */,
+                                               double *out_norm /* nullable */, distag_error *err);
+
+/* What it keeps and its settings as one value, a map with tensors; and back into an optimizer of the same kind and
+ * parameters.
+ * Blocks until the steps before it are done. Fails: INVALID_ARGUMENT when it does not fit; then nothing is changed. */
+DISTAG_API distag_status distag_optimizer_save(distag_optimizer *optimizer,
+                                               const distag_call_options *options /* nullable */,
+                                               distag_value **out_state, distag_error *err);
+DISTAG_API distag_status distag_optimizer_load(distag_optimizer *optimizer, distag_value *state,
+                                               const distag_call_options *options /* nullable */, distag_error *err);
+
+/* ==================================================================================================================
+ * 12. Looking inside                                                                                       since 0.1
  * ================================================================================================================== */
 
 /* Counters of one worker: totals since its start, or what there is now. */
@@ -846,7 +902,7 @@ DISTAG_API uint64_t distag_get_handle_count(void);
 DISTAG_API const char *distag_get_version(void);
 
 /* ==================================================================================================================
- * 12. The function table                                                                                   since 0.1
+ * 13. The function table                                                                                   since 0.1
  *
  * For hosts that load the library themselves: one symbol, distag_get_api, gives every function. A slot is named like
  * its function without "distag_", an op with "op_" before it, and has the same type. The slots of a release are
@@ -1021,7 +1077,20 @@ typedef struct distag_api {
   distag_tensor *(*gradients_get_gradient)(distag_gradients *, size_t);
   distag_tensor *(*gradients_find)(distag_gradients *, distag_tensor *);
 
-  /* 0.2 follows here */
+  /* 0.2: optimizers */
+  void (*optimizer_retain)(distag_optimizer *);
+  void (*optimizer_release)(distag_optimizer *);
+  distag_status (*optimizer_create)(distag_worker *, const char *, distag_value *const *, size_t, distag_optimizer **,
+                                    distag_error *);
+  distag_status (*optimizer_set)(distag_optimizer *, const char *, double, distag_error *);
+  distag_status (*optimizer_step)(distag_optimizer *, distag_context *, const distag_call_options *, distag_error *);
+  distag_status (*optimizer_step_async)(distag_optimizer *, distag_context *, const distag_call_options *,
+                                        distag_future **, distag_error *);
+  distag_status (*optimizer_copy_stepped_ranks)(distag_optimizer *, int32_t *, size_t, size_t *, distag_error *);
+  distag_status (*optimizer_clip)(distag_optimizer *, distag_context *, double, const distag_call_options *, double *,
+                                  distag_error *);
+  distag_status (*optimizer_save)(distag_optimizer *, const distag_call_options *, distag_value **, distag_error *);
+  distag_status (*optimizer_load)(distag_optimizer *, distag_value *, const distag_call_options *, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

@@ -154,6 +154,16 @@ constexpr distag_api kApi = {
     distag_gradients_get_tensor,
     distag_gradients_get_gradient,
     distag_gradients_find,
+    distag_optimizer_retain,
+    distag_optimizer_release,
+    distag_optimizer_create,
+    distag_optimizer_set,
+    distag_optimizer_step,
+    distag_optimizer_step_async,
+    distag_optimizer_copy_stepped_ranks,
+    distag_optimizer_clip,
+    distag_optimizer_save,
+    distag_optimizer_load,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.
@@ -163,7 +173,7 @@ static_assert(sizeof(void*) != 8 || (sizeof(distag_allocator) == 40 && sizeof(di
                                      sizeof(distag_worker_options) == 160 && sizeof(distag_function_options) == 24));
 static_assert(sizeof(void*) != 8 || (sizeof(distag_call_options) == 32 && sizeof(distag_backward_options) == 48 &&
                                      sizeof(distag_context_info) == 24 && sizeof(distag_stats) == 176));
-static_assert(offsetof(distag_api, gradients_find) + sizeof(void*) == sizeof(distag_api),
+static_assert(offsetof(distag_api, gradients_find) + sizeof(void*) == offsetof(distag_api, optimizer_retain),
               "gradients_find is the last slot of 0.1");
 
 }  // namespace

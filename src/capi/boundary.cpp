@@ -82,6 +82,8 @@ const char* kind_text(Kind kind) {
       return "a context handle";
     case Kind::kGradients:
       return "a gradients handle";
+    case Kind::kOptimizer:
+      return "an optimizer handle";
   }
   return "no handle of distag, or one that was released";
 }

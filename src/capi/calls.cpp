@@ -1,9 +1,8 @@
 // Calls of functions of other workers.
 
+#include "capi/call_options.h"
 #include "capi/context.h"
 #include "capi/future.h"
-#include "capi/invocation.h"
-#include "capi/struct_check.h"
 
 using namespace distag;
 using namespace distag::capi;
@@ -37,11 +36,9 @@ CallRequest make_request(distag_worker& worker, const Arguments& given) {
   request.context = need_context(worker, given.context);
   request.to = need_text(given.to, "to");
   request.function = need_text(given.function, "function");
-  const distag_call_options options = read_struct(given.options, "distag_call_options");
-  need_zero(options.reserved, "distag_call_options.reserved");
-  need_zero(options.label, "distag_call_options.label");
-  request.timeout = need_timeout(options.timeout_ns, "distag_call_options.timeout_ns");
-  if (options.within != nullptr) request.within = need(options.within, "distag_call_options.within").shared_call();
+  CallOptions options = read_call_options(given.options);
+  request.timeout = options.timeout;
+  request.within = std::move(options.within);
   return request;
 }
 

@@ -20,6 +20,11 @@ struct distag_context final : distag::capi::Handle {
     if (worker_) worker_->check_up();
     return *context_;
   }
+  // The same for what goes on after the call.
+  std::shared_ptr<distag::Context> shared() const {
+    get();
+    return context_;
+  }
   uint64_t id() const { return context_->id(); }
 
  private:

@@ -42,6 +42,9 @@ distag_status distag_worker_register(distag_worker* worker, const char* name, di
     distag_worker& live = need_worker(worker);
     std::string text = need_text(name, "name");
     if (function == nullptr) refuse_null("function");
+    if (text.starts_with("distag.")) {
+      refuse(Status::kInvalidArgument, "\"{}\": names that begin with \"distag.\" are of the library's own", text);
+    }
     const distag_function_options given = read_struct(options, "distag_function_options");
     need_zero(given.reserved, "distag_function_options.reserved");
     need_zero(given.callers, "distag_function_options.callers");

@@ -20,6 +20,7 @@ enum class Kind : uint32_t {
   kFuture,
   kContext,
   kGradients,
+  kOptimizer,
 };
 
 // Base of all handles: counted, thread-safe. With DISTAG_VALIDATE=1 the memory of a handle is kept after its end, and

@@ -158,6 +158,16 @@ int main(void) {
   SLOT(gradients_get_tensor, distag_gradients_get_tensor);
   SLOT(gradients_get_gradient, distag_gradients_get_gradient);
   SLOT(gradients_find, distag_gradients_find);
+  SLOT(optimizer_retain, distag_optimizer_retain);
+  SLOT(optimizer_release, distag_optimizer_release);
+  SLOT(optimizer_create, distag_optimizer_create);
+  SLOT(optimizer_set, distag_optimizer_set);
+  SLOT(optimizer_step, distag_optimizer_step);
+  SLOT(optimizer_step_async, distag_optimizer_step_async);
+  SLOT(optimizer_copy_stepped_ranks, distag_optimizer_copy_stepped_ranks);
+  SLOT(optimizer_clip, distag_optimizer_clip);
+  SLOT(optimizer_save, distag_optimizer_save);
+  SLOT(optimizer_load, distag_optimizer_load);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

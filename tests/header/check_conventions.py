@@ -7,7 +7,7 @@ import header_text
 MAX_LINES = 1500
 MAX_COLUMNS = 120
 COMMENT_SHARE = (0.5, 0.7)
-HANDLES = "tensor|value|worker|invocation|reply|future|context|gradients|rref"
+HANDLES = "tensor|value|worker|invocation|reply|future|context|gradients|rref|optimizer"
 
 
 def check_layout(text):

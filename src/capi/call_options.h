@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "distag.h"
+#include "rpc/rpc.h"
+
+namespace distag::capi {
+
+struct CallOptions {
+  Nanos timeout = 0;                   // 0: the worker's default; kForever: none
+  std::shared_ptr<Invocation> within;  // nullptr: none
+};
+
+// What the host asks for, NULL for the defaults.
+CallOptions read_call_options(const distag_call_options* given);
+
+}  // namespace distag::capi

@@ -320,4 +320,71 @@ constexpr Op kNeg{.name = "neg",
                   .backward = neg_backward,
                   .is_cheap = true};
 
+// ---- pow ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct PowOf {
+  template <typename T>
+  DISTAG_INLINE static T apply(T a, T b) {
+    return std::pow(a, b);
+  }
+};
+
+// b a^(b - 1); 0 for b = 0, whatever a is.
+struct PowSlopeInBase {
+  template <typename T>
+  DISTAG_INLINE static T apply(T a, T b) {
+    return b == T(0) ? T(0) : b * std::pow(a, b - T(1));
+  }
+};
+
+// a^b log(a); 0 for a = 0 where the power stays finite.
+struct PowSlopeInExponent {
+  template <typename T>
+  DISTAG_INLINE static T apply(T a, T b) {
+    return a == T(0) && b >= T(0) ? T(0) : std::pow(a, b) * std::log(a);
+  }
+};
+
+// Integers and bools are computed as float32.
+Tensors pow_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  Dtype dtype = result_dtype(inputs[0], inputs[1]);
+  Pair pair("pow", inputs, is_floating(dtype) ? dtype : Dtype::kFloat32);
+  Tensor out = Tensor::empty(pair.dtype(), pair.shape);
+  dispatch_floating("pow", pair.dtype(), [&]<typename T>(T) { binary_into<PowOf, T, T, T>(out, pair.a, pair.b); });
+  if (saved != nullptr) {
+    save_kinds(saved, inputs);
+    saved->tensors = {pair.a.snapshot(), pair.b.snapshot()};
+  }
+  return {out};
+}
+
+Tensors pow_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(2);
+  const Tensor& g = gradients[0];
+  if (!g) return result;
+  for (size_t i = 0; i < 2; ++i) {
+    if (!saved.needs(i)) continue;
+    Tensor slope = Tensor::empty(g.dtype(), g.shape());
+    dispatch_floating("pow", g.dtype(), [&]<typename T>(T) {
+      if (i == 0) {
+        binary_into<PowSlopeInBase, T, T, T>(slope, saved.tensors[0], saved.tensors[1]);
+      } else {
+        binary_into<PowSlopeInExponent, T, T, T>(slope, saved.tensors[0], saved.tensors[1]);
+      }
+    });
+    result[i] = gradient_of(saved, i, combine<MulOf>("pow", slope, g));
+  }
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kPow{.name = "pow",
+                  .signature = "pow(tensor a, tensor b) -> tensor",
+                  .forward = pow_forward,
+                  .backward = pow_backward,
+                  .is_cheap = true};
+
 }  // namespace distag::ops

@@ -18,7 +18,8 @@
   X(kSin) X(kCos) X(kAbs) X(kSquare) X(kRsqrt) X(kReciprocal) X(kClamp)                                              \
   X(kSilu) X(kSoftplus) X(kGelu) X(kLeakyRelu) X(kElu)                                                               \
   X(kPermute) X(kExpand) X(kSqueeze) X(kUnsqueeze) X(kStack) X(kSplit) X(kFlip) X(kPad) X(kTril) X(kCumsum)          \
-  X(kWhere) X(kGather) X(kIndexSelect) X(kEmbedding) X(kLogsumexp) X(kVar) X(kLayerNorm)
+  X(kWhere) X(kGather) X(kIndexSelect) X(kEmbedding) X(kLogsumexp) X(kVar) X(kLayerNorm)                  \
+  X(kPow) X(kAmin) X(kNllLoss) X(kL1Loss) X(kBinaryCrossEntropyWithLogits)
 // clang-format on
 
 namespace distag::ops {

@@ -1,24 +1,14 @@
-// Losses of a batch: cross_entropy, mse_loss.
+// Losses of a batch of classifications: cross_entropy, nll_loss.
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
-#include "ops/reduce.h"
+#include "ops/loss_reduction.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
 
 namespace distag::ops {
 namespace {
-
-enum class LossReduction : int64_t { kNone, kSum, kMean };
-
-LossReduction loss_reduction(const char* op, const Attributes& attributes) {
-  std::string name = get_text(attributes, "reduction", "mean");
-  if (name == "mean") return LossReduction::kMean;
-  if (name == "sum") return LossReduction::kSum;
-  if (name == "none") return LossReduction::kNone;
-  fail(Status::kInvalidArgument, "{}: reduction \"{}\" is none of mean, sum, none", op, name);
-}
 
 // ---- cross_entropy --------------------------------------------------------------------------------------------------
 
@@ -31,7 +21,7 @@ struct Classification {
   int64_t classes = 0;
   int64_t ignored = 0;
 
-  Classification(std::span<const Tensor> inputs, const Attributes& attributes);
+  Classification(const char* op, std::span<const Tensor> inputs, const Attributes& attributes);
   // Weight of a row; 0 for an ignored one. T is the dtype of the logits.
   template <typename T>
   T weight_of(int64_t target) const {
@@ -59,7 +49,7 @@ Tensor classes_second(const Tensor& x) {
   return permuted(x, order);
 }
 
-Classification::Classification(std::span<const Tensor> inputs, const Attributes& attributes) {
+Classification::Classification(const char* op, std::span<const Tensor> inputs, const Attributes& attributes) {
   const Tensor& logits = inputs[0];
   targets = inputs[1].contiguous();
   Tensor given_weight = inputs.size() > 2 ? inputs[2] : Tensor();
@@ -71,12 +61,12 @@ Classification::Classification(std::span<const Tensor> inputs, const Attributes&
   }
   if (logits.rank() == 0 || targets.shape() != expected || targets.dtype() != Dtype::kInt64) {
     fail(Status::kInvalidArgument,
-         "cross_entropy: logits {} and targets {} do not fit: [n, classes] and int64[n] do, or [n, classes, d..] and "
+         "{}: logits {} and targets {} do not fit: [n, classes] and int64[n] do, or [n, classes, d..] and "
          "int64[n, d..]",
-         describe(logits), describe(targets));
+         op, describe(logits), describe(targets));
   }
   if (given_weight && given_weight.shape() != Dims{classes}) {
-    fail(Status::kInvalidArgument, "cross_entropy: weight {} does not fit {} classes", describe(given_weight), classes);
+    fail(Status::kInvalidArgument, "{}: weight {} does not fit {} classes", op, describe(given_weight), classes);
   }
   rows = classes_last(logits).contiguous();
   if (given_weight) weight = as_dtype(given_weight, logits.dtype()).contiguous();
@@ -85,7 +75,7 @@ Classification::Classification(std::span<const Tensor> inputs, const Attributes&
   for (int64_t i = 0; i < count; ++i) {
     int64_t target = targets.data_as<int64_t>()[i];
     if (target != ignored && (target < 0 || target >= classes)) {
-      fail(Status::kInvalidArgument, "cross_entropy: target {} at row {} is out of range [0, {})", target, i, classes);
+      fail(Status::kInvalidArgument, "{}: target {} at row {} is out of range [0, {})", op, target, i, classes);
     }
   }
 }
@@ -138,7 +128,7 @@ Tensor reduced_loss(const Classification& batch, const Tensor& log_sums, LossRed
   const auto* targets = batch.targets.data_as<int64_t>();
   const T* sums = log_sums.data_as<T>();
   const T* rows = batch.rows.data_as<T>();
-  bool keeps = reduction == LossReduction::kNone;
+  bool keeps = reduction == LossReduction::kOfEach;
   Tensor losses = Tensor::empty(batch.rows.dtype(), keeps ? batch.targets.shape() : Dims());
   T* out = losses.mutable_data_as<T>();
   double total = 0;
@@ -150,31 +140,46 @@ Tensor reduced_loss(const Classification& batch, const Tensor& log_sums, LossRed
     total += static_cast<double>(loss);
     total_weight += static_cast<double>(weight);
   }
-  divisor = reduction == LossReduction::kMean ? total_weight : 1.0;
+  divisor = reduction == LossReduction::kOfTheMean ? total_weight : 1.0;
   if (!keeps) *out = static_cast<T>(total / divisor);
   return losses;
 }
 
+// What backward needs of the rows: the target, -1 of an ignored one, and the factor of its gradient.
+template <typename T>
+void save_rows(Saved& saved, const Classification& batch, const Tensor& log_sums, double divisor) {
+  Tensor targets = Tensor::empty(Dtype::kInt64, Dims{batch.count});
+  Tensor factors = Tensor::empty(batch.rows.dtype(), Dims{batch.count});
+  auto* target_of = targets.mutable_data_as<int64_t>();
+  T* factor_of = factors.mutable_data_as<T>();
+  for (int64_t r = 0; r < batch.count; ++r) {
+    int64_t target = batch.targets.data_as<int64_t>()[r];
+    target_of[r] = target == batch.ignored ? -1 : target;
+    factor_of[r] = static_cast<T>(static_cast<double>(batch.weight_of<T>(target)) / divisor);
+  }
+  saved.tensors = {batch.rows.snapshot(), log_sums, targets, factors};
+}
+
+// The gradient of each row's loss, times the factor of the row.
+Tensor scales_of(const char* op, const Saved& saved, const Tensor& gradient) {
+  const Tensor& factors = saved.tensors[3];
+  Tensor scales = Tensor::empty(factors.dtype(), factors.shape());
+  Tensor g = gradient.rank() == 0 ? gradient : with_shape(gradient, factors.shape());
+  dispatch_floating(op, scales.dtype(), [&]<typename T>(T) { binary_into<MulOf, T, T, T>(scales, factors, g); });
+  return scales;
+}
+
 Tensors cross_entropy_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   LossReduction reduction = loss_reduction("cross_entropy", attributes);
-  Classification batch(inputs, attributes);
+  Classification batch("cross_entropy", inputs, attributes);
   Tensor losses;
   dispatch_floating("cross_entropy", inputs[0].dtype(), [&]<typename T>(T) {
     Tensor log_sums = log_sums_of<T>(batch);
     double divisor = 1;
     losses = reduced_loss<T>(batch, log_sums, reduction, divisor);
-    if (saved == nullptr) return;
-    // Of ignored rows the target is -1.
-    Tensor targets = Tensor::empty(Dtype::kInt64, Dims{batch.count});
-    Tensor weights = Tensor::empty(batch.rows.dtype(), Dims{batch.count});
-    for (int64_t r = 0; r < batch.count; ++r) {
-      int64_t target = batch.targets.data_as<int64_t>()[r];
-      targets.mutable_data_as<int64_t>()[r] = target == batch.ignored ? -1 : target;
-      weights.mutable_data_as<T>()[r] = static_cast<T>(static_cast<double>(batch.weight_of<T>(target)) / divisor);
-    }
-    saved->tensors = {batch.rows.snapshot(), log_sums, targets, weights};
-    saved->shapes = {Dims{static_cast<int64_t>(inputs.size())}};
+    if (saved != nullptr) save_rows<T>(*saved, batch, log_sums, divisor);
   });
+  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(inputs.size())}};
   return {losses};
 }
 
@@ -182,16 +187,13 @@ Tensors cross_entropy_backward(const Saved& saved, Tensors gradients) {
   Tensors result(static_cast<size_t>(saved.shapes[0][0]));
   if (!gradients[0]) return result;
   const Tensor& rows = saved.tensors[0];
-  const Tensor& weights = saved.tensors[3];
-  Tensor scales = Tensor::empty(weights.dtype(), weights.shape());
+  Tensor scales = scales_of("cross_entropy", saved, gradients[0]);
   Tensor out = Tensor::empty(rows.dtype(), rows.shape());
-  Tensor g = gradients[0].rank() == 0 ? gradients[0] : with_shape(gradients[0], weights.shape());
   dispatch_floating("cross_entropy", rows.dtype(), [&]<typename T>(T) {
-    binary_into<MulOf, T, T, T>(scales, weights, g);
     if (rows.count() == 0) return;
     simd::run<CrossEntropyGradientRows<T>, T*, const T*, const T*, const T*, const int64_t*, int64_t, int64_t>(
         out.mutable_data_as<T>(), rows.data_as<T>(), saved.tensors[1].data_as<T>(), scales.data_as<T>(),
-        saved.tensors[2].data_as<int64_t>(), weights.count(), rows.shape().back());
+        saved.tensors[2].data_as<int64_t>(), scales.count(), rows.shape().back());
   });
   result[0] = classes_second(out);
   return result;
@@ -207,64 +209,50 @@ constexpr Op kCrossEntropy{.name = "cross_entropy",
                            .backward = cross_entropy_backward,
                            .is_cheap = true};
 
-// ---- mse_loss -------------------------------------------------------------------------------------------------------
+// ---- nll_loss -------------------------------------------------------------------------------------------------------
 
 namespace {
 
-struct Squared {
-  template <typename T>
-  DISTAG_INLINE static T apply(T d, T) {
-    return d * d;
-  }
-};
-
-Tensors mse_loss_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  LossReduction reduction = loss_reduction("mse_loss", attributes);
-  Pair pair("mse_loss", inputs);
-  Tensor difference = Tensor::empty(pair.dtype(), pair.shape);
-  Tensor squares = Tensor::empty(pair.dtype(), pair.shape);
-  Tensor loss;
-  double divisor = reduction == LossReduction::kMean ? static_cast<double>(difference.count()) : 1.0;
-  dispatch_floating("mse_loss", pair.dtype(), [&]<typename T>(T) {
-    binary_into<SubOf, T, T, T>(difference, pair.a, pair.b);
-    binary_into<Squared, T, T, T>(squares, difference, difference);
-    if (reduction == LossReduction::kNone) {
-      loss = squares;
-      return;
-    }
-    DimSet all;
-    loss = sum_over(squares, all.set(), Dims());
-    *loss.mutable_data_as<T>() /= static_cast<T>(divisor);
+// cross_entropy of what is a log_softmax already: minus the element of the target.
+Tensors nll_loss_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  LossReduction reduction = loss_reduction("nll_loss", attributes);
+  Classification batch("nll_loss", inputs, attributes);
+  Tensor losses;
+  dispatch_floating("nll_loss", inputs[0].dtype(), [&]<typename T>(T) {
+    Tensor log_sums = zero_tensor(inputs[0].dtype(), Dims{batch.count});
+    double divisor = 1;
+    losses = reduced_loss<T>(batch, log_sums, reduction, divisor);
+    if (saved != nullptr) save_rows<T>(*saved, batch, log_sums, divisor);
   });
-  if (saved != nullptr) {
-    save_kinds(saved, inputs);
-    saved->tensors = {difference, Tensor::scalar(pair.dtype(), 2.0 / divisor)};
-  }
-  return {loss};
+  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(inputs.size())}};
+  return {losses};
 }
 
-Tensors mse_loss_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(2);
+Tensors nll_loss_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(static_cast<size_t>(saved.shapes[0][0]));
   if (!gradients[0]) return result;
-  const Tensor& difference = saved.tensors[0];
-  Tensor slope = combine<MulOf>("mse_loss", gradients[0], saved.tensors[1]);
-  for (size_t i = 0; i < 2; ++i) {
-    if (!saved.needs(i)) continue;
-    if (i == 1) slope = combine<MulOf>("mse_loss", slope, Tensor::scalar(slope.dtype(), -1.0));
-    Tensor whole = Tensor::empty(difference.dtype(), difference.shape());
-    dispatch_floating("mse_loss", whole.dtype(),
-                      [&]<typename T>(T) { binary_into<MulOf, T, T, T>(whole, difference, slope); });
-    result[i] = gradient_of(saved, i, std::move(whole));
-  }
+  const Tensor& rows = saved.tensors[0];
+  Tensor scales = scales_of("nll_loss", saved, gradients[0]);
+  Tensor out = zero_tensor(rows.dtype(), rows.shape());
+  dispatch_floating("nll_loss", rows.dtype(), [&]<typename T>(T) {
+    T* row = out.mutable_data_as<T>();
+    const auto* targets = saved.tensors[2].data_as<int64_t>();
+    for (int64_t r = 0; r < scales.count(); ++r) {
+      if (targets[r] >= 0) row[r * rows.shape().back() + targets[r]] = -scales.data_as<T>()[r];
+    }
+  });
+  result[0] = classes_second(out);
   return result;
 }
 
 }  // namespace
 
-constexpr Op kMseLoss{.name = "mse_loss",
-                      .signature = "mse_loss(tensor a, tensor b, text reduction = mean) -> tensor",
-                      .forward = mse_loss_forward,
-                      .backward = mse_loss_backward,
+constexpr Op kNllLoss{.name = "nll_loss",
+                      .signature =
+                          "nll_loss(tensor logs, tensor targets, tensor? weight, text reduction = mean, "
+                          "int64 ignore_index = -100) -> tensor",
+                      .forward = nll_loss_forward,
+                      .backward = nll_loss_backward,
                       .is_cheap = true};
 
 }  // namespace distag::ops

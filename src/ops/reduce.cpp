@@ -127,4 +127,8 @@ Tensor max_over(const Tensor& x, const DimSet& dims, const Dims& out_shape) {
   return reduce<Maximum>(x, dims, out_shape);
 }
 
+Tensor min_over(const Tensor& x, const DimSet& dims, const Dims& out_shape) {
+  return reduce<Minimum>(x, dims, out_shape);
+}
+
 }  // namespace distag::ops

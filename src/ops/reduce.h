@@ -19,7 +19,8 @@ int64_t reduced_count(const Dims& shape, const DimSet& dims);
 // Row-major results of `out_shape`, which is reduced_shape() or another shape of that count. Sums of bool are int64.
 // Floats are summed in blocks, in an order that no machine changes. Without elements a sum is 0.
 Tensor sum_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
-// The largest; NaN is larger than any number. There must be elements to choose from.
+// The largest; the smallest. NaN where there is one. There must be elements to choose from.
 Tensor max_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
+Tensor min_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
 
 }  // namespace distag::ops

@@ -32,6 +32,13 @@ struct Maximum {
   DISTAG_INLINE static T join(T a, T b) { return b > a || b != b ? b : a; }
 };
 
+template <typename T>
+struct Minimum {
+  using Total = T;
+  static constexpr T kStart = kIsFloating<T> ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
+  DISTAG_INLINE static T join(T a, T b) { return b < a || b != b ? b : a; }
+};
+
 // A row is taken in blocks; in a block, each of the lanes takes every kLanes-th element. So the order of a sum is
 // fixed, it vectorises, and its error grows with the number of blocks, not of elements.
 inline constexpr int64_t kLanes = 32;

@@ -1,4 +1,4 @@
-// Ops that reduce dims: sum, mean, max, argmax.
+// Ops that reduce dims: sum, mean, max, amin, argmax.
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
@@ -88,23 +88,25 @@ constexpr Op kMean{.name = "mean",
                    .backward = mean_backward,
                    .is_cheap = true};
 
-// ---- max ------------------------------------------------------------------------------------------------------------
+// ---- max, amin ------------------------------------------------------------------------------------------------------
 
 namespace {
 
-// 1 where an element is the largest one, NaN being the largest where there is one.
-struct IsLargest {
+// 1 where an element is the chosen one, which is NaN where there is one.
+struct IsChosen {
   template <typename T>
-  DISTAG_INLINE static T apply(T x, T largest) {
-    return x == largest || (x != x && largest != largest) ? T(1) : T(0);
+  DISTAG_INLINE static T apply(T x, T chosen) {
+    return x == chosen || (x != x && chosen != chosen) ? T(1) : T(0);
   }
 };
 
-Tensors max_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+// The one that `reduce` chooses in each group.
+Tensors chosen_forward(const char* op, Tensor (*reduce)(const Tensor&, const DimSet&, const Dims&),
+                       std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
-  Reduction reduction("max", x, attributes);
-  check_not_empty("max", x, reduced_count(x.shape(), reduction.dims));
-  Tensor y = max_over(x, reduction.dims, reduction.shape);
+  Reduction reduction(op, x, attributes);
+  check_not_empty(op, x, reduced_count(x.shape(), reduction.dims));
+  Tensor y = reduce(x, reduction.dims, reduction.shape);
   if (saved != nullptr) {
     saved->tensors = {x.snapshot(), with_shape(y, reduction.kept_shape).snapshot()};
     saved->shapes = {reduction.kept_shape};
@@ -112,8 +114,8 @@ Tensors max_forward(std::span<const Tensor> inputs, const Attributes& attributes
   return {y};
 }
 
-// Shared evenly by equal largest elements.
-Tensors max_backward(const Saved& saved, Tensors gradients) {
+// Shared evenly by elements equal to the chosen one.
+Tensors chosen_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
   const Tensor& x = saved.tensors[0];
   const Dims& kept_shape = saved.shapes[0];
@@ -121,8 +123,8 @@ Tensors max_backward(const Saved& saved, Tensors gradients) {
   Tensor share = Tensor::empty(x.dtype(), kept_shape);
   DimSet dims;
   for (size_t i = 0; i < x.rank(); ++i) dims[i] = x.shape()[i] != kept_shape[i];
-  dispatch_floating("max", x.dtype(), [&]<typename T>(T) {
-    binary_into<IsLargest, T, T, T>(result, x, saved.tensors[1]);
+  dispatch_floating("gradient of a chosen element", x.dtype(), [&]<typename T>(T) {
+    binary_into<IsChosen, T, T, T>(result, x, saved.tensors[1]);
     Tensor counts = sum_over(result, dims, kept_shape);
     binary_into<DivOf, T, T, T>(share, with_shape(gradients[0], kept_shape), counts);
     binary_into<MulOf, T, T, T>(result, result, share);
@@ -130,13 +132,27 @@ Tensors max_backward(const Saved& saved, Tensors gradients) {
   return {result};
 }
 
+Tensors max_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  return chosen_forward("max", max_over, inputs, attributes, saved);
+}
+
+Tensors amin_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  return chosen_forward("amin", min_over, inputs, attributes, saved);
+}
+
 }  // namespace
 
 constexpr Op kMax{.name = "max",
                   .signature = "max(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
                   .forward = max_forward,
-                  .backward = max_backward,
+                  .backward = chosen_backward,
                   .is_cheap = true};
+
+constexpr Op kAmin{.name = "amin",
+                   .signature = "amin(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                   .forward = amin_forward,
+                   .backward = chosen_backward,
+                   .is_cheap = true};
 
 // ---- argmax ---------------------------------------------------------------------------------------------------------
 

@@ -4,13 +4,13 @@
 // best that the machine has is taken at run time. No instruction set changes a result: kernels use IEEE operations in a
 // fixed order, and the build forbids fusing them (-ffp-contract=off).
 
+// Before a loop whose iterations touch different elements: an output is either one of the inputs, element by element,
+// or apart from them.
 #if defined(__clang__)
 #define DISTAG_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define DISTAG_INDEPENDENT _Pragma("GCC ivdep")
 #endif
-// Before a loop whose iterations touch different elements: an output is either one of the inputs, element by element,
-// or apart from them.
 
 #define DISTAG_INLINE [[gnu::always_inline]] inline
 

@@ -75,6 +75,8 @@ void add_norms(Samples& samples) {
 void add_elementwise(Samples& samples) {
   for (const char* op : {"add", "sub", "mul", "maximum"}) add_binary(samples, op, numbers);
   add_binary(samples, "div", positive);
+  samples.push_back({"pow", {positive({2, 3}, 3), numbers({3}, 5)}, {}});
+  samples.push_back({"pow", {positive({}, 3), numbers({2, 1}, 5)}, {}});
   for (const char* op : {"neg", "exp", "tanh", "sigmoid", "relu", "clone"}) add_unary(samples, op, numbers, {});
   for (const char* op : {"log", "sqrt", "rsqrt", "reciprocal"}) add_unary(samples, op, positive, {});
   for (const char* op : {"sin", "cos", "abs", "square", "silu", "softplus", "gelu", "leaky_relu", "elu"}) {
@@ -187,9 +189,13 @@ void add_losses(Samples& samples) {
     samples.push_back({"cross_entropy",
                        {with_gaps(numbers({4, 3})), targets},
                        make_attributes({{"reduction", reduction}, {"ignore_index", 2}})});
-    samples.push_back({"mse_loss", {numbers({3, 4}), numbers({3, 4}, 2)}, attributes});
-    samples.push_back({"mse_loss", {numbers({3, 4}), numbers({4}, 2)}, attributes});
-    samples.push_back({"mse_loss", {numbers({}), numbers({}, 2)}, attributes});
+    samples.push_back({"nll_loss", {numbers({4, 3}), targets, positive({3})}, attributes});
+    samples.push_back({"nll_loss", {with_gaps(numbers({2, 3, 2})), indices({2, 2}, {0, 2, 1, 2})}, attributes});
+    for (const char* op : {"mse_loss", "l1_loss", "binary_cross_entropy_with_logits"}) {
+      samples.push_back({op, {numbers({3, 4}), numbers({3, 4}, 2)}, attributes});
+      samples.push_back({op, {numbers({3, 4}), numbers({4}, 2)}, attributes});
+      samples.push_back({op, {numbers({}), numbers({}, 2)}, attributes});
+    }
   }
 }
 
@@ -221,6 +227,7 @@ std::vector<Sample> gradient_samples() {
   add_reduction(samples, "sum", true);
   add_reduction(samples, "mean", false);
   add_reduction(samples, "max", false);
+  add_reduction(samples, "amin", false);
   add_reduction(samples, "logsumexp", false);
   add_reduction(samples, "var", false);
   add_norms(samples);

@@ -159,7 +159,7 @@ void PassInitiator::decide() {
 }
 
 void PassInitiator::commit() {
-  if (!plan_.future->mark_begun()) {
+  if (!plan_.future->claim()) {
     abort(Error(Status::kCancelled, "cancelled by the caller"));
     return;
   }

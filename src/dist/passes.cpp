@@ -10,8 +10,9 @@ std::shared_ptr<PassInitiator> Passes::begin(const Id& id, PassInitiator::Plan p
   const std::shared_ptr<Future<Value>> future = plan.future;
   if (future->is_done()) return nullptr;  // cancelled before it began
   const auto context = contexts_.find(id);
-  if (context == nullptr) {
-    future->fail(contexts_.missing(id).add_context("backward pass"));
+  if (context == nullptr || shared_.session == nullptr) {
+    Error stopped(Status::kCancelled, "the worker was shut down");
+    future->fail((shared_.session == nullptr ? stopped : contexts_.missing(id)).add_context("backward pass"));
     return nullptr;
   }
   auto initiator = std::make_shared<PassInitiator>(shared_, context, std::move(plan),

@@ -181,6 +181,50 @@ TEST_F(PassesTest, AContextLastsAsLongAsItsCalls) {
   EXPECT_EQ(stats(1).contexts, 0u);
 }
 
+TEST_F(PassesTest, ReleaseCancelsTheCallsThatOthersMade) {
+  make();
+  auto gate = Future<Unit>::make();
+  std::shared_ptr<Future<Value>> left_open;
+  group_->worker(2).rpc().register_function("wait", [gate](Invocation& invocation) {
+    wait(*gate, kForever);
+    EXPECT_TRUE(invocation.is_cancelled());
+  });
+  group_->worker(1).rpc().register_function("leave_open", [this, &left_open](Invocation& invocation) {
+    CallRequest request;
+    request.context = invocation.context();
+    request.to = "w2";
+    request.function = "wait";
+    left_open = group_->worker(1).rpc().call(std::move(request));
+  });
+  auto context = make_context();
+  group_->call(0, 1, "leave_open", {}, context->global_id());
+  settle();
+  EXPECT_FALSE(left_open->is_done());
+  context.reset();
+  settle();
+  ASSERT_TRUE(left_open->is_done());
+  EXPECT_EQ(left_open->error()->status(), Status::kCancelled) << left_open->error()->message();
+  gate->complete(Unit{});
+  settle();
+  for (int32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(stats(rank).contexts, 0u);
+}
+
+TEST_F(PassesTest, AWorkerHoldsSoManyContextsOfACreatorAndNoMore) {
+  make(2);
+  std::vector<std::shared_ptr<Context>> contexts;
+  for (int i = 0; i < 65536; ++i) {
+    contexts.push_back(make_context());
+    group_->call(0, 1, "nothing", {}, contexts.back()->global_id());
+  }
+  const auto more = make_context();
+  const Error error = error_of([&] { group_->call(0, 1, "nothing", {}, more->global_id()); });
+  EXPECT_EQ(error.status(), Status::kOverloaded) << error.message();
+  EXPECT_TRUE(contains(error, "65536")) << error.message();
+  contexts.pop_back();
+  settle();
+  group_->call(0, 1, "nothing", {}, more->global_id());
+}
+
 TEST_F(PassesTest, WhoLosesTheCreatorLosesItsContexts) {
   make();
   const auto context = make_context();

@@ -1,0 +1,58 @@
+#include "dist/strand.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "base/future.h"
+#include "base/pool.h"
+
+namespace distag {
+namespace {
+
+TEST(StrandTest, RunsTasksOneAtATimeInTheirOrder) {
+  Pool pool("strand", 4, {});
+  auto strand = std::make_shared<Strand>(pool);
+  std::vector<int> order;
+  std::atomic<int> running{0};
+  auto ended = Future<Unit>::make();
+  constexpr int kTasks = 2000;
+  for (int i = 0; i < kTasks; ++i) {
+    strand->post([&, i] {
+      EXPECT_EQ(++running, 1);
+      order.push_back(i);
+      --running;
+      if (i == kTasks - 1) ended->complete(Unit{});
+    });
+  }
+  ASSERT_TRUE(wait(*ended, 30 * kSecond));
+  for (int i = 0; i < kTasks; ++i) ASSERT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST(StrandTest, TakesTasksFromManyThreadsAndFromItsOwnTasks) {
+  Pool pool("strand", 2, {});
+  auto strand = std::make_shared<Strand>(pool);
+  int count = 0;  // only the strand touches it
+  auto ended = Future<Unit>::make();
+  auto add = [&] {
+    if (++count == 4 * 500 * 2) ended->complete(Unit{});
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        strand->post([&] {
+          add();
+          strand->post(add);
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(wait(*ended, 30 * kSecond));
+}
+
+}  // namespace
+}  // namespace distag

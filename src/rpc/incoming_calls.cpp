@@ -223,4 +223,9 @@ size_t IncomingCalls::stop() {
   return of_others;
 }
 
+void IncomingCalls::abandon() {
+  is_stopped_ = true;
+  for (const auto& [id, call] : std::exchange(open_, {})) call->close();
+}
+
 }  // namespace distag

@@ -27,6 +27,8 @@ class IncomingCalls {
   void end_context(const Id& context);
   // Ends all and takes no more; no function begins after it. Gives how many calls of others were open.
   size_t stop();
+  // Lets go of all, when streams and loop are gone already: calls hold the state that holds this table.
+  void abandon();
 
   bool is_idle() const { return open_.empty() && shared_.running.is_empty(); }
 

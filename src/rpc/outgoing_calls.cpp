@@ -200,6 +200,14 @@ size_t OutgoingCalls::stop() {
   return open.size();
 }
 
+void OutgoingCalls::abandon() {
+  is_stopped_ = true;
+  for (const auto& [id, call] : std::exchange(open_, {})) {
+    call->is_in_context = false;
+    end(call, failure(*call, Status::kCancelled, "its worker is gone"));
+  }
+}
+
 void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Value value) {
   forget(*call);
   call->future.complete(std::move(value));

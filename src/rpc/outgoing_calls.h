@@ -53,6 +53,8 @@ class OutgoingCalls {
   void end_context(const Id& context);
   // Ends all and takes no more. Gives how many there were.
   size_t stop();
+  // The same when streams, hook and loop are gone already.
+  void abandon();
 
   bool is_idle() const { return open_.empty(); }
 

@@ -40,6 +40,8 @@ Rpc::Rpc(Environment environment, RpcConfig config) : state_(std::make_shared<St
 Rpc::~Rpc() {
   state_->gate.close();
   state_->running.close();
+  state_->outgoing.abandon();
+  state_->incoming.abandon();
 }
 
 void Rpc::set_hook(CallHook* hook) { state_->hook = hook; }

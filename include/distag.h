@@ -544,7 +544,7 @@ typedef struct distag_worker_options {
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
   int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
   uint64_t max_in_flight_bytes; /* of requests a peer has not started (since 0.2); 0: 256 MiB */
-  uint64_t max_message_bytes;   /* larger messages are refused; 0: 1 GiB */
+  uint64_t max_message_bytes;   /* the same on all workers; larger messages are refused; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
   const char *job;              /* nullable: "default". Workers of different jobs never meet */
@@ -588,7 +588,7 @@ DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_
 DISTAG_API distag_status distag_worker_shutdown(distag_worker *worker, int64_t timeout_ns,
                                                 distag_value **out_report /* nullable */, distag_error *err);
 /* Its future's value is the report; callbacks on it run before the last thread stops. That one is joined by a wait on
- * the future or by distag_worker_shutdown: do either before the library is unloaded. */
+ * the future or by distag_worker_shutdown: do either before the library is unloaded. It cannot be cancelled. */
 DISTAG_API distag_status distag_worker_shutdown_async(distag_worker *worker, int64_t timeout_ns,
                                                       distag_future **out_future, distag_error *err);
 

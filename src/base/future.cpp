@@ -21,6 +21,9 @@ void Completion::cancel() {
   Task canceller;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (claimed_ || done_.load(std::memory_order_relaxed)) return;
+    // Nobody else ends it from here on; finish() still does.
+    claimed_ = true;
     canceller = std::move(canceller_);
   }
   const bool stopped = finish([this] {
@@ -28,6 +31,13 @@ void Completion::cancel() {
     error_->set_may_have_run(begun_);
   });
   if (stopped && canceller) canceller();
+}
+
+bool Completion::claim() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (claimed_ || done_.load(std::memory_order_relaxed)) return false;
+  claimed_ = true;
+  return true;
 }
 
 bool Completion::mark_begun() {

@@ -42,6 +42,9 @@ class Completion {
   // From now on cancel() says that the operation may have run. False when it has ended before.
   bool mark_begun();
 
+  // From now on cancel() does nothing: how it ends is decided, and follows. False when it has ended before.
+  bool claim();
+
  protected:
   Completion() = default;
 
@@ -66,6 +69,7 @@ class Completion {
   std::mutex mutex_;
   std::atomic<bool> done_{false};
   bool begun_ = false;
+  bool claimed_ = false;
   std::optional<Error> error_;
   std::vector<Task> callbacks_;
   Task canceller_;

@@ -32,9 +32,3 @@ struct distag_future final : distag::capi::Handle {
   distag::capi::Lent<distag_value> value_;
 };
 
-namespace distag::capi {
-
-// The future of something that has no value: null once it is done.
-std::shared_ptr<Future<Value>> without_value(const std::shared_ptr<Future<Unit>>& future);
-
-}  // namespace distag::capi

@@ -14,22 +14,6 @@ distag_value* distag_future::value() {
   return value_.get([this] { return make_value(future_->value()); });
 }
 
-namespace distag::capi {
-
-std::shared_ptr<Future<Value>> without_value(const std::shared_ptr<Future<Unit>>& future) {
-  auto made = Future<Value>::make();
-  future->on_done([made, done = future.get()] {
-    if (done->error() != nullptr) {
-      made->fail(*done->error());
-    } else {
-      made->complete(Value());
-    }
-  });
-  return made;
-}
-
-}  // namespace distag::capi
-
 namespace {
 
 // One callback on a future, until it has run.

@@ -46,7 +46,7 @@ struct distag_worker final : distag::capi::Handle {
   bool is_down() const { return settled_->is_done(); }
 
   void register_function(std::shared_ptr<distag::capi::HostFunction> function);
-  std::shared_ptr<distag::Future<distag::Unit>> start(distag::Nanos timeout);
+  std::shared_ptr<distag::Future<distag::Value>> start(distag::Nanos timeout);
 
   // Waits until it is down; the report. Throws DEADLINE naming the functions that still run.
   distag::Value shutdown(distag::Nanos timeout);

@@ -116,7 +116,7 @@ void distag_worker::register_function(std::shared_ptr<HostFunction> function) {
   }
 }
 
-std::shared_ptr<Future<Unit>> distag_worker::start(Nanos timeout) {
+std::shared_ptr<Future<Value>> distag_worker::start(Nanos timeout) {
   check_up();
   was_started_ = true;
   return production_->start(timeout);
@@ -146,6 +146,7 @@ Value distag_worker::shutdown(Nanos timeout) {
 
 std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
   auto future = Future<Value>::make();
+  future->claim();  // a worker that leaves cannot be called back
   const std::shared_ptr<Future<ShutdownReport>> outcome = production_->begin_shutdown(timeout);
   outcome->on_done([this, future, report = outcome.get()] {
     if (report->error() != nullptr) {

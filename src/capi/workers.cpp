@@ -48,7 +48,7 @@ distag_status distag_worker_start_async(distag_worker* worker, int64_t timeout_n
     distag_worker& live = need_worker(worker);
     need_pointer(out_future, "out_future");
     const auto started = live.start(need_timeout(timeout_ns, "timeout_ns"));
-    *out_future = new distag_future(without_value(started), live);
+    *out_future = new distag_future(started, live);
   });
 }
 

@@ -76,7 +76,7 @@ ProductionWorker::~ProductionWorker() {
   }
 }
 
-std::shared_ptr<Future<Unit>> ProductionWorker::start(Nanos timeout) {
+std::shared_ptr<Future<Value>> ProductionWorker::start(Nanos timeout) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (finished_) fail(Status::kInvalidState, "start: the worker is shut down");

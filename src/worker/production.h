@@ -35,7 +35,7 @@ class ProductionWorker {
   Executor& functions() { return *functions_; }
   HostExecutor* host() { return host_.get(); }  // nullptr with the pool executor
 
-  std::shared_ptr<Future<Unit>> start(Nanos timeout);
+  std::shared_ptr<Future<Value>> start(Nanos timeout);
   // Leaves the group. Complete: nothing new starts, but threads still run; follow with finish().
   std::shared_ptr<Future<ShutdownReport>> begin_shutdown(Nanos timeout);
   // Joins all threads, once no function runs. False when some still run after `timeout`: call again. Not on a thread of

@@ -53,7 +53,7 @@ struct Worker::State {
   optim::Optim optim;
 
   Phase phase = Phase::kCreated;
-  std::shared_ptr<Future<Unit>> start_future;
+  std::shared_ptr<Future<Value>> start_future;
   std::shared_ptr<Future<ShutdownReport>> stop_future;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Session> session;
@@ -128,8 +128,17 @@ std::shared_ptr<Future<SessionStats>> Worker::fetch_session_stats() {
 
 // ---- start ----
 
-std::shared_ptr<Future<Unit>> Worker::start(Nanos timeout) {
-  auto future = Future<Unit>::make();
+std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
+  auto future = Future<Value>::make();
+  future->set_canceller([weak = std::weak_ptr<State>(state_), begun = future.get()] {
+    const auto state = weak.lock();
+    if (state == nullptr) return;
+    state->environment.loop.post([state, begun] {
+      if (state->phase == Phase::kStarting && state->start_future.get() == begun) {
+        state->abandon_start(Error(Status::kCancelled, "cancelled by the caller"));
+      }
+    });
+  });
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
   state_->environment.loop.post([state = state_, future, deadline, this] {
     if (state->phase != Phase::kCreated) {
@@ -197,6 +206,8 @@ void Worker::State::on_joined(Rendezvous::Outcome outcome) {
 }
 
 void Worker::State::begin_service(std::vector<Peer> members) {
+  // From here on the start cannot be cancelled.
+  if (!start_future->claim()) fail(Status::kCancelled, "cancelled by the caller");
   View fresh;
   for (const Peer& member : members) {
     if (member.incarnation == session->self().incarnation) {
@@ -215,7 +226,7 @@ void Worker::State::begin_service(std::vector<Peer> members) {
   phase = Phase::kStarted;
   set_view(fresh);
   for (auto& [from, message] : std::exchange(early_messages, {})) lead(from, std::move(message));
-  std::exchange(start_future, nullptr)->complete(Unit{});
+  std::exchange(start_future, nullptr)->complete(Value());
 }
 
 void Worker::State::abandon_start(const Error& error) {

@@ -62,7 +62,8 @@ class Worker : private SessionEvents {
   optim::Optim& optim();
   const WorkerOptions& options() const;
 
-  std::shared_ptr<Future<Unit>> start(Nanos timeout);               // after a failure it can be started again
+  // After a failure, a cancel included, it can be started again. The value is null.
+  std::shared_ptr<Future<Value>> start(Nanos timeout);
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);  // the same future's outcome for every call after ok
 
   bool is_started() const;

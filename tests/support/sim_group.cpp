@@ -132,7 +132,7 @@ Worker& SimWorkerGroup::worker(int32_t rank) { return *nodes_.at(static_cast<siz
 SimLoop& SimWorkerGroup::loop(int32_t rank) { return nodes_.at(static_cast<size_t>(rank))->loop; }
 
 void SimWorkerGroup::start(Nanos timeout) {
-  std::vector<std::shared_ptr<Future<Unit>>> started;
+  std::vector<std::shared_ptr<Future<Value>>> started;
   for (auto& node : nodes_) started.push_back(node->worker->start(timeout));
   for (auto& future : started) {
     wait(*future, kForever);

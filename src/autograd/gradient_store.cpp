@@ -66,7 +66,10 @@ void GradientStore::add(const Id& pass, Entries entries) {
 std::shared_ptr<const Gradients> GradientStore::read() {
   std::lock_guard<std::mutex> lock(mutex_);
   sum_fresh();
-  return sums_;
+  // Tensors of the reader's own: what it writes to them does not show in the next snapshot.
+  auto snapshot = std::make_shared<Gradients>(*sums_);
+  for (Gradients::Entry& entry : snapshot->entries) entry.gradient = entry.gradient.snapshot();
+  return snapshot;
 }
 
 void GradientStore::scale(std::span<const uint64_t> leaves, double factor, uint64_t passes) {

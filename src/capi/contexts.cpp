@@ -81,8 +81,9 @@ distag_status distag_backward(distag_context* context, distag_tensor* const* roo
   return guard(__func__, err, [=] {
     if (context == nullptr) refuse_missing_handle("context");
     const Tensors tensors = need_tensors(roots, root_count, "an item of roots");
-    Context& live = need(context, "context").get();
-    live.backward(tensors, make_backward_options(options, root_count));
+    // Held: a callback in the pass may release the last reference.
+    const auto held = Ref<distag_context>::share(&need(context, "context"));
+    held->get().backward(tensors, make_backward_options(options, root_count));
   });
 }
 
@@ -106,7 +107,8 @@ distag_status distag_backward_async(distag_context* context, distag_tensor* cons
 distag_status distag_get_gradients(distag_context* context, distag_gradients** out_gradients, distag_error* err) {
   clear(out_gradients);
   return guard(__func__, err, [=] {
-    Context& live = need(context, "context").get();
+    const auto held = Ref<distag_context>::share(&need(context, "context"));
+    Context& live = held->get();
     need_pointer(out_gradients, "out_gradients");
     *out_gradients = new distag_gradients(live.gradients());
   });

@@ -87,8 +87,9 @@ int32_t distag_future_poll(distag_future* future) {
 
 distag_status distag_future_wait(distag_future* future, int64_t timeout_ns, distag_error* err) {
   return guard(__func__, err, [=] {
-    distag_future& live = need(future, "future");
-    wait_for(live, need_timeout(timeout_ns, "timeout_ns"));
+    // Held: others may release theirs while this one waits.
+    const auto held = Ref<distag_future>::share(&need(future, "future"));
+    wait_for(*held, need_timeout(timeout_ns, "timeout_ns"));
   });
 }
 

@@ -217,7 +217,7 @@ struct ReluOf {
 struct ReluGradient {
   template <typename T>
   DISTAG_INLINE static T apply(T g, T y) {
-    return y > T(0) ? g : T(0);
+    return y <= T(0) ? T(0) : g;  // a NaN passes on
   }
 };
 

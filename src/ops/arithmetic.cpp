@@ -39,7 +39,7 @@ struct NegateOf {
 struct FirstShareOf {
   template <typename T>
   DISTAG_INLINE static T apply(T a, T b) {
-    return a > b ? T(1) : a == b ? T(0.5) : T(0);
+    return a < b ? T(0) : a == b ? T(0.5) : T(1);  // with a NaN, both have all of it
   }
 };
 

@@ -40,6 +40,20 @@ Tensors values_of(const char* op, Curve curve, const Tensor& input, Saved* saved
   return {out};
 }
 
+// The same where integers stay integers, which wrap around; bools become int64.
+template <typename Curve>
+Tensors numeric_values_of(const char* op, Curve curve, const Tensor& input, Saved* saved) {
+  if (is_floating(input.dtype())) return values_of(op, curve, input, saved);
+  const Tensor x = as_dtype(input, Dtype::kInt64).contiguous();
+  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  if (x.count() == 0) return {out};
+  const auto* from = x.data_as<int64_t>();
+  auto* to = out.mutable_data_as<int64_t>();
+  for (int64_t i = 0; i < x.count(); ++i)
+    to[i] = static_cast<int64_t>(curve.whole(from[i], static_cast<uint64_t>(from[i])));
+  return {out};
+}
+
 template <typename Curve>
 Tensors slopes_of(const char* op, Curve curve, const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
@@ -126,6 +140,7 @@ struct AbsCurve {
   DISTAG_INLINE T value(T x) const {
     return x < T(0) ? T(0) - x : x;
   }
+  uint64_t whole(int64_t x, uint64_t bits) const { return x < 0 ? 0 - bits : bits; }
   template <typename T>
   DISTAG_INLINE T slope(T x) const {
     return x > T(0) ? T(1) : x < T(0) ? T(-1) : T(0);
@@ -133,7 +148,7 @@ struct AbsCurve {
 };
 
 Tensors abs_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("abs", AbsCurve(), inputs[0], saved);
+  return numeric_values_of("abs", AbsCurve(), inputs[0], saved);
 }
 
 Tensors abs_backward(const Saved& saved, Tensors gradients) {
@@ -157,6 +172,7 @@ struct SquareCurve {
   DISTAG_INLINE T value(T x) const {
     return x * x;
   }
+  uint64_t whole(int64_t, uint64_t bits) const { return bits * bits; }
   template <typename T>
   DISTAG_INLINE T slope(T x) const {
     return x + x;
@@ -164,7 +180,7 @@ struct SquareCurve {
 };
 
 Tensors square_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("square", SquareCurve(), inputs[0], saved);
+  return numeric_values_of("square", SquareCurve(), inputs[0], saved);
 }
 
 Tensors square_backward(const Saved& saved, Tensors gradients) {

@@ -89,6 +89,10 @@ Peer to_peer(const wire::Member& member) {
 }
 
 Error missing_error(const std::string& where, const std::vector<int32_t>& missing, int32_t world_size) {
+  if (missing.empty()) {
+    return Error(Status::kDeadline,
+                 fmt::format("rendezvous \"{}\": time was up before the group could meet; give it more", where));
+  }
   constexpr size_t kNamed = 16;
   std::string ranks;
   for (size_t i = 0; i < missing.size() && i < kNamed; ++i)

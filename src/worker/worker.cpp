@@ -226,7 +226,8 @@ void Worker::State::begin_service(std::vector<Peer> members) {
   phase = Phase::kStarted;
   set_view(fresh);
   for (auto& [from, message] : std::exchange(early_messages, {})) lead(from, std::move(message));
-  std::exchange(start_future, nullptr)->complete(Value());
+  const Value nothing;
+  std::exchange(start_future, nullptr)->complete(nothing);
 }
 
 void Worker::State::abandon_start(const Error& error) {

@@ -40,7 +40,17 @@ void PassInitiator::begin() {
 
 void PassInitiator::on_planned(const std::set<Incarnation>& participants) {
   for (Incarnation participant : participants) participants_[participant];
-  run();
+  if (!has_lost_participant()) run();
+}
+
+// A loss is between two workers: others may still hear one that this worker does not, but its DONE would never come.
+bool PassInitiator::has_lost_participant() {
+  for (const auto& [worker, participant] : participants_) {
+    if (participant.is_done || !shared_.session->is_lost(worker)) continue;
+    abort(shared_.sign(Error(Status::kDisconnected, shared_.describe(worker) + ", which takes part, is lost")));
+    return true;
+  }
+  return false;
 }
 
 void PassInitiator::run() {
@@ -87,7 +97,7 @@ void PassInitiator::on_joined(const Peer& from) {
 void PassInitiator::on_done() {
   note_own();
   participants_[shared_.self.incarnation].is_done = true;
-  decide();
+  if (!has_lost_participant()) decide();
 }
 
 void PassInitiator::note_own() {
@@ -120,7 +130,7 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
   participant.grads_received = done.grads_received;
   note_targets(done.grads_to);
   if (plan_.info.fast) schedule_probe(kFirstProbe);
-  decide();
+  if (!has_lost_participant()) decide();
 }
 
 void PassInitiator::on_failed(const Error& error) { abort(error); }
@@ -175,6 +185,7 @@ void PassInitiator::abort(Error error) {
   if (is_over_) return;
   const auto self = shared_from_this();
   is_over_ = true;
+  if (error.origin_rank() == shared_.self.rank) error.set_origin_rank(-1);
   error.add_context("backward pass");
   tell_verdict(false, error);
   part_->drop();
@@ -214,6 +225,7 @@ void PassInitiator::schedule_probe(Nanos delay) {
 }
 
 void PassInitiator::probe() {
+  if (has_lost_participant()) return;
   ++round_;
   for (auto& [worker, participant] : participants_) {
     if (participant.is_done || worker == shared_.self.incarnation) continue;

@@ -55,6 +55,7 @@ class PassInitiator final : public PassLead, public std::enable_shared_from_this
   };
 
   void begin_fast(const std::vector<Incarnation>& holders);
+  bool has_lost_participant();  // ends the pass then
   void run();
   void decide();
   void commit();

@@ -294,6 +294,42 @@ TEST_F(PassesTest, AFailureElsewhereIsNamedAndLeavesNothing) {
   }
 }
 
+TEST_F(PassesTest, AFailureHereSaysSo) {
+  make(2);
+  const auto context = make_context();
+  const Tensor y = call(*context, 1, "square", {Value(leaf(3))});
+  const auto boom = [](Tensors) -> Tensors { throw Error(Status::kRemote, "no"); };
+  for (const Tensor& root : {custom("here", y, boom), custom("here", leaf(1), boom)}) {
+    const Error error = error_of([&] { context->backward({root}, {}); });
+    EXPECT_EQ(error.message(), "backward pass: worker \"w0\" (rank 0): backward of \"here\": no");
+    EXPECT_EQ(error.origin_rank(), -1);
+  }
+}
+
+// The initiator and the last worker of a chain have lost each other; the one between them hears both.
+TEST_F(PassesTest, WhoIsLostToTheInitiatorAloneEndsThePassByName) {
+  make();
+  const auto context = make_context(1);
+  Tensor root;
+  group_->worker(0).rpc().register_function("forward", [this, &root](Invocation& invocation) {
+    root = group_->call(0, 1, "hand_on", {Value(int64_t{2}), Value(leaf(1)), Value(leaf(2))}, invocation.context())
+               .as_tensor();
+  });
+  group_->call(1, 0, "forward", {}, context->global_id());
+  group_->call(0, 2, "nothing", {});
+  group_->network().part("w0", "w2");
+  group_->scheduler().run_for(20 * kSecond);
+  const auto here = find_context(0, *context);
+  const Error error = error_of([&] { here->backward({root}, {}); });
+  EXPECT_EQ(error.status(), Status::kDisconnected) << error.message();
+  EXPECT_TRUE(contains(error, "w2") || contains(error, "w0")) << error.message();
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(find_context(rank, *context)->gradients()->entries.empty());
+  }
+  settle();
+  for (int32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(stats(rank).passes_open, 0u) << "w" << rank;
+}
+
 TEST_F(PassesTest, APassMeetingAnotherContextNamesBothAndTheCall) {
   make();
   const auto one = make_context();

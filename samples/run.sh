@@ -7,4 +7,6 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh samples
 cmake --preset samples
 cmake --build build/samples --target 04_digits
+# Three processes share this machine: one thread of BLAS each, unless the caller says otherwise.
+export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
 exec build/samples/samples/04_digits samples/data/digits.csv "$@"

@@ -31,4 +31,3 @@ struct distag_future final : distag::capi::Handle {
   const Of of_;
   distag::capi::Lent<distag_value> value_;
 };
-

@@ -40,7 +40,7 @@ class PassThreadsTest : public ::testing::Test {
       workers_.push_back(std::make_unique<ProductionWorker>(options));
       register_functions(rank);
     }
-    std::vector<std::shared_ptr<Future<Unit>>> started;
+    std::vector<std::shared_ptr<Future<Value>>> started;
     for (const auto& worker : workers_) started.push_back(worker->start(20 * kSecond));
     for (const auto& future : started) {
       ASSERT_TRUE(wait(*future, 30 * kSecond));

@@ -1,5 +1,8 @@
 #include "base/fd_loop.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -45,6 +48,7 @@ struct FdLoop::State {
   void run_batch();
   void fire_timers();
   bool check_idle();
+  bool look_for_work();
   void wait_for_work(bool busy);
   void destroy_left();
 
@@ -132,7 +136,26 @@ bool FdLoop::State::check_idle() {
   return more;
 }
 
+// False when nothing came for a while.
+bool FdLoop::State::look_for_work() {
+  const Nanos until = std::min(last + kLookout, timers.next_due());
+  do {
+    sched_yield();
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (!posted.empty()) return true;
+    }
+    last = steady.now();
+    if (poller.wait(last, 0)) {
+      poller.dispatch([this](const std::function<void()>& on_readable) { timed(on_readable); });
+      return true;
+    }
+  } while (last < until);
+  return false;
+}
+
 void FdLoop::State::wait_for_work(bool busy) {
+  if (!busy && look_for_work()) return;
   {
     std::lock_guard<std::mutex> lock(mutex);
     busy = busy || !posted.empty();

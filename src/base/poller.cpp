@@ -89,9 +89,10 @@ int Poller::poll(Nanos timeout) {
   return epoll_wait(epoll_fd_, events_.data(), capacity, timeout_ms(timeout));
 }
 
-void Poller::wait(Nanos now, Nanos deadline) {
+bool Poller::wait(Nanos now, Nanos deadline) {
   const int count = poll(deadline == kNever ? -1 : std::max<Nanos>(deadline - now, 0));
   event_count_ = static_cast<size_t>(std::max(count, 0));
+  return event_count_ != 0;
 }
 
 void Poller::dispatch(const std::function<void(const std::function<void()>&)>& call) {

@@ -26,8 +26,8 @@ class Poller {
   // Any thread: ends the wait now running, or the next one.
   void wake();
 
-  // Sleeps until a descriptor is readable, a wake, or the deadline (not after `now`: not at all).
-  void wait(Nanos now, Nanos deadline);
+  // Sleeps until a descriptor is readable, a wake, or the deadline (not after `now`: not at all). False: nothing came.
+  bool wait(Nanos now, Nanos deadline);
   // Passes on what became readable in the last wait and is still watched.
   void dispatch(const std::function<void(const std::function<void()>&)>& call);
 

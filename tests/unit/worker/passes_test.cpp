@@ -106,7 +106,8 @@ TEST_F(PassThreadsTest, ManyThreadsRunForwardsAndPassesAtOnce) {
         BackwardOptions options;
         options.mode = step % 2 == 0 ? BackwardMode::kSmart : BackwardMode::kFast;
         context->backward({apply(ops::kSum, {y})}, options);
-        const Tensor* gradient = context->gradients()->find(x);
+        const auto gradients = context->gradients();
+        const Tensor* gradient = gradients->find(x);
         ASSERT_NE(gradient, nullptr);
         EXPECT_EQ(gradient->data_as<double>()[0], static_cast<double>(int64_t{2} << depth));
       }

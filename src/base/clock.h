@@ -24,10 +24,6 @@ class SteadyClock final : public Clock {
   Nanos now() const override;
 };
 
-// How long a thread that ran out of work goes on looking for more, giving its core away between looks, before it
-// sleeps. To wake a sleeping core costs as much as a small message does; who looks keeps it awake.
-inline constexpr Nanos kLookout = 60 * kMicrosecond;
-
 // The point `timeout` after now, without overflow. A negative timeout never ends.
 inline Nanos deadline_after(Nanos now, Nanos timeout) {
   return timeout < 0 || timeout >= kNever - now ? kNever : now + timeout;

@@ -17,6 +17,10 @@
 namespace distag {
 namespace {
 
+// How long a loop that ran out of work goes on looking for more before it sleeps: to wake a sleeping core costs as much
+// as a small message does, and an answer often comes within this time.
+constexpr Nanos kLookout = 60 * kMicrosecond;
+
 class RefusingPolicy final : public WaitPolicy {
  public:
   explicit RefusingPolicy(const std::string& loop_name) : loop_name_(loop_name) {}
@@ -136,7 +140,7 @@ bool FdLoop::State::check_idle() {
   return more;
 }
 
-// False when nothing came for a while.
+// False when nothing came for a while. Gives its core away between looks.
 bool FdLoop::State::look_for_work() {
   const Nanos until = std::min(last + kLookout, timers.next_due());
   do {

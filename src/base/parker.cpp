@@ -1,11 +1,9 @@
 #include "base/parker.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <memory>
@@ -49,16 +47,10 @@ void Parker::unpark() {
 bool park_until_done(Completion& completion, Nanos timeout) {
   if (completion.is_done()) return true;
   if (timeout == 0) return false;
-  const SteadyClock clock;
-  const Nanos deadline = deadline_after(clock.now(), timeout);
-  const Nanos lookout = std::min(deadline, clock.now() + kLookout);
-  do {
-    sched_yield();
-    if (completion.is_done()) return true;
-  } while (clock.now() < lookout);
   // Shared: after a timeout the completion still holds the callback.
   auto parker = std::make_shared<Parker>();
   completion.on_done([parker] { parker->unpark(); });
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   while (!completion.is_done()) {
     if (!parker->park(deadline)) return completion.is_done();
   }

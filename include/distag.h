@@ -720,6 +720,17 @@ DISTAG_API distag_status distag_future_on_done(distag_future *future, distag_fut
                                                void *user_data /* nullable */, distag_deleter destroy /* nullable */,
                                                distag_error *err);
 
+/* Makes the value of the next future, or its failure, of a complete one, which may have failed; NULL stands for null
+ * (since 0.2). */
+typedef distag_status (*distag_future_continuation)(void *user_data, distag_future *future, distag_value **out_value,
+                                                    distag_error *err);
+
+/* A future that completes with what `continuation` makes of this one (since 0.2). It runs once this one is complete,
+ * never from inside this function, and not at all once the next one is cancelled, which cancels this one too. */
+DISTAG_API distag_status distag_future_then(distag_future *future, distag_future_continuation continuation,
+                                            void *user_data /* nullable */, distag_deleter destroy /* nullable */,
+                                            distag_future **out_future, distag_error *err);
+
 /* Waits until all have a value, or the first one fails, and answers as that one did; the others go on.
  * Blocks. Fails: DEADLINE. */
 DISTAG_API distag_status distag_wait_all(distag_future *const *futures, size_t count, int64_t timeout_ns,
@@ -1091,6 +1102,10 @@ typedef struct distag_api {
                                   distag_error *);
   distag_status (*optimizer_save)(distag_optimizer *, const distag_call_options *, distag_value **, distag_error *);
   distag_status (*optimizer_load)(distag_optimizer *, distag_value *, const distag_call_options *, distag_error *);
+
+  /* 0.2: futures */
+  distag_status (*future_then)(distag_future *, distag_future_continuation, void *, distag_deleter, distag_future **,
+                               distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

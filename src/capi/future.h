@@ -18,6 +18,7 @@ struct distag_future final : distag::capi::Handle {
         of_(of) {}
 
   distag::Future<distag::Value>& get() const { return *future_; }
+  const std::shared_ptr<distag::Future<distag::Value>>& shared() const { return future_; }
   distag_worker& worker() const { return *worker_; }
   // Whether a wait on it joins the threads of the worker.
   bool is_of_shutdown() const { return of_ == Of::kShutdown; }

@@ -57,6 +57,14 @@ static void on_done(void *user_data, distag_future *future) {
   (void)future;
 }
 
+static distag_status then(void *user_data, distag_future *future, distag_value **out_value, distag_error *unused) {
+  (void)user_data;
+  (void)future;
+  (void)out_value;
+  (void)unused;
+  return DISTAG_OK;
+}
+
 static void tensors(void) {
   double item = 0;
   REFUSED(distag_tensor_create(NULL, 16, DISTAG_FLOAT32, dims, 2, &out_t, &err));
@@ -282,6 +290,9 @@ static void futures(void) {
   REFUSED(distag_future_get_value(f, NULL, &err));
   CHAINED(distag_future_on_done(NULL, on_done, NULL, NULL, &err));
   REFUSED(distag_future_on_done(f, NULL, NULL, NULL, &err));
+  CHAINED(distag_future_then(NULL, then, NULL, NULL, &out_f, &err));
+  REFUSED(distag_future_then(f, NULL, NULL, NULL, &out_f, &err));
+  REFUSED(distag_future_then(f, then, NULL, NULL, NULL, &err));
   REFUSED(distag_wait_all(NULL, 1, 0, &err));
   CHAINED(distag_wait_all(holes, 2, 0, &err));
   CHECK_INT(distag_wait_all(NULL, 0, 0, NULL), DISTAG_OK);

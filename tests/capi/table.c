@@ -168,6 +168,7 @@ int main(void) {
   SLOT(optimizer_clip, distag_optimizer_clip);
   SLOT(optimizer_save, distag_optimizer_save);
   SLOT(optimizer_load, distag_optimizer_load);
+  SLOT(future_then, distag_future_then);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

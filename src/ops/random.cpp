@@ -22,16 +22,15 @@ struct Pair64 {
   uint64_t v;
 };
 
-Pair64 random_pair(uint64_t seed, uint64_t block) {
-  auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
-  auto high = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };
-  auto words = philox({low(block), high(block), 0, 0}, {low(seed), high(seed)});
-  return {uint64_t{words[1]} << 32 | words[0], uint64_t{words[3]} << 32 | words[2]};
+DISTAG_INLINE Pair64 random_pair(uint64_t seed, uint64_t block) {
+  constexpr uint64_t kWord = 0xFFFFFFFFu;
+  const PhiloxCounter words = philox({block & kWord, block >> 32, 0, 0}, {seed & kWord, seed >> 32});
+  return {words[1] << 32 | words[0], words[3] << 32 | words[2]};
 }
 
 template <typename T>
-T uniform(uint64_t bits) {
-  if constexpr (std::is_same_v<T, float>) return static_cast<float>(bits >> 40) * 0x1p-24f;
+DISTAG_INLINE T uniform(uint64_t bits) {
+  if constexpr (std::is_same_v<T, float>) return static_cast<float>(static_cast<int32_t>(bits >> 40)) * 0x1p-24f;
   if constexpr (std::is_same_v<T, double>) return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
@@ -41,7 +40,7 @@ struct SineCosine {
 };
 
 // sin(x) and cos(x) for |x| <= pi / 4, by their Taylor series.
-SineCosine small_sine_cosine(double x) {
+DISTAG_INLINE SineCosine small_sine_cosine(double x) {
   double z = x * x;
   double sine = 0;
   double cosine = 0;
@@ -53,7 +52,7 @@ SineCosine small_sine_cosine(double x) {
 }
 
 // Of 2 pi turns, for turns in [0, 1): the nearest quarter turn is taken out exactly.
-SineCosine sine_cosine_of_turns(double turns) {
+DISTAG_INLINE SineCosine sine_cosine_of_turns(double turns) {
   int quarter = static_cast<int>(turns * 4.0 + 0.5);
   SineCosine rest = small_sine_cosine((turns - quarter * 0.25) * 6.283185307179586476925);
   switch (quarter & 3) {
@@ -70,7 +69,7 @@ SineCosine sine_cosine_of_turns(double turns) {
 
 template <typename T>
 struct UniformPair {
-  static void make(Pair64 bits, T& even, T& odd) {
+  DISTAG_INLINE static void make(Pair64 bits, T& even, T& odd) {
     even = uniform<T>(bits.u);
     odd = uniform<T>(bits.v);
   }
@@ -78,11 +77,26 @@ struct UniformPair {
 
 template <typename T>
 struct NormalPair {
-  static void make(Pair64 bits, T& even, T& odd) {
+  DISTAG_INLINE static void make(Pair64 bits, T& even, T& odd) {
     double radius = std::sqrt(-2.0 * math::log(1.0 - uniform<double>(bits.u)));
     SineCosine direction = sine_cosine_of_turns(uniform<double>(bits.v));
     even = static_cast<T>(radius * direction.cosine);
     odd = static_cast<T>(radius * direction.sine);
+  }
+};
+
+// `count` elements, from the first one on.
+template <typename Pair, typename T>
+struct RandomRow {
+  DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed) {
+    DISTAG_INDEPENDENT
+    for (int64_t block = 0; block < count / 2; ++block) {
+      Pair::make(random_pair(seed, static_cast<uint64_t>(block)), data[2 * block], data[2 * block + 1]);
+    }
+    if (count % 2 != 0) {
+      T beyond;
+      Pair::make(random_pair(seed, static_cast<uint64_t>(count / 2)), data[count - 1], beyond);
+    }
   }
 };
 
@@ -91,12 +105,7 @@ Tensors random(const char* op, const Attributes& attributes) {
   auto seed = static_cast<uint64_t>(get_int(attributes, "seed", 0));
   Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
   dispatch_floating(op, out.dtype(), [&]<typename T>(T) {
-    T* data = out.mutable_data_as<T>();
-    for (int64_t i = 0; i < out.count(); i += 2) {
-      T odd;
-      Maker<T>::make(random_pair(seed, static_cast<uint64_t>(i) / 2), data[i], odd);
-      if (i + 1 < out.count()) data[i + 1] = odd;
-    }
+    simd::run<RandomRow<Maker<T>, T>>(out.mutable_data_as<T>(), out.count(), seed);
   });
   return {out};
 }

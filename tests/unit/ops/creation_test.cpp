@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "apply_op.h"
 #include "ops/philox.h"
@@ -42,9 +43,9 @@ TEST(CreationTest, CountsInSteps) {
 
 // Known answers of the authors of Philox (kat_vectors of Random123).
 TEST(RandomTest, IsPhilox) {
-  using Words = std::array<uint32_t, 4>;
+  using Words = ops::PhiloxCounter;
   EXPECT_EQ(ops::philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  uint32_t all = 0xffffffff;
+  const uint64_t all = 0xffffffff;
   EXPECT_EQ(ops::philox({all, all, all, all}, {all, all}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(ops::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
@@ -74,6 +75,35 @@ TEST(RandomTest, DependsOnSeedAndPlaceAlone) {
   EXPECT_NE(values_of<double>(random("randn", 6, {7}, Dtype::kFloat64)), seven);
   EXPECT_NE(values_of<double>(random("randn", 5 + (int64_t{1} << 32), {7}, Dtype::kFloat64)), seven);
   EXPECT_EQ(failure_of([] { random("rand", 1, {1}, Dtype::kInt64); }).find("UNSUPPORTED: rand: dtype int64"), 0u);
+}
+
+// Long rows go through vectors of whatever width the machine has, short ones and rests do not.
+TEST(RandomTest, GivesTheSameNumbersInRowsOfAnyLength) {
+  constexpr int64_t kLong = 1003;
+  constexpr int64_t kSeed = (int64_t{7} << 32) + 5;
+  for (Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    for (const char* op : {"rand", "randn"}) {
+      Tensor all = random(op, kSeed, {kLong}, dtype);
+      for (int64_t count = 1; count <= kLong; ++count) {
+        Tensor some = random(op, kSeed, {count}, dtype);
+        ASSERT_EQ(std::memcmp(some.data(), all.data(), some.byte_size()), 0) << op << " " << count;
+      }
+    }
+  }
+}
+
+TEST(RandomTest, TakesEveryPairFromItsBlock) {
+  constexpr uint64_t kSeed = (uint64_t{7} << 32) + 5;
+  auto wide = values_of<double>(random("rand", kSeed, {1000}, Dtype::kFloat64));
+  auto narrow = floats_of(random("rand", kSeed, {1000}, Dtype::kFloat32));
+  for (uint64_t block = 0; block < 500; ++block) {
+    const auto words = ops::philox({block, 0, 0, 0}, {5, 7});
+    for (size_t odd = 0; odd < 2; ++odd) {
+      const uint64_t bits = words[2 * odd + 1] << 32 | words[2 * odd];
+      EXPECT_EQ(wide[2 * block + odd], static_cast<double>(bits >> 11) * 0x1p-53);
+      EXPECT_EQ(narrow[2 * block + odd], static_cast<float>(bits >> 40) * 0x1p-24f);
+    }
+  }
 }
 
 TEST(RandomTest, HasTheMomentsOfItsDistribution) {

@@ -90,9 +90,9 @@ class Session {
   const Peer* find(Incarnation incarnation) const;
   bool is_lost(Incarnation incarnation) const;
 
-  // Queues a message, in order; sends to oneself take the same path. A message of at most 1 MiB is one multipart
-  // message, a larger payload goes ahead in chunks. Throws INVALID_ARGUMENT when it is too large or cannot travel,
-  // DISCONNECTED when the peer is lost, NOT_FOUND when it is unknown: nothing was sent then.
+  // Queues a message, in order; sends to oneself take the same path. A message of at most 1 MiB and 64
+  // KiB is one multipart message, a larger payload goes ahead in chunks. Throws INVALID_ARGUMENT when it is too large
+  // or cannot travel, DISCONNECTED when the peer is lost, NOT_FOUND when it is unknown: nothing was sent then.
   Ticket send(Incarnation to, wire::Body body, SendOptions options = {});
   // True when the message had no number yet: it never goes out.
   bool withdraw(Incarnation to, Ticket ticket);

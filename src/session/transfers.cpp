@@ -17,7 +17,7 @@ void Transfers::add(const wire::Chunk& chunk) {
   if (chunk.abandoned) {
     auto found = partial_.find(chunk.transfer);
     if (found == partial_.end()) fail(Status::kProtocol, "transfer {} was abandoned, but never begun", chunk.transfer);
-    bytes_ -= found->second.total + kOverhead;
+    bytes_ -= found->second.whole.size() + kOverhead;
     partial_.erase(found);
     return;
   }
@@ -25,11 +25,11 @@ void Transfers::add(const wire::Chunk& chunk) {
   auto found = partial_.find(chunk.transfer);
   if (found == partial_.end()) fail(Status::kProtocol, "a chunk of transfer {}, which was never begun", chunk.transfer);
   Partial& partial = found->second;
-  if (chunk.offset != partial.received || chunk.total != partial.total) {
+  if (chunk.offset != partial.received || chunk.total != partial.whole.size()) {
     fail(Status::kProtocol, "a chunk at {} of {} of transfer {}, of which {} of {} bytes have come", chunk.offset,
-         chunk.total, chunk.transfer, partial.received, partial.total);
+         chunk.total, chunk.transfer, partial.received, partial.whole.size());
   }
-  std::memcpy(partial.memory.get() + partial.received, chunk.piece.data(), chunk.piece.size());
+  if (partial.memory) std::memcpy(partial.memory.get() + partial.received, chunk.piece.data(), chunk.piece.size());
   partial.received += chunk.piece.size();
 }
 
@@ -43,20 +43,26 @@ void Transfers::begin(const wire::Chunk& chunk) {
   }
   last_begun_ = chunk.transfer;
   const auto total = static_cast<size_t>(chunk.total);
-  partial_.emplace(chunk.transfer, Partial{memory_.allocate(total), total, 0});
+  Partial partial;
+  if (chunk.piece.size() == total) {
+    partial.whole = chunk.piece;
+  } else {
+    partial.memory = memory_.allocate(total);
+    partial.whole = Frame(partial.memory.get(), total, partial.memory);
+  }
+  partial_.emplace(chunk.transfer, std::move(partial));
   bytes_ += total + kOverhead;
 }
 
 Frame Transfers::take(uint64_t transfer) {
   auto found = partial_.find(transfer);
-  if (found == partial_.end() || found->second.received != found->second.total) {
+  if (found == partial_.end() || found->second.received != found->second.whole.size()) {
     fail(Status::kProtocol, "a message names transfer {}, which has not come", transfer);
   }
-  Partial whole = std::move(found->second);
+  Frame whole = std::move(found->second.whole);
   partial_.erase(found);
-  bytes_ -= whole.total + kOverhead;
-  const std::byte* data = whole.memory.get();
-  return Frame(data, whole.total, std::move(whole.memory));
+  bytes_ -= whole.size() + kOverhead;
+  return whole;
 }
 
 void Transfers::clear() {

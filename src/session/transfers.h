@@ -9,8 +9,8 @@
 
 namespace distag {
 
-// Payload frames of one peer that come in chunks: each piece is copied once, to where the whole frame will lie. On the
-// loop. Throws PROTOCOL for what a sender may not do.
+// Payload frames of one peer that come in chunks: each piece is copied once, to where the whole frame will lie, or is
+// the whole frame. On the loop. Throws PROTOCOL for what a sender may not do.
 class Transfers {
  public:
   // At most `limit` bytes at a time, in transfers that no message has named yet.
@@ -23,8 +23,8 @@ class Transfers {
 
  private:
   struct Partial {
-    std::shared_ptr<std::byte> memory;
-    size_t total = 0;
+    std::shared_ptr<std::byte> memory;  // none for a frame that came in one piece
+    Frame whole;
     size_t received = 0;
   };
 

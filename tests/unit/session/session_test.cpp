@@ -199,6 +199,23 @@ TEST_F(SessionTest, ALargeMessageOfManyTensorsArrivesWhole) {
   }
 }
 
+TEST_F(SessionTest, ATensorOfOneMebibyteTravelsInOneMessage) {
+  a.send(b.id(), a.big_call(1 << 20));
+  ASSERT_TRUE(run_until([&] { return b.messages.size() == 1; }));
+  EXPECT_EQ(b.messages[0].number, 1u);
+}
+
+// The network hands frames over as they are, so a copy would show.
+TEST_F(SessionTest, AFrameThatComesInOnePieceIsNotCopied) {
+  wire::Call call = a.big_call(1 << 20);
+  call.args.push_back(a.big_call(1 << 20).args[0]);
+  a.send(b.id(), call);
+  ASSERT_TRUE(run_until([&] { return b.messages.size() == 1; }));
+  EXPECT_EQ(b.messages[0].number, 3u) << "two pieces went ahead";
+  const Values& args = std::get<wire::Call>(b.messages[0].body).args;
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(args[i].as_tensor().data(), call.args[i].as_tensor().data()) << i;
+}
+
 TEST_F(SessionTest, AWithdrawnLargeMessageIsForgottenByThePeer) {
   SessionConfig config;
   config.limits.max_message_bytes = 16 << 20;

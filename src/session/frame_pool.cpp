@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 namespace distag {
 namespace {
@@ -21,6 +22,13 @@ size_t capacity_for(size_t size) {
   size_t step = kAlignment;
   while (step * 16 < size) step *= 2;
   return (size + step - 1) / step * step;
+}
+
+std::byte* make_block(size_t capacity) {
+  void* memory = std::aligned_alloc(kAlignment, capacity);
+  if (memory == nullptr) fail(Status::kOutOfMemory, "no memory for a payload of {} bytes", capacity);
+  if (capacity >= kHugeBlockBytes) prefer_huge_pages(memory, capacity);
+  return static_cast<std::byte*>(memory);
 }
 
 }  // namespace
@@ -83,8 +91,7 @@ FramePool::~FramePool() { shelf_->drop(true); }
 std::shared_ptr<std::byte> FramePool::allocate(size_t size) {
   const size_t capacity = capacity_for(std::max(size, kAlignment));
   std::byte* memory = shelf_->take(capacity);
-  if (memory == nullptr) memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, capacity));
-  if (memory == nullptr) fail(Status::kOutOfMemory, "no memory for a payload of {} bytes", size);
+  if (memory == nullptr) memory = make_block(capacity);
   return {memory, [shelf = shelf_, capacity](std::byte* block) { shelf->give_back(block, capacity); }};
 }
 

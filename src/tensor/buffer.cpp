@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 namespace distag {
 namespace {
@@ -19,6 +20,7 @@ void* allocate_block(size_t size) {
     block = std::aligned_alloc(kAlignment, kHeader + (size + kAlignment - 1) / kAlignment * kAlignment);
   }
   if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a buffer of {} bytes", size);
+  if (size >= kHugeBlockBytes) prefer_huge_pages(block, size);
   return block;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "transport/zmq/probe.h"
 
 namespace distag {
@@ -25,6 +26,8 @@ void set(void* context, int option, int value) {
 ZmqContext::ZmqContext(FdLoop& loop, std::shared_ptr<FrameMemory> memory)
     : loop_(loop), memory_(std::move(memory)), lent_frames_(std::make_shared<LentFrames>(loop)) {
   require_descriptors(kDescriptors);
+  // libzmq takes memory for each large frame from malloc.
+  keep_freed_pages();
   context_ = zmq_ctx_new();
   if (context_ == nullptr) {
     fail(Status::kOutOfMemory, "a ZeroMQ context cannot be made: {}", zmq_strerror(zmq_errno()));

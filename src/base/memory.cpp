@@ -1,0 +1,24 @@
+#include "base/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace distag {
+
+void keep_freed_pages() {
+  // Volatile, so that the compiler leaves the pair alone. A little less than the most that glibc heeds.
+  void* volatile block = std::malloc(kHugeBlockBytes - (size_t{64} << 10));
+  std::free(block);
+}
+
+void prefer_huge_pages(void* memory, size_t size) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + size) / page * page;
+  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+}
+
+}  // namespace distag

@@ -607,6 +607,17 @@ DISTAG_API const char *distag_worker_get_name(distag_worker *worker);   /* NULL 
 DISTAG_API int32_t distag_worker_get_rank(distag_worker *worker);       /* -1 before the start */
 DISTAG_API int32_t distag_worker_get_world_size(distag_worker *worker); /* in an open world, the living members */
 
+/* Called by each of `ranks` (NULL: the whole group of that moment), the own one included, with a value of its own; each
+ * gets the list of all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may
+ * be under way: of those over the same ranks each worker's first meets the first of the others, its second the second;
+ * one that failed is withdrawn, and the next takes its place (since 0.2).
+ * Blocks. Fails: DEADLINE listing who did not come, at most a second late; DISCONNECTED or PEER_RESTARTED naming who is
+ * lost or has left; INVALID_ARGUMENT (a rank twice, unknown, the own one missing). */
+DISTAG_API distag_status distag_worker_all_gather(distag_worker *worker, distag_value *value,
+                                                  const int32_t *ranks /* nullable */, size_t rank_count,
+                                                  int64_t timeout_ns, distag_value **out_values /* nullable */,
+                                                  distag_error *err);
+
 /* ==================================================================================================================
  * 8. Functions: what a worker offers                                                                       since 0.1
  * ================================================================================================================== */
@@ -1106,6 +1117,10 @@ typedef struct distag_api {
   /* 0.2: futures */
   distag_status (*future_then)(distag_future *, distag_future_continuation, void *, distag_deleter, distag_future **,
                                distag_error *);
+
+  /* 0.2: members and functions */
+  distag_status (*worker_all_gather)(distag_worker *, distag_value *, const int32_t *, size_t, int64_t, distag_value **,
+                                     distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

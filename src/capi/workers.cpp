@@ -116,6 +116,27 @@ int32_t distag_worker_get_world_size(distag_worker* worker) {
   });
 }
 
+distag_status distag_worker_all_gather(distag_worker* worker, distag_value* value, const int32_t* ranks,
+                                       size_t rank_count, int64_t timeout_ns, distag_value** out_values,
+                                       distag_error* err) {
+  clear(out_values);
+  return guard(__func__, err, [=] {
+    check_present({worker, value}, {"worker", "value"});
+    distag_worker& live = need_worker(worker);
+    const Value given = need(value, "value").get();
+    check_array(ranks, rank_count, "ranks");
+    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
+    live.check_up();
+    check_can_wait();
+    std::optional<std::vector<int32_t>> named;
+    if (ranks != nullptr) named.emplace(ranks, ranks + rank_count);
+    const auto gathered = live.core().rpc().all_gather(given, std::move(named), timeout);
+    wait(*gathered, kForever);
+    const Value& values = gathered->value();
+    if (out_values != nullptr) *out_values = make_value(values);
+  });
+}
+
 distag_status distag_worker_get_stats(distag_worker* worker, distag_stats* out_stats, distag_error* err) {
   return guard(__func__, err, [=] {
     if (is_readable(out_stats, sizeof(distag_stats))) fill_struct(out_stats, distag_stats{});

@@ -20,11 +20,11 @@ void check_function_name(const std::string& name) {
   }
 }
 
-void FunctionTable::add(const std::string& name, Function function) {
+void FunctionTable::add(const std::string& name, OfferedFunction function) {
   check_function_name(name);
-  if (!function) fail(Status::kInvalidArgument, "function \"{}\": there is nothing to run", name);
+  if (!function.run) fail(Status::kInvalidArgument, "function \"{}\": there is nothing to run", name);
   // Made outside of the lock, as it is destroyed when the name is taken: what it holds belongs to the host.
-  auto entry = std::make_shared<const Function>(std::move(function));
+  auto entry = std::make_shared<const OfferedFunction>(std::move(function));
   bool added = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -33,7 +33,16 @@ void FunctionTable::add(const std::string& name, Function function) {
   if (!added) fail(Status::kInvalidState, "function \"{}\" is registered already", name);
 }
 
-std::shared_ptr<const Function> FunctionTable::find(const std::string& name) const {
+void FunctionTable::remove(const std::string& name) {
+  std::shared_ptr<const OfferedFunction> gone;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = functions_.find(name);
+  if (found == functions_.end()) return;
+  gone = std::move(found->second);
+  functions_.erase(found);
+}
+
+std::shared_ptr<const OfferedFunction> FunctionTable::find(const std::string& name) const {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = functions_.find(name);
   return found == functions_.end() ? nullptr : found->second;

@@ -72,7 +72,11 @@ void IncomingCalls::dispatch(const std::shared_ptr<IncomingCall>& call, Target t
     run_op(call, *target.op);
     return;
   }
-  shared_.environment.functions.post([call, function = std::move(target.function)] { call->run(*function); });
+  if (target.function->on_loop) {
+    call->run(target.function->run);
+    return;
+  }
+  shared_.environment.functions.post([call, function = std::move(target.function)] { call->run(function->run); });
 }
 
 void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op) {

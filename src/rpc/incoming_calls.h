@@ -34,7 +34,7 @@ class IncomingCalls {
 
  private:
   struct Target {
-    std::shared_ptr<const Function> function;
+    std::shared_ptr<const OfferedFunction> function;
     const ops::Op* op = nullptr;
   };
 

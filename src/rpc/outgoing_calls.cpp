@@ -6,16 +6,6 @@
 #include "rpc/invocation.h"
 
 namespace distag {
-namespace {
-
-// "2.5 s", "30 ms"
-std::string describe_time(Nanos time) {
-  if (time >= kSecond) return fmt::format("{:g} s", static_cast<double>(time) / static_cast<double>(kSecond));
-  return fmt::format("{:g} ms", static_cast<double>(time) / static_cast<double>(kMillisecond));
-}
-
-}  // namespace
-
 OutgoingCalls::OutgoingCalls(RpcShared& shared)
     : shared_(shared),
       deadlines_(

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "rpc/all_gather.h"
+#include "rpc/gather_rounds.h"
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
 #include "rpc/quiet.h"
@@ -16,11 +18,18 @@ struct Rpc::State final : RpcShared {
       : RpcShared(rpc_, environment_, config_),
         outgoing(*this),
         incoming(*this, outgoing),
-        quiet(*this, {[this] { return is_idle(); }, [this] { leave(true); }}) {}
+        quiet(*this, {[this] { return is_idle(); }, [this] { leave(true); }}),
+        gather_rounds(*this),
+        all_gather(std::make_shared<AllGather>(*this)) {
+    functions.add(AllGather::kFunction,
+                  {[this](Invocation& call) { gather_rounds.on_call(static_cast<IncomingCall&>(call)); }, true});
+  }
 
   OutgoingCalls outgoing;
   IncomingCalls incoming;
   Quiet quiet;
+  GatherRounds gather_rounds;
+  const std::shared_ptr<AllGather> all_gather;
   std::vector<std::function<bool()>> idle_checks;
 
   // The shutdown. All on the loop, but for the future.
@@ -38,8 +47,10 @@ struct Rpc::State final : RpcShared {
 Rpc::Rpc(Environment environment, RpcConfig config) : state_(std::make_shared<State>(*this, environment, config)) {}
 
 Rpc::~Rpc() {
+  state_->phase.store(RpcShared::Phase::kStopped);
   state_->gate.close();
   state_->running.close();
+  state_->gather_rounds.abandon();
   state_->outgoing.abandon();
   state_->incoming.abandon();
 }
@@ -48,8 +59,10 @@ void Rpc::set_hook(CallHook* hook) { state_->hook = hook; }
 void Rpc::set_op_runner(OpRunner runner) { state_->op_runner = std::move(runner); }
 
 void Rpc::register_function(const std::string& name, Function function) {
-  state_->functions.add(name, std::move(function));
+  state_->functions.add(name, {std::move(function)});
 }
+
+void Rpc::unregister_function(const std::string& name) { state_->functions.remove(name); }
 
 void Rpc::begin(Session& session, std::vector<Peer> members) {
   state_->session = &session;
@@ -111,6 +124,11 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   return {call, &call->future};
 }
 
+std::shared_ptr<Future<Value>> Rpc::all_gather(const Value& value, std::optional<std::vector<int32_t>> ranks,
+                                               Nanos timeout) {
+  return state_->all_gather->begin(value, std::move(ranks), timeout);
+}
+
 // ---- messages and losses ----
 
 bool Rpc::handle(const Peer& from, wire::Message& message) {
@@ -143,6 +161,7 @@ void Rpc::on_left(const Peer& peer) {
 void Rpc::State::on_peer_gone(const Peer& peer, MemberState member_state, Error error) {
   membership.set_state(peer.incarnation, member_state);
   peer_of(peer).gone = error;
+  gather_rounds.on_peer_gone(peer, error);
   outgoing.on_peer_gone(peer.incarnation, error);
   incoming.on_peer_gone(peer.incarnation);
   quiet.on_member_gone();
@@ -199,8 +218,10 @@ void Rpc::State::leave(bool is_quiet) {
   ShutdownReport report;
   report.missing = quiet.missing();
   quiet.stop();
+  all_gather->stop();
   const size_t made = outgoing.stop();  // first: what is made within a served call counts as well
   report.open_calls = static_cast<int64_t>(made + incoming.stop());
+  gather_rounds.stop();
   report.clean = is_quiet && report.missing.empty() && report.open_calls == 0;
   const Nanos patience = deadline_after(environment.loop.now(), config.lease);
   session->leave(std::min(stop_deadline, patience), [this, report = std::move(report)] {

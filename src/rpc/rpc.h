@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -124,6 +125,8 @@ class Rpc {
   // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form. A function hides a built-in op. Also
   // later.
   void register_function(const std::string& name, Function function);
+  // Calls that came before may still run it.
+  void unregister_function(const std::string& name);
 
   // On the loop: the streams are up and the group is known; calls may go.
   void begin(Session& session, std::vector<Peer> members);
@@ -134,6 +137,10 @@ class Rpc {
   // INVALID_ARGUMENT for a name that no function can have, an argument that cannot travel, or `within` of another
   // worker: these throw; all else completes the future.
   std::shared_ptr<Future<Value>> call(CallRequest request);
+
+  // Brings the values of several members to each of them, once all have come: AllGather::begin.
+  std::shared_ptr<Future<Value>> all_gather(const Value& value, std::optional<std::vector<int32_t>> ranks,
+                                            Nanos timeout);
 
   // On the loop: messages and losses for this layer. handle() is false when the message is of another layer.
   bool handle(const Peer& from, wire::Message& message);

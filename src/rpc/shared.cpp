@@ -13,4 +13,16 @@ std::string name_call(const std::string& function, const std::string& label, con
 
 std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
 
+std::string describe_time(Nanos time) {
+  if (time >= kSecond) return fmt::format("{:g} s", static_cast<double>(time) / static_cast<double>(kSecond));
+  return fmt::format("{:g} ms", static_cast<double>(time) / static_cast<double>(kMillisecond));
+}
+
+void RpcShared::check_present(int32_t rank) const {
+  const auto member = membership.find_by_rank(rank);
+  if (!member) return;
+  const auto peer = peers.find(member->peer.incarnation);
+  if (peer != peers.end() && peer->second.gone) throw *peer->second.gone;
+}
+
 }  // namespace distag

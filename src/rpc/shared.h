@@ -58,6 +58,9 @@ struct RpcShared {
   Peer self;
   std::unordered_map<Incarnation, CallPeer> peers;
 
+  // On the loop. Throws what calls to the latest member of this rank fail with, if it is gone.
+  void check_present(int32_t rank) const;
+
   CallPeer& peer_of(const Peer& peer) {
     CallPeer& entry = peers[peer.incarnation];
     if (entry.peer == nullptr) entry.peer = std::make_shared<const Peer>(peer);
@@ -71,5 +74,7 @@ std::string describe_call(const std::string& function, const Peer& callee);
 std::string name_call(const std::string& function, const std::string& label, const Peer& callee);
 // `worker "ps1" (rank 3)`
 std::string describe_peer(const Peer& peer);
+// "2.5 s", "30 ms"
+std::string describe_time(Nanos time);
 
 }  // namespace distag

@@ -259,6 +259,11 @@ static void workers(void) {
   distag_worker_retain(NULL);
   distag_worker_release(NULL);
 
+  CHAINED(distag_worker_all_gather(NULL, v, NULL, 0, 0, &out_v, &err));
+  CHAINED(distag_worker_all_gather(w, NULL, NULL, 0, 0, &out_v, &err));
+  REFUSED(distag_worker_all_gather(w, v, NULL, 1, 0, &out_v, &err));
+  STATUS_ONLY(distag_worker_all_gather(w, NULL, NULL, 0, 0, NULL, NULL));
+
   CHAINED(distag_call(NULL, NULL, "w0", "f", NULL, 0, NULL, &out_v, &err));
   REFUSED(distag_call(w, NULL, NULL, "f", NULL, 0, NULL, &out_v, &err));
   REFUSED(distag_call(w, NULL, "w0", NULL, NULL, 0, NULL, &out_v, &err));

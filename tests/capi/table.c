@@ -169,6 +169,7 @@ int main(void) {
   SLOT(optimizer_save, distag_optimizer_save);
   SLOT(optimizer_load, distag_optimizer_load);
   SLOT(future_then, distag_future_then);
+  SLOT(worker_all_gather, distag_worker_all_gather);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

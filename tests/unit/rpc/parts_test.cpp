@@ -87,12 +87,12 @@ TEST_F(DeadlinesTest, KeepOneTimerForManyCalls) {
 
 TEST(FunctionTable, FindsWhatWasAddedAndRefusesTheRest) {
   FunctionTable table;
-  table.add("f", [](Invocation&) {});
+  table.add("f", {[](Invocation&) {}});
   EXPECT_NE(table.find("f"), nullptr);
   EXPECT_EQ(table.find("g"), nullptr);
   const auto status_of = [&table](const std::string& name, Function function) {
     try {
-      table.add(name, std::move(function));
+      table.add(name, {std::move(function)});
     } catch (const Error& error) {
       return error.status();
     }
@@ -109,10 +109,25 @@ TEST(FunctionTable, FindsWhatWasAddedAndRefusesTheRest) {
 
 TEST(FunctionTable, LetsGoOfAFunctionThatItRefuses) {
   FunctionTable table;
-  table.add("f", [](Invocation&) {});
+  table.add("f", {[](Invocation&) {}});
   auto held = std::make_shared<int>(0);
-  EXPECT_THROW(table.add("f", [held](Invocation&) {}), Error);
+  EXPECT_THROW(table.add("f", {[held](Invocation&) {}}), Error);
   EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST(FunctionTable, ForgetsWhatWasRemovedAndTakesTheNameAgain) {
+  FunctionTable table;
+  auto held = std::make_shared<int>(0);
+  table.add("f", {[held](Invocation&) {}});
+  auto running = table.find("f");
+  table.remove("f");
+  table.remove("f");
+  EXPECT_EQ(table.find("f"), nullptr);
+  EXPECT_EQ(held.use_count(), 2);
+  running.reset();
+  EXPECT_EQ(held.use_count(), 1);
+  table.add("f", {[](Invocation&) {}});
+  EXPECT_NE(table.find("f"), nullptr);
 }
 
 TEST(RunningFunctions, NameThoseThatRunAndCloseTheDoor) {

@@ -1,0 +1,148 @@
+#include "rpc/all_gather.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/codec.h"
+
+namespace distag {
+namespace {
+
+// The answer to a call that is late tells who did not come; it is awaited this much longer.
+constexpr Nanos kPatience = kSecond;
+
+std::string describe(const Ranks& ranks) { return fmt::format("all_gather of {}", describe_ranks(ranks)); }
+
+Ranks ascending(const std::vector<int32_t>& given) {
+  Ranks ranks = given;
+  std::sort(ranks.begin(), ranks.end());
+  const auto twice = std::adjacent_find(ranks.begin(), ranks.end());
+  if (twice != ranks.end()) fail(Status::kInvalidArgument, "all_gather: rank {} is named twice", *twice);
+  return ranks;
+}
+
+}  // namespace
+
+void AllGather::check_serving() const {
+  const RpcShared::Phase phase = shared_.phase.load(std::memory_order_acquire);
+  if (phase == RpcShared::Phase::kServing) return;
+  fail(Status::kInvalidState, "all_gather: the worker {}",
+       phase == RpcShared::Phase::kCreated ? "is not started" : "was shut down");
+}
+
+std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optional<std::vector<int32_t>> ranks,
+                                                Nanos timeout) {
+  check_serving();
+  auto turn = std::make_shared<Turn>();
+  turn->order = ranks ? std::move(*ranks) : group();
+  turn->ranks = ascending(turn->order);
+  for (const int32_t rank : turn->ranks) {
+    if (!shared_.membership.find_by_rank(rank)) {
+      fail(Status::kInvalidArgument, "all_gather: there is no rank {} in the group", rank);
+    }
+  }
+  if (!std::binary_search(turn->ranks.begin(), turn->ranks.end(), shared_.self.rank)) {
+    fail(Status::kInvalidArgument, "{}: the own rank {} is not among them", describe(turn->ranks), shared_.self.rank);
+  }
+  turn->value = wire::prepare(value);
+  turn->timeout = timeout;
+  turn->deadline = deadline_after(shared_.environment.loop.now(), timeout);
+  run_on(shared_.environment.loop, [self = shared_from_this(), turn] { self->enqueue(turn); });
+  return turn->future;
+}
+
+std::vector<int32_t> AllGather::group() const {
+  std::vector<int32_t> ranks;
+  for (const MemberRecord& member : shared_.membership.all()) {
+    if (member.state == MemberState::kLeft) continue;
+    if (ranks.empty() || ranks.back() != member.peer.rank) ranks.push_back(member.peer.rank);
+  }
+  return ranks;
+}
+
+void AllGather::enqueue(const TurnPointer& turn) {
+  std::deque<TurnPointer>& queue = turns_[turn->ranks];
+  queue.push_back(turn);
+  if (queue.size() == 1) {
+    send(turn);
+  } else if (turn->deadline != kNever) {
+    turn->timer = shared_.environment.loop.start_timer(turn->deadline, [this, turn] { on_due(turn); });
+  }
+}
+
+void AllGather::send(const TurnPointer& turn) {
+  GatherRequest request{turn->ranks, kForever, std::move(turn->value)};
+  if (turn->deadline != kNever) {
+    request.time_left = std::max<Nanos>(0, turn->deadline - shared_.environment.loop.now());
+  }
+  const Nanos timeout = request.time_left == kForever ? kForever : deadline_after(kPatience, request.time_left);
+  std::shared_ptr<Future<Value>> answer;
+  try {
+    check_serving();
+    for (const int32_t rank : turn->ranks) shared_.check_present(rank);
+    CallRequest call;
+    call.to = shared_.membership.find_by_rank(turn->ranks.front())->peer.name;
+    call.function = kFunction;
+    call.args = std::move(request).encode();
+    call.timeout = timeout;
+    answer = shared_.rpc.call(std::move(call));
+  } catch (...) {
+    answer = Future<Value>::make();
+    answer->fail(current_error());
+  }
+  answer->on_done([weak = weak_from_this(), turn, raw = answer.get()] {
+    if (const auto self = weak.lock()) self->on_answer(turn, *raw);
+  });
+}
+
+void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) {
+  try {
+    const Value::List& values = answer.value().as_list();
+    if (values.size() != turn->ranks.size()) {
+      fail(Status::kProtocol, "{} values came for {} ranks", values.size(), turn->ranks.size());
+    }
+    Value::List ordered;
+    for (const int32_t rank : turn->order) {
+      const auto place = std::lower_bound(turn->ranks.begin(), turn->ranks.end(), rank) - turn->ranks.begin();
+      ordered.push_back(values[static_cast<size_t>(place)]);
+    }
+    turn->future->complete(Value::list(std::move(ordered)));
+  } catch (...) {
+    turn->future->fail(current_error().add_context(describe(turn->ranks)));
+  }
+  // As a task of its own: what answered it may be in the middle of its work.
+  shared_.environment.loop.post([weak = weak_from_this(), ranks = turn->ranks] {
+    if (const auto self = weak.lock()) self->send_next(ranks);
+  });
+}
+
+void AllGather::send_next(const Ranks& ranks) {
+  const auto found = turns_.find(ranks);
+  if (found == turns_.end()) return;
+  found->second.pop_front();
+  if (found->second.empty()) {
+    turns_.erase(found);
+    return;
+  }
+  const TurnPointer next = found->second.front();
+  if (next->timer != 0) shared_.environment.loop.cancel_timer(std::exchange(next->timer, 0));
+  send(next);
+}
+
+void AllGather::on_due(const TurnPointer& turn) {
+  turn->timer = 0;
+  std::erase(turns_.at(turn->ranks), turn);
+  turn->future->fail(Error(Status::kDeadline, fmt::format("{}: after {} an earlier one of these ranks is not complete",
+                                                          describe(turn->ranks), describe_time(turn->timeout))));
+}
+
+void AllGather::stop() {
+  for (auto& [ranks, queue] : std::exchange(turns_, {})) {
+    for (const TurnPointer& turn : queue) {
+      if (turn->timer != 0) shared_.environment.loop.cancel_timer(turn->timer);
+      turn->future->fail(Error(Status::kCancelled, fmt::format("{}: the worker was shut down", describe(turn->ranks))));
+    }
+  }
+}
+
+}  // namespace distag

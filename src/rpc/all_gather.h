@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/future.h"
+#include "rpc/gather_rounds.h"
+#include "rpc/rpc.h"
+#include "rpc/shared.h"
+
+namespace distag {
+
+// Brings the values of several members to each of them: every one calls the one of lowest rank, who answers all once
+// all have come. A worker has one call under way for a set of ranks; the next ones wait for it, so the first meets the
+// first of the others, the second the second. One that failed does not count.
+// Shared with what it posts to the loop.
+class AllGather : public std::enable_shared_from_this<AllGather> {
+ public:
+  static constexpr const char* kFunction = "distag.all_gather";
+
+  explicit AllGather(RpcShared& shared) : shared_(shared) {}
+
+  // Without ranks: the group of this moment. The list is in the order of `ranks`. Any thread. Throws INVALID_STATE
+  // unless started, INVALID_ARGUMENT for the ranks and for a value that cannot travel, DISCONNECTED naming who is gone.
+  std::shared_ptr<Future<Value>> begin(const Value& value, std::optional<std::vector<int32_t>> ranks, Nanos timeout);
+  // On the loop.
+  void stop();
+
+ private:
+  struct Turn {
+    Ranks ranks;
+    std::vector<int32_t> order;  // as the caller gave them
+    Value value;
+    Nanos timeout = kForever;
+    Nanos deadline = kNever;
+    Loop::TimerId timer = 0;  // while it waits for the one before
+    std::shared_ptr<Future<Value>> future = Future<Value>::make();
+  };
+  using TurnPointer = std::shared_ptr<Turn>;
+
+  void check_serving() const;
+  std::vector<int32_t> group() const;
+  void enqueue(const TurnPointer& turn);
+  void send(const TurnPointer& turn);
+  void on_answer(const TurnPointer& turn, const Future<Value>& answer);
+  void on_due(const TurnPointer& turn);
+  void send_next(const Ranks& ranks);
+
+  RpcShared& shared_;
+  std::map<Ranks, std::deque<TurnPointer>> turns_;  // the first of each is under way; on the loop
+};
+
+}  // namespace distag

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rpc/invocation.h"
+#include "rpc/rpc.h"
+#include "rpc/shared.h"
+
+namespace distag {
+
+// Ranks in ascending order, none twice.
+using Ranks = std::vector<int32_t>;
+
+// "ranks 0, 1, 2"
+std::string describe_ranks(const Ranks& ranks);
+
+// What a member sends to the one of lowest rank among those that gather, and what they all get: a list of the values.
+struct GatherRequest {
+  Ranks ranks;
+  Nanos time_left = kForever;
+  Value value;
+
+  Values encode() &&;
+  // Throws INVALID_ARGUMENT for what it cannot be.
+  static GatherRequest decode(const Values& args);
+};
+
+// Collects what members contribute to the rounds of which this worker is the lowest rank; each set of ranks has one
+// round at a time. A round ends when all have come, for one of them at its deadline, and for all when one is gone. Who
+// gave up is as if it had not come. On the loop.
+class GatherRounds {
+ public:
+  explicit GatherRounds(RpcShared& shared) : shared_(shared) {}
+
+  // The function behind "distag.all_gather".
+  void on_call(IncomingCall& call);
+  void on_peer_gone(const Peer& peer, const Error& error);
+  // Before it is destroyed.
+  void stop();
+  void abandon() { rounds_.clear(); }
+
+ private:
+  struct Contribution {
+    Incarnation from = 0;
+    Value value;
+    std::shared_ptr<PendingReply> reply;
+    Loop::TimerId timer = 0;  // 0: none
+  };
+  struct Round {
+    std::map<int32_t, Contribution> came;  // by rank
+  };
+
+  void check(const GatherRequest& request, const Peer& caller) const;
+  std::string describe_missing(const Ranks& ranks, const Round& round) const;
+  void drop_given_up(Round& round);
+  void add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply);
+  void look_for_missing(const Ranks& ranks, const Round& round);
+  void on_due(const Ranks& ranks, int32_t rank, Nanos timeout);
+  void remove(Round& round, int32_t rank);
+  void complete(const Ranks& ranks);
+  void fail_round(const Ranks& ranks, const Error& error);
+
+  RpcShared& shared_;
+  std::map<Ranks, Round> rounds_;
+};
+
+}  // namespace distag

@@ -1,0 +1,224 @@
+// all_gather over whole workers: order, subsets, who does not come, who is lost.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "support/sim_group.h"
+
+namespace distag::sim {
+namespace {
+
+using Gathered = std::shared_ptr<Future<Value>>;
+using Ranks = std::vector<int32_t>;
+
+SimGroupOptions options_for(int32_t size) {
+  SimGroupOptions options;
+  options.size = size;
+  return options;
+}
+
+Gathered gather(SimWorkerGroup& group, int32_t rank, int64_t value, std::optional<Ranks> ranks = std::nullopt,
+                Nanos timeout = 30 * kSecond) {
+  return group.worker(rank).rpc().all_gather(Value(value), std::move(ranks), timeout);
+}
+
+std::vector<int64_t> values_of(const Gathered& gathered) {
+  wait(*gathered, kForever);
+  std::vector<int64_t> values;
+  for (const Value& value : gathered->value().as_list()) values.push_back(value.as_int64());
+  return values;
+}
+
+// What it fails with; a failure of the test when it does not.
+Error failure_of(const Gathered& gathered) {
+  wait(*gathered, kForever);
+  if (gathered->error() != nullptr) return *gathered->error();
+  ADD_FAILURE() << "it did not fail";
+  return Error();
+}
+
+void expect_failure(const Error& error, Status status, const std::string& word) {
+  EXPECT_EQ(error.status(), status) << error.message();
+  EXPECT_NE(error.message().find(word), std::string::npos) << error.message();
+}
+
+TEST(AllGather, GivesEveryoneTheValuesOfAllInTheOrderOfRanks) {
+  for_each_seed(20, [](uint64_t seed) {
+    SimWorkerGroup group(seed, options_for(1 + static_cast<int32_t>(seed % 5)));
+    group.start();
+    for (int64_t round = 0; round < 3; ++round) {
+      std::vector<Gathered> all;
+      std::vector<int64_t> expected;
+      for (int32_t rank = 0; rank < group.size(); ++rank) {
+        all.push_back(gather(group, rank, 100 * round + rank));
+        expected.push_back(100 * round + rank);
+      }
+      for (const Gathered& one : all) EXPECT_EQ(values_of(one), expected);
+    }
+    for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+  });
+}
+
+TEST(AllGather, GivesTheListInTheOrderInWhichTheCallerNamesTheRanks) {
+  SimWorkerGroup group(1, options_for(3));
+  group.start();
+  const Gathered first = gather(group, 0, 10, Ranks{2, 0});
+  const Gathered second = gather(group, 2, 12, Ranks{0, 2});
+  EXPECT_EQ(values_of(first), (std::vector<int64_t>{12, 10}));
+  EXPECT_EQ(values_of(second), (std::vector<int64_t>{10, 12}));
+}
+
+// Rounds of all subsets of four workers side by side over connections that drop: each worker's k-th over a subset meets
+// the k-th of the others, though nobody waits for one before the next.
+TEST(AllGather, KeepsTheRoundsOfEachSubsetInOrder) {
+  for_each_seed(50, [](uint64_t seed) {
+    SimGroupOptions options = options_for(4);
+    options.faults.drop = 0.02;
+    SimWorkerGroup group(seed, options);
+    group.start();
+    struct Expected {
+      Gathered gathered;
+      std::vector<int64_t> values;
+    };
+    std::vector<Expected> all;
+    for (int64_t round = 0; round < 4; ++round) {
+      for (int subset = 1; subset < 16; ++subset) {
+        Ranks ranks;
+        for (int32_t rank = 0; rank < 4; ++rank) {
+          if ((subset >> rank & 1) != 0) ranks.push_back(rank);
+        }
+        std::vector<int64_t> values;
+        for (const int32_t rank : ranks) values.push_back(1000 * subset + 10 * round + rank);
+        for (const int32_t rank : ranks)
+          all.push_back({gather(group, rank, 1000 * subset + 10 * round + rank, ranks), values});
+      }
+    }
+    for (const Expected& one : all) EXPECT_EQ(values_of(one.gathered), one.values);
+    for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+  });
+}
+
+TEST(AllGather, NamesWhoDidNotComeAndMeetsThemTheNextTime) {
+  for_each_seed(20, [](uint64_t seed) {
+    SimWorkerGroup group(seed, options_for(4));
+    group.start();
+    const Nanos begin = group.scheduler().now();
+    const Gathered first = gather(group, 0, 1, std::nullopt, 2 * kSecond);
+    const Gathered second = gather(group, 2, 1, std::nullopt, 3 * kSecond);
+    Error error = failure_of(first);
+    EXPECT_LT(group.scheduler().now() - begin, 3 * kSecond);
+    expect_failure(error, Status::kDeadline, "\"w1\" (rank 1), worker \"w3\"");
+    EXPECT_EQ(error.message().find("\"w2\""), std::string::npos) << error.message();
+    error = failure_of(second);
+    expect_failure(error, Status::kDeadline, "worker \"w0\" (rank 0), worker \"w1\" (rank 1), worker \"w3\" (rank 3)");
+    std::vector<Gathered> all;
+    for (int32_t rank = 0; rank < 4; ++rank) all.push_back(gather(group, rank, 20 + rank));
+    for (const Gathered& one : all) EXPECT_EQ(values_of(one), (std::vector<int64_t>{20, 21, 22, 23}));
+    for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+  });
+}
+
+TEST(AllGather, WithTimeoutZeroDoesNotWait) {
+  SimWorkerGroup group(1, options_for(2));
+  group.start();
+  expect_failure(failure_of(gather(group, 1, 1, std::nullopt, 0)), Status::kDeadline, "\"w0\"");
+  const Gathered waiting = gather(group, 0, 5);
+  group.scheduler().run_for(kSecond);
+  EXPECT_EQ(values_of(gather(group, 1, 6, std::nullopt, 0)), (std::vector<int64_t>{5, 6}));
+  EXPECT_EQ(values_of(waiting), (std::vector<int64_t>{5, 6}));
+}
+
+TEST(AllGather, OneThatWaitsForTheOneBeforeItEndsAtItsDeadline) {
+  SimWorkerGroup group(1, options_for(2));
+  group.start();
+  const Gathered first = gather(group, 0, 1, std::nullopt, 30 * kSecond);
+  const Nanos begin = group.scheduler().now();
+  expect_failure(failure_of(gather(group, 0, 2, std::nullopt, kSecond)), Status::kDeadline, "an earlier one");
+  EXPECT_LE(group.scheduler().now() - begin, kSecond + kMillisecond);
+  const Gathered third = gather(group, 0, 3);
+  EXPECT_EQ(values_of(gather(group, 1, 10)), (std::vector<int64_t>{1, 10}));
+  EXPECT_EQ(values_of(gather(group, 1, 11)), (std::vector<int64_t>{3, 11}));
+  EXPECT_EQ(values_of(third), (std::vector<int64_t>{3, 11}));
+}
+
+TEST(AllGather, EndsForAllWhenOneOfThemIsLost) {
+  for_each_seed(30, [](uint64_t seed) {
+    // The one of lowest rank, to whom all send, as well as another.
+    const int32_t victim = seed % 2 == 0 ? 0 : 2;
+    SimWorkerGroup group(seed, options_for(4));
+    group.start();
+    std::vector<Gathered> waiting;
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      if (rank != victim) waiting.push_back(gather(group, rank, rank));
+    }
+    const Ranks others{1, 3};
+    group.scheduler().run_for(kSecond);
+    group.kill(victim);
+    for (const Gathered& one : waiting) {
+      expect_failure(failure_of(one), Status::kDisconnected, "\"" + SimWorkerGroup::name(victim) + "\"");
+    }
+    // The next one that needs it fails at once, and the rest can do without.
+    expect_failure(failure_of(gather(group, 1, 1)), Status::kDisconnected, "\"" + SimWorkerGroup::name(victim) + "\"");
+    const Gathered rest = gather(group, 1, 11, others);
+    EXPECT_EQ(values_of(gather(group, 3, 13, others)), (std::vector<int64_t>{11, 13}));
+    EXPECT_EQ(values_of(rest), (std::vector<int64_t>{11, 13}));
+  });
+}
+
+TEST(AllGather, RefusesRanksThatCannotBe) {
+  SimWorkerGroup group(1, options_for(3));
+  const auto refusal = [&group](Ranks ranks) {
+    try {
+      gather(group, 1, 1, std::move(ranks));
+    } catch (const Error& error) {
+      return error;
+    }
+    return Error(Status::kOk, "not refused");
+  };
+  expect_failure(refusal({0, 1}), Status::kInvalidState, "not started");
+  group.start();
+  expect_failure(refusal({0, 1, 0}), Status::kInvalidArgument, "rank 0 is named twice");
+  expect_failure(refusal({0, 2}), Status::kInvalidArgument, "own rank 1");
+  expect_failure(refusal({}), Status::kInvalidArgument, "own rank 1");
+  expect_failure(refusal({1, 3}), Status::kInvalidArgument, "no rank 3");
+}
+
+// What others send is checked where it arrives.
+TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
+  SimWorkerGroup group(1, options_for(3));
+  group.start();
+  const auto ask = [&group](Value::List ranks) {
+    CallRequest request;
+    request.to = "w0";
+    request.function = "distag.all_gather";
+    request.args = {Value::list(std::move(ranks)), Value(int64_t{kSecond}), Value()};
+    return failure_of(group.worker(1).rpc().call(std::move(request)));
+  };
+  const auto rank = [](int64_t whole) { return Value(whole); };
+  expect_failure(ask({}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({rank(1), rank(0)}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({rank(0), rank(0), rank(1)}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({rank(0), rank(2)}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({rank(1), rank(2)}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({Value::text("0")}), Status::kInvalidArgument, "int64");
+  for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+}
+
+TEST(AllGather, EndsWithTheWorker) {
+  for_each_seed(10, [](uint64_t seed) {
+    SimWorkerGroup group(seed, options_for(2));
+    group.start();
+    const std::vector<Gathered> open = {gather(group, 0, 1), gather(group, 0, 2), gather(group, 1, 1, Ranks{1, 0}),
+                                        gather(group, 1, 1)};
+    const Gathered lonely = gather(group, 1, 1);
+    group.shutdown(0);
+    for (const Gathered& one : open) wait(*one, kForever);
+    EXPECT_EQ(failure_of(lonely).status(), Status::kCancelled) << failure_of(lonely).message();
+  });
+}
+
+}  // namespace
+}  // namespace distag::sim

@@ -645,6 +645,13 @@ DISTAG_API distag_status distag_worker_register(distag_worker *worker, const cha
                                                 const distag_function_options *options /* nullable */,
                                                 distag_error *err);
 
+/* Withdraws a function: calls that come from now on do not find it. Ok means that no invocation of it runs and its
+ * destroy has run; answers that it deferred may still be owed. Its name can be registered again at once (since 0.2).
+ * Blocks. Fails: NOT_FOUND; INVALID_STATE when called from within the function; DEADLINE: it is withdrawn, and destroy
+ * runs once the last invocation of it has ended. */
+DISTAG_API distag_status distag_worker_unregister(distag_worker *worker, const char *name, int64_t timeout_ns,
+                                                  distag_error *err);
+
 /* What the call is: where it arrived, from whom, for which context, with how much time, and its arguments. */
 DISTAG_API distag_worker *distag_invocation_get_worker(distag_invocation *invocation);
 DISTAG_API distag_context *distag_invocation_get_context(distag_invocation *invocation); /* NULL: nothing is recorded */
@@ -1121,6 +1128,7 @@ typedef struct distag_api {
   /* 0.2: members and functions */
   distag_status (*worker_all_gather)(distag_worker *, distag_value *, const int32_t *, size_t, int64_t, distag_value **,
                                      distag_error *);
+  distag_status (*worker_unregister)(distag_worker *, const char *, int64_t, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

@@ -166,6 +166,7 @@ constexpr distag_api kApi = {
     distag_optimizer_load,
     distag_future_then,
     distag_worker_all_gather,
+    distag_worker_unregister,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

@@ -25,6 +25,7 @@ namespace distag::capi {
 Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function) {
   return [&worker, function](Invocation& call) {
     const CallbackScope scope(&worker);
+    const CallbackScope within(function.get());
     const auto lent = Ref<distag_invocation>::take(new distag_invocation(worker, call.shared_from_this()));
     distag_error err = DISTAG_ERROR_INIT;
     const distag_status status = function->function(function->data.get(), lent.get(), &err);
@@ -50,6 +51,13 @@ distag_status distag_worker_register(distag_worker* worker, const char* name, di
     need_zero(given.callers, "distag_function_options.callers");
     need_zero(given.caller_count, "distag_function_options.caller_count");
     live.register_function(std::make_shared<HostFunction>(HostFunction{std::move(text), function, std::move(data)}));
+  });
+}
+
+distag_status distag_worker_unregister(distag_worker* worker, const char* name, int64_t timeout_ns, distag_error* err) {
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    live.unregister_function(need_text(name, "name"), need_timeout(timeout_ns, "timeout_ns"));
   });
 }
 

@@ -20,22 +20,26 @@ HostData::HostData(void* user_data, distag_deleter destroy)
 
 void HostData::run_destroy() noexcept {
   const distag_deleter destroy = std::exchange(destroy_, nullptr);
-  if (destroy == nullptr || generation_ != process_generation()) return;
+  Task then = std::move(on_destroyed_);
+  if ((destroy == nullptr && !then) || generation_ != process_generation()) return;
   try {
-    run_host_code([destroy, user_data = user_data_] { destroy(user_data); });
+    run_host_code([destroy, user_data = user_data_, then = std::move(then)]() mutable {
+      if (destroy != nullptr) destroy(user_data);
+      if (then) then();
+    });
   } catch (...) {
     // The executor refused the task and dropped it, which ran it.
   }
 }
 
-CallbackScope::CallbackScope(const void* worker) : worker_(worker), outer_(innermost_scope) { innermost_scope = this; }
+CallbackScope::CallbackScope(const void* owner) : owner_(owner), outer_(innermost_scope) { innermost_scope = this; }
 
 CallbackScope::~CallbackScope() { innermost_scope = outer_; }
 
-bool runs_callback_of(const void* worker) {
-  if (thread_owner == worker) return true;
+bool runs_callback_of(const void* owner) {
+  if (thread_owner == owner) return true;
   for (const CallbackScope* scope = innermost_scope; scope != nullptr; scope = scope->outer_) {
-    if (scope->worker_ == worker) return true;
+    if (scope->owner_ == owner) return true;
   }
   return false;
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/task.h"
 #include "capi/boundary.h"
 
 namespace distag::capi {
@@ -14,35 +15,39 @@ class HostData {
   HostData(HostData&& other) noexcept
       : user_data_(other.user_data_),
         destroy_(std::exchange(other.destroy_, nullptr)),
+        on_destroyed_(std::move(other.on_destroyed_)),
         generation_(other.generation_) {}
   HostData& operator=(HostData&&) = delete;
   ~HostData() { run_destroy(); }
 
   void* get() const { return user_data_; }
   void run_destroy() noexcept;
+  // Runs right after destroy, also when there is none. Before run_destroy().
+  void on_destroyed(Task then) { on_destroyed_ = std::move(then); }
 
  private:
   void* user_data_;
   distag_deleter destroy_;
+  Task on_destroyed_;
   uint32_t generation_;
 };
 
-// Marks that a callback of a worker runs on this thread. Nests; lives on the stack.
+// Marks that a callback of a worker, or one function of it, runs on this thread. Nests; lives on the stack.
 class CallbackScope {
  public:
-  explicit CallbackScope(const void* worker);
+  explicit CallbackScope(const void* owner);
   ~CallbackScope();
   CallbackScope(const CallbackScope&) = delete;
   CallbackScope& operator=(const CallbackScope&) = delete;
 
  private:
-  friend bool runs_callback_of(const void* worker);
-  const void* worker_;
+  friend bool runs_callback_of(const void* owner);
+  const void* owner_;
   const CallbackScope* outer_;
 };
 
-// Whether the calling thread is inside a callback of the worker, or is a thread of it.
-bool runs_callback_of(const void* worker);
+// Whether the calling thread is inside a callback of the worker or function, or is a thread of the worker.
+bool runs_callback_of(const void* owner);
 
 // Says whose the calling thread is, for as long as it runs; nullptr: nobody's.
 void set_thread_owner(const void* worker);

@@ -13,7 +13,8 @@
 
 namespace distag::capi {
 
-// A function that the host registered. Its user_data ends with the worker, or when registering fails.
+// A function that the host registered. Its user_data ends with the worker, when registering fails, or once it is
+// withdrawn and no call needs it any more.
 struct HostFunction {
   std::string name;
   distag_function function;
@@ -46,6 +47,8 @@ struct distag_worker final : distag::capi::Handle {
   bool is_down() const { return settled_->is_done(); }
 
   void register_function(std::shared_ptr<distag::capi::HostFunction> function);
+  // Withdraws it, and waits until no invocation of it runs and its user_data has ended.
+  void unregister_function(const std::string& name, distag::Nanos timeout);
   std::shared_ptr<distag::Future<distag::Value>> start(distag::Nanos timeout);
 
   // Waits until it is down; the report. Throws DEADLINE naming the functions that still run.

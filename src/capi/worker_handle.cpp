@@ -1,5 +1,6 @@
 #include "capi/worker.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -113,6 +114,30 @@ void distag_worker::register_function(std::shared_ptr<HostFunction> function) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::erase(functions_, function);
     throw;
+  }
+}
+
+void distag_worker::unregister_function(const std::string& name, Nanos timeout) {
+  check_up();
+  check_can_wait();
+  std::shared_ptr<HostFunction> function;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = std::find_if(functions_.begin(), functions_.end(),
+                                    [&name](const auto& registered) { return registered->name == name; });
+    if (found == functions_.end()) refuse(Status::kNotFound, "there is no function \"{}\"", name);
+    if (runs_callback_of(found->get())) {
+      refuse(Status::kInvalidState, "\"{}\" is called from within itself: it cannot end before", name);
+    }
+    function = std::move(*found);
+    functions_.erase(found);
+  }
+  core().rpc().unregister_function(name);
+  auto ended = Future<Unit>::make();
+  function->data.on_destroyed([ended] { ended->complete(Unit{}); });
+  function.reset();
+  if (!wait(*ended, timeout)) {
+    refuse(Status::kDeadline, "\"{}\" is withdrawn, but still runs after {} ms", name, timeout / kMillisecond);
   }
 }
 

@@ -243,6 +243,8 @@ static void workers(void) {
   CHAINED(distag_worker_register(NULL, "f", answer_nothing, NULL, NULL, NULL, &err));
   REFUSED(distag_worker_register(w, NULL, answer_nothing, NULL, NULL, NULL, &err));
   REFUSED(distag_worker_register(w, "f", NULL, NULL, NULL, NULL, &err));
+  CHAINED(distag_worker_unregister(NULL, "f", 0, &err));
+  REFUSED(distag_worker_unregister(w, NULL, 0, &err));
   CHAINED(distag_worker_start(NULL, 0, &err));
   CHAINED(distag_worker_start_async(NULL, 0, &out_f, &err));
   REFUSED(distag_worker_start_async(w, 0, NULL, &err));

@@ -170,6 +170,7 @@ int main(void) {
   SLOT(optimizer_load, distag_optimizer_load);
   SLOT(future_then, distag_future_then);
   SLOT(worker_all_gather, distag_worker_all_gather);
+  SLOT(worker_unregister, distag_worker_unregister);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -10,35 +10,62 @@
 
 namespace distag {
 
-// Those who have come to a rendezvous so far, and the rules of who may. Its first joiner says what the group is.
+// Those who have come to a rendezvous, and the rules of who may. Its first joiner says what the group is.
+//
+// A static group gathers until all its ranks have come; who goes before that was never there. From then on, and in an
+// open group from the first, a rank belongs to the name that has it: only that name may come back to it, once its holder
+// is gone.
 class Gathering {
  public:
-  // `where` is the uri, for messages.
+  struct Seat {
+    Peer peer;
+    bool is_gone = false;
+  };
+  struct Book {
+    bool has_met = false;               // a static group: all ranks have come once
+    std::map<int32_t, Seat> seats;      // by rank
+    std::map<std::string, uint64_t> generations;  // joins of each name
+  };
+
+  // `where` is the uri, for messages. `world_size` -1: open.
   Gathering(std::string where, std::string job, int32_t world_size);
+  Gathering(std::string where, std::string job, int32_t world_size, Book book);
 
   // Throws what the joiner did wrong: PROTOCOL (another version), DENIED (another job), INVALID_ARGUMENT (another size
-  // of the world, a rank outside of it), INVALID_STATE (its name or rank is taken).
+  // of the world, a rank outside of it), INVALID_STATE (its name or rank is taken, or is another's).
   void check(const wire::Join& join) const;
-  // Whether the joiner expects a world of another size, which nobody can mend by waiting.
-  bool is_other_world(const wire::Join& join) const;
-  // Who holds the name or the rank that the joiner wants; nullptr: nobody.
+  // Whether the joiner expects another world while the group gathers, which nobody can mend by waiting.
+  bool ends_it_for_all(const wire::Join& join) const;
+  // Who is here and holds the name or the rank that the joiner wants; nullptr: nobody.
   const Peer* find_rival(const wire::Member& member) const;
   bool has(Incarnation incarnation) const;
 
-  void add(const wire::Member& member);  // which passed check()
+  // A member that passed check(), or is here already: gives it what it left open, a rank and a name.
+  void add(const wire::Member& member);
   void remove(Incarnation incarnation);
 
-  bool is_complete() const { return members_.size() == static_cast<size_t>(world_size_); }
+  bool is_open() const { return world_size_ < 0; }
+  // The members know each other: who comes now joins a running group.
+  bool has_met() const { return is_open() || book_.has_met; }
+  bool is_deserted() const;
   std::vector<int32_t> missing() const;
-  std::vector<Peer> members() const;  // by rank
+  // By rank. Of a static group that has met all, also those who have gone since.
+  std::vector<Peer> members() const;
+  const Book& book() const { return book_; }
 
  private:
+  const Seat* seat_of(const std::string& name) const;
+  int32_t rank_for(const std::string& name) const;
+  void check_world(const wire::Join& join) const;
+  void check_place(const wire::Member& member) const;
+
   const std::string where_;
   const std::string job_;
   const int32_t world_size_;
-  std::map<int32_t, Peer> members_;
-  std::map<std::string, uint64_t> generations_;  // joins of each name
+  Book book_;
 };
+
+std::string default_name(int32_t rank);  // of who gives itself none
 
 wire::Member to_member(const Peer& peer);
 Peer to_peer(const wire::Member& member);

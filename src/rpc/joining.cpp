@@ -16,16 +16,16 @@ bool is_name(const std::string& name) {
 }
 
 void check_request(const JoinRequest& request) {
-  if (request.world_size < 0) fail(Status::kUnsupported, "this version has no open worlds; give the size of the world");
+  const bool is_open = request.world_size < 0;
   if (request.world_size == 0) fail(Status::kInvalidArgument, "a world has at least one worker, not 0");
-  if (request.self.rank < 0 || request.self.rank >= request.world_size) {
+  if (!is_open && (request.self.rank < 0 || request.self.rank >= request.world_size)) {
     fail(Status::kInvalidArgument, "rank {} is not in 0 .. {}", request.self.rank, request.world_size - 1);
   }
   if (request.job.empty() || request.job.size() > kMaxName) {
     fail(Status::kInvalidArgument, "the name of a job has 1 to {} bytes, this one has {}", kMaxName,
          request.job.size());
   }
-  if (!is_name(request.self.name)) {
+  if (!is_name(request.self.name) && !(is_open && request.self.name.empty())) {
     fail(Status::kInvalidArgument,
          "the name of a worker has 1 to {} characters of A-Z a-z 0-9 _ - . : ; \"{}\" has not", kMaxName,
          request.self.name);
@@ -38,7 +38,7 @@ Joining::Joining(Loop& loop, Log& log, std::string uri) : loop_(loop), log_(log)
 
 Joining::~Joining() {
   if (deadline_timer_ != 0) loop_.cancel_timer(deadline_timer_);
-  if (timer_ != 0) loop_.cancel_timer(timer_);
+  cancel_timer();
 }
 
 void Joining::join(const JoinRequest& request, Callback done) {
@@ -88,11 +88,15 @@ wire::Join Joining::join_message() const {
 }
 
 void Joining::set_timer(Nanos when, Task task) {
-  if (timer_ != 0) loop_.cancel_timer(timer_);
+  cancel_timer();
   timer_ = loop_.start_timer(when, [this, kept = std::move(task)]() mutable {
     timer_ = 0;
     kept();
   });
+}
+
+void Joining::cancel_timer() {
+  if (timer_ != 0) loop_.cancel_timer(std::exchange(timer_, 0));
 }
 
 Nanos Joining::next_pause(Nanos pause, Nanos first, Nanos longest) {

@@ -34,6 +34,7 @@ class Joining : public Rendezvous {
 
   // Runs the task at `when` unless this is gone by then; a timer that is set anew replaces the one before.
   void set_timer(Nanos when, Task task);
+  void cancel_timer();
   // For tasks that others post: expired once this is gone.
   std::weak_ptr<char> alive() const { return alive_; }
   // `pause`, doubled up to `longest`, with the first value when it is 0.

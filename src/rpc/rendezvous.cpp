@@ -1,6 +1,7 @@
 #include "rpc/rendezvous.h"
 
 #include <charconv>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
@@ -20,18 +21,22 @@ struct Variable {
   std::string value;
 };
 
-// DISTAG_<name> goes before <name>. Throws when neither is set.
-Variable get_variable(const std::string& name, const Getter& get_environment) {
-  const std::string own = "DISTAG_" + name;
-  for (const std::string& candidate : {own, name}) {
+// DISTAG_<name> goes before <name>.
+std::optional<Variable> find_variable(const std::string& name, const Getter& get_environment) {
+  for (const std::string& candidate : {"DISTAG_" + name, name}) {
     const char* value = get_environment(candidate.c_str());
-    if (value != nullptr && *value != '\0') return {candidate, value};
+    if (value != nullptr && *value != '\0') return Variable{candidate, value};
   }
+  return std::nullopt;
+}
+
+Variable get_variable(const std::string& name, const Getter& get_environment) {
+  if (const std::optional<Variable> variable = find_variable(name, get_environment)) return *variable;
   fail(
       Status::kInvalidArgument,
       "rendezvous: neither {} nor {} is set in the environment; set it, or give rank, world_size and rendezvous in the "
       "options",
-      own, name);
+      "DISTAG_" + name, name);
 }
 
 int32_t get_number(const std::string& name, int32_t least, int32_t most, const Getter& get_environment) {
@@ -50,11 +55,15 @@ int32_t get_number(const std::string& name, int32_t least, int32_t most, const G
 RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
                                     const Getter& get_environment) {
   RendezvousTarget target{uri, rank, world_size};
-  if (world_size < 0) fail(Status::kUnsupported, "this version has no open worlds; give the size of the world");
   if (world_size == 0) {
-    target.world_size = get_number("WORLD_SIZE", 1, INT32_MAX, get_environment);
-    target.rank = get_number("RANK", 0, target.world_size - 1, get_environment);
-  } else if (rank < 0 || rank >= world_size) {
+    target.world_size = get_number("WORLD_SIZE", -1, INT32_MAX, get_environment);
+    if (target.world_size == 0) fail(Status::kInvalidArgument, "rendezvous: WORLD_SIZE is 0; -1 is an open world");
+    if (target.world_size > 0) {
+      target.rank = get_number("RANK", 0, target.world_size - 1, get_environment);
+    } else {
+      target.rank = find_variable("RANK", get_environment) ? get_number("RANK", -1, INT32_MAX, get_environment) : -1;
+    }
+  } else if (world_size > 0 && (rank < 0 || rank >= world_size)) {
     fail(Status::kInvalidArgument, "rank {} is not in 0 .. {}", rank, world_size - 1);
   }
   if (uri == kEnvironmentUri) {

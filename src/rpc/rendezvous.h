@@ -15,17 +15,18 @@ namespace distag {
 
 struct JoinRequest {
   std::string job;
-  int32_t world_size = 0;
-  Peer self;  // rank, name, endpoint, incarnation
+  int32_t world_size = 0;  // -1: an open world, where a rank of -1 and an empty name are given by the group
+  Peer self;               // rank, name, endpoint, incarnation
   Nanos deadline = kNever;
 };
 
-// Where the members of a group find each other. One object per worker. On the loop.
+// Where the members of a group find each other. One object per worker, for as long as it is a member: its end makes
+// room for another one of its name. On the loop.
 class Rendezvous {
  public:
   // Exactly once: the whole group (self included, with the rank, name and generation given), or why not: DEADLINE
   // listing who is missing; DISCONNECTED when there is no rendezvous; INVALID_STATE for a name or rank in use; DENIED;
-  // PROTOCOL.
+  // PROTOCOL. A generation above 1 may have come to a running group, as everyone does in an open world.
   struct Outcome {
     std::vector<Peer> members;
     Error error;
@@ -35,13 +36,15 @@ class Rendezvous {
 
   virtual ~Rendezvous() = default;  // stops; rank 0 stops serving
   virtual void join(const JoinRequest& request, Callback done) = 0;
+  // This worker has lost a member, or it has left: its place is free.
+  virtual void on_gone(Incarnation) {}
 };
 
 // What "env://" and the options say, resolved before anything starts. Throws INVALID_ARGUMENT naming what is missing.
 struct RendezvousTarget {
   std::string uri;  // tcp://host:port, file:///dir, inproc://name
   int32_t rank = -1;
-  int32_t world_size = 0;
+  int32_t world_size = 0;  // -1: open
 };
 RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
                                     const std::function<const char*(const char*)>& get_environment);

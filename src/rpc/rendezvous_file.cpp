@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lock_file.h"
 #include "rpc/joining.h"
 
 namespace distag {
@@ -22,26 +23,44 @@ constexpr Nanos kFirstPause = 2 * kMillisecond;
 constexpr Nanos kLongestPause = 50 * kMillisecond;
 constexpr const char* kScheme = "file://";
 
+// Bytes of the lock file.
+constexpr uint64_t kMutex = 0;
+constexpr uint64_t kFirstSeat = 1;
+
 Json member_to_json(const wire::Member& member) {
   return Json{{"rank", member.rank},
               {"name", member.name},
               {"endpoint", member.endpoint},
               {"incarnation", member.incarnation},
-              {"generation", member.generation}};
+              {"generation", member.generation},
+              {"max_message_bytes", member.max_message_bytes}};
 }
 
 wire::Member member_from_json(const Json& json) {
-  return {json.at("rank").get<int32_t>(), json.at("name").get<std::string>(), json.at("endpoint").get<std::string>(),
-          json.at("incarnation").get<uint64_t>(), json.at("generation").get<uint64_t>()};
+  return {json.at("rank").get<int32_t>(),         json.at("name").get<std::string>(),
+          json.at("endpoint").get<std::string>(), json.at("incarnation").get<uint64_t>(),
+          json.at("generation").get<uint64_t>(),  json.at("max_message_bytes").get<uint64_t>()};
 }
 
-wire::Join join_from_json(const Json& json) {
-  wire::Join join;
-  join.job = json.at("job").get<std::string>();
-  join.protocol = json.at("protocol").get<uint32_t>();
-  join.world_size = json.at("world_size").get<int32_t>();
-  join.member = member_from_json(json.at("member"));
-  return join;
+Json book_to_json(const Gathering::Book& book) {
+  Json seats = Json::array();
+  for (const auto& [rank, seat] : book.seats) {
+    Json json = member_to_json(to_member(seat.peer));
+    json["is_gone"] = seat.is_gone;
+    seats.push_back(std::move(json));
+  }
+  return Json{{"has_met", book.has_met}, {"seats", std::move(seats)}, {"generations", book.generations}};
+}
+
+Gathering::Book book_from_json(const Json& json) {
+  Gathering::Book book;
+  book.has_met = json.at("has_met").get<bool>();
+  for (const Json& seat : json.at("seats")) {
+    const wire::Member member = member_from_json(seat);
+    book.seats[member.rank] = {to_peer(member), seat.at("is_gone").get<bool>()};
+  }
+  book.generations = json.at("generations").get<std::map<std::string, uint64_t>>();
+  return book;
 }
 
 std::optional<Json> read_json(const fs::path& path) {
@@ -53,11 +72,14 @@ std::optional<Json> read_json(const fs::path& path) {
   return json;
 }
 
+// One file says what the group is: written by who joins, with the first byte of another file locked, and read by who
+// waits. Of that other file each member has a byte of its own locked as long as it lives, by which its place is known to
+// be taken; so a directory that a killed job has left needs no clearing. Who leaves last takes both files away.
 class FileJoining final : public Joining {
  public:
   FileJoining(const std::string& uri, Loop& loop, Log& log)
       : Joining(loop, log, uri), directory_(uri.substr(std::string(kScheme).size())) {}
-  ~FileJoining() override { clean_up(); }
+  ~FileJoining() override { leave(); }
 
  private:
   void begin() override {
@@ -67,164 +89,156 @@ class FileJoining final : public Joining {
       fail(Status::kInvalidArgument, "rendezvous \"{}\": \"{}\" is no directory, and cannot be made one", uri(),
            directory_.string());
     }
-    try {
-      claim();
-    } catch (...) {
-      clean_up();
-      throw;
-    }
-    poll();
+    go_on();
   }
 
   Error on_deadline() override {
     std::vector<int32_t> missing;
-    for (int32_t rank = 0; rank < request().world_size; ++rank) {
-      std::error_code error;
-      if (!fs::exists(rank_path(rank), error)) missing.push_back(rank);
+    try {
+      missing = gathering(read_json(group_path())).missing();
+    } catch (...) {
+      // Whatever it is: time is up.
     }
-    Error told = missing_error(uri(), missing, request().world_size);
-    clean_up();
-    return told;
+    leave();
+    return missing_error(uri(), missing, request().world_size);
   }
 
-  fs::path rank_path(int32_t rank) const { return directory_ / fmt::format("rank.{}", rank); }
-  fs::path name_path() const { return directory_ / ("name." + request().self.name); }
   fs::path group_path() const { return directory_ / "group"; }
+  fs::path lock_path() const { return directory_ / "lock"; }
 
-  // Puts a whole file at `path`. False when there is one already.
-  bool publish(const fs::path& path, const Json& json) {
-    const fs::path draft = directory_ / fmt::format(".draft.{:016x}", request().self.incarnation);
-    {
-      std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-      file << json.dump();
-      if (!file.flush()) fail(Status::kInvalidState, "rendezvous \"{}\": cannot write to it", uri());
-    }
-    std::error_code error;
-    std::error_code ignored;
-    fs::create_hard_link(draft, path, error);
-    fs::remove(draft, ignored);
-    if (!error) return true;
-    if (error == std::errc::file_exists) return false;
-    fail(Status::kInvalidState, "rendezvous \"{}\": cannot make \"{}\": {}", uri(), path.string(), error.message());
-  }
-
-  void claim() {
-    const char* advice = "a worker that lives has it, or the directory is not empty from an earlier job: clear it then";
-    wire::Join join = join_message();
-    join.member.generation = 1;
-    const Json json{{"job", join.job},
-                    {"protocol", join.protocol},
-                    {"world_size", join.world_size},
-                    {"member", member_to_json(join.member)}};
-    if (!publish(rank_path(join.member.rank), json)) {
-      fail(Status::kInvalidState, "rendezvous \"{}\": rank {} is in use; {}", uri(), join.member.rank, advice);
-    }
-    has_rank_ = true;
-    if (!publish(name_path(), json)) {
-      fail(Status::kInvalidState, "rendezvous \"{}\": the name \"{}\" is in use; {}", uri(), join.member.name, advice);
-    }
-    has_name_ = true;
-  }
-
-  void poll() {
+  void go_on() {
     if (is_over()) return;
     try {
-      if (!read_group()) gather();
+      if (rank_ < 0) come_in();
+      if (rank_ >= 0) look_whether_met();
     } catch (const Json::exception&) {
-      clean_up();
+      leave();
       give_up(Error(Status::kProtocol, fmt::format("rendezvous \"{}\": there are files of something else", uri())));
     } catch (...) {
-      clean_up();
+      leave();
       give_up(current_error());
     }
     if (is_over()) return;
     pause_ = next_pause(pause_, kFirstPause, kLongestPause);
-    set_timer(deadline_after(loop_.now(), pause_), [this] { poll(); });
+    set_timer(deadline_after(loop_.now(), pause_), [this] { go_on(); });
   }
 
-  // True when there is an outcome.
-  bool read_group() {
-    const std::optional<Json> json = read_json(group_path());
-    if (!json) return false;
-    if (json->contains("error")) {
-      const Json& error = json->at("error");
-      throw Error(static_cast<Status>(error.at("status").get<int32_t>()), error.at("message").get<std::string>());
-    }
-    std::vector<Peer> members;
-    bool has_self = false;
-    for (const Json& member : json->at("members")) {
-      members.push_back(to_peer(member_from_json(member)));
-      has_self = has_self || members.back().incarnation == request().self.incarnation;
-    }
-    if (!has_self) {
-      fail(Status::kInvalidState,
-           "rendezvous \"{}\": it is that of a group of {} that has met before; use an empty directory", uri(),
-           members.size());
-    }
-    succeed(std::move(members));
-    return true;
+  // Nothing happens while somebody else is at it.
+  void come_in() {
+    if (!enter()) return;
+    std::optional<Json> json = read_json(group_path());
+    if (json && gathering(json).is_deserted()) json.reset();
+    const wire::Join join = join_message();
+    if (json) check_group(*json, join);
+    Gathering group = gathering(json);
+    group.check(join);
+    group.add(join.member);
+    take_seat(group);
+    write_group(Json{{"job", join.job},
+                     {"protocol", join.protocol},
+                     {"world_size", join.world_size},
+                     {"book", book_to_json(group.book())}});
+    lock_.unlock(kMutex);
   }
 
-  // Looks who has come; who sees the last one come, or two that do not fit, tells all.
-  void gather() {
-    const size_t before = seen_.size();
-    look_for_missing();
-    if (seen_.size() == before) return;
-    Gathering gathering(uri(), request().job, request().world_size);
-    gathering.add(join_message().member);
+  // Throws when the others want something else than we do.
+  void check_group(const Json& json, const wire::Join& join) {
+    throw_if_failed(json);
+    const auto protocol = json.at("protocol").get<uint32_t>();
+    if (protocol != join.protocol) {
+      fail(Status::kProtocol, "rendezvous \"{}\": this worker speaks version {} of the protocol, the group version {}",
+           uri(), join.protocol, protocol);
+    }
+    const Gathering theirs(uri(), json.at("job").get<std::string>(), json.at("world_size").get<int32_t>(),
+                           book_from_json(json.at("book")));
     try {
-      for (const auto& [rank, join] : seen_) {
-        gathering.check(join);
-        gathering.add(join.member);
-      }
+      if (join.job != json.at("job") || join.world_size != json.at("world_size")) theirs.check(join);
     } catch (const Error& error) {
-      if (!are_all_still_there()) return;
-      const Json told{{"status", static_cast<int32_t>(error.status())}, {"message", error.message()}};
-      publish(group_path(), Json{{"error", told}});
-      read_group();
-      return;
-    }
-    if (!gathering.is_complete()) return;
-    if (!are_all_still_there()) return;
-    Json members = Json::array();
-    for (const Peer& peer : gathering.members()) members.push_back(member_to_json(to_member(peer)));
-    publish(group_path(), Json{{"members", members}});
-    read_group();
-  }
-
-  void look_for_missing() {
-    for (int32_t rank = 0; rank < request().world_size; ++rank) {
-      if (seen_.contains(rank)) continue;
-      if (const std::optional<Json> json = read_json(rank_path(rank))) seen_.emplace(rank, join_from_json(*json));
+      if (theirs.ends_it_for_all(join)) tell_failure(json, error);
+      throw;
     }
   }
 
-  // Forgets those who gave up since they were seen, and those whose place another one has.
-  bool are_all_still_there() {
-    const size_t before = seen_.size();
-    std::erase_if(seen_, [this](const auto& entry) {
-      const std::optional<Json> json = read_json(rank_path(entry.first));
-      return !json || join_from_json(*json).member.incarnation != entry.second.member.incarnation;
-    });
-    return seen_.size() == before;
+  // The mutex is had, and nobody has taken its file away meanwhile.
+  bool enter() {
+    if (!lock_.is_open()) lock_.open(lock_path().string());
+    if (lock_.try_lock(kMutex) && lock_.is_at_its_path()) return true;
+    if (!lock_.is_at_its_path()) lock_.close();
+    return false;
   }
 
-  // Takes away what is ours; the last one that leaves takes the group away.
-  void clean_up() {
-    std::error_code ignored;
-    if (std::exchange(has_name_, false)) fs::remove(name_path(), ignored);
-    if (!std::exchange(has_rank_, false)) return;
-    fs::remove(rank_path(request().self.rank), ignored);
-    for (fs::directory_iterator it(directory_, ignored), end; it != end; it.increment(ignored)) {
-      if (it->path().filename().string().starts_with("rank.")) return;
+  // Those who have died or left are gone.
+  Gathering gathering(const std::optional<Json>& json) const {
+    Gathering group(uri(), request().job, request().world_size,
+                    json ? book_from_json(json->at("book")) : Gathering::Book());
+    const Gathering::Book book = group.book();
+    for (const auto& [rank, seat] : book.seats) {
+      const bool is_self = rank_ >= 0 && seat.peer.incarnation == request().self.incarnation;
+      const bool is_here = is_self || is_taken(rank);
+      if (!is_here) group.remove(seat.peer.incarnation);
     }
-    fs::remove(group_path(), ignored);
+    return group;
+  }
+
+  bool is_taken(int32_t rank) const { return lock_.is_locked_by_another(kFirstSeat + static_cast<uint64_t>(rank)); }
+
+  void take_seat(const Gathering& group) {
+    for (const auto& [rank, seat] : group.book().seats) {
+      if (seat.peer.incarnation != request().self.incarnation) continue;
+      if (!lock_.try_lock(kFirstSeat + static_cast<uint64_t>(rank))) {
+        fail(Status::kInvalidState, "rendezvous \"{}\": another process has locked rank {}", uri(), rank);
+      }
+      rank_ = rank;
+    }
+  }
+
+  void tell_failure(Json json, const Error& error) {
+    json["error"] = {{"status", static_cast<int32_t>(error.status())}, {"message", error.message()}};
+    write_group(json);
+  }
+
+  static void throw_if_failed(const Json& json) {
+    if (!json.contains("error")) return;
+    const Json& error = json.at("error");
+    throw Error(static_cast<Status>(error.at("status").get<int32_t>()), error.at("message").get<std::string>());
+  }
+
+  void write_group(const Json& json) {
+    const fs::path draft = directory_ / "draft";
+    std::ofstream file(draft, std::ios::binary | std::ios::trunc);
+    file << json.dump();
+    file.close();
+    std::error_code error;
+    if (file) fs::rename(draft, group_path(), error);
+    if (!file || error) fail(Status::kInvalidState, "rendezvous \"{}\": cannot write to it", uri());
+  }
+
+  void look_whether_met() {
+    const std::optional<Json> json = read_json(group_path());
+    if (!json) return;
+    throw_if_failed(*json);
+    const Gathering group = gathering(json);
+    if (group.has_met()) succeed(group.members());
+  }
+
+  void leave() {
+    if (!lock_.is_open()) return;
+    if (rank_ >= 0) lock_.unlock(kFirstSeat + static_cast<uint64_t>(std::exchange(rank_, -1)));
+    try {
+      std::error_code ignored;
+      if (enter() && gathering(read_json(group_path())).is_deserted()) {
+        fs::remove(group_path(), ignored);
+        fs::remove(lock_path(), ignored);
+      }
+    } catch (...) {
+      // Then the files stay, and the next job finds nobody there.
+    }
+    lock_.close();
   }
 
   const fs::path directory_;
-  bool has_rank_ = false;
-  bool has_name_ = false;
-  std::map<int32_t, wire::Join> seen_;  // by rank, ourselves included
+  LockFile lock_;
+  int32_t rank_ = -1;  // once it has a seat
   Nanos pause_ = 0;
 };
 

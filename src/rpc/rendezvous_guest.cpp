@@ -9,6 +9,7 @@ namespace {
 
 constexpr Nanos kFirstPause = 10 * kMillisecond;
 constexpr Nanos kLongestPause = 200 * kMillisecond;
+constexpr Nanos kLongestPauseOfMember = 5 * kSecond;
 constexpr Nanos kRepeat = 500 * kMillisecond;
 
 }  // namespace
@@ -16,17 +17,22 @@ constexpr Nanos kRepeat = 500 * kMillisecond;
 RendezvousGuest::RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log)
     : Joining(loop, log, uri), transport_(transport) {}
 
-void RendezvousGuest::begin() { dial(); }
+void RendezvousGuest::begin() {
+  self_ = join_message().member;
+  dial();
+}
 
 Error RendezvousGuest::on_deadline() {
   if (was_answered_) return missing_error(uri(), missing_, request().world_size);
   return Error(
       Status::kDisconnected,
-      fmt::format("rendezvous \"{}\": nobody answered there in time; rank 0 serves it once it is started", uri()));
+      fmt::format("rendezvous \"{}\": nobody answered there in time; rank 0 serves it from its start to its end, and "
+                  "once that worker is gone nobody can join the group any more",
+                  uri()));
 }
 
 void RendezvousGuest::dial() {
-  if (is_over()) return;
+  if (is_done()) return;
   ConnectionEvents events;
   events.on_connected = [this] { say_join(); };
   events.on_writable = [this] { say_join(); };
@@ -40,19 +46,22 @@ void RendezvousGuest::dial() {
 }
 
 void RendezvousGuest::say_join() {
-  if (is_over() || connection_ == nullptr) return;
+  if (is_done() || connection_ == nullptr) return;
+  wire::Join join = join_message();
+  join.member = self_;
   wire::Message message;
-  message.body = join_message();
+  message.body = std::move(join);
   wire::Encoded encoded = wire::encode(message, wire::Limits());
   Frames frames;
   frames.push_back(std::move(encoded.header));
   for (Frame& frame : encoded.payload) frames.push_back(std::move(frame));
   if (!connection_->send(frames)) return;  // on_writable says it again
+  if (is_member_) return;
   set_timer(deadline_after(loop_.now(), kRepeat), [this] { say_join(); });
 }
 
 void RendezvousGuest::on_message(const Frames& frames) {
-  if (is_over()) return;
+  if (is_done()) return;
   try {
     if (frames.empty()) fail(Status::kProtocol, "an empty message");
     const wire::Message message =
@@ -67,6 +76,7 @@ void RendezvousGuest::on_message(const Frames& frames) {
 
 void RendezvousGuest::on_roster(const wire::Roster& roster) {
   was_answered_ = true;
+  if (is_member_) return on_word_to_member(roster);
   if (roster.refused) {
     give_up(roster.error);
     return;
@@ -75,20 +85,33 @@ void RendezvousGuest::on_roster(const wire::Roster& roster) {
   if (roster.members.empty()) return;
   std::vector<Peer> members;
   members.reserve(roster.members.size());
-  bool has_self = false;
   for (const wire::Member& member : roster.members) {
     members.push_back(to_peer(member));
-    has_self = has_self || member.incarnation == request().self.incarnation;
+    if (member.incarnation == self_.incarnation) {
+      self_ = member;
+      is_member_ = true;
+    }
   }
-  if (!has_self || members.size() != static_cast<size_t>(request().world_size)) {
+  const bool is_whole = request().world_size < 0 || members.size() == static_cast<size_t>(request().world_size);
+  if (!is_member_ || !is_whole) {
+    is_member_ = false;
     fail(Status::kProtocol, "the roster of {} is not that of our group", members.size());
   }
+  pause_ = 0;
+  cancel_timer();
   succeed(std::move(members));
+}
+
+// Its connection was made again. Who serves there now may be another.
+void RendezvousGuest::on_word_to_member(const wire::Roster& roster) {
+  pause_ = 0;
+  if (!roster.refused) return;
+  is_member_ = false;
   set_timer(loop_.now(), [this] { connection_.reset(); });
 }
 
 void RendezvousGuest::redial() {
-  pause_ = next_pause(pause_, kFirstPause, kLongestPause);
+  pause_ = next_pause(pause_, kFirstPause, is_member_ ? kLongestPauseOfMember : kLongestPause);
   set_timer(deadline_after(loop_.now(), pause_), [this] {
     connection_.reset();
     dial();

@@ -26,19 +26,18 @@ void RendezvousHost::begin() {
     throw current_error().add_context(fmt::format("rendezvous \"{}\"", uri()));
   }
   gathering_->add(join_message().member);
-  if (gathering_->is_complete()) {
-    complete();
-    return;
-  }
+  if (gathering_->has_met()) return succeed(gathering_->members());
   if (request().deadline == kNever) return;
   const Nanos time = request().deadline - loop_.now();
   set_timer(request().deadline - std::min(kFarewell, time / 10), [this] {
-    if (stage_ == Stage::kGathering) fail_all(missing_error(uri(), gathering_->missing(), request().world_size));
+    if (!gathering_->has_met() && !failure_) {
+      fail_all(missing_error(uri(), gathering_->missing(), request().world_size));
+    }
   });
 }
 
 Error RendezvousHost::on_deadline() {
-  return stage_ == Stage::kFailed ? failure_ : missing_error(uri(), gathering_->missing(), request().world_size);
+  return failure_ ? *failure_ : missing_error(uri(), gathering_->missing(), request().world_size);
 }
 
 void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frames) {
@@ -60,16 +59,11 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
 }
 
 void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join) {
-  if (stage_ == Stage::kFailed) throw failure_;
-  const bool is_known = gathering_->has(join.member.incarnation);
-  if (stage_ == Stage::kComplete && !is_known) {
-    Gathering(uri(), request().job, request().world_size).check(join);
-    fail(Status::kInvalidState, "rendezvous \"{}\": the group of {} is complete, worker \"{}\" comes too late", uri(),
-         request().world_size, join.member.name);
-  }
-  if (!is_known) admit(from, join);
+  if (failure_) throw *failure_;
+  const bool had_met = gathering_->has_met();
+  if (!gathering_->has(join.member.incarnation)) admit(from, join);
   guests_[join.member.incarnation] = from;
-  if (stage_ == Stage::kGathering && gathering_->is_complete()) {
+  if (gathering_->has_met() && !had_met) {
     complete();
   } else {
     answer(from, roster());
@@ -77,18 +71,19 @@ void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join
 }
 
 void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) {
+  if (join.member.generation != 0) {
+    fail(Status::kInvalidState, "rendezvous \"{}\": worker \"{}\" is of an earlier group, which lost its rank 0", uri(),
+         join.member.name);
+  }
   if (const Peer* rival = gathering_->find_rival(join.member)) {
     const Incarnation incarnation = rival->incarnation;
     const auto guest = guests_.find(incarnation);
-    if (guest != guests_.end() && !answer(guest->second, roster())) {
-      gathering_->remove(incarnation);
-      guests_.erase(guest);
-    }
+    if (guest != guests_.end() && !answer(guest->second, roster())) on_gone(incarnation);
   }
   try {
     gathering_->check(join);
   } catch (const Error& error) {
-    if (gathering_->is_other_world(join)) {
+    if (gathering_->ends_it_for_all(join)) {
       guests_[join.member.incarnation] = from;
       fail_all(error);
     }
@@ -97,14 +92,17 @@ void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) 
   gathering_->add(join.member);
 }
 
+void RendezvousHost::on_gone(Incarnation incarnation) {
+  gathering_->remove(incarnation);
+  guests_.erase(incarnation);
+}
+
 void RendezvousHost::complete() {
-  stage_ = Stage::kComplete;
   for (const auto& [incarnation, guest] : guests_) answer(guest, roster());
   succeed(gathering_->members());
 }
 
 void RendezvousHost::fail_all(const Error& error) {
-  stage_ = Stage::kFailed;
   failure_ = error;
   for (const auto& [incarnation, guest] : guests_) {
     wire::Roster refusal;
@@ -112,12 +110,12 @@ void RendezvousHost::fail_all(const Error& error) {
     refusal.error = error;
     answer(guest, std::move(refusal));
   }
-  set_timer(std::min(deadline_after(loop_.now(), kFarewell), request().deadline), [this] { give_up(failure_); });
+  set_timer(std::min(deadline_after(loop_.now(), kFarewell), request().deadline), [this] { give_up(*failure_); });
 }
 
 wire::Roster RendezvousHost::roster() const {
   wire::Roster roster;
-  if (stage_ == Stage::kComplete) {
+  if (gathering_->has_met()) {
     for (const Peer& peer : gathering_->members()) roster.members.push_back(to_member(peer));
   } else {
     roster.missing = gathering_->missing();

@@ -10,15 +10,16 @@
 
 namespace distag {
 
-// Rank 0 of a tcp rendezvous: takes JOINs until all are there, then tells everybody who is in the group. What one
-// joiner does wrong is answered to it alone; a world of another size, or the deadline, ends it for all.
+// Rank 0 of a tcp rendezvous: takes JOINs until all are there, then tells everybody who is in the group. Goes on for who
+// comes back, and in an open world for everyone. What one joiner does wrong is answered to it alone; a world of another
+// size, or the deadline, ends it for all while the group gathers. A member is here as long as its connection is.
 class RendezvousHost final : public Joining {
  public:
   RendezvousHost(const std::string& uri, Loop& loop, Transport& transport, Log& log);
 
- private:
-  enum class Stage { kGathering, kComplete, kFailed };
+  void on_gone(Incarnation incarnation) override;
 
+ private:
   void begin() override;
   Error on_deadline() override;
 
@@ -35,8 +36,7 @@ class RendezvousHost final : public Joining {
   std::unique_ptr<Acceptor> acceptor_;
   std::optional<Gathering> gathering_;
   std::map<Incarnation, ConnectionToken> guests_;
-  Stage stage_ = Stage::kGathering;
-  Error failure_;
+  std::optional<Error> failure_;
 };
 
 }  // namespace distag

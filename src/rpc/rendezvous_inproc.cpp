@@ -12,15 +12,14 @@ namespace {
 
 class InprocJoining;
 
-// A group whose members are not all there yet.
 struct Group {
   explicit Group(Gathering gathering_) : gathering(std::move(gathering_)) {}
   Gathering gathering;
-  std::map<Incarnation, InprocJoining*> waiting;
+  std::map<Incarnation, InprocJoining*> here;
 };
 
-// All that are joining in this process, by uri; there only while somebody is. An entry and the object that it points to
-// go together under the mutex, so posts to the loops of others are made while it is held.
+// The groups of this process, by uri; there only while they have members. An entry and the object that it points to go
+// together under the mutex, so posts to the loops of others are made while it is held.
 std::mutex g_mutex;
 std::map<std::string, Group>* g_groups = nullptr;
 
@@ -38,12 +37,19 @@ class InprocJoining final : public Joining {
     try {
       group.gathering.check(join);
     } catch (const Error& error) {
-      if (group.gathering.is_other_world(join)) end_group(group, {}, error);
+      if (group.gathering.ends_it_for_all(join)) {
+        tell_all(group, {}, error);
+        forget_group();
+      } else if (group.here.empty()) {
+        forget_group();
+      }
       throw;
     }
+    const bool had_met = group.gathering.has_met();
     group.gathering.add(join.member);
-    group.waiting.emplace(join.member.incarnation, this);
-    if (group.gathering.is_complete()) end_group(group, group.gathering.members(), Error());
+    group.here.emplace(join.member.incarnation, this);
+    if (had_met) return post_outcome(group.gathering.members(), Error());
+    if (group.gathering.has_met()) tell_all(group, group.gathering.members(), Error());
   }
 
   Error on_deadline() override {
@@ -62,10 +68,9 @@ class InprocJoining final : public Joining {
     return found == g_groups->end() ? nullptr : &found->second;
   }
 
-  // Tells all who wait, with the lock held, and forgets the group.
-  void end_group(Group& group, const std::vector<Peer>& members, const Error& error) {
-    for (const auto& [incarnation, joining] : group.waiting) joining->post_outcome(members, error);
-    forget_group();
+  // With the lock held.
+  void tell_all(Group& group, const std::vector<Peer>& members, const Error& error) {
+    for (const auto& [incarnation, joining] : group.here) joining->post_outcome(members, error);
   }
 
   void forget_group() {
@@ -89,11 +94,11 @@ class InprocJoining final : public Joining {
     Group* group = find_group();
     if (group == nullptr) return;
     const Incarnation self = request().self.incarnation;
-    const auto waiting = group->waiting.find(self);
-    if (waiting == group->waiting.end() || waiting->second != this) return;
-    group->waiting.erase(waiting);
+    const auto here = group->here.find(self);
+    if (here == group->here.end() || here->second != this) return;
+    group->here.erase(here);
     group->gathering.remove(self);
-    if (group->waiting.empty()) forget_group();
+    if (group->here.empty()) forget_group();
   }
 };
 

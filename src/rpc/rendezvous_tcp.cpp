@@ -24,6 +24,9 @@ class TcpRendezvous final : public Rendezvous {
     }
     role_->join(request, std::move(done));
   }
+  void on_gone(Incarnation incarnation) override {
+    if (role_ != nullptr) role_->on_gone(incarnation);
+  }
 
  private:
   const std::string uri_;

@@ -23,6 +23,7 @@ struct Peer {
   std::string endpoint;
   Incarnation incarnation = 0;
   uint64_t generation = 0;
+  uint64_t max_message_bytes = 0;  // what it takes; 0: not known
 };
 
 struct SessionConfig {

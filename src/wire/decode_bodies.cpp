@@ -101,6 +101,7 @@ Hello decode(DecodeState& state, const protocol::Hello& table) {
   hello.generation = table.generation();
   hello.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "endpoint");
   hello.wanted = table.wanted();
+  hello.max_message_bytes = table.max_message_bytes();
   if (hello.rank < 0) malformed("a worker of rank {}", hello.rank);
   if (hello.incarnation == 0) malformed("a worker of incarnation 0");
   return hello;
@@ -175,6 +176,7 @@ Member decode_member(DecodeState& state, const protocol::Member& table) {
   member.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "endpoint");
   member.incarnation = table.incarnation();
   member.generation = table.generation();
+  member.max_message_bytes = table.max_message_bytes();
   if (member.rank < -1) malformed("a worker of rank {}", member.rank);
   if (member.incarnation == 0) malformed("a worker of incarnation 0");
   return member;

@@ -24,7 +24,8 @@ class BodyEncoder {
     auto endpoint = text(hello.endpoint, kMaxEndpointBytes, "endpoint");
     return make(protocol::Body::Hello,
                 protocol::CreateHello(builder_, job, hello.protocol, hello.features, worker, hello.rank,
-                                      hello.incarnation, hello.generation, endpoint, hello.wanted));
+                                      hello.incarnation, hello.generation, endpoint, hello.wanted,
+                                      hello.max_message_bytes));
   }
   EncodedUnion operator()(const Welcome& welcome) {
     return make(protocol::Body::Welcome, protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next));
@@ -239,7 +240,8 @@ class BodyEncoder {
     // A joiner may not have its name yet: it depends on the rank.
     auto worker = text(member.name, kMaxNameBytes, "name of a worker");
     auto endpoint = text(member.endpoint, kMaxEndpointBytes, "endpoint");
-    return protocol::CreateMember(builder_, member.rank, worker, endpoint, member.incarnation, member.generation);
+    return protocol::CreateMember(builder_, member.rank, worker, endpoint, member.incarnation, member.generation,
+                                  member.max_message_bytes);
   }
 
   template <typename T>

@@ -30,6 +30,7 @@ struct Hello {
   uint64_t generation = 0;
   std::string endpoint;
   Incarnation wanted = 0;  // whom the sender means to reach
+  uint64_t max_message_bytes = 0;
 };
 struct Welcome {
   Incarnation incarnation = 0;
@@ -101,6 +102,7 @@ struct Member {
   std::string endpoint;
   Incarnation incarnation = 0;
   uint64_t generation = 0;
+  uint64_t max_message_bytes = 0;
 };
 struct Join {
   std::string job;

@@ -17,6 +17,7 @@ class Joiner {
  public:
   Joiner(sim::SimScheduler& scheduler, sim::SimNetwork& network, const std::string& uri, JoinRequest request)
       : scheduler_(scheduler),
+        network_(network),
         request_(std::move(request)),
         loop_(scheduler, request_.self.name),
         transport_(network, loop_, request_.self.name) {
@@ -35,6 +36,16 @@ class Joiner {
   }
   void leave() {
     loop_.run([this] { rendezvous_.reset(); });
+  }
+
+  // As SIGKILL does it.
+  void kill() {
+    network_.kill(request_.self.name);
+    leave();
+  }
+
+  void on_gone(Incarnation incarnation) {
+    loop_.run([&] { rendezvous_->on_gone(incarnation); });
   }
 
   bool is_done() const { return outcome_.has_value(); }
@@ -57,6 +68,7 @@ class Joiner {
 
  private:
   sim::SimScheduler& scheduler_;
+  sim::SimNetwork& network_;
   JoinRequest request_;
   Log log_;
   sim::SimLoop loop_;

@@ -113,7 +113,7 @@ TEST_F(RendezvousFile, RefusesANameOrRankInUseAndGoesOn) {
   EXPECT_TRUE(meeting().add(1, 2).succeeds());
 }
 
-TEST_F(RendezvousFile, AnotherSizeOrJobFailsAll) {
+TEST_F(RendezvousFile, AnotherSizeFailsAll) {
   meeting().add(0, 3);
   meeting().add(1, 2);
   for (auto& joiner : meeting().joiners) {
@@ -122,38 +122,42 @@ TEST_F(RendezvousFile, AnotherSizeOrJobFailsAll) {
   }
   meeting().joiners.clear();
   EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(RendezvousFile, AnotherJobIsDeniedAndTheGroupGoesOn) {
   meeting().add(0, 2);
   JoinRequest other = meeting().request(1, 2);
   other.job = "another";
-  meeting().add(other);
-  for (auto& joiner : meeting().joiners) EXPECT_EQ(joiner->error().status(), Status::kDenied);
+  EXPECT_EQ(meeting().add(other).error().status(), Status::kDenied);
+  EXPECT_TRUE(meeting().add(1, 2).succeeds());
 }
 
-// Two members were killed: their files say that the names are in use.
-TEST_F(RendezvousFile, RefusesADirectoryOfAnEarlierJob) {
+// The members were killed: their files are still there, and say that the group is complete.
+TEST_F(RendezvousFile, TakesADirectoryThatAKilledJobHasLeft) {
+  const fs::path kept = directory_.string() + ".kept";
   {
     Meeting earlier(uri());
     earlier.add(0, 2);
     earlier.add(1, 2);
     ASSERT_TRUE(earlier.joiners[0]->succeeds());
     ASSERT_TRUE(earlier.joiners[1]->succeeds());
-    fs::copy(directory_, directory_.string() + ".kept");
+    fs::copy(directory_ / "group", kept);
   }
-  for (const auto& entry : fs::directory_iterator(directory_.string() + ".kept")) {
-    fs::copy(entry.path(), directory_ / entry.path().filename());
-  }
-  fs::remove_all(directory_.string() + ".kept");
-  const Error error = meeting().add(0, 2).error();
-  EXPECT_EQ(error.status(), Status::kInvalidState);
-  EXPECT_NE(error.message().find("the directory is not empty from an earlier job"), std::string::npos);
-  EXPECT_EQ(meeting().add(1, 2).error().status(), Status::kInvalidState);
+  fs::rename(kept, directory_ / "group");
+  Joiner& first = meeting().add(0, 2);
+  meeting().scheduler.run_for(kSecond);
+  EXPECT_FALSE(first.is_done());
+  Joiner& second = meeting().add(1, 2);
+  ASSERT_TRUE(first.succeeds());
+  ASSERT_TRUE(second.succeeds());
+  EXPECT_EQ(first.outcome().members[1].incarnation, second.request().self.incarnation);
 }
 
 TEST_F(RendezvousFile, RefusesForeignFilesAndPaths) {
   fs::create_directory(directory_);
-  std::ofstream(directory_ / "rank.1") << "not json";
+  std::ofstream(directory_ / "group") << "not json";
   EXPECT_EQ(meeting().add(0, 2).error().status(), Status::kProtocol);
-  std::ofstream(directory_ / "rank.1") << "[1, 2]";
+  std::ofstream(directory_ / "group") << "[1, 2]";
   EXPECT_EQ(meeting().add(0, 2).error().status(), Status::kProtocol);
   Meeting nowhere("file://" + (directory_ / "not" / "there").string());
   EXPECT_EQ(nowhere.add(0, 1).error().status(), Status::kInvalidArgument);

@@ -118,7 +118,7 @@ TEST(RendezvousTcp, AnotherSizeOfTheWorldFailsAll) {
   meeting.add(2, 4);
   for (auto& joiner : meeting.joiners) {
     EXPECT_EQ(joiner->error().status(), Status::kInvalidArgument);
-    EXPECT_NE(joiner->error().message().find("worker \"w2\" expects a world of 4, the others one of 3"),
+    EXPECT_NE(joiner->error().message().find("worker \"w2\" expects a world of 4, the others a world of 3"),
               std::string::npos);
   }
 }

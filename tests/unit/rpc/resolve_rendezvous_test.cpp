@@ -86,11 +86,23 @@ TEST(ResolveRendezvous, RefusesWhatIsNoNumber) {
             "INVALID_ARGUMENT: rendezvous: MASTER_PORT=\"0\" is no number in 1 .. 65535");
 }
 
-TEST(ResolveRendezvous, RefusesARankOutsideOfTheWorldAndOpenWorlds) {
+TEST(ResolveRendezvous, AnOpenWorldNeedsNoRank) {
+  EXPECT_EQ(resolve("inproc://x", -1, -1, {}).rank, -1);
+  EXPECT_EQ(resolve("inproc://x", 7, -1, {}).rank, 7);
+  EXPECT_EQ(resolve("env://", 7, -1, kPlain).uri, "tcp://127.0.0.1:29500");
+  Environment environment = {{"WORLD_SIZE", "-1"}};
+  EXPECT_EQ(resolve("inproc://x", 0, 0, environment).world_size, -1);
+  EXPECT_EQ(resolve("inproc://x", 0, 0, environment).rank, -1);
+  environment["RANK"] = "5";
+  EXPECT_EQ(resolve("inproc://x", 0, 0, environment).rank, 5);
+  environment["WORLD_SIZE"] = "0";
+  EXPECT_EQ(failure("inproc://x", 0, 0, environment),
+            "INVALID_ARGUMENT: rendezvous: WORLD_SIZE is 0; -1 is an open world");
+}
+
+TEST(ResolveRendezvous, RefusesARankOutsideOfTheWorld) {
   EXPECT_EQ(failure("inproc://x", 2, 2, {}), "INVALID_ARGUMENT: rank 2 is not in 0 .. 1");
   EXPECT_EQ(failure("inproc://x", -1, 2, {}), "INVALID_ARGUMENT: rank -1 is not in 0 .. 1");
-  EXPECT_EQ(failure("inproc://x", 0, -1, {}),
-            "UNSUPPORTED: this version has no open worlds; give the size of the world");
 }
 
 }  // namespace

@@ -1,0 +1,210 @@
+// Who comes to a group that runs already: everyone in an open world, and who comes back in a static one. The same at each
+// kind of rendezvous.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "base/random.h"
+#include "joiners.h"
+
+namespace distag {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Joiner;
+using test::Meeting;
+using test::names;
+
+class RunningGroup : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    directory_ = fs::temp_directory_path() / fmt::format("distag_running_{:x}", SystemRandom().next());
+    const std::string scheme = GetParam();
+    if (scheme == "file") uri_ = "file://" + directory_.string();
+    if (scheme == "tcp") uri_ = "tcp://127.0.0.1:29500";
+    if (scheme == "inproc") uri_ = "inproc://running";
+    meeting_.emplace(uri_);
+  }
+  void TearDown() override {
+    meeting_.reset();
+    fs::remove_all(directory_);
+  }
+
+  Meeting& meeting() { return *meeting_; }
+  JoinRequest request(int32_t rank, const std::string& name, int32_t world_size) {
+    JoinRequest request = meeting().request(rank, world_size);
+    request.self.name = name;
+    request.self.endpoint = "sim://" + name;
+    return request;
+  }
+  Joiner& join(int32_t rank, const std::string& name, int32_t world_size = -1) {
+    return meeting().add(request(rank, name, world_size));
+  }
+  // Some time, in which connections that dropped are seen to have.
+  void pass() { meeting().scheduler.run_for(kSecond); }
+
+  // "0 a, 3 b": ranks and names.
+  static std::string members(const Joiner& joiner) {
+    std::string text;
+    for (const Peer& peer : joiner.outcome().members) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", peer.rank, peer.name);
+    }
+    return text;
+  }
+  static Peer self(const Joiner& joiner) {
+    for (const Peer& peer : joiner.outcome().members) {
+      if (peer.incarnation == joiner.request().self.incarnation) return peer;
+    }
+    ADD_FAILURE() << "not in its own roster";
+    return {};
+  }
+
+  fs::path directory_;
+  std::string uri_;
+  std::optional<Meeting> meeting_;
+};
+
+TEST_P(RunningGroup, AnOpenWorldTakesEveryoneAtOnceAndGivesRanksAndNames) {
+  Joiner& first = join(0, "first");
+  ASSERT_TRUE(first.succeeds());
+  EXPECT_EQ(members(first), "0 first");
+  Joiner& second = join(-1, "second");
+  ASSERT_TRUE(second.succeeds());
+  EXPECT_EQ(members(second), "0 first, 1 second");
+  Joiner& far = join(7, "far");
+  ASSERT_TRUE(far.succeeds());
+  Joiner& nameless = join(-1, "");
+  ASSERT_TRUE(nameless.succeeds());
+  EXPECT_EQ(members(nameless), "0 first, 1 second, 2 worker2, 7 far");
+  EXPECT_EQ(self(nameless).generation, 1u);
+}
+
+TEST_P(RunningGroup, WhoLeavesAnOpenWorldIsInNoLaterRosterAndItsRankWaitsForItsName) {
+  ASSERT_TRUE(join(0, "first").succeeds());
+  Joiner& second = join(-1, "second");
+  ASSERT_TRUE(second.succeeds());
+  second.leave();
+  meeting().joiners[0]->on_gone(second.request().self.incarnation);
+  pass();
+  Joiner& third = join(-1, "third");
+  ASSERT_TRUE(third.succeeds());
+  EXPECT_EQ(members(third), "0 first, 2 third");
+  EXPECT_NE(join(1, "other").error().message().find("rank 1 is that of worker \"second\""), std::string::npos);
+  EXPECT_NE(join(5, "second").error().message().find("had rank 1"), std::string::npos);
+  Joiner& again = join(-1, "second");
+  ASSERT_TRUE(again.succeeds());
+  EXPECT_EQ(members(again), "0 first, 1 second, 2 third");
+  EXPECT_EQ(self(again).generation, 2u);
+}
+
+TEST_P(RunningGroup, ATakenNameOrRankOfAnOpenWorldIsRefused) {
+  ASSERT_TRUE(join(0, "first").succeeds());
+  ASSERT_TRUE(join(-1, "second").succeeds());
+  Joiner& name = join(-1, "second");
+  EXPECT_EQ(name.error().status(), Status::kInvalidState);
+  EXPECT_NE(name.error().message().find("the name \"second\" is in use by rank 1"), std::string::npos);
+  EXPECT_NE(join(1, "third").error().message().find("rank 1 is in use by worker \"second\""), std::string::npos);
+  EXPECT_TRUE(join(-1, "third").succeeds());
+}
+
+TEST_P(RunningGroup, AnotherJobOrKindOfWorldIsRefusedAlone) {
+  ASSERT_TRUE(join(0, "first").succeeds());
+  JoinRequest other = request(-1, "other", -1);
+  other.job = "another";
+  EXPECT_EQ(meeting().add(other).error().status(), Status::kDenied);
+  Joiner& fixed = join(1, "fixed", 2);
+  EXPECT_EQ(fixed.error().status(), Status::kInvalidArgument);
+  EXPECT_NE(fixed.error().message().find("expects a world of 2, the others an open world"), std::string::npos);
+  EXPECT_TRUE(join(-1, "second").succeeds());
+}
+
+TEST_P(RunningGroup, AnOpenWorldAndAStaticOneDoNotMix) {
+  Joiner& first = join(0, "first", 2);
+  meeting().scheduler.run_for(100 * kMillisecond);
+  Joiner& open = join(-1, "open");
+  for (Joiner* joiner : {&first, &open}) {
+    EXPECT_EQ(joiner->error().status(), Status::kInvalidArgument);
+    EXPECT_NE(joiner->error().message().find("expects an open world, the others a world of 2"), std::string::npos);
+  }
+}
+
+TEST_P(RunningGroup, AKilledMemberOfAStaticWorldComesBackUnderItsNameAndRank) {
+  for (int32_t rank = 0; rank < 3; ++rank) meeting().add(rank, 3);
+  for (auto& joiner : meeting().joiners) ASSERT_TRUE(joiner->succeeds());
+  meeting().joiners[1]->kill();
+  pass();
+  EXPECT_EQ(join(1, "other", 3).error().status(), Status::kInvalidState);
+  Joiner& again = join(1, "w1", 3);
+  ASSERT_TRUE(again.succeeds());
+  EXPECT_EQ(names(again.outcome()), "w0 w1 w2");
+  EXPECT_EQ(self(again).generation, 2u);
+  EXPECT_EQ(again.outcome().members[2].incarnation, meeting().joiners[2]->request().self.incarnation);
+  EXPECT_EQ(join(1, "w1", 3).error().status(), Status::kInvalidState) << "it lives again";
+}
+
+TEST_P(RunningGroup, EveryoneMayComeAtOnce) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    meeting_.reset();
+    meeting_.emplace(uri_, seed);
+    join(0, "w0");
+    for (int32_t rank = 1; rank < 8; ++rank) join(-1, "");
+    std::set<int32_t> ranks;
+    for (auto& joiner : meeting().joiners) {
+      ASSERT_TRUE(joiner->succeeds());
+      ranks.insert(self(*joiner).rank);
+    }
+    EXPECT_EQ(ranks.size(), 8u);
+    // Of two, at least the later one knows of the other.
+    for (auto& one : meeting().joiners) {
+      for (auto& other : meeting().joiners) {
+        EXPECT_TRUE(members(*one).find(self(*other).name) != std::string::npos ||
+                    members(*other).find(self(*one).name) != std::string::npos);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AtEach, RunningGroup, testing::Values("inproc", "file", "tcp"),
+                         [](const auto& kind) { return std::string(kind.param); });
+
+TEST(RendezvousTcp, AMemberKeepsItsPlaceWhenItsConnectionDrops) {
+  Meeting meeting("tcp://127.0.0.1:29500");
+  meeting.add(0, -1);
+  meeting.add(1, -1);
+  for (auto& joiner : meeting.joiners) ASSERT_TRUE(joiner->succeeds());
+  meeting.network.cut_all();
+  meeting.scheduler.run_for(kSecond);
+  EXPECT_EQ(meeting.add(1, -1).error().status(), Status::kInvalidState);
+}
+
+TEST(RendezvousTcp, NobodyCanJoinOnceRankZeroIsGone) {
+  Meeting meeting("tcp://127.0.0.1:29500");
+  meeting.add(0, -1);
+  meeting.add(1, -1);
+  for (auto& joiner : meeting.joiners) ASSERT_TRUE(joiner->succeeds());
+  meeting.joiners[0]->kill();
+  JoinRequest late = meeting.request(-1, -1, kSecond);
+  late.self.name = "late";
+  const Error error = meeting.add(late).error();
+  EXPECT_EQ(error.status(), Status::kDisconnected);
+  EXPECT_NE(error.message().find("tcp://127.0.0.1:29500"), std::string::npos) << error.message();
+  EXPECT_NE(error.message().find("nobody can join the group any more"), std::string::npos) << error.message();
+}
+
+TEST(RendezvousTcp, AMemberOfAGroupThatLostRankZeroIsNotTakenIntoTheNext) {
+  Meeting meeting("tcp://127.0.0.1:29500");
+  meeting.add(0, -1);
+  meeting.add(1, -1);
+  for (auto& joiner : meeting.joiners) ASSERT_TRUE(joiner->succeeds());
+  meeting.joiners[0]->kill();
+  Joiner& next = meeting.add(0, -1);
+  ASSERT_TRUE(next.succeeds());
+  meeting.scheduler.run_for(30 * kSecond);
+  Joiner& other = meeting.add(1, -1);
+  ASSERT_TRUE(other.succeeds());
+  EXPECT_EQ(names(other.outcome()), "w0 w1");
+}
+
+}  // namespace
+}  // namespace distag

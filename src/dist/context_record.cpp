@@ -46,6 +46,11 @@ void ContextRecord::close(const Error& why) {
   for (auto& [pass, verdict] : doubts) verdict->complete(Unit{});
 }
 
+void ContextRecord::close_anew(const Error& why) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  closed_ = why;
+}
+
 void ContextRecord::set_counts(size_t sends, size_t recvs) {
   std::lock_guard<std::mutex> lock(mutex_);
   sends_ = static_cast<uint32_t>(sends);

@@ -28,6 +28,7 @@ class ContextRecord {
   // Throws why the context is over, as INVALID_STATE or as a loss.
   void check() const;
   void close(const Error& why);
+  void close_anew(const Error& why);  // it is over, and more is known of why
 
   void set_counts(size_t sends, size_t recvs);
   void add_known(int32_t rank);

@@ -4,6 +4,13 @@
 #include "dist/pass_part.h"
 
 namespace distag {
+namespace {
+
+Error end_with_creator(const Error& loss) {
+  return Error(loss.status(), "the context ended with its creator: " + loss.message());
+}
+
+}  // namespace
 
 std::shared_ptr<ContextRecord> ContextTable::find_record(const Id& id) const {
   if (auto context = find(id)) return context->record;
@@ -60,10 +67,8 @@ Error ContextTable::missing(const Id& id) const {
   if (id.maker == shared_.self.incarnation && id.counter > shared_.last_context) {
     return Error(Status::kInvalidArgument, "the context is not one of this worker");
   }
-  if (shared_.session != nullptr && shared_.session->is_lost(id.maker)) {
-    return Error(Status::kDisconnected,
-                 fmt::format("the context ended with its creator, {}, which is lost", shared_.describe(id.maker)));
-  }
+  const Error* gone = shared_.session == nullptr ? nullptr : shared_.session->gone(id.maker);
+  if (gone != nullptr) return end_with_creator(*gone);
   return Error(Status::kInvalidState, "the context has ended, or is of another worker");
 }
 
@@ -72,7 +77,7 @@ std::shared_ptr<DistContext> ContextTable::find_or_make(const wire::Recording& r
   if (auto found = find(id)) return found;
   const bool is_known_worker = id.maker == shared_.self.incarnation || shared_.session->find(id.maker) != nullptr;
   if (!is_known_worker) fail(Status::kProtocol, "the creator of the context is not in this group");
-  if (id.maker == shared_.self.incarnation || shared_.session->is_lost(id.maker)) throw missing(id);
+  if (id.maker == shared_.self.incarnation || shared_.session->gone(id.maker) != nullptr) throw missing(id);
   if (count_of(id.maker) >= kMaxPerCreator) {
     fail(Status::kOverloaded, "this worker holds {} contexts of {}, which is the limit; release some there",
          kMaxPerCreator, shared_.describe(id.maker));
@@ -139,10 +144,21 @@ void ContextTable::on_gone(Incarnation peer, const Error& error) {
     if (context->id().maker == peer) orphans.push_back(context);
   }
   for (const auto& context : orphans) {
-    drop(context, Error(error.status(), "the context ended with its creator: " + error.message()));
+    const bool has_handles = context->record.use_count() > 1;
+    if (has_handles) orphans_[peer].push_back(context->record);
+    drop(context, end_with_creator(error));
     // Posted: calls to the lost worker itself end with the loss, not with the context.
     shared_.environment.loop.post([rpc = &shared_.rpc, id = context->id()] { rpc->end_context(id); });
   }
+}
+
+void ContextTable::on_restarted(Incarnation peer, const Error& error) {
+  const auto found = orphans_.find(peer);
+  if (found == orphans_.end()) return;
+  for (const auto& orphan : found->second) {
+    if (const auto record = orphan.lock()) record->close_anew(end_with_creator(error));
+  }
+  orphans_.erase(found);
 }
 
 void ContextTable::drop(const std::shared_ptr<DistContext>& context, const Error& why) {

@@ -39,6 +39,8 @@ class ContextTable {
   void on_release(const Peer& from, const wire::Release& release);
   void on_joined(const Peer& from, const Id& context);
   void on_gone(Incarnation peer, const Error& error);
+  // A creator that was gone is back: handles of its contexts, and later uses, tell that.
+  void on_restarted(Incarnation peer, const Error& error);
   // Ends it here: passes, calls, gradients, and the graph.
   void drop(const std::shared_ptr<DistContext>& context, const Error& why);
   void drop_all(const Error& why);
@@ -54,6 +56,7 @@ class ContextTable {
   mutable std::mutex mutex_;  // of both tables; what a context is made of belongs to the loop
   std::unordered_map<Id, std::shared_ptr<DistContext>> contexts_;
   std::unordered_map<Incarnation, size_t> by_creator_;
+  std::unordered_map<Incarnation, std::vector<std::weak_ptr<ContextRecord>>> orphans_;  // on the loop; by lost creator
 };
 
 }  // namespace distag

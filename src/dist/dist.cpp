@@ -107,6 +107,10 @@ void Dist::on_left(const Peer& peer) {
                       fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank)));
 }
 
+void Dist::on_restarted(const Peer& peer, const Error& error) {
+  state_->contexts.on_restarted(peer.incarnation, error);
+}
+
 bool Dist::is_idle() const { return state_->shared->counters.passes_open == 0; }
 
 void Dist::stop() {

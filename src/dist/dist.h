@@ -54,6 +54,7 @@ class Dist final : public CallHook {
   bool handle(const Peer& from, wire::Message& message);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
+  void on_restarted(const Peer& peer, const Error& error);
   bool is_idle() const;
   // At shutdown: ends all contexts and passes with CANCELLED.
   void stop();

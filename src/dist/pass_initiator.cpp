@@ -46,8 +46,9 @@ void PassInitiator::on_planned(const std::set<Incarnation>& participants) {
 // A loss is between two workers: others may still hear one that this worker does not, but its DONE would never come.
 bool PassInitiator::has_lost_participant() {
   for (const auto& [worker, participant] : participants_) {
-    if (participant.is_done || !shared_.session->is_lost(worker)) continue;
-    abort(shared_.sign(Error(Status::kDisconnected, shared_.describe(worker) + ", which takes part, is lost")));
+    const Error* gone = participant.is_done ? nullptr : shared_.session->gone(worker);
+    if (gone == nullptr) continue;
+    abort(shared_.sign(*gone));
     return true;
   }
   return false;

@@ -70,7 +70,7 @@ void Passes::handle(const Peer& from, wire::Discover& discover) {
   } else if (discover.pass.maker == shared_.self.incarnation && find(discover.context, discover.pass) == nullptr) {
     return;  // a pass of this worker that is over: everybody it reached is told
   } else if (discover.pass.maker != shared_.self.incarnation && shared_.session->is_lost(discover.pass.maker)) {
-    error = Error(Status::kDisconnected, shared_.describe(discover.pass.maker) + ", which began the pass, is lost");
+    error = *shared_.session->gone(discover.pass.maker);
   } else {
     find_or_make(context, {discover.pass, discover.retain_graph, false}, from).on_discover(from, discover);
     return;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "rpc/rendezvous.h"
+
 namespace distag {
 
 namespace {
@@ -53,15 +55,14 @@ void Gathering::check(const wire::Join& join) const {
 void Gathering::check_world(const wire::Join& join) const {
   const wire::Member& member = join.member;
   if (join.world_size != world_size_) {
-    fail(Status::kInvalidArgument,
-         "rendezvous \"{}\": worker \"{}\" expects {}, the others {}; give all the same size", where_, member.name,
-         describe_world(join.world_size), describe_world(world_size_));
+    fail(Status::kInvalidArgument, "rendezvous \"{}\": worker \"{}\" expects {}, the others {}; give all the same size",
+         where_, member.name, describe_world(join.world_size), describe_world(world_size_));
   }
   const int32_t first = is_open() ? -1 : 0;
   const int32_t last = (is_open() ? kRanks : world_size_) - 1;
   if (member.rank < first || member.rank > last) {
-    fail(Status::kInvalidArgument, "rendezvous \"{}\": rank {} of worker \"{}\" is not in {} .. {}", where_, member.rank,
-         member.name, first, last);
+    fail(Status::kInvalidArgument, "rendezvous \"{}\": rank {} of worker \"{}\" is not in {} .. {}", where_,
+         member.rank, member.name, first, last);
   }
 }
 
@@ -153,8 +154,6 @@ std::vector<Peer> Gathering::members() const {
   }
   return members;
 }
-
-std::string default_name(int32_t rank) { return fmt::format("worker{}", rank); }
 
 wire::Member to_member(const Peer& peer) {
   return {peer.rank, peer.name, peer.endpoint, peer.incarnation, peer.generation, peer.max_message_bytes};

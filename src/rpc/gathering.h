@@ -13,8 +13,8 @@ namespace distag {
 // Those who have come to a rendezvous, and the rules of who may. Its first joiner says what the group is.
 //
 // A static group gathers until all its ranks have come; who goes before that was never there. From then on, and in an
-// open group from the first, a rank belongs to the name that has it: only that name may come back to it, once its holder
-// is gone.
+// open group from the first, a rank belongs to the name that has it: only that name may come back to it, once its
+// holder is gone.
 class Gathering {
  public:
   struct Seat {
@@ -22,8 +22,8 @@ class Gathering {
     bool is_gone = false;
   };
   struct Book {
-    bool has_met = false;               // a static group: all ranks have come once
-    std::map<int32_t, Seat> seats;      // by rank
+    bool has_met = false;                         // a static group: all ranks have come once
+    std::map<int32_t, Seat> seats;                // by rank
     std::map<std::string, uint64_t> generations;  // joins of each name
   };
 
@@ -64,8 +64,6 @@ class Gathering {
   const int32_t world_size_;
   Book book_;
 };
-
-std::string default_name(int32_t rank);  // of who gives itself none
 
 wire::Member to_member(const Peer& peer);
 Peer to_peer(const wire::Member& member);

@@ -36,6 +36,9 @@ void IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer&
     return;
   }
   try {
+    if (refuses_new_ && from.incarnation != shared_.self.incarnation) {
+      fail(Status::kDisconnected, "{} is leaving the group", describe_peer(shared_.self));
+    }
     Target target = find_target(call->function());
     receive_recording(*call);
     dispatch(call, std::move(target));

@@ -24,6 +24,8 @@ class IncomingCalls {
   void send_answer(const std::shared_ptr<IncomingCall>& call);
 
   void on_peer_gone(Incarnation peer);
+  // From now on other workers' calls are answered with DISCONNECTED.
+  void refuse_new() { refuses_new_ = true; }
   void end_context(const Id& context);
   // Ends all and takes no more; no function begins after it. Gives how many calls of others were open.
   size_t stop();
@@ -53,6 +55,7 @@ class IncomingCalls {
   OutgoingCalls& outgoing_;
   std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;
   Deadlines deadlines_;
+  bool refuses_new_ = false;
   bool is_stopped_ = false;
 };
 

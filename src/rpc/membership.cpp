@@ -69,6 +69,16 @@ std::vector<MemberRecord> Membership::all() const {
   return records;
 }
 
+std::vector<MemberRecord> Membership::latest() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<MemberRecord> records;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const bool is_latest = i + 1 == entries_.size() || entries_[i + 1].peer->rank != entries_[i].peer->rank;
+    if (is_latest) records.push_back({*entries_[i].peer, entries_[i].state});
+  }
+  return records;
+}
+
 size_t Membership::alive_count() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),

@@ -36,7 +36,7 @@ Quiet::Quiet(RpcShared& shared, Callbacks callbacks) : shared_(shared), callback
 void Quiet::begin() {
   if (is_stopping_ || is_over_) return;
   is_stopping_ = true;
-  on_member_gone();
+  on_members_changed();
 }
 
 void Quiet::stop() {
@@ -44,9 +44,11 @@ void Quiet::stop() {
   if (timer_ != 0) shared_.environment.loop.cancel_timer(std::exchange(timer_, 0));
 }
 
-void Quiet::on_member_gone() {
+void Quiet::on_members_changed() {
   if (!is_stopping_ || is_over_) return;
-  if (is_leader()) {
+  if (shared_.is_open_world) {
+    look_whether_idle();
+  } else if (is_leader()) {
     start_round();
   } else {
     greet_leader();
@@ -105,7 +107,7 @@ void Quiet::on_answer(const Peer& from, const wire::QuietAnswer& answer) {
 
 std::vector<Incarnation> Quiet::missing_to_leader() const {
   std::vector<Incarnation> missing;
-  for (const MemberRecord& member : shared_.membership.all()) {
+  for (const MemberRecord& member : shared_.membership.latest()) {
     const Incarnation incarnation = member.peer.incarnation;
     const bool is_awaited = member.state == MemberState::kAlive && incarnation != shared_.self.incarnation &&
                             !known_stopping_.contains(incarnation);
@@ -225,6 +227,7 @@ void Quiet::on_verdict(const Peer& from, const wire::QuietVerdict& verdict) {
 }
 
 std::vector<std::string> Quiet::missing() const {
+  if (shared_.is_open_world) return {};
   std::vector<Incarnation> missing = missing_;
   if (is_leader()) {
     missing = missing_to_leader();
@@ -232,14 +235,23 @@ std::vector<std::string> Quiet::missing() const {
     missing = {leader()};  // it has not begun
   }
   std::vector<std::string> names;
-  for (const MemberRecord& member : shared_.membership.all()) {
+  for (const MemberRecord& member : shared_.membership.latest()) {
     const bool is_missing = std::find(missing.begin(), missing.end(), member.peer.incarnation) != missing.end();
     if (is_missing || member.state == MemberState::kLost) names.push_back(member.peer.name);
   }
   return names;
 }
 
-// ---- both ----
+// ---- of an open group ----
+
+// Nobody else is waited for.
+void Quiet::look_whether_idle() {
+  if (!callbacks_.is_idle()) return pace(kFirstPace);
+  stop();
+  callbacks_.on_quiet();
+}
+
+// ---- all ----
 
 void Quiet::pace(Nanos first) {
   if (timer_ != 0) return;
@@ -253,6 +265,7 @@ void Quiet::pace(Nanos first) {
 
 void Quiet::tick() {
   if (is_over_) return;
+  if (shared_.is_open_world) return look_whether_idle();
   if (!is_leader()) {
     answer_leader();
     return;

@@ -14,7 +14,7 @@ namespace distag {
 // It asks in rounds; each member answers whether it wants to stop, is idle, and how many requests it sent to and got
 // from each peer. Two rounds in a row with all stopping and idle and equal counts, in which each pair has got what it
 // sent, are quiet: nothing can have been on its way between them. Members that are lost, and pairs that lost each
-// other, are left out. On the loop.
+// other, are left out. In an open group each is quiet by itself once it is idle. On the loop.
 //
 //   waiting -> asked      the leader's QuietAsk: answered now, and again whenever the answer is another
 //   any     -> leading    this is the lowest living rank and wants to stop
@@ -34,7 +34,7 @@ class Quiet {
   void on_ask(const Peer& from, const wire::QuietAsk& ask);
   void on_answer(const Peer& from, const wire::QuietAnswer& answer);
   void on_verdict(const Peer& from, const wire::QuietVerdict& verdict);
-  void on_member_gone();
+  void on_members_changed();
 
   // Members that were lost, or keep the group from being quiet by not asking for it, as far as it is known here. By
   // rank.
@@ -55,6 +55,7 @@ class Quiet {
 
   void greet_leader();
   void answer_leader();
+  void look_whether_idle();
   void tick();
   void pace(Nanos first);
   void send(Incarnation to, wire::Body body);

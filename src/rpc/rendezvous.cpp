@@ -75,6 +75,8 @@ RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_
   return target;
 }
 
+std::string default_name(int32_t rank) { return fmt::format("worker{}", rank); }
+
 std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log) {
   if (uri.starts_with("tcp://")) return make_tcp_rendezvous(uri, loop, transport, log);
   if (uri.starts_with("file://")) return make_file_rendezvous(uri, loop, log);

@@ -49,6 +49,8 @@ struct RendezvousTarget {
 RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
                                     const std::function<const char*(const char*)>& get_environment);
 
+std::string default_name(int32_t rank);  // of a worker that gives itself none
+
 // For a resolved uri. Throws INVALID_ARGUMENT for a scheme that is none.
 std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log);
 

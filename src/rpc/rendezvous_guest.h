@@ -9,8 +9,8 @@
 
 namespace distag {
 
-// All ranks but 0 of a tcp rendezvous: dials until rank 0 answers, and says JOIN until it has the roster. The connection
-// then stays, and is made again should it drop: by it rank 0 knows that the place is taken.
+// All ranks but 0 of a tcp rendezvous: dials until rank 0 answers, and says JOIN until it has the roster. The
+// connection then stays, and is made again should it drop: by it rank 0 knows that the place is taken.
 class RendezvousGuest final : public Joining {
  public:
   RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log);

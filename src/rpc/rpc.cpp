@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/thread.h"
 #include "rpc/all_gather.h"
 #include "rpc/gather_rounds.h"
 #include "rpc/incoming_calls.h"
@@ -64,8 +65,9 @@ void Rpc::register_function(const std::string& name, Function function) {
 
 void Rpc::unregister_function(const std::string& name) { state_->functions.remove(name); }
 
-void Rpc::begin(Session& session, std::vector<Peer> members) {
+void Rpc::begin(Session& session, std::vector<Peer> members, bool is_open_world) {
   state_->session = &session;
+  state_->is_open_world = is_open_world;
   state_->self = session.self();
   for (const Peer& member : members) {
     state_->membership.add(member);
@@ -164,8 +166,16 @@ void Rpc::State::on_peer_gone(const Peer& peer, MemberState member_state, Error 
   gather_rounds.on_peer_gone(peer, error);
   outgoing.on_peer_gone(peer.incarnation, error);
   incoming.on_peer_gone(peer.incarnation);
-  quiet.on_member_gone();
+  quiet.on_members_changed();
 }
+
+void Rpc::on_joined(const Peer& peer) {
+  state_->membership.add(peer);
+  state_->peer_of(peer);
+  state_->quiet.on_members_changed();
+}
+
+void Rpc::on_restarted(const Peer& peer, const Error& error) { state_->peer_of(peer).gone = error; }
 
 void Rpc::end_context(const Id& context) {
   state_->outgoing.end_context(context);
@@ -207,6 +217,7 @@ void Rpc::State::begin_stop(Nanos deadline) {
       leave(false);
     });
   }
+  if (is_open_world) incoming.refuse_new();
   quiet.begin();
 }
 
@@ -232,6 +243,14 @@ void Rpc::State::leave(bool is_quiet) {
 }
 
 // ---- state ----
+
+bool Rpc::run_host_code(const std::string& name, const std::function<void()>& code) {
+  RunningFunctions::Run run;
+  if (!state_->running.begin(run, name)) return false;
+  run_guarded(code);
+  state_->running.end(run);
+  return true;
+}
 
 std::vector<std::string> Rpc::running_functions() const { return state_->running.names(); }
 

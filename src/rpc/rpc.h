@@ -129,7 +129,7 @@ class Rpc {
   void unregister_function(const std::string& name);
 
   // On the loop: the streams are up and the group is known; calls may go.
-  void begin(Session& session, std::vector<Peer> members);
+  void begin(Session& session, std::vector<Peer> members, bool is_open_world = false);
   Session& session();
   const Membership& membership() const;  // any thread; locks inside
 
@@ -146,15 +146,24 @@ class Rpc {
   bool handle(const Peer& from, wire::Message& message);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
+  // On the loop: someone has joined the running group; calls by its name reach it from now on.
+  void on_joined(const Peer& peer);
+  // On the loop: a newer incarnation of a peer that is gone is known.
+  void on_restarted(const Peer& peer, const Error& error);
   // On the loop: a context is over: its open calls made here end with CANCELLED.
   void end_context(const Id& context);
 
   // On the loop. Asks other layers too whether anything of theirs is under way (passes): all must answer true to be
   // idle.
   void add_idle_check(std::function<bool()> is_idle);
-  // Graceful (static group): goes on serving until the group is quiet or the deadline; then sends LEAVE, ends what is
-  // open with CANCELLED, and completes with the report. With a deadline that is past: at once.
+  // Graceful: goes on serving until the group is quiet, or the deadline; then sends LEAVE, ends what is open with
+  // CANCELLED, and completes with the report. In an open world it refuses new calls of others, and waits for those that
+  // run and its own only. With a deadline that is past: at once.
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos deadline);
+
+  // Any thread, an executor's: runs other code of the host, counted among the functions that run. Not once the
+  // shutdown has ended the service: then this is false.
+  bool run_host_code(const std::string& name, const std::function<void()>& code);
 
   // Names of functions that run now, for a shutdown that timed out.
   std::vector<std::string> running_functions() const;

@@ -17,7 +17,7 @@ namespace distag {
 // A member as calls see it. On the loop.
 struct CallPeer {
   std::shared_ptr<const Peer> peer;
-  std::optional<Error> gone;  // lost or left: what calls to it fail with
+  std::optional<Error> gone;  // lost, left or restarted: what calls to this incarnation fail with
   uint64_t requests_sent = 0;
   uint64_t requests_received = 0;
 };
@@ -56,6 +56,7 @@ struct RpcShared {
   // On the loop.
   Session* session = nullptr;  // nullptr before the start and after the shutdown
   Peer self;
+  bool is_open_world = false;
   std::unordered_map<Incarnation, CallPeer> peers;
 
   // On the loop. Throws what calls to the latest member of this rank fail with, if it is gone.

@@ -49,10 +49,11 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     if (record->peer.name == hello.name && record->peer.rank == hello.rank) return record;
     return refuse_it(wire::RefuseReason::kProtocol,
                      fmt::format("this incarnation is known as {}, not as {}", describe(record->peer),
-                                 describe({hello.rank, hello.name, {}, 0, 0})));
+                                 describe({hello.rank, hello.name, {}, 0, 0, 0})));
   }
-  const Peer stranger{hello.rank, hello.name, hello.endpoint, hello.incarnation, hello.generation};
-  if (PeerRecord* known = find_by_name(hello.name);
+  const Peer stranger{hello.rank,        hello.name,       hello.endpoint,
+                      hello.incarnation, hello.generation, hello.max_message_bytes};
+  if (PeerRecord* known = find_latest(hello.name);
       (known != nullptr && known->peer.generation >= hello.generation) || hello.name == self.name) {
     return refuse_it(wire::RefuseReason::kReplaced,
                      fmt::format("another worker named \"{}\" has joined the group", hello.name));
@@ -61,6 +62,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kUnknown, fmt::format("{} is not a member of the group", describe(stranger)));
   }
   add_peer(stranger);
+  post([this, stranger] { events.on_admitted(stranger); });
   return find(stranger.incarnation);
 }
 

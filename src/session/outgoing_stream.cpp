@@ -157,6 +157,7 @@ void OutgoingStream::greet() {
   hello.generation = self.generation;
   hello.endpoint = self.endpoint;
   hello.wanted = peer_.incarnation;
+  hello.max_message_bytes = shared_.config.limits.max_message_bytes;
   greeted_ = transmit(wire::encode({0, 0, {}, std::move(hello)}, shared_.config.limits).header, {});
 }
 

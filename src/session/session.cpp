@@ -27,11 +27,13 @@ PeerRecord* Session::State::find(Incarnation incarnation) {
   return found == records.end() ? nullptr : found->second.get();
 }
 
-PeerRecord* Session::State::find_by_name(const std::string& name) {
-  auto found = std::find_if(in_order.begin(), in_order.end(), [&name](const PeerRecord* record) {
-    return record->is_member() && record->peer.name == name;
-  });
-  return found == in_order.end() ? nullptr : *found;
+PeerRecord* Session::State::find_latest(const std::string& name) {
+  PeerRecord* latest = nullptr;
+  for (PeerRecord* record : in_order) {
+    if (record->peer.name != name) continue;
+    if (latest == nullptr || record->peer.generation >= latest->peer.generation) latest = record;
+  }
+  return latest;
 }
 
 PeerRecord& Session::State::add(const Peer& peer) {
@@ -44,11 +46,19 @@ PeerRecord& Session::State::add(const Peer& peer) {
 
 bool Session::State::add_peer(const Peer& peer) {
   if (PeerRecord* known = find(peer.incarnation)) return known->standing != PeerRecord::Standing::kLost;
-  if (PeerRecord* older = find_by_name(peer.name); older != nullptr && older->peer.generation < peer.generation) {
-    lose(*older, loss_error(*older, Status::kPeerRestarted, "it has restarted"), wire::RefuseReason::kReplaced);
+  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
+    if (record->peer.name == peer.name && record->peer.generation < peer.generation) replace(*record);
   }
   add(peer);
   return true;
+}
+
+void Session::State::replace(PeerRecord& record) {
+  const Error why = loss_error(record, Status::kPeerRestarted, "it has restarted");
+  if (record.is_member()) return lose(record, why, wire::RefuseReason::kReplaced);
+  if (record.gone.status() == Status::kPeerRestarted) return;
+  record.gone = why;
+  if (!leaving) post([this, &record] { events.on_restarted(record.peer, record.gone); });
 }
 
 void Session::State::set_self(Peer self) {
@@ -219,6 +229,11 @@ const Peer* Session::find(Incarnation incarnation) const {
 bool Session::is_lost(Incarnation incarnation) const {
   PeerRecord* record = state_->find(incarnation);
   return record != nullptr && record->standing == PeerRecord::Standing::kLost;
+}
+
+const Error* Session::gone(Incarnation incarnation) const {
+  PeerRecord* record = state_->find(incarnation);
+  return record == nullptr || record->is_member() ? nullptr : &record->gone;
 }
 
 Session::Ticket Session::send(Incarnation to, wire::Body body, SendOptions options) {

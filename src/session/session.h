@@ -55,8 +55,12 @@ class SessionEvents {
   virtual void on_lost(const Peer& peer, const Error& error) = 0;
   // It said LEAVE, or was told to. No message follows.
   virtual void on_left(const Peer& peer) = 0;
-  // Someone who is not among the peers says HELLO. True: add it (an open world); false: REFUSE(unknown).
+  // Someone who is not among the peers says HELLO. True: add it, on_admitted follows; false: REFUSE(unknown).
   virtual bool on_stranger(const Peer& peer) = 0;
+  virtual void on_admitted(const Peer&) {}
+  // One that was lost or had left is back as a new incarnation. What was meant for the old one, `peer`, fails with
+  // `error` from now on: PEER_RESTARTED.
+  virtual void on_restarted(const Peer&, const Error&) {}
 };
 
 struct SendOptions {
@@ -86,10 +90,12 @@ class Session {
   void set_self(Peer self);
 
   // Makes a peer known; no connection yet. A known incarnation is left as it is; one that was fenced is refused
-  // (false).
+  // (false). Older ones of its name have restarted.
   bool add_peer(const Peer& peer);
   const Peer* find(Incarnation incarnation) const;
   bool is_lost(Incarnation incarnation) const;
+  // What sending to it fails with since it was lost or left; nullptr: it is a member, or unknown.
+  const Error* gone(Incarnation incarnation) const;
 
   // Queues a message, in order; sends to oneself take the same path. A message of at most 1 MiB and 64
   // KiB is one multipart message, a larger payload goes ahead in chunks. Throws INVALID_ARGUMENT when it is too large

@@ -28,7 +28,8 @@ struct Session::State final : PeerRecord::Events {
   // ---- the table ----
   PeerRecord* find(Incarnation incarnation);
   PeerRecord& add(const Peer& peer);
-  PeerRecord* find_by_name(const std::string& name);  // the member of that name
+  PeerRecord* find_latest(const std::string& name);  // the highest generation, also when it is gone
+  void replace(PeerRecord& record);                  // a newer incarnation of its name is known
   bool add_peer(const Peer& peer);
   void set_self(Peer self);
 

@@ -22,10 +22,9 @@ class BodyEncoder {
     auto job = name(hello.job, "job");
     auto worker = name(hello.name, "name of a worker");
     auto endpoint = text(hello.endpoint, kMaxEndpointBytes, "endpoint");
-    return make(protocol::Body::Hello,
-                protocol::CreateHello(builder_, job, hello.protocol, hello.features, worker, hello.rank,
-                                      hello.incarnation, hello.generation, endpoint, hello.wanted,
-                                      hello.max_message_bytes));
+    return make(protocol::Body::Hello, protocol::CreateHello(builder_, job, hello.protocol, hello.features, worker,
+                                                             hello.rank, hello.incarnation, hello.generation, endpoint,
+                                                             hello.wanted, hello.max_message_bytes));
   }
   EncodedUnion operator()(const Welcome& welcome) {
     return make(protocol::Body::Welcome, protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next));

@@ -1,10 +1,13 @@
 #include "worker/worker.h"
 
+#include <algorithm>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "worker/member_news.h"
 
 namespace distag {
 
@@ -41,9 +44,10 @@ struct Worker::State {
         dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
                                options.lease},
              rpc),
-        optim(environment.loop, environment.compute, rpc, dist) {
+        optim(environment.loop, environment.compute, rpc, dist),
+        news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)) {
     view.name = options.name;
-    view.world_size = options.world_size;
+    view.world_size = std::max(options.world_size, 0);
   }
 
   WorkerEnvironment environment;
@@ -51,6 +55,7 @@ struct Worker::State {
   Rpc rpc;
   Dist dist;
   optim::Optim optim;
+  const std::shared_ptr<MemberNews> news;
 
   Phase phase = Phase::kCreated;
   std::shared_ptr<Future<Value>> start_future;
@@ -58,13 +63,23 @@ struct Worker::State {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Session> session;
   std::unique_ptr<Rendezvous> rendezvous;
-  // What peers that met the group before us sent; led on once we know the group too.
+  Nanos start_deadline = kNever;
+  bool is_open_world = false;
+
+  // The start, from the roster on.
+  std::vector<Peer> roster;
+  std::set<Incarnation> unheard;  // members of the running group that do not know of us yet
+  Loop::TimerId greeting_timer = 0;
+  // What members did meanwhile; led on once the service begins.
+  std::vector<Peer> early_members;
+  std::vector<Task> early_losses;
   std::vector<std::pair<Peer, wire::Message>> early_messages;
 
   struct View {
     std::string name;
     int32_t rank = -1;
     int32_t world_size = 0;
+    bool is_open_world = false;
     bool started = false;
     SessionStats session;
   };
@@ -81,9 +96,19 @@ struct Worker::State {
   }
 
   void begin_start(Nanos deadline, SessionEvents& events);
-  void join(const RendezvousTarget& target, Nanos deadline, SessionEvents& events);
+  void join(const RendezvousTarget& target);
   void on_joined(Rendezvous::Outcome outcome);
-  void begin_service(std::vector<Peer> members);
+  void meet(std::vector<Peer> members);
+  void greet(const Peer& member);
+  void on_heard(Incarnation member);
+  void fail_start_soon(Error error);
+  void begin_service();
+  void lead_early_events();
+  void forget_early_events();
+  bool may_join(const Peer& peer) const;
+  void add_member(const Peer& peer);
+  void tell_of(const Peer& peer);
+  void on_gone(const Peer& peer);
   void abandon_start(const Error& error);
   void begin_stop(Nanos deadline);
   void close(ShutdownReport report);
@@ -106,7 +131,10 @@ const WorkerOptions& Worker::options() const { return state_->options; }
 bool Worker::is_started() const { return state_->get_view().started; }
 std::string Worker::name() const { return state_->get_view().name; }
 int32_t Worker::rank() const { return state_->get_view().rank; }
-int32_t Worker::world_size() const { return state_->get_view().world_size; }
+int32_t Worker::world_size() const {
+  const State::View view = state_->get_view();
+  return view.is_open_world ? static_cast<int32_t>(state_->rpc.membership().alive_count()) : view.world_size;
+}
 
 WorkerStats Worker::stats() const {
   WorkerStats stats;
@@ -159,6 +187,8 @@ std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
 void Worker::State::begin_start(Nanos deadline, SessionEvents& events) {
   const RendezvousTarget target =
       resolve_rendezvous(options.rendezvous, options.rank, options.world_size, environment.get_environment);
+  start_deadline = deadline;
+  is_open_world = target.world_size < 0;
   transport = environment.make_transport(target.uri);
   SessionConfig config;
   config.job = options.job;
@@ -166,75 +196,137 @@ void Worker::State::begin_start(Nanos deadline, SessionEvents& events) {
   config.memory = environment.memory;
   config.limits.max_message_bytes = options.max_message_bytes;
   config.self.rank = target.rank;
-  config.self.name = options.name.empty() ? fmt::format("worker{}", target.rank) : options.name;
+  config.self.name = options.name.empty() && target.rank >= 0 ? default_name(target.rank) : options.name;
+  config.self.max_message_bytes = options.max_message_bytes;
   do {
     config.self.incarnation = environment.random.next();
   } while (config.self.incarnation == 0);
   session =
       std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
   session->listen(options.bind.empty() ? transport->private_address() : options.bind);
-  join(target, deadline, events);
+  join(target);
 }
 
-void Worker::State::join(const RendezvousTarget& target, Nanos deadline, SessionEvents&) {
+void Worker::State::join(const RendezvousTarget& target) {
   rendezvous = environment.make_rendezvous(target.uri, *transport);
   JoinRequest request;
   request.job = options.job;
   request.world_size = target.world_size;
   request.self = session->self();
   request.self.endpoint = options.advertise.empty() ? session->endpoint() : options.advertise;
-  request.deadline = deadline;
+  request.deadline = start_deadline;
   rendezvous->join(request, [this](Rendezvous::Outcome outcome) { on_joined(std::move(outcome)); });
+}
+
+// Posted, since what is calling goes away with a failed start.
+void Worker::State::fail_start_soon(Error error) {
+  environment.loop.post([this, begun = start_future, error = std::move(error)] {
+    if (phase == Phase::kStarting && start_future == begun) abandon_start(error);
+  });
 }
 
 void Worker::State::on_joined(Rendezvous::Outcome outcome) {
   if (phase != Phase::kStarting) return;
-  if (!outcome.ok) {
-    // Posted, since the rendezvous that is calling goes away with a failed start.
-    environment.loop.post([this, error = outcome.error] {
-      if (phase == Phase::kStarting) abandon_start(error);
-    });
-    return;
-  }
+  if (!outcome.ok) return fail_start_soon(std::move(outcome.error));
   try {
-    begin_service(std::move(outcome.members));
+    meet(std::move(outcome.members));
   } catch (...) {
-    environment.loop.post([this, error = current_error()] {
-      if (phase == Phase::kStarting) abandon_start(error);
-    });
+    fail_start_soon(current_error());
   }
 }
 
-void Worker::State::begin_service(std::vector<Peer> members) {
-  // From here on the start cannot be cancelled.
-  if (!start_future->claim()) fail(Status::kCancelled, "cancelled by the caller");
-  View fresh;
-  for (const Peer& member : members) {
+// A running group is greeted before the service begins, so that whoever hears of us from another knows us by then.
+void Worker::State::meet(std::vector<Peer> members) {
+  roster = std::move(members);
+  for (const Peer& member : roster) {
     if (member.incarnation == session->self().incarnation) {
       session->set_self(member);
-      fresh.name = member.name;
-      fresh.rank = member.rank;
     } else {
       session->add_peer(member);
     }
   }
-  fresh.world_size = static_cast<int32_t>(members.size());
+  if (is_open_world || session->self().generation > 1) {
+    for (const Peer& member : roster) {
+      if (member.incarnation != session->self().incarnation) greet(member);
+    }
+  }
+  if (unheard.empty()) return begin_service();
+  if (start_deadline == kNever) return;
+  greeting_timer = environment.loop.start_timer(start_deadline, [this] {
+    greeting_timer = 0;
+    std::string names;
+    for (Incarnation member : unheard) {
+      names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", session->find(member)->name);
+    }
+    abandon_start(Error(Status::kDeadline,
+                        fmt::format("the group has no word from this worker in time: {} did not answer", names)));
+  });
+}
+
+void Worker::State::greet(const Peer& member) {
+  unheard.insert(member.incarnation);
+  SendOptions send_options;
+  send_options.on_acknowledged = [this, incarnation = member.incarnation] { on_heard(incarnation); };
+  try {
+    session->send(member.incarnation, wire::Ping{}, std::move(send_options));
+  } catch (const Error&) {
+    unheard.erase(member.incarnation);  // it is gone
+  }
+}
+
+// Or it is lost.
+void Worker::State::on_heard(Incarnation member) {
+  if (unheard.erase(member) == 0 || !unheard.empty() || phase != Phase::kStarting) return;
+  try {
+    begin_service();
+  } catch (...) {
+    fail_start_soon(current_error());
+  }
+}
+
+void Worker::State::begin_service() {
+  // From here on the start cannot be cancelled.
+  if (!start_future->claim()) fail(Status::kCancelled, "cancelled by the caller");
+  if (greeting_timer != 0) environment.loop.cancel_timer(std::exchange(greeting_timer, 0));
+  View fresh;
+  fresh.name = session->self().name;
+  fresh.rank = session->self().rank;
+  fresh.world_size = static_cast<int32_t>(roster.size());
+  fresh.is_open_world = is_open_world;
   fresh.started = true;
   dist.begin(*session);
   optim.begin(session->self());
-  rpc.begin(*session, std::move(members));
+  rpc.begin(*session, roster, is_open_world);
   phase = Phase::kStarted;
   set_view(fresh);
-  for (auto& [from, message] : std::exchange(early_messages, {})) lead(from, std::move(message));
+  for (const Peer& member : roster) tell_of(member);
+  lead_early_events();
   const Value nothing;
   std::exchange(start_future, nullptr)->complete(nothing);
+}
+
+void Worker::State::lead_early_events() {
+  for (const Peer& member : std::exchange(early_members, {})) {
+    if (may_join(member)) add_member(member);
+  }
+  for (Task& loss : std::exchange(early_losses, {})) loss();
+  for (auto& [from, message] : std::exchange(early_messages, {})) lead(from, std::move(message));
+}
+
+void Worker::State::forget_early_events() {
+  if (greeting_timer != 0) environment.loop.cancel_timer(std::exchange(greeting_timer, 0));
+  roster.clear();
+  unheard.clear();
+  early_members.clear();
+  early_losses.clear();
+  early_messages.clear();
 }
 
 void Worker::State::abandon_start(const Error& error) {
   rendezvous.reset();
   session.reset();
   transport.reset();
-  early_messages.clear();
+  forget_early_events();
   phase = Phase::kCreated;
   Error told = error;
   std::exchange(start_future, nullptr)->fail(told.add_context("start"));
@@ -288,7 +380,7 @@ void Worker::State::close(ShutdownReport report) {
   set_view(fresh);
   session.reset();
   transport.reset();
-  early_messages.clear();
+  forget_early_events();
   phase = Phase::kStopped;
   stop_future->complete(std::move(report));
 }
@@ -310,18 +402,71 @@ void Worker::on_message(const Peer& from, wire::Message message) {
 
 // Autograd first: passes end with the loss itself, not with the failure of a call that hangs on it.
 void Worker::on_lost(const Peer& peer, const Error& error) {
+  if (state_->phase == Phase::kStarting) {
+    state_->early_losses.push_back([this, peer, error] { on_lost(peer, error); });
+    state_->on_heard(peer.incarnation);
+    return;
+  }
   state_->dist.on_lost(peer, error);
   state_->optim.on_gone(peer);
   state_->rpc.on_lost(peer, error);
+  state_->on_gone(peer);
 }
 
 void Worker::on_left(const Peer& peer) {
+  if (state_->phase == Phase::kStarting) {
+    state_->early_losses.push_back([this, peer] { on_left(peer); });
+    state_->on_heard(peer.incarnation);
+    return;
+  }
   state_->dist.on_left(peer);
   state_->optim.on_gone(peer);
   state_->rpc.on_left(peer);
+  state_->on_gone(peer);
 }
 
-// Members of our group may know it before we do: who says HELLO while we join is let in. A static group has no others.
-bool Worker::on_stranger(const Peer&) { return state_->phase == Phase::kStarting; }
+void Worker::State::on_gone(const Peer& peer) {
+  tell_of(peer);
+  if (rendezvous) rendezvous->on_gone(peer.incarnation);
+}
+
+void Worker::on_restarted(const Peer& peer, const Error& error) {
+  if (state_->phase == Phase::kStarting) {
+    state_->early_losses.push_back([this, peer, error] { on_restarted(peer, error); });
+    return;
+  }
+  state_->dist.on_restarted(peer, error);
+  state_->rpc.on_restarted(peer, error);
+}
+
+// Members of our group may know it before we do: who says HELLO while we join is let in.
+bool Worker::on_stranger(const Peer& peer) { return state_->phase == Phase::kStarting || state_->may_join(peer); }
+
+void Worker::on_admitted(const Peer& peer) {
+  if (state_->phase == Phase::kStarting) {
+    state_->early_members.push_back(peer);
+  } else if (state_->phase != Phase::kStopped) {
+    state_->add_member(peer);
+  }
+}
+
+// To an open world everyone whose name and rank are no other's; to a static one who comes back.
+bool Worker::State::may_join(const Peer& peer) const {
+  const Membership& members = rpc.membership();
+  const auto holder = members.find_by_rank(peer.rank);
+  if (holder) return holder->peer.name == peer.name;
+  return is_open_world && !members.find_by_name(peer.name);
+}
+
+void Worker::State::add_member(const Peer& peer) {
+  if (rpc.membership().find(peer.incarnation)) return;
+  rpc.on_joined(peer);
+  tell_of(peer);
+}
+
+// As the membership has it now.
+void Worker::State::tell_of(const Peer& peer) {
+  if (auto record = rpc.membership().find(peer.incarnation)) news->post(*std::move(record));
+}
 
 }  // namespace distag

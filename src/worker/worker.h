@@ -19,8 +19,8 @@ namespace distag {
 
 struct WorkerOptions {
   int32_t rank = -1;
-  int32_t world_size = 0;  // 0: from env://
-  std::string name;        // empty: "worker<rank>"
+  int32_t world_size = 0;  // 0: from env://; -1: an open world
+  std::string name;        // empty: "worker<rank>", with the rank that the group gives if need be
   std::string rendezvous = "env://";
   std::string job = "default";
   std::string bind;       // empty: a private address of the transport
@@ -49,6 +49,7 @@ struct WorkerEnvironment {
   std::function<std::unique_ptr<Rendezvous>(const std::string& uri, Transport& transport)> make_rendezvous;
   std::function<const char*(const char* name)> get_environment;  // of the process, for env://
   std::shared_ptr<FrameMemory> memory = nullptr;                 // for payload that comes in chunks; nullptr: our own
+  std::function<void(const MemberRecord&)> on_member = nullptr;  // host code, run on `functions`, one at a time
 };
 
 // The composition root: builds the layers and leads messages and losses to them. Thread-safe.
@@ -67,9 +68,9 @@ class Worker : private SessionEvents {
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);  // the same future's outcome for every call after ok
 
   bool is_started() const;
-  std::string name() const;  // empty as long as it depends on the rank
-  int32_t rank() const;      // -1 before the start
-  int32_t world_size() const;
+  std::string name() const;    // empty as long as it depends on the rank
+  int32_t rank() const;        // -1 before the start
+  int32_t world_size() const;  // of an open world, its living members; 0 before the start, if need be
   // `session` is as it was at the shutdown; while started, fetch_session_stats asks the loop.
   WorkerStats stats() const;
   std::shared_ptr<Future<SessionStats>> fetch_session_stats();
@@ -79,6 +80,8 @@ class Worker : private SessionEvents {
   void on_lost(const Peer& peer, const Error& error) override;
   void on_left(const Peer& peer) override;
   bool on_stranger(const Peer& peer) override;
+  void on_admitted(const Peer& peer) override;
+  void on_restarted(const Peer& peer, const Error& error) override;
 
   struct State;
   std::shared_ptr<State> state_;

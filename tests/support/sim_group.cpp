@@ -2,29 +2,33 @@
 
 #include <utility>
 
+#include "rpc/gathering.h"
 #include "rpc/rendezvous.h"
 
 namespace distag::sim {
 
-// Gathers the members of one group and tells all of them, each after a delay of its own.
+// Tells those who join, each after a delay of its own, who is in the group.
 class SimWorkerGroup::Meeting {
  public:
-  Meeting(SimScheduler& scheduler, SimNetwork& network) : scheduler_(scheduler), network_(network) {}
+  Meeting(SimScheduler& scheduler, SimNetwork& network, int32_t world_size)
+      : scheduler_(scheduler), network_(network), gathering_("simulation", "default", world_size) {}
 
+  // Who holds the name does not live, if anybody: nobody restarts a worker that does.
   void join(SimLoop& loop, const JoinRequest& request, Rendezvous::Callback done) {
-    members_.push_back(request.self);
-    members_.back().generation = 1;
+    const wire::Member member = to_member(request.self);
+    if (const Peer* rival = gathering_.find_rival(member)) gathering_.remove(rival->incarnation);
+    gathering_.add(member);
     waiting_.push_back({&loop, std::move(done)});
-    if (members_.size() < static_cast<size_t>(request.world_size)) return;
+    if (!gathering_.has_met()) return;
     for (Waiting& one : waiting_) {
       const Nanos when = scheduler_.now() + scheduler_.between(0, network_.faults.max_delay);
-      scheduler_.at(when, [target = one.loop, tell = std::move(one.done), members = members_] {
+      scheduler_.at(when, [target = one.loop, tell = std::move(one.done), members = gathering_.members()] {
         target->post([tell, members] { tell(Rendezvous::Outcome{members, Error(), true}); });
       });
     }
     waiting_.clear();
-    members_.clear();
   }
+  void remove(Incarnation incarnation) { gathering_.remove(incarnation); }
 
  private:
   struct Waiting {
@@ -33,14 +37,16 @@ class SimWorkerGroup::Meeting {
   };
   SimScheduler& scheduler_;
   SimNetwork& network_;
-  std::vector<Peer> members_;
+  Gathering gathering_;
   std::vector<Waiting> waiting_;
 };
 
 class SimWorkerGroup::MeetingPoint final : public Rendezvous {
  public:
   MeetingPoint(Meeting& meeting, SimLoop& loop) : meeting_(meeting), loop_(loop) {}
+  ~MeetingPoint() override { meeting_.remove(self_); }
   void join(const JoinRequest& request, Callback done) override {
+    self_ = request.self.incarnation;
     meeting_.join(loop_, request, [alive = std::weak_ptr<int>(alive_), done = std::move(done)](Outcome outcome) {
       if (!alive.expired()) done(std::move(outcome));
     });
@@ -49,6 +55,7 @@ class SimWorkerGroup::MeetingPoint final : public Rendezvous {
  private:
   Meeting& meeting_;
   SimLoop& loop_;
+  Incarnation self_ = 0;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
@@ -76,7 +83,7 @@ SimWorkerGroup::SimWorkerGroup(uint64_t seed, SimGroupOptions options)
     : options_(options),
       scheduler_(std::make_unique<SimScheduler>(seed)),
       network_(std::make_unique<SimNetwork>(*scheduler_, options.faults)),
-      meeting_(std::make_unique<Meeting>(*scheduler_, *network_)) {
+      meeting_(std::make_unique<Meeting>(*scheduler_, *network_, options.is_open ? -1 : options.size)) {
   for (int32_t rank = 0; rank < options_.size; ++rank) nodes_.push_back(make_node(rank));
 }
 
@@ -87,7 +94,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   });
   WorkerOptions options;
   options.rank = rank;
-  options.world_size = options_.size;
+  options.world_size = options_.is_open ? -1 : options_.size;
   options.name = name(rank);
   options.rendezvous = "inproc://simulation";
   options.lease = options_.lease;
@@ -104,12 +111,16 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
                                   return std::make_unique<MeetingPoint>(*meeting_, *loop);
                                 },
                                 [](const char*) -> const char* { return nullptr; }};
+  if (options_.on_member) {
+    environment.on_member = [this, rank](const MemberRecord& member) { options_.on_member(rank, member); };
+  }
   node->worker = std::make_unique<Worker>(std::move(environment), std::move(options));
   return node;
 }
 
 SimWorkerGroup::~SimWorkerGroup() {
   scheduler_->stop_host_threads();
+  for (auto& node : dead_) nodes_.push_back(std::move(node));
   for (auto& node : nodes_) take_down(*node);
   for (auto& node : nodes_) {
     node->functions.stop();
@@ -173,6 +184,13 @@ void SimWorkerGroup::kill(int32_t rank) {
   nodes_.at(static_cast<size_t>(rank))->killed = true;
   freeze(rank);
   network_->kill(name(rank));
+}
+
+Worker& SimWorkerGroup::restart(int32_t rank) {
+  auto& place = nodes_.at(static_cast<size_t>(rank));
+  if (!place->killed) kill(rank);
+  dead_.push_back(std::exchange(place, make_node(rank)));
+  return *place->worker;
 }
 
 void SimWorkerGroup::freeze(int32_t rank) {

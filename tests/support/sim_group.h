@@ -19,6 +19,8 @@ struct SimGroupOptions {
   Nanos lease = 5 * kSecond;
   Nanos call_timeout = 60 * kSecond;
   LogLevel log_level = LogLevel::kWarning;
+  bool is_open = false;  // an open world, which start() lets all join
+  std::function<void(int32_t rank, const MemberRecord& member)> on_member = nullptr;  // what each is told
 };
 
 // Whole workers "w0", "w1", ... in one thread, on a scheduler and a network of their own.
@@ -43,8 +45,10 @@ class SimWorkerGroup {
   Value call(int32_t from, CallRequest request);
   Value call(int32_t from, int32_t to, const std::string& function, Values args, const Id& context = {});
 
-  // SIGKILL, SIGSTOP and SIGCONT. A killed worker stays dead.
+  // SIGKILL, SIGSTOP and SIGCONT. A killed worker stays dead, until a new process takes its name and rank: restart()
+  // gives its worker, which is not started yet.
   void kill(int32_t rank);
+  Worker& restart(int32_t rank);
   void freeze(int32_t rank);
   void thaw(int32_t rank);
   bool is_killed(int32_t rank) const;
@@ -66,6 +70,7 @@ class SimWorkerGroup {
   std::unique_ptr<Meeting> meeting_;
   std::vector<std::string> log_lines_;
   std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Node>> dead_;  // whose place another one has
 };
 
 // Runs `body` for the seeds 1 to `count`, up to the first that fails, for which it prints the line that replays it.

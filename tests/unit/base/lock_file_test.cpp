@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 class LockFileTest : public testing::Test {
  protected:
   void TearDown() override { fs::remove(path_); }
-  const std::string path_ = (fs::temp_directory_path() / fmt::format("distag_lock_{:x}", SystemRandom().next())).string();
+  const std::string path_ =
+      (fs::temp_directory_path() / fmt::format("distag_lock_{:x}", SystemRandom().next())).string();
 };
 
 TEST_F(LockFileTest, EachByteHasOneHolder) {

@@ -501,7 +501,9 @@ typedef struct distag_member {
 /* Takes one whole record. */
 typedef void (*distag_log_sink)(void *user_data, int32_t level, const char *message);
 
-/* Told when a member appears or changes state (since 0.2); what is told of one member comes in order. */
+/* Told of each member when the worker has started, itself included, and whenever one joins, leaves or is lost
+ * (since 0.2). A worker that was lost and is back is a member of its own, by its incarnation.
+ * Threads: where functions run; one at a time, in order, and none after the shutdown. May call distag. */
 typedef void (*distag_member_callback)(void *user_data, distag_worker *worker, const distag_member *member);
 
 /* Runs first, or last, on each thread distag starts for the worker (not on libzmq's): to attach it to a runtime, set
@@ -537,14 +539,14 @@ typedef struct distag_security_options {
 typedef struct distag_worker_options {
   uint32_t struct_size;
   uint32_t executor;            /* DISTAG_EXECUTOR_... */
-  int32_t rank;                 /* 0 .. world_size - 1; in an open world -1 lets the group give one */
+  int32_t rank;                 /* 0 .. world_size - 1; in an open world -1 (since 0.2) lets the group give one */
   int32_t world_size;           /* 0: this and rank come from "env://"; -1: an open world (since 0.2) */
   uint32_t thread_count;        /* of the pool; 0: one per core */
   int32_t log_level;            /* DISTAG_LOG_... */
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
   int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
   uint64_t max_in_flight_bytes; /* of requests a peer has not started (since 0.2); 0: 256 MiB */
-  uint64_t max_message_bytes;   /* the same on all workers; larger messages are refused; 0: 1 GiB */
+  uint64_t max_message_bytes;   /* what it sends and takes; nobody sends it more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
   const char *job;              /* nullable: "default". Workers of different jobs never meet */
@@ -555,7 +557,7 @@ typedef struct distag_worker_options {
   void *user_data;                         /* nullable; goes to the callbacks below */
   distag_deleter destroy;                  /* nullable; of user_data, after the last callback below */
   distag_log_sink on_log;                  /* nullable: nothing is logged */
-  distag_member_callback on_member;        /* nullable */
+  distag_member_callback on_member;        /* nullable; since 0.2 */
   distag_thread_hook on_thread_start;      /* nullable; runs on the new thread, also with the host executor */
   distag_thread_hook on_thread_stop;       /* nullable; likewise */
 } distag_worker_options;
@@ -568,9 +570,12 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
                                               distag_worker **out_worker, distag_error *err);
 
 /* Meets the group at the rendezvous and becomes reachable. A static group waits for all its members, so one thread
- * starts several workers with _async.
- * Blocks. Fails: DEADLINE listing who is missing; DISCONNECTED (no rendezvous); INVALID_STATE (started before;
- * address or name in use); UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started
+ * starts several workers with _async. An open world (since 0.2) takes each at once; ok means that all its members know
+ * the worker. A worker that was killed or has left may start again as a new process, under its name and rank, also in a
+ * static group: calls by name then reach the new one, and what the old one had made or was asked answers PEER_RESTARTED.
+ * A rank is given again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone.
+ * Blocks. Fails: DEADLINE listing who is missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
+ * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job); UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started
  * again. */
 DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
 DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_t timeout_ns,
@@ -578,7 +583,8 @@ DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_
 
 /* Leaves the group and stops all threads; no callback of the worker runs after it. First it goes on serving until
  * every living member of a static group does the same and no call is open anywhere: a worker that only serves starts,
- * and shuts down with DISTAG_FOREVER. At the timeout it leaves regardless; with timeout 0 it waits for nobody. Open
+ * and shuts down with DISTAG_FOREVER. In an open world a worker leaves alone: it refuses new calls of others with
+ * DISCONNECTED, and waits for those that run and its own. At the timeout it leaves regardless; with timeout 0 it waits for nobody. Open
  * futures complete with CANCELLED. Ok means it is down. The report is a map: "clean" (bool), "missing" (list of
  * names), "open_calls" (int64), "leaked_rrefs" (list of text, empty before 0.2). After ok a second shutdown is ok,
  * with the same report.
@@ -606,6 +612,17 @@ DISTAG_API int64_t distag_worker_get_fd(distag_worker *worker);
 DISTAG_API const char *distag_worker_get_name(distag_worker *worker);   /* NULL as long as it depends on the rank */
 DISTAG_API int32_t distag_worker_get_rank(distag_worker *worker);       /* -1 before the start */
 DISTAG_API int32_t distag_worker_get_world_size(distag_worker *worker); /* in an open world, the living members */
+
+/* The latest member of a rank or a name, in whatever state; the ranks of the living members whose names begin with a
+ * prefix ("" for all), in ascending order, at most `capacity` of them, and how many there are (since 0.2).
+ * Fails: NOT_FOUND, as for everyone before the start. */
+DISTAG_API distag_status distag_worker_get_member(distag_worker *worker, int32_t rank, distag_member *out_member,
+                                                  distag_error *err);
+DISTAG_API distag_status distag_worker_get_member_by_name(distag_worker *worker, const char *name,
+                                                          distag_member *out_member, distag_error *err);
+DISTAG_API distag_status distag_worker_copy_ranks(distag_worker *worker, const char *prefix,
+                                                  int32_t *ranks /* nullable with capacity 0 */, size_t capacity,
+                                                  size_t *out_count, distag_error *err);
 
 /* Called by each of `ranks` (NULL: the whole group of that moment), the own one included, with a value of its own; each
  * gets the list of all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may
@@ -1129,6 +1146,9 @@ typedef struct distag_api {
   distag_status (*worker_all_gather)(distag_worker *, distag_value *, const int32_t *, size_t, int64_t, distag_value **,
                                      distag_error *);
   distag_status (*worker_unregister)(distag_worker *, const char *, int64_t, distag_error *);
+  distag_status (*worker_get_member)(distag_worker *, int32_t, distag_member *, distag_error *);
+  distag_status (*worker_get_member_by_name)(distag_worker *, const char *, distag_member *, distag_error *);
+  distag_status (*worker_copy_ranks)(distag_worker *, const char *, int32_t *, size_t, size_t *, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

@@ -167,6 +167,9 @@ constexpr distag_api kApi = {
     distag_future_then,
     distag_worker_all_gather,
     distag_worker_unregister,
+    distag_worker_get_member,
+    distag_worker_get_member_by_name,
+    distag_worker_copy_ranks,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

@@ -28,7 +28,7 @@ struct HostFunction {
 // of the latter; so they never end on a thread of the worker.
 struct distag_worker final : distag::capi::Handle {
  public:
-  distag_worker(distag::ProductionOptions options, distag::capi::HostData data);
+  distag_worker(distag::ProductionOptions options, distag::capi::HostData data, distag_member_callback on_member);
   ~distag_worker() override;
 
   // References of the host, and of invocations that lend it.
@@ -87,6 +87,8 @@ distag_worker* peek_worker(distag_worker* worker);
 
 // What rpc runs for a function of the host.
 Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function);
+
+distag_member to_member(const MemberRecord& record);
 
 // Checks the options and says what they ask for.
 ProductionOptions make_production_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory);

@@ -45,7 +45,7 @@ Nanos time_left(Nanos deadline) {
 
 }  // namespace
 
-distag_worker::distag_worker(ProductionOptions options, HostData data)
+distag_worker::distag_worker(ProductionOptions options, HostData data, distag_member_callback on_member)
     : Handle(Kind::kWorker), data_(std::move(data)), hooks_(options.hooks) {
   // Threads of the worker are told from others by this.
   options.hooks.on_start = [this](const char* thread_name) {
@@ -56,6 +56,15 @@ distag_worker::distag_worker(ProductionOptions options, HostData data)
     options.on_log = [this, sink = std::move(options.on_log)](LogLevel level, const std::string& text) {
       const CallbackScope scope(this);
       sink(level, text);
+    };
+  }
+  if (on_member != nullptr) {
+    options.on_member = [this, on_member](const MemberRecord& record) {
+      const CallbackScope scope(this);
+      const distag_member member = to_member(record);
+      lend();
+      on_member(data_.get(), this, &member);
+      end_lending();
     };
   }
   production_ = std::make_unique<ProductionWorker>(std::move(options));

@@ -25,11 +25,8 @@ void check_name(const std::string& name) {
 }
 
 void check_place(const distag_worker_options& options) {
-  if (options.world_size == -1) {
-    refuse(Status::kUnsupported, "world_size -1: open worlds are not supported by this version");
-  }
-  if (options.world_size < 0 || options.world_size > kLargestWorld) {
-    refuse(Status::kInvalidArgument, "world_size is {}, not 0 to {}", options.world_size, kLargestWorld);
+  if (options.world_size < -1 || options.world_size > kLargestWorld) {
+    refuse(Status::kInvalidArgument, "world_size is {}, not -1 to {}", options.world_size, kLargestWorld);
   }
   if (options.world_size == 0 && options.rank != 0 && options.rank != -1) {
     refuse(Status::kInvalidArgument, "rank is {} but world_size 0: give both, or leave both to the environment",
@@ -37,6 +34,9 @@ void check_place(const distag_worker_options& options) {
   }
   if (options.world_size > 0 && (options.rank < 0 || options.rank >= options.world_size)) {
     refuse(Status::kInvalidArgument, "rank is {}, not 0 to {}", options.rank, options.world_size - 1);
+  }
+  if (options.world_size == -1 && (options.rank < -1 || options.rank >= kLargestWorld)) {
+    refuse(Status::kInvalidArgument, "rank is {}, not -1 to {}", options.rank, kLargestWorld - 1);
   }
 }
 
@@ -95,7 +95,6 @@ ProductionOptions make_production_options(const distag_worker_options& options, 
   check_place(options);
   check_security(options.security);
   need_zero(options.max_in_flight_bytes, "max_in_flight_bytes");
-  need_zero(options.on_member, "on_member");
   void* const user_data = options.user_data;
   ProductionOptions made;
   made.worker = make_worker_options(options);

@@ -26,7 +26,7 @@ distag_status distag_worker_create(const distag_worker_options* options, distag_
     const distag_worker_options given = read_struct(options, "distag_worker_options");
     need_pointer(out_worker, "out_worker");
     ProductionOptions made = make_production_options(given, std::move(memory));
-    *out_worker = new distag_worker(std::move(made), std::move(data));
+    *out_worker = new distag_worker(std::move(made), std::move(data), given.on_member);
   });
 }
 

@@ -52,7 +52,8 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
                                   return distag::make_rendezvous(uri, *loop_, transport, *log_);
                                 },
                                 [](const char* name) -> const char* { return std::getenv(name); },
-                                options_.memory};
+                                options_.memory,
+                                options_.on_member};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
 }
 

@@ -20,6 +20,7 @@ struct ProductionOptions {
   size_t thread_count = 0;     // of the pool; 0: one per core
   LogLevel log_level = LogLevel::kWarning;
   std::function<void(LogLevel, const std::string&)> on_log;  // host code, run on the functions executor; may be empty
+  std::function<void(const MemberRecord&)> on_member;        // likewise
   ThreadHooks hooks;                                         // host code, run on the thread itself
   std::shared_ptr<FrameMemory> memory;                       // for large payloads that arrive; nullptr: distag's own
 };

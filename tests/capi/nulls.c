@@ -239,6 +239,7 @@ static void workers(void) {
   distag_value *const holes[] = {v, NULL};
   size_t done = 0;
   distag_stats stats = DISTAG_STATS_INIT;
+  distag_member member = DISTAG_MEMBER_INIT;
   REFUSED(distag_worker_create(NULL, NULL, &err));
   CHAINED(distag_worker_register(NULL, "f", answer_nothing, NULL, NULL, NULL, &err));
   REFUSED(distag_worker_register(w, NULL, answer_nothing, NULL, NULL, NULL, &err));
@@ -254,6 +255,15 @@ static void workers(void) {
   CHAINED(distag_worker_poll(NULL, 0, 0, &done, &err));
   CHAINED(distag_worker_get_stats(NULL, &stats, &err));
   REFUSED(distag_worker_get_stats(w, NULL, &err));
+  CHAINED(distag_worker_get_member(NULL, 0, &member, &err));
+  REFUSED(distag_worker_get_member(w, 0, NULL, &err));
+  CHAINED(distag_worker_get_member_by_name(NULL, "w0", &member, &err));
+  REFUSED(distag_worker_get_member_by_name(w, NULL, &member, &err));
+  REFUSED(distag_worker_get_member_by_name(w, "w0", NULL, &err));
+  CHAINED(distag_worker_copy_ranks(NULL, "", NULL, 0, &done, &err));
+  REFUSED(distag_worker_copy_ranks(w, NULL, NULL, 0, &done, &err));
+  REFUSED(distag_worker_copy_ranks(w, "", NULL, 1, &done, &err));
+  REFUSED(distag_worker_copy_ranks(w, "", NULL, 0, NULL, &err));
   CHECK_INT(distag_worker_get_fd(NULL), -1);
   CHECK(distag_worker_get_name(NULL) == NULL);
   CHECK_INT(distag_worker_get_rank(NULL), -1);

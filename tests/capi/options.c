@@ -8,12 +8,6 @@ static int destroyed;
 
 static void count_destroy(void *user_data) { ++*(int *)user_data; }
 
-static void see_member(void *user_data, distag_worker *of, const distag_member *member) {
-  (void)user_data;
-  (void)of;
-  (void)member;
-}
-
 static void *allocate(void *user_data, size_t size, size_t alignment) {
   (void)user_data;
   (void)size;
@@ -58,13 +52,12 @@ static void worker_options(void) {
   REFUSED(thread_count, 257, DISTAG_E_UNSUPPORTED, "thread_count");
   REFUSED(rank, 2, DISTAG_E_INVALID_ARGUMENT, "rank");
   REFUSED(rank, -1, DISTAG_E_INVALID_ARGUMENT, "rank");
-  REFUSED(world_size, -1, DISTAG_E_UNSUPPORTED, "open");
+  REFUSED(world_size, -2, DISTAG_E_INVALID_ARGUMENT, "world_size");
   REFUSED(world_size, -2, DISTAG_E_INVALID_ARGUMENT, "world_size");
   REFUSED(world_size, 65537, DISTAG_E_INVALID_ARGUMENT, "world_size");
   REFUSED(call_timeout_ns, -2, DISTAG_E_INVALID_ARGUMENT, "call_timeout_ns");
   REFUSED(lease_ns, -1, DISTAG_E_INVALID_ARGUMENT, "lease_ns");
   REFUSED(max_in_flight_bytes, 1, DISTAG_E_UNSUPPORTED, "max_in_flight_bytes");
-  REFUSED(on_member, see_member, DISTAG_E_UNSUPPORTED, "on_member");
   REFUSED(name, "", DISTAG_E_INVALID_ARGUMENT, "name");
   REFUSED(name, "two words", DISTAG_E_INVALID_ARGUMENT, "two words");
   REFUSED(job, "\xFF", DISTAG_E_INVALID_ARGUMENT, "job");

@@ -171,6 +171,9 @@ int main(void) {
   SLOT(future_then, distag_future_then);
   SLOT(worker_all_gather, distag_worker_all_gather);
   SLOT(worker_unregister, distag_worker_unregister);
+  SLOT(worker_get_member, distag_worker_get_member);
+  SLOT(worker_get_member_by_name, distag_worker_get_member_by_name);
+  SLOT(worker_copy_ranks, distag_worker_copy_ranks);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -69,15 +69,17 @@ TEST(RendezvousTest, File) {
 }
 
 TEST(RendezvousTest, Tcp) {
+  const ReservedPort port;
   ParticipantOptions options;
   options.world_size = 3;
-  options.rendezvous = "tcp://127.0.0.1:" + std::to_string(free_port());
+  options.rendezvous = "tcp://127.0.0.1:" + port.number();
   expect_a_group_meets(options);
 }
 
 TEST(RendezvousTest, Environment) {
+  const ReservedPort port;
   const std::map<std::string, std::string> variables = {
-      {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(free_port())}};
+      {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port.number()}};
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   setenv("RANK", "0", 1);
   expect_a_group_meets(ParticipantOptions(), variables);
@@ -100,10 +102,11 @@ TEST(RendezvousTest, TellsWhoIsMissing) {
 }
 
 TEST(RendezvousTest, NobodyServes) {
+  const ReservedPort port;
   ParticipantOptions options;
   options.world_size = 2;
   options.rank = 1;
-  options.rendezvous = "tcp://127.0.0.1:" + std::to_string(free_port());
+  options.rendezvous = "tcp://127.0.0.1:" + port.number();
   Participant self(options);
   distag_error err = DISTAG_ERROR_INIT;
   const distag_status status = self.start(DISTAG_SECOND / 2, &err);

@@ -1,5 +1,6 @@
 #include "dist/participant.h"
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 
@@ -130,16 +131,44 @@ distag_status silence(Participant& self, distag_invocation* invocation, distag_e
   return err->code;
 }
 
+distag_status call_all(Participant& self, distag_invocation* invocation, distag_error* err) {
+  std::vector<int32_t> ranks(256);
+  size_t count = 0;
+  distag_worker_copy_ranks(self.worker(), "", ranks.data(), ranks.size(), &count, err);
+  const distag_call_options options = within(invocation);
+  std::vector<Future> answers(count);
+  for (size_t i = 0; i < count; ++i) {
+    distag_member member = DISTAG_MEMBER_INIT;
+    distag_worker_get_member(self.worker(), ranks[i], &member, err);
+    distag_call_async(self.worker(), nullptr, member.name, "noop", nullptr, 0, &options, answers[i].out(), err);
+  }
+  for (Future& each : answers) distag_future_wait(each.get(), DISTAG_FOREVER, err);
+  Value reached;
+  distag_value_create_int64(static_cast<int64_t>(count), reached.out(), err);
+  return answer(invocation, reached.get(), err);
+}
+
+distag_status leave(Participant& self, distag_invocation*, distag_error*) {
+  self.release();
+  return DISTAG_OK;
+}
+
 }  // namespace
 
+std::string Participant::name_of(int rank) {
+  return rank < 26 ? std::string(1, static_cast<char>('A' + rank)) : "P" + std::to_string(rank);
+}
+
 Participant::Participant(const ParticipantOptions& given) {
-  const std::string name(1, static_cast<char>('A' + given.rank));
+  const std::string name = name_of(given.rank);
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   options.rank = given.world_size == 0 ? 0 : given.rank;
   options.world_size = given.world_size;
   options.name = name.c_str();
   options.thread_count = given.thread_count;
   options.lease_ns = given.lease_ns;
+  options.user_data = this;
+  options.on_member = note_member;
   if (!given.rendezvous.empty()) options.rendezvous = given.rendezvous.c_str();
   if (!given.job.empty()) options.job = given.job.c_str();
   distag_worker_create(&options, worker_.out(), &create_error_);
@@ -150,10 +179,10 @@ Participant::~Participant() { remember(nullptr); }
 
 void Participant::register_all(distag_error* err) {
   const std::pair<const char*, distag_function> functions[] = {
-      {"add", call_body<add>},         {"relay", call_body<relay>},   {"info", call_body<info>},
-      {"noop", call_body<noop>},       {"forget", call_body<forget>}, {"contexts", call_body<contexts>},
-      {"descend", call_body<descend>}, {"die", call_body<die>},       {"deadly", call_body<deadly>},
-      {"silence", call_body<silence>},
+      {"add", call_body<add>},         {"relay", call_body<relay>},       {"info", call_body<info>},
+      {"noop", call_body<noop>},       {"forget", call_body<forget>},     {"contexts", call_body<contexts>},
+      {"descend", call_body<descend>}, {"die", call_body<die>},           {"deadly", call_body<deadly>},
+      {"silence", call_body<silence>}, {"call_all", call_body<call_all>}, {"leave", call_body<leave>},
   };
   for (const auto& [name, function] : functions) {
     distag_worker_register(worker_.get(), name, function, this, nullptr, nullptr, err);
@@ -200,10 +229,34 @@ void Participant::keep(distag_reply* reply) {
   replies_.emplace_back(reply);
 }
 
+void Participant::note_member(void* user_data, distag_worker*, const distag_member* member) {
+  auto& self = *static_cast<Participant*>(user_data);
+  const std::lock_guard<std::mutex> lock(self.mutex_);
+  if (member->state == DISTAG_MEMBER_ALIVE) ++self.seen_[member->name];
+  self.changed_.notify_all();
+}
+
+bool Participant::wait_until_seen(const std::string& name, int times) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return seen_[name] >= times; });
+}
+
+void Participant::release() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  is_released_ = true;
+  changed_.notify_all();
+}
+
+void Participant::wait_until_released() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return is_released_; });
+}
+
 int run_participant(const ParticipantOptions& options) {
   distag_error err = DISTAG_ERROR_INIT;
   Participant participant(options);
   participant.start(30 * DISTAG_SECOND, &err);
+  if (err.code == DISTAG_OK && options.world_size < 0) participant.wait_until_released();
   if (err.code == DISTAG_OK) participant.shutdown(DISTAG_FOREVER, nullptr, &err);
   if (err.code == DISTAG_OK) return 0;
   std::fprintf(stderr, "rank %d: %s: %s\n", options.rank, distag_status_get_name(err.code), err.message);

@@ -2,6 +2,8 @@
 
 #include <distag.h>
 
+#include <condition_variable>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -10,10 +12,10 @@
 
 namespace distag_test {
 
-// What one process of a test group is. Names are "A", "B", "C" ... by rank.
+// What one process of a test group is. Names are "A", "B", ... "Z", "P26", "P27", ... by rank.
 struct ParticipantOptions {
   int rank = 0;
-  int world_size = 0;      // 0: rank, size and rendezvous come from the environment
+  int world_size = 0;      // 0: rank, size and rendezvous come from the environment; -1: an open world
   std::string rendezvous;  // empty: env://
   unsigned thread_count = 0;
   int64_t lease_ns = 0;
@@ -32,8 +34,12 @@ struct ParticipantOptions {
 //   die()                        the process is killed
 //   deadly(x)                    x, and the process is killed in its backward
 //   silence()                    never answers
+//   leave()                      null, and a process of an open world shuts down
+//   call_all()                   how many living members answered a noop() of this one, all called at once
 class Participant {
  public:
+  static std::string name_of(int rank);
+
   explicit Participant(const ParticipantOptions& options);
   ~Participant();  // forgets and releases; shut down first
 
@@ -46,17 +52,27 @@ class Participant {
   distag_status describe_context(distag_value** out_info, distag_error* err);
   void keep(distag_reply* reply);
 
+  // Until it has been told `times` times that a worker of that name is alive. False after a while.
+  bool wait_until_seen(const std::string& name, int times);
+  void release();
+  void wait_until_released();
+
  private:
+  static void note_member(void* user_data, distag_worker* worker, const distag_member* member);
   void register_all(distag_error* err);
 
   std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, int> seen_;
+  bool is_released_ = false;
   Worker worker_;
   Context context_;
   std::vector<Reply> replies_;
   distag_error create_error_ = DISTAG_ERROR_INIT;
 };
 
-// The main program of the other processes: serves until the group shuts down. 0 when all went well.
+// The main program of the other processes: serves until the group shuts down, in an open world until it is told to
+// leave. 0 when all went well.
 int run_participant(const ParticipantOptions& options);
 
 }  // namespace distag_test

@@ -44,17 +44,20 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-int free_port() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+// Bound and not listening, with an address that may be used again, as libzmq makes its own.
+ReservedPort::ReservedPort() : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const int yes = 1;
+  setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-  close(descriptor);
-  return ntohs(address.sin_port);
+  if (bind(descriptor_, reinterpret_cast<sockaddr*>(&address), size) != 0) throw std::runtime_error("bind");
+  getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &size);
+  number_ = ntohs(address.sin_port);
 }
+
+ReservedPort::~ReservedPort() { close(descriptor_); }
 
 Process::Process(const ParticipantOptions& options, const std::map<std::string, std::string>& environment) {
   std::vector<std::string> arguments = {"dist_tests",

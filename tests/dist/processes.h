@@ -22,8 +22,20 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// A tcp port of the loopback that was free a moment ago.
-int free_port();
+// A tcp port of the loopback that nobody else is given as long as this lives. Who asks for it by its number can listen
+// there all the same.
+class ReservedPort {
+ public:
+  ReservedPort();
+  ~ReservedPort();
+  ReservedPort(const ReservedPort&) = delete;
+  ReservedPort& operator=(const ReservedPort&) = delete;
+  std::string number() const { return std::to_string(number_); }
+
+ private:
+  int descriptor_ = -1;
+  int number_ = 0;
+};
 
 // Another process with a participant. Killed when it is dropped before it has ended.
 class Process {

@@ -571,12 +571,12 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
 
 /* Meets the group at the rendezvous and becomes reachable. A static group waits for all its members, so one thread
  * starts several workers with _async. An open world (since 0.2) takes each at once; ok means that all its members know
- * the worker. A worker that was killed or has left may start again as a new process, under its name and rank, also in a
- * static group: calls by name then reach the new one, and what the old one had made or was asked answers PEER_RESTARTED.
- * A rank is given again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone.
+ * the worker. One that was killed or has left may be started anew under its name and rank, also in a static group:
+ * calls by name reach the new one, and what the old one had made or was asked answers PEER_RESTARTED. A rank is given
+ * again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone.
  * Blocks. Fails: DEADLINE listing who is missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
- * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job); UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started
- * again. */
+ * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job);
+ * UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started again. */
 DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
 DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_t timeout_ns,
                                                    distag_future **out_future, distag_error *err);
@@ -584,10 +584,10 @@ DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_
 /* Leaves the group and stops all threads; no callback of the worker runs after it. First it goes on serving until
  * every living member of a static group does the same and no call is open anywhere: a worker that only serves starts,
  * and shuts down with DISTAG_FOREVER. In an open world a worker leaves alone: it refuses new calls of others with
- * DISCONNECTED, and waits for those that run and its own. At the timeout it leaves regardless; with timeout 0 it waits for nobody. Open
- * futures complete with CANCELLED. Ok means it is down. The report is a map: "clean" (bool), "missing" (list of
- * names), "open_calls" (int64), "leaked_rrefs" (list of text, empty before 0.2). After ok a second shutdown is ok,
- * with the same report.
+ * DISCONNECTED, and waits for those that run and its own. At the timeout it leaves regardless; with timeout 0 it waits
+ * for nobody. Open futures complete with CANCELLED. Ok means it is down. The report is a map: "clean" (bool), "missing"
+ * (list of names), "open_calls" (int64), "leaked_rrefs" (list of text, empty before 0.2). After ok a second shutdown is
+ * ok, with the same report.
  * Threads: any; with the host executor the caller is the thread that polls from then on.
  * Blocks. Fails: DEADLINE naming the functions that still run: the worker has left, nothing new starts, and the next
  * shutdown waits for them; INVALID_STATE when called from a callback of this worker, which may use _async. */

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/process.h"
 #include "rpc/joining.h"
 
 namespace distag {
@@ -18,22 +19,25 @@ struct Group {
   std::map<Incarnation, InprocJoining*> here;
 };
 
-// The groups of this process, by uri; there only while they have members. An entry and the object that it points to go
-// together under the mutex, so posts to the loops of others are made while it is held.
+// The groups of this process, by uri; there only while they have members. A forked child sees none of its parent's. An
+// entry and the object that it points to go together under the mutex, so posts to the loops of others are made while it
+// is held.
+using Key = std::pair<uint32_t, std::string>;  // process_generation(), uri
 std::mutex g_mutex;
-std::map<std::string, Group>* g_groups = nullptr;
+std::map<Key, Group>* g_groups = nullptr;
 
 class InprocJoining final : public Joining {
  public:
-  InprocJoining(const std::string& uri, Loop& loop, Log& log) : Joining(loop, log, uri) {}
+  InprocJoining(const std::string& uri, Loop& loop, Log& log)
+      : Joining(loop, log, uri), key_(process_generation(), uri) {}
   ~InprocJoining() override { withdraw(); }
 
  private:
   void begin() override {
     const wire::Join join = join_message();
     std::lock_guard<std::mutex> lock(g_mutex);
-    if (g_groups == nullptr) g_groups = new std::map<std::string, Group>;
-    Group& group = g_groups->try_emplace(uri(), Gathering(uri(), request().job, request().world_size)).first->second;
+    if (g_groups == nullptr) g_groups = new std::map<Key, Group>;
+    Group& group = g_groups->try_emplace(key_, Gathering(uri(), request().job, request().world_size)).first->second;
     try {
       group.gathering.check(join);
     } catch (const Error& error) {
@@ -64,7 +68,7 @@ class InprocJoining final : public Joining {
 
   Group* find_group() const {
     if (g_groups == nullptr) return nullptr;
-    const auto found = g_groups->find(uri());
+    const auto found = g_groups->find(key_);
     return found == g_groups->end() ? nullptr : &found->second;
   }
 
@@ -74,7 +78,7 @@ class InprocJoining final : public Joining {
   }
 
   void forget_group() {
-    g_groups->erase(uri());
+    g_groups->erase(key_);
     if (g_groups->empty()) delete std::exchange(g_groups, nullptr);
   }
 
@@ -100,6 +104,8 @@ class InprocJoining final : public Joining {
     group->gathering.remove(self);
     if (group->here.empty()) forget_group();
   }
+
+  const Key key_;
 };
 
 }  // namespace

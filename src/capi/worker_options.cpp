@@ -1,5 +1,6 @@
 // From the options of a worker in C to those of the worker.
 
+#include <algorithm>
 #include <functional>
 
 #include "base/pool.h"
@@ -10,6 +11,7 @@ namespace distag::capi {
 namespace {
 
 constexpr size_t kLongestName = 127;
+constexpr uint64_t kMostMessageBytes = uint64_t{1} << 60;
 constexpr int32_t kLargestWorld = 65536;  // a rank has 16 bits in the id of a context
 
 std::string text_or(const char* text, const char* fallback, const char* name) {
@@ -79,7 +81,7 @@ WorkerOptions make_worker_options(const distag_worker_options& options) {
   }
   if (options.lease_ns < 0) refuse(Status::kInvalidArgument, "lease_ns is {}, less than 0", options.lease_ns);
   if (options.lease_ns != 0) made.lease = options.lease_ns;
-  if (options.max_message_bytes != 0) made.max_message_bytes = options.max_message_bytes;
+  if (options.max_message_bytes != 0) made.max_message_bytes = std::min(options.max_message_bytes, kMostMessageBytes);
   return made;
 }
 

@@ -210,7 +210,7 @@ bool OutgoingStream::can_number() const {
 
 Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size) {
   if (size > kMaxDirectBytes) {
-    wire::Encoded encoded = wire::encode({0, 0, {}, body}, shared_.config.limits);
+    wire::Encoded encoded = wire::encode({0, 0, {}, body}, shared_.numbering_limits());
     Large large{{ticket, std::move(body), std::move(options)}, std::move(encoded.payload), {}};
     size_t direct = encoded.header.size();
     for (uint32_t i = 0; i < large.payload.size(); ++i) {
@@ -317,7 +317,7 @@ void OutgoingStream::number_large(Large large) {
   SendOptions& options = large.message.options;
   if (options.on_number) options.on_number(message);
   if (state_ == State::kClosed) return;
-  const Frames ahead = wire::encode(message, shared_.config.limits).payload;
+  const Frames ahead = wire::encode(message, shared_.numbering_limits()).payload;
   const bool same = std::equal(ahead.begin(), ahead.end(), large.payload.begin(), large.payload.end(),
                                [](const Frame& a, const Frame& b) { return a.size() == b.size(); });
   if (!same) {
@@ -338,7 +338,7 @@ void OutgoingStream::give_up(Large& large) {
 void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged) {
   message.number = last_number_ + 1;
   message.ack = owner_.received();
-  wire::Encoded encoded = wire::encode(message, shared_.config.limits);
+  wire::Encoded encoded = wire::encode(message, shared_.numbering_limits());
   owner_.on_ack_sent(message.ack);
   // Backwards, so that the places of the others stay.
   for (auto transfer = message.transfers.rbegin(); transfer != message.transfers.rend(); ++transfer) {

@@ -14,7 +14,9 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
                       SessionEvents& session_events)
     : shared{loop, transport, random, log, std::move(config), {}},
       events(session_events),
-      memory(shared.config.memory ? *shared.config.memory : pool) {}
+      memory(shared.config.memory ? *shared.config.memory : pool) {
+  shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
+}
 
 Session::State::~State() {
   shared.loop.cancel_timer(ack_timer);
@@ -77,8 +79,19 @@ Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOption
   if (record == nullptr) fail(Status::kNotFound, "no worker of incarnation {:016x} is known", to);
   if (!record->is_member()) throw record->gone;
   const size_t size = wire::check(body, shared.config.limits);
+  check_size_for(*record, body, size);
   open(*record);
   return record->outgoing.send(++last_ticket, std::move(body), std::move(options), size);
+}
+
+// The peer would have to take it for a violation.
+void Session::State::check_size_for(const PeerRecord& record, const wire::Body& body, size_t size) const {
+  const uint64_t limit = record.peer.max_message_bytes;
+  if (limit == 0 || size <= limit) return;
+  fail(Status::kInvalidArgument,
+       "a {} of {} bytes is above the max_message_bytes of {}, which is {} (that of this worker is {}): send less at a "
+       "time, or raise it there",
+       wire::body_name(body), size, describe(record.peer), limit, shared.config.limits.max_message_bytes);
 }
 
 void Session::State::open(PeerRecord& record) {

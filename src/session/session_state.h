@@ -36,6 +36,7 @@ struct Session::State final : PeerRecord::Events {
   // ---- sending ----
   Ticket send(Incarnation to, wire::Body body, SendOptions options);
   Ticket send_to_self(wire::Body body, SendOptions options);
+  void check_size_for(const PeerRecord& record, const wire::Body& body, size_t size) const;
   void open(PeerRecord& record);
 
   // ---- ends ----

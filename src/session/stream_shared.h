@@ -24,6 +24,13 @@ struct StreamShared {
   Log& log;
   SessionConfig config;
   SessionStats stats;
+
+  // A message was checked before it waited; what it gets with its number makes it a little larger.
+  wire::Limits numbering_limits() const {
+    wire::Limits limits = config.limits;
+    limits.max_message_bytes += limits.max_header_bytes;
+    return limits;
+  }
 };
 
 // `worker "b" (rank 1)`

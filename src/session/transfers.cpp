@@ -37,8 +37,7 @@ void Transfers::begin(const wire::Chunk& chunk) {
   if (chunk.transfer <= last_begun_) fail(Status::kProtocol, "transfer {} was begun twice", chunk.transfer);
   if (chunk.total > limit_ || bytes_ > limit_ - static_cast<size_t>(chunk.total)) {
     fail(Status::kProtocol,
-         "a message of {} bytes, with {} more on their way, is above the max_message_bytes of the receiver; give all "
-         "workers of the group the same limit",
+         "a message of {} bytes, with {} more on their way, is above the max_message_bytes of the receiver",
          chunk.total, bytes_);
   }
   last_begun_ = chunk.transfer;

@@ -197,7 +197,6 @@ void Worker::State::begin_start(Nanos deadline, SessionEvents& events) {
   config.limits.max_message_bytes = options.max_message_bytes;
   config.self.rank = target.rank;
   config.self.name = options.name.empty() && target.rank >= 0 ? default_name(target.rank) : options.name;
-  config.self.max_message_bytes = options.max_message_bytes;
   do {
     config.self.incarnation = environment.random.next();
   } while (config.self.incarnation == 0);

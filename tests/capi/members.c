@@ -177,7 +177,47 @@ static void callbacks(void) {
   CHECK_TEXT(told.text, "watcher+ guest+ guest- ");
 }
 
+static distag_status answer_much(void *user_data, distag_invocation *invocation, distag_error *error) {
+  const int64_t shape[] = {1 << 19};
+  distag_tensor *much = NULL;
+  (void)user_data;
+  distag_zeros(DISTAG_FLOAT64, shape, 1, &much, error);
+  distag_invocation_return(invocation, distag_tensor_as_value(much), error);
+  distag_tensor_release(much);
+  return error->code;
+}
+
+/* Limits may differ: nobody sends a worker more than it takes, and nothing is lost over it. */
+static void limits(void) {
+  const int64_t shape[] = {1 << 19};
+  distag_worker *workers[2] = {NULL, NULL};
+  distag_tensor *much = NULL;
+  distag_value *arg = NULL, *answer = NULL;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    distag_worker_options options = group_options(rank, 2, "inproc://limits");
+    if (rank == 1) options.max_message_bytes = 1 << 20;
+    CHECK_OK(distag_worker_create(&options, &workers[rank], &err));
+    CHECK_OK(distag_worker_register(workers[rank], "rank", answer_rank, NULL, NULL, NULL, &err));
+    CHECK_OK(distag_worker_register(workers[rank], "much", answer_much, NULL, NULL, NULL, &err));
+  }
+  CHECK_INT(group_start(workers, 2), 0);
+  CHECK_OK(distag_zeros(DISTAG_FLOAT64, shape, 1, &much, &err));
+  arg = distag_tensor_as_value(much);
+  CHECK_FAILS(distag_call(workers[0], NULL, "w1", "rank", &arg, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
+              "which is 1048576 (that of this worker is 1073741824)");
+  CHECK_FAILS(distag_call(workers[1], NULL, "w0", "much", NULL, 0, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
+              "which is 1048576");
+  CHECK_OK(distag_call(workers[0], NULL, "w0", "much", NULL, 0, NULL, &answer, &err));
+  CHECK_INT(rank_of(workers[0], "w1"), 1);
+  CHECK_INT(rank_of(workers[1], "w0"), 0);
+  distag_value_release(answer);
+  distag_tensor_release(much);
+  CHECK_INT(group_shutdown(workers, 2), 0);
+  for (int i = 0; i < 2; ++i) distag_worker_release(workers[i]);
+}
+
 int main(void) {
+  limits();
   open_world("inproc://open");
   static_world_again();
   callbacks();

@@ -185,6 +185,31 @@ TEST_P(ReturnTest, AWorkerComesBackAgainAndAgain) {
   });
 }
 
+// Others may have met the one whose start was cancelled.
+TEST_P(ReturnTest, AStartMayBeCancelledAtAnyMomentAndMadeAgain) {
+  for_each_seed(200, [](uint64_t seed) {
+    SimWorkerGroup group(seed, options());
+    register_all(group);
+    auto cancelled = group.worker(0).start(60 * kSecond);
+    auto second = group.worker(1).start(60 * kSecond);
+    auto third = group.worker(2).start(60 * kSecond);
+    group.scheduler().run_for(group.scheduler().between(0, 2 * kMillisecond));
+    cancelled->cancel();
+    wait(*cancelled, kForever);
+    if (cancelled->error() != nullptr) {
+      EXPECT_EQ(cancelled->error()->status(), Status::kCancelled);
+      start(group.worker(0));
+    }
+    for (auto* future : {&second, &third}) {
+      wait(**future, kForever);
+      (*future)->value();
+    }
+    for (int32_t from = 0; from < 3; ++from) {
+      for (int32_t to = 0; to < 3; ++to) EXPECT_EQ(doubled(group, from, to, 7), 14);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, ReturnTest, testing::Bool(),
                          [](const auto& world) { return std::string(world.param ? "Open" : "Static"); });
 

@@ -144,6 +144,55 @@ TEST_F(SessionTest, WhatIsTooLargeIsRefusedAtOnce) {
   EXPECT_TRUE(c.session->is_drained());
 }
 
+TEST_F(SessionTest, WhatIsTooLargeForThePeerIsRefusedAtOnceAndNothingIsLost) {
+  SessionConfig config;
+  config.limits.max_message_bytes = 1 << 20;
+  Node c(scheduler, network, "c", 2, config);
+  a.know(c);
+  c.know(a);
+  a.loop.run([&] {
+    for (size_t bytes : {size_t{1} << 20, size_t{8} << 20}) {
+      try {
+        a.session->send(c.id(), a.big_call(bytes));
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), Status::kInvalidArgument);
+        EXPECT_NE(error.message().find("max_message_bytes of worker \"c\" (rank 2), which is 1048576"),
+                  std::string::npos)
+            << error.message();
+        EXPECT_NE(error.message().find("that of this worker is 1073741824"), std::string::npos) << error.message();
+      }
+    }
+  });
+  a.send(c.id(), a.big_call((1 << 20) - 4096));
+  a.say(c, 1);
+  ASSERT_TRUE(run_until([&] { return c.heard == count_to(1) && c.messages.size() == 2; }));
+  EXPECT_TRUE(a.lost.empty() && c.lost.empty());
+}
+
+// It has about the largest size there is, and then gets a recording with its number.
+TEST_F(SessionTest, AMessageMayGrowALittleWhenItGetsItsNumber) {
+  SessionConfig config;
+  config.limits.max_message_bytes = 1 << 20;
+  Node c(scheduler, network, "c", 2, config);
+  Node d(scheduler, network, "d", 3, config);
+  c.know(d);
+  d.know(c);
+  SendOptions options;
+  options.on_number = [message_maker = c.id()](wire::Message& message) {
+    auto& recording = std::get<wire::Call>(message.body).recording;
+    recording.context = {1, 1};
+    recording.creator_rank = 0;
+    recording.pair = {message_maker, 2};
+    recording.tracked = {true};
+    for (uint64_t holder = 1; holder <= 500; ++holder) recording.joined.push_back(holder);
+  };
+  c.send(d.id(), c.big_call((1 << 20) - 1024), std::move(options));
+  c.say(d, 1);
+  ASSERT_TRUE(run_until([&] { return d.messages.size() == 2; }));
+  EXPECT_TRUE(c.lost.empty() && d.lost.empty());
+}
+
 // ---- chunks ----
 
 TEST_F(SessionTest, ALargeMessageArrivesWhole) {

@@ -65,6 +65,7 @@ TEST(RoundTrip, HelloKeepsAllFields) {
   EXPECT_EQ(hello.rank, 1);
   EXPECT_EQ(hello.incarnation, 31u);
   EXPECT_EQ(hello.generation, 2u);
+  EXPECT_EQ(hello.max_message_bytes, 99u);
   EXPECT_EQ(hello.endpoint, "ipc:///x");
   EXPECT_EQ(hello.wanted, 32u);
 }
@@ -145,6 +146,7 @@ TEST(RoundTrip, GroupMessagesKeepAllFields) {
   EXPECT_EQ(join.member.endpoint, "tcp://127.0.0.1:5");
   EXPECT_EQ(join.member.incarnation, 31u);
   EXPECT_EQ(join.member.generation, 2u);
+  EXPECT_EQ(join.member.max_message_bytes, 77u);
   Roster roster = round_trip_of(sample<Roster>());
   EXPECT_TRUE(roster.refused);
   EXPECT_EQ(roster.error.message(), "why");

@@ -48,9 +48,9 @@ inline std::vector<Body> all_bodies() {
   const Recording recording{context, 2, pair, {}, {21, 22}};
   Recording tracked = recording;
   tracked.tracked = {true, false, true, false, true, false};
-  const Member member{1, "b", "tcp://127.0.0.1:5", 31, 2};
+  const Member member{1, "b", "tcp://127.0.0.1:5", 31, 2, 77};
   Frame piece = Frame::copy_of("12345", 5);
-  return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32},
+  return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32, 99},
           Welcome{31, 7},
           Refuse{RefuseReason::kFenced, 31, "no"},
           Ack{},

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "worker/greeting.h"
 #include "worker/member_news.h"
 
 namespace distag {
@@ -66,14 +67,10 @@ struct Worker::State {
   Nanos start_deadline = kNever;
   bool is_open_world = false;
 
-  // The start, from the roster on.
+  // The start, from the roster on, and what members do meanwhile: led on once the service begins.
   std::vector<Peer> roster;
-  std::set<Incarnation> unheard;  // members of the running group that do not know of us yet
-  Loop::TimerId greeting_timer = 0;
-  // What members did meanwhile; led on once the service begins.
-  std::vector<Peer> early_members;
-  std::vector<Task> early_losses;
-  std::vector<std::pair<Peer, wire::Message>> early_messages;
+  std::unique_ptr<Greeting> greeting;
+  std::vector<Task> early_events;
 
   struct View {
     std::string name;
@@ -99,12 +96,10 @@ struct Worker::State {
   void join(const RendezvousTarget& target);
   void on_joined(Rendezvous::Outcome outcome);
   void meet(std::vector<Peer> members);
-  void greet(const Peer& member);
-  void on_heard(Incarnation member);
+  void on_greeted(std::optional<Error> error);
   void fail_start_soon(Error error);
   void begin_service();
-  void lead_early_events();
-  void forget_early_events();
+  void forget_start();
   bool may_join(const Peer& peer) const;
   void add_member(const Peer& peer);
   void tell_of(const Peer& peer);
@@ -234,7 +229,6 @@ void Worker::State::on_joined(Rendezvous::Outcome outcome) {
   }
 }
 
-// A running group is greeted before the service begins, so that whoever hears of us from another knows us by then.
 void Worker::State::meet(std::vector<Peer> members) {
   roster = std::move(members);
   for (const Peer& member : roster) {
@@ -244,38 +238,16 @@ void Worker::State::meet(std::vector<Peer> members) {
       session->add_peer(member);
     }
   }
-  if (is_open_world || session->self().generation > 1) {
-    for (const Peer& member : roster) {
-      if (member.incarnation != session->self().incarnation) greet(member);
-    }
-  }
-  if (unheard.empty()) return begin_service();
-  if (start_deadline == kNever) return;
-  greeting_timer = environment.loop.start_timer(start_deadline, [this] {
-    greeting_timer = 0;
-    std::string names;
-    for (Incarnation member : unheard) {
-      names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", session->find(member)->name);
-    }
-    abandon_start(Error(Status::kDeadline,
-                        fmt::format("the group has no word from this worker in time: {} did not answer", names)));
-  });
+  const bool is_running_group = is_open_world || session->self().generation > 1;
+  if (!is_running_group) return begin_service();
+  greeting = std::make_unique<Greeting>(environment.loop, *session,
+                                        [this](std::optional<Error> error) { on_greeted(std::move(error)); });
+  greeting->begin(roster, start_deadline);
 }
 
-void Worker::State::greet(const Peer& member) {
-  unheard.insert(member.incarnation);
-  SendOptions send_options;
-  send_options.on_acknowledged = [this, incarnation = member.incarnation] { on_heard(incarnation); };
-  try {
-    session->send(member.incarnation, wire::Ping{}, std::move(send_options));
-  } catch (const Error&) {
-    unheard.erase(member.incarnation);  // it is gone
-  }
-}
-
-// Or it is lost.
-void Worker::State::on_heard(Incarnation member) {
-  if (unheard.erase(member) == 0 || !unheard.empty() || phase != Phase::kStarting) return;
+void Worker::State::on_greeted(std::optional<Error> error) {
+  if (phase != Phase::kStarting) return;
+  if (error) return fail_start_soon(*std::move(error));
   try {
     begin_service();
   } catch (...) {
@@ -286,7 +258,6 @@ void Worker::State::on_heard(Incarnation member) {
 void Worker::State::begin_service() {
   // From here on the start cannot be cancelled.
   if (!start_future->claim()) fail(Status::kCancelled, "cancelled by the caller");
-  if (greeting_timer != 0) environment.loop.cancel_timer(std::exchange(greeting_timer, 0));
   View fresh;
   fresh.name = session->self().name;
   fresh.rank = session->self().rank;
@@ -299,33 +270,22 @@ void Worker::State::begin_service() {
   phase = Phase::kStarted;
   set_view(fresh);
   for (const Peer& member : roster) tell_of(member);
-  lead_early_events();
+  for (Task& event : std::exchange(early_events, {})) event();
   const Value nothing;
   std::exchange(start_future, nullptr)->complete(nothing);
 }
 
-void Worker::State::lead_early_events() {
-  for (const Peer& member : std::exchange(early_members, {})) {
-    if (may_join(member)) add_member(member);
-  }
-  for (Task& loss : std::exchange(early_losses, {})) loss();
-  for (auto& [from, message] : std::exchange(early_messages, {})) lead(from, std::move(message));
-}
-
-void Worker::State::forget_early_events() {
-  if (greeting_timer != 0) environment.loop.cancel_timer(std::exchange(greeting_timer, 0));
+void Worker::State::forget_start() {
+  greeting.reset();
   roster.clear();
-  unheard.clear();
-  early_members.clear();
-  early_losses.clear();
-  early_messages.clear();
+  early_events.clear();
 }
 
 void Worker::State::abandon_start(const Error& error) {
+  forget_start();
   rendezvous.reset();
   session.reset();
   transport.reset();
-  forget_early_events();
   phase = Phase::kCreated;
   Error told = error;
   std::exchange(start_future, nullptr)->fail(told.add_context("start"));
@@ -377,9 +337,9 @@ void Worker::State::close(ShutdownReport report) {
   if (session) fresh.session = session->stats();
   fresh.started = false;
   set_view(fresh);
+  forget_start();
   session.reset();
   transport.reset();
-  forget_early_events();
   phase = Phase::kStopped;
   stop_future->complete(std::move(report));
 }
@@ -393,7 +353,14 @@ void Worker::State::lead(const Peer& from, wire::Message message) {
 
 void Worker::on_message(const Peer& from, wire::Message message) {
   if (state_->phase == Phase::kStarting) {
-    state_->early_messages.emplace_back(from, std::move(message));
+    // It met the group before us.
+    state_->early_events.push_back([state = state_.get(), from, early = std::move(message)]() mutable {
+      try {
+        state->lead(from, std::move(early));
+      } catch (...) {
+        state->session->fence(from.incarnation, current_error());
+      }
+    });
     return;
   }
   if (state_->phase == Phase::kStarted || state_->phase == Phase::kStopping) state_->lead(from, std::move(message));
@@ -402,8 +369,8 @@ void Worker::on_message(const Peer& from, wire::Message message) {
 // Autograd first: passes end with the loss itself, not with the failure of a call that hangs on it.
 void Worker::on_lost(const Peer& peer, const Error& error) {
   if (state_->phase == Phase::kStarting) {
-    state_->early_losses.push_back([this, peer, error] { on_lost(peer, error); });
-    state_->on_heard(peer.incarnation);
+    state_->early_events.push_back([this, peer, error] { on_lost(peer, error); });
+    if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
     return;
   }
   state_->dist.on_lost(peer, error);
@@ -414,8 +381,8 @@ void Worker::on_lost(const Peer& peer, const Error& error) {
 
 void Worker::on_left(const Peer& peer) {
   if (state_->phase == Phase::kStarting) {
-    state_->early_losses.push_back([this, peer] { on_left(peer); });
-    state_->on_heard(peer.incarnation);
+    state_->early_events.push_back([this, peer] { on_left(peer); });
+    if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
     return;
   }
   state_->dist.on_left(peer);
@@ -431,7 +398,7 @@ void Worker::State::on_gone(const Peer& peer) {
 
 void Worker::on_restarted(const Peer& peer, const Error& error) {
   if (state_->phase == Phase::kStarting) {
-    state_->early_losses.push_back([this, peer, error] { on_restarted(peer, error); });
+    state_->early_events.push_back([this, peer, error] { on_restarted(peer, error); });
     return;
   }
   state_->dist.on_restarted(peer, error);
@@ -443,8 +410,8 @@ bool Worker::on_stranger(const Peer& peer) { return state_->phase == Phase::kSta
 
 void Worker::on_admitted(const Peer& peer) {
   if (state_->phase == Phase::kStarting) {
-    state_->early_members.push_back(peer);
-  } else if (state_->phase != Phase::kStopped) {
+    state_->early_events.push_back([this, peer] { on_admitted(peer); });
+  } else if (state_->phase != Phase::kStopped && state_->may_join(peer)) {
     state_->add_member(peer);
   }
 }

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/loop.h"
+#include "session/session.h"
+
+namespace distag {
+
+// Says HELLO to the members of a running group, so that whoever hears of this worker from another knows it by then. On
+// the loop.
+class Greeting {
+ public:
+  // Nothing, or DEADLINE naming who did not answer.
+  using Done = std::function<void(std::optional<Error>)>;
+
+  Greeting(Loop& loop, Session& session, Done done);
+  ~Greeting();
+
+  // `done` runs once each of them has acknowledged or is gone, at once when there is nobody.
+  void begin(const std::vector<Peer>& members, Nanos deadline);
+  void on_gone(Incarnation member) { settle(member); }
+
+ private:
+  void greet(Incarnation member);
+  void settle(Incarnation member);
+  void on_deadline();
+
+  Loop& loop_;
+  Session& session_;
+  const Done done_;
+  std::set<Incarnation> unheard_;
+  Loop::TimerId timer_ = 0;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();
+};
+
+}  // namespace distag

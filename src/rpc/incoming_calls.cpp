@@ -1,5 +1,6 @@
 #include "rpc/incoming_calls.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,15 @@ void IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer&
   const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
-  auto call = std::make_shared<IncomingCall>(owner, *this, peer.peer, std::move(request), deadline);
+  for (Value& arg : request.args) receive_references(shared_, from, arg);
+  std::shared_ptr<Future<Value>> kept;
+  if (request.keep) {
+    if (shared_.references == nullptr) fail(Status::kProtocol, "{} wants a result kept", describe_peer(from));
+    kept = shared_.references->on_creation(
+        from, request.keep,
+        fmt::format("{} from \"{}\"", name_call(request.function, request.label, shared_.self), from.name));
+  }
+  auto call = std::make_shared<IncomingCall>(owner, *this, peer.peer, std::move(request), deadline, std::move(kept));
   if (!open_.emplace(id, call).second) {
     fail(Status::kProtocol, "{} makes a call under the id of one that is open", describe_peer(from));
   }
@@ -41,10 +50,28 @@ void IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer&
     }
     Target target = find_target(call->function());
     receive_recording(*call);
-    dispatch(call, std::move(target));
+    dispatch_when_ready(call, std::move(target));
   } catch (...) {
     refuse(call, current_error());
   }
+}
+
+// A function starts when the values that its arguments refer to are there.
+void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target) {
+  const Values& args = call->args();
+  if (std::none_of(args.begin(), args.end(), [](const Value& arg) { return arg.has_external(); })) {
+    dispatch(call, std::move(target));
+    return;
+  }
+  shared_.references->when_ready(args, [this, call, target = std::move(target)](const Error* failure) mutable {
+    if (!open_.contains(call->id())) return;
+    try {
+      if (failure != nullptr) throw *failure;
+      dispatch(call, std::move(target));
+    } catch (...) {
+      refuse(call, current_error());
+    }
+  });
 }
 
 IncomingCalls::Target IncomingCalls::find_target(const std::string& name) const {
@@ -83,7 +110,9 @@ void IncomingCalls::dispatch(const std::shared_ptr<IncomingCall>& call, Target t
 }
 
 void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op) {
-  OpCall op_call = make_op_call(op, call->args());
+  const bool has_references = std::any_of(call->args().begin(), call->args().end(),
+                                          [](const Value& arg) { return arg.kind() == ValueKind::kRref; });
+  OpCall op_call = make_op_call(op, has_references ? shared_.references->resolve(call->args()) : call->args());
   const bool cheap = is_cheap(op_call);
   auto run = [call, &runner = shared_.op_runner, op_call = std::move(op_call)] {
     call->run([&op_call, &runner](Invocation& invocation) {
@@ -115,7 +144,15 @@ void IncomingCalls::send_answer(const std::shared_ptr<IncomingCall>& call) {
     reply.failed = true;
     reply.error = std::move(*answer.error);
     if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.self.rank);
-  } else {
+  }
+  if (const auto kept = call->take_kept()) {
+    if (reply.failed) {
+      kept->fail(reply.error);
+    } else {
+      kept->complete(std::move(answer.value));
+    }
+    answer.original = Value();
+  } else if (!reply.failed) {
     reply.result = std::move(answer.value);
   }
   send(*call, std::move(reply), std::move(answer.original));
@@ -123,10 +160,12 @@ void IncomingCalls::send_answer(const std::shared_ptr<IncomingCall>& call) {
 
 void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value original) {
   SendOptions options;
-  if (call.context()) {
-    auto kept = std::static_pointer_cast<const IncomingCall>(call.shared_from_this());
-    options.on_number = [this, kept = std::move(kept), original = std::move(original)](wire::Message& message) {
-      record(*kept, std::get<wire::Reply>(message.body), original);
+  if (call.context() || reply.result.has_external()) {
+    auto held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this());
+    options.on_number = [this, held = std::move(held), original = std::move(original)](wire::Message& message) {
+      auto& body = std::get<wire::Reply>(message.body);
+      if (held->context()) record(*held, body, original);
+      convert_references(shared_, *held->peer(), body.result);
     };
   }
   const bool failed = reply.failed;
@@ -195,7 +234,8 @@ void IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
 void IncomingCalls::on_peer_gone(Incarnation peer) {
   std::vector<std::shared_ptr<IncomingCall>> hit;
   for (const auto& [id, call] : open_) {
-    if (id.maker == peer) hit.push_back(call);
+    // What makes a value goes on: others may wait for it.
+    if (id.maker == peer && !call->keeps_result()) hit.push_back(call);
   }
   for (const auto& call : hit) {
     open_.erase(call->id());
@@ -226,6 +266,7 @@ size_t IncomingCalls::stop() {
     shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
     if (id.maker != shared_.self.incarnation) ++of_others;
     close(call, "lost its worker, which was shut down");
+    if (const auto kept = call->take_kept()) kept->fail(Error(Status::kCancelled, "its worker was shut down"));
   }
   return of_others;
 }

@@ -43,6 +43,7 @@ class IncomingCalls {
   Target find_target(const std::string& name) const;
   void receive_recording(const IncomingCall& call);
   void dispatch(const std::shared_ptr<IncomingCall>& call, Target target);
+  void dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target);
   void run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);
   void refuse(const std::shared_ptr<IncomingCall>& call, Error error);
   void on_due(const Id& id);

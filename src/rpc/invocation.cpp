@@ -42,12 +42,13 @@ class DeferredReply final : public PendingReply {
 }  // namespace
 
 IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-                           wire::Call&& request, Nanos deadline)
+                           wire::Call&& request, Nanos deadline, std::shared_ptr<Future<Value>> kept)
     : shared_(std::move(shared)),
       table_(table),
       caller_(std::move(caller)),
       request_(std::move(request)),
-      deadline_(deadline) {}
+      deadline_(deadline),
+      kept_(std::move(kept)) {}
 
 Nanos IncomingCall::time_left() const {
   if (deadline_ == kNever) return kForever;
@@ -62,8 +63,19 @@ void IncomingCall::check_unanswered(const char* what) const {
   fail(Status::kInvalidState, "{}: the answer of call \"{}\" {} before", what, request_.function, state);
 }
 
+Value IncomingCall::leaving(const Value& value) const {
+  check_references(*shared_, value);
+  if (keeps_result()) return value;
+  if (value.kind() == ValueKind::kObject) {
+    fail(Status::kInvalidArgument,
+         "an object of type \"{}\" cannot travel: it answers only calls whose result stays here",
+         value.as_object()->type);
+  }
+  return wire::prepare(value);
+}
+
 void IncomingCall::set_result(Value value) {
-  Value travelling = wire::prepare(value);
+  Value travelling = leaving(value);
   std::lock_guard<std::mutex> lock(mutex_);
   check_unanswered("return");
   reply_ = Reply::kSet;
@@ -121,7 +133,7 @@ bool IncomingCall::claim_answer() { return !is_answered_.exchange(true); }
 bool IncomingCall::answer(Value value) {
   Value travelling;
   try {
-    travelling = wire::prepare(value);
+    travelling = leaving(value);
   } catch (...) {
     return answer(current_error().set_may_have_run(true).add_context("the answer cannot travel"));
   }

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rpc/rpc.h"
@@ -31,7 +32,7 @@ struct Answer {
 class IncomingCall final : public Invocation {
  public:
   IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-               wire::Call&& request, Nanos deadline);
+               wire::Call&& request, Nanos deadline, std::shared_ptr<Future<Value>> kept = nullptr);
 
   // Invocation
   Rpc& rpc() override { return shared_->rpc; }
@@ -62,6 +63,9 @@ class IncomingCall final : public Invocation {
   const std::string& label() const { return request_.label; }
   const wire::Recording& recording() const { return request_.recording; }
   Answer& pending_answer() { return answer_; }
+  // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
+  std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }
+  bool keeps_result() const { return static_cast<bool>(request_.keep); }
 
   // Nobody waits for the answer any more. Gives whether the function has begun.
   bool close();
@@ -74,6 +78,8 @@ class IncomingCall final : public Invocation {
   enum class Reply : uint8_t { kNone, kSet, kDeferred };
 
   void check_unanswered(const char* what) const;
+  // The value of an answer as it leaves here. Throws when it cannot.
+  Value leaving(const Value& value) const;
   bool claim_answer();
   void hand_over();
 
@@ -94,6 +100,7 @@ class IncomingCall final : public Invocation {
   Value original_;
 
   Answer answer_;  // written by who claims it, then of the loop
+  std::shared_ptr<Future<Value>> kept_;
   std::vector<std::weak_ptr<OutgoingCall>> nested_;
   size_t nested_limit_ = 16;
 };

@@ -61,6 +61,12 @@ std::shared_ptr<const Peer> Membership::peer_named(const std::string& name) cons
   return entry == nullptr ? nullptr : entry->peer;
 }
 
+std::shared_ptr<const Peer> Membership::peer_with(Incarnation incarnation) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Entry* entry = latest([incarnation](const Peer& peer) { return peer.incarnation == incarnation; });
+  return entry == nullptr ? nullptr : entry->peer;
+}
+
 std::vector<MemberRecord> Membership::all() const {
   std::lock_guard<std::mutex> lock(mutex_);
   std::vector<MemberRecord> records;

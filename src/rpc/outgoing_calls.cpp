@@ -14,6 +14,7 @@ OutgoingCalls::OutgoingCalls(RpcShared& shared)
 
 void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   if (call->future.is_done()) return;
+  if (call->kept) shared_.references->on_creation_queued(*call->kept);
   try {
     check(*call);
     if (call->context) {
@@ -60,6 +61,12 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
   body.args = std::move(call->args);
   body.label = call->label;
   SendOptions options;
+  if (call->kept) {
+    body.keep = call->kept->value;
+    options.on_acknowledged = [this, weak = std::weak_ptr(call->kept)] {
+      if (const auto kept = weak.lock()) shared_.references->on_creation_acknowledged(*kept);
+    };
+  }
   options.on_number = [this, call](wire::Message& message) { on_number(*call, std::get<wire::Call>(message.body)); };
   call->ticket = shared_.session->send(call->to, std::move(body), std::move(options));
 }
@@ -68,6 +75,11 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
 void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
   call.is_numbered = true;
   ++shared_.peer_of(*call.peer).requests_sent;
+  for (Value& arg : body.args) convert_references(shared_, *call.peer, arg);
+  if (call.kept) {
+    shared_.references->on_creation_numbered(*call.kept);
+    shared_.environment.loop.post([held = std::move(call.kept)] {});
+  }
   body.time_left = 0;
   if (!call.future.mark_begun()) return;
   try {
@@ -96,6 +108,7 @@ void OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply) {
   if (reply.call.maker != shared_.self.incarnation) {
     fail(Status::kProtocol, "{} answers a call that is not of this worker", describe_peer(from));
   }
+  receive_references(shared_, from, reply.result);
   const auto found = open_.find(reply.call);
   if (found == open_.end()) {
     if (reply.call.counter > last_counter_) {
@@ -140,7 +153,8 @@ void OutgoingCalls::on_due(const Id& id) {
 
 void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {
   if (!call.is_numbered) {
-    if (shared_.session->withdraw(call.to, call.ticket)) return;
+    // One that makes a value always goes out, so that the owner can tell what became of it.
+    if (!call.kept && shared_.session->withdraw(call.to, call.ticket)) return;
     call.is_numbered = true;
   }
   if (!tell_callee) return;
@@ -207,6 +221,9 @@ void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Value value) 
 void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Error error) {
   forget(*call);
   shared_.counters.failed.fetch_add(1, std::memory_order_relaxed);
+  if (call->kept && !call->is_numbered && shared_.references != nullptr) {
+    shared_.references->on_creation_failed(*std::exchange(call->kept, nullptr), *call->peer, error);
+  }
   call->future.fail(std::move(error));
   if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
 }

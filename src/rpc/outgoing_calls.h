@@ -27,8 +27,9 @@ struct OutgoingCall {
   Values args;       // as they travel, until it is sent
   Values originals;  // with a context: the same with their history, until it is numbered
   Nanos deadline = kNever;
-  Nanos timeout = kForever;            // for the message of a deadline
-  std::shared_ptr<Invocation> within;  // until it is over
+  Nanos timeout = kForever;               // for the message of a deadline
+  std::shared_ptr<Invocation> within;     // until it is over
+  std::shared_ptr<wire::Reference> kept;  // the result stays there under this name; held until it is numbered
   Session::Ticket ticket = 0;
   bool is_numbered = false;
   bool is_in_context = false;  // on_call_ended is owed

@@ -57,10 +57,15 @@ Rpc::~Rpc() {
 }
 
 void Rpc::set_hook(CallHook* hook) { state_->hook = hook; }
+void Rpc::set_reference_hook(ReferenceHook* hook) { state_->references = hook; }
 void Rpc::set_op_runner(OpRunner runner) { state_->op_runner = std::move(runner); }
 
 void Rpc::register_function(const std::string& name, Function function) {
   state_->functions.add(name, {std::move(function)});
+}
+
+void Rpc::register_internal(const std::string& name, Function function) {
+  state_->functions.add(name, {std::move(function), true});
 }
 
 void Rpc::unregister_function(const std::string& name) { state_->functions.remove(name); }
@@ -78,6 +83,30 @@ void Rpc::begin(Session& session, std::vector<Peer> members, bool is_open_world)
 
 Session& Rpc::session() { return *state_->session; }
 const Membership& Rpc::membership() const { return state_->membership; }
+
+void Rpc::send(const Peer& to, wire::Body body, Task on_acknowledged) {
+  if (state_->session == nullptr || is_gone(to.incarnation)) return;
+  SendOptions options;
+  options.on_number = [state = state_.get(), to](wire::Message&) { ++state->peer_of(to).requests_sent; };
+  options.on_acknowledged = std::move(on_acknowledged);
+  try {
+    state_->session->send(to.incarnation, std::move(body), std::move(options));
+  } catch (const Error&) {
+    // The peer is lost, of which the loop has yet to tell.
+  }
+}
+
+void Rpc::count_received(const Peer& from) { ++state_->peer_of(from).requests_received; }
+
+std::shared_ptr<const Peer> Rpc::find_peer(Incarnation incarnation) const {
+  const auto found = state_->peers.find(incarnation);
+  return found == state_->peers.end() ? nullptr : found->second.peer;
+}
+
+bool Rpc::is_gone(Incarnation incarnation) const {
+  const auto found = state_->peers.find(incarnation);
+  return found == state_->peers.end() || found->second.gone.has_value();
+}
 
 // ---- calls ----
 
@@ -97,13 +126,18 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   }
   check_function_name(request.function);
   auto call = std::make_shared<OutgoingCall>();
-  call->peer = state.membership.peer_named(request.to);
+  call->peer = request.to_incarnation == 0 ? state.membership.peer_named(request.to)
+                                           : state.membership.peer_with(request.to_incarnation);
   if (call->peer == nullptr) {
     fail(Status::kNotFound, "call \"{}\": there is no worker \"{}\" in the group", request.function, request.to);
   }
   call->to = call->peer->incarnation;
   call->args.reserve(request.args.size());
-  for (const Value& value : request.args) call->args.push_back(wire::prepare(value));
+  for (const Value& value : request.args) {
+    check_references(state, value);
+    call->args.push_back(wire::prepare(value));
+  }
+  if (request.keep_as) call->kept = request.keep_as(call->peer);
   if (request.context) call->originals = std::move(request.args);
   call->context = request.context;
   call->function = std::move(request.function);
@@ -233,7 +267,8 @@ void Rpc::State::leave(bool is_quiet) {
   const size_t made = outgoing.stop();  // first: what is made within a served call counts as well
   report.open_calls = static_cast<int64_t>(made + incoming.stop());
   gather_rounds.stop();
-  report.clean = is_quiet && report.missing.empty() && report.open_calls == 0;
+  if (references != nullptr) report.leaked_rrefs = references->leaks();
+  report.clean = is_quiet && report.missing.empty() && report.open_calls == 0 && report.leaked_rrefs.empty();
   const Nanos patience = deadline_after(environment.loop.now(), config.lease);
   session->leave(std::min(stop_deadline, patience), [this, report = std::move(report)] {
     session = nullptr;

@@ -44,6 +44,39 @@ class CallHook {
                           const std::string& call, bool is_answer) = 0;
 };
 
+// The layer above as calls see it (remote references). Installed by the worker before the start; on the loop, unless it
+// says otherwise.
+class ReferenceHook {
+ public:
+  virtual ~ReferenceHook() = default;
+
+  // Throws INVALID_ARGUMENT for a value that holds a reference of another worker. Any thread.
+  virtual void check(const Value& value) const = 0;
+
+  // A value as it travels, when its message gets its number: it has to be held until after that. And as it arrives,
+  // before anything else is done with the message. Only for values that have references.
+  virtual Value on_send(const Peer& to, const Value& value) = 0;
+  virtual Value on_receive(const Peer& from, const Value& value) = 0;
+
+  // At the caller, of a call whose result stays at the callee as `kept`: queued, numbered, acknowledged; or it never
+  // goes out.
+  virtual void on_creation_queued(const wire::Reference& kept) = 0;
+  virtual void on_creation_numbered(const wire::Reference& kept) = 0;
+  virtual void on_creation_acknowledged(wire::Reference& kept) = 0;
+  virtual void on_creation_failed(wire::Reference& kept, const Peer& callee, const Error& error) = 0;
+  // At the callee, when it has come: where its result goes, and what holds it until then.
+  virtual std::shared_ptr<Future<Value>> on_creation(const Peer& from, const Id& value, const std::string& call) = 0;
+
+  // Runs `ready` once all values of this worker that `args` refer to are made; with the first failure among those that
+  // are arguments themselves.
+  virtual void when_ready(const Values& args, UniqueFunction<void(const Error*)> ready) = 0;
+  // The arguments, with those that refer to a value of this worker replaced by it. Any thread, once they are ready.
+  virtual Values resolve(const Values& args) const = 0;
+
+  // What other workers still hold, a line each.
+  virtual std::vector<std::string> leaks() const = 0;
+};
+
 struct CallRequest {
   Id context;  // {0,0}: none
   std::string to;
@@ -52,6 +85,9 @@ struct CallRequest {
   Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // the call being answered: bounds deadline and cancellation
   std::string label;
+  Incarnation to_incarnation = 0;  // 0: the latest of that name
+  // Not empty: the result stays at the callee, as what this makes of it. The answer is null.
+  std::function<std::shared_ptr<wire::Reference>(const std::shared_ptr<const Peer>& callee)> keep_as = nullptr;
 };
 
 // The answer that a function still owes. Thread-safe. Dropping the last one unfinished fails the call with REMOTE.
@@ -103,6 +139,7 @@ struct ShutdownReport {
   bool clean = true;
   std::vector<std::string> missing;
   int64_t open_calls = 0;
+  std::vector<std::string> leaked_rrefs;
 };
 
 // Calls, functions and members of one worker. Public methods may be called on any thread unless they say otherwise.
@@ -121,7 +158,10 @@ class Rpc {
 
   // Before the start.
   void set_hook(CallHook* hook);
+  void set_reference_hook(ReferenceHook* hook);
   void set_op_runner(OpRunner runner);  // none: there are no built-in ops to call
+  // A function of an upper layer, whose name begins with "distag.": short, and run on the loop.
+  void register_internal(const std::string& name, Function function);
   // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form. A function hides a built-in op. Also
   // later.
   void register_function(const std::string& name, Function function);
@@ -132,6 +172,14 @@ class Rpc {
   void begin(Session& session, std::vector<Peer> members, bool is_open_world = false);
   Session& session();
   const Membership& membership() const;  // any thread; locks inside
+
+  // On the loop: a message of an upper layer that a graceful shutdown waits for to arrive. Dropped when the peer is
+  // gone.
+  void send(const Peer& to, wire::Body body, Task on_acknowledged);
+  void count_received(const Peer& from);
+  // On the loop.
+  std::shared_ptr<const Peer> find_peer(Incarnation incarnation) const;  // nullptr: unknown
+  bool is_gone(Incarnation incarnation) const;                           // lost, or left
 
   // Queues a call. Refused with INVALID_STATE before the start and after the shutdown, NOT_FOUND for an unknown worker,
   // INVALID_ARGUMENT for a name that no function can have, an argument that cannot travel, or `within` of another

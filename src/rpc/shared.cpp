@@ -1,6 +1,26 @@
 #include "rpc/shared.h"
 
+#include <utility>
+
 namespace distag {
+
+void check_references(const RpcShared& shared, const Value& value) {
+  if (!value.has_external()) return;
+  if (shared.references == nullptr) fail(Status::kUnsupported, "this worker knows no remote references");
+  shared.references->check(value);
+}
+
+void convert_references(RpcShared& shared, const Peer& to, Value& value) {
+  if (!value.has_external()) return;
+  Value travelling = shared.references->on_send(to, value);
+  shared.environment.loop.post([held = std::exchange(value, std::move(travelling))] {});
+}
+
+void receive_references(RpcShared& shared, const Peer& from, Value& value) {
+  if (!value.has_external()) return;
+  if (shared.references == nullptr) fail(Status::kProtocol, "{} sends a remote reference", describe_peer(from));
+  value = shared.references->on_receive(from, value);
+}
 
 std::string describe_call(const std::string& function, const Peer& callee) {
   return fmt::format("call \"{}\" on \"{}\" (rank {})", function, callee.name, callee.rank);

@@ -51,6 +51,7 @@ struct RpcShared {
 
   // Set before the start, then as they are.
   CallHook* hook = nullptr;
+  ReferenceHook* references = nullptr;
   OpRunner op_runner;
 
   // On the loop.
@@ -68,6 +69,13 @@ struct RpcShared {
     return entry;
   }
 };
+
+// Throws INVALID_ARGUMENT for a value with a reference that cannot travel from this worker. Any thread.
+void check_references(const RpcShared& shared, const Value& value);
+// What is converted here has to be held until the message that is being numbered has its number.
+void convert_references(RpcShared& shared, const Peer& to, Value& value);
+// Of a message that has come. Throws PROTOCOL.
+void receive_references(RpcShared& shared, const Peer& from, Value& value);
 
 // `call "embed" on "ps1" (rank 3)`: what errors of calls begin with.
 std::string describe_call(const std::string& function, const Peer& callee);

@@ -10,11 +10,13 @@ namespace distag {
 struct Value::ListData {
   List items;
   size_t depth;
+  bool has_external;
 };
 
 struct Value::MapData {
   Map entries;
   size_t depth;
+  bool has_external;
 };
 
 namespace {
@@ -39,15 +41,18 @@ class Nesting {
     if (item.kind() == ValueKind::kObject) {
       fail(Status::kInvalidArgument, "a {} cannot hold an object: it stays in its process", container);
     }
+    has_external_ = has_external_ || item.has_external();
     depth_ = std::max(depth_, item.depth() + 1);
     if (depth_ > kMaxValueDepth) {
       fail(Status::kInvalidArgument, "a {} nests more than {} deep", container, kMaxValueDepth);
     }
   }
   size_t depth() const { return depth_; }
+  bool has_external() const { return has_external_; }
 
  private:
   size_t depth_ = 1;
+  bool has_external_ = false;
 };
 
 }  // namespace
@@ -76,7 +81,7 @@ Value Value::list(List items) {
   Nesting nesting;
   for (const Value& item : items) nesting.add(item, "list");
   Value value;
-  value.data_ = std::make_shared<const ListData>(ListData{std::move(items), nesting.depth()});
+  value.data_ = std::make_shared<const ListData>(ListData{std::move(items), nesting.depth(), nesting.has_external()});
   return value;
 }
 
@@ -91,7 +96,7 @@ Value Value::map(Map entries) {
                                   [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != entries.end()) fail(Status::kInvalidArgument, "a map has the key \"{}\" twice", twice->first);
   Value value;
-  value.data_ = std::make_shared<const MapData>(MapData{std::move(entries), nesting.depth()});
+  value.data_ = std::make_shared<const MapData>(MapData{std::move(entries), nesting.depth(), nesting.has_external()});
   return value;
 }
 
@@ -140,6 +145,12 @@ const std::shared_ptr<HostObject>& Value::as_object() const {
   return expect(std::get_if<std::shared_ptr<HostObject>>(&data_), ValueKind::kObject, *this);
 }
 
+bool Value::has_external() const {
+  if (const auto* list = std::get_if<std::shared_ptr<const ListData>>(&data_)) return (*list)->has_external;
+  if (const auto* map = std::get_if<std::shared_ptr<const MapData>>(&data_)) return (*map)->has_external;
+  return std::holds_alternative<std::shared_ptr<ExternalValue>>(data_);
+}
+
 const Value* Value::find(const std::string& key) const {
   const Map& entries = as_map();
   auto entry =
@@ -175,6 +186,23 @@ Value Value::map_tensors(const std::function<Tensor(const Tensor&)>& map) const 
   } else if (const auto* entries = std::get_if<std::shared_ptr<const MapData>>(&data_)) {
     MapData data = **entries;
     for (auto& entry : data.entries) entry.second = entry.second.map_tensors(map);
+    mapped.data_ = std::make_shared<const MapData>(std::move(data));
+  }
+  return mapped;
+}
+
+Value Value::map_external(const MapExternal& map) const {
+  if (!has_external()) return *this;
+  Value mapped;
+  if (const auto* external = std::get_if<std::shared_ptr<ExternalValue>>(&data_)) {
+    mapped.data_ = map(*external);
+  } else if (const auto* list = std::get_if<std::shared_ptr<const ListData>>(&data_)) {
+    ListData data = **list;
+    for (Value& item : data.items) item = item.map_external(map);
+    mapped.data_ = std::make_shared<const ListData>(std::move(data));
+  } else {
+    MapData data = *std::get<std::shared_ptr<const MapData>>(data_);
+    for (auto& entry : data.entries) entry.second = entry.second.map_external(map);
     mapped.data_ = std::make_shared<const MapData>(std::move(data));
   }
   return mapped;

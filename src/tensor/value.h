@@ -90,6 +90,7 @@ class Value {
   const std::shared_ptr<ExternalValue>& as_external() const;
   const std::shared_ptr<HostObject>& as_object() const;
 
+  bool has_external() const;                        // is one, or holds one
   const Value* find(const std::string& key) const;  // in a map; nullptr when it is not there
   size_t depth() const;                             // 0 for a scalar, 1 for a list of scalars
 
@@ -97,6 +98,9 @@ class Value {
   void for_each_tensor(const std::function<void(const Tensor&)>& visit) const;
   // The same value with each tensor replaced by what `map` makes of it, in the same order.
   Value map_tensors(const std::function<Tensor(const Tensor&)>& map) const;
+  // The same for external values.
+  using MapExternal = std::function<std::shared_ptr<ExternalValue>(const std::shared_ptr<ExternalValue>&)>;
+  Value map_external(const MapExternal& map) const;
 
  private:
   struct ListData;

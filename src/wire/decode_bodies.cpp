@@ -152,6 +152,7 @@ Call decode(DecodeState& state, const protocol::Call& table) {
   call.recording = decode_recording(state, table.recording());
   check_tracked(call.recording, call.args);
   call.label = decode_text(state, table.label(), kMaxNameBytes, "label");
+  call.keep = decode_optional_id(table.keep(), "value to keep");
   return call;
 }
 
@@ -339,6 +340,14 @@ Holders decode(DecodeState& state, const protocol::Holders& table) {
   return holders;
 }
 
+Fork decode(DecodeState&, const protocol::Fork& table) {
+  return {decode_id(*table.value(), "value"), decode_id(*table.fork(), "fork")};
+}
+Forked decode(DecodeState&, const protocol::Forked& table) { return {decode_id(*table.fork(), "fork")}; }
+Drop decode(DecodeState&, const protocol::Drop& table) { return {decode_id(*table.fork(), "fork")}; }
+Seek decode(DecodeState&, const protocol::Seek& table) { return {decode_id(*table.value(), "value")}; }
+Sought decode(DecodeState&, const protocol::Sought& table) { return {decode_id(*table.value(), "value")}; }
+
 template <typename Table>
 Body decode_as(DecodeState& state, const void* table) {
   return decode(state, *static_cast<const Table*>(table));
@@ -358,7 +367,9 @@ Body decode_body(DecodeState& state, uint8_t type, const void* table) {
       decode_as<protocol::Joined>,      decode_as<protocol::Release>,     decode_as<protocol::Discover>,
       decode_as<protocol::Discovered>,  decode_as<protocol::Start>,       decode_as<protocol::Grad>,
       decode_as<protocol::Done>,        decode_as<protocol::Verdict>,     decode_as<protocol::Probe>,
-      decode_as<protocol::ProbeAnswer>, decode_as<protocol::Holders>};
+      decode_as<protocol::ProbeAnswer>, decode_as<protocol::Holders>,     decode_as<protocol::Fork>,
+      decode_as<protocol::Forked>,      decode_as<protocol::Drop>,        decode_as<protocol::Seek>,
+      decode_as<protocol::Sought>};
   static_assert(std::size(kDecoders) == std::variant_size_v<Body>);
   static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
   if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);

@@ -162,6 +162,18 @@ Value decode_map(DecodeState& state, const protocol::Map& table, size_t depth) {
   return Value::map(std::move(entries));
 }
 
+Value decode_reference(const protocol::Reference& table) {
+  auto reference = std::make_shared<Reference>();
+  reference->value = {table.value()->maker(), table.value()->counter()};
+  reference->owner = table.owner();
+  if (!reference->value || reference->owner == 0) malformed("a reference without a value or an owner");
+  if (table.fork() != nullptr) {
+    reference->fork = {table.fork()->maker(), table.fork()->counter()};
+    if (!reference->fork) malformed("a fork without a maker");
+  }
+  return Value(std::shared_ptr<ExternalValue>(std::move(reference)));
+}
+
 }  // namespace
 
 std::string decode_text(DecodeState& state, const flatbuffers::String* text, size_t limit, const char* what) {
@@ -201,6 +213,8 @@ Value decode_value(DecodeState& state, uint8_t type, const void* table, size_t d
       return decode_list(state, *static_cast<const protocol::List*>(table), depth);
     case protocol::Value::Map:
       return decode_map(state, *static_cast<const protocol::Map*>(table), depth);
+    case protocol::Value::Reference:
+      return decode_reference(*static_cast<const protocol::Reference*>(table));
     case protocol::Value::NONE:
       break;
   }

@@ -50,8 +50,9 @@ class BodyEncoder {
     Offset<String> label;
     if (!call.label.empty()) label = mended(call.label, kMaxNameBytes);
     protocol::Id id = wire_id(call.call);
-    return make(protocol::Body::Call,
-                protocol::CreateCall(builder_, &id, function, args.types, args.values, call.time_left, noted, label));
+    protocol::Id keep = wire_id(call.keep);
+    return make(protocol::Body::Call, protocol::CreateCall(builder_, &id, function, args.types, args.values,
+                                                           call.time_left, noted, label, call.keep ? &keep : nullptr));
   }
   EncodedUnion operator()(const Reply& reply) {
     protocol::Id id = wire_id(reply.call);
@@ -178,6 +179,28 @@ class BodyEncoder {
     protocol::Id context = wire_id(holders.context);
     protocol::Id request = wire_id(holders.request);
     return make(protocol::Body::Holders, protocol::CreateHolders(builder_, &context, &request, holders.answer, all));
+  }
+
+  EncodedUnion operator()(const Fork& fork) {
+    protocol::Id value = wire_id(fork.value);
+    protocol::Id id = wire_id(fork.fork);
+    return make(protocol::Body::Fork, protocol::CreateFork(builder_, &value, &id));
+  }
+  EncodedUnion operator()(const Forked& forked) {
+    protocol::Id id = wire_id(forked.fork);
+    return make(protocol::Body::Forked, protocol::CreateForked(builder_, &id));
+  }
+  EncodedUnion operator()(const Drop& drop) {
+    protocol::Id id = wire_id(drop.fork);
+    return make(protocol::Body::Drop, protocol::CreateDrop(builder_, &id));
+  }
+  EncodedUnion operator()(const Seek& seek) {
+    protocol::Id value = wire_id(seek.value);
+    return make(protocol::Body::Seek, protocol::CreateSeek(builder_, &value));
+  }
+  EncodedUnion operator()(const Sought& sought) {
+    protocol::Id value = wire_id(sought.value);
+    return make(protocol::Body::Sought, protocol::CreateSought(builder_, &value));
   }
 
  private:

@@ -77,6 +77,15 @@ EncodedUnion encode_map(FlatBufferBuilder& builder, PayloadWriter& payload, cons
   return as_union(protocol::Value::Map, protocol::CreateMap(builder, builder.CreateVector(entries)));
 }
 
+EncodedUnion encode_reference(FlatBufferBuilder& builder, const Value& value) {
+  const auto* reference = dynamic_cast<const Reference*>(value.as_external().get());
+  if (reference == nullptr) fail(Status::kInternal, "a reference has no wire form");
+  const protocol::Id id(reference->value.maker, reference->value.counter);
+  const protocol::Id fork(reference->fork.maker, reference->fork.counter);
+  return as_union(protocol::Value::Reference,
+                  protocol::CreateReference(builder, &id, reference->owner, reference->fork ? &fork : nullptr));
+}
+
 }  // namespace
 
 EncodedUnion encode_value(FlatBufferBuilder& builder, PayloadWriter& payload, const Value& value) {
@@ -108,7 +117,7 @@ EncodedUnion encode_value(FlatBufferBuilder& builder, PayloadWriter& payload, co
     case ValueKind::kMap:
       return encode_map(builder, payload, value.as_map());
     case ValueKind::kRref:
-      fail(Status::kUnsupported, "a remote reference does not travel yet");
+      return encode_reference(builder, value);
     case ValueKind::kObject:
       fail(Status::kInvalidArgument, "an object of type \"{}\" cannot travel: it stays in its process",
            value.as_object()->type);

@@ -83,6 +83,7 @@ struct Call {
   Nanos time_left = kForever;
   Recording recording;  // context {0,0}: none
   std::string label;
+  Id keep{};  // {0,0}: the result travels back; else it stays with the callee under this name
 };
 struct Reply {
   Id call;
@@ -216,9 +217,38 @@ struct Holders {  // FAST: another initiator asks the creator who holds the cont
   std::vector<Incarnation> holders;
 };
 
+// ---- remote references ----
+
+// What travels for a reference.
+struct Reference : ExternalValue {
+  Id value;
+  Incarnation owner = 0;
+  Id fork;  // {0,0}: the receiver is the owner
+
+  Reference() = default;
+  Reference(const Id& v, Incarnation o, const Id& f) : value(v), owner(o), fork(f) {}
+  ValueKind kind() const final { return ValueKind::kRref; }
+};
+struct Fork {
+  Id value;
+  Id fork;
+};
+struct Forked {
+  Id fork;
+};
+struct Drop {
+  Id fork;
+};
+struct Seek {
+  Id value;
+};
+struct Sought {
+  Id value;
+};
+
 using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster, QuietAsk,
                           QuietAnswer, QuietVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
-                          Probe, ProbeAnswer, Holders>;
+                          Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought>;
 
 // Payload frame `frame` of a message went ahead of it in chunks.
 struct Transfer {

@@ -42,6 +42,7 @@ struct Worker::State {
         rpc(Rpc::Environment{environment.loop, environment.functions, environment.compute, environment.log,
                              environment.random},
             RpcConfig{options.call_timeout, options.lease}),
+        rrefs(Rrefs::Environment{environment.loop, environment.log, environment.random, options.call_timeout}, rpc),
         dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
                                options.lease},
              rpc),
@@ -54,6 +55,7 @@ struct Worker::State {
   WorkerEnvironment environment;
   const WorkerOptions options;
   Rpc rpc;
+  Rrefs rrefs;
   Dist dist;
   optim::Optim optim;
   const std::shared_ptr<MemberNews> news;
@@ -113,13 +115,16 @@ struct Worker::State {
 Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
     : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
   state_->rpc.set_hook(&state_->dist);
+  state_->rpc.set_reference_hook(&state_->rrefs);
   state_->rpc.set_op_runner(&autograd::apply);
+  state_->rpc.add_idle_check([rrefs = &state_->rrefs] { return rrefs->is_idle(); });
   state_->rpc.add_idle_check([dist = &state_->dist] { return dist->is_idle(); });
 }
 
 Worker::~Worker() = default;
 
 Rpc& Worker::rpc() { return state_->rpc; }
+Rrefs& Worker::rrefs() { return state_->rrefs; }
 Dist& Worker::dist() { return state_->dist; }
 optim::Optim& Worker::optim() { return state_->optim; }
 const WorkerOptions& Worker::options() const { return state_->options; }
@@ -135,6 +140,7 @@ WorkerStats Worker::stats() const {
   WorkerStats stats;
   stats.rpc = state_->rpc.stats();
   stats.dist = state_->dist.stats();
+  stats.rrefs = state_->rrefs.stats();
   stats.callbacks_waiting = state_->environment.functions.waiting();
   const State::View view = state_->get_view();
   stats.session = view.session;
@@ -264,6 +270,7 @@ void Worker::State::begin_service() {
   fresh.world_size = static_cast<int32_t>(roster.size());
   fresh.is_open_world = is_open_world;
   fresh.started = true;
+  rrefs.begin(session->self());
   dist.begin(*session);
   optim.begin(session->self());
   rpc.begin(*session, roster, is_open_world);
@@ -331,6 +338,7 @@ void Worker::State::begin_stop(Nanos deadline) {
 }
 
 void Worker::State::close(ShutdownReport report) {
+  rrefs.stop();
   dist.stop();
   rendezvous.reset();
   View fresh = get_view();
@@ -347,7 +355,7 @@ void Worker::State::close(ShutdownReport report) {
 // ---- messages and losses ----
 
 void Worker::State::lead(const Peer& from, wire::Message message) {
-  if (rpc.handle(from, message) || dist.handle(from, message)) return;
+  if (rpc.handle(from, message) || rrefs.handle(from, message) || dist.handle(from, message)) return;
   fail(Status::kProtocol, "{} is no message that a started worker gets", wire::body_name(message.body));
 }
 
@@ -376,6 +384,7 @@ void Worker::on_lost(const Peer& peer, const Error& error) {
   state_->dist.on_lost(peer, error);
   state_->optim.on_gone(peer);
   state_->rpc.on_lost(peer, error);
+  state_->rrefs.on_gone(peer);
   state_->on_gone(peer);
 }
 
@@ -388,6 +397,7 @@ void Worker::on_left(const Peer& peer) {
   state_->dist.on_left(peer);
   state_->optim.on_gone(peer);
   state_->rpc.on_left(peer);
+  state_->rrefs.on_gone(peer);
   state_->on_gone(peer);
 }
 

@@ -12,6 +12,7 @@
 #include "optim/optim.h"
 #include "rpc/rendezvous.h"
 #include "rpc/rpc.h"
+#include "rref/rrefs.h"
 #include "session/session.h"
 #include "transport/transport.h"
 
@@ -33,6 +34,7 @@ struct WorkerOptions {
 struct WorkerStats {
   RpcStats rpc;
   DistStats dist;
+  RrefStats rrefs;
   SessionStats session;
   uint64_t callbacks_waiting = 0;
 };
@@ -59,6 +61,7 @@ class Worker : private SessionEvents {
   ~Worker() override;  // only after shutdown has completed, or before start
 
   Rpc& rpc();
+  Rrefs& rrefs();
   Dist& dist();
   optim::Optim& optim();
   const WorkerOptions& options() const;

@@ -23,6 +23,8 @@ inline Values all_values() {
   Value numbers = Value::list({Value(int64_t{1}), Value(int64_t{-2}), Value(int64_t{3})});
   Value mixed = Value::list({Value(), Value(true), Value(floats({0, 3}))});
   Value map = Value::map({{"b", Value(2.5)}, {"a", mixed}, {"", Value::text("x")}});
+  Value reference(std::shared_ptr<ExternalValue>(std::make_shared<Reference>(Id{71, 72}, 73, Id{74, 75})));
+  Value of_receiver(std::shared_ptr<ExternalValue>(std::make_shared<Reference>(Id{71, 72}, 73, Id{})));
   return {Value(),
           Value(true),
           Value(int64_t{-5}),
@@ -38,7 +40,9 @@ inline Values all_values() {
           Value(flags),
           numbers,
           Value::list({}),
-          map};
+          map,
+          reference,
+          Value::list({of_receiver})};
 }
 
 // One of each body, no field at its default.
@@ -57,7 +61,7 @@ inline std::vector<Body> all_bodies() {
           Ping{},
           Leave{},
           Chunk{1, 10, 15, false, piece},
-          Call{{1, 2}, "f", all_values(), 5, tracked, "label"},
+          Call{{1, 2}, "f", all_values(), 5, tracked, "label", {81, 82}},
           Reply{{1, 2}, false, {}, Value(floats({2})), {context, 2, pair, {true}, {21}}},
           Reply{{1, 2}, true, error, {}, {context, 2, {}, {}, {21}}},
           Cancel{{1, 2}},
@@ -76,7 +80,12 @@ inline std::vector<Body> all_bodies() {
           Verdict{context, pass, false, error},
           Probe{context, pass, 5},
           ProbeAnswer{context, pass, 5, true, 3, 4, {"call \"f\" on \"b\"", "other"}, {54, 55}},
-          Holders{context, request, true, {61, 62}}};
+          Holders{context, request, true, {61, 62}},
+          Fork{{71, 72}, {74, 75}},
+          Forked{{74, 75}},
+          Drop{{74, 75}},
+          Seek{{71, 72}},
+          Sought{{71, 72}}};
 }
 
 }  // namespace distag::wire

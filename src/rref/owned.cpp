@@ -1,0 +1,59 @@
+#include "rref/owned.h"
+
+#include <fmt/format.h>
+
+#include "rref/rref.h"
+
+namespace distag {
+
+OwnedValue::~OwnedValue() {
+  home_->table.remove(id_);
+  const Error* error = outcome_->is_done() ? outcome_->error() : nullptr;
+  if (error == nullptr || origin_.empty() || is_seen_.load()) return;
+  try {
+    home_->gate.run([&log = home_->log, text = fmt::format("{} failed, and nobody saw it: {}", origin_,
+                                                           error->message())] { log.write(LogLevel::kWarning, text); });
+  } catch (...) {
+    // Without memory for the words.
+  }
+}
+
+const Value& OwnedValue::value() {
+  is_seen_.store(true);
+  return outcome_->value();
+}
+
+void OwnedTable::add(const std::shared_ptr<OwnedValue>& value) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  values_.insert_or_assign(value->id(), value);
+}
+
+std::shared_ptr<OwnedValue> OwnedTable::find(const Id& id) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = values_.find(id);
+  return found == values_.end() ? nullptr : found->second.lock();
+}
+
+std::vector<std::shared_ptr<OwnedValue>> OwnedTable::all() const {
+  std::vector<std::shared_ptr<OwnedValue>> values;
+  std::lock_guard<std::mutex> lock(mutex_);
+  values.reserve(values_.size());
+  for (const auto& [id, weak] : values_) {
+    if (auto value = weak.lock()) values.push_back(std::move(value));
+  }
+  return values;
+}
+
+uint64_t OwnedTable::count() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return values_.size();
+}
+
+// Unless there is another one under that name by now.
+void OwnedTable::remove(const Id& id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = values_.find(id);
+  if (found != values_.end() && found->second.expired()) values_.erase(found);
+}
+
+}  // namespace distag

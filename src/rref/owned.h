@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/future.h"
+#include "base/ids.h"
+#include "tensor/value.h"
+
+namespace distag {
+
+struct RrefHome;
+
+// A value that this worker has for others: not there yet, there, or the failure to make it. It lives as long as
+// anything holds it: references here, forks of other workers, the call that makes it. Thread-safe but for `origin`.
+class OwnedValue {
+ public:
+  OwnedValue(std::shared_ptr<RrefHome> home, const Id& id) : home_(std::move(home)), id_(id) {}
+  ~OwnedValue();
+  OwnedValue(const OwnedValue&) = delete;
+  OwnedValue& operator=(const OwnedValue&) = delete;
+
+  const Id& id() const { return id_; }
+  Future<Value>& outcome() { return *outcome_; }
+  // Of one that is made, or failed: throws the failure. Somebody has seen it then.
+  const Value& value();
+
+  // The call that makes it, for reports; empty: its owner shares it. On the loop.
+  const std::string& origin() const { return origin_; }
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+ private:
+  const std::shared_ptr<RrefHome> home_;
+  const Id id_;
+  const std::shared_ptr<Future<Value>> outcome_ = Future<Value>::make();
+  std::atomic<bool> is_seen_{false};
+  std::string origin_;
+};
+
+// The values of one worker by their names. Keeps none of them. Thread-safe.
+class OwnedTable {
+ public:
+  void add(const std::shared_ptr<OwnedValue>& value);
+  std::shared_ptr<OwnedValue> find(const Id& id) const;  // nullptr: there is none
+  std::vector<std::shared_ptr<OwnedValue>> all() const;
+  uint64_t count() const;
+
+ private:
+  friend class OwnedValue;
+  void remove(const Id& id);
+
+  mutable std::mutex mutex_;
+  std::unordered_map<Id, std::weak_ptr<OwnedValue>> values_;
+};
+
+}  // namespace distag

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "rpc/loop_gate.h"
+#include "rref/owned.h"
+#include "session/session.h"
+#include "wire/message.h"
+
+namespace distag {
+
+class Sharing;
+
+// What the references and values of one worker have in common. They may outlive it: then the gate is closed.
+struct RrefHome : std::enable_shared_from_this<RrefHome> {
+  RrefHome(Loop& loop, Log& log_) : gate(loop), log(log_) {}
+
+  std::shared_ptr<OwnedValue> make_value(const Id& id);
+
+  LoopGate gate;
+  Log& log;                    // through the gate
+  Sharing* sharing = nullptr;  // through the gate
+  OwnedTable table;
+  std::atomic<uint64_t> used{0};   // references to values of others
+  std::atomic<uint64_t> forks{0};  // held by others on values of this worker
+};
+
+// A reference: at the owner a hold on the value, elsewhere a fork, which ends with it. Thread-safe.
+class Rref final : public wire::Reference {
+ public:
+  // At the owner.
+  Rref(std::shared_ptr<RrefHome> home, std::shared_ptr<OwnedValue> owned);
+  // Elsewhere. `fork` none: the owner does not count it, and never will.
+  Rref(std::shared_ptr<RrefHome> home, const Id& value, std::shared_ptr<const Peer> owner, const Id& fork);
+  ~Rref() override;
+  Rref(const Rref&) = delete;
+  Rref& operator=(const Rref&) = delete;
+
+  bool is_owner() const { return owned_ != nullptr; }
+  bool is_of(const std::shared_ptr<RrefHome>& home) const { return home_ == home; }
+  // The same for all references to one value.
+  uint64_t number() const;
+
+  const std::shared_ptr<OwnedValue>& owned() const { return owned_; }               // nullptr elsewhere
+  const std::shared_ptr<const Peer>& owner_peer() const { return owner_peer_; }     // nullptr at the owner
+  bool is_confirmed() const { return confirmed_.load(std::memory_order_acquire); }  // the owner knows of it
+  void confirm() { confirmed_.store(true, std::memory_order_release); }
+
+  // Elsewhere: the call that should have made the value never went out.
+  void fail(Error error);
+  std::optional<Error> failure() const;
+
+ private:
+  const std::shared_ptr<RrefHome> home_;
+  const std::shared_ptr<OwnedValue> owned_;
+  const std::shared_ptr<const Peer> owner_peer_;
+  std::atomic<bool> confirmed_{false};
+  mutable std::mutex mutex_;
+  std::optional<Error> failure_;
+};
+
+// A value that is a reference of a worker; nullptr for anything else.
+std::shared_ptr<Rref> as_rref(const Value& value);
+
+}  // namespace distag

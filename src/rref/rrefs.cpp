@@ -1,0 +1,280 @@
+#include "rref/rrefs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "rref/sharing.h"
+
+namespace distag {
+namespace {
+
+constexpr const char* kFetch = "distag.fetch";
+
+// What a user fetches. On the loop of the owner, once the value is there.
+void answer_fetch(Invocation& invocation) {
+  const std::shared_ptr<Rref> reference = invocation.args().empty() ? nullptr : as_rref(invocation.args().front());
+  if (reference == nullptr || !reference->is_owner()) {
+    fail(Status::kInvalidArgument, "{} was called without a reference of this worker", kFetch);
+  }
+  const Value& value = reference->owned()->value();
+  if (value.kind() == ValueKind::kObject) {
+    fail(Status::kUnsupported,
+         "the value is an object of type \"{}\", which stays with its owner: call a function there with the reference",
+         value.as_object()->type);
+  }
+  invocation.set_result(value);
+}
+
+// Ends with `outcome`, or with DEADLINE. The timer, if there is one, ends with it.
+std::shared_ptr<Future<Value>> await_outcome(Loop& loop, const std::shared_ptr<RrefHome>& home,
+                                             const std::shared_ptr<OwnedValue>& owned, Nanos timeout) {
+  auto awaited = Future<Value>::make();
+  auto pass_on = [owned, weak = std::weak_ptr(awaited)] {
+    const auto waiting = weak.lock();
+    if (waiting == nullptr) return;
+    try {
+      waiting->complete(owned->value());
+    } catch (const Error& error) {
+      waiting->fail(error);
+    }
+  };
+  const Nanos deadline = deadline_after(loop.now(), timeout);
+  if (!owned->outcome().is_done() && deadline != kNever) {
+    home->gate.run([&loop, home, awaited, deadline] {
+      const Loop::TimerId timer = loop.start_timer(deadline, [weak = std::weak_ptr(awaited)] {
+        if (const auto waiting = weak.lock()) {
+          waiting->fail(Error(Status::kDeadline, "the value was not made before the deadline"));
+        }
+      });
+      awaited->on_done([&loop, home, timer] { home->gate.run([&loop, timer] { loop.cancel_timer(timer); }); });
+    });
+  }
+  owned->outcome().on_done(std::move(pass_on));
+  return awaited;
+}
+
+// Goes on once as many have called end() as it was told to wait for. On the loop.
+struct Countdown {
+  size_t left = 1;
+  UniqueFunction<void()> then;
+
+  void end() {
+    if (--left == 0) std::exchange(then, nullptr)();
+  }
+};
+
+// All references of this worker in a value.
+void collect_owned(const Value& value, std::vector<std::shared_ptr<Rref>>& found) {
+  value.map_external([&found](const std::shared_ptr<ExternalValue>& external) {
+    auto reference = std::dynamic_pointer_cast<Rref>(external);
+    if (reference != nullptr && reference->is_owner()) found.push_back(std::move(reference));
+    return external;
+  });
+}
+
+}  // namespace
+
+struct Rrefs::State final : Sharing::Streams {
+  State(Environment given, Rpc& calls)
+      : environment(given),
+        rpc(calls),
+        home(std::make_shared<RrefHome>(given.loop, given.log)),
+        own_maker(given.random.next()),
+        sharing(home, *this, own_maker) {
+    home->sharing = &sharing;
+  }
+
+  // Sharing::Streams
+  void send(const Peer& to, wire::Body body, Task on_acknowledged) override {
+    rpc.send(to, std::move(body), std::move(on_acknowledged));
+  }
+  std::shared_ptr<const Peer> find(Incarnation worker) const override { return rpc.find_peer(worker); }
+  bool is_gone(Incarnation worker) const override { return rpc.is_gone(worker); }
+
+  const Environment environment;
+  Rpc& rpc;
+  const std::shared_ptr<RrefHome> home;
+  const uint64_t own_maker;
+  std::atomic<uint64_t> last_own{0};
+  std::atomic<uint64_t> last_creation{0};  // odd numbers: see Sharing
+  std::atomic<Incarnation> self{0};
+  Sharing sharing;
+};
+
+Rrefs::Rrefs(Environment environment, Rpc& rpc) : state_(std::make_shared<State>(environment, rpc)) {
+  rpc.register_internal(kFetch, answer_fetch);
+}
+
+Rrefs::~Rrefs() { state_->home->gate.close(); }
+
+void Rrefs::begin(const Peer& self) {
+  state_->self.store(self.incarnation);
+  state_->sharing.begin(self.incarnation);
+}
+
+void Rrefs::stop() {
+  state_->sharing.stop();
+  for (const auto& owned : state_->home->table.all()) {
+    owned->outcome().fail(Error(Status::kCancelled, "the worker was shut down before the value was made"));
+  }
+}
+
+// ---- what users ask for ----
+
+std::shared_ptr<Rref> Rrefs::create(Value value) {
+  check(value);
+  const auto owned = state_->home->make_value({state_->own_maker, ++state_->last_own});
+  owned->outcome().complete(std::move(value));
+  return std::make_shared<Rref>(state_->home, owned);
+}
+
+std::shared_ptr<Rref> Rrefs::remote(CallRequest request) {
+  std::shared_ptr<Rref> made;
+  request.keep_as = [state = state_.get(), &made](const std::shared_ptr<const Peer>& callee) {
+    const Incarnation self = state->self.load();
+    const Id id{self, 2 * ++state->last_creation - 1};
+    made = callee->incarnation == self ? std::make_shared<Rref>(state->home, state->home->make_value(id))
+                                       : std::make_shared<Rref>(state->home, id, callee, id);
+    return made;
+  };
+  state_->rpc.call(std::move(request));
+  return made;
+}
+
+std::shared_ptr<Future<Value>> Rrefs::fetch(const std::shared_ptr<Rref>& reference, FetchOptions options) {
+  check(Value(std::shared_ptr<ExternalValue>(reference)));
+  if (reference->is_owner()) {
+    Nanos timeout = options.timeout == 0 ? state_->environment.call_timeout : options.timeout;
+    if (options.within && (timeout == kForever || options.within->time_left() < timeout)) {
+      if (options.within->time_left() != kForever) timeout = options.within->time_left();
+    }
+    return await_outcome(state_->environment.loop, state_->home, reference->owned(), timeout);
+  }
+  if (const auto failure = reference->failure()) {
+    auto failed = Future<Value>::make();
+    failed->fail(*failure);
+    return failed;
+  }
+  CallRequest request;
+  request.context = options.context;
+  request.to = reference->owner_peer()->name;
+  request.to_incarnation = reference->owner;
+  request.function = kFetch;
+  request.args = {Value(std::shared_ptr<ExternalValue>(reference))};
+  request.timeout = options.timeout;
+  request.within = std::move(options.within);
+  request.label = std::move(options.label);
+  return state_->rpc.call(std::move(request));
+}
+
+// ---- messages, losses, counts ----
+
+bool Rrefs::handle(const Peer& from, const wire::Message& message) {
+  if (!state_->sharing.handle(from, message.body)) return false;
+  state_->rpc.count_received(from);
+  return true;
+}
+
+void Rrefs::on_gone(const Peer& peer) { state_->sharing.on_gone(peer); }
+bool Rrefs::is_idle() const { return state_->sharing.is_idle(); }
+
+RrefStats Rrefs::stats() const {
+  RrefStats stats;
+  stats.owned = state_->home->table.count();
+  stats.used = state_->home->used.load(std::memory_order_relaxed);
+  stats.forks = state_->home->forks.load(std::memory_order_relaxed);
+  return stats;
+}
+
+std::vector<std::string> Rrefs::leaks() const {
+  std::vector<std::string> lines;
+  for (const auto& [value, holder] : state_->sharing.forks()) {
+    const auto peer = state_->rpc.find_peer(holder);
+    lines.push_back(fmt::format("worker \"{}\" holds a reference to a value {}", peer == nullptr ? "" : peer->name,
+                                value->origin().empty() ? "that was shared" : "made by " + value->origin()));
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+// ---- what calls need ----
+
+void Rrefs::check(const Value& value) const {
+  value.map_external([this](const std::shared_ptr<ExternalValue>& external) {
+    const auto reference = std::dynamic_pointer_cast<Rref>(external);
+    if (reference == nullptr || !reference->is_of(state_->home)) {
+      fail(Status::kInvalidArgument, "the reference is one of another worker of this process: pass it in a call");
+    }
+    return external;
+  });
+}
+
+Value Rrefs::on_send(const Peer& to, const Value& value) {
+  return value.map_external([this, &to](const std::shared_ptr<ExternalValue>& external) {
+    return state_->sharing.on_send(to, std::static_pointer_cast<Rref>(external));
+  });
+}
+
+Value Rrefs::on_receive(const Peer& from, const Value& value) {
+  return value.map_external([this, &from](const std::shared_ptr<ExternalValue>& external) {
+    return state_->sharing.on_receive(from, static_cast<const wire::Reference&>(*external));
+  });
+}
+
+void Rrefs::on_creation_queued(const wire::Reference& kept) { state_->sharing.on_creation_queued(kept.value); }
+void Rrefs::on_creation_numbered(const wire::Reference& kept) { state_->sharing.on_creation_numbered(kept.value); }
+void Rrefs::on_creation_acknowledged(wire::Reference& kept) { static_cast<Rref&>(kept).confirm(); }
+
+void Rrefs::on_creation_failed(wire::Reference& kept, const Peer& callee, const Error& error) {
+  auto& reference = static_cast<Rref&>(kept);
+  if (reference.is_owner()) {
+    reference.owned()->outcome().fail(error);
+  } else {
+    reference.fail(error);
+  }
+  state_->sharing.on_creation_failed(callee, kept.value);
+}
+
+std::shared_ptr<Future<Value>> Rrefs::on_creation(const Peer& from, const Id& id, const std::string& call) {
+  std::shared_ptr<OwnedValue> owned = state_->sharing.on_creation(from, id, call);
+  return {owned, &owned->outcome()};
+}
+
+void Rrefs::when_ready(const Values& args, UniqueFunction<void(const Error*)> ready) {
+  std::vector<std::shared_ptr<Rref>> all;
+  for (const Value& arg : args) collect_owned(arg, all);
+  std::vector<std::shared_ptr<Rref>> direct;
+  for (const Value& arg : args) {
+    if (auto reference = as_rref(arg); reference && reference->is_owner()) direct.push_back(std::move(reference));
+  }
+  auto countdown = std::make_shared<Countdown>();
+  countdown->then = [direct = std::move(direct), ready = std::move(ready)]() mutable {
+    try {
+      for (const auto& reference : direct) reference->owned()->value();
+    } catch (const Error& error) {
+      ready(&error);
+      return;
+    }
+    ready(nullptr);
+  };
+  for (const auto& reference : all) {
+    if (reference->owned()->outcome().is_done()) continue;
+    ++countdown->left;
+    reference->owned()->outcome().on_done(
+        [home = state_->home, countdown] { home->gate.run([countdown] { countdown->end(); }); });
+  }
+  countdown->end();
+}
+
+Values Rrefs::resolve(const Values& args) const {
+  Values resolved = args;
+  for (Value& arg : resolved) {
+    const auto reference = as_rref(arg);
+    if (reference && reference->is_owner()) arg = reference->owned()->value();
+  }
+  return resolved;
+}
+
+}  // namespace distag

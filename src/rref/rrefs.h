@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/random.h"
+#include "rpc/rpc.h"
+#include "rref/rref.h"
+
+namespace distag {
+
+struct RrefStats {
+  uint64_t owned = 0;
+  uint64_t used = 0;
+  uint64_t forks = 0;
+};
+
+struct FetchOptions {
+  Id context;         // {0,0}: none
+  Nanos timeout = 0;  // 0: the worker's default; kForever: none
+  std::shared_ptr<Invocation> within;
+  std::string label;
+};
+
+// Remote references of one worker: values that it has for others, and references to those of others. A ReferenceHook of
+// Rpc, and a taker of its own messages. Public methods may be called on any thread unless they say otherwise.
+class Rrefs final : public ReferenceHook {
+ public:
+  struct Environment {
+    Loop& loop;
+    Log& log;
+    Random& random;
+    Nanos call_timeout;
+  };
+
+  Rrefs(Environment environment, Rpc& rpc);
+  ~Rrefs() override;
+
+  // On the loop, before messages and calls come; and at the shutdown.
+  void begin(const Peer& self);
+  void stop();
+
+  // Shares a value of this worker. Throws INVALID_ARGUMENT for one that holds a reference of another worker.
+  std::shared_ptr<Rref> create(Value value);
+  // Calls a function whose result stays at the callee. Throws as Rpc::call does.
+  std::shared_ptr<Rref> remote(CallRequest request);
+  // The value: at the owner itself, elsewhere a copy. Throws INVALID_ARGUMENT for a reference of another worker, else
+  // as Rpc::call does.
+  std::shared_ptr<Future<Value>> fetch(const std::shared_ptr<Rref>& reference, FetchOptions options);
+
+  // On the loop. handle() is false when the message is of another layer.
+  bool handle(const Peer& from, const wire::Message& message);
+  void on_gone(const Peer& peer);  // lost, or left
+  bool is_idle() const;
+
+  RrefStats stats() const;
+
+  // ReferenceHook
+  void check(const Value& value) const override;
+  Value on_send(const Peer& to, const Value& value) override;
+  Value on_receive(const Peer& from, const Value& value) override;
+  void on_creation_queued(const wire::Reference& kept) override;
+  void on_creation_numbered(const wire::Reference& kept) override;
+  void on_creation_acknowledged(wire::Reference& kept) override;
+  void on_creation_failed(wire::Reference& kept, const Peer& callee, const Error& error) override;
+  std::shared_ptr<Future<Value>> on_creation(const Peer& from, const Id& value, const std::string& call) override;
+  void when_ready(const Values& args, UniqueFunction<void(const Error*)> ready) override;
+  Values resolve(const Values& args) const override;
+  std::vector<std::string> leaks() const override;
+
+ private:
+  struct State;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

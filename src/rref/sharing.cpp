@@ -1,0 +1,253 @@
+#include "rref/sharing.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace distag {
+namespace {
+
+// Takes out what `matches`; it ends with the result, when the map is whole again.
+template <typename Map, typename Matches>
+std::vector<typename Map::mapped_type> take_if(Map& map, Matches matches) {
+  std::vector<typename Map::mapped_type> taken;
+  for (auto at = map.begin(); at != map.end();) {
+    if (matches(at->second)) {
+      taken.push_back(std::move(at->second));
+      at = map.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  return taken;
+}
+
+}  // namespace
+
+void Sharing::stop() {
+  const auto forks = std::exchange(forks_, {});
+  const auto holds = std::exchange(holds_, {});
+  const auto to_self = std::exchange(to_self_, {});
+  home_->forks.store(0, std::memory_order_relaxed);
+  for (const auto& [id, sought] : std::exchange(sought_, {})) {
+    if (const auto value = sought.value.lock()) fail_as_gone(*value, sought.via, "this worker was shut down");
+  }
+  introductions_.clear();
+  unnumbered_.clear();
+}
+
+std::string Sharing::name_of(Incarnation worker) const {
+  const auto peer = streams_.find(worker);
+  return peer == nullptr ? "a worker that is not known here" : fmt::format("worker \"{}\"", peer->name);
+}
+
+// ---- passing on ----
+
+std::shared_ptr<ExternalValue> Sharing::on_send(const Peer& to, const std::shared_ptr<Rref>& reference) {
+  const Incarnation owner = reference->is_owner() ? self_ : reference->owner;
+  if (to.incarnation == owner && owner != self_)
+    return std::make_shared<wire::Reference>(reference->value, owner, Id{});
+  const Id fork = next_fork();
+  if (to.incarnation == self_) {
+    to_self_.emplace(fork, Hold{reference, self_});
+  } else if (reference->is_owner()) {
+    add_fork(fork, reference->owned(), to.incarnation);
+  } else if (!streams_.is_gone(owner)) {
+    holds_.emplace(fork, Hold{reference, to.incarnation});
+  }
+  return std::make_shared<wire::Reference>(reference->value, owner, fork);
+}
+
+std::shared_ptr<Rref> Sharing::on_receive(const Peer& from, const wire::Reference& reference) {
+  if (from.incarnation == self_) {
+    const auto found = to_self_.find(reference.fork);
+    if (found == to_self_.end()) fail(Status::kInternal, "a reference to this worker itself was never sent");
+    const std::shared_ptr<Rref> sent = std::move(found->second.reference);
+    to_self_.erase(found);
+    return sent;
+  }
+  if (reference.owner == self_) {
+    if (reference.fork) fail(Status::kProtocol, "worker \"{}\" made a fork for the owner", from.name);
+    return std::make_shared<Rref>(home_, find_or_seek(reference.value, from.incarnation));
+  }
+  if (reference.fork.maker != from.incarnation) {
+    fail(Status::kProtocol, "worker \"{}\" passes on a fork that it has not made", from.name);
+  }
+  std::shared_ptr<const Peer> owner = streams_.find(reference.owner);
+  if (owner == nullptr || streams_.is_gone(reference.owner)) {
+    if (owner == nullptr) {
+      Peer unknown;
+      unknown.incarnation = reference.owner;
+      owner = std::make_shared<const Peer>(unknown);
+    }
+    streams_.send(from, wire::Forked{reference.fork}, {});
+    return std::make_shared<Rref>(home_, reference.value, owner, Id{});
+  }
+  auto received = std::make_shared<Rref>(home_, reference.value, owner, reference.fork);
+  if (reference.owner == from.incarnation) {
+    received->confirm();
+  } else {
+    introduce(*owner, from.incarnation, received);
+  }
+  return received;
+}
+
+void Sharing::introduce(const Peer& owner, Incarnation sharer, const std::shared_ptr<Rref>& reference) {
+  introductions_.emplace(reference->fork, Introduction{sharer, owner.incarnation});
+  streams_.send(owner, wire::Fork{reference->value, reference->fork},
+                [this, fork = reference->fork, weak = std::weak_ptr<Rref>(reference)] {
+                  introductions_.erase(fork);
+                  if (const auto alive = weak.lock()) alive->confirm();
+                });
+}
+
+void Sharing::drop(const Peer& owner, const Id& fork) { streams_.send(owner, wire::Drop{fork}, {}); }
+
+// ---- values of this worker ----
+
+void Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
+  if (!forks_.emplace(fork, Leak{std::move(value), holder}).second) {
+    fail(Status::kProtocol, "{} holds a fork twice", name_of(holder));
+  }
+  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+}
+
+std::shared_ptr<OwnedValue> Sharing::find_or_seek(const Id& id, Incarnation via) {
+  if (auto value = home_->table.find(id)) return value;
+  auto value = home_->make_value(id);
+  if (id.maker == own_maker_ || id.maker == self_) {
+    fail_as_gone(*value, via, "all references to it were released");
+    return value;
+  }
+  const auto maker = streams_.find(id.maker);
+  if (maker == nullptr || streams_.is_gone(id.maker)) {
+    fail_as_gone(*value, via, "the worker that had it made is lost");
+    return value;
+  }
+  sought_.emplace(id, Sought{value, via});
+  streams_.send(*maker, wire::Seek{id}, {});
+  return value;
+}
+
+void Sharing::fail_as_gone(OwnedValue& value, Incarnation via, const char* why) {
+  value.outcome().fail(Error(
+      Status::kNotFound, fmt::format("the value of the reference that {} passed on is gone: {}", name_of(via), why)));
+}
+
+std::shared_ptr<OwnedValue> Sharing::on_creation(const Peer& from, const Id& id, std::string origin) {
+  if (id.maker != from.incarnation) {
+    fail(Status::kProtocol, "worker \"{}\" makes a value under the name of another's", from.name);
+  }
+  sought_.erase(id);
+  std::shared_ptr<OwnedValue> value = home_->table.find(id);
+  if (value == nullptr) value = home_->make_value(id);
+  if (!value->origin().empty()) fail(Status::kProtocol, "worker \"{}\" makes a value twice", from.name);
+  value->set_origin(std::move(origin));
+  if (from.incarnation != self_) add_fork(id, value, from.incarnation);
+  return value;
+}
+
+void Sharing::on_creation_failed(const Peer& owner, const Id& value) {
+  unnumbered_.erase(value);
+  streams_.send(owner, wire::Sought{value}, {});
+}
+
+std::vector<Sharing::Leak> Sharing::forks() const {
+  std::vector<Leak> all;
+  all.reserve(forks_.size());
+  for (const auto& [fork, held] : forks_) all.push_back(held);
+  return all;
+}
+
+// ---- messages and losses ----
+
+bool Sharing::handle(const Peer& from, const wire::Body& body) {
+  if (const auto* fork = std::get_if<wire::Fork>(&body)) {
+    on_fork(from, *fork);
+  } else if (const auto* forked = std::get_if<wire::Forked>(&body)) {
+    on_forked(from, *forked);
+  } else if (const auto* drop = std::get_if<wire::Drop>(&body)) {
+    on_drop(from, *drop);
+  } else if (const auto* seek = std::get_if<wire::Seek>(&body)) {
+    on_seek(from, *seek);
+  } else if (const auto* sought = std::get_if<wire::Sought>(&body)) {
+    on_sought(from, *sought);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
+  const Incarnation sharer = fork.fork.maker;
+  if (sharer == from.incarnation || sharer == self_) {
+    fail(Status::kProtocol, "worker \"{}\" introduces a fork that no other user made", from.name);
+  }
+  add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation);
+  if (const auto peer = streams_.find(sharer)) streams_.send(*peer, wire::Forked{fork.fork}, {});
+}
+
+void Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
+  const auto found = holds_.find(forked.fork);
+  if (found == holds_.end()) return;
+  if (found->second.receiver != from.incarnation && found->second.reference->owner != from.incarnation) {
+    fail(Status::kProtocol, "worker \"{}\" speaks of a fork that is not its own", from.name);
+  }
+  const Hold ended = std::move(found->second);
+  holds_.erase(found);
+}
+
+void Sharing::on_drop(const Peer& from, const wire::Drop& drop) {
+  const auto found = forks_.find(drop.fork);
+  if (found == forks_.end()) return;
+  if (found->second.holder != from.incarnation) {
+    fail(Status::kProtocol, "worker \"{}\" drops a fork of another", from.name);
+  }
+  const Leak ended = std::move(found->second);
+  forks_.erase(found);
+  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+}
+
+void Sharing::on_seek(const Peer& from, const wire::Seek& seek) {
+  if (seek.value.maker != self_) fail(Status::kProtocol, "worker \"{}\" seeks a value of another", from.name);
+  if (!unnumbered_.contains(seek.value)) streams_.send(from, wire::Sought{seek.value}, {});
+}
+
+void Sharing::on_sought(const Peer& from, const wire::Sought& sought) {
+  if (sought.value.maker != from.incarnation) {
+    fail(Status::kProtocol, "worker \"{}\" answers for a value of another", from.name);
+  }
+  const auto found = sought_.find(sought.value);
+  if (found == sought_.end()) return;
+  const Sought ended = found->second;
+  sought_.erase(found);
+  if (const auto value = ended.value.lock()) fail_as_gone(*value, ended.via, "all references to it were released");
+}
+
+void Sharing::on_gone(const Peer& peer) {
+  const Incarnation gone = peer.incarnation;
+  for (auto at = sought_.begin(); at != sought_.end();) {
+    if (at->first.maker != gone) {
+      ++at;
+      continue;
+    }
+    const Sought ended = at->second;
+    at = sought_.erase(at);
+    if (const auto value = ended.value.lock()) fail_as_gone(*value, ended.via, "the worker that had it made is lost");
+  }
+  for (auto at = introductions_.begin(); at != introductions_.end();) {
+    if (at->second.owner != gone) {
+      ++at;
+      continue;
+    }
+    const auto sharer = streams_.find(at->second.sharer);
+    if (sharer != nullptr) streams_.send(*sharer, wire::Forked{at->first}, {});
+    at = introductions_.erase(at);
+  }
+  const auto forks = take_if(forks_, [gone](const Leak& held) { return held.holder == gone; });
+  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+  const auto holds =
+      take_if(holds_, [gone](const Hold& hold) { return hold.receiver == gone || hold.reference->owner == gone; });
+}
+
+}  // namespace distag

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/task.h"
+#include "rref/rref.h"
+
+namespace distag {
+
+// Who holds what: the protocol of schemas/references.fbs, on the loop. Streams are given to it: all it sends to a
+// worker and all that this worker is told to have numbered for it arrives there in order, or one is lost to the other.
+class Sharing {
+ public:
+  class Streams {
+   public:
+    virtual ~Streams() = default;
+    // Dropped when the peer is lost.
+    virtual void send(const Peer& to, wire::Body body, Task on_acknowledged) = 0;
+    virtual std::shared_ptr<const Peer> find(Incarnation worker) const = 0;  // nullptr: unknown
+    virtual bool is_gone(Incarnation worker) const = 0;                      // lost, or left
+  };
+
+  Sharing(std::shared_ptr<RrefHome> home, Streams& streams, uint64_t own_maker)
+      : home_(std::move(home)), streams_(streams), own_maker_(own_maker) {}
+
+  void begin(Incarnation self) { self_ = self; }
+  // Lets go of everything.
+  void stop();
+
+  // ---- passing on ----
+
+  // A reference as it travels, when its message is numbered. It has to be held until after that.
+  std::shared_ptr<ExternalValue> on_send(const Peer& to, const std::shared_ptr<Rref>& reference);
+  // And as it arrives, before anything else is done with the message. Throws PROTOCOL.
+  std::shared_ptr<Rref> on_receive(const Peer& from, const wire::Reference& reference);
+
+  // ---- calls that make values ----
+
+  void on_creation_queued(const Id& value) { unnumbered_.insert(value); }
+  void on_creation_numbered(const Id& value) { unnumbered_.erase(value); }
+  // It never goes out.
+  void on_creation_failed(const Peer& owner, const Id& value);
+  // At the owner. What comes back holds the value until it is made. Throws PROTOCOL.
+  std::shared_ptr<OwnedValue> on_creation(const Peer& from, const Id& value, std::string origin);
+
+  // ---- messages, losses, releases ----
+
+  // False when it is another's.
+  bool handle(const Peer& from, const wire::Body& body);
+  void on_gone(const Peer& peer);
+  void drop(const Peer& owner, const Id& fork);
+
+  // Nothing of this worker waits for another's word.
+  bool is_idle() const { return holds_.empty() && sought_.empty(); }
+  // What other workers hold of this one.
+  struct Leak {
+    std::shared_ptr<OwnedValue> value;
+    Incarnation holder = 0;
+  };
+  std::vector<Leak> forks() const;
+
+ private:
+  struct Hold {
+    std::shared_ptr<Rref> reference;
+    Incarnation receiver = 0;
+  };
+  struct Introduction {
+    Incarnation sharer = 0;
+    Incarnation owner = 0;
+  };
+
+  Id next_fork() { return {self_, last_fork_ += 2}; }
+  // The value of that name, which may still be on its way. `via`: who passed the reference on.
+  std::shared_ptr<OwnedValue> find_or_seek(const Id& value, Incarnation via);
+  void fail_as_gone(OwnedValue& value, Incarnation via, const char* why);
+  std::string name_of(Incarnation worker) const;
+  void add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder);
+  void introduce(const Peer& owner, Incarnation sharer, const std::shared_ptr<Rref>& reference);
+  void on_fork(const Peer& from, const wire::Fork& fork);
+  void on_forked(const Peer& from, const wire::Forked& forked);
+  void on_drop(const Peer& from, const wire::Drop& drop);
+  void on_seek(const Peer& from, const wire::Seek& seek);
+  void on_sought(const Peer& from, const wire::Sought& sought);
+
+  const std::shared_ptr<RrefHome> home_;
+  Streams& streams_;
+  const uint64_t own_maker_;  // of the ids of values that this worker shares; no incarnation
+  Incarnation self_ = 0;
+  uint64_t last_fork_ = 0;  // even, as the ids of values that calls make are odd: the fork of their creator has that id
+
+  // At the owner.
+  std::unordered_map<Id, Leak> forks_;  // by fork
+  struct Sought {
+    std::weak_ptr<OwnedValue> value;
+    Incarnation via = 0;
+  };
+  std::unordered_map<Id, Sought> sought_;  // by value: whether it will come is not known
+
+  // At users.
+  std::unordered_map<Id, Hold> holds_;                  // by fork: passed on, until the owner counts it
+  std::unordered_map<Id, Hold> to_self_;                // by fork
+  std::unordered_map<Id, Introduction> introductions_;  // by fork: the owner has not acknowledged it
+  std::unordered_set<Id> unnumbered_;                   // by value: creations that are still in the queue
+};
+
+}  // namespace distag

@@ -136,7 +136,7 @@ typedef struct distag_reply distag_reply;           /* the answer that a functio
 typedef struct distag_future distag_future;         /* completes exactly once: value or failure. thread-safe */
 typedef struct distag_context distag_context;       /* one forward and its backward passes. thread-safe */
 typedef struct distag_gradients distag_gradients;   /* snapshot of a context's gradients on this worker. immutable */
-typedef struct distag_rref distag_rref;             /* reference to a value at its owner. since 0.2 */
+typedef struct distag_rref distag_rref;             /* reference to a value at its owner. since 0.2. thread-safe */
 typedef struct distag_optimizer distag_optimizer;   /* update rule and what it keeps. since 0.2. thread-safe */
 
 /* A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE. */
@@ -146,6 +146,8 @@ DISTAG_API void distag_value_retain(distag_value *value);
 DISTAG_API void distag_value_release(distag_value *value /* nullable */);
 DISTAG_API void distag_gradients_retain(distag_gradients *gradients);
 DISTAG_API void distag_gradients_release(distag_gradients *gradients /* nullable */);
+DISTAG_API void distag_rref_retain(distag_rref *rref); /* since 0.2 */
+DISTAG_API void distag_rref_release(distag_rref *rref /* nullable */);
 DISTAG_API void distag_optimizer_retain(distag_optimizer *optimizer);
 DISTAG_API void distag_optimizer_release(distag_optimizer *optimizer /* nullable */);
 
@@ -410,8 +412,8 @@ DISTAG_API distag_status distag_apply_custom(const distag_custom_op *op, distag_
 /* ==================================================================================================================
  * 6. Values                                                                                                since 0.1
  *
- * What calls carry. A tensor handle is a value already, see distag_tensor_as_value. Lists and maps hold references to
- * their items, nest at most 16 deep, and like all values never change once made.
+ * What calls carry. A tensor or rref handle is a value already, see distag_tensor_as_value. Lists and maps hold
+ * references to their items, nest at most 16 deep, and like all values never change once made.
  * ================================================================================================================== */
 
 typedef int32_t distag_value_kind;
@@ -424,11 +426,13 @@ enum distag_value_kind_code {
   DISTAG_VALUE_BYTES = 6,
   DISTAG_VALUE_TENSOR = 7,
   DISTAG_VALUE_LIST = 8,
-  DISTAG_VALUE_MAP = 9
+  DISTAG_VALUE_MAP = 9,
+  DISTAG_VALUE_RREF = 10,  /* since 0.2 */
+  DISTAG_VALUE_OBJECT = 11 /* since 0.2. Stays where it is: only rrefs to it travel */
 };
 
 /* Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are copied.
- * Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep). */
+ * Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an object). */
 DISTAG_API distag_status distag_value_create_null(distag_value **out_value, distag_error *err);
 DISTAG_API distag_status distag_value_create_bool(int32_t value, distag_value **out_value, distag_error *err);
 DISTAG_API distag_status distag_value_create_int64(int64_t value, distag_value **out_value, distag_error *err);
@@ -443,8 +447,17 @@ DISTAG_API distag_status distag_value_create_int64_list(const int64_t *items, si
 DISTAG_API distag_status distag_value_create_map(const char *const *keys, distag_value *const *items, size_t count,
                                                  distag_value **out_value, distag_error *err);
 
-/* The same handle seen as a value: costs nothing, needs no release. NULL for NULL. */
+/* A host object (a model, an environment) that functions reach through an rref (since 0.2). `type`, UTF-8, is compared
+ * by distag_value_get_object and _invocation_get_object, so that no peer can hand over one kind of object for another.
+ * Threads: destroy(object) runs once nothing refers to it any more, where callbacks of the worker run, or on the thread
+ * that released it last; also when this fails. */
+DISTAG_API distag_status distag_value_create_object(const char *type, void *object /* nullable */,
+                                                    distag_deleter destroy /* nullable */, distag_value **out_value,
+                                                    distag_error *err);
+
+/* The same handle seen as a value: costs nothing, needs no release. NULL for NULL. Rrefs: since 0.2. */
 DISTAG_API distag_value *distag_tensor_as_value(distag_tensor *tensor);
+DISTAG_API distag_value *distag_rref_as_value(distag_rref *rref);
 
 /* What kind a value is, and what a list or a map is made of. */
 DISTAG_API distag_value_kind distag_value_get_kind(distag_value *value);
@@ -453,7 +466,7 @@ DISTAG_API distag_value *distag_value_get_item(distag_value *value, size_t index
 DISTAG_API const char *distag_value_get_key(distag_value *value, size_t index);        /* keys of a map are sorted */
 DISTAG_API distag_value *distag_value_get_entry(distag_value *value, const char *key); /* NULL when it is not there */
 
-/* What a value holds. get_float64 takes an int64 too.
+/* What a value holds; rrefs and objects since 0.2. get_float64 takes an int64 too.
  * Fails: INVALID_ARGUMENT naming the kind that is wanted and the one that is there. */
 DISTAG_API distag_status distag_value_get_bool(distag_value *value, int32_t *out_value, distag_error *err);
 DISTAG_API distag_status distag_value_get_int64(distag_value *value, int64_t *out_value, distag_error *err);
@@ -462,6 +475,9 @@ DISTAG_API distag_status distag_value_get_text(distag_value *value, const char *
 DISTAG_API distag_status distag_value_get_bytes(distag_value *value, const void **out_data, size_t *out_size,
                                                 distag_error *err);
 DISTAG_API distag_status distag_value_get_tensor(distag_value *value, distag_tensor **out_tensor, distag_error *err);
+DISTAG_API distag_status distag_value_get_rref(distag_value *value, distag_rref **out_rref, distag_error *err);
+DISTAG_API distag_status distag_value_get_object(distag_value *value, const char *type, void **out_object,
+                                                 distag_error *err);
 
 /* ==================================================================================================================
  * 7. Workers                                                                                               since 0.1
@@ -678,13 +694,16 @@ DISTAG_API int32_t distag_invocation_is_cancelled(distag_invocation *invocation)
 DISTAG_API size_t distag_invocation_get_arg_count(distag_invocation *invocation);
 DISTAG_API distag_value *distag_invocation_get_arg(distag_invocation *invocation, size_t index); /* NULL past the end */
 
-/* The tensor that argument `index` is.
+/* The tensor, or the object (since 0.2), that argument `index` is, or (since 0.2) refers to as an rref of this worker.
  * Fails: INVALID_ARGUMENT naming function, argument, what is wanted and what came. */
 DISTAG_API distag_status distag_invocation_get_tensor(distag_invocation *invocation, size_t index,
                                                       distag_tensor **out_tensor, distag_error *err);
 
-/* Sets the answer, which goes out when the function returns 0.
- * Fails: INVALID_STATE when it is answered or deferred already. */
+DISTAG_API distag_status distag_invocation_get_object(distag_invocation *invocation, size_t index, const char *type,
+                                                      void **out_object, distag_error *err);
+
+/* Sets the answer, which goes out when the function returns 0. An object answers distag_remote only.
+ * Fails: INVALID_STATE when it is answered or deferred already, INVALID_ARGUMENT for what cannot travel. */
 DISTAG_API distag_status distag_invocation_return(distag_invocation *invocation, distag_value *value,
                                                   distag_error *err);
 
@@ -854,7 +873,51 @@ DISTAG_API distag_status distag_context_copy_known_ranks(distag_context *context
                                                          size_t capacity, size_t *out_count, distag_error *err);
 
 /* ==================================================================================================================
- * 11. Optimizers                                                                                            since 0.2
+ * 11. Remote references                                                                                     since 0.2
+ *
+ * An rref names a value that lives at its owner. To pass it in a call or an answer is to share it: nobody waits for the
+ * owner to hear of it. The value goes when its last reference, on any worker, is released or lost, or with its owner.
+ * If making it failed, every use answers that failure; one that nobody has seen is logged. A reference whose owner is
+ * lost answers DISCONNECTED, or PEER_RESTARTED once a new incarnation is back under the name. If the worker that passed
+ * a reference on is lost before the owner has heard of it, the value may be gone: then it answers NOT_FOUND. Values that
+ * refer to each other in a circle live as long as their owners.
+ * ================================================================================================================== */
+
+/* Shares a value of this worker, which becomes its owner; also before the start.
+ * Fails: INVALID_ARGUMENT (a value with an rref of another worker of this process), INVALID_STATE (shut down). */
+DISTAG_API distag_status distag_rref_create(distag_worker *worker, distag_value *value, distag_rref **out_rref,
+                                            distag_error *err);
+
+/* Calls a function as distag_call does, but leaves its answer there; returns before it ran. The function goes on when
+ * the caller is lost or releases the rref.
+ * Fails: as distag_call_async; what happens after that is the failure of the value. */
+DISTAG_API distag_status distag_remote(distag_worker *worker, distag_context *context /* nullable */, const char *to,
+                                       const char *function, distag_value *const *args, size_t arg_count,
+                                       const distag_call_options *options /* nullable */, distag_rref **out_rref,
+                                       distag_error *err);
+
+/* Waits for the value and gives it: at its owner the value itself, elsewhere a copy, recorded in the context. The
+ * options are those of the wait.
+ * Blocks. Fails: as distag_call; UNSUPPORTED for an object that lives elsewhere. */
+DISTAG_API distag_status distag_rref_fetch(distag_rref *rref, distag_context *context /* nullable */,
+                                           const distag_call_options *options /* nullable */,
+                                           distag_value **out_value, distag_error *err);
+DISTAG_API distag_status distag_rref_fetch_async(distag_rref *rref, distag_context *context /* nullable */,
+                                                 const distag_call_options *options /* nullable */,
+                                                 distag_future **out_future, distag_error *err);
+
+/* The value itself, at its owner. A function starts only when the values of its own rref arguments are there.
+ * Fails: INVALID_STATE naming the owner when it is elsewhere, or when the value is not there yet; as making it did. */
+DISTAG_API distag_status distag_rref_get_local(distag_rref *rref, distag_value **out_value, distag_error *err);
+
+/* What a reference is. */
+DISTAG_API const char *distag_rref_get_owner(distag_rref *rref); /* name of the worker that has the value */
+DISTAG_API int32_t distag_rref_is_owner(distag_rref *rref);      /* 1: this handle's worker has it */
+DISTAG_API int32_t distag_rref_is_confirmed(distag_rref *rref);  /* 1: the owner knows of this reference */
+DISTAG_API uint64_t distag_rref_get_id(distag_rref *rref);       /* the same for all references to one value */
+
+/* ==================================================================================================================
+ * 12. Optimizers                                                                                            since 0.2
  * ================================================================================================================== */
 
 /* Makes an optimizer, "sgd" "adagrad" "adam" "adamw" "adadelta" "rmsprop" "adamax" or "rprop", with the rules and
@@ -907,7 +970,7 @@ DISTAG_API distag_status distag_optimizer_load(distag_optimizer *optimizer, dist
                                                const distag_call_options *options /* nullable */, distag_error *err);
 
 /* ==================================================================================================================
- * 12. Looking inside                                                                                       since 0.1
+ * 13. Looking inside                                                                                       since 0.1
  * ================================================================================================================== */
 
 /* Counters of one worker: totals since its start, or what there is now. */
@@ -923,9 +986,9 @@ typedef struct distag_stats {
   uint64_t passes_run;
   uint64_t passes_failed;
   uint64_t passes_open;         /* now */
-  uint64_t rrefs_owned;         /* since 0.2: now */
-  uint64_t rrefs_used;          /* since 0.2: now, of other owners */
-  uint64_t rref_forks;          /* since 0.2: now, held by other workers on values of ours */
+  uint64_t rrefs_owned;         /* now */
+  uint64_t rrefs_used;          /* now, of other owners */
+  uint64_t rref_forks;          /* now, held by other workers on values of ours */
   uint64_t bytes_sent;
   uint64_t bytes_received;
   uint64_t bytes_in_flight;     /* now */
@@ -948,7 +1011,7 @@ DISTAG_API uint64_t distag_get_handle_count(void);
 DISTAG_API const char *distag_get_version(void);
 
 /* ==================================================================================================================
- * 13. The function table                                                                                   since 0.1
+ * 14. The function table                                                                                   since 0.1
  *
  * For hosts that load the library themselves: one symbol, distag_get_api, gives every function. A slot is named like
  * its function without "distag_", an op with "op_" before it, and has the same type. The slots of a release are
@@ -1149,6 +1212,25 @@ typedef struct distag_api {
   distag_status (*worker_get_member)(distag_worker *, int32_t, distag_member *, distag_error *);
   distag_status (*worker_get_member_by_name)(distag_worker *, const char *, distag_member *, distag_error *);
   distag_status (*worker_copy_ranks)(distag_worker *, const char *, int32_t *, size_t, size_t *, distag_error *);
+  void (*rref_retain)(distag_rref *);
+  void (*rref_release)(distag_rref *);
+  distag_status (*value_create_object)(const char *, void *, distag_deleter, distag_value **, distag_error *);
+  distag_value *(*rref_as_value)(distag_rref *);
+  distag_status (*value_get_rref)(distag_value *, distag_rref **, distag_error *);
+  distag_status (*value_get_object)(distag_value *, const char *, void **, distag_error *);
+  distag_status (*invocation_get_object)(distag_invocation *, size_t, const char *, void **, distag_error *);
+  distag_status (*rref_create)(distag_worker *, distag_value *, distag_rref **, distag_error *);
+  distag_status (*remote)(distag_worker *, distag_context *, const char *, const char *, distag_value *const *, size_t,
+                          const distag_call_options *, distag_rref **, distag_error *);
+  distag_status (*rref_fetch)(distag_rref *, distag_context *, const distag_call_options *, distag_value **,
+                              distag_error *);
+  distag_status (*rref_fetch_async)(distag_rref *, distag_context *, const distag_call_options *, distag_future **,
+                                    distag_error *);
+  distag_status (*rref_get_local)(distag_rref *, distag_value **, distag_error *);
+  const char *(*rref_get_owner)(distag_rref *);
+  int32_t (*rref_is_owner)(distag_rref *);
+  int32_t (*rref_is_confirmed)(distag_rref *);
+  uint64_t (*rref_get_id)(distag_rref *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

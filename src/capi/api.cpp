@@ -170,6 +170,22 @@ constexpr distag_api kApi = {
     distag_worker_get_member,
     distag_worker_get_member_by_name,
     distag_worker_copy_ranks,
+    distag_rref_retain,
+    distag_rref_release,
+    distag_value_create_object,
+    distag_rref_as_value,
+    distag_value_get_rref,
+    distag_value_get_object,
+    distag_invocation_get_object,
+    distag_rref_create,
+    distag_remote,
+    distag_rref_fetch,
+    distag_rref_fetch_async,
+    distag_rref_get_local,
+    distag_rref_get_owner,
+    distag_rref_is_owner,
+    distag_rref_is_confirmed,
+    distag_rref_get_id,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

@@ -70,6 +70,8 @@ const char* kind_text(Kind kind) {
       return "a value handle";
     case Kind::kTensor:
       return "a tensor handle";
+    case Kind::kRref:
+      return "an rref handle";
     case Kind::kWorker:
       return "a worker handle";
     case Kind::kInvocation:

@@ -81,6 +81,8 @@ struct KindOf<distag_context> : std::integral_constant<Kind, Kind::kContext> {};
 template <>
 struct KindOf<distag_gradients> : std::integral_constant<Kind, Kind::kGradients> {};
 template <>
+struct KindOf<distag_rref> : std::integral_constant<Kind, Kind::kRref> {};
+template <>
 struct KindOf<distag_value> : std::integral_constant<Kind, Kind::kValue> {};
 
 // Pointers are converted by address: the types are complete only where their module says so.
@@ -89,7 +91,8 @@ inline const Handle* as_handle(const void* pointer) { return static_cast<const H
 template <typename T>
 bool is_live(const T* handle) {
   const Kind kind = as_handle(handle)->kind();
-  return kind == KindOf<T>::value || (std::is_same_v<T, distag_value> && kind == Kind::kTensor);
+  return kind == KindOf<T>::value ||
+         (std::is_same_v<T, distag_value> && (kind == Kind::kTensor || kind == Kind::kRref));
 }
 
 [[noreturn]] void refuse_missing_handle(const char* name);

@@ -8,10 +8,10 @@ namespace distag::capi {
 CallOptions read_call_options(const distag_call_options* given) {
   const distag_call_options options = read_struct(given, "distag_call_options");
   need_zero(options.reserved, "distag_call_options.reserved");
-  need_zero(options.label, "distag_call_options.label");
   CallOptions made;
   made.timeout = need_timeout(options.timeout_ns, "distag_call_options.timeout_ns");
   if (options.within != nullptr) made.within = need(options.within, "distag_call_options.within").shared_call();
+  if (options.label != nullptr) made.label = need_text(options.label, "distag_call_options.label");
   return made;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/clock.h"
 #include "distag.h"
@@ -11,6 +12,7 @@ namespace distag::capi {
 struct CallOptions {
   Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // nullptr: none
+  std::string label;
 };
 
 // What the host asks for, NULL for the defaults.

@@ -1,25 +1,15 @@
 // Calls of functions of other workers.
 
 #include "capi/call_options.h"
-#include "capi/context.h"
+#include "capi/call_request.h"
 #include "capi/future.h"
 
 using namespace distag;
 using namespace distag::capi;
 
-namespace {
+namespace distag::capi {
 
-struct Arguments {
-  distag_worker* worker;
-  distag_context* context;
-  const char* to;
-  const char* function;
-  distag_value* const* args;
-  size_t arg_count;
-  const distag_call_options* options;
-};
-
-Id need_context(distag_worker& worker, distag_context* context) {
+Id need_context_of(distag_worker& worker, distag_context* context) {
   const distag_context* live = need_or_null(context, "context");
   if (live == nullptr) return {};
   if (live->worker() != &worker) {
@@ -29,20 +19,21 @@ Id need_context(distag_worker& worker, distag_context* context) {
   return live->get().global_id();
 }
 
-CallRequest make_request(distag_worker& worker, const Arguments& given) {
+CallRequest make_call_request(distag_worker& worker, const CallArguments& given) {
   CallRequest request;
   request.args = need_values(given.args, given.arg_count, "an item of args");
   worker.check_up();
-  request.context = need_context(worker, given.context);
+  request.context = need_context_of(worker, given.context);
   request.to = need_text(given.to, "to");
   request.function = need_text(given.function, "function");
   CallOptions options = read_call_options(given.options);
   request.timeout = options.timeout;
   request.within = std::move(options.within);
+  request.label = std::move(options.label);
   return request;
 }
 
-}  // namespace
+}  // namespace distag::capi
 
 distag_status distag_call(distag_worker* worker, distag_context* context, const char* to, const char* function,
                           distag_value* const* args, size_t arg_count, const distag_call_options* options,
@@ -50,7 +41,7 @@ distag_status distag_call(distag_worker* worker, distag_context* context, const 
   clear(out_result);
   return guard(__func__, err, [=] {
     distag_worker& live = need_worker(worker);
-    CallRequest request = make_request(live, {worker, context, to, function, args, arg_count, options});
+    CallRequest request = make_call_request(live, {context, to, function, args, arg_count, options});
     // Refused before anything is sent.
     check_can_wait();
     const auto future = live.core().rpc().call(std::move(request));
@@ -71,7 +62,7 @@ distag_status distag_call_async(distag_worker* worker, distag_context* context, 
   clear(out_future);
   return guard(__func__, err, [=] {
     distag_worker& live = need_worker(worker);
-    CallRequest request = make_request(live, {worker, context, to, function, args, arg_count, options});
+    CallRequest request = make_call_request(live, {context, to, function, args, arg_count, options});
     need_pointer(out_future, "out_future");
     *out_future = new distag_future(live.core().rpc().call(std::move(request)), live);
   });

@@ -1,9 +1,17 @@
 // Contexts, the backward pass, gradients.
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
+#include "base/clock.h"
+#include "capi/call_request.h"
 #include "capi/context.h"
 #include "capi/future.h"
+#include "capi/rref.h"
 #include "capi/struct_check.h"
 
 using namespace distag;
@@ -41,8 +49,6 @@ BackwardOptions make_backward_options(const distag_backward_options* given, size
     refuse(Status::kInvalidArgument, "mode is {}, not DISTAG_BACKWARD_SMART or _FAST", options.mode);
   }
   need_zero(options.create_graph, "distag_backward_options.create_graph");
-  need_zero(options.remote_roots, "distag_backward_options.remote_roots");
-  need_zero(options.remote_root_count, "distag_backward_options.remote_root_count");
   BackwardOptions made;
   made.mode = options.mode == DISTAG_BACKWARD_FAST ? BackwardMode::kFast : BackwardMode::kSmart;
   made.retain_graph = need_flag(options.retain_graph, "distag_backward_options.retain_graph");
@@ -53,6 +59,112 @@ BackwardOptions make_backward_options(const distag_backward_options* given, size
     made.seeds.push_back(seed == nullptr ? Tensor() : seed->tensor());
   }
   return made;
+}
+
+using Fetches = std::vector<std::shared_ptr<Future<Value>>>;
+
+// Roots that live elsewhere are fetched in the context, so that the pass reaches them across that call.
+Fetches fetch_remote_roots(distag_context* context, const distag_backward_options* given, Nanos timeout) {
+  const distag_backward_options options = read_struct(given, "distag_backward_options");
+  check_array(options.remote_roots, options.remote_root_count, "distag_backward_options.remote_roots");
+  std::vector<const distag_rref*> roots;
+  for (size_t i = 0; i < options.remote_root_count; ++i) {
+    roots.push_back(&need(options.remote_roots[i], "an item of remote_roots"));
+  }
+  Fetches fetches;
+  for (const distag_rref* root : roots) {
+    FetchOptions fetch;
+    fetch.context = need_context_of(root->worker(), context);
+    fetch.timeout = timeout;
+    fetches.push_back(root->worker().core().rrefs().fetch(root->core(), std::move(fetch)));
+  }
+  return fetches;
+}
+
+// Adds what came. Throws the failure of a fetch, INVALID_ARGUMENT for a value that is no tensor.
+void add_remote_roots(const Fetches& fetches, Tensors& roots, Tensors& seeds) {
+  for (const auto& fetch : fetches) {
+    const Value& value = fetch->value();
+    if (value.kind() != ValueKind::kTensor) {
+      fail(Status::kInvalidArgument, "a remote root is a {}, not a tensor", kind_name(value.kind()));
+    }
+    roots.push_back(value.as_tensor());
+    if (!seeds.empty()) seeds.emplace_back();
+  }
+}
+
+// A pass that begins when its remote roots have come.
+class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
+ public:
+  RemoteRootsPass(std::shared_ptr<Context> context, Tensors roots, BackwardOptions options, Fetches fetches)
+      : context_(std::move(context)),
+        roots_(std::move(roots)),
+        options_(std::move(options)),
+        fetches_(std::move(fetches)),
+        left_(fetches_.size()) {}
+
+  std::shared_ptr<Future<Value>> start() {
+    outcome_->set_canceller([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->cancel();
+    });
+    for (const auto& fetch : fetches_) {
+      fetch->on_done([self = shared_from_this()] {
+        if (self->left_.fetch_sub(1) == 1) self->go_on();
+      });
+    }
+    return outcome_;
+  }
+
+ private:
+  void go_on() {
+    try {
+      add_remote_roots(fetches_, roots_, options_.seeds);
+      const auto pass = context_->backward_async(roots_, options_);
+      bool is_cancelled = false;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        pass_ = pass;
+        is_cancelled = is_cancelled_;
+      }
+      if (is_cancelled) pass->cancel();
+      pass->on_done([outcome = outcome_, ended = pass.get()] {
+        if (const Error* error = ended->error()) {
+          outcome->fail(*error);
+        } else {
+          outcome->complete(Value());
+        }
+      });
+    } catch (...) {
+      outcome_->fail(current_error());
+    }
+  }
+
+  void cancel() {
+    std::shared_ptr<Future<Value>> pass;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      is_cancelled_ = true;
+      pass = pass_;
+    }
+    for (const auto& fetch : fetches_) fetch->cancel();
+    if (pass) pass->cancel();
+  }
+
+  const std::shared_ptr<Context> context_;
+  Tensors roots_;
+  BackwardOptions options_;
+  const Fetches fetches_;
+  std::atomic<size_t> left_;
+  const std::shared_ptr<Future<Value>> outcome_ = Future<Value>::make();
+  std::mutex mutex_;  // of what follows
+  std::shared_ptr<Future<Value>> pass_;
+  bool is_cancelled_ = false;
+};
+
+// What is left of the time of a pass.
+Nanos time_left(Nanos deadline) {
+  if (deadline == kNever) return kForever;
+  return std::max<Nanos>(1, deadline - SteadyClock().now());
 }
 
 }  // namespace
@@ -80,10 +192,18 @@ distag_status distag_backward(distag_context* context, distag_tensor* const* roo
                               const distag_backward_options* options, distag_error* err) {
   return guard(__func__, err, [=] {
     if (context == nullptr) refuse_missing_handle("context");
-    const Tensors tensors = need_tensors(roots, root_count, "an item of roots");
+    Tensors tensors = need_tensors(roots, root_count, "an item of roots");
     // Held: a callback in the pass may release the last reference.
     const auto held = Ref<distag_context>::share(&need(context, "context"));
-    held->get().backward(tensors, make_backward_options(options, root_count));
+    BackwardOptions made = make_backward_options(options, root_count);
+    const Nanos deadline = deadline_after(SteadyClock().now(), made.timeout);
+    const Fetches fetches = fetch_remote_roots(context, options, made.timeout);
+    if (!fetches.empty()) {
+      for (const auto& fetch : fetches) wait(*fetch, kForever);
+      add_remote_roots(fetches, tensors, made.seeds);
+      made.timeout = time_left(deadline);
+    }
+    held->get().backward(tensors, made);
   });
 }
 
@@ -93,14 +213,20 @@ distag_status distag_backward_async(distag_context* context, distag_tensor* cons
   clear(out_future);
   return guard(__func__, err, [=] {
     if (context == nullptr) refuse_missing_handle("context");
-    const Tensors tensors = need_tensors(roots, root_count, "an item of roots");
+    Tensors tensors = need_tensors(roots, root_count, "an item of roots");
     distag_context& live = need(context, "context");
     need_pointer(out_future, "out_future");
-    const BackwardOptions made = make_backward_options(options, root_count);
+    BackwardOptions made = make_backward_options(options, root_count);
     if (live.worker() == nullptr) {
       refuse(Status::kUnsupported, "the context has no worker, so there is no thread to run it: use distag_backward");
     }
-    *out_future = new distag_future(live.get().backward_async(tensors, made), *live.worker());
+    Fetches fetches = fetch_remote_roots(context, options, made.timeout);
+    const std::shared_ptr<Context> shared = live.shared();
+    const auto future = fetches.empty() ? shared->backward_async(tensors, made)
+                                        : std::make_shared<RemoteRootsPass>(shared, std::move(tensors), std::move(made),
+                                                                            std::move(fetches))
+                                              ->start();
+    *out_future = new distag_future(future, *live.worker());
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "capi/context.h"
 #include "capi/invocation.h"
+#include "capi/rref.h"
 #include "capi/struct_check.h"
 
 using namespace distag;
@@ -18,6 +19,28 @@ distag_value* distag_invocation::arg(size_t index) {
   const Values& args = call_->args();
   if (index >= args.size()) return nullptr;
   return args_[index].get([&args, index] { return make_value(args[index]); });
+}
+
+distag_value& distag_invocation::need_arg(size_t index, ValueKind kind) {
+  const char* wanted = kind_name(kind);
+  distag_value* found = arg(index);
+  if (found == nullptr) {
+    fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as a {}, but only {} came",
+         call_->function(), index, wanted, call_->args().size());
+  }
+  if (const auto reference = as_rref(found->get())) {
+    if (!reference->is_owner()) {
+      fail(Status::kInvalidArgument,
+           "function \"{}\": argument {} is wanted as a {}, but refers to a value of worker \"{}\": fetch it first",
+           call_->function(), index, wanted, reference->owner_peer()->name);
+    }
+    found = referred_[index].get([&reference] { return make_value(reference->owned()->value()); });
+  }
+  if (found->get().kind() != kind) {
+    fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as a {}, but a {} came", call_->function(),
+         index, wanted, kind_name(found->get().kind()));
+  }
+  return *found;
 }
 
 namespace distag::capi {
@@ -110,16 +133,7 @@ distag_status distag_invocation_get_tensor(distag_invocation* invocation, size_t
   return guard(__func__, err, [=] {
     distag_invocation& live = need(invocation, "invocation");
     need_pointer(out_tensor, "out_tensor");
-    distag_value* arg = live.arg(index);
-    if (arg == nullptr) {
-      fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as a tensor, but only {} came",
-           live.call().function(), index, live.call().args().size());
-    }
-    if (arg->get().kind() != ValueKind::kTensor) {
-      fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as a tensor, but a {} came",
-           live.call().function(), index, kind_name(arg->get().kind()));
-    }
-    *out_tensor = static_cast<distag_tensor*>(arg);
+    *out_tensor = static_cast<distag_tensor*>(&live.need_arg(index, ValueKind::kTensor));
   });
 }
 

@@ -14,6 +14,7 @@ enum class Kind : uint32_t {
   kReleased = 0xD157A600,
   kValue,
   kTensor,  // is a value too
+  kRref,    // likewise
   kWorker,
   kInvocation,
   kReply,
@@ -36,6 +37,13 @@ class Handle {
   bool is_of_parent() const;
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  // False when it has ended.
+  bool try_retain() {
+    uint32_t now = references_.load(std::memory_order_relaxed);
+    while (now != 0 && !references_.compare_exchange_weak(now, now + 1, std::memory_order_relaxed)) {
+    }
+    return now != 0;
+  }
   void release() noexcept;
 
  protected:

@@ -14,7 +14,8 @@ struct distag_invocation final : distag::capi::Handle {
       : Handle(distag::capi::Kind::kInvocation),
         worker_(worker),
         call_(std::move(call)),
-        args_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())) {
+        args_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())),
+        referred_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())) {
     worker_.lend();
   }
   ~distag_invocation() override { worker_.end_lending(); }
@@ -25,11 +26,14 @@ struct distag_invocation final : distag::capi::Handle {
 
   distag_context* context();        // nullptr: nothing is recorded
   distag_value* arg(size_t index);  // nullptr past the end
+  // An argument of the kind, or what it refers to as a reference of this worker. Throws INVALID_ARGUMENT naming both.
+  distag_value& need_arg(size_t index, distag::ValueKind kind);
 
  private:
   distag_worker& worker_;
   const std::shared_ptr<distag::Invocation> call_;
   std::unique_ptr<distag::capi::Lent<distag_value>[]> args_;
+  std::unique_ptr<distag::capi::Lent<distag_value>[]> referred_;  // what those that are references refer to
   distag::capi::Lent<distag_context> context_;
 };
 

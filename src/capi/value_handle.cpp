@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "capi/rref.h"
+
 distag_value::~distag_value() { delete[] items_.load(std::memory_order_relaxed); }
 
 size_t distag_value::count() const {
@@ -32,7 +34,7 @@ distag_value* distag_value::item(size_t index) {
 
 // Not where a graph, a frame or host code may hang on a tensor.
 bool distag_value::is_plain_memory() const {
-  bool is_plain = true;
+  bool is_plain = !value_.has_external() && value_.kind() != distag::ValueKind::kObject;
   value_.for_each_tensor([&is_plain](const distag::Tensor& tensor) {
     is_plain = is_plain && tensor.grad_slot() == nullptr && tensor.buffer()->is_writable();
   });
@@ -43,6 +45,7 @@ namespace distag::capi {
 
 distag_value* make_value(Value value) {
   if (value.kind() == ValueKind::kTensor) return new distag_tensor(std::move(value));
+  if (value.kind() == ValueKind::kRref) return new distag_rref(std::move(value));
   return new distag_value(std::move(value));
 }
 

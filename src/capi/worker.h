@@ -13,6 +13,18 @@
 
 namespace distag::capi {
 
+// The way from what the core keeps to its worker's handle, as long as that is there. Any thread.
+class WorkerLink {
+ public:
+  explicit WorkerLink(distag_worker* worker) : worker_(worker) {}
+  Ref<distag_worker> get();
+  void cut();
+
+ private:
+  std::mutex mutex_;
+  distag_worker* worker_;
+};
+
 // A function that the host registered. Its user_data ends with the worker, when registering fails, or once it is
 // withdrawn and no call needs it any more.
 struct HostFunction {
@@ -66,6 +78,7 @@ struct distag_worker final : distag::capi::Handle {
 
   distag::capi::HostData data_;  // of the callbacks in the options
   const distag::ThreadHooks hooks_;
+  const std::shared_ptr<distag::capi::WorkerLink> link_;
   std::unique_ptr<distag::ProductionWorker> production_;
   std::atomic<uint32_t> host_references_{1};
   std::atomic<uint32_t> lends_{0};

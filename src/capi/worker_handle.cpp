@@ -22,7 +22,9 @@ Value to_value(const ShutdownReport& report) {
   for (const std::string& name : report.missing) missing.push_back(Value::text(name));
   Value::Map entries;
   entries.emplace_back("clean", Value(report.clean));
-  entries.emplace_back("leaked_rrefs", Value::list({}));
+  Value::List leaked;
+  for (const std::string& line : report.leaked_rrefs) leaked.push_back(Value::text(line));
+  entries.emplace_back("leaked_rrefs", Value::list(std::move(leaked)));
   entries.emplace_back("missing", Value::list(std::move(missing)));
   entries.emplace_back("open_calls", Value(report.open_calls));
   return Value::map(std::move(entries));
@@ -46,7 +48,7 @@ Nanos time_left(Nanos deadline) {
 }  // namespace
 
 distag_worker::distag_worker(ProductionOptions options, HostData data, distag_member_callback on_member)
-    : Handle(Kind::kWorker), data_(std::move(data)), hooks_(options.hooks) {
+    : Handle(Kind::kWorker), data_(std::move(data)), hooks_(options.hooks), link_(std::make_shared<WorkerLink>(this)) {
   // Threads of the worker are told from others by this.
   options.hooks.on_start = [this](const char* thread_name) {
     set_thread_owner(this);
@@ -68,9 +70,10 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
     };
   }
   production_ = std::make_unique<ProductionWorker>(std::move(options));
+  core().rrefs().set_host(link_);
 }
 
-distag_worker::~distag_worker() = default;
+distag_worker::~distag_worker() { link_->cut(); }
 
 void distag_worker::retain_by_host() {
   host_references_.fetch_add(1, std::memory_order_relaxed);
@@ -246,6 +249,17 @@ WorkerStats distag_worker::stats() {
 }
 
 namespace distag::capi {
+
+Ref<distag_worker> WorkerLink::get() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (worker_ == nullptr || !worker_->try_retain()) return {};
+  return Ref<distag_worker>::take(worker_);
+}
+
+void WorkerLink::cut() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  worker_ = nullptr;
+}
 
 distag_worker& need_worker(distag_worker* worker) {
   distag_worker& live = need(worker, "worker");

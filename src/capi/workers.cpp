@@ -153,6 +153,9 @@ distag_status distag_worker_get_stats(distag_worker* worker, distag_stats* out_s
     filled.passes_run = stats.dist.passes_run;
     filled.passes_failed = stats.dist.passes_failed;
     filled.passes_open = stats.dist.passes_open;
+    filled.rrefs_owned = stats.rrefs.owned;
+    filled.rrefs_used = stats.rrefs.used;
+    filled.rref_forks = stats.rrefs.forks;
     filled.bytes_sent = stats.session.bytes_sent;
     filled.bytes_received = stats.session.bytes_received;
     filled.bytes_in_flight = stats.session.bytes_in_flight;

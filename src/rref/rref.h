@@ -27,6 +27,7 @@ struct RrefHome : std::enable_shared_from_this<RrefHome> {
   LoopGate gate;
   Log& log;                    // through the gate
   Sharing* sharing = nullptr;  // through the gate
+  std::shared_ptr<void> host;  // of the layer above, see Rrefs::set_host
   OwnedTable table;
   std::atomic<uint64_t> used{0};   // references to values of others
   std::atomic<uint64_t> forks{0};  // held by others on values of this worker
@@ -45,6 +46,7 @@ class Rref final : public wire::Reference {
 
   bool is_owner() const { return owned_ != nullptr; }
   bool is_of(const std::shared_ptr<RrefHome>& home) const { return home_ == home; }
+  const std::shared_ptr<void>& host() const { return home_->host; }
   // The same for all references to one value.
   uint64_t number() const;
 

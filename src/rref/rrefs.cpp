@@ -109,6 +109,8 @@ Rrefs::Rrefs(Environment environment, Rpc& rpc) : state_(std::make_shared<State>
 
 Rrefs::~Rrefs() { state_->home->gate.close(); }
 
+void Rrefs::set_host(std::shared_ptr<void> host) { state_->home->host = std::move(host); }
+
 void Rrefs::begin(const Peer& self) {
   state_->self.store(self.incarnation);
   state_->sharing.begin(self.incarnation);

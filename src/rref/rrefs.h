@@ -41,6 +41,9 @@ class Rrefs final : public ReferenceHook {
   Rrefs(Environment environment, Rpc& rpc);
   ~Rrefs() override;
 
+  // What every reference of this worker can tell of it, beyond its end if need be. Before the first reference.
+  void set_host(std::shared_ptr<void> host);
+
   // On the loop, before messages and calls come; and at the shutdown.
   void begin(const Peer& self);
   void stop();

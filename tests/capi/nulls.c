@@ -300,6 +300,43 @@ static void invocations_and_replies(void) {
   distag_reply_release(NULL);
 }
 
+static void rrefs(void) {
+  distag_value *const holes[] = {v, NULL};
+  distag_rref *r = NULL, *out_r = NULL;
+  void *object = NULL;
+  REFUSED(distag_value_create_object(NULL, NULL, NULL, &out_v, &err));
+  REFUSED(distag_value_create_object("type", NULL, NULL, NULL, &err));
+  CHAINED(distag_value_get_object(NULL, "type", &object, &err));
+  REFUSED(distag_value_get_object(v, NULL, &object, &err));
+  REFUSED(distag_value_get_object(v, "type", NULL, &err));
+  CHAINED(distag_invocation_get_object(NULL, 0, "type", &object, &err));
+  CHAINED(distag_value_get_rref(NULL, &out_r, &err));
+  REFUSED(distag_value_get_rref(v, NULL, &err));
+  CHAINED(distag_rref_create(NULL, v, &out_r, &err));
+  CHAINED(distag_rref_create(w, NULL, &out_r, &err));
+  REFUSED(distag_rref_create(w, v, NULL, &err));
+  CHAINED(distag_remote(NULL, NULL, "w0", "f", NULL, 0, NULL, &out_r, &err));
+  REFUSED(distag_remote(w, NULL, NULL, "f", NULL, 0, NULL, &out_r, &err));
+  REFUSED(distag_remote(w, NULL, "w0", NULL, NULL, 0, NULL, &out_r, &err));
+  REFUSED(distag_remote(w, NULL, "w0", "f", NULL, 1, NULL, &out_r, &err));
+  CHAINED(distag_remote(w, NULL, "w0", "f", holes, 2, NULL, &out_r, &err));
+  REFUSED(distag_remote(w, NULL, "w0", "f", NULL, 0, NULL, NULL, &err));
+  CHECK_INT(distag_rref_create(w, v, &r, NULL), DISTAG_OK);
+  CHAINED(distag_rref_fetch(NULL, NULL, NULL, &out_v, &err));
+  REFUSED(distag_rref_fetch(r, NULL, NULL, NULL, &err));
+  CHAINED(distag_rref_fetch_async(NULL, NULL, NULL, &out_f, &err));
+  REFUSED(distag_rref_fetch_async(r, NULL, NULL, NULL, &err));
+  CHAINED(distag_rref_get_local(NULL, &out_v, &err));
+  REFUSED(distag_rref_get_local(r, NULL, &err));
+  CHECK(distag_rref_get_owner(NULL) == NULL && distag_rref_as_value(NULL) == NULL);
+  CHECK_INT(distag_rref_is_owner(NULL), 0);
+  CHECK_INT(distag_rref_is_confirmed(NULL), 0);
+  CHECK_INT(distag_rref_get_id(NULL), 0);
+  distag_rref_retain(NULL);
+  distag_rref_release(NULL);
+  distag_rref_release(r);
+}
+
 static void futures(void) {
   distag_future *const holes[] = {f, NULL};
   CHAINED(distag_future_wait(NULL, 0, &err));
@@ -369,6 +406,7 @@ int main(void) {
   workers();
   invocations_and_replies();
   CHECK_OK(distag_call(w, NULL, "w0", "answer_nothing", NULL, 0, NULL, NULL, &err));
+  rrefs();
   futures();
   contexts();
   distag_tensor_release(t);

@@ -177,7 +177,9 @@ static void other_options(void) {
   CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
 
   call.label = "a label";
-  CHECK_FAILS(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err), DISTAG_E_UNSUPPORTED, "label");
+  CHECK_OK(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err));
+  call.label = "\xff";
+  CHECK_FAILS(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "label");
   call.label = NULL;
   call.reserved = 1;
   CHECK_FAILS(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err), DISTAG_E_UNSUPPORTED, "reserved");
@@ -199,7 +201,7 @@ static void other_options(void) {
   CHECK_FAILS(distag_backward(context, &y, 1, &backward, &err), DISTAG_E_UNSUPPORTED, "create_graph");
   backward.create_graph = 0;
   backward.remote_root_count = 1;
-  CHECK_FAILS(distag_backward(context, &y, 1, &backward, &err), DISTAG_E_UNSUPPORTED, "remote_root");
+  CHECK_FAILS(distag_backward(context, &y, 1, &backward, &err), DISTAG_E_INVALID_ARGUMENT, "remote_root");
   backward.remote_root_count = 0;
   backward.retain_graph = 2;
   CHECK_FAILS(distag_backward(context, &y, 1, &backward, &err), DISTAG_E_INVALID_ARGUMENT, "retain_graph");

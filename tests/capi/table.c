@@ -174,6 +174,22 @@ int main(void) {
   SLOT(worker_get_member, distag_worker_get_member);
   SLOT(worker_get_member_by_name, distag_worker_get_member_by_name);
   SLOT(worker_copy_ranks, distag_worker_copy_ranks);
+  SLOT(rref_retain, distag_rref_retain);
+  SLOT(rref_release, distag_rref_release);
+  SLOT(value_create_object, distag_value_create_object);
+  SLOT(rref_as_value, distag_rref_as_value);
+  SLOT(value_get_rref, distag_value_get_rref);
+  SLOT(value_get_object, distag_value_get_object);
+  SLOT(invocation_get_object, distag_invocation_get_object);
+  SLOT(rref_create, distag_rref_create);
+  SLOT(remote, distag_remote);
+  SLOT(rref_fetch, distag_rref_fetch);
+  SLOT(rref_fetch_async, distag_rref_fetch_async);
+  SLOT(rref_get_local, distag_rref_get_local);
+  SLOT(rref_get_owner, distag_rref_get_owner);
+  SLOT(rref_is_owner, distag_rref_is_owner);
+  SLOT(rref_is_confirmed, distag_rref_is_confirmed);
+  SLOT(rref_get_id, distag_rref_get_id);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -921,9 +921,11 @@ DISTAG_API uint64_t distag_rref_get_id(distag_rref *rref);       /* the same for
  * ================================================================================================================== */
 
 /* Makes an optimizer, "sgd" "adagrad" "adam" "adamw" "adadelta" "rmsprop" "adamax" or "rprop", with the rules and
- * defaults of PyTorch. A parameter is a tensor of this process (distag_tensor_as_value): float32 or float64, without
- * history. The optimizer keeps it, and the worker, which may be NULL: then everything is done on the calling thread.
- * Steps of all optimizers of a worker are done one after the other.
+ * defaults of PyTorch. A parameter is a tensor of this process (distag_tensor_as_value), or an rref to a tensor or to a
+ * list of tensors, anywhere: float32 or float64, without history. The optimizer holds it; what is kept of it (momentum
+ * ...) is kept at its owner. The worker may be NULL when all are tensors: then everything is done on the calling thread.
+ * Steps of all optimizers on the parameters of one worker are done one after the other. Nothing is sent before the
+ * first step.
  * Fails: NOT_FOUND (kind), INVALID_ARGUMENT (a parameter twice, a value that can be none). */
 DISTAG_API distag_status distag_optimizer_create(distag_worker *worker /* nullable */, const char *kind,
                                                  distag_value *const *parameters, size_t parameter_count,
@@ -935,10 +937,11 @@ DISTAG_API distag_status distag_optimizer_create(distag_worker *worker /* nullab
 DISTAG_API distag_status distag_optimizer_set(distag_optimizer *optimizer, const char *setting, double value,
                                               distag_error *err);
 
-/* Updates each parameter with its gradient in the context; one without gradient stays as it is. After a failure none
- * has moved.
- * Blocks: as distag_get_gradients does. Fails: as that does; INVALID_STATE for settings that do not go together, and
- * for a parameter that borrows its memory or has got a history. */
+/* Updates each parameter with its gradient in the context, at all owners side by side; one without gradient stays as it
+ * is. Each owner applies it to all of its parameters or to none. After a failure the message names the owners that did
+ * not apply it, or may not have, and distag_optimizer_copy_stepped_ranks gives those that did.
+ * Blocks. Fails: as distag_call and distag_get_gradients; INVALID_STATE for settings that do not go together, and for a
+ * parameter that borrows its memory or has got a history; PEER_RESTARTED once an owner has lost what it kept. */
 DISTAG_API distag_status distag_optimizer_step(distag_optimizer *optimizer, distag_context *context,
                                                const distag_call_options *options /* nullable */, distag_error *err);
 /* Its future has the value null. Fails also: UNSUPPORTED without a worker, which leaves no thread to run it. */
@@ -946,7 +949,7 @@ DISTAG_API distag_status distag_optimizer_step_async(distag_optimizer *optimizer
                                                      const distag_call_options *options /* nullable */,
                                                      distag_future **out_future, distag_error *err);
 
-/* Ranks of the workers that applied the last step, at most `capacity` of them, and how many there are; without a
+/* Ranks of the owners that applied the last step, at most `capacity` of them, and how many there are; without a
  * worker the rank is -1. */
 DISTAG_API distag_status distag_optimizer_copy_stepped_ranks(distag_optimizer *optimizer,
                                                              int32_t *ranks /* nullable with capacity 0 */,
@@ -954,15 +957,16 @@ DISTAG_API distag_status distag_optimizer_copy_stepped_ranks(distag_optimizer *o
 
 /* Scales the context's gradients of all parameters so that their joint 2-norm is at most `max_norm`; gives the norm
  * that it found.
- * Blocks: as distag_get_gradients does. Fails: as that does; INVALID_STATE when the norm is not finite, or another
- * pass ended meanwhile: then nothing was scaled. */
+ * Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the norm is not finite, or, naming the owner, another pass
+ * ended there meanwhile: then nothing was scaled there. */
 DISTAG_API distag_status distag_optimizer_clip(distag_optimizer *optimizer, distag_context *context, double max_norm,
                                                const distag_call_options *options /* nullable */,
                                                double *out_norm /* nullable */, distag_error *err);
 
-/* What it keeps and its settings as one value, a map with tensors; and back into an optimizer of the same kind and
- * parameters.
- * Blocks until the steps before it are done. Fails: INVALID_ARGUMENT when it does not fit; then nothing is changed. */
+/* What all owners keep and its settings as one value, a map with tensors; and back into an optimizer of the same kind
+ * and parameters.
+ * Blocks until the steps before it are done. Fails: as distag_call; INVALID_ARGUMENT when it does not fit; an owner for
+ * which it does not is not changed. */
 DISTAG_API distag_status distag_optimizer_save(distag_optimizer *optimizer,
                                                const distag_call_options *options /* nullable */,
                                                distag_value **out_state, distag_error *err);

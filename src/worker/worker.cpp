@@ -9,6 +9,7 @@
 #include "autograd/autograd.h"
 #include "worker/greeting.h"
 #include "worker/member_news.h"
+#include "worker/rref_places.h"
 
 namespace distag {
 
@@ -46,6 +47,7 @@ struct Worker::State {
         dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
                                options.lease},
              rpc),
+        places(rrefs),
         optim(environment.loop, environment.compute, rpc, dist),
         news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)) {
     view.name = options.name;
@@ -57,6 +59,7 @@ struct Worker::State {
   Rpc rpc;
   Rrefs rrefs;
   Dist dist;
+  RrefPlaces places;
   optim::Optim optim;
   const std::shared_ptr<MemberNews> news;
 
@@ -116,6 +119,7 @@ Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
     : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
   state_->rpc.set_hook(&state_->dist);
   state_->rpc.set_reference_hook(&state_->rrefs);
+  state_->optim.set_places(&state_->places);
   state_->rpc.set_op_runner(&autograd::apply);
   state_->rpc.add_idle_check([rrefs = &state_->rrefs] { return rrefs->is_idle(); });
   state_->rpc.add_idle_check([dist = &state_->dist] { return dist->is_idle(); });

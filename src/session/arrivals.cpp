@@ -90,6 +90,16 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   }
   wire::Message message = arrival.decode(frames);
   frames.clear();
+  if (const auto* chunk = std::get_if<wire::Chunk>(&message.body)) {
+    // Before any acknowledgement of it: the sender lets go of what it lent then.
+    if (!record.transfers.add(*chunk, record.lent)) {
+      lose(record, loss_error(record, Status::kDisconnected, "what it lent of its memory cannot be read any more"),
+           wire::RefuseReason::kFenced);
+      return;
+    }
+    record.unacknowledged_bytes += static_cast<size_t>(chunk->size);
+    shared.stats.bytes_received += chunk->size;
+  }
   record.next_number = number + 1;
   take_ack(record, message.ack);
   // An acknowledgement may have been what somebody waited for to give the peer up.
@@ -97,13 +107,12 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
 }
 
 void Session::State::deliver(PeerRecord& record, wire::Message message) {
-  if (auto* chunk = std::get_if<wire::Chunk>(&message.body)) {
-    record.transfers.add(*chunk);
-  } else if (std::holds_alternative<wire::Leave>(message.body)) {
+  if (std::holds_alternative<wire::Leave>(message.body)) {
     on_leave(record);
     return;
-  } else if (message.body.index() < kFirstUpperBody) {
-    if (!std::holds_alternative<wire::Ping>(message.body)) {
+  }
+  if (message.body.index() < kFirstUpperBody) {
+    if (!std::holds_alternative<wire::Ping>(message.body) && !std::holds_alternative<wire::Chunk>(message.body)) {
       fail(Status::kProtocol, "a {} with a number", wire::body_name(message.body));
     }
   } else {

@@ -15,6 +15,9 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   connections[from] = record;
 
   wire::Welcome welcome{shared.config.self.incarnation, record->next_number};
+  if (shared.transport.copies_payload()) {
+    welcome.challenge = record->lent.attach(hello, welcome.incarnation, shared.random);
+  }
   acceptor->reply(from, {wire::encode({0, 0, {}, std::move(welcome)}, shared.config.limits).header});
   record->acknowledged = record->next_number - 1;
   open(*record);
@@ -88,7 +91,7 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
       if (welcome->incarnation != record.peer.incarnation) {
         lose(record, loss_error(record, Status::kPeerRestarted, "another incarnation listens at its address"),
              wire::RefuseReason::kFenced);
-      } else if (!record.outgoing.on_welcome(welcome->next)) {
+      } else if (!record.outgoing.on_welcome(*welcome)) {
         fail(Status::kProtocol, "it expects message {}, which was never sent", welcome->next);
       }
     } else {

@@ -21,6 +21,7 @@ OutgoingStream::OutgoingStream(StreamShared& shared, const Peer& peer, Owner& ow
 OutgoingStream::~OutgoingStream() {
   shared_.loop.cancel_timer(retry_timer_);
   if (state_ == State::kOpen) --shared_.stats.peers_connected;
+  seal_.revoke();
 }
 
 void OutgoingStream::open() { transition(Event::kNeeded); }
@@ -96,6 +97,7 @@ void OutgoingStream::transition(Event event) {
 }
 
 void OutgoingStream::drop_messages() {
+  seal_.revoke();
   queue_.clear();
   large_.clear();
   abandoned_.clear();
@@ -158,6 +160,7 @@ void OutgoingStream::greet() {
   hello.endpoint = self.endpoint;
   hello.wanted = peer_.incarnation;
   hello.max_message_bytes = shared_.config.limits.max_message_bytes;
+  if (shared_.transport.copies_payload()) seal_.offer(hello);
   greeted_ = transmit(wire::encode({0, 0, {}, std::move(hello)}, shared_.config.limits).header, {});
 }
 
@@ -190,9 +193,10 @@ bool OutgoingStream::note_drop(bool refused) {
   return refusals_ >= kRefusalsToLoss;
 }
 
-bool OutgoingStream::on_welcome(uint64_t next) {
+bool OutgoingStream::on_welcome(const wire::Welcome& welcome) {
   if (state_ != State::kGreeting) return true;
-  if (!on_ack(next - 1)) return false;
+  if (!on_ack(welcome.next - 1)) return false;
+  if (shared_.transport.copies_payload()) seal_.accept(welcome.challenge);
   drops_ = 0;
   refusals_ = 0;
   next_to_transmit_ = unacknowledged_.empty() ? last_number_ + 1 : unacknowledged_.front().number;
@@ -209,7 +213,7 @@ bool OutgoingStream::can_number() const {
 }
 
 Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size) {
-  if (size > kMaxDirectBytes) {
+  if (is_large(size)) {
     wire::Encoded encoded = wire::encode({0, 0, {}, body}, shared_.numbering_limits());
     Large large{{ticket, std::move(body), std::move(options)}, std::move(encoded.payload), {}};
     size_t direct = encoded.header.size();
@@ -231,6 +235,10 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
   }
   queue_.push_back({ticket, std::move(body), std::move(options)});
   return ticket;
+}
+
+bool OutgoingStream::is_large(size_t size) const {
+  return size > kMaxDirectBytes || (size >= kLentBytes && seal_.can_lend());
 }
 
 bool OutgoingStream::withdraw(Session::Ticket ticket) {
@@ -286,21 +294,31 @@ bool OutgoingStream::pump_large() {
   }
   if (unacknowledged_chunk_bytes_ >= kMaxUnacknowledgedChunkBytes) return false;
   wire::Transfer& transfer = large.transfers[large.current];
-  if (transfer.id == 0) transfer.id = ++last_transfer_;
   const Frame& frame = large.payload[transfer.frame];
+  if (transfer.id == 0) {
+    transfer.id = ++last_transfer_;
+    large.is_lent = seal_.can_lend() && LendingSeal::is_readable(frame);
+  }
   const size_t size = std::min(kChunkBytes, frame.size() - large.offset);
   wire::Chunk chunk;
   chunk.transfer = transfer.id;
   chunk.offset = large.offset;
   chunk.total = frame.size();
-  chunk.piece = Frame(frame.data() + large.offset, size, frame.owner());
+  Task keep;
+  if (large.is_lent) {
+    chunk.address = reinterpret_cast<uintptr_t>(frame.data() + large.offset);
+    chunk.size = size;
+    keep = [owner = frame.owner()] {};
+  } else {
+    chunk.piece = Frame(frame.data() + large.offset, size, frame.owner());
+  }
   large.offset += size;
   if (large.offset == frame.size()) {
     ++large.current;
     large.offset = 0;
   }
   wire::Message message{0, 0, {}, std::move(chunk)};
-  keep_and_transmit(message, size, {});
+  keep_and_transmit(message, size, std::move(keep));
   return true;
 }
 
@@ -346,7 +364,7 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
     encoded.payload.erase(encoded.payload.begin() + transfer->frame);
   }
 
-  const size_t bytes = encoded.header.size() + encoded.payload_bytes;
+  const size_t bytes = encoded.header.size() + std::max(encoded.payload_bytes, chunk_bytes);
   last_number_ = message.number;
   last_numbered_ = shared_.loop.now();
   unacknowledged_chunk_bytes_ += chunk_bytes;
@@ -355,10 +373,18 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
                              std::move(on_acknowledged)});
   if (owed_since_ == kNever) owed_since_ = last_numbered_;
   Sent& sent = unacknowledged_.back();
-  if (next_to_transmit_ != sent.number || !transmit(sent.header, sent.payload)) return;
+  if (next_to_transmit_ == sent.number) transmit(sent);
+}
+
+bool OutgoingStream::transmit(Sent& sent) {
+  if (!transmit(sent.header, sent.payload)) return false;
+  const bool is_lent = sent.payload.empty();
+  if (is_lent) shared_.stats.bytes_sent += sent.chunk_bytes;
+  if (sent.transmitted) ++shared_.stats.messages_replayed;
   sent.transmitted = true;
   ++next_to_transmit_;
   ack_due_ = false;
+  return true;
 }
 
 bool OutgoingStream::transmit(const Frame& header, const Frames& payload) {
@@ -383,11 +409,7 @@ void OutgoingStream::flush() {
       sent.header = wire::with_numbers(sent.header, sent.number, owner_.received());
       owner_.on_ack_sent(owner_.received());
     }
-    if (!transmit(sent.header, sent.payload)) return;
-    if (sent.transmitted) ++shared_.stats.messages_replayed;
-    sent.transmitted = true;
-    ++next_to_transmit_;
-    ack_due_ = false;
+    if (!transmit(sent)) return;
   }
   pump();
   if (ack_due_) send_ack();

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include "session/lending.h"
 #include "transport/transport.h"
 #include "wire/message.h"
 
@@ -16,7 +17,8 @@ class Transfers {
   // At most `limit` bytes at a time, in transfers that no message has named yet.
   Transfers(size_t limit, FrameMemory& memory) : limit_(limit), memory_(memory) {}
 
-  void add(const wire::Chunk& chunk);
+  // What is lent is copied from the memory of the peer, `lender`; false when it cannot be read any more.
+  bool add(const wire::Chunk& chunk, const LentMemory& lender);
   // The whole frame, for the message that names it.
   Frame take(uint64_t transfer);
   void clear();

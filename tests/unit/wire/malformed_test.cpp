@@ -358,6 +358,10 @@ TEST(Malformed, ChunksThatDoNotFit) {
   expect_malformed(encoded_header(Chunk{1, 1, 5, false, piece}), {piece}, "5 bytes at 1 of a transfer of 5");
   expect_malformed(encoded_header(Chunk{1, UINT64_MAX, 5, false, piece}), {piece}, "of a transfer of 5");
   expect_malformed(encoded_header(Chunk{1, 0, 5, true, {}}), {piece}, "belongs to nothing");
+  expect_malformed(encoded_header(Chunk{1, 0, 5, false, {}, 36, 0}), {}, "a chunk without bytes");
+  expect_malformed(encoded_header(Chunk{1, 1, 5, false, {}, 36, 5}), {}, "5 bytes at 1 of a transfer of 5");
+  expect_malformed(encoded_header(Chunk{1, 0, 5, false, {}, 36, 5}), {piece}, "belongs to nothing");
+  expect_malformed(encoded_header(Chunk{1, 0, 1 << 21, false, {}, 36, (1 << 20) + 1}), {}, "more than 1048576");
 }
 
 TEST(Malformed, TransfersOutOfOrder) {

@@ -89,13 +89,14 @@ struct NormalPair {
 template <typename Pair, typename T>
 struct RandomRow {
   DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed) {
+    const int64_t pairs = count / 2;
     DISTAG_INDEPENDENT
-    for (int64_t block = 0; block < count / 2; ++block) {
+    for (int64_t block = 0; block < pairs; ++block) {
       Pair::make(random_pair(seed, static_cast<uint64_t>(block)), data[2 * block], data[2 * block + 1]);
     }
     if (count % 2 != 0) {
       T beyond;
-      Pair::make(random_pair(seed, static_cast<uint64_t>(count / 2)), data[count - 1], beyond);
+      Pair::make(random_pair(seed, static_cast<uint64_t>(pairs)), data[count - 1], beyond);
     }
   }
 };

@@ -72,7 +72,7 @@ void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join
 
 void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) {
   if (join.member.generation != 0) {
-    fail(Status::kInvalidState, "rendezvous \"{}\": worker \"{}\" is of an earlier group, which lost its rank 0", uri(),
+    fail(Status::kInvalidState, "rendezvous \"{}\": worker \"{}\" was given up here, or is of an earlier group", uri(),
          join.member.name);
   }
   if (const Peer* rival = gathering_->find_rival(join.member)) {

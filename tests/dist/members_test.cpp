@@ -8,6 +8,8 @@
 namespace distag_test {
 namespace {
 
+constexpr int kSize = 64;
+
 class MembersTest : public testing::TestWithParam<const char*> {
  protected:
   ParticipantOptions options(int world_size) const {
@@ -37,6 +39,7 @@ class MembersTest : public testing::TestWithParam<const char*> {
   int64_t call_all(const std::string& worker) {
     return call_for_numbers(self_->worker(), worker.c_str(), "call_all").at(0);
   }
+  void expect_that_each_calls_each();
   void expect_clean_end() {
     Value report;
     EXPECT_EQ(self_->shutdown(30 * DISTAG_SECOND, report.out(), &err_), DISTAG_OK) << text_of(err_);
@@ -119,12 +122,30 @@ constexpr double kMostSeconds = 20;
 
 // Start, each calls each, shut down.
 TEST_P(MembersTest, SixtyFourWorkersOnOneMachine) {
-  constexpr int kSize = 64;
   ParticipantOptions given = options(kSize);
   given.thread_count = 1;
   const auto begun = std::chrono::steady_clock::now();
   auto seconds = [&begun] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(); };
   ASSERT_NO_FATAL_FAILURE(begin(given, kSize));
+  expect_that_each_calls_each();
+  expect_clean_end();
+  EXPECT_LT(seconds(), kMostSeconds);
+}
+
+// The same where everyone comes and goes when it likes.
+TEST_P(MembersTest, SixtyFourWorkersOfAnOpenWorld) {
+  ParticipantOptions given = options(-1);
+  given.thread_count = 1;
+  ASSERT_NO_FATAL_FAILURE(begin(given, kSize));
+  ASSERT_TRUE(self_->wait_until_started(kSize - 1));
+  expect_that_each_calls_each();
+  for (int rank = 1; rank < kSize; ++rank) {
+    call_for_numbers(self_->worker(), Participant::name_of(rank).c_str(), "leave");
+  }
+  expect_clean_end();
+}
+
+void MembersTest::expect_that_each_calls_each() {
   std::vector<Future> answers(kSize);
   for (int rank = 0; rank < kSize; ++rank) {
     const std::string name = Participant::name_of(rank);
@@ -140,8 +161,6 @@ TEST_P(MembersTest, SixtyFourWorkersOnOneMachine) {
     EXPECT_EQ(count, kSize);
   }
   EXPECT_EQ(err_.code, DISTAG_OK) << err_.message;
-  expect_clean_end();
-  EXPECT_LT(seconds(), kMostSeconds);
 }
 
 INSTANTIATE_TEST_SUITE_P(At, MembersTest, testing::Values("file", "tcp"),

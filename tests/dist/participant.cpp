@@ -153,6 +153,11 @@ distag_status leave(Participant& self, distag_invocation*, distag_error*) {
   return DISTAG_OK;
 }
 
+distag_status started(Participant& self, distag_invocation*, distag_error*) {
+  self.note_start();
+  return DISTAG_OK;
+}
+
 }  // namespace
 
 std::string Participant::name_of(int rank) {
@@ -183,6 +188,7 @@ void Participant::register_all(distag_error* err) {
       {"noop", call_body<noop>},       {"forget", call_body<forget>},     {"contexts", call_body<contexts>},
       {"descend", call_body<descend>}, {"die", call_body<die>},           {"deadly", call_body<deadly>},
       {"silence", call_body<silence>}, {"call_all", call_body<call_all>}, {"leave", call_body<leave>},
+      {"started", call_body<started>},
   };
   for (const auto& [name, function] : functions) {
     distag_worker_register(worker_.get(), name, function, this, nullptr, nullptr, err);
@@ -241,6 +247,17 @@ bool Participant::wait_until_seen(const std::string& name, int times) {
   return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return seen_[name] >= times; });
 }
 
+void Participant::note_start() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++starts_;
+  changed_.notify_all();
+}
+
+bool Participant::wait_until_started(int others) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return starts_ >= others; });
+}
+
 void Participant::release() {
   const std::lock_guard<std::mutex> lock(mutex_);
   is_released_ = true;
@@ -256,7 +273,11 @@ int run_participant(const ParticipantOptions& options) {
   distag_error err = DISTAG_ERROR_INIT;
   Participant participant(options);
   participant.start(30 * DISTAG_SECOND, &err);
-  if (err.code == DISTAG_OK && options.world_size < 0) participant.wait_until_released();
+  if (err.code == DISTAG_OK && options.world_size < 0) {
+    participant.wait_until_seen("A", 1);
+    distag_call(participant.worker(), nullptr, "A", "started", nullptr, 0, nullptr, nullptr, &err);
+    if (err.code == DISTAG_OK) participant.wait_until_released();
+  }
   if (err.code == DISTAG_OK) participant.shutdown(DISTAG_FOREVER, nullptr, &err);
   if (err.code == DISTAG_OK) return 0;
   std::fprintf(stderr, "rank %d: %s: %s\n", options.rank, distag_status_get_name(err.code), err.message);

@@ -34,6 +34,7 @@ struct ParticipantOptions {
 //   die()                        the process is killed
 //   deadly(x)                    x, and the process is killed in its backward
 //   silence()                    never answers
+//   started()                    null, and counts who says so: each process of an open world once its start is done
 //   leave()                      null, and a process of an open world shuts down
 //   call_all()                   how many living members answered a noop() of this one, all called at once
 class Participant {
@@ -54,6 +55,8 @@ class Participant {
 
   // Until it has been told `times` times that a worker of that name is alive. False after a while.
   bool wait_until_seen(const std::string& name, int times);
+  void note_start();
+  bool wait_until_started(int others);
   void release();
   void wait_until_released();
 
@@ -64,6 +67,7 @@ class Participant {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, int> seen_;
+  int starts_ = 0;
   bool is_released_ = false;
   Worker worker_;
   Context context_;

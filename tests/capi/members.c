@@ -116,6 +116,7 @@ static void open_world(const char *rendezvous) {
   distag_worker *rival = make(-1, -1, "ps:7", rendezvous);
   CHECK_FAILS(distag_worker_start(rival, 20 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "ps:7");
   end(other);
+  CHECK_INT(rank_of(first, "first"), 0); /* by now its loop has told of the end that it acknowledged */
   CHECK_OK(distag_worker_get_member(first, 7, &member, &err));
   CHECK_INT(member.state, DISTAG_MEMBER_LEFT);
   CHECK_FAILS(distag_call(first, NULL, "ps:7", "rank", NULL, 0, NULL, NULL, &err), DISTAG_E_DISCONNECTED, "has left");

@@ -167,6 +167,32 @@ TEST_P(ReturnTest, ContextsOfTheOldIncarnationAnswerThatItRestarted) {
   });
 }
 
+TEST_P(ReturnTest, ReferencesToValuesOfTheOldIncarnationAnswerThatItRestarted) {
+  for_each_seed(10, [](uint64_t seed) {
+    SimWorkerGroup group(seed, options());
+    register_all(group);
+    group.start();
+    CallRequest request;
+    request.to = "w1";
+    request.function = "double";
+    request.args = {Value(int64_t{4})};
+    const auto reference = group.worker(0).rrefs().remote(std::move(request));
+    auto fetch = [&group, &reference] {
+      auto value = group.worker(0).rrefs().fetch(reference, {});
+      wait(*value, kForever);
+      return value->value();
+    };
+    EXPECT_EQ(fetch().as_int64(), 8);
+    group.kill(1);
+    EXPECT_EQ(error_of(fetch).status(), Status::kDisconnected);
+    Worker& again = group.restart(1);
+    register_functions(group, 1);
+    start(again);
+    const Error error = error_of(fetch);
+    EXPECT_EQ(error.status(), Status::kPeerRestarted) << error.message();
+  });
+}
+
 TEST_P(ReturnTest, AWorkerComesBackAgainAndAgain) {
   for_each_seed(5, [](uint64_t seed) {
     SimWorkerGroup group(seed, options(4));

@@ -283,6 +283,7 @@ static void recover(trainer *self, distag_error *err) {
   stop_owner(lost); /* lost is also one that was silent for too long */
   start_owner(lost, err);
   if (err->code == DISTAG_OK) wait_for_member(&self->members, lost, DISTAG_MEMBER_ALIVE, err);
+  if (err->code != DISTAG_OK) return; /* it died while it started, say: a supervisor would try again */
   maybe_kill(self, kInRecovery);
 
   distag_rref_fetch(self->layers[lost - 1], NULL, NULL, &gone, &old);

@@ -124,8 +124,9 @@ std::shared_ptr<OwnedValue> Sharing::find_or_seek(const Id& id, Incarnation via)
     fail_as_gone(*value, via, "the worker that had it made is lost");
     return value;
   }
-  sought_.emplace(id, Sought{value, via});
-  streams_.send(*maker, wire::Seek{id}, {});
+  // An answer that is still awaited is one for the new value too: whoever comes up with an earlier one has let go of
+  // it.
+  if (sought_.insert_or_assign(id, Sought{value, via}).second) streams_.send(*maker, wire::Seek{id}, {});
   return value;
 }
 

@@ -59,6 +59,10 @@ class Sharing {
 
   // Nothing of this worker waits for another's word.
   bool is_idle() const { return holds_.empty() && sought_.empty(); }
+  // No reference is known here, nor on its way to or from here.
+  bool is_empty() const {
+    return is_idle() && forks_.empty() && to_self_.empty() && introductions_.empty() && unnumbered_.empty();
+  }
   // What other workers hold of this one.
   struct Leak {
     std::shared_ptr<OwnedValue> value;

@@ -5,9 +5,42 @@
 #include "rref/rref.h"
 
 namespace distag {
+namespace {
+
+using Outcome = std::shared_ptr<Future<Value>>;
+
+thread_local std::vector<Outcome>* t_ending = nullptr;
+
+// A value may hold the last reference to another one: a chain of them takes no stack for its links.
+void let_go(Outcome outcome) {
+  if (t_ending != nullptr) {
+    try {
+      t_ending->push_back(std::move(outcome));
+    } catch (...) {
+      // Without memory for it, it ends here.
+    }
+    return;
+  }
+  std::vector<Outcome> ending;
+  t_ending = &ending;
+  outcome.reset();
+  while (!ending.empty()) {
+    outcome = std::move(ending.back());
+    ending.pop_back();
+    outcome.reset();
+  }
+  t_ending = nullptr;
+}
+
+}  // namespace
 
 OwnedValue::~OwnedValue() {
   home_->table.remove(id_);
+  report();
+  let_go(std::move(outcome_));
+}
+
+void OwnedValue::report() const {
   const Error* error = outcome_->is_done() ? outcome_->error() : nullptr;
   if (error == nullptr || origin_.empty() || is_seen_.load()) return;
   try {

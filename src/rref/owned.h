@@ -35,9 +35,11 @@ class OwnedValue {
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
+  void report() const;  // a failure that nobody saw
+
   const std::shared_ptr<RrefHome> home_;
   const Id id_;
-  const std::shared_ptr<Future<Value>> outcome_ = Future<Value>::make();
+  std::shared_ptr<Future<Value>> outcome_ = Future<Value>::make();
   std::atomic<bool> is_seen_{false};
   std::string origin_;
 };

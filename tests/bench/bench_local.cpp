@@ -2,53 +2,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "bench/harness.h"
+#include "bench/step.h"
 
 namespace bench {
-
-namespace {
-
-// One step's tensors, released at its end. Calls are checked once, by done().
-class Step {
- public:
-  Step() = default;
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
-  ~Step() {
-    for (distag_tensor* tensor : owned_) distag_tensor_release(tensor);
-  }
-
-  template <typename Op, typename... Args>
-  distag_tensor* apply(Op op, Args... args) {
-    distag_tensor* result = nullptr;
-    op(args..., &result, &error_);
-    owned_.push_back(result);
-    return result;
-  }
-  distag_tensor* sum(distag_tensor* x) { return apply(distag_sum, x, nullptr, size_t{0}, 0); }
-
-  // A backward pass, whose gradients `use` sees.
-  template <typename Use>
-  void backward(distag_tensor* loss, Use use) {
-    distag_context* context = nullptr;
-    distag_gradients* gradients = nullptr;
-    distag_context_create(nullptr, &context, &error_);
-    distag_backward(context, &loss, 1, nullptr, &error_);
-    distag_get_gradients(context, &gradients, &error_);
-    check(error_, "step");
-    use(gradients);
-    distag_gradients_release(gradients);
-    distag_context_release(context);
-  }
-  void backward(distag_tensor* loss) {
-    backward(loss, [](distag_gradients*) {});
-  }
-  void done() { check(error_, "step"); }
-
- private:
-  std::vector<distag_tensor*> owned_;
-  distag_error error_ = DISTAG_ERROR_INIT;
-};
 
 distag_tensor* uniform(std::vector<int64_t> shape, bool requires_grad, uint64_t seed) {
   distag_error error = DISTAG_ERROR_INIT;
@@ -58,6 +14,20 @@ distag_tensor* uniform(std::vector<int64_t> shape, bool requires_grad, uint64_t 
   check(error, "rand");
   return made;
 }
+
+distag_tensor* parameter(std::vector<int64_t> shape, double scale, uint64_t seed) {
+  distag_error error = DISTAG_ERROR_INIT;
+  Step s;
+  distag_tensor* made = nullptr;
+  distag_tensor* normal = s.apply(distag_randn, seed, static_cast<distag_dtype>(DISTAG_FLOAT32),
+                                  static_cast<const int64_t*>(shape.data()), shape.size());
+  distag_mul_scalar(normal, scale, &made, &error);
+  distag_tensor_set_requires_grad(made, 1, &error);
+  check(error, "parameter");
+  return made;
+}
+
+namespace {
 
 // 10 chained adds and muls on 4 floats, forward and backward: overhead per op.
 void small_chain() {
@@ -83,18 +53,6 @@ void elementwise() {
   report("local_elementwise_1M", timed(step, 60, 5), "ms");
   distag_tensor_release(a);
   distag_tensor_release(b);
-}
-
-distag_tensor* parameter(std::vector<int64_t> shape, double scale, uint64_t seed) {
-  distag_error error = DISTAG_ERROR_INIT;
-  Step s;
-  distag_tensor* made = nullptr;
-  distag_tensor* normal = s.apply(distag_randn, seed, static_cast<distag_dtype>(DISTAG_FLOAT32),
-                                  static_cast<const int64_t*>(shape.data()), shape.size());
-  distag_mul_scalar(normal, scale, &made, &error);
-  distag_tensor_set_requires_grad(made, 1, &error);
-  check(error, "parameter");
-  return made;
 }
 
 // 784-512-512-10 MLP, batch 128, cross entropy, SGD: one training step.

@@ -24,14 +24,18 @@ struct Row {
   void (*run)();
 };
 
-// Rows on one thread; rows that call another process, run in a pair of workers; rows that name what to compare with.
+// Rows on one thread; rows that call another process, run in a pair of workers, and those of them that train; rows that
+// name what to compare with.
 std::vector<Row> local_rows();
 std::vector<Row> pair_rows();
+std::vector<Row> training_rows();
 std::vector<Row> reference_rows();
 
 // Runs the wanted pair rows: starts the other worker as a process of this program and meets it. `serve` is that
 // process's side.
 void run_pair(const std::vector<Row>& rows, const char* program);
+distag_worker* pair_worker();  // of the caller, while run_pair runs
+void register_training(distag_worker* worker);
 int serve(const char* rendezvous);
 
 }  // namespace bench

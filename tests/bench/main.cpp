@@ -63,7 +63,9 @@ int main(int argc, char** argv) {
   };
   for (const bench::Row& row : choose(bench::reference_rows())) row.run();
   for (const bench::Row& row : choose(bench::local_rows())) row.run();
-  const std::vector<bench::Row> pair = choose(bench::pair_rows());
+  std::vector<bench::Row> pair = choose(bench::pair_rows());
+  const std::vector<bench::Row> training = choose(bench::training_rows());
+  pair.insert(pair.end(), training.begin(), training.end());
   if (!pair.empty()) bench::run_pair(pair, argv[0]);
   return 0;
 }

@@ -26,6 +26,7 @@ distag_worker* meet(const char* rendezvous, int32_t rank) {
   options.rendezvous = rendezvous;
   distag_worker* made = nullptr;
   distag_worker_create(&options, &made, &error);
+  register_training(made);
   distag_worker_start(made, 30 * DISTAG_SECOND, &error);
   check(error, "start");
   return made;
@@ -119,6 +120,8 @@ void autograd_step(const char* name, int64_t count, int runs) {
 }
 
 }  // namespace
+
+distag_worker* pair_worker() { return worker; }
 
 std::vector<Row> pair_rows() {
   return {{"rpc_latency_4B", [] { latency("rpc_latency_4B", 1, 4000, "us"); }},

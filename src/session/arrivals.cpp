@@ -1,3 +1,4 @@
+#include <cstring>
 #include <utility>
 
 #include "session/session_state.h"
@@ -73,6 +74,21 @@ void Session::State::take_ack(PeerRecord& record, uint64_t number) {
   if (!record.outgoing.on_ack(number)) fail(Status::kProtocol, "it acknowledged {}, which was never sent", number);
 }
 
+// Large frames to the memory that was given for them, as long as there is some.
+void Session::State::move_to_memory(Frames& frames) {
+  for (Frame& frame : frames) {
+    if (frame.size() < kLargeFrameBytes) continue;
+    try {
+      std::shared_ptr<std::byte> bytes = memory.allocate(frame.size());
+      std::memcpy(bytes.get(), frame.data(), frame.size());
+      const std::byte* data = bytes.get();
+      frame = Frame(data, frame.size(), std::move(bytes));
+    } catch (...) {
+      return;  // they stay where they are
+    }
+  }
+}
+
 // Exactly the next one: lower ones are repetitions, of which only the ack is new.
 void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames) {
   const uint64_t number = arrival.number();
@@ -84,6 +100,8 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
     take_ack(record, arrival.ack());
     return;
   }
+  // Pieces have their own way there.
+  if (shared.config.memory && !arrival.is_chunk()) move_to_memory(frames);
   for (const wire::Transfer& transfer : arrival.transfers()) {
     if (transfer.frame > frames.size()) fail(Status::kProtocol, "a payload frame {} that is not there", transfer.frame);
     frames.insert(frames.begin() + transfer.frame, record.transfers.take(transfer.id));

@@ -26,7 +26,8 @@ class PeerRecord final : public OutgoingStream::Owner {
   PeerRecord(StreamShared& shared, Peer known, FrameMemory& memory, Events& events)
       : peer(std::move(known)),
         outgoing(shared, peer, *this),
-        transfers(shared.config.limits.max_message_bytes + shared.config.limits.max_message_bytes / 8, memory),
+        transfers(shared.config.limits.max_message_bytes + shared.config.limits.max_message_bytes / 8, memory,
+                  shared.config.memory == nullptr),
         events_(events) {}
 
   const Peer peer;

@@ -31,7 +31,7 @@ struct SessionConfig {
   Peer self;  // endpoint is filled by listen()
   Nanos lease = 5 * kSecond;
   wire::Limits limits;
-  std::shared_ptr<FrameMemory> memory;  // for payload that comes in chunks; nullptr: a pool of the session
+  std::shared_ptr<FrameMemory> memory;  // for large payload that arrives; nullptr: a pool of the session
 };
 
 struct SessionStats {

@@ -10,6 +10,7 @@ namespace distag {
 
 // A message in all, and a piece of a larger one; see schemas/session.fbs.
 inline constexpr size_t kMaxDirectBytes = kMaxMessageBytes;
+inline constexpr size_t kLargeFrameBytes = size_t{64} << 10;
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
 inline constexpr size_t kMaxUnacknowledgedChunkBytes = size_t{8} << 20;
 // An acknowledgement goes alone after this time or this much.

@@ -49,7 +49,7 @@ void Transfers::begin(const wire::Chunk& chunk) {
   last_begun_ = chunk.transfer;
   const auto total = static_cast<size_t>(chunk.total);
   Partial partial;
-  if (chunk.piece.size() == total) {
+  if (keeps_whole_ && chunk.piece.size() == total) {
     partial.whole = chunk.piece;
   } else {
     partial.memory = memory_.allocate(total);

@@ -10,12 +10,13 @@
 
 namespace distag {
 
-// Payload frames of one peer that come in chunks: each piece is copied once, to where the whole frame will lie, or is
-// the whole frame. On the loop. Throws PROTOCOL for what a sender may not do.
+// Payload frames of one peer that come in chunks: each piece is copied once, to where the whole frame will lie; or is
+// the whole frame, if it need not go to that memory. On the loop. Throws PROTOCOL for what a sender may not do.
 class Transfers {
  public:
   // At most `limit` bytes at a time, in transfers that no message has named yet.
-  Transfers(size_t limit, FrameMemory& memory) : limit_(limit), memory_(memory) {}
+  Transfers(size_t limit, FrameMemory& memory, bool keeps_whole)
+      : limit_(limit), memory_(memory), keeps_whole_(keeps_whole) {}
 
   // What is lent is copied from the memory of the peer, `lender`; false when it cannot be read any more.
   bool add(const wire::Chunk& chunk, const LentMemory& lender);
@@ -34,6 +35,7 @@ class Transfers {
 
   const size_t limit_;
   FrameMemory& memory_;
+  const bool keeps_whole_;
   std::map<uint64_t, Partial> partial_;
   uint64_t last_begun_ = 0;
   size_t bytes_ = 0;

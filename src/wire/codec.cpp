@@ -183,6 +183,8 @@ Arrival::Arrival(const Frame& header, const Limits& limits) {
 uint64_t Arrival::number() const { return root_of(data_).place()->number(); }
 uint64_t Arrival::ack() const { return root_of(data_).place()->ack(); }
 
+bool Arrival::is_chunk() const { return root_of(data_).body_type() == protocol::Body::Chunk; }
+
 bool Arrival::has_transfers() const {
   const auto* listed = root_of(data_).transfers();
   return listed != nullptr && listed->size() != 0;

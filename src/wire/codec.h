@@ -44,6 +44,7 @@ class Arrival {
 
   uint64_t number() const;
   uint64_t ack() const;
+  bool is_chunk() const;
   bool has_transfers() const;
   // Those frames are not among the ones that came with the header. Throws PROTOCOL unless they are in order.
   std::vector<Transfer> transfers() const;

@@ -46,7 +46,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
                                 [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
                                   if (starts_with(rendezvous, "inproc://"))
                                     return std::make_unique<InprocTransport>(*loop_);
-                                  return std::make_unique<ZmqTransport>(*loop_, options_.memory);
+                                  return std::make_unique<ZmqTransport>(*loop_);
                                 },
                                 [this](const std::string& uri, Transport& transport) {
                                   return distag::make_rendezvous(uri, *loop_, transport, *log_);

@@ -23,8 +23,7 @@ void set(void* context, int option, int value) {
 
 }  // namespace
 
-ZmqContext::ZmqContext(FdLoop& loop, std::shared_ptr<FrameMemory> memory)
-    : loop_(loop), memory_(std::move(memory)), lent_frames_(std::make_shared<LentFrames>(loop)) {
+ZmqContext::ZmqContext(FdLoop& loop) : loop_(loop), lent_frames_(std::make_shared<LentFrames>(loop)) {
   require_descriptors(kDescriptors);
   // libzmq takes memory for each large frame from malloc.
   keep_freed_pages();

@@ -30,14 +30,13 @@ class ZmqHandler {
 // again before the loop sleeps: check_later.
 class ZmqContext {
  public:
-  ZmqContext(FdLoop& loop, std::shared_ptr<FrameMemory> memory);
+  explicit ZmqContext(FdLoop& loop);
   ~ZmqContext();  // waits for the IO thread to close what was closed before
   ZmqContext(const ZmqContext&) = delete;
   ZmqContext& operator=(const ZmqContext&) = delete;
 
   void* handle() const { return context_; }
   FdLoop& loop() const { return loop_; }
-  FrameMemory* memory() const { return memory_.get(); }
   const std::shared_ptr<LentFrames>& lent_frames() const { return lent_frames_; }
 
   // From now on the handler is called when the descriptor tells of something, and once to begin with.
@@ -52,7 +51,6 @@ class ZmqContext {
   bool check();
 
   FdLoop& loop_;
-  const std::shared_ptr<FrameMemory> memory_;
   const std::shared_ptr<LentFrames> lent_frames_;
   void* context_ = nullptr;
   uint64_t idle_check_ = 0;

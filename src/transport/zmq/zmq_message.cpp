@@ -90,29 +90,12 @@ bool receive_part(void* socket, Part& part) {
   return received >= 0;
 }
 
-Frame copy_to(FrameMemory& memory, Part& part) {
-  std::shared_ptr<std::byte> bytes = memory.allocate(part.size());
-  std::memcpy(bytes.get(), part.data(), part.size());
-  return Frame(bytes.get(), part.size(), bytes);
-}
-
 Frame adopt(Part part) {
   auto owner = std::make_shared<Part>(std::move(part));
   return Frame(owner->data(), owner->size(), owner);
 }
 
-Frame large_frame(Part& part, FrameMemory* memory) {
-  if (memory != nullptr && part.size() >= kZeroCopyBytes) {
-    try {
-      return copy_to(*memory, part);
-    } catch (...) {
-      // Without that memory the message stays where it is.
-    }
-  }
-  return adopt(std::move(part));
-}
-
-Frames frames_of(std::vector<Part>& parts, FrameMemory* memory) {
+Frames frames_of(std::vector<Part>& parts) {
   size_t small_bytes = 0;
   for (const Part& part : parts) {
     if (part.size() < kAdoptBytes) small_bytes += align_up(part.size());
@@ -128,7 +111,7 @@ Frames frames_of(std::vector<Part>& parts, FrameMemory* memory) {
   for (Part& part : parts) {
     const size_t size = part.size();
     if (size >= kAdoptBytes) {
-      frames.push_back(large_frame(part, memory));
+      frames.push_back(adopt(std::move(part)));
     } else if (size == 0) {
       frames.emplace_back();
     } else {
@@ -162,7 +145,7 @@ ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames
   return ZmqSent::kAll;
 }
 
-bool receive_parts(void* socket, ConnectionToken* from, Frames& frames, FrameMemory* memory) {
+bool receive_parts(void* socket, ConnectionToken* from, Frames& frames) {
   Part first;
   if (!receive_part(socket, first)) return false;
   std::vector<Part> parts;
@@ -183,7 +166,7 @@ bool receive_parts(void* socket, ConnectionToken* from, Frames& frames, FrameMem
     }
     more = part.more();
   }
-  frames = frames_of(parts, memory);
+  frames = frames_of(parts);
   return true;
 }
 

@@ -19,7 +19,7 @@ ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames
                    const std::shared_ptr<LentFrames>& lent);
 
 // Receives one message. False when there is none. Small frames are copied together into one block, each aligned to 64
-// bytes; a large one is what libzmq received it into, or a copy in `memory` when that is given.
-bool receive_parts(void* socket, ConnectionToken* from, Frames& frames, FrameMemory* memory);
+// bytes; a large one is what libzmq received it into.
+bool receive_parts(void* socket, ConnectionToken* from, Frames& frames);
 
 }  // namespace distag

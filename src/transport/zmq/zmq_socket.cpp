@@ -96,9 +96,7 @@ ZmqSocket::SendResult ZmqSocket::send(const ConnectionToken* to, const Frames& f
   return SendResult::kGone;
 }
 
-bool ZmqSocket::receive(ConnectionToken* from, Frames& frames) {
-  return receive_parts(socket_, from, frames, context_->memory());
-}
+bool ZmqSocket::receive(ConnectionToken* from, Frames& frames) { return receive_parts(socket_, from, frames); }
 
 ZmqSocket::Readiness ZmqSocket::readiness() {
   const int events = get_option(socket_, ZMQ_EVENTS);

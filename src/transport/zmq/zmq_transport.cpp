@@ -11,8 +11,7 @@
 
 namespace distag {
 
-ZmqTransport::ZmqTransport(FdLoop& loop, std::shared_ptr<FrameMemory> memory)
-    : context_(std::make_shared<ZmqContext>(loop, std::move(memory))) {}
+ZmqTransport::ZmqTransport(FdLoop& loop) : context_(std::make_shared<ZmqContext>(loop)) {}
 
 ZmqTransport::~ZmqTransport() = default;
 

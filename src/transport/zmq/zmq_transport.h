@@ -15,8 +15,7 @@ class ZmqContext;
 // not run; what it made may outlive it.
 class ZmqTransport final : public Transport {
  public:
-  // Large received frames are copied to `memory`; without it they stay where libzmq received them.
-  explicit ZmqTransport(FdLoop& loop, std::shared_ptr<FrameMemory> memory = nullptr);
+  explicit ZmqTransport(FdLoop& loop);
   ~ZmqTransport() override;
 
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;

@@ -265,6 +265,58 @@ TEST_F(SessionTest, AFrameThatComesInOnePieceIsNotCopied) {
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(args[i].as_tensor().data(), call.args[i].as_tensor().data()) << i;
 }
 
+class CountingMemory final : public FrameMemory {
+ public:
+  std::shared_ptr<std::byte> allocate(size_t size) override {
+    if (exhausted) fail(Status::kOutOfMemory, "no memory for {} bytes", size);
+    std::shared_ptr<std::byte> bytes(static_cast<std::byte*>(::operator new(size, std::align_val_t(64))),
+                                     [](std::byte* old) { ::operator delete(old, std::align_val_t(64)); });
+    allocated.push_back(bytes.get());
+    return bytes;
+  }
+  std::vector<const std::byte*> allocated;
+  bool exhausted = false;
+};
+
+TEST_F(SessionTest, LargeTensorsGoToTheMemoryThatIsGivenForThem) {
+  auto memory = std::make_shared<CountingMemory>();
+  SessionConfig config;
+  config.memory = memory;
+  Node c(scheduler, network, "c", 2, config);
+  a.know(c);
+  c.know(a);
+  // In a message, in a message that is too large for one because of two, in chunks.
+  for (const std::vector<int>& sizes : {std::vector<int>{100'000}, {1 << 20, 1 << 20}, {5 << 20}}) {
+    wire::Call call = a.big_call(8);
+    for (int size : sizes) call.args.push_back(a.big_call(static_cast<size_t>(size)).args[0]);
+    memory->allocated.clear();
+    a.send(c.id(), call);
+    const size_t before = c.messages.size();
+    ASSERT_TRUE(run_until([&] { return c.messages.size() == before + 1; }));
+    ASSERT_EQ(memory->allocated.size(), sizes.size()) << "each is copied once";
+    const Values& args = std::get<wire::Call>(c.messages.back().body).args;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const Tensor& sent = call.args[i + 1].as_tensor();
+      EXPECT_EQ(args[i + 1].as_tensor().data(), memory->allocated[i]);
+      EXPECT_EQ(std::memcmp(memory->allocated[i], sent.data(), sent.byte_size()), 0);
+    }
+  }
+}
+
+TEST_F(SessionTest, WithoutThatMemoryAFrameStaysWhereItIs) {
+  auto memory = std::make_shared<CountingMemory>();
+  memory->exhausted = true;
+  SessionConfig config;
+  config.memory = memory;
+  Node c(scheduler, network, "c", 2, config);
+  a.know(c);
+  c.know(a);
+  wire::Call call = a.big_call(100'000);
+  a.send(c.id(), call);
+  ASSERT_TRUE(run_until([&] { return c.messages.size() == 1; }));
+  EXPECT_EQ(std::get<wire::Call>(c.messages[0].body).args[0].as_tensor().data(), call.args[0].as_tensor().data());
+}
+
 TEST_F(SessionTest, AWithdrawnLargeMessageIsForgottenByThePeer) {
   SessionConfig config;
   config.limits.max_message_bytes = 16 << 20;

@@ -8,7 +8,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -22,8 +21,8 @@ namespace {
 // What every transport does is tested by the conformance suite; here is what only this one does.
 class ZmqTransportTest : public ::testing::Test {
  protected:
-  static TransportKind kind(std::shared_ptr<FrameMemory> memory = nullptr) {
-    return {"zmq", [memory](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop, memory); }, {}, {}, {}};
+  static TransportKind kind() {
+    return {"zmq", [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); }, {}, {}, {}};
   }
   static std::string private_address(Side& side) {
     std::string address;
@@ -191,35 +190,6 @@ TEST_F(ZmqTransportTest, ReceivedFramesAreAligned) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(got[3].data()) % 8, 0u);
 }
 
-class CountingMemory final : public FrameMemory {
- public:
-  std::shared_ptr<std::byte> allocate(size_t size) override {
-    ++allocations;
-    if (exhausted) fail(Status::kOutOfMemory, "no memory for {} bytes", size);
-    auto* const bytes = static_cast<std::byte*>(::operator new(size, std::align_val_t(64)));
-    return std::shared_ptr<std::byte>(bytes, [](std::byte* old) { ::operator delete(old, std::align_val_t(64)); });
-  }
-  std::atomic<int> allocations{0};
-  std::atomic<bool> exhausted{false};
-};
-
-TEST_F(ZmqTransportTest, LargeFramesGoToTheGivenMemoryAsLongAsThereIsSome) {
-  auto memory = std::make_shared<CountingMemory>();
-  Side side(kind(memory));
-  Listening listening(side, private_address(side));
-  Dialled dialled(side, listening.endpoint());
-  dialled.record().next("connected");
-  for (bool exhausted : {false, true}) {
-    memory->exhausted = exhausted;
-    const Frame large = make_frame(100'000, 4);
-    ASSERT_TRUE(dialled.send({make_frame(10'000, 1), large}));
-    const Frames got = listening.record().next("message").frames;
-    ASSERT_EQ(got.size(), 2u);
-    EXPECT_EQ(std::memcmp(got[1].data(), large.data(), large.size()), 0);
-  }
-  EXPECT_EQ(memory->allocations, 2);
-}
-
 // The host's deleters hang on it.
 TEST_F(ZmqTransportTest, OwnersOfLentFramesGoOnTheLoop) {
   std::vector<std::byte> bytes(200'000);
@@ -273,7 +243,7 @@ TEST_F(ZmqTransportTest, WithoutDescriptorsItRefusesAndLives) {
       EXPECT_EQ(error.status(), Status::kOutOfMemory);
       EXPECT_NE(error.message().find("ulimit"), std::string::npos);
     }
-    EXPECT_THROW(ZmqTransport(side.loop(), nullptr), Error);
+    EXPECT_THROW(ZmqTransport(side.loop()), Error);
   }
   Dialled dialled(side, listening.endpoint());
   EXPECT_EQ(dialled.record().next("connected").what, "connected");

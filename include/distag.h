@@ -698,7 +698,6 @@ DISTAG_API distag_value *distag_invocation_get_arg(distag_invocation *invocation
  * Fails: INVALID_ARGUMENT naming function, argument, what is wanted and what came. */
 DISTAG_API distag_status distag_invocation_get_tensor(distag_invocation *invocation, size_t index,
                                                       distag_tensor **out_tensor, distag_error *err);
-
 DISTAG_API distag_status distag_invocation_get_object(distag_invocation *invocation, size_t index, const char *type,
                                                       void **out_object, distag_error *err);
 
@@ -825,7 +824,8 @@ typedef struct distag_backward_options {
 
 /* Runs a backward pass from the roots through every worker they depend on, and adds the gradient of each leaf to the
  * context on its worker: of all leaves, or after any failure of none. A root without a seed has one element. The same
- * root twice counts twice. Passes may run side by side in a context if all but the last retain the graph.
+ * root twice counts twice. Passes may run side by side in a context; of those that share history, all but the last
+ * retain the graph.
  * Blocks. Fails: INVALID_ARGUMENT (no roots; one that needs no gradient, has no history, or misses a seed; a seed's
  * shape), GRAPH_FREED, UNREACHED_SEND, DEADLINE, CANCELLED, DISCONNECTED, PEER_RESTARTED, INVALID_STATE (context
  * ended), or as a custom op does. The message names worker, node and cause. */
@@ -879,8 +879,8 @@ DISTAG_API distag_status distag_context_copy_known_ranks(distag_context *context
  * owner to hear of it. The value goes when its last reference, on any worker, is released or lost, or with its owner.
  * If making it failed, every use answers that failure; one that nobody has seen is logged. A reference whose owner is
  * lost answers DISCONNECTED, or PEER_RESTARTED once a new incarnation is back under the name. If the worker that passed
- * a reference on is lost before the owner has heard of it, the value may be gone: then it answers NOT_FOUND. Values that
- * refer to each other in a circle live as long as their owners.
+ * a reference on is lost before the owner has heard of it, the value may be gone: then it answers NOT_FOUND. Values
+ * that refer to each other in a circle live as long as their owners.
  * ================================================================================================================== */
 
 /* Shares a value of this worker, which becomes its owner; also before the start.
@@ -923,9 +923,9 @@ DISTAG_API uint64_t distag_rref_get_id(distag_rref *rref);       /* the same for
 /* Makes an optimizer, "sgd" "adagrad" "adam" "adamw" "adadelta" "rmsprop" "adamax" or "rprop", with the rules and
  * defaults of PyTorch. A parameter is a tensor of this process (distag_tensor_as_value), or an rref to a tensor or to a
  * list of tensors, anywhere: float32 or float64, without history. The optimizer holds it; what is kept of it (momentum
- * ...) is kept at its owner. The worker may be NULL when all are tensors: then everything is done on the calling thread.
- * Steps of all optimizers on the parameters of one worker are done one after the other. Nothing is sent before the
- * first step.
+ * ...) is kept at its owner. The worker may be NULL when all are tensors: then everything is done on the calling
+ * thread. Steps of all optimizers on the parameters of one worker are done one after the other. Nothing is sent before
+ * the first step.
  * Fails: NOT_FOUND (kind), INVALID_ARGUMENT (a parameter twice, a value that can be none). */
 DISTAG_API distag_status distag_optimizer_create(distag_worker *worker /* nullable */, const char *kind,
                                                  distag_value *const *parameters, size_t parameter_count,
@@ -957,8 +957,8 @@ DISTAG_API distag_status distag_optimizer_copy_stepped_ranks(distag_optimizer *o
 
 /* Scales the context's gradients of all parameters so that their joint 2-norm is at most `max_norm`; gives the norm
  * that it found.
- * Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the norm is not finite, or, naming the owner, another pass
- * ended there meanwhile: then nothing was scaled there. */
+ * Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the norm is not finite, or, naming the owner, another
+ * pass ended there meanwhile: then nothing was scaled there. */
 DISTAG_API distag_status distag_optimizer_clip(distag_optimizer *optimizer, distag_context *context, double max_norm,
                                                const distag_call_options *options /* nullable */,
                                                double *out_norm /* nullable */, distag_error *err);

@@ -49,8 +49,8 @@ def check_comments(text, functions):
             above -= 1
         if not lines[above].strip():
             yield f"{function.name}: no comment above it or its group"
-    if re.search(r"^DISTAG_API.*0\.2|//", header_text.TABLE.sub("", text).replace("://", ""), re.M):
-        yield "a // comment, or a function that is not there yet"
+    if "//" in header_text.TABLE.sub("", text).replace("://", ""):
+        yield "a // comment"
 
 
 def check_table(text, functions):
@@ -84,8 +84,8 @@ def check_function(function):
             yield f"{parameter.name}: a void pointer that is neither data nor user_data"
         if re.search(r"\b(int|long|short|unsigned|bool|_Bool|float)\b", parameter.type):
             yield f"{parameter.name}: `{parameter.type}` is no type of fixed width"
-        if parameter.name == "destroy" and "user_data" not in names:
-            yield "a destroy without user_data"
+        if parameter.name == "destroy" and not {"user_data", "object"} & set(names):
+            yield "a destroy without user_data or object"
         if parameter.type.endswith("**") and "const" not in parameter.type and not parameter.name.startswith("out_"):
             yield f"{parameter.name}: what is written must be named out_"
         if (parameter.type.startswith("const distag_") and parameter.type.endswith("_options *")

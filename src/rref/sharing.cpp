@@ -106,7 +106,7 @@ void Sharing::drop(const Peer& owner, const Id& fork) { streams_.send(owner, wir
 // ---- values of this worker ----
 
 void Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
-  if (!forks_.emplace(fork, Leak{std::move(value), holder}).second) {
+  if (!forks_.emplace(ForkKey{fork, holder}, Leak{std::move(value), holder}).second) {
     fail(Status::kProtocol, "{} holds a fork twice", name_of(holder));
   }
   home_->forks.store(forks_.size(), std::memory_order_relaxed);
@@ -199,11 +199,8 @@ void Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
 }
 
 void Sharing::on_drop(const Peer& from, const wire::Drop& drop) {
-  const auto found = forks_.find(drop.fork);
+  const auto found = forks_.find(ForkKey{drop.fork, from.incarnation});
   if (found == forks_.end()) return;
-  if (found->second.holder != from.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" drops a fork of another", from.name);
-  }
   const Leak ended = std::move(found->second);
   forks_.erase(found);
   home_->forks.store(forks_.size(), std::memory_order_relaxed);

@@ -99,8 +99,16 @@ class Sharing {
   Incarnation self_ = 0;
   uint64_t last_fork_ = 0;  // even, as the ids of values that calls make are odd: the fork of their creator has that id
 
-  // At the owner.
-  std::unordered_map<Id, Leak> forks_;  // by fork
+  // At the owner. By holder too: nobody can take the name of another's fork.
+  struct ForkKey {
+    Id fork;
+    Incarnation holder = 0;
+    bool operator==(const ForkKey&) const = default;
+  };
+  struct ForkHash {
+    size_t operator()(const ForkKey& key) const noexcept { return std::hash<Id>()(key.fork) ^ (key.holder * 31); }
+  };
+  std::unordered_map<ForkKey, Leak, ForkHash> forks_;
   struct Sought {
     std::weak_ptr<OwnedValue> value;
     Incarnation via = 0;

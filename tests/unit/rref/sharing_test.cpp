@@ -1,0 +1,159 @@
+// What a peer must not say, and what it may say too often.
+#include "rref/sharing.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "sharing_group.h"
+
+namespace distag::test {
+namespace {
+
+using Ref = std::shared_ptr<Rref>;
+
+// Worker 100 alone, among 101, 102 and 103, for whom the test speaks.
+class SharingTest : public ::testing::Test, private Sharing::Streams {
+ protected:
+  SharingTest() {
+    for (Incarnation worker = 100; worker < 104; ++worker) {
+      Peer peer;
+      peer.name = "w" + std::to_string(worker - 100);
+      peer.incarnation = worker;
+      peers_[worker] = std::make_shared<const Peer>(peer);
+    }
+    home_->sharing = &sharing_;
+    sharing_.begin(100);
+  }
+  ~SharingTest() override {
+    home_->gate.close();
+    sharing_.stop();
+  }
+
+  void send(const Peer& to, wire::Body body, Task) override { sent_.emplace_back(to.incarnation, std::move(body)); }
+  std::shared_ptr<const Peer> find(Incarnation worker) const override {
+    return peers_.contains(worker) ? peers_.at(worker) : nullptr;
+  }
+  bool is_gone(Incarnation worker) const override { return !peers_.contains(worker); }
+
+  const Peer& peer(Incarnation worker) { return *peers_.at(worker); }
+  void handle(Incarnation from, wire::Body body) { EXPECT_TRUE(sharing_.handle(peer(from), body)); }
+  void expect_refused(Incarnation from, wire::Body body) {
+    try {
+      sharing_.handle(peer(from), body);
+      ADD_FAILURE() << wire::body_name(body) << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kProtocol) << error.message();
+      EXPECT_NE(error.message().find(peer(from).name), std::string::npos) << error.message();
+    }
+  }
+  template <typename Body>
+  size_t count_sent(Incarnation to) const {
+    size_t count = 0;
+    for (const auto& [receiver, body] : sent_) count += receiver == to && std::holds_alternative<Body>(body);
+    return count;
+  }
+  Ref share(uint64_t counter) {
+    const auto owned = home_->make_value({1, counter});
+    owned->outcome().complete(Value(int64_t{7}));
+    return std::make_shared<Rref>(home_, owned);
+  }
+  Id send_to(Incarnation worker, const Ref& reference) {
+    return std::static_pointer_cast<wire::Reference>(sharing_.on_send(peer(worker), reference))->fork;
+  }
+
+  OneLoop loop_;
+  Log log_;
+  std::map<Incarnation, std::shared_ptr<const Peer>> peers_;
+  std::vector<std::pair<Incarnation, wire::Body>> sent_;
+  std::shared_ptr<RrefHome> home_ = std::make_shared<RrefHome>(loop_, log_);
+  Sharing sharing_{home_, *this, 1};
+};
+
+TEST_F(SharingTest, AForkIsIntroducedByWhomAnotherUserGaveIt) {
+  const Ref value = share(1);
+  expect_refused(101, wire::Fork{{1, 1}, {101, 2}});
+  expect_refused(101, wire::Fork{{1, 1}, {100, 2}});
+  EXPECT_TRUE(sharing_.forks().empty());
+  handle(101, wire::Fork{{1, 1}, {102, 2}});
+  EXPECT_EQ(count_sent<wire::Forked>(102), 1u);
+  expect_refused(101, wire::Fork{{1, 1}, {102, 2}});
+  EXPECT_EQ(sharing_.forks().size(), 1u);
+}
+
+TEST_F(SharingTest, AForkIsDroppedByItsHolderOnly) {
+  const Ref value = share(1);
+  const Id fork = send_to(101, value);
+  handle(102, wire::Drop{fork});
+  EXPECT_EQ(sharing_.forks().size(), 1u);
+  handle(101, wire::Drop{fork});
+  EXPECT_TRUE(sharing_.forks().empty());
+  handle(101, wire::Drop{fork});
+  handle(102, wire::Drop{{103, 4}});
+}
+
+TEST_F(SharingTest, AnotherCannotTakeTheNameOfAFork) {
+  const Ref value = share(1);
+  handle(103, wire::Fork{{1, 1}, {101, 2}});
+  handle(102, wire::Fork{{1, 1}, {101, 2}});
+  EXPECT_EQ(sharing_.forks().size(), 2u);
+  handle(103, wire::Drop{{101, 2}});
+  ASSERT_EQ(sharing_.forks().size(), 1u);
+  EXPECT_EQ(sharing_.forks().front().holder, 102u);
+  handle(102, wire::Drop{{101, 2}});
+  EXPECT_TRUE(sharing_.forks().empty());
+}
+
+TEST_F(SharingTest, OnlyOwnerAndReceiverEndAHold) {
+  Ref used = std::make_shared<Rref>(home_, Id{50, 1}, peers_.at(101), Id{});
+  const Id fork = send_to(102, used);
+  used.reset();
+  expect_refused(103, wire::Forked{fork});
+  EXPECT_FALSE(sharing_.is_idle());
+  handle(101, wire::Forked{fork});
+  EXPECT_TRUE(sharing_.is_idle());
+  handle(103, wire::Forked{fork});
+}
+
+TEST_F(SharingTest, OnlyItsMakerSpeaksForAValue) {
+  expect_refused(101, wire::Seek{{102, 1}});
+  expect_refused(101, wire::Sought{{102, 1}});
+  handle(101, wire::Seek{{100, 1}});
+  EXPECT_EQ(count_sent<wire::Sought>(101), 1u);
+  handle(101, wire::Sought{{101, 1}});
+  EXPECT_THROW(sharing_.on_creation(peer(101), {102, 1}, "call"), Error);
+  const auto value = sharing_.on_creation(peer(101), {101, 1}, "call");
+  EXPECT_THROW(sharing_.on_creation(peer(101), {101, 1}, "call"), Error);
+}
+
+TEST_F(SharingTest, AReferenceComesFromWhoMadeItsFork) {
+  EXPECT_THROW(sharing_.on_receive(peer(101), {{50, 1}, 102, {103, 2}}), Error);
+  EXPECT_THROW(sharing_.on_receive(peer(101), {{50, 1}, 102, {}}), Error);
+  EXPECT_THROW(sharing_.on_receive(peer(101), {{1, 1}, 100, {101, 2}}), Error);
+  EXPECT_THROW(sharing_.on_receive(peer(100), {{1, 1}, 100, {100, 2}}), Error);
+  EXPECT_TRUE(sharing_.is_empty());
+}
+
+TEST_F(SharingTest, AValueSoughtAgainEndsWithTheFirstAnswer) {
+  Ref first = sharing_.on_receive(peer(101), {{102, 1}, 100, {}});
+  first.reset();
+  const Ref second = sharing_.on_receive(peer(103), {{102, 1}, 100, {}});
+  EXPECT_EQ(count_sent<wire::Seek>(102), 1u);
+  EXPECT_FALSE(second->owned()->outcome().is_done());
+  handle(102, wire::Sought{{102, 1}});
+  ASSERT_TRUE(second->owned()->outcome().is_done());
+  ASSERT_NE(second->owned()->outcome().error(), nullptr);
+  EXPECT_EQ(second->owned()->outcome().error()->status(), Status::kNotFound);
+  EXPECT_NE(second->owned()->outcome().error()->message().find("\"w3\""), std::string::npos);
+  EXPECT_TRUE(sharing_.is_idle());
+}
+
+TEST_F(SharingTest, AMakerThatIsNotKnownIsAskedNothing) {
+  const Ref reference = sharing_.on_receive(peer(101), {{999, 1}, 100, {}});
+  EXPECT_TRUE(reference->owned()->outcome().is_done());
+  EXPECT_TRUE(sent_.empty());
+}
+
+}  // namespace
+}  // namespace distag::test

@@ -158,7 +158,7 @@ static void run_step(driver *self, distag_context *context, schedule *how, dista
   distag_future *outputs[kMicroBatches] = {NULL}, *passes[kMicroBatches] = {NULL};
   int i, open;
 
-  for (i = 0; i < kMicroBatches; ++i) {
+  for (i = 0; i < kMicroBatches && err->code == DISTAG_OK; ++i) {
     outputs[i] = start_forward(self, context, i, err);
     open = count_open(outputs, i + 1);
     if (open > how->most_open) how->most_open = open;
@@ -166,7 +166,9 @@ static void run_step(driver *self, distag_context *context, schedule *how, dista
     passes[i] = start_backward(self, context, i, outputs[i], err);
     distag_future_wait(passes[i], DISTAG_FOREVER, err);
   }
-  for (i = 0; i < kMicroBatches && how->overlap; ++i) passes[i] = start_backward(self, context, i, outputs[i], err);
+  for (i = 0; i < kMicroBatches && how->overlap && err->code == DISTAG_OK; ++i) {
+    passes[i] = start_backward(self, context, i, outputs[i], err);
+  }
   distag_wait_all(passes, kMicroBatches, DISTAG_FOREVER, err);
   for (i = 0; i < kMicroBatches; ++i) {
     distag_future_release(passes[i]);
@@ -191,7 +193,7 @@ static void measure(driver *self, schedule *how, distag_error *err) {
   run_step(self, context, how, err);
   took = now_seconds() - begin;
   if (how->seconds == 0 || took < how->seconds) how->seconds = took;
-  for (i = 0; i < kStages; ++i) {
+  for (i = 0; i < kStages && err->code == DISTAG_OK; ++i) {
     distag_value_release(how->gradients[i]);
     distag_call(self->worker, context, kNames[i + 1], "gradient", NULL, 0, NULL, &how->gradients[i], err);
   }

@@ -267,7 +267,7 @@ static double update(agent *self, distag_error *err) {
                       1 + kParameters, NULL, &played[i], err);
   }
   distag_wait_all(played, kObservers, DISTAG_FOREVER, err);
-  for (i = 0; i < kObservers; ++i) {
+  for (i = 0; i < kObservers && err->code == DISTAG_OK; ++i) {
     distag_value *answer = NULL; /* lent by the future, as the loss is */
     distag_future_get_value(played[i], &answer, err);
     distag_value_get_tensor(distag_value_get_item(answer, 0), &losses[i], err);
@@ -275,7 +275,7 @@ static double update(agent *self, distag_error *err) {
     total += steps;
   }
   distag_backward(context, losses, kObservers, NULL, err);
-  distag_optimizer_step(self->adam, context, NULL, err);
+  if (err->code == DISTAG_OK) distag_optimizer_step(self->adam, context, NULL, err);
   for (i = 0; i < kObservers; ++i) distag_future_release(played[i]);
   distag_context_release(context);
   return (double)total / (kObservers * kEpisodes);

@@ -727,7 +727,7 @@ typedef struct distag_call_options {
   uint32_t reserved;
   int64_t timeout_ns;        /* 0: call_timeout_ns of the worker; DISTAG_FOREVER: none */
   distag_invocation *within; /* nullable: the call being answered; its deadline and cancellation bound this one */
-  const char *label;         /* nullable: names this call in errors of backward passes and in reports (since 0.2) */
+  const char *label;         /* nullable: shows in errors, of passes too, and in reports; 127 bytes (since 0.2) */
 } distag_call_options;
 #define DISTAG_CALL_OPTIONS_INIT {sizeof(distag_call_options), 0, 0, NULL, NULL}
 

@@ -12,7 +12,7 @@ namespace distag::capi {
 struct CallOptions {
   Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // nullptr: none
-  std::string label;
+  std::string label;                   // empty: none
 };
 
 // What the host asks for, NULL for the defaults.

@@ -15,7 +15,7 @@ namespace {
 
 optim::OptimizerCall make_call(const distag_call_options* given) {
   CallOptions options = read_call_options(given);
-  return {options.timeout, std::move(options.within)};
+  return {options.timeout, std::move(options.within), std::move(options.label)};
 }
 
 // Within this process there is nobody to ask, so all parameters have to be tensors.

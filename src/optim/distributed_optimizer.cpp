@@ -148,7 +148,7 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask(Owner& owner, Re
                              .args = request.encode(),
                              .timeout = call.timeout,
                              .within = call.within,
-                             .label = {}});
+                             .label = call.label});
   } catch (...) {
     return failed(current_error());
   }

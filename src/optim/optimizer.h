@@ -14,6 +14,7 @@ namespace distag::optim {
 struct OptimizerCall {
   Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // the call being answered
+  std::string label;                   // names it in errors of other workers
 };
 
 // An optimizer as its user sees it, wherever its parameters are. Thread-safe: steps that touch the same parameters of a

@@ -22,7 +22,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
       call->is_in_context = true;
     }
   } catch (...) {
-    end(call, current_error().add_context(describe_call(call->function, *call->peer)));
+    end(call, current_error().add_context(describe_call(call->function, call->label, *call->peer)));
     return;
   }
   call->id = {shared_.self.incarnation, ++last_counter_};
@@ -35,7 +35,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   try {
     send(call);
   } catch (...) {
-    end(call, current_error().add_context(describe_call(call->function, *call->peer)));
+    end(call, current_error().add_context(describe_call(call->function, call->label, *call->peer)));
   }
 }
 
@@ -91,7 +91,7 @@ void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
     const auto found = open_.find(call.id);
     if (found == open_.end()) return;
     const std::shared_ptr<OutgoingCall> kept = found->second;
-    end(kept, current_error().add_context(describe_call(call.function, *call.peer)));
+    end(kept, current_error().add_context(describe_call(call.function, call.label, *call.peer)));
   }
 }
 
@@ -126,11 +126,12 @@ void OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply) {
       shared_.hook->on_receive(reply.recording, from, values, name_call(call->function, call->label, from), true);
     }
   } catch (...) {
-    end(call, current_error().set_may_have_run(true).add_context(describe_call(call->function, *call->peer)));
+    end(call,
+        current_error().set_may_have_run(true).add_context(describe_call(call->function, call->label, *call->peer)));
     return;
   }
   if (reply.failed) {
-    end(call, std::move(reply.error.add_context(describe_call(call->function, *call->peer))));
+    end(call, std::move(reply.error.add_context(describe_call(call->function, call->label, *call->peer))));
   } else {
     end(call, std::move(reply.result));
   }
@@ -138,7 +139,7 @@ void OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply) {
 
 Error OutgoingCalls::failure(const OutgoingCall& call, Status status, std::string text) const {
   Error error(status, std::move(text));
-  error.add_context(describe_call(call.function, *call.peer)).set_may_have_run(call.is_numbered);
+  error.add_context(describe_call(call.function, call.label, *call.peer)).set_may_have_run(call.is_numbered);
   return error;
 }
 

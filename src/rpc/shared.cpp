@@ -22,13 +22,13 @@ void receive_references(RpcShared& shared, const Peer& from, Value& value) {
   value = shared.references->on_receive(from, value);
 }
 
-std::string describe_call(const std::string& function, const Peer& callee) {
-  return fmt::format("call \"{}\" on \"{}\" (rank {})", function, callee.name, callee.rank);
-}
-
 std::string name_call(const std::string& function, const std::string& label, const Peer& callee) {
   if (label.empty()) return fmt::format("call \"{}\" on \"{}\"", function, callee.name);
   return fmt::format("call \"{}\" (\"{}\") on \"{}\"", function, label, callee.name);
+}
+
+std::string describe_call(const std::string& function, const std::string& label, const Peer& callee) {
+  return fmt::format("{} (rank {})", name_call(function, label, callee), callee.rank);
 }
 
 std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }

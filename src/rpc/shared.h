@@ -77,10 +77,10 @@ void convert_references(RpcShared& shared, const Peer& to, Value& value);
 // Of a message that has come. Throws PROTOCOL.
 void receive_references(RpcShared& shared, const Peer& from, Value& value);
 
-// `call "embed" on "ps1" (rank 3)`: what errors of calls begin with.
-std::string describe_call(const std::string& function, const Peer& callee);
-// `call "embed" on "ps1"`, with its label if it has one: how autograd names it.
+// `call "embed" ("layer 3") on "ps1"`, without what is in brackets when it has no label: how autograd names it.
 std::string name_call(const std::string& function, const std::string& label, const Peer& callee);
+// The same and ` (rank 3)`: what errors of calls begin with.
+std::string describe_call(const std::string& function, const std::string& label, const Peer& callee);
 // `worker "ps1" (rank 3)`
 std::string describe_peer(const Peer& peer);
 // "2.5 s", "30 ms"

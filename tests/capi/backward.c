@@ -132,16 +132,22 @@ static distag_status keep_context(void *user_data, distag_invocation *invocation
   return DISTAG_OK;
 }
 
-/* y = call(function, x) on w1 */
-static distag_tensor *remote(distag_context *context, const char *function, distag_tensor *x) {
+/* y = call(function, x) on w1, under a label */
+static distag_tensor *labelled(distag_context *context, const char *function, distag_tensor *x, const char *label) {
+  distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
   distag_value *args[1], *result = NULL;
   distag_tensor *y = NULL;
   args[0] = distag_tensor_as_value(x);
-  CHECK_OK(distag_call(w0, context, "w1", function, args, 1, NULL, &result, &err));
+  options.label = label;
+  CHECK_OK(distag_call(w0, context, "w1", function, args, 1, &options, &result, &err));
   CHECK_OK(distag_value_get_tensor(result, &y, &err));
   distag_tensor_retain(y);
   distag_value_release(result);
   return y;
+}
+
+static distag_tensor *remote(distag_context *context, const char *function, distag_tensor *x) {
+  return labelled(context, function, x, NULL);
 }
 
 static void across_workers(void) {
@@ -193,13 +199,29 @@ static void unreached(void) {
   distag_tensor *x = leaf(2), *y = NULL, *z = NULL;
   options.mode = DISTAG_BACKWARD_FAST;
   CHECK_OK(distag_context_create(w0, &context, &err));
-  y = remote(context, "triple", x);
+  y = labelled(context, "triple", x, "layer 3");
   z = remote(context, "triple", x);
-  CHECK_FAILS(distag_backward(context, &z, 1, &options, &err), DISTAG_E_UNREACHED_SEND, "triple");
+  CHECK_FAILS(distag_backward(context, &z, 1, &options, &err), DISTAG_E_UNREACHED_SEND,
+              "call \"triple\" (\"layer 3\") on \"w1\"");
   distag_tensor_release(x);
   distag_tensor_release(y);
   distag_tensor_release(z);
   distag_context_release(context);
+}
+
+/* What was recorded in another context is named by its call. */
+static void of_another_context(void) {
+  distag_context *context = NULL, *other = NULL;
+  distag_tensor *x = leaf(2), *y = NULL;
+  CHECK_OK(distag_context_create(w0, &context, &err));
+  CHECK_OK(distag_context_create(w0, &other, &err));
+  y = labelled(context, "triple", x, "layer 4");
+  CHECK_FAILS(distag_backward(other, &y, 1, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
+              "call \"triple\" (\"layer 4\") on \"w1\"");
+  distag_tensor_release(x);
+  distag_tensor_release(y);
+  distag_context_release(context);
+  distag_context_release(other);
 }
 
 /* A reference that a function took does not keep the context. */
@@ -237,6 +259,7 @@ int main(void) {
   if (!CHECK_INT(group_start(both, 2), 0)) return 1;
   across_workers();
   unreached();
+  of_another_context();
   end_of_a_context();
   CHECK_OK(distag_context_create(w0, &context, &err));
   CHECK_INT(group_shutdown(both, 2), 0);

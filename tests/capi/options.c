@@ -176,10 +176,16 @@ static void other_options(void) {
   CHECK_FAILS(distag_worker_start(worker, -3, &err), DISTAG_E_INVALID_ARGUMENT, "timeout_ns");
   CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
 
+  char label[130] = "";
   call.label = "a label";
-  CHECK_OK(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err));
+  CHECK_FAILS(distag_call(worker, NULL, "w0", "nobody", NULL, 0, &call, NULL, &err), DISTAG_E_NOT_FOUND,
+              "call \"nobody\" (\"a label\") on \"w0\" (rank 0)");
+  call.label = memset(label, 'x', 127);
+  CHECK_FAILS(distag_call(worker, NULL, "w0", "nobody", NULL, 0, &call, NULL, &err), DISTAG_E_NOT_FOUND, label);
+  call.label = memset(label, 'x', 128);
+  CHECK_FAILS(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "128 bytes");
   call.label = "\xff";
-  CHECK_FAILS(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "label");
+  CHECK_FAILS(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "UTF-8");
   call.label = NULL;
   call.reserved = 1;
   CHECK_FAILS(distag_call(worker, NULL, "w0", "f", NULL, 0, &call, NULL, &err), DISTAG_E_UNSUPPORTED, "reserved");

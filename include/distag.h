@@ -1008,6 +1008,19 @@ typedef struct distag_stats {
 /* The counters as they are; what is counted together may be a moment apart. */
 DISTAG_API distag_status distag_worker_get_stats(distag_worker *worker, distag_stats *out_stats, distag_error *err);
 
+/* Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and how they
+ * stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those wait
+ * for, "rrefs", the last "events". Of a context on this worker: its counts, "passes", "sends", those that "never_fired"
+ * (no gradient has come for them), and the graph behind them as "nodes" and "edges".
+ * Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without it, which may be
+ * another the next time.
+ * Fails: DEADLINE when the worker does not answer within a second; INVALID_STATE when the context has ended. */
+DISTAG_API distag_status distag_worker_copy_report(distag_worker *worker, char *buffer /* nullable with capacity 0 */,
+                                                   size_t capacity, size_t *out_size, distag_error *err);
+DISTAG_API distag_status distag_context_copy_report(distag_context *context,
+                                                    char *buffer /* nullable with capacity 0 */, size_t capacity,
+                                                    size_t *out_size, distag_error *err);
+
 /* Handles of this process that are not released yet; 0 before the library is unloaded. */
 DISTAG_API uint64_t distag_get_handle_count(void);
 
@@ -1235,6 +1248,10 @@ typedef struct distag_api {
   int32_t (*rref_is_owner)(distag_rref *);
   int32_t (*rref_is_confirmed)(distag_rref *);
   uint64_t (*rref_get_id)(distag_rref *);
+
+  /* 0.2: reports */
+  distag_status (*worker_copy_report)(distag_worker *, char *, size_t, size_t *, distag_error *);
+  distag_status (*context_copy_report)(distag_context *, char *, size_t, size_t *, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

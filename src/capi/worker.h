@@ -71,6 +71,9 @@ struct distag_worker final : distag::capi::Handle {
 
   const char* name();  // nullptr as long as it depends on the rank
   distag::WorkerStats stats();
+  // Reports in JSON. Throw DEADLINE when the loop does not answer.
+  std::string report();
+  std::string report(distag::Context& context);
 
  private:
   void settle(distag::Task before_last = {});

@@ -15,6 +15,8 @@ namespace {
 // How long reading the counters of the streams may take; their loop answers within 2 ms when it is well.
 constexpr Nanos kStatsPatience = 50 * kMillisecond;
 
+constexpr Nanos kReportPatience = kSecond;
+
 constexpr const char* kReleaseThread = "distag-release";
 
 Value to_value(const ShutdownReport& report) {
@@ -246,6 +248,31 @@ WorkerStats distag_worker::stats() {
   const auto fresh = core().fetch_session_stats();
   if (park_until_done(*fresh, kStatsPatience)) stats.session = fresh->value();
   return stats;
+}
+
+namespace {
+
+// Not a wait of base, as above; on the loop itself it is refused.
+template <typename Snapshot>
+std::string write(const std::shared_ptr<Future<Snapshot>>& snapshot) {
+  check_can_wait();
+  if (!park_until_done(*snapshot, kReportPatience)) {
+    refuse(Status::kDeadline, "the worker is busy: its loop did not answer within {} ms",
+           kReportPatience / kMillisecond);
+  }
+  return write_report(snapshot->value());
+}
+
+}  // namespace
+
+std::string distag_worker::report() {
+  if (!core().is_started() || is_down()) return write_report(core().snapshot_at_rest());
+  return write(core().fetch_snapshot());
+}
+
+std::string distag_worker::report(Context& context) {
+  check_up();
+  return write(core().fetch_snapshot(context.global_id()));
 }
 
 namespace distag::capi {

@@ -75,6 +75,10 @@ void ContextRecord::end_pass() {
 
 ContextInfo ContextRecord::info() {
   check();
+  return counts();
+}
+
+ContextInfo ContextRecord::counts() {
   ContextInfo info;
   info.gradient_count = static_cast<uint32_t>(gradients_.read()->entries.size());
   std::lock_guard<std::mutex> lock(mutex_);

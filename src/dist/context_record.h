@@ -34,7 +34,8 @@ class ContextRecord {
   void add_known(int32_t rank);
   void begin_pass();  // throws like check()
   void end_pass();
-  ContextInfo info();
+  ContextInfo info();    // throws like check()
+  ContextInfo counts();  // the same of one that may be over
   std::vector<int32_t> known_ranks() const;
 
   // A pass is in doubt from DONE here to its verdict: who reads meanwhile waits.

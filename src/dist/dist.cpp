@@ -1,9 +1,12 @@
 #include "dist/dist.h"
 
+#include <algorithm>
+
 #include "dist/context_handle.h"
 #include "dist/context_table.h"
 #include "dist/passes.h"
 #include "dist/recorder.h"
+#include "dist/take_snapshot.h"
 
 namespace distag {
 
@@ -122,6 +125,22 @@ void Dist::stop() {
 DistStats Dist::stats() const {
   const auto& counters = state_->shared->counters;
   return {counters.contexts, counters.passes_run, counters.passes_failed, counters.passes_open};
+}
+
+std::vector<ContextSnapshot> Dist::contexts() const {
+  std::vector<ContextSnapshot> result;
+  for (const auto& context : state_->contexts.all()) result.push_back(take_snapshot(*state_->shared, *context));
+  std::sort(result.begin(), result.end(),
+            [](const ContextSnapshot& a, const ContextSnapshot& b) { return a.record->number() < b.record->number(); });
+  return result;
+}
+
+ContextSnapshot Dist::context(const Id& id) const {
+  const auto context = state_->contexts.find(id);
+  if (context == nullptr) throw state_->contexts.missing(id);
+  ContextSnapshot snapshot = take_snapshot(*state_->shared, *context);
+  add_sends(snapshot, *state_->shared, *context);
+  return snapshot;
 }
 
 }  // namespace distag

@@ -6,6 +6,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "dist/snapshot.h"
 #include "rpc/rpc.h"
 
 namespace distag {
@@ -60,6 +61,9 @@ class Dist final : public CallHook {
   void stop();
 
   DistStats stats() const;  // any thread
+  // On the loop, by number. With the sends of the one that is asked for; throws why that one is over.
+  std::vector<ContextSnapshot> contexts() const;
+  ContextSnapshot context(const Id& id) const;
 
  private:
   struct State;

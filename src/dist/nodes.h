@@ -36,9 +36,14 @@ class SendNode final : public autograd::Node {
   const PairInfo& info() const { return info_; }
   const std::vector<Slot>& metadata() const { return metadata_; }
 
+  // Whether a gradient has ever come for it, for reports. On the loop.
+  bool has_fired() const { return has_fired_; }
+  void note_fired() { has_fired_ = true; }
+
  private:
   const PairInfo info_;
   const std::vector<Slot> metadata_;
+  bool has_fired_ = false;
 };
 
 // Values that require grad came in here: their gradients go to the send they left by.

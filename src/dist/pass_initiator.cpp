@@ -144,6 +144,14 @@ void PassInitiator::on_gone(Incarnation peer, const Error& error) {
   }
 }
 
+std::vector<std::string> PassInitiator::waits_for() const {
+  std::vector<std::string> result;
+  for (const auto& [worker, participant] : participants_) {
+    if (!participant.is_done && worker != shared_.self.incarnation) result.push_back(shared_.describe(worker));
+  }
+  return result;
+}
+
 void PassInitiator::on_deadline() {
   std::string waits;
   for (const auto& [worker, participant] : participants_) {

@@ -38,6 +38,8 @@ class PassInitiator final : public PassLead, public std::enable_shared_from_this
   void on_holders(const std::vector<Incarnation>& holders);
   void on_probe_answer(const Peer& from, const wire::ProbeAnswer& answer);
   void on_gone(Incarnation peer, const Error& error);
+  bool is_planned() const { return is_planned_; }
+  std::vector<std::string> waits_for() const;
 
   void on_planned(const std::set<Incarnation>& participants) override;
   void on_done() override;

@@ -376,6 +376,7 @@ void PassPart::on_grad(const Peer& from, wire::Grad& grad) {
   if (next != grad.gradients.end()) fail(Status::kProtocol, "too many gradients came for {}", send->name());
   grad.gradients.clear();  // so that they have one holder
   ++grads_received_;
+  send->note_fired();
   work(nullptr, [send, gradients = std::move(gradients)](GraphTask& task) mutable {
     task.deliver_source(*send, std::move(gradients));
   });
@@ -384,6 +385,20 @@ void PassPart::on_grad(const Peer& from, wire::Grad& grad) {
 std::vector<std::string> PassPart::waiting_calls() const {
   std::vector<std::string> result;
   for (const auto& node : task_->waiting_sources()) result.push_back(static_cast<const SendNode&>(*node).info().call);
+  return result;
+}
+
+std::vector<std::string> PassPart::waits_for() const {
+  std::vector<std::string> result;
+  for (const auto& [id, child] : children_) {
+    result.push_back(shared_.describe(child.to) + ", to search on from what came from it");
+  }
+  if (reported_ != Report::kNothing || is_searching()) return result;
+  if (!is_idle()) {
+    result.emplace_back("tasks of this worker");
+  } else if (task_ != nullptr) {
+    for (const auto& node : task_->waiting_sources()) result.push_back("the gradient of " + node->name());
+  }
   return result;
 }
 

@@ -74,6 +74,9 @@ class PassPart : public std::enable_shared_from_this<PassPart> {
   const std::set<Incarnation>& grads_to() const { return grads_to_; }
   std::vector<std::string> waiting_calls() const;  // only when idle
   bool is_done() const { return reported_ == Report::kDone; }
+  // What this part does, and who or what it waits for.
+  bool is_searching() const { return !requests_.empty(); }
+  std::vector<std::string> waits_for() const;
   const std::set<Incarnation>& peers() const { return peers_; }
 
   // The context ends: tells the lead, and is over.

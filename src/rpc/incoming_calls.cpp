@@ -276,4 +276,12 @@ void IncomingCalls::abandon() {
   for (const auto& [id, call] : std::exchange(open_, {})) call->close();
 }
 
+void IncomingCalls::describe(std::vector<OpenCall>& calls) const {
+  const Nanos now = shared_.environment.loop.now();
+  for (const auto& [id, call] : open_) {
+    calls.push_back({call->stage(), call->function(), call->label(), call->caller(), call->peer()->rank,
+                     call->context(), now - call->arrived(), call->time_left()});
+  }
+}
+
 }  // namespace distag

@@ -33,6 +33,7 @@ class IncomingCalls {
   void abandon();
 
   bool is_idle() const { return open_.empty() && shared_.running.is_empty(); }
+  void describe(std::vector<OpenCall>& calls) const;
 
  private:
   struct Target {

@@ -47,8 +47,22 @@ IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& tab
       table_(table),
       caller_(std::move(caller)),
       request_(std::move(request)),
+      arrived_(shared_->environment.loop.now()),
       deadline_(deadline),
       kept_(std::move(kept)) {}
+
+OpenCall::Stage IncomingCall::stage() const {
+  switch (stage_.load()) {
+    case Stage::kQueued:
+      return OpenCall::Stage::kWaiting;
+    case Stage::kReturned:
+      return OpenCall::Stage::kDeferred;
+    case Stage::kRunning:
+    case Stage::kOver:
+      break;
+  }
+  return OpenCall::Stage::kRunning;
+}
 
 Nanos IncomingCall::time_left() const {
   if (deadline_ == kNever) return kForever;

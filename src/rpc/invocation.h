@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "rpc/open_call.h"
 #include "rpc/rpc.h"
 #include "rpc/shared.h"
 
@@ -66,6 +67,8 @@ class IncomingCall final : public Invocation {
   // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
   std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }
   bool keeps_result() const { return static_cast<bool>(request_.keep); }
+  Nanos arrived() const { return arrived_; }
+  OpenCall::Stage stage() const;
 
   // Nobody waits for the answer any more. Gives whether the function has begun.
   bool close();
@@ -87,6 +90,7 @@ class IncomingCall final : public Invocation {
   IncomingCalls& table_;  // lives as long as shared_
   const std::shared_ptr<const Peer> caller_;
   const wire::Call request_;
+  const Nanos arrived_;
   const Nanos deadline_;
   RunningFunctions::Run run_;
 

@@ -239,4 +239,13 @@ void OutgoingCalls::forget(OutgoingCall& call) {
   }
 }
 
+void OutgoingCalls::describe(std::vector<OpenCall>& calls) const {
+  const Nanos now = shared_.environment.loop.now();
+  for (const auto& [id, call] : open_) {
+    calls.push_back({call->is_numbered ? OpenCall::Stage::kSent : OpenCall::Stage::kQueued, call->function, call->label,
+                     call->peer->name, call->peer->rank, call->context, now - call->begun,
+                     call->deadline == kNever ? kForever : std::max<Nanos>(0, call->deadline - now)});
+  }
+}
+
 }  // namespace distag

@@ -7,6 +7,7 @@
 
 #include "base/future.h"
 #include "rpc/deadlines.h"
+#include "rpc/open_call.h"
 #include "rpc/rpc.h"
 #include "rpc/shared.h"
 
@@ -26,6 +27,7 @@ struct OutgoingCall {
   std::string label;
   Values args;       // as they travel, until it is sent
   Values originals;  // with a context: the same with their history, until it is numbered
+  Nanos begun = 0;   // when it was made
   Nanos deadline = kNever;
   Nanos timeout = kForever;               // for the message of a deadline
   std::shared_ptr<Invocation> within;     // until it is over
@@ -58,6 +60,7 @@ class OutgoingCalls {
   void abandon();
 
   bool is_idle() const { return open_.empty(); }
+  void describe(std::vector<OpenCall>& calls) const;
 
  private:
   void check(const OutgoingCall& call) const;

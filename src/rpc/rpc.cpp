@@ -143,7 +143,8 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   call->function = std::move(request.function);
   call->label = std::move(request.label);
   call->timeout = request.timeout == 0 ? state.config.call_timeout : request.timeout;
-  call->deadline = deadline_after(state.environment.loop.now(), call->timeout);
+  call->begun = state.environment.loop.now();
+  call->deadline = deadline_after(call->begun, call->timeout);
   if (request.within && request.within->deadline() < call->deadline) {
     call->deadline = request.within->deadline();
     call->timeout = kForever;
@@ -300,6 +301,14 @@ RpcStats Rpc::stats() const {
   stats.futures_open = counters.open_made.load(std::memory_order_relaxed);
   stats.calls_open = stats.futures_open + counters.open_served.load(std::memory_order_relaxed);
   return stats;
+}
+
+std::vector<OpenCall> Rpc::open_calls() const {
+  std::vector<OpenCall> calls;
+  state_->outgoing.describe(calls);
+  state_->incoming.describe(calls);
+  std::stable_sort(calls.begin(), calls.end(), [](const OpenCall& a, const OpenCall& b) { return a.age > b.age; });
+  return calls;
 }
 
 }  // namespace distag

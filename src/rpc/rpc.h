@@ -13,6 +13,7 @@
 #include "base/loop.h"
 #include "rpc/membership.h"
 #include "rpc/op_runner.h"
+#include "rpc/open_call.h"
 #include "session/session.h"
 #include "tensor/value.h"
 #include "wire/message.h"
@@ -218,6 +219,7 @@ class Rpc {
   // Completes at a moment when no function runs: RunningFunctions::when_empty.
   std::shared_ptr<Future<Unit>> when_no_function_runs();
   RpcStats stats() const;
+  std::vector<OpenCall> open_calls() const;  // on the loop; oldest first
 
  private:
   struct State;

@@ -249,6 +249,11 @@ const Error* Session::gone(Incarnation incarnation) const {
   return record == nullptr || record->is_member() ? nullptr : &record->gone;
 }
 
+bool Session::is_connected(Incarnation incarnation) const {
+  PeerRecord* record = state_->find(incarnation);
+  return record != nullptr && record->outgoing.is_open();
+}
+
 Session::Ticket Session::send(Incarnation to, wire::Body body, SendOptions options) {
   return state_->send(to, std::move(body), std::move(options));
 }

@@ -97,6 +97,9 @@ class Session {
   // What sending to it fails with since it was lost or left; nullptr: it is a member, or unknown.
   const Error* gone(Incarnation incarnation) const;
 
+  // Whether our stream to it is open, for reports.
+  bool is_connected(Incarnation incarnation) const;
+
   // Queues a message, in order; sends to oneself take the same path. A message of at most 1 MiB and 64
   // KiB is one multipart message, a larger payload goes ahead in chunks. Throws INVALID_ARGUMENT when it is too large
   // or cannot travel, DISCONNECTED when the peer is lost, NOT_FOUND when it is unknown: nothing was sent then.

@@ -69,6 +69,7 @@ struct Worker::State {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Session> session;
   std::unique_ptr<Rendezvous> rendezvous;
+  EventLog event_log;
   Nanos start_deadline = kNever;
   bool is_open_world = false;
 
@@ -97,6 +98,8 @@ struct Worker::State {
     return view;
   }
 
+  void note(std::string text) { event_log.add(environment.loop.now(), std::move(text)); }
+  WorkerSnapshot snapshot() const;
   void begin_start(Nanos deadline, SessionEvents& events);
   void join(const RendezvousTarget& target);
   void on_joined(Rendezvous::Outcome outcome);
@@ -155,6 +158,57 @@ std::shared_ptr<Future<SessionStats>> Worker::fetch_session_stats() {
   auto future = Future<SessionStats>::make();
   state_->environment.loop.post([state = state_, future] {
     future->complete(state->session ? state->session->stats() : state->get_view().session);
+  });
+  return future;
+}
+
+// ---- reports ----
+
+WorkerSnapshot Worker::State::snapshot() const {
+  WorkerSnapshot snapshot;
+  const View seen = get_view();
+  snapshot.name = seen.name;
+  snapshot.rank = seen.rank;
+  snapshot.now = environment.loop.now();
+  for (MemberRecord& member : rpc.membership().all()) snapshot.members.push_back({std::move(member), false, ""});
+  return snapshot;
+}
+
+WorkerSnapshot Worker::snapshot_at_rest() const {
+  WorkerSnapshot snapshot = state_->snapshot();
+  snapshot.state = snapshot.rank < 0 ? "not started" : "shut down";
+  return snapshot;
+}
+
+std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
+  auto future = Future<WorkerSnapshot>::make();
+  state_->environment.loop.post([state = state_, future] {
+    WorkerSnapshot snapshot = state->snapshot();
+    snapshot.state = state->phase == Phase::kStarted ? "started" : phase_text(state->phase);
+    if (state->session) {
+      snapshot.incarnation = state->session->self().incarnation;
+      for (WorkerSnapshot::Member& member : snapshot.members) {
+        member.is_connected = state->session->is_connected(member.record.peer.incarnation);
+        const Error* gone = state->session->gone(member.record.peer.incarnation);
+        if (gone != nullptr) member.gone = gone->message();
+      }
+    }
+    snapshot.calls = state->rpc.open_calls();
+    snapshot.contexts = state->dist.contexts();
+    snapshot.events.assign(state->event_log.events().begin(), state->event_log.events().end());
+    future->complete(std::move(snapshot));
+  });
+  return future;
+}
+
+std::shared_ptr<Future<ContextSnapshot>> Worker::fetch_snapshot(const Id& context) {
+  auto future = Future<ContextSnapshot>::make();
+  state_->environment.loop.post([state = state_, future, context] {
+    try {
+      future->complete(state->dist.context(context));
+    } catch (...) {
+      future->fail(current_error());
+    }
   });
   return future;
 }
@@ -281,6 +335,7 @@ void Worker::State::begin_service() {
   phase = Phase::kStarted;
   set_view(fresh);
   for (const Peer& member : roster) tell_of(member);
+  note(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
   for (Task& event : std::exchange(early_events, {})) event();
   const Value nothing;
   std::exchange(start_future, nullptr)->complete(nothing);
@@ -298,6 +353,7 @@ void Worker::State::abandon_start(const Error& error) {
   session.reset();
   transport.reset();
   phase = Phase::kCreated;
+  note("start failed: " + error.message());
   Error told = error;
   std::exchange(start_future, nullptr)->fail(told.add_context("start"));
 }
@@ -333,6 +389,7 @@ void Worker::State::begin_stop(Nanos deadline) {
       return;
   }
   const bool first = phase == Phase::kStarted;
+  if (first) note("shutdown began");
   phase = Phase::kStopping;
   std::shared_ptr<Future<ShutdownReport>> quiet = rpc.shutdown(deadline);
   if (!first) return;
@@ -385,6 +442,7 @@ void Worker::on_lost(const Peer& peer, const Error& error) {
     if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
     return;
   }
+  state_->note("lost: " + error.message());
   state_->dist.on_lost(peer, error);
   state_->optim.on_gone(peer);
   state_->rpc.on_lost(peer, error);
@@ -398,6 +456,7 @@ void Worker::on_left(const Peer& peer) {
     if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
     return;
   }
+  state_->note(fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank));
   state_->dist.on_left(peer);
   state_->optim.on_gone(peer);
   state_->rpc.on_left(peer);

@@ -15,6 +15,7 @@
 #include "rref/rrefs.h"
 #include "session/session.h"
 #include "transport/transport.h"
+#include "worker/report.h"
 
 namespace distag {
 
@@ -77,6 +78,11 @@ class Worker : private SessionEvents {
   // `session` is as it was at the shutdown; while started, fetch_session_stats asks the loop.
   WorkerStats stats() const;
   std::shared_ptr<Future<SessionStats>> fetch_session_stats();
+  // What reports are written from; the loop has to run.
+  std::shared_ptr<Future<WorkerSnapshot>> fetch_snapshot();
+  std::shared_ptr<Future<ContextSnapshot>> fetch_snapshot(const Id& context);
+  // The same of a worker that is not started or shut down: who it is, and the group that it knew.
+  WorkerSnapshot snapshot_at_rest() const;
 
  private:
   void on_message(const Peer& from, wire::Message message) override;

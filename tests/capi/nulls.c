@@ -244,6 +244,9 @@ static void workers(void) {
   CHAINED(distag_worker_register(NULL, "f", answer_nothing, NULL, NULL, NULL, &err));
   REFUSED(distag_worker_register(w, NULL, answer_nothing, NULL, NULL, NULL, &err));
   REFUSED(distag_worker_register(w, "f", NULL, NULL, NULL, NULL, &err));
+  CHAINED(distag_worker_copy_report(NULL, NULL, 0, &done, &err));
+  REFUSED(distag_worker_copy_report(w, NULL, 1, &done, &err));
+  REFUSED(distag_worker_copy_report(w, NULL, 0, NULL, &err));
   CHAINED(distag_worker_unregister(NULL, "f", 0, &err));
   REFUSED(distag_worker_unregister(w, NULL, 0, &err));
   CHAINED(distag_worker_start(NULL, 0, &err));
@@ -376,6 +379,10 @@ static void contexts(void) {
   REFUSED(distag_backward_async(c, holes, 1, NULL, NULL, &err));
   CHAINED(distag_get_gradients(NULL, &out_g, &err));
   REFUSED(distag_get_gradients(c, NULL, &err));
+  size_t size = 0;
+  CHAINED(distag_context_copy_report(NULL, NULL, 0, &size, &err));
+  REFUSED(distag_context_copy_report(c, NULL, 1, &size, &err));
+  REFUSED(distag_context_copy_report(c, NULL, 0, NULL, &err));
   CHECK(out_g == NULL);
   CHECK_INT(distag_context_get_id(NULL), 0);
   CHECK_INT(distag_gradients_get_count(NULL), 0);

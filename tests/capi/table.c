@@ -190,6 +190,8 @@ int main(void) {
   SLOT(rref_is_owner, distag_rref_is_owner);
   SLOT(rref_is_confirmed, distag_rref_is_confirmed);
   SLOT(rref_get_id, distag_rref_get_id);
+  SLOT(worker_copy_report, distag_worker_copy_report);
+  SLOT(context_copy_report, distag_context_copy_report);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "dist/dist_context.h"
+#include "dist/shared.h"
+#include "dist/snapshot.h"
+
+namespace distag {
+
+// What a report tells of a context, but for its sends; and those, oldest first. On the loop.
+ContextSnapshot take_snapshot(const DistShared& shared, const DistContext& context);
+void add_sends(ContextSnapshot& snapshot, const DistShared& shared, const DistContext& context);
+
+}  // namespace distag

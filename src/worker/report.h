@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dist/snapshot.h"
+#include "rpc/membership.h"
+#include "rpc/open_call.h"
+#include "worker/event_log.h"
+
+namespace distag {
+
+// A worker at one moment.
+struct WorkerSnapshot {
+  struct Member {
+    MemberRecord record;
+    bool is_connected = false;
+    std::string gone;  // why it is lost, or that it has left
+  };
+
+  std::string name;
+  int32_t rank = -1;
+  Incarnation incarnation = 0;
+  std::string state;  // "not started", "started", "shutting down", "shut down"
+  Nanos now = 0;
+  std::vector<Member> members;
+  std::vector<OpenCall> calls;
+  std::vector<ContextSnapshot> contexts;
+  std::vector<EventLog::Event> events;
+};
+
+// In JSON, for people and tools; include/distag.h names what is in it.
+std::string write_report(const WorkerSnapshot& worker);
+// With the graph behind its sends.
+std::string write_report(const ContextSnapshot& context);
+// Of a context without a worker.
+std::string write_local_report(Context& context);
+
+}  // namespace distag

@@ -640,10 +640,10 @@ DISTAG_API distag_status distag_worker_copy_ranks(distag_worker *worker, const c
                                                   int32_t *ranks /* nullable with capacity 0 */, size_t capacity,
                                                   size_t *out_count, distag_error *err);
 
-/* Called by each of `ranks` (NULL: the whole group of that moment), the own one included, with a value of its own; each
- * gets the list of all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may
- * be under way: of those over the same ranks each worker's first meets the first of the others, its second the second;
- * one that failed is withdrawn, and the next takes its place (since 0.2).
+/* Called by each of `ranks` (NULL: all; in an open world, all that live) with a value of its own; each gets the list of
+ * all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may be under way: of
+ * those over the same ranks each worker's first meets the first of the others, its second the second; one that failed
+ * is withdrawn, and the next takes its place (since 0.2).
  * Blocks. Fails: DEADLINE listing who did not come, at most a second late; DISCONNECTED or PEER_RESTARTED naming who is
  * lost or has left; INVALID_ARGUMENT (a rank twice, unknown, the own one missing). */
 DISTAG_API distag_status distag_worker_all_gather(distag_worker *worker, distag_value *value,

@@ -55,6 +55,8 @@ std::vector<int32_t> AllGather::group() const {
   std::vector<int32_t> ranks;
   for (const MemberRecord& member : shared_.membership.all()) {
     if (member.state == MemberState::kLeft) continue;
+    // A static group is whole with all its members only.
+    if (member.state == MemberState::kLost && shared_.is_open_world) continue;
     if (ranks.empty() || ranks.back() != member.peer.rank) ranks.push_back(member.peer.rank);
   }
   return ranks;

@@ -96,6 +96,25 @@ distag_status report_argument(const char* function, distag_error* err, const Arg
   return write_error(err, told.add_context(function));
 }
 
+// Whether a text begins by naming what failed, an op or a call: `matmul: ...`, `call "embed" on "ps1": ...`.
+bool names_what_failed(std::string_view text) {
+  const std::string_view lead = text.substr(0, text.find(": "));
+  if (lead.size() == text.size()) return false;
+  const bool is_word = lead.find(' ') == std::string_view::npos;
+  const size_t quote = lead.find('"');
+  return is_word || (quote != 0 && quote != std::string_view::npos);
+}
+
+// What is wrong with the arguments is told with the name of the function, unless the text has a better one.
+distag_status report_failure(const char* function, distag_error* err, const Error& error) {
+  const bool is_of_arguments = error.status() == Status::kInvalidArgument || error.status() == Status::kUnsupported;
+  if (!is_of_arguments || error.origin_rank() >= 0 || names_what_failed(error.message())) {
+    return write_error(err, error);
+  }
+  Error told = error;
+  return write_error(err, told.add_context(function));
+}
+
 }  // namespace
 
 bool is_usable(const distag_error* err) {
@@ -122,7 +141,7 @@ distag_status report(const char* function, distag_error* err) noexcept {
       return report_argument(function, err, error);
     } catch (const Error& error) {
       // A failure whose status says success is a defect.
-      if (error.status() != Status::kOk) return write_error(err, error);
+      if (error.status() != Status::kOk) return report_failure(function, err, error);
       return write_error(err, Error(Status::kInternal, error.message()));
     } catch (...) {
       Error error = current_error();

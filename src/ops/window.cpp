@@ -15,8 +15,8 @@ Dims checked_pair(const char* op, const char* name, const Dims& pair, int64_t le
   bool fits = pair.size() == 2;
   for (int64_t item : pair) fits = fits && item >= least && item <= kLargestSetting;
   if (!fits) {
-    fail(Status::kInvalidArgument, "{}: {} {} must be two numbers (rows, columns) of at least {}", op, name,
-         to_string(pair), least);
+    fail(Status::kInvalidArgument, "{}: {} {} must be two numbers (rows, columns) from {} to {}", op, name,
+         to_string(pair), least, kLargestSetting);
   }
   return pair;
 }

@@ -117,8 +117,37 @@ static void chain(void) {
   distag_tensor_release(NULL);
 }
 
+/* What is wrong with an argument says of which function or op. */
+static void who_failed(void) {
+  const int64_t negative[] = {2, -3}, two_unknown[] = {-1, -1}, one[] = {1, 1}, huge[] = {INT64_MAX, 0};
+  const int64_t image[] = {1, 1, 2, 2};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *x = NULL, *y = NULL;
+  distag_value *value = NULL;
+  double item = 0;
+  CHECK_FAILS(distag_zeros(DISTAG_FLOAT32, negative, 2, &y, &err), DISTAG_E_INVALID_ARGUMENT, "distag_zeros: shape");
+  CHECK_FAILS(distag_rand(1, DISTAG_FLOAT32, negative, 2, &y, &err), DISTAG_E_INVALID_ARGUMENT, "distag_rand: shape");
+  CHECK_FAILS(distag_zeros(77, NULL, 0, &y, &err), DISTAG_E_UNSUPPORTED, "distag_zeros: dtype");
+  CHECK_FAILS(distag_tensor_create(&item, 8, DISTAG_FLOAT64, negative, 2, &y, &err), DISTAG_E_INVALID_ARGUMENT,
+              "distag_tensor_create: ");
+  CHECK_FAILS(distag_tensor_create_borrowed(&item, 8, DISTAG_FLOAT64, image, image, 4, NULL, NULL, &y, &err),
+              DISTAG_E_INVALID_ARGUMENT, "distag_tensor_create_borrowed: ");
+  CHECK_FAILS(distag_value_create_text("\xff", &value, &err), DISTAG_E_INVALID_ARGUMENT, "distag_value_create_text: ");
+  CHECK_OK(distag_ones(DISTAG_FLOAT32, image, 4, &x, &err));
+  CHECK_FAILS(distag_reshape(x, two_unknown, 2, &y, &err), DISTAG_E_INVALID_ARGUMENT, "reshape: ");
+  CHECK_FAILS(distag_reshape(x, negative, 2, &y, &err), DISTAG_E_INVALID_ARGUMENT, "reshape: ");
+  CHECK_FAILS(distag_tensor_get_item(x, &item, &err), DISTAG_E_INVALID_ARGUMENT, "item: ");
+  CHECK_FAILS(distag_conv2d(x, x, NULL, one, huge, &y, &err), DISTAG_E_INVALID_ARGUMENT,
+              "conv2d: padding [9223372036854775807,0] must be two numbers (rows, columns) from 0 to 1073741824");
+  CHECK_FAILS(distag_conv2d(x, x, NULL, huge, one, &y, &err), DISTAG_E_INVALID_ARGUMENT, "conv2d: stride");
+  CHECK_FAILS(distag_max_pool2d(x, one, one, huge, &y, &err), DISTAG_E_INVALID_ARGUMENT, "max_pool2d: padding");
+  CHECK(y == NULL && value == NULL);
+  distag_tensor_release(x);
+}
+
 int main(void) {
   names();
+  who_failed();
   set();
   truncation();
   sizes();

@@ -138,7 +138,7 @@ static void who_failed(void) {
   CHECK_FAILS(distag_reshape(x, negative, 2, &y, &err), DISTAG_E_INVALID_ARGUMENT, "reshape: ");
   CHECK_FAILS(distag_tensor_get_item(x, &item, &err), DISTAG_E_INVALID_ARGUMENT, "item: ");
   CHECK_FAILS(distag_conv2d(x, x, NULL, one, huge, &y, &err), DISTAG_E_INVALID_ARGUMENT,
-              "conv2d: padding [9223372036854775807,0] must be two numbers (rows, columns) from 0 to 1073741824");
+              "conv2d: padding [9223372036854775807, 0] must be two numbers (rows, columns) from 0 to 1073741824");
   CHECK_FAILS(distag_conv2d(x, x, NULL, huge, one, &y, &err), DISTAG_E_INVALID_ARGUMENT, "conv2d: stride");
   CHECK_FAILS(distag_max_pool2d(x, one, one, huge, &y, &err), DISTAG_E_INVALID_ARGUMENT, "max_pool2d: padding");
   CHECK(y == NULL && value == NULL);

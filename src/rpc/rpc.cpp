@@ -128,6 +128,14 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   auto call = std::make_shared<OutgoingCall>();
   call->peer = request.to_incarnation == 0 ? state.membership.peer_named(request.to)
                                            : state.membership.peer_with(request.to_incarnation);
+  if (call->peer == nullptr && request.to_incarnation != 0) {
+    if (state.membership.peer_named(request.to) == nullptr) {
+      fail(Status::kDisconnected, "call \"{}\": the worker that it is for was gone before this one joined",
+           request.function);
+    }
+    fail(Status::kPeerRestarted, "call \"{}\": worker \"{}\" was restarted, and what it had before is gone",
+         request.function, request.to);
+  }
   if (call->peer == nullptr) {
     fail(Status::kNotFound, "call \"{}\": there is no worker \"{}\" in the group", request.function, request.to);
   }

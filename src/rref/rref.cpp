@@ -13,14 +13,14 @@ std::shared_ptr<OwnedValue> RrefHome::make_value(const Id& id) {
 }
 
 Rref::Rref(std::shared_ptr<RrefHome> home, std::shared_ptr<OwnedValue> owned)
-    : Reference(owned->id(), owned->id().maker, owned->id()),  // as long as what will travel
+    : Reference(owned->id(), owned->id().maker, 1, owned->id()),  // as long as what will travel
       home_(std::move(home)),
       owned_(std::move(owned)),
       confirmed_(true) {}
 
 Rref::Rref(std::shared_ptr<RrefHome> home, const Id& value_id, std::shared_ptr<const Peer> owner_of_it,
            const Id& fork_id)
-    : Reference(value_id, owner_of_it->incarnation, fork_id),
+    : Reference(value_id, owner_of_it->incarnation, owner_of_it->rank, fork_id),
       home_(std::move(home)),
       owner_peer_(std::move(owner_of_it)) {
   home_->used.fetch_add(1, std::memory_order_relaxed);

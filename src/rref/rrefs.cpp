@@ -92,6 +92,10 @@ struct Rrefs::State final : Sharing::Streams {
   }
   std::shared_ptr<const Peer> find(Incarnation worker) const override { return rpc.find_peer(worker); }
   bool is_gone(Incarnation worker) const override { return rpc.is_gone(worker); }
+  std::string name_of_rank(int32_t rank) const override {
+    const auto member = rpc.membership().find_by_rank(rank);
+    return member ? member->peer.name : "";
+  }
 
   const Environment environment;
   Rpc& rpc;
@@ -113,7 +117,7 @@ void Rrefs::set_host(std::shared_ptr<void> host) { state_->home->host = std::mov
 
 void Rrefs::begin(const Peer& self) {
   state_->self.store(self.incarnation);
-  state_->sharing.begin(self.incarnation);
+  state_->sharing.begin(self);
 }
 
 void Rrefs::stop() {

@@ -45,8 +45,10 @@ std::string Sharing::name_of(Incarnation worker) const {
 
 std::shared_ptr<ExternalValue> Sharing::on_send(const Peer& to, const std::shared_ptr<Rref>& reference) {
   const Incarnation owner = reference->is_owner() ? self_ : reference->owner;
-  if (to.incarnation == owner && owner != self_)
-    return std::make_shared<wire::Reference>(reference->value, owner, Id{});
+  const int32_t rank = reference->is_owner() ? rank_ : reference->owner_rank;
+  if (to.incarnation == owner && owner != self_) {
+    return std::make_shared<wire::Reference>(reference->value, owner, rank, Id{});
+  }
   const Id fork = next_fork();
   if (to.incarnation == self_) {
     to_self_.emplace(fork, Hold{reference, self_});
@@ -55,7 +57,7 @@ std::shared_ptr<ExternalValue> Sharing::on_send(const Peer& to, const std::share
   } else if (!streams_.is_gone(owner)) {
     holds_.emplace(fork, Hold{reference, to.incarnation});
   }
-  return std::make_shared<wire::Reference>(reference->value, owner, fork);
+  return std::make_shared<wire::Reference>(reference->value, owner, rank, fork);
 }
 
 std::shared_ptr<Rref> Sharing::on_receive(const Peer& from, const wire::Reference& reference) {
@@ -78,6 +80,8 @@ std::shared_ptr<Rref> Sharing::on_receive(const Peer& from, const wire::Referenc
     if (owner == nullptr) {
       Peer unknown;
       unknown.incarnation = reference.owner;
+      unknown.rank = reference.owner_rank;
+      unknown.name = streams_.name_of_rank(reference.owner_rank);
       owner = std::make_shared<const Peer>(unknown);
     }
     streams_.send(from, wire::Forked{reference.fork}, {});

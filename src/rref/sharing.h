@@ -25,12 +25,16 @@ class Sharing {
     virtual void send(const Peer& to, wire::Body body, Task on_acknowledged) = 0;
     virtual std::shared_ptr<const Peer> find(Incarnation worker) const = 0;  // nullptr: unknown
     virtual bool is_gone(Incarnation worker) const = 0;                      // lost, or left
+    virtual std::string name_of_rank(int32_t rank) const = 0;                // "": nobody has it
   };
 
   Sharing(std::shared_ptr<RrefHome> home, Streams& streams, uint64_t own_maker)
       : home_(std::move(home)), streams_(streams), own_maker_(own_maker) {}
 
-  void begin(Incarnation self) { self_ = self; }
+  void begin(const Peer& self) {
+    self_ = self.incarnation;
+    rank_ = self.rank;
+  }
   // Lets go of everything.
   void stop();
 
@@ -97,6 +101,7 @@ class Sharing {
   Streams& streams_;
   const uint64_t own_maker_;  // of the ids of values that this worker shares; no incarnation
   Incarnation self_ = 0;
+  int32_t rank_ = 0;
   uint64_t last_fork_ = 0;  // even, as the ids of values that calls make are odd: the fork of their creator has that id
 
   // At the owner. By holder too: nobody can take the name of another's fork.

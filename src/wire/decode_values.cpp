@@ -166,7 +166,9 @@ Value decode_reference(const protocol::Reference& table) {
   auto reference = std::make_shared<Reference>();
   reference->value = {table.value()->maker(), table.value()->counter()};
   reference->owner = table.owner();
+  reference->owner_rank = table.owner_rank();
   if (!reference->value || reference->owner == 0) malformed("a reference without a value or an owner");
+  if (reference->owner_rank < 0) malformed("a reference to a value of rank {}", reference->owner_rank);
   if (table.fork() != nullptr) {
     reference->fork = {table.fork()->maker(), table.fork()->counter()};
     if (!reference->fork) malformed("a fork without a maker");

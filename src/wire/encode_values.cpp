@@ -83,7 +83,8 @@ EncodedUnion encode_reference(FlatBufferBuilder& builder, const Value& value) {
   const protocol::Id id(reference->value.maker, reference->value.counter);
   const protocol::Id fork(reference->fork.maker, reference->fork.counter);
   return as_union(protocol::Value::Reference,
-                  protocol::CreateReference(builder, &id, reference->owner, reference->fork ? &fork : nullptr));
+                  protocol::CreateReference(builder, &id, reference->owner, reference->owner_rank,
+                                            reference->fork ? &fork : nullptr));
 }
 
 }  // namespace

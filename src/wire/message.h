@@ -228,10 +228,11 @@ struct Holders {  // FAST: another initiator asks the creator who holds the cont
 struct Reference : ExternalValue {
   Id value;
   Incarnation owner = 0;
+  int32_t owner_rank = 0;
   Id fork;  // {0,0}: the receiver is the owner
 
   Reference() = default;
-  Reference(const Id& v, Incarnation o, const Id& f) : value(v), owner(o), fork(f) {}
+  Reference(const Id& v, Incarnation o, int32_t r, const Id& f) : value(v), owner(o), owner_rank(r), fork(f) {}
   ValueKind kind() const final { return ValueKind::kRref; }
 };
 struct Fork {

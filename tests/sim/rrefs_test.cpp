@@ -321,6 +321,58 @@ TEST_F(RrefsTest, TheForksOfALostUserAreDropped) {
   kept_[1] = Value();
 }
 
+TEST_F(RrefsTest, AnOwnerThatIsBackHasNoneOfTheOldValues) {
+  for_each_seed(20, [this](uint64_t seed) {
+    make(3, seed);
+    const Ref reference = remote(0, 1, "make", {whole(1)});
+    Tensor weight = Tensor::scalar(Dtype::kFloat64, 2);
+    autograd::set_requires_grad(weight, true);
+    const Ref parameter = remote(0, 1, "make", {Value(weight)});
+    const auto optimizer = group_->worker(0).optim().make_optimizer("sgd", {as_value(parameter)});
+    EXPECT_EQ(fetch(0, reference).as_int64(), 1);
+    group_->kill(1);
+    if (seed % 2 == 0) {  // whether its loss is seen before it is back, or not
+      EXPECT_EQ(error_of([&] { fetch(0, reference); }).status(), Status::kDisconnected);
+    }
+    Worker& again = group_->restart(1);
+    register_functions(1);
+    const auto started = again.start(60 * kSecond);
+    wait(*started, kForever);
+    started->value();
+    const Error error = error_of([&] { fetch(0, reference); });
+    EXPECT_EQ(error.status(), Status::kPeerRestarted) << error.message();
+    EXPECT_TRUE(contains(error, "w1")) << error.message();
+    EXPECT_EQ(error_of([&] { group_->call(0, 1, "make", {as_value(reference)}); }).status(), Status::kOk)
+        << "it can be passed on, also to the new one";
+    EXPECT_EQ(error_of([&] { group_->call(0, 1, "hand_on", {as_value(reference)}); }).status(), Status::kPeerRestarted);
+    const auto context = group_->worker(0).dist().create_context();
+    const Error lost = error_of([&] { optimizer->step(context, {}); });
+    EXPECT_EQ(lost.status(), Status::kPeerRestarted) << lost.message();
+    EXPECT_EQ(fetch(0, remote(0, 1, "make", {whole(2)})).as_int64(), 2);
+    settle();
+    EXPECT_EQ(stats(1).owned + stats(2).owned, 0u);
+  });
+}
+
+TEST_F(RrefsTest, TheForksOfAUserThatIsBackAreGone) {
+  for_each_seed(20, [this](uint64_t seed) {
+    make(2, seed);
+    Ref reference = create(0, whole(1));
+    group_->call(0, 1, "keep", {as_value(reference)});
+    reference.reset();
+    EXPECT_EQ(stats(0).forks, 1u);
+    group_->kill(1);
+    Worker& again = group_->restart(1);
+    register_functions(1);
+    const auto started = again.start(60 * kSecond);
+    wait(*started, kForever);
+    started->value();
+    ASSERT_TRUE(group_->scheduler().run_until([this] { return stats(0).forks == 0; }, 60 * kSecond));
+    EXPECT_EQ(stats(0).owned, 0u);
+    kept_[1] = Value();
+  });
+}
+
 TEST_F(RrefsTest, HistoryCrossesAFetchInAContext) {
   make(2);
   const auto context = group_->worker(0).dist().create_context();

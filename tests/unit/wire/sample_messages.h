@@ -23,8 +23,8 @@ inline Values all_values() {
   Value numbers = Value::list({Value(int64_t{1}), Value(int64_t{-2}), Value(int64_t{3})});
   Value mixed = Value::list({Value(), Value(true), Value(floats({0, 3}))});
   Value map = Value::map({{"b", Value(2.5)}, {"a", mixed}, {"", Value::text("x")}});
-  Value reference(std::shared_ptr<ExternalValue>(std::make_shared<Reference>(Id{71, 72}, 73, Id{74, 75})));
-  Value of_receiver(std::shared_ptr<ExternalValue>(std::make_shared<Reference>(Id{71, 72}, 73, Id{})));
+  Value reference(std::shared_ptr<ExternalValue>(std::make_shared<Reference>(Id{71, 72}, 73, 4, Id{74, 75})));
+  Value of_receiver(std::shared_ptr<ExternalValue>(std::make_shared<Reference>(Id{71, 72}, 73, 4, Id{})));
   return {Value(),
           Value(true),
           Value(int64_t{-5}),

@@ -30,5 +30,5 @@ libdir=$(PKG_CONFIG_PATH=$pc pkg-config --variable=libdir distag)
 # shellcheck disable=SC2046,SC2086
 "$compiler" $flags "$consumer/main.c" -o "$work/by_pkg_config" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs distag)
 LD_LIBRARY_PATH=$libdir "$work/by_pkg_config"
-[ "$(PKG_CONFIG_PATH=$pc pkg-config --modversion distag)" = 0.1.0 ] || { echo "distag.pc has another version"; exit 1; }
+[ "$(PKG_CONFIG_PATH=$pc pkg-config --modversion distag)" = 0.2.0 ] || { echo "distag.pc has another version"; exit 1; }
 rm -rf "$work"

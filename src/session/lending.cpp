@@ -23,9 +23,8 @@ void LendingSeal::accept(uint64_t challenge) {
 
 void LendingSeal::revoke() {
   challenge_ = 0;
-  content_->challenge.store(0);
-  // What is written to that memory next must not be seen before.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // A read-modify-write, so that nothing that is written to that memory next is seen before.
+  content_->challenge.exchange(0);
 }
 
 bool LendingSeal::is_readable(const Frame& frame) {

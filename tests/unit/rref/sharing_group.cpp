@@ -37,7 +37,7 @@ SharingGroup::Worker::Worker(SharingGroup& g, size_t i)
   self.incarnation = 100 + i;
   peer = std::make_shared<const Peer>(self);
   home->sharing = &sharing;
-  sharing.begin(self.incarnation);
+  sharing.begin(self);
 }
 
 void SharingGroup::Worker::send(const Peer& to, wire::Body body, Task on_acknowledged) {
@@ -52,6 +52,11 @@ std::shared_ptr<const Peer> SharingGroup::Worker::find(Incarnation worker) const
 bool SharingGroup::Worker::is_gone(Incarnation worker) const {
   const size_t found = index_of(worker);
   return found >= lost.size() || lost[found];
+}
+
+std::string SharingGroup::Worker::name_of_rank(int32_t rank) const {
+  const auto found = static_cast<size_t>(rank);
+  return found < group.workers_.size() ? group.workers_[found]->peer->name : "";
 }
 
 SharingGroup::SharingGroup(size_t size) {

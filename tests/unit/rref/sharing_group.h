@@ -138,6 +138,7 @@ class SharingGroup {
     void send(const Peer& to, wire::Body body, Task on_acknowledged) override;
     std::shared_ptr<const Peer> find(Incarnation worker) const override;
     bool is_gone(Incarnation worker) const override;
+    std::string name_of_rank(int32_t rank) const override;
 
     SharingGroup& group;
     const size_t index;

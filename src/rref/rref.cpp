@@ -37,13 +37,15 @@ Rref::~Rref() {
   }
 }
 
-uint64_t Rref::number() const {
+uint64_t number_of(const Id& value) {
   // Mixes both halves of the name; each step can be undone, so that few names collide.
   uint64_t mixed = value.maker ^ (value.counter * 0x9E3779B97F4A7C15u);
   mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
   mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
   return mixed ^ (mixed >> 31);
 }
+
+uint64_t Rref::number() const { return number_of(value); }
 
 void Rref::fail(Error error) {
   std::lock_guard<std::mutex> lock(mutex_);

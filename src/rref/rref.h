@@ -68,6 +68,9 @@ class Rref final : public wire::Reference {
   std::optional<Error> failure_;
 };
 
+// What a value is called where there is room for one number only.
+uint64_t number_of(const Id& value);
+
 // A value that is a reference of a worker; nullptr for anything else.
 std::shared_ptr<Rref> as_rref(const Value& value);
 

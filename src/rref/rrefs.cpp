@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "rref/sharing.h"
@@ -192,6 +193,26 @@ RrefStats Rrefs::stats() const {
   stats.used = state_->home->used.load(std::memory_order_relaxed);
   stats.forks = state_->home->forks.load(std::memory_order_relaxed);
   return stats;
+}
+
+std::vector<OwnedValueInfo> Rrefs::owned_values() const {
+  std::map<Id, OwnedValueInfo> infos;
+  for (const auto& value : state_->home->table.all()) {
+    const Future<Value>& outcome = value->outcome();
+    const char* state = !outcome.is_done() ? "making" : outcome.error() == nullptr ? "made" : "failed";
+    infos.emplace(value->id(), OwnedValueInfo{number_of(value->id()), value->origin(), state, {}});
+  }
+  for (const auto& [value, holder] : state_->sharing.forks()) {
+    const auto peer = state_->rpc.find_peer(holder);
+    const auto found = infos.find(value->id());
+    if (peer != nullptr && found != infos.end()) found->second.holders.push_back(peer->name);
+  }
+  std::vector<OwnedValueInfo> listed;
+  for (auto& [id, info] : infos) {
+    std::sort(info.holders.begin(), info.holders.end());
+    listed.push_back(std::move(info));
+  }
+  return listed;
 }
 
 std::vector<std::string> Rrefs::leaks() const {

@@ -20,6 +20,14 @@ struct RrefStats {
   uint64_t forks = 0;
 };
 
+// A value of this worker, for people.
+struct OwnedValueInfo {
+  uint64_t id = 0;
+  std::string origin;                // the call that makes it; empty: shared by its owner
+  const char* state = "";            // "making", "made", "failed"
+  std::vector<std::string> holders;  // workers that hold references, as often as they do
+};
+
 struct FetchOptions {
   Id context;         // {0,0}: none
   Nanos timeout = 0;  // 0: the worker's default; kForever: none
@@ -60,6 +68,7 @@ class Rrefs final : public ReferenceHook {
   bool handle(const Peer& from, const wire::Message& message);
   void on_gone(const Peer& peer);  // lost, or left
   bool is_idle() const;
+  std::vector<OwnedValueInfo> owned_values() const;
 
   RrefStats stats() const;
 

@@ -93,6 +93,10 @@ Json to_json(const ContextSnapshot& context) {
   return json;
 }
 
+Json to_json(const OwnedValueInfo& value) {
+  return {{"id", hex(value.id)}, {"made_by", value.origin}, {"state", value.state}, {"holders", value.holders}};
+}
+
 template <typename Item>
 Json to_list(const std::vector<Item>& items) {
   Json list = Json::array();
@@ -161,7 +165,7 @@ std::string write_report(const WorkerSnapshot& worker) {
               {"members", to_list(worker.members)},
               {"calls", to_list(worker.calls)},
               {"contexts", to_list(worker.contexts)},
-              {"rrefs", Json::array()},
+              {"rrefs", to_list(worker.rrefs)},
               {"events", std::move(events)}};
   return dump(report);
 }

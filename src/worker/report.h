@@ -6,6 +6,7 @@
 #include "dist/snapshot.h"
 #include "rpc/membership.h"
 #include "rpc/open_call.h"
+#include "rref/rrefs.h"
 #include "worker/event_log.h"
 
 namespace distag {
@@ -26,6 +27,7 @@ struct WorkerSnapshot {
   std::vector<Member> members;
   std::vector<OpenCall> calls;
   std::vector<ContextSnapshot> contexts;
+  std::vector<OwnedValueInfo> rrefs;
   std::vector<EventLog::Event> events;
 };
 

@@ -195,6 +195,7 @@ std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
     }
     snapshot.calls = state->rpc.open_calls();
     snapshot.contexts = state->dist.contexts();
+    snapshot.rrefs = state->rrefs.owned_values();
     snapshot.events.assign(state->event_log.events().begin(), state->event_log.events().end());
     future->complete(std::move(snapshot));
   });

@@ -412,6 +412,28 @@ TEST_F(RrefsTest, AGracefulShutdownNamesWhatIsStillHeld) {
   EXPECT_NE(reports[1].leaked_rrefs[0].find("worker \"w0\""), std::string::npos) << reports[1].leaked_rrefs[0];
 }
 
+TEST_F(RrefsTest, AReportTellsWhoHoldsWhat) {
+  make(2);
+  const Ref made = remote(0, 1, "make", {whole(1)});
+  const Ref failed = remote(0, 1, "fail");
+  const Ref making = remote(0, 1, "slow");
+  fetch(0, made);
+  settle();
+  const auto report = group_->worker(1).fetch_snapshot();
+  wait(*report, kForever);
+  const auto& rrefs = report->value().rrefs;
+  ASSERT_EQ(rrefs.size(), 3u);
+  const char* states[] = {"made", "failed", "making"};
+  const Ref references[] = {made, failed, making};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_STREQ(rrefs[i].state, states[i]);
+    EXPECT_EQ(rrefs[i].id, references[i]->number());
+    EXPECT_EQ(rrefs[i].holders, std::vector<std::string>{"w0"});
+    EXPECT_NE(rrefs[i].origin.find("on \"w1\" from \"w0\""), std::string::npos) << rrefs[i].origin;
+  }
+  for (const auto& reply : waiting_) reply->finish(Value());
+}
+
 TEST_F(RrefsTest, WhatIsReleasedRightBeforeAShutdownIsNoLeak) {
   for_each_seed(100, [this](uint64_t seed) {
     make(3, seed);

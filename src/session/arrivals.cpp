@@ -39,7 +39,8 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
     const Error error = current_error();
     ++shared.stats.messages_refused;
     if (record == nullptr) {
-      shared.log.write(LogLevel::kWarning, fmt::format("a stranger was refused: {}", error.message()));
+      stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
+                         fmt::format("a stranger was refused: {}", error.message()));
       refuse(from, wire::RefuseReason::kProtocol, error.message());
     } else {
       lose(*record, loss_error(*record, Status::kProtocol, "it broke the protocol: " + error.message()),

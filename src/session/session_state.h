@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/log_throttle.h"
 #include "session/frame_pool.h"
 #include "session/peer_record.h"
 
@@ -87,6 +88,7 @@ struct Session::State final : PeerRecord::Events {
   std::unordered_map<Incarnation, std::unique_ptr<PeerRecord>> records;
   std::vector<PeerRecord*> in_order;  // of records: hash order differs from run to run
   std::unordered_map<ConnectionToken, PeerRecord*, TokenHash> connections;
+  LogThrottle stranger_log;
   Ticket last_ticket = 0;
   uint64_t last_self_number = 0;
   uint64_t last_self_delivered = 0;

@@ -145,6 +145,35 @@ TEST(SimGroupTest, ASilentWorkerIsFencedAfterItsLease) {
   });
 }
 
+TEST(SimGroupTest, WhoBreaksTheProtocolIsLostForThat) {
+  for_each_seed(10, [](uint64_t seed) {
+    SimWorkerGroup group(seed, options_for(3));
+    auto begun = Future<Unit>::make();
+    auto never = Future<Unit>::make();
+    group.worker(1).rpc().register_function("hang", [begun, never](Invocation&) {
+      begun->complete(Unit{});
+      wait(*never, kForever);
+    });
+    register_double(group);
+    group.start();
+    auto rogue = group.scheduler().spawn([&group, begun] {
+      wait(*begun, kForever);
+      // It cancels a call that is not its own.
+      group.loop(1).post([&group] {
+        const Incarnation victim = group.worker(0).rpc().membership().find_by_rank(0)->peer.incarnation;
+        group.worker(1).rpc().session().send(victim, wire::Cancel{{victim, 1}});
+      });
+    });
+    const Error error = failure_of(group, 0, 1, "hang");
+    EXPECT_EQ(error.status(), Status::kProtocol) << error.message();
+    EXPECT_NE(error.message().find("it broke the protocol: worker \"w1\" (rank 1) cancels"), std::string::npos)
+        << error.message();
+    EXPECT_TRUE(wait(*rogue, kForever));
+    EXPECT_EQ(failure_of(group, 0, 1, "double").status(), Status::kProtocol);
+    EXPECT_EQ(group.call(0, 2, "double", {Value(int64_t{4})}).as_int64(), 8);
+  });
+}
+
 TEST(SimGroupTest, AShortPauseOfAWorkerIsNoLoss) {
   for_each_seed(10, [](uint64_t seed) {
     SimWorkerGroup group(seed, options_for(2));

@@ -199,6 +199,17 @@ TEST_F(HandshakeTest, GarbageFromAStrangerChangesNothing) {
   EXPECT_EQ(a.session->stats().messages_refused, 2u);
 }
 
+TEST_F(HandshakeTest, StrangersFillNoLog) {
+  for (int i = 0; i < 100; ++i) rogue.say_frames({Frame::copy_of("garbage", 7)});
+  ASSERT_TRUE(run_until([&] { return a.session->stats().messages_refused == 100; }));
+  EXPECT_EQ(a.logged.size(), 1u);
+  scheduler.run_for(kSecond);
+  rogue.say_frames({Frame::copy_of("garbage", 7)});
+  ASSERT_TRUE(run_until([&] { return a.logged.size() == 2; }));
+  EXPECT_NE(a.logged[1].find("a stranger was refused: "), std::string::npos) << a.logged[1];
+  EXPECT_NE(a.logged[1].find(" (99 more like it since the record before)"), std::string::npos) << a.logged[1];
+}
+
 TEST_F(HandshakeTest, AGapIsAViolation) {
   admit();
   rogue.say(1, wire::QuietVerdict{1});

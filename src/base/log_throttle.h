@@ -1,0 +1,33 @@
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace distag {
+
+// Writes one record per second at most, and with the next one how many were left out: for what others can cause as
+// often as they like. Of one thread.
+class LogThrottle {
+ public:
+  void write(Log& log, LogLevel level, Nanos now, std::string text) {
+    if (now < next_) {
+      ++left_out_;
+      return;
+    }
+    next_ = now + kSecond;
+    if (left_out_ != 0) text += fmt::format(" ({} more like it since the record before)", std::exchange(left_out_, 0));
+    log.write(level, std::move(text));
+  }
+
+ private:
+  Nanos next_ = 0;
+  uint64_t left_out_ = 0;
+};
+
+}  // namespace distag

@@ -409,6 +409,21 @@ DISTAG_API distag_status distag_apply_custom(const distag_custom_op *op, distag_
                                              size_t input_count, distag_tensor **out_outputs, size_t output_count,
                                              distag_error *err);
 
+/* Sees the whole gradient of a tensor in a backward pass and may write another one in its place (since 0.2). */
+typedef distag_status (*distag_tensor_hook)(void *user_data, distag_tensor *gradient, distag_tensor **out_gradient,
+                                            distag_error *err);
+
+/* Adds a hook to a tensor that requires grad, or removes it (since 0.2). It counts for what is computed from the tensor
+ * after it was added, and for passes that begin at the tensor; so add it before the tensor is used. Hooks run in the
+ * order they were added, each seeing what the one before it gave; without a gradient none runs.
+ * Ownership: destroy runs once the hook is removed, or tensor and graph are gone, and no pass needs it.
+ * Threads: a hook runs where backward of a custom op does. A pass fails as its hooks do, naming the tensor.
+ * Fails: INVALID_STATE (no gradient), NOT_FOUND (the id). */
+DISTAG_API distag_status distag_tensor_add_hook(distag_tensor *tensor, distag_tensor_hook hook,
+                                                void *user_data /* nullable */, distag_deleter destroy /* nullable */,
+                                                uint64_t *out_hook_id, distag_error *err);
+DISTAG_API distag_status distag_tensor_remove_hook(distag_tensor *tensor, uint64_t hook_id, distag_error *err);
+
 /* ==================================================================================================================
  * 6. Values                                                                                                since 0.1
  *
@@ -1252,6 +1267,11 @@ typedef struct distag_api {
   /* 0.2: reports */
   distag_status (*worker_copy_report)(distag_worker *, char *, size_t, size_t *, distag_error *);
   distag_status (*context_copy_report)(distag_context *, char *, size_t, size_t *, distag_error *);
+
+  /* 0.2: hooks */
+  distag_status (*tensor_add_hook)(distag_tensor *, distag_tensor_hook, void *, distag_deleter, uint64_t *,
+                                   distag_error *);
+  distag_status (*tensor_remove_hook)(distag_tensor *, uint64_t, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

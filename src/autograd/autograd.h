@@ -23,6 +23,15 @@ Edge gradient_edge(const Tensor& tensor);
 // Makes `edge` the history of a tensor fresh out of an op or a message. Throws INVALID_STATE when it has one.
 void set_history(const Tensor& tensor, Edge edge);
 
+// Sees the whole gradient of a tensor in a pass, and gives another one in its place, or an undefined one to leave it.
+// Throws Error to fail the pass.
+using Hook = std::function<Tensor(const Tensor& gradient)>;
+// Hooks run in the order they were added, where host code runs, and count for what is computed from the tensor from now
+// on. Gives an id. Throws INVALID_STATE when it does not require grad.
+uint64_t add_hook(const Tensor& tensor, Hook hook);
+// Throws NOT_FOUND.
+void remove_hook(const Tensor& tensor, uint64_t id);
+
 // Up to this many bytes a tensor is cheap to work on.
 inline constexpr size_t kSmallTensor = size_t{64} << 10;
 

@@ -12,8 +12,35 @@ History* history_of(const Tensor& tensor) { return static_cast<History*>(tensor.
 }  // namespace
 
 Edge History::edge(const Tensor& tensor) {
-  if (!is_leaf()) return edge_;
+  const bool has_hooks = has_hooks_.load(std::memory_order_acquire);
+  if (!is_leaf() && !has_hooks) return edge_;
   std::lock_guard<std::mutex> lock(mutex_);
+  if (!has_hooks) return leaf_edge(tensor);
+  std::shared_ptr<HookNode> node = hook_node_.lock();
+  if (node == nullptr) {
+    node = std::make_shared<HookNode>(is_leaf() ? leaf_edge(tensor) : edge_, hooks_, tensor);
+    hook_node_ = node;
+  }
+  return Edge{std::move(node), 0};
+}
+
+uint64_t History::add_hook(Hook hook) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (hooks_ == nullptr) hooks_ = std::make_shared<HookList>();
+  has_hooks_.store(true, std::memory_order_release);
+  return hooks_->add(std::move(hook));
+}
+
+bool History::remove_hook(uint64_t id) {
+  std::shared_ptr<HookList> hooks;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    hooks = hooks_;
+  }
+  return hooks != nullptr && hooks->remove(id);
+}
+
+Edge History::leaf_edge(const Tensor& tensor) {
   std::shared_ptr<LeafNode> node = leaf_.lock();
   if (node == nullptr) {
     node = std::make_shared<LeafNode>(tensor);
@@ -47,6 +74,18 @@ void set_history(const Tensor& tensor, Edge edge) {
   if (requires_grad(tensor)) fail(Status::kInvalidState, "{} has a history already", describe(tensor));
   Tensor handle = tensor;
   handle.set_grad_slot(std::make_shared<History>(std::move(edge)));
+}
+
+uint64_t add_hook(const Tensor& tensor, Hook hook) {
+  if (!requires_grad(tensor)) {
+    fail(Status::kInvalidState, "hook: {} needs no gradient; ask for it first", describe(tensor));
+  }
+  return history_of(tensor)->add_hook(std::move(hook));
+}
+
+void remove_hook(const Tensor& tensor, uint64_t id) {
+  if (requires_grad(tensor) && history_of(tensor)->remove_hook(id)) return;
+  fail(Status::kNotFound, "hook: {} has no hook {}", describe(tensor), id);
 }
 
 Tensor detach(const Tensor& tensor) { return tensor.view(tensor.shape(), tensor.strides(), tensor.offset()); }

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "autograd/hooks.h"
 #include "autograd/node.h"
 #include "tensor/tensor.h"
 
@@ -30,10 +32,18 @@ class History final : public GradSlot {
   bool is_leaf() const { return edge_.node == nullptr; }
   Edge edge(const Tensor& tensor);
 
+  uint64_t add_hook(Hook hook);
+  bool remove_hook(uint64_t id);  // false: there is none
+
  private:
+  Edge leaf_edge(const Tensor& tensor);
+
   const Edge edge_{};
-  std::mutex mutex_;  // of leaf_: graphs may be recorded from one leaf by several threads
+  std::atomic<bool> has_hooks_{false};
+  std::mutex mutex_;  // of what follows: graphs may be recorded from one tensor by several threads
   std::weak_ptr<LeafNode> leaf_;
+  std::shared_ptr<HookList> hooks_;
+  std::weak_ptr<HookNode> hook_node_;  // held by what was recorded
 };
 
 }  // namespace distag::autograd

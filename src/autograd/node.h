@@ -49,7 +49,7 @@ class Node {
   // Every kFunction node has some until it is freed; other kinds have none.
   std::shared_ptr<SavedData> saved() const;
   void set_saved(std::shared_ptr<SavedData> saved);  // before the node is shared
-  void free_saved();
+  virtual void free_saved();
 
   // kFunction: the gradient for each of next(), from that of each slot (undefined ones included).
   virtual Tensors backward(SavedData& saved, Tensors gradients);

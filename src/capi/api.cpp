@@ -188,6 +188,8 @@ constexpr distag_api kApi = {
     distag_rref_get_id,
     distag_worker_copy_report,
     distag_context_copy_report,
+    distag_tensor_add_hook,
+    distag_tensor_remove_hook,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

@@ -65,8 +65,23 @@ static distag_status then(void *user_data, distag_future *future, distag_value *
   return DISTAG_OK;
 }
 
+static distag_status hook(void *user_data, distag_tensor *gradient, distag_tensor **out_gradient,
+                          distag_error *unused) {
+  (void)user_data;
+  (void)gradient;
+  (void)out_gradient;
+  (void)unused;
+  return DISTAG_OK;
+}
+
 static void tensors(void) {
   double item = 0;
+  uint64_t id = 7;
+  CHAINED(distag_tensor_add_hook(NULL, hook, NULL, NULL, &id, &err));
+  CHECK_INT(id, 0);
+  REFUSED(distag_tensor_add_hook(t, NULL, NULL, NULL, &id, &err));
+  REFUSED(distag_tensor_add_hook(t, hook, NULL, NULL, NULL, &err));
+  CHAINED(distag_tensor_remove_hook(NULL, 1, &err));
   REFUSED(distag_tensor_create(NULL, 16, DISTAG_FLOAT32, dims, 2, &out_t, &err));
   REFUSED(distag_tensor_create(dims, 16, DISTAG_FLOAT32, NULL, 2, &out_t, &err));
   REFUSED(distag_tensor_create(dims, 16, DISTAG_FLOAT32, dims, 2, NULL, &err));

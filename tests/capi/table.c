@@ -192,6 +192,8 @@ int main(void) {
   SLOT(rref_get_id, distag_rref_get_id);
   SLOT(worker_copy_report, distag_worker_copy_report);
   SLOT(context_copy_report, distag_context_copy_report);
+  SLOT(tensor_add_hook, distag_tensor_add_hook);
+  SLOT(tensor_remove_hook, distag_tensor_remove_hook);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -1,0 +1,59 @@
+#include "autograd/hooks.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace distag::autograd {
+
+uint64_t HookList::add(Hook hook) {
+  auto shared = std::make_shared<const Hook>(std::move(hook));
+  std::lock_guard<std::mutex> lock(mutex_);
+  hooks_.emplace_back(++last_id_, std::move(shared));
+  return last_id_;
+}
+
+bool HookList::remove(uint64_t id) {
+  std::shared_ptr<const Hook> gone;  // outside of the lock: what it holds is the host's
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::find_if(hooks_.begin(), hooks_.end(), [id](const auto& hook) { return hook.first == id; });
+  if (found == hooks_.end()) return false;
+  gone = std::move(found->second);
+  hooks_.erase(found);
+  return true;
+}
+
+std::vector<std::shared_ptr<const Hook>> HookList::all() const {
+  std::vector<std::shared_ptr<const Hook>> hooks;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, hook] : hooks_) hooks.push_back(hook);
+  return hooks;
+}
+
+HookNode::HookNode(Edge next, std::shared_ptr<HookList> hooks, const Tensor& tensor)
+    : Node(Kind::kFunction, {std::move(next)}, 1),
+      hooks_(std::move(hooks)),
+      name_(fmt::format("hook of tensor {} ({})", tensor.id(), describe(tensor))),
+      shape_(tensor.shape()),
+      dtype_(tensor.dtype()) {
+  set_saved(std::make_shared<SavedData>());
+}
+
+Tensors HookNode::backward(SavedData&, Tensors gradients) {
+  for (const auto& hook : hooks_->all()) {
+    const Tensor replacement = (*hook)(gradients[0]);
+    if (!replacement) continue;
+    check(replacement);
+    // It is the host's: later writes to it do not show.
+    gradients[0] = replacement.snapshot();
+  }
+  return gradients;
+}
+
+void HookNode::check(const Tensor& gradient) const {
+  if (gradient.shape() == shape_ && gradient.dtype() == dtype_) return;
+  fail(Status::kInvalidArgument, "gave {} as gradient of {}{}", describe(gradient), dtype_name(dtype_),
+       to_string(shape_));
+}
+
+}  // namespace distag::autograd

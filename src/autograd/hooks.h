@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "autograd/node.h"
+
+namespace distag::autograd {
+
+// The hooks of one tensor, in the order they were added. Thread-safe.
+class HookList {
+ public:
+  uint64_t add(Hook hook);
+  bool remove(uint64_t id);  // false: there is none
+  std::vector<std::shared_ptr<const Hook>> all() const;
+
+ private:
+  mutable std::mutex mutex_;
+  uint64_t last_id_ = 0;
+  std::vector<std::pair<uint64_t, std::shared_ptr<const Hook>>> hooks_;
+};
+
+// Stands before the node of a tensor with hooks: all that is computed from the tensor leads its gradient here, so the
+// hooks see the whole of it.
+class HookNode final : public Node {
+ public:
+  HookNode(Edge next, std::shared_ptr<HookList> hooks, const Tensor& tensor);
+
+  std::string name() const override { return name_; }
+  bool is_host_code() const override { return true; }
+  Tensors backward(SavedData& saved, Tensors gradients) override;
+  // It needs nothing that a pass could free.
+  void free_saved() override {}
+
+ private:
+  void check(const Tensor& gradient) const;
+
+  const std::shared_ptr<HookList> hooks_;
+  const std::string name_;
+  const Dims shape_;
+  const Dtype dtype_;
+};
+
+}  // namespace distag::autograd

@@ -31,8 +31,8 @@ class Membership {
   // The same as find_by_name without a copy; nullptr when nobody has the name.
   std::shared_ptr<const Peer> peer_named(const std::string& name) const;
   std::shared_ptr<const Peer> peer_with(Incarnation incarnation) const;  // likewise
-  std::vector<MemberRecord> all() const;     // by rank, then generation
-  std::vector<MemberRecord> latest() const;  // of each rank, by rank
+  std::vector<MemberRecord> all() const;                                 // by rank, then generation
+  std::vector<MemberRecord> latest() const;                              // of each rank, by rank
   size_t alive_count() const;
 
  private:

@@ -13,7 +13,7 @@ install(EXPORT distagTargets NAMESPACE distag:: DESTINATION ${distag_package_dir
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/distagConfig.cmake.in ${PROJECT_BINARY_DIR}/distagConfig.cmake
                               INSTALL_DESTINATION ${distag_package_dir})
 # Before 1.0 a minor version may break what the one before promised.
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/distagConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/distagConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/distagConfig.cmake ${PROJECT_BINARY_DIR}/distagConfigVersion.cmake
         DESTINATION ${distag_package_dir})
 

@@ -18,7 +18,7 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   if (shared.transport.copies_payload()) {
     welcome.challenge = record->lent.attach(hello, welcome.incarnation, shared.random);
   }
-  acceptor->reply(from, {wire::encode({0, 0, {}, std::move(welcome)}, shared.config.limits).header});
+  reply(from, std::move(welcome));
   record->acknowledged = record->next_number - 1;
   open(*record);
 }
@@ -71,7 +71,13 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
 
 void Session::State::refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text) {
   wire::Refuse refuse{reason, shared.config.self.incarnation, text};
-  acceptor->reply(to, {wire::encode({0, 0, {}, std::move(refuse)}, shared.config.limits).header});
+  reply(to, std::move(refuse));
+}
+
+void Session::State::reply(const ConnectionToken& to, wire::Body body) {
+  Frame header = wire::encode({0, 0, {}, std::move(body)}, shared.config.limits).header;
+  shared.stats.bytes_sent += header.size();
+  acceptor->reply(to, {std::move(header)});
 }
 
 // ---- from whom we dialled ----

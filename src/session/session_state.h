@@ -64,6 +64,7 @@ struct Session::State final : PeerRecord::Events {
   void on_hello(const ConnectionToken& from, const wire::Hello& hello);
   PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello);
   void refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text);
+  void reply(const ConnectionToken& to, wire::Body body);
   void on_refuse(PeerRecord& record, const wire::Refuse& refuse);
 
   // ---- PeerRecord::Events ----

@@ -20,11 +20,12 @@ class SharingTest : public ::testing::Test, private Sharing::Streams {
     for (Incarnation worker = 100; worker < 104; ++worker) {
       Peer peer;
       peer.name = "w" + std::to_string(worker - 100);
+      peer.rank = static_cast<int32_t>(worker - 100);
       peer.incarnation = worker;
       peers_[worker] = std::make_shared<const Peer>(peer);
     }
     home_->sharing = &sharing_;
-    sharing_.begin(100);
+    sharing_.begin(*peers_.at(100));
   }
   ~SharingTest() override {
     home_->gate.close();
@@ -36,6 +37,7 @@ class SharingTest : public ::testing::Test, private Sharing::Streams {
     return peers_.contains(worker) ? peers_.at(worker) : nullptr;
   }
   bool is_gone(Incarnation worker) const override { return !peers_.contains(worker); }
+  std::string name_of_rank(int32_t rank) const override { return "w" + std::to_string(rank); }
 
   const Peer& peer(Incarnation worker) { return *peers_.at(worker); }
   void handle(Incarnation from, wire::Body body) { EXPECT_TRUE(sharing_.handle(peer(from), body)); }
@@ -128,17 +130,17 @@ TEST_F(SharingTest, OnlyItsMakerSpeaksForAValue) {
 }
 
 TEST_F(SharingTest, AReferenceComesFromWhoMadeItsFork) {
-  EXPECT_THROW(sharing_.on_receive(peer(101), {{50, 1}, 102, {103, 2}}), Error);
-  EXPECT_THROW(sharing_.on_receive(peer(101), {{50, 1}, 102, {}}), Error);
-  EXPECT_THROW(sharing_.on_receive(peer(101), {{1, 1}, 100, {101, 2}}), Error);
-  EXPECT_THROW(sharing_.on_receive(peer(100), {{1, 1}, 100, {100, 2}}), Error);
+  EXPECT_THROW(sharing_.on_receive(peer(101), {{50, 1}, 102, 2, {103, 2}}), Error);
+  EXPECT_THROW(sharing_.on_receive(peer(101), {{50, 1}, 102, 2, {}}), Error);
+  EXPECT_THROW(sharing_.on_receive(peer(101), {{1, 1}, 100, 0, {101, 2}}), Error);
+  EXPECT_THROW(sharing_.on_receive(peer(100), {{1, 1}, 100, 0, {100, 2}}), Error);
   EXPECT_TRUE(sharing_.is_empty());
 }
 
 TEST_F(SharingTest, AValueSoughtAgainEndsWithTheFirstAnswer) {
-  Ref first = sharing_.on_receive(peer(101), {{102, 1}, 100, {}});
+  Ref first = sharing_.on_receive(peer(101), {{102, 1}, 100, 0, {}});
   first.reset();
-  const Ref second = sharing_.on_receive(peer(103), {{102, 1}, 100, {}});
+  const Ref second = sharing_.on_receive(peer(103), {{102, 1}, 100, 0, {}});
   EXPECT_EQ(count_sent<wire::Seek>(102), 1u);
   EXPECT_FALSE(second->owned()->outcome().is_done());
   handle(102, wire::Sought{{102, 1}});
@@ -149,8 +151,15 @@ TEST_F(SharingTest, AValueSoughtAgainEndsWithTheFirstAnswer) {
   EXPECT_TRUE(sharing_.is_idle());
 }
 
+TEST_F(SharingTest, AnOwnerThatWasNeverKnownIsNamedByItsRank) {
+  const Ref reference = sharing_.on_receive(peer(101), {{999, 1}, 999, 2, {101, 2}});
+  EXPECT_EQ(reference->owner_peer()->name, "w2");
+  EXPECT_EQ(reference->owner_peer()->rank, 2);
+  EXPECT_EQ(count_sent<wire::Forked>(101), 1u);
+}
+
 TEST_F(SharingTest, AMakerThatIsNotKnownIsAskedNothing) {
-  const Ref reference = sharing_.on_receive(peer(101), {{999, 1}, 100, {}});
+  const Ref reference = sharing_.on_receive(peer(101), {{999, 1}, 100, 0, {}});
   EXPECT_TRUE(reference->owned()->outcome().is_done());
   EXPECT_TRUE(sent_.empty());
 }

@@ -51,6 +51,7 @@ static void refused_start(const char *rendezvous, const char *bind, const char *
   options.bind = bind;
   CHECK_OK(distag_worker_create(&options, &other, &err));
   CHECK_FAILS(distag_worker_start(other, DISTAG_SECOND, &err), DISTAG_E_INVALID_ARGUMENT, word);
+  CHECK_OK(distag_worker_shutdown(other, 10 * DISTAG_SECOND, NULL, &err)); /* a release alone would not wait for it */
   distag_worker_release(other);
 }
 

@@ -1,6 +1,7 @@
 // all_gather over whole workers: order, subsets, who does not come, who is lost.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -205,6 +206,36 @@ TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   expect_failure(ask({rank(1), rank(2)}), Status::kInvalidArgument, "all_gather");
   expect_failure(ask({Value::text("0")}), Status::kInvalidArgument, "int64");
   for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+}
+
+// In an open world without ranks it is over those that live: it grows and shrinks with the group.
+TEST(AllGather, InAnOpenWorldItIsOverThoseThatLive) {
+  for_each_seed(20, [](uint64_t seed) {
+    SimGroupOptions options = options_for(3);
+    options.is_open = true;
+    SimWorkerGroup group(seed, options);
+    group.start();
+    const auto all_see = [&group](const Ranks& ranks) {
+      return group.scheduler().run_until(
+          [&group, &ranks] {
+            return std::all_of(ranks.begin(), ranks.end(), [&](int32_t rank) {
+              return group.worker(rank).world_size() == static_cast<int32_t>(ranks.size());
+            });
+          },
+          10 * kSecond);
+    };
+    const auto expect_of = [&group](const Ranks& ranks) {
+      std::vector<Gathered> all;
+      for (const int32_t rank : ranks) all.push_back(gather(group, rank, rank));
+      for (const Gathered& one : all) EXPECT_EQ(values_of(one), std::vector<int64_t>(ranks.begin(), ranks.end()));
+    };
+    ASSERT_TRUE(all_see({0, 1, 2}));
+    expect_of({0, 1, 2});
+    auto left = group.worker(1).shutdown(60 * kSecond);
+    wait(*left, kForever);
+    ASSERT_TRUE(all_see({0, 2}));
+    expect_of({0, 2});
+  });
 }
 
 TEST(AllGather, EndsWithTheWorker) {

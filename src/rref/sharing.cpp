@@ -84,7 +84,7 @@ std::shared_ptr<Rref> Sharing::on_receive(const Peer& from, const wire::Referenc
       unknown.name = streams_.name_of_rank(reference.owner_rank);
       owner = std::make_shared<const Peer>(unknown);
     }
-    streams_.send(from, wire::Forked{reference.fork}, {});
+    streams_.send(from, wire::Forked{reference.fork, self_}, {});
     return std::make_shared<Rref>(home_, reference.value, owner, Id{});
   }
   auto received = std::make_shared<Rref>(home_, reference.value, owner, reference.fork);
@@ -189,12 +189,12 @@ void Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
     fail(Status::kProtocol, "worker \"{}\" introduces a fork that no other user made", from.name);
   }
   add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation);
-  if (const auto peer = streams_.find(sharer)) streams_.send(*peer, wire::Forked{fork.fork}, {});
+  if (const auto peer = streams_.find(sharer)) streams_.send(*peer, wire::Forked{fork.fork, from.incarnation}, {});
 }
 
 void Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
   const auto found = holds_.find(forked.fork);
-  if (found == holds_.end()) return;
+  if (found == holds_.end() || found->second.receiver != forked.holder) return;
   if (found->second.receiver != from.incarnation && found->second.reference->owner != from.incarnation) {
     fail(Status::kProtocol, "worker \"{}\" speaks of a fork that is not its own", from.name);
   }
@@ -243,7 +243,7 @@ void Sharing::on_gone(const Peer& peer) {
       continue;
     }
     const auto sharer = streams_.find(at->second.sharer);
-    if (sharer != nullptr) streams_.send(*sharer, wire::Forked{at->first}, {});
+    if (sharer != nullptr) streams_.send(*sharer, wire::Forked{at->first, self_}, {});
     at = introductions_.erase(at);
   }
   const auto forks = take_if(forks_, [gone](const Leak& held) { return held.holder == gone; });

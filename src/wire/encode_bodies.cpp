@@ -190,7 +190,7 @@ class BodyEncoder {
   }
   EncodedUnion operator()(const Forked& forked) {
     protocol::Id id = wire_id(forked.fork);
-    return make(protocol::Body::Forked, protocol::CreateForked(builder_, &id));
+    return make(protocol::Body::Forked, protocol::CreateForked(builder_, &id, forked.holder));
   }
   EncodedUnion operator()(const Drop& drop) {
     protocol::Id id = wire_id(drop.fork);

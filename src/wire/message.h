@@ -241,6 +241,7 @@ struct Fork {
 };
 struct Forked {
   Id fork;
+  Incarnation holder = 0;
 };
 struct Drop {
   Id fork;

@@ -111,11 +111,12 @@ TEST_F(SharingTest, OnlyOwnerAndReceiverEndAHold) {
   Ref used = std::make_shared<Rref>(home_, Id{50, 1}, peers_.at(101), Id{});
   const Id fork = send_to(102, used);
   used.reset();
-  expect_refused(103, wire::Forked{fork});
+  expect_refused(103, wire::Forked{fork, 102});
+  handle(101, wire::Forked{fork, 103});  // another has introduced it in its place
   EXPECT_FALSE(sharing_.is_idle());
-  handle(101, wire::Forked{fork});
+  handle(101, wire::Forked{fork, 102});
   EXPECT_TRUE(sharing_.is_idle());
-  handle(103, wire::Forked{fork});
+  handle(103, wire::Forked{fork, 102});
 }
 
 TEST_F(SharingTest, OnlyItsMakerSpeaksForAValue) {

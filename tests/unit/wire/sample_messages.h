@@ -83,7 +83,7 @@ inline std::vector<Body> all_bodies() {
           ProbeAnswer{context, pass, 5, true, 3, 4, {"call \"f\" on \"b\"", "other"}, {54, 55}},
           Holders{context, request, true, {61, 62}},
           Fork{{71, 72}, {74, 75}},
-          Forked{{74, 75}},
+          Forked{{74, 75}, 76},
           Drop{{74, 75}},
           Seek{{71, 72}},
           Sought{{71, 72}}};

@@ -41,11 +41,12 @@
  *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own,
  *     from load to unload). In a forked child every call on a parent's handle answers INVALID_STATE, release only frees
  *     memory, and new workers can be made.
- * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told. With DISTAG_VALIDATE=1 in
- *     the environment handles are kept aside after their release, and misuse is always told.
+ * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told; to release what is lent does
+ *     nothing. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
+ *     always told.
  * 12. Within an ABI major nothing is removed, renumbered or moved. Treat enumerators you do not know as "other".
  *
- * All of this works since 0.1, but for what says "since 0.2": that is here for its place in a struct or an enum, and
+ * What says nothing else is there since 0.1. What says "later" is here for its place in a struct or an enum, and
  * answers UNSUPPORTED to anything but 0. */
 #ifndef DISTAG_H
 #define DISTAG_H
@@ -186,7 +187,7 @@ enum distag_dtype_code {
   DISTAG_FLOAT64 = 2,
   DISTAG_INT64 = 3,
   DISTAG_BOOL = 4,    /* one byte, 0 or 1 */
-  DISTAG_FLOAT16 = 5, /* this and what follows: since 0.2 */
+  DISTAG_FLOAT16 = 5, /* this and what follows: later */
   DISTAG_BFLOAT16 = 6,
   DISTAG_INT8 = 7,
   DISTAG_INT32 = 8,
@@ -553,7 +554,7 @@ typedef struct distag_allocator {
 } distag_allocator;
 #define DISTAG_ALLOCATOR_INIT {sizeof(distag_allocator), 0, NULL, NULL, NULL, NULL}
 
-/* Who may connect, by CURVE keys in the 40 characters of Z85 (since 0.2). Without keys a worker is reachable on this
+/* Who may connect, by CURVE keys in the 40 characters of Z85 (later). Without keys a worker is reachable on this
  * machine only: any other `bind` is refused. A protection that is asked for and cannot be had fails the start. */
 typedef struct distag_security_options {
   uint32_t struct_size;
@@ -576,7 +577,7 @@ typedef struct distag_worker_options {
   int32_t log_level;            /* DISTAG_LOG_... */
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
   int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
-  uint64_t max_in_flight_bytes; /* of requests a peer has not started (since 0.2); 0: 256 MiB */
+  uint64_t max_in_flight_bytes; /* of requests a peer has not started (later) */
   uint64_t max_message_bytes;   /* what it sends and takes; nobody sends it more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
@@ -680,7 +681,7 @@ typedef distag_status (*distag_function)(void *user_data, distag_invocation *inv
 typedef struct distag_function_options {
   uint32_t struct_size;
   uint32_t reserved;
-  const char *const *callers; /* nullable: the only workers that may call it (since 0.2) */
+  const char *const *callers; /* nullable: the only workers that may call it (later) */
   size_t caller_count;
 } distag_function_options;
 #define DISTAG_FUNCTION_OPTIONS_INIT {sizeof(distag_function_options), 0, NULL, 0}
@@ -829,7 +830,7 @@ typedef struct distag_backward_options {
   uint32_t struct_size;
   uint32_t mode;                    /* DISTAG_BACKWARD_... */
   uint32_t retain_graph;            /* 1: keep the graph for another pass */
-  uint32_t create_graph;            /* 1: gradients have a history of their own; within one process (since 0.2) */
+  uint32_t create_graph;            /* 1: gradients have a history of their own; within one process (later) */
   int64_t timeout_ns;               /* 0: none; the loss of a worker ends the pass anyway */
   distag_tensor *const *seeds;      /* nullable: a gradient for each root; NULL for one that is a scalar */
   distag_rref *const *remote_roots; /* nullable: scalar roots that live on other workers (since 0.2) */

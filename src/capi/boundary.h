@@ -131,7 +131,7 @@ void retain_handle(T* handle) {
 }
 template <typename T>
 void release_handle(T* handle) {
-  if (handle != nullptr && is_live(handle)) const_cast<Handle*>(as_handle(handle))->release();
+  if (handle != nullptr && is_live(handle)) const_cast<Handle*>(as_handle(handle))->release_by_caller();
 }
 
 // ---- other arguments ----

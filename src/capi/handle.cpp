@@ -69,6 +69,15 @@ void Handle::release() noexcept {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) end();
 }
 
+void Handle::release_by_caller() noexcept {
+  uint32_t now = references_.load(std::memory_order_acquire);
+  while (is_lent_.load(std::memory_order_relaxed)) {
+    if (now <= 1) return;  // the lender's
+    if (references_.compare_exchange_weak(now, now - 1, std::memory_order_acq_rel, std::memory_order_acquire)) return;
+  }
+  release();
+}
+
 void Handle::end() noexcept {
   if (is_of_parent()) {
     if (!is_plain_memory()) return;

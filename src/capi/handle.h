@@ -46,6 +46,14 @@ class Handle {
   }
   void release() noexcept;
 
+  // From now on one reference is its lender's: what the host releases beyond its own is ignored.
+  void mark_lent() { is_lent_.store(true, std::memory_order_relaxed); }
+  void release_by_lender() noexcept {
+    is_lent_.store(false, std::memory_order_relaxed);
+    release();
+  }
+  void release_by_caller() noexcept;
+
  protected:
   virtual ~Handle() = default;
 
@@ -58,6 +66,7 @@ class Handle {
   const Kind kind_;
   const uint32_t generation_;
   std::atomic<uint32_t> references_{1};
+  std::atomic<bool> is_lent_{false};
 };
 
 // One reference to a handle.
@@ -103,7 +112,7 @@ class Lent {
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
   ~Lent() {
-    if (T* handle = handle_.load(std::memory_order_relaxed)) handle->release();
+    if (T* handle = handle_.load(std::memory_order_relaxed)) handle->release_by_lender();
   }
 
   // `make` gives a reference, or nullptr when there is nothing to lend.
@@ -113,6 +122,7 @@ class Lent {
     if (handle != nullptr) return handle;
     T* fresh = make();
     if (fresh == nullptr) return nullptr;
+    fresh->mark_lent();
     if (handle_.compare_exchange_strong(handle, fresh, std::memory_order_acq_rel, std::memory_order_acquire)) {
       return fresh;
     }

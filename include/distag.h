@@ -414,8 +414,8 @@ DISTAG_API distag_status distag_apply_custom(const distag_custom_op *op, distag_
 typedef distag_status (*distag_tensor_hook)(void *user_data, distag_tensor *gradient, distag_tensor **out_gradient,
                                             distag_error *err);
 
-/* Adds a hook to a tensor that requires grad, or removes it (since 0.2). It counts for what is computed from the tensor
- * after it was added, and for passes that begin at the tensor; so add it before the tensor is used. Hooks run in the
+/* Adds a hook to a tensor that requires grad, or removes it (since 0.2). Hooks count for what is computed from a tensor
+ * once it has had one, and for passes that begin at it; so add the first before the tensor is used. They run in the
  * order they were added, each seeing what the one before it gave; without a gradient none runs.
  * Ownership: destroy runs once the hook is removed, or tensor and graph are gone, and no pass needs it.
  * Threads: a hook runs where backward of a custom op does. A pass fails as its hooks do, naming the tensor.
@@ -605,7 +605,8 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
  * starts several workers with _async. An open world (since 0.2) takes each at once; ok means that all its members know
  * the worker. One that was killed or has left may be started anew under its name and rank, also in a static group:
  * calls by name reach the new one, and what the old one had made or was asked answers PEER_RESTARTED. A rank is given
- * again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone.
+ * again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone; a new rank 0
+ * begins another group.
  * Blocks. Fails: DEADLINE listing who is missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
  * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job);
  * UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started again. */
@@ -896,7 +897,7 @@ DISTAG_API distag_status distag_context_copy_known_ranks(distag_context *context
  * If making it failed, every use answers that failure; one that nobody has seen is logged. A reference whose owner is
  * lost answers DISCONNECTED, or PEER_RESTARTED once a new incarnation is back under the name. If the worker that passed
  * a reference on is lost before the owner has heard of it, the value may be gone: then it answers NOT_FOUND. Values
- * that refer to each other in a circle live as long as their owners.
+ * that refer to each other in a circle live as long as their owners; a circle within one worker is never freed.
  * ================================================================================================================== */
 
 /* Shares a value of this worker, which becomes its owner; also before the start.
@@ -954,7 +955,8 @@ DISTAG_API distag_status distag_optimizer_set(distag_optimizer *optimizer, const
                                               distag_error *err);
 
 /* Updates each parameter with its gradient in the context, at all owners side by side; one without gradient stays as it
- * is. Each owner applies it to all of its parameters or to none. After a failure the message names the owners that did
+ * is. Each owner applies it to all of its parameters or to none; who reads one meanwhile, by a fetch too, may see it
+ * half stepped. After a failure the message names the owners that did
  * not apply it, or may not have, and distag_optimizer_copy_stepped_ranks gives those that did.
  * Blocks. Fails: as distag_call and distag_get_gradients; INVALID_STATE for settings that do not go together, and for a
  * parameter that borrows its memory or has got a history; PEER_RESTARTED once an owner has lost what it kept. */
@@ -981,8 +983,9 @@ DISTAG_API distag_status distag_optimizer_clip(distag_optimizer *optimizer, dist
 
 /* What all owners keep and its settings as one value, a map with tensors; and back into an optimizer of the same kind
  * and parameters.
- * Blocks until the steps before it are done. Fails: as distag_call; INVALID_ARGUMENT when it does not fit; an owner for
- * which it does not is not changed. */
+ * Blocks until the steps before it are done. Fails: as distag_call; INVALID_ARGUMENT when it does not fit (an owner for
+ * which it does not is not changed), or when one owner on another worker has more than about 250 tensors: one message
+ * carries them. */
 DISTAG_API distag_status distag_optimizer_save(distag_optimizer *optimizer,
                                                const distag_call_options *options /* nullable */,
                                                distag_value **out_state, distag_error *err);

@@ -20,6 +20,8 @@ namespace {
 // How long a loop that ran out of work goes on looking for more before it sleeps: to wake a sleeping core costs as much
 // as a small message does, and an answer often comes within this time.
 constexpr Nanos kLookout = 60 * kMicrosecond;
+// How long a loop sleeps at once after its core was taken while it looked for work.
+constexpr Nanos kCrowded = 10 * kMillisecond;
 
 class RefusingPolicy final : public WaitPolicy {
  public:
@@ -83,6 +85,7 @@ struct FdLoop::State {
   // Of the loop's thread.
   bool ending = false;
   Nanos last = 0;
+  Nanos crowded_until = 0;
   std::vector<Task> batch;
   Poller poller;
   TimerQueue timers;
@@ -142,9 +145,14 @@ bool FdLoop::State::check_idle() {
 
 // False when nothing came for a while. Gives its core away between looks.
 bool FdLoop::State::look_for_work() {
+  if (last < crowded_until) return false;
   const Nanos until = std::min(last + kLookout, timers.next_due());
   do {
     sched_yield();
+    // Others want the core: who sleeps gets it back sooner than who looks around.
+    const Nanos now = steady.now();
+    if (now - last > kLookout) crowded_until = now + kCrowded;
+    last = now;
     {
       std::lock_guard<std::mutex> lock(mutex);
       if (!posted.empty()) return true;

@@ -29,6 +29,11 @@ distag_value& distag_invocation::need_arg(size_t index, ValueKind kind) {
          call_->function(), index, wanted, call_->args().size());
   }
   if (const auto reference = as_rref(found->get())) {
+    if (!reference->is_owner() && reference->owner_peer()->name == worker_.core().name()) {
+      fail(Status::kPeerRestarted,
+           "function \"{}\": argument {} refers to a value that this worker had before it was restarted",
+           call_->function(), index);
+    }
     if (!reference->is_owner()) {
       fail(Status::kInvalidArgument,
            "function \"{}\": argument {} is wanted as a {}, but refers to a value of worker \"{}\": fetch it first",

@@ -174,6 +174,9 @@ distag_status distag_rref_get_local(distag_rref* rref, distag_value** out_value,
     distag_rref& live = need(rref, "rref");
     need_pointer(out_value, "out_value");
     live.worker();
+    if (!live.core()->is_owner() && live.core()->owner_peer()->name == live.worker().core().name()) {
+      refuse(Status::kPeerRestarted, "this worker had the value before it was restarted");
+    }
     if (!live.core()->is_owner()) {
       refuse(Status::kInvalidState, "the value is at worker \"{}\": call a function there, or fetch a copy",
              live.owner_name());

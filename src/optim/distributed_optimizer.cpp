@@ -205,6 +205,7 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::step_async(const std::share
   state_->check_context(*context);
   auto future = Future<Value>::make();
   const auto round = state_->ask_all(Verb::kStep, context, call);
+  future->mark_begun();
   future->set_canceller([weak = std::weak_ptr<Round>(round)] {
     if (const auto open = weak.lock()) open->cancel();
   });

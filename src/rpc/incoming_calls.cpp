@@ -66,6 +66,10 @@ void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& cal
   shared_.references->when_ready(args, [this, call, target = std::move(target)](const Error* failure) mutable {
     if (!open_.contains(call->id())) return;
     try {
+      if (failure != nullptr && target.function != nullptr && target.function->on_loop) {
+        call->answer(*failure);  // of a fetch: the failure is that of the value
+        return;
+      }
       if (failure != nullptr) throw *failure;
       dispatch(call, std::move(target));
     } catch (...) {
@@ -147,7 +151,8 @@ void IncomingCalls::send_answer(const std::shared_ptr<IncomingCall>& call) {
   }
   if (const auto kept = call->take_kept()) {
     if (reply.failed) {
-      kept->fail(reply.error);
+      Error failure = reply.error;
+      kept->fail(failure.add_context(name_call(call->function(), call->label(), shared_.self)));
     } else {
       kept->complete(std::move(answer.value));
     }

@@ -50,6 +50,9 @@ void OutgoingCalls::check(const OutgoingCall& call) const {
   if (call.context && shared_.hook == nullptr) {
     fail(Status::kInvalidArgument, "this worker keeps no contexts");
   }
+  for (const Value& arg : call.args) {
+    if (arg.has_external()) shared_.references->check_made(arg);
+  }
   const auto peer = shared_.peers.find(call.to);
   if (peer != shared_.peers.end() && peer->second.gone) throw *peer->second.gone;
 }

@@ -53,6 +53,8 @@ class ReferenceHook {
 
   // Throws INVALID_ARGUMENT for a value that holds a reference of another worker. Any thread.
   virtual void check(const Value& value) const = 0;
+  // Throws what became of a value whose call never went out. On the loop, where that is decided.
+  virtual void check_made(const Value& value) const = 0;
 
   // A value as it travels, when its message gets its number: it has to be held until after that. And as it arrives,
   // before anything else is done with the message. Only for values that have references.

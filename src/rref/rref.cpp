@@ -29,8 +29,13 @@ Rref::Rref(std::shared_ptr<RrefHome> home, const Id& value_id, std::shared_ptr<c
 Rref::~Rref() {
   if (is_owner()) return;
   home_->used.fetch_sub(1, std::memory_order_relaxed);
-  if (!fork) return;
   try {
+    if (failure_ && !is_failure_seen_) {
+      home_->gate.run([&log = home_->log, text = fmt::format("{}; nobody saw it", failure_->message())] {
+        log.write(LogLevel::kWarning, text);
+      });
+    }
+    if (!fork) return;
     home_->gate.run([home = home_, to = owner_peer_, dropped = fork] { home->sharing->drop(*to, dropped); });
   } catch (...) {
     // Without memory for the task the fork lives as long as this worker.
@@ -52,8 +57,9 @@ void Rref::fail(Error error) {
   failure_ = std::move(error);
 }
 
-std::optional<Error> Rref::failure() const {
+std::optional<Error> Rref::failure() {
   std::lock_guard<std::mutex> lock(mutex_);
+  is_failure_seen_ = true;
   return failure_;
 }
 

@@ -55,17 +55,18 @@ class Rref final : public wire::Reference {
   bool is_confirmed() const { return confirmed_.load(std::memory_order_acquire); }  // the owner knows of it
   void confirm() { confirmed_.store(true, std::memory_order_release); }
 
-  // Elsewhere: the call that should have made the value never went out.
+  // Elsewhere: the call that should have made the value never went out. Logged if nobody asks for it.
   void fail(Error error);
-  std::optional<Error> failure() const;
+  std::optional<Error> failure();
 
  private:
   const std::shared_ptr<RrefHome> home_;
   const std::shared_ptr<OwnedValue> owned_;
   const std::shared_ptr<const Peer> owner_peer_;
   std::atomic<bool> confirmed_{false};
-  mutable std::mutex mutex_;
+  std::mutex mutex_;  // of what follows
   std::optional<Error> failure_;
+  bool is_failure_seen_ = false;
 };
 
 // What a value is called where there is room for one number only.

@@ -159,11 +159,6 @@ std::shared_ptr<Future<Value>> Rrefs::fetch(const std::shared_ptr<Rref>& referen
     }
     return await_outcome(state_->environment.loop, state_->home, reference->owned(), timeout);
   }
-  if (const auto failure = reference->failure()) {
-    auto failed = Future<Value>::make();
-    failed->fail(*failure);
-    return failed;
-  }
   CallRequest request;
   request.context = options.context;
   request.to = reference->owner_peer()->name;
@@ -234,6 +229,13 @@ void Rrefs::check(const Value& value) const {
     if (reference == nullptr || !reference->is_of(state_->home)) {
       fail(Status::kInvalidArgument, "the reference is one of another worker of this process: pass it in a call");
     }
+    return external;
+  });
+}
+
+void Rrefs::check_made(const Value& value) const {
+  value.map_external([](const std::shared_ptr<ExternalValue>& external) {
+    if (const auto failure = std::static_pointer_cast<Rref>(external)->failure()) throw *failure;
     return external;
   });
 }

@@ -74,6 +74,7 @@ class Rrefs final : public ReferenceHook {
 
   // ReferenceHook
   void check(const Value& value) const override;
+  void check_made(const Value& value) const override;
   Value on_send(const Peer& to, const Value& value) override;
   Value on_receive(const Peer& from, const Value& value) override;
   void on_creation_queued(const wire::Reference& kept) override;

@@ -358,7 +358,9 @@ Holders decode(DecodeState& state, const protocol::Holders& table) {
 Fork decode(DecodeState&, const protocol::Fork& table) {
   return {decode_id(*table.value(), "value"), decode_id(*table.fork(), "fork")};
 }
-Forked decode(DecodeState&, const protocol::Forked& table) { return {decode_id(*table.fork(), "fork"), table.holder()}; }
+Forked decode(DecodeState&, const protocol::Forked& table) {
+  return {decode_id(*table.fork(), "fork"), table.holder()};
+}
 Drop decode(DecodeState&, const protocol::Drop& table) { return {decode_id(*table.fork(), "fork")}; }
 Seek decode(DecodeState&, const protocol::Seek& table) { return {decode_id(*table.value(), "value")}; }
 Sought decode(DecodeState&, const protocol::Sought& table) { return {decode_id(*table.value(), "value")}; }

@@ -224,6 +224,8 @@ static void failures(void) {
   for (int i = 0; i < 2; ++i) {
     CHECK_FAILS(distag_rref_fetch(rref, NULL, NULL, &value, &err), 1023, "no such table");
     CHECK_INT(err.origin_rank, 1);
+    CHECK_INT(err.flags, DISTAG_ERROR_MAY_HAVE_RUN);
+    CHECK(strstr(err.message, "\"fail_to_make\"") != NULL);
   }
   distag_value *const args[] = {distag_rref_as_value(rref)};
   CHECK_FAILS(distag_call(w0, NULL, "w1", "count_up", args, 1, NULL, NULL, &err), 1023, "no such table");
@@ -233,6 +235,15 @@ static void failures(void) {
   CHECK_OK(distag_remote(w0, NULL, "w1", "missing", NULL, 0, NULL, &rref, &err));
   CHECK_FAILS(distag_rref_fetch(rref, NULL, NULL, &value, &err), DISTAG_E_NOT_FOUND, "missing");
   distag_rref_release(rref);
+  /* What never went out fails as it failed, at once and wherever it is used from here. */
+  distag_value *object = NULL;
+  CHECK_OK(distag_value_create_object("model", NULL, NULL, &object, &err));
+  CHECK_OK(distag_remote(w0, NULL, "w1", "echo", &object, 1, NULL, &rref, &err));
+  CHECK_FAILS(distag_rref_fetch(rref, NULL, NULL, &value, &err), DISTAG_E_INVALID_ARGUMENT, "model");
+  distag_value *const unmade[] = {distag_rref_as_value(rref)};
+  CHECK_FAILS(distag_call(w0, NULL, "w1", "echo", unmade, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "model");
+  distag_rref_release(rref);
+  distag_value_release(object);
   /* One of another worker of this process has to come in a call. */
   CHECK_OK(distag_value_create_null(&value, &err));
   CHECK_OK(distag_rref_create(w1, value, &foreign, &err));

@@ -43,7 +43,7 @@ class RandomPassing {
       group_->scheduler().run_for(static_cast<Nanos>(below(20)) * kMillisecond);
       group_->kill(victim_);
     }
-    const bool all_ended = group_->scheduler().run_until([this, &threads] {
+    const bool all_ended = group_->scheduler().run_until([&threads] {
       return std::all_of(threads.begin(), threads.end(), [](const auto& thread) { return thread->is_done(); });
     });
     EXPECT_TRUE(all_ended);

@@ -55,7 +55,7 @@
 #include <stdint.h>
 
 #define DISTAG_VERSION_MAJOR 0
-#define DISTAG_VERSION_MINOR 2
+#define DISTAG_VERSION_MINOR 3
 #define DISTAG_VERSION_PATCH 0
 #define DISTAG_ABI_MAJOR 0 /* part of the soname; what distag_get_api is asked for */
 
@@ -1043,7 +1043,7 @@ DISTAG_API distag_status distag_context_copy_report(distag_context *context,
 /* Handles of this process that are not released yet; 0 before the library is unloaded. */
 DISTAG_API uint64_t distag_get_handle_count(void);
 
-/* "0.2.0": of the library, where the macros are of the header. Static text. */
+/* "0.3.0": of the library, where the macros are of the header. Static text. */
 DISTAG_API const char *distag_get_version(void);
 
 /* ==================================================================================================================

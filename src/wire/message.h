@@ -16,7 +16,7 @@
 // how long its ids live, what failure does.
 namespace distag::wire {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 // ---- session: the stream itself (not numbered, but for Ping, Leave and Chunk) ----
 

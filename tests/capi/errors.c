@@ -9,7 +9,7 @@ static void names(void) {
   CHECK_TEXT(distag_status_get_name(2147483647), "USER");
   CHECK_TEXT(distag_status_get_name(7), "UNKNOWN");
   CHECK_TEXT(distag_status_get_name(-1), "UNKNOWN");
-  CHECK_TEXT(distag_get_version(), "0.2.0");
+  CHECK_TEXT(distag_get_version(), "0.3.0");
 }
 
 static void set(void) {

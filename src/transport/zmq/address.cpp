@@ -76,6 +76,7 @@ SocketAddress parse_tcp(const std::string& endpoint, bool for_listening) {
   const uint16_t port = parse_port(endpoint, rest.substr(colon + 1), for_listening);
   SocketAddress result;
   if (host == "*") host = "0.0.0.0";
+  if (host == "localhost") host = "127.0.0.1";  // RFC 6761, section 6.3; not every machine has /etc/hosts
   resolve(endpoint, host, result);
   char text[INET6_ADDRSTRLEN] = {};
   if (result.family() == AF_INET) {

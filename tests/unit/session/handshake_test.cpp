@@ -124,7 +124,7 @@ TEST_F(HandshakeTest, AnotherVersionIsRefused) {
   hello.protocol = 99;
   rogue.say(0, hello);
   expect_refused(wire::RefuseReason::kVersion);
-  EXPECT_EQ(std::get<wire::Refuse>(rogue.answers[0].body).text, "it speaks version 1 of the protocol, not version 99");
+  EXPECT_EQ(std::get<wire::Refuse>(rogue.answers[0].body).text, "it speaks version 2 of the protocol, not version 99");
 }
 
 TEST_F(HandshakeTest, AnotherJobIsRefused) {

@@ -109,16 +109,7 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   }
   wire::Message message = arrival.decode(frames);
   frames.clear();
-  if (const auto* chunk = std::get_if<wire::Chunk>(&message.body)) {
-    // Before any acknowledgement of it: the sender lets go of what it lent then.
-    if (!record.transfers.add(*chunk, record.lent)) {
-      lose(record, loss_error(record, Status::kDisconnected, "what it lent of its memory cannot be read any more"),
-           wire::RefuseReason::kFenced);
-      return;
-    }
-    record.unacknowledged_bytes += static_cast<size_t>(chunk->size);
-    shared.stats.bytes_received += chunk->size;
-  }
+  if (const auto* chunk = std::get_if<wire::Chunk>(&message.body)) record.transfers.add(*chunk);
   record.next_number = number + 1;
   take_ack(record, message.ack);
   // An acknowledgement may have been what somebody waited for to give the peer up.

@@ -15,9 +15,6 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   connections[from] = record;
 
   wire::Welcome welcome{shared.config.self.incarnation, record->next_number};
-  if (shared.transport.copies_payload()) {
-    welcome.challenge = record->lent.attach(hello, welcome.incarnation, shared.random);
-  }
   reply(from, std::move(welcome));
   record->acknowledged = record->next_number - 1;
   open(*record);

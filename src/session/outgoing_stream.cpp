@@ -21,7 +21,6 @@ OutgoingStream::OutgoingStream(StreamShared& shared, const Peer& peer, Owner& ow
 OutgoingStream::~OutgoingStream() {
   shared_.loop.cancel_timer(retry_timer_);
   if (state_ == State::kOpen) --shared_.stats.peers_connected;
-  seal_.revoke();
 }
 
 void OutgoingStream::open() { transition(Event::kNeeded); }
@@ -97,7 +96,6 @@ void OutgoingStream::transition(Event event) {
 }
 
 void OutgoingStream::drop_messages() {
-  seal_.revoke();
   queue_.clear();
   large_.clear();
   abandoned_.clear();
@@ -160,7 +158,6 @@ void OutgoingStream::greet() {
   hello.endpoint = self.endpoint;
   hello.wanted = peer_.incarnation;
   hello.max_message_bytes = shared_.config.limits.max_message_bytes;
-  if (shared_.transport.copies_payload()) seal_.offer(hello);
   greeted_ = transmit(wire::encode({0, 0, {}, std::move(hello)}, shared_.config.limits).header, {});
 }
 
@@ -196,7 +193,6 @@ bool OutgoingStream::note_drop(bool refused) {
 bool OutgoingStream::on_welcome(const wire::Welcome& welcome) {
   if (state_ != State::kGreeting) return true;
   if (!on_ack(welcome.next - 1)) return false;
-  if (shared_.transport.copies_payload()) seal_.accept(welcome.challenge);
   drops_ = 0;
   refusals_ = 0;
   next_to_transmit_ = unacknowledged_.empty() ? last_number_ + 1 : unacknowledged_.front().number;
@@ -213,7 +209,7 @@ bool OutgoingStream::can_number() const {
 }
 
 Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size) {
-  if (is_large(size)) {
+  if (size > kMaxDirectBytes) {
     wire::Encoded encoded = wire::encode({0, 0, {}, body}, shared_.numbering_limits());
     Large large{{ticket, std::move(body), std::move(options)}, std::move(encoded.payload), {}};
     size_t direct = encoded.header.size();
@@ -235,10 +231,6 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
   }
   queue_.push_back({ticket, std::move(body), std::move(options)});
   return ticket;
-}
-
-bool OutgoingStream::is_large(size_t size) const {
-  return size > kMaxDirectBytes || (size >= kLentBytes && seal_.can_lend());
 }
 
 bool OutgoingStream::withdraw(Session::Ticket ticket) {
@@ -295,30 +287,20 @@ bool OutgoingStream::pump_large() {
   if (unacknowledged_chunk_bytes_ >= kMaxUnacknowledgedChunkBytes) return false;
   wire::Transfer& transfer = large.transfers[large.current];
   const Frame& frame = large.payload[transfer.frame];
-  if (transfer.id == 0) {
-    transfer.id = ++last_transfer_;
-    large.is_lent = seal_.can_lend() && LendingSeal::is_readable(frame);
-  }
+  if (transfer.id == 0) transfer.id = ++last_transfer_;
   const size_t size = std::min(kChunkBytes, frame.size() - large.offset);
   wire::Chunk chunk;
   chunk.transfer = transfer.id;
   chunk.offset = large.offset;
   chunk.total = frame.size();
-  Task keep;
-  if (large.is_lent) {
-    chunk.address = reinterpret_cast<uintptr_t>(frame.data() + large.offset);
-    chunk.size = size;
-    keep = [owner = frame.owner()] {};
-  } else {
-    chunk.piece = Frame(frame.data() + large.offset, size, frame.owner());
-  }
+  chunk.piece = Frame(frame.data() + large.offset, size, frame.owner());
   large.offset += size;
   if (large.offset == frame.size()) {
     ++large.current;
     large.offset = 0;
   }
   wire::Message message{0, 0, {}, std::move(chunk)};
-  keep_and_transmit(message, size, std::move(keep));
+  keep_and_transmit(message, size, {});
   return true;
 }
 
@@ -364,7 +346,7 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
     encoded.payload.erase(encoded.payload.begin() + transfer->frame);
   }
 
-  const size_t bytes = encoded.header.size() + std::max(encoded.payload_bytes, chunk_bytes);
+  const size_t bytes = encoded.header.size() + encoded.payload_bytes;
   last_number_ = message.number;
   last_numbered_ = shared_.loop.now();
   unacknowledged_chunk_bytes_ += chunk_bytes;
@@ -378,8 +360,6 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
 
 bool OutgoingStream::transmit(Sent& sent) {
   if (!transmit(sent.header, sent.payload)) return false;
-  const bool is_lent = sent.payload.empty();
-  if (is_lent) shared_.stats.bytes_sent += sent.chunk_bytes;
   if (sent.transmitted) ++shared_.stats.messages_replayed;
   sent.transmitted = true;
   ++next_to_transmit_;

@@ -5,7 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include "session/lending.h"
 #include "session/stream_shared.h"
 
 namespace distag {
@@ -102,7 +101,6 @@ class OutgoingStream {
     std::vector<wire::Transfer> transfers;
     size_t current = 0;  // of transfers
     size_t offset = 0;   // of its frame
-    bool is_lent = false;
   };
 
   void transition(Event event);
@@ -121,7 +119,6 @@ class OutgoingStream {
   void number_large(Large large);
   void give_up(Large& large);
   void keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged);
-  bool is_large(size_t size) const;
   bool transmit(Sent& sent);
   bool transmit(const Frame& header, const Frames& payload);
   void flush();
@@ -155,7 +152,6 @@ class OutgoingStream {
   std::deque<Sent> unacknowledged_;
   uint64_t next_to_transmit_ = 1;
   size_t unacknowledged_chunk_bytes_ = 0;
-  LendingSeal seal_;
   Frames scratch_;
 
   Nanos owed_since_ = kNever;

@@ -41,7 +41,6 @@ class PeerRecord final : public OutgoingStream::Owner {
   ConnectionToken stale_connection;
   uint64_t next_number = 1;
   Transfers transfers;
-  LentMemory lent;
 
   // Acknowledgements that are to go to it.
   uint64_t acknowledged = 0;

@@ -13,13 +13,13 @@ constexpr size_t kOverhead = 256;
 
 }  // namespace
 
-bool Transfers::add(const wire::Chunk& chunk, const LentMemory& lender) {
+void Transfers::add(const wire::Chunk& chunk) {
   if (chunk.abandoned) {
     auto found = partial_.find(chunk.transfer);
     if (found == partial_.end()) fail(Status::kProtocol, "transfer {} was abandoned, but never begun", chunk.transfer);
     bytes_ -= found->second.whole.size() + kOverhead;
     partial_.erase(found);
-    return true;
+    return;
   }
   if (chunk.offset == 0) begin(chunk);
   auto found = partial_.find(chunk.transfer);
@@ -29,14 +29,8 @@ bool Transfers::add(const wire::Chunk& chunk, const LentMemory& lender) {
     fail(Status::kProtocol, "a chunk at {} of {} of transfer {}, of which {} of {} bytes have come", chunk.offset,
          chunk.total, chunk.transfer, partial.received, partial.whole.size());
   }
-  if (chunk.address != 0) {
-    if (!lender.read(chunk, partial.memory.get() + partial.received)) return false;
-    partial.received += static_cast<size_t>(chunk.size);
-    return true;
-  }
   if (partial.memory) std::memcpy(partial.memory.get() + partial.received, chunk.piece.data(), chunk.piece.size());
   partial.received += chunk.piece.size();
-  return true;
 }
 
 void Transfers::begin(const wire::Chunk& chunk) {

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 
-#include "session/lending.h"
 #include "transport/transport.h"
 #include "wire/message.h"
 
@@ -18,8 +17,7 @@ class Transfers {
   Transfers(size_t limit, FrameMemory& memory, bool keeps_whole)
       : limit_(limit), memory_(memory), keeps_whole_(keeps_whole) {}
 
-  // What is lent is copied from the memory of the peer, `lender`; false when it cannot be read any more.
-  bool add(const wire::Chunk& chunk, const LentMemory& lender);
+  void add(const wire::Chunk& chunk);
   // The whole frame, for the message that names it.
   Frame take(uint64_t transfer);
   void clear();

@@ -94,8 +94,6 @@ class Transport {
   virtual std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) = 0;
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.
   virtual std::string private_address() = 0;
-  // Whether payload is copied on its way, so that it pays to go around.
-  virtual bool copies_payload() const { return false; }
 };
 
 // The largest frame and message in frames (without its header) that a transport carries.

@@ -90,7 +90,7 @@ Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>&
   encoded.header = make_header(builder, payload.tail());
   encoded.payload_bytes = payload.frame_bytes();
   encoded.payload = payload.take_frames();
-  if (const auto* chunk = std::get_if<Chunk>(&body); chunk != nullptr && !chunk->abandoned && chunk->address == 0) {
+  if (const auto* chunk = std::get_if<Chunk>(&body); chunk != nullptr && !chunk->abandoned) {
     encoded.payload.push_back(chunk->piece);
     encoded.payload_bytes = chunk->piece.size();
   }

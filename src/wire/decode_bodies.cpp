@@ -102,8 +102,6 @@ Hello decode(DecodeState& state, const protocol::Hello& table) {
   hello.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "endpoint");
   hello.wanted = table.wanted();
   hello.max_message_bytes = table.max_message_bytes();
-  hello.process = table.process();
-  hello.seal = table.seal();
   if (hello.rank < 0) malformed("a worker of rank {}", hello.rank);
   if (hello.incarnation == 0) malformed("a worker of incarnation 0");
   return hello;
@@ -112,7 +110,7 @@ Hello decode(DecodeState& state, const protocol::Hello& table) {
 Welcome decode(DecodeState&, const protocol::Welcome& table) {
   if (table.incarnation() == 0) malformed("a worker of incarnation 0");
   if (table.next() == 0) malformed("number 0 expected next");
-  return {table.incarnation(), table.next(), table.challenge()};
+  return {table.incarnation(), table.next()};
 }
 
 Refuse decode(DecodeState& state, const protocol::Refuse& table) {
@@ -127,15 +125,6 @@ Ack decode(DecodeState&, const protocol::Ack&) { return {}; }
 Ping decode(DecodeState&, const protocol::Ping&) { return {}; }
 Leave decode(DecodeState&, const protocol::Leave&) { return {}; }
 
-void check_place(const Chunk& chunk, uint64_t size) {
-  constexpr uint64_t kMaxLent = 1u << 20;
-  if (size == 0) malformed("a chunk without bytes");
-  if (chunk.address != 0 && size > kMaxLent) malformed("a chunk of {} bytes, more than {}", size, kMaxLent);
-  if (chunk.offset > chunk.total || size > chunk.total - chunk.offset) {
-    malformed("{} bytes at {} of a transfer of {}", size, chunk.offset, chunk.total);
-  }
-}
-
 Chunk decode(DecodeState& state, const protocol::Chunk& table) {
   Chunk chunk;
   chunk.transfer = table.transfer();
@@ -144,15 +133,11 @@ Chunk decode(DecodeState& state, const protocol::Chunk& table) {
   chunk.abandoned = table.abandoned();
   if (chunk.transfer == 0) malformed("a chunk of transfer 0");
   if (chunk.abandoned) return chunk;
-  chunk.address = table.address();
-  if (chunk.address != 0) {
-    chunk.size = table.size();
-    check_place(chunk, chunk.size);
-    return chunk;
-  }
   const Frame* piece = state.payload.take_frame();
-  if (piece == nullptr) malformed("a chunk without bytes");
-  check_place(chunk, piece->size());
+  if (piece == nullptr || piece->size() == 0) malformed("a chunk without bytes");
+  if (chunk.offset > chunk.total || piece->size() > chunk.total - chunk.offset) {
+    malformed("{} bytes at {} of a transfer of {}", piece->size(), chunk.offset, chunk.total);
+  }
   chunk.piece = *piece;
   return chunk;
 }

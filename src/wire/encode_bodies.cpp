@@ -22,14 +22,12 @@ class BodyEncoder {
     auto job = name(hello.job, "job");
     auto worker = name(hello.name, "name of a worker");
     auto endpoint = text(hello.endpoint, kMaxEndpointBytes, "endpoint");
-    return make(protocol::Body::Hello,
-                protocol::CreateHello(builder_, job, hello.protocol, hello.features, worker, hello.rank,
-                                      hello.incarnation, hello.generation, endpoint, hello.wanted,
-                                      hello.max_message_bytes, hello.process, hello.seal));
+    return make(protocol::Body::Hello, protocol::CreateHello(builder_, job, hello.protocol, hello.features, worker,
+                                                             hello.rank, hello.incarnation, hello.generation, endpoint,
+                                                             hello.wanted, hello.max_message_bytes));
   }
   EncodedUnion operator()(const Welcome& welcome) {
-    return make(protocol::Body::Welcome,
-                protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next, welcome.challenge));
+    return make(protocol::Body::Welcome, protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next));
   }
   EncodedUnion operator()(const Refuse& refuse) {
     auto words = mended(refuse.text, kMaxErrorBytes);
@@ -41,8 +39,8 @@ class BodyEncoder {
   EncodedUnion operator()(const Ping&) { return make(protocol::Body::Ping, protocol::CreatePing(builder_)); }
   EncodedUnion operator()(const Leave&) { return make(protocol::Body::Leave, protocol::CreateLeave(builder_)); }
   EncodedUnion operator()(const Chunk& chunk) {
-    return make(protocol::Body::Chunk, protocol::CreateChunk(builder_, chunk.transfer, chunk.offset, chunk.total,
-                                                             chunk.abandoned, chunk.address, chunk.size));
+    return make(protocol::Body::Chunk,
+                protocol::CreateChunk(builder_, chunk.transfer, chunk.offset, chunk.total, chunk.abandoned));
   }
 
   EncodedUnion operator()(const Call& call) {

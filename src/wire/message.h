@@ -31,13 +31,10 @@ struct Hello {
   std::string endpoint;
   Incarnation wanted = 0;  // whom the sender means to reach
   uint64_t max_message_bytes = 0;
-  int64_t process = 0;  // of the sender; 0: it lends nothing
-  uint64_t seal = 0;    // address there
 };
 struct Welcome {
   Incarnation incarnation = 0;
-  uint64_t next = 1;       // number the receiver expects
-  uint64_t challenge = 0;  // 0: the receiver cannot read the memory of the sender
+  uint64_t next = 1;  // number the receiver expects
 };
 enum class RefuseReason : uint8_t {
   kUnspecified = 0,
@@ -65,8 +62,6 @@ struct Chunk {
   uint64_t total = 0;
   bool abandoned = false;  // no piece: the sender gives the transfer up
   Frame piece;
-  uint64_t address = 0;  // not 0: no piece, the bytes are to be copied from there in the sender's memory
-  uint64_t size = 0;     // of what lies there
 };
 
 // ---- rpc ----

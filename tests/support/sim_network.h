@@ -88,9 +88,6 @@ class SimTransport final : public Transport {
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string private_address() override;
-  bool copies_payload() const override { return is_copying; }
-
-  bool is_copying = false;  // as far as it says
 
  private:
   friend class SimAcceptor;

@@ -22,7 +22,6 @@ class ZmqTransport final : public Transport {
   // Also throws OUT_OF_MEMORY when descriptors run out.
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string private_address() override;
-  bool copies_payload() const override { return true; }
 
  private:
   std::shared_ptr<ZmqContext> context_;

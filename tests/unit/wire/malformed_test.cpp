@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 
 #include "message_generated.h"
@@ -358,10 +359,49 @@ TEST(Malformed, ChunksThatDoNotFit) {
   expect_malformed(encoded_header(Chunk{1, 1, 5, false, piece}), {piece}, "5 bytes at 1 of a transfer of 5");
   expect_malformed(encoded_header(Chunk{1, UINT64_MAX, 5, false, piece}), {piece}, "of a transfer of 5");
   expect_malformed(encoded_header(Chunk{1, 0, 5, true, {}}), {piece}, "belongs to nothing");
-  expect_malformed(encoded_header(Chunk{1, 0, 5, false, {}, 36, 0}), {}, "a chunk without bytes");
-  expect_malformed(encoded_header(Chunk{1, 1, 5, false, {}, 36, 5}), {}, "5 bytes at 1 of a transfer of 5");
-  expect_malformed(encoded_header(Chunk{1, 0, 5, false, {}, 36, 5}), {piece}, "belongs to nothing");
-  expect_malformed(encoded_header(Chunk{1, 0, 1 << 21, false, {}, 36, (1 << 20) + 1}), {}, "more than 1048576");
+  expect_malformed(encoded_header(Chunk{1, 0, 5, false, piece}), {Frame()}, "a chunk without bytes");
+}
+
+// ---- fields of 0.2 that named places in the sender's memory: HELLO 10 and 11, WELCOME 2, CHUNK 4 and 5 ----
+
+constexpr flatbuffers::voffset_t place_of_field(int id) { return static_cast<flatbuffers::voffset_t>(4 + 2 * id); }
+
+TEST(UnusedFields, OfGreetingsAreIgnored) {
+  const Frame hello = raw([](FlatBufferBuilder& builder) {
+    auto job = builder.CreateString("job"), name = builder.CreateString("a"), endpoint = builder.CreateString("x://");
+    protocol::HelloBuilder table(builder);
+    table.add_job(job);
+    table.add_name(name);
+    table.add_endpoint(endpoint);
+    table.add_incarnation(31);
+    builder.AddElement<int64_t>(place_of_field(10), 4711, 0);
+    builder.AddElement<uint64_t>(place_of_field(11), uint64_t{1} << 40, 0);
+    return Raw{protocol::Body::Hello, table.Finish().Union()};
+  });
+  EXPECT_EQ(std::get<Hello>(decode(hello, {}, Limits()).body).incarnation, 31u);
+  const Frame welcome = raw([](FlatBufferBuilder& builder) {
+    protocol::WelcomeBuilder table(builder);
+    table.add_incarnation(31);
+    table.add_next(7);
+    builder.AddElement<uint64_t>(place_of_field(2), 99, 0);
+    return Raw{protocol::Body::Welcome, table.Finish().Union()};
+  });
+  EXPECT_EQ(std::get<Welcome>(decode(welcome, {}, Limits()).body).next, 7u);
+}
+
+// An address instead of bytes is a violation, and beside bytes it changes nothing.
+TEST(UnusedFields, OfAChunkNeverStandForItsBytes) {
+  const Frame header = raw([](FlatBufferBuilder& builder) {
+    protocol::ChunkBuilder table(builder);
+    table.add_transfer(1);
+    table.add_total(5);
+    builder.AddElement<uint64_t>(place_of_field(4), reinterpret_cast<uintptr_t>(&builder), 0);
+    builder.AddElement<uint64_t>(place_of_field(5), 5, 0);
+    return Raw{protocol::Body::Chunk, table.Finish().Union()};
+  });
+  expect_malformed(header, {}, "a chunk without bytes");
+  const Message message = decode(header, {frame_of("12345")}, Limits());
+  EXPECT_EQ(std::memcmp(std::get<Chunk>(message.body).piece.data(), "12345", 5), 0);
 }
 
 TEST(Malformed, TransfersOutOfOrder) {

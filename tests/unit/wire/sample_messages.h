@@ -54,14 +54,13 @@ inline std::vector<Body> all_bodies() {
   tracked.tracked = {true, false, true, false, true, false};
   const Member member{1, "b", "tcp://127.0.0.1:5", 31, 2, 77};
   Frame piece = Frame::copy_of("12345", 5);
-  return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32, 99, 33, 34},
-          Welcome{31, 7, 35},
+  return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32, 99},
+          Welcome{31, 7},
           Refuse{RefuseReason::kFenced, 31, "no"},
           Ack{},
           Ping{},
           Leave{},
           Chunk{1, 10, 15, false, piece},
-          Chunk{1, 10, 15, false, {}, 36, 5},
           Call{{1, 2}, "f", all_values(), 5, tracked, "label", {81, 82}},
           Reply{{1, 2}, false, {}, Value(floats({2})), {context, 2, pair, {true}, {21}}},
           Reply{{1, 2}, true, error, {}, {context, 2, {}, {}, {21}}},

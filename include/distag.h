@@ -9,8 +9,9 @@
  *  1. Handles are opaque and counted. A handle written to an out_ parameter is one reference for the caller to release.
  *     retain adds one; release drops one, takes NULL, never blocks, never fails, on any thread, in any order.
  *  2. Lent instead: every pointer that a function returns, and what distag_<noun>_get_<what> writes to out_. It lives
- *     as long as the caller holds the first argument. copy_ fills the caller's buffer. "take": the library owns the
- *     argument from then on, on success only. Several handles may stand for one tensor: compare ids, not pointers.
+ *     as long as the caller holds the first argument, longer if it is retained. copy_ fills the caller's buffer.
+ *     "take": the library owns the argument from then on, on success only. Several handles may stand for one tensor,
+ *     rref, worker or future, and what is lent has a handle of its own: compare ids and names, not pointers.
  *  3. Fallible functions return distag_status, 0 is ok. On failure, and only then, they fill the caller's distag_error
  *     (always the last parameter, always nullable). Beside what "Fails" lists, any can answer INVALID_ARGUMENT,
  *     OUT_OF_MEMORY or INTERNAL. Functions without a status answer 0, -1 or NULL to a NULL handle.
@@ -471,7 +472,8 @@ DISTAG_API distag_status distag_value_create_object(const char *type, void *obje
                                                     distag_deleter destroy /* nullable */, distag_value **out_value,
                                                     distag_error *err);
 
-/* The same handle seen as a value: costs nothing, needs no release. NULL for NULL. Rrefs: since 0.2. */
+/* The same handle seen as a value: costs nothing, needs no release (one would be that of the tensor or rref). NULL for
+ * NULL. Rrefs: since 0.2. */
 DISTAG_API distag_value *distag_tensor_as_value(distag_tensor *tensor);
 DISTAG_API distag_value *distag_rref_as_value(distag_rref *rref);
 

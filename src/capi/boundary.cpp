@@ -86,6 +86,8 @@ const char* kind_text(Kind kind) {
       return "a gradients handle";
     case Kind::kOptimizer:
       return "an optimizer handle";
+    case Kind::kStandIn:
+      break;  // tells the kind of its original
   }
   return "no handle of distag, or one that was released";
 }

@@ -86,11 +86,28 @@ template <>
 struct KindOf<distag_value> : std::integral_constant<Kind, Kind::kValue> {};
 
 // Pointers are converted by address: the types are complete only where their module says so.
-inline const Handle* as_handle(const void* pointer) { return static_cast<const Handle*>(pointer); }
+template <typename T>
+Handle* as_handle(T* pointer) {
+  return static_cast<Handle*>(static_cast<void*>(pointer));
+}
+
+// The handle itself, or the one it stands for.
+template <typename T>
+T* original_of(T* pointer) {
+  Handle* handle = as_handle(pointer);
+  if (handle->kind() != Kind::kStandIn) return pointer;
+  return static_cast<T*>(static_cast<void*>(&static_cast<StandIn*>(handle)->original()));
+}
+
+// What the host gave the pointer for; kReleased as well where the host has no reference any more.
+template <typename T>
+Kind kind_of(T* pointer) {
+  return as_handle(pointer)->is_usable() ? as_handle(original_of(pointer))->kind() : Kind::kReleased;
+}
 
 template <typename T>
-bool is_live(const T* handle) {
-  const Kind kind = as_handle(handle)->kind();
+bool is_live(T* handle) {
+  const Kind kind = kind_of(handle);
   return kind == KindOf<T>::value ||
          (std::is_same_v<T, distag_value> && (kind == Kind::kTensor || kind == Kind::kRref));
 }
@@ -103,9 +120,9 @@ bool is_live(const T* handle) {
 template <typename T>
 T& need(T* handle, const char* name) {
   if (handle == nullptr) refuse_missing_handle(name);
-  if (!is_live(handle)) refuse_wrong_handle(name, as_handle(handle)->kind());
+  if (!is_live(handle)) refuse_wrong_handle(name, kind_of(handle));
   if (as_handle(handle)->is_of_parent()) refuse_handle_of_parent(name);
-  return *handle;
+  return *original_of(handle);
 }
 
 // Where a call needs several: that none is NULL comes before everything else.
@@ -121,17 +138,23 @@ T* need_or_null(T* handle, const char* name) {
 template <typename T>
 T* peek(T* handle) {
   if (handle == nullptr || !is_live(handle) || as_handle(handle)->is_of_parent()) return nullptr;
-  return handle;
+  return original_of(handle);
 }
 
 // retain and release are for any live handle, those of the parent process included.
 template <typename T>
 void retain_handle(T* handle) {
-  if (handle != nullptr && is_live(handle)) const_cast<Handle*>(as_handle(handle))->retain();
+  if (handle != nullptr && is_live(handle)) as_handle(handle)->retain_by_host();
 }
 template <typename T>
 void release_handle(T* handle) {
-  if (handle != nullptr && is_live(handle)) const_cast<Handle*>(as_handle(handle))->release_by_caller();
+  if (handle != nullptr && is_live(handle)) as_handle(handle)->release_by_host();
+}
+
+// What a callback wrote to an out_ parameter, which passes to distag; empty for NULL and for no handle of the type.
+template <typename T>
+Ref<T> take_written(T* written) {
+  return written != nullptr && is_live(written) ? Ref<T>::take(written) : Ref<T>();
 }
 
 // ---- other arguments ----

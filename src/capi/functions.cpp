@@ -54,7 +54,7 @@ Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> func
   return [&worker, function](Invocation& call) {
     const CallbackScope scope(&worker);
     const CallbackScope within(function.get());
-    const auto lent = Ref<distag_invocation>::take(new distag_invocation(worker, call.shared_from_this()));
+    const Lent<distag_invocation> lent(new distag_invocation(worker, call.shared_from_this()));
     distag_error err = DISTAG_ERROR_INIT;
     const distag_status status = function->function(function->data.get(), lent.get(), &err);
     if (status != DISTAG_OK) throw callback_error(status, err, fmt::format("function \"{}\"", function->name));
@@ -90,8 +90,10 @@ distag_status distag_worker_unregister(distag_worker* worker, const char* name, 
 }
 
 distag_worker* distag_invocation_get_worker(distag_invocation* invocation) {
-  distag_invocation* live = peek(invocation);
-  return live == nullptr ? nullptr : &live->worker();
+  return guard_or<distag_worker*>(nullptr, [invocation]() -> distag_worker* {
+    distag_invocation* live = peek(invocation);
+    return live == nullptr ? nullptr : live->worker().lent();
+  });
 }
 
 distag_context* distag_invocation_get_context(distag_invocation* invocation) {

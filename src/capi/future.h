@@ -23,7 +23,7 @@ struct distag_future final : distag::capi::Handle {
   // Whether a wait on it joins the threads of the worker.
   bool is_of_shutdown() const { return of_ == Of::kShutdown; }
 
-  // Only once it is done and did not fail.
+  // Lent. Only once it is done and did not fail.
   distag_value* value();
 
  private:

@@ -17,18 +17,31 @@ distag_value* distag_future::value() {
 namespace {
 
 // One callback on a future, until it has run.
-struct DoneCallback {
-  distag_future_callback callback;
-  HostData data;
-  Ref<distag_future> future;
+class DoneCallback {
+ public:
+  DoneCallback(distag_future_callback callback, HostData data, distag_future& future)
+      : callback_(callback),
+        data_(std::move(data)),
+        future_(Ref<distag_future>::share(&future)),
+        lent_(new StandIn(future)) {}
+
+  distag_worker& worker() const { return future_->worker(); }
+
+  void run() {
+    const CallbackScope scope(&worker());
+    callback_(data_.get(), lent_.get()->as<distag_future>());
+    data_.run_destroy();
+  }
+
+ private:
+  const distag_future_callback callback_;
+  HostData data_;
+  const Ref<distag_future> future_;
+  const Lent<StandIn> lent_;
 };
 
 void post_done(const std::shared_ptr<DoneCallback>& done) {
-  done->future->worker().functions().post([done] {
-    const CallbackScope scope(&done->future->worker());
-    done->callback(done->data.get(), done->future.get());
-    done->data.run_destroy();
-  });
+  done->worker().functions().post([done] { done->run(); });
 }
 
 // Runs where the future completes: a callback that nobody can run any more ends here, with its user_data.
@@ -117,8 +130,7 @@ distag_status distag_future_on_done(distag_future* future, distag_future_callbac
     distag_future& live = need(future, "future");
     if (callback == nullptr) refuse_null("callback");
     live.worker().check_up();
-    auto done =
-        std::make_shared<DoneCallback>(DoneCallback{callback, std::move(data), Ref<distag_future>::share(&live)});
+    auto done = std::make_shared<DoneCallback>(callback, std::move(data), live);
     live.get().on_done([done] { post_done_or_drop(done); });
   });
 }

@@ -16,7 +16,10 @@ namespace {
 class Continuation {
  public:
   Continuation(distag_future_continuation function, HostData data, distag_future& future)
-      : function_(function), data_(std::move(data)), future_(Ref<distag_future>::share(&future)) {
+      : function_(function),
+        data_(std::move(data)),
+        future_(Ref<distag_future>::share(&future)),
+        lent_(new StandIn(future)) {
     next_->set_canceller([weak = std::weak_ptr(future.shared())] {
       run_flat([weak] {
         if (const auto before = weak.lock()) before->cancel();
@@ -38,8 +41,8 @@ class Continuation {
     const CallbackScope scope(&worker());
     distag_error err = DISTAG_ERROR_INIT;
     distag_value* written = nullptr;
-    const distag_status status = function_(data_.get(), future_.get(), &written, &err);
-    const auto result = Ref<distag_value>::take(written != nullptr && is_live(written) ? written : nullptr);
+    const distag_status status = function_(data_.get(), lent_.get()->as<distag_future>(), &written, &err);
+    const auto result = take_written(written);
     data_.run_destroy();
     if (status != DISTAG_OK) {
       next_->fail(
@@ -55,6 +58,7 @@ class Continuation {
   const distag_future_continuation function_;
   HostData data_;
   const Ref<distag_future> future_;
+  const Lent<StandIn> lent_;
   const std::shared_ptr<Future<Value>> next_ = Future<Value>::make();
 };
 
@@ -81,6 +85,6 @@ distag_status distag_future_then(distag_future* future, distag_future_continuati
     auto made = std::make_shared<Continuation>(continuation, std::move(data), live);
     auto next = Ref<distag_future>::take(new distag_future(made->next(), live.worker()));
     live.get().on_done([made = std::move(made)]() mutable { post_or_drop(std::move(made)); });
-    *out_future = next.leave();
+    *out_future = next.give();
   });
 }

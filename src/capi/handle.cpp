@@ -57,32 +57,55 @@ void count_one() {
 
 }  // namespace
 
-Handle::Handle(Kind kind) : kind_(kind), generation_(process_generation()) {
+Handle::Handle(Kind kind)
+    : kind_(kind), generation_(process_generation()), references_(kind == Kind::kReleased ? 0 : kHost) {
   if (kind == Kind::kReleased) return;
   validates();
-  count_one();
+  if (kind != Kind::kStandIn) count_one();
 }
 
 bool Handle::is_of_parent() const { return generation_ != process_generation(); }
 
-void Handle::release() noexcept {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) end();
+bool Handle::try_retain() noexcept {
+  uint64_t now = references_.load(std::memory_order_relaxed);
+  while (now != 0 && !references_.compare_exchange_weak(now, now + kLibrary, std::memory_order_relaxed)) {
+  }
+  return now != 0;
 }
 
-void Handle::release_by_caller() noexcept {
-  uint32_t now = references_.load(std::memory_order_acquire);
-  while (is_lent_.load(std::memory_order_relaxed)) {
-    if (now <= 1) return;  // the lender's
-    if (references_.compare_exchange_weak(now, now - 1, std::memory_order_acq_rel, std::memory_order_acquire)) return;
-  }
-  release();
+void Handle::release() noexcept {
+  if (references_.fetch_sub(kLibrary, std::memory_order_acq_rel) == kLibrary) end();
+}
+
+Handle::Dropped Handle::drop_host_reference() noexcept {
+  uint64_t now = references_.load(std::memory_order_relaxed);
+  do {
+    if (now < kHost) return Dropped::kNone;
+  } while (!references_.compare_exchange_weak(now, now - kHost, std::memory_order_acq_rel, std::memory_order_relaxed));
+  if (now == kHost) end();
+  return now < 2 * kHost ? Dropped::kLast : Dropped::kOne;
+}
+
+bool Handle::pass_to_library() noexcept {
+  uint64_t now = references_.load(std::memory_order_relaxed);
+  uint64_t next = 0;
+  do {
+    next = now < kHost ? now + kLibrary : now - kHost + kLibrary;
+  } while (!references_.compare_exchange_weak(now, next, std::memory_order_relaxed));
+  return now >= kHost;
+}
+
+void Handle::mark_lent() {
+  is_lent_ = true;
+  references_.fetch_sub(kHost - kLibrary, std::memory_order_relaxed);
 }
 
 void Handle::end() noexcept {
+  if (kind_ == Kind::kReleased) return;  // misused, on two threads
   if (is_of_parent()) {
     if (!is_plain_memory()) return;
   } else {
-    count.fetch_sub(1, std::memory_order_relaxed);
+    if (kind_ != Kind::kStandIn) count.fetch_sub(1, std::memory_order_relaxed);
   }
   void* memory = this;
   this->~Handle();

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "distag.h"
-
 namespace distag::capi {
 
 // What a handle of the C API is; the value stands in the object, so a wrong or released one can be told.
@@ -22,12 +20,15 @@ enum class Kind : uint32_t {
   kContext,
   kGradients,
   kOptimizer,
+  kStandIn,  // for a handle of another kind; not counted
 };
 
-// Base of all handles: counted, thread-safe. With DISTAG_VALIDATE=1 the memory of a handle is kept after its end, and
-// says so. A handle of the parent process does nothing in a forked child.
+// Base of all handles. References of the host and of the library are counted apart, so a release by the host never
+// takes what is not its own; the handle ends with the last of both. Thread-safe. With DISTAG_VALIDATE=1 the memory of a
+// handle is kept after its end, and says so. A handle of the parent process does nothing in a forked child.
 class Handle {
  public:
+  // With one reference, the host's.
   explicit Handle(Kind kind);
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -35,54 +36,67 @@ class Handle {
   Kind kind() const { return kind_; }
   // Whether it was made before this process was forked.
   bool is_of_parent() const;
+  // Whether the host may use it: it is lent, or the host has a reference.
+  bool is_usable() const { return is_lent_ || references_.load(std::memory_order_relaxed) >= kHost; }
 
-  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  // References of the host. release_by_host() is false when the host has none: then it does nothing.
+  virtual void retain_by_host() { references_.fetch_add(kHost, std::memory_order_relaxed); }
+  virtual bool release_by_host() noexcept { return drop_host_reference() != Dropped::kNone; }
+
+  // References of the library.
+  void retain() { references_.fetch_add(kLibrary, std::memory_order_relaxed); }
   // False when it has ended.
-  bool try_retain() {
-    uint32_t now = references_.load(std::memory_order_relaxed);
-    while (now != 0 && !references_.compare_exchange_weak(now, now + 1, std::memory_order_relaxed)) {
-    }
-    return now != 0;
-  }
+  bool try_retain() noexcept;
   void release() noexcept;
 
-  // From now on one reference is its lender's: what the host releases beyond its own is ignored.
-  void mark_lent() { is_lent_.store(true, std::memory_order_relaxed); }
-  void release_by_lender() noexcept {
-    is_lent_.store(false, std::memory_order_relaxed);
-    release();
-  }
-  void release_by_caller() noexcept;
+  // A reference of the host becomes one of the library; where the host has none, the library gets one of its own, and
+  // the answer is false.
+  bool pass_to_library() noexcept;
+  // The other way round.
+  void pass_to_host() { references_.fetch_add(kHost - kLibrary, std::memory_order_relaxed); }
+  // Once, before the host sees it: its one reference is its lender's.
+  void mark_lent();
 
  protected:
+  enum class Dropped { kNone, kOne, kLast };
+
   virtual ~Handle() = default;
 
+  Dropped drop_host_reference() noexcept;
   // Whether its end does no more than to free memory, also in a forked child.
   virtual bool is_plain_memory() const { return false; }
 
  private:
+  static constexpr uint64_t kLibrary = 1;
+  static constexpr uint64_t kHost = uint64_t{1} << 32;
+
   void end() noexcept;
 
   const Kind kind_;
   const uint32_t generation_;
-  std::atomic<uint32_t> references_{1};
-  std::atomic<bool> is_lent_{false};
+  std::atomic<uint64_t> references_;
+  bool is_lent_ = false;
 };
 
-// One reference to a handle.
+// A reference of the library to a handle.
 template <typename T>
 class Ref {
  public:
   Ref() = default;
-  // Takes over the reference that the caller has.
+  // Takes over a reference of the host: that of a new handle, or what a callback wrote to an out_ parameter.
   static Ref take(T* handle) {
+    if (handle != nullptr) handle->pass_to_library();
+    return adopt(handle);
+  }
+  // Takes over a reference of the library.
+  static Ref adopt(T* handle) {
     Ref ref;
     ref.handle_ = handle;
     return ref;
   }
   static Ref share(T* handle) {
     if (handle != nullptr) handle->retain();
-    return take(handle);
+    return adopt(handle);
   }
   Ref(const Ref& other) : Ref(share(other.handle_)) {}
   Ref(Ref&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -98,27 +112,35 @@ class Ref {
   T* operator->() const { return handle_; }
   T& operator*() const { return *handle_; }
   explicit operator bool() const { return handle_ != nullptr; }
-  T* leave() { return std::exchange(handle_, nullptr); }
+  // Passes the reference to the host.
+  T* give() {
+    if (handle_ != nullptr) handle_->pass_to_host();
+    return std::exchange(handle_, nullptr);
+  }
 
  private:
   T* handle_ = nullptr;
 };
 
-// A handle that its parent lends: made when first asked for, released with the parent. Thread-safe.
+// The one way to lend: a handle of its own, made when first asked for, whose reference is the lender's. It ends with
+// its lender, or with the last reference that the host has added. Thread-safe.
 template <typename T>
 class Lent {
  public:
   Lent() = default;
+  // Lends a new handle.
+  explicit Lent(T* fresh) : handle_(fresh) { fresh->mark_lent(); }
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
   ~Lent() {
-    if (T* handle = handle_.load(std::memory_order_relaxed)) handle->release_by_lender();
+    if (T* handle = get()) handle->release();
   }
 
-  // `make` gives a reference, or nullptr when there is nothing to lend.
+  T* get() const { return handle_.load(std::memory_order_acquire); }
+  // `make` gives a new handle, or nullptr when there is nothing to lend.
   template <typename Make>
   T* get(Make&& make) {
-    T* handle = handle_.load(std::memory_order_acquire);
+    T* handle = get();
     if (handle != nullptr) return handle;
     T* fresh = make();
     if (fresh == nullptr) return nullptr;
@@ -132,6 +154,33 @@ class Lent {
 
  private:
   std::atomic<T*> handle_{nullptr};
+};
+
+// Stands for a handle that the host may hold itself, where that one is lent: so a release of what is lent is told from
+// a release of the host's own. It ends before its original does. References that the host adds to it count for both, so
+// the original lives as long.
+class StandIn final : public Handle {
+ public:
+  explicit StandIn(Handle& original) : Handle(Kind::kStandIn), original_(original) {}
+
+  Handle& original() const { return original_; }
+  // As the type of the original, for the host.
+  template <typename T>
+  T* as() {
+    return static_cast<T*>(static_cast<void*>(this));
+  }
+
+  void retain_by_host() override {
+    original_.retain_by_host();
+    Handle::retain_by_host();
+  }
+  bool release_by_host() noexcept override {
+    const auto original = Ref<Handle>::share(&original_);  // the last release ends both
+    return Handle::release_by_host() && original->release_by_host();
+  }
+
+ private:
+  Handle& original_;
 };
 
 // Handles of this process that are not released yet.

@@ -16,11 +16,11 @@ struct HostHook {
 
 // What the hook writes passes to distag, also when it fails.
 Tensor run(const HostHook& hook, const Tensor& gradient) {
-  const auto lent = Ref<distag_tensor>::take(make_tensor(gradient));
+  const Lent<distag_tensor> lent(make_tensor(gradient));
   distag_tensor* written = nullptr;
   distag_error err = DISTAG_ERROR_INIT;
   const distag_status status = hook.function(hook.data.get(), lent.get(), &written, &err);
-  const auto given = Ref<distag_tensor>::take(written != nullptr && is_live(written) ? written : nullptr);
+  const auto given = take_written(written);
   if (status != DISTAG_OK) throw callback_error(status, err, "a hook of a tensor");
   if (written != nullptr && !given) fail(Status::kInvalidArgument, "wrote something that is no tensor handle");
   return given ? given->tensor() : Tensor();

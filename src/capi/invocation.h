@@ -15,15 +15,13 @@ struct distag_invocation final : distag::capi::Handle {
         worker_(worker),
         call_(std::move(call)),
         args_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())),
-        referred_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())) {
-    worker_.lend();
-  }
-  ~distag_invocation() override { worker_.end_lending(); }
+        referred_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())) {}
 
-  distag_worker& worker() { return worker_; }
   distag::Invocation& call() { return *call_; }
   const std::shared_ptr<distag::Invocation>& shared_call() const { return call_; }
 
+  distag_worker& worker() { return worker_; }
+  // Lent.
   distag_context* context();        // nullptr: nothing is recorded
   distag_value* arg(size_t index);  // nullptr past the end
   // An argument of the kind, or what it refers to as a reference of this worker. Throws INVALID_ARGUMENT naming both.

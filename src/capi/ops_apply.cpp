@@ -52,7 +52,7 @@ void give_tensors(Tensors tensors, distag_tensor** out, size_t count, const std:
   std::vector<Ref<distag_tensor>> made;
   made.reserve(count);
   for (Tensor& tensor : tensors) made.push_back(Ref<distag_tensor>::take(make_tensor(std::move(tensor))));
-  for (size_t i = 0; i < count; ++i) out[i] = made[i].leave();
+  for (size_t i = 0; i < count; ++i) out[i] = made[i].give();
 }
 
 }  // namespace distag::capi

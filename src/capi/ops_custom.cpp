@@ -23,52 +23,52 @@ struct HostOp {
 // Handles lent to a callback; NULL for an undefined tensor.
 class LentTensors {
  public:
-  explicit LentTensors(std::span<const Tensor> tensors) {
-    refs_.reserve(tensors.size());
-    pointers_.reserve(tensors.size());
-    for (const Tensor& tensor : tensors) {
-      refs_.push_back(Ref<distag_tensor>::take(tensor ? make_tensor(tensor) : nullptr));
-      pointers_.push_back(refs_.back().get());
+  explicit LentTensors(std::span<const Tensor> tensors)
+      : lent_(std::make_unique<Lent<distag_tensor>[]>(tensors.size())), pointers_(tensors.size(), nullptr) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      pointers_[i] = lent_[i].get([&tensor = tensors[i]] { return tensor ? make_tensor(tensor) : nullptr; });
     }
   }
   distag_tensor* const* data() const { return pointers_.data(); }
   size_t size() const { return pointers_.size(); }
 
  private:
-  std::vector<Ref<distag_tensor>> refs_;
+  const std::unique_ptr<Lent<distag_tensor>[]> lent_;
   std::vector<distag_tensor*> pointers_;
 };
 
 // Handles that a callback writes: they pass to distag, also when it fails.
 class WrittenTensors {
  public:
-  explicit WrittenTensors(size_t count) : pointers_(count, nullptr) {}
-  ~WrittenTensors() {
-    for (distag_tensor* written : pointers_) release_handle(written);
-  }
-  WrittenTensors(const WrittenTensors&) = delete;
-  WrittenTensors& operator=(const WrittenTensors&) = delete;
+  explicit WrittenTensors(size_t count) : pointers_(count, nullptr), taken_(count) {}
 
   distag_tensor** data() { return pointers_.data(); }
   size_t size() const { return pointers_.size(); }
 
-  Tensors take(const std::string& what, bool may_be_null) const {
+  // Right after the callback.
+  void take() {
+    std::transform(pointers_.begin(), pointers_.end(), taken_.begin(),
+                   [](distag_tensor* p) { return take_written(p); });
+  }
+
+  Tensors tensors(const std::string& what, bool may_be_null) const {
     Tensors tensors;
     tensors.reserve(pointers_.size());
     for (size_t i = 0; i < pointers_.size(); ++i) {
       if (pointers_[i] == nullptr && !may_be_null) {
         fail(Status::kInvalidArgument, "{} left output {} NULL", what, i);
       }
-      if (pointers_[i] != nullptr && !is_live(pointers_[i])) {
+      if (pointers_[i] != nullptr && !taken_[i]) {
         fail(Status::kInvalidArgument, "{} wrote something that is no tensor handle to output {}", what, i);
       }
-      tensors.push_back(pointers_[i] == nullptr ? Tensor() : pointers_[i]->tensor());
+      tensors.push_back(taken_[i] ? taken_[i]->tensor() : Tensor());
     }
     return tensors;
   }
 
  private:
   std::vector<distag_tensor*> pointers_;
+  std::vector<Ref<distag_tensor>> taken_;
 };
 
 Tensors run_forward(const HostOp& op, std::span<const Tensor> inputs, size_t output_count) {
@@ -78,8 +78,9 @@ Tensors run_forward(const HostOp& op, std::span<const Tensor> inputs, size_t out
   distag_error err = DISTAG_ERROR_INIT;
   const distag_status status =
       op.forward(op.data.get(), lent.data(), lent.size(), written.data(), written.size(), &err);
+  written.take();
   if (status != DISTAG_OK) throw callback_error(status, err, what);
-  Tensors outputs = written.take(what, false);
+  Tensors outputs = written.tensors(what, false);
   for (const Tensor& output : outputs) {
     const bool is_input =
         std::any_of(inputs.begin(), inputs.end(), [&output](const Tensor& input) { return input.id() == output.id(); });
@@ -95,8 +96,9 @@ Tensors run_backward(const HostOp& op, const Tensors& output_gradients, size_t i
   distag_error err = DISTAG_ERROR_INIT;
   const distag_status status =
       op.backward(op.data.get(), lent.data(), lent.size(), written.data(), written.size(), &err);
+  written.take();
   if (status != DISTAG_OK) throw callback_error(status, err, what).add_context(what);
-  return written.take(what, true);
+  return written.tensors(what, true);
 }
 
 autograd::CustomOp make_custom_op(std::shared_ptr<HostOp> host) {

@@ -107,7 +107,7 @@ distag_status distag_value_get_rref(distag_value* value, distag_rref** out_rref,
     distag_value& live = need(value, "value");
     need_pointer(out_rref, "out_rref");
     live.get().as_external();  // throws when it is none
-    *out_rref = static_cast<distag_rref*>(&live);
+    *out_rref = static_cast<distag_rref*>(live.twin());
   });
 }
 

@@ -7,7 +7,7 @@
 #include "capi/boundary.h"
 #include "tensor/value.h"
 
-// A value, and what it lends: the handles of its items.
+// A value, and what it lends: handles of its items, or of what it is.
 struct distag_value : distag::capi::Handle {
   explicit distag_value(distag::Value value) : distag_value(distag::capi::Kind::kValue, std::move(value)) {}
   ~distag_value() override;
@@ -15,8 +15,9 @@ struct distag_value : distag::capi::Handle {
   const distag::Value& get() const { return value_; }
   // Items of a list or map; 0 for anything else.
   size_t count() const;
-  // nullptr past the end.
+  // Lent: an item, nullptr past the end; the value itself once more.
   distag_value* item(size_t index);
+  distag_value* twin();
 
  protected:
   distag_value(distag::capi::Kind kind, distag::Value value) : Handle(kind), value_(std::move(value)) {}
@@ -26,7 +27,9 @@ struct distag_value : distag::capi::Handle {
   using LentItem = distag::capi::Lent<distag_value>;
 
   const distag::Value value_;
-  std::atomic<LentItem*> items_{nullptr};  // an array of count() items, made when the first is asked for
+  LentItem& lent(size_t index, size_t count);
+
+  std::atomic<LentItem*> lent_{nullptr};  // an array: the items, or the twin; made when the first is asked for
 };
 
 // Every handle of a value that is a tensor is one of these, so a tensor handle is a value handle at the same address.

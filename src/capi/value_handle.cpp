@@ -4,7 +4,7 @@
 
 #include "capi/rref.h"
 
-distag_value::~distag_value() { delete[] items_.load(std::memory_order_relaxed); }
+distag_value::~distag_value() { delete[] lent_.load(std::memory_order_relaxed); }
 
 size_t distag_value::count() const {
   switch (value_.kind()) {
@@ -19,17 +19,25 @@ size_t distag_value::count() const {
 
 distag_value* distag_value::item(size_t index) {
   if (index >= count()) return nullptr;
-  LentItem* items = items_.load(std::memory_order_acquire);
-  if (items == nullptr) {
-    auto fresh = std::make_unique<LentItem[]>(count());
-    if (items_.compare_exchange_strong(items, fresh.get(), std::memory_order_acq_rel, std::memory_order_acquire)) {
-      items = fresh.release();
-    }
-  }
-  return items[index].get([this, index] {
+  return lent(index, count()).get([this, index] {
     const bool is_list = value_.kind() == distag::ValueKind::kList;
     return distag::capi::make_value(is_list ? value_.as_list()[index] : value_.as_map()[index].second);
   });
+}
+
+distag_value* distag_value::twin() {
+  return lent(0, 1).get([this] { return distag::capi::make_value(value_); });
+}
+
+distag_value::LentItem& distag_value::lent(size_t index, size_t count) {
+  LentItem* all = lent_.load(std::memory_order_acquire);
+  if (all == nullptr) {
+    auto fresh = std::make_unique<LentItem[]>(count);
+    if (lent_.compare_exchange_strong(all, fresh.get(), std::memory_order_acq_rel, std::memory_order_acquire)) {
+      all = fresh.release();
+    }
+  }
+  return all[index];
 }
 
 // Not where a graph, a frame or host code may hang on a tensor.

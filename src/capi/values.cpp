@@ -174,6 +174,6 @@ distag_status distag_value_get_tensor(distag_value* value, distag_tensor** out_t
     distag_value& live = need(value, "value");
     need_pointer(out_tensor, "out_tensor");
     live.get().as_tensor();  // throws when it is none
-    *out_tensor = static_cast<distag_tensor*>(&live);
+    *out_tensor = static_cast<distag_tensor*>(live.twin());
   });
 }

@@ -35,20 +35,17 @@ struct HostFunction {
 
 }  // namespace distag::capi
 
-// A worker. Thread-safe. One handle for each, so hosts may compare pointers: the host's references are counted apart
-// from those that keep the memory. While threads of the worker run, the host or the thread that releases it holds one
-// of the latter; so they never end on a thread of the worker.
+// A worker. Thread-safe. While threads of the worker run, the host or the thread that releases it holds a reference; so
+// it never ends on a thread of the worker.
 struct distag_worker final : distag::capi::Handle {
  public:
   distag_worker(distag::ProductionOptions options, distag::capi::HostData data, distag_member_callback on_member);
   ~distag_worker() override;
 
-  // References of the host, and of invocations that lend it.
-  void retain_by_host();
-  void release_by_host() noexcept;
-  void lend() { lends_.fetch_add(1, std::memory_order_relaxed); }
-  void end_lending() { lends_.fetch_sub(1, std::memory_order_relaxed); }
-  bool is_released() const { return host_references_.load() == 0 && lends_.load() == 0; }
+  // The host's last one shuts it down.
+  bool release_by_host() noexcept override;
+  // For callbacks; always the same.
+  distag_worker* lent();
 
   distag::Worker& core() { return production_->worker(); }
   distag::Executor& functions() { return production_->functions(); }
@@ -83,9 +80,9 @@ struct distag_worker final : distag::capi::Handle {
   const distag::ThreadHooks hooks_;
   const std::shared_ptr<distag::capi::WorkerLink> link_;
   std::unique_ptr<distag::ProductionWorker> production_;
-  std::atomic<uint32_t> host_references_{1};
-  std::atomic<uint32_t> lends_{0};
   std::atomic<bool> was_started_{false};
+
+  distag::capi::Lent<distag::capi::StandIn> lent_;
 
   std::mutex mutex_;  // of what follows
   std::vector<std::shared_ptr<distag::capi::HostFunction>> functions_;

@@ -63,12 +63,11 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
     };
   }
   if (on_member != nullptr) {
+    lent();  // made before a callback depends on it
     options.on_member = [this, on_member](const MemberRecord& record) {
       const CallbackScope scope(this);
       const distag_member member = to_member(record);
-      lend();
-      on_member(data_.get(), this, &member);
-      end_lending();
+      on_member(data_.get(), lent(), &member);
     };
   }
   production_ = std::make_unique<ProductionWorker>(std::move(options));
@@ -77,14 +76,15 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
 
 distag_worker::~distag_worker() { link_->cut(); }
 
-void distag_worker::retain_by_host() {
-  host_references_.fetch_add(1, std::memory_order_relaxed);
-  retain();
+distag_worker* distag_worker::lent() {
+  return lent_.get([this] { return new StandIn(*this); })->as<distag_worker>();
 }
 
-void distag_worker::release_by_host() noexcept {
-  if (is_of_parent()) return release();
-  if (host_references_.fetch_sub(1, std::memory_order_acq_rel) == 1 && !is_down()) {
+bool distag_worker::release_by_host() noexcept {
+  if (is_of_parent()) return Handle::release_by_host();
+  const auto held = Ref<distag_worker>::share(this);
+  const Dropped dropped = drop_host_reference();
+  if (dropped == Dropped::kLast && !is_down()) {
     retain();
     if (!was_started_) {
       shut_down_for_good(false);
@@ -96,7 +96,7 @@ void distag_worker::release_by_host() noexcept {
       }
     }
   }
-  release();
+  return dropped != Dropped::kNone;
 }
 
 // Takes over a reference. On a thread of its own (`is_thread`), whose hooks frame all but the end of their user_data.
@@ -280,7 +280,7 @@ namespace distag::capi {
 Ref<distag_worker> WorkerLink::get() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (worker_ == nullptr || !worker_->try_retain()) return {};
-  return Ref<distag_worker>::take(worker_);
+  return Ref<distag_worker>::adopt(worker_);
 }
 
 void WorkerLink::cut() {
@@ -288,15 +288,8 @@ void WorkerLink::cut() {
   worker_ = nullptr;
 }
 
-distag_worker& need_worker(distag_worker* worker) {
-  distag_worker& live = need(worker, "worker");
-  if (live.is_released()) refuse_wrong_handle("worker", Kind::kReleased);
-  return live;
-}
+distag_worker& need_worker(distag_worker* worker) { return need(worker, "worker"); }
 
-distag_worker* peek_worker(distag_worker* worker) {
-  distag_worker* live = peek(worker);
-  return live == nullptr || live->is_released() ? nullptr : live;
-}
+distag_worker* peek_worker(distag_worker* worker) { return peek(worker); }
 
 }  // namespace distag::capi

@@ -7,13 +7,8 @@
 using namespace distag;
 using namespace distag::capi;
 
-void distag_worker_retain(distag_worker* worker) {
-  if (worker != nullptr && is_live(worker)) worker->retain_by_host();
-}
-
-void distag_worker_release(distag_worker* worker) {
-  if (worker != nullptr && is_live(worker)) worker->release_by_host();
-}
+void distag_worker_retain(distag_worker* worker) { retain_handle(worker); }
+void distag_worker_release(distag_worker* worker) { release_handle(worker); }
 
 distag_status distag_worker_create(const distag_worker_options* options, distag_worker** out_worker,
                                    distag_error* err) {

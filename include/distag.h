@@ -44,7 +44,7 @@
  *     memory, and new workers can be made.
  * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told; to release what is lent does
  *     nothing. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
- *     always told.
+ *     always told: of retain and release, which answer nothing, by distag_get_misuse_count.
  * 12. Within an ABI major nothing is removed, renumbered or moved. Treat enumerators you do not know as "other".
  *
  * What says nothing else is there since 0.1. What says "later" is here for its place in a struct or an enum, and
@@ -650,7 +650,7 @@ DISTAG_API int32_t distag_worker_get_world_size(distag_worker *worker); /* in an
 
 /* The latest member of a rank or a name, in whatever state; the ranks of the living members whose names begin with a
  * prefix ("" for all), in ascending order, at most `capacity` of them, and how many there are (since 0.2).
- * Fails: NOT_FOUND, as for everyone before the start. */
+ * Fails: NOT_FOUND. Before the start nobody is found, and there are 0 ranks. */
 DISTAG_API distag_status distag_worker_get_member(distag_worker *worker, int32_t rank, distag_member *out_member,
                                                   distag_error *err);
 DISTAG_API distag_status distag_worker_get_member_by_name(distag_worker *worker, const char *name,
@@ -777,7 +777,7 @@ DISTAG_API int32_t distag_future_poll(distag_future *future);
  * pool wait already. */
 DISTAG_API distag_status distag_future_wait(distag_future *future, int64_t timeout_ns, distag_error *err);
 
-/* The value of a complete future, null where the operation has none.
+/* The value of a complete future, null where the operation has none; lent by the future.
  * Fails: as the operation did; INVALID_STATE when it is not complete. */
 DISTAG_API distag_status distag_future_get_value(distag_future *future, distag_value **out_value, distag_error *err);
 
@@ -816,7 +816,8 @@ DISTAG_API distag_status distag_wait_all(distag_future *const *futures, size_t c
  * within this process.
  * Ownership: it ends with the last reference of its creator, once the calls and passes the creator began are over, here
  * and on every worker it reached: what is recorded and the gradients are dropped, what others began ends with
- * CANCELLED. References that functions took on other workers do not keep it; their calls then answer INVALID_STATE.
+ * CANCELLED. References that functions took do not keep it, on the creator's own worker either; calls on them then
+ * answer INVALID_STATE.
  * Fails: INVALID_STATE when the worker is not started. */
 DISTAG_API distag_status distag_context_create(distag_worker *worker /* nullable */, distag_context **out_context,
                                                distag_error *err);
@@ -873,11 +874,11 @@ DISTAG_API distag_tensor *distag_gradients_find(distag_gradients *gradients, dis
 /* What a context holds on this worker. */
 typedef struct distag_context_info {
   uint32_t struct_size;
-  uint32_t send_count; /* recorded here, and not freed by a pass */
-  uint32_t recv_count;
-  uint32_t known_count; /* workers it exchanged calls with in this context */
-  uint32_t gradient_count;
-  uint32_t pass_count; /* running now */
+  uint32_t send_count;     /* calls and answers recorded here: sent, */
+  uint32_t recv_count;     /* and received; a pass that does not retain the graph frees those it ran through */
+  uint32_t known_count;    /* workers it exchanged calls with in this context */
+  uint32_t gradient_count; /* leaves that have one; no pass lowers it */
+  uint32_t pass_count;     /* running now */
 } distag_context_info;
 #define DISTAG_CONTEXT_INFO_INIT {sizeof(distag_context_info), 0, 0, 0, 0, 0}
 
@@ -925,7 +926,8 @@ DISTAG_API distag_status distag_rref_fetch_async(distag_rref *rref, distag_conte
                                                  const distag_call_options *options /* nullable */,
                                                  distag_future **out_future, distag_error *err);
 
-/* The value itself, at its owner. A function starts only when the values of its own rref arguments are there.
+/* The value itself, at its owner, lent by the reference. A function starts only when the values of its own rref
+ * arguments are there.
  * Fails: INVALID_STATE naming the owner when it is elsewhere, or when the value is not there yet; as making it did. */
 DISTAG_API distag_status distag_rref_get_local(distag_rref *rref, distag_value **out_value, distag_error *err);
 
@@ -945,7 +947,8 @@ DISTAG_API uint64_t distag_rref_get_id(distag_rref *rref);       /* the same for
  * ...) is kept at its owner. The worker may be NULL when all are tensors: then everything is done on the calling
  * thread. Steps of all optimizers on the parameters of one worker are done one after the other. Nothing is sent before
  * the first step.
- * Fails: NOT_FOUND (kind), INVALID_ARGUMENT (a parameter twice, a value that can be none). */
+ * Fails: NOT_FOUND (kind), INVALID_ARGUMENT (a value that can be none; a parameter twice, also as a tensor and as an
+ * rref to it: if that value is elsewhere or not there yet, the first step answers so). */
 DISTAG_API distag_status distag_optimizer_create(distag_worker *worker /* nullable */, const char *kind,
                                                  distag_value *const *parameters, size_t parameter_count,
                                                  distag_optimizer **out_optimizer, distag_error *err);
@@ -1032,7 +1035,8 @@ DISTAG_API distag_status distag_worker_get_stats(distag_worker *worker, distag_s
 /* Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and how they
  * stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those wait
  * for, "rrefs", the last "events". Of a context on this worker: its counts, "passes", "sends", those that "never_fired"
- * (no gradient has come for them), and the graph behind them as "nodes" and "edges".
+ * (no gradient has come for them), and what these sends were computed from as "nodes" and "edges": kinds and names,
+ * no values, and nothing of what was not sent.
  * Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without it, which may be
  * another the next time.
  * Fails: DEADLINE when the worker does not answer within a second; INVALID_STATE when the context has ended. */
@@ -1044,6 +1048,11 @@ DISTAG_API distag_status distag_context_copy_report(distag_context *context,
 
 /* Handles of this process that are not released yet; 0 before the library is unloaded. */
 DISTAG_API uint64_t distag_get_handle_count(void);
+
+/* With DISTAG_VALIDATE=1: releases of what was lent, or released before, or of another type; retains of the latter two;
+ * and lent handles that a callback passed to distag as its own. They did nothing. Since the library was loaded; without
+ * DISTAG_VALIDATE=1 not counted, 0 (since 0.3). */
+DISTAG_API uint64_t distag_get_misuse_count(void);
 
 /* "0.3.0": of the library, where the macros are of the header. Static text. */
 DISTAG_API const char *distag_get_version(void);
@@ -1278,6 +1287,9 @@ typedef struct distag_api {
   distag_status (*tensor_add_hook)(distag_tensor *, distag_tensor_hook, void *, distag_deleter, uint64_t *,
                                    distag_error *);
   distag_status (*tensor_remove_hook)(distag_tensor *, uint64_t, distag_error *);
+
+  /* 0.3 */
+  uint64_t (*get_misuse_count)(void);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

@@ -190,6 +190,7 @@ constexpr distag_api kApi = {
     distag_context_copy_report,
     distag_tensor_add_hook,
     distag_tensor_remove_hook,
+    distag_get_misuse_count,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.
@@ -201,6 +202,8 @@ static_assert(sizeof(void*) != 8 || (sizeof(distag_call_options) == 32 && sizeof
                                      sizeof(distag_context_info) == 24 && sizeof(distag_stats) == 176));
 static_assert(offsetof(distag_api, gradients_find) + sizeof(void*) == offsetof(distag_api, optimizer_retain),
               "gradients_find is the last slot of 0.1");
+static_assert(offsetof(distag_api, tensor_remove_hook) + sizeof(void*) == offsetof(distag_api, get_misuse_count),
+              "tensor_remove_hook is the last slot of 0.2");
 
 }  // namespace
 

@@ -185,6 +185,14 @@ std::string need_text(const char* text, const char* name) {
   return copy;
 }
 
+void need_enumerator(int64_t value, int64_t last, const char* name, const char* names) {
+  if (value < 0 || value > last) refuse(Status::kUnsupported, "{} is {}, not one of {}", name, value, names);
+}
+
+void need_known_bits(uint32_t bits, uint32_t known, const char* name) {
+  if ((bits & ~known) != 0) refuse(Status::kUnsupported, "{} {:#x} are unknown", name, bits);
+}
+
 bool need_flag(int64_t flag, const char* name) {
   if (flag != 0 && flag != 1) refuse(Status::kInvalidArgument, "{} is {}, not 0 or 1", name, flag);
   return flag == 1;

@@ -144,17 +144,23 @@ T* peek(T* handle) {
 // retain and release are for any live handle, those of the parent process included.
 template <typename T>
 void retain_handle(T* handle) {
-  if (handle != nullptr && is_live(handle)) as_handle(handle)->retain_by_host();
+  if (handle == nullptr) return;
+  if (!is_live(handle)) return note_misuse();
+  as_handle(handle)->retain_by_host();
 }
 template <typename T>
 void release_handle(T* handle) {
-  if (handle != nullptr && is_live(handle)) as_handle(handle)->release_by_host();
+  if (handle == nullptr) return;
+  if (!is_live(handle) || !as_handle(handle)->release_by_host()) note_misuse();
 }
 
-// What a callback wrote to an out_ parameter, which passes to distag; empty for NULL and for no handle of the type.
+// What a callback wrote to an out_ parameter, which passes to distag; empty for NULL and for no handle of the type. One
+// that it was only lent is used, and stays its lender's.
 template <typename T>
 Ref<T> take_written(T* written) {
-  return written != nullptr && is_live(written) ? Ref<T>::take(written) : Ref<T>();
+  if (written == nullptr || !is_live(written)) return {};
+  if (!written->pass_to_library()) note_misuse();
+  return Ref<T>::adopt(written);
 }
 
 // ---- other arguments ----
@@ -182,6 +188,11 @@ void clear(T* out) {
 
 // A text that must be there, in UTF-8.
 std::string need_text(const char* text, const char* name);
+
+// Convention 5 for enumerators and flag bits: one that this version does not know is UNSUPPORTED. 0 is the default;
+// `names` says those there are.
+void need_enumerator(int64_t value, int64_t last, const char* name, const char* names);
+void need_known_bits(uint32_t bits, uint32_t known, const char* name);
 
 // 0 or 1.
 bool need_flag(int64_t flag, const char* name);

@@ -45,9 +45,7 @@ namespace {
 
 BackwardOptions make_backward_options(const distag_backward_options* given, size_t root_count) {
   const distag_backward_options options = read_struct(given, "distag_backward_options");
-  if (options.mode > DISTAG_BACKWARD_FAST) {
-    refuse(Status::kInvalidArgument, "mode is {}, not DISTAG_BACKWARD_SMART or _FAST", options.mode);
-  }
+  need_enumerator(options.mode, DISTAG_BACKWARD_FAST, "mode", "DISTAG_BACKWARD_...");
   need_zero(options.create_graph, "distag_backward_options.create_graph");
   BackwardOptions made;
   made.mode = options.mode == DISTAG_BACKWARD_FAST ? BackwardMode::kFast : BackwardMode::kSmart;

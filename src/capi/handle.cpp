@@ -12,6 +12,7 @@ namespace {
 // Process-wide, with no destructors: the count belongs to the generation it was last changed in.
 std::atomic<uint64_t> count{0};
 std::atomic<uint32_t> count_generation{0};
+std::atomic<uint64_t> misuses{0};
 
 enum class Validation : int { kUnknown, kOff, kOn };
 std::atomic<Validation> validation{Validation::kUnknown};
@@ -115,6 +116,12 @@ void Handle::end() noexcept {
     ::operator delete(memory);
   }
 }
+
+void note_misuse() {
+  if (validates()) misuses.fetch_add(1, std::memory_order_relaxed);
+}
+
+uint64_t misuse_count() { return misuses.load(std::memory_order_relaxed); }
 
 uint64_t handle_count() {
   return count_generation.load(std::memory_order_relaxed) == process_generation()

@@ -83,7 +83,7 @@ template <typename T>
 class Ref {
  public:
   Ref() = default;
-  // Takes over a reference of the host: that of a new handle, or what a callback wrote to an out_ parameter.
+  // Takes over the reference that a new handle has.
   static Ref take(T* handle) {
     if (handle != nullptr) handle->pass_to_library();
     return adopt(handle);
@@ -185,5 +185,9 @@ class StandIn final : public Handle {
 
 // Handles of this process that are not released yet.
 uint64_t handle_count();
+
+// A retain or release of a handle that was not the host's. Counted with DISTAG_VALIDATE=1.
+void note_misuse();
+uint64_t misuse_count();
 
 }  // namespace distag::capi

@@ -14,6 +14,7 @@ const char* distag_get_version(void) {
 }
 
 uint64_t distag_get_handle_count(void) { return handle_count(); }
+uint64_t distag_get_misuse_count(void) { return misuse_count(); }
 
 const char* distag_status_get_name(distag_status status) {
   return distag::status_name(static_cast<distag::Status>(status));

@@ -65,7 +65,7 @@ distag_status distag_apply(const char* op, distag_tensor* const* inputs, size_t 
     const ops::Op& found = need_op(op);
     const ops::Attributes settings = need_attributes(attributes);
     check_array(out_outputs, output_count, "out_outputs");
-    if ((flags & ~uint32_t{DISTAG_APPLY_NO_GRAD}) != 0) refuse(Status::kUnsupported, "flags {:#x} are unknown", flags);
+    need_known_bits(flags, DISTAG_APPLY_NO_GRAD, "flags");
     const bool record = (flags & DISTAG_APPLY_NO_GRAD) == 0;
     give_tensors(autograd::apply(found, tensors, settings, record), out_outputs, output_count, found.name);
   });

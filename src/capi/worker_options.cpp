@@ -53,12 +53,8 @@ void check_security(const distag_security_options* given) {
 }
 
 void check_enums(const distag_worker_options& options) {
-  if (options.executor > DISTAG_EXECUTOR_HOST) {
-    refuse(Status::kInvalidArgument, "executor is {}, not DISTAG_EXECUTOR_POOL or _HOST", options.executor);
-  }
-  if (options.log_level < 0 || options.log_level > DISTAG_LOG_DEBUG) {
-    refuse(Status::kInvalidArgument, "log_level is {}, not one of DISTAG_LOG_...", options.log_level);
-  }
+  need_enumerator(options.executor, DISTAG_EXECUTOR_HOST, "executor", "DISTAG_EXECUTOR_...");
+  need_enumerator(options.log_level, DISTAG_LOG_DEBUG, "log_level", "DISTAG_LOG_...");
   if (options.thread_count > Pool::kMaxThreads) {
     refuse(Status::kUnsupported, "thread_count is {}, more than {}", options.thread_count, Pool::kMaxThreads);
   }

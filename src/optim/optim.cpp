@@ -20,6 +20,33 @@ std::string owner_of(const Optim::Shared& shared, const Value& parameter, const 
   return owner == self ? "" : owner;
 }
 
+// Refuses a parameter that is given twice: as a tensor, as a reference, or as both once the value is there; else the
+// first step does.
+class SeenParameters {
+ public:
+  explicit SeenParameters(ParameterPlaces* places) : places_(places) {}
+
+  void add(const Value& parameter, size_t index) {
+    if (parameter.kind() == ValueKind::kTensor) return add_tensors(parameter, index);
+    if (!references_.insert(places_->identity(parameter)).second) refuse(index);
+    add_tensors(places_->find(parameter), index);
+  }
+
+ private:
+  void add_tensors(const Value& value, size_t index) {
+    value.for_each_tensor([this, index](const Tensor& tensor) {
+      if (!tensors_.insert(tensor.id()).second) refuse(index);
+    });
+  }
+  [[noreturn]] static void refuse(size_t index) {
+    fail(Status::kInvalidArgument, "optimizer: parameter {} is given twice", index);
+  }
+
+  ParameterPlaces* const places_;
+  std::set<uint64_t> references_;
+  std::set<uint64_t> tensors_;
+};
+
 }  // namespace
 
 Optim::Optim(Loop& loop, Executor& compute, Rpc& rpc, Dist& dist)
@@ -53,16 +80,12 @@ std::shared_ptr<Optimizer> Optim::make_optimizer(const std::string& kind, Values
     std::lock_guard<std::mutex> lock(shared_->mutex);
     self = shared_->self.name;
   }
-  std::set<std::pair<bool, uint64_t>> seen;
+  SeenParameters seen(shared_->places);
   std::map<std::string, OwnerGroup> groups;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const bool is_tensor = parameters[i].kind() == ValueKind::kTensor;
     OwnerGroup& group = groups[owner_of(*shared_, parameters[i], self)];
-    if (is_tensor) check_parameter(parameters[i].as_tensor());
-    const uint64_t identity = is_tensor ? parameters[i].as_tensor().id() : shared_->places->identity(parameters[i]);
-    if (!seen.emplace(is_tensor, identity).second) {
-      fail(Status::kInvalidArgument, "optimizer: parameter {} is given twice", i);
-    }
+    if (parameters[i].kind() == ValueKind::kTensor) check_parameter(parameters[i].as_tensor());
+    seen.add(parameters[i], i);
     group.places.push_back(i);
     group.parameters.push_back(std::move(parameters[i]));
   }

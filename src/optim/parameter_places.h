@@ -19,6 +19,8 @@ class ParameterPlaces {
 
   // At the owner: a tensor, or a list of tensors.
   virtual Value resolve(const Value& parameter) = 0;
+  // What resolve() would give now; null when it would throw.
+  virtual Value find(const Value& parameter) = 0;
 };
 
 }  // namespace distag::optim

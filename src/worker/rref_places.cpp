@@ -33,4 +33,11 @@ Value RrefPlaces::resolve(const Value& parameter) {
   return reference->owned()->value();
 }
 
+Value RrefPlaces::find(const Value& parameter) {
+  const auto reference = need_rref(parameter);
+  if (!reference->is_owner()) return Value();
+  Future<Value>& outcome = reference->owned()->outcome();
+  return outcome.is_done() && outcome.error() == nullptr ? outcome.value() : Value();
+}
+
 }  // namespace distag

@@ -16,6 +16,7 @@ class RrefPlaces final : public optim::ParameterPlaces {
   std::string owner(const Value& parameter) override;
   uint64_t identity(const Value& parameter) override;
   Value resolve(const Value& parameter) override;
+  Value find(const Value& parameter) override;
 
  private:
   std::shared_ptr<Rref> need_rref(const Value& parameter) const;

@@ -148,6 +148,14 @@ static void static_world_again(void) {
   for (int i = 0; i < 2; ++i) distag_worker_release(workers[i]);
 }
 
+static void ranks_before_the_start(distag_worker *worker) {
+  size_t count = 7;
+  distag_member nobody = DISTAG_MEMBER_INIT;
+  CHECK_OK(distag_worker_copy_ranks(worker, "", NULL, 0, &count, &err));
+  CHECK_INT(count, 0);
+  CHECK_FAILS(distag_worker_get_member(worker, 0, &nobody, &err), DISTAG_E_NOT_FOUND, "0");
+}
+
 static void callbacks(void) {
   news told = {"", "", 0};
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
@@ -161,6 +169,7 @@ static void callbacks(void) {
   options.destroy = end_news;
   options.on_member = note_member;
   CHECK_OK(distag_worker_create(&options, &watcher, &err));
+  ranks_before_the_start(watcher);
   CHECK_OK(distag_worker_start(watcher, 20 * DISTAG_SECOND, &err));
   distag_worker *guest = start(-1, "guest", "inproc://watched");
   CHECK_INT(err.code, DISTAG_OK);

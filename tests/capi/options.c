@@ -46,9 +46,9 @@ static void refused(const distag_worker_options *options, distag_status status, 
   } while (0)
 
 static void worker_options(void) {
-  REFUSED(executor, 3, DISTAG_E_INVALID_ARGUMENT, "executor");
-  REFUSED(log_level, 5, DISTAG_E_INVALID_ARGUMENT, "log_level");
-  REFUSED(log_level, -1, DISTAG_E_INVALID_ARGUMENT, "log_level");
+  REFUSED(executor, 3, DISTAG_E_UNSUPPORTED, "executor");
+  REFUSED(log_level, 5, DISTAG_E_UNSUPPORTED, "log_level");
+  REFUSED(log_level, -1, DISTAG_E_UNSUPPORTED, "log_level");
   REFUSED(thread_count, 257, DISTAG_E_UNSUPPORTED, "thread_count");
   REFUSED(rank, 2, DISTAG_E_INVALID_ARGUMENT, "rank");
   REFUSED(rank, -1, DISTAG_E_INVALID_ARGUMENT, "rank");
@@ -201,7 +201,9 @@ static void other_options(void) {
   CHECK_OK(distag_tensor_set_requires_grad(x, 1, &err));
   CHECK_OK(distag_neg(x, &y, &err));
   backward.mode = 3;
-  CHECK_FAILS(distag_backward(context, &y, 1, &backward, &err), DISTAG_E_INVALID_ARGUMENT, "mode");
+  CHECK_FAILS(distag_backward(context, &y, 1, &backward, &err), DISTAG_E_UNSUPPORTED, "mode");
+  backward.mode = UINT32_MAX;
+  CHECK_FAILS(distag_backward(context, &y, 1, &backward, &err), DISTAG_E_UNSUPPORTED, "mode");
   backward.mode = DISTAG_BACKWARD_FAST;
   backward.create_graph = 1;
   CHECK_FAILS(distag_backward(context, &y, 1, &backward, &err), DISTAG_E_UNSUPPORTED, "create_graph");

@@ -1,4 +1,6 @@
 /* Optimizers of parameters that live on two workers: as in one process, for every kind; clipping, saving, loading. */
+#include <semaphore.h>
+
 #include "capi/check.h"
 #include "capi/support/group.h"
 
@@ -188,6 +190,62 @@ static void refusals(void) {
   distag_tensor_release(t);
 }
 
+/* Gives a parameter once it is let go. */
+static sem_t let_go;
+static distag_tensor *late;
+
+static distag_status give_late(void *user_data, distag_invocation *invocation, distag_error *told) {
+  (void)user_data;
+  sem_wait(&let_go);
+  return distag_invocation_return(invocation, distag_tensor_as_value(late), told);
+}
+
+/* One parameter under two names. */
+static void given_twice(void) {
+  distag_tensor *t = leaf(0), *other = leaf(1);
+  distag_tensor *both[] = {other, t};
+  distag_value *items[] = {distag_tensor_as_value(both[0]), distag_tensor_as_value(both[1])}, *list = NULL;
+  distag_rref *rref = NULL, *again = NULL, *of_list = NULL, *to_come = NULL;
+  distag_optimizer *optimizer = NULL;
+  distag_context *context = NULL;
+  CHECK_OK(distag_value_create_list(items, 2, &list, &err));
+  CHECK_OK(distag_rref_create(workers[0], distag_tensor_as_value(t), &rref, &err));
+  CHECK_OK(distag_rref_create(workers[0], distag_tensor_as_value(t), &again, &err));
+  CHECK_OK(distag_rref_create(workers[0], list, &of_list, &err));
+  distag_value *const forms[] = {distag_tensor_as_value(t), distag_rref_as_value(rref), distag_rref_as_value(again),
+                                 distag_rref_as_value(of_list)};
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 4; ++b) {
+      distag_value *const two[] = {forms[a], forms[b]};
+      CHECK_FAILS(distag_optimizer_create(workers[0], "sgd", two, 2, &optimizer, &err), DISTAG_E_INVALID_ARGUMENT,
+                  "parameter 1 is given twice");
+    }
+  }
+  /* One that is not there yet is told by the first step. */
+  late = t;
+  sem_init(&let_go, 0, 0);
+  CHECK_OK(distag_remote(workers[0], NULL, "w0", "give_late", NULL, 0, NULL, &to_come, &err));
+  distag_value *const two[] = {forms[0], distag_rref_as_value(to_come)};
+  CHECK_OK(distag_optimizer_create(workers[0], "sgd", two, 2, &optimizer, &err));
+  sem_post(&let_go);
+  distag_value *came = NULL;
+  CHECK_OK(distag_rref_fetch(to_come, NULL, NULL, &came, &err));
+  CHECK_OK(distag_context_create(workers[0], &context, &err));
+  CHECK_FAILS(distag_optimizer_step(optimizer, context, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "given twice");
+  distag_optimizer_release(optimizer);
+  CHECK_FAILS(distag_optimizer_create(workers[0], "sgd", two, 2, &optimizer, &err), DISTAG_E_INVALID_ARGUMENT,
+              "given twice");
+  distag_context_release(context);
+  distag_value_release(came);
+  distag_value_release(list);
+  distag_rref_release(rref);
+  distag_rref_release(again);
+  distag_rref_release(of_list);
+  distag_rref_release(to_come);
+  distag_tensor_release(t);
+  distag_tensor_release(other);
+}
+
 int main(void) {
   static const char *const kKinds[] = {"sgd", "adagrad", "adam", "adamw", "adadelta", "rmsprop", "adamax", "rprop"};
   for (int i = 0; i < 2; ++i) {
@@ -197,9 +255,11 @@ int main(void) {
   CHECK_OK(distag_worker_register(workers[1], "give_parameter", give_parameter, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(workers[1], "give_two", give_two, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(workers[1], "far_loss", far_loss, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_register(workers[0], "give_late", give_late, NULL, NULL, NULL, &err));
   if (group_start(workers, 2) != 0) return 1;
   for (size_t i = 0; i < sizeof(kKinds) / sizeof(kKinds[0]); ++i) a_kind(kKinds[i]);
   refusals();
+  given_twice();
   CHECK_INT(group_shutdown(workers, 2), 0);
   distag_worker_release(workers[0]);
   distag_worker_release(workers[1]);

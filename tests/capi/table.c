@@ -194,6 +194,7 @@ int main(void) {
   SLOT(context_copy_report, distag_context_copy_report);
   SLOT(tensor_add_hook, distag_tensor_add_hook);
   SLOT(tensor_remove_hook, distag_tensor_remove_hook);
+  SLOT(get_misuse_count, distag_get_misuse_count);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -1,5 +1,6 @@
 /* Wrong and released handles, with DISTAG_VALIDATE=1: misuse is always told. */
 #define _GNU_SOURCE
+#include <semaphore.h>
 #include <stdlib.h>
 
 #include "capi/check.h"
@@ -8,6 +9,16 @@
 static distag_error err = DISTAG_ERROR_INIT;
 static distag_invocation *gone_invocation;
 static distag_value *gone_arg;
+
+static sem_t go;
+
+static distag_status wait_to_go(void *user_data, distag_invocation *invocation, distag_error *told) {
+  (void)user_data;
+  (void)invocation;
+  (void)told;
+  sem_wait(&go);
+  return DISTAG_OK;
+}
 
 static distag_status keep_what_is_lent(void *user_data, distag_invocation *invocation, distag_error *told) {
   (void)user_data;
@@ -41,6 +52,7 @@ static void released(void) {
   distag_tensor_release(t); /* a second release does nothing */
   distag_tensor_retain(t);
   CHECK_FAILS(distag_neg(t, &y, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK_INT(distag_get_misuse_count(), 2);
   CHECK_INT(distag_get_handle_count(), 0);
 }
 
@@ -54,10 +66,31 @@ static void of_another_kind(void) {
   CHECK_FAILS(distag_future_wait((distag_future *)v, 0, &err), DISTAG_E_INVALID_ARGUMENT, "value handle");
   CHECK_INT(distag_value_get_kind((distag_value *)t), DISTAG_VALUE_TENSOR); /* a tensor is a value */
   distag_worker_release((distag_worker *)t);                                /* does nothing */
+  CHECK_INT(distag_get_misuse_count(), 3);
   CHECK_OK(distag_neg(t, &y, &err));
   distag_tensor_release(y);
   distag_tensor_release(t);
   distag_value_release(v);
+}
+
+static void see(void *user_data, distag_future *future) {
+  (void)user_data;
+  (void)future;
+}
+
+/* What distag still holds is released all the same. */
+static void released_by_the_host_alone(distag_worker *worker) {
+  distag_future *future = NULL;
+  const uint64_t misuses = distag_get_misuse_count();
+  CHECK_OK(distag_call_async(worker, NULL, "w0", "wait", NULL, 0, NULL, &future, &err));
+  CHECK_OK(distag_future_on_done(future, see, NULL, NULL, &err));
+  distag_future_release(future);
+  CHECK_FAILS(distag_future_wait(future, 0, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK_INT(distag_future_poll(future), 0);
+  distag_future_retain(future);
+  distag_future_release(future);
+  CHECK_INT(distag_get_misuse_count() - misuses, 2);
+  sem_post(&go);
 }
 
 static void lent(void) {
@@ -68,6 +101,8 @@ static void lent(void) {
   distag_reply *reply = NULL;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "keep_what_is_lent", keep_what_is_lent, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_register(worker, "wait", wait_to_go, NULL, NULL, NULL, &err));
+  sem_init(&go, 0, 0);
   CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
   CHECK_OK(distag_value_create_int64(1, &arg, &err));
   CHECK_OK(distag_call_async(worker, NULL, "w0", "keep_what_is_lent", &arg, 1, NULL, &future, &err));
@@ -77,6 +112,7 @@ static void lent(void) {
   CHECK_INT(distag_value_get_kind(gone_arg), 0);
   distag_future_release(future);
   CHECK_FAILS(distag_future_wait(future, 0, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  released_by_the_host_alone(worker);
   CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
   distag_value_release(arg);
   distag_worker_release(worker);

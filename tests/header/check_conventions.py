@@ -1,4 +1,4 @@
-"""Checks distag.h against the conventions it states. usage: check_conventions.py distag.h"""
+"""Checks distag.h against the conventions it states. usage: check_conventions.py distag.h [lent.c]"""
 import re
 import sys
 
@@ -109,6 +109,43 @@ def check_functions(functions):
             yield f"{name}: no waiting twin beside it"
 
 
+def check_ownership(text, functions):
+    """Who owns a handle is told by names (conventions 1 and 2); comments must not say otherwise."""
+    kinds = header_text.handles(text)
+    names = {function.name for function in functions}
+    for kind, note in kinds.items():
+        is_lent = note.rstrip().endswith("lent")
+        for verb in ("retain", "release"):
+            if is_lent == (f"distag_{kind}_{verb}" in names):
+                yield f"distag_{kind}: a handle has {verb}, unless it is only lent to a callback"
+    for function in functions:
+        where = f"{function.name} (line {function.line})"
+        comment = header_text.comment_of(text, function)
+        returned = header_text.handle_of(text, function.result)
+        written = [parameter for parameter in function.parameters
+                   if parameter.name.startswith("out_") and header_text.handle_of(text, parameter.type)]
+        if returned and not re.search(r"_(get|find|as)(_|$)", function.name):
+            yield f"{where}: what is returned is lent, so it is named get, find or as"
+        if header_text.lends(text, function):
+            lender = function.parameters[0] if function.parameters else None
+            if lender is None or not header_text.handle_of(text, lender.type):
+                yield f"{where}: lends, so its first argument is the handle that lends"
+            if re.search(r"\bnew reference\b|\bthe caller's\b|\bto be released\b", comment):
+                yield f"{where}: lends by its name, but gives by its comment"
+        elif written and re.search(r"\blent\b|\blends\b", comment):
+            yield f"{where}: gives by its name, but lends by its comment"
+        for parameter in function.parameters:
+            if "take" in parameter.note.split() and parameter.name.startswith("out_"):
+                yield f"{where}: {parameter.name}: what is written cannot be taken"
+
+
+def check_walk(text, walk):
+    """The test of lent handles has every function that lends."""
+    for function in header_text.functions(text):
+        if header_text.lends(text, function) and not re.search(rf"\b{function.name}\(", walk):
+            yield f"{function.name} lends, but the test of lent handles does not call it"
+
+
 def check_structs(text):
     for name, members in header_text.structs(text).items():
         if members[0] != "uint32_t struct_size":
@@ -136,6 +173,7 @@ def check(text):
     complaints += check_comments(text, functions)
     complaints += check_table(text, functions)
     complaints += check_functions(functions)
+    complaints += check_ownership(text, functions)
     complaints += check_structs(text)
     complaints += check_enums(text)
     return complaints
@@ -145,6 +183,9 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         text = file.read()
     complaints = check(text)
+    if len(sys.argv) > 2:
+        with open(sys.argv[2], encoding="utf-8") as file:
+            complaints += check_walk(text, file.read())
     for complaint in complaints:
         print(f"{sys.argv[1]}: {complaint}")
     print(f"{len(header_text.functions(text))} functions, comment share {comment_share(text):.0%}, "

@@ -46,6 +46,34 @@ def functions(text):
     return found
 
 
+def comment_of(text, function):
+    """The comment above a function, which may stand above others of its group as well."""
+    above = text.split("\n")[: function.line - 1]
+    end = max((i for i, line in enumerate(above) if line.rstrip().endswith("*/") and line.startswith((" *", "/*"))),
+              default=-1)
+    begin = max((i for i in range(end + 1) if above[i].startswith("/*")), default=0)
+    return " ".join(line.strip(" /*") for line in above[begin : end + 1])
+
+
+def handles(text):
+    """The handle types by name, each with what its declaration says of it."""
+    return dict(re.findall(r"^typedef struct distag_(\w+) distag_\1;\s*/\*(.*?)\*/", text, re.M))
+
+
+def handle_of(text, type_):
+    """The handle type that `distag_tensor **` or `distag_tensor *` points to, or None."""
+    match = re.match(r"distag_(\w+) \*+$", type_)
+    return match.group(1) if match and match.group(1) in handles(text) else None
+
+
+def lends(text, function):
+    """Whether a function gives a handle that the caller need not release: convention 2."""
+    if handle_of(text, function.result):
+        return True
+    return bool(re.match(rf"distag_({'|'.join(handles(text))})_get_", function.name)) and any(
+        parameter.name.startswith("out_") and handle_of(text, parameter.type) for parameter in function.parameters)
+
+
 def structs(text):
     """Name and members (type, name) of each struct with a body, the function table aside."""
     found = {}

@@ -32,6 +32,7 @@ class NamedParameters final : public optim::ParameterPlaces {
   }
   uint64_t identity(const Value& parameter) override { return std::hash<std::string>()(parameter.as_text()); }
   Value resolve(const Value& parameter) override { return values.at(parameter.as_text()); }
+  Value find(const Value&) override { return Value(); }
 
   std::map<std::string, Value> values;
 };

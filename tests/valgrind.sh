@@ -1,0 +1,16 @@
+#!/bin/sh
+# Runs the programs in C under valgrind: wrong accesses, use of what was never written, and leaks fail.
+# usage: tests/valgrind.sh [CTEST ARGUMENTS...]      default: -R '^capi_', without those that time or fork
+set -eu
+
+cd "$(dirname "$0")/.."
+scripts/setup.sh tests
+command -v valgrind >/dev/null || { echo "tests/valgrind.sh: valgrind is missing: apt-get install valgrind" >&2; exit 1; }
+cmake --preset dev
+cmake --build build/dev
+[ $# -gt 0 ] || set -- -R '^capi_' -E 'capi_memory|capi_fork'
+# valgrind knows no AVX-512, which OpenBLAS uses where there is some.
+export OPENBLAS_CORETYPE=Haswell
+exec ctest --test-dir build/dev --output-on-failure -j "$(nproc)" -T memcheck --timeout 1200 \
+  --overwrite "MemoryCheckCommand=$(command -v valgrind)" \
+  --overwrite "MemoryCheckCommandOptions=--error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --fair-sched=yes -q" "$@"

@@ -47,6 +47,22 @@
  *     always told: of retain and release, which answer nothing, by distag_get_misuse_count.
  * 12. Within an ABI major nothing is removed, renumbered or moved. Treat enumerators you do not know as "other".
  *
+ * LIMITS. Beyond them a call fails and says so; nothing is lost.
+ *
+ *   names of workers, jobs and functions; labels    127 bytes
+ *   addresses                                       1,024 bytes; the path of an "ipc://" one 107
+ *   ranks of a group, each kept for its name        65,536
+ *   dims of a tensor                                16
+ *   lists and maps within each other                16
+ *   a call with its arguments, an answer            max_message_bytes of its receiver; of that 64 MiB for what describes
+ *                                                   the values beside their bytes: about 20 bytes for a number in a
+ *                                                   list (0 where all are int64), 40 for a tensor, a text or an entry
+ *                                                   of a map, 80 for a reference
+ *   contexts of one worker that another holds       65,536
+ *   optimizers whose parameters one worker owns     65,536
+ *   threads of a pool, with those that wait         256
+ *   text of an error                                495 bytes, cut between characters
+ *
  * What says nothing else is there since 0.1. What says "later" is here for its place in a struct or an enum, and
  * answers UNSUPPORTED to anything but 0. */
 #ifndef DISTAG_H
@@ -989,8 +1005,7 @@ DISTAG_API distag_status distag_optimizer_clip(distag_optimizer *optimizer, dist
 /* What all owners keep and its settings as one value, a map with tensors; and back into an optimizer of the same kind
  * and parameters.
  * Blocks until the steps before it are done. Fails: as distag_call; INVALID_ARGUMENT when it does not fit (an owner for
- * which it does not is not changed), or when one owner on another worker has more than about 250 tensors: one message
- * carries them. */
+ * which it does not is not changed). */
 DISTAG_API distag_status distag_optimizer_save(distag_optimizer *optimizer,
                                                const distag_call_options *options /* nullable */,
                                                distag_value **out_state, distag_error *err);

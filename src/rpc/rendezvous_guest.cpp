@@ -83,9 +83,16 @@ void RendezvousGuest::on_roster(const wire::Roster& roster) {
   }
   missing_ = roster.missing;
   if (roster.members.empty()) return;
+  if (roster.offset == 0) roster_.clear();
+  if (roster.offset != roster_.size()) return;  // it begins again with our next JOIN
+  roster_.insert(roster_.end(), roster.members.begin(), roster.members.end());
+  if (roster_.size() == roster.total) on_whole_roster(std::exchange(roster_, {}));
+}
+
+void RendezvousGuest::on_whole_roster(const std::vector<wire::Member>& roster) {
   std::vector<Peer> members;
-  members.reserve(roster.members.size());
-  for (const wire::Member& member : roster.members) {
+  members.reserve(roster.size());
+  for (const wire::Member& member : roster) {
     members.push_back(to_peer(member));
     if (member.incarnation == self_.incarnation) {
       self_ = member;

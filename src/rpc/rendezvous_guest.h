@@ -23,6 +23,7 @@ class RendezvousGuest final : public Joining {
   void say_join();
   void on_message(const Frames& frames);
   void on_roster(const wire::Roster& roster);
+  void on_whole_roster(const std::vector<wire::Member>& roster);
   void on_word_to_member(const wire::Roster& roster);
   // Closes the connection from outside of its callbacks, and dials again after a pause.
   void redial();
@@ -34,6 +35,7 @@ class RendezvousGuest final : public Joining {
   bool is_member_ = false;
   wire::Member self_;  // as the group knows it
   std::vector<int32_t> missing_;
+  std::vector<wire::Member> roster_;  // the pages that have come
   Nanos pause_ = 0;
 };
 

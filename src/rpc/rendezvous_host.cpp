@@ -10,6 +10,9 @@ namespace {
 
 // A failure is told to the guests this long before it is told here, since the socket closes with it.
 constexpr Nanos kFarewell = 100 * kMillisecond;
+// Members in a page of a roster, and missing ranks in one: with names and endpoints of any length they fit a message.
+constexpr size_t kPageMembers = 40;
+constexpr size_t kMostMissing = 8192;
 
 }  // namespace
 
@@ -66,7 +69,7 @@ void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join
   if (gathering_->has_met() && !had_met) {
     complete();
   } else {
-    answer(from, roster());
+    answer_with_roster(from);
   }
 }
 
@@ -78,7 +81,7 @@ void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) 
   if (const Peer* rival = gathering_->find_rival(join.member)) {
     const Incarnation incarnation = rival->incarnation;
     const auto guest = guests_.find(incarnation);
-    if (guest != guests_.end() && !answer(guest->second, roster())) on_gone(incarnation);
+    if (guest != guests_.end() && !answer(guest->second, roster_of_missing())) on_gone(incarnation);
   }
   try {
     gathering_->check(join);
@@ -98,7 +101,7 @@ void RendezvousHost::on_gone(Incarnation incarnation) {
 }
 
 void RendezvousHost::complete() {
-  for (const auto& [incarnation, guest] : guests_) answer(guest, roster());
+  for (const auto& [incarnation, guest] : guests_) answer_with_roster(guest);
   succeed(gathering_->members());
 }
 
@@ -113,14 +116,27 @@ void RendezvousHost::fail_all(const Error& error) {
   set_timer(std::min(deadline_after(loop_.now(), kFarewell), request().deadline), [this] { give_up(*failure_); });
 }
 
-wire::Roster RendezvousHost::roster() const {
+wire::Roster RendezvousHost::roster_of_missing() const {
   wire::Roster roster;
-  if (gathering_->has_met()) {
-    for (const Peer& peer : gathering_->members()) roster.members.push_back(to_member(peer));
-  } else {
-    roster.missing = gathering_->missing();
-  }
+  roster.missing = gathering_->missing();
+  roster.missing.resize(std::min(roster.missing.size(), kMostMissing));
   return roster;
+}
+
+// Page by page. False: the guest is gone. One that cannot take all of it now asks again.
+bool RendezvousHost::answer_with_roster(const ConnectionToken& to) {
+  if (!gathering_->has_met()) return answer(to, roster_of_missing());
+  wire::Roster roster;
+  const std::vector<Peer> members = gathering_->members();
+  roster.total = static_cast<uint32_t>(members.size());
+  for (const Peer& peer : members) {
+    roster.members.push_back(to_member(peer));
+    if (roster.members.size() < kPageMembers && roster.offset + roster.members.size() < members.size()) continue;
+    if (!answer(to, roster)) return false;
+    roster.offset += static_cast<uint32_t>(roster.members.size());
+    roster.members.clear();
+  }
+  return true;
 }
 
 bool RendezvousHost::answer(const ConnectionToken& to, wire::Roster roster) {

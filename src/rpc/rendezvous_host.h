@@ -31,7 +31,8 @@ class RendezvousHost final : public Joining {
   void complete();
   void fail_all(const Error& error);
   bool answer(const ConnectionToken& to, wire::Roster roster);
-  wire::Roster roster() const;
+  wire::Roster roster_of_missing() const;
+  bool answer_with_roster(const ConnectionToken& to);
 
   Transport& transport_;
   std::unique_ptr<Acceptor> acceptor_;

@@ -103,10 +103,19 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   }
   // Pieces have their own way there.
   if (shared.config.memory && !arrival.is_chunk()) move_to_memory(frames);
+  Frame long_header;
+  if (arrival.long_transfer() != 0) {
+    long_header = record.transfers.take(arrival.long_transfer());
+  } else if (arrival.is_long()) {
+    if (frames.empty()) fail(Status::kProtocol, "a LONG without its header");
+    long_header = std::move(frames.front());
+    frames.erase(frames.begin());
+  }
   for (const wire::Transfer& transfer : arrival.transfers()) {
     if (transfer.frame > frames.size()) fail(Status::kProtocol, "a payload frame {} that is not there", transfer.frame);
     frames.insert(frames.begin() + transfer.frame, record.transfers.take(transfer.id));
   }
+  if (arrival.is_long()) frames.insert(frames.begin(), std::move(long_header));
   wire::Message message = arrival.decode(frames);
   frames.clear();
   if (const auto* chunk = std::get_if<wire::Chunk>(&message.body)) record.transfers.add(*chunk);

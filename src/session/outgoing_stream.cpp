@@ -211,8 +211,9 @@ bool OutgoingStream::can_number() const {
 Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size) {
   if (size > kMaxDirectBytes) {
     wire::Encoded encoded = wire::encode({0, 0, {}, body}, shared_.numbering_limits());
-    Large large{{ticket, std::move(body), std::move(options)}, std::move(encoded.payload), {}};
     size_t direct = encoded.header.size();
+    if (encoded.is_long) take_long_header(encoded);  // it is made anew with the number
+    Large large{{ticket, std::move(body), std::move(options)}, std::move(encoded.payload), {}};
     for (uint32_t i = 0; i < large.payload.size(); ++i) {
       const size_t frame_bytes = large.payload[i].size();
       if (frame_bytes <= kDirectFrameBytes && direct + frame_bytes <= kMaxDirectBytes) {
@@ -317,7 +318,9 @@ void OutgoingStream::number_large(Large large) {
   SendOptions& options = large.message.options;
   if (options.on_number) options.on_number(message);
   if (state_ == State::kClosed) return;
-  const Frames ahead = wire::encode(message, shared_.numbering_limits()).payload;
+  wire::Encoded encoded = wire::encode(message, shared_.numbering_limits());
+  if (encoded.is_long) take_long_header(encoded);
+  const Frames& ahead = encoded.payload;
   const bool same = std::equal(ahead.begin(), ahead.end(), large.payload.begin(), large.payload.end(),
                                [](const Frame& a, const Frame& b) { return a.size() == b.size(); });
   if (!same) {
@@ -339,12 +342,28 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
   message.number = last_number_ + 1;
   message.ack = owner_.received();
   wire::Encoded encoded = wire::encode(message, shared_.numbering_limits());
-  owner_.on_ack_sent(message.ack);
+  Frame long_header;
+  if (encoded.is_long) {
+    long_header = take_long_header(encoded);
+    encoded.payload_bytes -= long_header.size();
+  }
   // Backwards, so that the places of the others stay.
   for (auto transfer = message.transfers.rbegin(); transfer != message.transfers.rend(); ++transfer) {
     encoded.payload_bytes -= encoded.payload[transfer->frame].size();
     encoded.payload.erase(encoded.payload.begin() + transfer->frame);
   }
+  if (encoded.is_long) {
+    uint64_t transfer = 0;
+    if (long_header.size() + encoded.payload_bytes > kChunkBytes) {
+      transfer = send_ahead(long_header);
+      message.number = last_number_ + 1;
+    } else {
+      encoded.payload_bytes += long_header.size();
+      encoded.payload.insert(encoded.payload.begin(), std::move(long_header));
+    }
+    encoded.header = wire::encode_long(message, transfer);
+  }
+  owner_.on_ack_sent(message.ack);
 
   const size_t bytes = encoded.header.size() + encoded.payload_bytes;
   last_number_ = message.number;
@@ -356,6 +375,28 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
   if (owed_since_ == kNever) owed_since_ = last_numbered_;
   Sent& sent = unacknowledged_.back();
   if (next_to_transmit_ == sent.number) transmit(sent);
+}
+
+Frame OutgoingStream::take_long_header(wire::Encoded& encoded) {
+  Frame header = std::move(encoded.payload.front());
+  encoded.payload.erase(encoded.payload.begin());
+  return header;
+}
+
+// In chunks that take the next numbers, however many are unacknowledged: what follows them has its place already.
+uint64_t OutgoingStream::send_ahead(const Frame& frame) {
+  const uint64_t transfer = ++last_transfer_;
+  for (size_t offset = 0; offset < frame.size(); offset += kChunkBytes) {
+    const size_t size = std::min(kChunkBytes, frame.size() - offset);
+    wire::Chunk chunk;
+    chunk.transfer = transfer;
+    chunk.offset = offset;
+    chunk.total = frame.size();
+    chunk.piece = Frame(frame.data() + offset, size, frame.owner());
+    wire::Message message{0, 0, {}, std::move(chunk)};
+    keep_and_transmit(message, size, {});
+  }
+  return transfer;
 }
 
 bool OutgoingStream::transmit(Sent& sent) {

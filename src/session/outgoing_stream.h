@@ -118,6 +118,8 @@ class OutgoingStream {
   void number(wire::Body body, SendOptions options);
   void number_large(Large large);
   void give_up(Large& large);
+  static Frame take_long_header(wire::Encoded& encoded);
+  uint64_t send_ahead(const Frame& frame);
   void keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged);
   bool transmit(Sent& sent);
   bool transmit(const Frame& header, const Frames& payload);

@@ -66,27 +66,49 @@ const protocol::Message& root_of(const std::byte* data) {
   return *flatbuffers::GetSizePrefixedRoot<protocol::Message>(data);
 }
 
-Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>& transfers, const Body& body,
-                     const Limits& limits) {
-  StackRoom room;
-  flatbuffers::FlatBufferBuilder builder(StackRoom::kSize, &room);
-  PayloadWriter payload;
-  EncodedUnion encoded_body = encode_body(builder, payload, body);
+void finish(flatbuffers::FlatBufferBuilder& builder, uint64_t number, uint64_t ack,
+            const std::vector<Transfer>& transfers, const EncodedUnion& body) {
   flatbuffers::Offset<flatbuffers::Vector<const protocol::Transfer*>> listed;
   if (!transfers.empty()) {
     std::vector<protocol::Transfer> structs;
     for (const Transfer& transfer : transfers) structs.emplace_back(transfer.id, transfer.frame);
     listed = builder.CreateVectorOfStructs(structs);
   }
-  protocol::Place place(number, ack);
-  auto type = static_cast<protocol::Body>(encoded_body.type);
-  builder.FinishSizePrefixed(protocol::CreateMessage(builder, &place, listed, type, encoded_body.offset),
-                             protocol::MessageIdentifier());
+  const protocol::Place place(number, ack);
+  builder.FinishSizePrefixed(
+      protocol::CreateMessage(builder, &place, listed, static_cast<protocol::Body>(body.type), body.offset),
+      protocol::MessageIdentifier());
+}
+
+// Those that travel on numbered streams, but for what the streams themselves say.
+bool may_be_long(protocol::Body type) {
+  return type >= protocol::Body::Call && type <= protocol::Body::Sought && type != protocol::Body::Join &&
+         type != protocol::Body::Roster;
+}
+
+// The header frame that stands for a long one.
+Frame make_long_header(uint64_t number, uint64_t ack, const std::vector<Transfer>& transfers, uint64_t transfer) {
+  StackRoom room;
+  flatbuffers::FlatBufferBuilder builder(StackRoom::kSize, &room);
+  const EncodedUnion body{static_cast<uint8_t>(protocol::Body::Long), protocol::CreateLong(builder, transfer).o};
+  finish(builder, number, ack, transfers, body);
+  return make_header(builder, {});
+}
+
+Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>& transfers, const Body& body,
+                     const Limits& limits) {
+  StackRoom room;
+  flatbuffers::FlatBufferBuilder builder(StackRoom::kSize, &room);
+  PayloadWriter payload;
+  const EncodedUnion encoded_body = encode_body(builder, payload, body);
+  finish(builder, number, ack, transfers, encoded_body);
 
   size_t header_bytes = builder.GetSize() + payload.tail().size();
-  check_size("header", body, header_bytes, limits.max_header_bytes,
-             "send long lists as a tensor, or as several messages");
   Encoded encoded;
+  encoded.is_long =
+      header_bytes > limits.max_header_bytes && may_be_long(static_cast<protocol::Body>(encoded_body.type));
+  check_size("header", body, header_bytes, encoded.is_long ? limits.max_long_header_bytes : limits.max_header_bytes,
+             "send long lists as a tensor, or as several messages");
   encoded.header = make_header(builder, payload.tail());
   encoded.payload_bytes = payload.frame_bytes();
   encoded.payload = payload.take_frames();
@@ -95,6 +117,11 @@ Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>&
     encoded.payload_bytes = chunk->piece.size();
   }
   check_size("payload", body, header_bytes + encoded.payload_bytes, limits.max_message_bytes, kPayloadAdvice);
+  if (encoded.is_long) {
+    encoded.payload_bytes += encoded.header.size();
+    encoded.payload.insert(encoded.payload.begin(), std::move(encoded.header));
+    encoded.header = make_long_header(number, ack, transfers, 0);
+  }
   return encoded;
 }
 
@@ -149,6 +176,10 @@ Encoded encode(const Message& message, const Limits& limits) {
   return encode_parts(message.number, message.ack, message.transfers, message.body, limits);
 }
 
+Frame encode_long(const Message& message, uint64_t transfer) {
+  return make_long_header(message.number, message.ack, message.transfers, transfer);
+}
+
 Frame with_numbers(const Frame& header, uint64_t number, uint64_t ack) {
   auto block = std::make_shared_for_overwrite<std::byte[]>(header.size());
   std::memcpy(block.get(), header.data(), header.size());
@@ -159,7 +190,23 @@ Frame with_numbers(const Frame& header, uint64_t number, uint64_t ack) {
   return Frame(data, header.size(), std::move(block));
 }
 
-Arrival::Arrival(const Frame& header, const Limits& limits) {
+namespace {
+
+// Checks the structure of what lies in aligned memory.
+HeaderView verified(const std::byte* data, size_t size) {
+  uint32_t prefix = 0;
+  if (size >= sizeof prefix) std::memcpy(&prefix, data, sizeof prefix);
+  if (size < sizeof prefix || prefix > size - sizeof prefix) malformed("a header that is cut off");
+  const HeaderView view{data, sizeof prefix + prefix, size - sizeof prefix - prefix};
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(data), view.size, kMaxTableDepth,
+                                 static_cast<flatbuffers::uoffset_t>(view.size / kMinTableBytes));
+  if (!protocol::VerifySizePrefixedMessageBuffer(verifier)) malformed("a header that is no message of distag");
+  return view;
+}
+
+}  // namespace
+
+Arrival::Arrival(const Frame& header, const Limits& limits) : max_long_header_bytes_(limits.max_long_header_bytes) {
   if (header.size() > limits.max_header_bytes) {
     malformed("a header of {} bytes, more than {}", header.size(), limits.max_header_bytes);
   }
@@ -169,32 +216,25 @@ Arrival::Arrival(const Frame& header, const Limits& limits) {
     copy = large_.data();
   }
   if (header.size() != 0) std::memcpy(copy, header.data(), header.size());
-  data_ = copy;
-
-  uint32_t prefix = 0;
-  if (header.size() >= sizeof prefix) std::memcpy(&prefix, copy, sizeof prefix);
-  if (header.size() < sizeof prefix || prefix > header.size() - sizeof prefix) malformed("a header that is cut off");
-  size_ = sizeof prefix + prefix;
-  tail_size_ = header.size() - size_;
-  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(data_), size_, kMaxTableDepth, kMaxTables);
-  if (!protocol::VerifySizePrefixedMessageBuffer(verifier)) malformed("a header that is no message of distag");
+  view_ = verified(copy, header.size());
+  if (is_long() && view_.tail_size != 0) malformed("a LONG with a tail");
 }
 
-uint64_t Arrival::number() const { return root_of(data_).place()->number(); }
-uint64_t Arrival::ack() const { return root_of(data_).place()->ack(); }
+uint64_t Arrival::number() const { return root_of(view_.data).place()->number(); }
+uint64_t Arrival::ack() const { return root_of(view_.data).place()->ack(); }
 
-bool Arrival::is_chunk() const { return root_of(data_).body_type() == protocol::Body::Chunk; }
+bool Arrival::is_chunk() const { return root_of(view_.data).body_type() == protocol::Body::Chunk; }
 
 bool Arrival::has_transfers() const {
-  const auto* listed = root_of(data_).transfers();
+  const auto* listed = root_of(view_.data).transfers();
   return listed != nullptr && listed->size() != 0;
 }
 
 std::vector<Transfer> Arrival::transfers() const {
   std::vector<Transfer> transfers;
   if (!has_transfers()) return transfers;
-  check_aligned(root_of(data_).transfers()->Data(), alignof(protocol::Transfer));
-  for (const protocol::Transfer* listed : *root_of(data_).transfers()) {
+  check_aligned(root_of(view_.data).transfers()->Data(), alignof(protocol::Transfer));
+  for (const protocol::Transfer* listed : *root_of(view_.data).transfers()) {
     if (listed->id() == 0) malformed("a transfer 0");
     if (!transfers.empty() && listed->frame() <= transfers.back().frame) malformed("transfers out of order");
     transfers.push_back({listed->id(), listed->frame()});
@@ -202,17 +242,40 @@ std::vector<Transfer> Arrival::transfers() const {
   return transfers;
 }
 
+bool Arrival::is_long() const { return root_of(view_.data).body_type() == protocol::Body::Long; }
+
+uint64_t Arrival::long_transfer() const { return is_long() ? root_of(view_.data).body_as_Long()->transfer() : 0; }
+
 Message Arrival::decode(const Frames& payload) const {
-  const protocol::Message& root = root_of(data_);
-  PayloadReader reader({data_ + size_, tail_size_}, payload);
-  DecodeState state(reader, size_);
   Message message;
   message.number = number();
   message.ack = ack();
   message.transfers = transfers();
-  message.body = decode_body(state, static_cast<uint8_t>(root.body_type()), root.body());
-  if (!reader.is_used_up()) malformed("a {} with payload that belongs to nothing", body_name(message.body));
+  message.body = is_long() ? decode_long(payload) : decode_body(view_, payload, 0);
   return message;
+}
+
+Body Arrival::decode_long(const Frames& payload) const {
+  if (payload.empty()) malformed("a LONG without its header");
+  const Frame& header = payload.front();
+  if (header.size() > max_long_header_bytes_) {
+    malformed("a long header of {} bytes, more than {}", header.size(), max_long_header_bytes_);
+  }
+  // Frames lie where they came to lie.
+  const auto aligned = std::make_unique_for_overwrite<std::byte[]>(header.size());
+  if (header.size() != 0) std::memcpy(aligned.get(), header.data(), header.size());
+  const HeaderView view = verified(aligned.get(), header.size());
+  if (!may_be_long(root_of(view.data).body_type())) malformed("a LONG for a message that is never one");
+  return decode_body(view, payload, 1);
+}
+
+Body Arrival::decode_body(const HeaderView& view, const Frames& payload, size_t first_frame) {
+  const protocol::Message& root = root_of(view.data);
+  PayloadReader reader({view.data + view.size, view.tail_size}, std::span(payload).subspan(first_frame));
+  DecodeState state(reader, view.size);
+  Body body = wire::decode_body(state, static_cast<uint8_t>(root.body_type()), root.body());
+  if (!reader.is_used_up()) malformed("a {} with payload that belongs to nothing", body_name(body));
+  return body;
 }
 
 Message decode(const Frame& header, const Frames& payload, const Limits& limits) {
@@ -231,7 +294,7 @@ size_t check(const Body& body, const Limits& limits) {
     return *size;
   }
   Limits while_unnumbered = limits;
-  while_unnumbered.max_header_bytes -= std::min(kRoomForNumbering, limits.max_header_bytes);
+  while_unnumbered.max_long_header_bytes -= std::min(kRoomForNumbering, limits.max_long_header_bytes);
   Encoded encoded = encode_parts(0, 0, {}, body, while_unnumbered);
   return encoded.header.size() + encoded.payload_bytes;
 }

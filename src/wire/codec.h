@@ -10,7 +10,8 @@
 namespace distag::wire {
 
 struct Limits {
-  size_t max_header_bytes = 64u << 10;
+  size_t max_header_bytes = size_t{64} << 10;  // of the header frame; a larger header is long, a frame of its own
+  size_t max_long_header_bytes = size_t{64} << 20;
   size_t max_message_bytes = size_t{1} << 30;  // header and payload
 };
 
@@ -18,8 +19,9 @@ struct Limits {
 // memory of the values, never copied here unless a tensor is not row-major.
 struct Encoded {
   Frame header;
-  Frames payload;
+  Frames payload;            // the first one is the long header, if it has one
   size_t payload_bytes = 0;  // of the payload frames
+  bool is_long = false;
 };
 
 // Throws INVALID_ARGUMENT naming the limit when it does not fit or a value cannot travel (a host object). Texts of
@@ -30,8 +32,18 @@ Encoded encode(const Message& message, const Limits& limits);
 // about the bytes it takes. Cheap unless the message is near the limits.
 size_t check(const Body& body, const Limits& limits);
 
+// The header frame of a long message whose long header has come by `transfer`, and is no payload frame.
+Frame encode_long(const Message& message, uint64_t transfer);
+
 // The same message with another number and ack: a new header frame, the payload as it is.
 Frame with_numbers(const Frame& header, uint64_t number, uint64_t ack);
+
+// A header as it lies in aligned memory, verified.
+struct HeaderView {
+  const std::byte* data = nullptr;
+  size_t size = 0;       // of the FlatBuffer
+  size_t tail_size = 0;  // behind it
+};
 
 // A header frame that has come. The constructor copies it to aligned memory and runs the FlatBuffers verifier; decode()
 // checks what the message means and makes the structs. Both throw PROTOCOL saying what is wrong. Neither allocates more
@@ -48,18 +60,23 @@ class Arrival {
   bool has_transfers() const;
   // Those frames are not among the ones that came with the header. Throws PROTOCOL unless they are in order.
   std::vector<Transfer> transfers() const;
+  // Its header is the first payload frame, which came by long_transfer() unless that is 0.
+  bool is_long() const;
+  uint64_t long_transfer() const;
 
-  // With all payload frames in place. Tensors are new ones over the frames, copied where they are small or not aligned
-  // for their dtype.
+  // With all payload frames in place, the long header first. Tensors are new ones over the frames, copied where they
+  // are small or not aligned for their dtype.
   Message decode(const Frames& payload) const;
 
  private:
   static constexpr size_t kRoom = 1024;
   alignas(16) std::byte room_[kRoom];  // a usual header needs no allocation
   std::vector<std::byte> large_;
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;       // of the FlatBuffer
-  size_t tail_size_ = 0;  // behind it
+  HeaderView view_;
+  const size_t max_long_header_bytes_;
+
+  Body decode_long(const Frames& payload) const;
+  static Body decode_body(const HeaderView& view, const Frames& payload, size_t first_frame);
 };
 
 Message decode(const Frame& header, const Frames& payload, const Limits& limits);

@@ -199,6 +199,11 @@ Roster decode(DecodeState& state, const protocol::Roster& table) {
     roster.members.push_back(decode_member(state, *table.members()->Get(i)));
   }
   roster.missing = decode_numbers(state, table.missing());
+  roster.offset = table.offset();
+  roster.total = table.total();
+  if (roster.offset > roster.total || roster.members.size() > roster.total - roster.offset) {
+    malformed("{} members at {} of a roster of {}", roster.members.size(), roster.offset, roster.total);
+  }
   return roster;
 }
 
@@ -373,7 +378,7 @@ Body decode_body(DecodeState& state, uint8_t type, const void* table) {
       decode_as<protocol::Forked>,      decode_as<protocol::Drop>,        decode_as<protocol::Seek>,
       decode_as<protocol::Sought>};
   static_assert(std::size(kDecoders) == std::variant_size_v<Body>);
-  static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
+  static_assert(std::size(kDecoders) + 1 == static_cast<size_t>(protocol::Body::MAX));  // and Long, see codec.cpp
   if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);
   return kDecoders[type - 1](state, table);
 }

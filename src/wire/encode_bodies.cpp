@@ -83,7 +83,8 @@ class BodyEncoder {
     for (const Member& each : roster.members) members.push_back(member(each));
     auto all = builder_.CreateVector(members);
     auto missing = numbers(roster.missing);
-    return make(protocol::Body::Roster, protocol::CreateRoster(builder_, why, all, missing));
+    return make(protocol::Body::Roster,
+                protocol::CreateRoster(builder_, why, all, missing, roster.offset, roster.total));
   }
   EncodedUnion operator()(const QuietAsk& ask) {
     auto missing = numbers(ask.missing);

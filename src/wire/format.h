@@ -13,6 +13,7 @@ inline constexpr size_t kMaxTailBytes = 4096;  // of payload behind the FlatBuff
 
 // Of the structure of a header: values nest 16 deep, with two tables each, below message, body and recording.
 inline constexpr unsigned kMaxTableDepth = 48;
-inline constexpr unsigned kMaxTables = 8192;
+// A table takes at least 8 bytes of its header.
+inline constexpr size_t kMinTableBytes = 8;
 
 }  // namespace distag::wire

@@ -116,6 +116,8 @@ struct Roster {
   Error error;
   std::vector<Member> members;  // empty while others are missing
   std::vector<int32_t> missing;
+  uint32_t offset = 0;  // members in the pages before
+  uint32_t total = 0;   // members in all pages
 };
 struct PeerCount {
   Incarnation peer = 0;

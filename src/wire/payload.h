@@ -41,7 +41,7 @@ class PayloadWriter {
 // Hands the pieces out again, in the same order.
 class PayloadReader {
  public:
-  PayloadReader(std::span<const std::byte> tail, const Frames& frames) : tail_(tail), frames_(frames) {}
+  PayloadReader(std::span<const std::byte> tail, std::span<const Frame> frames) : tail_(tail), frames_(frames) {}
 
   // False when the tail has fewer bytes left.
   bool take_from_tail(uint64_t size, const std::byte** data) {
@@ -56,7 +56,7 @@ class PayloadReader {
 
  private:
   std::span<const std::byte> tail_;
-  const Frames& frames_;
+  std::span<const Frame> frames_;
   size_t next_frame_ = 0;
 };
 

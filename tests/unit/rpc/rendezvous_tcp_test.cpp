@@ -26,6 +26,21 @@ TEST(RendezvousTcp, AllGetTheSameMembersInAnyOrderOfComing) {
   }
 }
 
+// A roster of 800 takes 20 pages, of which some are lost where a connection drops or takes no more.
+TEST(RendezvousTcp, ALargeGroupMeetsThoughPagesAreLost) {
+  Meeting meeting(kUri);
+  meeting.network.faults.drop = 0.01;
+  meeting.network.faults.would_block = 0.02;
+  for (int32_t rank = 0; rank < 800; ++rank) meeting.add(rank, 800, 120 * kSecond);
+  for (auto& joiner : meeting.joiners) {
+    ASSERT_TRUE(joiner->succeeds());
+    ASSERT_EQ(joiner->outcome().members.size(), 800u);
+    for (int32_t rank = 0; rank < 800; rank += 37) {
+      EXPECT_EQ(joiner->outcome().members[static_cast<size_t>(rank)].rank, rank);
+    }
+  }
+}
+
 TEST(RendezvousTcp, AWorldOfOneNeedsNobody) {
   Meeting meeting(kUri);
   EXPECT_TRUE(meeting.add(0, 1).succeeds());

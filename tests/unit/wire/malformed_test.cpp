@@ -82,6 +82,23 @@ TEST(Malformed, HeadersThatAreTooLarge) {
   expect_malformed(frame_of(std::string((64 << 10) + 1, 'x')), {}, "a header of 65537 bytes, more than 65536");
 }
 
+TEST(Malformed, LongHeaders) {
+  const Message message{7, 6, {}, Call{{1, 2}, "f", {Value::list(Value::List(8000, Value(1.0)))}, 5, {}, ""}};
+  const Encoded encoded = encode(message, Limits());
+  expect_malformed(encoded.header, {}, "a LONG without its header");
+  expect_malformed(encoded.header, {frame_of("abc")}, "cut off");
+  expect_malformed(encoded.header, {encoded.header}, "a LONG for a message that is never one");
+  expect_malformed(encoded.header, {encoded_header(Ping{})}, "a LONG for a message that is never one");
+  expect_malformed(encoded.header, {encoded.payload[0], frame_of("abc")}, "belongs to nothing");
+  Limits limits;
+  limits.max_long_header_bytes = 100000;
+  expect_malformed(encoded.header, encoded.payload, "more than 100000", limits);
+  // Every 100th truncation, and bytes that flip, never more than an Error.
+  for (size_t size = 0; size < encoded.payload[0].size(); size += 100) {
+    EXPECT_THROW(decode(encoded.header, {Frame::copy_of(encoded.payload[0].data(), size)}, Limits()), Error) << size;
+  }
+}
+
 TEST(Malformed, MessagesThatAreTooLarge) {
   Limits limits;
   limits.max_message_bytes = 1000;

@@ -152,6 +152,8 @@ TEST(RoundTrip, GroupMessagesKeepAllFields) {
   EXPECT_EQ(roster.error.message(), "why");
   EXPECT_EQ(roster.members.size(), 2u);
   EXPECT_EQ(roster.missing, (std::vector<int32_t>{2, 3}));
+  EXPECT_EQ(roster.offset, 40u);
+  EXPECT_EQ(roster.total, 42u);
   QuietAsk ask = round_trip_of(sample<QuietAsk>());
   EXPECT_EQ(ask.round, 9u);
   EXPECT_EQ(ask.missing, std::vector<Incarnation>{41});
@@ -300,10 +302,44 @@ TEST(Encode, RefusesWhatIsTooLarge) {
   }
 }
 
-TEST(Encode, RefusesAHeaderThatIsTooLong) {
-  Value::List items(8000, Value(1.0));
-  Call call{{1, 2}, "f", {Value::list(items)}, 5, {}, ""};
-  Error error = error_of([&] { check(call, Limits()); });
+// A header of more than 64 KiB is a payload frame of its own, in front of the others.
+TEST(RoundTrip, LongHeadersAreTheFirstPayloadFrame) {
+  const Call call{{1, 2}, "f", {Value::list(Value::List(8000, Value(-0.5))), Value(floats({5000}))}, 5, {}, "label"};
+  const Encoded encoded = encode(Message{7, 6, {}, call}, Limits());
+  ASSERT_TRUE(encoded.is_long);
+  EXPECT_LT(encoded.header.size(), 200u);
+  ASSERT_EQ(encoded.payload.size(), 2u);
+  EXPECT_EQ(encoded.payload_bytes, encoded.payload[0].size() + 20000);
+
+  const Frame renumbered = with_numbers(encoded.header, 9, 8);
+  const Message message = decode(renumbered, encoded.payload, Limits());
+  EXPECT_EQ(message.number, 9u);
+  EXPECT_EQ(message.ack, 8u);
+  const auto& decoded = std::get<Call>(message.body);
+  EXPECT_EQ(decoded.label, "label");
+  EXPECT_EQ(decoded.args[0].as_list().size(), 8000u);
+  EXPECT_EQ(decoded.args[0].as_list()[7999].as_float64(), -0.5);
+  EXPECT_EQ(decoded.args[1].as_tensor().byte_size(), 20000u);
+}
+
+TEST(RoundTrip, LongHeadersThatWentAheadAreNamed) {
+  const Call call{{1, 2}, "f", {Value::list(Value::List(8000, Value(1.0)))}, 5, {}, ""};
+  Message message{7, 6, {{3, 0}}, call};
+  const Encoded encoded = encode(message, Limits());
+  const Arrival arrival(encode_long(message, 4), Limits());
+  EXPECT_TRUE(arrival.is_long());
+  EXPECT_EQ(arrival.long_transfer(), 4u);
+  EXPECT_EQ(arrival.transfers().front().id, 3u);
+  EXPECT_EQ(std::get<Call>(arrival.decode(encoded.payload).body).args[0].as_list().size(), 8000u);
+}
+
+TEST(Encode, RefusesALongHeaderThatIsTooLong) {
+  Limits limits;
+  limits.max_long_header_bytes = 128 << 10;
+  Call call{{1, 2}, "f", {Value::list(Value::List(4000, Value(1.0)))}, 5, {}, ""};
+  EXPECT_GT(check(call, limits), size_t{64} << 10);
+  call.args.front() = Value::list(Value::List(16000, Value(1.0)));
+  Error error = error_of([&] { check(call, limits); });
   EXPECT_EQ(error.status(), Status::kInvalidArgument);
   EXPECT_NE(error.message().find("exceeds the limit of"), std::string::npos) << error.message();
 }

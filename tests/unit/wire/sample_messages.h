@@ -66,7 +66,7 @@ inline std::vector<Body> all_bodies() {
           Reply{{1, 2}, true, error, {}, {context, 2, {}, {}, {21}}},
           Cancel{{1, 2}},
           Join{"job", 1, 4, member},
-          Roster{true, error, {member, member}, {2, 3}},
+          Roster{true, error, {member, member}, {2, 3}, 40, 42},
           QuietAsk{9, {41}},
           QuietAnswer{9, true, true, {{41, 5, 6}, {42, 7, 8}}, {43}},
           QuietVerdict{9},

@@ -54,10 +54,10 @@
  *   ranks of a group, each kept for its name        65,536
  *   dims of a tensor                                16
  *   lists and maps within each other                16
- *   a call with its arguments, an answer            max_message_bytes of its receiver; of that 64 MiB for what describes
- *                                                   the values beside their bytes: about 20 bytes for a number in a
- *                                                   list (0 where all are int64), 40 for a tensor, a text or an entry
- *                                                   of a map, 80 for a reference
+ *   a call with its arguments, an answer            max_message_bytes of its receiver; 64 MiB of it for
+ *                                                   what describes the values: about 20 bytes for a number in a list
+ *                                                   (0 where all are int64), 40 for a tensor, a text or an entry of a
+ *                                                   map, 80 for a reference
  *   contexts of one worker that another holds       65,536
  *   optimizers whose parameters one worker owns     65,536
  *   threads of a pool, with those that wait         256

@@ -10,14 +10,19 @@
 namespace distag {
 namespace {
 
-// Blocks on this thread what a new one shall not get; a thread inherits the mask.
+// Signals that a process is sent from outside: the host handles them on its own threads.
+constexpr int kSignalsOfProcess[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGCHLD,  SIGALRM, SIGVTALRM,
+                                     SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH, SIGIO};
+
+// Blocks them on this thread, beside what it blocks already; a new thread inherits the mask. All others stay as they
+// are, so that a runtime that stops threads by signal reaches those of distag as well.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
     sigset_t blocked;
-    sigfillset(&blocked);
-    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) sigdelset(&blocked, signal);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before_);
+    sigemptyset(&blocked);
+    for (int signal : kSignalsOfProcess) sigaddset(&blocked, signal);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   SignalsBlocked(const SignalsBlocked&) = delete;

@@ -14,8 +14,8 @@ struct ThreadHooks {
   std::function<void(const char* thread_name)> on_stop;
 };
 
-// Starts a thread that runs `body` between the hooks. Its name is cut to the 15 bytes the system shows. It gets no
-// signals of the process, those the host handles on its own threads; faults of its own and profiling still reach it.
+// Starts a thread that runs `body` between the hooks. Its name is cut to the 15 bytes the system shows. It blocks what
+// the calling thread blocks, and the signals that a process is sent from outside (SIGTERM and the like).
 // Throws OUT_OF_MEMORY when the system has no thread left.
 std::thread start_thread(const std::string& name, const ThreadHooks& hooks, Task body);
 

@@ -255,20 +255,28 @@ TEST(Pool, StartsNoThreadBeforeTheFirstTask) {
   EXPECT_EQ(started, 0);
 }
 
-TEST(Pool, ThreadsGetNoSignalsOfTheProcess) {
-  auto blocked = Future<bool>::make();
-  Pool pool("test", 1, {});
-  pool.post([blocked] {
-    sigset_t mask;
-    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
-    blocked->complete(sigismember(&mask, SIGINT) == 1 && sigismember(&mask, SIGTERM) == 1 &&
-                      sigismember(&mask, SIGSEGV) == 0);
-  });
-  ASSERT_TRUE(park_until_done(*blocked, 60 * kSecond));
-  EXPECT_TRUE(blocked->value());
+std::vector<int> blocked_signals() {
   sigset_t mask;
   pthread_sigmask(SIG_SETMASK, nullptr, &mask);
-  EXPECT_EQ(sigismember(&mask, SIGINT), 0);
+  std::vector<int> blocked;
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    if (sigismember(&mask, signal) == 1) blocked.push_back(signal);
+  }
+  return blocked;
+}
+
+// Runtimes stop threads by signals of their choice (SIGPWR, SIGXCPU, SIGUSR1, real-time ones).
+TEST(Pool, ThreadsBlockTheSignalsThatAProcessIsSentAndNoOthers) {
+  const std::vector<int> before = blocked_signals();
+  auto seen = Future<std::vector<int>>::make();
+  Pool pool("test", 1, {});
+  pool.post([seen] { seen->complete(blocked_signals()); });
+  ASSERT_TRUE(park_until_done(*seen, 60 * kSecond));
+  std::set<int> expected(before.begin(), before.end());
+  expected.insert({SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD, SIGALRM, SIGVTALRM, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU,
+                   SIGWINCH, SIGIO});
+  EXPECT_EQ(seen->value(), std::vector<int>(expected.begin(), expected.end()));
+  EXPECT_EQ(blocked_signals(), before);
 }
 
 TEST(Pool, StartsAndStopsUnderLoad) {

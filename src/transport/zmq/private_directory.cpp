@@ -1,26 +1,96 @@
 #include "transport/zmq/private_directory.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "base/error.h"
 
 namespace distag {
+namespace {
+
+constexpr const char* kPrefix = "distag.";
+constexpr size_t kNameLength = 13;
+
+// -1 for anything but a directory itself.
+int open_directory(int base, const char* name) {
+  return openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+}
+
+bool try_lock(int directory) { return flock(directory, LOCK_EX | LOCK_NB) == 0; }
+
+// As try_lock; but where the file system has no locks, nobody will clear the directory, either.
+bool lock_or_do_without(int directory) { return try_lock(directory) || errno != EWOULDBLOCK; }
+
+bool is_still_at(int base, const char* name, int directory) {
+  struct stat opened = {};
+  struct stat found = {};
+  return fstat(directory, &opened) == 0 && fstatat(base, name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+         opened.st_ino == found.st_ino && opened.st_dev == found.st_dev;
+}
+
+using Listing = std::unique_ptr<DIR, int (*)(DIR*)>;
+
+// Of an open directory, which stays open.
+Listing list(int directory) {
+  const int copy = open_directory(directory, ".");
+  DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
+  if (listing == nullptr && copy >= 0) close(copy);
+  return Listing(listing, &closedir);
+}
+
+// With its lock held: removes it, unless something else than sockets is in it.
+void remove_held(int base, const char* name, int directory) {
+  if (const Listing listing = list(directory)) {
+    while (const dirent* entry = readdir(listing.get())) {
+      struct stat status = {};
+      const bool is_socket =
+          fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(status.st_mode);
+      if (is_socket) unlinkat(directory, entry->d_name, 0);
+    }
+  }
+  if (is_still_at(base, name, directory)) unlinkat(base, name, AT_REMOVEDIR);
+}
+
+bool is_ours(int directory) {
+  struct stat status = {};
+  return fstat(directory, &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 0777) == 0700;
+}
+
+// Those whose makers were killed. One that is just being made may be taken away, too; its maker sees that.
+void clear_left(int base) {
+  const Listing listing = list(base);
+  if (!listing) return;
+  while (const dirent* entry = readdir(listing.get())) {
+    const char* const name = entry->d_name;
+    if (std::strncmp(name, kPrefix, std::strlen(kPrefix)) != 0 || std::strlen(name) != kNameLength) continue;
+    const int directory = open_directory(base, name);
+    if (directory < 0) continue;
+    if (is_ours(directory) && try_lock(directory)) remove_held(base, name, directory);
+    close(directory);
+  }
+}
+
+}  // namespace
 
 PrivateDirectory::PrivateDirectory() : maker_(getpid()) {
   int error = ENOENT;
   const char* const bases[] = {std::getenv("XDG_RUNTIME_DIR"), std::getenv("TMPDIR"), "/tmp"};
   for (const char* base : bases) {
     if (base == nullptr || base[0] != '/') continue;
-    path_ = std::string(base) + "/distag-XXXXXX";
-    // Made with mode 0700.
-    if (mkdtemp(path_.data()) != nullptr) return;
-    error = errno;
+    if (make_in(base, error)) return;
+    if (error == EMFILE || error == ENFILE) {
+      fail(Status::kOutOfMemory,
+           "no descriptor is left for a private directory ({}): raise the limit of open files (ulimit -n)",
+           std::strerror(error));
+    }
   }
   fail(Status::kInvalidState,
        "no private directory for endpoints can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: {}; set TMPDIR to a "
@@ -28,18 +98,48 @@ PrivateDirectory::PrivateDirectory() : maker_(getpid()) {
        std::strerror(error));
 }
 
-PrivateDirectory::~PrivateDirectory() {
-  if (getpid() != maker_) return;
-  // Only sockets are here, and only what was left by a listener that could not remove its own.
-  if (DIR* directory = opendir(path_.c_str())) {
-    while (const dirent* entry = readdir(directory)) {
-      const std::string file = path_ + "/" + entry->d_name;
-      struct stat status {};
-      if (lstat(file.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) unlink(file.c_str());
+bool PrivateDirectory::make_in(const std::string& base, int& error) {
+  const int base_descriptor = open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+  error = errno;
+  if (base_descriptor < 0) return false;
+  clear_left(base_descriptor);
+  // Another one who starts may find it before it is locked, and clear it: then the next name is tried.
+  while (descriptor_ < 0) {
+    std::string path = base + "/" + kPrefix + "XXXXXX";
+    // Made with mode 0700.
+    const bool is_made = mkdtemp(path.data()) != nullptr;
+    error = errno;
+    if (!is_made) break;
+    const char* const name = path.c_str() + base.size() + 1;
+    const int directory = open_directory(base_descriptor, name);
+    error = errno;
+    if (directory >= 0 && lock_or_do_without(directory) && is_still_at(base_descriptor, name, directory)) {
+      descriptor_ = directory;
+      path_ = std::move(path);
+      break;
     }
-    closedir(directory);
+    if (directory >= 0) close(directory);
+    if (directory < 0 && error != ENOENT) {
+      rmdir(path.c_str());
+      break;
+    }
   }
-  rmdir(path_.c_str());
+  close(base_descriptor);
+  return descriptor_ >= 0;
+}
+
+PrivateDirectory::~PrivateDirectory() {
+  if (getpid() == maker_) {
+    const size_t slash = path_.rfind('/');
+    const int base = open(path_.substr(0, slash).c_str(), O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+    if (base >= 0) {
+      remove_held(base, path_.c_str() + slash + 1, descriptor_);
+      close(base);
+    } else {
+      rmdir(path_.c_str());
+    }
+  }
+  close(descriptor_);
 }
 
 }  // namespace distag

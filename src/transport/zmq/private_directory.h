@@ -5,11 +5,13 @@
 
 namespace distag {
 
-// A directory that only this user can enter, for ipc endpoints: under XDG_RUNTIME_DIR, TMPDIR or /tmp. Removed with all
-// sockets in it at the end, by the process that made it.
+// A directory that only this user can enter, for ipc endpoints: under XDG_RUNTIME_DIR, TMPDIR or /tmp, by the name
+// "distag." and six characters. Its maker holds a lock on it (flock), which the system ends with the process; at its
+// end it removes the directory with all sockets in it. A process that was killed leaves it, and who makes the next one
+// beside it clears those that nobody holds.
 class PrivateDirectory {
  public:
-  // Throws INVALID_STATE when none of the three takes a directory.
+  // Throws INVALID_STATE when none of the three takes a directory, OUT_OF_MEMORY when descriptors run out.
   PrivateDirectory();
   ~PrivateDirectory();
   PrivateDirectory(const PrivateDirectory&) = delete;
@@ -18,7 +20,10 @@ class PrivateDirectory {
   const std::string& path() const { return path_; }
 
  private:
+  bool make_in(const std::string& base, int& error);
+
   std::string path_;
+  int descriptor_ = -1;  // holds the lock
   int64_t maker_ = 0;
 };
 

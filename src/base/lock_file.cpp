@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 
 namespace distag {
 namespace {
@@ -37,8 +38,14 @@ std::string text_of(int number) { return std::error_code(number, std::generic_ca
 void LockFile::open(const std::string& path) {
   close();
   path_ = path;
-  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail(Status::kInvalidState, "cannot open \"{}\": {}", path, text_of(errno));
+  try {
+    check_regular_file(descriptor_, path);
+  } catch (...) {
+    close();
+    throw;
+  }
 }
 
 void LockFile::close() {

@@ -15,6 +15,14 @@ std::string describe_world(int32_t size) {
   return size < 0 ? std::string("an open world") : fmt::format("a world of {}", size);
 }
 
+std::string list_ranks(const std::vector<int32_t>& ranks) {
+  constexpr size_t kNamed = 16;
+  std::string text;
+  for (size_t i = 0; i < ranks.size() && i < kNamed; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+  if (ranks.size() > kNamed) text += fmt::format(" and {} more", ranks.size() - kNamed);
+  return text;
+}
+
 }  // namespace
 
 Gathering::Gathering(std::string where, std::string job, int32_t world_size)
@@ -121,16 +129,20 @@ void Gathering::add(const wire::Member& member) {
   if (peer.rank < 0) peer.rank = rank_for(peer.name);
   if (peer.name.empty()) peer.name = default_name(peer.rank);
   peer.generation = ++book_.generations[peer.name];
+  book_.withdrawn.erase(peer.rank);
   book_.seats[peer.rank] = Seat{std::move(peer), false};
-  if (!is_open() && missing().empty()) book_.has_met = true;
+  if (!is_open() && std::cmp_equal(book_.seats.size(), world_size_)) book_.has_met = true;
 }
 
 void Gathering::remove(Incarnation incarnation) {
   if (has_met()) {
     for (auto& [rank, seat] : book_.seats) seat.is_gone = seat.is_gone || seat.peer.incarnation == incarnation;
   } else {
-    std::erase_if(book_.seats,
-                  [incarnation](const auto& entry) { return entry.second.peer.incarnation == incarnation; });
+    std::erase_if(book_.seats, [this, incarnation](const auto& entry) {
+      const bool is_it = entry.second.peer.incarnation == incarnation;
+      if (is_it) book_.withdrawn.insert(entry.first);
+      return is_it;
+    });
   }
 }
 
@@ -141,7 +153,7 @@ bool Gathering::is_deserted() const {
 std::vector<int32_t> Gathering::missing() const {
   std::vector<int32_t> missing;
   for (int32_t rank = 0; rank < world_size_; ++rank) {
-    if (!book_.seats.contains(rank)) missing.push_back(rank);
+    if (!book_.seats.contains(rank) && !book_.withdrawn.contains(rank)) missing.push_back(rank);
   }
   return missing;
 }
@@ -163,18 +175,28 @@ Peer to_peer(const wire::Member& member) {
   return {member.rank, member.name, member.endpoint, member.incarnation, member.generation, member.max_message_bytes};
 }
 
+Error Gathering::missing_error() const {
+  const std::vector<int32_t> never = missing();
+  if (book_.withdrawn.empty()) return distag::missing_error(where_, never, world_size_);
+  const std::string gone = list_ranks({book_.withdrawn.begin(), book_.withdrawn.end()});
+  if (never.empty()) {
+    return Error(Status::kDeadline, fmt::format("rendezvous \"{}\": rank {} of a world of {} came and went before all "
+                                                "were there; start all within the timeout of each",
+                                                where_, gone, world_size_));
+  }
+  return Error(Status::kDeadline,
+               fmt::format("rendezvous \"{}\": rank {} of a world of {} did not come in time; rank {} came and went "
+                           "before",
+                           where_, list_ranks(never), world_size_, gone));
+}
+
 Error missing_error(const std::string& where, const std::vector<int32_t>& missing, int32_t world_size) {
   if (missing.empty()) {
     return Error(Status::kDeadline,
                  fmt::format("rendezvous \"{}\": time was up before the group could meet; give it more", where));
   }
-  constexpr size_t kNamed = 16;
-  std::string ranks;
-  for (size_t i = 0; i < missing.size() && i < kNamed; ++i)
-    ranks += fmt::format("{}{}", i == 0 ? "" : ", ", missing[i]);
-  if (missing.size() > kNamed) ranks += fmt::format(" and {} more", missing.size() - kNamed);
   return Error(Status::kDeadline, fmt::format("rendezvous \"{}\": rank {} of a world of {} did not come in time", where,
-                                              ranks, world_size));
+                                              list_ranks(missing), world_size));
 }
 
 }  // namespace distag

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ class Gathering {
   struct Book {
     bool has_met = false;                         // a static group: all ranks have come once
     std::map<int32_t, Seat> seats;                // by rank
+    std::set<int32_t> withdrawn;                  // ranks that came, and went before all had come
     std::map<std::string, uint64_t> generations;  // joins of each name
   };
 
@@ -48,7 +50,10 @@ class Gathering {
   // The members know each other: who comes now joins a running group.
   bool has_met() const { return is_open() || book_.has_met; }
   bool is_deserted() const;
+  // Ranks that have not come so far.
   std::vector<int32_t> missing() const;
+  // DEADLINE: which ranks never came, and apart from them which came and went before all were there.
+  Error missing_error() const;
   // By rank. Of a static group that has met all, also those who have gone since.
   std::vector<Peer> members() const;
   const Book& book() const { return book_; }
@@ -68,7 +73,7 @@ class Gathering {
 wire::Member to_member(const Peer& peer);
 Peer to_peer(const wire::Member& member);
 
-// DEADLINE, listing the ranks that did not come.
+// DEADLINE, of one that knows no more than the ranks that did not come.
 Error missing_error(const std::string& where, const std::vector<int32_t>& missing, int32_t world_size);
 
 }  // namespace distag

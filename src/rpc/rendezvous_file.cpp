@@ -1,16 +1,16 @@
 #include "rpc/rendezvous_file.h"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/lock_file.h"
+#include "base/regular_file.h"
 #include "rpc/joining.h"
 
 namespace distag {
@@ -49,7 +49,10 @@ Json book_to_json(const Gathering::Book& book) {
     json["is_gone"] = seat.is_gone;
     seats.push_back(std::move(json));
   }
-  return Json{{"has_met", book.has_met}, {"seats", std::move(seats)}, {"generations", book.generations}};
+  return Json{{"has_met", book.has_met},
+              {"seats", std::move(seats)},
+              {"withdrawn", book.withdrawn},
+              {"generations", book.generations}};
 }
 
 Gathering::Book book_from_json(const Json& json) {
@@ -59,15 +62,15 @@ Gathering::Book book_from_json(const Json& json) {
     const wire::Member member = member_from_json(seat);
     book.seats[member.rank] = {to_peer(member), seat.at("is_gone").get<bool>()};
   }
+  book.withdrawn = json.at("withdrawn").get<std::set<int32_t>>();
   book.generations = json.at("generations").get<std::map<std::string, uint64_t>>();
   return book;
 }
 
 std::optional<Json> read_json(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  Json json = Json::parse(text, nullptr, false);
+  const std::optional<std::string> text = read_regular_file(path.string());
+  if (!text) return std::nullopt;
+  Json json = Json::parse(*text, nullptr, false);
   if (json.is_discarded()) fail(Status::kProtocol, "\"{}\" is no file of a rendezvous", path.string());
   return json;
 }
@@ -93,14 +96,14 @@ class FileJoining final : public Joining {
   }
 
   Error on_deadline() override {
-    std::vector<int32_t> missing;
+    Error error = missing_error(uri(), {}, request().world_size);
     try {
-      missing = gathering(read_json(group_path())).missing();
+      error = gathering(read_json(group_path())).missing_error();
     } catch (...) {
       // Whatever it is: time is up.
     }
     leave();
-    return missing_error(uri(), missing, request().world_size);
+    return error;
   }
 
   fs::path group_path() const { return directory_ / "group"; }
@@ -116,7 +119,10 @@ class FileJoining final : public Joining {
       give_up(Error(Status::kProtocol, fmt::format("rendezvous \"{}\": there are files of something else", uri())));
     } catch (...) {
       leave();
-      give_up(current_error());
+      Error error = current_error();
+      const std::string where = fmt::format("rendezvous \"{}\"", uri());
+      if (!error.message().starts_with(where)) error.add_context(where);
+      give_up(std::move(error));
     }
     if (is_over()) return;
     pause_ = next_pause(pause_, kFirstPause, kLongestPause);
@@ -205,12 +211,10 @@ class FileJoining final : public Joining {
 
   void write_group(const Json& json) {
     const fs::path draft = directory_ / "draft";
-    std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-    file << json.dump();
-    file.close();
+    write_regular_file(draft.string(), json.dump());
     std::error_code error;
-    if (file) fs::rename(draft, group_path(), error);
-    if (!file || error) fail(Status::kInvalidState, "rendezvous \"{}\": cannot write to it", uri());
+    fs::rename(draft, group_path(), error);
+    if (error) fail(Status::kInvalidState, "\"{}\" cannot be replaced: {}", group_path().string(), error.message());
   }
 
   void look_whether_met() {

@@ -34,14 +34,12 @@ void RendezvousHost::begin() {
   const Nanos time = request().deadline - loop_.now();
   set_timer(request().deadline - std::min(kFarewell, time / 10), [this] {
     if (!gathering_->has_met() && !failure_) {
-      fail_all(missing_error(uri(), gathering_->missing(), request().world_size));
+      fail_all(gathering_->missing_error());
     }
   });
 }
 
-Error RendezvousHost::on_deadline() {
-  return failure_ ? *failure_ : missing_error(uri(), gathering_->missing(), request().world_size);
-}
+Error RendezvousHost::on_deadline() { return failure_ ? *failure_ : gathering_->missing_error(); }
 
 void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frames) {
   try {

@@ -57,13 +57,13 @@ class InprocJoining final : public Joining {
   }
 
   Error on_deadline() override {
-    std::vector<int32_t> missing;
+    Error error = missing_error(uri(), {}, request().world_size);
     {
       std::lock_guard<std::mutex> lock(g_mutex);
-      if (Group* group = find_group()) missing = group->gathering.missing();
+      if (Group* group = find_group()) error = group->gathering.missing_error();
     }
     withdraw();
-    return missing_error(uri(), missing, request().world_size);
+    return error;
   }
 
   Group* find_group() const {

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -87,6 +88,35 @@ TEST_F(RendezvousFile, ListsWhoIsMissingAndCleansUp) {
   EXPECT_EQ(files(), 0u);
 }
 
+// Each says the same of those who never came, whoever gives up first.
+TEST_F(RendezvousFile, WhoGaveUpIsToldApartFromWhoNeverCame) {
+  Joiner& first = meeting().add(0, 4, kSecond);
+  Joiner& second = meeting().add(3, 4, 2 * kSecond);
+  Joiner& third = meeting().add(1, 4, 3 * kSecond);
+  const std::string never = fmt::format("rendezvous \"{}\": rank 2 of a world of 4 did not come in time", uri());
+  EXPECT_EQ(first.error().message(), never);
+  EXPECT_EQ(second.error().message(), never + "; rank 0 came and went before");
+  EXPECT_EQ(third.error().message(), never + "; rank 0, 3 came and went before");
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(RendezvousFile, SaysThatAllCameButNotTogether) {
+  Meeting apart(uri());
+  apart.add(0, 3, kSecond);
+  Joiner& patient = apart.add(1, 3, 5 * kSecond);
+  apart.scheduler.run_for(2 * kSecond);
+  Joiner& late = apart.add(2, 3, 5 * kSecond);
+  const std::string text = fmt::format(
+      "rendezvous \"{}\": rank 0 of a world of 3 came and went before all were there; start all within the timeout of "
+      "each",
+      uri());
+  EXPECT_EQ(patient.error().message(), text);
+  EXPECT_EQ(late.error().message(),
+            fmt::format("rendezvous \"{}\": rank 0, 1 of a world of 3 came and went before all were there; start all "
+                        "within the timeout of each",
+                        uri()));
+}
+
 // Another one takes the place of who gave up, after it was seen.
 TEST_F(RendezvousFile, WhoGaveUpIsNotInTheRoster) {
   Joiner& patient = meeting().add(0, 3, 60 * kSecond);
@@ -161,6 +191,24 @@ TEST_F(RendezvousFile, RefusesForeignFilesAndPaths) {
   EXPECT_EQ(meeting().add(0, 2).error().status(), Status::kProtocol);
   Meeting nowhere("file://" + (directory_ / "not" / "there").string());
   EXPECT_EQ(nowhere.add(0, 1).error().status(), Status::kInvalidArgument);
+  fs::remove(directory_ / "group");
+  for (const std::string name : {"group", "draft", "lock"}) {
+    SCOPED_TRACE(name);
+    const fs::path path = directory_ / name;
+    fs::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    const Error fifo = meeting().add(0, 2).error();
+    EXPECT_EQ(fifo.status(), Status::kInvalidState);
+    EXPECT_EQ(fifo.message(),
+              fmt::format("rendezvous \"{}\": \"{}\" is no regular file: remove it", uri(), path.string()));
+    fs::remove(path);
+    fs::create_directory(path);
+    const Error directory = meeting().add(0, 2).error();
+    EXPECT_EQ(directory.status(), Status::kInvalidState);
+    EXPECT_NE(directory.message().find(path.string()), std::string::npos) << directory.message();
+    EXPECT_EQ(directory.message().find("basic_filebuf"), std::string::npos) << directory.message();
+    fs::remove(path);
+  }
   Meeting relative("file://relative");
   EXPECT_THROW(relative.add(0, 1), Error);
 }

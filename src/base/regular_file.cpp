@@ -1,0 +1,73 @@
+#include "base/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+[[noreturn]] void fail_at(const char* verb, const std::string& path, int error) {
+  // Of a FIFO that nobody reads, and of a socket.
+  if (error == ENXIO) fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
+  fail(Status::kInvalidState, "\"{}\" cannot be {}: {}", path, verb, std::strerror(error));
+}
+
+}  // namespace
+
+void check_regular_file(int descriptor, const std::string& path) {
+  struct stat status = {};
+  if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return;
+  fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
+}
+
+std::optional<std::string> read_regular_file(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0) {
+    if (errno == ENOENT) return std::nullopt;
+    fail_at("read", path, errno);
+  }
+  check_regular_file(file.get(), path);
+  std::string content;
+  std::array<char, 4096> piece;
+  for (;;) {
+    const ssize_t got = read(file.get(), piece.data(), piece.size());
+    if (got == 0) return content;
+    if (got > 0) content.append(piece.data(), static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) fail_at("read", path, errno);
+  }
+}
+
+void write_regular_file(const std::string& path, std::string_view content) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail_at("written", path, errno);
+  check_regular_file(file.get(), path);
+  if (ftruncate(file.get(), 0) != 0) fail_at("written", path, errno);
+  while (!content.empty()) {
+    const ssize_t written = write(file.get(), content.data(), content.size());
+    if (written < 0 && errno != EINTR) fail_at("written", path, errno);
+    if (written > 0) content.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace distag

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace distag {
+
+// Opens only regular files, and never waits: anything else at the path (a FIFO, a directory, a device) is refused.
+
+// nullopt when there is nothing at the path. Throws INVALID_STATE for what cannot be read.
+std::optional<std::string> read_regular_file(const std::string& path);
+
+// Replaces the content; the file is made if need be. Throws INVALID_STATE when that fails.
+void write_regular_file(const std::string& path, std::string_view content);
+
+// Throws INVALID_STATE naming the path, unless the descriptor is of a regular file.
+void check_regular_file(int descriptor, const std::string& path);
+
+}  // namespace distag

@@ -624,7 +624,8 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
  * the worker. One that was killed or has left may be started anew under its name and rank, also in a static group:
  * calls by name reach the new one, and what the old one had made or was asked answers PEER_RESTARTED. A rank is given
  * again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone; a new rank 0
- * begins another group.
+ * begins another group. Between processes a start and the first words to a member need 24 free descriptors, of which
+ * about 8 stay in use, and fail without them; nobody is accepted while fewer than 8 are free, who dials waits.
  * Blocks. Fails: DEADLINE listing who is missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
  * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job);
  * UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started again. */

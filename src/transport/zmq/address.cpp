@@ -78,18 +78,12 @@ SocketAddress parse_tcp(const std::string& endpoint, bool for_listening) {
   if (host == "*") host = "0.0.0.0";
   if (host == "localhost") host = "127.0.0.1";  // RFC 6761, section 6.3; not every machine has /etc/hosts
   resolve(endpoint, host, result);
-  char text[INET6_ADDRSTRLEN] = {};
   if (result.family() == AF_INET) {
-    auto& address = reinterpret_cast<sockaddr_in&>(result.address);
-    address.sin_port = htons(port);
-    inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
-    result.endpoint = fmt::format("tcp://{}:{}", text, port);
+    reinterpret_cast<sockaddr_in&>(result.address).sin_port = htons(port);
   } else {
-    auto& address = reinterpret_cast<sockaddr_in6&>(result.address);
-    address.sin6_port = htons(port);
-    inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof text);
-    result.endpoint = fmt::format("tcp://[{}]:{}", text, port);
+    reinterpret_cast<sockaddr_in6&>(result.address).sin6_port = htons(port);
   }
+  result.endpoint = tcp_endpoint(result);
   return result;
 }
 
@@ -106,6 +100,18 @@ bool SocketAddress::is_local() const {
     default:
       return false;
   }
+}
+
+std::string tcp_endpoint(const SocketAddress& address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address.family() == AF_INET) {
+    const auto& inet = reinterpret_cast<const sockaddr_in&>(address.address);
+    inet_ntop(AF_INET, &inet.sin_addr, text, sizeof text);
+    return fmt::format("tcp://{}:{}", text, ntohs(inet.sin_port));
+  }
+  const auto& inet6 = reinterpret_cast<const sockaddr_in6&>(address.address);
+  inet_ntop(AF_INET6, &inet6.sin6_addr, text, sizeof text);
+  return fmt::format("tcp://[{}]:{}", text, ntohs(inet6.sin6_port));
 }
 
 SocketAddress parse_address(const std::string& endpoint, bool for_listening) {

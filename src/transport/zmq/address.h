@@ -22,6 +22,9 @@ struct SocketAddress {
   const char* path() const { return reinterpret_cast<const sockaddr_un&>(address).sun_path; }
 };
 
+// "tcp://127.0.0.1:4711" for the address, which is none of ipc.
+std::string tcp_endpoint(const SocketAddress& address);
+
 // Throws INVALID_ARGUMENT for what is no tcp or ipc endpoint, or names a host that does not resolve. Port 0 means "any"
 // and is refused unless `for_listening`. A name that is not in the hosts file may take as long as the resolver takes.
 SocketAddress parse_address(const std::string& endpoint, bool for_listening);

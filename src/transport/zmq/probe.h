@@ -31,7 +31,15 @@ class Probe {
   Loop::TimerId timer_ = 0;
 };
 
-// Whether the process can open `count` more descriptors. libzmq ends the process when it cannot.
+// Descriptors that stay free for the host when a connection is accepted; and those that are free when one is dialled:
+// what a context and a socket of libzmq open, for which it ends the process when it cannot, and room for who dials
+// back.
+inline constexpr int kAcceptReserve = 8;
+inline constexpr int kDialReserve = 24;
+
+// Whether the process can open `count` more descriptors.
+bool has_descriptors(int count);
+// Throws OUT_OF_MEMORY when it cannot.
 void require_descriptors(int count);
 
 }  // namespace distag

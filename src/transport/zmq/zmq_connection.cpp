@@ -1,7 +1,5 @@
 #include "transport/zmq/zmq_connection.h"
 
-#include <zmq.h>
-
 #include <optional>
 #include <utility>
 
@@ -65,11 +63,9 @@ class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_
 };
 
 void ZmqConnection::State::dial() {
-  socket_ = std::make_unique<ZmqSocket>(context_, ZmqSocket::Kind::kDealer, address_.family() == AF_INET6);
+  socket_ = std::make_unique<ZmqSocket>(context_, address_.family() == AF_INET6);
   monitor_ = std::make_unique<ZmqMonitor>(*context_, socket_->handle());
-  if (zmq_connect(socket_->handle(), address_.endpoint.c_str()) != 0) {
-    fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", address_.endpoint, zmq_strerror(zmq_errno()));
-  }
+  socket_->connect(address_.endpoint);
   FdLoop& loop = context_->loop();
   dial_timer_ = loop.start_timer(loop.now() + kDialTimeout, [weak = weak_from_this()] {
     const auto state = weak.lock();
@@ -94,7 +90,7 @@ bool ZmqConnection::State::send(const Frames& frames) {
     return false;
   }
   context_->check_later(shared_from_this());
-  switch (socket_->send(nullptr, frames)) {
+  switch (socket_->send(frames)) {
     case ZmqSocket::SendResult::kSent:
       return true;
     case ZmqSocket::SendResult::kWouldBlock:
@@ -148,14 +144,14 @@ bool ZmqConnection::State::check_writable() {
 bool ZmqConnection::State::receive() {
   Frames frames;
   for (int i = 0; i < kMessagesPerTurn; ++i) {
-    if (phase_ == Phase::kEnded || !socket_ || !socket_->receive(nullptr, frames)) return false;
+    if (phase_ == Phase::kEnded || !socket_ || !socket_->receive(frames)) return false;
     if (events_.on_message) events_.on_message(std::move(frames));
   }
   return phase_ != Phase::kEnded;
 }
 
 void ZmqConnection::State::check_monitor() {
-  if (monitor_->next() != ZmqMonitor::Event::kNone) begin_end();
+  if (monitor_->has_dropped()) begin_end();
 }
 
 void ZmqConnection::State::begin_end() {

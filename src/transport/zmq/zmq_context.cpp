@@ -11,8 +11,6 @@
 namespace distag {
 namespace {
 
-// Descriptors of a context: its IO thread, its reaper, and what it terminates with.
-constexpr int kDescriptors = 16;
 constexpr int kMaxSockets = 32768;
 
 void set(void* context, int option, int value) {
@@ -24,7 +22,7 @@ void set(void* context, int option, int value) {
 }  // namespace
 
 ZmqContext::ZmqContext(FdLoop& loop) : loop_(loop), lent_frames_(std::make_shared<LentFrames>(loop)) {
-  require_descriptors(kDescriptors);
+  require_descriptors(kDialReserve);
   // libzmq takes memory for each large frame from malloc.
   keep_freed_pages();
   context_ = zmq_ctx_new();

@@ -125,12 +125,10 @@ Frames frames_of(std::vector<Part>& parts) {
 
 }  // namespace
 
-ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames,
-                   const std::shared_ptr<LentFrames>& lent) {
+ZmqSent send_parts(void* socket, const Frames& frames, const std::shared_ptr<LentFrames>& lent) {
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
   std::vector<Part> parts;
-  parts.reserve(frames.size() + 1);
-  if (to != nullptr) parts.emplace_back().copy(to->data(), to->size());
+  parts.reserve(frames.size());
   for (const Frame& frame : frames) {
     Part& part = parts.emplace_back();
     if (frame.size() >= kZeroCopyBytes) {
@@ -145,18 +143,13 @@ ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames
   return ZmqSent::kAll;
 }
 
-bool receive_parts(void* socket, ConnectionToken* from, Frames& frames) {
+bool receive_parts(void* socket, Frames& frames) {
   Part first;
   if (!receive_part(socket, first)) return false;
   std::vector<Part> parts;
   parts.reserve(4);
   bool more = first.more();
-  if (from != nullptr) {
-    const auto* id = static_cast<const std::byte*>(first.data());
-    from->assign(id, id + first.size());
-  } else {
-    parts.push_back(std::move(first));
-  }
+  parts.push_back(std::move(first));
   // The parts of a message come all at once.
   while (more) {
     Part& part = parts.emplace_back();

@@ -15,11 +15,10 @@ enum class ZmqSent { kAll, kNothing, kSome };
 // Sends the parts in order, without waiting. kNothing: the first was refused, with zmq_errno() saying why. kSome: the
 // connection broke in between; libzmq drops what was taken. Throws bad_alloc before anything was taken. The owners of
 // frames that are not copied come back through `lent`.
-ZmqSent send_parts(void* socket, const ConnectionToken* to, const Frames& frames,
-                   const std::shared_ptr<LentFrames>& lent);
+ZmqSent send_parts(void* socket, const Frames& frames, const std::shared_ptr<LentFrames>& lent);
 
 // Receives one message. False when there is none. Small frames are copied together into one block, each aligned to 64
 // bytes; a large one is what libzmq received it into.
-bool receive_parts(void* socket, ConnectionToken* from, Frames& frames);
+bool receive_parts(void* socket, Frames& frames);
 
 }  // namespace distag

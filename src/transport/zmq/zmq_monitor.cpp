@@ -19,7 +19,7 @@ constexpr int kDropEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVEN
 
 ZmqMonitor::ZmqMonitor(ZmqContext& context, void* socket) : monitored_(socket) {
   const std::string address = fmt::format("inproc://monitor-{}", context.next_number());
-  if (zmq_socket_monitor(socket, address.c_str(), kDropEvents) != 0) {
+  if (retry_zmq([&] { return zmq_socket_monitor(socket, address.c_str(), kDropEvents); }) != 0) {
     fail(Status::kOutOfMemory, "a ZeroMQ monitor cannot be made: {}", zmq_strerror(zmq_errno()));
   }
   try {
@@ -28,7 +28,8 @@ ZmqMonitor::ZmqMonitor(ZmqContext& context, void* socket) : monitored_(socket) {
     set_zmq_option(pair_, ZMQ_LINGER, 0);
     set_zmq_option(pair_, ZMQ_RCVHWM, 0);
     size_t size = sizeof fd_;
-    if (zmq_connect(pair_, address.c_str()) != 0 || zmq_getsockopt(pair_, ZMQ_FD, &fd_, &size) != 0) {
+    if (retry_zmq([&] { return zmq_connect(pair_, address.c_str()); }) != 0 ||
+        zmq_getsockopt(pair_, ZMQ_FD, &fd_, &size) != 0) {
       fail(Status::kInternal, "a ZeroMQ monitor cannot be read: {}", zmq_strerror(zmq_errno()));
     }
   } catch (...) {
@@ -44,39 +45,18 @@ ZmqMonitor::~ZmqMonitor() {
 }
 
 // One event is two frames: its number (and a value), and the endpoint.
-bool ZmqMonitor::receive(Event& event) {
-  unsigned char head[6] = {};
-  int received = -1;
-  do {
-    received = zmq_recv(pair_, head, sizeof head, ZMQ_DONTWAIT);
-  } while (received < 0 && zmq_errno() == EINTR);
-  if (received < 0) return false;
-  uint16_t number = 0;
-  std::memcpy(&number, head, sizeof number);
-  zmq_recv(pair_, nullptr, 0, ZMQ_DONTWAIT);
-  event = (number & kDropEvents) == 0 ? Event::kNone : Event::kDropped;
-  if (number == ZMQ_EVENT_CLOSED || number == ZMQ_EVENT_CLOSE_FAILED) event = Event::kClosed;
-  return true;
-}
-
-ZmqMonitor::Event ZmqMonitor::next() {
-  Event event = Event::kNone;
-  while (event == Event::kNone && receive(event)) {
-  }
-  return event;
-}
-
-bool ZmqMonitor::wait_for(Event wanted, Nanos timeout) {
-  const SteadyClock clock;
-  const Nanos deadline = deadline_after(clock.now(), timeout);
+bool ZmqMonitor::has_dropped() {
   for (;;) {
-    for (Event event = next(); event != Event::kNone; event = next()) {
-      if (event == wanted) return true;
-    }
-    const Nanos left = deadline - clock.now();
-    if (left <= 0) return false;
-    zmq_pollitem_t item{pair_, 0, ZMQ_POLLIN, 0};
-    zmq_poll(&item, 1, static_cast<long>(left / kMillisecond + 1));
+    unsigned char head[6] = {};
+    int received = -1;
+    do {
+      received = zmq_recv(pair_, head, sizeof head, ZMQ_DONTWAIT);
+    } while (received < 0 && zmq_errno() == EINTR);
+    if (received < 0) return false;
+    uint16_t number = 0;
+    std::memcpy(&number, head, sizeof number);
+    zmq_recv(pair_, nullptr, 0, ZMQ_DONTWAIT);
+    if ((number & kDropEvents) != 0) return true;
   }
 }
 

@@ -11,12 +11,6 @@ namespace distag {
 // thread waits for room in a monitor that nobody reads, so it is told to stop first.
 class ZmqMonitor {
  public:
-  enum class Event {
-    kNone,
-    kDropped,  // a connection is gone
-    kClosed,   // a dial has failed, or a listener is closed
-  };
-
   // Throws OUT_OF_MEMORY when sockets run out.
   ZmqMonitor(ZmqContext& context, void* socket);
   ~ZmqMonitor();
@@ -25,15 +19,10 @@ class ZmqMonitor {
 
   int fd() const { return fd_; }
 
-  // The next event that matters, kNone when there is none now.
-  Event next();
-
-  // Waits for the event, at most `timeout`. Blocks the loop: only for what the IO thread does at once.
-  bool wait_for(Event event, Nanos timeout);
+  // Whether the connection is gone, or could not be made, by what has been told so far.
+  bool has_dropped();
 
  private:
-  bool receive(Event& event);
-
   void* monitored_;
   void* pair_ = nullptr;
   int fd_ = -1;

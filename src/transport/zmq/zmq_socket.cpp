@@ -11,15 +11,11 @@
 namespace distag {
 namespace {
 
-// What one socket may open: its mailbox, a monitor at both ends, the connection, and room for what others open
-// meanwhile.
-constexpr int kDescriptors = 16;
 // Messages queued in either direction of a connection before it would block.
 constexpr int kHighWaterMark = 512;
 constexpr int kHandshakeMs = 5'000;
-constexpr int kBacklog = 256;
 
-void set_options(void* socket, ZmqSocket::Kind kind, bool ipv6) {
+void set_options(void* socket, bool ipv6) {
   set_zmq_option(socket, ZMQ_LINGER, 0);
   const int64_t max_message = static_cast<int64_t>(kMaxMessageBytes);
   if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max_message, sizeof max_message) != 0) {
@@ -31,23 +27,17 @@ void set_options(void* socket, ZmqSocket::Kind kind, bool ipv6) {
   set_zmq_option(socket, ZMQ_IPV6, ipv6 ? 1 : 0);
   // Heartbeats cut connections that are busy with a large frame.
   set_zmq_option(socket, ZMQ_HEARTBEAT_IVL, 0);
-  if (kind == ZmqSocket::Kind::kDealer) {
-    // A socket lives for one connection, and takes nothing before it has that.
-    set_zmq_option(socket, ZMQ_IMMEDIATE, 1);
-    set_zmq_option(socket, ZMQ_RECONNECT_IVL, -1);
-    set_zmq_option(socket, ZMQ_CONNECT_TIMEOUT, kHandshakeMs);
-  } else {
-    // An answer to a connection that is gone is told, not dropped in silence.
-    set_zmq_option(socket, ZMQ_ROUTER_MANDATORY, 1);
-    set_zmq_option(socket, ZMQ_ROUTER_HANDOVER, 0);
-    set_zmq_option(socket, ZMQ_BACKLOG, kBacklog);
-  }
+  // A socket lives for one connection, and takes nothing before it has that.
+  set_zmq_option(socket, ZMQ_IMMEDIATE, 1);
+  set_zmq_option(socket, ZMQ_RECONNECT_IVL, -1);
+  set_zmq_option(socket, ZMQ_CONNECT_TIMEOUT, kHandshakeMs);
 }
 
 int get_option(void* socket, int option) {
   int value = 0;
   size_t size = sizeof value;
-  if (zmq_getsockopt(socket, option, &value, &size) != 0) {
+  // Looking at what is there is interrupted by signals.
+  if (retry_zmq([&] { return zmq_getsockopt(socket, option, &value, &size); }) != 0) {
     fail(Status::kInternal, "ZeroMQ option {}: {}", option, zmq_strerror(zmq_errno()));
   }
   return value;
@@ -66,15 +56,15 @@ void close_zmq_socket(void* socket) {
   if (socket != nullptr) zmq_close(socket);
 }
 
-ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, Kind kind, bool ipv6) : context_(std::move(context)) {
-  require_descriptors(kDescriptors);
-  socket_ = zmq_socket(context_->handle(), kind == Kind::kDealer ? ZMQ_DEALER : ZMQ_ROUTER);
+ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, bool ipv6) : context_(std::move(context)) {
+  require_descriptors(kDialReserve);
+  socket_ = zmq_socket(context_->handle(), ZMQ_DEALER);
   if (socket_ == nullptr) {
     fail(Status::kOutOfMemory, "a ZeroMQ socket cannot be made: {}; raise the limit of open files (ulimit -n)",
          zmq_strerror(zmq_errno()));
   }
   try {
-    set_options(socket_, kind, ipv6);
+    set_options(socket_, ipv6);
     fd_ = get_option(socket_, ZMQ_FD);
   } catch (...) {
     close_zmq_socket(socket_);
@@ -84,8 +74,14 @@ ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, Kind kind, bool ipv6) 
 
 ZmqSocket::~ZmqSocket() { close_zmq_socket(socket_); }
 
-ZmqSocket::SendResult ZmqSocket::send(const ConnectionToken* to, const Frames& frames) {
-  switch (send_parts(socket_, to, frames, context_->lent_frames())) {
+void ZmqSocket::connect(const std::string& endpoint) {
+  if (retry_zmq([&] { return zmq_connect(socket_, endpoint.c_str()); }) != 0) {
+    fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", endpoint, zmq_strerror(zmq_errno()));
+  }
+}
+
+ZmqSocket::SendResult ZmqSocket::send(const Frames& frames) {
+  switch (send_parts(socket_, frames, context_->lent_frames())) {
     case ZmqSent::kAll:
       return SendResult::kSent;
     case ZmqSent::kNothing:
@@ -96,7 +92,7 @@ ZmqSocket::SendResult ZmqSocket::send(const ConnectionToken* to, const Frames& f
   return SendResult::kGone;
 }
 
-bool ZmqSocket::receive(ConnectionToken* from, Frames& frames) { return receive_parts(socket_, from, frames); }
+bool ZmqSocket::receive(Frames& frames) { return receive_parts(socket_, frames); }
 
 ZmqSocket::Readiness ZmqSocket::readiness() {
   const int events = get_option(socket_, ZMQ_EVENTS);

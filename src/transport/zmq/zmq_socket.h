@@ -1,5 +1,8 @@
 #pragma once
 
+#include <zmq.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,14 +12,13 @@
 
 namespace distag {
 
-// One ZeroMQ socket with every option that matters set explicitly. On the loop.
+// A DEALER with every option that matters set explicitly. On the loop.
 class ZmqSocket {
  public:
-  enum class Kind { kDealer, kRouter };
   enum class SendResult { kSent, kWouldBlock, kGone };
 
   // Throws OUT_OF_MEMORY when descriptors or sockets run out.
-  ZmqSocket(std::shared_ptr<ZmqContext> context, Kind kind, bool ipv6);
+  ZmqSocket(std::shared_ptr<ZmqContext> context, bool ipv6);
   ~ZmqSocket();
   ZmqSocket(const ZmqSocket&) = delete;
   ZmqSocket& operator=(const ZmqSocket&) = delete;
@@ -24,11 +26,14 @@ class ZmqSocket {
   void* handle() const { return socket_; }
   int fd() const { return fd_; }
 
-  // A multipart message, with the routing id of its connection before it for a ROUTER. All or nothing.
-  SendResult send(const ConnectionToken* to, const Frames& frames);
+  // Throws INVALID_ARGUMENT for what libzmq does not take as an endpoint.
+  void connect(const std::string& endpoint);
+
+  // A multipart message. All or nothing.
+  SendResult send(const Frames& frames);
 
   // False when there is none.
-  bool receive(ConnectionToken* from, Frames& frames);
+  bool receive(Frames& frames);
 
   // What could be done now. This and a receive() that found nothing take in all that is known to libzmq: whatever is
   // not told by the last of such calls makes the descriptor readable later.
@@ -46,6 +51,16 @@ class ZmqSocket {
 
 // Sets an option; throws INTERNAL naming it.
 void set_zmq_option(void* socket, int option, int value);
+
+// Calls until it is not interrupted by a signal. For functions that answer 0 or -1.
+template <typename Call>
+int retry_zmq(Call&& call) {
+  int result = -1;
+  do {
+    result = call();
+  } while (result != 0 && zmq_errno() == EINTR);
+  return result;
+}
 
 // Closes a socket of any kind; does nothing for nullptr.
 void close_zmq_socket(void* socket);

@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "transport/zmq/address.h"
 #include "transport/zmq/private_directory.h"
-#include "transport/zmq/zmq_acceptor.h"
 #include "transport/zmq/zmq_connection.h"
 #include "transport/zmq/zmq_context.h"
+#include "transport/zmq/zmtp_acceptor.h"
 
 namespace distag {
 
@@ -23,7 +23,7 @@ std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, Accep
          "at ipc:///path or at a loopback address, tcp://127.0.0.1:port",
          address);
   }
-  return std::make_unique<ZmqAcceptor>(context_, parsed, std::move(events));
+  return std::make_unique<ZmtpAcceptor>(context_->loop(), parsed, std::move(events));
 }
 
 std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {

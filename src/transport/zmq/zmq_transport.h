@@ -11,8 +11,8 @@ namespace distag {
 class PrivateDirectory;
 class ZmqContext;
 
-// tcp and ipc by ZeroMQ: one context with one IO thread. Made, used and destroyed on the loop, or while the loop does
-// not run; what it made may outlive it.
+// tcp and ipc in the protocol of ZeroMQ: libzmq dials, with one context and one IO thread, and distag accepts. Made,
+// used and destroyed on the loop, or while the loop does not run; what it made may outlive it.
 class ZmqTransport final : public Transport {
  public:
   explicit ZmqTransport(FdLoop& loop);

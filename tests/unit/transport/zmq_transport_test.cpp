@@ -2,17 +2,24 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "contract/transport_contract.h"
+#include "transport/zmq/address.h"
 #include "transport/zmq/probe.h"
 
 namespace distag::testing {
@@ -247,6 +254,85 @@ TEST_F(ZmqTransportTest, WithoutDescriptorsItRefusesAndLives) {
   }
   Dialled dialled(side, listening.endpoint());
   EXPECT_EQ(dialled.record().next("connected").what, "connected");
+}
+
+int connect_to(const std::string& endpoint) {
+  const SocketAddress address = parse_address(endpoint, false);
+  const int fd = socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length), 0);
+  return fd;
+}
+
+// What comes until the other side hangs up.
+std::string read_all(int fd) {
+  std::string all;
+  char piece[256];
+  for (ssize_t got = 0; (got = read(fd, piece, sizeof piece)) > 0;) all.append(piece, static_cast<size_t>(got));
+  return all;
+}
+
+// The process has plenty when they connect, and nothing but its reserve from then on.
+TEST_F(ZmqTransportTest, WithoutDescriptorsItAcceptsNobodyAndThoseWhoAreSilentGiveWay) {
+  for (const bool is_ipc : {true, false}) {
+    Side side(kind());
+    Listening listening(side, is_ipc ? private_address(side) : "tcp://127.0.0.1:0");
+    Dialled friendly(side, listening.endpoint());
+    ASSERT_EQ(friendly.record().next("connected").what, "connected");
+    const int silent = connect_to(listening.endpoint());
+    char first = 0;
+    ASSERT_EQ(read(silent, &first, 1), 1) << "it was accepted and greeted";
+    {
+      const FewDescriptors few;
+      pollfd waiting{};
+      {
+        const int fd = dup(0);  // the client's end has to come from somewhere
+        close(fd);
+        waiting = {connect_to(listening.endpoint()), POLLIN, 0};
+      }
+      read_all(silent);  // it gives way, which is not enough for another one
+      EXPECT_EQ(poll(&waiting, 1, 100), 0) << "accepted from the reserve";
+      ASSERT_TRUE(friendly.send({text_frame("hello")}));
+      EXPECT_EQ(text_of(listening.record().next("message").frames.at(0)), "hello");
+      close(waiting.fd);
+    }
+    close(silent);
+    Dialled late(side, listening.endpoint());
+    EXPECT_EQ(late.record().next("connected").what, "connected");
+  }
+}
+
+// A runtime that stops threads by a signal interrupts whatever they wait in.
+TEST_F(ZmqTransportTest, SignalsDisturbNobody) {
+  struct sigaction action = {};
+  struct sigaction before = {};
+  action.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  {
+    Side server(kind());
+    Side client(kind());
+    pthread_t threads[2];
+    server.run([&threads] { threads[0] = pthread_self(); });
+    client.run([&threads] { threads[1] = pthread_self(); });
+    std::atomic<bool> is_over{false};
+    std::thread storm([&] {
+      while (!is_over) {
+        for (const pthread_t thread : threads) pthread_kill(thread, SIGUSR1);
+        sched_yield();
+      }
+    });
+    for (int round = 0; round < 20; ++round) {
+      Listening listening(server, private_address(server));
+      Dialled dialled(client, listening.endpoint());
+      EXPECT_EQ(dialled.record().next("connected").what, "connected");
+      for (int i = 0; i < 10; ++i) {
+        ASSERT_TRUE(dialled.send({make_frame(100, 1), make_frame(100'000, 2)}));
+        EXPECT_EQ(listening.record().next("message").frames.size(), 2u);
+      }
+    }
+    is_over = true;
+    storm.join();
+  }
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST_F(ZmqTransportTest, SixtyFourPeersEachWay) {

@@ -1,0 +1,80 @@
+#include "transport/zmq/listener.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "transport/zmq/probe.h"
+
+namespace distag {
+namespace {
+
+constexpr int kBacklog = 256;
+
+[[noreturn]] void fail_to_listen(const SocketAddress& address, int error) {
+  if (error == EADDRINUSE) {
+    fail(Status::kInvalidState, "\"{}\" is in use: somebody listens there; stop them or take another address",
+         address.endpoint);
+  }
+  const bool is_shortage = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+  fail(is_shortage ? Status::kOutOfMemory : Status::kInvalidArgument, "\"{}\" cannot be listened at: {}",
+       address.endpoint, std::strerror(error));
+}
+
+// Only what a dead process left may go.
+void clear_path(const SocketAddress& address) {
+  struct stat status = {};
+  if (lstat(address.path(), &status) != 0) return;
+  if (!S_ISSOCK(status.st_mode)) {
+    fail(Status::kInvalidState, "\"{}\" cannot be listened at: the path exists and is no socket", address.endpoint);
+  }
+  if (probe_now(address) != ProbeResult::kRefused) fail_to_listen(address, EADDRINUSE);
+  unlink(address.path());
+}
+
+}  // namespace
+
+Listener::Listener(const SocketAddress& address) : endpoint_(address.endpoint) {
+  require_descriptors(kDialReserve);
+  if (address.is_ipc()) clear_path(address);
+  fd_ = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd_ < 0) fail_to_listen(address, errno);
+  try {
+    const int on = 1;
+    if (!address.is_ipc()) {
+      setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // what is accepted has it, too
+    }
+    if (bind(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0) {
+      fail_to_listen(address, errno);
+    }
+    if (address.is_ipc()) path_ = address.path();
+    if (listen(fd_, kBacklog) != 0) fail_to_listen(address, errno);
+    if (address.is_ipc()) return;
+    SocketAddress bound = address;
+    if (getsockname(fd_, reinterpret_cast<sockaddr*>(&bound.address), &bound.length) != 0) {
+      fail_to_listen(address, errno);
+    }
+    endpoint_ = tcp_endpoint(bound);
+  } catch (...) {
+    close(fd_);
+    if (!path_.empty()) unlink(path_.c_str());
+    throw;
+  }
+}
+
+Listener::~Listener() {
+  // First the path: who finds it, finds somebody there.
+  if (!path_.empty()) unlink(path_.c_str());
+  close(fd_);
+}
+
+int Listener::accept() { return accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); }
+
+}  // namespace distag

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "transport/zmq/address.h"
+
+namespace distag {
+
+// A socket that listens, without blocking. The path of an ipc endpoint goes with it.
+class Listener {
+ public:
+  // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
+  explicit Listener(const SocketAddress& address);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  int fd() const { return fd_; }
+  // With the port that was chosen.
+  const std::string& endpoint() const { return endpoint_; }
+
+  // The next connection, which does not block either; -1 with errno when there is none.
+  int accept();
+
+ private:
+  int fd_ = -1;
+  std::string endpoint_;
+  std::string path_;  // of ipc, once it is bound
+};
+
+}  // namespace distag

@@ -1,0 +1,243 @@
+#include "transport/zmq/zmtp_acceptor.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "transport/zmq/probe.h"
+#include "transport/zmq/zmtp_reader.h"
+
+namespace distag {
+namespace {
+
+// What is read from a connection, and how many are accepted, before the loop looks at everything else again.
+constexpr size_t kBytesPerTurn = 1u << 20;
+constexpr int kAcceptsPerTurn = 16;
+constexpr Nanos kHandshakeTimeout = 5 * kSecond;
+// How long nobody is accepted after descriptors were short; and how long a connection may be silent then.
+constexpr Nanos kPause = 20 * kMillisecond;
+constexpr Nanos kSilenceWhenShort = 50 * kMillisecond;
+// After which the rest of an answer is tried again that the connection had no room for.
+constexpr Nanos kSendAgain = 2 * kMillisecond;
+
+// A connection that was accepted. Closes it at its end.
+struct Accepted {
+  Accepted(int fd_, Nanos since_) : fd(fd_), since(since_) {}
+  ~Accepted() { close(fd); }
+  Accepted(const Accepted&) = delete;
+  Accepted& operator=(const Accepted&) = delete;
+
+  const int fd;
+  const Nanos since;
+  ZmtpReader reader;
+  std::vector<std::byte> unsent;  // the rest of an answer
+  Loop::TimerId handshake_timer = 0;
+};
+
+// -1: the connection is gone.
+ssize_t send_some(int fd, std::span<const std::byte> bytes) {
+  for (;;) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return sent;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    if (errno != EINTR) return -1;
+  }
+}
+
+}  // namespace
+
+class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAcceptor::State> {
+ public:
+  State(FdLoop& loop, const SocketAddress& address, AcceptorEvents events)
+      : loop_(loop), events_(std::move(events)), listener_(std::make_unique<Listener>(address)) {}
+
+  const std::string& endpoint() const { return listener_->endpoint(); }
+  void watch();
+  bool reply(const ConnectionToken& to, const Frames& frames);
+  void close();
+
+ private:
+  using Id = uint64_t;
+
+  static ConnectionToken token_of(Id id);
+  void accept_waiting();
+  void pause();
+  void begin(int fd);
+  void read(Id id);
+  void send_rest(Id id);
+  void drop(Id id);
+  bool has(Id id) const { return connections_.contains(id); }
+
+  FdLoop& loop_;
+  const AcceptorEvents events_;
+  std::unique_ptr<Listener> listener_;
+  Loop::TimerId pause_timer_ = 0;
+  std::unordered_map<Id, std::shared_ptr<Accepted>> connections_;
+  Id last_id_ = 0;
+};
+
+void ZmtpAcceptor::State::watch() {
+  loop_.watch(listener_->fd(), [weak = weak_from_this()] {
+    if (const auto state = weak.lock()) state->accept_waiting();
+  });
+}
+
+void ZmtpAcceptor::State::accept_waiting() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    if (!has_descriptors(kAcceptReserve)) return pause();
+    const int fd = listener_->accept();
+    if (fd >= 0) {
+      begin(fd);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return pause();
+    }
+  }
+}
+
+// Who waits is accepted once descriptors are free again.
+void ZmtpAcceptor::State::pause() {
+  loop_.unwatch(listener_->fd());
+  pause_timer_ = loop_.start_timer(loop_.now() + kPause, [weak = weak_from_this()] {
+    if (const auto state = weak.lock()) state->watch();
+  });
+  const Nanos latest = loop_.now() - kSilenceWhenShort;
+  std::vector<Id> silent;
+  for (const auto& [id, connection] : connections_) {
+    if (!connection->reader.is_ready() && connection->since <= latest) silent.push_back(id);
+  }
+  for (const Id id : silent) drop(id);
+}
+
+void ZmtpAcceptor::State::begin(int fd) {
+  const Id id = ++last_id_;
+  std::shared_ptr<Accepted> connection;
+  try {
+    connection = std::make_shared<Accepted>(fd, loop_.now());
+  } catch (...) {
+    ::close(fd);
+    return;
+  }
+  try {
+    if (send_some(fd, zmtp_hello()) != static_cast<ssize_t>(zmtp_hello().size())) return;
+    connections_.emplace(id, connection);
+    connection->handshake_timer = loop_.start_timer(loop_.now() + kHandshakeTimeout, [weak = weak_from_this(), id] {
+      if (const auto state = weak.lock()) state->drop(id);
+    });
+    loop_.watch(fd, [weak = weak_from_this(), id] {
+      if (const auto state = weak.lock()) state->read(id);
+    });
+  } catch (...) {
+    drop(id);
+  }
+}
+
+// A callback may destroy the acceptor, which drops all connections.
+void ZmtpAcceptor::State::read(Id id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  const std::shared_ptr<Accepted> connection = found->second;
+  for (size_t bytes = 0; bytes < kBytesPerTurn;) {
+    const std::span<std::byte> room = connection->reader.room();
+    const ssize_t got = ::read(connection->fd, room.data(), room.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (got <= 0) return drop(id);
+    bytes += static_cast<size_t>(got);
+    connection->reader.add(static_cast<size_t>(got));
+    for (;;) {
+      std::optional<Frames> frames;
+      try {
+        frames = connection->reader.next();
+      } catch (...) {
+        return drop(id);
+      }
+      if (connection->reader.is_ready()) loop_.cancel_timer(std::exchange(connection->handshake_timer, 0));
+      if (!frames) break;
+      events_.on_message(token_of(id), std::move(*frames));
+      if (!has(id)) return;
+    }
+    if (static_cast<size_t>(got) < room.size()) return;  // more is told of
+  }
+}
+
+bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) {
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  Id id = 0;
+  if (to.size() != sizeof id) return false;
+  std::memcpy(&id, to.data(), sizeof id);
+  const auto found = connections_.find(id);
+  if (found == connections_.end() || !found->second->unsent.empty()) return false;
+  Accepted& connection = *found->second;
+  std::vector<std::byte> message = zmtp_message(frames);
+  const ssize_t sent = send_some(connection.fd, message);
+  if (sent == static_cast<ssize_t>(message.size())) return true;
+  if (sent < 0) {
+    // Whoever answers may be in the middle of what came from there.
+    loop_.post([weak = weak_from_this(), id] {
+      if (const auto state = weak.lock()) state->drop(id);
+    });
+    return false;
+  }
+  message.erase(message.begin(), message.begin() + sent);
+  connection.unsent = std::move(message);
+  send_rest(id);
+  return true;
+}
+
+void ZmtpAcceptor::State::send_rest(Id id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  std::vector<std::byte>& unsent = found->second->unsent;
+  const ssize_t sent = send_some(found->second->fd, unsent);
+  if (sent < 0) return drop(id);
+  unsent.erase(unsent.begin(), unsent.begin() + sent);
+  if (unsent.empty()) return;
+  loop_.start_timer(loop_.now() + kSendAgain, [weak = weak_from_this(), id] {
+    if (const auto state = weak.lock()) state->send_rest(id);
+  });
+}
+
+void ZmtpAcceptor::State::drop(Id id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  const std::shared_ptr<Accepted> connection = std::move(found->second);
+  connections_.erase(found);
+  loop_.cancel_timer(connection->handshake_timer);
+  loop_.unwatch(connection->fd);
+}
+
+void ZmtpAcceptor::State::close() {
+  loop_.cancel_timer(pause_timer_);
+  loop_.unwatch(listener_->fd());
+  while (!connections_.empty()) drop(connections_.begin()->first);
+  listener_.reset();
+}
+
+ConnectionToken ZmtpAcceptor::State::token_of(Id id) {
+  ConnectionToken token(sizeof id);
+  std::memcpy(token.data(), &id, sizeof id);
+  return token;
+}
+
+ZmtpAcceptor::ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, AcceptorEvents events)
+    : state_(std::make_shared<State>(loop, address, std::move(events))) {
+  state_->watch();
+}
+
+ZmtpAcceptor::~ZmtpAcceptor() { state_->close(); }
+
+const std::string& ZmtpAcceptor::endpoint() const { return state_->endpoint(); }
+
+bool ZmtpAcceptor::reply(const ConnectionToken& to, Frames frames) { return state_->reply(to, frames); }
+
+}  // namespace distag

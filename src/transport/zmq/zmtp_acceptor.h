@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/fd_loop.h"
+#include "transport/transport.h"
+#include "transport/zmq/listener.h"
+
+namespace distag {
+
+// Listens for DEALERs of ZeroMQ at an ipc or tcp address. The connections are accepted here and not by libzmq, which
+// ends the process when it accepts on ipc while no descriptor is left, and on tcp takes the last one. Nobody is
+// accepted while fewer than kAcceptReserve descriptors are free: who dials waits, and connections that are silent since
+// they were made give way. On the loop.
+class ZmtpAcceptor final : public Acceptor {
+ public:
+  // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. Once it is destroyed the
+  // address can be listened at again.
+  ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, AcceptorEvents events);
+  ~ZmtpAcceptor() override;
+
+  const std::string& endpoint() const override;
+  bool reply(const ConnectionToken& to, Frames frames) override;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

@@ -145,8 +145,7 @@ T* peek(T* handle) {
 template <typename T>
 void retain_handle(T* handle) {
   if (handle == nullptr) return;
-  if (!is_live(handle)) return note_misuse();
-  as_handle(handle)->retain_by_host();
+  if (!is_live(handle) || !as_handle(handle)->retain_by_host()) note_misuse();
 }
 template <typename T>
 void release_handle(T* handle) {
@@ -158,8 +157,8 @@ void release_handle(T* handle) {
 // that it was only lent is used, and stays its lender's.
 template <typename T>
 Ref<T> take_written(T* written) {
-  if (written == nullptr || !is_live(written)) return {};
-  if (!written->pass_to_library()) note_misuse();
+  if (written == nullptr || !is_live(written) || !written->try_retain()) return {};
+  if (!written->release_by_host()) note_misuse();
   return Ref<T>::adopt(written);
 }
 

@@ -67,9 +67,9 @@ Handle::Handle(Kind kind)
 
 bool Handle::is_of_parent() const { return generation_ != process_generation(); }
 
-bool Handle::try_retain() noexcept {
+bool Handle::add_unless_ended(uint64_t reference) noexcept {
   uint64_t now = references_.load(std::memory_order_relaxed);
-  while (now != 0 && !references_.compare_exchange_weak(now, now + kLibrary, std::memory_order_relaxed)) {
+  while (now != 0 && !references_.compare_exchange_weak(now, now + reference, std::memory_order_relaxed)) {
   }
   return now != 0;
 }
@@ -87,22 +87,7 @@ Handle::Dropped Handle::drop_host_reference() noexcept {
   return now < 2 * kHost ? Dropped::kLast : Dropped::kOne;
 }
 
-bool Handle::pass_to_library() noexcept {
-  uint64_t now = references_.load(std::memory_order_relaxed);
-  uint64_t next = 0;
-  do {
-    next = now < kHost ? now + kLibrary : now - kHost + kLibrary;
-  } while (!references_.compare_exchange_weak(now, next, std::memory_order_relaxed));
-  return now >= kHost;
-}
-
-void Handle::mark_lent() {
-  is_lent_ = true;
-  references_.fetch_sub(kHost - kLibrary, std::memory_order_relaxed);
-}
-
 void Handle::end() noexcept {
-  if (kind_ == Kind::kReleased) return;  // misused, on two threads
   if (is_of_parent()) {
     if (!is_plain_memory()) return;
   } else {

@@ -39,23 +39,25 @@ class Handle {
   // Whether the host may use it: it is lent, or the host has a reference.
   bool is_usable() const { return is_lent_ || references_.load(std::memory_order_relaxed) >= kHost; }
 
-  // References of the host. release_by_host() is false when the host has none: then it does nothing.
-  virtual void retain_by_host() { references_.fetch_add(kHost, std::memory_order_relaxed); }
+  // References of the host. Where it may not add one, to a handle that has ended, or has none to drop, nothing is done
+  // and the answer is false.
+  virtual bool retain_by_host() noexcept { return add_unless_ended(kHost); }
   virtual bool release_by_host() noexcept { return drop_host_reference() != Dropped::kNone; }
 
   // References of the library.
   void retain() { references_.fetch_add(kLibrary, std::memory_order_relaxed); }
   // False when it has ended.
-  bool try_retain() noexcept;
+  bool try_retain() noexcept { return add_unless_ended(kLibrary); }
   void release() noexcept;
 
-  // A reference of the host becomes one of the library; where the host has none, the library gets one of its own, and
-  // the answer is false.
-  bool pass_to_library() noexcept;
-  // The other way round.
+  // A reference of the host, which it has, becomes one of the library, and the other way round.
+  void pass_to_library() { references_.fetch_sub(kHost - kLibrary, std::memory_order_relaxed); }
   void pass_to_host() { references_.fetch_add(kHost - kLibrary, std::memory_order_relaxed); }
   // Once, before the host sees it: its one reference is its lender's.
-  void mark_lent();
+  void mark_lent() {
+    is_lent_ = true;
+    pass_to_library();
+  }
 
  protected:
   enum class Dropped { kNone, kOne, kLast };
@@ -70,6 +72,7 @@ class Handle {
   static constexpr uint64_t kLibrary = 1;
   static constexpr uint64_t kHost = uint64_t{1} << 32;
 
+  bool add_unless_ended(uint64_t reference) noexcept;
   void end() noexcept;
 
   const Kind kind_;
@@ -170,10 +173,7 @@ class StandIn final : public Handle {
     return static_cast<T*>(static_cast<void*>(this));
   }
 
-  void retain_by_host() override {
-    original_.retain_by_host();
-    Handle::retain_by_host();
-  }
+  bool retain_by_host() noexcept override { return original_.retain_by_host() && Handle::retain_by_host(); }
   bool release_by_host() noexcept override {
     const auto original = Ref<Handle>::share(&original_);  // the last release ends both
     return Handle::release_by_host() && original->release_by_host();

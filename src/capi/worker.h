@@ -94,9 +94,7 @@ struct distag_worker final : distag::capi::Handle {
 
 namespace distag::capi {
 
-// A worker handle that the host still holds, or is lent.
-distag_worker& need_worker(distag_worker* worker);
-distag_worker* peek_worker(distag_worker* worker);
+inline distag_worker& need_worker(distag_worker* worker) { return need(worker, "worker"); }
 
 // What rpc runs for a function of the host.
 Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function);

@@ -288,8 +288,4 @@ void WorkerLink::cut() {
   worker_ = nullptr;
 }
 
-distag_worker& need_worker(distag_worker* worker) { return need(worker, "worker"); }
-
-distag_worker* peek_worker(distag_worker* worker) { return peek(worker); }
-
 }  // namespace distag::capi

@@ -85,28 +85,28 @@ distag_status distag_worker_poll(distag_worker* worker, size_t max_items, int64_
 
 int64_t distag_worker_get_fd(distag_worker* worker) {
   return guard_or<int64_t>(-1, [worker]() -> int64_t {
-    distag_worker* live = peek_worker(worker);
+    distag_worker* live = peek(worker);
     return live == nullptr || live->host() == nullptr ? -1 : live->host()->fd();
   });
 }
 
 const char* distag_worker_get_name(distag_worker* worker) {
   return guard_or<const char*>(nullptr, [worker]() -> const char* {
-    distag_worker* live = peek_worker(worker);
+    distag_worker* live = peek(worker);
     return live == nullptr ? nullptr : live->name();
   });
 }
 
 int32_t distag_worker_get_rank(distag_worker* worker) {
   return guard_or<int32_t>(-1, [worker] {
-    distag_worker* live = peek_worker(worker);
+    distag_worker* live = peek(worker);
     return live == nullptr ? -1 : live->core().rank();
   });
 }
 
 int32_t distag_worker_get_world_size(distag_worker* worker) {
   return guard_or<int32_t>(0, [worker] {
-    distag_worker* live = peek_worker(worker);
+    distag_worker* live = peek(worker);
     return live == nullptr ? 0 : live->core().world_size();
   });
 }

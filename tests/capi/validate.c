@@ -1,6 +1,8 @@
 /* Wrong and released handles, with DISTAG_VALIDATE=1: misuse is always told. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "capi/check.h"
@@ -120,10 +122,46 @@ static void lent(void) {
   CHECK(distag_worker_get_name(worker) == NULL);
 }
 
+/* A handle that one thread goes on to retain and release while its lender ends ends once. To look at what is ending is
+ * a race by its nature, so not where races are looked for. */
+#if defined(__SANITIZE_THREAD__)
+static void while_its_lender_ends(void) {}
+#else
+enum { kEnds = 30000 };
+static _Atomic(distag_value *) lent_item;
+static atomic_int has_ended;
+
+static void *use_what_is_lent(void *unused) {
+  while (atomic_load(&has_ended) == 0) {
+    distag_value *item = atomic_load(&lent_item);
+    distag_value_release(item);
+    distag_value_retain(item);
+    distag_value_release(item);
+  }
+  return unused;
+}
+
+static void while_its_lender_ends(void) {
+  pthread_t threads[2];
+  for (int i = 0; i < 2; ++i) CHECK_INT(pthread_create(&threads[i], NULL, use_what_is_lent, NULL), 0);
+  for (int i = 0; i < kEnds; ++i) {
+    distag_value *number = NULL, *list = NULL;
+    CHECK_OK(distag_value_create_int64(1, &number, &err));
+    CHECK_OK(distag_value_create_list(&number, 1, &list, &err));
+    atomic_store(&lent_item, distag_value_get_item(list, 0));
+    distag_value_release(list);
+    distag_value_release(number);
+  }
+  atomic_store(&has_ended, 1);
+  for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+}
+#endif
+
 int main(void) {
   setenv("DISTAG_VALIDATE", "1", 1);
   released();
   of_another_kind();
   lent();
+  while_its_lender_ends();
   return check_end();
 }

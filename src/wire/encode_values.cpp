@@ -41,6 +41,13 @@ protocol::Dtype wire_dtype(const Tensor& tensor) {
   fail(Status::kUnsupported, "tensors of dtype {} do not travel yet", dtype_name(tensor.dtype()));
 }
 
+// Written also where it equals the default of the schema, as -0.0 does, which would arrive as 0.0.
+EncodedUnion encode_float64(FlatBufferBuilder& builder, double number) {
+  const auto start = builder.StartTable();
+  builder.AddElement<double>(protocol::Float64::VT_VALUE, number);
+  return as_union(protocol::Value::Float64, flatbuffers::Offset<protocol::Float64>(builder.EndTable(start)));
+}
+
 EncodedUnion encode_tensor(FlatBufferBuilder& builder, PayloadWriter& payload, const Tensor& tensor) {
   protocol::Dtype dtype = wire_dtype(tensor);
   Tensor dense = tensor.contiguous();
@@ -98,7 +105,7 @@ EncodedUnion encode_value(FlatBufferBuilder& builder, PayloadWriter& payload, co
     case ValueKind::kInt64:
       return as_union(protocol::Value::Int64, protocol::CreateInt64(builder, value.as_int64()));
     case ValueKind::kFloat64:
-      return as_union(protocol::Value::Float64, protocol::CreateFloat64(builder, value.as_float64()));
+      return encode_float64(builder, value.as_float64());
     case ValueKind::kText: {
       const std::string& text = value.as_text();
       protocol::Piece piece =

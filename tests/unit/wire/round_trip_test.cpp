@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 
@@ -54,6 +55,19 @@ TEST(RoundTrip, EveryBodyEncodesToTheSameBytesAfterDecoding) {
     ASSERT_EQ(decoded.body.index(), body.index()) << body_name(body);
     EXPECT_EQ(bytes(encode(decoded, Limits())), bytes(first)) << body_name(body);
   }
+}
+
+// -0.0 equals the default that FlatBuffers leaves out.
+TEST(RoundTrip, ZerosKeepTheirSign) {
+  Call call;
+  call.call = Id{1, 2};
+  call.function = "f";
+  call.args = {Value(-0.0), Value(0.0), Value::map({{"value", Value(-0.0)}}), Value::list({Value(-0.0)})};
+  const Values args = round_trip_of(call).args;
+  EXPECT_TRUE(std::signbit(args.at(0).as_float64()));
+  EXPECT_FALSE(std::signbit(args.at(1).as_float64()));
+  EXPECT_TRUE(std::signbit(args.at(2).find("value")->as_float64()));
+  EXPECT_TRUE(std::signbit(args.at(3).as_list().at(0).as_float64()));
 }
 
 TEST(RoundTrip, HelloKeepsAllFields) {

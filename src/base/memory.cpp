@@ -1,12 +1,19 @@
 #include "base/memory.h"
 
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 
 namespace distag {
+
+size_t machine_memory() {
+  struct sysinfo info {};
+  if (sysinfo(&info) != 0) return SIZE_MAX;
+  return (size_t{info.totalram} + size_t{info.totalswap}) * info.mem_unit;
+}
 
 void keep_freed_pages() {
   // Volatile, so that the compiler leaves the pair alone. A little less than the most that glibc heeds.

@@ -14,9 +14,12 @@ constexpr size_t kAlignment = 64;
 // One block holds the buffer and, after it, its bytes.
 constexpr size_t kHeader = (sizeof(Buffer) + kAlignment - 1) / kAlignment * kAlignment;
 
+// From this size on it is asked whether the machine has so much at all.
+constexpr size_t kLeastChecked = size_t{1} << 30;
+
 void* allocate_block(size_t size) {
   void* block = nullptr;
-  if (size <= SIZE_MAX - kHeader - kAlignment) {
+  if (size < kLeastChecked || (size <= SIZE_MAX - kHeader - kAlignment && size <= machine_memory())) {
     block = std::aligned_alloc(kAlignment, kHeader + (size + kAlignment - 1) / kAlignment * kAlignment);
   }
   if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a buffer of {} bytes", size);

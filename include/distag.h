@@ -268,7 +268,11 @@ DISTAG_API distag_status distag_tensor_add_scaled(distag_tensor *tensor, distag_
  *
  * Ops compute a new tensor, or a view where that is exact. If an input requires grad the op is recorded and its result
  * requires grad too. No hidden switch turns that off: to compute without recording, give inputs that are detached, or
- * use distag_apply with DISTAG_APPLY_NO_GRAD. Elementwise ops broadcast and promote dtypes as NumPy and PyTorch do.
+ * use distag_apply with DISTAG_APPLY_NO_GRAD. Elementwise ops broadcast as NumPy and PyTorch do, and promote dtypes as
+ * PyTorch does where they differ: int64 with float32 gives float32 (NumPy: float64), also where integers are divided or
+ * given to exp and its kin; a 0-d tensor counts only if its category (bool, integer, floating) is the higher one. A
+ * power of integers is int64 and wraps around, as in both; with a negative exponent it is 0, as in PyTorch, but for
+ * bases 1 and -1. Sums of float32 are made in float64, then rounded; those within matmul, linear and conv2d are BLAS's.
  * Negative dims count from the end; dims (NULL, 0) are all dims. Ops on integers and bools have no gradient.
  * Fails: INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.
  * ================================================================================================================== */
@@ -312,7 +316,8 @@ DISTAG_API distag_status distag_tanh(distag_tensor *x, distag_tensor **out_y, di
 DISTAG_API distag_status distag_sigmoid(distag_tensor *x, distag_tensor **out_y, distag_error *err);
 DISTAG_API distag_status distag_relu(distag_tensor *x, distag_tensor **out_y, distag_error *err);
 
-/* Over the given dims; keepdim 1 leaves them with size 1. The gradient of max is shared by equal largest elements. */
+/* Over the given dims; keepdim 1 leaves them with size 1. The gradient of max is shared by equal largest elements, and
+ * is NaN for all of which one is NaN, as in PyTorch. */
 DISTAG_API distag_status distag_sum(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,
                                     distag_tensor **out_y, distag_error *err);
 DISTAG_API distag_status distag_mean(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,

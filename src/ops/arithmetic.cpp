@@ -324,10 +324,20 @@ constexpr Op kNeg{.name = "neg",
 
 namespace {
 
+// Of integers by squaring, which wraps around; a negative exponent leaves 1 or -1 of these, 0 of any other base.
 struct PowOf {
   template <typename T>
   DISTAG_INLINE static T apply(T a, T b) {
-    return std::pow(a, b);
+    if constexpr (std::is_same_v<T, int64_t>) {
+      if (b < 0 && a != 1 && a != -1) return 0;
+      uint64_t power = 1;
+      auto base = static_cast<uint64_t>(a);
+      for (auto rest = static_cast<uint64_t>(b); rest != 0; rest >>= 1, base *= base)
+        power *= (rest & 1) != 0 ? base : 1;
+      return static_cast<T>(power);
+    } else {
+      return std::pow(a, b);
+    }
   }
 };
 
@@ -347,12 +357,12 @@ struct PowSlopeInExponent {
   }
 };
 
-// Integers and bools are computed as float32.
+// Integers stay int64, bools become it.
 Tensors pow_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
   Dtype dtype = result_dtype(inputs[0], inputs[1]);
-  Pair pair("pow", inputs, is_floating(dtype) ? dtype : Dtype::kFloat32);
+  Pair pair("pow", inputs, is_floating(dtype) ? dtype : Dtype::kInt64);
   Tensor out = Tensor::empty(pair.dtype(), pair.shape);
-  dispatch_floating("pow", pair.dtype(), [&]<typename T>(T) { binary_into<PowOf, T, T, T>(out, pair.a, pair.b); });
+  dispatch_numeric("pow", pair.dtype(), [&]<typename T>(T) { binary_into<PowOf, T, T, T>(out, pair.a, pair.b); });
   if (saved != nullptr) {
     save_kinds(saved, inputs);
     saved->tensors = {pair.a.snapshot(), pair.b.snapshot()};

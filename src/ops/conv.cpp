@@ -89,11 +89,11 @@ void image_to_columns(T* columns, const T* image, const Convolution& conv) {
   });
 }
 
-template <typename T>
-void add_columns_to_image(T* image, const T* columns, const Convolution& conv) {
+template <typename Total, typename T>
+void add_columns_to_image(Total* image, const T* columns, const Convolution& conv) {
   int64_t stride = conv.window.columns.stride;
   for_each_stretch(conv, [=](int64_t from, int64_t to, int64_t first, int64_t last) {
-    for (int64_t o = first; o < last; ++o) image[to + o * stride] += columns[from + o];
+    for (int64_t o = first; o < last; ++o) image[to + o * stride] += static_cast<Total>(columns[from + o]);
   });
 }
 
@@ -156,22 +156,29 @@ Tensors conv2d_forward(std::span<const Tensor> inputs, const Attributes& attribu
   return {y};
 }
 
-template <typename T>
-Tensor gradient_of_image(const Tensor& g, const Tensor& x, const Tensor& weight, const Convolution& conv) {
-  Tensor result = zero_tensor(x.dtype(), x.shape());
-  if (g.count() == 0 || x.count() == 0) return result;
-  T* images = result.mutable_data_as<T>();
-  Tensor columns = Tensor::empty(x.dtype(), Dims{conv.kernel_size, conv.window.positions()});
+template <typename T, typename Total>
+void add_gradients_of_image(Total* images, const Tensor& g, const Tensor& weight, const Convolution& conv) {
+  Tensor columns = Tensor::empty(g.dtype(), Dims{conv.kernel_size, conv.window.positions()});
   T* column_data = columns.mutable_data_as<T>();
   for_each_group(conv, [&](int64_t i, int64_t group) {
-    T* image = images + i * conv.in_size();
-    multiply<T>(conv.is_pointwise() ? image : column_data,
-                weight.data_as<T>() + group * conv.out_channels * conv.kernel_size,
+    Total* image = images + i * conv.in_size();
+    T* product = column_data;
+    if constexpr (std::is_same_v<T, Total>) product = conv.is_pointwise() ? image : column_data;
+    multiply<T>(product, weight.data_as<T>() + group * conv.out_channels * conv.kernel_size,
                 column_major(conv.kernel_size, conv.out_channels), g.data_as<T>() + i * conv.out_size(),
                 row_major(conv.out_channels, conv.window.positions()), T(0));
-    if (!conv.is_pointwise()) add_columns_to_image(image, column_data, conv);
+    if (product == column_data) add_columns_to_image(image, column_data, conv);
   });
-  return result;
+}
+
+Tensor gradient_of_image(const Tensor& g, const Tensor& x, const Tensor& weight, const Convolution& conv) {
+  int64_t terms = conv.window.rows.overlap() * conv.window.columns.overlap();
+  Tensor sums = zero_tensor(sum_dtype(x.dtype(), terms), x.shape());
+  if (g.count() == 0 || x.count() == 0) return as_dtype(sums, x.dtype());
+  dispatch_sum("conv2d", x.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
+    add_gradients_of_image<T, Total>(sums.mutable_data_as<Total>(), g, weight, conv);
+  });
+  return as_dtype(sums, x.dtype());
 }
 
 // The columns get rows of zeros up to a whole number of tiles of the BLAS kernels, which are much slower at the rest.
@@ -195,6 +202,21 @@ Tensor gradient_of_weight(const Tensor& g, const Tensor& x, const Tensor& weight
   return with_shape(used.contiguous(), weight.shape());
 }
 
+// Images in parts of as many as may be added up in their dtype.
+template <typename T>
+Tensor gradient_of_weight_in_parts(const Tensor& g, const Tensor& x, const Tensor& weight, const Convolution& conv) {
+  if (conv.images <= kMostSummedPlainly) return gradient_of_weight<T>(g, x, weight, conv);
+  Tensor total = zero_tensor(sum_dtype(x.dtype(), conv.images), weight.shape());
+  for (int64_t first = 0; first < conv.images; first += kMostSummedPlainly) {
+    Convolution part = conv;
+    part.images = std::min(kMostSummedPlainly, conv.images - first);
+    add_scaled(total,
+               gradient_of_weight<T>(sliced(g, 0, first, part.images), sliced(x, 0, first, part.images), weight, part),
+               1.0);
+  }
+  return as_dtype(total, x.dtype());
+}
+
 Tensors conv2d_backward(const Saved& saved, Tensors gradients) {
   Tensors result(saved.dtypes.size());
   if (!gradients[0]) return result;
@@ -203,8 +225,8 @@ Tensors conv2d_backward(const Saved& saved, Tensors gradients) {
   Convolution conv(x, weight, saved.attributes);
   Tensor g = gradients[0].contiguous();
   dispatch_floating("conv2d", g.dtype(), [&]<typename T>(T) {
-    if (saved.needs(0)) result[0] = gradient_of_image<T>(g, x, weight, conv);
-    if (saved.needs(1)) result[1] = gradient_of_weight<T>(g, x, weight, conv);
+    if (saved.needs(0)) result[0] = gradient_of_image(g, x, weight, conv);
+    if (saved.needs(1)) result[1] = gradient_of_weight_in_parts<T>(g, x, weight, conv);
   });
   if (result.size() > 2 && saved.needs(2)) {
     DimSet all_but_channels(0b1101);

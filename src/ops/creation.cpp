@@ -75,6 +75,7 @@ Tensors arange_forward(std::span<const Tensor>, const Attributes& attributes, Sa
   dispatch_numeric("arange", out.dtype(), [&]<typename T>(T) {
     element_of<T>("arange", start);
     element_of<T>("arange", step);
+    if (out.count() > 0) element_of<T>("arange", start + static_cast<double>(out.count() - 1) * step);
     T* data = out.mutable_data_as<T>();
     for (int64_t i = 0; i < out.count(); ++i) data[i] = static_cast<T>(start + static_cast<double>(i) * step);
   });

@@ -44,4 +44,10 @@ void dispatch_numeric(const char* op, Dtype dtype, Visit visit) {
   fail(Status::kUnsupported, "{}: dtype {} is not supported: use float32, float64 or int64", op, dtype_name(dtype));
 }
 
+// Calls visit with values of the element types of numbers and of the sums they go into: the same, or float and double.
+template <typename Visit>
+void dispatch_sum(const char* op, Dtype dtype, Dtype sum, Visit visit) {
+  dispatch_floating(op, dtype, [&]<typename T>(T) { sum == dtype ? visit(T{}, T{}) : visit(T{}, double{}); });
+}
+
 }  // namespace distag::ops

@@ -1,10 +1,12 @@
 // Ops that choose elements: where, gather, index_select, embedding.
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
+#include "ops/reduce.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -125,14 +127,15 @@ Tensors gather_backward(const Saved& saved, Tensors gradients) {
   Tensors result(2);
   if (!gradients[0]) return result;
   Tensor g = gradients[0].contiguous();
-  Tensor sums = zero_tensor(g.dtype(), saved.shapes[0]);
-  dispatch_floating("gather", g.dtype(), [&]<typename T>(T) {
-    T* out = sums.mutable_data_as<T>();
+  auto dim = static_cast<size_t>(saved.shapes[1][0]);
+  Tensor sums = zero_tensor(sum_dtype(g.dtype(), g.shape()[dim]), saved.shapes[0]);
+  dispatch_sum("gather", g.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
+    Total* out = sums.mutable_data_as<Total>();
     const T* in = g.data_as<T>();
-    for_each_gathered(saved.tensors[0], sums.strides(), static_cast<size_t>(saved.shapes[1][0]),
-                      [=](int64_t i, int64_t place) { out[place] += in[i]; });
+    for_each_gathered(saved.tensors[0], sums.strides(), dim,
+                      [=](int64_t i, int64_t place) { out[place] += static_cast<Total>(in[i]); });
   });
-  result[0] = sums;
+  result[0] = as_dtype(sums, g.dtype());
   return result;
 }
 
@@ -172,23 +175,33 @@ void take_slabs(Tensor& y, const Tensor& x, const Tensor& indices, const Slabs& 
   }
 }
 
+// How often the most frequent of the indices is there.
+int64_t most_frequent(const Tensor& indices, int64_t size) {
+  std::vector<int64_t> counts(static_cast<size_t>(size));
+  int64_t most = 0;
+  for (int64_t i = 0; i < indices.count(); ++i) {
+    most = std::max(most, ++counts[static_cast<size_t>(indices.data_as<int64_t>()[i])]);
+  }
+  return most;
+}
+
 // x[o, indices[i], :] += g[o, i, :]
 Tensor added_slabs(const char* op, const Tensor& gradient, const Dims& shape, const Tensor& indices, size_t dim) {
   Tensor g = gradient.contiguous();
-  Tensor sums = zero_tensor(g.dtype(), shape);
+  Tensor sums = zero_tensor(sum_dtype(g.dtype(), most_frequent(indices, shape[dim])), shape);
   if (g.count() == 0) return sums;
   Slabs slabs(shape, dim);
-  dispatch_floating(op, g.dtype(), [&]<typename T>(T) {
-    T* out = sums.mutable_data_as<T>();
+  dispatch_sum(op, g.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
+    Total* out = sums.mutable_data_as<Total>();
     const T* in = g.data_as<T>();
     for (int64_t o = 0; o < slabs.outer; ++o) {
       for (int64_t i = 0; i < indices.count(); ++i, in += slabs.inner) {
-        T* target = out + (o * slabs.size + indices.data_as<int64_t>()[i]) * slabs.inner;
-        for (int64_t k = 0; k < slabs.inner; ++k) target[k] += in[k];
+        Total* target = out + (o * slabs.size + indices.data_as<int64_t>()[i]) * slabs.inner;
+        for (int64_t k = 0; k < slabs.inner; ++k) target[k] += static_cast<Total>(in[k]);
       }
     }
   });
-  return sums;
+  return as_dtype(sums, g.dtype());
 }
 
 Tensors index_select_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
@@ -223,8 +236,7 @@ Tensors index_select_backward(const Saved& saved, Tensors gradients) {
 constexpr Op kIndexSelect{.name = "index_select",
                           .signature = "index_select(tensor x, tensor index, int64 dim = 0) -> tensor",
                           .forward = index_select_forward,
-                          .backward = index_select_backward,
-                          .is_cheap = true};
+                          .backward = index_select_backward};
 
 namespace {
 
@@ -256,7 +268,6 @@ Tensors embedding_backward(const Saved& saved, Tensors gradients) {
 constexpr Op kEmbedding{.name = "embedding",
                         .signature = "embedding(tensor index, tensor weight) -> tensor",
                         .forward = embedding_forward,
-                        .backward = embedding_backward,
-                        .is_cheap = true};
+                        .backward = embedding_backward};
 
 }  // namespace distag::ops

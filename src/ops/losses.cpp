@@ -1,4 +1,6 @@
 // Losses of a batch of classifications: cross_entropy, nll_loss.
+#include <cmath>
+
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
@@ -80,53 +82,63 @@ Classification::Classification(const char* op, std::span<const Tensor> inputs, c
   }
 }
 
-// logs[r] = log(sum(exp(row r))); scratch has room for a row.
+// log(sum(exp(row r))) = largest[r] + logs[r], kept apart: their sum would round away a small loss. Scratch has room
+// for a row.
 template <typename T>
 struct LogSumExpRows {
-  DISTAG_INLINE static void run(T* logs, T* scratch, const T* x, int64_t rows, int64_t count) {
+  DISTAG_INLINE static void run(T* largest, T* logs, T* scratch, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, x += count) {
-      T largest = reduce_row<Maximum<T>, T>(x, count);
-      logs[r] = math::log(exp_of_row(scratch, x, largest, count)) + largest;
+      largest[r] = reduce_row<Maximum<T>, T>(x, count);
+      logs[r] = static_cast<T>(math::log(exp_of_row(scratch, x, largest[r], count)));
     }
   }
 };
 
-// out = scale (exp(x - log_sum) - [target]) for each row, 0 for one without a target (-1).
+// out = scale (softmax(x) - [target]) for each row, 0 for one without a target (-1).
 template <typename T>
 struct CrossEntropyGradientRows {
-  DISTAG_INLINE static void run(T* out, const T* x, const T* log_sums, const T* scales, const int64_t* targets,
-                                int64_t rows, int64_t count) {
+  DISTAG_INLINE static void run(T* out, const T* x, const T* largests, const T* logs, const T* scales,
+                                const int64_t* targets, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
       T scale = scales[r];
-      T log_sum = log_sums[r];
+      T largest = largests[r];
+      T log_sum = logs[r];
       if (targets[r] < 0) {
         for (int64_t i = 0; i < count; ++i) out[i] = T(0);
         continue;
       }
       DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = scale * math::exp(x[i] - log_sum);
-      out[targets[r]] -= scale;
+      for (int64_t i = 0; i < count; ++i) out[i] = scale * math::exp((x[i] - largest) - log_sum);
+      out[targets[r]] = scale * std::expm1((x[targets[r]] - largest) - log_sum);
     }
   }
 };
 
+// log(sum(exp(x))) of each row in two parts; zeros where the rows are logarithms of probabilities already.
+struct LogSums {
+  Tensor largest;
+  Tensor logs;
+  LogSums(Dtype dtype, int64_t rows) : largest(zero_tensor(dtype, Dims{rows})), logs(zero_tensor(dtype, Dims{rows})) {}
+};
+
 template <typename T>
-Tensor log_sums_of(const Classification& batch) {
-  Tensor log_sums = Tensor::empty(batch.rows.dtype(), Dims{batch.count});
+LogSums log_sums_of(const Classification& batch) {
+  LogSums sums(batch.rows.dtype(), batch.count);
   Tensor scratch = Tensor::empty(batch.rows.dtype(), Dims{batch.classes});
   if (batch.rows.count() > 0) {
-    simd::run<LogSumExpRows<T>, T*, T*, const T*, int64_t, int64_t>(
-        log_sums.mutable_data_as<T>(), scratch.mutable_data_as<T>(), batch.rows.data_as<T>(), batch.count,
-        batch.classes);
+    simd::run<LogSumExpRows<T>, T*, T*, T*, const T*, int64_t, int64_t>(
+        sums.largest.mutable_data_as<T>(), sums.logs.mutable_data_as<T>(), scratch.mutable_data_as<T>(),
+        batch.rows.data_as<T>(), batch.count, batch.classes);
   }
-  return log_sums;
+  return sums;
 }
 
 // The loss, and by what the weighted sum was divided.
 template <typename T>
-Tensor reduced_loss(const Classification& batch, const Tensor& log_sums, LossReduction reduction, double& divisor) {
+Tensor reduced_loss(const Classification& batch, const LogSums& sums, LossReduction reduction, double& divisor) {
   const auto* targets = batch.targets.data_as<int64_t>();
-  const T* sums = log_sums.data_as<T>();
+  const T* largest = sums.largest.data_as<T>();
+  const T* logs = sums.logs.data_as<T>();
   const T* rows = batch.rows.data_as<T>();
   bool keeps = reduction == LossReduction::kOfEach;
   Tensor losses = Tensor::empty(batch.rows.dtype(), keeps ? batch.targets.shape() : Dims());
@@ -135,7 +147,8 @@ Tensor reduced_loss(const Classification& batch, const Tensor& log_sums, LossRed
   double total_weight = 0;
   for (int64_t r = 0; r < batch.count; ++r) {
     T weight = batch.weight_of<T>(targets[r]);
-    T loss = targets[r] == batch.ignored ? T(0) : weight * (sums[r] - rows[r * batch.classes + targets[r]]);
+    T loss = T(0);
+    if (targets[r] != batch.ignored) loss = weight * (logs[r] - (rows[r * batch.classes + targets[r]] - largest[r]));
     if (keeps) out[r] = loss;
     total += static_cast<double>(loss);
     total_weight += static_cast<double>(weight);
@@ -147,7 +160,7 @@ Tensor reduced_loss(const Classification& batch, const Tensor& log_sums, LossRed
 
 // What backward needs of the rows: the target, -1 of an ignored one, and the factor of its gradient.
 template <typename T>
-void save_rows(Saved& saved, const Classification& batch, const Tensor& log_sums, double divisor) {
+void save_rows(Saved& saved, const Classification& batch, const LogSums& sums, double divisor) {
   Tensor targets = Tensor::empty(Dtype::kInt64, Dims{batch.count});
   Tensor factors = Tensor::empty(batch.rows.dtype(), Dims{batch.count});
   auto* target_of = targets.mutable_data_as<int64_t>();
@@ -157,12 +170,12 @@ void save_rows(Saved& saved, const Classification& batch, const Tensor& log_sums
     target_of[r] = target == batch.ignored ? -1 : target;
     factor_of[r] = static_cast<T>(static_cast<double>(batch.weight_of<T>(target)) / divisor);
   }
-  saved.tensors = {batch.rows.snapshot(), log_sums, targets, factors};
+  saved.tensors = {batch.rows.snapshot(), sums.largest, sums.logs, targets, factors};
 }
 
 // The gradient of each row's loss, times the factor of the row.
 Tensor scales_of(const char* op, const Saved& saved, const Tensor& gradient) {
-  const Tensor& factors = saved.tensors[3];
+  const Tensor& factors = saved.tensors[4];
   Tensor scales = Tensor::empty(factors.dtype(), factors.shape());
   Tensor g = gradient.rank() == 0 ? gradient : with_shape(gradient, factors.shape());
   dispatch_floating(op, scales.dtype(), [&]<typename T>(T) { binary_into<MulOf, T, T, T>(scales, factors, g); });
@@ -174,10 +187,10 @@ Tensors cross_entropy_forward(std::span<const Tensor> inputs, const Attributes& 
   Classification batch("cross_entropy", inputs, attributes);
   Tensor losses;
   dispatch_floating("cross_entropy", inputs[0].dtype(), [&]<typename T>(T) {
-    Tensor log_sums = log_sums_of<T>(batch);
+    LogSums sums = log_sums_of<T>(batch);
     double divisor = 1;
-    losses = reduced_loss<T>(batch, log_sums, reduction, divisor);
-    if (saved != nullptr) save_rows<T>(*saved, batch, log_sums, divisor);
+    losses = reduced_loss<T>(batch, sums, reduction, divisor);
+    if (saved != nullptr) save_rows<T>(*saved, batch, sums, divisor);
   });
   if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(inputs.size())}};
   return {losses};
@@ -191,9 +204,10 @@ Tensors cross_entropy_backward(const Saved& saved, Tensors gradients) {
   Tensor out = Tensor::empty(rows.dtype(), rows.shape());
   dispatch_floating("cross_entropy", rows.dtype(), [&]<typename T>(T) {
     if (rows.count() == 0) return;
-    simd::run<CrossEntropyGradientRows<T>, T*, const T*, const T*, const T*, const int64_t*, int64_t, int64_t>(
-        out.mutable_data_as<T>(), rows.data_as<T>(), saved.tensors[1].data_as<T>(), scales.data_as<T>(),
-        saved.tensors[2].data_as<int64_t>(), scales.count(), rows.shape().back());
+    simd::run<CrossEntropyGradientRows<T>, T*, const T*, const T*, const T*, const T*, const int64_t*, int64_t,
+              int64_t>(out.mutable_data_as<T>(), rows.data_as<T>(), saved.tensors[1].data_as<T>(),
+                       saved.tensors[2].data_as<T>(), scales.data_as<T>(), saved.tensors[3].data_as<int64_t>(),
+                       scales.count(), rows.shape().back());
   });
   result[0] = classes_second(out);
   return result;
@@ -219,10 +233,10 @@ Tensors nll_loss_forward(std::span<const Tensor> inputs, const Attributes& attri
   Classification batch("nll_loss", inputs, attributes);
   Tensor losses;
   dispatch_floating("nll_loss", inputs[0].dtype(), [&]<typename T>(T) {
-    Tensor log_sums = zero_tensor(inputs[0].dtype(), Dims{batch.count});
+    LogSums none(inputs[0].dtype(), batch.count);
     double divisor = 1;
-    losses = reduced_loss<T>(batch, log_sums, reduction, divisor);
-    if (saved != nullptr) save_rows<T>(*saved, batch, log_sums, divisor);
+    losses = reduced_loss<T>(batch, none, reduction, divisor);
+    if (saved != nullptr) save_rows<T>(*saved, batch, none, divisor);
   });
   if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(inputs.size())}};
   return {losses};
@@ -236,7 +250,7 @@ Tensors nll_loss_backward(const Saved& saved, Tensors gradients) {
   Tensor out = zero_tensor(rows.dtype(), rows.shape());
   dispatch_floating("nll_loss", rows.dtype(), [&]<typename T>(T) {
     T* row = out.mutable_data_as<T>();
-    const auto* targets = saved.tensors[2].data_as<int64_t>();
+    const auto* targets = saved.tensors[3].data_as<int64_t>();
     for (int64_t r = 0; r < scales.count(); ++r) {
       if (targets[r] >= 0) row[r * rows.shape().back() + targets[r]] = -scales.data_as<T>()[r];
     }

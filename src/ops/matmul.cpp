@@ -35,6 +35,13 @@ Dims without_sides(Dims shape, bool left_is_row, bool right_is_column) {
 
 Tensor swapped(const Tensor& x) { return transposed(x, x.rank() - 2, x.rank() - 1); }
 
+// x [.., size] as a matrix [rows, size].
+Tensor as_rows(const Tensor& x, int64_t size) {
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < x.rank(); ++i) rows *= x.shape()[i];
+  return with_shape(x, Dims{rows, size});
+}
+
 void check_matmul(const Tensor& a, const Tensor& b) {
   if (a.rank() == 0 || b.rank() == 0) {
     fail(Status::kInvalidArgument, "matmul: both sides need at least one dim, not {} and {}", describe(a), describe(b));
@@ -78,10 +85,8 @@ Tensors matmul_backward(const Saved& saved, Tensors gradients) {
     if (side.size() == 1) side = Dims{side[0], 1};
     if (side.size() == 2 && a.rank() > 2) {
       // All batches share b: they are more rows of one product.
-      Dims batch_and_rows{element_count(a.shape()) / std::max<int64_t>(side[0], 1), side[0]};
-      if (side[0] == 0) batch_and_rows[0] = 0;
-      a = with_shape(a, batch_and_rows);
-      g = with_shape(g, Dims{batch_and_rows[0], side[1]});
+      a = as_rows(a, side[0]);
+      g = as_rows(g, side[1]);
     }
     Tensor db = product("matmul", swapped(a), g);
     result[1] = with_shape(reduce_to(db, side, saved.dtypes[1]), saved.shapes[1]);
@@ -107,13 +112,6 @@ void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     fail(Status::kInvalidArgument, "linear: x {}, weight {}, bias {} do not fit: [.., in], [out, in] and [out] do",
          describe(x), describe(weight), describe(bias));
   }
-}
-
-// x as a matrix [rows, in].
-Tensor as_rows(const Tensor& x, int64_t size) {
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < x.rank(); ++i) rows *= x.shape()[i];
-  return with_shape(x, Dims{rows, size});
 }
 
 Tensors linear_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {

@@ -11,7 +11,8 @@
 namespace distag::ops {
 namespace {
 
-// Of a Loss with value(a, b) and the slopes of it in a and b, each as an elementwise function.
+// Of a Loss with value(a, b) and the slopes of it in a and b, each as an elementwise function and to be multiplied by
+// kSlopeFactor.
 template <typename Loss>
 Tensors loss_forward(const char* op, std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   LossReduction reduction = loss_reduction(op, attributes);
@@ -22,23 +23,23 @@ Tensors loss_forward(const char* op, std::span<const Tensor> inputs, const Attri
   double divisor = reduction == LossReduction::kOfTheMean ? static_cast<double>(losses.count()) : 1.0;
   if (saved != nullptr) {
     save_kinds(saved, inputs);
-    saved->tensors = {pair.a.snapshot(), pair.b.snapshot(), Tensor::scalar(pair.dtype(), 1.0 / divisor)};
+    saved->tensors = {pair.a.snapshot(), pair.b.snapshot(), Tensor::scalar(pair.dtype(), Loss::kSlopeFactor / divisor)};
     saved->shapes.push_back(pair.shape);
   }
   if (reduction == LossReduction::kOfEach) return {losses};
   DimSet all;
-  Tensor loss = sum_over(losses, all.set(), Dims());
-  return {combine<DivOf>(op, loss, Tensor::scalar(pair.dtype(), divisor))};
+  all.set();
+  return {reduction == LossReduction::kOfTheMean ? mean_over(losses, all, Dims()) : sum_over(losses, all, Dims())};
 }
 
 template <typename Loss>
 Tensors loss_backward(const char* op, const Saved& saved, Tensors gradients) {
   Tensors result(2);
   if (!gradients[0]) return result;
-  Tensor scale = combine<MulOf>(op, gradients[0], saved.tensors[2]);
+  const Tensor& factor = saved.tensors[2];
   for (size_t i = 0; i < 2; ++i) {
     if (!saved.needs(i)) continue;
-    Tensor slope = Tensor::empty(scale.dtype(), saved.shapes[2]);
+    Tensor slope = Tensor::empty(factor.dtype(), saved.shapes[2]);
     dispatch_floating(op, slope.dtype(), [&]<typename T>(T) {
       if (i == 0) {
         binary_into<typename Loss::FirstSlope, T, T, T>(slope, saved.tensors[0], saved.tensors[1]);
@@ -46,7 +47,9 @@ Tensors loss_backward(const char* op, const Saved& saved, Tensors gradients) {
         binary_into<typename Loss::SecondSlope, T, T, T>(slope, saved.tensors[0], saved.tensors[1]);
       }
     });
-    result[i] = gradient_of(saved, i, combine<MulOf>(op, slope, scale));
+    // The division of a mean first: a slope times the gradient may be too large for the dtype where the mean is not.
+    slope = combine<MulOf>(op, slope, factor);
+    result[i] = gradient_of(saved, i, combine<MulOf>(op, slope, gradients[0]));
   }
   return result;
 }
@@ -54,6 +57,8 @@ Tensors loss_backward(const char* op, const Saved& saved, Tensors gradients) {
 // ---- mse_loss -------------------------------------------------------------------------------------------------------
 
 struct SquaredDifference {
+  // Slopes are those of half the numbers, whose difference is never too large.
+  static constexpr double kSlopeFactor = 4;
   struct Value {
     template <typename T>
     DISTAG_INLINE static T apply(T a, T b) {
@@ -63,13 +68,13 @@ struct SquaredDifference {
   struct FirstSlope {
     template <typename T>
     DISTAG_INLINE static T apply(T a, T b) {
-      return (a - b) + (a - b);
+      return a * T(0.5) - b * T(0.5);
     }
   };
   struct SecondSlope {
     template <typename T>
     DISTAG_INLINE static T apply(T a, T b) {
-      return (b - a) + (b - a);
+      return b * T(0.5) - a * T(0.5);
     }
   };
 };
@@ -95,6 +100,7 @@ constexpr Op kMseLoss{.name = "mse_loss",
 namespace {
 
 struct AbsoluteDifference {
+  static constexpr double kSlopeFactor = 1;
   struct Value {
     template <typename T>
     DISTAG_INLINE static T apply(T a, T b) {
@@ -137,6 +143,7 @@ namespace {
 
 // -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), without overflow.
 struct LogitCrossEntropy {
+  static constexpr double kSlopeFactor = 1;
   struct Value {
     template <typename T>
     DISTAG_INLINE static T apply(T x, T t) {

@@ -3,8 +3,11 @@
 
 #include "base/error.h"
 #include "ops/attributes.h"
+#include "ops/broadcast.h"
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
 #include "ops/window.h"
 
 namespace distag::ops {
@@ -65,7 +68,7 @@ Tensors max_pool2d_forward(std::span<const Tensor> inputs, const Attributes& att
   });
   if (saved != nullptr) {
     saved->tensors = {indices};
-    saved->shapes = {x.shape()};
+    saved->shapes = {x.shape(), Dims{window.rows.overlap() * window.columns.overlap()}};
   }
   return {y};
 }
@@ -73,18 +76,19 @@ Tensors max_pool2d_forward(std::span<const Tensor> inputs, const Attributes& att
 Tensors max_pool2d_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
   Tensor g = gradients[0].contiguous();
-  Tensor result = Tensor::empty(g.dtype(), saved.shapes[0]);
-  if (result.count() == 0) return {result};
+  Tensor result = zero_tensor(sum_dtype(g.dtype(), saved.shapes[1][0]), saved.shapes[0]);
+  if (result.count() == 0) return {as_dtype(result, g.dtype())};
   const auto* indices = saved.tensors[0].data_as<int64_t>();
   int64_t in_plane = saved.shapes[0][2] * saved.shapes[0][3];
   int64_t out_plane = g.shape()[2] * g.shape()[3];
-  dispatch_floating("max_pool2d", g.dtype(), [&]<typename T>(T) {
-    T* out = result.mutable_data_as<T>();
-    std::fill_n(out, result.count(), T(0));
+  dispatch_sum("max_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
+    Total* out = result.mutable_data_as<Total>();
     const T* values = g.data_as<T>();
-    for (int64_t i = 0; i < g.count(); ++i) out[i / out_plane * in_plane + indices[i]] += values[i];
+    for (int64_t i = 0; i < g.count(); ++i) {
+      out[i / out_plane * in_plane + indices[i]] += static_cast<Total>(values[i]);
+    }
   });
-  return {result};
+  return {as_dtype(result, g.dtype())};
 }
 
 }  // namespace
@@ -94,7 +98,6 @@ constexpr Op kMaxPool2d{.name = "max_pool2d",
                             "max_pool2d(tensor x, int64[] kernel, int64[] stride = kernel, "
                             "int64[] padding = [0,0]) -> tensor",
                         .forward = max_pool2d_forward,
-                        .backward = max_pool2d_backward,
-                        .is_cheap = true};
+                        .backward = max_pool2d_backward};
 
 }  // namespace distag::ops

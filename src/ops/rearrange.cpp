@@ -5,6 +5,7 @@
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
 #include "ops/reduce.h"
+#include "ops/reduce_kernels.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -84,9 +85,19 @@ constexpr Op kPermute{.name = "permute",
 
 namespace {
 
+// The wanted shape with each -1 replaced by the size that the dim has.
+Dims expanded_shape(const Tensor& x, Dims shape) {
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != -1 || i + x.rank() < shape.size()) continue;
+    shape[i] = x.shape()[i + x.rank() - shape.size()];
+  }
+  return shape;
+}
+
 Tensors expand_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
   Dims shape = get_dims(attributes, "shape");
+  if (shape.size() >= x.rank()) shape = expanded_shape(x, shape);
   element_count(shape, dtype_size(x.dtype()));
   if (shape.size() < x.rank() || broadcast_shapes("expand", x.shape(), shape) != shape) {
     fail(Status::kInvalidArgument, "expand: {} does not broadcast to {}", describe(x), to_string(shape));
@@ -298,11 +309,10 @@ Tensors pad_forward(std::span<const Tensor> inputs, const Attributes& attributes
   size_t dim = checked_dim("pad", get_int(attributes, "dim", -1), x);
   int64_t before = get_int(attributes, "before", 0);
   int64_t after = get_int(attributes, "after", 0);
-  constexpr int64_t kMost = int64_t{1} << 60;
-  if (before < 0 || after < 0 || before > kMost || after > kMost) {
+  if (before < 0 || after < 0) {
     fail(Status::kInvalidArgument, "pad: {} before and {} after are no numbers of elements", before, after);
   }
-  Dims shape = with_size(x.shape(), dim, before + x.shape()[dim] + after);
+  Dims shape = with_size(x.shape(), dim, joined_size("pad", joined_size("pad", before, x.shape()[dim]), after));
   element_count(shape, dtype_size(x.dtype()));
   Tensor value = as_dtype(Tensor::scalar(Dtype::kFloat64, get_float(attributes, "value", 0.0)), x.dtype());
   Tensor y = broadcast_to(value, shape).clone();
@@ -368,26 +378,38 @@ constexpr Op kTril{.name = "tril",
 
 namespace {
 
-// Sums from the first element of the dim up to each, or from each up to the last.
+// x as [outer, count, inner]: sums along the middle from its first element on, or from its last one back.
+template <typename T>
+struct RunningSums {
+  static constexpr int64_t kStrip = 64;
+  DISTAG_INLINE static void run(T* x, int64_t outer, int64_t count, int64_t inner, bool from_the_end) {
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t j = 0; j < inner; j += kStrip) {
+        T* strip = x + o * count * inner + j;
+        add(from_the_end ? strip + (count - 1) * inner : strip, count, from_the_end ? -inner : inner,
+            std::min(kStrip, inner - j));
+      }
+    }
+  }
+  DISTAG_INLINE static void add(T* x, int64_t count, int64_t step, int64_t width) {
+    typename Sum<T>::Total sums[kStrip] = {};
+    for (int64_t i = 0; i < count; ++i, x += step) {
+      for (int64_t j = 0; j < width; ++j) {
+        sums[j] = Sum<T>::join(sums[j], static_cast<typename Sum<T>::Total>(x[j]));
+        x[j] = static_cast<T>(sums[j]);
+      }
+    }
+  }
+};
+
 Tensor running_sums(const Tensor& input, size_t dim, bool from_the_end) {
   Tensor y = (input.dtype() == Dtype::kBool ? as_dtype(input, Dtype::kInt64) : input).clone();
   if (y.count() == 0 || y.rank() == 0) return y;
   int64_t count = y.shape()[dim];
   int64_t inner = y.strides()[dim];
   dispatch_numeric("cumsum", y.dtype(), [&]<typename T>(T) {
-    T* data = y.mutable_data_as<T>();
-    for (int64_t i = 0; i < y.count(); ++i) {
-      int64_t place = from_the_end ? y.count() - 1 - i : i;
-      int64_t step = place / inner % count;
-      if (step == (from_the_end ? count - 1 : 0)) continue;
-      T& sum = data[place];
-      T other = data[from_the_end ? place + inner : place - inner];
-      if constexpr (kIsFloating<T>) {
-        sum += other;
-      } else {
-        sum = static_cast<T>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(other));
-      }
-    }
+    simd::run<RunningSums<T>, T*, int64_t, int64_t, int64_t, bool>(y.mutable_data_as<T>(), y.count() / count / inner,
+                                                                   count, inner, from_the_end);
   });
   return y;
 }

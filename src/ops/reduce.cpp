@@ -64,7 +64,8 @@ Tensor reduce(const Tensor& x, const DimSet& dims, const Dims& out_shape) {
   Tensor out = Tensor::empty(x.dtype(), out_shape);
   if (out.count() == 0) return out;
   if (x.count() == 0) {
-    dispatch(x.dtype(), [&]<typename T>(T) { std::fill_n(out.mutable_data_as<T>(), out.count(), F<T>::kStart); });
+    dispatch(x.dtype(),
+             [&]<typename T>(T) { std::fill_n(out.mutable_data_as<T>(), out.count(), F<T>::finish(F<T>::kStart, 0)); });
     return out;
   }
   Tensor in = x.contiguous();
@@ -121,6 +122,10 @@ int64_t reduced_count(const Dims& shape, const DimSet& dims) {
 
 Tensor sum_over(const Tensor& x, const DimSet& dims, const Dims& out_shape) {
   return reduce<Sum>(x.dtype() == Dtype::kBool ? as_dtype(x, Dtype::kInt64) : x, dims, out_shape);
+}
+
+Tensor mean_over(const Tensor& x, const DimSet& dims, const Dims& out_shape) {
+  return reduce<Mean>(x, dims, out_shape);
 }
 
 Tensor max_over(const Tensor& x, const DimSet& dims, const Dims& out_shape) {

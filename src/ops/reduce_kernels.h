@@ -9,19 +9,32 @@
 
 namespace distag::ops {
 
-// What a reduction starts from, how it takes in an element, and in what type it adds up the parts of a long row.
+// Sums of everything in this library are made here: of a row, of columns, of terms that a function gives.
+//
+// What a reduction starts from, in what type it goes on, how it takes in an element, and what it makes of the total.
+// Floats are summed in double.
 
 template <typename T>
 struct Sum {
   using Total = std::conditional_t<std::is_same_v<T, float>, double, T>;
-  static constexpr T kStart = T(0);
-  template <typename U>
-  DISTAG_INLINE static U join(U a, U b) {
-    if constexpr (std::is_same_v<U, int64_t>) {
+  static constexpr Total kStart = Total(0);
+  DISTAG_INLINE static Total join(Total a, Total b) {
+    if constexpr (std::is_same_v<T, int64_t>) {
       return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
     } else {
-      return static_cast<U>(a + b);
+      return static_cast<Total>(a + b);
     }
+  }
+  DISTAG_INLINE static T finish(Total total, int64_t) { return static_cast<T>(total); }
+};
+
+// Divided before it is rounded, so that no sum is too large for T.
+template <typename T>
+struct Mean : Sum<T> {
+  using Total = typename Sum<T>::Total;
+  DISTAG_INLINE static T finish(Total total, int64_t count) {
+    if constexpr (kIsFloating<T>) return static_cast<T>(total / static_cast<Total>(count));
+    return static_cast<T>(total);
   }
 };
 
@@ -30,6 +43,7 @@ struct Maximum {
   using Total = T;
   static constexpr T kStart = kIsFloating<T> ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
   DISTAG_INLINE static T join(T a, T b) { return b > a || b != b ? b : a; }
+  DISTAG_INLINE static T finish(T total, int64_t) { return total; }
 };
 
 template <typename T>
@@ -37,6 +51,7 @@ struct Minimum {
   using Total = T;
   static constexpr T kStart = kIsFloating<T> ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
   DISTAG_INLINE static T join(T a, T b) { return b < a || b != b ? b : a; }
+  DISTAG_INLINE static T finish(T total, int64_t) { return total; }
 };
 
 // A row is taken in blocks; in a block, each of the lanes takes every kLanes-th element. So the order of a sum is
@@ -44,37 +59,43 @@ struct Minimum {
 inline constexpr int64_t kLanes = 32;
 inline constexpr int64_t kBlock = 32 * kLanes;
 
-template <typename F, typename T>
-DISTAG_INLINE T reduce_lanes(const T* x, int64_t count) {
-  T lanes[kLanes];
+// Of the elements term(first) to term(last - 1).
+template <typename F, typename Term>
+DISTAG_INLINE typename F::Total reduce_lanes(int64_t first, int64_t last, Term term) {
+  typename F::Total lanes[kLanes];
   for (int64_t l = 0; l < kLanes; ++l) lanes[l] = F::kStart;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = F::join(lanes[l], x[i + l]);
+  int64_t i = first;
+  for (; i + kLanes <= last; i += kLanes) {
+    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = F::join(lanes[l], term(i + l));
   }
-  for (int64_t l = 0; l < count - i; ++l) lanes[l] = F::join(lanes[l], x[i + l]);
+  for (int64_t l = 0; l < last - i; ++l) lanes[l] = F::join(lanes[l], term(i + l));
   for (int64_t width = kLanes / 2; width > 0; width /= 2) {
     for (int64_t l = 0; l < width; ++l) lanes[l] = F::join(lanes[l], lanes[l + width]);
   }
   return lanes[0];
 }
 
-template <typename F, typename T>
-DISTAG_INLINE T reduce_row(const T* x, int64_t count) {
-  if (count <= kBlock) return reduce_lanes<F, T>(x, count);
-  using Total = typename F::Total;
-  Total total = Total(F::kStart);
+// Of term(0) to term(count - 1), each of them an F::Total: the term of a kernel is DISTAG_INLINE as the kernel is.
+template <typename F, typename Term>
+DISTAG_INLINE typename F::Total reduce_terms(int64_t count, Term term) {
+  if (count <= kBlock) return reduce_lanes<F>(0, count, term);
+  typename F::Total total = F::kStart;
   for (int64_t i = 0; i < count; i += kBlock) {
-    total = F::join(total, Total(reduce_lanes<F, T>(x + i, std::min(kBlock, count - i))));
+    total = F::join(total, reduce_lanes<F>(i, std::min(i + kBlock, count), term));
   }
-  return static_cast<T>(total);
+  return total;
+}
+
+template <typename F, typename T>
+DISTAG_INLINE typename F::Total reduce_row(const T* x, int64_t count) {
+  return reduce_terms<F>(count, [x](int64_t i) DISTAG_INLINE_LAMBDA { return static_cast<typename F::Total>(x[i]); });
 }
 
 // [rows, count] -> [rows]
 template <typename F, typename T>
 struct ReduceRows {
   DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r) out[r] = reduce_row<F, T>(x + r * count, count);
+    for (int64_t r = 0; r < rows; ++r) out[r] = F::finish(reduce_row<F, T>(x + r * count, count), count);
   }
 };
 
@@ -82,27 +103,26 @@ struct ReduceRows {
 // kRowsPerPart of them before the part joins the total.
 template <typename F, typename T>
 struct ReduceColumns {
+  using Total = typename F::Total;
   static constexpr int64_t kStrip = 512;
   static constexpr int64_t kRowsPerPart = 128;
 
-  DISTAG_INLINE static void add_rows(T* part, const T* x, int64_t rows, int64_t inner, int64_t width) {
+  DISTAG_INLINE static void add_rows(Total* part, const T* x, int64_t rows, int64_t inner, int64_t width) {
     for (int64_t j = 0; j < width; ++j) part[j] = F::kStart;
     for (int64_t i = 0; i < rows; ++i, x += inner) {
-      for (int64_t j = 0; j < width; ++j) part[j] = F::join(part[j], x[j]);
+      for (int64_t j = 0; j < width; ++j) part[j] = F::join(part[j], static_cast<Total>(x[j]));
     }
   }
 
   DISTAG_INLINE static void strip(T* out, const T* x, int64_t count, int64_t inner, int64_t width) {
-    if (count <= kRowsPerPart) return add_rows(out, x, count, inner, width);
-    using Total = typename F::Total;
-    T part[kStrip];
+    Total part[kStrip];
     Total total[kStrip];
-    for (int64_t j = 0; j < width; ++j) total[j] = Total(F::kStart);
-    for (int64_t i = 0; i < count; i += kRowsPerPart) {
+    add_rows(total, x, std::min(kRowsPerPart, count), inner, width);
+    for (int64_t i = kRowsPerPart; i < count; i += kRowsPerPart) {
       add_rows(part, x + i * inner, std::min(kRowsPerPart, count - i), inner, width);
-      for (int64_t j = 0; j < width; ++j) total[j] = F::join(total[j], Total(part[j]));
+      for (int64_t j = 0; j < width; ++j) total[j] = F::join(total[j], part[j]);
     }
-    for (int64_t j = 0; j < width; ++j) out[j] = static_cast<T>(total[j]);
+    for (int64_t j = 0; j < width; ++j) out[j] = F::finish(total[j], count);
   }
 
   DISTAG_INLINE static void run(T* out, const T* x, int64_t outer, int64_t count, int64_t inner) {

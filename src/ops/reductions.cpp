@@ -69,7 +69,7 @@ Tensors mean_forward(std::span<const Tensor> inputs, const Attributes& attribute
   }
   Reduction reduction("mean", x, attributes);
   if (saved != nullptr) saved->shapes = {x.shape(), reduction.kept_shape};
-  return {divided("mean", sum_over(x, reduction.dims, reduction.shape), reduced_count(x.shape(), reduction.dims))};
+  return {mean_over(x, reduction.dims, reduction.shape)};
 }
 
 Tensors mean_backward(const Saved& saved, Tensors gradients) {
@@ -92,11 +92,11 @@ constexpr Op kMean{.name = "mean",
 
 namespace {
 
-// 1 where an element is the chosen one, which is NaN where there is one.
+// 1 where an element is the chosen one; nowhere where that is NaN.
 struct IsChosen {
   template <typename T>
   DISTAG_INLINE static T apply(T x, T chosen) {
-    return x == chosen || (x != x && chosen != chosen) ? T(1) : T(0);
+    return x == chosen ? T(1) : T(0);
   }
 };
 
@@ -114,7 +114,7 @@ Tensors chosen_forward(const char* op, Tensor (*reduce)(const Tensor&, const Dim
   return {y};
 }
 
-// Shared evenly by elements equal to the chosen one.
+// Shared evenly by elements equal to the chosen one; 0 / 0, so NaN, for all of which one is NaN.
 Tensors chosen_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
   const Tensor& x = saved.tensors[0];

@@ -155,7 +155,7 @@ Tensors concat_forward(std::span<const Tensor> inputs, const Attributes& attribu
   Dtype dtype = inputs[0].dtype();
   shape[dim] = 0;
   for (const Tensor& x : inputs) {
-    shape[dim] += x.shape()[dim];
+    shape[dim] = joined_size("concat", shape[dim], x.shape()[dim]);
     dtype = promote(dtype, x.dtype());
   }
   Tensor y = Tensor::empty(dtype, shape);

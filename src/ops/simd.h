@@ -15,6 +15,8 @@
 #endif
 
 #define DISTAG_INLINE [[gnu::always_inline]] inline
+// Between the parameters and the body of a lambda.
+#define DISTAG_INLINE_LAMBDA __attribute__((always_inline))
 
 #if defined(__x86_64__)
 #define DISTAG_TARGET_AVX2 [[gnu::target("avx2")]]

@@ -81,7 +81,7 @@ template <typename T>
 struct SoftmaxRows {
   DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
-      T scale = T(1) / exp_of_row(out, x, reduce_row<Maximum<T>, T>(x, count), count);
+      auto scale = static_cast<T>(1 / exp_of_row(out, x, reduce_row<Maximum<T>, T>(x, count), count));
       DISTAG_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[i] = out[i] * scale;
     }
@@ -93,7 +93,7 @@ template <typename T>
 struct SoftmaxGradientRows {
   DISTAG_INLINE static void run(T* out, const T* g, const T* y, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
-      T dot = dot_of_rows(g, y, count);
+      auto dot = static_cast<T>(dot_of_rows(g, y, count));
       DISTAG_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[i] = y[i] * (g[i] - dot);
     }
@@ -125,7 +125,7 @@ struct LogSoftmaxRows {
   DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
       T largest = reduce_row<Maximum<T>, T>(x, count);
-      T log_sum = math::log(exp_of_row(out, x, largest, count));
+      auto log_sum = static_cast<T>(math::log(exp_of_row(out, x, largest, count)));
       DISTAG_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[i] = (x[i] - largest) - log_sum;
     }
@@ -137,7 +137,7 @@ template <typename T>
 struct LogSoftmaxGradientRows {
   DISTAG_INLINE static void run(T* out, const T* g, const T* y, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
-      T sum = reduce_row<Sum<T>, T>(g, count);
+      auto sum = static_cast<T>(reduce_row<Sum<T>, T>(g, count));
       DISTAG_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
     }

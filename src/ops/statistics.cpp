@@ -1,15 +1,18 @@
-// Ops on the elements of some dims together, written as expressions over rows: logsumexp, var, layer_norm.
+// Ops on the elements of some dims together: logsumexp, var, layer_norm. Sums are those of reduce_kernels.h; what is
+// done with them are expressions over rows.
+#include <cmath>
+#include <utility>
 #include <xtensor/xadapt.hpp>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
-#include <xtensor/xview.hpp>
 
 #include "base/error.h"
 #include "ops/attributes.h"
-#include "ops/broadcast.h"
+#include "ops/binary.h"
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
 #include "ops/reduce.h"
+#include "ops/softmax.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -64,23 +67,6 @@ struct Statistic {
 
 Tensor as_floating(const Tensor& x) { return is_floating(x.dtype()) ? x : as_dtype(x, Dtype::kFloat32); }
 
-// The gradient of x from that of its matrix and of the results, both row-major.
-template <typename Compute>
-Tensor gradient_of_groups(const char* op, const Saved& saved, const Tensor& gradient, Compute compute) {
-  const Tensor& matrix = saved.tensors[0];
-  Grouped groups(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
-  Tensor g = gradient.contiguous();
-  Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
-  if (out.count() > 0) {
-    dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
-      auto result = as_matrix(out.mutable_data_as<T>(), groups.rows, groups.count);
-      compute(result, as_matrix(matrix.data_as<T>(), groups.rows, groups.count), as_column(g.data_as<T>(), groups.rows),
-              groups);
-    });
-  }
-  return groups.scatter(out);
-}
-
 void save_groups(Saved* saved, const Tensor& x, const Tensor& matrix, const DimSet& dims) {
   saved->tensors = {matrix.snapshot()};
   saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dims.to_ulong())}};
@@ -88,44 +74,66 @@ void save_groups(Saved* saved, const Tensor& x, const Tensor& matrix, const DimS
 
 // ---- logsumexp ------------------------------------------------------------------------------------------------------
 
+// In double, for the gradient: at a large sum a float would be off by many steps of exp(x - sum). Scratch has room for
+// a row. An infinite largest element is not taken out: infinity minus infinity is no number.
+template <typename T>
+struct LogSumExpRows {
+  DISTAG_INLINE static void run(double* out, T* scratch, const T* x, int64_t rows, int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, x += count) {
+      T largest = reduce_row<Maximum<T>, T>(x, count);
+      T shift = std::isfinite(largest) ? largest : T(0);
+      out[r] = math::log(exp_of_row(scratch, x, shift, count)) + static_cast<double>(shift);
+    }
+  }
+};
+
+// out = exp(x - sum) g
+template <typename T>
+struct LogSumExpGradientRows {
+  DISTAG_INLINE static void run(T* out, const T* x, const double* sums, const T* gradients, int64_t rows,
+                                int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
+      double sum = sums[r];
+      auto g = static_cast<double>(gradients[r]);
+      DISTAG_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(math::exp(static_cast<double>(x[i]) - sum) * g);
+    }
+  }
+};
+
 // log(sum(exp(x))), without overflow.
 Tensors logsumexp_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   Tensor x = as_floating(inputs[0]);
   Statistic statistic("logsumexp", x, attributes);
   const Grouped& groups = statistic.groups;
   Tensor matrix = groups.gather(x);
-  Tensor y = Tensor::empty(x.dtype(), statistic.shape);
+  Tensor sums = Tensor::empty(Dtype::kFloat64, statistic.shape);
   dispatch_floating("logsumexp", x.dtype(), [&]<typename T>(T) {
-    if (y.count() == 0) return;
-    auto result = as_column(y.mutable_data_as<T>(), groups.rows);
-    if (groups.count == 0) {
-      result.fill(-std::numeric_limits<T>::infinity());
-      return;
-    }
-    auto values = as_matrix(matrix.data_as<T>(), groups.rows, groups.count);
-    auto largest = xt::eval(xt::amax(values, {1}, xt::keep_dims));
-    // An infinite largest element is not taken out: infinity minus infinity is no number.
-    auto shift = xt::eval(xt::where(xt::isfinite(largest), largest, T(0)));
-    auto sums = xt::eval(xt::sum(xt::exp(values - shift), {1}, xt::keep_dims));
-    xt::noalias(result) = xt::log(sums) + shift;
+    if (sums.count() == 0) return;
+    Tensor scratch = Tensor::empty(x.dtype(), Dims{groups.count});
+    simd::run<LogSumExpRows<T>, double*, T*, const T*, int64_t, int64_t>(
+        sums.mutable_data_as<double>(), scratch.mutable_data_as<T>(), matrix.data_as<T>(), groups.rows, groups.count);
   });
   if (saved != nullptr) {
     save_groups(saved, x, matrix, statistic.dims);
-    saved->tensors.push_back(y.snapshot());
+    saved->tensors.push_back(sums.snapshot());
   }
-  return {y};
+  return {as_dtype(sums, x.dtype())};
 }
 
 Tensors logsumexp_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
-  const Tensor& sums = saved.tensors[1];
-  return {gradient_of_groups(
-      "logsumexp", saved, gradients[0],
-      [&]<typename Result, typename X>(Result& result, const X& x, const auto& g, const Grouped& groups) {
-        using T = typename Result::value_type;
-        auto y = as_column(sums.data_as<T>(), groups.rows);
-        xt::noalias(result) = xt::exp(x - y) * g;
-      })};
+  const Tensor& matrix = saved.tensors[0];
+  Grouped groups(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
+  Tensor g = gradients[0].contiguous();
+  Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
+  if (out.count() == 0) return {groups.scatter(out)};
+  dispatch_floating("logsumexp", matrix.dtype(), [&]<typename T>(T) {
+    simd::run<LogSumExpGradientRows<T>, T*, const T*, const double*, const T*, int64_t, int64_t>(
+        out.mutable_data_as<T>(), matrix.data_as<T>(), saved.tensors[1].data_as<double>(), g.data_as<T>(), groups.rows,
+        groups.count);
+  });
+  return {groups.scatter(out)};
 }
 
 }  // namespace
@@ -140,7 +148,62 @@ constexpr Op kLogsumexp{.name = "logsumexp",
 
 namespace {
 
+// Of each row the mean, and sum((x - mean)^2) / divisor, both as exact as they were computed.
+template <typename T>
+struct MomentRows {
+  DISTAG_INLINE static void run(double* means, double* variances, const T* x, double divisor, int64_t rows,
+                                int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, x += count) {
+      double mean = reduce_row<Sum<T>, T>(x, count) / static_cast<double>(count);
+      means[r] = mean;
+      variances[r] = reduce_terms<Sum<T>>(count,
+                                          [x, mean](int64_t i) DISTAG_INLINE_LAMBDA {
+                                            double distance = static_cast<double>(x[i]) - mean;
+                                            return distance * distance;
+                                          }) /
+                     divisor;
+    }
+  }
+};
+
+// out = (x - mean) factor for each row.
+template <typename T>
+struct CenteredRows {
+  DISTAG_INLINE static void run(T* out, const T* x, const double* means, const double* factors, int64_t rows,
+                                int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
+      double mean = means[r];
+      double factor = factors[r];
+      DISTAG_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>((static_cast<double>(x[i]) - mean) * factor);
+    }
+  }
+};
+
+// Of the rows of a row-major matrix, in float64.
+struct Moments {
+  Tensor means;
+  Tensor variances;
+
+  Moments(const char* op, const Tensor& matrix, double divisor, int64_t rows, int64_t count)
+      : means(Tensor::empty(Dtype::kFloat64, Dims{rows})), variances(Tensor::empty(Dtype::kFloat64, Dims{rows})) {
+    dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
+      simd::run<MomentRows<T>, double*, double*, const T*, double, int64_t, int64_t>(
+          means.mutable_data_as<double>(), variances.mutable_data_as<double>(), matrix.data_as<T>(), divisor, rows,
+          count);
+    });
+  }
+};
+
+template <typename T>
+void center_rows(Tensor& out, const Tensor& x, const Tensor& means, const Tensor& factors, int64_t rows,
+                 int64_t count) {
+  simd::run<CenteredRows<T>, T*, const T*, const double*, const double*, int64_t, int64_t>(
+      out.mutable_data_as<T>(), x.data_as<T>(), means.data_as<double>(), factors.data_as<double>(), rows, count);
+}
+
 double divisor_of(const Attributes& attributes, int64_t count) {
+  if (count == 0) return 0.0;
   return std::max(0.0, static_cast<double>(count) - get_float(attributes, "correction", 1.0));
 }
 
@@ -152,36 +215,29 @@ Tensors var_forward(std::span<const Tensor> inputs, const Attributes& attributes
   Statistic statistic("var", x, attributes);
   const Grouped& groups = statistic.groups;
   Tensor matrix = groups.gather(x);
-  Tensor y = Tensor::empty(x.dtype(), statistic.shape);
-  dispatch_floating("var", x.dtype(), [&]<typename T>(T) {
-    if (y.count() == 0) return;
-    auto result = as_column(y.mutable_data_as<T>(), groups.rows);
-    if (groups.count == 0) {
-      result.fill(std::numeric_limits<T>::quiet_NaN());
-      return;
-    }
-    auto values = as_matrix(matrix.data_as<T>(), groups.rows, groups.count);
-    auto means = xt::eval(xt::sum(values, {1}, xt::keep_dims) / static_cast<T>(groups.count));
-    auto squares = xt::eval(xt::sum(xt::square(values - means), {1}, xt::keep_dims));
-    xt::noalias(result) = squares / static_cast<T>(divisor_of(attributes, groups.count));
-  });
+  Moments moments("var", matrix, divisor_of(attributes, groups.count), groups.rows, groups.count);
   if (saved != nullptr) {
     save_groups(saved, x, matrix, statistic.dims);
+    saved->tensors.push_back(moments.means);
     saved->attributes = attributes;
   }
-  return {y};
+  return {as_dtype(with_shape(moments.variances, statistic.shape), x.dtype())};
 }
 
+// 2 (x - mean) g / divisor
 Tensors var_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
-  return {gradient_of_groups(
-      "var", saved, gradients[0],
-      [&]<typename Result, typename X>(Result& result, const X& x, const auto& g, const Grouped& groups) {
-        using T = typename Result::value_type;
-        auto means = xt::eval(xt::sum(x, {1}, xt::keep_dims) / static_cast<T>(groups.count));
-        auto slope = static_cast<T>(2.0 / divisor_of(saved.attributes, groups.count));
-        xt::noalias(result) = (x - means) * (g * slope);
-      })};
+  const Tensor& matrix = saved.tensors[0];
+  Grouped groups(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
+  Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
+  if (out.count() == 0) return {groups.scatter(out)};
+  Tensor slopes = as_dtype(gradients[0], Dtype::kFloat64).contiguous();
+  slopes =
+      combine<MulOf>("var", slopes, Tensor::scalar(Dtype::kFloat64, 2.0 / divisor_of(saved.attributes, groups.count)));
+  dispatch_floating("var", matrix.dtype(), [&]<typename T>(T) {
+    center_rows<T>(out, matrix, saved.tensors[1], slopes, groups.rows, groups.count);
+  });
+  return {groups.scatter(out)};
 }
 
 }  // namespace
@@ -230,18 +286,16 @@ Tensors layer_norm_forward(std::span<const Tensor> inputs, const Attributes& att
   Tensor bias = inputs.size() > 2 && inputs[2] ? inputs[2].contiguous() : Tensor();
   Tensor y = Tensor::empty(x.dtype(), x.shape());
   Tensor normal = Tensor::empty(x.dtype(), x.shape());
-  Tensor scales = Tensor::empty(x.dtype(), Dims{norm.rows});
+  Tensor scales;  // of each row
   dispatch_floating("layer_norm", x.dtype(), [&]<typename T>(T) {
     if (y.count() == 0) return;
-    auto values = as_matrix(x.data_as<T>(), norm.rows, norm.count);
-    auto normals = as_matrix(normal.mutable_data_as<T>(), norm.rows, norm.count);
-    auto scale = as_column(scales.mutable_data_as<T>(), norm.rows);
+    Moments moments("layer_norm", x, static_cast<double>(norm.count), norm.rows, norm.count);
+    double* factors = moments.variances.mutable_data_as<double>();
+    for (int64_t r = 0; r < norm.rows; ++r) factors[r] = 1 / std::sqrt(factors[r] + norm.epsilon);
+    center_rows<T>(normal, x, moments.means, moments.variances, norm.rows, norm.count);
+    scales = as_dtype(moments.variances, x.dtype());
+    auto normals = as_matrix(std::as_const(normal).data_as<T>(), norm.rows, norm.count);
     auto result = as_matrix(y.mutable_data_as<T>(), norm.rows, norm.count);
-    auto count = static_cast<T>(norm.count);
-    auto means = xt::eval(xt::sum(values, {1}, xt::keep_dims) / count);
-    auto variances = xt::eval(xt::sum(xt::square(values - means), {1}, xt::keep_dims) / count);
-    xt::noalias(scale) = T(1) / xt::sqrt(variances + static_cast<T>(norm.epsilon));
-    xt::noalias(normals) = (values - means) * scale;
     xt::noalias(result) = normals;
     if (weight) result *= as_matrix(weight.data_as<T>(), 1, norm.count);
     if (bias) result += as_matrix(bias.data_as<T>(), 1, norm.count);
@@ -257,37 +311,49 @@ Tensors layer_norm_forward(std::span<const Tensor> inputs, const Attributes& att
   return {y};
 }
 
-// With h = weight g: dx = (h - mean(h) - normal mean(h normal)) scale.
+// With h = weight g: dx = (h - mean(h) - normal mean(h normal)) scale; `out` holds h at first.
+template <typename T>
+struct LayerNormGradientRows {
+  DISTAG_INLINE static void run(T* out, const T* normal, const T* scales, int64_t rows, int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, out += count, normal += count) {
+      using Total = typename Sum<T>::Total;
+      auto mean = static_cast<T>(reduce_row<Sum<T>, T>(out, count) / static_cast<Total>(count));
+      auto slope = static_cast<T>(dot_of_rows(out, normal, count) / static_cast<Total>(count));
+      T scale = scales[r];
+      DISTAG_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) out[i] = (out[i] - mean - normal[i] * slope) * scale;
+    }
+  }
+};
+
+template <typename T>
+Tensor layer_norm_input_gradient(const Saved& saved, const Tensor& g, int64_t rows, int64_t count) {
+  Tensor result = g.clone();
+  auto out = as_matrix(result.mutable_data_as<T>(), rows, count);
+  if (saved.tensors[2]) out *= as_matrix(saved.tensors[2].data_as<T>(), 1, count);
+  simd::run<LayerNormGradientRows<T>, T*, const T*, const T*, int64_t, int64_t>(
+      result.mutable_data_as<T>(), saved.tensors[0].data_as<T>(), saved.tensors[1].data_as<T>(), rows, count);
+  return result;
+}
+
 Tensors layer_norm_backward(const Saved& saved, Tensors gradients) {
   int64_t rows = saved.shapes[0][0];
   int64_t count = saved.shapes[0][1];
   Tensors result(static_cast<size_t>(saved.shapes[0][2]));
   if (!gradients[0]) return result;
   Tensor g = gradients[0].contiguous();
-  for (size_t i = 0; i < result.size(); ++i) {
-    if (saved.needs(i)) result[i] = zero_tensor(g.dtype(), saved.shapes[i + 1]);
-  }
-  if (g.count() == 0) return result;
+  Tensor g_rows = with_shape(g, Dims{rows, count});
+  const DimSet over_rows(1);
   dispatch_floating("layer_norm", g.dtype(), [&]<typename T>(T) {
-    auto gradient = as_matrix(g.data_as<T>(), rows, count);
-    auto normal = as_matrix(saved.tensors[0].data_as<T>(), rows, count);
-    auto scale = as_column(saved.tensors[1].data_as<T>(), rows);
-    if (result[0]) {
-      auto out = as_matrix(result[0].mutable_data_as<T>(), rows, count);
-      xt::noalias(out) = gradient;
-      if (saved.tensors[2]) out *= as_matrix(saved.tensors[2].data_as<T>(), 1, count);
-      auto means = xt::eval(xt::sum(out, {1}, xt::keep_dims) / static_cast<T>(count));
-      auto slopes = xt::eval(xt::sum(out * normal, {1}, xt::keep_dims) / static_cast<T>(count));
-      out = (out - means - normal * slopes) * scale;
+    if (saved.needs(0)) {
+      result[0] = g.count() > 0 ? layer_norm_input_gradient<T>(saved, g, rows, count) : g.clone();
     }
-    if (result.size() > 1 && result[1]) {
-      auto out = as_matrix(result[1].mutable_data_as<T>(), 1, count);
-      xt::noalias(out) = xt::sum(gradient * normal, {0}, xt::keep_dims);
+    if (result.size() > 1 && saved.needs(1)) {
+      Tensor products = Tensor::empty(g.dtype(), g_rows.shape());
+      binary_into<MulOf, T, T, T>(products, g_rows, with_shape(saved.tensors[0], g_rows.shape()));
+      result[1] = sum_over(products, over_rows, saved.shapes[2]);
     }
-    if (result.size() > 2 && result[2]) {
-      auto out = as_matrix(result[2].mutable_data_as<T>(), 1, count);
-      xt::noalias(out) = xt::sum(gradient, {0}, xt::keep_dims);
-    }
+    if (result.size() > 2 && saved.needs(2)) result[2] = sum_over(g_rows, over_rows, saved.shapes[3]);
   });
   return result;
 }

@@ -46,7 +46,19 @@ void write_part(Tensor& target, const Tensor& part, const Tensor& x) {
   copy_strided(out, part.strides(), x.data(), x.strides(), x.shape(), item_size);
 }
 
+int64_t joined_size(const char* op, int64_t a, int64_t b) {
+  int64_t size = 0;
+  if (__builtin_add_overflow(a, b, &size)) {
+    fail(Status::kInvalidArgument, "{}: sizes {} and {} together are more than memory can hold", op, a, b);
+  }
+  return size;
+}
+
 bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides) {
+  if (element_count(shape) != x.count()) {
+    fail(Status::kInvalidArgument, "{} has {} elements and does not fit shape {}", describe(x), x.count(),
+         to_string(shape));
+  }
   if (x.is_contiguous()) {
     out_strides = row_major_strides(shape);
     return true;

@@ -10,11 +10,16 @@ size_t checked_dim(const char* op, int64_t dim, const Tensor& x);
 
 Tensor transposed(const Tensor& x, size_t dim0, size_t dim1);
 
-// Row-major `x` with another shape of the same count, as a view; of any other layout a copy.
+// Row-major `x` with another shape of the same count, as a view; of any other layout a copy. Throws INVALID_ARGUMENT
+// for a shape of another count.
 Tensor with_shape(const Tensor& x, const Dims& shape);
 
-// The strides that `x` has under another shape of the same count; false where only a copy can have it.
+// The strides that `x` has under another shape of the same count; false where only a copy can have it. Throws
+// INVALID_ARGUMENT for a shape of another count.
 bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides);
+
+// The size of a dim made of two. Throws INVALID_ARGUMENT where no int64 holds it.
+int64_t joined_size(const char* op, int64_t a, int64_t b);
 
 // Elements start, start + step, ... of one dim: `count` of them, within bounds.
 Tensor sliced(const Tensor& x, size_t dim, int64_t start, int64_t count, int64_t step = 1);

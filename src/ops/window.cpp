@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/attributes.h"
+#include "ops/views.h"
 
 namespace distag::ops {
 namespace {
@@ -52,7 +53,7 @@ Window make_window(const char* op, const Attributes& attributes, const Dims& ima
   Axis axes[2];
   for (size_t i = 0; i < 2; ++i) {
     axes[i] = {image[i], kernel[i], stride[i], padding[i], dilation[i], 0};
-    int64_t room = image[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
+    int64_t room = joined_size(op, image[i], 2 * padding[i]) - dilation[i] * (kernel[i] - 1) - 1;
     if (room < 0) {
       fail(Status::kInvalidArgument, "{}: a window of {} with dilation {} does not fit into {} with padding {}", op,
            to_string(kernel), to_string(dilation), to_string(image), to_string(padding));

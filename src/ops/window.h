@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "ops/op.h"
 
 namespace distag::ops {
@@ -21,6 +23,8 @@ struct Axis {
   // The elements [first, last) of the window at position o that lie inside of the image.
   int64_t first_element(int64_t o) const;
   int64_t last_element(int64_t o) const;
+  // How many positions of the window one element of the image can be in, at most.
+  int64_t overlap() const { return std::min((kernel + stride - 1) / stride, out); }
 };
 
 struct Window {

@@ -1,0 +1,114 @@
+// Numbers at the edges of a dtype: what is too large, too small, whole, or no number.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "apply_op.h"
+
+namespace distag::testing {
+namespace {
+
+// The gradient of the first input, of float32, from ones.
+Tensor gradient(const char* name, const Tensors& inputs, std::initializer_list<ops::Setting> settings = {}) {
+  const ops::Op* op = ops::find_op(name);
+  ops::Saved saved;
+  saved.needed = 1;
+  const Tensors outputs = op->forward(inputs, ops::make_attributes(settings), &saved);
+  Tensor seed = Tensor::empty(outputs[0].dtype(), outputs[0].shape());
+  std::fill_n(seed.mutable_data_as<float>(), seed.count(), 1.0F);
+  return op->backward(saved, {seed})[0];
+}
+
+TEST(EdgesTest, CrossEntropyKeepsASmallLoss) {
+  const double exact = std::log1p(std::exp(-8.0));
+  Tensor logits = floats({1, 2}, {30, 22});
+  EXPECT_NEAR(run("cross_entropy", {logits, integers({1}, {0})}).item(), exact, 4e-7 * exact);
+  EXPECT_NEAR(floats_of(run("log_softmax", {logits}))[0], -exact, 4e-7 * exact);
+  const double slope = -std::exp(-8.0) / (1 + std::exp(-8.0));
+  EXPECT_NEAR(floats_of(gradient("cross_entropy", {logits, integers({1}, {0})}))[0], slope, -4e-7 * slope);
+}
+
+TEST(EdgesTest, MeansOfLargeNumbersAreFinite) {
+  const Tensor large = floats({4}, {3e38F, 3e38F, 3e38F, 3e38F});
+  const Tensor opposite = floats({4}, {-3e38F, -3e38F, -3e38F, -3e38F});
+  EXPECT_FLOAT_EQ(static_cast<float>(run("mean", {large}).item()), 3e38F);
+  EXPECT_FLOAT_EQ(floats_of(gradient("mse_loss", {large, opposite}))[0], 3e38F);  // 2 (a - b) / 4
+  EXPECT_FLOAT_EQ(floats_of(gradient("mse_loss", {floats({1}, {3}), floats({1}, {1})}))[0], 4);
+  EXPECT_FLOAT_EQ(static_cast<float>(run("l1_loss", {large, floats({4}, {0, 0, 0, 0})}).item()), 3e38F);
+}
+
+TEST(EdgesTest, PowersOfIntegersAreIntegers) {
+  const Tensor base = integers({8}, {2, -3, 0, 0, 1, -1, -1, 5});
+  const Tensor exponent = integers({8}, {62, 3, 0, -1, INT64_MIN, -3, INT64_MAX, -2});
+  const Tensor y = run("pow", {base, exponent});
+  ASSERT_EQ(y.dtype(), Dtype::kInt64);
+  EXPECT_EQ(integers_of(y), (std::vector<int64_t>{int64_t{1} << 62, -27, 1, 0, 1, -1, -1, 0}));
+  EXPECT_EQ(integers_of(run("pow", {integers({1}, {3}), integers({1}, {41})}))[0], -420491770248316829);  // wraps
+  EXPECT_EQ(run("pow", {flags({1}, {1}), flags({1}, {0})}).dtype(), Dtype::kInt64);
+  EXPECT_EQ(run("pow", {integers({1}, {2}), floats({1}, {0.5F})}).dtype(), Dtype::kFloat32);
+}
+
+TEST(EdgesTest, TheGradientOfAMaximumOfNoNumberIsNone) {
+  const Tensor x = floats({2, 3}, {1, NAN, 2, 1, 3, 2});
+  for (const char* op : {"max", "amin"}) {
+    const auto slopes = floats_of(gradient(op, {x}, {{"dims", Dims{1}}}));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(slopes[static_cast<size_t>(i)])) << op << " " << i;
+    EXPECT_EQ(slopes[3] + slopes[4] + slopes[5], 1) << op;
+  }
+}
+
+TEST(EdgesTest, ExpandKeepsASizeOfMinusOne) {
+  EXPECT_EQ(run("expand", {floats({2, 1}, {1, 2})}, {{"shape", Dims{3, -1, 4}}}).shape(), (Dims{3, 2, 4}));
+  EXPECT_EQ(run("expand", {floats({0}, {})}, {{"shape", Dims{-1}}}).shape(), (Dims{0}));
+  EXPECT_NE(failure_of([] { run("expand", {floats({2}, {1, 2})}, {{"shape", Dims{-1, 2}}}); }), "no failure");
+  EXPECT_NE(failure_of([] { run("expand", {floats({2}, {1, 2})}, {{"shape", Dims{-2}}}); }), "no failure");
+}
+
+TEST(EdgesTest, PromotionIsThatOfPyTorch) {
+  EXPECT_EQ(run("add", {integers({1}, {1}), floats({1}, {1})}).dtype(), Dtype::kFloat32);
+  EXPECT_EQ(run("div", {integers({1}, {1}), integers({1}, {2})}).dtype(), Dtype::kFloat32);
+  EXPECT_EQ(run("add", {floats({1}, {1}), doubles({}, {1})}).dtype(), Dtype::kFloat32);
+  EXPECT_EQ(run("add", {integers({1}, {1}), floats({}, {1})}).dtype(), Dtype::kFloat32);
+}
+
+TEST(EdgesTest, SizesThatNoInt64HoldsAreRefused) {
+  const Tensor view = flags({1}, {1}).view(Dims{INT64_MAX / 2 + 2}, Dims{0}, 0);
+  EXPECT_EQ(failure_of([&] { run("concat", {view, view}); }).find("INVALID_ARGUMENT: concat: sizes"), 0u);
+  EXPECT_EQ(failure_of([&] {
+              run("pad", {view}, {{"before", INT64_MAX / 2}});
+            }).find("INVALID_ARGUMENT: pad: sizes"),
+            0u);
+  EXPECT_NE(failure_of([] {
+              run("arange", {}, {{"start", 9.2e18}, {"stop", 1e19}, {"step", 1e17}, {"dtype", Dtype::kInt64}});
+            }),
+            "no failure");
+  EXPECT_EQ(failure_of([] {
+              run("zeros", {}, {{"shape", Dims{int64_t{1} << 41}}, {"dtype", Dtype::kBool}});
+            }).find("OUT_OF_MEMORY"),
+            0u);
+}
+
+// More than 128 terms that no order of the ops adds up: each goes on in float64.
+TEST(EdgesTest, ManyGradientsOfOneElementAddUp) {
+  constexpr int64_t kCount = 100000;
+  const Tensor tenth = run("full", {}, {{"value", 0.1}, {"shape", Dims{kCount}}});
+  const Tensor zeros = run("zeros", {}, {{"shape", Dims{kCount}}, {"dtype", Dtype::kInt64}});
+  const double exact = kCount * static_cast<double>(0.1F);
+  const auto total = [&](const char* name, const Tensors& inputs, const Dims& seed_shape, size_t input) {
+    const ops::Op* op = ops::find_op(name);
+    ops::Saved saved;
+    saved.needed = ~uint64_t{0};
+    op->forward(inputs, ops::make_attributes({{"dim", 0}}), &saved);
+    return floats_of(op->backward(saved, {tenth.view(seed_shape, row_major_strides(seed_shape), 0)})[input])[0];
+  };
+  EXPECT_NEAR(total("gather", {floats({1}, {1}), zeros}, {kCount}, 0), exact, 1e-7 * exact);
+  EXPECT_NEAR(total("index_select", {floats({1}, {1}), zeros}, {kCount}, 0), exact, 1e-7 * exact);
+  const ops::Op* embedding = ops::find_op("embedding");
+  ops::Saved saved;
+  saved.needed = ~uint64_t{0};
+  embedding->forward(Tensors{zeros, floats({1, 1}, {1})}, {}, &saved);
+  EXPECT_NEAR(floats_of(embedding->backward(saved, {tenth.view({kCount, 1}, {1, 1}, 0)})[1])[0], exact, 1e-7 * exact);
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -37,10 +37,10 @@ static distag_status fetch_first_and_last(void *user_data, distag_invocation *in
   return e->code;
 }
 
-static distag_tensor *leaf(void) {
+static distag_tensor *leaf(distag_error *e) {
   distag_tensor *t = NULL;
-  CHECK_OK(distag_full(1, DISTAG_FLOAT32, NULL, 0, &t, &err));
-  CHECK_OK(distag_tensor_set_requires_grad(t, 1, &err));
+  distag_full(1, DISTAG_FLOAT32, NULL, 0, &t, e);
+  distag_tensor_set_requires_grad(t, 1, e);
   return t;
 }
 
@@ -48,7 +48,7 @@ static distag_status give_tensors(void *user_data, distag_invocation *invocation
   static distag_value *items[kTensors];
   distag_value *list = NULL;
   (void)user_data;
-  for (int i = 0; i < kTensors; ++i) items[i] = distag_tensor_as_value(leaf());
+  for (int i = 0; i < kTensors; ++i) items[i] = distag_tensor_as_value(leaf(e));
   distag_value_create_list(items, kTensors, &list, e);
   for (int i = 0; i < kTensors; ++i) distag_value_release(items[i]);
   distag_invocation_return(invocation, list, e);
@@ -57,7 +57,7 @@ static distag_status give_tensors(void *user_data, distag_invocation *invocation
 }
 
 static distag_status give_tensor(void *user_data, distag_invocation *invocation, distag_error *e) {
-  distag_tensor *t = leaf();
+  distag_tensor *t = leaf(e);
   (void)user_data;
   distag_invocation_return(invocation, distag_tensor_as_value(t), e);
   distag_tensor_release(t);

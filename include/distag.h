@@ -644,10 +644,13 @@ DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_
  * DISCONNECTED, and waits for those that run and its own. At the timeout it leaves regardless; with timeout 0 it waits
  * for nobody. Open futures complete with CANCELLED. Ok means it is down. The report is a map: "clean" (bool), "missing"
  * (list of names), "open_calls" (int64), "leaked_rrefs" (list of text, empty before 0.2). After ok a second shutdown is
- * ok, with the same report.
+ * ok, with the same report; so is each of several at a time, the earliest of whose deadlines counts for leaving. The
+ * destroy functions that are left run in the last of them, for as long as they take. A worker that runs out of memory
+ * where no call can be told leaves by itself: all that is open on it fails with OUT_OF_MEMORY, and "clean" is false.
  * Threads: any; with the host executor the caller is the thread that polls from then on.
- * Blocks. Fails: DEADLINE naming the functions that still run: the worker has left, nothing new starts, and the next
- * shutdown waits for them; INVALID_STATE when called from a callback of this worker, which may use _async. */
+ * Blocks, at most half a second beyond the timeout, while threads end. Fails: DEADLINE naming the functions that still
+ * run: the worker has left, nothing new starts, and the next shutdown waits for them; INVALID_STATE when called from a
+ * callback of this worker, which may use _async. */
 DISTAG_API distag_status distag_worker_shutdown(distag_worker *worker, int64_t timeout_ns,
                                                 distag_value **out_report /* nullable */, distag_error *err);
 /* Its future's value is the report; callbacks on it run before the last thread stops. That one is joined by a wait on
@@ -753,8 +756,9 @@ DISTAG_API distag_status distag_invocation_return(distag_invocation *invocation,
 DISTAG_API distag_status distag_invocation_defer(distag_invocation *invocation, distag_reply **out_reply,
                                                  distag_error *err);
 
-/* Answers with `error` when it is there and failed, else with `value` (NULL: null).
- * Fails: INVALID_STATE the second time. */
+/* Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that fails after it has
+ * deferred, and before this, answers its own failure, also when it has released the reply.
+ * Fails: INVALID_STATE the second time, and after the shutdown of its worker. */
 DISTAG_API distag_status distag_reply_finish(distag_reply *reply, distag_value *value /* nullable */,
                                              const distag_error *error /* nullable */, distag_error *err);
 DISTAG_API int32_t distag_reply_is_cancelled(distag_reply *reply); /* 1: nobody waits any more */

@@ -46,18 +46,22 @@ const char* status_name(Status status) {
   return status > Status::kUser ? "USER" : "UNKNOWN";
 }
 
-Error current_error() {
+Error current_error() noexcept {
   try {
-    throw;
-  } catch (const Error& error) {
-    return error;
-  } catch (const std::bad_alloc&) {
-    return Error(Status::kOutOfMemory, "out of memory");
-  } catch (const std::exception& exception) {
-    return Error(Status::kInternal, exception.what());
+    try {
+      throw;
+    } catch (const Error& error) {
+      return error;
+    } catch (const std::bad_alloc&) {
+    } catch (const std::exception& exception) {
+      return Error(Status::kInternal, exception.what());
+    } catch (...) {
+      return Error(Status::kInternal, "an exception of an unknown type");
+    }
   } catch (...) {
-    return Error(Status::kInternal, "an exception of an unknown type");
+    // There is no memory for its text.
   }
+  return Error(Status::kOutOfMemory, "out of memory");  // short enough to need none
 }
 
 }  // namespace distag

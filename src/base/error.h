@@ -72,7 +72,7 @@ class Error : public std::exception {
 
 // The exception being handled as an Error: bad_alloc is OUT_OF_MEMORY, anything unknown INTERNAL. Call in a catch
 // (...).
-Error current_error();
+Error current_error() noexcept;
 
 template <typename... Args>
 [[noreturn]] void fail(Status status, fmt::format_string<Args...> text, Args&&... args) {

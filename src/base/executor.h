@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/future.h"
@@ -14,8 +15,13 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs the task soon. Any thread; never blocks. Tasks left when the executor is stopped are destroyed unrun.
-  virtual void post(Task task) = 0;
+  // Runs the task soon. Any thread; never blocks. False once the executor is stopped: the task was destroyed, before
+  // this returns. Those left when it is stopped are destroyed unrun as well. Throws when there is no memory for it, or
+  // no thread; it is destroyed then, too.
+  [[nodiscard]] virtual bool post(Task task) = 0;
+
+  // For a task that means something only as long as the executor runs, or that says by its end that it was not run.
+  void post_or_drop(Task task) { static_cast<void>(post(std::move(task))); }
 
   // Tasks posted and not begun. Any thread.
   virtual size_t waiting() const = 0;

@@ -51,7 +51,7 @@ struct FdLoop::State {
   State(std::string name_, ThreadHooks hooks_) : name(std::move(name_)), hooks(std::move(hooks_)) {}
 
   void run();
-  void run_batch();
+  bool run_batch();
   void fire_timers();
   bool check_idle();
   bool look_for_work();
@@ -64,6 +64,7 @@ struct FdLoop::State {
     try {
       call();
     } catch (...) {
+      if (on_failure) on_failure(current_error());
     }
     const Nanos end = steady.now();
     if (end - last > longest.load(std::memory_order_relaxed)) longest.store(end - last, std::memory_order_relaxed);
@@ -72,6 +73,7 @@ struct FdLoop::State {
 
   const std::string name;
   const ThreadHooks hooks;
+  std::function<void(Error)> on_failure;
   SteadyClock steady;
   std::atomic<std::thread::id> owner{std::thread::id()};
   std::atomic<Nanos> longest{0};
@@ -79,11 +81,10 @@ struct FdLoop::State {
   std::mutex mutex;  // guards these
   std::vector<Task> posted;
   bool sleeping = false;
-  bool stopped = false;
+  bool stopping = false;
   std::thread thread;
 
   // Of the loop's thread.
-  bool ending = false;
   Nanos last = 0;
   Nanos crowded_until = 0;
   std::vector<Task> batch;
@@ -96,19 +97,24 @@ struct FdLoop::State {
 void FdLoop::State::run() {
   RefusingPolicy policy(name);
   WaitPolicy* const before = exchange_wait_policy(&policy);
-  while (!ending) {
+  for (;;) {
     last = steady.now();
-    run_batch();
-    if (ending) break;
-    fire_timers();
-    wait_for_work(check_idle());
+    try {
+      if (!run_batch()) break;
+      fire_timers();
+      wait_for_work(check_idle());
+    } catch (...) {
+      if (on_failure) on_failure(current_error());
+    }
   }
   exchange_wait_policy(before);
 }
 
-void FdLoop::State::run_batch() {
+// False when the loop is stopping and there is nothing left to run.
+bool FdLoop::State::run_batch() {
   {
     std::lock_guard<std::mutex> lock(mutex);
+    if (stopping && posted.empty()) return false;
     batch.swap(posted);
   }
   for (Task& task : batch) {
@@ -118,6 +124,7 @@ void FdLoop::State::run_batch() {
     });
   }
   batch.clear();
+  return true;
 }
 
 void FdLoop::State::fire_timers() {
@@ -155,7 +162,7 @@ bool FdLoop::State::look_for_work() {
     last = now;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      if (!posted.empty()) return true;
+      if (!posted.empty() || stopping) return true;
     }
     last = steady.now();
     if (poller.wait(last, 0)) {
@@ -170,7 +177,7 @@ void FdLoop::State::wait_for_work(bool busy) {
   if (!busy && look_for_work()) return;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    busy = busy || !posted.empty();
+    busy = busy || !posted.empty() || stopping;
     sleeping = !busy;
   }
   poller.wait(last, busy ? 0 : timers.next_due());
@@ -199,7 +206,7 @@ FdLoop::~FdLoop() { stop(); }
 
 void FdLoop::start() {
   std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->stopped || state_->thread.joinable()) {
+  if (state_->stopping || state_->thread.joinable()) {
     fail(Status::kInvalidState, "loop \"{}\" was started before", state_->name);
   }
   state_->thread = start_thread(state_->name, state_->hooks, [state = state_.get()] {
@@ -209,31 +216,31 @@ void FdLoop::start() {
   });
 }
 
+void FdLoop::set_on_failure(std::function<void(Error)> on_failure) { state_->on_failure = std::move(on_failure); }
+
 void FdLoop::stop() {
-  post([state = state_.get()] { state->ending = true; });
   std::thread thread;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
+    if (std::exchange(state_->stopping, true)) return;
     thread = std::move(state_->thread);
   }
+  state_->poller.wake();
   if (thread.joinable()) thread.join();
-  {
-    std::lock_guard<std::mutex> lock(state_->mutex);
-    if (std::exchange(state_->stopped, true)) return;
-  }
   state_->destroy_left();
 }
 
-void FdLoop::post(Task task) {
+bool FdLoop::post(Task task) {
   bool wake = false;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
     // A refused task is the caller's parameter, destroyed after the lock is gone.
-    if (state_->stopped) return;
+    if (state_->stopping) return false;
     state_->posted.push_back(std::move(task));
     wake = std::exchange(state_->sleeping, false);
   }
   if (wake) state_->poller.wake();
+  return true;
 }
 
 Loop::TimerId FdLoop::start_timer(Nanos when, Task task) { return state_->timers.add(when, std::move(task)); }

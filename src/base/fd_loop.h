@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/error.h"
 #include "base/loop.h"
 #include "base/thread.h"
 
@@ -17,12 +18,15 @@ class FdLoop final : public Loop {
   FdLoop(std::string name, ThreadHooks hooks);
   ~FdLoop() override;  // stops
 
+  // Is told, on the loop, what a task, a timer or a callback threw. It must not throw. Before the start.
+  void set_on_failure(std::function<void(Error)> on_failure);
+
   void start();  // the thread; tasks posted before it are kept
-  // Runs what was posted before, then ends and joins the thread; destroys what is left, as if on the loop. Not from the
-  // loop itself.
+  // Takes no further task, runs those it has taken, then ends and joins the thread; destroys its timers and what it
+  // watches, as if on the loop. One thread at a time; not from the loop itself.
   void stop();
 
-  void post(Task task) override;
+  [[nodiscard]] bool post(Task task) override;
   TimerId start_timer(Nanos when, Task task) override;
   void cancel_timer(TimerId id) override;
   const Clock& clock() const override;

@@ -1,5 +1,7 @@
 #include "base/future.h"
 
+#include "base/each_step.h"
+
 namespace distag {
 
 void Completion::on_done(Task callback) {
@@ -11,6 +13,26 @@ void Completion::on_done(Task callback) {
     }
   }
   callback();
+}
+
+void Completion::run_all(std::vector<Task>& callbacks) {
+  EachStep each;
+  for (Task& callback : callbacks) each(callback);
+  each.check();
+}
+
+void fail_dropped(Completion& completion) noexcept {
+  if (completion.is_done()) return;
+  Error error(Status::kCancelled, "shut down");  // short enough to need no memory
+  try {
+    error = Error(Status::kCancelled, "the worker was shut down");
+  } catch (...) {
+  }
+  try {
+    completion.fail(std::move(error));
+  } catch (...) {
+    // It is done; a callback on it found no memory.
+  }
 }
 
 bool Completion::fail(Error error) {

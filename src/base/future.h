@@ -24,7 +24,8 @@ class Completion {
   bool is_done() const { return done_.load(std::memory_order_acquire); }
 
   // Runs the callback on the thread that completes it, or here and now when it is complete. It must be short and must
-  // not block: what runs host code posts that to an executor. Runs without any lock held.
+  // not block: what runs host code posts that to an executor. Runs without any lock held. When one throws, the others
+  // run still, and who completes the future gets what the first one threw.
   void on_done(Task callback);
 
   // Only once it is done: how it ended. nullptr: well.
@@ -61,11 +62,13 @@ class Completion {
       canceller = std::move(canceller_);
       done_.store(true, std::memory_order_release);
     }
-    for (Task& callback : callbacks) callback();
+    run_all(callbacks);
     return true;
   }
 
  private:
+  static void run_all(std::vector<Task>& callbacks);
+
   std::mutex mutex_;
   std::atomic<bool> done_{false};
   bool begun_ = false;
@@ -97,5 +100,27 @@ class Future final : public Completion {
 };
 
 struct Unit {};
+
+// Fails it with CANCELLED, as one whose worker was shut down, unless it is done.
+void fail_dropped(Completion& completion) noexcept;
+
+// What a task owes: whoever ends the task without completing the future fails it, as one whose worker was shut down.
+template <typename T>
+class Owed {
+ public:
+  explicit Owed(std::shared_ptr<Future<T>> future) : future_(std::move(future)) {}
+  Owed(Owed&& other) noexcept : future_(std::move(other.future_)) {}
+  Owed& operator=(Owed&&) = delete;
+  ~Owed() {
+    if (future_ != nullptr) fail_dropped(*future_);
+  }
+
+  Future<T>* operator->() const { return future_.get(); }
+  // Somebody else completes it from here on.
+  std::shared_ptr<Future<T>> take() { return std::move(future_); }
+
+ private:
+  std::shared_ptr<Future<T>> future_;
+};
 
 }  // namespace distag

@@ -33,7 +33,7 @@ void run_host_code(Task code) {
   if (t_executor == nullptr) {
     code();
   } else {
-    t_executor->post(OwedTask(std::move(code)));
+    t_executor->post_or_drop(OwedTask(std::move(code)));
   }
 }
 

@@ -10,7 +10,7 @@ namespace distag {
 Executor* exchange_host_code_executor(Executor* executor);
 
 // Runs `code` exactly once: on the calling thread's executor for host code, or here when it has none. Should that
-// executor stop before, the code runs where its tasks are destroyed.
+// executor have stopped, or stop before, the code runs where the task is destroyed.
 void run_host_code(Task code);
 
 }  // namespace distag

@@ -8,7 +8,12 @@ HostExecutor::HostExecutor() : pump_(std::make_shared<HostPump>()) { pump_->enli
 
 HostExecutor::~HostExecutor() { pump_->stop(); }
 
-void HostExecutor::post(Task task) { pump_->post(std::move(task)); }
+bool HostExecutor::stop(Nanos timeout) {
+  pump_->stop();
+  return !pump_->runs_elsewhere() || wait(*pump_->ended(), timeout);
+}
+
+bool HostExecutor::post(Task task) { return pump_->post(std::move(task)); }
 
 size_t HostExecutor::waiting() const { return pump_->waiting(); }
 

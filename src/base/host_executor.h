@@ -13,14 +13,18 @@ class HostPump;
 class HostExecutor final : public Executor {
  public:
   HostExecutor();
-  ~HostExecutor() override;  // destroys what was not run
+  ~HostExecutor() override;  // stops, and waits for nobody
 
-  void post(Task task) override;
+  [[nodiscard]] bool post(Task task) override;
   size_t waiting() const override;
 
   // Runs at most `max_items` tasks (0: any number) and starts none once `max_time` has passed (negative: no limit).
   // Does not wait for more. Returns how many ran: none while another thread is inside a task.
   size_t poll(size_t max_items, Nanos max_time);
+
+  // Takes no further task, destroys those not begun, and waits for one that another thread is inside of. False when it
+  // is still there after `timeout` (negative: none): call again.
+  bool stop(Nanos timeout = kForever);
 
   // Readable while there is something to run. Throws OUT_OF_MEMORY when descriptors run out.
   int fd() const;

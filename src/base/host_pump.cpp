@@ -38,27 +38,34 @@ void HostPump::enlist() {
 }
 
 void HostPump::stop() {
-  std::deque<Task> left;
   {
     std::scoped_lock lock(list_mutex, mutex_);
     if (stopped_) return;
     stopped_ = true;
-    left.swap(tasks_);
-    if (!left.empty()) clear_readable();
+    if (!tasks_.empty()) clear_readable();
     if (previous_ != nullptr) previous_->next_ = next_;
     if (next_ != nullptr) next_->previous_ = previous_;
     if (list_head == this) list_head = next_;
     list_size.fetch_sub(1, std::memory_order_relaxed);
   }
+  // One by one: a second queue would need memory, and this is a destructor's work.
+  for (;;) {
+    Task dropped;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (tasks_.empty()) return;
+    dropped = std::move(tasks_.front());
+    tasks_.pop_front();
+  }
 }
 
-void HostPump::post(Task task) {
+bool HostPump::post(Task task) {
   std::lock_guard<std::mutex> lock(mutex_);
   // A refused task is the caller's parameter, destroyed after the lock is gone.
-  if (stopped_) return;
+  if (stopped_) return false;
   tasks_.push_back(std::move(task));
   if (tasks_.size() == 1) mark_readable();
   for (Parker* watcher : watchers_) watcher->unpark();
+  return true;
 }
 
 size_t HostPump::waiting() const {
@@ -88,7 +95,7 @@ bool HostPump::claim() {
 
 bool HostPump::take(Task& task) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (tasks_.empty() || poller_ != std::this_thread::get_id()) return false;
+  if (stopped_ || tasks_.empty() || poller_ != std::this_thread::get_id()) return false;
   task = std::move(tasks_.front());
   tasks_.pop_front();
   if (tasks_.empty()) clear_readable();
@@ -100,9 +107,18 @@ bool HostPump::run_one() {
   Task task;
   if (!take(task)) return false;
   run_guarded(std::move(task));
-  std::lock_guard<std::mutex> lock(mutex_);
-  --depth_;
+  bool is_last = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_last = --depth_ == 0 && stopped_;
+  }
+  if (is_last) ended_->complete(Unit{});
   return true;
+}
+
+bool HostPump::runs_elsewhere() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return depth_ > 0 && poller_ != std::this_thread::get_id();
 }
 
 void HostPump::mark_readable() {

@@ -27,8 +27,12 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
 
   void enlist();
   void stop();  // leaves the list, destroys what was not run
+  // Whether another thread is inside a task.
+  bool runs_elsewhere() const;
+  // Completes once it is stopped and the task that ran then has ended.
+  const std::shared_ptr<Future<Unit>>& ended() const { return ended_; }
 
-  void post(Task task);
+  [[nodiscard]] bool post(Task task);  // false once it is stopped
   size_t waiting() const;
   int fd();
 
@@ -55,6 +59,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   std::thread::id poller_;  // does not change while depth_ > 0, so one thread runs the tasks
   size_t depth_ = 0;        // tasks begun and not ended
   bool stopped_ = false;
+  const std::shared_ptr<Future<Unit>> ended_ = Future<Unit>::make();
   int fd_ = -1;  // an eventfd, made when first asked for; readable while there are tasks
   std::vector<Parker*> watchers_;
   HostPump* previous_ = nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/task.h"
@@ -9,15 +10,25 @@ namespace distag {
 
 // The thread that owns all protocol state of a worker. State that lives "on the loop" is touched by its tasks only and
 // needs no lock. A task ends within 2 ms; longer work goes to the executor.
+//
+// A task that was taken is run, unless the loop never starts; a task or timer that is not run is destroyed. So who
+// waits for a task is told either by its run or, like the future of an Owed, by its end. What a task throws, because
+// memory ran out, is never swallowed: a task that knows who waits for it fails that itself; anything else goes to the
+// owner of the loop (FdLoop::set_on_failure), which cannot know what was left undone, and ends the worker with that
+// error.
 class Loop {
  public:
   using TimerId = uint64_t;
 
   virtual ~Loop() = default;
 
-  // Runs the task on the loop, after those posted before it by the same thread. Any thread. Tasks posted after the loop
-  // was stopped are destroyed unrun.
-  virtual void post(Task task) = 0;
+  // Runs the task on the loop, after those posted before it by the same thread. False once the loop is stopping: the
+  // task was destroyed, before this returns. Any thread. Throws when there is no memory for it; it is destroyed then,
+  // too.
+  [[nodiscard]] virtual bool post(Task task) = 0;
+
+  // For a task that means something only as long as the loop runs, or that says by its end that it was not run.
+  void post_or_drop(Task task) { static_cast<void>(post(std::move(task))); }
 
   // Runs the task on the loop at `when` or soon after. On the loop only. Ids are never 0 and never repeat.
   virtual TimerId start_timer(Nanos when, Task task) = 0;
@@ -32,13 +43,11 @@ class Loop {
   Nanos now() const { return clock().now(); }
 };
 
-// Runs the task now when on the loop, else posts it.
-inline void run_on(Loop& loop, Task task) {
-  if (loop.is_current()) {
-    task();
-  } else {
-    loop.post(std::move(task));
-  }
+// Runs the task now when on the loop, else posts it. False when it was destroyed unrun.
+[[nodiscard]] inline bool run_on(Loop& loop, Task task) {
+  if (!loop.is_current()) return loop.post(std::move(task));
+  task();
+  return true;
 }
 
 }  // namespace distag

@@ -54,7 +54,9 @@ struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State>
   size_t active = 0;
   size_t waits = 0;
   size_t begun = 0;
+  size_t living = 0;  // threads that may still run a task
   bool stopped = false;
+  const std::shared_ptr<Future<Unit>> ended = Future<Unit>::make();  // stopped, and none lives
 };
 
 void Pool::State::check_locked() const {
@@ -88,6 +90,7 @@ std::shared_ptr<Pool::State::Worker> Pool::State::fill_place() {
     return nullptr;
   }
   ++active;
+  ++living;
   return nullptr;
 }
 
@@ -128,7 +131,9 @@ void Pool::State::run(const std::shared_ptr<Worker>& self) {
       --begun;
     }
   } while (rest(self, lock));
+  const bool is_last = --living == 0 && stopped;
   lock.unlock();
+  if (is_last) ended->complete(Unit{});
   exchange_wait_policy(before);
 }
 
@@ -162,23 +167,24 @@ Pool::Pool(std::string name, size_t thread_count, ThreadHooks hooks)
 
 Pool::~Pool() { stop(); }
 
-void Pool::post(Task task) {
+bool Pool::post(Task task) {
   std::shared_ptr<State::Worker> worker;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
     // A refused task is the caller's parameter, destroyed after the lock is gone.
-    if (state_->stopped) return;
+    if (state_->stopped) return false;
     state_->queue.push_back(std::move(task));
     try {
       worker = state_->fill_place();
     } catch (...) {
-      if (state_->waits > 0) return;  // who comes back from a wait takes it
+      if (state_->waits > 0) return true;  // who comes back from a wait takes it
       task = std::move(state_->queue.back());
       state_->queue.pop_back();
       throw;
     }
   }
   if (worker) worker->parker.unpark();
+  return true;
 }
 
 size_t Pool::waiting() const {
@@ -191,18 +197,29 @@ size_t Pool::running() const {
   return state_->begun;
 }
 
-void Pool::stop() {
-  std::deque<Task> left;
-  std::vector<std::shared_ptr<State::Worker>> workers;
+bool Pool::stop(Nanos timeout) {
+  bool lives = false;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
     state_->stopped = true;
-    left.swap(state_->queue);
-    workers.swap(state_->workers);
     state_->active += state_->idle.size();
     for (const auto& worker : std::exchange(state_->idle, {})) worker->parker.unpark();
+    lives = state_->living > 0;
   }
-  left.clear();
+  // One by one: a second queue would need memory.
+  for (;;) {
+    Task dropped;
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    if (state_->queue.empty()) break;
+    dropped = std::move(state_->queue.front());
+    state_->queue.pop_front();
+  }
+  if (lives && !distag::wait(*state_->ended, timeout)) return false;
+  std::vector<std::shared_ptr<State::Worker>> workers;
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    workers.swap(state_->workers);
+  }
   for (const auto& worker : workers) worker->thread.join();
   // Only now: a thread that was ending may have left its handle meanwhile.
   std::thread retired;
@@ -211,6 +228,7 @@ void Pool::stop() {
     retired = std::move(state_->retired);
   }
   if (retired.joinable()) retired.join();
+  return true;
 }
 
 }  // namespace distag

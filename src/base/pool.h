@@ -17,15 +17,16 @@ class Pool final : public Executor {
   static constexpr size_t kMaxThreads = 256;
 
   Pool(std::string name, size_t thread_count, ThreadHooks hooks);
-  ~Pool() override;  // stops
+  ~Pool() override;  // stops, for as long as it takes
 
   // Throws OUT_OF_MEMORY when not a single thread can be had.
-  void post(Task task) override;
+  [[nodiscard]] bool post(Task task) override;
   size_t waiting() const override;
 
   // Begins no further task, destroys those not begun, and joins once the running ones have ended: what they wait for
-  // has to end without this pool. Not from a pool thread.
-  void stop();
+  // has to end without this pool. False when some still run after `timeout` (negative: none): call again. One thread at
+  // a time; not from a pool thread.
+  bool stop(Nanos timeout = kForever);
 
   // Tasks begun and not ended, those that wait included. Any thread.
   size_t running() const;

@@ -10,8 +10,9 @@ namespace distag {
 TimerQueue::Id TimerQueue::add(Nanos when, Task task) {
   if (free_slots_.empty()) {
     if (slots_.size() >> kSlotBits != 0) fail(Status::kOverloaded, "{} timers are running already", slots_.size());
-    free_slots_.push_back(static_cast<uint32_t>(slots_.size()));
     slots_.emplace_back();
+    free_slots_.reserve(slots_.capacity());  // so that a slot can be freed without memory
+    free_slots_.push_back(static_cast<uint32_t>(slots_.size() - 1));
   }
   const uint32_t index = free_slots_.back();
   Slot& slot = slots_[index];

@@ -175,7 +175,7 @@ distag_status distag_reply_finish(distag_reply* reply, distag_value* value, cons
     const bool failed = error != nullptr && error->code != DISTAG_OK;
     const bool first = failed ? live.pending().fail(callback_error(error->code, *error, "a deferred reply"))
                               : live.pending().finish(answer == nullptr ? Value() : answer->get());
-    if (!first) refuse(Status::kInvalidState, "the reply is finished already");
+    if (!first) refuse(Status::kInvalidState, "the reply is finished already, or its worker was shut down");
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "capi/future.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -41,7 +42,7 @@ class DoneCallback {
 };
 
 void post_done(const std::shared_ptr<DoneCallback>& done) {
-  done->worker().functions().post([done] { done->run(); });
+  done->worker().functions().post_or_drop([done] { done->run(); });
 }
 
 // Runs where the future completes: a callback that nobody can run any more ends here, with its user_data.
@@ -50,6 +51,10 @@ void post_done_or_drop(const std::shared_ptr<DoneCallback>& done) noexcept {
     post_done(done);
   } catch (...) {
   }
+}
+
+Nanos time_left(Nanos deadline) {
+  return deadline == kNever ? kForever : std::max<Nanos>(0, deadline - SteadyClock().now());
 }
 
 // A shutdown cannot end before the callback that waits for it.
@@ -62,10 +67,11 @@ void check_no_circle(const distag_future& future) {
 void wait_for(distag_future& future, Nanos timeout) {
   check_can_wait();
   check_no_circle(future);
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   if (!distag::wait(future.get(), timeout)) {
     refuse(Status::kDeadline, "not complete after {} ms; it goes on", timeout / kMillisecond);
   }
-  if (future.is_of_shutdown() && future.get().error() == nullptr) future.worker().join();
+  if (future.is_of_shutdown() && future.get().error() == nullptr) future.worker().join(time_left(deadline));
   future.get().value();
 }
 
@@ -150,12 +156,13 @@ distag_status distag_wait_all(distag_future* const* futures, size_t count, int64
     for (const auto& future : held) {
       future->get().on_done([all, one = &future->get()] { all->one_ended(one->error()); });
     }
+    const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
     if (!distag::wait(all->outcome(), timeout)) {
       refuse(Status::kDeadline, "not complete after {} ms; they go on", timeout / kMillisecond);
     }
     if (all->outcome().error() != nullptr) throw *all->outcome().error();
     for (const auto& future : held) {
-      if (future->is_of_shutdown()) future->worker().join();
+      if (future->is_of_shutdown()) future->worker().join(time_left(deadline));
     }
   });
 }

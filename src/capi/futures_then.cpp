@@ -66,7 +66,7 @@ class Continuation {
 void post_or_drop(std::shared_ptr<Continuation> continuation) noexcept {
   try {
     Executor& functions = continuation->worker().functions();
-    functions.post([continuation = std::move(continuation)] { continuation->run(); });
+    functions.post_or_drop([continuation = std::move(continuation)] { continuation->run(); });
   } catch (...) {
   }
 }

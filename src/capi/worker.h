@@ -60,11 +60,11 @@ struct distag_worker final : distag::capi::Handle {
   void unregister_function(const std::string& name, distag::Nanos timeout);
   std::shared_ptr<distag::Future<distag::Value>> start(distag::Nanos timeout);
 
-  // Waits until it is down; the report. Throws DEADLINE naming the functions that still run.
+  // Waits until it is down; the report, the same for all who ask. Throws DEADLINE naming the functions that still run.
   distag::Value shutdown(distag::Nanos timeout);
   std::shared_ptr<distag::Future<distag::Value>> shutdown_async(distag::Nanos timeout);
-  // After an asynchronous shutdown: joins its threads, unless the caller is one of them.
-  void join();
+  // After an asynchronous shutdown: joins its threads, unless the caller is one of them. Throws DEADLINE likewise.
+  void join(distag::Nanos timeout);
 
   const char* name();  // nullptr as long as it depends on the rank
   distag::WorkerStats stats();
@@ -73,7 +73,9 @@ struct distag_worker final : distag::capi::Handle {
   std::string report(distag::Context& context);
 
  private:
-  void settle(distag::Task before_last = {});
+  void take_down(distag::Nanos timeout);
+  void keep_report(const distag::ShutdownReport& report);
+  bool settle(distag::Nanos timeout, distag::Task before_last = {});
   void shut_down_for_good(bool is_thread) noexcept;
 
   distag::capi::HostData data_;  // of the callbacks in the options

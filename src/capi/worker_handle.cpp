@@ -17,6 +17,12 @@ constexpr Nanos kStatsPatience = 50 * kMillisecond;
 
 constexpr Nanos kReportPatience = kSecond;
 
+// How much later than its deadline a loop that is well, on a busy machine, ends a shutdown.
+constexpr Nanos kShutdownPatience = 5 * kSecond;
+
+// The last destroy functions are waited for at least this long.
+constexpr Nanos kSettlePatience = 500 * kMillisecond;
+
 constexpr const char* kReleaseThread = "distag-release";
 
 Value to_value(const ShutdownReport& report) {
@@ -105,7 +111,7 @@ void distag_worker::shut_down_for_good(bool is_thread) noexcept {
     if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
     wait(*production_->begin_shutdown(0), kForever);
     production_->finish(kForever);
-    settle(is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());
+    settle(kForever, is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());
   } catch (...) {
     return;  // threads may still run: they keep their memory
   }
@@ -167,20 +173,35 @@ Value distag_worker::shutdown(Nanos timeout) {
   }
   check_can_wait();
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  // What runs on this thread while it waits is a callback, for which a shutdown within this one could not end.
+  const CallbackScope scope(this);
   // From now on the caller is the thread that polls.
   if (host() != nullptr) host()->poll(0, 0);
   if (!is_down()) {
     const auto outcome = production_->begin_shutdown(timeout);
-    wait(*outcome, kForever);
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (report_.is_null()) report_ = to_value(outcome->value());
+    if (!wait(*outcome, timeout == kForever ? kForever : deadline_after(timeout, kShutdownPatience))) {
+      refuse(Status::kDeadline, "the worker did not leave its group in time: its loop does not answer");
     }
-    if (!production_->finish(time_left(deadline))) throw still_running(core().rpc().running_functions());
-    settle();
+    keep_report(outcome->value());
+    take_down(time_left(deadline));
   }
   std::lock_guard<std::mutex> lock(mutex_);
   return report_;
+}
+
+void distag_worker::keep_report(const ShutdownReport& report) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (report_.is_null()) report_ = to_value(report);
+}
+
+// The worker has left: its threads end, then what the host gave.
+void distag_worker::take_down(Nanos timeout) {
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  const bool has_ended = production_->finish(timeout);
+  const Nanos left = time_left(deadline);
+  if (!has_ended || !settle(left < 0 ? left : std::max(left, kSettlePatience))) {
+    throw still_running(core().rpc().running_functions());
+  }
 }
 
 std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
@@ -197,10 +218,10 @@ std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
       future->fail(still_running(running));
       return;
     }
+    keep_report(report->value());
     Value value;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (report_.is_null()) report_ = to_value(report->value());
       value = report_;
     }
     future->complete(std::move(value));
@@ -208,21 +229,19 @@ std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
   return future;
 }
 
-void distag_worker::join() {
-  if (is_down() || runs_callback_of(this)) return;
-  production_->finish(kForever);
-  settle();
+void distag_worker::join(Nanos timeout) {
+  if (!is_down() && !runs_callback_of(this)) take_down(timeout);
 }
 
-// The threads are gone: ends what the host gave, once. Who comes second waits for the first.
-void distag_worker::settle(Task before_last) {
+// The threads are gone: ends what the host gave, once. Who comes second waits for the first: false when that one is not
+// done in time.
+bool distag_worker::settle(Nanos timeout, Task before_last) {
   std::vector<std::shared_ptr<HostFunction>> functions;
   {
     std::unique_lock<std::mutex> lock(mutex_);
     if (std::exchange(is_settling_, true)) {
       lock.unlock();
-      wait(*settled_, kForever);
-      return;
+      return wait(*settled_, timeout);
     }
     functions.swap(functions_);
   }
@@ -231,6 +250,7 @@ void distag_worker::settle(Task before_last) {
   if (before_last) before_last();
   data_.run_destroy();
   settled_->complete(Unit{});
+  return true;
 }
 
 const char* distag_worker::name() {
@@ -246,7 +266,7 @@ WorkerStats distag_worker::stats() {
   if (!core().is_started() || is_down()) return stats;
   // Not a wait of base: that might run callbacks, and this function is not one that blocks.
   const auto fresh = core().fetch_session_stats();
-  if (park_until_done(*fresh, kStatsPatience)) stats.session = fresh->value();
+  if (park_until_done(*fresh, kStatsPatience) && fresh->error() == nullptr) stats.session = fresh->value();
   return stats;
 }
 
@@ -259,6 +279,11 @@ std::string write(const std::shared_ptr<Future<Snapshot>>& snapshot) {
   if (!park_until_done(*snapshot, kReportPatience)) {
     refuse(Status::kDeadline, "the worker is busy: its loop did not answer within {} ms",
            kReportPatience / kMillisecond);
+  }
+  // A context that is not known fails otherwise.
+  const Error* error = snapshot->error();
+  if (error != nullptr && error->status() == Status::kCancelled) {
+    refuse(Status::kInvalidState, "the worker is shut down");
   }
   return write_report(snapshot->value());
 }

@@ -13,22 +13,6 @@ using autograd::GraphTask;
 
 namespace {
 
-// Fails a future that nobody else will complete: its task was destroyed unrun, because the worker stopped.
-template <typename T>
-class Owed {
- public:
-  explicit Owed(std::shared_ptr<Future<T>> future) : future_(std::move(future)) {}
-  Owed(Owed&& other) noexcept : future_(std::move(other.future_)) {}
-  ~Owed() {
-    if (future_ != nullptr) future_->fail(Error(Status::kCancelled, "the worker was shut down"));
-  }
-  Owed& operator=(Owed&&) = delete;
-  std::shared_ptr<Future<T>> take() { return std::move(future_); }
-
- private:
-  std::shared_ptr<Future<T>> future_;
-};
-
 // Where the canceller of a future finds the pass. Touched on the loop only.
 using InitiatorSlot = std::shared_ptr<std::weak_ptr<PassInitiator>>;
 
@@ -45,7 +29,7 @@ void post_begin(const std::shared_ptr<DistShared>& shared, const Id& context, Pa
 
 Tensors run_host_step(Executor& functions, GraphTask::HostStep& step) {
   auto future = Future<Tensors>::make();
-  functions.post([owed = Owed<Tensors>(future), step = &step]() mutable {
+  functions.post_or_drop([owed = Owed<Tensors>(future), step = &step]() mutable {
     const auto result = owed.take();
     try {
       result->complete(step->run());

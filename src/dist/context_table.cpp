@@ -1,5 +1,6 @@
 #include "dist/context_table.h"
 
+#include "base/each_step.h"
 #include "dist/pass_initiator.h"
 #include "dist/pass_part.h"
 
@@ -148,7 +149,7 @@ void ContextTable::on_gone(Incarnation peer, const Error& error) {
     if (has_handles) orphans_[peer].push_back(context->record);
     drop(context, end_with_creator(error));
     // Posted: calls to the lost worker itself end with the loss, not with the context.
-    shared_.environment.loop.post([rpc = &shared_.rpc, id = context->id()] { rpc->end_context(id); });
+    shared_.environment.loop.post_or_drop([rpc = &shared_.rpc, id = context->id()] { rpc->end_context(id); });
   }
 }
 
@@ -163,28 +164,34 @@ void ContextTable::on_restarted(Incarnation peer, const Error& error) {
 
 void ContextTable::drop(const std::shared_ptr<DistContext>& context, const Error& why) {
   const Id id = context->id();
-  context->record->close(why);
-  // A pass that ends takes itself out of the list.
-  while (!context->passes.empty()) {
-    const DistContext::Pass pass = context->passes.begin()->second;
-    if (pass.initiator != nullptr) {
-      pass.initiator->abort(why.status() == Status::kInvalidState ? Error(Status::kCancelled, why.message()) : why);
-    } else {
-      pass.part->end(why);
-    }
+  EachStep each;
+  each([&context, &why] { context->record->close(why); });
+  for (const auto& [pass_id, pass] : std::exchange(context->passes, {})) {
+    each([&pass, &why] {
+      if (pass.initiator != nullptr) {
+        pass.initiator->abort(why.status() == Status::kInvalidState ? Error(Status::kCancelled, why.message()) : why);
+      } else {
+        pass.part->end(why);
+      }
+    });
   }
   if (!context->sends.empty()) {
-    shared_.environment.compute.post([sends = std::move(context->sends)] {});
+    each([this, &context] { shared_.environment.compute.post_or_drop([sends = std::move(context->sends)] {}); });
     context->sends.clear();
   }
   --shared_.counters.contexts;
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (--by_creator_[id.maker] == 0) by_creator_.erase(id.maker);
-  contexts_.erase(id);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (--by_creator_[id.maker] == 0) by_creator_.erase(id.maker);
+    contexts_.erase(id);
+  }
+  each.check();
 }
 
 void ContextTable::drop_all(const Error& why) {
-  for (const auto& context : all()) drop(context, why);
+  EachStep each;
+  for (const auto& context : all()) each([this, &context, &why] { drop(context, why); });
+  each.check();
 }
 
 }  // namespace distag

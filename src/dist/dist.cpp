@@ -118,7 +118,7 @@ bool Dist::is_idle() const { return state_->shared->counters.passes_open == 0; }
 
 void Dist::stop() {
   state_->shared->is_started = false;
-  state_->contexts.drop_all(Error(Status::kCancelled, "the worker was shut down"));
+  state_->contexts.drop_all(Error(Status::kInvalidState, "the worker was shut down"));
   state_->shared->session = nullptr;
 }
 

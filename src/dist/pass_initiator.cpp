@@ -193,6 +193,7 @@ void PassInitiator::commit() {
 void PassInitiator::abort(Error error) {
   if (is_over_) return;
   const auto self = shared_from_this();
+  const Owed<Value> owed(plan_.future);  // when there is no memory to say more
   is_over_ = true;
   if (error.origin_rank() == shared_.self.rank) error.set_origin_rank(-1);
   error.add_context("backward pass");

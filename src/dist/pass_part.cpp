@@ -67,8 +67,8 @@ void PassPart::work(const Id* request, Work action) {
 
 void PassPart::post_work(const Id* request, Work action) {
   ++busy_;
-  strand_->post([self = shared_from_this(), is_walk = request != nullptr, id = request == nullptr ? Id() : *request,
-                 action = std::move(action)]() mutable {
+  strand_->post_or_drop([self = shared_from_this(), is_walk = request != nullptr,
+                         id = request == nullptr ? Id() : *request, action = std::move(action)]() mutable {
     Outcome outcome;
     self->advance(action, false, outcome);
     action.reset();
@@ -136,7 +136,7 @@ void PassPart::note_reached(const std::vector<GraphTask::Reached>& reached) {
 
 void PassPart::post_host_step(GraphTask::HostStep step) {
   ++host_steps_;
-  shared_.environment.functions.post([self = shared_from_this(), step = std::move(step)]() mutable {
+  shared_.environment.functions.post_or_drop([self = shared_from_this(), step = std::move(step)]() mutable {
     bool failed = false;
     Error error;
     Tensors gradients;
@@ -466,7 +466,7 @@ void PassPart::discard_graph() {
   if (is_small) {
     discard();
   } else {
-    shared_.environment.compute.post(std::move(discard));
+    shared_.environment.compute.post_or_drop(std::move(discard));
   }
 }
 

@@ -6,13 +6,36 @@
 
 namespace distag {
 
-void Strand::post(Task task) {
+// The task that the executor has. Dropped unrun, it takes the queue along.
+class Strand::Turn {
+ public:
+  explicit Turn(std::shared_ptr<Strand> strand) : strand_(std::move(strand)) {}
+  Turn(Turn&&) noexcept = default;
+  Turn& operator=(Turn&&) = delete;
+  ~Turn() {
+    if (strand_ != nullptr) strand_->drop();
+  }
+
+  void operator()() { std::exchange(strand_, nullptr)->drain(); }
+
+ private:
+  std::shared_ptr<Strand> strand_;
+};
+
+bool Strand::post(Task task) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     queue_.push_back(std::move(task));
-    if (std::exchange(is_running_, true)) return;
+    if (std::exchange(is_running_, true)) return true;
   }
-  executor_.post([self = shared_from_this()] { self->drain(); });
+  return executor_.post(Turn(shared_from_this()));
+}
+
+void Strand::drop() noexcept {
+  std::vector<Task> left;  // destroyed after the lock is gone
+  std::lock_guard<std::mutex> lock(mutex_);
+  is_running_ = false;
+  left.swap(queue_);
 }
 
 void Strand::drain() {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/executor.h"
@@ -9,15 +10,21 @@
 
 namespace distag {
 
-// One task at a time, in order, on an executor that runs many. Shared with the task it has posted there.
+// One task at a time, in order, on an executor that runs many. Shared with the task it has posted there; when the
+// executor drops that one, or does not take it, what is in the queue is destroyed unrun.
 class Strand : public std::enable_shared_from_this<Strand> {
  public:
   explicit Strand(Executor& executor) : executor_(executor) {}
 
-  void post(Task task);  // any thread
+  // As the executor's. Any thread.
+  [[nodiscard]] bool post(Task task);
+  // For a task that says by its end that it was not run, or need not be.
+  void post_or_drop(Task task) { static_cast<void>(post(std::move(task))); }
 
  private:
+  class Turn;
   void drain();
+  void drop() noexcept;
 
   Executor& executor_;
   std::mutex mutex_;

@@ -26,13 +26,16 @@ const Value& need(const Value& answer, const char* key) {
 // Fails the future at the deadline, unless it is done before; what it stands for may then still be done.
 void set_deadline(Loop& loop, const std::shared_ptr<Future<Value>>& future, Nanos timeout) {
   const Nanos deadline = deadline_after(loop.now(), timeout);
-  loop.post([&loop, future, deadline, timeout] {
+  loop.post_or_drop([&loop, future, deadline, timeout] {
     if (future->is_done()) return;
     const Loop::TimerId timer = loop.start_timer(deadline, [future, timeout] {
       const double seconds = static_cast<double>(timeout) / static_cast<double>(kSecond);
       future->fail(Error(Status::kDeadline, fmt::format("not done within {:g} s", seconds)).set_may_have_run(true));
     });
-    future->on_done([&loop, timer] { run_on(loop, [&loop, timer] { loop.cancel_timer(timer); }); });
+    future->on_done([&loop, timer] {
+      // Without a loop there is no timer either.
+      [[maybe_unused]] const bool is_cancelled = run_on(loop, [&loop, timer] { loop.cancel_timer(timer); });
+    });
   });
 }
 
@@ -127,8 +130,8 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask_here(Request req
                                                                      const std::shared_ptr<Context>& context,
                                                                      const OptimizerCall& call) {
   auto future = Future<Value>::make();
-  shared->compute.post([owner = shared->owner, context, request = std::make_unique<Request>(std::move(request)),
-                        responder = std::make_unique<Responder>(future, call.within)] {
+  shared->compute.post_or_drop([owner = shared->owner, context, request = std::make_unique<Request>(std::move(request)),
+                                responder = std::make_unique<Responder>(future, call.within)] {
     owner->handle(std::move(*request), "", context, std::move(*responder));
   });
   if (call.timeout > 0) set_deadline(shared->loop, future, call.timeout);

@@ -66,9 +66,9 @@ void OptimizerOwner::enqueue(Request& request, const std::string& asker, const s
   std::shared_ptr<Owned> owned = find(request, asker);
   std::shared_ptr<const Gradients> gradients;
   if (request.verb == Verb::kStep || request.verb == Verb::kMeasure) gradients = context->gradients();
-  queue_->post([owned = std::move(owned), context, gradients = std::move(gradients),
-                request = std::make_unique<Request>(std::move(request)),
-                responder = std::make_unique<Responder>(std::move(responder))] {
+  queue_->post_or_drop([owned = std::move(owned), context, gradients = std::move(gradients),
+                        request = std::make_unique<Request>(std::move(request)),
+                        responder = std::make_unique<Responder>(std::move(responder))] {
     if (responder->is_cancelled()) {
       responder->refuse(Error(Status::kCancelled, "cancelled in the queue"));
       return;
@@ -168,7 +168,7 @@ void OptimizerOwner::forget_maker(Incarnation maker) {
     }
   }
   // Freed where large memory may be.
-  if (!gone.empty()) queue_->post([gone = std::move(gone)] {});
+  if (!gone.empty()) queue_->post_or_drop([gone = std::move(gone)] {});
 }
 
 size_t OptimizerOwner::count() const {

@@ -5,7 +5,7 @@
 namespace distag::optim {
 
 Responder::~Responder() {
-  if (here_ != nullptr) here_->fail(Error(Status::kCancelled, "the worker was shut down"));
+  if (here_ != nullptr) fail_dropped(*here_);
 }
 
 void Responder::finish(Value value) { send(Value::list({std::move(value)})); }

@@ -47,7 +47,9 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
   turn->value = wire::prepare(value);
   turn->timeout = timeout;
   turn->deadline = deadline_after(shared_.environment.loop.now(), timeout);
-  run_on(shared_.environment.loop, [self = shared_from_this(), turn] { self->enqueue(turn); });
+  if (!run_on(shared_.environment.loop, [self = shared_from_this(), turn] { self->enqueue(turn); })) {
+    fail(Status::kInvalidState, "{}: the worker was shut down", describe(turn->ranks));
+  }
   return turn->future;
 }
 
@@ -113,7 +115,7 @@ void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) 
     turn->future->fail(current_error().add_context(describe(turn->ranks)));
   }
   // As a task of its own: what answered it may be in the middle of its work.
-  shared_.environment.loop.post([weak = weak_from_this(), ranks = turn->ranks] {
+  shared_.environment.loop.post_or_drop([weak = weak_from_this(), ranks = turn->ranks] {
     if (const auto self = weak.lock()) self->send_next(ranks);
   });
 }
@@ -142,7 +144,7 @@ void AllGather::stop() {
   for (auto& [ranks, queue] : std::exchange(turns_, {})) {
     for (const TurnPointer& turn : queue) {
       if (turn->timer != 0) shared_.environment.loop.cancel_timer(turn->timer);
-      turn->future->fail(Error(Status::kCancelled, fmt::format("{}: the worker was shut down", describe(turn->ranks))));
+      fail_dropped(*turn->future);
     }
   }
 }

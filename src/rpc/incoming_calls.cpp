@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/each_step.h"
 #include "wire/codec.h"
 
 namespace distag {
@@ -110,7 +111,8 @@ void IncomingCalls::dispatch(const std::shared_ptr<IncomingCall>& call, Target t
     call->run(target.function->run);
     return;
   }
-  shared_.environment.functions.post([call, function = std::move(target.function)] { call->run(function->run); });
+  shared_.environment.functions.post_or_drop(
+      [call, function = std::move(target.function)] { call->run(function->run); });
 }
 
 void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op) {
@@ -126,7 +128,7 @@ void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops:
   if (cheap) {
     run();
   } else {
-    shared_.environment.compute.post(std::move(run));
+    shared_.environment.compute.post_or_drop(std::move(run));
   }
 }
 
@@ -270,8 +272,9 @@ size_t IncomingCalls::stop() {
   for (const auto& [id, call] : open) {
     shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
     if (id.maker != shared_.self.incarnation) ++of_others;
-    close(call, "lost its worker, which was shut down");
-    if (const auto kept = call->take_kept()) kept->fail(Error(Status::kCancelled, "its worker was shut down"));
+    EachStep each;
+    each([&] { close(call, "lost its worker, which was shut down"); });
+    if (const auto kept = call->take_kept()) fail_dropped(*kept);
   }
   return of_others;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
 #include "wire/codec.h"
@@ -15,19 +16,17 @@ class DeferredReply final : public PendingReply {
  public:
   explicit DeferredReply(std::shared_ptr<IncomingCall> call) : call_(std::move(call)) {}
   ~DeferredReply() override {
-    if (is_finished_.load()) return;
-    call_->answer(Error(Status::kRemote, "the function put its answer off and then dropped it without finishing")
-                      .set_may_have_run(true));
+    if (!is_finished_.load()) call_->drop_reply();
   }
 
   bool finish(Value value) override {
-    if (is_finished_.exchange(true)) return false;
+    if (call_->is_worker_down() || is_finished_.exchange(true)) return false;
     call_->answer(std::move(value));
     return true;
   }
 
   bool fail(Error error) override {
-    if (is_finished_.exchange(true)) return false;
+    if (call_->is_worker_down() || is_finished_.exchange(true)) return false;
     call_->answer(std::move(error.set_may_have_run(true)));
     return true;
   }
@@ -69,11 +68,13 @@ Nanos IncomingCall::time_left() const {
   return std::max<Nanos>(0, deadline_ - shared_->environment.loop.now());
 }
 
+bool IncomingCall::is_worker_down() const { return shared_->phase.load() == RpcShared::Phase::kStopped; }
+
 bool IncomingCall::is_cancelled() const { return is_cancelled_.load(std::memory_order_acquire); }
 
 void IncomingCall::check_unanswered(const char* what) const {
   if (reply_ == Reply::kNone && stage_.load() != Stage::kReturned) return;
-  const char* state = reply_ == Reply::kDeferred ? "was deferred" : reply_ == Reply::kSet ? "was set" : "went out";
+  const char* state = reply_ == Reply::kNone ? "went out" : reply_ == Reply::kSet ? "was set" : "was deferred";
   fail(Status::kInvalidState, "{}: the answer of call \"{}\" {} before", what, request_.function, state);
 }
 
@@ -106,6 +107,22 @@ std::shared_ptr<PendingReply> IncomingCall::defer() {
   return reply;
 }
 
+void IncomingCall::drop_reply() noexcept {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    reply_ = Reply::kDropped;
+    // It may still fail by itself, and says so when it returns.
+    if (stage_.load() == Stage::kRunning) return;
+  }
+  EachStep each;
+  each([this] { answer_dropped(); });
+}
+
+void IncomingCall::answer_dropped() {
+  answer(Error(Status::kRemote, "the function put its answer off and then dropped it without finishing")
+             .set_may_have_run(true));
+}
+
 bool IncomingCall::begin() {
   if (!shared_->running.begin(run_, request_.function)) return false;
   Stage expected = Stage::kQueued;
@@ -116,25 +133,32 @@ bool IncomingCall::begin() {
 
 void IncomingCall::run(const Function& function) {
   if (!begin()) return;
+  EachStep each;
+  each([this, &function] { run_begun(function); });
+  finish_run();
+  each.check();
+}
+
+void IncomingCall::run_begun(const Function& function) {
   try {
     function(*this);
   } catch (...) {
     answer(current_error().set_may_have_run(true));
-    finish_run();
     return;
   }
-  bool is_owed = false;
+  Reply reply = Reply::kNone;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stage_.store(Stage::kReturned);
-    is_owed = reply_ != Reply::kDeferred;
+    reply = reply_;
   }
-  if (is_owed && claim_answer()) {
+  if (reply == Reply::kDropped) {
+    answer_dropped();
+  } else if (reply != Reply::kDeferred && claim_answer()) {
     answer_.value = std::move(result_);
     answer_.original = std::move(original_);
     hand_over();
   }
-  finish_run();
 }
 
 void IncomingCall::finish_run() {

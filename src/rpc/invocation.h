@@ -56,6 +56,10 @@ class IncomingCall final : public Invocation {
   // Sends the answer, once: false when there was one before. Any thread.
   bool answer(Value value);
   bool answer(Error error);
+  // The deferred reply is gone unfinished. Any thread.
+  void drop_reply() noexcept;
+  // Nobody hears an answer any more. Any thread.
+  bool is_worker_down() const;
 
   // ---- on the loop ----
 
@@ -78,11 +82,13 @@ class IncomingCall final : public Invocation {
 
  private:
   enum class Stage : uint8_t { kQueued, kRunning, kReturned, kOver };
-  enum class Reply : uint8_t { kNone, kSet, kDeferred };
+  enum class Reply : uint8_t { kNone, kSet, kDeferred, kDropped };
 
   void check_unanswered(const char* what) const;
   // The value of an answer as it leaves here. Throws when it cannot.
   Value leaving(const Value& value) const;
+  void run_begun(const Function& function);
+  void answer_dropped();
   bool claim_answer();
   void hand_over();
 

@@ -74,9 +74,10 @@ void Joining::give_up(Error error) {
 void Joining::tell(Outcome outcome) {
   if (std::exchange(is_over_, true)) return;
   if (deadline_timer_ != 0) loop_.cancel_timer(std::exchange(deadline_timer_, 0));
-  loop_.post([alive = std::weak_ptr<char>(alive_), done = std::move(done_), outcome = std::move(outcome)]() mutable {
-    if (!alive.expired()) done(std::move(outcome));
-  });
+  loop_.post_or_drop(
+      [alive = std::weak_ptr<char>(alive_), done = std::move(done_), outcome = std::move(outcome)]() mutable {
+        if (!alive.expired()) done(std::move(outcome));
+      });
 }
 
 wire::Join Joining::join_message() const {

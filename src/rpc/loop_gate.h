@@ -12,15 +12,15 @@ class LoopGate {
  public:
   explicit LoopGate(Loop& loop) : loop_(loop) {}
 
-  // Runs the task on the loop, right now when this is the loop. False once closed: the task is dropped. The lock is
-  // held while the loop takes the task, since the loop may go as soon as the gate is closed.
+  // Runs the task on the loop, right now when this is the loop. False once closed or the loop is stopping: the task was
+  // destroyed. Who needs no answer owes nobody anything by then, or by an Owed. The lock is held while the loop takes
+  // the task, since the loop may go as soon as the gate is closed.
   bool run(Task task) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (closed_) return false;
       if (!loop_.is_current()) {
-        loop_.post(std::move(task));
-        return true;
+        return loop_.post(std::move(task));
       }
     }
     task();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
 #include "rpc/invocation.h"
 
 namespace distag {
@@ -14,28 +15,26 @@ OutgoingCalls::OutgoingCalls(RpcShared& shared)
 
 void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   if (call->future.is_done()) return;
-  if (call->kept) shared_.references->on_creation_queued(*call->kept);
   try {
+    if (call->kept) shared_.references->on_creation_queued(*call->kept);
     check(*call);
     if (call->context) {
       shared_.hook->on_call_begun(call->context);
       call->is_in_context = true;
     }
-  } catch (...) {
-    end(call, current_error().add_context(describe_call(call->function, call->label, *call->peer)));
-    return;
-  }
-  call->id = {shared_.self.incarnation, ++last_counter_};
-  open_.emplace(call->id, call);
-  deadlines_.add(call->id, call->deadline);
-  shared_.counters.open_made.fetch_add(1, std::memory_order_relaxed);
-  if (call->within) {
-    if (auto* invocation = dynamic_cast<IncomingCall*>(call->within.get())) invocation->add_nested(call);
-  }
-  try {
+    call->id = {shared_.self.incarnation, ++last_counter_};
+    open_.emplace(call->id, call);
+    shared_.counters.open_made.fetch_add(1, std::memory_order_relaxed);
+    deadlines_.add(call->id, call->deadline);
+    if (call->within) {
+      if (auto* invocation = dynamic_cast<IncomingCall*>(call->within.get())) invocation->add_nested(call);
+    }
     send(call);
   } catch (...) {
-    end(call, current_error().add_context(describe_call(call->function, call->label, *call->peer)));
+    Error error = current_error();
+    EachStep each;
+    each([&] { error.add_context(describe_call(call->function, call->label, *call->peer)); });
+    end(call, std::move(error));
   }
 }
 
@@ -81,7 +80,7 @@ void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
   for (Value& arg : body.args) convert_references(shared_, *call.peer, arg);
   if (call.kept) {
     shared_.references->on_creation_numbered(*call.kept);
-    shared_.environment.loop.post([held = std::move(call.kept)] {});
+    shared_.environment.loop.post_or_drop([held = std::move(call.kept)] {});
   }
   body.time_left = 0;
   if (!call.future.mark_begun()) return;
@@ -197,13 +196,17 @@ void OutgoingCalls::end_context(const Id& context) {
   for (const auto& call : hit) cancel(call, "its context has ended");
 }
 
-size_t OutgoingCalls::stop() {
+size_t OutgoingCalls::stop(const Error& why) {
   is_stopped_ = true;
   deadlines_.clear();
   const auto open = std::exchange(open_, {});
   for (const auto& [id, call] : open) {
-    if (!call->is_numbered) shared_.session->withdraw(call->to, call->ticket);
-    end(call, failure(*call, Status::kCancelled, "the worker was shut down"));
+    EachStep each;
+    each([&] {
+      if (!call->is_numbered) shared_.session->withdraw(call->to, call->ticket);
+    });
+    each([&] { end(call, failure(*call, why.status(), why.message())); });
+    fail_dropped(call->future);  // when there was no memory to say more
   }
   return open.size();
 }

@@ -55,7 +55,7 @@ class OutgoingCalls {
   void on_peer_gone(Incarnation peer, const Error& error);
   void end_context(const Id& context);
   // Ends all and takes no more. Gives how many there were.
-  size_t stop();
+  size_t stop(const Error& why);
   // The same when streams, hook and loop are gone already.
   void abandon();
 

@@ -83,7 +83,7 @@ class InprocJoining final : public Joining {
   }
 
   void post_outcome(const std::vector<Peer>& members, const Error& error) {
-    loop_.post([this, alive = alive(), members, error] {
+    loop_.post_or_drop([this, alive = alive(), members, error] {
       if (alive.expired()) return;
       if (members.empty()) {
         give_up(error);

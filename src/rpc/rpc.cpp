@@ -19,7 +19,7 @@ struct Rpc::State final : RpcShared {
       : RpcShared(rpc_, environment_, config_),
         outgoing(*this),
         incoming(*this, outgoing),
-        quiet(*this, {[this] { return is_idle(); }, [this] { leave(true); }}),
+        quiet(*this, {[this] { return is_idle(); }, [this] { leave(true, shut_down()); }}),
         gather_rounds(*this),
         all_gather(std::make_shared<AllGather>(*this)) {
     functions.add(AllGather::kFunction,
@@ -41,7 +41,8 @@ struct Rpc::State final : RpcShared {
 
   bool is_idle() const;
   void begin_stop(Nanos deadline);
-  void leave(bool is_quiet);
+  void leave(bool is_quiet, const Error& why);
+  static Error shut_down() { return {Status::kCancelled, "the worker was shut down"}; }
   void on_peer_gone(const Peer& peer, MemberState state, Error error);
 };
 
@@ -165,7 +166,9 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
     if (!alive || !cancelled) return;
     alive->gate.run([alive, cancelled] { alive->outgoing.on_future_cancelled(cancelled); });
   });
-  run_on(state.environment.loop, [kept = state_, call] { kept->outgoing.start(call); });
+  if (!run_on(state.environment.loop, [kept = state_, call] { kept->outgoing.start(call); })) {
+    fail(Status::kInvalidState, "call \"{}\" on \"{}\": the worker was shut down", call->function, call->peer->name);
+  }
   return {call, &call->future};
 }
 
@@ -252,30 +255,37 @@ void Rpc::State::begin_stop(Nanos deadline) {
     stop_deadline = deadline;
     if (stop_timer != 0) environment.loop.cancel_timer(std::exchange(stop_timer, 0));
     if (deadline <= environment.loop.now()) {
-      leave(false);
+      leave(false, shut_down());
       return;
     }
     stop_timer = environment.loop.start_timer(deadline, [this] {
       stop_timer = 0;
-      leave(false);
+      leave(false, shut_down());
     });
   }
   if (is_open_world) incoming.refuse_new();
   quiet.begin();
 }
 
+bool Rpc::leave_for(const Error& why) {
+  if (state_->is_leaving) return false;
+  state_->leave(false, why);
+  return true;
+}
+
 // The last step: nothing begins any more, what is open ends, and the streams say LEAVE.
-void Rpc::State::leave(bool is_quiet) {
+void Rpc::State::leave(bool is_quiet, const Error& why) {
   if (std::exchange(is_leaving, true)) return;
   if (stop_timer != 0) environment.loop.cancel_timer(std::exchange(stop_timer, 0));
   phase.store(Phase::kStopped);
-  ShutdownReport report;
-  report.missing = quiet.missing();
   quiet.stop();
   all_gather->stop();
-  const size_t made = outgoing.stop();  // first: what is made within a served call counts as well
-  report.open_calls = static_cast<int64_t>(made + incoming.stop());
+  const size_t made = outgoing.stop(why);  // first: what is made within a served call counts as well
+  const size_t served = incoming.stop();
   gather_rounds.stop();
+  ShutdownReport report;
+  report.missing = quiet.missing();
+  report.open_calls = static_cast<int64_t>(made + served);
   if (references != nullptr) report.leaked_rrefs = references->leaks();
   report.clean = is_quiet && report.missing.empty() && report.open_calls == 0 && report.leaked_rrefs.empty();
   const Nanos patience = deadline_after(environment.loop.now(), config.lease);

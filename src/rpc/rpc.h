@@ -93,12 +93,13 @@ struct CallRequest {
   std::function<std::shared_ptr<wire::Reference>(const std::shared_ptr<const Peer>& callee)> keep_as = nullptr;
 };
 
-// The answer that a function still owes. Thread-safe. Dropping the last one unfinished fails the call with REMOTE.
+// The answer that a function still owes. Thread-safe. Dropping the last one unfinished fails the call with REMOTE, once
+// the function has returned: should it fail, its own failure is the answer.
 class PendingReply {
  public:
   virtual ~PendingReply() = default;
-  // False when it was finished before (or the call is over: cancelled, late, caller lost; then the answer is dropped
-  // and this is true once).
+  // False when it was finished before, or its worker was shut down. When the call is over otherwise (cancelled, late,
+  // caller lost) the answer is dropped, and this is true once.
   virtual bool finish(Value value) = 0;
   virtual bool fail(Error error) = 0;
   virtual bool is_cancelled() const = 0;
@@ -211,6 +212,9 @@ class Rpc {
   // CANCELLED, and completes with the report. In an open world it refuses new calls of others, and waits for those that
   // run and its own only. With a deadline that is past: at once.
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos deadline);
+  // Leaves at once, because this worker cannot go on: what is open ends with `why`. False when it has begun to leave
+  // before. All that is open has ended even if this throws; the streams may not have.
+  bool leave_for(const Error& why);
 
   // Any thread, an executor's: runs other code of the host, counted among the functions that run. Not once the
   // shutdown has ended the service: then this is false.

@@ -123,9 +123,7 @@ void Rrefs::begin(const Peer& self) {
 
 void Rrefs::stop() {
   state_->sharing.stop();
-  for (const auto& owned : state_->home->table.all()) {
-    owned->outcome().fail(Error(Status::kCancelled, "the worker was shut down before the value was made"));
-  }
+  for (const auto& owned : state_->home->table.all()) fail_dropped(owned->outcome());
 }
 
 // ---- what users ask for ----

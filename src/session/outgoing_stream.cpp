@@ -166,7 +166,7 @@ void OutgoingStream::drop_connection() {
   if (!connection_) return;
   // It may be the one whose callback runs.
   dropped_.push_back(std::move(connection_));
-  shared_.loop.post([this, alive = std::weak_ptr<char>(alive_)] {
+  shared_.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_)] {
     if (alive.lock()) dropped_.clear();
   });
 }

@@ -127,7 +127,7 @@ Session::Ticket Session::State::send_to_self(wire::Body body, SendOptions option
 }
 
 void Session::State::post(Task task) {
-  shared.loop.post([alive = std::weak_ptr<char>(alive), task = std::move(task)]() mutable {
+  shared.loop.post_or_drop([alive = std::weak_ptr<char>(alive), task = std::move(task)]() mutable {
     if (alive.lock()) task();
   });
 }
@@ -186,7 +186,7 @@ void Session::State::leave(Nanos deadline, Task done) {
   on_left_all = std::move(done);
   leave_timer = shared.loop.start_timer(deadline, [this] {
     leave_timer = 0;
-    if (on_left_all) shared.loop.post(std::exchange(on_left_all, Task()));
+    if (on_left_all) shared.loop.post_or_drop(std::exchange(on_left_all, Task()));
   });
   end_leave_when_done();
 }
@@ -195,7 +195,7 @@ void Session::State::end_leave_when_done() {
   if (!on_left_all || !is_drained()) return;
   shared.loop.cancel_timer(std::exchange(leave_timer, 0));
   // A task of its own, in which the session may be destroyed.
-  shared.loop.post(std::exchange(on_left_all, Task()));
+  shared.loop.post_or_drop(std::exchange(on_left_all, Task()));
 }
 
 bool Session::State::is_drained() const {

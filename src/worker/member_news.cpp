@@ -16,7 +16,7 @@ void MemberNews::post(MemberRecord record) {
 }
 
 void MemberNews::post_step() {
-  functions_.post([self = shared_from_this()] { self->step(); });
+  functions_.post_or_drop([self = shared_from_this()] { self->step(); });
 }
 
 void MemberNews::step() {

@@ -1,9 +1,11 @@
 #include "worker/production.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/host_code.h"
 #include "base/random.h"
 #include "transport/inproc/inproc_transport.h"
@@ -17,6 +19,9 @@ size_t core_count() {
   const unsigned cores = std::thread::hardware_concurrency();
   return cores == 0 ? 1 : cores;
 }
+
+// What is about to end is waited for at least this long: threads, the last callbacks.
+constexpr Nanos kPatience = 500 * kMillisecond;
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
@@ -33,7 +38,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
   loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false));
   if (options_.on_log) {
     log_ = std::make_unique<Log>(options_.log_level, [this](LogLevel level, std::string text) {
-      functions_->post([this, level, record = std::move(text)] { options_.on_log(level, record); });
+      functions_->post_or_drop([this, level, record = std::move(text)] { options_.on_log(level, record); });
     });
   } else {
     log_ = std::make_unique<Log>();
@@ -55,6 +60,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
                                 options_.memory,
                                 options_.on_member};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
+  loop_->set_on_failure([this](const Error& error) { worker_->on_loop_failure(error); });
 }
 
 // The host's hooks, and where host code goes that comes up on the thread.
@@ -80,7 +86,7 @@ ProductionWorker::~ProductionWorker() {
 std::shared_ptr<Future<Value>> ProductionWorker::start(Nanos timeout) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (finished_) fail(Status::kInvalidState, "start: the worker is shut down");
+    if (is_ending_) fail(Status::kInvalidState, "start: the worker is shut down");
     if (!loop_runs_) loop_->start();
     loop_runs_ = true;
   }
@@ -88,40 +94,69 @@ std::shared_ptr<Future<Value>> ProductionWorker::start(Nanos timeout) {
 }
 
 std::shared_ptr<Future<ShutdownReport>> ProductionWorker::begin_shutdown(Nanos timeout) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!loop_runs_) {
-    auto report = Future<ShutdownReport>::make();
-    report->complete(ShutdownReport{});
-    return report;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_ending_ = true;
+    if (loop_runs_) return worker_->shutdown(timeout);
   }
-  return worker_->shutdown(timeout);
+  auto report = Future<ShutdownReport>::make();
+  report->complete(ShutdownReport{});
+  return report;
 }
 
 bool ProductionWorker::finish(Nanos timeout) {
   const Nanos deadline = deadline_after(loop_->now(), timeout);
-  if (is_finished()) return true;
-  if (!wait(*worker_->rpc().when_no_function_runs(), timeout)) return false;
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (is_finished()) return true;
+  const Nanos latest = deadline_after(loop_->now(), timeout < 0 ? timeout : std::max(timeout, kPatience));
+  for (;;) {
+    std::shared_ptr<Future<Unit>> turn;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (is_finished()) return true;
+      turn = turn_;
+      if (turn == nullptr) turn_ = Future<Unit>::make();
+    }
+    if (turn == nullptr) break;
+    if (!wait(*turn, time_left(latest))) return false;
+  }
+  EachStep each;
+  each([this, deadline, latest] {
+    if (take_down(deadline, latest)) finished_ = true;
+  });
+  std::shared_ptr<Future<Unit>> turn;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    turn.swap(turn_);
+  }
+  turn->complete(Unit{});
+  each.check();
+  return is_finished();
+}
+
+bool ProductionWorker::take_down(Nanos deadline, Nanos latest) {
+  if (!wait(*worker_->rpc().when_no_function_runs(), time_left(deadline))) return false;
   // The loop first: what it let go of in its last moments may still run on the executors.
-  if (loop_runs_) loop_->stop();
+  loop_->stop();
   run_what_waits(deadline);
-  pool_->stop();
-  if (host_) host_->poll(0, kForever);
-  finished_ = true;
+  if (!pool_->stop(time_left(latest))) return false;
+  if (host_) {
+    host_->poll(0, kForever);
+    return host_->stop(time_left(latest));
+  }
   return true;
 }
 
 // Callbacks of futures that the shutdown completed, and deleters. What is not begun by the deadline never starts.
-bool ProductionWorker::run_what_waits(Nanos deadline) {
+void ProductionWorker::run_what_waits(Nanos deadline) {
   while (pool_->waiting() > 0) {
     auto reached = Future<Unit>::make();
-    pool_->post([reached] { reached->complete(Unit{}); });
-    const Nanos now = loop_->now();
-    const Nanos left = deadline == kNever ? kForever : (deadline > now ? deadline - now : 0);
-    if (!wait(*reached, left)) return false;
+    if (!pool_->post([owed = Owed(reached)] { owed->complete(Unit{}); })) return;
+    if (!wait(*reached, time_left(deadline))) return;
   }
-  return true;
+}
+
+Nanos ProductionWorker::time_left(Nanos deadline) const {
+  if (deadline == kNever) return kForever;
+  return std::max<Nanos>(0, deadline - loop_->now());
 }
 
 }  // namespace distag

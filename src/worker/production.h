@@ -39,14 +39,16 @@ class ProductionWorker {
   std::shared_ptr<Future<Value>> start(Nanos timeout);
   // Leaves the group. Complete: nothing new starts, but threads still run; follow with finish().
   std::shared_ptr<Future<ShutdownReport>> begin_shutdown(Nanos timeout);
-  // Joins all threads, once no function runs. False when some still run after `timeout`: call again. Not on a thread of
-  // the worker.
+  // Joins all threads, once no function runs. False when some still run after `timeout`: call again. By one thread at a
+  // time; others wait for their turn, no longer than their timeout. Not on a thread of the worker.
   bool finish(Nanos timeout);
   bool is_finished() const { return finished_.load(); }
 
  private:
   ThreadHooks hooks_for(bool runs_host_code) const;
-  bool run_what_waits(Nanos deadline);
+  bool take_down(Nanos deadline, Nanos latest);
+  void run_what_waits(Nanos deadline);
+  Nanos time_left(Nanos deadline) const;
 
   const ProductionOptions options_;
   std::unique_ptr<HostExecutor> host_;
@@ -57,8 +59,10 @@ class ProductionWorker {
   Executor* functions_;
   std::unique_ptr<Worker> worker_;
 
-  std::mutex mutex_;  // starting and joining threads order themselves
+  std::mutex mutex_;  // of what follows
   bool loop_runs_ = false;
+  bool is_ending_ = false;              // cannot be started any more
+  std::shared_ptr<Future<Unit>> turn_;  // of the thread that joins the others now
   std::atomic<bool> finished_{false};
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "base/each_step.h"
 #include "worker/greeting.h"
 #include "worker/member_news.h"
 #include "worker/rref_places.h"
@@ -65,7 +66,8 @@ struct Worker::State {
 
   Phase phase = Phase::kCreated;
   std::shared_ptr<Future<Value>> start_future;
-  std::shared_ptr<Future<ShutdownReport>> stop_future;
+  const std::shared_ptr<Future<ShutdownReport>> stop_future = Future<ShutdownReport>::make();
+  int failures = 0;  // of tasks of the loop
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Session> session;
   std::unique_ptr<Rendezvous> rendezvous;
@@ -114,7 +116,9 @@ struct Worker::State {
   void on_gone(const Peer& peer);
   void abandon_start(const Error& error);
   void begin_stop(Nanos deadline);
+  void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);
   void close(ShutdownReport report);
+  void end_by_failure(const Error& error);
   void lead(const Peer& from, wire::Message message);
 };
 
@@ -156,8 +160,8 @@ WorkerStats Worker::stats() const {
 
 std::shared_ptr<Future<SessionStats>> Worker::fetch_session_stats() {
   auto future = Future<SessionStats>::make();
-  state_->environment.loop.post([state = state_, future] {
-    future->complete(state->session ? state->session->stats() : state->get_view().session);
+  state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
+    owed->complete(state->session ? state->session->stats() : state->get_view().session);
   });
   return future;
 }
@@ -182,7 +186,7 @@ WorkerSnapshot Worker::snapshot_at_rest() const {
 
 std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
   auto future = Future<WorkerSnapshot>::make();
-  state_->environment.loop.post([state = state_, future] {
+  state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
     WorkerSnapshot snapshot = state->snapshot();
     snapshot.state = state->phase == Phase::kStarted ? "started" : phase_text(state->phase);
     if (state->session) {
@@ -197,18 +201,18 @@ std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
     snapshot.contexts = state->dist.contexts();
     snapshot.rrefs = state->rrefs.owned_values();
     snapshot.events.assign(state->event_log.events().begin(), state->event_log.events().end());
-    future->complete(std::move(snapshot));
+    owed->complete(std::move(snapshot));
   });
   return future;
 }
 
 std::shared_ptr<Future<ContextSnapshot>> Worker::fetch_snapshot(const Id& context) {
   auto future = Future<ContextSnapshot>::make();
-  state_->environment.loop.post([state = state_, future, context] {
+  state_->environment.loop.post_or_drop([state = state_, owed = Owed(future), context] {
     try {
-      future->complete(state->dist.context(context));
+      owed->complete(state->dist.context(context));
     } catch (...) {
-      future->fail(current_error());
+      owed->fail(current_error());
     }
   });
   return future;
@@ -221,26 +225,27 @@ std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
   future->set_canceller([weak = std::weak_ptr<State>(state_), begun = future.get()] {
     const auto state = weak.lock();
     if (state == nullptr) return;
-    state->environment.loop.post([state, begun] {
+    state->environment.loop.post_or_drop([state, begun] {
       if (state->phase == Phase::kStarting && state->start_future.get() == begun) {
         state->abandon_start(Error(Status::kCancelled, "cancelled by the caller"));
       }
     });
   });
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
-  state_->environment.loop.post([state = state_, future, deadline, this] {
+  const bool is_taken = state_->environment.loop.post([state = state_, owed = Owed(future), deadline, this]() mutable {
     if (state->phase != Phase::kCreated) {
-      future->fail(Error(Status::kInvalidState, fmt::format("start: the worker is {}", phase_text(state->phase))));
+      owed->fail(Error(Status::kInvalidState, fmt::format("start: the worker is {}", phase_text(state->phase))));
       return;
     }
     state->phase = Phase::kStarting;
-    state->start_future = future;
+    state->start_future = owed.take();
     try {
       state->begin_start(deadline, *this);
     } catch (...) {
       state->abandon_start(current_error());
     }
   });
+  if (!is_taken) distag::fail(Status::kInvalidState, "start: the worker is shut down");
   return future;
 }
 
@@ -279,7 +284,7 @@ void Worker::State::join(const RendezvousTarget& target) {
 
 // Posted, since what is calling goes away with a failed start.
 void Worker::State::fail_start_soon(Error error) {
-  environment.loop.post([this, begun = start_future, error = std::move(error)] {
+  environment.loop.post_or_drop([this, begun = start_future, error = std::move(error)] {
     if (phase == Phase::kStarting && start_future == begun) abandon_start(error);
   });
 }
@@ -364,14 +369,9 @@ void Worker::State::abandon_start(const Error& error) {
 std::shared_ptr<Future<ShutdownReport>> Worker::shutdown(Nanos timeout) {
   auto future = Future<ShutdownReport>::make();
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
-  state_->environment.loop.post([state = state_, future, deadline] {
-    if (state->stop_future == nullptr) state->stop_future = Future<ShutdownReport>::make();
-    std::weak_ptr<Future<ShutdownReport>> outcome = state->stop_future;
-    state->stop_future->on_done([outcome, future] {
-      if (auto done = outcome.lock()) future->complete(done->value());
-    });
-    state->begin_stop(deadline);
-  });
+  state_->stop_future->on_done([outcome = state_->stop_future.get(), future] { future->complete(outcome->value()); });
+  // A loop that takes no task any more was stopped after the worker.
+  state_->environment.loop.post_or_drop([state = state_, deadline] { state->begin_stop(deadline); });
   return future;
 }
 
@@ -392,26 +392,74 @@ void Worker::State::begin_stop(Nanos deadline) {
   const bool first = phase == Phase::kStarted;
   if (first) note("shutdown began");
   phase = Phase::kStopping;
-  std::shared_ptr<Future<ShutdownReport>> quiet = rpc.shutdown(deadline);
-  if (!first) return;
-  // The report completes inside of rpc and session: they are taken down by a task of their own.
-  quiet->on_done(
-      [this, outcome = quiet.get()] { environment.loop.post([this, report = outcome->value()] { close(report); }); });
+  std::shared_ptr<Future<ShutdownReport>> left = rpc.shutdown(deadline);
+  if (first) close_soon(left);
+}
+
+// The report completes inside of rpc and session: they are taken down by a task of their own.
+void Worker::State::close_soon(const std::shared_ptr<Future<ShutdownReport>>& left) {
+  left->on_done([this, outcome = left.get()] {
+    environment.loop.post_or_drop([this, report = outcome->value()] { close(report); });
+  });
 }
 
 void Worker::State::close(ShutdownReport report) {
-  rrefs.stop();
-  dist.stop();
-  rendezvous.reset();
-  View fresh = get_view();
-  if (session) fresh.session = session->stats();
-  fresh.started = false;
-  set_view(fresh);
+  if (phase == Phase::kStopped) return;
+  EachStep each;
+  each([this] { rrefs.stop(); });
+  each([this] { dist.stop(); });
+  each([this] { rendezvous.reset(); });
+  each([this] {
+    std::lock_guard<std::mutex> lock(mutex);
+    view.started = false;
+    if (session) view.session = session->stats();
+  });
+  each.check();  // what failed is tried again: by end_by_failure
+  phase = Phase::kStopped;
   forget_start();
   session.reset();
   transport.reset();
-  phase = Phase::kStopped;
+  if (start_future) fail_dropped(*std::exchange(start_future, nullptr));
   stop_future->complete(std::move(report));
+}
+
+// ---- failure of the loop ----
+
+void Worker::on_loop_failure(const Error& error) noexcept {
+  for (bool is_done = false; !is_done;) {
+    try {
+      state_->end_by_failure(error);
+      is_done = true;
+    } catch (...) {
+      // Again, by a simpler way.
+    }
+  }
+}
+
+// First an end by the rules: a start is abandoned, or LEAVE is said. A failure on that way, or of a shutdown that is
+// leaving, cuts it short; at last nothing is left but to tell those who wait.
+void Worker::State::end_by_failure(const Error& error) {
+  if (phase == Phase::kCreated || phase == Phase::kStopped) return;
+  ShutdownReport report;
+  report.clean = false;
+  switch (failures++) {
+    case 0:
+      environment.log.write(LogLevel::kError, "the worker ends, as a task of its loop failed: " + error.message());
+      if (phase == Phase::kStarting) {
+        abandon_start(error);
+        failures = 0;
+        return;
+      }
+      phase = Phase::kStopping;
+      if (!rpc.leave_for(error)) return close(std::move(report));
+      return close_soon(rpc.shutdown(0));
+    case 1:
+      return close(std::move(report));
+    default:
+      phase = Phase::kStopped;
+      if (start_future) fail_dropped(*start_future);
+      stop_future->complete(std::move(report));
+  }
 }
 
 // ---- messages and losses ----

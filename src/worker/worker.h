@@ -69,7 +69,10 @@ class Worker : private SessionEvents {
 
   // After a failure, a cancel included, it can be started again. The value is null.
   std::shared_ptr<Future<Value>> start(Nanos timeout);
-  std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);  // the same future's outcome for every call after ok
+  std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);  // the same outcome for every call
+  // On the loop: a task of it threw, so nobody knows what was left undone. A start fails with the error; a started
+  // worker leaves its group, what is open on it ends with the error, and its report is not clean.
+  void on_loop_failure(const Error& error) noexcept;
 
   bool is_started() const;
   std::string name() const;    // empty as long as it depends on the rank

@@ -44,7 +44,7 @@ class Side {
   // Runs the call on the loop and waits for its end; its Error comes out here.
   void run(std::function<void()> call) {
     auto done = Future<Unit>::make();
-    loop_.post([&call, done] {
+    loop_.post_or_drop([&call, done] {
       try {
         call();
       } catch (...) {

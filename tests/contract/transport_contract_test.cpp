@@ -314,7 +314,7 @@ TEST_P(TransportContract, BlocksWhenNobodyReadsAndGoesOn) {
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
   auto held = Future<Unit>::make();
-  server_.loop().post([held] {
+  server_.loop().post_or_drop([held] {
     // The loop refuses to wait by its policy, which is what this needs to get around.
     WaitPolicy* const policy = exchange_wait_policy(nullptr);
     wait(*held, kPatience);

@@ -159,7 +159,7 @@ TEST(SimGroupTest, WhoBreaksTheProtocolIsLostForThat) {
     auto rogue = group.scheduler().spawn([&group, begun] {
       wait(*begun, kForever);
       // It cancels a call that is not its own.
-      group.loop(1).post([&group] {
+      group.loop(1).post_or_drop([&group] {
         const Incarnation victim = group.worker(0).rpc().membership().find_by_rank(0)->peer.incarnation;
         group.worker(1).rpc().session().send(victim, wire::Cancel{{victim, 1}});
       });

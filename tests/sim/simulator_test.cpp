@@ -27,7 +27,7 @@ TEST(SimLoopTest, RunsTasksInTheOrderTheyWerePosted) {
   SimScheduler scheduler(1);
   SimLoop loop(scheduler, "loop");
   std::string order;
-  for (char name = 'a'; name <= 'e'; ++name) loop.post([&order, name] { order += name; });
+  for (char name = 'a'; name <= 'e'; ++name) loop.post_or_drop([&order, name] { order += name; });
   EXPECT_EQ(order, "");
   while (scheduler.step()) {
   }
@@ -65,7 +65,7 @@ TEST(SimLoopTest, RefusesTimersFromElsewhereAndWaitsOnIt) {
   EXPECT_THROW(loop.start_timer(0, [] {}), std::logic_error);
   auto never = Future<Unit>::make();
   Status refused = Status::kOk;
-  loop.post([&] { refused = status_of([&] { wait(*never, kForever); }); });
+  loop.post_or_drop([&] { refused = status_of([&] { wait(*never, kForever); }); });
   while (scheduler.step()) {
   }
   EXPECT_EQ(refused, Status::kInvalidState);
@@ -76,7 +76,7 @@ TEST(SimExecutorTest, BeginsTasksInAnOrderThatTheSeedDecides) {
     SimScheduler scheduler(seed);
     SimExecutor executor(scheduler, "pool");
     std::string order;
-    for (char name = 'a'; name <= 'h'; ++name) executor.post([&order, name] { order += name; });
+    for (char name = 'a'; name <= 'h'; ++name) executor.post_or_drop([&order, name] { order += name; });
     while (scheduler.step()) {
     }
     return order;
@@ -94,7 +94,7 @@ TEST(SimExecutorTest, AWaitInATaskLetsOthersRunAndEndsWhenItIsDone) {
   SimExecutor executor(scheduler, "pool");
   auto gate = Future<int>::make();
   std::string order;
-  executor.post([&] {
+  executor.post_or_drop([&] {
     order += "a";
     EXPECT_TRUE(wait(*gate, kForever));
     order += "c" + std::to_string(gate->value());
@@ -102,7 +102,7 @@ TEST(SimExecutorTest, AWaitInATaskLetsOthersRunAndEndsWhenItIsDone) {
   while (scheduler.step()) {
   }
   EXPECT_EQ(order, "a");
-  executor.post([&] {
+  executor.post_or_drop([&] {
     order += "b";
     gate->complete(7);
   });
@@ -118,14 +118,14 @@ TEST(SimExecutorTest, WaitsMayEndInAnyOrder) {
   auto first = Future<Unit>::make();
   auto second = Future<Unit>::make();
   std::string order;
-  executor.post([&] {
+  executor.post_or_drop([&] {
     wait(*first, kForever);
     order += "1";
     second->complete(Unit{});
   });
   while (scheduler.step()) {
   }
-  executor.post([&] {
+  executor.post_or_drop([&] {
     wait(*second, kForever);
     order += "2";
   });
@@ -183,7 +183,7 @@ TEST(SimExecutorTest, HundredsOfWaitsWithinOneAnother) {
   std::function<int(int)> descend = [&](int depth) {
     if (depth == 0) return 0;
     auto below = Future<int>::make();
-    executor.post([&descend, below, depth] { below->complete(descend(depth - 1)); });
+    executor.post_or_drop([&descend, below, depth] { below->complete(descend(depth - 1)); });
     wait(*below, kForever);
     return below->value() + 1;
   };
@@ -196,7 +196,7 @@ TEST(SimExecutorTest, StoppingEndsWaitsWithCancelled) {
   Status seen = Status::kOk;
   {
     SimExecutor executor(scheduler, "pool");
-    executor.post([&] { seen = status_of([&] { wait(*never, kForever); }); });
+    executor.post_or_drop([&] { seen = status_of([&] { wait(*never, kForever); }); });
     while (scheduler.step()) {
     }
   }
@@ -208,7 +208,7 @@ TEST(SimSchedulerTest, AFrozenLaneRunsNothingUntilItThaws) {
   SimLoop loop(scheduler, "loop");
   loop.freeze();
   bool ran = false;
-  loop.post([&] { ran = true; });
+  loop.post_or_drop([&] { ran = true; });
   scheduler.run_for(kSecond);
   EXPECT_FALSE(ran);
   loop.thaw();

@@ -23,7 +23,7 @@ class SimWorkerGroup::Meeting {
     for (Waiting& one : waiting_) {
       const Nanos when = scheduler_.now() + scheduler_.between(0, network_.faults.max_delay);
       scheduler_.at(when, [target = one.loop, tell = std::move(one.done), members = gathering_.members()] {
-        target->post([tell, members] { tell(Rendezvous::Outcome{members, Error(), true}); });
+        target->post_or_drop([tell, members] { tell(Rendezvous::Outcome{members, Error(), true}); });
       });
     }
     waiting_.clear();

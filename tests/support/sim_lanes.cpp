@@ -41,8 +41,10 @@ SimLoop::SimLoop(SimScheduler& scheduler, std::string name) : Lane(scheduler, st
 
 SimLoop::~SimLoop() { stop(); }
 
-void SimLoop::post(Task task) {
-  if (!stopped_) queue_.push_back({0, std::move(task)});
+bool SimLoop::post(Task task) {
+  if (stopped_) return false;
+  queue_.push_back({0, std::move(task)});
+  return true;
 }
 
 Loop::TimerId SimLoop::start_timer(Nanos when, Task task) {
@@ -102,8 +104,10 @@ SimExecutor::SimExecutor(SimScheduler& scheduler, std::string name) : Lane(sched
 
 SimExecutor::~SimExecutor() { stop(); }
 
-void SimExecutor::post(Task task) {
-  if (!stopped_) tasks_.push_back(std::move(task));
+bool SimExecutor::post(Task task) {
+  if (stopped_) return false;
+  tasks_.push_back(std::move(task));
+  return true;
 }
 
 size_t SimExecutor::waiting() const { return tasks_.size(); }

@@ -19,7 +19,7 @@ class SimLoop final : public Loop, public Lane {
   SimLoop(SimScheduler& scheduler, std::string name);
   ~SimLoop() override;
 
-  void post(Task task) override;
+  [[nodiscard]] bool post(Task task) override;
   TimerId start_timer(Nanos when, Task task) override;
   void cancel_timer(TimerId id) override;
   const Clock& clock() const override;
@@ -57,7 +57,7 @@ class SimExecutor final : public Executor, public Lane {
   SimExecutor(SimScheduler& scheduler, std::string name);
   ~SimExecutor() override;  // stops
 
-  void post(Task task) override;
+  [[nodiscard]] bool post(Task task) override;
   size_t waiting() const override;
   // Destroys what has not begun; waits that have not ended throw CANCELLED.
   void stop();

@@ -49,7 +49,7 @@ void SimLink::establish(const std::string& endpoint) {
   acceptor_ = found->second;
   acceptor_->accept(shared_from_this());
   connected_ = true;
-  dialer_loop_.post([link = shared_from_this()] {
+  dialer_loop_.post_or_drop([link = shared_from_this()] {
     if (link->dialer_ == nullptr || link->told_) return;
     if (link->events_->on_connected) link->events_->on_connected();
     link->wake_dialer();
@@ -114,7 +114,7 @@ void SimLink::deliver(Direction& direction) {
 void SimLink::hand_over(Direction& direction, Frames frames) {
   if (&direction == &forward_) {
     if (acceptor_ == nullptr || acceptor_->transport().dead_) return;
-    acceptor_->transport().loop_.post([link = shared_from_this(), frames = std::move(frames)]() mutable {
+    acceptor_->transport().loop_.post_or_drop([link = shared_from_this(), frames = std::move(frames)]() mutable {
       if (link->acceptor_ == nullptr) return;
       const std::shared_ptr<AcceptorEvents> events = link->acceptor_->events();
       events->on_message(link->token_, std::move(frames));
@@ -122,7 +122,7 @@ void SimLink::hand_over(Direction& direction, Frames frames) {
     return;
   }
   if (dialer_ == nullptr || dialer_->dead_) return;
-  dialer_loop_.post([link = shared_from_this(), frames = std::move(frames)]() mutable {
+  dialer_loop_.post_or_drop([link = shared_from_this(), frames = std::move(frames)]() mutable {
     if (link->dialer_ == nullptr || link->told_) return;
     if (link->events_->on_message) link->events_->on_message(std::move(frames));
   });
@@ -131,7 +131,7 @@ void SimLink::hand_over(Direction& direction, Frames frames) {
 void SimLink::wake_dialer() {
   if (!starved_ || !connected_ || dialer_ == nullptr || dialer_->dead_) return;
   starved_ = false;
-  dialer_loop_.post([link = shared_from_this()] {
+  dialer_loop_.post_or_drop([link = shared_from_this()] {
     if (link->dialer_ == nullptr || link->told_ || link->dropped_) return;
     if (link->events_->on_writable) link->events_->on_writable();
   });
@@ -151,7 +151,7 @@ void SimLink::drop(bool refused) {
   SimScheduler& scheduler = network_.scheduler_;
   scheduler.at(std::max(backward_.last, scheduler.now() + network_.delay()), [link = shared_from_this(), refused] {
     if (link->dialer_ == nullptr || link->dialer_->dead_) return;
-    link->dialer_loop_.post([link, refused] {
+    link->dialer_loop_.post_or_drop([link, refused] {
       if (link->dialer_ == nullptr || std::exchange(link->told_, true)) return;
       if (link->events_->on_dropped) link->events_->on_dropped(refused);
     });

@@ -117,7 +117,7 @@ void SimScheduler::run_for(Nanos duration) {
 
 std::shared_ptr<Future<Unit>> SimScheduler::spawn(Task task) {
   auto ended = Future<Unit>::make();
-  host_threads_->post([ended, task = std::move(task)]() mutable {
+  host_threads_->post_or_drop([ended, task = std::move(task)]() mutable {
     try {
       task();
       ended->complete(Unit{});

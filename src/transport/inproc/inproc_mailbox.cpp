@@ -21,7 +21,7 @@ void InprocPort::post(Task task) {
   std::lock_guard<std::mutex> lock(mutex_);
   // A task that is refused is the caller's parameter, destroyed after the lock is gone; one the loop refuses holds
   // nothing but a mailbox.
-  if (loop_ != nullptr) loop_->post(std::move(task));
+  if (loop_ != nullptr) loop_->post_or_drop(std::move(task));
 }
 
 void InprocPort::close() {
@@ -51,11 +51,19 @@ void InprocMailbox::push(Item::Kind kind) {
 }
 
 void InprocMailbox::close() {
-  std::deque<Item> dropped;
-  std::lock_guard<std::mutex> lock(mutex_);
-  closed_ = true;
-  dropped.swap(items_);
-  waiters_.clear();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    waiters_.clear();
+  }
+  // One by one, each destroyed without the lock: a second queue would need memory, and this ends connections.
+  for (;;) {
+    Item dropped;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (items_.empty()) return;
+    dropped = std::move(items_.front());
+    items_.pop_front();
+  }
 }
 
 void InprocMailbox::add(Item item, std::unique_lock<std::mutex> lock) {

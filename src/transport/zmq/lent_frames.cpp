@@ -12,7 +12,7 @@ void LentFrames::give_back(std::shared_ptr<const void> owner) noexcept {
       first = owners_.empty();
       owners_.push_back(std::move(owner));
     }
-    if (first) loop_.post([self = shared_from_this()] { self->release(); });
+    if (first) loop_.post_or_drop([self = shared_from_this()] { self->release(); });
   } catch (...) {
     // Without memory for it the owner goes here, or with the next that comes back.
   }

@@ -183,7 +183,7 @@ bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames)
   if (sent == static_cast<ssize_t>(message.size())) return true;
   if (sent < 0) {
     // Whoever answers may be in the middle of what came from there.
-    loop_.post([weak = weak_from_this(), id] {
+    loop_.post_or_drop([weak = weak_from_this(), id] {
       if (const auto state = weak.lock()) state->drop(id);
     });
     return false;

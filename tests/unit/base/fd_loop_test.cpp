@@ -19,7 +19,7 @@ namespace {
 template <typename Call>
 auto on_loop(Loop& loop, Call call) {
   auto future = Future<decltype(call())>::make();
-  loop.post([future, &call] { future->complete(call()); });
+  loop.post_or_drop([future, &call] { future->complete(call()); });
   EXPECT_TRUE(wait(*future, 60 * kSecond));
   return future->value();
 }
@@ -32,7 +32,7 @@ class FdLoopTest : public ::testing::Test {
 
 TEST_F(FdLoopTest, RunsPostedTasksInOrderOnItsThread) {
   std::vector<int> order;
-  for (int i = 0; i < 1000; ++i) loop_.post([&order, i] { order.push_back(i); });
+  for (int i = 0; i < 1000; ++i) loop_.post_or_drop([&order, i] { order.push_back(i); });
   EXPECT_TRUE(on_loop(loop_, [this] { return loop_.is_current(); }));
   EXPECT_FALSE(loop_.is_current());
   ASSERT_EQ(order.size(), 1000u);
@@ -44,7 +44,7 @@ TEST_F(FdLoopTest, RunsTasksOfManyThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([this, &ran] {
-      for (int i = 0; i < 5000; ++i) loop_.post([&ran] { ++ran; });
+      for (int i = 0; i < 5000; ++i) loop_.post_or_drop([&ran] { ++ran; });
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -58,7 +58,7 @@ TEST_F(FdLoopTest, EveryPostIsSeenHoweverItMeetsTheSleep) {
 
 TEST_F(FdLoopTest, TimersRunByTimeAndNotBefore) {
   auto done = Future<std::string>::make();
-  loop_.post([this, done] {
+  loop_.post_or_drop([this, done] {
     auto order = std::make_shared<std::string>();
     const Nanos begin = loop_.now();
     const auto add = [this, order, begin](Nanos after, char c) {
@@ -79,7 +79,7 @@ TEST_F(FdLoopTest, TimersRunByTimeAndNotBefore) {
 
 TEST_F(FdLoopTest, TimersAreFinerThanAMillisecond) {
   auto late = Future<Nanos>::make();
-  loop_.post([this, late] {
+  loop_.post_or_drop([this, late] {
     const Nanos when = loop_.now() + 200 * kMicrosecond;
     loop_.start_timer(when, [this, late, when] { late->complete(loop_.now() - when); });
   });
@@ -93,7 +93,7 @@ TEST_F(FdLoopTest, TimerThatStartsItselfAnewLetsOthersRun) {
     ++fired;
     loop_.start_timer(loop_.now(), [&again] { again(); });
   };
-  loop_.post([&again] { again(); });
+  loop_.post_or_drop([&again] { again(); });
   for (int i = 0; i < 100; ++i) on_loop(loop_, [] { return 0; });
   loop_.stop();
   EXPECT_GE(fired, 1);
@@ -171,14 +171,14 @@ TEST_F(FdLoopTest, TellsItsLongestTask) {
 }
 
 TEST_F(FdLoopTest, TaskThatThrowsEndsAlone) {
-  loop_.post([] { throw 1; });
+  loop_.post_or_drop([] { throw 1; });
   EXPECT_EQ(on_loop(loop_, [] { return 4; }), 4);
 }
 
 TEST(FdLoop, KeepsTasksPostedBeforeItStarts) {
   FdLoop loop("test", {});
   int ran = 0;
-  loop.post([&ran] { ++ran; });
+  loop.post_or_drop([&ran] { ++ran; });
   loop.start();
   loop.stop();
   EXPECT_EQ(ran, 1);
@@ -195,16 +195,16 @@ TEST(FdLoop, StopDestroysWhatIsLeftAsIfOnTheLoop) {
       delete value;
       on_loop_then = loop.is_current();
       loop.cancel_timer(*timer);
-      loop.post([] { FAIL(); });
+      loop.post_or_drop([] { FAIL(); });
     });
-    loop.post([&loop, token, timer, guard = std::move(guard)]() mutable {
+    loop.post_or_drop([&loop, token, timer, guard = std::move(guard)]() mutable {
       *timer = loop.start_timer(kNever, [token] { FAIL(); });
       loop.start_timer(kNever, [token, guard = std::move(guard)] { FAIL(); });
       loop.add_idle_check([token] { return false; });
     });
     loop.stop();
     loop.stop();
-    loop.post([token] { FAIL(); });
+    loop.post_or_drop([token] { FAIL(); });
   }
   EXPECT_TRUE(on_loop_then);
   EXPECT_EQ(token.use_count(), 1);
@@ -214,7 +214,7 @@ TEST(FdLoop, NeverStartedDestroysItsTasks) {
   auto token = std::make_shared<int>(0);
   {
     FdLoop loop("test", {});
-    loop.post([token] { FAIL(); });
+    loop.post_or_drop([token] { FAIL(); });
   }
   EXPECT_EQ(token.use_count(), 1);
 }
@@ -225,6 +225,61 @@ TEST(FdLoop, StartsOnce) {
   EXPECT_THROW(loop.start(), Error);
   loop.stop();
   EXPECT_THROW(loop.start(), Error);
+}
+
+TEST(FdLoop, TellsWhatTasksTimersAndChecksThrow) {
+  FdLoop loop("test", {});
+  std::vector<std::string> told;
+  bool was_on_loop = true;
+  loop.set_on_failure([&](const Error& error) {
+    was_on_loop = was_on_loop && loop.is_current();
+    told.push_back(error.message());
+  });
+  EXPECT_TRUE(loop.post([] { fail(Status::kInternal, "task"); }));
+  EXPECT_TRUE(loop.post([] { throw std::bad_alloc(); }));
+  EXPECT_TRUE(loop.post([&loop] { loop.start_timer(0, [] { fail(Status::kInternal, "timer"); }); }));
+  loop.start();
+  on_loop(loop, [] { return 0; });
+  on_loop(loop, [&loop] {
+    auto id = std::make_shared<uint64_t>(0);
+    *id = loop.add_idle_check([&loop, id]() -> bool {
+      loop.remove_idle_check(*id);
+      fail(Status::kInternal, "check");
+    });
+    return 0;
+  });
+  while (on_loop(loop, [&told] { return told.size(); }) < 4) std::this_thread::yield();
+  loop.stop();
+  EXPECT_EQ(told, (std::vector<std::string>{"task", "out of memory", "timer", "check"}));
+  EXPECT_TRUE(was_on_loop);
+}
+
+// However many threads post while it stops: what it took has run, what it did not take was destroyed at once.
+TEST(FdLoop, RunsWhatItTookAndSaysWhatItDidNot) {
+  for (int round = 0; round < 50; ++round) {
+    FdLoop loop("test", {});
+    loop.start();
+    std::atomic<int> taken{0};
+    std::atomic<int> ran{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&] {
+        for (;;) {
+          auto token = std::make_shared<int>(0);
+          if (!loop.post([&ran, token] { ++ran; })) {
+            EXPECT_EQ(token.use_count(), 1);
+            return;
+          }
+          ++taken;
+        }
+      });
+    }
+    while (ran < 10) std::this_thread::yield();
+    loop.stop();
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(ran, taken);
+    EXPECT_FALSE(run_on(loop, [] { FAIL(); }));
+  }
 }
 
 }  // namespace

@@ -86,5 +86,39 @@ TEST(Future, CompletedByOneOfManyThreads) {
   }
 }
 
+TEST(Future, AllCallbacksRunWhenOneThrows) {
+  auto future = Future<int>::make();
+  int ran = 0;
+  future->on_done([&ran] { ++ran; });
+  future->on_done([] { fail(Status::kInternal, "first"); });
+  future->on_done([] { fail(Status::kInternal, "second"); });
+  future->on_done([&ran] { ++ran; });
+  try {
+    future->complete(1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(), "first");
+  }
+  EXPECT_EQ(ran, 2);
+  EXPECT_EQ(future->value(), 1);
+}
+
+TEST(Future, OneThatIsOwedFailsWithTheTaskThatOwesIt) {
+  auto dropped = Future<int>::make();
+  auto done = Future<int>::make();
+  auto taken = Future<int>::make();
+  { const Owed owed(dropped); }
+  { Owed(done)->complete(1); }
+  {
+    Owed owed(taken);
+    Owed next(std::move(owed));
+    EXPECT_EQ(next.take(), taken);
+  }
+  ASSERT_TRUE(dropped->is_done());
+  EXPECT_EQ(dropped->error()->status(), Status::kCancelled);
+  EXPECT_EQ(done->value(), 1);
+  EXPECT_FALSE(taken->is_done());
+}
+
 }  // namespace
 }  // namespace distag

@@ -36,7 +36,7 @@ TEST(Pool, RunsEveryTask) {
   Latch latch(1000);
   Pool pool("test", 3, {});
   for (int i = 1; i <= 1000; ++i) {
-    pool.post([&sum, &latch, i] {
+    pool.post_or_drop([&sum, &latch, i] {
       sum += i;
       latch.done();
     });
@@ -50,7 +50,7 @@ TEST(Pool, OneThreadRunsInOrder) {
   Latch latch(100);
   Pool pool("test", 1, {});
   for (int i = 0; i < 100; ++i) {
-    pool.post([&order, &latch, i] {
+    pool.post_or_drop([&order, &latch, i] {
       order.push_back(i);
       latch.done();
     });
@@ -65,7 +65,7 @@ TEST(Pool, RunsAtMostThreadCountAtATime) {
   Latch latch(500);
   Pool pool("test", 2, {});
   for (int i = 0; i < 500; ++i) {
-    pool.post([&now, &most, &latch] {
+    pool.post_or_drop([&now, &most, &latch] {
       const int here = ++now;
       for (int seen = most; seen < here && !most.compare_exchange_weak(seen, here);) {
       }
@@ -82,8 +82,8 @@ TEST(Pool, ThreadThatWaitsGivesItsPlaceToTasksQueuedBefore) {
   auto future = Future<int>::make();
   auto got = Future<int>::make();
   Pool pool("test", 1, {});
-  pool.post([future, got, &pool] {
-    pool.post([future] { future->complete(11); });
+  pool.post_or_drop([future, got, &pool] {
+    pool.post_or_drop([future] { future->complete(11); });
     wait(*future, kForever);
     got->complete(future->value());
   });
@@ -96,13 +96,13 @@ TEST(Pool, ThreadThatWaitsGivesItsPlaceToTasksQueuedLater) {
   auto future = Future<int>::make();
   auto got = Future<int>::make();
   Pool pool("test", 1, {});
-  pool.post([waiting, future, got] {
+  pool.post_or_drop([waiting, future, got] {
     waiting->complete(Unit{});
     wait(*future, kForever);
     got->complete(future->value());
   });
   ASSERT_TRUE(park_until_done(*waiting, 60 * kSecond));
-  pool.post([future] { future->complete(12); });
+  pool.post_or_drop([future] { future->complete(12); });
   ASSERT_TRUE(park_until_done(*got, 60 * kSecond));
   EXPECT_EQ(got->value(), 12);
 }
@@ -114,7 +114,7 @@ void nest(Pool& pool, int depth, const std::shared_ptr<Future<int>>& result) {
     return;
   }
   auto below = Future<int>::make();
-  pool.post([&pool, depth, below] { nest(pool, depth - 1, below); });
+  pool.post_or_drop([&pool, depth, below] { nest(pool, depth - 1, below); });
   try {
     wait(*below, kForever);
     result->complete(below->value() + 1);
@@ -127,7 +127,7 @@ TEST(Pool, NestsTwoHundredDeepWithOneThread) {
   Pool pool("test", 1, {});
   for (int round = 0; round < 3; ++round) {
     auto result = Future<int>::make();
-    pool.post([&pool, result] { nest(pool, 200, result); });
+    pool.post_or_drop([&pool, result] { nest(pool, 200, result); });
     ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
     EXPECT_EQ(result->value(), 200);
   }
@@ -136,7 +136,7 @@ TEST(Pool, NestsTwoHundredDeepWithOneThread) {
 TEST(Pool, RefusesToWaitAtTheCap) {
   Pool pool("test", 1, {});
   auto result = Future<int>::make();
-  pool.post([&pool, result] { nest(pool, 400, result); });
+  pool.post_or_drop([&pool, result] { nest(pool, 400, result); });
   ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
   ASSERT_NE(result->error(), nullptr);
   EXPECT_EQ(result->error()->status(), Status::kOverloaded);
@@ -144,7 +144,7 @@ TEST(Pool, RefusesToWaitAtTheCap) {
   while (pool.running() > 0 || pool.waiting() > 0) std::this_thread::yield();
   // And recovers.
   auto again = Future<int>::make();
-  pool.post([&pool, again] { nest(pool, 100, again); });
+  pool.post_or_drop([&pool, again] { nest(pool, 100, again); });
   ASSERT_TRUE(park_until_done(*again, 60 * kSecond));
   EXPECT_EQ(again->value(), 100);
 }
@@ -154,7 +154,7 @@ TEST(Pool, ManyNestedWaitsAtOnce) {
   std::vector<std::shared_ptr<Future<int>>> results;
   for (int i = 0; i < 20; ++i) {
     results.push_back(Future<int>::make());
-    pool.post([&pool, result = results.back()] { nest(pool, 10, result); });
+    pool.post_or_drop([&pool, result = results.back()] { nest(pool, 10, result); });
   }
   for (const auto& result : results) {
     ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
@@ -165,7 +165,7 @@ TEST(Pool, ManyNestedWaitsAtOnce) {
 TEST(Pool, WaitTimesOut) {
   auto result = Future<bool>::make();
   Pool pool("test", 1, {});
-  pool.post([result] { result->complete(wait(*Future<int>::make(), kMillisecond)); });
+  pool.post_or_drop([result] { result->complete(wait(*Future<int>::make(), kMillisecond)); });
   ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
   EXPECT_FALSE(result->value());
 }
@@ -173,8 +173,8 @@ TEST(Pool, WaitTimesOut) {
 TEST(Pool, TaskThatThrowsEndsAlone) {
   Latch latch(1);
   Pool pool("test", 1, {});
-  pool.post([] { throw 1; });
-  pool.post([&latch] { latch.done(); });
+  pool.post_or_drop([] { throw 1; });
+  pool.post_or_drop([&latch] { latch.done(); });
   latch.wait();
 }
 
@@ -184,13 +184,13 @@ TEST(Pool, StopDestroysWhatWasNotBegun) {
   auto go_on = Future<Unit>::make();
   std::atomic<int> ran{0};
   Pool pool("test", 1, {});
-  pool.post([begun, go_on, &ran] {
+  pool.post_or_drop([begun, go_on, &ran] {
     begun->complete(Unit{});
     park_until_done(*go_on, kForever);
     ++ran;
   });
   ASSERT_TRUE(park_until_done(*begun, 60 * kSecond));
-  for (int i = 0; i < 10; ++i) pool.post([token, &ran] { ++ran; });
+  for (int i = 0; i < 10; ++i) pool.post_or_drop([token, &ran] { ++ran; });
   EXPECT_EQ(pool.waiting(), 10u);
   EXPECT_EQ(pool.running(), 1u);
   // The stop destroys the queue before it waits for the running task, which this destructor lets go.
@@ -198,11 +198,11 @@ TEST(Pool, StopDestroysWhatWasNotBegun) {
     delete value;
     go_on->complete(Unit{});
   });
-  pool.post([last = std::move(last)] {});
+  pool.post_or_drop([last = std::move(last)] {});
   pool.stop();
   EXPECT_EQ(ran, 1);
   EXPECT_EQ(token.use_count(), 1);
-  pool.post([token] { FAIL(); });
+  pool.post_or_drop([token] { FAIL(); });
   EXPECT_EQ(token.use_count(), 1);
   EXPECT_EQ(pool.running(), 0u);
 }
@@ -223,7 +223,7 @@ TEST(Pool, HooksSeeEveryThreadAndItsName) {
   {
     Pool pool("a_name_that_is_long", 2, hooks);
     auto result = Future<int>::make();
-    pool.post([&pool, result] { nest(pool, 30, result); });
+    pool.post_or_drop([&pool, result] { nest(pool, 30, result); });
     ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
   }
   EXPECT_GE(started.size(), 30u);
@@ -238,11 +238,11 @@ TEST(Pool, ThreadsThatWaitsMadeEndWhenTooManyAreIdle) {
   hooks.on_stop = [&alive](const char*) { --alive; };
   Pool pool("test", 1, hooks);
   auto result = Future<int>::make();
-  pool.post([&pool, result] { nest(pool, 100, result); });
+  pool.post_or_drop([&pool, result] { nest(pool, 100, result); });
   ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
   while (alive > 12) std::this_thread::yield();
   auto again = Future<int>::make();
-  pool.post([&pool, again] { nest(pool, 100, again); });
+  pool.post_or_drop([&pool, again] { nest(pool, 100, again); });
   ASSERT_TRUE(park_until_done(*again, 60 * kSecond));
   EXPECT_EQ(again->value(), 100);
 }
@@ -270,7 +270,7 @@ TEST(Pool, ThreadsBlockTheSignalsThatAProcessIsSentAndNoOthers) {
   const std::vector<int> before = blocked_signals();
   auto seen = Future<std::vector<int>>::make();
   Pool pool("test", 1, {});
-  pool.post([seen] { seen->complete(blocked_signals()); });
+  pool.post_or_drop([seen] { seen->complete(blocked_signals()); });
   ASSERT_TRUE(park_until_done(*seen, 60 * kSecond));
   std::set<int> expected(before.begin(), before.end());
   expected.insert({SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD, SIGALRM, SIGVTALRM, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU,
@@ -284,13 +284,32 @@ TEST(Pool, StartsAndStopsUnderLoad) {
     std::atomic<int> ran{0};
     Pool pool("test", 2, {});
     std::thread other([&pool, &ran] {
-      for (int i = 0; i < 50; ++i) pool.post([&ran] { ++ran; });
+      for (int i = 0; i < 50; ++i) pool.post_or_drop([&ran] { ++ran; });
     });
-    for (int i = 0; i < 50; ++i) pool.post([&ran] { ++ran; });
+    for (int i = 0; i < 50; ++i) pool.post_or_drop([&ran] { ++ran; });
     pool.stop();
     other.join();
     EXPECT_LE(ran, 100);
   }
+}
+
+TEST(Pool, StopGivesUpAfterItsTimeoutAndGoesOnWhenCalledAgain) {
+  Pool pool("test", 2, {});
+  auto begun = Future<Unit>::make();
+  auto go_on = Future<Unit>::make();
+  EXPECT_TRUE(pool.post([begun, go_on] {
+    begun->complete(Unit{});
+    park_until_done(*go_on, kForever);
+  }));
+  ASSERT_TRUE(park_until_done(*begun, 60 * kSecond));
+  EXPECT_FALSE(pool.stop(kMillisecond));
+  EXPECT_FALSE(pool.post([] { FAIL(); }));
+  EXPECT_EQ(pool.running(), 1u);
+  EXPECT_FALSE(pool.stop(0));
+  go_on->complete(Unit{});
+  EXPECT_TRUE(pool.stop(60 * kSecond));
+  EXPECT_TRUE(pool.stop(0));
+  EXPECT_EQ(pool.running(), 0u);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ TEST(StrandTest, RunsTasksOneAtATimeInTheirOrder) {
   auto ended = Future<Unit>::make();
   constexpr int kTasks = 2000;
   for (int i = 0; i < kTasks; ++i) {
-    strand->post([&, i] {
+    strand->post_or_drop([&, i] {
       EXPECT_EQ(++running, 1);
       order.push_back(i);
       --running;
@@ -43,15 +43,38 @@ TEST(StrandTest, TakesTasksFromManyThreadsAndFromItsOwnTasks) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
-        strand->post([&] {
+        strand->post_or_drop([&] {
           add();
-          strand->post(add);
+          strand->post_or_drop(add);
         });
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(wait(*ended, 30 * kSecond));
+}
+
+// A task that waits for a reply from the strand is never left in a queue that nobody runs.
+TEST(StrandTest, TasksEndWithTheExecutor) {
+  auto owed = Future<Unit>::make();
+  auto late = Future<Unit>::make();
+  auto begun = Future<Unit>::make();
+  auto go_on = Future<Unit>::make();
+  Pool pool("strand", 1, {});
+  pool.post_or_drop([begun, go_on] {
+    begun->complete(Unit{});
+    wait(*go_on, kForever);
+  });
+  ASSERT_TRUE(wait(*begun, 30 * kSecond));
+  auto strand = std::make_shared<Strand>(pool);
+  EXPECT_TRUE(strand->post([owed = Owed(owed)] { owed->complete(Unit{}); }));
+  EXPECT_TRUE(strand->post([] { FAIL(); }));
+  EXPECT_FALSE(pool.stop(0));  // drops the strand's turn
+  ASSERT_TRUE(owed->is_done());
+  EXPECT_EQ(owed->error()->status(), Status::kCancelled);
+  EXPECT_FALSE(strand->post([late = Owed(late)] { late->complete(Unit{}); }));
+  EXPECT_TRUE(late->is_done());
+  go_on->complete(Unit{});
 }
 
 }  // namespace

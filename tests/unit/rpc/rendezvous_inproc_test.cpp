@@ -121,7 +121,7 @@ TEST(RendezvousInproc, JoinsAcrossThreads) {
       auto future = Future<Unit>::make();
       done.push_back(future);
       FdLoop& loop = *loops[static_cast<size_t>(rank)];
-      loop.post([&loop, &log, rank, round, future] {
+      loop.post_or_drop([&loop, &log, rank, round, future] {
         struct Unused final : Transport {
           std::unique_ptr<Acceptor> listen(const std::string&, AcceptorEvents) override { return nullptr; }
           std::unique_ptr<Connection> dial(const std::string&, ConnectionEvents) override { return nullptr; }
@@ -136,7 +136,7 @@ TEST(RendezvousInproc, JoinsAcrossThreads) {
         request.self.incarnation = static_cast<Incarnation>(round * kSize + rank + 1);
         rendezvous->join(request, [&loop, rendezvous, future](Rendezvous::Outcome outcome) mutable {
           EXPECT_TRUE(outcome.ok) << outcome.error.message();
-          loop.post([kept = std::move(rendezvous), future]() mutable {
+          loop.post_or_drop([kept = std::move(rendezvous), future]() mutable {
             kept.reset();
             future->complete(Unit{});
           });

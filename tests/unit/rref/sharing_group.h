@@ -19,7 +19,10 @@ namespace distag::test {
 // Everything is on it, always.
 class OneLoop final : public Loop {
  public:
-  void post(Task task) override { task(); }
+  [[nodiscard]] bool post(Task task) override {
+    task();
+    return true;
+  }
   TimerId start_timer(Nanos, Task) override { return 1; }
   void cancel_timer(TimerId) override {}
   const Clock& clock() const override { return clock_; }

@@ -13,7 +13,10 @@ namespace {
 // A loop without a thread: the test runs what was posted.
 class ManualLoop final : public Loop {
  public:
-  void post(Task task) override { tasks_.add(0, std::move(task)); }
+  [[nodiscard]] bool post(Task task) override {
+    tasks_.add(0, std::move(task));
+    return true;
+  }
   TimerId start_timer(Nanos, Task) override { return 0; }
   void cancel_timer(TimerId) override {}
   const Clock& clock() const override { return clock_; }

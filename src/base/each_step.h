@@ -1,0 +1,29 @@
+#pragma once
+
+#include <exception>
+
+namespace distag {
+
+// Steps that are all tried, whatever the ones before have thrown: an end that runs out of memory half way still ends
+// the other half.
+class EachStep {
+ public:
+  template <typename Step>
+  void operator()(Step&& step) noexcept {
+    try {
+      step();
+    } catch (...) {
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+
+  // Throws what the first one that failed has thrown.
+  void check() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::exception_ptr first_;
+};
+
+}  // namespace distag

@@ -15,9 +15,8 @@ static distag_tensor *leaf(int index, distag_error *e) {
   const double start[2] = {0.5 + index, -1.0 - index};
   const int64_t shape[1] = {2};
   distag_tensor *t = NULL;
-  distag_tensor_create(start, sizeof(start), DISTAG_FLOAT64, shape, 1, &t, e);
-  distag_tensor_set_requires_grad(t, 1, e);
-  CHECK_INT(e->code, DISTAG_OK);
+  CHECK_INT(distag_tensor_create(start, sizeof(start), DISTAG_FLOAT64, shape, 1, &t, e), DISTAG_OK);
+  CHECK_INT(distag_tensor_set_requires_grad(t, 1, e), DISTAG_OK);
   return t;
 }
 

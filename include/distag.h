@@ -26,8 +26,8 @@
  *  6. Pointers must not be NULL unless marked nullable; an empty array is (NULL, 0). Text is UTF-8 and ends in NUL.
  *     Text, arrays and structs may be reused once the call returns. size is in bytes, count in items. Times are
  *     nanoseconds; DISTAG_FOREVER is -1.
- *  7. Each handle type is immutable (anyone, any time), thread-safe (any thread; calls order themselves), shared-read
- *     (readers together or one writer alone), or lent (to one callback, on its thread, until it returns).
+ *  7. Each handle type is immutable (anyone, any time), thread-safe (any thread; calls order themselves), or lent (to
+ *     one callback, on its thread, until it returns).
  *  8. Nothing blocks unless its comment says "Blocks". What blocks takes a timeout or says its bound, and has an _async
  *     twin that gives a distag_future where a host may not want to wait. A timeout parameter of 0 does not wait; in
  *     options 0 is default.
@@ -146,7 +146,7 @@ DISTAG_API const char *distag_status_get_name(distag_status status);
  * 2. Handles                                                                                               since 0.1
  * ================================================================================================================== */
 
-typedef struct distag_tensor distag_tensor;         /* dense n-d array with its history. shared-read */
+typedef struct distag_tensor distag_tensor;         /* dense n-d array with its history. thread-safe */
 typedef struct distag_value distag_value;           /* what calls carry: scalar, text, tensor, list ... immutable */
 typedef struct distag_worker distag_worker;         /* one participant: name, rank, functions. thread-safe */
 typedef struct distag_invocation distag_invocation; /* one incoming call, seen by a function. lent */
@@ -237,7 +237,8 @@ DISTAG_API size_t distag_tensor_get_count(distag_tensor *tensor);           /* e
 DISTAG_API size_t distag_tensor_get_size(distag_tensor *tensor);            /* bytes, as copy_data needs */
 DISTAG_API uint64_t distag_tensor_get_id(distag_tensor *tensor);            /* same id, same tensor, in this process */
 
-/* The first element, to be read with the strides; NULL without elements. Lent only until the next write. */
+/* The first element, to be read with the strides; NULL without elements. Lent only until the next write to the tensor
+ * or a view of it, in any thread: for hosts that order reads and writes by themselves. Others use copy_data. */
 DISTAG_API const void *distag_tensor_get_data(distag_tensor *tensor);
 
 /* Copies all elements, row-major.
@@ -257,7 +258,9 @@ DISTAG_API int32_t distag_tensor_get_requires_grad(distag_tensor *tensor); /* 1 
 
 /* Change the values in place, unrecorded: to `size` bytes of row-major host memory; to those of another tensor, cast
  * and broadcast; by adding scale * source, likewise. Id, views and requires_grad stay.
- * Fails: INVALID_STATE when it has a history or borrows its memory. */
+ * Threads: whatever reads a tensor or a view of it meanwhile (a copy, an op, a call, a fetch) sees the values before
+ * the write or after it, never a mixture. Writes come one after the other, also those to views that overlap.
+ * Fails: INVALID_STATE when it has a history or borrows its memory, OUT_OF_MEMORY. */
 DISTAG_API distag_status distag_tensor_write(distag_tensor *tensor, const void *data, size_t size, distag_error *err);
 DISTAG_API distag_status distag_tensor_assign(distag_tensor *tensor, distag_tensor *source, distag_error *err);
 DISTAG_API distag_status distag_tensor_add_scaled(distag_tensor *tensor, distag_tensor *source, double scale,
@@ -986,9 +989,9 @@ DISTAG_API distag_status distag_optimizer_set(distag_optimizer *optimizer, const
                                               distag_error *err);
 
 /* Updates each parameter with its gradient in the context, at all owners side by side; one without gradient stays as it
- * is. Each owner applies it to all of its parameters or to none; who reads one meanwhile, by a fetch too, may see it
- * half stepped. After a failure the message names the owners that did
- * not apply it, or may not have, and distag_optimizer_copy_stepped_ranks gives those that did.
+ * is. Each owner applies it to all of its parameters or to none, as one write: an op, a call or a fetch that reads
+ * some of them meanwhile sees all of those before the step or all after it. After a failure the message names the
+ * owners that did not apply it, or may not have, and distag_optimizer_copy_stepped_ranks gives those that did.
  * Blocks. Fails: as distag_call and distag_get_gradients; INVALID_STATE for settings that do not go together, and for a
  * parameter that borrows its memory or has got a history; PEER_RESTARTED once an owner has lost what it kept. */
 DISTAG_API distag_status distag_optimizer_step(distag_optimizer *optimizer, distag_context *context,

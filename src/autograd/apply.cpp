@@ -2,6 +2,7 @@
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "tensor/access.h"
 
 namespace distag::autograd {
 namespace {
@@ -51,6 +52,16 @@ void separate(Tensors& outputs, std::span<const Tensor> inputs) {
   }
 }
 
+Tensors run_forward(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
+                    ops::Saved* saved) {
+  const HeldTensors held(inputs);
+  Tensors outputs = op.forward(held.all(), attributes, saved);
+  separate(outputs, inputs);
+  // Views follow the writes of their storage.
+  for (Tensor& output : outputs) output.drop_hold();
+  return outputs;
+}
+
 void set_histories(const Tensors& outputs, const std::shared_ptr<Node>& node) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] && is_floating(outputs[i].dtype())) set_history(outputs[i], Edge{node, static_cast<uint32_t>(i)});
@@ -82,6 +93,10 @@ class CustomNode final : public Node {
   std::string name() const override { return name_; }
   bool is_host_code() const override { return true; }
   Tensors backward(SavedData& saved, Tensors gradients) override {
+    // What it gets is the host's: its writes do not show where else the gradients go.
+    for (Tensor& gradient : gradients) {
+      if (gradient) gradient = gradient.snapshot();
+    }
     Tensors result = static_cast<CustomSaved&>(saved).op.backward(std::move(gradients), next().size());
     if (result.size() != next().size()) {
       fail(Status::kInvalidArgument, "gave {} gradients for {} inputs", result.size(), next().size());
@@ -111,15 +126,10 @@ class CustomNode final : public Node {
 Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record) {
   ops::check_arguments(op, inputs, attributes);
   const uint64_t needed = record && op.backward != nullptr ? needed_inputs(inputs) : 0;
-  if (needed == 0) {
-    Tensors outputs = op.forward(inputs, attributes, nullptr);
-    separate(outputs, inputs);
-    return outputs;
-  }
+  if (needed == 0) return run_forward(op, inputs, attributes, nullptr);
   auto saved = std::make_shared<OpSaved>();
   saved->values.needed = needed;
-  Tensors outputs = op.forward(inputs, attributes, &saved->values);
-  separate(outputs, inputs);
+  Tensors outputs = run_forward(op, inputs, attributes, &saved->values);
   auto node = std::make_shared<OpNode>(op, edges_of(inputs), static_cast<uint32_t>(outputs.size()),
                                        is_small(inputs) && is_small(outputs));
   node->set_saved(std::move(saved));
@@ -145,6 +155,10 @@ Tensors apply_custom(CustomOp op, std::span<const Tensor> inputs, size_t output_
     }
   }
   separate(outputs, detached);
+  for (Tensor& output : outputs) {
+    // It once required grad, elsewhere.
+    if (output.grad_slot() != nullptr) output = detach(output);
+  }
   if (!op.backward || needed_inputs(inputs) == 0) return outputs;
   auto node = std::make_shared<CustomNode>(op.name, inputs, static_cast<uint32_t>(output_count));
   node->set_saved(std::make_shared<CustomSaved>(std::move(op)));

@@ -7,15 +7,26 @@ namespace distag::autograd {
 namespace {
 
 // Nobody else puts anything into the slot.
-History* history_of(const Tensor& tensor) { return static_cast<History*>(tensor.grad_slot().get()); }
+History* history_of(const Tensor& tensor) { return static_cast<History*>(tensor.grad_slot()); }
 
 }  // namespace
 
-Edge History::edge(const Tensor& tensor) {
-  const bool has_hooks = has_hooks_.load(std::memory_order_acquire);
-  if (!is_leaf() && !has_hooks) return edge_;
+void History::set_requires_grad(bool requires_grad) {
+  std::shared_ptr<HookList> dropped;  // outside of the lock: what hooks hold is the host's
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!has_hooks) return leaf_edge(tensor);
+  if (requires_grad == this->requires_grad()) return;
+  requires_grad_.store(requires_grad, std::memory_order_release);
+  has_hooks_.store(false, std::memory_order_release);
+  dropped.swap(hooks_);
+  leaf_.reset();
+  hook_node_.reset();
+}
+
+Edge History::edge(const Tensor& tensor) {
+  if (!is_leaf() && !has_hooks_.load(std::memory_order_acquire)) return edge_;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!requires_grad()) return {};
+  if (hooks_ == nullptr) return is_leaf() ? leaf_edge(tensor) : edge_;
   std::shared_ptr<HookNode> node = hook_node_.lock();
   if (node == nullptr) {
     node = std::make_shared<HookNode>(is_leaf() ? leaf_edge(tensor) : edge_, hooks_, tensor);
@@ -26,6 +37,7 @@ Edge History::edge(const Tensor& tensor) {
 
 uint64_t History::add_hook(Hook hook) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (!requires_grad()) return 0;
   if (hooks_ == nullptr) hooks_ = std::make_shared<HookList>();
   has_hooks_.store(true, std::memory_order_release);
   return hooks_->add(std::move(hook));
@@ -49,9 +61,15 @@ Edge History::leaf_edge(const Tensor& tensor) {
   return Edge{std::move(node), 0};
 }
 
-bool requires_grad(const Tensor& tensor) { return tensor && tensor.grad_slot() != nullptr; }
+bool requires_grad(const Tensor& tensor) {
+  const History* history = tensor ? history_of(tensor) : nullptr;
+  return history != nullptr && history->requires_grad();
+}
 
-bool has_history(const Tensor& tensor) { return requires_grad(tensor) && !history_of(tensor)->is_leaf(); }
+bool has_history(const Tensor& tensor) {
+  const History* history = tensor ? history_of(tensor) : nullptr;
+  return history != nullptr && !history->is_leaf();
+}
 
 void set_requires_grad(const Tensor& tensor, bool requires_grad) {
   if (has_history(tensor)) {
@@ -60,9 +78,8 @@ void set_requires_grad(const Tensor& tensor, bool requires_grad) {
   if (requires_grad && !is_floating(tensor.dtype())) {
     fail(Status::kInvalidArgument, "requires_grad: {} is not of a floating dtype; cast it first", describe(tensor));
   }
-  if (requires_grad == autograd::requires_grad(tensor)) return;
-  Tensor handle = tensor;
-  handle.set_grad_slot(requires_grad ? std::make_shared<History>() : nullptr);
+  if (history_of(tensor) == nullptr && (!requires_grad || tensor.set_grad_slot(std::make_unique<History>()))) return;
+  history_of(tensor)->set_requires_grad(requires_grad);
 }
 
 Edge gradient_edge(const Tensor& tensor) {
@@ -71,16 +88,15 @@ Edge gradient_edge(const Tensor& tensor) {
 }
 
 void set_history(const Tensor& tensor, Edge edge) {
-  if (requires_grad(tensor)) fail(Status::kInvalidState, "{} has a history already", describe(tensor));
-  Tensor handle = tensor;
-  handle.set_grad_slot(std::make_shared<History>(std::move(edge)));
+  if (!tensor.set_grad_slot(std::make_unique<History>(std::move(edge)))) {
+    fail(Status::kInvalidState, "{} has a history already", describe(tensor));
+  }
 }
 
 uint64_t add_hook(const Tensor& tensor, Hook hook) {
-  if (!requires_grad(tensor)) {
-    fail(Status::kInvalidState, "hook: {} needs no gradient; ask for it first", describe(tensor));
-  }
-  return history_of(tensor)->add_hook(std::move(hook));
+  const uint64_t id = requires_grad(tensor) ? history_of(tensor)->add_hook(std::move(hook)) : 0;
+  if (id == 0) fail(Status::kInvalidState, "hook: {} needs no gradient; ask for it first", describe(tensor));
+  return id;
 }
 
 void remove_hook(const Tensor& tensor, uint64_t id) {

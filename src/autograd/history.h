@@ -14,33 +14,45 @@ namespace distag::autograd {
 // Takes the gradient of a leaf tensor, which it keeps alive: so a gradient outlives the handles of its tensor.
 class LeafNode final : public Node {
  public:
-  explicit LeafNode(Tensor tensor) : Node(Kind::kLeaf, {}, 1), tensor_(std::move(tensor)) {}
+  explicit LeafNode(Tensor tensor) : Node(Kind::kLeaf, {}, 1), tensor_(following(std::move(tensor))) {}
   std::string name() const override { return "leaf"; }
   const Tensor& tensor() const { return tensor_; }
 
  private:
+  // Not the values of a moment: the leaf goes on changing.
+  static Tensor following(Tensor tensor) {
+    tensor.drop_hold();
+    return tensor;
+  }
+
   const Tensor tensor_;
 };
 
-// What this layer keeps in the slot of a tensor that requires grad: where it came from, or, for a leaf, the node that
-// takes its gradient. A leaf holds that node weakly, since the node holds the leaf.
+// What this layer keeps in the slot of a tensor that requires grad, or once did: where it came from, or, for a leaf,
+// the node that takes its gradient. A leaf holds that node weakly, since the node holds the leaf. Thread-safe.
 class History final : public GradSlot {
  public:
   History() = default;  // of a leaf
   explicit History(Edge edge) : edge_(std::move(edge)) {}
 
   bool is_leaf() const { return edge_.node == nullptr; }
+  // Whether its tensor requires grad; always, unless it is a leaf.
+  bool requires_grad() const { return requires_grad_.load(std::memory_order_acquire); }
+  // Of a leaf. With 0 its hooks are gone.
+  void set_requires_grad(bool requires_grad);
+  // No node when the tensor does not require grad.
   Edge edge(const Tensor& tensor);
 
-  uint64_t add_hook(Hook hook);
+  uint64_t add_hook(Hook hook);   // 0: its tensor does not require grad
   bool remove_hook(uint64_t id);  // false: there is none
 
  private:
   Edge leaf_edge(const Tensor& tensor);
 
   const Edge edge_{};
-  std::atomic<bool> has_hooks_{false};
-  std::mutex mutex_;  // of what follows: graphs may be recorded from one tensor by several threads
+  std::atomic<bool> requires_grad_{true};  // changed under the mutex
+  std::atomic<bool> has_hooks_{false};     // likewise
+  std::mutex mutex_;                       // of what follows: graphs may be recorded from one tensor by several threads
   std::weak_ptr<LeafNode> leaf_;
   std::shared_ptr<HookList> hooks_;
   std::weak_ptr<HookNode> hook_node_;  // held by what was recorded

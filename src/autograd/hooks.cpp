@@ -41,10 +41,10 @@ HookNode::HookNode(Edge next, std::shared_ptr<HookList> hooks, const Tensor& ten
 
 Tensors HookNode::backward(SavedData&, Tensors gradients) {
   for (const auto& hook : hooks_->all()) {
-    const Tensor replacement = (*hook)(gradients[0]);
+    // Both are the host's: its writes to them do not show.
+    const Tensor replacement = (*hook)(gradients[0].snapshot());
     if (!replacement) continue;
     check(replacement);
-    // It is the host's: later writes to it do not show.
     gradients[0] = replacement.snapshot();
   }
   return gradients;

@@ -6,6 +6,7 @@
 #include "capi/host_callback.h"
 #include "capi/op_call.h"
 #include "ops/op.h"
+#include "tensor/access.h"
 #include "tensor/strided.h"
 
 using namespace distag;
@@ -121,7 +122,7 @@ uint64_t distag_tensor_get_id(distag_tensor* tensor) {
 
 const void* distag_tensor_get_data(distag_tensor* tensor) {
   const distag_tensor* live = peek(tensor);
-  return live == nullptr ? nullptr : live->tensor().data();
+  return live == nullptr ? nullptr : live->tensor().hold().data();
 }
 
 distag_status distag_tensor_copy_data(distag_tensor* tensor, void* buffer, size_t capacity, distag_error* err) {
@@ -164,8 +165,9 @@ distag_status distag_tensor_write(distag_tensor* tensor, const void* data, size_
     check_size(size, target.dtype(), target.shape());
     check_bools(data, size, target.dtype());
     check_writable(target);
-    std::byte* out = target.mutable_data();
+    const TensorWriter writer(target);
     if (size == 0) return;
+    std::byte* out = target.mutable_data();
     if (target.is_contiguous()) {
       std::memcpy(out, data, size);
       return;

@@ -44,7 +44,7 @@ distag_value::LentItem& distag_value::lent(size_t index, size_t count) {
 bool distag_value::is_plain_memory() const {
   bool is_plain = !value_.has_external() && value_.kind() != distag::ValueKind::kObject;
   value_.for_each_tensor([&is_plain](const distag::Tensor& tensor) {
-    is_plain = is_plain && tensor.grad_slot() == nullptr && tensor.buffer()->is_writable();
+    is_plain = is_plain && tensor.grad_slot() == nullptr && tensor.owns_buffer();
   });
   return is_plain;
 }

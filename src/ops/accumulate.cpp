@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ops/binary.h"
 #include "ops/op.h"
+#include "tensor/access.h"
 #include "tensor/strided.h"
 
 namespace distag::ops {
@@ -39,16 +40,16 @@ void check_write(const char* what, const Tensor& target, const Tensor& source) {
   }
 }
 
-// The source in the target's dtype, apart from the target's memory.
+// The source in the target's dtype, held, apart from the target's storage.
 Tensor source_for(const Tensor& target, const Tensor& source) {
-  Tensor values = as_dtype(source, target.dtype());
-  return values.buffer().get() == target.buffer().get() ? values.clone() : values;
+  Tensor values = as_dtype(source.hold(), target.dtype());
+  return values.shares_storage_with(target) ? values.clone() : values;
 }
 
+// For who has the target.
 void write_broadcast(Tensor& target, const Tensor& values) {
-  std::byte* out = target.mutable_data();
-  copy_strided(out, target.strides(), values.data(), broadcast_strides(values, target.shape()), target.shape(),
-               dtype_size(target.dtype()));
+  copy_strided(target.mutable_data(), target.strides(), values.data(), broadcast_strides(values, target.shape()),
+               target.shape(), dtype_size(target.dtype()));
 }
 
 }  // namespace
@@ -65,11 +66,9 @@ Tensor accumulate(Tensor into, Tensor x) {
 
 void assign(Tensor& target, const Tensor& source) {
   check_write("assign", target, source);
-  if (target.count() == 0) {
-    target.mutable_data();
-    return;
-  }
-  write_broadcast(target, source_for(target, source));
+  const Tensor values = source_for(target, source);
+  const TensorWriter writer(target);
+  if (target.count() > 0) write_broadcast(target, values);
 }
 
 void add_scaled(Tensor& target, const Tensor& source, double scale) {
@@ -77,23 +76,20 @@ void add_scaled(Tensor& target, const Tensor& source, double scale) {
   if (target.dtype() == Dtype::kInt64 && scale != std::floor(scale)) {
     fail(Status::kInvalidArgument, "add_scaled: an int64 tensor takes a whole scale only, not {}", scale);
   }
-  if (target.count() == 0) {
-    target.mutable_data();
-    return;
-  }
   Tensor values = source_for(target, source);
   bool is_direct = target.is_contiguous() && values.is_contiguous() && values.shape() == target.shape();
-  if (!is_direct) values = broadcast_to(values, target.shape()).contiguous();
+  if (!is_direct && target.count() > 0) values = broadcast_to(values, target.shape()).contiguous();
+  Tensor sum = target.is_contiguous() ? target : Tensor::empty(target.dtype(), target.shape());
+  const TensorWriter writer(target);
+  if (target.count() == 0) return;
   dispatch_numeric("add_scaled", target.dtype(), [&]<typename T>(T) {
     T factor = *Tensor::scalar(target.dtype(), scale).data_as<T>();
-    auto add = simd::pick<AddScaledRow<T>, T*, const T*, T, int64_t>();
-    if (target.is_contiguous()) {
-      add(target.mutable_data_as<T>(), values.data_as<T>(), factor, target.count());
-      return;
+    T* out = sum.mutable_data_as<T>();
+    if (!target.is_contiguous()) {
+      copy_strided(sum.mutable_data(), sum.strides(), target.data(), target.strides(), target.shape(), sizeof(T));
     }
-    Tensor sum = target.clone();
-    add(sum.mutable_data_as<T>(), values.data_as<T>(), factor, sum.count());
-    write_broadcast(target, sum);
+    simd::run<AddScaledRow<T>, T*, const T*, T, int64_t>(out, values.data_as<T>(), factor, target.count());
+    if (!target.is_contiguous()) write_broadcast(target, sum);
   });
 }
 

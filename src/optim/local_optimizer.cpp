@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ops/dispatch.h"
 #include "optim/norm.h"
+#include "tensor/access.h"
 #include "tensor/strided.h"
 
 namespace distag::optim {
@@ -61,10 +62,16 @@ void LocalOptimizer::step(std::span<const Tensor> gradients) {
   const Rule& rule = settings_.rule();
   if (rule.check != nullptr) rule.check(settings_);
   std::vector<Turn> turns;
+  Tensors targets;
   turns.reserve(parameters_.size());
+  targets.reserve(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (gradients[i]) turns.push_back(prepare(i, gradients[i]));
+    if (!gradients[i]) continue;
+    turns.push_back(prepare(i, gradients[i]));
+    targets.push_back(parameters_[i]);
   }
+  // All at once: a reader sees the step in all parameters or in none.
+  const TensorWriter writer(targets);
   for (Turn& turn : turns) run(turn);
 }
 
@@ -93,7 +100,7 @@ std::vector<uint64_t> LocalOptimizer::ids() const {
   return ids;
 }
 
-// Takes all memory that run() needs and makes it this optimizer's own, so that run() cannot fail.
+// Takes the memory that run() needs beside the parameter's own, so that run() cannot fail.
 LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradient) {
   const Rule& rule = settings_.rule();
   Tensor& parameter = parameters_[index];
@@ -101,7 +108,6 @@ LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradien
     fail(Status::kInvalidState, "step: parameter {} has become a part of a graph", describe(parameter));
   }
   Turn turn{index, parameter, checked_gradient(parameter, gradient), states_[index]};
-  parameter.mutable_data();
   if (!parameter.is_contiguous()) turn.target = Tensor::empty(parameter.dtype(), parameter.shape());
   ++turn.next.step;
   const uint32_t needed = rule.needed_slots(settings_);
@@ -118,6 +124,7 @@ LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradien
   return turn;
 }
 
+// For who has the parameter.
 void LocalOptimizer::run(Turn& turn) {
   const Rule& rule = settings_.rule();
   Tensor& parameter = parameters_[turn.index];
@@ -125,7 +132,10 @@ void LocalOptimizer::run(Turn& turn) {
   states_[turn.index] = turn.next;
   if (parameter.count() == 0) return;
   std::byte* target = turn.target.mutable_data();
-  if (!parameter.is_contiguous()) parameter.copy_to(target);
+  if (!parameter.is_contiguous()) {
+    copy_strided(target, turn.target.strides(), parameter.data(), parameter.strides(), parameter.shape(),
+                 dtype_size(parameter.dtype()));
+  }
   Update update{.dtype = parameter.dtype(),
                 .parameter = target,
                 .gradient = turn.gradient.data(),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/each_step.h"
+#include "tensor/access.h"
 #include "wire/codec.h"
 
 namespace distag {
@@ -119,13 +120,16 @@ void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops:
   const bool has_references = std::any_of(call->args().begin(), call->args().end(),
                                           [](const Value& arg) { return arg.kind() == ValueKind::kRref; });
   OpCall op_call = make_op_call(op, has_references ? shared_.references->resolve(call->args()) : call->args());
-  const bool cheap = is_cheap(op_call);
+  // A tensor of this worker may be in the hands of a writer, for which the loop does not wait; a view of it is read
+  // once more when it leaves.
+  const bool is_now =
+      is_cheap(op_call) && (!has_references || (!op.is_view && try_hold(std::span<Tensor>(op_call.inputs))));
   auto run = [call, &runner = shared_.op_runner, op_call = std::move(op_call)] {
     call->run([&op_call, &runner](Invocation& invocation) {
       invocation.set_result(run_op_call(op_call, runner, static_cast<bool>(invocation.context())));
     });
   };
-  if (cheap) {
+  if (is_now) {
     run();
   } else {
     shared_.environment.compute.post_or_drop(std::move(run));

@@ -141,11 +141,8 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
     fail(Status::kNotFound, "call \"{}\": there is no worker \"{}\" in the group", request.function, request.to);
   }
   call->to = call->peer->incarnation;
-  call->args.reserve(request.args.size());
-  for (const Value& value : request.args) {
-    check_references(state, value);
-    call->args.push_back(wire::prepare(value));
-  }
+  for (const Value& value : request.args) check_references(state, value);
+  call->args = wire::prepare(request.args);
   if (request.keep_as) call->kept = request.keep_as(call->peer);
   if (request.context) call->originals = std::move(request.args);
   call->context = request.context;

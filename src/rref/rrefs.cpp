@@ -6,26 +6,48 @@
 #include <map>
 #include <utility>
 
+#include "base/error.h"
 #include "rref/sharing.h"
+#include "tensor/access.h"
 
 namespace distag {
 namespace {
 
 constexpr const char* kFetch = "distag.fetch";
 
+// Whether the value can leave at once, and holds it then: nobody writes to it just now, and nothing is to be copied.
+bool hold_to_leave(Value& value) {
+  bool is_row_major = true;
+  value.for_each_tensor([&is_row_major](const Tensor& tensor) { is_row_major &= tensor.is_contiguous(); });
+  Values held{value};
+  if (!is_row_major || !try_hold(held)) return false;
+  value = std::move(held.front());
+  return true;
+}
+
 // What a user fetches. On the loop of the owner, once the value is there.
-void answer_fetch(Invocation& invocation) {
+void answer_fetch(Invocation& invocation, Executor& compute) {
   const std::shared_ptr<Rref> reference = invocation.args().empty() ? nullptr : as_rref(invocation.args().front());
   if (reference == nullptr || !reference->is_owner()) {
     fail(Status::kInvalidArgument, "{} was called without a reference of this worker", kFetch);
   }
-  const Value& value = reference->owned()->value();
+  Value value = reference->owned()->value();
   if (value.kind() == ValueKind::kObject) {
     fail(Status::kUnsupported,
          "the value is an object of type \"{}\", which stays with its owner: call a function there with the reference",
          value.as_object()->type);
   }
-  invocation.set_result(value);
+  if (hold_to_leave(value)) {
+    invocation.set_result(std::move(value));
+    return;
+  }
+  compute.post([reply = invocation.defer(), value = std::move(value)] {
+    try {
+      reply->finish(value);
+    } catch (...) {
+      reply->fail(current_error());
+    }
+  });
 }
 
 // Ends with `outcome`, or with DEADLINE. The timer, if there is one, ends with it.
@@ -109,7 +131,7 @@ struct Rrefs::State final : Sharing::Streams {
 };
 
 Rrefs::Rrefs(Environment environment, Rpc& rpc) : state_(std::make_shared<State>(environment, rpc)) {
-  rpc.register_internal(kFetch, answer_fetch);
+  rpc.register_internal(kFetch, [&compute = environment.compute](Invocation& call) { answer_fetch(call, compute); });
 }
 
 Rrefs::~Rrefs() { state_->home->gate.close(); }

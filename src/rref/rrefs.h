@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/executor.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/random.h"
@@ -41,6 +42,7 @@ class Rrefs final : public ReferenceHook {
  public:
   struct Environment {
     Loop& loop;
+    Executor& compute;  // what takes long of a fetch
     Log& log;
     Random& random;
     Nanos call_timeout;

@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "base/task.h"
+#include "tensor/counted.h"
 
 namespace distag {
 
-class BufferRef;
+class Buffer;
+using BufferRef = Counted<Buffer>;
 
 // Bytes of elements. Everything that needs values to stay as they are (a message on its way, saved data of a graph, a
 // snapshot, a peer in this process) holds the buffer; see Storage. Counted by hand, because a writer must see with
@@ -50,31 +52,6 @@ class Buffer {
   std::byte* const data_;
   const size_t size_;
   Task release_;
-};
-
-class BufferRef {
- public:
-  BufferRef() = default;
-  explicit BufferRef(Buffer* buffer) : buffer_(buffer) {
-    if (buffer_ != nullptr) buffer_->retain();
-  }
-  BufferRef(const BufferRef& other) : BufferRef(other.buffer_) {}
-  BufferRef(BufferRef&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
-  BufferRef& operator=(BufferRef other) noexcept {
-    std::swap(buffer_, other.buffer_);
-    return *this;
-  }
-  ~BufferRef() {
-    if (buffer_ != nullptr) buffer_->release();
-  }
-
-  Buffer* get() const { return buffer_; }
-  Buffer* operator->() const { return buffer_; }
-  Buffer& operator*() const { return *buffer_; }
-  explicit operator bool() const { return buffer_ != nullptr; }
-
- private:
-  Buffer* buffer_ = nullptr;
 };
 
 }  // namespace distag

@@ -2,23 +2,12 @@
 
 #include <atomic>
 #include <cstring>
+#include <mutex>
 
 #include "base/error.h"
 #include "tensor/strided.h"
 
 namespace distag {
-
-struct TensorData {
-  uint64_t id;
-  Dtype dtype;
-  bool contiguous;
-  Dims shape;
-  Dims strides;
-  int64_t offset;
-  int64_t count;
-  std::shared_ptr<Storage> storage;
-  std::shared_ptr<GradSlot> grad_slot;
-};
 
 namespace {
 
@@ -57,14 +46,14 @@ void check_bounds(const Dims& shape, const Dims& strides, int64_t offset, int64_
 Tensor Tensor::make(Dtype dtype, const Dims& shape, const Dims& strides, int64_t offset, int64_t count,
                     std::shared_ptr<Storage> storage) {
   uint64_t id = g_last_id.fetch_add(1, std::memory_order_relaxed) + 1;
-  return Tensor(std::make_shared<TensorData>(
-      TensorData{id, dtype, is_row_major(shape, strides), shape, strides, offset, count, std::move(storage), nullptr}));
+  return Tensor(
+      new TensorData(id, dtype, is_row_major(shape, strides), shape, strides, offset, count, std::move(storage)));
 }
 
 Tensor Tensor::empty(Dtype dtype, const Dims& shape) {
   size_t item_size = checked_dtype_size(dtype);
   int64_t count = element_count(shape, item_size);
-  auto storage = std::make_shared<Storage>(Storage{Buffer::allocate(static_cast<size_t>(count) * item_size)});
+  auto storage = std::make_shared<Storage>(Buffer::allocate(static_cast<size_t>(count) * item_size));
   return make(dtype, shape, row_major_strides(shape), 0, count, std::move(storage));
 }
 
@@ -79,7 +68,7 @@ Tensor Tensor::over(BufferRef buffer, Dtype dtype, const Dims& shape, const Dims
     fail(Status::kInvalidArgument, "memory of {} elements must be aligned to {} bytes", dtype_name(dtype), item_size);
   }
   bool read_only = buffer->is_borrowed();
-  return make(dtype, shape, strides, offset, count, std::make_shared<Storage>(Storage{std::move(buffer), read_only}));
+  return make(dtype, shape, strides, offset, count, std::make_shared<Storage>(std::move(buffer), read_only));
 }
 
 Tensor Tensor::scalar(Dtype dtype, double value) {
@@ -105,27 +94,23 @@ Tensor Tensor::scalar(Dtype dtype, double value) {
   return tensor;
 }
 
-uint64_t Tensor::id() const { return data_->id; }
-Dtype Tensor::dtype() const { return data_->dtype; }
-const Dims& Tensor::shape() const { return data_->shape; }
-const Dims& Tensor::strides() const { return data_->strides; }
-int64_t Tensor::offset() const { return data_->offset; }
-int64_t Tensor::count() const { return data_->count; }
 size_t Tensor::byte_size() const { return static_cast<size_t>(data_->count) * dtype_size(data_->dtype); }
-bool Tensor::is_contiguous() const { return data_->contiguous; }
 
 const std::byte* Tensor::data() const {
   if (data_->count == 0) return nullptr;
-  return data_->storage->buffer->data() + data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
+  const BufferRef& buffer = hold_ ? hold_ : data_->storage->buffer();
+  return buffer->data() + data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
 }
 
 Tensor Tensor::view(const Dims& shape, const Dims& strides, int64_t offset) const {
-  return make(data_->dtype, shape, strides, offset, element_count(shape), data_->storage);
+  Tensor view = make(data_->dtype, shape, strides, offset, element_count(shape), data_->storage);
+  view.hold_ = hold_;
+  return view;
 }
 
 Tensor Tensor::snapshot() const {
   return make(data_->dtype, data_->shape, data_->strides, data_->offset, data_->count,
-              std::make_shared<Storage>(Storage{data_->storage->buffer}));
+              std::make_shared<Storage>(buffer()));
 }
 
 Tensor Tensor::contiguous() const { return data_->contiguous ? *this : clone(); }
@@ -138,38 +123,49 @@ Tensor Tensor::clone() const {
 
 std::byte* Tensor::mutable_data() {
   Storage& storage = *data_->storage;
-  if (storage.read_only) {
+  if (storage.is_read_only()) {
     fail(Status::kInvalidState, "tensor {} borrows its memory and cannot be written: clone it first", describe(*this));
   }
   if (data_->count == 0) return nullptr;
-  if (!storage.buffer->is_writable()) {
-    // Whole, since other views of the storage move along.
-    BufferRef own = Buffer::allocate(storage.buffer->size());
-    std::memcpy(own->mutable_data(), storage.buffer->data(), own->size());
-    storage.buffer = std::move(own);
-  }
-  return storage.buffer->mutable_data() + data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
+  storage.make_writable();
+  return const_cast<std::byte*>(storage.buffer()->data()) +
+         data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
 }
 
 bool Tensor::is_exclusive() const {
-  if (data_ == nullptr || data_->storage->read_only) return false;
-  return is_only_holder(data_) && is_only_holder(data_->storage) && data_->storage->buffer->is_writable();
+  if (!data_ || hold_ || data_->storage->is_read_only()) return false;
+  return data_->holders.load(std::memory_order_acquire) == 1 && is_only_holder(data_->storage) &&
+         data_->storage->buffer()->is_writable();
 }
 
-const BufferRef& Tensor::buffer() const { return data_->storage->buffer; }
+bool Tensor::owns_buffer() const {
+  const std::lock_guard<Storage> lock(*data_->storage);
+  return data_->storage->buffer()->is_writable();
+}
 
-bool Tensor::shares_storage_with(const Tensor& other) const { return data_->storage == other.data_->storage; }
+Tensor Tensor::hold() const {
+  Tensor held = *this;
+  if (held.hold_) return held;
+  const std::lock_guard<Storage> lock(*data_->storage);
+  held.hold_ = data_->storage->buffer();
+  return held;
+}
 
-const std::shared_ptr<GradSlot>& Tensor::grad_slot() const { return data_->grad_slot; }
-void Tensor::set_grad_slot(std::shared_ptr<GradSlot> slot) { data_->grad_slot = std::move(slot); }
+bool Tensor::set_grad_slot(std::unique_ptr<GradSlot> slot) const {
+  GradSlot* expected = nullptr;
+  if (!data_->grad_slot.compare_exchange_strong(expected, slot.get(), std::memory_order_acq_rel)) return false;
+  slot.release();
+  return true;
+}
 
 void Tensor::copy_to(void* out) const {
   if (data_->count == 0) return;
+  const Tensor held = hold();
   if (data_->contiguous) {
-    std::memcpy(out, data(), byte_size());
+    std::memcpy(out, held.data(), byte_size());
     return;
   }
-  copy_strided(static_cast<std::byte*>(out), row_major_strides(data_->shape), data(), data_->strides, data_->shape,
+  copy_strided(static_cast<std::byte*>(out), row_major_strides(data_->shape), held.data(), data_->strides, data_->shape,
                dtype_size(data_->dtype));
 }
 
@@ -177,15 +173,16 @@ double Tensor::item() const {
   if (data_->count != 1) {
     fail(Status::kInvalidArgument, "item: {} has {} elements, not one", describe(*this), data_->count);
   }
+  const Tensor held = hold();
   switch (data_->dtype) {
     case Dtype::kFloat32:
-      return static_cast<double>(*data_as<float>());
+      return static_cast<double>(*held.data_as<float>());
     case Dtype::kFloat64:
-      return *data_as<double>();
+      return *held.data_as<double>();
     case Dtype::kInt64:
-      return static_cast<double>(*data_as<int64_t>());
+      return static_cast<double>(*held.data_as<int64_t>());
     case Dtype::kBool:
-      return *data_as<uint8_t>() != 0 ? 1.0 : 0.0;
+      return *held.data_as<uint8_t>() != 0 ? 1.0 : 0.0;
   }
   return 0.0;
 }

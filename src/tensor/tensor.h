@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,19 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/buffer.h"
+#include "tensor/counted.h"
 #include "tensor/dims.h"
 #include "tensor/dtype.h"
+#include "tensor/storage.h"
 
 namespace distag {
-
-// What a tensor, its views and its detached twins share: a slot that points to the buffer of today. A write to a buffer
-// that anything else holds puts a new one here (copy on write), so all of them see the new values and nobody else does.
-struct Storage {
-  BufferRef buffer;
-  // Over memory of the host: writes are refused. A snapshot of it is no longer read-only, a write to it copies.
-  bool read_only = false;
-};
 
 // Room for the history that the autograd layer keeps with a tensor; empty in this layer.
 class GradSlot {
@@ -27,11 +21,39 @@ class GradSlot {
   virtual ~GradSlot() = default;
 };
 
-struct TensorData;
+// The part that all handles to a tensor share.
+struct TensorData {
+  TensorData(uint64_t i, Dtype d, bool c, const Dims& sh, const Dims& st, int64_t o, int64_t n,
+             std::shared_ptr<Storage> s)
+      : id(i), dtype(d), contiguous(c), shape(sh), strides(st), offset(o), count(n), storage(std::move(s)) {}
+  ~TensorData() { delete grad_slot.load(std::memory_order_relaxed); }
+  TensorData(const TensorData&) = delete;
+  TensorData& operator=(const TensorData&) = delete;
+
+  void retain() { holders.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  std::atomic<size_t> holders{0};
+  const uint64_t id;
+  const Dtype dtype;
+  const bool contiguous;
+  const Dims shape;
+  const Dims strides;
+  const int64_t offset;
+  const int64_t count;
+  const std::shared_ptr<Storage> storage;
+  std::atomic<GradSlot*> grad_slot{nullptr};  // owned; set once
+};
 
 // A dense n-d array: dtype, shape, strides in elements, offset into a storage. A handle to shared data: copies are the
 // same tensor, with the same id. A default-made one is undefined, as is a gradient that nothing reached; it only
-// answers operator bool. Readers may share one, a writer is alone.
+// answers operator bool.
+//
+// Thread-safe, but for data() and mutable_data(): they are for tensors that are held, that a TensorWriter has, or that
+// nobody else knows yet. A handle that is *held* keeps the buffer of one moment, and so the values, for itself and for
+// the views made of it; see HeldTensors, through which ops get their inputs.
 class Tensor {
  public:
   Tensor() = default;
@@ -43,16 +65,16 @@ class Tensor {
   // 0-d. The value is converted.
   static Tensor scalar(Dtype dtype, double value);
 
-  explicit operator bool() const { return data_ != nullptr; }
-  uint64_t id() const;  // same id, same tensor, in this process; never 0
-  Dtype dtype() const;
-  const Dims& shape() const;
-  const Dims& strides() const;
-  int64_t offset() const;
+  explicit operator bool() const { return bool(data_); }
+  uint64_t id() const { return data_->id; }  // same id, same tensor, in this process; never 0
+  Dtype dtype() const { return data_->dtype; }
+  const Dims& shape() const { return data_->shape; }
+  const Dims& strides() const { return data_->strides; }
+  int64_t offset() const { return data_->offset; }
   size_t rank() const { return shape().size(); }
-  int64_t count() const;     // elements
-  size_t byte_size() const;  // count * item size
-  bool is_contiguous() const;
+  int64_t count() const { return data_->count; }  // elements
+  size_t byte_size() const;                       // count * item size
+  bool is_contiguous() const { return data_->contiguous; }
 
   // First element of this view; nullptr when there are none.
   const std::byte* data() const;
@@ -70,8 +92,8 @@ class Tensor {
   // A copy in memory of its own, row-major, without history.
   Tensor clone() const;
 
-  // For a writer. Makes the buffer this storage's own (copy on write) and gives the first element, nullptr when there
-  // are none. Throws INVALID_STATE for borrowed memory.
+  // For a writer that is alone. Makes the buffer this storage's own (copy on write) and gives the first element,
+  // nullptr when there are none. Throws INVALID_STATE for borrowed memory.
   std::byte* mutable_data();
   template <typename T>
   T* mutable_data_as() {
@@ -80,34 +102,36 @@ class Tensor {
   // Whether this handle, its storage and its buffer have one holder each and the memory is distag's own, so that it may
   // be reused for a result.
   bool is_exclusive() const;
+  // Whether the memory is distag's own and nothing but the storage holds it.
+  bool owns_buffer() const;
 
-  const BufferRef& buffer() const;
-  bool shares_storage_with(const Tensor& other) const;
+  // The same tensor, held: waits for a write that is under way.
+  Tensor hold() const;
+  bool is_held() const { return bool(hold_); }
+  void set_hold(BufferRef buffer) { hold_ = std::move(buffer); }
+  void drop_hold() { hold_ = {}; }
 
-  const std::shared_ptr<GradSlot>& grad_slot() const;
-  void set_grad_slot(std::shared_ptr<GradSlot> slot);
+  BufferRef buffer() const { return hold().hold_; }
+  Storage& storage() const { return *data_->storage; }
+  bool shares_storage_with(const Tensor& other) const { return data_->storage == other.data_->storage; }
+
+  // nullptr until it is set, then the same for as long as the tensor lives.
+  GradSlot* grad_slot() const { return data_->grad_slot.load(std::memory_order_acquire); }
+  // False: there is one already.
+  bool set_grad_slot(std::unique_ptr<GradSlot> slot) const;
 
   // Row-major copy to `out` (byte_size() bytes).
   void copy_to(void* out) const;
   // The only element as double. Throws INVALID_ARGUMENT when there is not exactly one.
   double item() const;
 
-  // So that what hangs on a tensor can name it without keeping it.
-  class Weak {
-   public:
-    Weak() = default;
-    explicit Weak(const Tensor& tensor) : data_(tensor.data_) {}
-    Tensor lock() const { return Tensor(data_.lock()); }
-
-   private:
-    std::weak_ptr<TensorData> data_;
-  };
-
  private:
-  explicit Tensor(std::shared_ptr<TensorData> data) : data_(std::move(data)) {}
+  explicit Tensor(TensorData* data) : data_(data) {}
   static Tensor make(Dtype dtype, const Dims& shape, const Dims& strides, int64_t offset, int64_t count,
                      std::shared_ptr<Storage> storage);
-  std::shared_ptr<TensorData> data_;
+
+  Counted<TensorData> data_;
+  BufferRef hold_;
 };
 
 using Tensors = std::vector<Tensor>;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "message_generated.h"
+#include "tensor/access.h"
 #include "tensor/utf8.h"
 #include "wire/decoder.h"
 #include "wire/encoder.h"
@@ -299,8 +300,14 @@ size_t check(const Body& body, const Limits& limits) {
   return encoded.header.size() + encoded.payload_bytes;
 }
 
-Value prepare(const Value& value) {
-  return value.map_tensors([](const Tensor& tensor) { return tensor ? tensor.contiguous().snapshot() : tensor; });
+Values prepare(const Values& values) {
+  Values prepared = hold(values);
+  for (Value& value : prepared) {
+    value = value.map_tensors([](const Tensor& tensor) { return tensor ? tensor.contiguous().snapshot() : tensor; });
+  }
+  return prepared;
 }
+
+Value prepare(const Value& value) { return std::move(prepare(Values{value}).front()); }
 
 }  // namespace distag::wire

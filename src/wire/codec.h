@@ -81,8 +81,10 @@ class Arrival {
 
 Message decode(const Frame& header, const Frames& payload, const Limits& limits);
 
-// The value with all tensors row-major and as they are now, so that a later write does not show. For the thread that
-// makes a call, not the loop. The tensors are new ones without history: what requires grad is told from the original.
+// The values with all tensors row-major and as they are at one moment, so that no later write shows. For the thread
+// that makes a call, not the loop. The tensors are new ones without history: what requires grad is told from the
+// original.
+Values prepare(const Values& values);
 Value prepare(const Value& value);
 
 }  // namespace distag::wire

@@ -147,13 +147,5 @@ TEST(TensorTest, IsExclusiveOnlyWithoutAnyOtherHolder) {
   EXPECT_FALSE(Tensor().is_exclusive());
 }
 
-TEST(TensorTest, CanBeNamedWithoutBeingKept) {
-  Tensor x = tensor_of<float>({1}, {1});
-  Tensor::Weak weak(x);
-  EXPECT_EQ(weak.lock().id(), x.id());
-  x = Tensor();
-  EXPECT_FALSE(weak.lock());
-}
-
 }  // namespace
 }  // namespace distag

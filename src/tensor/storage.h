@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensor/buffer.h"
+
+namespace distag {
+
+// What a tensor, its views and its detached twins share: a slot that points to the buffer of today.
+//
+// Many threads may use one. A reader holds the buffer: it takes the lock, retains the buffer and lets the lock go
+// again. A writer has the lock for as long as it writes: where the slot is the buffer's only holder it writes in place,
+// since nobody can take hold of it meanwhile; else it puts a copy here and writes that. So a reader has the values
+// before a write or after it, and writers come one after the other. Nobody runs code of the host under the lock, or
+// takes it twice; whoever takes those of several storages takes them in the order of their addresses (LockedStorages).
+//
+// The lock is a word, not a mutex: there is one in each storage, and a call may take those of thousands at once.
+class Storage {
+ public:
+  explicit Storage(BufferRef buffer, bool read_only = false) : buffer_(std::move(buffer)), read_only_(read_only) {}
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void lock() {
+    if (!try_lock()) wait_for_lock();
+  }
+  bool try_lock() {
+    uint32_t expected = kFree;
+    return lock_.compare_exchange_strong(expected, kTaken, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+  void unlock() {
+    if (lock_.exchange(kFree, std::memory_order_release) == kAwaited) lock_.notify_one();
+  }
+
+  // The rest is for whoever has the lock, or the only tensor of this storage.
+
+  const BufferRef& buffer() const { return buffer_; }
+  // Makes the buffer writable, in its whole, since views of other parts move along. Gives the one that was there
+  // before if another took its place: it may be freed, host code included, once the lock is given back.
+  BufferRef make_writable();
+
+  // Over memory of the host: writes are refused. A snapshot of it is not read-only, a write to that copies.
+  bool is_read_only() const { return read_only_; }
+
+ private:
+  static constexpr uint32_t kFree = 0;
+  static constexpr uint32_t kTaken = 1;
+  static constexpr uint32_t kAwaited = 2;  // taken, and somebody sleeps until it is given back
+  void wait_for_lock();
+
+  BufferRef buffer_;
+  std::atomic<uint32_t> lock_{kFree};
+  const bool read_only_;
+};
+
+// The locks of a set of storages, taken in the order of their addresses and given back at the end.
+class LockedStorages {
+ public:
+  LockedStorages() = default;
+  ~LockedStorages();
+  LockedStorages(const LockedStorages&) = delete;
+  LockedStorages& operator=(const LockedStorages&) = delete;
+
+  // One more; twice is as good as once. Not once they are locked.
+  void add(Storage& storage);
+  void lock();
+  bool try_lock();  // all or none, without waiting
+  std::span<Storage* const> all() const { return {many_.empty() ? few_.data() : many_.data(), count_}; }
+
+ private:
+  void sort();
+
+  std::array<Storage*, 4> few_{};
+  std::vector<Storage*> many_;  // all of them, where they are more than a few
+  size_t count_ = 0;
+  size_t locked_ = 0;
+};
+
+}  // namespace distag

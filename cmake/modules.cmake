@@ -23,6 +23,7 @@ set(distag_public_base fmt::fmt)
 set(distag_private_tensor distag_xtensor)
 set(distag_private_ops distag_xtensor PkgConfig::openblas)
 set(distag_private_transport PkgConfig::libzmq)
+set(distag_private_wire PkgConfig::libisal)
 
 foreach(module IN LISTS distag_modules)
   set(distag_seen_${module} "")

@@ -6,7 +6,7 @@ set -eu
 
 what=${1:-tests}
 packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler
-  libxtensor-dev libxsimd-dev libopenblas-dev libfmt-dev nlohmann-json3-dev"
+  libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev"
 case $what in
   samples) ;;
   tests) packages="$packages libgtest-dev librapidcheck-dev libbenchmark-dev python3 clang" ;;
@@ -18,7 +18,7 @@ esac
 if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>&1; then
   missing=""
   commands="gcc g++ cmake ninja pkg-config flatc"
-  modules="libzmq openblas fmt xtensor"
+  modules="libzmq libisal openblas fmt xtensor"
   headers="zmq.hpp flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp"
   if [ "$what" != samples ]; then
     commands="$commands python3 clang"

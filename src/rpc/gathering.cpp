@@ -45,6 +45,11 @@ void Gathering::check(const wire::Join& join) const {
     fail(Status::kDenied, "rendezvous \"{}\" is that of job \"{}\", worker \"{}\" belongs to job \"{}\"", where_, job_,
          member.name, join.job);
   }
+  if (!join.proof.empty()) {
+    fail(Status::kProtocol,
+         "rendezvous \"{}\": worker \"{}\" proves that it knows the key of a group, and the group has none", where_,
+         member.name);
+  }
   check_world(join);
   const Peer* rival = find_rival(member);
   if (rival == nullptr) return check_place(member);

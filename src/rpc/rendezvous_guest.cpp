@@ -49,12 +49,7 @@ void RendezvousGuest::say_join() {
   if (is_done() || connection_ == nullptr) return;
   wire::Join join = join_message();
   join.member = self_;
-  wire::Message message;
-  message.body = std::move(join);
-  wire::Encoded encoded = wire::encode(message, wire::Limits());
-  Frames frames;
-  frames.push_back(std::move(encoded.header));
-  for (Frame& frame : encoded.payload) frames.push_back(std::move(frame));
+  const Frames frames = wire::pack({0, 0, {}, std::move(join)}, wire::Limits(), transport_);
   if (!connection_->send(frames)) return;  // on_writable says it again
   if (is_member_) return;
   set_timer(deadline_after(loop_.now(), kRepeat), [this] { say_join(); });
@@ -63,18 +58,24 @@ void RendezvousGuest::say_join() {
 void RendezvousGuest::on_message(const Frames& frames) {
   if (is_done()) return;
   try {
-    if (frames.empty()) fail(Status::kProtocol, "an empty message");
-    const wire::Message message =
-        wire::decode(frames.front(), Frames(frames.begin() + 1, frames.end()), wire::Limits());
+    const wire::Message message = wire::unpack(frames, wire::Limits(), transport_);
+    if (const auto* refuse = std::get_if<wire::Refuse>(&message.body)) {
+      if (refuse->reason == wire::RefuseReason::kDamaged) return redial();
+    }
     const auto* roster = std::get_if<wire::Roster>(&message.body);
     if (roster == nullptr) fail(Status::kProtocol, "{} instead of ROSTER", wire::body_name(message.body));
     on_roster(*roster);
+  } catch (const wire::Damaged&) {
+    redial();
   } catch (...) {
     give_up(current_error().add_context(fmt::format("rendezvous \"{}\"", uri())));
   }
 }
 
 void RendezvousGuest::on_roster(const wire::Roster& roster) {
+  if (!roster.proof.empty()) {
+    fail(Status::kProtocol, "who serves there proves that it knows the key of a group, and this worker has none");
+  }
   was_answered_ = true;
   if (is_member_) return on_word_to_member(roster);
   if (roster.refused) {

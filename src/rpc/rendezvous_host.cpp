@@ -43,12 +43,12 @@ Error RendezvousHost::on_deadline() { return failure_ ? *failure_ : gathering_->
 
 void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frames) {
   try {
-    if (frames.empty()) fail(Status::kProtocol, "an empty message");
-    const wire::Message message =
-        wire::decode(frames.front(), Frames(frames.begin() + 1, frames.end()), wire::Limits());
+    const wire::Message message = wire::unpack(frames, wire::Limits(), transport_);
     const auto* join = std::get_if<wire::Join>(&message.body);
     if (join == nullptr) fail(Status::kProtocol, "{} instead of JOIN", wire::body_name(message.body));
     on_join(from, *join);
+  } catch (const wire::Damaged& damage) {
+    answer(from, wire::Refuse{wire::RefuseReason::kDamaged, 0, damage.message()});
   } catch (...) {
     Error error = current_error();
     log_.write(LogLevel::kWarning, fmt::format("rendezvous \"{}\": refused: {}", uri(), error.message()));
@@ -137,14 +137,8 @@ bool RendezvousHost::answer_with_roster(const ConnectionToken& to) {
   return true;
 }
 
-bool RendezvousHost::answer(const ConnectionToken& to, wire::Roster roster) {
-  wire::Message message;
-  message.body = std::move(roster);
-  wire::Encoded encoded = wire::encode(message, wire::Limits());
-  Frames frames;
-  frames.push_back(std::move(encoded.header));
-  for (Frame& frame : encoded.payload) frames.push_back(std::move(frame));
-  return acceptor_->reply(to, std::move(frames));
+bool RendezvousHost::answer(const ConnectionToken& to, wire::Body body) {
+  return acceptor_->reply(to, wire::pack({0, 0, {}, std::move(body)}, wire::Limits(), transport_));
 }
 
 }  // namespace distag

@@ -30,7 +30,7 @@ class RendezvousHost final : public Joining {
   void admit(const ConnectionToken& from, const wire::Join& join);
   void complete();
   void fail_all(const Error& error);
-  bool answer(const ConnectionToken& to, wire::Roster roster);
+  bool answer(const ConnectionToken& to, wire::Body body);
   wire::Roster roster_of_missing() const;
   bool answer_with_roster(const ConnectionToken& to);
 

@@ -18,11 +18,10 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
   PeerRecord* record = found == connections.end() ? nullptr : found->second;
   if (record != nullptr && record->connection != from) return;  // it has dialled again since
   try {
-    if (frames.empty()) fail(Status::kProtocol, "a message without a header");
     size_t bytes = 0;
     for (const Frame& frame : frames) bytes += frame.size();
     shared.stats.bytes_received += bytes;
-    wire::Arrival arrival(frames.front(), shared.config.limits);
+    const wire::Arrival arrival(frames, shared.config.limits, shared.transport);
     frames.erase(frames.begin());
     if (record != nullptr && record->standing != PeerRecord::Standing::kMember) {
       ++shared.stats.messages_refused;
@@ -35,6 +34,8 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
     } else {
       on_unnumbered(record, from, arrival, frames);
     }
+  } catch (const wire::Damaged& damage) {
+    on_damaged(record, from, damage);
   } catch (...) {
     const Error error = current_error();
     ++shared.stats.messages_refused;
@@ -47,6 +48,24 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
            wire::RefuseReason::kProtocol);
     }
   }
+}
+
+// Nothing more is heard on the connection; the other side is to dial again. Should it not hear that, half a lease
+// without an acknowledgement makes it dial.
+void Session::State::on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage) {
+  note_damage(damage, record);
+  if (record != nullptr) {
+    connections.erase(record->stale_connection);
+    record->stale_connection = std::exchange(record->connection, {});
+  }
+  refuse(from, wire::RefuseReason::kDamaged, damage.message());
+}
+
+void Session::State::note_damage(const wire::Damaged& damage, const PeerRecord* record) {
+  ++shared.stats.messages_refused;
+  damage_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
+                   fmt::format("{}: {}; the connection is made again",
+                               record == nullptr ? "a stranger" : describe(record->peer), damage.message()));
 }
 
 // Without a number: HELLO from anybody, ACK from a peer.
@@ -94,7 +113,9 @@ void Session::State::move_to_memory(Frames& frames) {
 void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames) {
   const uint64_t number = arrival.number();
   if (number > record.next_number) {
-    fail(Status::kProtocol, "message {} came where {} was expected", number, record.next_number);
+    const std::string gap = fmt::format("message {} came where {} was expected", number, record.next_number);
+    if (!shared.transport.is_exact()) throw wire::Damaged(gap);
+    fail(Status::kProtocol, "{}", gap);
   }
   if (number < record.next_number) {
     ++shared.stats.messages_duplicated;

@@ -36,6 +36,10 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kJob,
                      fmt::format("it belongs to job \"{}\", not to \"{}\"", shared.config.job, hello.job));
   }
+  if (!hello.proof.empty()) {
+    return refuse_it(wire::RefuseReason::kKey,
+                     "it has no key of its group, and cannot check the proof that the other gives of one");
+  }
   if (hello.incarnation == self.incarnation || (hello.wanted != 0 && hello.wanted != self.incarnation)) {
     return refuse_it(wire::RefuseReason::kIncarnation, "another incarnation listens at its address");
   }
@@ -72,9 +76,9 @@ void Session::State::refuse(const ConnectionToken& to, wire::RefuseReason reason
 }
 
 void Session::State::reply(const ConnectionToken& to, wire::Body body) {
-  Frame header = wire::encode({0, 0, {}, std::move(body)}, shared.config.limits).header;
-  shared.stats.bytes_sent += header.size();
-  acceptor->reply(to, {std::move(header)});
+  Frames frames = wire::pack({0, 0, {}, std::move(body)}, shared.config.limits, shared.transport);
+  for (const Frame& frame : frames) shared.stats.bytes_sent += frame.size();
+  acceptor->reply(to, std::move(frames));
 }
 
 // ---- from whom we dialled ----
@@ -82,11 +86,8 @@ void Session::State::reply(const ConnectionToken& to, wire::Body body) {
 void Session::State::on_answer(PeerRecord& record, Frames frames) {
   if (record.standing == PeerRecord::Standing::kLost) return;
   try {
-    if (frames.empty()) fail(Status::kProtocol, "a message without a header");
     for (const Frame& frame : frames) shared.stats.bytes_received += frame.size();
-    const Frame header = frames.front();
-    frames.erase(frames.begin());
-    const wire::Message message = wire::decode(header, frames, shared.config.limits);
+    const wire::Message message = wire::unpack(frames, shared.config.limits, shared.transport);
     record.heard_at = shared.loop.now();
     if (const auto* refusal = std::get_if<wire::Refuse>(&message.body)) {
       on_refuse(record, *refusal);
@@ -94,12 +95,17 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
       if (welcome->incarnation != record.peer.incarnation) {
         lose(record, loss_error(record, Status::kPeerRestarted, "another incarnation listens at its address"),
              wire::RefuseReason::kFenced);
+      } else if (!welcome->proof.empty()) {
+        fail(Status::kProtocol, "it proves that it knows the key of a group, and this worker has none");
       } else if (!record.outgoing.on_welcome(*welcome)) {
         fail(Status::kProtocol, "it expects message {}, which was never sent", welcome->next);
       }
     } else {
       fail(Status::kProtocol, "a {} as answer to HELLO", wire::body_name(message.body));
     }
+  } catch (const wire::Damaged& damage) {
+    note_damage(damage, &record);
+    record.outgoing.on_damaged();
   } catch (...) {
     ++shared.stats.messages_refused;
     lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + current_error().message()),
@@ -113,8 +119,14 @@ void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) 
     on_leave(record);
     return;
   }
+  if (refusal.reason == RefuseReason::kDamaged) {
+    record.outgoing.on_damaged();
+    return;
+  }
   Status status = Status::kDisconnected;
-  if (refusal.reason == RefuseReason::kVersion || refusal.reason == RefuseReason::kProtocol) status = Status::kProtocol;
+  const bool is_misunderstanding = refusal.reason == RefuseReason::kVersion ||
+                                   refusal.reason == RefuseReason::kProtocol || refusal.reason == RefuseReason::kKey;
+  if (is_misunderstanding) status = Status::kProtocol;
   const bool is_other = refusal.incarnation != 0 && refusal.incarnation != record.peer.incarnation;
   if (refusal.reason == RefuseReason::kIncarnation && is_other) status = Status::kPeerRestarted;
   lose(record, loss_error(record, status, "it refused this worker: " + refusal.text), RefuseReason::kFenced);

@@ -25,6 +25,7 @@ OutgoingStream::~OutgoingStream() {
 
 void OutgoingStream::open() { transition(Event::kNeeded); }
 void OutgoingStream::close() { transition(Event::kClosed); }
+void OutgoingStream::on_damaged() { transition(Event::kDropped); }
 
 void OutgoingStream::end() {
   ending_ = true;
@@ -158,7 +159,7 @@ void OutgoingStream::greet() {
   hello.endpoint = self.endpoint;
   hello.wanted = peer_.incarnation;
   hello.max_message_bytes = shared_.config.limits.max_message_bytes;
-  greeted_ = transmit(wire::encode({0, 0, {}, std::move(hello)}, shared_.config.limits).header, {});
+  greeted_ = transmit(std::move(hello), 0);
 }
 
 void OutgoingStream::drop_connection() {
@@ -409,16 +410,25 @@ bool OutgoingStream::transmit(Sent& sent) {
 }
 
 bool OutgoingStream::transmit(const Frame& header, const Frames& payload) {
-  scratch_.push_back(header);
+  scratch_.push_back(shared_.transport.is_exact() ? header : wire::seal(header, payload));
   scratch_.insert(scratch_.end(), payload.begin(), payload.end());
-  const bool taken = connection_->send(scratch_);
-  if (taken) {
-    for (const Frame& frame : scratch_) shared_.stats.bytes_sent += frame.size();
-  } else {
-    blocked_ = true;
-  }
+  const bool taken = put_on_connection(scratch_);
   scratch_.clear();
   return taken;
+}
+
+// Without a number.
+bool OutgoingStream::transmit(wire::Body body, uint64_t ack) {
+  return put_on_connection(wire::pack({0, ack, {}, std::move(body)}, shared_.config.limits, shared_.transport));
+}
+
+bool OutgoingStream::put_on_connection(const Frames& frames) {
+  if (!connection_->send(frames)) {
+    blocked_ = true;
+    return false;
+  }
+  for (const Frame& frame : frames) shared_.stats.bytes_sent += frame.size();
+  return true;
 }
 
 // What has a number and is not on its way, then what has none.
@@ -438,8 +448,7 @@ void OutgoingStream::flush() {
 
 void OutgoingStream::send_ack() {
   const uint64_t number = owner_.received();
-  ack_due_ = state_ != State::kOpen || blocked_ ||
-             !transmit(wire::encode({0, number, {}, wire::Ack{}}, shared_.config.limits).header, {});
+  ack_due_ = state_ != State::kOpen || blocked_ || !transmit(wire::Ack{}, number);
   if (!ack_due_) owner_.on_ack_sent(number);
 }
 

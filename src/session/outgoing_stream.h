@@ -37,6 +37,8 @@ class OutgoingStream {
   void open();
   // For good: drops the connection and whatever was not acknowledged.
   void close();
+  // What came on the connection, or what the peer says of it, shows that bytes were changed: it is dialled again.
+  void on_damaged();
   // The peer has said LEAVE: nothing more goes to it but the acknowledgement, and a drop is the end.
   void end();
   // LEAVE, after all that waits. Nothing follows it.
@@ -123,6 +125,8 @@ class OutgoingStream {
   void keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged);
   bool transmit(Sent& sent);
   bool transmit(const Frame& header, const Frames& payload);
+  bool transmit(wire::Body body, uint64_t ack);
+  bool put_on_connection(const Frames& frames);
   void flush();
   void owe_from_now();
 

@@ -59,6 +59,8 @@ struct Session::State final : PeerRecord::Events {
   void take_ack(PeerRecord& record, uint64_t number);
   void deliver(PeerRecord& record, wire::Message message);
   void deliver_to_self(wire::Message message);
+  void on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage);
+  void note_damage(const wire::Damaged& damage, const PeerRecord* record);
 
   // ---- handshake ----
   void on_hello(const ConnectionToken& from, const wire::Hello& hello);
@@ -90,6 +92,7 @@ struct Session::State final : PeerRecord::Events {
   std::vector<PeerRecord*> in_order;  // of records: hash order differs from run to run
   std::unordered_map<ConnectionToken, PeerRecord*, TokenHash> connections;
   LogThrottle stranger_log;
+  LogThrottle damage_log;
   Ticket last_ticket = 0;
   uint64_t last_self_number = 0;
   uint64_t last_self_delivered = 0;

@@ -94,6 +94,9 @@ class Transport {
   virtual std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) = 0;
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.
   virtual std::string private_address() = 0;
+  // Whether bytes arrive as they were sent, all of them and in order, because they never leave the memory of the
+  // process. Elsewhere a bit may flip, which the layers above have to notice.
+  virtual bool is_exact() const = 0;
 };
 
 // The largest frame and message in frames (without its header) that a transport carries.

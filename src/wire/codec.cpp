@@ -12,6 +12,7 @@
 #include "message_generated.h"
 #include "tensor/access.h"
 #include "tensor/utf8.h"
+#include "wire/checksum.h"
 #include "wire/decoder.h"
 #include "wire/encoder.h"
 
@@ -76,8 +77,9 @@ void finish(flatbuffers::FlatBufferBuilder& builder, uint64_t number, uint64_t a
     listed = builder.CreateVectorOfStructs(structs);
   }
   const protocol::Place place(number, ack);
+  const protocol::Checksum unsealed(0);
   builder.FinishSizePrefixed(
-      protocol::CreateMessage(builder, &place, listed, static_cast<protocol::Body>(body.type), body.offset),
+      protocol::CreateMessage(builder, &place, listed, static_cast<protocol::Body>(body.type), body.offset, &unsealed),
       protocol::MessageIdentifier());
 }
 
@@ -171,6 +173,39 @@ std::optional<size_t> size_of_simple(const Body& body) {
   return std::nullopt;
 }
 
+// A copy of the header with what `change` makes of it.
+template <typename Change>
+Frame changed(const Frame& header, const Change& change) {
+  auto block = std::make_shared_for_overwrite<std::byte[]>(header.size());
+  std::memcpy(block.get(), header.data(), header.size());
+  change(block.get());
+  const std::byte* data = block.get();
+  return Frame(data, header.size(), std::move(block));
+}
+
+// Where a struct of the message lies in its header frame.
+size_t place_in(const std::byte* header, const void* part) {
+  return static_cast<size_t>(reinterpret_cast<const std::byte*>(part) - header);
+}
+
+// Of all frames, with `hole`, the checksum itself, as 0.
+uint32_t checksum_of(std::span<const std::byte> header, size_t hole, std::span<const Frame> payload) {
+  constexpr std::array<std::byte, sizeof(protocol::Checksum)> kZero = {};
+  Checksum sum;
+  sum.add(header.first(hole)).add(kZero).add(header.subspan(hole + kZero.size()));
+  for (const Frame& frame : payload) sum.add(frame);
+  return sum.value();
+}
+
+// What an older version says at its first word has no checksum, and is heard as far as it leads to a refusal.
+bool is_refusal_of_version(const protocol::Message& message) {
+  if (const auto* hello = message.body_as_Hello()) return hello->protocol() != kProtocolVersion;
+  if (const auto* join = message.body_as_Join()) return join->protocol() != kProtocolVersion;
+  if (const auto* refuse = message.body_as_Refuse()) return refuse->reason() == protocol::RefuseReason::Version;
+  if (const auto* roster = message.body_as_Roster()) return roster->error() != nullptr;
+  return false;
+}
+
 }  // namespace
 
 Encoded encode(const Message& message, const Limits& limits) {
@@ -182,13 +217,10 @@ Frame encode_long(const Message& message, uint64_t transfer) {
 }
 
 Frame with_numbers(const Frame& header, uint64_t number, uint64_t ack) {
-  auto block = std::make_shared_for_overwrite<std::byte[]>(header.size());
-  std::memcpy(block.get(), header.data(), header.size());
-  const protocol::Place fresh(number, ack);
-  const auto* place = reinterpret_cast<const std::byte*>(root_of(block.get()).place());
-  std::memcpy(block.get() + (place - block.get()), &fresh, sizeof fresh);
-  const std::byte* data = block.get();
-  return Frame(data, header.size(), std::move(block));
+  return changed(header, [number, ack](std::byte* block) {
+    const protocol::Place fresh(number, ack);
+    std::memcpy(block + place_in(block, root_of(block).place()), &fresh, sizeof fresh);
+  });
 }
 
 namespace {
@@ -207,7 +239,59 @@ HeaderView verified(const std::byte* data, size_t size) {
 
 }  // namespace
 
+Frame seal(const Frame& header, const Frames& payload) {
+  return changed(header, [&header, &payload](std::byte* block) {
+    const size_t hole = place_in(block, root_of(block).checksum());
+    const protocol::Checksum fresh(checksum_of({block, header.size()}, hole, payload));
+    std::memcpy(block + hole, &fresh, sizeof fresh);
+  });
+}
+
+Frames pack(const Message& message, const Limits& limits, const Transport& transport) {
+  Encoded encoded = encode(message, limits);
+  Frames frames;
+  frames.reserve(1 + encoded.payload.size());
+  frames.push_back(transport.is_exact() ? std::move(encoded.header) : seal(encoded.header, encoded.payload));
+  for (Frame& frame : encoded.payload) frames.push_back(std::move(frame));
+  return frames;
+}
+
+Message unpack(const Frames& frames, const Limits& limits, const Transport& transport) {
+  const Arrival arrival(frames, limits, transport);
+  return arrival.decode(Frames(frames.begin() + 1, frames.end()));
+}
+
 Arrival::Arrival(const Frame& header, const Limits& limits) : max_long_header_bytes_(limits.max_long_header_bytes) {
+  read(header, limits);
+}
+
+Arrival::Arrival(const Frames& frames, const Limits& limits, const Transport& transport)
+    : max_long_header_bytes_(limits.max_long_header_bytes) {
+  if (frames.empty()) malformed("no header");
+  if (transport.is_exact()) {
+    read(frames.front(), limits);
+    return;
+  }
+  try {
+    read(frames.front(), limits);
+  } catch (const Error& error) {
+    throw Damaged(error.message());
+  }
+  check_seal(frames);
+}
+
+void Arrival::check_seal(const Frames& frames) const {
+  const protocol::Message& root = root_of(view_.data);
+  if (root.checksum() == nullptr) {
+    if (is_refusal_of_version(root)) return;
+    throw Damaged("a message without a checksum");
+  }
+  const std::span<const std::byte> header(view_.data, view_.size + view_.tail_size);
+  const uint32_t sum = checksum_of(header, place_in(view_.data, root.checksum()), std::span(frames).subspan(1));
+  if (sum != root.checksum()->crc32c()) throw Damaged("a message that was changed on its way");
+}
+
+void Arrival::read(const Frame& header, const Limits& limits) {
   if (header.size() > limits.max_header_bytes) {
     malformed("a header of {} bytes, more than {}", header.size(), limits.max_header_bytes);
   }

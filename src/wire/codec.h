@@ -45,12 +45,29 @@ struct HeaderView {
   size_t tail_size = 0;  // behind it
 };
 
+// The same message with the checksum of all its frames: a new header frame.
+Frame seal(const Frame& header, const Frames& payload);
+
+// The frames of a small message as they go out, sealed unless the transport is exact. Throws what encode does.
+Frames pack(const Message& message, const Limits& limits, const Transport& transport);
+// The other way round. Throws Damaged and PROTOCOL as Arrival does.
+Message unpack(const Frames& frames, const Limits& limits, const Transport& transport);
+
+// Bytes changed, or went missing, on their way: no fault of the peer. The connection is not to be trusted any more.
+class Damaged final : public Error {
+ public:
+  explicit Damaged(const std::string& what) : Error(Status::kProtocol, what) {}
+};
+
 // A header frame that has come. The constructor copies it to aligned memory and runs the FlatBuffers verifier; decode()
 // checks what the message means and makes the structs. Both throw PROTOCOL saying what is wrong. Neither allocates more
 // than a small multiple of the bytes that have come.
 class Arrival {
  public:
   Arrival(const Frame& header, const Limits& limits);
+  // All frames as they have come. Over a transport that is not exact this throws Damaged for a header that cannot be
+  // read and for a checksum that does not hold.
+  Arrival(const Frames& frames, const Limits& limits, const Transport& transport);
   Arrival(const Arrival&) = delete;
   Arrival& operator=(const Arrival&) = delete;
 
@@ -69,6 +86,9 @@ class Arrival {
   Message decode(const Frames& payload) const;
 
  private:
+  void read(const Frame& header, const Limits& limits);
+  void check_seal(const Frames& frames) const;
+
   static constexpr size_t kRoom = 1024;
   alignas(16) std::byte room_[kRoom];  // a usual header needs no allocation
   std::vector<std::byte> large_;

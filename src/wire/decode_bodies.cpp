@@ -90,6 +90,14 @@ void check_tracked(const Recording& recording, const Values& values) {
   if (count != recording.tracked.size()) malformed("{} tracked bits for {} tensors", recording.tracked.size(), count);
 }
 
+Proof decode_proof(const flatbuffers::Vector<uint8_t>* bytes) {
+  constexpr size_t kMaxProofBytes = 256;
+  if (bytes == nullptr) return {};
+  if (bytes->size() > kMaxProofBytes) malformed("a proof of {} bytes, more than {}", bytes->size(), kMaxProofBytes);
+  const auto* first = reinterpret_cast<const std::byte*>(bytes->data());
+  return {first, first + bytes->size()};
+}
+
 Hello decode(DecodeState& state, const protocol::Hello& table) {
   Hello hello;
   hello.job = decode_name(state, table.job(), "job");
@@ -102,6 +110,7 @@ Hello decode(DecodeState& state, const protocol::Hello& table) {
   hello.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "endpoint");
   hello.wanted = table.wanted();
   hello.max_message_bytes = table.max_message_bytes();
+  hello.proof = decode_proof(table.proof());
   if (hello.rank < 0) malformed("a worker of rank {}", hello.rank);
   if (hello.incarnation == 0) malformed("a worker of incarnation 0");
   return hello;
@@ -110,12 +119,12 @@ Hello decode(DecodeState& state, const protocol::Hello& table) {
 Welcome decode(DecodeState&, const protocol::Welcome& table) {
   if (table.incarnation() == 0) malformed("a worker of incarnation 0");
   if (table.next() == 0) malformed("number 0 expected next");
-  return {table.incarnation(), table.next()};
+  return {table.incarnation(), table.next(), decode_proof(table.proof())};
 }
 
 Refuse decode(DecodeState& state, const protocol::Refuse& table) {
   Refuse refuse;
-  if (table.reason() <= protocol::RefuseReason::Unknown) refuse.reason = static_cast<RefuseReason>(table.reason());
+  if (table.reason() <= protocol::RefuseReason::Key) refuse.reason = static_cast<RefuseReason>(table.reason());
   refuse.incarnation = table.incarnation();
   refuse.text = decode_text(state, table.text(), kMaxErrorBytes, "reason of a refusal");
   return refuse;
@@ -189,6 +198,7 @@ Join decode(DecodeState& state, const protocol::Join& table) {
   join.protocol = table.protocol();
   join.world_size = table.world_size();
   join.member = decode_member(state, *table.member());
+  join.proof = decode_proof(table.proof());
   return join;
 }
 
@@ -204,6 +214,7 @@ Roster decode(DecodeState& state, const protocol::Roster& table) {
   if (roster.offset > roster.total || roster.members.size() > roster.total - roster.offset) {
     malformed("{} members at {} of a roster of {}", roster.members.size(), roster.offset, roster.total);
   }
+  roster.proof = decode_proof(table.proof());
   return roster;
 }
 

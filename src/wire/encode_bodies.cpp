@@ -22,12 +22,14 @@ class BodyEncoder {
     auto job = name(hello.job, "job");
     auto worker = name(hello.name, "name of a worker");
     auto endpoint = text(hello.endpoint, kMaxEndpointBytes, "endpoint");
+    auto shown = proof(hello.proof);
     return make(protocol::Body::Hello, protocol::CreateHello(builder_, job, hello.protocol, hello.features, worker,
                                                              hello.rank, hello.incarnation, hello.generation, endpoint,
-                                                             hello.wanted, hello.max_message_bytes));
+                                                             hello.wanted, hello.max_message_bytes, shown));
   }
   EncodedUnion operator()(const Welcome& welcome) {
-    return make(protocol::Body::Welcome, protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next));
+    auto shown = proof(welcome.proof);
+    return make(protocol::Body::Welcome, protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next, shown));
   }
   EncodedUnion operator()(const Refuse& refuse) {
     auto words = mended(refuse.text, kMaxErrorBytes);
@@ -75,7 +77,8 @@ class BodyEncoder {
   EncodedUnion operator()(const Join& join) {
     auto job = name(join.job, "job");
     auto who = member(join.member);
-    return make(protocol::Body::Join, protocol::CreateJoin(builder_, job, join.protocol, join.world_size, who));
+    auto shown = proof(join.proof);
+    return make(protocol::Body::Join, protocol::CreateJoin(builder_, job, join.protocol, join.world_size, who, shown));
   }
   EncodedUnion operator()(const Roster& roster) {
     auto why = error(roster.refused, roster.error);
@@ -83,8 +86,9 @@ class BodyEncoder {
     for (const Member& each : roster.members) members.push_back(member(each));
     auto all = builder_.CreateVector(members);
     auto missing = numbers(roster.missing);
+    auto shown = proof(roster.proof);
     return make(protocol::Body::Roster,
-                protocol::CreateRoster(builder_, why, all, missing, roster.offset, roster.total));
+                protocol::CreateRoster(builder_, why, all, missing, roster.offset, roster.total, shown));
   }
   EncodedUnion operator()(const QuietAsk& ask) {
     auto missing = numbers(ask.missing);
@@ -271,6 +275,11 @@ class BodyEncoder {
   Offset<Vector<T>> numbers(const std::vector<T>& numbers) {
     if (numbers.empty()) return 0;
     return builder_.CreateVector(numbers);
+  }
+
+  Offset<Vector<uint8_t>> proof(const Proof& proof) {
+    if (proof.empty()) return 0;
+    return builder_.CreateVector(reinterpret_cast<const uint8_t*>(proof.data()), proof.size());
   }
 
   Offset<Vector<uint8_t>> bits(const std::vector<bool>& bits) {

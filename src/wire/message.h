@@ -20,6 +20,9 @@ inline constexpr uint32_t kProtocolVersion = 2;
 
 // ---- session: the stream itself (not numbered, but for Ping, Leave and Chunk) ----
 
+// Of the group key. Nobody can give or check one yet.
+using Proof = std::vector<std::byte>;
+
 struct Hello {
   std::string job;
   uint32_t protocol = kProtocolVersion;
@@ -31,10 +34,12 @@ struct Hello {
   std::string endpoint;
   Incarnation wanted = 0;  // whom the sender means to reach
   uint64_t max_message_bytes = 0;
+  Proof proof = {};
 };
 struct Welcome {
   Incarnation incarnation = 0;
   uint64_t next = 1;  // number the receiver expects
+  Proof proof = {};
 };
 enum class RefuseReason : uint8_t {
   kUnspecified = 0,
@@ -46,7 +51,9 @@ enum class RefuseReason : uint8_t {
   kUnreachable = 6,  // cannot dial back; the text names the endpoint
   kProtocol = 7,     // what the peer sent is not allowed
   kStopping = 8,
-  kUnknown = 9,  // not a member of this group
+  kUnknown = 9,   // not a member of this group
+  kDamaged = 10,  // of what came on this connection: it is to be dialled again
+  kKey = 11,
 };
 struct Refuse {
   RefuseReason reason = RefuseReason::kUnspecified;
@@ -110,6 +117,7 @@ struct Join {
   uint32_t protocol = kProtocolVersion;
   int32_t world_size = 0;
   Member member;
+  Proof proof = {};
 };
 struct Roster {
   bool refused = false;
@@ -118,6 +126,7 @@ struct Roster {
   std::vector<int32_t> missing;
   uint32_t offset = 0;  // members in the pages before
   uint32_t total = 0;   // members in all pages
+  Proof proof = {};
 };
 struct PeerCount {
   Incarnation peer = 0;

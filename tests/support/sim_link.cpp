@@ -84,6 +84,10 @@ void SimLink::put(Direction& direction, Frames frames, const std::string& from, 
   ++network_.traffic_.messages;
   for (const Frame& frame : frames) network_.traffic_.bytes += frame.size();
   SimScheduler& scheduler = network_.scheduler_;
+  if (dialer_ != nullptr && !dialer_->is_exact()) {
+    if (scheduler.chance(network_.faults.vanish)) return;
+    if (scheduler.chance(network_.faults.flip)) network_.damage(frames);
+  }
   direction.queue.push_back(std::move(frames));
   direction.last = std::max(direction.last, scheduler.now() + network_.delay());
   scheduler.at(direction.last, [weak = weak_from_this(), &direction] {

@@ -27,6 +27,15 @@ SimNetwork::SimNetwork(SimScheduler& scheduler, SimFaults given) : faults(given)
 
 SimNetwork::~SimNetwork() = default;
 
+// One byte of one frame; the sender keeps what it has.
+void SimNetwork::damage(Frames& frames) {
+  Frame& frame = frames[scheduler_.below(frames.size())];
+  if (frame.size() == 0) return;
+  std::vector<std::byte> bytes(frame.data(), frame.data() + frame.size());
+  bytes[scheduler_.below(bytes.size())] ^= static_cast<std::byte>(1 + scheduler_.below(255));
+  frame = Frame::of(std::move(bytes));
+}
+
 bool SimNetwork::is_parted(const std::string& a, const std::string& b) const {
   return !parted_.empty() && parted_.contains(unordered(a, b));
 }

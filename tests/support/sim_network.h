@@ -18,8 +18,10 @@ namespace distag::sim {
 struct SimFaults {
   Nanos min_delay = 5 * kMicrosecond;
   Nanos max_delay = 300 * kMicrosecond;
-  double drop = 0;         // chance for each message that its connection drops once it is on its way
-  double fail_dial = 0;    // chance for each dial that it comes to nothing, though somebody listens
+  double drop = 0;       // chance for each message that its connection drops once it is on its way
+  double fail_dial = 0;  // chance for each dial that it comes to nothing, though somebody listens
+  double flip = 0;       // chance for each message that bits of a byte flip on its way, where a transport is not exact
+  double vanish = 0;     // chance for each message that it never comes, though the connection stays; the same
   double would_block = 0;  // chance for each send to be told to come back later
   size_t capacity = 1000;  // messages on their way in one direction of a connection
 };
@@ -65,6 +67,7 @@ class SimNetwork {
   friend class SimLink;
   friend class SimTransport;
 
+  void damage(Frames& frames);
   bool is_parted(const std::string& a, const std::string& b) const;
   Nanos delay() { return scheduler_.between(faults.min_delay, faults.max_delay); }
   void drop_where(const std::function<bool(const SimLink&)>& chosen);
@@ -88,6 +91,9 @@ class SimTransport final : public Transport {
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string private_address() override;
+  bool is_exact() const override { return exact; }
+
+  bool exact = true;  // as far as it says
 
  private:
   friend class SimAcceptor;

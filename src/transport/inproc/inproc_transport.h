@@ -21,6 +21,7 @@ class InprocTransport final : public Transport {
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string private_address() override;
+  bool is_exact() const override { return true; }
 
  private:
   const std::shared_ptr<InprocPort> port_;

@@ -22,6 +22,7 @@ class ZmqTransport final : public Transport {
   // Also throws OUT_OF_MEMORY when descriptors run out.
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string private_address() override;
+  bool is_exact() const override { return false; }
 
  private:
   std::shared_ptr<ZmqContext> context_;

@@ -116,6 +116,59 @@ TEST(SessionProperty, RandomDropsDelaysAndRefusalsLoseNothing) {
   EXPECT_GT(replayed, 1000u) << "else nothing was tested";
 }
 
+// ---- damage ----
+
+// The first word of each side, numbered messages and acknowledgements alike, and whole messages that vanish.
+TEST(SessionProperty, WhatIsDamagedOnItsWayIsSentAgainAndNobodyIsLostForIt) {
+  uint64_t refused = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SimScheduler scheduler(seed);
+    SimFaults faults;
+    faults.flip = 0.1;
+    faults.vanish = 0.002;  // seldom: each costs half a lease
+    SimNetwork network(scheduler, faults);
+    Node a(scheduler, network, "a", 0), b(scheduler, network, "b", 1);
+    for (Node* node : {&a, &b}) node->transport->exact = false;
+    a.know(b);
+    b.know(a);
+    const wire::Call call = a.big_call(3 << 20);
+    for (uint64_t i = 1; i <= 20; ++i) {
+      a.say(b, i);
+      b.say(a, i);
+      if (i == 10) a.send(b.id(), call);
+      scheduler.run_for(scheduler.between(0, 3 * kMillisecond));
+    }
+    ASSERT_TRUE(scheduler.run_until(
+        [&] { return b.messages.size() == 21 && a.heard.size() == 20 && b.session->is_drained(); }, 600 * kSecond))
+        << "seed " << seed << ", lost: " << (a.lost.empty() ? "" : a.lost[0].second.message()) << " and "
+        << (b.lost.empty() ? "" : b.lost[0].second.message());
+    EXPECT_TRUE(a.lost.empty() && b.lost.empty()) << "seed " << seed;
+    EXPECT_EQ(a.heard, count_to(20)) << "seed " << seed;
+    EXPECT_EQ(b.heard, count_to(20)) << "seed " << seed;
+    const Tensor sent = call.args[0].as_tensor();
+    for (const wire::Message& message : b.messages) {
+      const auto* received = std::get_if<wire::Call>(&message.body);
+      if (received == nullptr) continue;
+      EXPECT_EQ(std::memcmp(received->args[0].as_tensor().data(), sent.data(), sent.byte_size()), 0) << "seed " << seed;
+    }
+    refused += a.session->stats().messages_refused + b.session->stats().messages_refused;
+  }
+  EXPECT_GT(refused, 1000u) << "else nothing was tested";
+}
+
+// A network on which every large message is damaged: the peer is lost by its lease in the end, not at once.
+TEST_F(FaultsTest, WhatIsAlwaysDamagedIsDisconnectedAfterALease) {
+  meet();
+  for (Node* node : {&a, &b}) node->transport->exact = false;
+  network.faults.flip = 1;
+  const Nanos start = scheduler.now();
+  a.say(b, 2);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }));
+  EXPECT_EQ(a.lost[0].second.status(), Status::kDisconnected);
+  EXPECT_GE(scheduler.now() - start, 4 * kSecond);
+  EXPECT_EQ(b.heard, count_to(1));
+}
+
 TEST(SessionProperty, LargeMessagesSurviveRandomDropsAndWithdrawals) {
   size_t long_headers = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {

@@ -127,6 +127,27 @@ TEST_F(HandshakeTest, AnotherVersionIsRefused) {
   EXPECT_EQ(std::get<wire::Refuse>(rogue.answers[0].body).text, "it speaks version 2 of the protocol, not version 99");
 }
 
+TEST_F(HandshakeTest, AProofOfAGroupKeyIsRefused) {
+  hello.proof = {std::byte{1}};
+  rogue.say(0, hello);
+  expect_refused(wire::RefuseReason::kKey);
+}
+
+// This version seals all it says; what comes without is no violation all the same, for nobody knows who changed it.
+TEST_F(HandshakeTest, GarbageAndWhatHasNoChecksumBreaksTheConnectionAlone) {
+  admit();
+  a.transport->exact = false;
+  rogue.say(1, wire::QuietVerdict{1});
+  expect_refused(wire::RefuseReason::kDamaged);
+  rogue.dial(a);
+  scheduler.run_for(kMillisecond);
+  rogue.answers.clear();
+  rogue.say_frames({Frame::copy_of("garbage", 7)});
+  expect_refused(wire::RefuseReason::kDamaged);
+  EXPECT_TRUE(a.lost.empty());
+  EXPECT_TRUE(a.heard.empty());
+}
+
 TEST_F(HandshakeTest, AnotherJobIsRefused) {
   hello.job = "other";
   rogue.say(0, hello);

@@ -82,12 +82,14 @@ TEST(RoundTrip, HelloKeepsAllFields) {
   EXPECT_EQ(hello.max_message_bytes, 99u);
   EXPECT_EQ(hello.endpoint, "ipc:///x");
   EXPECT_EQ(hello.wanted, 32u);
+  EXPECT_EQ(hello.proof, (Proof{std::byte{7}, std::byte{8}}));
 }
 
 TEST(RoundTrip, AnswersToHelloKeepAllFields) {
-  Welcome welcome = round_trip_of(Welcome{31, 7});
+  Welcome welcome = round_trip_of(Welcome{31, 7, {std::byte{7}}});
   EXPECT_EQ(welcome.incarnation, 31u);
   EXPECT_EQ(welcome.next, 7u);
+  EXPECT_EQ(welcome.proof, Proof{std::byte{7}});
   Refuse refuse = round_trip_of(sample<Refuse>());
   EXPECT_EQ(refuse.reason, RefuseReason::kFenced);
   EXPECT_EQ(refuse.incarnation, 31u);

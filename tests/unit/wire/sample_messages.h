@@ -54,8 +54,8 @@ inline std::vector<Body> all_bodies() {
   tracked.tracked = {true, false, true, false, true, false};
   const Member member{1, "b", "tcp://127.0.0.1:5", 31, 2, 77};
   Frame piece = Frame::copy_of("12345", 5);
-  return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32, 99},
-          Welcome{31, 7},
+  return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32, 99, {std::byte{7}, std::byte{8}}},
+          Welcome{31, 7, {std::byte{7}}},
           Refuse{RefuseReason::kFenced, 31, "no"},
           Ack{},
           Ping{},
@@ -65,8 +65,8 @@ inline std::vector<Body> all_bodies() {
           Reply{{1, 2}, false, {}, Value(floats({2})), {context, 2, pair, {true}, {21}}},
           Reply{{1, 2}, true, error, {}, {context, 2, {}, {}, {21}}},
           Cancel{{1, 2}},
-          Join{"job", 1, 4, member},
-          Roster{true, error, {member, member}, {2, 3}, 40, 42},
+          Join{"job", 1, 4, member, {std::byte{9}}},
+          Roster{true, error, {member, member}, {2, 3}, 40, 42, {std::byte{9}}},
           QuietAsk{9, {41}},
           QuietAnswer{9, true, true, {{41, 5, 6}, {42, 7, 8}}, {43}},
           QuietVerdict{9},

@@ -38,6 +38,8 @@
  *     their own worker. Handles they get are lent; a handle they write to an out_ parameter passes to distag; their err
  *     is never NULL and starts clean. A destroy function runs exactly once, on every path, also when the call it was
  *     given to fails.
+ *     A callback that ends its thread (pthread_exit) counts as one that never returns: the thread is parked for good,
+ *     another one takes its place, and a shutdown answers DEADLINE.
  * 10. No exception, signal handler, abort, exit, output, environment write, locale or FP-mode change comes out of this
  *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own,
  *     from load to unload). In a forked child every call on a parent's handle answers INVALID_STATE, release only frees

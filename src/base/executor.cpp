@@ -14,6 +14,10 @@ thread_local WaitPolicy* installed_policy = nullptr;
 
 WaitPolicy* exchange_wait_policy(WaitPolicy* policy) { return std::exchange(installed_policy, policy); }
 
+void give_up_this_thread() noexcept {
+  if (installed_policy != nullptr) installed_policy->give_up_thread();
+}
+
 void check_can_wait() {
   if (installed_policy != nullptr) installed_policy->check();
 }

@@ -36,12 +36,18 @@ class WaitPolicy {
   // Throws what a wait begun now would be refused with: INVALID_STATE on a loop, OVERLOADED above the cap of a pool.
   virtual void check() = 0;
 
+  // The thread will not come back from host code, and is about to be parked for good. Never fails.
+  virtual void give_up_thread() noexcept {}
+
   // True once it is done, false after `timeout` (negative: none).
   virtual bool wait(Completion& completion, Nanos timeout) = 0;
 };
 
 // Installs `policy` on the calling thread and gives the one it replaces. nullptr: a plain thread of the host.
 WaitPolicy* exchange_wait_policy(WaitPolicy* policy);
+
+// Tells the policy of the calling thread, if there is one, that it will not come back.
+void give_up_this_thread() noexcept;
 
 // Waits on the calling thread: by its policy, running the pumps of host executors that this thread polls, or plainly.
 // Same results as WaitPolicy::wait.

@@ -1,5 +1,7 @@
 #include "base/host_code.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 namespace distag {
@@ -35,6 +37,13 @@ void run_host_code(Task code) {
   } else {
     t_executor->post_or_drop(OwedTask(std::move(code)));
   }
+}
+
+void park_for_good() noexcept {
+  give_up_this_thread();
+  // Inside the C library for good: a signal does not bring the thread back here, where the code may be unloaded.
+  pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+  for (;;) pthread_mutex_lock(&own);
 }
 
 }  // namespace distag

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cxxabi.h>
+
 #include "base/executor.h"
 #include "base/task.h"
 
@@ -12,5 +14,21 @@ Executor* exchange_host_code_executor(Executor* executor);
 // Runs `code` exactly once: on the calling thread's executor for host code, or here when it has none. Should that
 // executor have stopped, or stop before, the code runs where the task is destroyed.
 void run_host_code(Task code);
+
+// The thread that called host code was ended there (pthread_exit, pthread_cancel). Nothing of distag is unwound, as the
+// host code has not returned and never will: the thread gives its place in a pool to another one, as one that waits
+// does, and is parked for as long as the process lives.
+[[noreturn]] void park_for_good() noexcept;
+
+// Every call of host code goes through here, with nothing between this and the host's function: a thread that is ended
+// is unwound without a second look, so any destructor, catch (...) or noexcept on the way could end the process.
+template <typename Call>
+decltype(auto) call_host(Call&& call) {
+  try {
+    return call();
+  } catch (const abi::__forced_unwind&) {
+    park_for_good();
+  }
+}
 
 }  // namespace distag

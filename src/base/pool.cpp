@@ -35,6 +35,7 @@ struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State>
     check_locked();
   }
   bool wait(Completion& completion, Nanos timeout) override;
+  void give_up_thread() noexcept override;
 
   void check_locked() const;
   std::shared_ptr<Worker> fill_place();
@@ -115,6 +116,20 @@ bool Pool::State::wait(Completion& completion, Nanos timeout) {
   --waits;
   ++active;
   return done;
+}
+
+// As a wait that never ends.
+void Pool::State::give_up_thread() noexcept {
+  std::shared_ptr<Worker> successor;
+  try {
+    std::lock_guard<std::mutex> lock(mutex);
+    --active;
+    ++waits;
+    successor = fill_place();
+  } catch (...) {
+    // Without memory or threads the next post finds somebody.
+  }
+  if (successor) successor->parker.unpark();
 }
 
 void Pool::State::run(const std::shared_ptr<Worker>& self) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/host_code.h"
 #include "base/process.h"
 #include "capi/struct_check.h"
 #include "capi/worker.h"
@@ -17,7 +18,8 @@ class HostMemory final : public FrameMemory, public std::enable_shared_from_this
  public:
   explicit HostMemory(const distag_allocator& allocator) : allocator_(allocator) {}
   ~HostMemory() override {
-    if (allocator_.destroy != nullptr && generation_ == process_generation()) allocator_.destroy(allocator_.user_data);
+    if (allocator_.destroy == nullptr || generation_ != process_generation()) return;
+    call_host([this] { allocator_.destroy(allocator_.user_data); });
   }
 
   void check() const {
@@ -28,11 +30,12 @@ class HostMemory final : public FrameMemory, public std::enable_shared_from_this
   }
 
   std::shared_ptr<std::byte> allocate(size_t size) override {
-    void* memory = allocator_.allocate(allocator_.user_data, size, kAlignment);
+    void* memory = call_host([&] { return allocator_.allocate(allocator_.user_data, size, kAlignment); });
     if (memory == nullptr) fail(Status::kOutOfMemory, "the allocator of the host has no {} bytes", size);
     std::shared_ptr<std::byte> block(static_cast<std::byte*>(memory),
                                      [self = shared_from_this(), size](std::byte* gone) {
-                                       self->allocator_.deallocate(self->allocator_.user_data, gone, size, kAlignment);
+                                       const distag_allocator& host = self->allocator_;
+                                       call_host([&] { host.deallocate(host.user_data, gone, size, kAlignment); });
                                      });
     if (reinterpret_cast<uintptr_t>(memory) % kAlignment != 0) {
       fail(Status::kInvalidArgument, "the allocator of the host gave memory that is not aligned to {} bytes",
@@ -55,7 +58,7 @@ std::shared_ptr<FrameMemory> make_frame_memory(const distag_allocator* allocator
   try {
     memory = std::make_shared<HostMemory>(*allocator);
   } catch (...) {
-    if (allocator->destroy != nullptr) allocator->destroy(allocator->user_data);
+    if (allocator->destroy != nullptr) call_host([&] { allocator->destroy(allocator->user_data); });
     throw;
   }
   check_struct(allocator, sizeof(distag_allocator), "distag_allocator");

@@ -1,5 +1,6 @@
 // Functions: what a worker offers, and how a call looks to them.
 
+#include "base/host_code.h"
 #include "capi/context.h"
 #include "capi/invocation.h"
 #include "capi/rref.h"
@@ -56,7 +57,7 @@ Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> func
     const CallbackScope within(function.get());
     const Lent<distag_invocation> lent(new distag_invocation(worker, call.shared_from_this()));
     distag_error err = DISTAG_ERROR_INIT;
-    const distag_status status = function->function(function->data.get(), lent.get(), &err);
+    const distag_status status = call_host([&] { return function->function(function->data.get(), lent.get(), &err); });
     if (status != DISTAG_OK) throw callback_error(status, err, fmt::format("function \"{}\"", function->name));
   };
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host_code.h"
 #include "capi/host_callback.h"
 
 using namespace distag;
@@ -30,7 +31,7 @@ class DoneCallback {
 
   void run() {
     const CallbackScope scope(&worker());
-    callback_(data_.get(), lent_.get()->as<distag_future>());
+    call_host([&] { callback_(data_.get(), lent_.get()->as<distag_future>()); });
     data_.run_destroy();
   }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/flat_run.h"
+#include "base/host_code.h"
 #include "capi/future.h"
 #include "capi/host_callback.h"
 
@@ -41,7 +42,8 @@ class Continuation {
     const CallbackScope scope(&worker());
     distag_error err = DISTAG_ERROR_INIT;
     distag_value* written = nullptr;
-    const distag_status status = function_(data_.get(), lent_.get()->as<distag_future>(), &written, &err);
+    const distag_status status =
+        call_host([&] { return function_(data_.get(), lent_.get()->as<distag_future>(), &written, &err); });
     const auto result = take_written(written);
     data_.run_destroy();
     if (status != DISTAG_OK) {

@@ -1,6 +1,7 @@
 // Hooks of tensors: host code that sees gradients in backward passes.
 
 #include "autograd/autograd.h"
+#include "base/host_code.h"
 #include "capi/host_callback.h"
 #include "capi/value.h"
 
@@ -19,7 +20,7 @@ Tensor run(const HostHook& hook, const Tensor& gradient) {
   const Lent<distag_tensor> lent(make_tensor(gradient));
   distag_tensor* written = nullptr;
   distag_error err = DISTAG_ERROR_INIT;
-  const distag_status status = hook.function(hook.data.get(), lent.get(), &written, &err);
+  const distag_status status = call_host([&] { return hook.function(hook.data.get(), lent.get(), &written, &err); });
   const auto given = take_written(written);
   if (status != DISTAG_OK) throw callback_error(status, err, "a hook of a tensor");
   if (written != nullptr && !given) fail(Status::kInvalidArgument, "wrote something that is no tensor handle");

@@ -24,7 +24,7 @@ void HostData::run_destroy() noexcept {
   if ((destroy == nullptr && !then) || generation_ != process_generation()) return;
   try {
     run_host_code([destroy, user_data = user_data_, then = std::move(then)]() mutable {
-      if (destroy != nullptr) destroy(user_data);
+      if (destroy != nullptr) call_host([&] { destroy(user_data); });
       if (then) then();
     });
   } catch (...) {

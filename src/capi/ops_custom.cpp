@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/host_code.h"
 #include "capi/host_callback.h"
 #include "capi/op_call.h"
 #include "capi/struct_check.h"
@@ -76,8 +77,8 @@ Tensors run_forward(const HostOp& op, std::span<const Tensor> inputs, size_t out
   const LentTensors lent(inputs);
   WrittenTensors written(output_count);
   distag_error err = DISTAG_ERROR_INIT;
-  const distag_status status =
-      op.forward(op.data.get(), lent.data(), lent.size(), written.data(), written.size(), &err);
+  const distag_status status = call_host(
+      [&] { return op.forward(op.data.get(), lent.data(), lent.size(), written.data(), written.size(), &err); });
   written.take();
   if (status != DISTAG_OK) throw callback_error(status, err, what);
   Tensors outputs = written.tensors(what, false);
@@ -94,8 +95,8 @@ Tensors run_backward(const HostOp& op, const Tensors& output_gradients, size_t i
   const LentTensors lent(output_gradients);
   WrittenTensors written(input_count);
   distag_error err = DISTAG_ERROR_INIT;
-  const distag_status status =
-      op.backward(op.data.get(), lent.data(), lent.size(), written.data(), written.size(), &err);
+  const distag_status status = call_host(
+      [&] { return op.backward(op.data.get(), lent.data(), lent.size(), written.data(), written.size(), &err); });
   written.take();
   if (status != DISTAG_OK) throw callback_error(status, err, what).add_context(what);
   return written.tensors(what, true);

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/host_code.h"
 #include "base/parker.h"
 #include "base/thread.h"
 
@@ -73,7 +74,8 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
     options.on_member = [this, on_member](const MemberRecord& record) {
       const CallbackScope scope(this);
       const distag_member member = to_member(record);
-      on_member(data_.get(), lent(), &member);
+      distag_worker* const worker = lent();
+      call_host([&] { on_member(data_.get(), worker, &member); });
     };
   }
   production_ = std::make_unique<ProductionWorker>(std::move(options));

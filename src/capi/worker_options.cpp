@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/host_code.h"
 #include "base/pool.h"
 #include "capi/struct_check.h"
 #include "capi/worker.h"
@@ -83,7 +84,7 @@ WorkerOptions make_worker_options(const distag_worker_options& options) {
 
 std::function<void(const char*)> make_hook(distag_thread_hook hook, void* user_data) {
   if (hook == nullptr) return {};
-  return [hook, user_data](const char* thread_name) { hook(user_data, thread_name); };
+  return [hook, user_data](const char* thread_name) { call_host([&] { hook(user_data, thread_name); }); };
 }
 
 }  // namespace
@@ -101,7 +102,7 @@ ProductionOptions make_production_options(const distag_worker_options& options, 
   if (options.log_level != 0) made.log_level = static_cast<LogLevel>(options.log_level);
   if (options.on_log != nullptr) {
     made.on_log = [sink = options.on_log, user_data](LogLevel level, const std::string& text) {
-      sink(user_data, static_cast<int32_t>(level), text.c_str());
+      call_host([&] { sink(user_data, static_cast<int32_t>(level), text.c_str()); });
     };
   }
   made.hooks.on_start = make_hook(options.on_thread_start, user_data);

@@ -1,29 +1,31 @@
 #include "autograd/node.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace distag::autograd {
-namespace {
 
-// Edges of nodes that die on this thread while another one does: their targets are dropped by the outermost destructor,
-// so that a chain of any length needs no stack.
-thread_local std::vector<Edge>* dying_edges = nullptr;
-
-}  // namespace
-
+// A chain of any length needs no stack, and no memory either: a node that only this one holds is not destroyed before
+// its own edges are gone, and leads back to the one whose edges were being dropped.
 Node::~Node() {
-  if (dying_edges != nullptr) {
-    for (Edge& edge : next_) dying_edges->push_back(std::move(edge));
-    return;
-  }
-  std::vector<Edge> pending = std::move(next_);
-  dying_edges = &pending;
   saved_.reset();
-  while (!pending.empty()) {
-    const std::shared_ptr<Node> node = std::move(pending.back().node);
-    pending.pop_back();
+  std::shared_ptr<Node> current;  // nullptr: this one
+  for (;;) {
+    std::vector<Edge>& edges = current ? current->next_ : next_;
+    if (edges.empty()) {
+      if (!current) return;
+      current = std::exchange(current->freed_after_, nullptr);
+      continue;
+    }
+    std::shared_ptr<Node> node = std::move(edges.back().node);
+    edges.pop_back();
+    // Who else holds it drops it later, in the same way.
+    if (!node || node.use_count() > 1) continue;
+    node->saved_.reset();
+    node->freed_after_ = std::move(current);
+    current = std::move(node);
   }
-  dying_edges = nullptr;
 }
 
 std::shared_ptr<Node::SavedData> Node::saved() const {

@@ -64,6 +64,7 @@ class Node {
   const uint32_t slots_;
   mutable std::mutex mutex_;  // of saved_
   std::shared_ptr<SavedData> saved_;
+  std::shared_ptr<Node> freed_after_;  // of the destructor: the node whose edges wait while those of this one go
 };
 
 }  // namespace distag::autograd

@@ -12,6 +12,7 @@
 
 #include "base/executor.h"
 #include "base/poller.h"
+#include "base/reserve.h"
 #include "base/timer_queue.h"
 
 namespace distag {
@@ -20,6 +21,8 @@ namespace {
 // How long a loop that ran out of work goes on looking for more before it sleeps: to wake a sleeping core costs as much
 // as a small message does, and an answer often comes within this time.
 constexpr Nanos kLookout = 60 * kMicrosecond;
+// How long memory has to do without what the reserve lacks: others may need it more.
+constexpr Nanos kRefillPause = 10 * kMillisecond;
 // How long a loop sleeps at once after its core was taken while it looked for work.
 constexpr Nanos kCrowded = 10 * kMillisecond;
 
@@ -48,9 +51,11 @@ struct FdLoop::State {
     std::shared_ptr<std::function<bool()>> check;  // null: removed
   };
 
-  State(std::string name_, ThreadHooks hooks_) : name(std::move(name_)), hooks(std::move(hooks_)) {}
+  State(std::string name_, ThreadHooks hooks_, std::shared_ptr<Reserve> reserve_)
+      : name(std::move(name_)), hooks(std::move(hooks_)), reserve(std::move(reserve_)) {}
 
   void run();
+  void mend_reserve();
   bool run_batch();
   void fire_timers();
   bool check_idle();
@@ -74,6 +79,7 @@ struct FdLoop::State {
   const std::string name;
   const ThreadHooks hooks;
   std::function<void(Error)> on_failure;
+  const std::shared_ptr<Reserve> reserve;  // nullptr: none
   SteadyClock steady;
   std::atomic<std::thread::id> owner{std::thread::id()};
   std::atomic<Nanos> longest{0};
@@ -87,6 +93,7 @@ struct FdLoop::State {
   // Of the loop's thread.
   Nanos last = 0;
   Nanos crowded_until = 0;
+  Nanos refill_at = kNever;  // unless the reserve is whole
   std::vector<Task> batch;
   Poller poller;
   TimerQueue timers;
@@ -95,10 +102,12 @@ struct FdLoop::State {
 };
 
 void FdLoop::State::run() {
+  const ReserveScope scope(reserve.get());
   RefusingPolicy policy(name);
   WaitPolicy* const before = exchange_wait_policy(&policy);
   for (;;) {
     last = steady.now();
+    mend_reserve();
     try {
       if (!run_batch()) break;
       fire_timers();
@@ -108,6 +117,13 @@ void FdLoop::State::run() {
     }
   }
   exchange_wait_policy(before);
+}
+
+void FdLoop::State::mend_reserve() {
+  if (!reserve || !reserve->is_short()) return;
+  if (refill_at == kNever) refill_at = last + kRefillPause;
+  if (last < refill_at) return;
+  refill_at = reserve->refill() ? kNever : last + kRefillPause;
 }
 
 // False when the loop is stopping and there is nothing left to run.
@@ -192,6 +208,7 @@ void FdLoop::State::wait_for_work(bool busy) {
 void FdLoop::State::destroy_left() {
   // What these own may call the loop when it goes, as on its thread: each is emptied before its content is destroyed.
   owner = std::this_thread::get_id();
+  const ReserveScope scope(reserve.get());
   std::exchange(posted, {}).clear();
   timers.clear();
   std::exchange(idle_checks, {}).clear();
@@ -199,8 +216,8 @@ void FdLoop::State::destroy_left() {
   owner = std::thread::id();
 }
 
-FdLoop::FdLoop(std::string name, ThreadHooks hooks)
-    : state_(std::make_unique<State>(std::move(name), std::move(hooks))) {}
+FdLoop::FdLoop(std::string name, ThreadHooks hooks, std::shared_ptr<Reserve> reserve)
+    : state_(std::make_unique<State>(std::move(name), std::move(hooks), std::move(reserve))) {}
 
 FdLoop::~FdLoop() { stop(); }
 
@@ -231,6 +248,7 @@ void FdLoop::stop() {
 }
 
 bool FdLoop::post(Task task) {
+  const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
   bool wake = false;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);

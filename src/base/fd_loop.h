@@ -10,12 +10,15 @@
 
 namespace distag {
 
+class Reserve;
+
 // The production loop: one thread, epoll over an eventfd (posted tasks), the timers and watched descriptors. A wait on
 // its thread is refused with INVALID_STATE.
 class FdLoop final : public Loop {
  public:
-  // The clock is the steady clock. Throws OUT_OF_MEMORY when descriptors run out.
-  FdLoop(std::string name, ThreadHooks hooks);
+  // The clock is the steady clock. Its thread, and who posts, fall back on the reserve. Throws OUT_OF_MEMORY when
+  // descriptors run out.
+  FdLoop(std::string name, ThreadHooks hooks, std::shared_ptr<Reserve> reserve = nullptr);
   ~FdLoop() override;  // stops
 
   // Is told, on the loop, what a task, a timer or a callback threw. It must not throw. Before the start.

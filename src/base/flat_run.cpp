@@ -1,12 +1,12 @@
 #include "base/flat_run.h"
 
-#include <deque>
 #include <utility>
+#include <vector>
 
 namespace distag {
 namespace {
 
-thread_local std::deque<Task>* t_following = nullptr;
+thread_local std::vector<Task>* t_following = nullptr;
 
 // What comes up meanwhile, for as long as it lives.
 class Following {
@@ -17,14 +17,13 @@ class Following {
   Following& operator=(const Following&) = delete;
 
   Task next() {
-    if (tasks_.empty()) return nullptr;
-    Task task = std::move(tasks_.front());
-    tasks_.pop_front();
-    return task;
+    if (begun_ == tasks_.size()) return nullptr;
+    return std::move(tasks_[begun_++]);
   }
 
  private:
-  std::deque<Task> tasks_;
+  std::vector<Task> tasks_;
+  size_t begun_ = 0;
 };
 
 }  // namespace

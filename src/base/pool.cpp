@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/parker.h"
+#include "base/reserve.h"
 
 namespace distag {
 namespace {
@@ -25,10 +26,11 @@ struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State>
     Parker parker;
   };
 
-  State(std::string name_, size_t thread_count_, ThreadHooks hooks_)
+  State(std::string name_, size_t thread_count_, ThreadHooks hooks_, std::shared_ptr<Reserve> reserve_)
       : name(std::move(name_)),
         thread_count(std::clamp<size_t>(thread_count_, 1, kMaxThreads)),
-        hooks(std::move(hooks_)) {}
+        hooks(std::move(hooks_)),
+        reserve(std::move(reserve_)) {}
 
   void check() override {
     std::lock_guard<std::mutex> lock(mutex);
@@ -46,6 +48,7 @@ struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State>
   const std::string name;
   const size_t thread_count;
   const ThreadHooks hooks;
+  const std::shared_ptr<Reserve> reserve;  // nullptr: none
 
   mutable std::mutex mutex;
   std::deque<Task> queue;
@@ -133,6 +136,7 @@ void Pool::State::give_up_thread() noexcept {
 }
 
 void Pool::State::run(const std::shared_ptr<Worker>& self) {
+  const ReserveScope scope(reserve.get());
   WaitPolicy* const before = exchange_wait_policy(this);
   std::unique_lock<std::mutex> lock(mutex);
   do {
@@ -177,12 +181,13 @@ void Pool::State::retire(const std::shared_ptr<Worker>& self, std::unique_lock<s
   lock.lock();
 }
 
-Pool::Pool(std::string name, size_t thread_count, ThreadHooks hooks)
-    : state_(std::make_shared<State>(std::move(name), thread_count, std::move(hooks))) {}
+Pool::Pool(std::string name, size_t thread_count, ThreadHooks hooks, std::shared_ptr<Reserve> reserve)
+    : state_(std::make_shared<State>(std::move(name), thread_count, std::move(hooks), std::move(reserve))) {}
 
 Pool::~Pool() { stop(); }
 
 bool Pool::post(Task task) {
+  const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
   std::shared_ptr<State::Worker> worker;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);

@@ -32,7 +32,7 @@ struct distag_context final : distag::capi::Handle {
   const std::shared_ptr<distag::Context> context_;
 };
 
-// A snapshot of gradients, and the handles it lends.
+// A snapshot of gradients, and the handles it lends: all are made with it, so that looking one up cannot fail.
 struct distag_gradients final : distag::capi::Handle {
  public:
   explicit distag_gradients(std::shared_ptr<const distag::Gradients> gradients);

@@ -21,17 +21,16 @@ distag_gradients::distag_gradients(std::shared_ptr<const Gradients> gradients)
     : Handle(Kind::kGradients),
       gradients_(std::move(gradients)),
       leaves_(std::make_unique<LentTensor[]>(count())),
-      handles_(std::make_unique<LentTensor[]>(count())) {}
-
-distag_tensor* distag_gradients::leaf(size_t index) {
-  if (index >= count()) return nullptr;
-  return leaves_[index].get([this, index] { return make_tensor(gradients_->entries[index].leaf); });
+      handles_(std::make_unique<LentTensor[]>(count())) {
+  for (size_t i = 0; i < count(); ++i) {
+    leaves_[i].get([this, i] { return make_tensor(gradients_->entries[i].leaf); });
+    handles_[i].get([this, i] { return make_tensor(gradients_->entries[i].gradient); });
+  }
 }
 
-distag_tensor* distag_gradients::gradient(size_t index) {
-  if (index >= count()) return nullptr;
-  return handles_[index].get([this, index] { return make_tensor(gradients_->entries[index].gradient); });
-}
+distag_tensor* distag_gradients::leaf(size_t index) { return index < count() ? leaves_[index].get() : nullptr; }
+
+distag_tensor* distag_gradients::gradient(size_t index) { return index < count() ? handles_[index].get() : nullptr; }
 
 distag_tensor* distag_gradients::find(const Tensor& leaf) {
   const auto& entries = gradients_->entries;
@@ -224,6 +223,7 @@ distag_status distag_backward_async(distag_context* context, distag_tensor* cons
                                         : std::make_shared<RemoteRootsPass>(shared, std::move(tensors), std::move(made),
                                                                             std::move(fetches))
                                               ->start();
+    const ReserveScope scope(live.worker()->reserve());
     *out_future = new distag_future(future, *live.worker());
   });
 }

@@ -9,7 +9,9 @@
 using namespace distag;
 using namespace distag::capi;
 
+// NULL says that nothing is recorded: lack of memory must not.
 distag_context* distag_invocation::context() {
+  const ReserveScope scope(worker_.reserve());
   return context_.get([this]() -> distag_context* {
     std::shared_ptr<Context> found = call_->context() ? worker_.core().dist().find_context(call_->context()) : nullptr;
     return found == nullptr ? nullptr : new distag_context(std::move(found), &worker_);
@@ -19,6 +21,7 @@ distag_context* distag_invocation::context() {
 distag_value* distag_invocation::arg(size_t index) {
   const Values& args = call_->args();
   if (index >= args.size()) return nullptr;
+  const ReserveScope scope(worker_.reserve());
   return args_[index].get([&args, index] { return make_value(args[index]); });
 }
 

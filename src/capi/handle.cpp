@@ -65,6 +65,12 @@ Handle::Handle(Kind kind)
   if (kind != Kind::kStandIn) count_one();
 }
 
+// Also of a handle that could not be made as a whole.
+Handle::~Handle() {
+  if (kind_ == Kind::kReleased || kind_ == Kind::kStandIn || is_of_parent()) return;
+  count.fetch_sub(1, std::memory_order_relaxed);
+}
+
 bool Handle::is_of_parent() const { return generation_ != process_generation(); }
 
 bool Handle::add_unless_ended(uint64_t reference) noexcept {
@@ -88,11 +94,7 @@ Handle::Dropped Handle::drop_host_reference() noexcept {
 }
 
 void Handle::end() noexcept {
-  if (is_of_parent()) {
-    if (!is_plain_memory()) return;
-  } else {
-    if (kind_ != Kind::kStandIn) count.fetch_sub(1, std::memory_order_relaxed);
-  }
+  if (is_of_parent() && !is_plain_memory()) return;
   void* memory = this;
   this->~Handle();
   if (validates()) {

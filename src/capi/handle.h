@@ -62,7 +62,7 @@ class Handle {
  protected:
   enum class Dropped { kNone, kOne, kLast };
 
-  virtual ~Handle() = default;
+  virtual ~Handle();
 
   Dropped drop_host_reference() noexcept;
   // Whether its end does no more than to free memory, also in a forked child.

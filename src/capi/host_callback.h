@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/reserve.h"
 #include "base/task.h"
 #include "capi/boundary.h"
 
@@ -32,7 +33,8 @@ class HostData {
   uint32_t generation_;
 };
 
-// Marks that a callback of a worker, or one function of it, runs on this thread. Nests; lives on the stack.
+// Marks that a callback of a worker, or one function of it, runs on this thread: it gets nothing of the reserve that
+// distag's own work on the thread has. Nests; lives on the stack.
 class CallbackScope {
  public:
   explicit CallbackScope(const void* owner);
@@ -44,6 +46,7 @@ class CallbackScope {
   friend bool runs_callback_of(const void* owner);
   const void* owner_;
   const CallbackScope* outer_;
+  const ReserveScope reserve_{nullptr};
 };
 
 // Whether the calling thread is inside a callback of the worker or function, or is a thread of the worker.

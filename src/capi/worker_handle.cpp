@@ -85,6 +85,8 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
 distag_worker::~distag_worker() { link_->cut(); }
 
 distag_worker* distag_worker::lent() {
+  // The constructor makes it, where that matters, before there is a reserve.
+  const ReserveScope scope(production_ ? reserve() : current_reserve());
   return lent_.get([this] { return new StandIn(*this); })->as<distag_worker>();
 }
 
@@ -174,6 +176,7 @@ Value distag_worker::shutdown(Nanos timeout) {
     refuse(Status::kInvalidState, "called from a callback of this worker: use distag_worker_shutdown_async");
   }
   check_can_wait();
+  const ReserveScope scope(reserve());
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   // What runs on this thread while it waits is a callback, for which a shutdown within this one could not end.
   const CallbackScope scope(this);

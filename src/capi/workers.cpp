@@ -30,6 +30,7 @@ distag_status distag_worker_start(distag_worker* worker, int64_t timeout_ns, dis
     distag_worker& live = need_worker(worker);
     const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
     check_can_wait();
+    const ReserveScope scope(live.reserve());  // what has begun is waited for
     const auto started = live.start(timeout);
     wait(*started, kForever);
     started->value();
@@ -43,6 +44,7 @@ distag_status distag_worker_start_async(distag_worker* worker, int64_t timeout_n
     distag_worker& live = need_worker(worker);
     need_pointer(out_future, "out_future");
     const auto started = live.start(need_timeout(timeout_ns, "timeout_ns"));
+    const ReserveScope scope(live.reserve());  // what has begun has its future
     *out_future = new distag_future(started, live);
   });
 }
@@ -64,6 +66,7 @@ distag_status distag_worker_shutdown_async(distag_worker* worker, int64_t timeou
     distag_worker& live = need_worker(worker);
     need_pointer(out_future, "out_future");
     const auto report = live.shutdown_async(need_timeout(timeout_ns, "timeout_ns"));
+    const ReserveScope scope(live.reserve());
     *out_future = new distag_future(report, live, distag_future::Of::kShutdown);
   });
 }

@@ -41,10 +41,11 @@ std::shared_ptr<DistContext> ContextTable::insert(std::shared_ptr<ContextRecord>
   const Id id = record->id();
   context->record = std::move(record);
   context->is_own = is_own;
-  ++shared_.counters.contexts;
   std::lock_guard<std::mutex> lock(mutex_);
-  ++by_creator_[id.maker];
+  size_t& count = by_creator_[id.maker];
   contexts_[id] = context;
+  ++count;
+  ++shared_.counters.contexts;
   return context;
 }
 

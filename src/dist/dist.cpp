@@ -50,8 +50,10 @@ std::shared_ptr<Context> Dist::create_context() {
   const uint64_t number =
       (static_cast<uint64_t>(static_cast<uint16_t>(shared.self.rank)) << 48) | (id.counter & kCounterMask);
   auto record = std::make_shared<ContextRecord>(id, number);
-  state_->contexts.add_own(record);
-  return std::make_shared<ContextHandle>(state_->shared, std::move(record), true);
+  // First: nobody else would end the context.
+  auto handle = std::make_shared<ContextHandle>(state_->shared, record, true);
+  state_->contexts.add_own(std::move(record));
+  return handle;
 }
 
 std::shared_ptr<Context> Dist::find_context(const Id& id) {

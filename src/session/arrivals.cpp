@@ -12,11 +12,19 @@ static_assert(std::is_same_v<std::variant_alternative_t<kFirstUpperBody, wire::B
 
 }  // namespace
 
+// Without memory for a message that has come nothing has changed yet: the rest of its connection is not heard, so that
+// the peer dials again, half a lease later, and sends it once more.
+void Session::State::hear_again(PeerRecord& record) {
+  connections.erase(record.stale_connection);
+  record.stale_connection = std::exchange(record.connection, {});
+}
+
 // The only place that catches what a peer's bytes make this worker throw: the peer is refused for it.
 void Session::State::on_message(const ConnectionToken& from, Frames frames) {
   auto found = connections.find(from);
   PeerRecord* record = found == connections.end() ? nullptr : found->second;
   if (record != nullptr && record->connection != from) return;  // it has dialled again since
+  const uint64_t expected = record == nullptr ? 0 : record->next_number;
   try {
     size_t bytes = 0;
     for (const Frame& frame : frames) bytes += frame.size();
@@ -38,6 +46,10 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
     on_damaged(record, from, damage);
   } catch (...) {
     const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory && (record == nullptr || record->next_number == expected)) {
+      if (record != nullptr) hear_again(*record);
+      return;  // a stranger says HELLO again by itself
+    }
     ++shared.stats.messages_refused;
     if (record == nullptr) {
       stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
@@ -126,7 +138,7 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   if (shared.config.memory && !arrival.is_chunk()) move_to_memory(frames);
   Frame long_header;
   if (arrival.long_transfer() != 0) {
-    long_header = record.transfers.take(arrival.long_transfer());
+    long_header = record.transfers.get(arrival.long_transfer());
   } else if (arrival.is_long()) {
     if (frames.empty()) fail(Status::kProtocol, "a LONG without its header");
     long_header = std::move(frames.front());
@@ -134,11 +146,13 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   }
   for (const wire::Transfer& transfer : arrival.transfers()) {
     if (transfer.frame > frames.size()) fail(Status::kProtocol, "a payload frame {} that is not there", transfer.frame);
-    frames.insert(frames.begin() + transfer.frame, record.transfers.take(transfer.id));
+    frames.insert(frames.begin() + transfer.frame, record.transfers.get(transfer.id));
   }
   if (arrival.is_long()) frames.insert(frames.begin(), std::move(long_header));
   wire::Message message = arrival.decode(frames);
   frames.clear();
+  if (arrival.long_transfer() != 0) record.transfers.forget(arrival.long_transfer());
+  for (const wire::Transfer& transfer : arrival.transfers()) record.transfers.forget(transfer.id);
   if (const auto* chunk = std::get_if<wire::Chunk>(&message.body)) record.transfers.add(*chunk);
   record.next_number = number + 1;
   take_ack(record, message.ack);

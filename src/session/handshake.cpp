@@ -107,8 +107,10 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
     note_damage(damage, &record);
     record.outgoing.on_damaged();
   } catch (...) {
+    const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory) return;  // without an answer the stream dials again
     ++shared.stats.messages_refused;
-    lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + current_error().message()),
+    lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + error.message()),
          wire::RefuseReason::kProtocol);
   }
 }

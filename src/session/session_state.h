@@ -56,6 +56,7 @@ struct Session::State final : PeerRecord::Events {
   void on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
                      const Frames& frames);
   void move_to_memory(Frames& frames);
+  void hear_again(PeerRecord& record);
   void take_ack(PeerRecord& record, uint64_t number);
   void deliver(PeerRecord& record, wire::Message message);
   void deliver_to_self(wire::Message message);

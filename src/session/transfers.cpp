@@ -40,7 +40,6 @@ void Transfers::begin(const wire::Chunk& chunk) {
          "a message of {} bytes, with {} more on their way, is above the max_message_bytes of the receiver",
          chunk.total, bytes_);
   }
-  last_begun_ = chunk.transfer;
   const auto total = static_cast<size_t>(chunk.total);
   Partial partial;
   if (keeps_whole_ && chunk.piece.size() == total) {
@@ -50,18 +49,23 @@ void Transfers::begin(const wire::Chunk& chunk) {
     partial.whole = Frame(partial.memory.get(), total, partial.memory);
   }
   partial_.emplace(chunk.transfer, std::move(partial));
+  last_begun_ = chunk.transfer;
   bytes_ += total + kOverhead;
 }
 
-Frame Transfers::take(uint64_t transfer) {
-  auto found = partial_.find(transfer);
+Frame Transfers::get(uint64_t transfer) const {
+  const auto found = partial_.find(transfer);
   if (found == partial_.end() || found->second.received != found->second.whole.size()) {
     fail(Status::kProtocol, "a message names transfer {}, which has not come", transfer);
   }
-  Frame whole = std::move(found->second.whole);
+  return found->second.whole;
+}
+
+void Transfers::forget(uint64_t transfer) {
+  const auto found = partial_.find(transfer);
+  if (found == partial_.end()) fail(Status::kProtocol, "a message names transfer {} twice", transfer);
+  bytes_ -= found->second.whole.size() + kOverhead;
   partial_.erase(found);
-  bytes_ -= whole.size() + kOverhead;
-  return whole;
 }
 
 void Transfers::clear() {

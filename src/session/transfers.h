@@ -10,7 +10,8 @@
 namespace distag {
 
 // Payload frames of one peer that come in chunks: each piece is copied once, to where the whole frame will lie; or is
-// the whole frame, if it need not go to that memory. On the loop. Throws PROTOCOL for what a sender may not do.
+// the whole frame, if it need not go to that memory. On the loop. Throws PROTOCOL for what a sender may not do, and
+// OUT_OF_MEMORY: then nothing has changed.
 class Transfers {
  public:
   // At most `limit` bytes at a time, in transfers that no message has named yet.
@@ -18,8 +19,9 @@ class Transfers {
       : limit_(limit), memory_(memory), keeps_whole_(keeps_whole) {}
 
   void add(const wire::Chunk& chunk);
-  // The whole frame, for the message that names it.
-  Frame take(uint64_t transfer);
+  // The whole frame, for the message that names it; kept until that is decoded.
+  Frame get(uint64_t transfer) const;
+  void forget(uint64_t transfer);
   void clear();
 
  private:

@@ -2,26 +2,40 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/reserve.h"
 
 namespace distag {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// One block holds the buffer and, after it, its bytes.
-constexpr size_t kHeader = (sizeof(Buffer) + kAlignment - 1) / kAlignment * kAlignment;
+
+constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+// One block holds the buffer, the address of the reserve's block that it lies in (null: it is none of a reserve), and
+// its bytes.
+constexpr size_t kOwnerAt = sizeof(Buffer);
+constexpr size_t kHeader = align_up(sizeof(Buffer) + sizeof(void*));
 
 // From this size on it is asked whether the machine has so much at all.
 constexpr size_t kLeastChecked = size_t{1} << 30;
 
 void* allocate_block(size_t size) {
   void* block = nullptr;
-  if (size < kLeastChecked || (size <= SIZE_MAX - kHeader - kAlignment && size <= machine_memory())) {
-    block = std::aligned_alloc(kAlignment, kHeader + (size + kAlignment - 1) / kAlignment * kAlignment);
+  void* of_reserve = nullptr;
+  if (size < kLeastChecked || (size <= SIZE_MAX - kHeader - 2 * kAlignment && size <= machine_memory())) {
+    const size_t whole = kHeader + align_up(size);
+    block = std::aligned_alloc(kAlignment, whole);
+    if (block == nullptr && current_reserve() != nullptr) {
+      of_reserve = current_reserve()->take(whole + kAlignment);
+      block = reinterpret_cast<void*>(align_up(reinterpret_cast<uintptr_t>(of_reserve)));
+    }
   }
+  if (block != nullptr) std::memcpy(static_cast<std::byte*>(block) + kOwnerAt, &of_reserve, sizeof of_reserve);
   if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a buffer of {} bytes", size);
   if (size >= kHugeBlockBytes) prefer_huge_pages(block, size);
   return block;
@@ -52,8 +66,14 @@ BufferRef Buffer::adopt(const void* data, size_t size, Task release) {
 void Buffer::release() {
   if (holders_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   Task last = std::move(release_);
+  void* of_reserve = nullptr;
+  std::memcpy(&of_reserve, reinterpret_cast<std::byte*>(this) + kOwnerAt, sizeof of_reserve);
   this->~Buffer();
-  std::free(this);
+  if (of_reserve == nullptr) {
+    std::free(this);
+  } else {
+    ::operator delete(of_reserve);
+  }
   if (last) last();
 }
 

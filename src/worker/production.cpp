@@ -8,6 +8,7 @@
 #include "base/each_step.h"
 #include "base/host_code.h"
 #include "base/random.h"
+#include "base/reserve.h"
 #include "transport/inproc/inproc_transport.h"
 #include "transport/zmq/zmq_transport.h"
 
@@ -28,14 +29,14 @@ bool starts_with(const std::string& text, const char* prefix) { return text.rfin
 }  // namespace
 
 ProductionWorker::ProductionWorker(ProductionOptions options)
-    : options_(std::move(options)), random_(std::make_unique<SystemRandom>()) {
+    : options_(std::move(options)), reserve_(std::make_shared<Reserve>()), random_(std::make_unique<SystemRandom>()) {
   if (options_.host_executor) host_ = std::make_unique<HostExecutor>();
   // Set before any thread starts: the hooks read it on their threads.
   functions_ = host_.get();
   pool_ = std::make_unique<Pool>("distag-pool", options_.thread_count == 0 ? core_count() : options_.thread_count,
-                                 hooks_for(!options_.host_executor));
+                                 hooks_for(!options_.host_executor), reserve_);
   if (functions_ == nullptr) functions_ = pool_.get();
-  loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false));
+  loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false), reserve_);
   if (options_.on_log) {
     log_ = std::make_unique<Log>(options_.log_level, [this](LogLevel level, std::string text) {
       functions_->post_or_drop([this, level, record = std::move(text)] { options_.on_log(level, record); });

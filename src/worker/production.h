@@ -34,6 +34,7 @@ class ProductionWorker {
 
   Worker& worker() { return *worker_; }
   Executor& functions() { return *functions_; }
+  Reserve* reserve() { return reserve_.get(); }
   HostExecutor* host() { return host_.get(); }  // nullptr with the pool executor
 
   std::shared_ptr<Future<Value>> start(Nanos timeout);
@@ -51,6 +52,7 @@ class ProductionWorker {
   Nanos time_left(Nanos deadline) const;
 
   const ProductionOptions options_;
+  const std::shared_ptr<Reserve> reserve_;  // of all threads of the worker
   std::unique_ptr<HostExecutor> host_;
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<FdLoop> loop_;

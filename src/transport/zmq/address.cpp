@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "base/error.h"
 
@@ -51,6 +52,7 @@ void resolve(const std::string& endpoint, const std::string& host, SocketAddress
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
+  if (error == EAI_MEMORY) throw std::bad_alloc();
   if (error != 0 || found == nullptr) {
     fail(Status::kInvalidArgument, "host \"{}\" of \"{}\" does not resolve: {}", host, endpoint, gai_strerror(error));
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/reserve.h"
 #include "transport/zmq/probe.h"
 #include "transport/zmq/zmq_monitor.h"
 #include "transport/zmq/zmq_socket.h"
@@ -65,6 +66,7 @@ class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_
 void ZmqConnection::State::dial() {
   socket_ = std::make_unique<ZmqSocket>(context_, address_.family() == AF_INET6);
   monitor_ = std::make_unique<ZmqMonitor>(*context_, socket_->handle());
+  make_room_if_short();
   socket_->connect(address_.endpoint);
   FdLoop& loop = context_->loop();
   dial_timer_ = loop.start_timer(loop.now() + kDialTimeout, [weak = weak_from_this()] {

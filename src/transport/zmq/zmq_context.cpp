@@ -2,16 +2,19 @@
 
 #include <zmq.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/reserve.h"
 #include "transport/zmq/probe.h"
 
 namespace distag {
 namespace {
 
 constexpr int kMaxSockets = 32768;
+constexpr int kTries = 16;
 
 void set(void* context, int option, int value) {
   if (zmq_ctx_set(context, option, value) != 0) {
@@ -42,10 +45,23 @@ ZmqContext::ZmqContext(FdLoop& loop) : loop_(loop), lent_frames_(std::make_share
 
 ZmqContext::~ZmqContext() {
   loop_.remove_idle_check(idle_check_);
+  // libzmq would wait for ever for the thread that it started first.
+  if (is_half_started_ && !has_started_) return;
   while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
   }
   // All are back now, but the loop may have ended.
   lent_frames_->release();
+}
+
+void* ZmqContext::open_socket(int type) {
+  for (int left = kTries; left > 0; --left) {
+    make_room_if_short();
+    void* const socket = zmq_socket(context_, type);
+    has_started_ = has_started_ || socket != nullptr;
+    if (socket != nullptr || zmq_errno() != ENOMEM) return socket;
+    is_half_started_ = true;
+  }
+  return nullptr;
 }
 
 void ZmqContext::watch(int fd, const std::shared_ptr<ZmqHandler>& handler) {
@@ -59,17 +75,19 @@ void ZmqContext::watch(int fd, const std::shared_ptr<ZmqHandler>& handler) {
 void ZmqContext::unwatch(int fd) { loop_.unwatch(fd); }
 
 void ZmqContext::check_later(const std::shared_ptr<ZmqHandler>& handler) {
-  if (std::exchange(handler->to_be_checked_, true)) return;
+  if (handler->to_be_checked_) return;
   to_check_.push_back(handler);
+  handler->to_be_checked_ = true;
 }
 
 bool ZmqContext::check() {
-  if (to_check_.empty()) return false;
-  for (const auto& weak : std::exchange(to_check_, {})) {
-    const auto handler = weak.lock();
-    if (!handler) continue;
-    handler->to_be_checked_ = false;
-    if (handler->handle()) check_later(handler);
+  for (size_t left = to_check_.size(); left > 0; --left) {
+    // One that throws stays, to be looked at again.
+    if (const auto handler = to_check_.front().lock()) {
+      handler->to_be_checked_ = false;
+      if (handler->handle()) check_later(handler);
+    }
+    to_check_.pop_front();
   }
   return !to_check_.empty();
 }

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <deque>
 #include <memory>
-#include <vector>
 
 #include "base/fd_loop.h"
 #include "transport/transport.h"
@@ -39,6 +39,9 @@ class ZmqContext {
   FdLoop& loop() const { return loop_; }
   const std::shared_ptr<LentFrames>& lent_frames() const { return lent_frames_; }
 
+  // A ZeroMQ socket of the type; nullptr with zmq_errno(). Asked for again while memory is short.
+  void* open_socket(int type);
+
   // From now on the handler is called when the descriptor tells of something, and once to begin with.
   void watch(int fd, const std::shared_ptr<ZmqHandler>& handler);
   void unwatch(int fd);
@@ -53,9 +56,11 @@ class ZmqContext {
   FdLoop& loop_;
   const std::shared_ptr<LentFrames> lent_frames_;
   void* context_ = nullptr;
+  bool is_half_started_ = false;  // its first socket could not be made
+  bool has_started_ = false;
   uint64_t idle_check_ = 0;
   uint64_t last_number_ = 0;
-  std::vector<std::weak_ptr<ZmqHandler>> to_check_;
+  std::deque<std::weak_ptr<ZmqHandler>> to_check_;
 };
 
 }  // namespace distag

@@ -33,24 +33,27 @@ class Part {
   size_t size() const { return zmq_msg_size(&message_); }
   bool more() const { return zmq_msg_more(&message_) != 0; }
 
-  void copy(const void* data, size_t size) {
+  // False without memory for it, here and below.
+  bool copy(const void* data, size_t size) {
     if (zmq_msg_init_size(&message_, size) != 0) {
       zmq_msg_init(&message_);
-      throw std::bad_alloc();
+      return false;
     }
     if (size > 0) std::memcpy(zmq_msg_data(&message_), data, size);
+    return true;
   }
 
-  void lend(const Frame& frame, const std::shared_ptr<LentFrames>& home) {
+  bool lend(const Frame& frame, const std::shared_ptr<LentFrames>& home) {
     auto loan = std::make_unique<Loan>(frame.owner(), home);
     loan->handed_over.store(true, std::memory_order_release);
     // libzmq does not write to it.
     void* const data = const_cast<std::byte*>(frame.data());
     if (zmq_msg_init_data(&message_, data, frame.size(), &give_back, loan.get()) != 0) {
       zmq_msg_init(&message_);
-      throw std::bad_alloc();
+      return false;
     }
     static_cast<void>(loan.release());
+    return true;
   }
 
  private:
@@ -102,8 +105,10 @@ Frames frames_of(std::vector<Part>& parts) {
   }
   std::shared_ptr<std::byte> block;
   if (small_bytes > 0) {
-    block.reset(static_cast<std::byte*>(::operator new(small_bytes, std::align_val_t(kAlignment))),
-                [](std::byte* bytes) { ::operator delete(bytes, std::align_val_t(kAlignment)); });
+    // Plain memory, which a reserve can stand in for.
+    void* const room = ::operator new(small_bytes + kAlignment);
+    block.reset(reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(room))),
+                [room](std::byte*) { ::operator delete(room); });
   }
   Frames frames;
   frames.reserve(parts.size());
@@ -131,11 +136,8 @@ ZmqSent send_parts(void* socket, const Frames& frames, const std::shared_ptr<Len
   parts.reserve(frames.size());
   for (const Frame& frame : frames) {
     Part& part = parts.emplace_back();
-    if (frame.size() >= kZeroCopyBytes) {
-      part.lend(frame, lent);
-    } else {
-      part.copy(frame.data(), frame.size());
-    }
+    const bool is_lent = frame.size() >= kZeroCopyBytes;
+    if (!(is_lent ? part.lend(frame, lent) : part.copy(frame.data(), frame.size()))) return ZmqSent::kNoMemory;
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!send_part(socket, parts[i], i + 1 < parts.size())) return i == 0 ? ZmqSent::kNothing : ZmqSent::kSome;

@@ -10,11 +10,11 @@ namespace distag {
 // From this size a frame goes out without being copied.
 inline constexpr size_t kZeroCopyBytes = 64u << 10;
 
-enum class ZmqSent { kAll, kNothing, kSome };
+enum class ZmqSent { kAll, kNothing, kSome, kNoMemory };
 
 // Sends the parts in order, without waiting. kNothing: the first was refused, with zmq_errno() saying why. kSome: the
-// connection broke in between; libzmq drops what was taken. Throws bad_alloc before anything was taken. The owners of
-// frames that are not copied come back through `lent`.
+// connection broke in between; libzmq drops what was taken. kNoMemory: nothing was taken. The owners of frames that are
+// not copied come back through `lent`.
 ZmqSent send_parts(void* socket, const Frames& frames, const std::shared_ptr<LentFrames>& lent);
 
 // Receives one message. False when there is none. Small frames are copied together into one block, each aligned to 64

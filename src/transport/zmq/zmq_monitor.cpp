@@ -23,7 +23,7 @@ ZmqMonitor::ZmqMonitor(ZmqContext& context, void* socket) : monitored_(socket) {
     fail(Status::kOutOfMemory, "a ZeroMQ monitor cannot be made: {}", zmq_strerror(zmq_errno()));
   }
   try {
-    pair_ = zmq_socket(context.handle(), ZMQ_PAIR);
+    pair_ = context.open_socket(ZMQ_PAIR);
     if (pair_ == nullptr) fail(Status::kOutOfMemory, "a ZeroMQ socket cannot be made: {}", zmq_strerror(zmq_errno()));
     set_zmq_option(pair_, ZMQ_LINGER, 0);
     set_zmq_option(pair_, ZMQ_RCVHWM, 0);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/reserve.h"
 #include "transport/zmq/probe.h"
 #include "transport/zmq/zmq_message.h"
 
@@ -58,7 +59,7 @@ void close_zmq_socket(void* socket) {
 
 ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, bool ipv6) : context_(std::move(context)) {
   require_descriptors(kDialReserve);
-  socket_ = zmq_socket(context_->handle(), ZMQ_DEALER);
+  socket_ = context_->open_socket(ZMQ_DEALER);
   if (socket_ == nullptr) {
     fail(Status::kOutOfMemory, "a ZeroMQ socket cannot be made: {}; raise the limit of open files (ulimit -n)",
          zmq_strerror(zmq_errno()));
@@ -80,12 +81,16 @@ void ZmqSocket::connect(const std::string& endpoint) {
   }
 }
 
+// libzmq ends the process when it gets no memory.
 ZmqSocket::SendResult ZmqSocket::send(const Frames& frames) {
+  make_room_if_short();
   switch (send_parts(socket_, frames, context_->lent_frames())) {
     case ZmqSent::kAll:
       return SendResult::kSent;
     case ZmqSent::kNothing:
       return zmq_errno() == EAGAIN ? SendResult::kWouldBlock : SendResult::kGone;
+    case ZmqSent::kNoMemory:
+      return SendResult::kWouldBlock;
     case ZmqSent::kSome:
       break;
   }

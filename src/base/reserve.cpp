@@ -1,0 +1,81 @@
+#include "base/reserve.h"
+
+#include <new>
+#include <utility>
+
+namespace distag {
+namespace {
+
+thread_local Reserve* t_reserve = nullptr;
+
+// libzmq's largest, but for messages: a part of a queue.
+constexpr size_t kProbeBytes = size_t{16} << 10;
+
+}  // namespace
+
+Reserve::Reserve() {
+  for (size_t i = 0; i < kSizes.size(); ++i) shelves_[i].missing = kSizes[i].count;
+  is_short_.store(true, std::memory_order_relaxed);
+  if (refill()) return;
+  for (Shelf& shelf : shelves_) {
+    while (shelf.first != nullptr) ::operator delete(std::exchange(shelf.first, shelf.first->next));
+  }
+  throw std::bad_alloc();
+}
+
+Reserve::~Reserve() {
+  for (Shelf& shelf : shelves_) {
+    while (shelf.first != nullptr) ::operator delete(std::exchange(shelf.first, shelf.first->next));
+  }
+}
+
+void* Reserve::take(size_t size) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  is_short_.store(true, std::memory_order_relaxed);
+  for (size_t i = 0; i < kSizes.size(); ++i) {
+    Shelf& shelf = shelves_[i];
+    if (kSizes[i].bytes < size || shelf.first == nullptr) continue;
+    ++shelf.missing;
+    return std::exchange(shelf.first, shelf.first->next);
+  }
+  return nullptr;
+}
+
+void Reserve::give_up() noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  is_short_.store(true, std::memory_order_relaxed);
+  for (size_t i = kSizes.size() / 2; i < kSizes.size(); ++i) {
+    Shelf& shelf = shelves_[i];
+    while (shelf.first != nullptr) {
+      ++shelf.missing;
+      ::operator delete(std::exchange(shelf.first, shelf.first->next));
+    }
+  }
+}
+
+bool Reserve::refill() noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < kSizes.size(); ++i) {
+    Shelf& shelf = shelves_[i];
+    while (shelf.missing > 0) {
+      void* const memory = ::operator new(kSizes[i].bytes, std::nothrow);
+      if (memory == nullptr) return false;
+      shelf.first = ::new (memory) Block{shelf.first};
+      --shelf.missing;
+    }
+  }
+  is_short_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+Reserve* exchange_reserve(Reserve* reserve) noexcept { return std::exchange(t_reserve, reserve); }
+Reserve* current_reserve() noexcept { return t_reserve; }
+
+void make_room_if_short() noexcept {
+  if (t_reserve == nullptr) return;
+  void* const probe = ::operator new(kProbeBytes, std::nothrow);
+  ::operator delete(probe);
+  if (probe == nullptr) t_reserve->give_up();
+}
+
+}  // namespace distag

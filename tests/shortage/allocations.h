@@ -1,0 +1,19 @@
+/* The allocations of this process, and some of them refused. The program defines malloc and its kin, so everything in
+ * the process asks here: distag, the C++ library (operator new), libzmq. */
+#ifndef SHORTAGE_ALLOCATIONS_H
+#define SHORTAGE_ALLOCATIONS_H
+
+/* Those numbered from `first` on, `count` of them, are short: first 0: none. */
+typedef struct shortage {
+  long first;
+  long count;
+  int is_limit; /* 0: all of these are refused; 1: those that need more bytes than were freed since the first */
+} shortage;
+
+/* Starts to count from 1. */
+void allocations_count_from_here(const shortage *wanted);
+
+/* Refuses none from here on. How many were asked for since counting began. */
+long allocations_stop(void);
+
+#endif /* SHORTAGE_ALLOCATIONS_H */

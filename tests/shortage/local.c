@@ -1,0 +1,88 @@
+/* Local training: ops, a pass, gradients, an optimizer. */
+#include "shortage/run.h"
+
+enum { kMostTries = 200 };
+
+/* loss = sum((x w)^2) with x = [1 2], w = [[1 2] [3 4]] as float64: the gradients are known. */
+static int train_once(run_result *result, distag_tensor *w) {
+  distag_error err = DISTAG_ERROR_INIT;
+  const double x_data[2] = {1, 2};
+  const int64_t x_shape[2] = {1, 2};
+  const double expected[4] = {14, 20, 28, 40}; /* 2 x^T (x w) */
+  double data[4] = {0};
+  distag_context *context = NULL;
+  distag_tensor *x = NULL, *product = NULL, *square = NULL, *soft = NULL, *loss = NULL;
+  distag_gradients *gradients = NULL;
+  distag_value *list = NULL;
+  int is_ok =
+      RUN(result, distag_context_create(NULL, &context, &err)) &&
+      RUN(result, distag_tensor_create(x_data, sizeof x_data, DISTAG_FLOAT64, x_shape, 2, &x, &err)) &&
+      RUN(result, distag_matmul(x, w, &product, &err)) && RUN(result, distag_mul(product, product, &square, &err)) &&
+      RUN(result, distag_softmax(square, 1, &soft, &err)) && RUN(result, distag_sum(square, NULL, 0, 0, &loss, &err)) &&
+      RUN(result, distag_backward(context, &loss, 1, NULL, &err)) &&
+      RUN(result, distag_get_gradients(context, &gradients, &err));
+  if (is_ok) {
+    distag_tensor *const gradient = distag_gradients_find(gradients, w);
+    if (gradient == NULL) {
+      run_note_wrong(result, "distag_gradients_find gave NULL", 0, 1);
+    } else if (RUN(result, distag_tensor_copy_data(gradient, data, sizeof data, &err))) {
+      for (int i = 0; i < 4; ++i) {
+        if (data[i] != expected[i]) run_note_wrong(result, "gradient", data[i], expected[i]);
+      }
+    } else {
+      is_ok = 0;
+    }
+  }
+  distag_value *const items[1] = {distag_tensor_as_value(w)};
+  if (is_ok) is_ok = RUN(result, distag_value_create_list(items, 1, &list, &err));
+  distag_value_release(list);
+  distag_gradients_release(gradients);
+  distag_tensor_release(loss);
+  distag_tensor_release(soft);
+  distag_tensor_release(square);
+  distag_tensor_release(product);
+  distag_tensor_release(x);
+  distag_context_release(context);
+  return is_ok;
+}
+
+static int step_once(run_result *result, distag_tensor *w) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_context *context = NULL;
+  distag_tensor *loss = NULL, *square = NULL;
+  distag_optimizer *optimizer = NULL;
+  distag_value *const parameters[1] = {distag_tensor_as_value(w)};
+  const int is_ok = RUN(result, distag_optimizer_create(NULL, "adam", parameters, 1, &optimizer, &err)) &&
+                    RUN(result, distag_context_create(NULL, &context, &err)) &&
+                    RUN(result, distag_mul(w, w, &square, &err)) &&
+                    RUN(result, distag_sum(square, NULL, 0, 0, &loss, &err)) &&
+                    RUN(result, distag_backward(context, &loss, 1, NULL, &err)) &&
+                    RUN(result, distag_optimizer_step(optimizer, context, NULL, &err));
+  distag_optimizer_release(optimizer);
+  distag_tensor_release(loss);
+  distag_tensor_release(square);
+  distag_context_release(context);
+  return is_ok;
+}
+
+void run_local(const run_plan *plan, run_result *result) {
+  distag_error err = DISTAG_ERROR_INIT;
+  const double w_data[4] = {1, 2, 3, 4};
+  const int64_t w_shape[2] = {2, 2};
+  distag_tensor *w = NULL;
+  int tries = 0;
+  allocations_count_from_here(&plan->missing);
+  while (tries++ < kMostTries &&
+         !RUN(result, distag_tensor_create(w_data, sizeof w_data, DISTAG_FLOAT64, w_shape, 2, &w, &err))) {
+  }
+  while (tries++ < kMostTries && !RUN(result, distag_tensor_set_requires_grad(w, 1, &err))) {
+  }
+  while (tries++ < kMostTries && !train_once(result, w)) {
+  }
+  while (tries++ < kMostTries && !step_once(result, w)) {
+  }
+  if (tries > kMostTries) run_note_wrong(result, "tries", tries, 0);
+  distag_tensor_release(w);
+  result->allocations = allocations_stop();
+  result->handles = (long long)distag_get_handle_count();
+}

@@ -41,7 +41,7 @@ void answer_fetch(Invocation& invocation, Executor& compute) {
     invocation.set_result(std::move(value));
     return;
   }
-  compute.post([reply = invocation.defer(), value = std::move(value)] {
+  compute.post_or_drop([reply = invocation.defer(), value = std::move(value)] {
     try {
       reply->finish(value);
     } catch (...) {

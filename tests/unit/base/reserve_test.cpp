@@ -85,8 +85,8 @@ TEST(Reserve, IsThatOfTheWorkerOnItsLoopAndItsPool) {
     Pool pool("test", 1, {}, reserve);
     FdLoop loop("test", {}, reserve);
     loop.start();
-    loop.post([on_loop] { on_loop->complete(current_reserve()); });
-    pool.post([on_pool] { on_pool->complete(current_reserve()); });
+    loop.post_or_drop([on_loop] { on_loop->complete(current_reserve()); });
+    pool.post_or_drop([on_pool] { on_pool->complete(current_reserve()); });
     EXPECT_TRUE(park_until_done(*on_loop, 10 * kSecond));
     EXPECT_TRUE(park_until_done(*on_pool, 10 * kSecond));
   }

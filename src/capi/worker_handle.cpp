@@ -176,10 +176,10 @@ Value distag_worker::shutdown(Nanos timeout) {
     refuse(Status::kInvalidState, "called from a callback of this worker: use distag_worker_shutdown_async");
   }
   check_can_wait();
-  const ReserveScope scope(reserve());
+  const ReserveScope reserve_scope(reserve());
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   // What runs on this thread while it waits is a callback, for which a shutdown within this one could not end.
-  const CallbackScope scope(this);
+  const CallbackScope callback_scope(this);
   // From now on the caller is the thread that polls.
   if (host() != nullptr) host()->poll(0, 0);
   if (!is_down()) {

@@ -11,8 +11,11 @@ namespace {
 
 constexpr int64_t kMaxCheapBytes = 64 << 10;
 
-// Elements of what the inputs broadcast to, above the limit when it is more than that.
-int64_t broadcast_count(const Tensors& inputs) {
+constexpr int64_t kLargestItem = 8;
+constexpr int64_t kMaxCheapCount = kMaxCheapBytes / kLargestItem;
+
+// Whether the inputs broadcast to at most kMaxCheapCount elements.
+bool broadcasts_to_few(const Tensors& inputs) {
   size_t rank = 0;
   for (const Tensor& input : inputs) {
     if (input) rank = std::max(rank, input.rank());
@@ -23,10 +26,20 @@ int64_t broadcast_count(const Tensors& inputs) {
     for (const Tensor& input : inputs) {
       if (input && input.rank() >= back) size = std::max(size, input.shape()[input.rank() - back]);
     }
-    if (size > kMaxCheapBytes / count) return kMaxCheapBytes + 1;
+    if (size > kMaxCheapCount / count) return false;
     count *= size;
   }
-  return count;
+  return true;
+}
+
+// Whether no more comes in than an elementwise op of a few inputs takes: "concat" has any number, and gives all of it.
+bool are_few_in_all(const Tensors& inputs) {
+  int64_t left = 4 * kMaxCheapCount;
+  for (const Tensor& input : inputs) {
+    if (input) left -= std::min(input.count(), left + 1);
+    if (left < 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -53,8 +66,7 @@ OpCall make_op_call(const ops::Op& op, const Values& args) {
 }
 
 bool is_cheap(const OpCall& call) {
-  constexpr int64_t kLargestItem = 8;
-  return call.op->is_cheap && broadcast_count(call.inputs) <= kMaxCheapBytes / kLargestItem;
+  return call.op->is_cheap && broadcasts_to_few(call.inputs) && are_few_in_all(call.inputs);
 }
 
 Value run_op_call(const OpCall& call, const OpRunner& runner, bool record) {

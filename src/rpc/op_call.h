@@ -16,7 +16,7 @@ struct OpCall {
 // Throws INVALID_ARGUMENT naming the argument that is neither.
 OpCall make_op_call(const ops::Op& op, const Values& args);
 
-// Whether it may run on the loop: marked cheap, and no tensor above 64 KiB goes in or comes out.
+// Whether it may run on the loop: marked cheap, no tensor above 64 KiB goes in or comes out, and not many go in.
 bool is_cheap(const OpCall& call);
 
 // One output as itself, several as a list. Throws as the op does.

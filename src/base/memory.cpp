@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 
 namespace distag {
 
@@ -15,11 +14,12 @@ size_t machine_memory() {
   return (size_t{info.totalram} + size_t{info.totalswap}) * info.mem_unit;
 }
 
-void keep_freed_pages() {
-  // Volatile, so that the compiler leaves the pair alone. A little less than the most that glibc heeds.
-  void* volatile block = std::malloc(kHugeBlockBytes - (size_t{64} << 10));
-  std::free(block);
+void* map_pages(size_t size) {
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
 }
+
+void unmap_pages(void* memory, size_t size) { munmap(memory, size); }
 
 void prefer_huge_pages(void* memory, size_t size) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -106,7 +106,7 @@ void Session::State::take_ack(PeerRecord& record, uint64_t number) {
   if (!record.outgoing.on_ack(number)) fail(Status::kProtocol, "it acknowledged {}, which was never sent", number);
 }
 
-// Large frames to the memory that was given for them, as long as there is some.
+// Large frames to memory for payload, as long as there is some.
 void Session::State::move_to_memory(Frames& frames) {
   for (Frame& frame : frames) {
     if (frame.size() < kLargeFrameBytes) continue;
@@ -135,7 +135,7 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
     return;
   }
   // Pieces have their own way there.
-  if (shared.config.memory && !arrival.is_chunk()) move_to_memory(frames);
+  if (!shared.keeps_frames() && !arrival.is_chunk()) move_to_memory(frames);
   Frame long_header;
   if (arrival.long_transfer() != 0) {
     long_header = record.transfers.get(arrival.long_transfer());

@@ -1,7 +1,6 @@
 #include "session/frame_pool.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -12,20 +11,19 @@
 namespace distag {
 namespace {
 
-constexpr size_t kAlignment = 64;
-// Smaller blocks are cheap to make, larger ones than all that may be kept are not kept.
-constexpr size_t kMinKept = size_t{256} << 10;
+// Smaller blocks are seldom, larger ones than all that may be kept are not kept.
+constexpr size_t kMinKept = size_t{64} << 10;
 constexpr size_t kMaxKeptInAll = size_t{256} << 20;
 
 // A block for `size` may be larger by at most an eighth, so that sizes that differ a little share blocks.
 size_t capacity_for(size_t size) {
-  size_t step = kAlignment;
+  size_t step = kPageBytes;
   while (step * 16 < size) step *= 2;
   return (size + step - 1) / step * step;
 }
 
 std::byte* make_block(size_t capacity) {
-  void* memory = std::aligned_alloc(kAlignment, capacity);
+  void* memory = map_pages(capacity);
   if (memory == nullptr) fail(Status::kOutOfMemory, "no memory for a payload of {} bytes", capacity);
   if (capacity >= kHugeBlockBytes) prefer_huge_pages(memory, capacity);
   return static_cast<std::byte*>(memory);
@@ -66,7 +64,7 @@ struct FramePool::Shelf {
         return;
       }
     }
-    std::free(memory);
+    unmap_pages(memory, capacity);
   }
 
   void drop(bool all) {
@@ -81,7 +79,7 @@ struct FramePool::Shelf {
       for (const Block& block : dropped) bytes -= block.capacity;
       is_closed = is_closed || all;
     }
-    for (const Block& block : dropped) std::free(block.memory);
+    for (const Block& block : dropped) unmap_pages(block.memory, block.capacity);
   }
 };
 
@@ -89,7 +87,7 @@ FramePool::FramePool() : shelf_(std::make_shared<Shelf>()) {}
 FramePool::~FramePool() { shelf_->drop(true); }
 
 std::shared_ptr<std::byte> FramePool::allocate(size_t size) {
-  const size_t capacity = capacity_for(std::max(size, kAlignment));
+  const size_t capacity = capacity_for(std::max(size, size_t{1}));
   std::byte* memory = shelf_->take(capacity);
   if (memory == nullptr) memory = make_block(capacity);
   return {memory, [shelf = shelf_, capacity](std::byte* block) { shelf->give_back(block, capacity); }};

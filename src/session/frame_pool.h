@@ -7,8 +7,9 @@
 
 namespace distag {
 
-// Keeps large blocks that were given back for the next payload of about that size, since fresh pages cost more than the
-// copy into them. Blocks may come back after the pool is gone. Thread-safe.
+// Blocks of pages of their own. Keeps some that were given back for the next payload of about that size, since fresh
+// pages cost more than the copy into them; the others go back to the system at once. Blocks may come back after the
+// pool is gone. Thread-safe.
 class FramePool final : public FrameMemory {
  public:
   FramePool();

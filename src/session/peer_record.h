@@ -27,7 +27,7 @@ class PeerRecord final : public OutgoingStream::Owner {
       : peer(std::move(known)),
         outgoing(shared, peer, *this),
         transfers(shared.config.limits.max_message_bytes + shared.config.limits.max_message_bytes / 8, memory,
-                  shared.config.memory == nullptr),
+                  shared.keeps_frames()),
         events_(events) {}
 
   const Peer peer;

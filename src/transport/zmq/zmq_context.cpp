@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/reserve.h"
 #include "transport/zmq/probe.h"
 
@@ -26,8 +25,6 @@ void set(void* context, int option, int value) {
 
 ZmqContext::ZmqContext(FdLoop& loop) : loop_(loop), lent_frames_(std::make_shared<LentFrames>(loop)) {
   require_descriptors(kDialReserve);
-  // libzmq takes memory for each large frame from malloc.
-  keep_freed_pages();
   context_ = zmq_ctx_new();
   if (context_ == nullptr) {
     fail(Status::kOutOfMemory, "a ZeroMQ context cannot be made: {}", zmq_strerror(zmq_errno()));

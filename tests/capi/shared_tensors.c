@@ -8,7 +8,7 @@
 #include "capi/check.h"
 #include "capi/support/group.h"
 
-enum { kCount = 24 << 10, kRounds = 40, kPartialRounds = 300, kParameters = 3 };
+enum { kCount = 24 << 10, kRounds = 40, kPartialRounds = 300, kStepRounds = 60, kParameters = 3 };
 
 static distag_worker *workers[2];
 static distag_tensor *shared, *column; /* column: a view of a part of `square` */
@@ -272,6 +272,39 @@ static void *read_there(void *unused) {
   return NULL;
 }
 
+/* Ops on the first and the last parameter, and a list of all, as fast as may be. */
+static void *compare_parameters(void *unused) {
+  (void)unused;
+  for (int round = 0; round < kStepRounds; ++round) {
+    distag_error err = DISTAG_ERROR_INIT;
+    distag_tensor *rest = NULL;
+    double item = -1;
+    distag_value *items[kParameters], *list = NULL, *echoed = NULL;
+    distag_tensor *seen[kParameters] = {NULL};
+    for (int i = 0; i < kParameters; ++i) items[i] = distag_tensor_as_value(near[i]);
+    distag_value_create_list(items, kParameters, &list, &err);
+    distag_call(workers[0], NULL, "w0", "echo", &list, 1, NULL, &echoed, &err);
+    for (size_t i = 0; i < kParameters; ++i) {
+      distag_value_get_tensor(distag_value_get_item(echoed, i), &seen[i], &err);
+    }
+    if (err.code == DISTAG_OK) whole(seen, kParameters, __LINE__);
+    distag_value_release(echoed);
+    distag_value_release(list);
+    for (int i = 0; i < 20; ++i) {
+      distag_tensor *difference = NULL;
+      distag_sub(near[0], near[kParameters - 1], &difference, &err);
+      distag_max(difference, NULL, 0, 0, &rest, &err);
+      distag_tensor_get_item(rest, &item, &err);
+      EXPECT(item == 0);
+      distag_tensor_release(difference);
+      distag_tensor_release(rest);
+    }
+    expect_ok(&err, __LINE__);
+  }
+  atomic_fetch_sub(&readers_left, 1);
+  return NULL;
+}
+
 static void run_together(void *(*const *bodies)(void *), size_t count) {
   pthread_t threads[8];
   for (size_t i = 0; i < count; ++i) CHECK_INT(pthread_create(&threads[i], NULL, bodies[i], NULL), 0);
@@ -282,6 +315,12 @@ static void nobody_sees_a_mixture(void) {
   void *(*const bodies[])(void *) = {write_all, step_far,  step_near, change_what_is_asked,
                                      read_here, read_here, read_there};
   atomic_store(&readers_left, 3);
+  run_together(bodies, sizeof(bodies) / sizeof(bodies[0]));
+}
+
+static void a_step_is_one_write(void) {
+  void *(*const bodies[])(void *) = {step_near, compare_parameters};
+  atomic_store(&readers_left, 1);
   run_together(bodies, sizeof(bodies) / sizeof(bodies[0]));
 }
 
@@ -350,6 +389,7 @@ int main(void) {
   }
   CHECK_OK(distag_remote(workers[0], NULL, "w1", "give_parameters", NULL, 0, NULL, &all_parameters, &err));
   nobody_sees_a_mixture();
+  a_step_is_one_write();
   no_write_is_lost();
   CHECK_INT(atomic_load(&failures), 0);
   distag_rref_release(all_parameters);

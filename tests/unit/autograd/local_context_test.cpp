@@ -18,6 +18,39 @@ TEST(LocalContextTest, ADiamondAddsTheGradientsOfBothSides) {
   EXPECT_EQ(gradient(*context, x), (Numbers{2 * 2 + 3 * 4, 2 * 3 + 3 * 9}));
 }
 
+TEST(LocalContextTest, AGraphKeepsALeafButNotItsValues) {
+  Tensor x = leaf({1, 2});
+  const Tensor loss = apply("sum", {x.hold()});
+  EXPECT_TRUE(x.owns_buffer());
+}
+
+TEST(LocalContextTest, ALeafThatNoLongerRequiresGradHasNoHooks) {
+  auto context = make_local_context();
+  Tensor x = leaf({1, 2});
+  const uint64_t hook = add_hook(x, [](const Tensor& gradient) { return apply("neg", {gradient}); });
+  set_requires_grad(x, false);
+  EXPECT_EQ(gradient_edge(x).node, nullptr);
+  EXPECT_EQ(error_of([&] { add_hook(x, {}); }).status(), Status::kInvalidState);
+  set_requires_grad(x, true);
+  EXPECT_EQ(error_of([&] { remove_hook(x, hook); }).status(), Status::kNotFound);
+  context->backward({apply("sum", {x})}, {});
+  EXPECT_EQ(gradient(*context, x), (Numbers{1, 1}));
+}
+
+TEST(LocalContextTest, WhatAHookWritesToItsGradientShowsNowhereElse) {
+  auto context = make_local_context();
+  Tensor x = leaf({1, 2});
+  Tensor y = apply("add", {x, x});
+  add_hook(y, [](const Tensor& gradient) {
+    Tensor lent = gradient;
+    ops::add_scaled(lent, gradient, 7);
+    return Tensor();
+  });
+  const Tensor z = apply("mul", {y, autograd::detach(leaf({3, 4}))});
+  context->backward({apply("sum", {z})}, {});
+  EXPECT_EQ(gradient(*context, x), (Numbers{6, 8}));
+}
+
 TEST(LocalContextTest, GradientsOfSeveralPassesAddUp) {
   auto context = make_local_context();
   Tensor x = leaf({1, 2});

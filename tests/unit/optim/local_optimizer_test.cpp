@@ -9,6 +9,7 @@
 #include "ops/op.h"
 #include "optim/rules.h"
 #include "support/tensors.h"
+#include "tensor/access.h"
 
 namespace distag::optim {
 namespace {
@@ -63,6 +64,30 @@ TEST(LocalOptimizerTest, MovesInPlaceWhenNobodyElseHoldsTheMemory) {
   LocalOptimizer optimizer(kAdam, {parameter});
   step(optimizer, {vector_of({1, 1})});
   EXPECT_EQ(parameter.data(), memory);
+}
+
+// A rule that looks, while it moves a parameter, whether anybody could read one of them.
+const Tensors* watched = nullptr;
+int moves = 0;
+const Rule kWatching{.name = "watching",
+                     .settings = {},
+                     .slots = {},
+                     .needed_slots = [](const Settings&) { return 0u; },
+                     .initial_of_slot = nullptr,
+                     .check = nullptr,
+                     .update =
+                         [](const Update&) {
+                           ++moves;
+                           for (Tensor parameter : *watched) EXPECT_FALSE(try_hold({&parameter, 1}));
+                         }};
+
+TEST(LocalOptimizerTest, NobodyReadsAParameterBeforeAllHaveMoved) {
+  Tensors parameters{vector_of({1, 2}), vector_of({3, 4}), vector_of({5})};
+  watched = &parameters;
+  LocalOptimizer optimizer(kWatching, parameters);
+  step(optimizer, {vector_of({1, 1}), vector_of({1, 1}), vector_of({1})});
+  EXPECT_EQ(moves, 3);
+  EXPECT_TRUE(try_hold(parameters));
 }
 
 TEST(LocalOptimizerTest, AGradientThatSharesTheParametersMemoryIsReadAsItWas) {

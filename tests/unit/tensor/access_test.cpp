@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <atomic>
 #include <thread>
 
 #include "base/error.h"
@@ -96,6 +96,27 @@ TEST(AccessTest, LetsTwoWritersOfOneStorageInOneAfterTheOther) {
   add(1, 2000);
   other.join();
   EXPECT_EQ(values_of<double>(x), (std::vector<double>{2000, 2000}));
+}
+
+TEST(AccessTest, SeesAWriteOfSeveralTensorsInAllOrInNone) {
+  Tensors all;
+  for (int i = 0; i < 100; ++i) all.push_back(tensor_of<double>({1}, {0}));
+  std::atomic<bool> is_over = false;
+  std::thread writer([all, &is_over]() mutable {
+    for (int i = 0; i < 10000; ++i) {
+      const TensorWriter access(all);
+      for (Tensor& tensor : all) *tensor.mutable_data_as<double>() += 1;
+    }
+    is_over = true;
+  });
+  int mixtures = 0;
+  while (!is_over) {
+    const HeldTensors held(all);
+    for (const Tensor& tensor : held.all()) mixtures += tensor.item() != held.all()[0].item();
+  }
+  writer.join();
+  EXPECT_EQ(mixtures, 0);
+  EXPECT_EQ(all[99].item(), 10000.0);
 }
 
 TEST(AccessTest, TakesAStorageOnceForAllOfItsViews) {

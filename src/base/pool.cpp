@@ -41,6 +41,7 @@ struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State>
 
   void check_locked() const;
   std::shared_ptr<Worker> fill_place();
+  void add_thread();
   void run(const std::shared_ptr<Worker>& self);
   bool rest(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock);
   void retire(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock);
@@ -82,6 +83,16 @@ std::shared_ptr<Pool::State::Worker> Pool::State::fill_place() {
     return worker;
   }
   if (workers.size() >= kMaxThreads) return nullptr;
+  try {
+    add_thread();
+  } catch (...) {
+    if (active == 0) throw;
+  }
+  return nullptr;
+}
+
+// An active one, which looks for tasks first. Throws OUT_OF_MEMORY.
+void Pool::State::add_thread() {
   auto worker = std::make_shared<Worker>();
   workers.push_back(worker);
   try {
@@ -90,12 +101,10 @@ std::shared_ptr<Pool::State::Worker> Pool::State::fill_place() {
                                   [state = shared_from_this(), worker] { state->run(worker); });
   } catch (...) {
     workers.pop_back();
-    if (active == 0) throw;
-    return nullptr;
+    throw;
   }
   ++active;
   ++living;
-  return nullptr;
 }
 
 bool Pool::State::wait(Completion& completion, Nanos timeout) {
@@ -185,6 +194,11 @@ Pool::Pool(std::string name, size_t thread_count, ThreadHooks hooks, std::shared
     : state_(std::make_shared<State>(std::move(name), thread_count, std::move(hooks), std::move(reserve))) {}
 
 Pool::~Pool() { stop(); }
+
+void Pool::start() {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  if (!state_->stopped && state_->workers.empty()) state_->add_thread();
+}
 
 bool Pool::post(Task task) {
   const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());

@@ -12,8 +12,8 @@ class Reserve;
 
 // A pool of `thread_count` running threads. A thread that waits gives its place away: another is woken or made as long
 // as there are tasks, so `thread_count` can run at any time, up to kMaxThreads in all. A wait that would leave no
-// thread to run is refused with OVERLOADED. Threads start with the first task; those that waits made end again when too
-// many are idle; stop() joins all.
+// thread to run is refused with OVERLOADED. Threads start with the first task, or start(); those that waits made end
+// again when too many are idle; stop() joins all.
 class Pool final : public Executor {
  public:
   static constexpr size_t kMaxThreads = 256;
@@ -21,6 +21,9 @@ class Pool final : public Executor {
   // Its threads, and who posts, fall back on the reserve.
   Pool(std::string name, size_t thread_count, ThreadHooks hooks, std::shared_ptr<Reserve> reserve = nullptr);
   ~Pool() override;  // stops, for as long as it takes
+
+  // Makes the first thread now, so that no task fails for want of one: throws OUT_OF_MEMORY.
+  void start();
 
   // Throws OUT_OF_MEMORY when not a single thread can be had.
   [[nodiscard]] bool post(Task task) override;

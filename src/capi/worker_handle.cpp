@@ -113,6 +113,7 @@ bool distag_worker::release_by_host() noexcept {
 void distag_worker::shut_down_for_good(bool is_thread) noexcept {
   try {
     if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
+    const ReserveScope may_draw(reserve());  // the host lets go of it: there is nobody to answer
     wait(*production_->begin_shutdown(0), kForever);
     production_->finish(kForever);
     settle(kForever, is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());

@@ -88,6 +88,7 @@ std::shared_ptr<Future<Value>> ProductionWorker::start(Nanos timeout) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (is_ending_) fail(Status::kInvalidState, "start: the worker is shut down");
+    pool_->start();
     if (!loop_runs_) loop_->start();
     loop_runs_ = true;
   }

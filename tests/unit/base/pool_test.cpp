@@ -45,6 +45,25 @@ TEST(Pool, RunsEveryTask) {
   EXPECT_EQ(sum, 500500);
 }
 
+TEST(Pool, HasAThreadOnceStarted) {
+  const auto started = Future<Unit>::make();
+  std::atomic<int> threads{0};
+  ThreadHooks hooks;
+  hooks.on_start = [started, &threads](const char*) {
+    ++threads;
+    started->complete(Unit{});
+  };
+  Pool pool("test", 1, hooks);
+  pool.start();
+  EXPECT_TRUE(wait(*started, 10 * kSecond));
+  pool.start();
+  Latch latch(1);
+  pool.post_or_drop([&latch] { latch.done(); });
+  latch.wait();
+  pool.stop();
+  EXPECT_EQ(threads, 1);
+}
+
 TEST(Pool, OneThreadRunsInOrder) {
   std::vector<int> order;
   Latch latch(100);

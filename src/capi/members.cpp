@@ -11,7 +11,8 @@ namespace distag::capi {
 distag_member to_member(const MemberRecord& record) {
   distag_member member = DISTAG_MEMBER_INIT;
   member.rank = record.peer.rank;
-  member.state = static_cast<int32_t>(record.state);
+  // Who has restarted is lost, until the one that has come after it is known.
+  member.state = static_cast<int32_t>(record.state == Standing::kRestarted ? Standing::kLost : record.state);
   member.incarnation = record.peer.incarnation;
   std::strncpy(member.name, record.peer.name.c_str(), sizeof member.name - 1);
   return member;
@@ -67,8 +68,8 @@ distag_status distag_worker_copy_ranks(distag_worker* worker, const char* prefix
     check_array(ranks, capacity, "ranks");
     need_pointer(out_count, "out_count");
     size_t count = 0;
-    for (const MemberRecord& record : members.latest()) {
-      if (record.state != MemberState::kAlive || !record.peer.name.starts_with(wanted)) continue;
+    for (const MemberRecord& record : members.all()) {
+      if (record.state != Standing::kMember || !record.peer.name.starts_with(wanted)) continue;
       if (count < capacity) ranks[count] = record.peer.rank;
       ++count;
     }

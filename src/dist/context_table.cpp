@@ -1,6 +1,7 @@
 #include "dist/context_table.h"
 
 #include "base/each_step.h"
+#include "base/violation.h"
 #include "dist/pass_initiator.h"
 #include "dist/pass_part.h"
 
@@ -78,7 +79,9 @@ std::shared_ptr<DistContext> ContextTable::find_or_make(const wire::Recording& r
   const Id& id = recording.context;
   if (auto found = find(id)) return found;
   const bool is_known_worker = id.maker == shared_.self.incarnation || shared_.session->find(id.maker) != nullptr;
-  if (!is_known_worker) fail(Status::kProtocol, "the creator of the context is not in this group");
+  if (!is_known_worker) {
+    fail(Status::kDisconnected, "the creator of the context was never in the group, or gone before this worker joined");
+  }
   if (id.maker == shared_.self.incarnation || shared_.session->gone(id.maker) != nullptr) throw missing(id);
   if (count_of(id.maker) >= kMaxPerCreator) {
     fail(Status::kOverloaded, "this worker holds {} contexts of {}, which is the limit; release some there",
@@ -94,7 +97,7 @@ std::shared_ptr<DistContext> ContextTable::find_or_make(const wire::Recording& r
 
 void ContextTable::note_holders(DistContext& context, const std::vector<Incarnation>& workers) {
   for (Incarnation worker : workers) {
-    if (context.is_own && (worker == shared_.self.incarnation || shared_.session->is_lost(worker))) continue;
+    if (context.is_own && (worker == shared_.self.incarnation || shared_.is_gone(worker))) continue;
     if (worker != context.id().maker) context.holders.insert(worker);
   }
 }
@@ -115,28 +118,32 @@ void ContextTable::release_if_over(const std::shared_ptr<DistContext>& context) 
   drop(context, Error(Status::kInvalidState, "the context has ended"));
 }
 
-void ContextTable::on_release(const Peer& from, const wire::Release& release) {
+Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {
+  Heard heard = Heard::kStale;
   for (const Id& id : release.contexts) {
     if (id.maker != from.incarnation) {
-      fail(Status::kProtocol, "worker \"{}\" ends a context of another", from.name);
+      violation("worker \"{}\" ends a context of another", from.name);
     }
     auto context = find(id);
     if (context == nullptr) continue;
     drop(context, Error(Status::kInvalidState, fmt::format("the context has ended: its creator, {}, released it",
                                                            shared_.describe(id.maker))));
     shared_.rpc.end_context(id);
+    heard = Heard::kHandled;
   }
+  return heard;
 }
 
-void ContextTable::on_joined(const Peer& from, const Id& id) {
+Heard ContextTable::on_joined(const Peer& from, const Id& id) {
   if (id.maker != shared_.self.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" joined a context that is not of this worker", from.name);
+    violation("worker \"{}\" joined a context that is not of this worker", from.name);
   }
   if (auto context = find(id)) {
     context->holders.insert(from.incarnation);
-  } else {
-    shared_.tell(from.incarnation, wire::Release{{id}});
+    return Heard::kHandled;
   }
+  shared_.tell(from.incarnation, wire::Release{{id}});
+  return Heard::kStale;
 }
 
 void ContextTable::on_gone(Incarnation peer, const Error& error) {

@@ -24,7 +24,7 @@ class ContextTable {
   void add_own(std::shared_ptr<ContextRecord> record);  // any thread
 
   std::shared_ptr<DistContext> find(const Id& id) const;  // any thread
-  // A call in the context has come from a peer. Throws OVERLOADED, INVALID_STATE, DISCONNECTED, PROTOCOL.
+  // A call in the context has come from a peer. Throws OVERLOADED, INVALID_STATE, DISCONNECTED.
   std::shared_ptr<DistContext> find_or_make(const wire::Recording& recording, const Peer& from);
   // Why an id that is not in the table is not there.
   Error missing(const Id& id) const;
@@ -36,8 +36,8 @@ class ContextTable {
 
   // The creator's: RELEASE to all holders once nothing needs it any more.
   void release_if_over(const std::shared_ptr<DistContext>& context);
-  void on_release(const Peer& from, const wire::Release& release);
-  void on_joined(const Peer& from, const Id& context);
+  Heard on_release(const Peer& from, const wire::Release& release);
+  Heard on_joined(const Peer& from, const Id& context);
   void on_gone(Incarnation peer, const Error& error);
   // A creator that was gone is back: handles of its contexts, and later uses, tell that.
   void on_restarted(Incarnation peer, const Error& error);

@@ -93,12 +93,13 @@ void Dist::on_receive(const wire::Recording& recording, const Peer& from, const 
 
 // ---- messages and losses ----
 
-bool Dist::handle(const Peer& from, wire::Message& message) {
-  if (const auto* release = std::get_if<wire::Release>(&message.body)) {
-    state_->contexts.on_release(from, *release);
-    return true;
-  }
-  return state_->passes.handle(from, message);
+std::optional<Heard> Dist::handle(const Peer& from, wire::Message& message) {
+  const auto* release = std::get_if<wire::Release>(&message.body);
+  return release == nullptr ? state_->passes.handle(from, message) : state_->contexts.on_release(from, *release);
+}
+
+bool Dist::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  return state_->passes.refuse(from, outline, why);
 }
 
 void Dist::on_lost(const Peer& peer, const Error& error) {

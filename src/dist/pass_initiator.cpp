@@ -74,7 +74,8 @@ void PassInitiator::on_holders(const std::vector<Incarnation>& holders) {
 void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
   const auto self = shared_from_this();
   for (Incarnation holder : holders) {
-    if (holder == shared_.self.incarnation) continue;
+    // The graph of one that is gone is gone too: a send whose gradient has to come from there says so.
+    if (holder == shared_.self.incarnation || shared_.is_gone(holder)) continue;
     participants_[holder];
     try {
       shared_.session->send(holder, wire::Start{context_->id(), plan_.info.pass, plan_.info.retain_graph});
@@ -209,7 +210,7 @@ void PassInitiator::tell_verdict(bool commits, const Error& error) {
   if (!commits) workers.insert(part_->peers().begin(), part_->peers().end());
   workers.erase(shared_.self.incarnation);
   for (Incarnation worker : workers) {
-    if (shared_.session != nullptr && shared_.session->is_lost(worker)) continue;
+    if (shared_.is_gone(worker)) continue;
     shared_.tell(worker, wire::Verdict{context_->id(), plan_.info.pass, commits, error});
   }
 }

@@ -1,7 +1,9 @@
 #include "dist/passes.h"
 
+#include <type_traits>
 #include <utility>
 
+#include "base/violation.h"
 #include "dist/pass_follower.h"
 
 namespace distag {
@@ -26,14 +28,13 @@ std::shared_ptr<PassInitiator> Passes::begin(const Id& id, PassInitiator::Plan p
   return initiator;
 }
 
-bool Passes::handle(const Peer& from, wire::Message& message) {
+std::optional<Heard> Passes::handle(const Peer& from, wire::Message& message) {
   return std::visit(
-      [this, &from](auto& body) {
+      [this, &from](auto& body) -> std::optional<Heard> {
         if constexpr (requires { this->handle(from, body); }) {
-          handle(from, body);
-          return true;
+          return handle(from, body);
         } else {
-          return false;
+          return std::nullopt;
         }
       },
       message.body);
@@ -46,97 +47,99 @@ DistContext::Pass* Passes::find(const Id& context_id, const Id& pass_id) {
   return pass == context->passes.end() ? nullptr : &pass->second;
 }
 
-PassInitiator* Passes::find_initiator(const Id& context_id, const Id& pass_id) {
+std::shared_ptr<PassInitiator> Passes::find_initiator(const Id& context_id, const Id& pass_id) {
   const DistContext::Pass* pass = find(context_id, pass_id);
-  return pass == nullptr ? nullptr : pass->initiator.get();
+  return pass == nullptr ? nullptr : pass->initiator;
 }
 
-PassPart& Passes::find_or_make(const std::shared_ptr<DistContext>& context, const PassInfo& info, const Peer& from) {
+// Of a pass that was begun elsewhere. Throws why there can be none: nobody would ever end it.
+std::shared_ptr<PassPart> Passes::find_or_make(const std::shared_ptr<DistContext>& context, const PassInfo& info,
+                                               const Peer& from) {
   auto found = context->passes.find(info.pass);
-  if (found != context->passes.end()) return *found->second.part;
+  if (found != context->passes.end()) return found->second.part;
+  const Incarnation initiator = info.pass.maker;
+  if (initiator == shared_.self.incarnation) fail(Status::kCancelled, "the pass is over");
+  if (shared_.session->find(initiator) == nullptr) {
+    fail(Status::kDisconnected, "the initiator of the pass was never in the group, or gone before this worker joined");
+  }
+  if (const Error* gone = shared_.session->gone(initiator)) throw *gone;
+  if (shared_.parts_of_others[initiator] >= kMaxPerInitiator) {
+    fail(Status::kOverloaded, "{} takes part in {} passes of {}, which is the limit",
+         shared_.describe(shared_.self.incarnation), kMaxPerInitiator, shared_.describe(initiator));
+  }
   auto part = std::make_shared<PassPart>(shared_, context, info, nullptr);
   part->set_lead(std::make_unique<PassFollower>(shared_, context->record, *part));
   context->passes[info.pass].part = part;
-  if (from.incarnation != info.pass.maker) shared_.tell(info.pass.maker, wire::Joined{context->id(), info.pass});
+  if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
   if (info.fast) part->take_all_sends({});
-  return *part;
+  return part;
 }
 
-void Passes::handle(const Peer& from, wire::Discover& discover) {
+Heard Passes::handle(const Peer& from, wire::Discover& discover) {
+  if (discover.request.maker != from.incarnation || discover.pairs.empty()) {
+    violation("a DISCOVER of worker \"{}\" without pairs, or with an id that is not its own", from.name);
+  }
   const auto context = contexts_.find(discover.context);
-  Error error;
-  if (context == nullptr) {
-    error = contexts_.missing(discover.context);
-  } else if (discover.pass.maker == shared_.self.incarnation && find(discover.context, discover.pass) == nullptr) {
-    return;  // a pass of this worker that is over: everybody it reached is told
-  } else if (discover.pass.maker != shared_.self.incarnation && shared_.session->is_lost(discover.pass.maker)) {
-    error = *shared_.session->gone(discover.pass.maker);
-  } else {
-    find_or_make(context, {discover.pass, discover.retain_graph, false}, from).on_discover(from, discover);
-    return;
+  if (discover.pass.maker == shared_.self.incarnation && find(discover.context, discover.pass) == nullptr) {
+    return Heard::kStale;  // everybody whom the pass reached is told of its end
   }
-  shared_.tell(
-      from.incarnation,
-      wire::Discovered{discover.context, discover.pass, discover.request, true, shared_.sign(std::move(error)), {}});
+  if (context == nullptr) throw contexts_.missing(discover.context);
+  find_or_make(context, {discover.pass, discover.retain_graph, false}, from)->on_discover(from, discover);
+  return Heard::kHandled;
 }
 
-void Passes::handle(const Peer& from, wire::Discovered& discovered) {
-  if (DistContext::Pass* pass = find(discovered.context, discovered.pass)) {
-    const std::shared_ptr<PassPart> part = pass->part;
-    part->on_discovered(from, discovered);
+// Each has an id of its own, made here: one that is not open any more is late.
+Heard Passes::handle(const Peer& from, wire::Discovered& discovered) {
+  if (discovered.request.maker != shared_.self.incarnation || discovered.request.counter > shared_.last_request) {
+    violation("worker \"{}\" answers a DISCOVER that was never sent", from.name);
   }
-}
-
-void Passes::handle(const Peer& from, wire::Start& start) {
-  if (start.pass.maker != from.incarnation)
-    fail(Status::kProtocol, "worker \"{}\" starts a pass of another", from.name);
-  const auto context = contexts_.find(start.context);
-  if (context == nullptr) {
-    const Error error = shared_.sign(contexts_.missing(start.context));
-    shared_.tell(from.incarnation, wire::Done{start.context, start.pass, true, error, 0, 0, {}});
-    return;
-  }
-  find_or_make(context, {start.pass, start.retain_graph, true}, from);
-}
-
-void Passes::handle(const Peer& from, wire::Grad& grad) {
-  const auto context = contexts_.find(grad.context);
-  if (context == nullptr) return;
-  std::shared_ptr<PassPart> part;
-  if (DistContext::Pass* pass = find(grad.context, grad.pass)) {
-    part = pass->part;
-  } else {
-    const bool is_over = grad.pass.maker == shared_.self.incarnation || shared_.session->is_lost(grad.pass.maker);
-    if (!grad.fast || is_over) return;
-    part = find_or_make(context, {grad.pass, grad.retain_graph, true}, from).shared_from_this();
-  }
-  part->on_grad(from, grad);
-}
-
-void Passes::handle(const Peer& from, wire::Done& done) {
-  if (PassInitiator* initiator = find_initiator(done.context, done.pass)) {
-    const auto kept = initiator->shared_from_this();
-    kept->on_done(from, done);
-  }
-}
-
-void Passes::handle(const Peer& from, wire::Verdict& verdict) {
-  if (verdict.pass.maker != from.incarnation || verdict.pass.maker == shared_.self.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" ends a pass of another", from.name);
-  }
-  DistContext::Pass* pass = find(verdict.context, verdict.pass);
-  if (pass == nullptr) return;
+  const DistContext::Pass* pass = find(discovered.context, discovered.pass);
+  if (pass == nullptr) return Heard::kStale;
   const std::shared_ptr<PassPart> part = pass->part;
-  if (!verdict.commit) {
-    part->drop();
-  } else if (part->is_done()) {
-    part->commit();
-  } else {
-    fail(Status::kProtocol, "worker \"{}\" commits a pass that is not done here", from.name);
-  }
+  return part->on_discovered(from, discovered);
 }
 
-void Passes::handle(const Peer& from, wire::Probe& probe) {
+Heard Passes::handle(const Peer& from, wire::Start& start) {
+  if (start.pass.maker != from.incarnation) violation("worker \"{}\" starts a pass of another", from.name);
+  const auto context = contexts_.find(start.context);
+  if (context == nullptr) throw contexts_.missing(start.context);
+  find_or_make(context, {start.pass, start.retain_graph, true}, from);
+  return Heard::kHandled;
+}
+
+Heard Passes::handle(const Peer& from, wire::Grad& grad) {
+  const auto context = contexts_.find(grad.context);
+  if (context == nullptr) return Heard::kStale;
+  const Incarnation initiator = grad.pass.maker;
+  const bool is_over = !grad.fast || initiator == shared_.self.incarnation || shared_.is_gone(initiator);
+  if (is_over && find(grad.context, grad.pass) == nullptr) return Heard::kStale;
+  find_or_make(context, {grad.pass, grad.retain_graph, grad.fast}, from)->on_grad(from, grad);
+  return Heard::kHandled;
+}
+
+Heard Passes::handle(const Peer& from, wire::Done& done) {
+  const auto initiator = find_initiator(done.context, done.pass);
+  if (initiator == nullptr) return Heard::kStale;
+  initiator->on_done(from, done);
+  return Heard::kHandled;
+}
+
+Heard Passes::handle(const Peer& from, wire::Verdict& verdict) {
+  if (verdict.pass.maker != from.incarnation || verdict.pass.maker == shared_.self.incarnation) {
+    violation("worker \"{}\" ends a pass of another", from.name);
+  }
+  const DistContext::Pass* pass = find(verdict.context, verdict.pass);
+  if (pass == nullptr) return Heard::kStale;
+  const std::shared_ptr<PassPart> part = pass->part;
+  if (verdict.commit) {
+    part->commit_if_done();
+  } else {
+    part->drop();
+  }
+  return Heard::kHandled;
+}
+
+Heard Passes::handle(const Peer& from, wire::Probe& probe) {
   wire::ProbeAnswer answer{probe.context, probe.pass, probe.round, false, 0, 0, {}, {}};
   if (DistContext::Pass* pass = find(probe.context, probe.pass)) {
     const PassPart& part = *pass->part;
@@ -151,38 +154,39 @@ void Passes::handle(const Peer& from, wire::Probe& probe) {
     }
   }
   shared_.tell(from.incarnation, std::move(answer));
+  return Heard::kHandled;
 }
 
-void Passes::handle(const Peer& from, wire::ProbeAnswer& answer) {
-  if (PassInitiator* initiator = find_initiator(answer.context, answer.pass)) {
-    const auto kept = initiator->shared_from_this();
-    kept->on_probe_answer(from, answer);
-  }
+Heard Passes::handle(const Peer& from, wire::ProbeAnswer& answer) {
+  const auto initiator = find_initiator(answer.context, answer.pass);
+  if (initiator == nullptr) return Heard::kStale;
+  initiator->on_probe_answer(from, answer);
+  return Heard::kHandled;
 }
 
-void Passes::handle(const Peer& from, wire::Joined& joined) {
-  if (!joined.pass) {
-    contexts_.on_joined(from, joined.context);
-    return;
-  }
+Heard Passes::handle(const Peer& from, wire::Joined& joined) {
+  if (!joined.pass) return contexts_.on_joined(from, joined.context);
   if (joined.pass.maker != shared_.self.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" joined a pass that is not of this worker", from.name);
+    violation("worker \"{}\" joined a pass that is not of this worker", from.name);
   }
-  if (PassInitiator* initiator = find_initiator(joined.context, joined.pass)) {
+  if (const auto initiator = find_initiator(joined.context, joined.pass)) {
     initiator->on_joined(from);
-  } else {
-    shared_.tell(from.incarnation,
-                 wire::Verdict{joined.context, joined.pass, false, Error(Status::kCancelled, "the pass is over")});
+    return Heard::kHandled;
   }
+  shared_.tell(from.incarnation,
+               wire::Verdict{joined.context, joined.pass, false, Error(Status::kCancelled, "the pass is over")});
+  return Heard::kStale;
 }
 
-void Passes::handle(const Peer& from, wire::Holders& holders) {
+Heard Passes::handle(const Peer& from, wire::Holders& holders) {
   if (holders.answer) {
-    if (PassInitiator* initiator = find_initiator(holders.context, holders.request)) {
-      const auto kept = initiator->shared_from_this();
-      kept->on_holders(holders.holders);
+    const auto initiator = find_initiator(holders.context, holders.request);
+    if (initiator == nullptr) return Heard::kStale;
+    if (holders.context.maker != from.incarnation) {
+      violation("worker \"{}\" names the holders of a context of another", from.name);
     }
-    return;
+    initiator->on_holders(holders.holders);
+    return Heard::kHandled;
   }
   wire::Holders answer{holders.context, holders.request, true, {}};
   if (const auto context = contexts_.find(holders.context)) {
@@ -190,6 +194,46 @@ void Passes::handle(const Peer& from, wire::Holders& holders) {
     answer.holders.push_back(shared_.self.incarnation);
   }
   shared_.tell(from.incarnation, std::move(answer));
+  return Heard::kHandled;
+}
+
+// ---- messages that fail here ----
+
+bool Passes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  const Error error = shared_.sign(why);
+  if (const auto* discover = std::get_if<wire::Discover>(&outline.body)) {
+    shared_.tell(from.incarnation,
+                 wire::Discovered{discover->context, discover->pass, discover->request, true, error, {}});
+    return true;
+  }
+  return std::visit(
+      [this, &error](const auto& body) {
+        if constexpr (requires { body.pass; }) {
+          fail_pass(body.context, body.pass, error);
+          return true;
+        } else if constexpr (std::is_same_v<std::decay_t<decltype(body)>, wire::Holders>) {
+          if (body.answer) fail_pass(body.context, body.request, error);
+          return true;
+        } else {
+          return false;
+        }
+      },
+      outline.body);
+}
+
+// Whatever it was that failed: the pass cannot give all gradients any more.
+void Passes::fail_pass(const Id& context, const Id& id, const Error& error) {
+  if (!id) return;
+  const DistContext::Pass* pass = find(context, id);
+  if (pass != nullptr && pass->initiator != nullptr) {
+    const std::shared_ptr<PassInitiator> initiator = pass->initiator;
+    initiator->abort(error);
+  } else if (pass != nullptr) {
+    const std::shared_ptr<PassPart> part = pass->part;
+    part->fail_here(error);
+  } else if (id.maker != shared_.self.incarnation) {
+    shared_.tell(id.maker, wire::Done{context, id, true, error, 0, 0, {}});
+  }
 }
 
 void Passes::on_gone(Incarnation peer, const Error& error) {

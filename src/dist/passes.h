@@ -11,31 +11,37 @@ namespace distag {
 // the loop.
 class Passes {
  public:
+  static constexpr size_t kMaxPerInitiator = 4096;  // open at a time, of each other worker
+
   Passes(DistShared& shared, ContextTable& contexts) : shared_(shared), contexts_(contexts) {}
 
   // Completes plan.future, whatever happens. Returns the initiator, nullptr when it never began.
   std::shared_ptr<PassInitiator> begin(const Id& context, PassInitiator::Plan plan);
 
-  // False when the message is of another layer. Throws PROTOCOL for what its sender may not say.
-  bool handle(const Peer& from, wire::Message& message);
+  // nullopt when the message is of another layer. Throws Violation for what its sender may not say, and any other Error
+  // for what fails here: refuse() follows.
+  std::optional<Heard> handle(const Peer& from, wire::Message& message);
+  // Fails the one thing that the message is about. False when it is of another layer.
+  bool refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_gone(Incarnation peer, const Error& error);
 
  private:
-  void handle(const Peer& from, wire::Discover& discover);
-  void handle(const Peer& from, wire::Discovered& discovered);
-  void handle(const Peer& from, wire::Start& start);
-  void handle(const Peer& from, wire::Grad& grad);
-  void handle(const Peer& from, wire::Done& done);
-  void handle(const Peer& from, wire::Verdict& verdict);
-  void handle(const Peer& from, wire::Probe& probe);
-  void handle(const Peer& from, wire::ProbeAnswer& answer);
-  void handle(const Peer& from, wire::Joined& joined);
-  void handle(const Peer& from, wire::Holders& holders);
+  Heard handle(const Peer& from, wire::Discover& discover);
+  Heard handle(const Peer& from, wire::Discovered& discovered);
+  Heard handle(const Peer& from, wire::Start& start);
+  Heard handle(const Peer& from, wire::Grad& grad);
+  Heard handle(const Peer& from, wire::Done& done);
+  Heard handle(const Peer& from, wire::Verdict& verdict);
+  Heard handle(const Peer& from, wire::Probe& probe);
+  Heard handle(const Peer& from, wire::ProbeAnswer& answer);
+  Heard handle(const Peer& from, wire::Joined& joined);
+  Heard handle(const Peer& from, wire::Holders& holders);
 
   DistContext::Pass* find(const Id& context, const Id& pass);
-  PassInitiator* find_initiator(const Id& context, const Id& pass);
-  // The part of a pass that was begun elsewhere; made when the first message about it comes.
-  PassPart& find_or_make(const std::shared_ptr<DistContext>& context, const PassInfo& info, const Peer& from);
+  std::shared_ptr<PassInitiator> find_initiator(const Id& context, const Id& pass);
+  std::shared_ptr<PassPart> find_or_make(const std::shared_ptr<DistContext>& context, const PassInfo& info,
+                                         const Peer& from);
+  void fail_pass(const Id& context, const Id& id, const Error& error);
 
   DistShared& shared_;
   ContextTable& contexts_;

@@ -1,6 +1,7 @@
 #include "dist/recorder.h"
 
 #include "autograd/autograd.h"
+#include "base/violation.h"
 #include "dist/nodes.h"
 
 namespace distag {
@@ -46,11 +47,11 @@ Tensors take_marked(const wire::Recording& recording, const std::vector<const Va
     });
   }
   if (count != recording.tracked.size() || result.empty()) {
-    fail(Status::kProtocol, "{} tensors came, {} are said to, of which {} require grad", count,
-         recording.tracked.size(), result.size());
+    violation("{} tensors came, {} are said to, of which {} require grad", count, recording.tracked.size(),
+              result.size());
   }
   for (const Tensor& tensor : result) {
-    if (!is_floating(tensor.dtype())) fail(Status::kProtocol, "{} cannot require grad", describe(tensor));
+    if (!is_floating(tensor.dtype())) violation("{} cannot require grad", describe(tensor));
   }
   return result;
 }
@@ -96,7 +97,7 @@ void Recorder::on_receive(const wire::Recording& recording, const Peer& from, co
   contexts_.note_holders(*context, recording.joined);
   if (!recording.pair) return;
   if (recording.pair.maker != from.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" sent a pair that is not its own", from.name);
+    violation("worker \"{}\" sent a pair that is not its own", from.name);
   }
   const Tensors tensors = take_marked(recording, values);
   PairInfo info;

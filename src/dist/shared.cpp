@@ -2,6 +2,11 @@
 
 namespace distag {
 
+bool DistShared::is_gone(Incarnation worker) const {
+  if (worker == self.incarnation) return false;
+  return session == nullptr || session->find(worker) == nullptr || session->gone(worker) != nullptr;
+}
+
 std::string DistShared::describe(Incarnation worker) const {
   if (worker == self.incarnation) return fmt::format("worker \"{}\" (rank {})", self.name, self.rank);
   const Peer* peer = session == nullptr ? nullptr : session->find(worker);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <unordered_map>
 
 #include "dist/dist.h"
 #include "dist/dist_context.h"
@@ -40,11 +41,13 @@ struct DistShared : std::enable_shared_from_this<DistShared> {
   Session* session = nullptr;
   ContextTable* contexts = nullptr;  // these two for handles; nullptr once the Dist has gone
   Passes* passes = nullptr;
+  std::unordered_map<Incarnation, size_t> parts_of_others;  // open, by initiator
   uint64_t last_pair = 0;
   uint64_t last_request = 0;
 
   Id next_pass() { return {self.incarnation, ++last_pass}; }
   Id next_request() { return {self.incarnation, ++last_request}; }
+  bool is_gone(Incarnation worker) const;          // or was never known; on the loop
   std::string describe(Incarnation worker) const;  // `worker "ps1" (rank 3)`; on the loop
 
   // A message whose loss nobody needs to hear of: the loss of its receiver says it all.

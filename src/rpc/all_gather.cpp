@@ -56,9 +56,9 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
 std::vector<int32_t> AllGather::group() const {
   std::vector<int32_t> ranks;
   for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == MemberState::kLeft) continue;
+    if (member.state == Standing::kLeft) continue;
     // A static group is whole with all its members only.
-    if (member.state == MemberState::kLost && shared_.is_open_world) continue;
+    if (member.state == Standing::kLost && shared_.is_open_world) continue;
     if (ranks.empty() || ranks.back() != member.peer.rank) ranks.push_back(member.peer.rank);
   }
   return ranks;
@@ -83,7 +83,7 @@ void AllGather::send(const TurnPointer& turn) {
   std::shared_ptr<Future<Value>> answer;
   try {
     check_serving();
-    for (const int32_t rank : turn->ranks) shared_.check_present(rank);
+    for (const int32_t rank : turn->ranks) shared_.check_rank_present(rank);
     CallRequest call;
     call.to = shared_.membership.find_by_rank(turn->ranks.front())->peer.name;
     call.function = kFunction;

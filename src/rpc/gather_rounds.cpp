@@ -46,7 +46,7 @@ void GatherRounds::check(const GatherRequest& request, const Peer& caller) const
     fail(Status::kInvalidArgument, "all_gather: {} came to rank {} from rank {}", describe_ranks(ranks),
          shared_.self.rank, caller.rank);
   }
-  for (const int32_t rank : ranks) shared_.check_present(rank);
+  for (const int32_t rank : ranks) shared_.check_rank_present(rank);
 }
 
 // Names who is missing as far as they are known.
@@ -96,7 +96,7 @@ void GatherRounds::look_for_missing(const Ranks& ranks, const Round& round) {
   for (const int32_t rank : ranks) {
     if (rank == shared_.self.rank || round.came.contains(rank)) continue;
     const auto member = shared_.membership.find_by_rank(rank);
-    if (!member || member->state != MemberState::kAlive) continue;
+    if (!member || member->state != Standing::kMember) continue;
     try {
       shared_.session->send(member->peer.incarnation, wire::Ping{});
     } catch (const Error&) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/each_step.h"
+#include "base/violation.h"
 #include "tensor/access.h"
 #include "wire/codec.h"
 
@@ -17,44 +18,65 @@ IncomingCalls::IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing)
           shared.environment.loop, [this](const Id& id) { return open_.contains(id); },
           [this](const Id& id) { on_due(id); }) {}
 
-void IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request) {
-  if (is_stopped_) return;  // the peer hears that we have left
-  if (request.call.maker != from.incarnation) {
-    fail(Status::kProtocol, "{} makes a call under the id of another", describe_peer(from));
+Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request,
+                             const Error* shortage) {
+  if (is_stopped_) return Heard::kStale;  // the peer hears that we have left
+  if (request.call.maker != from.incarnation) violation("{} makes a call under the id of another", describe_peer(from));
+  if (open_.contains(request.call)) {
+    violation("{} makes a call under the id of one that is open", describe_peer(from));
   }
   CallPeer& peer = shared_.peer_of(from);
   ++peer.requests_received;
-  const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
-  for (Value& arg : request.args) receive_references(shared_, from, arg);
-  std::shared_ptr<Future<Value>> kept;
-  if (request.keep) {
-    if (shared_.references == nullptr) fail(Status::kProtocol, "{} wants a result kept", describe_peer(from));
-    kept = shared_.references->on_creation(
-        from, request.keep,
-        fmt::format("{} from \"{}\"", name_call(request.function, request.label, shared_.self), from.name));
-  }
-  auto call = std::make_shared<IncomingCall>(owner, *this, peer.peer, std::move(request), deadline, std::move(kept));
-  if (!open_.emplace(id, call).second) {
-    fail(Status::kProtocol, "{} makes a call under the id of one that is open", describe_peer(from));
-  }
-  shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
-  shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
-  deadlines_.add(id, deadline);
-  if (is_expired) {
-    refuse(call, Error(Status::kDeadline, "its time was up when it arrived"));
-    return;
-  }
+  std::shared_ptr<IncomingCall> call;
   try {
+    call = take_in(owner, peer.peer, request);
+    if (shortage != nullptr) throw *shortage;
+    if (is_expired) fail(Status::kDeadline, "its time was up when it arrived");
     if (refuses_new_ && from.incarnation != shared_.self.incarnation) {
       fail(Status::kDisconnected, "{} is leaving the group", describe_peer(shared_.self));
     }
     Target target = find_target(call->function());
     receive_recording(*call);
     dispatch_when_ready(call, std::move(target));
+  } catch (const Violation& error) {
+    if (call != nullptr) refuse(call, error);
+    throw;
   } catch (...) {
-    refuse(call, current_error());
+    Error error = current_error();
+    if (call != nullptr) {
+      refuse(call, std::move(error));
+    } else {
+      send_refusal(from, id, std::move(error));
+    }
+  }
+  return Heard::kHandled;
+}
+
+// Handles of its references are made before anything else is decided, so that they go with it.
+std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcShared>& owner,
+                                                     const std::shared_ptr<const Peer>& from, wire::Call& request) {
+  for (Value& arg : request.args) receive_references(shared_, *from, arg);
+  std::shared_ptr<Future<Value>> kept;
+  if (request.keep) {
+    if (shared_.references == nullptr) fail(Status::kUnsupported, "this worker knows no remote references");
+    kept = shared_.references->on_creation(
+        *from, request.keep,
+        fmt::format("{} from \"{}\"", name_call(request.function, request.label, shared_.self), from->name));
+  }
+  const Id id = request.call;
+  const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
+  try {
+    auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, kept);
+    deadlines_.add(id, deadline);
+    open_.emplace(id, call);
+    shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
+    shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
+    return call;
+  } catch (...) {
+    if (kept != nullptr) kept->fail(current_error());
+    throw;
   }
 }
 
@@ -138,6 +160,15 @@ void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops:
 
 void IncomingCalls::refuse(const std::shared_ptr<IncomingCall>& call, Error error) {
   call->answer(std::move(error.set_may_have_run(false)));
+}
+
+// Of a call that never got into the table.
+void IncomingCalls::send_refusal(const Peer& to, const Id& call, Error error) {
+  wire::Reply reply;
+  reply.call = call;
+  reply.failed = true;
+  reply.error = std::move(error.set_may_have_run(false).set_origin_rank(shared_.self.rank));
+  shared_.session->send(to.incarnation, std::move(reply));
 }
 
 // ---- answers ----
@@ -231,15 +262,16 @@ void IncomingCalls::on_due(const Id& id) {
   call->answer(std::move(error.set_may_have_run(has_begun)));
 }
 
-void IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
+Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
   if (cancel.call.maker != from.incarnation) {
-    fail(Status::kProtocol, "{} cancels a call of another", describe_peer(from));
+    violation("{} cancels a call of another", describe_peer(from));
   }
   const auto found = open_.find(cancel.call);
-  if (found == open_.end()) return;
+  if (found == open_.end()) return Heard::kStale;
   const std::shared_ptr<IncomingCall> call = found->second;
   const bool has_begun = close(call, "was cancelled");
   call->answer(Error(Status::kCancelled, "cancelled by the caller").set_may_have_run(has_begun));
+  return Heard::kHandled;
 }
 
 void IncomingCalls::on_peer_gone(Incarnation peer) {

@@ -18,9 +18,11 @@ class IncomingCalls {
  public:
   IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing);
 
-  // `owner` holds the shared state, for the invocations.
-  void on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request);
-  void on_cancel(const Peer& from, const wire::Cancel& cancel);
+  // `owner` holds the shared state, for the invocations. With a shortage: the arguments could not be stored, and the
+  // call is answered with that; so is any failure here before the function runs.
+  Heard on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request,
+                const Error* shortage = nullptr);
+  Heard on_cancel(const Peer& from, const wire::Cancel& cancel);
   void send_answer(const std::shared_ptr<IncomingCall>& call);
 
   void on_peer_gone(Incarnation peer);
@@ -41,12 +43,15 @@ class IncomingCalls {
     const ops::Op* op = nullptr;
   };
 
+  std::shared_ptr<IncomingCall> take_in(const std::shared_ptr<RpcShared>& owner,
+                                        const std::shared_ptr<const Peer>& from, wire::Call& request);
   Target find_target(const std::string& name) const;
   void receive_recording(const IncomingCall& call);
   void dispatch(const std::shared_ptr<IncomingCall>& call, Target target);
   void dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target);
   void run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);
   void refuse(const std::shared_ptr<IncomingCall>& call, Error error);
+  void send_refusal(const Peer& to, const Id& call, Error error);
   void on_due(const Id& id);
   // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);

@@ -1,50 +1,54 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "session/session.h"
 
 namespace distag {
 
-enum class MemberState : int32_t { kAlive = 1, kLeft = 2, kLost = 3 };
-
 struct MemberRecord {
   Peer peer;
-  MemberState state = MemberState::kAlive;
+  Standing state = Standing::kMember;
 };
 
-// Who is in the group, as this worker sees it. Written on the loop, read anywhere. Of a name or rank that several
-// incarnations had, the one with the highest generation counts.
+// Who is in the group, as the host is told of it: the latest incarnation under each rank, which belongs to one name.
+// Written on the loop when the layers hear of a change, read anywhere. What may be sent to whom is the session's to
+// say.
 class Membership {
  public:
-  void add(const Peer& peer);  // one that is known stays as it is
-  void set_state(Incarnation incarnation, MemberState state);
+  void add(const Peer& peer);  // one that is known stays as it is; one that is older than a known one is not taken
+  void set_state(Incarnation incarnation, Standing state);  // of one that is not the latest of its rank: nothing
 
-  std::optional<MemberRecord> find(Incarnation incarnation) const;
+  std::optional<MemberRecord> find(Incarnation incarnation) const;  // only the latest of its rank
   std::optional<MemberRecord> find_by_name(const std::string& name) const;
   std::optional<MemberRecord> find_by_rank(int32_t rank) const;
   // The same as find_by_name without a copy; nullptr when nobody has the name.
   std::shared_ptr<const Peer> peer_named(const std::string& name) const;
   std::shared_ptr<const Peer> peer_with(Incarnation incarnation) const;  // likewise
-  std::vector<MemberRecord> all() const;                                 // by rank, then generation
-  std::vector<MemberRecord> latest() const;                              // of each rank, by rank
+  std::vector<MemberRecord> all() const;                                 // by rank
   size_t alive_count() const;
 
  private:
   struct Entry {
     std::shared_ptr<const Peer> peer;
-    MemberState state = MemberState::kAlive;
+    Standing state = Standing::kMember;
   };
-  template <typename Matches>
-  const Entry* latest(Matches matches) const;
+  using Entries = std::map<int32_t, Entry>;
+  static std::optional<MemberRecord> record_of(const Entry* entry);
+  const Entry* with(Incarnation incarnation) const;
+  const Entry* named(const std::string& name) const;
 
   mutable std::mutex mutex_;
-  std::vector<Entry> entries_;  // by rank, then generation
+  Entries entries_;  // by rank
+  std::unordered_map<std::string, int32_t> rank_of_name_;
+  std::unordered_map<Incarnation, int32_t> rank_of_;
 };
 
 }  // namespace distag

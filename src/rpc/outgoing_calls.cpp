@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "base/violation.h"
 #include "rpc/invocation.h"
 
 namespace distag {
@@ -52,8 +53,7 @@ void OutgoingCalls::check(const OutgoingCall& call) const {
   for (const Value& arg : call.args) {
     if (arg.has_external()) shared_.references->check_made(arg);
   }
-  const auto peer = shared_.peers.find(call.to);
-  if (peer != shared_.peers.end() && peer->second.gone) throw *peer->second.gone;
+  shared_.check_present(call.to);
 }
 
 void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
@@ -106,37 +106,41 @@ void OutgoingCalls::record(OutgoingCall& call, wire::Call& body) {
   call.originals.clear();
 }
 
-void OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply) {
-  if (reply.call.maker != shared_.self.incarnation) {
-    fail(Status::kProtocol, "{} answers a call that is not of this worker", describe_peer(from));
+Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error* shortage) {
+  if (reply.call.maker != shared_.self.incarnation || reply.call.counter > last_counter_) {
+    violation("{} answers a call that was never made", describe_peer(from));
   }
-  receive_references(shared_, from, reply.result);
   const auto found = open_.find(reply.call);
-  if (found == open_.end()) {
-    if (reply.call.counter > last_counter_) {
-      fail(Status::kProtocol, "{} answers a call that was never made", describe_peer(from));
-    }
-    return;  // it ended before
-  }
-  const std::shared_ptr<OutgoingCall> call = found->second;
-  if (call->to != from.incarnation) fail(Status::kProtocol, "{} answers a call to another", describe_peer(from));
+  const std::shared_ptr<OutgoingCall> call = found == open_.end() ? nullptr : found->second;
+  if (call != nullptr && call->to != from.incarnation) violation("{} answers a call to another", describe_peer(from));
   try {
-    if (reply.recording.context) {
-      if (reply.recording.context != call->context) fail(Status::kProtocol, "the answer is for another context");
-      std::vector<const Value*> values;
-      if (!reply.failed) values.push_back(&reply.result);
-      shared_.hook->on_receive(reply.recording, from, values, name_call(call->function, call->label, from), true);
-    }
+    receive_references(shared_, from, reply.result);
+    if (call == nullptr) return Heard::kStale;
+    if (shortage != nullptr) throw *shortage;
+    receive_recording(*call, from, reply);
+  } catch (const Violation&) {
+    throw;
   } catch (...) {
+    if (call == nullptr) throw;
     end(call,
         current_error().set_may_have_run(true).add_context(describe_call(call->function, call->label, *call->peer)));
-    return;
+    return Heard::kHandled;
   }
   if (reply.failed) {
     end(call, std::move(reply.error.add_context(describe_call(call->function, call->label, *call->peer))));
   } else {
     end(call, std::move(reply.result));
   }
+  return Heard::kHandled;
+}
+
+void OutgoingCalls::receive_recording(const OutgoingCall& call, const Peer& from, const wire::Reply& reply) {
+  if (!reply.recording.context) return;
+  if (reply.recording.context != call.context)
+    violation("the answer of {} is for another context", describe_peer(from));
+  std::vector<const Value*> values;
+  if (!reply.failed) values.push_back(&reply.result);
+  shared_.hook->on_receive(reply.recording, from, values, name_call(call.function, call.label, from), true);
 }
 
 Error OutgoingCalls::failure(const OutgoingCall& call, Status status, std::string text) const {

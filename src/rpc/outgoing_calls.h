@@ -46,7 +46,8 @@ class OutgoingCalls {
   explicit OutgoingCalls(RpcShared& shared);
 
   void start(const std::shared_ptr<OutgoingCall>& call);
-  void on_reply(const Peer& from, wire::Reply& reply);
+  // With a shortage: the result could not be stored, and the call fails with that.
+  Heard on_reply(const Peer& from, wire::Reply& reply, const Error* shortage = nullptr);
   // The future has been cancelled.
   void on_future_cancelled(const std::shared_ptr<OutgoingCall>& call);
   // What it was made for is over: ends it with CANCELLED, for the reason given.
@@ -67,6 +68,7 @@ class OutgoingCalls {
   void send(const std::shared_ptr<OutgoingCall>& call);
   void on_number(OutgoingCall& call, wire::Call& body);
   void record(OutgoingCall& call, wire::Call& body);
+  void receive_recording(const OutgoingCall& call, const Peer& from, const wire::Reply& reply);
   void on_due(const Id& id);
   Error failure(const OutgoingCall& call, Status status, std::string text) const;
   // Takes it back if it has no number yet, else tells the callee.

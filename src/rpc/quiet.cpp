@@ -58,7 +58,7 @@ void Quiet::on_members_changed() {
 
 Incarnation Quiet::leader() const {
   for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == MemberState::kAlive) return member.peer.incarnation;
+    if (member.state == Standing::kMember) return member.peer.incarnation;
   }
   return shared_.self.incarnation;
 }
@@ -66,7 +66,7 @@ Incarnation Quiet::leader() const {
 std::vector<Peer> Quiet::others() const {
   std::vector<Peer> others;
   for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == MemberState::kAlive && member.peer.incarnation != shared_.self.incarnation) {
+    if (member.state == Standing::kMember && member.peer.incarnation != shared_.self.incarnation) {
       others.push_back(member.peer);
     }
   }
@@ -81,7 +81,7 @@ wire::QuietAnswer Quiet::own_answer() const {
     answer.counts.push_back({incarnation, peer.requests_sent, peer.requests_received});
   }
   for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == MemberState::kLost) answer.lost.push_back(member.peer.incarnation);
+    if (member.state == Standing::kLost) answer.lost.push_back(member.peer.incarnation);
   }
   return answer;
 }
@@ -107,11 +107,11 @@ void Quiet::on_answer(const Peer& from, const wire::QuietAnswer& answer) {
 
 std::vector<Incarnation> Quiet::missing_to_leader() const {
   std::vector<Incarnation> missing;
-  for (const MemberRecord& member : shared_.membership.latest()) {
+  for (const MemberRecord& member : shared_.membership.all()) {
     const Incarnation incarnation = member.peer.incarnation;
-    const bool is_awaited = member.state == MemberState::kAlive && incarnation != shared_.self.incarnation &&
+    const bool is_awaited = member.state == Standing::kMember && incarnation != shared_.self.incarnation &&
                             !known_stopping_.contains(incarnation);
-    if (member.state == MemberState::kLost || is_awaited) missing.push_back(incarnation);
+    if (member.state == Standing::kLost || is_awaited) missing.push_back(incarnation);
   }
   return missing;
 }
@@ -235,9 +235,9 @@ std::vector<std::string> Quiet::missing() const {
     missing = {leader()};  // it has not begun
   }
   std::vector<std::string> names;
-  for (const MemberRecord& member : shared_.membership.latest()) {
+  for (const MemberRecord& member : shared_.membership.all()) {
     const bool is_missing = std::find(missing.begin(), missing.end(), member.peer.incarnation) != missing.end();
-    if (is_missing || member.state == MemberState::kLost) names.push_back(member.peer.name);
+    if (is_missing || member.state == Standing::kLost) names.push_back(member.peer.name);
   }
   return names;
 }

@@ -51,7 +51,8 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
     answer(from, wire::Refuse{wire::RefuseReason::kDamaged, 0, damage.message()});
   } catch (...) {
     Error error = current_error();
-    log_.write(LogLevel::kWarning, fmt::format("rendezvous \"{}\": refused: {}", uri(), error.message()));
+    refusal_log_.write(log_, LogLevel::kWarning, loop_.now(),
+                       fmt::format("rendezvous \"{}\": refused: {}", uri(), error.message()));
     wire::Roster refusal;
     refusal.refused = true;
     refusal.error = std::move(error);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/log_throttle.h"
 #include "rpc/joining.h"
 #include "transport/transport.h"
 
@@ -39,6 +40,7 @@ class RendezvousHost final : public Joining {
   std::optional<Gathering> gathering_;
   std::map<Incarnation, ConnectionToken> guests_;
   std::optional<Error> failure_;
+  LogThrottle refusal_log_;
 };
 
 }  // namespace distag

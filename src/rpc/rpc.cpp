@@ -43,7 +43,7 @@ struct Rpc::State final : RpcShared {
   void begin_stop(Nanos deadline);
   void leave(bool is_quiet, const Error& why);
   static Error shut_down() { return {Status::kCancelled, "the worker was shut down"}; }
-  void on_peer_gone(const Peer& peer, MemberState state, Error error);
+  void on_peer_gone(const Peer& peer, Standing state, Error error);
 };
 
 Rpc::Rpc(Environment environment, RpcConfig config) : state_(std::make_shared<State>(*this, environment, config)) {}
@@ -105,8 +105,8 @@ std::shared_ptr<const Peer> Rpc::find_peer(Incarnation incarnation) const {
 }
 
 bool Rpc::is_gone(Incarnation incarnation) const {
-  const auto found = state_->peers.find(incarnation);
-  return found == state_->peers.end() || found->second.gone.has_value();
+  if (!state_->peers.contains(incarnation)) return true;
+  return state_->session == nullptr || state_->session->gone(incarnation) != nullptr;
 }
 
 // ---- calls ----
@@ -176,36 +176,43 @@ std::shared_ptr<Future<Value>> Rpc::all_gather(const Value& value, std::optional
 
 // ---- messages and losses ----
 
-bool Rpc::handle(const Peer& from, wire::Message& message) {
+std::optional<Heard> Rpc::handle(const Peer& from, wire::Message& message) {
   State& state = *state_;
-  if (auto* call = std::get_if<wire::Call>(&message.body)) {
-    state.incoming.on_call(state_, from, *call);
-  } else if (auto* reply = std::get_if<wire::Reply>(&message.body)) {
-    state.outgoing.on_reply(from, *reply);
-  } else if (auto* cancel = std::get_if<wire::Cancel>(&message.body)) {
-    state.incoming.on_cancel(from, *cancel);
-  } else if (auto* ask = std::get_if<wire::QuietAsk>(&message.body)) {
+  if (auto* call = std::get_if<wire::Call>(&message.body)) return state.incoming.on_call(state_, from, *call);
+  if (auto* reply = std::get_if<wire::Reply>(&message.body)) return state.outgoing.on_reply(from, *reply);
+  if (auto* cancel = std::get_if<wire::Cancel>(&message.body)) return state.incoming.on_cancel(from, *cancel);
+  if (auto* ask = std::get_if<wire::QuietAsk>(&message.body)) {
     state.quiet.on_ask(from, *ask);
   } else if (auto* answer = std::get_if<wire::QuietAnswer>(&message.body)) {
     state.quiet.on_answer(from, *answer);
   } else if (auto* verdict = std::get_if<wire::QuietVerdict>(&message.body)) {
     state.quiet.on_verdict(from, *verdict);
   } else {
+    return std::nullopt;
+  }
+  return Heard::kHandled;
+}
+
+bool Rpc::refuse(const Peer& from, wire::Message& outline, const Error& why) {
+  if (auto* call = std::get_if<wire::Call>(&outline.body)) {
+    state_->incoming.on_call(state_, from, *call, &why);
+  } else if (auto* reply = std::get_if<wire::Reply>(&outline.body)) {
+    state_->outgoing.on_reply(from, *reply, &why);
+  } else {
     return false;
   }
   return true;
 }
 
-void Rpc::on_lost(const Peer& peer, const Error& error) { state_->on_peer_gone(peer, MemberState::kLost, error); }
+void Rpc::on_lost(const Peer& peer, const Error& error) { state_->on_peer_gone(peer, Standing::kLost, error); }
 
 void Rpc::on_left(const Peer& peer) {
-  state_->on_peer_gone(peer, MemberState::kLeft,
+  state_->on_peer_gone(peer, Standing::kLeft,
                        Error(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(peer))));
 }
 
-void Rpc::State::on_peer_gone(const Peer& peer, MemberState member_state, Error error) {
+void Rpc::State::on_peer_gone(const Peer& peer, Standing member_state, Error error) {
   membership.set_state(peer.incarnation, member_state);
-  peer_of(peer).gone = error;
   gather_rounds.on_peer_gone(peer, error);
   outgoing.on_peer_gone(peer.incarnation, error);
   incoming.on_peer_gone(peer.incarnation);
@@ -213,12 +220,13 @@ void Rpc::State::on_peer_gone(const Peer& peer, MemberState member_state, Error 
 }
 
 void Rpc::on_joined(const Peer& peer) {
+  // The one before of its rank is gone: nothing is counted for it any more.
+  const auto before = state_->membership.find_by_rank(peer.rank);
+  if (before && before->peer.incarnation != peer.incarnation) state_->peers.erase(before->peer.incarnation);
   state_->membership.add(peer);
   state_->peer_of(peer);
   state_->quiet.on_members_changed();
 }
-
-void Rpc::on_restarted(const Peer& peer, const Error& error) { state_->peer_of(peer).gone = error; }
 
 void Rpc::end_context(const Id& context) {
   state_->outgoing.end_context(context);
@@ -288,7 +296,7 @@ void Rpc::State::leave(bool is_quiet, const Error& why) {
   const Nanos patience = deadline_after(environment.loop.now(), config.lease);
   session->leave(std::min(stop_deadline, patience), [this, report = std::move(report)] {
     session = nullptr;
-    membership.set_state(self.incarnation, MemberState::kLeft);
+    membership.set_state(self.incarnation, Standing::kLeft);
     stop_future->complete(report);
   });
 }

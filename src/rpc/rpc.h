@@ -183,7 +183,7 @@ class Rpc {
   void count_received(const Peer& from);
   // On the loop.
   std::shared_ptr<const Peer> find_peer(Incarnation incarnation) const;  // nullptr: unknown
-  bool is_gone(Incarnation incarnation) const;                           // lost, or left
+  bool is_gone(Incarnation incarnation) const;                           // or unknown
 
   // Queues a call. Refused with INVALID_STATE before the start and after the shutdown, NOT_FOUND for an unknown worker,
   // INVALID_ARGUMENT for a name that no function can have, an argument that cannot travel, or `within` of another
@@ -194,14 +194,16 @@ class Rpc {
   std::shared_ptr<Future<Value>> all_gather(const Value& value, std::optional<std::vector<int32_t>> ranks,
                                             Nanos timeout);
 
-  // On the loop: messages and losses for this layer. handle() is false when the message is of another layer.
-  bool handle(const Peer& from, wire::Message& message);
+  // On the loop: messages and losses for this layer; nullopt when the message is of another layer. Throws Violation,
+  // and fails by itself what a shortage here concerns.
+  std::optional<Heard> handle(const Peer& from, wire::Message& message);
+  // In its place, when there is no memory for its payload or no room for it yet: `why` is what it fails with. False
+  // when the message is of another layer.
+  bool refuse(const Peer& from, wire::Message& outline, const Error& why);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
   // On the loop: someone has joined the running group; calls by its name reach it from now on.
   void on_joined(const Peer& peer);
-  // On the loop: a newer incarnation of a peer that is gone is known.
-  void on_restarted(const Peer& peer, const Error& error);
   // On the loop: a context is over: its open calls made here end with CANCELLED.
   void end_context(const Id& context);
 

@@ -18,7 +18,7 @@ void convert_references(RpcShared& shared, const Peer& to, Value& value) {
 
 void receive_references(RpcShared& shared, const Peer& from, Value& value) {
   if (!value.has_external()) return;
-  if (shared.references == nullptr) fail(Status::kProtocol, "{} sends a remote reference", describe_peer(from));
+  if (shared.references == nullptr) fail(Status::kUnsupported, "this worker knows no remote references");
   value = shared.references->on_receive(from, value);
 }
 
@@ -38,11 +38,13 @@ std::string describe_time(Nanos time) {
   return fmt::format("{:g} ms", static_cast<double>(time) / static_cast<double>(kMillisecond));
 }
 
-void RpcShared::check_present(int32_t rank) const {
-  const auto member = membership.find_by_rank(rank);
-  if (!member) return;
-  const auto peer = peers.find(member->peer.incarnation);
-  if (peer != peers.end() && peer->second.gone) throw *peer->second.gone;
+void RpcShared::check_present(Incarnation worker) const {
+  const Error* gone = session == nullptr ? nullptr : session->gone(worker);
+  if (gone != nullptr) throw *gone;
+}
+
+void RpcShared::check_rank_present(int32_t rank) const {
+  if (const auto member = membership.find_by_rank(rank)) check_present(member->peer.incarnation);
 }
 
 }  // namespace distag

@@ -17,7 +17,6 @@ namespace distag {
 // A member as calls see it. On the loop.
 struct CallPeer {
   std::shared_ptr<const Peer> peer;
-  std::optional<Error> gone;  // lost, left or restarted: what calls to this incarnation fail with
   uint64_t requests_sent = 0;
   uint64_t requests_received = 0;
 };
@@ -60,8 +59,9 @@ struct RpcShared {
   bool is_open_world = false;
   std::unordered_map<Incarnation, CallPeer> peers;
 
-  // On the loop. Throws what calls to the latest member of this rank fail with, if it is gone.
-  void check_present(int32_t rank) const;
+  // On the loop. Throws what calls to it fail with, if it is gone; of a rank, to its latest member.
+  void check_present(Incarnation worker) const;
+  void check_rank_present(int32_t rank) const;
 
   CallPeer& peer_of(const Peer& peer) {
     CallPeer& entry = peers[peer.incarnation];
@@ -74,7 +74,7 @@ struct RpcShared {
 void check_references(const RpcShared& shared, const Value& value);
 // What is converted here has to be held until the message that is being numbered has its number.
 void convert_references(RpcShared& shared, const Peer& to, Value& value);
-// Of a message that has come. Throws PROTOCOL.
+// Of a message that has come. Throws Violation.
 void receive_references(RpcShared& shared, const Peer& from, Value& value);
 
 // `call "embed" ("layer 3") on "ps1"`, without what is in brackets when it has no label: how autograd names it.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/violation.h"
 #include "rref/sharing.h"
 #include "tensor/access.h"
 
@@ -193,10 +194,17 @@ std::shared_ptr<Future<Value>> Rrefs::fetch(const std::shared_ptr<Rref>& referen
 
 // ---- messages, losses, counts ----
 
-bool Rrefs::handle(const Peer& from, const wire::Message& message) {
-  if (!state_->sharing.handle(from, message.body)) return false;
-  state_->rpc.count_received(from);
-  return true;
+std::optional<Heard> Rrefs::handle(const Peer& from, const wire::Message& message) {
+  try {
+    const std::optional<Heard> heard = state_->sharing.handle(from, message.body);
+    if (heard) state_->rpc.count_received(from);
+    return heard;
+  } catch (const Violation&) {
+    throw;
+  } catch (...) {
+    state_->rpc.count_received(from);
+    throw;
+  }
 }
 
 void Rrefs::on_gone(const Peer& peer) { state_->sharing.on_gone(peer); }

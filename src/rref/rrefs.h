@@ -66,8 +66,8 @@ class Rrefs final : public ReferenceHook {
   // as Rpc::call does.
   std::shared_ptr<Future<Value>> fetch(const std::shared_ptr<Rref>& reference, FetchOptions options);
 
-  // On the loop. handle() is false when the message is of another layer.
-  bool handle(const Peer& from, const wire::Message& message);
+  // On the loop. handle() is nullopt when the message is of another layer.
+  std::optional<Heard> handle(const Peer& from, const wire::Message& message);
   void on_gone(const Peer& peer);  // lost, or left
   bool is_idle() const;
   std::vector<OwnedValueInfo> owned_values() const;

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/violation.h"
+
 namespace distag {
 namespace {
 
@@ -69,11 +71,11 @@ std::shared_ptr<Rref> Sharing::on_receive(const Peer& from, const wire::Referenc
     return sent;
   }
   if (reference.owner == self_) {
-    if (reference.fork) fail(Status::kProtocol, "worker \"{}\" made a fork for the owner", from.name);
+    if (reference.fork) violation("worker \"{}\" made a fork for the owner", from.name);
     return std::make_shared<Rref>(home_, find_or_seek(reference.value, from.incarnation));
   }
   if (reference.fork.maker != from.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" passes on a fork that it has not made", from.name);
+    violation("worker \"{}\" passes on a fork that it has not made", from.name);
   }
   std::shared_ptr<const Peer> owner = streams_.find(reference.owner);
   if (owner == nullptr || streams_.is_gone(reference.owner)) {
@@ -109,10 +111,9 @@ void Sharing::drop(const Peer& owner, const Id& fork) { streams_.send(owner, wir
 
 // ---- values of this worker ----
 
+// A sharer may send one fork to its receiver twice, which is not the receiver's fault: it holds it as often.
 void Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
-  if (!forks_.emplace(ForkKey{fork, holder}, Leak{std::move(value), holder}).second) {
-    fail(Status::kProtocol, "{} holds a fork twice", name_of(holder));
-  }
+  forks_.emplace(ForkKey{fork, holder}, Leak{std::move(value), holder});
   home_->forks.store(forks_.size(), std::memory_order_relaxed);
 }
 
@@ -141,12 +142,12 @@ void Sharing::fail_as_gone(OwnedValue& value, Incarnation via, const char* why) 
 
 std::shared_ptr<OwnedValue> Sharing::on_creation(const Peer& from, const Id& id, std::string origin) {
   if (id.maker != from.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" makes a value under the name of another's", from.name);
+    violation("worker \"{}\" makes a value under the name of another's", from.name);
   }
   sought_.erase(id);
   std::shared_ptr<OwnedValue> value = home_->table.find(id);
   if (value == nullptr) value = home_->make_value(id);
-  if (!value->origin().empty()) fail(Status::kProtocol, "worker \"{}\" makes a value twice", from.name);
+  if (!value->origin().empty()) violation("worker \"{}\" makes a value twice", from.name);
   value->set_origin(std::move(origin));
   if (from.incarnation != self_) add_fork(id, value, from.incarnation);
   return value;
@@ -166,64 +167,62 @@ std::vector<Sharing::Leak> Sharing::forks() const {
 
 // ---- messages and losses ----
 
-bool Sharing::handle(const Peer& from, const wire::Body& body) {
-  if (const auto* fork = std::get_if<wire::Fork>(&body)) {
-    on_fork(from, *fork);
-  } else if (const auto* forked = std::get_if<wire::Forked>(&body)) {
-    on_forked(from, *forked);
-  } else if (const auto* drop = std::get_if<wire::Drop>(&body)) {
-    on_drop(from, *drop);
-  } else if (const auto* seek = std::get_if<wire::Seek>(&body)) {
-    on_seek(from, *seek);
-  } else if (const auto* sought = std::get_if<wire::Sought>(&body)) {
-    on_sought(from, *sought);
-  } else {
-    return false;
-  }
-  return true;
+std::optional<Heard> Sharing::handle(const Peer& from, const wire::Body& body) {
+  if (const auto* fork = std::get_if<wire::Fork>(&body)) return on_fork(from, *fork);
+  if (const auto* forked = std::get_if<wire::Forked>(&body)) return on_forked(from, *forked);
+  if (const auto* drop = std::get_if<wire::Drop>(&body)) return on_drop(from, *drop);
+  if (const auto* seek = std::get_if<wire::Seek>(&body)) return on_seek(from, *seek);
+  if (const auto* sought = std::get_if<wire::Sought>(&body)) return on_sought(from, *sought);
+  return std::nullopt;
 }
 
-void Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
+Heard Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
   const Incarnation sharer = fork.fork.maker;
   if (sharer == from.incarnation || sharer == self_) {
-    fail(Status::kProtocol, "worker \"{}\" introduces a fork that no other user made", from.name);
+    violation("worker \"{}\" introduces a fork that no other user made", from.name);
   }
   add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation);
   if (const auto peer = streams_.find(sharer)) streams_.send(*peer, wire::Forked{fork.fork, from.incarnation}, {});
+  return Heard::kHandled;
 }
 
-void Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
+// The receiver of a fork may introduce it to any worker, whose answer is of no use then and none of its fault.
+Heard Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
   const auto found = holds_.find(forked.fork);
-  if (found == holds_.end() || found->second.receiver != forked.holder) return;
+  if (found == holds_.end() || found->second.receiver != forked.holder) return Heard::kStale;
   if (found->second.receiver != from.incarnation && found->second.reference->owner != from.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" speaks of a fork that is not its own", from.name);
+    return Heard::kStale;
   }
   const Hold ended = std::move(found->second);
   holds_.erase(found);
+  return Heard::kHandled;
 }
 
-void Sharing::on_drop(const Peer& from, const wire::Drop& drop) {
+Heard Sharing::on_drop(const Peer& from, const wire::Drop& drop) {
   const auto found = forks_.find(ForkKey{drop.fork, from.incarnation});
-  if (found == forks_.end()) return;
+  if (found == forks_.end()) return Heard::kStale;
   const Leak ended = std::move(found->second);
   forks_.erase(found);
   home_->forks.store(forks_.size(), std::memory_order_relaxed);
+  return Heard::kHandled;
 }
 
-void Sharing::on_seek(const Peer& from, const wire::Seek& seek) {
-  if (seek.value.maker != self_) fail(Status::kProtocol, "worker \"{}\" seeks a value of another", from.name);
+Heard Sharing::on_seek(const Peer& from, const wire::Seek& seek) {
+  if (seek.value.maker != self_) violation("worker \"{}\" seeks a value of another", from.name);
   if (!unnumbered_.contains(seek.value)) streams_.send(from, wire::Sought{seek.value}, {});
+  return Heard::kHandled;
 }
 
-void Sharing::on_sought(const Peer& from, const wire::Sought& sought) {
+Heard Sharing::on_sought(const Peer& from, const wire::Sought& sought) {
   if (sought.value.maker != from.incarnation) {
-    fail(Status::kProtocol, "worker \"{}\" answers for a value of another", from.name);
+    violation("worker \"{}\" answers for a value of another", from.name);
   }
   const auto found = sought_.find(sought.value);
-  if (found == sought_.end()) return;
+  if (found == sought_.end()) return Heard::kStale;
   const Sought ended = found->second;
   sought_.erase(found);
   if (const auto value = ended.value.lock()) fail_as_gone(*value, ended.via, "all references to it were released");
+  return Heard::kHandled;
 }
 
 void Sharing::on_gone(const Peer& peer) {

@@ -42,7 +42,7 @@ class Sharing {
 
   // A reference as it travels, when its message is numbered. It has to be held until after that.
   std::shared_ptr<ExternalValue> on_send(const Peer& to, const std::shared_ptr<Rref>& reference);
-  // And as it arrives, before anything else is done with the message. Throws PROTOCOL.
+  // And as it arrives, before anything else is done with the message. Throws Violation.
   std::shared_ptr<Rref> on_receive(const Peer& from, const wire::Reference& reference);
 
   // ---- calls that make values ----
@@ -51,13 +51,13 @@ class Sharing {
   void on_creation_numbered(const Id& value) { unnumbered_.erase(value); }
   // It never goes out.
   void on_creation_failed(const Peer& owner, const Id& value);
-  // At the owner. What comes back holds the value until it is made. Throws PROTOCOL.
+  // At the owner. What comes back holds the value until it is made. Throws Violation.
   std::shared_ptr<OwnedValue> on_creation(const Peer& from, const Id& value, std::string origin);
 
   // ---- messages, losses, releases ----
 
-  // False when it is another's.
-  bool handle(const Peer& from, const wire::Body& body);
+  // nullopt when it is another's. Throws Violation.
+  std::optional<Heard> handle(const Peer& from, const wire::Body& body);
   void on_gone(const Peer& peer);
   void drop(const Peer& owner, const Id& fork);
 
@@ -91,11 +91,11 @@ class Sharing {
   std::string name_of(Incarnation worker) const;
   void add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder);
   void introduce(const Peer& owner, Incarnation sharer, const std::shared_ptr<Rref>& reference);
-  void on_fork(const Peer& from, const wire::Fork& fork);
-  void on_forked(const Peer& from, const wire::Forked& forked);
-  void on_drop(const Peer& from, const wire::Drop& drop);
-  void on_seek(const Peer& from, const wire::Seek& seek);
-  void on_sought(const Peer& from, const wire::Sought& sought);
+  Heard on_fork(const Peer& from, const wire::Fork& fork);
+  Heard on_forked(const Peer& from, const wire::Forked& forked);
+  Heard on_drop(const Peer& from, const wire::Drop& drop);
+  Heard on_seek(const Peer& from, const wire::Seek& seek);
+  Heard on_sought(const Peer& from, const wire::Sought& sought);
 
   const std::shared_ptr<RrefHome> home_;
   Streams& streams_;
@@ -113,7 +113,7 @@ class Sharing {
   struct ForkHash {
     size_t operator()(const ForkKey& key) const noexcept { return std::hash<Id>()(key.fork) ^ (key.holder * 31); }
   };
-  std::unordered_map<ForkKey, Leak, ForkHash> forks_;
+  std::unordered_multimap<ForkKey, Leak, ForkHash> forks_;
   struct Sought {
     std::weak_ptr<OwnedValue> value;
     Incarnation via = 0;

@@ -1,7 +1,11 @@
 #include <cstring>
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "session/session_state.h"
+
+#include "base/violation.h"
 
 namespace distag {
 namespace {
@@ -12,44 +16,42 @@ static_assert(std::is_same_v<std::variant_alternative_t<kFirstUpperBody, wire::B
 
 }  // namespace
 
-// Without memory for a message that has come nothing has changed yet: the rest of its connection is not heard, so that
-// the peer dials again, half a lease later, and sends it once more.
+// Nothing of the message has taken effect: the rest of its connection is not heard, so that the peer dials again, half
+// a lease later, and sends it once more.
 void Session::State::hear_again(PeerRecord& record) {
   connections.erase(record.stale_connection);
   record.stale_connection = std::exchange(record.connection, {});
 }
 
-// The only place that catches what a peer's bytes make this worker throw: the peer is refused for it.
+// The only place that catches what a peer's bytes make this worker throw: a violation ends the peer, bytes that changed
+// on their way its connection, and anything else is a failure of this worker.
 void Session::State::on_message(const ConnectionToken& from, Frames frames) {
   auto found = connections.find(from);
-  PeerRecord* record = found == connections.end() ? nullptr : found->second;
+  PeerRecord* record = found == connections.end() ? nullptr : found->second.record;
   if (record != nullptr && record->connection != from) return;  // it has dialled again since
   const uint64_t expected = record == nullptr ? 0 : record->next_number;
+  const Error* why_gone = found == connections.end() ? nullptr : gone(found->second.incarnation);
   try {
     size_t bytes = 0;
     for (const Frame& frame : frames) bytes += frame.size();
     shared.stats.bytes_received += bytes;
-    const wire::Arrival arrival(frames, shared.config.limits, shared.transport);
-    frames.erase(frames.begin());
-    if (record != nullptr && record->standing != PeerRecord::Standing::kMember) {
+    if (why_gone != nullptr) {
       ++shared.stats.messages_refused;
-      if (record->standing == PeerRecord::Standing::kLost) {
-        refuse(from, wire::RefuseReason::kFenced, record->gone.message());
-      }
-    } else if (record != nullptr && arrival.number() != 0) {
-      note_received(*record, bytes);
-      on_stream_message(*record, arrival, std::move(frames));
+      const bool has_left = record == nullptr ? find_grave(found->second.incarnation)->standing == Standing::kLeft
+                                              : record->standing == Standing::kLeft;
+      if (!has_left) refuse(from, wire::RefuseReason::kFenced, why_gone->message());
+      return;
+    }
+    const wire::Arrival arrival(frames, shared.config.limits, shared.transport, header_room);
+    frames.erase(frames.begin());
+    if (record != nullptr && arrival.number() != 0) {
+      on_stream_message(*record, arrival, std::move(frames), bytes);
     } else {
       on_unnumbered(record, from, arrival, frames);
     }
   } catch (const wire::Damaged& damage) {
     on_damaged(record, from, damage);
-  } catch (...) {
-    const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory && (record == nullptr || record->next_number == expected)) {
-      if (record != nullptr) hear_again(*record);
-      return;  // a stranger says HELLO again by itself
-    }
+  } catch (const Violation& error) {
     ++shared.stats.messages_refused;
     if (record == nullptr) {
       stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
@@ -59,6 +61,9 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
       lose(*record, loss_error(*record, Status::kProtocol, "it broke the protocol: " + error.message()),
            wire::RefuseReason::kProtocol);
     }
+  } catch (...) {
+    note_failure(record == nullptr ? Peer() : record->peer, current_error());
+    if (record != nullptr && record->is_member() && record->next_number == expected) hear_again(*record);
   }
 }
 
@@ -66,10 +71,7 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
 // without an acknowledgement makes it dial.
 void Session::State::on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage) {
   note_damage(damage, record);
-  if (record != nullptr) {
-    connections.erase(record->stale_connection);
-    record->stale_connection = std::exchange(record->connection, {});
-  }
+  if (record != nullptr) hear_again(*record);
   refuse(from, wire::RefuseReason::kDamaged, damage.message());
 }
 
@@ -80,13 +82,19 @@ void Session::State::note_damage(const wire::Damaged& damage, const PeerRecord* 
                                record == nullptr ? "a stranger" : describe(record->peer), damage.message()));
 }
 
+void Session::State::note_failure(const Peer& from, const Error& error) {
+  failure_log.write(shared.log, LogLevel::kError, shared.loop.now(),
+                    fmt::format("a message of {} is lost to a failure of this worker: {}",
+                                from.name.empty() ? "a stranger" : describe(from), error.message()));
+}
+
 // Without a number: HELLO from anybody, ACK from a peer.
 void Session::State::on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
                                    const Frames& frames) {
-  if (arrival.has_transfers()) fail(Status::kProtocol, "transfers without a number");
+  if (arrival.transfer_count() != 0) violation("transfers without a number");
   const wire::Message message = arrival.decode(frames);
   if (const auto* hello = std::get_if<wire::Hello>(&message.body)) {
-    if (record != nullptr) fail(Status::kProtocol, "a second HELLO on one connection");
+    if (record != nullptr) violation("a second HELLO on one connection");
     on_hello(from, *hello);
     return;
   }
@@ -96,14 +104,14 @@ void Session::State::on_unnumbered(PeerRecord* record, const ConnectionToken& fr
     return;
   }
   if (!std::holds_alternative<wire::Ack>(message.body)) {
-    fail(Status::kProtocol, "a {} without a number", wire::body_name(message.body));
+    violation("a {} without a number", wire::body_name(message.body));
   }
   record->heard_at = shared.loop.now();
   take_ack(*record, message.ack);
 }
 
 void Session::State::take_ack(PeerRecord& record, uint64_t number) {
-  if (!record.outgoing.on_ack(number)) fail(Status::kProtocol, "it acknowledged {}, which was never sent", number);
+  if (!record.outgoing.on_ack(number)) violation("it acknowledged {}, which was never sent", number);
 }
 
 // Large frames to memory for payload, as long as there is some.
@@ -122,42 +130,79 @@ void Session::State::move_to_memory(Frames& frames) {
 }
 
 // Exactly the next one: lower ones are repetitions, of which only the ack is new.
-void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames) {
+void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames, size_t bytes) {
   const uint64_t number = arrival.number();
   if (number > record.next_number) {
     const std::string gap = fmt::format("message {} came where {} was expected", number, record.next_number);
     if (!shared.transport.is_exact()) throw wire::Damaged(gap);
-    fail(Status::kProtocol, "{}", gap);
+    violation("{}", gap);
   }
   if (number < record.next_number) {
+    note_received(record, bytes);
     ++shared.stats.messages_duplicated;
     take_ack(record, arrival.ack());
     return;
   }
+  std::optional<Error> shortage;
+  wire::Message message;
+  Frame long_header;
+  try {
+    if (!take_transfers(record, arrival, frames, long_header)) {
+      fail(Status::kOutOfMemory, "{} has no memory for what {} sent", describe(shared.config.self),
+           describe(record.peer));
+    }
+    message = arrival.decode(frames);
+  } catch (const Violation&) {
+    throw;
+  } catch (...) {
+    shortage = current_error();
+  }
+  frames.clear();
+  // It counts as received whatever becomes of it.
+  record.next_number = number + 1;
+  note_received(record, bytes);
+  if (const auto* chunk = std::get_if<wire::Chunk>(&message.body)) record.transfers.add(*chunk);
+  take_ack(record, arrival.ack());
+  // An acknowledgement may have been what somebody waited for to give the peer up.
+  if (!record.is_member()) return;
+  if (shortage) {
+    events.on_unstored(record.peer, arrival.decode_outline(long_header), *shortage);
+  } else {
+    deliver(record, std::move(message));
+  }
+}
+
+// Puts the frames that came in pieces in their places, a long header first. All of them are taken, also when there
+// was no memory for one: then this is false.
+bool Session::State::take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames,
+                                    Frame& long_header) {
   // Pieces have their own way there.
   if (!shared.keeps_frames() && !arrival.is_chunk()) move_to_memory(frames);
-  Frame long_header;
+  bool is_whole = true;
+  auto insert = [&frames, &is_whole](size_t place, std::optional<Frame> frame) {
+    is_whole = is_whole && frame.has_value();
+    if (!is_whole) return;
+    try {
+      frames.insert(frames.begin() + static_cast<ptrdiff_t>(place), *std::move(frame));
+    } catch (const std::bad_alloc&) {
+      is_whole = false;
+    }
+  };
   if (arrival.long_transfer() != 0) {
-    long_header = record.transfers.get(arrival.long_transfer());
+    if (const auto header = record.transfers.take(arrival.long_transfer())) long_header = *header;
+    is_whole = long_header.data() != nullptr;
   } else if (arrival.is_long()) {
-    if (frames.empty()) fail(Status::kProtocol, "a LONG without its header");
+    if (frames.empty()) violation("a LONG without its header");
     long_header = std::move(frames.front());
     frames.erase(frames.begin());
   }
-  for (const wire::Transfer& transfer : arrival.transfers()) {
-    if (transfer.frame > frames.size()) fail(Status::kProtocol, "a payload frame {} that is not there", transfer.frame);
-    frames.insert(frames.begin() + transfer.frame, record.transfers.get(transfer.id));
+  for (size_t i = 0; i < arrival.transfer_count(); ++i) {
+    const wire::Transfer transfer = arrival.transfer(i);
+    if (is_whole && transfer.frame > frames.size()) violation("a payload frame {} that is not there", transfer.frame);
+    insert(transfer.frame, record.transfers.take(transfer.id));
   }
-  if (arrival.is_long()) frames.insert(frames.begin(), std::move(long_header));
-  wire::Message message = arrival.decode(frames);
-  frames.clear();
-  if (arrival.long_transfer() != 0) record.transfers.forget(arrival.long_transfer());
-  for (const wire::Transfer& transfer : arrival.transfers()) record.transfers.forget(transfer.id);
-  if (const auto* chunk = std::get_if<wire::Chunk>(&message.body)) record.transfers.add(*chunk);
-  record.next_number = number + 1;
-  take_ack(record, message.ack);
-  // An acknowledgement may have been what somebody waited for to give the peer up.
-  if (record.is_member()) deliver(record, std::move(message));
+  if (arrival.is_long()) insert(0, long_header);
+  return is_whole;
 }
 
 void Session::State::deliver(PeerRecord& record, wire::Message message) {
@@ -167,20 +212,38 @@ void Session::State::deliver(PeerRecord& record, wire::Message message) {
   }
   if (message.body.index() < kFirstUpperBody) {
     if (!std::holds_alternative<wire::Ping>(message.body) && !std::holds_alternative<wire::Chunk>(message.body)) {
-      fail(Status::kProtocol, "a {} with a number", wire::body_name(message.body));
+      violation("a {} with a number", wire::body_name(message.body));
     }
   } else {
-    events.on_message(record.peer, std::move(message));
+    lead_up(record.peer, std::move(message));
   }
   if (record.is_member() && record.unacknowledged_bytes >= kAckBytes) record.outgoing.send_ack();
 }
 
-void Session::State::deliver_to_self(wire::Message message) {
-  const char* name = wire::body_name(message.body);
+void Session::State::lead_up(const Peer& from, wire::Message message) {
+  if (events.on_message(from, std::move(message)) == Heard::kStale) ++shared.stats.messages_stale;
+}
+
+void Session::State::receive_from_self(wire::Encoded encoded) {
+  const Peer& self = shared.config.self;
   try {
-    events.on_message(shared.config.self, std::move(message));
+    const wire::Arrival arrival(encoded.header, shared.config.limits, header_room);
+    std::optional<Error> shortage;
+    wire::Message message;
+    try {
+      message = arrival.decode(encoded.payload);
+    } catch (...) {
+      shortage = current_error();
+    }
+    const Frame first = shortage && !encoded.payload.empty() ? encoded.payload.front() : Frame();
+    encoded = {};
+    if (shortage) {
+      events.on_unstored(self, arrival.decode_outline(first), *shortage);
+    } else {
+      lead_up(self, std::move(message));
+    }
   } catch (...) {
-    shared.log.write(LogLevel::kError, fmt::format("a {} to this worker itself: {}", name, current_error().message()));
+    note_failure(self, current_error());
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include "session/session_state.h"
 
+#include "base/violation.h"
+
 namespace distag {
 
 // ---- from who dials us ----
@@ -12,7 +14,7 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   record->heard_at = shared.loop.now();
   connections.erase(record->stale_connection);
   record->stale_connection = std::exchange(record->connection, from);
-  connections[from] = record;
+  connections[from] = {record->peer.incarnation, record};
 
   wire::Welcome welcome{shared.config.self.incarnation, record->next_number};
   reply(from, std::move(welcome));
@@ -48,8 +50,8 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   if (leaving && (record == nullptr || record->outgoing.is_idle())) {
     return refuse_it(wire::RefuseReason::kStopping, "it is shutting down");
   }
+  if (const Error* why = gone(hello.incarnation)) return refuse_it(wire::RefuseReason::kFenced, why->message());
   if (record != nullptr) {
-    if (!record->is_member()) return refuse_it(wire::RefuseReason::kFenced, record->gone.message());
     if (record->peer.name == hello.name && record->peer.rank == hello.rank) return record;
     return refuse_it(wire::RefuseReason::kProtocol,
                      fmt::format("this incarnation is known as {}, not as {}", describe(record->peer),
@@ -57,8 +59,8 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   }
   const Peer stranger{hello.rank,        hello.name,       hello.endpoint,
                       hello.incarnation, hello.generation, hello.max_message_bytes};
-  if (PeerRecord* known = find_latest(hello.name);
-      (known != nullptr && known->peer.generation >= hello.generation) || hello.name == self.name) {
+  if (const NamedPeer* known = find_name(hello.name);
+      (known != nullptr && known->latest.generation >= hello.generation) || hello.name == self.name) {
     return refuse_it(wire::RefuseReason::kReplaced,
                      fmt::format("another worker named \"{}\" has joined the group", hello.name));
   }
@@ -84,7 +86,7 @@ void Session::State::reply(const ConnectionToken& to, wire::Body body) {
 // ---- from whom we dialled ----
 
 void Session::State::on_answer(PeerRecord& record, Frames frames) {
-  if (record.standing == PeerRecord::Standing::kLost) return;
+  if (!record.is_member() && record.standing != Standing::kLeft) return;
   try {
     for (const Frame& frame : frames) shared.stats.bytes_received += frame.size();
     const wire::Message message = wire::unpack(frames, shared.config.limits, shared.transport);
@@ -96,22 +98,22 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
         lose(record, loss_error(record, Status::kPeerRestarted, "another incarnation listens at its address"),
              wire::RefuseReason::kFenced);
       } else if (!welcome->proof.empty()) {
-        fail(Status::kProtocol, "it proves that it knows the key of a group, and this worker has none");
+        violation("it proves that it knows the key of a group, and this worker has none");
       } else if (!record.outgoing.on_welcome(*welcome)) {
-        fail(Status::kProtocol, "it expects message {}, which was never sent", welcome->next);
+        violation("it expects message {}, which was never sent", welcome->next);
       }
     } else {
-      fail(Status::kProtocol, "a {} as answer to HELLO", wire::body_name(message.body));
+      violation("a {} as answer to HELLO", wire::body_name(message.body));
     }
   } catch (const wire::Damaged& damage) {
     note_damage(damage, &record);
     record.outgoing.on_damaged();
-  } catch (...) {
-    const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory) return;  // without an answer the stream dials again
+  } catch (const Violation& error) {
     ++shared.stats.messages_refused;
     lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + error.message()),
          wire::RefuseReason::kProtocol);
+  } catch (...) {
+    note_failure(record.peer, current_error());
   }
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <new>
 
 #include "session/session_state.h"
 
@@ -10,11 +11,13 @@ void Session::State::note_received(PeerRecord& record, size_t bytes) {
   record.heard_at = shared.loop.now();
   record.unacknowledged_bytes += bytes;
   if (record.ack_due == kNever) record.ack_due = record.heard_at + kAckDelay;
-  if (record.is_ack_listed) return;
+  if (!record.is_ack_listed) owed_acks.push_back(&record);  // there is room for all
   record.is_ack_listed = true;
-  owed_acks.push_back(&record);
-  if (ack_timer == 0) {
+  if (ack_timer != 0) return;
+  try {
     ack_timer = shared.loop.start_timer(record.ack_due, [this] { on_ack_timer(); });
+  } catch (const std::bad_alloc&) {
+    // The next message tries again, and a stream that stalls dials again.
   }
 }
 
@@ -51,6 +54,7 @@ void Session::State::tick() {
   const bool was_paused = now - next_tick > lease / 4;
   start_ticking();
   pool.trim();
+  bury_those_that_are_over();
   for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
     if (!record->is_member() || record->outgoing.is_idle()) continue;
     if (was_paused) {

@@ -46,6 +46,8 @@ class OutgoingStream {
   // Never asked to dial.
   bool is_idle() const { return state_ == State::kIdle; }
   bool is_open() const { return state_ == State::kOpen; }
+  // Nothing leaves by it any more, or ever did.
+  bool is_over() const { return state_ == State::kClosed || (ending_ && state_ == State::kIdle); }
   // Nothing queued and nothing unacknowledged.
   bool is_drained() const {
     return queue_.empty() && large_.empty() && abandoned_.empty() && unacknowledged_.empty() &&

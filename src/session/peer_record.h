@@ -8,12 +8,10 @@
 
 namespace distag {
 
-// Everything about one peer: what goes to it, what comes from it, and how it stands. Kept until the session ends, so
-// that a lost incarnation stays known. On the loop.
+// Everything about one peer: what goes to it, what comes from it, and how it stands. When it is no member any more and
+// its streams have ended, a Tombstone takes its place. On the loop.
 class PeerRecord final : public OutgoingStream::Owner {
  public:
-  enum class Standing { kMember, kLeft, kLost };
-
   // What the streams of a peer lead to. May change the standing, never destroys the record.
   class Events {
    public:
@@ -32,7 +30,7 @@ class PeerRecord final : public OutgoingStream::Owner {
 
   const Peer peer;
   Standing standing = Standing::kMember;
-  Error gone;           // why it is lost, or that it has left
+  Error gone;           // why it is no member
   Nanos heard_at = -1;  // -1: never
   OutgoingStream outgoing;
 

@@ -16,6 +16,7 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
       events(session_events),
       memory(shared.config.memory ? *shared.config.memory : pool) {
   shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
+  header_room.resize(shared.config.limits.max_header_bytes);
 }
 
 Session::State::~State() {
@@ -29,38 +30,88 @@ PeerRecord* Session::State::find(Incarnation incarnation) {
   return found == records.end() ? nullptr : found->second.get();
 }
 
-PeerRecord* Session::State::find_latest(const std::string& name) {
-  PeerRecord* latest = nullptr;
-  for (PeerRecord* record : in_order) {
-    if (record->peer.name != name) continue;
-    if (latest == nullptr || record->peer.generation >= latest->peer.generation) latest = record;
-  }
-  return latest;
+const Tombstone* Session::State::find_grave(Incarnation incarnation) const {
+  const auto found = graves.find(incarnation);
+  return found == graves.end() ? nullptr : &found->second;
+}
+
+const Error* Session::State::gone(Incarnation incarnation) {
+  if (PeerRecord* record = find(incarnation)) return record->is_member() ? nullptr : &record->gone;
+  const Tombstone* grave = find_grave(incarnation);
+  if (grave == nullptr) return nullptr;
+  return grave->standing == Standing::kRestarted ? &*grave->name->restarted : &grave->name->gone;
+}
+
+const NamedPeer* Session::State::find_name(const std::string& name) const {
+  const auto found = names.find(name);
+  return found == names.end() ? nullptr : &found->second;
 }
 
 PeerRecord& Session::State::add(const Peer& peer) {
   auto record = std::make_unique<PeerRecord>(shared, peer, memory, *this);
   PeerRecord& added = *record;
+  if (in_order.size() == in_order.capacity()) in_order.reserve(2 * in_order.size() + 8);
+  owed_acks.reserve(in_order.capacity());
   records.emplace(peer.incarnation, std::move(record));
   in_order.push_back(&added);
   return added;
 }
 
 bool Session::State::add_peer(const Peer& peer) {
-  if (PeerRecord* known = find(peer.incarnation)) return known->standing != PeerRecord::Standing::kLost;
-  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
-    if (record->peer.name == peer.name && record->peer.generation < peer.generation) replace(*record);
-  }
+  if (PeerRecord* known = find(peer.incarnation)) return known->standing != Standing::kLost;
+  if (const Tombstone* grave = find_grave(peer.incarnation)) return grave->standing == Standing::kLeft;
+  NamedPeer& name = names[peer.name];
+  if (name.latest.incarnation != 0 && name.latest.generation < peer.generation) replace_latest(name);
+  if (name.latest.incarnation == 0 || name.latest.generation <= peer.generation) name.latest = peer;
   add(peer);
   return true;
 }
 
-void Session::State::replace(PeerRecord& record) {
-  const Error why = loss_error(record, Status::kPeerRestarted, "it has restarted");
-  if (record.is_member()) return lose(record, why, wire::RefuseReason::kReplaced);
-  if (record.gone.status() == Status::kPeerRestarted) return;
-  record.gone = why;
-  if (!leaving) post([this, &record] { events.on_restarted(record.peer, record.gone); });
+// What was meant for the one before fails with PEER_RESTARTED from now on.
+void Session::State::replace_latest(NamedPeer& name) {
+  const Peer before = name.latest;
+  PeerRecord* record = find(before.incarnation);
+  const Error why =
+      loss_error(before, record == nullptr ? -1 : record->heard_at, Status::kPeerRestarted, "it has restarted");
+  name.restarted = why;
+  if (record == nullptr) {
+    graves[before.incarnation].standing = Standing::kRestarted;
+    connections.erase(name.connection);
+  } else if (record->is_member()) {
+    lose(*record, why, wire::RefuseReason::kReplaced);
+    record->standing = Standing::kRestarted;
+    return;
+  } else {
+    record->standing = Standing::kRestarted;
+    record->gone = why;
+  }
+  if (!leaving) post([this, before, why] { events.on_restarted(before, why); });
+}
+
+// Not while anything of a record runs.
+void Session::State::bury_those_that_are_over() {
+  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
+    if (!record->is_member() && record->outgoing.is_over()) bury(*record);
+  }
+}
+
+void Session::State::bury(PeerRecord& record) {
+  NamedPeer& name = names.at(record.peer.name);
+  const bool is_latest = name.latest.incarnation == record.peer.incarnation;
+  connections.erase(record.stale_connection);
+  const auto dialler = connections.find(record.connection);
+  if (is_latest) {
+    name.gone = record.gone;
+    name.connection = record.connection;
+    if (dialler != connections.end()) dialler->second.record = nullptr;
+  } else {
+    if (!name.restarted) name.restarted = record.gone;
+    if (dialler != connections.end()) connections.erase(dialler);
+  }
+  graves[record.peer.incarnation] = {is_latest ? record.standing : Standing::kRestarted, &name};
+  std::erase(in_order, &record);
+  std::erase(owed_acks, &record);
+  records.erase(record.peer.incarnation);
 }
 
 void Session::State::set_self(Peer self) {
@@ -76,8 +127,8 @@ Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOption
   if (leaving) fail(Status::kInvalidState, "the worker is leaving: nothing more can be sent");
   if (to == shared.config.self.incarnation) return send_to_self(std::move(body), std::move(options));
   PeerRecord* record = find(to);
+  if (const Error* why = gone(to)) throw *why;
   if (record == nullptr) fail(Status::kNotFound, "no worker of incarnation {:016x} is known", to);
-  if (!record->is_member()) throw record->gone;
   const size_t size = wire::check(body, shared.config.limits);
   check_size_for(*record, body, size);
   open(*record);
@@ -116,10 +167,8 @@ Session::Ticket Session::State::send_to_self(wire::Body body, SendOptions option
   post([this, encoded = std::move(encoded), bytes, on_acknowledged = std::move(options.on_acknowledged)]() mutable {
     shared.stats.bytes_received += bytes;
     shared.stats.bytes_in_flight -= bytes;
-    wire::Message received = wire::decode(encoded.header, encoded.payload, shared.config.limits);
-    encoded = {};
-    last_self_delivered = received.number;
-    deliver_to_self(std::move(received));
+    ++last_self_delivered;
+    receive_from_self(std::exchange(encoded, {}));
     if (on_acknowledged) on_acknowledged();
     end_leave_when_done();
   });
@@ -134,16 +183,16 @@ void Session::State::post(Task task) {
 
 // ---- ends ----
 
-Error Session::State::loss_error(const PeerRecord& record, Status status, const std::string& why) const {
+Error Session::State::loss_error(const Peer& peer, Nanos heard_at, Status status, const std::string& why) const {
   std::string heard = "never heard";
-  if (record.heard_at >= 0) {
-    heard = fmt::format("last heard {:.2f} s ago", static_cast<double>(shared.loop.now() - record.heard_at) / kSecond);
+  if (heard_at >= 0) {
+    heard = fmt::format("last heard {:.2f} s ago", static_cast<double>(shared.loop.now() - heard_at) / kSecond);
   }
-  return Error(status, fmt::format("{} is lost: {}; {}", describe(record.peer), why, heard));
+  return Error(status, fmt::format("{} is lost: {}; {}", describe(peer), why, heard));
 }
 
 // Nothing of it is heard or said any more.
-void Session::State::retire(PeerRecord& record, PeerRecord::Standing standing, const Error& why) {
+void Session::State::retire(PeerRecord& record, Standing standing, const Error& why) {
   record.standing = standing;
   record.gone = why;
   record.transfers.clear();
@@ -152,7 +201,7 @@ void Session::State::retire(PeerRecord& record, PeerRecord::Standing standing, c
 
 void Session::State::lose(PeerRecord& record, const Error& why, wire::RefuseReason word) {
   if (!record.is_member()) return;
-  retire(record, PeerRecord::Standing::kLost, why);
+  retire(record, Standing::kLost, why);
   record.outgoing.close();
   ++shared.stats.peers_lost;
   if (!record.connection.empty()) {
@@ -162,7 +211,7 @@ void Session::State::lose(PeerRecord& record, const Error& why, wire::RefuseReas
   }
   if (!leaving) {
     shared.log.write(LogLevel::kWarning, why.message());
-    post([this, &record] { events.on_lost(record.peer, record.gone); });
+    post([this, peer = record.peer, why] { events.on_lost(peer, why); });
   }
   end_leave_when_done();
 }
@@ -170,10 +219,10 @@ void Session::State::lose(PeerRecord& record, const Error& why, wire::RefuseReas
 // It is acknowledged at once; the connection stays for that until the peer drops it.
 void Session::State::on_leave(PeerRecord& record) {
   record.outgoing.send_ack();
-  retire(record, PeerRecord::Standing::kLeft,
+  retire(record, Standing::kLeft,
          Error(Status::kDisconnected, fmt::format("{} has left the group", describe(record.peer))));
   record.outgoing.end();
-  if (!leaving) post([this, &record] { events.on_left(record.peer); });
+  if (!leaving) post([this, peer = record.peer] { events.on_left(peer); });
   end_leave_when_done();
 }
 
@@ -230,24 +279,18 @@ std::string Session::listen(const std::string& address) {
 
 const std::string& Session::endpoint() const { return state_->acceptor->endpoint(); }
 const Peer& Session::self() const { return state_->shared.config.self; }
+const wire::Limits& Session::limits() const { return state_->shared.config.limits; }
 void Session::set_self(Peer self) { state_->set_self(std::move(self)); }
 
 bool Session::add_peer(const Peer& peer) { return state_->add_peer(peer); }
 
 const Peer* Session::find(Incarnation incarnation) const {
-  PeerRecord* record = state_->find(incarnation);
-  return record == nullptr ? nullptr : &record->peer;
+  if (PeerRecord* record = state_->find(incarnation)) return &record->peer;
+  const Tombstone* grave = state_->find_grave(incarnation);
+  return grave == nullptr ? nullptr : &grave->name->latest;
 }
 
-bool Session::is_lost(Incarnation incarnation) const {
-  PeerRecord* record = state_->find(incarnation);
-  return record != nullptr && record->standing == PeerRecord::Standing::kLost;
-}
-
-const Error* Session::gone(Incarnation incarnation) const {
-  PeerRecord* record = state_->find(incarnation);
-  return record == nullptr || record->is_member() ? nullptr : &record->gone;
-}
+const Error* Session::gone(Incarnation incarnation) const { return state_->gone(incarnation); }
 
 bool Session::is_connected(Incarnation incarnation) const {
   PeerRecord* record = state_->find(incarnation);
@@ -264,7 +307,8 @@ bool Session::withdraw(Incarnation to, Ticket ticket) {
 }
 
 void Session::fence(Incarnation incarnation, const Error& why) {
-  if (PeerRecord* record = state_->find(incarnation)) state_->lose(*record, why, wire::RefuseReason::kFenced);
+  const auto word = why.status() == Status::kProtocol ? wire::RefuseReason::kProtocol : wire::RefuseReason::kFenced;
+  if (PeerRecord* record = state_->find(incarnation)) state_->lose(*record, why, word);
 }
 
 void Session::leave(Nanos deadline, Task done) { state_->leave(deadline, std::move(done)); }

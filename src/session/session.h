@@ -26,6 +26,10 @@ struct Peer {
   uint64_t max_message_bytes = 0;  // what it takes; 0: not known
 };
 
+// How an incarnation stands with this worker: once it is no member, it never is again. One that was lost or has left
+// has restarted when a newer one of its name is known. The first three are those of distag_member_state.
+enum class Standing : int32_t { kMember = 1, kLeft = 2, kLost = 3, kRestarted = 4 };
+
 struct SessionConfig {
   std::string job;
   Peer self;  // endpoint is filled by listen()
@@ -41,16 +45,24 @@ struct SessionStats {
   uint64_t messages_replayed = 0;
   uint64_t messages_duplicated = 0;
   uint64_t messages_refused = 0;
+  uint64_t messages_stale = 0;
   uint64_t peers_connected = 0;
   uint64_t peers_lost = 0;
 };
+
+// How a message was taken by whom it is for: see "Three verdicts" in schemas/session.fbs.
+enum class Heard { kHandled, kStale };
 
 // What the layers above see of streams. All on the loop.
 class SessionEvents {
  public:
   virtual ~SessionEvents() = default;
-  // In the order of the stream, exactly once. A throw of Error is a PROTOCOL defect of the peer: it is refused.
-  virtual void on_message(const Peer& from, wire::Message message) = 0;
+  // In the order of the stream, exactly once. A throw of Violation ends the peer. Any other throw is a failure of this
+  // worker, which the message does not outlive: it is logged, and nobody is given up.
+  virtual Heard on_message(const Peer& from, wire::Message message) = 0;
+  // In its place, when there was no memory for its payload: `outline` has null for each value with some. What the
+  // message is about fails with `why`, here and at the peer.
+  virtual void on_unstored(const Peer& from, wire::Message outline, const Error& why) = 0;
   // The last event about the peer. `error` names it: DISCONNECTED, or PEER_RESTARTED when a new incarnation is known.
   virtual void on_lost(const Peer& peer, const Error& error) = 0;
   // It said LEAVE, or was told to. No message follows.
@@ -86,15 +98,16 @@ class Session {
   std::string listen(const std::string& address);
   const std::string& endpoint() const;
   const Peer& self() const;
+  const wire::Limits& limits() const;
   // After the rendezvous: the rank and name that it gave.
   void set_self(Peer self);
 
   // Makes a peer known; no connection yet. A known incarnation is left as it is; one that was fenced is refused
   // (false). Older ones of its name have restarted.
   bool add_peer(const Peer& peer);
+  // nullptr: unknown. Of one that has restarted, the latest that has its name and rank.
   const Peer* find(Incarnation incarnation) const;
-  bool is_lost(Incarnation incarnation) const;
-  // What sending to it fails with since it was lost or left; nullptr: it is a member, or unknown.
+  // The only word on who is gone. What sending to it fails with since it is no member; nullptr: it is one, or unknown.
   const Error* gone(Incarnation incarnation) const;
 
   // Whether our stream to it is open, for reports.

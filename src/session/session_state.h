@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,20 @@ struct TokenHash {
   }
 };
 
+// One worker under its name: its latest incarnation, and why that is gone or the ones before it are.
+struct NamedPeer {
+  Peer latest;
+  Error gone;                      // of the latest, once it is in its grave
+  ConnectionToken connection;      // of it, for the answer to what it still sends
+  std::optional<Error> restarted;  // of the ones before
+};
+
+// What is left of an incarnation.
+struct Tombstone {
+  Standing standing = Standing::kLost;
+  NamedPeer* name = nullptr;
+};
+
 // The table of peers, and what leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
 //   arrivals.cpp  messages that come                liveness.cpp   acknowledgements and leases
@@ -29,8 +44,12 @@ struct Session::State final : PeerRecord::Events {
   // ---- the table ----
   PeerRecord* find(Incarnation incarnation);
   PeerRecord& add(const Peer& peer);
-  PeerRecord* find_latest(const std::string& name);  // the highest generation, also when it is gone
-  void replace(PeerRecord& record);                  // a newer incarnation of its name is known
+  const Tombstone* find_grave(Incarnation incarnation) const;
+  const Error* gone(Incarnation incarnation);  // nullptr: a member, or unknown
+  const NamedPeer* find_name(const std::string& name) const;
+  void replace_latest(NamedPeer& name);  // a newer incarnation of it is known
+  void bury_those_that_are_over();
+  void bury(PeerRecord& record);
   bool add_peer(const Peer& peer);
   void set_self(Peer self);
 
@@ -44,24 +63,30 @@ struct Session::State final : PeerRecord::Events {
   // Its last event follows as a task of its own. `word` is what it is told on its connection.
   void lose(PeerRecord& record, const Error& why, wire::RefuseReason word);
   void on_leave(PeerRecord& record);
-  void retire(PeerRecord& record, PeerRecord::Standing standing, const Error& why);
-  Error loss_error(const PeerRecord& record, Status status, const std::string& why) const;
+  void retire(PeerRecord& record, Standing standing, const Error& why);
+  Error loss_error(const Peer& peer, Nanos heard_at, Status status, const std::string& why) const;
+  Error loss_error(const PeerRecord& record, Status status, const std::string& why) const {
+    return loss_error(record.peer, record.heard_at, status, why);
+  }
   void leave(Nanos deadline, Task done);
   void end_leave_when_done();
   bool is_drained() const;
 
   // ---- messages that come ----
   void on_message(const ConnectionToken& from, Frames frames);
-  void on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames);
+  void on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames, size_t bytes);
   void on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
                      const Frames& frames);
   void move_to_memory(Frames& frames);
   void hear_again(PeerRecord& record);
   void take_ack(PeerRecord& record, uint64_t number);
+  bool take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames, Frame& long_header);
   void deliver(PeerRecord& record, wire::Message message);
-  void deliver_to_self(wire::Message message);
   void on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage);
   void note_damage(const wire::Damaged& damage, const PeerRecord* record);
+  void receive_from_self(wire::Encoded encoded);
+  void lead_up(const Peer& from, wire::Message message);
+  void note_failure(const Peer& from, const Error& error);
 
   // ---- handshake ----
   void on_hello(const ConnectionToken& from, const wire::Hello& hello);
@@ -91,9 +116,17 @@ struct Session::State final : PeerRecord::Events {
   std::unique_ptr<Acceptor> acceptor;
   std::unordered_map<Incarnation, std::unique_ptr<PeerRecord>> records;
   std::vector<PeerRecord*> in_order;  // of records: hash order differs from run to run
-  std::unordered_map<ConnectionToken, PeerRecord*, TokenHash> connections;
+  std::unordered_map<std::string, NamedPeer> names;
+  std::unordered_map<Incarnation, Tombstone> graves;
+  struct Dialler {
+    Incarnation incarnation = 0;
+    PeerRecord* record = nullptr;  // nullptr: in its grave
+  };
+  std::unordered_map<ConnectionToken, Dialler, TokenHash> connections;
   LogThrottle stranger_log;
   LogThrottle damage_log;
+  LogThrottle failure_log;
+  std::vector<std::byte> header_room;  // for the header that is being read
   Ticket last_ticket = 0;
   uint64_t last_self_number = 0;
   uint64_t last_self_delivered = 0;

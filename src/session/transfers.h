@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "transport/transport.h"
 #include "wire/message.h"
@@ -10,8 +11,8 @@
 namespace distag {
 
 // Payload frames of one peer that come in chunks: each piece is copied once, to where the whole frame will lie; or is
-// the whole frame, if it need not go to that memory. On the loop. Throws PROTOCOL for what a sender may not do, and
-// OUT_OF_MEMORY: then nothing has changed.
+// the whole frame, if it need not go to that memory. On the loop. Throws Violation for what a sender may not do, and
+// nothing for a shortage here.
 class Transfers {
  public:
   // At most `limit` bytes at a time, in transfers that no message has named yet.
@@ -19,9 +20,8 @@ class Transfers {
       : limit_(limit), memory_(memory), keeps_whole_(keeps_whole) {}
 
   void add(const wire::Chunk& chunk);
-  // The whole frame, for the message that names it; kept until that is decoded.
-  Frame get(uint64_t transfer) const;
-  void forget(uint64_t transfer);
+  // The whole frame, for the message that names it; nullopt: there was no memory for it.
+  std::optional<Frame> take(uint64_t transfer);
   void clear();
 
  private:
@@ -32,12 +32,14 @@ class Transfers {
   };
 
   void begin(const wire::Chunk& chunk);
+  bool is_forgotten(uint64_t transfer) const { return forgets_ && transfer <= last_begun_; }
 
   const size_t limit_;
   FrameMemory& memory_;
   const bool keeps_whole_;
   std::map<uint64_t, Partial> partial_;
   uint64_t last_begun_ = 0;
+  bool forgets_ = false;  // there was no memory even for the note that one has begun
   size_t bytes_ = 0;
 };
 

@@ -261,20 +261,21 @@ Message unpack(const Frames& frames, const Limits& limits, const Transport& tran
   return arrival.decode(Frames(frames.begin() + 1, frames.end()));
 }
 
-Arrival::Arrival(const Frame& header, const Limits& limits) : max_long_header_bytes_(limits.max_long_header_bytes) {
-  read(header, limits);
+Arrival::Arrival(const Frame& header, const Limits& limits, std::span<std::byte> room)
+    : max_long_header_bytes_(limits.max_long_header_bytes) {
+  read(header, limits, room);
 }
 
-Arrival::Arrival(const Frames& frames, const Limits& limits, const Transport& transport)
+Arrival::Arrival(const Frames& frames, const Limits& limits, const Transport& transport, std::span<std::byte> room)
     : max_long_header_bytes_(limits.max_long_header_bytes) {
   if (frames.empty()) malformed("no header");
   if (transport.is_exact()) {
-    read(frames.front(), limits);
+    read(frames.front(), limits, room);
     return;
   }
   try {
-    read(frames.front(), limits);
-  } catch (const Error& error) {
+    read(frames.front(), limits, room);
+  } catch (const Violation& error) {
     throw Damaged(error.message());
   }
   check_seal(frames);
@@ -291,18 +292,21 @@ void Arrival::check_seal(const Frames& frames) const {
   if (sum != root.checksum()->crc32c()) throw Damaged("a message that was changed on its way");
 }
 
-void Arrival::read(const Frame& header, const Limits& limits) {
+void Arrival::read(const Frame& header, const Limits& limits, std::span<std::byte> room) {
   if (header.size() > limits.max_header_bytes) {
     malformed("a header of {} bytes, more than {}", header.size(), limits.max_header_bytes);
   }
   std::byte* copy = room_;
-  if (header.size() > kRoom) {
+  if (header.size() > kRoom && header.size() <= room.size()) {
+    copy = room.data();
+  } else if (header.size() > kRoom) {
     large_.resize(header.size());  // aligned as any allocation is
     copy = large_.data();
   }
   if (header.size() != 0) std::memcpy(copy, header.data(), header.size());
   view_ = verified(copy, header.size());
   if (is_long() && view_.tail_size != 0) malformed("a LONG with a tail");
+  check_transfers();
 }
 
 uint64_t Arrival::number() const { return root_of(view_.data).place()->number(); }
@@ -310,37 +314,46 @@ uint64_t Arrival::ack() const { return root_of(view_.data).place()->ack(); }
 
 bool Arrival::is_chunk() const { return root_of(view_.data).body_type() == protocol::Body::Chunk; }
 
-bool Arrival::has_transfers() const {
+size_t Arrival::transfer_count() const {
   const auto* listed = root_of(view_.data).transfers();
-  return listed != nullptr && listed->size() != 0;
+  return listed == nullptr ? 0 : listed->size();
 }
 
-std::vector<Transfer> Arrival::transfers() const {
-  std::vector<Transfer> transfers;
-  if (!has_transfers()) return transfers;
+Transfer Arrival::transfer(size_t index) const {
+  const protocol::Transfer& listed = *root_of(view_.data).transfers()->Get(static_cast<uint32_t>(index));
+  return {listed.id(), listed.frame()};
+}
+
+void Arrival::check_transfers() const {
+  if (transfer_count() == 0) return;
   check_aligned(root_of(view_.data).transfers()->Data(), alignof(protocol::Transfer));
-  for (const protocol::Transfer* listed : *root_of(view_.data).transfers()) {
-    if (listed->id() == 0) malformed("a transfer 0");
-    if (!transfers.empty() && listed->frame() <= transfers.back().frame) malformed("transfers out of order");
-    transfers.push_back({listed->id(), listed->frame()});
+  for (size_t i = 0; i < transfer_count(); ++i) {
+    if (transfer(i).id == 0) malformed("a transfer 0");
+    if (i > 0 && transfer(i).frame <= transfer(i - 1).frame) malformed("transfers out of order");
   }
-  return transfers;
 }
 
 bool Arrival::is_long() const { return root_of(view_.data).body_type() == protocol::Body::Long; }
 
 uint64_t Arrival::long_transfer() const { return is_long() ? root_of(view_.data).body_as_Long()->transfer() : 0; }
 
-Message Arrival::decode(const Frames& payload) const {
+Message Arrival::decode(const Frames& payload) const { return decode(payload, false); }
+
+Message Arrival::decode_outline(const Frame& long_header) const {
+  return decode({&long_header, is_long() ? size_t{1} : 0}, true);
+}
+
+Message Arrival::decode(std::span<const Frame> payload, bool is_outline) const {
   Message message;
   message.number = number();
   message.ack = ack();
-  message.transfers = transfers();
-  message.body = is_long() ? decode_long(payload) : decode_body(view_, payload, 0);
+  message.transfers.reserve(transfer_count());
+  for (size_t i = 0; i < transfer_count(); ++i) message.transfers.push_back(transfer(i));
+  message.body = is_long() ? decode_long(payload, is_outline) : decode_body(view_, payload, is_outline);
   return message;
 }
 
-Body Arrival::decode_long(const Frames& payload) const {
+Body Arrival::decode_long(std::span<const Frame> payload, bool is_outline) const {
   if (payload.empty()) malformed("a LONG without its header");
   const Frame& header = payload.front();
   if (header.size() > max_long_header_bytes_) {
@@ -351,15 +364,15 @@ Body Arrival::decode_long(const Frames& payload) const {
   if (header.size() != 0) std::memcpy(aligned.get(), header.data(), header.size());
   const HeaderView view = verified(aligned.get(), header.size());
   if (!may_be_long(root_of(view.data).body_type())) malformed("a LONG for a message that is never one");
-  return decode_body(view, payload, 1);
+  return decode_body(view, payload.subspan(1), is_outline);
 }
 
-Body Arrival::decode_body(const HeaderView& view, const Frames& payload, size_t first_frame) {
+Body Arrival::decode_body(const HeaderView& view, std::span<const Frame> payload, bool is_outline) {
   const protocol::Message& root = root_of(view.data);
-  PayloadReader reader({view.data + view.size, view.tail_size}, std::span(payload).subspan(first_frame));
-  DecodeState state(reader, view.size);
+  PayloadReader reader({view.data + view.size, view.tail_size}, payload);
+  DecodeState state(reader, view.size, is_outline);
   Body body = wire::decode_body(state, static_cast<uint8_t>(root.body_type()), root.body());
-  if (!reader.is_used_up()) malformed("a {} with payload that belongs to nothing", body_name(body));
+  if (!is_outline && !reader.is_used_up()) malformed("a {} with payload that belongs to nothing", body_name(body));
   return body;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "transport/transport.h"
@@ -60,23 +61,24 @@ class Damaged final : public Error {
 };
 
 // A header frame that has come. The constructor copies it to aligned memory and runs the FlatBuffers verifier; decode()
-// checks what the message means and makes the structs. Both throw PROTOCOL saying what is wrong. Neither allocates more
-// than a small multiple of the bytes that have come.
+// checks what the message means and makes the structs. Both throw Violation saying what is wrong. Neither allocates
+// more than a small multiple of the bytes that have come.
 class Arrival {
  public:
-  Arrival(const Frame& header, const Limits& limits);
+  // With `room` of max_header_bytes, aligned to 16, that outlives this, the constructors allocate nothing.
+  Arrival(const Frame& header, const Limits& limits, std::span<std::byte> room = {});
   // All frames as they have come. Over a transport that is not exact this throws Damaged for a header that cannot be
   // read and for a checksum that does not hold.
-  Arrival(const Frames& frames, const Limits& limits, const Transport& transport);
+  Arrival(const Frames& frames, const Limits& limits, const Transport& transport, std::span<std::byte> room = {});
   Arrival(const Arrival&) = delete;
   Arrival& operator=(const Arrival&) = delete;
 
   uint64_t number() const;
   uint64_t ack() const;
   bool is_chunk() const;
-  bool has_transfers() const;
-  // Those frames are not among the ones that came with the header. Throws PROTOCOL unless they are in order.
-  std::vector<Transfer> transfers() const;
+  // Payload frames that are not among the ones that came with the header, in order. Allocates nothing.
+  size_t transfer_count() const;
+  Transfer transfer(size_t index) const;
   // Its header is the first payload frame, which came by long_transfer() unless that is 0.
   bool is_long() const;
   uint64_t long_transfer() const;
@@ -84,9 +86,11 @@ class Arrival {
   // With all payload frames in place, the long header first. Tensors are new ones over the frames, copied where they
   // are small or not aligned for their dtype.
   Message decode(const Frames& payload) const;
+  // For a payload that there is no memory for: null in the place of each value that has any.
+  Message decode_outline(const Frame& long_header = {}) const;
 
  private:
-  void read(const Frame& header, const Limits& limits);
+  void read(const Frame& header, const Limits& limits, std::span<std::byte> room);
   void check_seal(const Frames& frames) const;
 
   static constexpr size_t kRoom = 1024;
@@ -95,8 +99,10 @@ class Arrival {
   HeaderView view_;
   const size_t max_long_header_bytes_;
 
-  Body decode_long(const Frames& payload) const;
-  static Body decode_body(const HeaderView& view, const Frames& payload, size_t first_frame);
+  void check_transfers() const;
+  Message decode(std::span<const Frame> payload, bool is_outline) const;
+  Body decode_long(std::span<const Frame> payload, bool is_outline) const;
+  static Body decode_body(const HeaderView& view, std::span<const Frame> payload, bool is_outline);
 };
 
 Message decode(const Frame& header, const Frames& payload, const Limits& limits);

@@ -81,8 +81,8 @@ Recording decode_recording(DecodeState& state, const protocol::Recording* table)
 }
 
 // With a pair there is one bit for each tensor.
-void check_tracked(const Recording& recording, const Values& values) {
-  if (!recording.pair) return;
+void check_tracked(const DecodeState& state, const Recording& recording, const Values& values) {
+  if (!recording.pair || state.is_outline) return;
   size_t count = 0;
   for (const Value& value : values) {
     value.for_each_tensor([&count](const Tensor&) { ++count; });
@@ -159,7 +159,7 @@ Call decode(DecodeState& state, const protocol::Call& table) {
   call.time_left = table.time_left();
   if (call.time_left < kForever) malformed("a call with {} ns left", call.time_left);
   call.recording = decode_recording(state, table.recording());
-  check_tracked(call.recording, call.args);
+  check_tracked(state, call.recording, call.args);
   call.label = decode_text(state, table.label(), kMaxNameBytes, "label");
   call.keep = decode_optional_id(table.keep(), "value to keep");
   return call;
@@ -173,7 +173,7 @@ Reply decode(DecodeState& state, const protocol::Reply& table) {
   if (has_result == reply.failed) malformed("an answer with {}", has_result ? "a result and an error" : "no result");
   if (has_result) reply.result = decode_value(state, static_cast<uint8_t>(table.result_type()), table.result(), 1);
   reply.recording = decode_recording(state, table.recording());
-  check_tracked(reply.recording, {reply.result});
+  check_tracked(state, reply.recording, {reply.result});
   return reply;
 }
 

@@ -188,9 +188,19 @@ std::string decode_text(DecodeState& state, const flatbuffers::String* text, siz
   return std::string(view);
 }
 
+namespace {
+
+bool has_payload(protocol::Value type) {
+  return type == protocol::Value::Text || type == protocol::Value::Bytes || type == protocol::Value::Tensor ||
+         type == protocol::Value::Int64List;
+}
+
+}  // namespace
+
 // `depth` is that of a list or map found here: 1 at the top.
 Value decode_value(DecodeState& state, uint8_t type, const void* table, size_t depth) {
   if (table == nullptr) malformed("a value is missing");
+  if (state.is_outline && has_payload(static_cast<protocol::Value>(type))) return Value();
   switch (static_cast<protocol::Value>(type)) {
     case protocol::Value::Null:
       return Value();

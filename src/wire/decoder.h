@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
+#include "base/violation.h"
 #include "wire/message.h"
 #include "wire/payload.h"
 
@@ -20,7 +20,7 @@ namespace distag::wire {
 
 template <typename... Args>
 [[noreturn]] void malformed(fmt::format_string<Args...> text, Args&&... args) {
-  fail(Status::kProtocol, "malformed message: {}", fmt::format(text, std::forward<Args>(args)...));
+  violation("malformed message: {}", fmt::format(text, std::forward<Args>(args)...));
 }
 
 // The verifier looks at the alignment of a vector's length, not of its items.
@@ -32,7 +32,8 @@ inline void check_aligned(const void* items, size_t alignment) {
 // sender never does; the budget keeps what is copied out of it within its size.
 class DecodeState {
  public:
-  DecodeState(PayloadReader& payload_reader, size_t header_bytes) : payload(payload_reader), budget_(header_bytes) {}
+  DecodeState(PayloadReader& payload_reader, size_t header_bytes, bool outline)
+      : payload(payload_reader), is_outline(outline), budget_(header_bytes) {}
 
   void spend(size_t bytes) {
     if (bytes > budget_) malformed("its strings and lists overlap");
@@ -40,6 +41,7 @@ class DecodeState {
   }
 
   PayloadReader& payload;
+  const bool is_outline;  // values with payload are taken for null
 
  private:
   size_t budget_;

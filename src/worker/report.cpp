@@ -9,13 +9,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* state_text(MemberState state) {
+const char* state_text(Standing state) {
   switch (state) {
-    case MemberState::kAlive:
+    case Standing::kMember:
       return "alive";
-    case MemberState::kLeft:
+    case Standing::kLeft:
       return "left";
-    case MemberState::kLost:
+    case Standing::kLost:
+    case Standing::kRestarted:  // until the one that has come after it is known
       return "lost";
   }
   return "unknown";

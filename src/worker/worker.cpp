@@ -1,128 +1,22 @@
 #include "worker/worker.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "autograd/autograd.h"
 #include "base/each_step.h"
-#include "worker/greeting.h"
-#include "worker/member_news.h"
-#include "worker/rref_places.h"
+#include "base/violation.h"
+#include "worker/worker_state.h"
 
 namespace distag {
 
 namespace {
 
-enum class Phase { kCreated, kStarting, kStarted, kStopping, kStopped };
-
-const char* phase_text(Phase phase) {
-  switch (phase) {
-    case Phase::kCreated:
-      return "not started";
-    case Phase::kStarting:
-      return "starting";
-    case Phase::kStarted:
-      return "started already";
-    case Phase::kStopping:
-      return "shutting down";
-    case Phase::kStopped:
-      return "shut down";
-  }
-  return "in an unknown state";
-}
+// For a worker that is starting: what others, members or not, may send it meanwhile.
+constexpr size_t kMostEarlyMessages = 65536;
+constexpr size_t kMostEarlyStrangers = 4096;
 
 }  // namespace
-
-// Lives on the loop, except for `view`, which any thread reads under the mutex, and `started`.
-struct Worker::State {
-  State(WorkerEnvironment given, WorkerOptions wanted)
-      : environment(std::move(given)),
-        options(std::move(wanted)),
-        rpc(Rpc::Environment{environment.loop, environment.functions, environment.compute, environment.log,
-                             environment.random},
-            RpcConfig{options.call_timeout, options.lease}),
-        rrefs(Rrefs::Environment{environment.loop, environment.compute, environment.log, environment.random,
-                                 options.call_timeout},
-              rpc),
-        dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
-                               options.lease},
-             rpc),
-        places(rrefs),
-        optim(environment.loop, environment.compute, rpc, dist),
-        news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)) {
-    view.name = options.name;
-    view.world_size = std::max(options.world_size, 0);
-  }
-
-  WorkerEnvironment environment;
-  const WorkerOptions options;
-  Rpc rpc;
-  Rrefs rrefs;
-  Dist dist;
-  RrefPlaces places;
-  optim::Optim optim;
-  const std::shared_ptr<MemberNews> news;
-
-  Phase phase = Phase::kCreated;
-  std::shared_ptr<Future<Value>> start_future;
-  const std::shared_ptr<Future<ShutdownReport>> stop_future = Future<ShutdownReport>::make();
-  int failures = 0;  // of tasks of the loop
-  std::unique_ptr<Transport> transport;
-  std::unique_ptr<Session> session;
-  std::unique_ptr<Rendezvous> rendezvous;
-  EventLog event_log;
-  Nanos start_deadline = kNever;
-  bool is_open_world = false;
-
-  // The start, from the roster on, and what members do meanwhile: led on once the service begins.
-  std::vector<Peer> roster;
-  std::unique_ptr<Greeting> greeting;
-  std::vector<Task> early_events;
-
-  struct View {
-    std::string name;
-    int32_t rank = -1;
-    int32_t world_size = 0;
-    bool is_open_world = false;
-    bool started = false;
-    SessionStats session;
-  };
-  mutable std::mutex mutex;
-  View view;
-
-  void set_view(const View& fresh) {
-    std::lock_guard<std::mutex> lock(mutex);
-    view = fresh;
-  }
-  View get_view() const {
-    std::lock_guard<std::mutex> lock(mutex);
-    return view;
-  }
-
-  void note(std::string text) { event_log.add(environment.loop.now(), std::move(text)); }
-  WorkerSnapshot snapshot() const;
-  void begin_start(Nanos deadline, SessionEvents& events);
-  void join(const RendezvousTarget& target);
-  void on_joined(Rendezvous::Outcome outcome);
-  void meet(std::vector<Peer> members);
-  void on_greeted(std::optional<Error> error);
-  void fail_start_soon(Error error);
-  void begin_service();
-  void forget_start();
-  bool may_join(const Peer& peer) const;
-  void add_member(const Peer& peer);
-  void tell_of(const Peer& peer);
-  void on_gone(const Peer& peer);
-  void abandon_start(const Error& error);
-  void begin_stop(Nanos deadline);
-  void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);
-  void close(ShutdownReport report);
-  void end_by_failure(const Error& error);
-  void lead(const Peer& from, wire::Message message);
-};
 
 Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
     : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
@@ -168,58 +62,6 @@ std::shared_ptr<Future<SessionStats>> Worker::fetch_session_stats() {
   return future;
 }
 
-// ---- reports ----
-
-WorkerSnapshot Worker::State::snapshot() const {
-  WorkerSnapshot snapshot;
-  const View seen = get_view();
-  snapshot.name = seen.name;
-  snapshot.rank = seen.rank;
-  snapshot.now = environment.loop.now();
-  for (MemberRecord& member : rpc.membership().all()) snapshot.members.push_back({std::move(member), false, ""});
-  return snapshot;
-}
-
-WorkerSnapshot Worker::snapshot_at_rest() const {
-  WorkerSnapshot snapshot = state_->snapshot();
-  snapshot.state = snapshot.rank < 0 ? "not started" : "shut down";
-  return snapshot;
-}
-
-std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
-  auto future = Future<WorkerSnapshot>::make();
-  state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
-    WorkerSnapshot snapshot = state->snapshot();
-    snapshot.state = state->phase == Phase::kStarted ? "started" : phase_text(state->phase);
-    if (state->session) {
-      snapshot.incarnation = state->session->self().incarnation;
-      for (WorkerSnapshot::Member& member : snapshot.members) {
-        member.is_connected = state->session->is_connected(member.record.peer.incarnation);
-        const Error* gone = state->session->gone(member.record.peer.incarnation);
-        if (gone != nullptr) member.gone = gone->message();
-      }
-    }
-    snapshot.calls = state->rpc.open_calls();
-    snapshot.contexts = state->dist.contexts();
-    snapshot.rrefs = state->rrefs.owned_values();
-    snapshot.events.assign(state->event_log.events().begin(), state->event_log.events().end());
-    owed->complete(std::move(snapshot));
-  });
-  return future;
-}
-
-std::shared_ptr<Future<ContextSnapshot>> Worker::fetch_snapshot(const Id& context) {
-  auto future = Future<ContextSnapshot>::make();
-  state_->environment.loop.post_or_drop([state = state_, owed = Owed(future), context] {
-    try {
-      owed->complete(state->dist.context(context));
-    } catch (...) {
-      owed->fail(current_error());
-    }
-  });
-  return future;
-}
-
 // ---- start ----
 
 std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
@@ -228,18 +70,18 @@ std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
     const auto state = weak.lock();
     if (state == nullptr) return;
     state->environment.loop.post_or_drop([state, begun] {
-      if (state->phase == Phase::kStarting && state->start_future.get() == begun) {
+      if (state->phase == WorkerPhase::kStarting && state->start_future.get() == begun) {
         state->abandon_start(Error(Status::kCancelled, "cancelled by the caller"));
       }
     });
   });
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
   const bool is_taken = state_->environment.loop.post([state = state_, owed = Owed(future), deadline, this]() mutable {
-    if (state->phase != Phase::kCreated) {
+    if (state->phase != WorkerPhase::kCreated) {
       owed->fail(Error(Status::kInvalidState, fmt::format("start: the worker is {}", phase_text(state->phase))));
       return;
     }
-    state->phase = Phase::kStarting;
+    state->phase = WorkerPhase::kStarting;
     state->start_future = owed.take();
     try {
       state->begin_start(deadline, *this);
@@ -287,12 +129,12 @@ void Worker::State::join(const RendezvousTarget& target) {
 // Posted, since what is calling goes away with a failed start.
 void Worker::State::fail_start_soon(Error error) {
   environment.loop.post_or_drop([this, begun = start_future, error = std::move(error)] {
-    if (phase == Phase::kStarting && start_future == begun) abandon_start(error);
+    if (phase == WorkerPhase::kStarting && start_future == begun) abandon_start(error);
   });
 }
 
 void Worker::State::on_joined(Rendezvous::Outcome outcome) {
-  if (phase != Phase::kStarting) return;
+  if (phase != WorkerPhase::kStarting) return;
   if (!outcome.ok) return fail_start_soon(std::move(outcome.error));
   try {
     meet(std::move(outcome.members));
@@ -318,7 +160,7 @@ void Worker::State::meet(std::vector<Peer> members) {
 }
 
 void Worker::State::on_greeted(std::optional<Error> error) {
-  if (phase != Phase::kStarting) return;
+  if (phase != WorkerPhase::kStarting) return;
   if (error) return fail_start_soon(*std::move(error));
   try {
     begin_service();
@@ -340,7 +182,7 @@ void Worker::State::begin_service() {
   dist.begin(*session);
   optim.begin(session->self());
   rpc.begin(*session, roster, is_open_world);
-  phase = Phase::kStarted;
+  phase = WorkerPhase::kStarted;
   set_view(fresh);
   for (const Peer& member : roster) tell_of(member);
   note(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
@@ -353,6 +195,7 @@ void Worker::State::forget_start() {
   greeting.reset();
   roster.clear();
   early_events.clear();
+  early_messages = early_bytes = early_strangers = 0;
 }
 
 void Worker::State::abandon_start(const Error& error) {
@@ -360,7 +203,7 @@ void Worker::State::abandon_start(const Error& error) {
   rendezvous.reset();
   session.reset();
   transport.reset();
-  phase = Phase::kCreated;
+  phase = WorkerPhase::kCreated;
   note("start failed: " + error.message());
   Error told = error;
   std::exchange(start_future, nullptr)->fail(told.add_context("start"));
@@ -379,21 +222,21 @@ std::shared_ptr<Future<ShutdownReport>> Worker::shutdown(Nanos timeout) {
 
 void Worker::State::begin_stop(Nanos deadline) {
   switch (phase) {
-    case Phase::kStarting:
+    case WorkerPhase::kStarting:
       abandon_start(Error(Status::kCancelled, "the worker was shut down"));
       [[fallthrough]];
-    case Phase::kCreated:
+    case WorkerPhase::kCreated:
       close(ShutdownReport{});
       return;
-    case Phase::kStarted:
-    case Phase::kStopping:
+    case WorkerPhase::kStarted:
+    case WorkerPhase::kStopping:
       break;  // again: an earlier deadline counts
-    case Phase::kStopped:
+    case WorkerPhase::kStopped:
       return;
   }
-  const bool first = phase == Phase::kStarted;
+  const bool first = phase == WorkerPhase::kStarted;
   if (first) note("shutdown began");
-  phase = Phase::kStopping;
+  phase = WorkerPhase::kStopping;
   std::shared_ptr<Future<ShutdownReport>> left = rpc.shutdown(deadline);
   if (first) close_soon(left);
 }
@@ -406,7 +249,7 @@ void Worker::State::close_soon(const std::shared_ptr<Future<ShutdownReport>>& le
 }
 
 void Worker::State::close(ShutdownReport report) {
-  if (phase == Phase::kStopped) return;
+  if (phase == WorkerPhase::kStopped) return;
   EachStep each;
   each([this] { rrefs.stop(); });
   each([this] { dist.stop(); });
@@ -417,7 +260,7 @@ void Worker::State::close(ShutdownReport report) {
     if (session) view.session = session->stats();
   });
   each.check();  // what failed is tried again: by end_by_failure
-  phase = Phase::kStopped;
+  phase = WorkerPhase::kStopped;
   forget_start();
   session.reset();
   transport.reset();
@@ -441,24 +284,24 @@ void Worker::on_loop_failure(const Error& error) noexcept {
 // First an end by the rules: a start is abandoned, or LEAVE is said. A failure on that way, or of a shutdown that is
 // leaving, cuts it short; at last nothing is left but to tell those who wait.
 void Worker::State::end_by_failure(const Error& error) {
-  if (phase == Phase::kCreated || phase == Phase::kStopped) return;
+  if (phase == WorkerPhase::kCreated || phase == WorkerPhase::kStopped) return;
   ShutdownReport report;
   report.clean = false;
   switch (failures++) {
     case 0:
       environment.log.write(LogLevel::kError, "the worker ends, as a task of its loop failed: " + error.message());
-      if (phase == Phase::kStarting) {
+      if (phase == WorkerPhase::kStarting) {
         abandon_start(error);
         failures = 0;
         return;
       }
-      phase = Phase::kStopping;
+      phase = WorkerPhase::kStopping;
       if (!rpc.leave_for(error)) return close(std::move(report));
       return close_soon(rpc.shutdown(0));
     case 1:
       return close(std::move(report));
     default:
-      phase = Phase::kStopped;
+      phase = WorkerPhase::kStopped;
       if (start_future) fail_dropped(*start_future);
       stop_future->complete(std::move(report));
   }
@@ -466,29 +309,81 @@ void Worker::State::end_by_failure(const Error& error) {
 
 // ---- messages and losses ----
 
-void Worker::State::lead(const Peer& from, wire::Message message) {
-  if (rpc.handle(from, message) || rrefs.handle(from, message) || dist.handle(from, message)) return;
-  fail(Status::kProtocol, "{} is no message that a started worker gets", wire::body_name(message.body));
+// A failure of this worker is nobody's fault: it ends the one thing that the message is about.
+Heard Worker::State::lead(const Peer& from, wire::Message message) {
+  try {
+    std::optional<Heard> heard = rpc.handle(from, message);
+    if (!heard) heard = rrefs.handle(from, message);
+    if (!heard) heard = dist.handle(from, message);
+    if (heard) return *heard;
+  } catch (const Violation&) {
+    throw;
+  } catch (...) {
+    refuse(from, message, current_error());
+    return Heard::kHandled;
+  }
+  violation("{} is no message that a started worker gets", wire::body_name(message.body));
 }
 
-void Worker::on_message(const Peer& from, wire::Message message) {
-  if (state_->phase == Phase::kStarting) {
-    // It met the group before us.
-    state_->early_events.push_back([state = state_.get(), from, early = std::move(message)]() mutable {
-      try {
-        state->lead(from, std::move(early));
-      } catch (...) {
-        state->session->fence(from.incarnation, current_error());
-      }
-    });
-    return;
+// Of the others nobody waits for an answer.
+void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error& why) {
+  environment.log.write(LogLevel::kInfo, fmt::format("a {} of worker \"{}\" was refused: {}",
+                                                     wire::body_name(outline.body), from.name, why.message()));
+  if (!rpc.refuse(from, outline, why)) dist.refuse(from, outline, why);
+}
+
+// It met the group before us. What there is no room for is refused, as far as its sender waits for an answer: before
+// anything ran here, nobody has to ask for more than calls and passes of the FAST kind.
+Heard Worker::State::keep_for_start(const Peer& from, wire::Message message) {
+  const size_t size = wire::check(message.body, session->limits());
+  if (early_messages < kMostEarlyMessages && size <= session->limits().max_message_bytes - early_bytes) {
+    ++early_messages;
+    early_bytes += size;
+    early_events.push_back([this, from, early = std::move(message)]() mutable { lead_early(from, std::move(early)); });
+    return Heard::kHandled;
   }
-  if (state_->phase == Phase::kStarted || state_->phase == Phase::kStopping) state_->lead(from, std::move(message));
+  Error error(Status::kOverloaded,
+              fmt::format("worker \"{}\" is starting, and keeps no more messages until then", session->self().name));
+  error.set_origin_rank(session->self().rank);
+  if (const auto* call = std::get_if<wire::Call>(&message.body)) {
+    session->send(from.incarnation, wire::Reply{call->call, true, error, {}, {}});
+  } else if (const auto* begun = std::get_if<wire::Start>(&message.body)) {
+    session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, error, 0, 0, {}});
+  }
+  return Heard::kStale;
+}
+
+void Worker::State::lead_early(const Peer& from, wire::Message message) {
+  if (session->gone(from.incarnation) != nullptr) return;
+  try {
+    lead(from, std::move(message));
+  } catch (...) {
+    session->fence(from.incarnation, current_error());
+  }
+}
+
+Heard Worker::on_message(const Peer& from, wire::Message message) {
+  switch (state_->phase) {
+    case WorkerPhase::kStarting:
+      return state_->keep_for_start(from, std::move(message));
+    case WorkerPhase::kStarted:
+    case WorkerPhase::kStopping:
+      return state_->lead(from, std::move(message));
+    case WorkerPhase::kCreated:
+    case WorkerPhase::kStopped:
+      break;
+  }
+  return Heard::kStale;
+}
+
+void Worker::on_unstored(const Peer& from, wire::Message outline, const Error& why) {
+  if (state_->phase == WorkerPhase::kStarted || state_->phase == WorkerPhase::kStopping)
+    state_->refuse(from, outline, why);
 }
 
 // Autograd first: passes end with the loss itself, not with the failure of a call that hangs on it.
 void Worker::on_lost(const Peer& peer, const Error& error) {
-  if (state_->phase == Phase::kStarting) {
+  if (state_->phase == WorkerPhase::kStarting) {
     state_->early_events.push_back([this, peer, error] { on_lost(peer, error); });
     if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
     return;
@@ -502,7 +397,7 @@ void Worker::on_lost(const Peer& peer, const Error& error) {
 }
 
 void Worker::on_left(const Peer& peer) {
-  if (state_->phase == Phase::kStarting) {
+  if (state_->phase == WorkerPhase::kStarting) {
     state_->early_events.push_back([this, peer] { on_left(peer); });
     if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
     return;
@@ -521,22 +416,28 @@ void Worker::State::on_gone(const Peer& peer) {
 }
 
 void Worker::on_restarted(const Peer& peer, const Error& error) {
-  if (state_->phase == Phase::kStarting) {
+  if (state_->phase == WorkerPhase::kStarting) {
     state_->early_events.push_back([this, peer, error] { on_restarted(peer, error); });
     return;
   }
   state_->dist.on_restarted(peer, error);
-  state_->rpc.on_restarted(peer, error);
 }
 
 // Members of our group may know it before we do: who says HELLO while we join is let in.
-bool Worker::on_stranger(const Peer& peer) { return state_->phase == Phase::kStarting || state_->may_join(peer); }
+bool Worker::on_stranger(const Peer& peer) {
+  if (state_->phase != WorkerPhase::kStarting) return state_->may_join(peer);
+  return state_->early_strangers++ < kMostEarlyStrangers;
+}
 
 void Worker::on_admitted(const Peer& peer) {
-  if (state_->phase == Phase::kStarting) {
+  if (state_->phase == WorkerPhase::kStarting) {
     state_->early_events.push_back([this, peer] { on_admitted(peer); });
-  } else if (state_->phase != Phase::kStopped && state_->may_join(peer)) {
+  } else if (state_->phase != WorkerPhase::kStopped && state_->may_join(peer)) {
     state_->add_member(peer);
+  } else if (state_->phase == WorkerPhase::kStarted) {
+    state_->session->fence(peer.incarnation, Error(Status::kDenied, fmt::format("worker \"{}\" is not a member of the "
+                                                                                "group",
+                                                                                peer.name)));
   }
 }
 

@@ -364,6 +364,41 @@ TEST(Calls, AFunctionHidesAnOpOfItsName) {
   EXPECT_EQ(group.call(0, "w1", "neg").as_int64(), 5);
 }
 
+// A host whose allocator gives nothing.
+class ShortMemory final : public FrameMemory {
+ public:
+  std::shared_ptr<std::byte> allocate(size_t) override { throw Error(Status::kOutOfMemory, "the host gave none"); }
+};
+
+TEST(Calls, WhoHasNoMemoryForACallAnswersSoAndGoesOn) {
+  RpcGroup group(2, 1, {}, std::make_shared<ShortMemory>());
+  size_t runs = 0;
+  group.rpc(1).register_function("take", [&runs](Invocation&) { ++runs; });
+  group.rpc(1).register_function("add", add_numbers);
+  group.begin();
+  const Value large(Tensor::empty(Dtype::kFloat64, {400000}));
+  const Error error = group.error_of(*group.start(0, "w1", "take", {large}));
+  EXPECT_EQ(error.status(), Status::kOutOfMemory) << error.message();
+  EXPECT_FALSE(error.may_have_run());
+  EXPECT_EQ(error.origin_rank(), 1);
+  EXPECT_EQ(runs, 0u);
+  EXPECT_EQ(group.call(0, "w1", "add", {number(2), number(40)}).as_int64(), 42);
+  EXPECT_EQ(group.rpc(1).stats().calls_open, 0u);
+}
+
+TEST(Calls, WhoHasNoMemoryForAnAnswerFailsTheCallAndGoesOn) {
+  RpcGroup group(2, 1, {}, std::make_shared<ShortMemory>());
+  group.rpc(1).register_function(
+      "give", [](Invocation& invocation) { invocation.set_result(Value(Tensor::empty(Dtype::kFloat64, {400000}))); });
+  group.rpc(1).register_function("add", add_numbers);
+  group.begin();
+  const Error error = group.error_of(*group.start(0, "w1", "give"));
+  EXPECT_EQ(error.status(), Status::kOutOfMemory) << error.message();
+  EXPECT_TRUE(error.may_have_run());
+  EXPECT_EQ(group.call(0, "w1", "add", {number(2), number(40)}).as_int64(), 42);
+  EXPECT_EQ(group.rpc(0).stats().calls_open, 0u);
+}
+
 TEST(Calls, StatisticsCountWhatIsOpen) {
   RpcGroup group(2);
   std::shared_ptr<PendingReply> reply;

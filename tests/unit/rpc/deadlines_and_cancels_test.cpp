@@ -245,7 +245,7 @@ TEST(Losses, EndCallsToTheWorkerAndCancelThoseFromIt) {
       << error.message();
   EXPECT_TRUE(error.may_have_run());
   EXPECT_TRUE(group.run_until([&at_other] { return at_other.reply->is_cancelled(); }));
-  EXPECT_EQ(group.rpc(0).membership().find_by_name("w1")->state, MemberState::kLost);
+  EXPECT_EQ(group.rpc(0).membership().find_by_name("w1")->state, Standing::kLost);
   const Error later = group.error_of(*group.start(0, "w1", "hold"));
   EXPECT_EQ(later.status(), Status::kDisconnected);
   EXPECT_FALSE(later.may_have_run());
@@ -263,7 +263,7 @@ TEST(Losses, AWorkerThatLeftIsDisconnected) {
   EXPECT_EQ(error.status(), Status::kDisconnected);
   EXPECT_EQ(error.message(), "call \"hold\" on \"w1\" (rank 1): worker \"w1\" (rank 1) has left the group");
   EXPECT_TRUE(error.may_have_run());
-  EXPECT_EQ(group.rpc(0).membership().find_by_name("w1")->state, MemberState::kLeft);
+  EXPECT_EQ(group.rpc(0).membership().find_by_name("w1")->state, Standing::kLeft);
 }
 
 }  // namespace

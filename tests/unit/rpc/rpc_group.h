@@ -19,7 +19,8 @@ namespace distag::test {
 // One worker as far as this layer goes: a session and an Rpc over a simulated network.
 class RpcNode final : private SessionEvents {
  public:
-  RpcNode(sim::SimScheduler& scheduler, sim::SimNetwork& network, int32_t rank, RpcConfig config)
+  RpcNode(sim::SimScheduler& scheduler, sim::SimNetwork& network, int32_t rank, RpcConfig config,
+          std::shared_ptr<FrameMemory> memory = nullptr)
       : loop(scheduler, name_of(rank) + " loop"),
         functions(scheduler, name_of(rank) + " functions"),
         compute(scheduler, name_of(rank) + " compute"),
@@ -34,6 +35,7 @@ class RpcNode final : private SessionEvents {
     session_config.job = "job";
     session_config.lease = config.lease;
     session_config.limits.max_message_bytes = 4u << 20;
+    session_config.memory = std::move(memory);
     session_config.self.rank = rank;
     session_config.self.name = name_of(rank);
     session_config.self.incarnation = random_.next();
@@ -73,7 +75,10 @@ class RpcNode final : private SessionEvents {
   sim::SimExecutor compute;
 
  private:
-  void on_message(const Peer& from, wire::Message message) override { EXPECT_TRUE(rpc.handle(from, message)); }
+  Heard on_message(const Peer& from, wire::Message message) override { return rpc.handle(from, message).value(); }
+  void on_unstored(const Peer& from, wire::Message outline, const Error& why) override {
+    EXPECT_TRUE(rpc.refuse(from, outline, why));
+  }
   void on_lost(const Peer& peer, const Error& error) override { rpc.on_lost(peer, error); }
   void on_left(const Peer& peer) override { rpc.on_left(peer); }
   bool on_stranger(const Peer&) override { return false; }
@@ -90,9 +95,11 @@ class RpcNode final : private SessionEvents {
 // Workers "w0", "w1", ... that know each other.
 class RpcGroup {
  public:
-  explicit RpcGroup(int32_t size, uint64_t seed = 1, RpcConfig config = {}) : scheduler(seed), network(scheduler) {
+  explicit RpcGroup(int32_t size, uint64_t seed = 1, RpcConfig config = {},
+                    const std::shared_ptr<FrameMemory>& memory = nullptr)
+      : scheduler(seed), network(scheduler) {
     for (int32_t rank = 0; rank < size; ++rank) {
-      nodes.push_back(std::make_unique<RpcNode>(scheduler, network, rank, config));
+      nodes.push_back(std::make_unique<RpcNode>(scheduler, network, rank, config, memory));
     }
   }
 

@@ -64,7 +64,10 @@ class ThreadedNode final : public SessionEvents {
     return report;
   }
 
-  void on_message(const Peer& from, wire::Message message) override { EXPECT_TRUE(rpc.handle(from, message)); }
+  Heard on_message(const Peer& from, wire::Message message) override { return rpc.handle(from, message).value(); }
+  void on_unstored(const Peer& from, wire::Message outline, const Error& why) override {
+    EXPECT_TRUE(rpc.refuse(from, outline, why));
+  }
   void on_lost(const Peer& peer, const Error& error) override { rpc.on_lost(peer, error); }
   void on_left(const Peer& peer) override { rpc.on_left(peer); }
   bool on_stranger(const Peer&) override { return false; }

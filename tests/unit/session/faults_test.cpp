@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/violation.h"
 #include "session_harness.h"
 
 namespace distag {
@@ -228,7 +229,7 @@ TEST_F(FaultsTest, AKilledPeerIsLostAtOnce) {
             0u)
       << error.message();
   a.loop.run([&] {
-    EXPECT_TRUE(a.session->is_lost(b.id()));
+    EXPECT_TRUE(a.session->gone(b.id()) != nullptr);
     EXPECT_TRUE(a.session->is_drained());
     EXPECT_THROW(a.session->send(b.id(), wire::Ping{}), Error);
     EXPECT_FALSE(a.session->add_peer(b.self())) << "never heard again";
@@ -313,12 +314,86 @@ TEST_F(FaultsTest, AFencedPeerIsToldAtOnce) {
 }
 
 TEST_F(FaultsTest, AThrowOfTheLayersAboveRefusesThePeer) {
-  b.on_each = [](const Peer&, wire::Message&) { fail(Status::kProtocol, "no such thing"); };
+  b.on_each = [](const Peer&, wire::Message&) { violation("no such thing"); };
   a.say(b, 1);
   ASSERT_TRUE(run_until([&] { return !a.lost.empty() && !b.lost.empty(); }, kSecond));
   EXPECT_EQ(b.lost[0].second.status(), Status::kProtocol);
   EXPECT_NE(b.lost[0].second.message().find("it broke the protocol: no such thing"), std::string::npos);
   EXPECT_EQ(b.session->stats().messages_refused, 1u);
+}
+
+TEST_F(FaultsTest, AnyOtherFailureOfTheLayersAboveEndsNobody) {
+  b.on_each = [](const Peer&, wire::Message& message) {
+    const uint64_t round = std::get<wire::QuietVerdict>(message.body).round;
+    if (round == 1) throw std::bad_alloc();
+    if (round == 2) fail(Status::kProtocol, "an answer of the host");
+  };
+  for (uint64_t round = 1; round <= 3; ++round) a.say(b, round);
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 3 && a.session->is_drained(); }, kSecond));
+  EXPECT_TRUE(a.lost.empty() && b.lost.empty());
+  EXPECT_EQ(b.session->stats().messages_refused, 0u);
+  ASSERT_FALSE(b.logged.empty());
+  EXPECT_NE(b.logged[0].find("worker \"a\""), std::string::npos) << b.logged[0];
+}
+
+// Large ones come in pieces to memory that is asked for before; smaller ones take theirs when they are decoded.
+TEST_F(FaultsTest, WhatThereIsNoMemoryForIsToldAndTheStreamGoesOn) {
+  class NoMemory final : public FrameMemory {
+   public:
+    std::shared_ptr<std::byte> allocate(size_t) override { throw Error(Status::kOutOfMemory, "the host has none"); }
+  };
+  SessionConfig config;
+  config.memory = std::make_shared<NoMemory>();
+  Node c(scheduler, network, "c", 2, config);
+  a.know(c);
+  c.know(a);
+  for (int i = 0; i < 3; ++i) a.send(c.id(), a.big_call(size_t{8} << 20));
+  a.say(c, 1);
+  ASSERT_TRUE(run_until([&] { return c.unstored.size() == 3 && c.heard == count_to(1) && a.session->is_drained(); }));
+  for (const auto& [outline, why] : c.unstored) {
+    EXPECT_EQ(why.status(), Status::kOutOfMemory);
+    EXPECT_EQ(std::get<wire::Call>(outline.body).function, "big");
+    EXPECT_TRUE(std::get<wire::Call>(outline.body).args.at(0).is_null());
+  }
+  EXPECT_TRUE(a.lost.empty() && c.lost.empty());
+  EXPECT_TRUE(c.messages.size() == 1) << "nothing but the last one";
+}
+
+TEST_F(FaultsTest, MessagesOfAFencedPeerAreNotLookedAt) {
+  meet();
+  a.loop.run([&] { a.session->fence(b.id(), Error(Status::kDisconnected, "enough")); });
+  b.say(a, 2);
+  ASSERT_TRUE(run_until([&] { return !b.lost.empty(); }, 10 * kMillisecond));
+  EXPECT_EQ(a.heard, count_to(1));
+}
+
+// Ten thousand restarts of one worker: each incarnation stays refused, and costs a few bytes.
+TEST_F(FaultsTest, OfPastIncarnationsATombstoneIsLeft) {
+  constexpr uint64_t kRestarts = 10000;
+  meet();
+  const Peer first = b.self();
+  for (uint64_t generation = 2; generation <= kRestarts; ++generation) {
+    Peer next = first;
+    next.incarnation = 1000000 + generation;
+    next.generation = generation;
+    a.loop.run([&] { EXPECT_TRUE(a.session->add_peer(next)); });
+  }
+  scheduler.run_for(2 * kLease);
+  EXPECT_EQ(a.lost.size(), kRestarts - 1);
+  a.loop.run([&] {
+    for (const Incarnation past : {first.incarnation, Incarnation{1000002}, Incarnation{1009999}}) {
+      ASSERT_NE(a.session->gone(past), nullptr);
+      EXPECT_EQ(a.session->gone(past)->status(), Status::kPeerRestarted);
+      EXPECT_EQ(a.session->find(past)->name, "b");
+      EXPECT_THROW(a.session->send(past, wire::QuietVerdict{1}), Error);
+      EXPECT_FALSE(a.session->add_peer([&] {
+        Peer again = first;
+        again.incarnation = past;
+        return again;
+      }()));
+    }
+    EXPECT_EQ(a.session->gone(1000000 + kRestarts), nullptr);
+  });
 }
 
 TEST_F(FaultsTest, LostMessagesAreNeitherNumberedNorAcknowledged) {

@@ -67,11 +67,15 @@ class Node final : public SessionEvents {
     return {{id(), ++last_call_}, function, {Value(tensor)}, kForever, {}, ""};
   }
 
-  void on_message(const Peer& from, wire::Message message) override {
+  Heard on_message(const Peer& from, wire::Message message) override {
     senders.push_back(from.incarnation);
     if (const auto* verdict = std::get_if<wire::QuietVerdict>(&message.body)) heard.push_back(verdict->round);
     if (on_each) on_each(from, message);
     messages.push_back(std::move(message));
+    return Heard::kHandled;
+  }
+  void on_unstored(const Peer&, wire::Message outline, const Error& why) override {
+    unstored.emplace_back(std::move(outline), why);
   }
   void on_lost(const Peer& peer, const Error& error) override { lost.emplace_back(peer.incarnation, error); }
   void on_left(const Peer& peer) override { left.push_back(peer.incarnation); }
@@ -81,6 +85,7 @@ class Node final : public SessionEvents {
   std::unique_ptr<SimTransport> transport;
   std::unique_ptr<Session> session;
   std::vector<wire::Message> messages;
+  std::vector<std::pair<wire::Message, Error>> unstored;
   std::vector<uint64_t> heard;
   std::vector<Incarnation> senders;
   std::vector<std::pair<Incarnation, Error>> lost;

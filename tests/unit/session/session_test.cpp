@@ -365,7 +365,7 @@ TEST_F(SessionTest, LeaveIsNoLoss) {
   scheduler.run_for(20 * kSecond);
   EXPECT_TRUE(b.lost.empty());
   b.loop.run([&] {
-    EXPECT_FALSE(b.session->is_lost(b.id()));
+    EXPECT_EQ(b.session->gone(b.id()), nullptr);
     try {
       b.session->send(b.senders.front(), wire::QuietVerdict{1});
       ADD_FAILURE();

@@ -1,0 +1,73 @@
+#include <utility>
+
+#include "worker/worker_state.h"
+
+namespace distag {
+
+const char* phase_text(WorkerPhase phase) {
+  switch (phase) {
+    case WorkerPhase::kCreated:
+      return "not started";
+    case WorkerPhase::kStarting:
+      return "starting";
+    case WorkerPhase::kStarted:
+      return "started already";
+    case WorkerPhase::kStopping:
+      return "shutting down";
+    case WorkerPhase::kStopped:
+      return "shut down";
+  }
+  return "in an unknown state";
+}
+
+WorkerSnapshot Worker::State::snapshot() const {
+  WorkerSnapshot snapshot;
+  const View seen = get_view();
+  snapshot.name = seen.name;
+  snapshot.rank = seen.rank;
+  snapshot.now = environment.loop.now();
+  for (MemberRecord& member : rpc.membership().all()) snapshot.members.push_back({std::move(member), false, ""});
+  return snapshot;
+}
+
+WorkerSnapshot Worker::snapshot_at_rest() const {
+  WorkerSnapshot snapshot = state_->snapshot();
+  snapshot.state = snapshot.rank < 0 ? "not started" : "shut down";
+  return snapshot;
+}
+
+std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
+  auto future = Future<WorkerSnapshot>::make();
+  state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
+    WorkerSnapshot snapshot = state->snapshot();
+    snapshot.state = state->phase == WorkerPhase::kStarted ? "started" : phase_text(state->phase);
+    if (state->session) {
+      snapshot.incarnation = state->session->self().incarnation;
+      for (WorkerSnapshot::Member& member : snapshot.members) {
+        member.is_connected = state->session->is_connected(member.record.peer.incarnation);
+        const Error* gone = state->session->gone(member.record.peer.incarnation);
+        if (gone != nullptr) member.gone = gone->message();
+      }
+    }
+    snapshot.calls = state->rpc.open_calls();
+    snapshot.contexts = state->dist.contexts();
+    snapshot.rrefs = state->rrefs.owned_values();
+    snapshot.events.assign(state->event_log.events().begin(), state->event_log.events().end());
+    owed->complete(std::move(snapshot));
+  });
+  return future;
+}
+
+std::shared_ptr<Future<ContextSnapshot>> Worker::fetch_snapshot(const Id& context) {
+  auto future = Future<ContextSnapshot>::make();
+  state_->environment.loop.post_or_drop([state = state_, owed = Owed(future), context] {
+    try {
+      owed->complete(state->dist.context(context));
+    } catch (...) {
+      owed->fail(current_error());
+    }
+  });
+  return future;
+}
+
+}  // namespace distag

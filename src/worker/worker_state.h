@@ -1,0 +1,117 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "worker/greeting.h"
+#include "worker/member_news.h"
+#include "worker/rref_places.h"
+#include "worker/worker.h"
+
+namespace distag {
+
+enum class WorkerPhase { kCreated, kStarting, kStarted, kStopping, kStopped };
+
+const char* phase_text(WorkerPhase phase);
+
+// Lives on the loop, except for `view`, which any thread reads under the mutex, and `started`.
+struct Worker::State {
+  State(WorkerEnvironment given, WorkerOptions wanted)
+      : environment(std::move(given)),
+        options(std::move(wanted)),
+        rpc(Rpc::Environment{environment.loop, environment.functions, environment.compute, environment.log,
+                             environment.random},
+            RpcConfig{options.call_timeout, options.lease}),
+        rrefs(Rrefs::Environment{environment.loop, environment.compute, environment.log, environment.random,
+                                 options.call_timeout},
+              rpc),
+        dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
+                               options.lease},
+             rpc),
+        places(rrefs),
+        optim(environment.loop, environment.compute, rpc, dist),
+        news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)) {
+    view.name = options.name;
+    view.world_size = std::max(options.world_size, 0);
+  }
+
+  WorkerEnvironment environment;
+  const WorkerOptions options;
+  Rpc rpc;
+  Rrefs rrefs;
+  Dist dist;
+  RrefPlaces places;
+  optim::Optim optim;
+  const std::shared_ptr<MemberNews> news;
+
+  using Phase = WorkerPhase;
+  Phase phase = Phase::kCreated;
+  std::shared_ptr<Future<Value>> start_future;
+  const std::shared_ptr<Future<ShutdownReport>> stop_future = Future<ShutdownReport>::make();
+  int failures = 0;  // of tasks of the loop
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Rendezvous> rendezvous;
+  EventLog event_log;
+  Nanos start_deadline = kNever;
+  bool is_open_world = false;
+
+  // The start, from the roster on, and what members do meanwhile: led on once the service begins.
+  std::vector<Peer> roster;
+  std::unique_ptr<Greeting> greeting;
+  std::vector<Task> early_events;
+  size_t early_messages = 0;
+  size_t early_bytes = 0;
+  size_t early_strangers = 0;
+
+  struct View {
+    std::string name;
+    int32_t rank = -1;
+    int32_t world_size = 0;
+    bool is_open_world = false;
+    bool started = false;
+    SessionStats session;
+  };
+  mutable std::mutex mutex;
+  View view;
+
+  void set_view(const View& fresh) {
+    std::lock_guard<std::mutex> lock(mutex);
+    view = fresh;
+  }
+  View get_view() const {
+    std::lock_guard<std::mutex> lock(mutex);
+    return view;
+  }
+
+  void note(std::string text) { event_log.add(environment.loop.now(), std::move(text)); }
+  WorkerSnapshot snapshot() const;
+  void begin_start(Nanos deadline, SessionEvents& events);
+  void join(const RendezvousTarget& target);
+  void on_joined(Rendezvous::Outcome outcome);
+  void meet(std::vector<Peer> members);
+  void on_greeted(std::optional<Error> error);
+  void fail_start_soon(Error error);
+  void begin_service();
+  void forget_start();
+  bool may_join(const Peer& peer) const;
+  void add_member(const Peer& peer);
+  void tell_of(const Peer& peer);
+  void on_gone(const Peer& peer);
+  void abandon_start(const Error& error);
+  void begin_stop(Nanos deadline);
+  void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);
+  void close(ShutdownReport report);
+  void end_by_failure(const Error& error);
+  Heard lead(const Peer& from, wire::Message message);
+  void refuse(const Peer& from, wire::Message& outline, const Error& why);
+  Heard keep_for_start(const Peer& from, wire::Message message);
+  void lead_early(const Peer& from, wire::Message message);
+};
+
+}  // namespace distag

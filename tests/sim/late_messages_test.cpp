@@ -1,0 +1,142 @@
+// Messages that are late, or of workers that are gone or never were: what they would make is refused.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+#include "ops/builtins.h"
+#include "support/sim_group.h"
+
+namespace distag::sim {
+namespace {
+
+class LateMessagesTest : public ::testing::Test {
+ protected:
+  LateMessagesTest() {
+    SimGroupOptions options;
+    options.size = 3;
+    options.is_open = true;
+    group_ = std::make_unique<SimWorkerGroup>(1, options);
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      group_->worker(rank).rpc().register_function("nothing", [](Invocation&) {});
+      group_->worker(rank).rpc().register_function("square", [](Invocation& invocation) {
+        const Tensor x = invocation.args()[0].as_tensor();
+        invocation.set_result(Value(autograd::apply(ops::kMul, std::vector<Tensor>{x, x}, {})[0]));
+      });
+    }
+    group_->start();
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      peers_.push_back(group_->worker(0).rpc().membership().find_by_rank(rank)->peer);
+    }
+    context_ = group_->worker(0).dist().create_context();
+    x_ = Tensor::scalar(Dtype::kFloat64, 3);
+    autograd::set_requires_grad(x_, true);
+    y_ = group_->call(0, 1, "square", {Value(x_)}, context_->global_id()).as_tensor();
+    group_->call(0, 2, "nothing", {}, context_->global_id());
+  }
+
+  void leave(int32_t rank) {
+    auto report = group_->worker(rank).shutdown(10 * kSecond);
+    wait(*report, kForever);
+    group_->scheduler().run_for(kSecond);
+  }
+  // As if it came now from a peer's stream.
+  void deliver(int32_t to, int32_t from, wire::Body body) {
+    group_->loop(to).run([&] {
+      Dist& dist = group_->worker(to).dist();
+      const Peer& peer = peers_[static_cast<size_t>(from)];
+      wire::Message message{0, 0, {}, std::move(body)};
+      try {
+        EXPECT_TRUE(dist.handle(peer, message).has_value());
+      } catch (...) {
+        EXPECT_TRUE(dist.refuse(peer, message, current_error()));
+      }
+    });
+    group_->scheduler().run_for(kSecond);
+  }
+  Incarnation incarnation(size_t rank) const { return peers_[rank].incarnation; }
+  wire::Discover discover_of(Incarnation initiator, uint64_t counter) const {
+    return {context_->global_id(),
+            {initiator, counter},
+            {incarnation(0), 1000000 + counter},
+            false,
+            {{1, incarnation(0), {true}}}};
+  }
+  DistStats stats(int32_t rank) { return group_->worker(rank).stats().dist; }
+
+  std::unique_ptr<SimWorkerGroup> group_;
+  std::vector<Peer> peers_;
+  std::shared_ptr<Context> context_;
+  Tensor x_;
+  Tensor y_;
+};
+
+TEST_F(LateMessagesTest, APassOfAnInitiatorThatHasLeftIsNotMade) {
+  leave(2);
+  deliver(1, 0, discover_of(incarnation(2), 1));
+  deliver(1, 0,
+          wire::Grad{context_->global_id(), {incarnation(2), 2}, {incarnation(1), 1}, false, true, {true}, {Value()}});
+  EXPECT_EQ(stats(1).passes_open, 0u);
+  context_.reset();
+  y_ = Tensor();
+  for (const ShutdownReport& report : group_->shutdown(20 * kSecond)) EXPECT_TRUE(report.clean);
+}
+
+TEST_F(LateMessagesTest, NorIsOneOfAnInitiatorThatNeverWas) {
+  for (uint64_t i = 1; i <= 100; ++i) deliver(1, 0, discover_of(4711 + i, i));
+  EXPECT_EQ(stats(1).passes_open, 0u);
+  EXPECT_EQ(stats(1).passes_run, 0u);
+}
+
+TEST_F(LateMessagesTest, OneInitiatorHasSoManyPassesOpenAndNoMore) {
+  for (uint64_t i = 1; i <= 4200; ++i) {
+    group_->loop(1).run([&] {
+      wire::Message message{0, 0, {}, discover_of(incarnation(0), 100 + i)};
+      try {
+        group_->worker(1).dist().handle(peers_[0], message);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), Status::kOverloaded) << error.message();
+      }
+    });
+  }
+  EXPECT_EQ(stats(1).passes_open, 4096u);
+  group_->kill(0);
+  group_->scheduler().run_for(20 * kSecond);
+  EXPECT_EQ(stats(1).passes_open, 0u);
+}
+
+// The word that it holds the context comes after its leave.
+TEST_F(LateMessagesTest, AFastPassGoesOnWithoutAHolderThatHasLeft) {
+  leave(2);
+  group_->loop(0).run([&] {
+    wire::Recording recording;
+    recording.context = context_->global_id();
+    recording.creator_rank = 0;
+    recording.joined = {incarnation(2)};
+    group_->worker(0).dist().on_receive(recording, peers_[1], {}, "call", true);
+  });
+  BackwardOptions fast;
+  fast.mode = BackwardMode::kFast;
+  context_->backward({y_}, fast);
+  EXPECT_EQ(context_->gradients()->find(x_)->item(), 6);
+}
+
+// The gradient of what was computed there cannot come any more.
+TEST_F(LateMessagesTest, AFastPassThatNeedsOneThatHasLeftNamesIt) {
+  const Tensor z = group_->call(0, 2, "square", {Value(x_)}, context_->global_id()).as_tensor();
+  leave(2);
+  BackwardOptions fast;
+  fast.mode = BackwardMode::kFast;
+  try {
+    context_->backward({y_, z}, fast);
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kDisconnected) << error.message();
+    EXPECT_NE(error.message().find("w2"), std::string::npos) << error.message();
+  }
+}
+
+}  // namespace
+}  // namespace distag::sim

@@ -42,8 +42,9 @@
  *     another one takes its place, and a shutdown answers DEADLINE.
  * 10. No exception, signal handler, abort, exit, output, environment write, locale or FP-mode change comes out of this
  *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own,
- *     from load to unload). In a forked child every call on a parent's handle answers INVALID_STATE, release only frees
- *     memory, and new workers can be made.
+ *     from load to unload). Its threads take the stack that threads of the process have by default: 128 KiB are enough
+ *     for distag, callbacks need theirs on top. In a forked child every call on a parent's handle answers
+ *     INVALID_STATE, release only frees memory, and new workers can be made.
  * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told; to release what is lent does
  *     nothing. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
  *     always told: of retain and release, which answer nothing, by distag_get_misuse_count.

@@ -253,12 +253,15 @@ static void sweep(const swept *row, place *slots, int is_full, totals *sum) {
            here.aborted, here.aborted_zmq, now() - began);
     fflush(stdout);
     if (!row->is_judged) continue;
-    sum->others += here.others;
-    sum->late += here.late;
     sum->wrong += here.wrong;
-    sum->drifted += here.drifted;
     sum->hung += here.hung;
     sum->aborted += here.aborted;
+    /* Where no memory comes back the loop of a worker may fail, which ends the worker: its calls answer that, and what
+     * its loop could not take is left. Of that row only the worst is judged. */
+    if (kModes[mode].is_limit && row->run != run_local) continue;
+    sum->others += here.others;
+    sum->late += here.late;
+    sum->drifted += here.drifted;
   }
 }
 

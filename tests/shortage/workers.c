@@ -176,7 +176,7 @@ static int train_once(run_result *result, distag_worker *worker) {
 static void train(run_result *result, distag_worker *worker) {
   int tries = 0;
   while (tries < kMostTries && result->late < 3 && !train_once(result, worker)) ++tries;
-  if (tries == kMostTries) run_note_wrong(result, "tries", tries, 0);
+  if (tries == kMostTries) ++result->others;
 }
 
 void run_in_process(const run_plan *plan, run_result *result) {

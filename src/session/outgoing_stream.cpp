@@ -139,8 +139,9 @@ void OutgoingStream::dial() {
   };
   try {
     connection_ = shared_.transport.dial(peer_.endpoint, std::move(events));
-  } catch (const Error& error) {
-    // Out of descriptors: by the next attempt that may have changed, and the lease bounds it.
+  } catch (...) {
+    const Error error = current_error();
+    // Out of descriptors or memory: by the next attempt that may have changed, and the lease bounds it.
     shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe(peer_), error.message()));
     transition(Event::kDropped);
     if (error.status() == Status::kInvalidArgument) owner_.on_dead(error.message());

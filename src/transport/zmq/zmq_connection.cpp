@@ -116,6 +116,7 @@ bool ZmqConnection::State::handle() {
   // After the receive, which may have taken in that there is room; and what this takes in may be a message.
   if (phase_ == Phase::kConnected && wants_to_write_) more |= check_writable();
   if (is_open() && std::exchange(monitor_readable_, false)) check_monitor();
+  if (is_open() && socket_->is_broken()) begin_end();
   if (phase_ == Phase::kEnding && !more) {
     // Whatever came before the end of the connection is there by now.
     more = receive();

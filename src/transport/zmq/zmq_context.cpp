@@ -42,8 +42,7 @@ ZmqContext::ZmqContext(FdLoop& loop) : loop_(loop), lent_frames_(std::make_share
 
 ZmqContext::~ZmqContext() {
   loop_.remove_idle_check(idle_check_);
-  // libzmq would wait for ever for the thread that it started first.
-  if (is_half_started_ && !has_started_) return;
+  if (is_left_alone_) return;
   while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
   }
   // All are back now, but the loop may have ended.
@@ -53,10 +52,9 @@ ZmqContext::~ZmqContext() {
 void* ZmqContext::open_socket(int type) {
   for (int left = kTries; left > 0; --left) {
     make_room_if_short();
-    void* const socket = zmq_socket(context_, type);
-    has_started_ = has_started_ || socket != nullptr;
+    void* const socket = call([this, type] { return zmq_socket(context_, type); });
     if (socket != nullptr || zmq_errno() != ENOMEM) return socket;
-    is_half_started_ = true;
+    is_left_alone_ = true;
   }
   return nullptr;
 }

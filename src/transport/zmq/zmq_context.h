@@ -42,6 +42,17 @@ class ZmqContext {
   // A ZeroMQ socket of the type; nullptr with zmq_errno(). Asked for again while memory is short.
   void* open_socket(int type);
 
+  // Calls libzmq, whose containers may throw.
+  template <typename Call>
+  auto call(Call&& libzmq) {
+    try {
+      return libzmq();
+    } catch (...) {
+      is_left_alone_ = true;
+      throw;
+    }
+  }
+
   // From now on the handler is called when the descriptor tells of something, and once to begin with.
   void watch(int fd, const std::shared_ptr<ZmqHandler>& handler);
   void unwatch(int fd);
@@ -56,8 +67,9 @@ class ZmqContext {
   FdLoop& loop_;
   const std::shared_ptr<LentFrames> lent_frames_;
   void* context_ = nullptr;
-  bool is_half_started_ = false;  // its first socket could not be made
-  bool has_started_ = false;
+  // libzmq ran out of memory in the middle of a call, which may leave a socket or thread that nobody can end: to
+  // terminate the context would take for ever.
+  bool is_left_alone_ = false;
   uint64_t idle_check_ = 0;
   uint64_t last_number_ = 0;
   std::deque<std::weak_ptr<ZmqHandler>> to_check_;

@@ -19,7 +19,8 @@ constexpr int kDropEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVEN
 
 ZmqMonitor::ZmqMonitor(ZmqContext& context, void* socket) : monitored_(socket) {
   const std::string address = fmt::format("inproc://monitor-{}", context.next_number());
-  if (retry_zmq([&] { return zmq_socket_monitor(socket, address.c_str(), kDropEvents); }) != 0) {
+  auto begin = [&] { return zmq_socket_monitor(socket, address.c_str(), kDropEvents); };
+  if (context.call([&] { return retry_zmq(begin); }) != 0) {
     fail(Status::kOutOfMemory, "a ZeroMQ monitor cannot be made: {}", zmq_strerror(zmq_errno()));
   }
   try {
@@ -28,8 +29,8 @@ ZmqMonitor::ZmqMonitor(ZmqContext& context, void* socket) : monitored_(socket) {
     set_zmq_option(pair_, ZMQ_LINGER, 0);
     set_zmq_option(pair_, ZMQ_RCVHWM, 0);
     size_t size = sizeof fd_;
-    if (retry_zmq([&] { return zmq_connect(pair_, address.c_str()); }) != 0 ||
-        zmq_getsockopt(pair_, ZMQ_FD, &fd_, &size) != 0) {
+    auto connect = [&] { return zmq_connect(pair_, address.c_str()); };
+    if (context.call([&] { return retry_zmq(connect); }) != 0 || zmq_getsockopt(pair_, ZMQ_FD, &fd_, &size) != 0) {
       fail(Status::kInternal, "a ZeroMQ monitor cannot be read: {}", zmq_strerror(zmq_errno()));
     }
   } catch (...) {

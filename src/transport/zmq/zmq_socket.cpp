@@ -76,7 +76,8 @@ ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, bool ipv6) : context_(
 ZmqSocket::~ZmqSocket() { close_zmq_socket(socket_); }
 
 void ZmqSocket::connect(const std::string& endpoint) {
-  if (retry_zmq([&] { return zmq_connect(socket_, endpoint.c_str()); }) != 0) {
+  auto connect = [&] { return zmq_connect(socket_, endpoint.c_str()); };
+  if (context_->call([&] { return retry_zmq(connect); }) != 0) {
     fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", endpoint, zmq_strerror(zmq_errno()));
   }
 }
@@ -84,7 +85,13 @@ void ZmqSocket::connect(const std::string& endpoint) {
 // libzmq ends the process when it gets no memory.
 ZmqSocket::SendResult ZmqSocket::send(const Frames& frames) {
   make_room_if_short();
-  switch (send_parts(socket_, frames, context_->lent_frames())) {
+  ZmqSent sent = ZmqSent::kSome;
+  try {
+    sent = context_->call([&] { return send_parts(socket_, frames, context_->lent_frames()); });
+  } catch (...) {
+    is_broken_ = true;
+  }
+  switch (sent) {
     case ZmqSent::kAll:
       return SendResult::kSent;
     case ZmqSent::kNothing:
@@ -97,11 +104,24 @@ ZmqSocket::SendResult ZmqSocket::send(const Frames& frames) {
   return SendResult::kGone;
 }
 
-bool ZmqSocket::receive(Frames& frames) { return receive_parts(socket_, frames); }
+// libzmq takes in here what its threads have done for the socket: once that has failed the socket is of no use.
+bool ZmqSocket::receive(Frames& frames) {
+  try {
+    return !is_broken_ && context_->call([&] { return receive_parts(socket_, frames); });
+  } catch (...) {
+    is_broken_ = true;
+    return false;
+  }
+}
 
 ZmqSocket::Readiness ZmqSocket::readiness() {
-  const int events = get_option(socket_, ZMQ_EVENTS);
-  return {(events & ZMQ_POLLIN) != 0, (events & ZMQ_POLLOUT) != 0};
+  try {
+    const int events = is_broken_ ? 0 : context_->call([this] { return get_option(socket_, ZMQ_EVENTS); });
+    return {(events & ZMQ_POLLIN) != 0, (events & ZMQ_POLLOUT) != 0};
+  } catch (...) {
+    is_broken_ = true;
+    return {};
+  }
 }
 
 }  // namespace distag

@@ -43,10 +43,14 @@ class ZmqSocket {
   };
   Readiness readiness();
 
+  // A call of libzmq has failed half way, for want of memory: nothing comes and nothing goes any more.
+  bool is_broken() const { return is_broken_; }
+
  private:
   std::shared_ptr<ZmqContext> context_;
   void* socket_ = nullptr;
   int fd_ = -1;
+  bool is_broken_ = false;
 };
 
 // Sets an option; throws INTERNAL naming it.

@@ -175,7 +175,7 @@ void ContextTable::drop(const std::shared_ptr<DistContext>& context, const Error
   EachStep each;
   each([&context, &why] { context->record->close(why); });
   for (const auto& [pass_id, pass] : std::exchange(context->passes, {})) {
-    each([&pass, &why] {
+    each([&pass = pass, &why] {
       if (pass.initiator != nullptr) {
         pass.initiator->abort(why.status() == Status::kInvalidState ? Error(Status::kCancelled, why.message()) : why);
       } else {

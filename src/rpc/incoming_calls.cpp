@@ -309,7 +309,7 @@ size_t IncomingCalls::stop() {
     shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
     if (id.maker != shared_.self.incarnation) ++of_others;
     EachStep each;
-    each([&] { close(call, "lost its worker, which was shut down"); });
+    each([this, &call = call] { close(call, "lost its worker, which was shut down"); });
     if (const auto kept = call->take_kept()) fail_dropped(*kept);
   }
   return of_others;

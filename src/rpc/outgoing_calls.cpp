@@ -206,10 +206,10 @@ size_t OutgoingCalls::stop(const Error& why) {
   const auto open = std::exchange(open_, {});
   for (const auto& [id, call] : open) {
     EachStep each;
-    each([&] {
+    each([this, &call = call] {
       if (!call->is_numbered) shared_.session->withdraw(call->to, call->ticket);
     });
-    each([&] { end(call, failure(*call, why.status(), why.message())); });
+    each([this, &call = call, &why] { end(call, failure(*call, why.status(), why.message())); });
     fail_dropped(call->future);  // when there was no memory to say more
   }
   return open.size();

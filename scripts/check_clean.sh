@@ -33,11 +33,11 @@ ln -s /proc/self/fd "$root/dev/fd"
 mkdir -m 1777 "$root/dev/shm"
 mount -t tmpfs -o mode=1777 shared "$root/dev/shm"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
-git archive --prefix=distag/ HEAD | tar -x -C "$root/root"
+git archive --prefix=distag/ HEAD | tar -x -C "$root/opt"
 
 for command in "$@"; do
   echo "==> $command"
   env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-    chroot "$root" sh -c "cd /root/distag && $command"
+    chroot "$root" sh -c "cd /opt/distag && $command"
 done
 echo "==> passed: $*"

@@ -28,7 +28,7 @@ Edge History::edge(const Tensor& tensor) {
   if (!requires_grad()) return {};
   if (hooks_ == nullptr) return is_leaf() ? leaf_edge(tensor) : edge_;
   std::shared_ptr<HookNode> node = hook_node_.lock();
-  if (node == nullptr) {
+  if (node == nullptr || node->is_retired()) {
     node = std::make_shared<HookNode>(is_leaf() ? leaf_edge(tensor) : edge_, hooks_, tensor);
     hook_node_ = node;
   }

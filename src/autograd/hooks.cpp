@@ -50,6 +50,18 @@ Tensors HookNode::backward(SavedData&, Tensors gradients) {
   return gradients;
 }
 
+// Under the mutex: who finds the node meanwhile asks after this, or is counted by it.
+bool HookNode::retire(const std::shared_ptr<Node>& holder) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  is_retired_ = Node::retire(holder);
+  return is_retired_;
+}
+
+bool HookNode::is_retired() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return is_retired_;
+}
+
 void HookNode::check(const Tensor& gradient) const {
   if (gradient.shape() == shape_ && gradient.dtype() == dtype_) return;
   fail(Status::kInvalidArgument, "gave {} as gradient of {}{}", describe(gradient), dtype_name(dtype_),

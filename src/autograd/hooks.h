@@ -35,14 +35,19 @@ class HookNode final : public Node {
   Tensors backward(SavedData& saved, Tensors gradients) override;
   // It needs nothing that a pass could free.
   void free_saved() override {}
+  // Its edges are gone, or go now: whoever found it through the tensor makes another.
+  bool is_retired() const;
 
  private:
+  bool retire(const std::shared_ptr<Node>& holder) override;
   void check(const Tensor& gradient) const;
 
   const std::shared_ptr<HookList> hooks_;
   const std::string name_;
   const Dims shape_;
   const Dtype dtype_;
+  mutable std::mutex mutex_;
+  bool is_retired_ = false;
 };
 
 }  // namespace distag::autograd

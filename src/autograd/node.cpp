@@ -20,12 +20,20 @@ Node::~Node() {
     }
     std::shared_ptr<Node> node = std::move(edges.back().node);
     edges.pop_back();
-    // Who else holds it drops it later, in the same way.
-    if (!node || node.use_count() > 1) continue;
+    // Who else holds it drops it later, in the same way. A leaf has no edges.
+    if (!node || node->kind_ == Kind::kLeaf || !node->retire(node)) continue;
     node->saved_.reset();
     node->freed_after_ = std::move(current);
     current = std::move(node);
   }
+}
+
+// A use count of 1 is only a hint of the past: the copy and its release order this thread after who gave up the second
+// reference.
+bool Node::retire(const std::shared_ptr<Node>& holder) {
+  if (holder.use_count() != 1) return false;
+  const std::shared_ptr<Node> ordered = holder;
+  return true;
 }
 
 std::shared_ptr<Node::SavedData> Node::saved() const {

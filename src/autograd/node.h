@@ -58,6 +58,11 @@ class Node {
   // Whether backward takes a few microseconds: a loop may run it.
   virtual bool is_cheap() const { return false; }
 
+ protected:
+  // Whether `holder` is all that holds the node, for the destructor of another, which takes its edges then. Comes after
+  // whatever the other holders did with it. Who can be found without being held sees to it that it is not found again.
+  virtual bool retire(const std::shared_ptr<Node>& holder);
+
  private:
   const Kind kind_;
   std::vector<Edge> next_;  // emptied only by the destructor

@@ -51,6 +51,23 @@ TEST(LocalContextTest, WhatAHookWritesToItsGradientShowsNowhereElse) {
   EXPECT_EQ(gradient(*context, x), (Numbers{6, 8}));
 }
 
+// What is recorded from a tensor with hooks finds their node without holding it, while a graph that held it ends.
+TEST(LocalContextTest, AGraphThatEndsLeavesTheHooksOfAnotherWhole) {
+  Tensor x = leaf({1});
+  add_hook(x, [](const Tensor&) { return Tensor(); });
+  const std::jthread ending([x](const std::stop_token& stop) {
+    while (!stop.stop_requested()) apply("sum", {x});
+  });
+  int lost = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Tensor loss = apply("sum", {x});
+    auto context = make_local_context();
+    context->backward({loss}, {});
+    lost += gradient(*context, x) != Numbers{1};
+  }
+  EXPECT_EQ(lost, 0);
+}
+
 TEST(LocalContextTest, GradientsOfSeveralPassesAddUp) {
   auto context = make_local_context();
   Tensor x = leaf({1, 2});

@@ -186,6 +186,10 @@ void Worker::State::begin_service() {
   set_view(fresh);
   for (const Peer& member : roster) tell_of(member);
   note(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
+  // A graceful end waits until all that was sent has come.
+  for (const auto& [incarnation, refused] : std::exchange(early_refused, {})) {
+    for (uint64_t i = 0; i < refused.second; ++i) rpc.count_received(refused.first);
+  }
   for (Task& event : std::exchange(early_events, {})) event();
   const Value nothing;
   std::exchange(start_future, nullptr)->complete(nothing);
@@ -195,6 +199,7 @@ void Worker::State::forget_start() {
   greeting.reset();
   roster.clear();
   early_events.clear();
+  early_refused.clear();
   early_messages = early_bytes = early_strangers = 0;
 }
 
@@ -342,23 +347,31 @@ Heard Worker::State::keep_for_start(const Peer& from, wire::Message message) {
     early_events.push_back([this, from, early = std::move(message)]() mutable { lead_early(from, std::move(early)); });
     return Heard::kHandled;
   }
-  Error error(Status::kOverloaded,
-              fmt::format("worker \"{}\" is starting, and keeps no more messages until then", session->self().name));
-  error.set_origin_rank(session->self().rank);
-  if (const auto* call = std::get_if<wire::Call>(&message.body)) {
-    session->send(from.incarnation, wire::Reply{call->call, true, error, {}, {}});
-  } else if (const auto* begun = std::get_if<wire::Start>(&message.body)) {
-    session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, error, 0, 0, {}});
-  }
+  refuse_early(
+      from, message,
+      Error(Status::kOverloaded,
+            fmt::format("worker \"{}\" is starting, and keeps no more messages until then", session->self().name)));
   return Heard::kStale;
+}
+
+void Worker::State::refuse_early(const Peer& from, const wire::Message& outline, Error why) {
+  why.set_origin_rank(session->self().rank);
+  if (const auto* call = std::get_if<wire::Call>(&outline.body)) {
+    ++early_refused.try_emplace(from.incarnation, from, 0).first->second.second;
+    session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}});
+  } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
+    session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
+  }
 }
 
 void Worker::State::lead_early(const Peer& from, wire::Message message) {
   if (session->gone(from.incarnation) != nullptr) return;
   try {
     lead(from, std::move(message));
+  } catch (const Violation& error) {
+    session->fence(from.incarnation, error);
   } catch (...) {
-    session->fence(from.incarnation, current_error());
+    note("an early message was lost: " + current_error().message());
   }
 }
 
@@ -377,8 +390,10 @@ Heard Worker::on_message(const Peer& from, wire::Message message) {
 }
 
 void Worker::on_unstored(const Peer& from, wire::Message outline, const Error& why) {
-  if (state_->phase == WorkerPhase::kStarted || state_->phase == WorkerPhase::kStopping)
+  if (state_->phase == WorkerPhase::kStarting) state_->refuse_early(from, outline, why);
+  if (state_->phase == WorkerPhase::kStarted || state_->phase == WorkerPhase::kStopping) {
     state_->refuse(from, outline, why);
+  }
 }
 
 // Autograd first: passes end with the loss itself, not with the failure of a call that hangs on it.

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -68,6 +69,7 @@ struct Worker::State {
   size_t early_messages = 0;
   size_t early_bytes = 0;
   size_t early_strangers = 0;
+  std::unordered_map<Incarnation, std::pair<Peer, uint64_t>> early_refused;  // calls that have come all the same
 
   struct View {
     std::string name;
@@ -111,6 +113,7 @@ struct Worker::State {
   Heard lead(const Peer& from, wire::Message message);
   void refuse(const Peer& from, wire::Message& outline, const Error& why);
   Heard keep_for_start(const Peer& from, wire::Message message);
+  void refuse_early(const Peer& from, const wire::Message& outline, Error why);
   void lead_early(const Peer& from, wire::Message message);
 };
 

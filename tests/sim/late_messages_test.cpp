@@ -60,7 +60,7 @@ class LateMessagesTest : public ::testing::Test {
   wire::Discover discover_of(Incarnation initiator, uint64_t counter) const {
     return {context_->global_id(),
             {initiator, counter},
-            {incarnation(0), 1000000 + counter},
+            {incarnation(0), 0},
             false,
             {{1, incarnation(0), {true}}}};
   }
@@ -130,7 +130,7 @@ TEST_F(LateMessagesTest, AFastPassThatNeedsOneThatHasLeftNamesIt) {
   BackwardOptions fast;
   fast.mode = BackwardMode::kFast;
   try {
-    context_->backward({y_, z}, fast);
+    context_->backward({y_}, fast);
     ADD_FAILURE() << "it went on";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::kDisconnected) << error.message();

@@ -58,11 +58,7 @@ class LateMessagesTest : public ::testing::Test {
   }
   Incarnation incarnation(size_t rank) const { return peers_[rank].incarnation; }
   wire::Discover discover_of(Incarnation initiator, uint64_t counter) const {
-    return {context_->global_id(),
-            {initiator, counter},
-            {incarnation(0), 0},
-            false,
-            {{1, incarnation(0), {true}}}};
+    return {context_->global_id(), {initiator, counter}, {incarnation(0), 0}, false, {{1, incarnation(0), {true}}}};
   }
   DistStats stats(int32_t rank) { return group_->worker(rank).stats().dist; }
 
@@ -136,6 +132,54 @@ TEST_F(LateMessagesTest, AFastPassThatNeedsOneThatHasLeftNamesIt) {
     EXPECT_EQ(error.status(), Status::kDisconnected) << error.message();
     EXPECT_NE(error.message().find("w2"), std::string::npos) << error.message();
   }
+}
+
+// One that comes back waits for a member that does not answer, while another calls it already.
+TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
+  constexpr size_t kCalls = 40;
+  constexpr size_t kBytes = size_t{64} << 10;
+  SimGroupOptions options;
+  options.size = 3;
+  options.max_message_bytes = 16 * kBytes;
+  SimWorkerGroup group(1, options);
+  group.start();
+  const Incarnation before = group.worker(0).rpc().membership().find_by_rank(2)->peer.incarnation;
+  group.kill(2);
+  group.freeze(1);
+  Worker& returned = group.restart(2);
+  returned.rpc().register_function("nothing", [](Invocation&) {});
+  auto started = returned.start(60 * kSecond);
+  ASSERT_TRUE(group.scheduler().run_until(
+      [&group, before] {
+        const auto member = group.worker(0).rpc().membership().find_by_rank(2);
+        return member && member->peer.incarnation != before;
+      },
+      3 * kSecond));
+  std::vector<std::shared_ptr<Future<Value>>> calls;
+  for (size_t i = 0; i < kCalls; ++i) {
+    CallRequest request;
+    request.to = "w2";
+    request.function = "nothing";
+    request.args.push_back(Value::bytes(Value::Bytes(kBytes)));
+    calls.push_back(group.worker(0).rpc().call(std::move(request)));
+  }
+  group.scheduler().run_for(kSecond);
+  ASSERT_FALSE(started->is_done());
+  group.thaw(1);
+  wait(*started, kForever);
+  size_t refused = 0;
+  for (const auto& call : calls) {
+    ASSERT_TRUE(wait(*call, 60 * kSecond));
+    if (call->error() == nullptr) continue;
+    ++refused;
+    EXPECT_EQ(call->error()->status(), Status::kOverloaded) << call->error()->message();
+    EXPECT_EQ(call->error()->origin_rank(), 2);
+    EXPECT_FALSE(call->error()->may_have_run());
+  }
+  EXPECT_EQ(refused, kCalls - 15);  // a header makes each a little larger
+  for (const ShutdownReport& report : group.shutdown(30 * kSecond)) EXPECT_TRUE(report.clean);
+  for (const std::string& line : group.log_lines())
+    EXPECT_EQ(line.find("broke the protocol"), std::string::npos) << line;
 }
 
 }  // namespace

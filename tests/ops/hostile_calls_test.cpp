@@ -102,8 +102,9 @@ TEST(HostileCallsTest, GradientsOfAProductOfNothing) {
     const Value y = stay(group, "matmul", {Value(left), Value(right)}, context->global_id());
     const Value sum = group.call(0, 1, "sum", {y}, context->global_id());
     context->backward({sum.as_tensor()}, {});
+    const auto gradients = context->gradients();
     for (const Tensor& input : {left, right}) {
-      const Tensor* gradient = context->gradients()->find(input);
+      const Tensor* gradient = gradients->find(input);
       ASSERT_NE(gradient, nullptr);
       ASSERT_EQ(gradient->shape(), input.shape());
       for (int64_t i = 0; i < gradient->count(); ++i) EXPECT_EQ(gradient->contiguous().data_as<float>()[i], 0.0F);

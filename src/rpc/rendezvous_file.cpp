@@ -229,15 +229,24 @@ class FileJoining final : public Joining {
     if (!lock_.is_open()) return;
     if (rank_ >= 0) lock_.unlock(kFirstSeat + static_cast<uint64_t>(std::exchange(rank_, -1)));
     try {
-      std::error_code ignored;
-      if (enter() && gathering(read_json(group_path())).is_deserted()) {
-        fs::remove(group_path(), ignored);
-        fs::remove(lock_path(), ignored);
+      // Another one who is at it may have looked before our seat was free: each looks again when it has let go.
+      while (enter() && !remove_deserted()) {
+        lock_.unlock(kMutex);
+        if (!gathering(read_json(group_path())).is_deserted()) break;
       }
     } catch (...) {
       // Then the files stay, and the next job finds nobody there.
     }
     lock_.close();
+  }
+
+  // With the mutex held. Whether nobody was there, so that the files are gone.
+  bool remove_deserted() {
+    if (!gathering(read_json(group_path())).is_deserted()) return false;
+    std::error_code ignored;
+    fs::remove(group_path(), ignored);
+    fs::remove(lock_path(), ignored);
+    return true;
   }
 
   const fs::path directory_;

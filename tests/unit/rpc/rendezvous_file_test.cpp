@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <barrier>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/random.h"
 #include "joiners.h"
@@ -65,6 +67,28 @@ TEST_F(RendezvousFile, TheDirectoryIsEmptyAfterTheLastOneLeaves) {
     EXPECT_GT(files(), 0u);
     second.leave();
     EXPECT_EQ(files(), 0u);
+  }
+}
+
+// Each sees the other one still there, and leaves the files to it.
+TEST_F(RendezvousFile, TheDirectoryIsEmptyAfterTwoLeaveAtOnce) {
+  Meeting other(uri());
+  for (int round = 0; round < 500; ++round) {
+    Joiner& first = meeting().add(0, 2);
+    JoinRequest request = other.request(1, 2);
+    request.self.incarnation += 1'000'000;
+    Joiner& second = other.add(std::move(request));
+    ASSERT_TRUE(second.succeeds());
+    ASSERT_TRUE(first.succeeds());
+    std::barrier both(2);
+    std::thread leaves([&] {
+      both.arrive_and_wait();
+      second.leave();
+    });
+    both.arrive_and_wait();
+    first.leave();
+    leaves.join();
+    ASSERT_EQ(files(), 0u) << "in round " << round;
   }
 }
 

@@ -1,0 +1,183 @@
+#include "session/outgoing_connection.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag {
+namespace {
+
+constexpr Nanos kFirstRetry = 10 * kMillisecond;
+constexpr unsigned kMaxDoublings = 5;
+// Redials that nobody answers, after a drop: then the peer's process is gone.
+constexpr unsigned kRefusalsToLoss = 2;
+
+}  // namespace
+
+OutgoingConnection::OutgoingConnection(StreamShared& shared, const Peer& peer, Owner& owner)
+    : shared_(shared), peer_(peer), owner_(owner) {}
+
+OutgoingConnection::~OutgoingConnection() {
+  shared_.loop.cancel_timer(retry_timer_);
+  if (is_open()) --shared_.stats.peers_connected;
+}
+
+//   from        event               to         action
+//   Idle        Needed              Dialling   dial
+//   Dialling    Connected           Greeting   send HELLO
+//   Greeting    Welcomed            Open       tell the owner, who sends again what is unacknowledged, then what waits
+//   Dialling, Greeting, Open
+//               Dropped, Refused    Waiting    drop the connection, dial later; dead after a drop and two refusals
+//   Dialling, Greeting, Open
+//               Stalled             Waiting    the same, without counting
+//   Waiting     RetryDue            Dialling   dial
+//   any         Closed              Closed     drop the connection, tell the owner
+//
+// After end() every drop is Closed.
+// Everything else changes nothing.
+void OutgoingConnection::transition(Event event) {
+  const bool has_connection = state_ == State::kDialling || state_ == State::kGreeting || state_ == State::kOpen;
+  if (ending_ && (event == Event::kDropped || event == Event::kRefused || event == Event::kStalled)) {
+    event = Event::kClosed;
+  }
+  switch (event) {
+    case Event::kNeeded:
+      if (state_ == State::kIdle) dial();
+      break;
+    case Event::kRetryDue:
+      if (state_ == State::kWaiting) dial();
+      break;
+    case Event::kConnected:
+      if (state_ != State::kDialling) break;
+      enter(State::kGreeting);
+      greet();
+      break;
+    case Event::kWelcomed:
+      if (state_ != State::kGreeting) break;
+      enter(State::kOpen);
+      owner_.on_ready();
+      break;
+    case Event::kDropped:
+    case Event::kRefused:
+      if (!has_connection) break;
+      drop_connection();
+      wait_to_retry();
+      if (note_drop(event == Event::kRefused)) owner_.on_dead("connection dropped and two redials were refused");
+      break;
+    case Event::kStalled:
+      if (!has_connection) break;
+      drop_connection();
+      wait_to_retry();
+      break;
+    case Event::kClosed:
+      if (state_ == State::kClosed) break;
+      drop_connection();
+      shared_.loop.cancel_timer(retry_timer_);
+      enter(State::kClosed);
+      owner_.on_closed();
+      break;
+  }
+}
+
+void OutgoingConnection::enter(State state) {
+  if (state_ == State::kOpen) --shared_.stats.peers_connected;
+  if (state == State::kOpen) ++shared_.stats.peers_connected;
+  state_ = state;
+}
+
+void OutgoingConnection::dial() {
+  enter(State::kDialling);
+  owner_.on_dialling();
+  dialled_at_ = shared_.loop.now();
+  has_greeted_ = false;
+  is_blocked_ = false;
+  try {
+    connection_ = shared_.transport.dial(peer_.endpoint, events_of(++epoch_));
+  } catch (...) {
+    const Error error = current_error();
+    // Out of descriptors or memory: by the next attempt that may have changed, and the lease bounds it.
+    shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe(peer_), error.message()));
+    transition(Event::kDropped);
+    if (error.status() == Status::kInvalidArgument) owner_.on_dead(error.message());
+  }
+}
+
+ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
+  ConnectionEvents events;
+  events.on_connected = [this, epoch] {
+    if (epoch == epoch_) transition(Event::kConnected);
+  };
+  events.on_message = [this, epoch](Frames frames) {
+    if (epoch == epoch_) owner_.on_answer(std::move(frames));
+  };
+  events.on_writable = [this, epoch] {
+    if (epoch != epoch_) return;
+    is_blocked_ = false;
+    greet();
+    if (is_open()) owner_.on_ready();
+  };
+  events.on_dropped = [this, epoch](bool refused) {
+    if (epoch == epoch_) transition(refused ? Event::kRefused : Event::kDropped);
+  };
+  return events;
+}
+
+void OutgoingConnection::greet() {
+  if (!is_greeting() || has_greeted_) return;
+  const Peer& self = shared_.config.self;
+  wire::Hello hello;
+  hello.job = shared_.config.job;
+  hello.name = self.name;
+  hello.rank = self.rank;
+  hello.incarnation = self.incarnation;
+  hello.generation = self.generation;
+  hello.endpoint = self.endpoint;
+  hello.wanted = peer_.incarnation;
+  hello.max_message_bytes = shared_.config.limits.max_message_bytes;
+  has_greeted_ = send(wire::pack({0, 0, {}, std::move(hello)}, shared_.config.limits, shared_.transport));
+}
+
+void OutgoingConnection::welcome() {
+  drops_ = 0;
+  refusals_ = 0;
+  transition(Event::kWelcomed);
+}
+
+bool OutgoingConnection::send(const Frames& frames) {
+  if (!connection_->send(frames)) {
+    is_blocked_ = true;
+    return false;
+  }
+  for (const Frame& frame : frames) shared_.stats.bytes_sent += frame.size();
+  return true;
+}
+
+void OutgoingConnection::drop_connection() {
+  ++epoch_;
+  if (!connection_) return;
+  // It may be the one whose callback runs.
+  dropped_.push_back(std::move(connection_));
+  shared_.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_)] {
+    if (alive.lock()) dropped_.clear();
+  });
+}
+
+void OutgoingConnection::wait_to_retry() {
+  enter(State::kWaiting);
+  owner_.on_dialling();
+  const Nanos longest = kFirstRetry << std::min(drops_, kMaxDoublings);
+  const auto jitter = static_cast<Nanos>(shared_.random.next() % static_cast<uint64_t>(longest));
+  shared_.loop.cancel_timer(retry_timer_);
+  retry_timer_ = shared_.loop.start_timer(shared_.loop.now() + longest / 2 + jitter / 2, [this] {
+    retry_timer_ = 0;
+    transition(Event::kRetryDue);
+  });
+}
+
+// True: the peer is gone. The first drop may itself be a refusal.
+bool OutgoingConnection::note_drop(bool refused) {
+  refusals_ = refused && drops_ > 0 ? refusals_ + 1 : 0;
+  ++drops_;
+  return refusals_ >= kRefusalsToLoss;
+}
+
+}  // namespace distag

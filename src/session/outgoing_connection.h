@@ -1,0 +1,99 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "session/stream_shared.h"
+
+namespace distag {
+
+// The connection to one peer: dialled, greeted, and dialled again after a drop. Knows nothing of numbers. On the loop.
+class OutgoingConnection {
+ public:
+  // The stream that goes over it. None of these may destroy the connection.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // It dials, or waits to dial: the peer owes an answer.
+    virtual void on_dialling() = 0;
+    // It takes messages, for the first time or again.
+    virtual void on_ready() = 0;
+    // WELCOME or REFUSE has come; leads to welcome() or close().
+    virtual void on_answer(Frames frames) = 0;
+    // It failed for good, as `why` says; leads to close().
+    virtual void on_dead(const std::string& why) = 0;
+    virtual void on_closed() = 0;
+  };
+
+  OutgoingConnection(StreamShared& shared, const Peer& peer, Owner& owner);
+  ~OutgoingConnection();
+  OutgoingConnection(const OutgoingConnection&) = delete;
+  OutgoingConnection& operator=(const OutgoingConnection&) = delete;
+
+  // Dials, unless it has.
+  void open() { transition(Event::kNeeded); }
+  void close() { transition(Event::kClosed); }
+  // Ends the connection, and dials again later. `drop` counts towards the end of the peer, `stall` does not.
+  void drop() { transition(Event::kDropped); }
+  void stall() { transition(Event::kStalled); }
+  // From now on each drop is the end.
+  void end() { ending_ = true; }
+  // The peer has welcomed us.
+  void welcome();
+
+  // Never asked to dial.
+  bool is_idle() const { return state_ == State::kIdle; }
+  bool is_greeting() const { return state_ == State::kGreeting; }
+  bool is_open() const { return state_ == State::kOpen; }
+  bool is_closed() const { return state_ == State::kClosed; }
+  bool is_ready() const { return is_open() && !is_blocked_; }
+  // Nothing leaves by it any more, or ever did.
+  bool is_over() const { return is_closed() || (ending_ && is_idle()); }
+
+  // False: not now; on_ready() tells when.
+  bool send(const Frames& frames);
+
+  // Since when this connection has been tried.
+  Nanos dialled_at() const { return dialled_at_; }
+  void restart_lease(Nanos now) { dialled_at_ = now; }
+
+ private:
+  enum class State {
+    kIdle,
+    kDialling,  // no connection yet
+    kGreeting,  // HELLO is out
+    kOpen,      // WELCOME has come
+    kWaiting,   // to dial again
+    kClosed,
+  };
+  enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kRetryDue, kClosed };
+
+  void transition(Event event);
+  void enter(State state);
+  void dial();
+  ConnectionEvents events_of(uint64_t epoch);
+  void greet();
+  void drop_connection();
+  void wait_to_retry();
+  bool note_drop(bool refused);
+
+  StreamShared& shared_;
+  const Peer& peer_;
+  Owner& owner_;
+  State state_ = State::kIdle;
+
+  std::unique_ptr<Connection> connection_;
+  std::vector<std::unique_ptr<Connection>> dropped_;  // until the task that called back has ended
+  uint64_t epoch_ = 0;                                // of the connection: callbacks of older ones are stale
+  std::shared_ptr<char> alive_ = std::make_shared<char>();
+  bool is_blocked_ = false;   // the connection takes no more for now
+  bool has_greeted_ = false;  // HELLO was taken by the connection
+  bool ending_ = false;
+  Loop::TimerId retry_timer_ = 0;
+  unsigned drops_ = 0;     // since it was open
+  unsigned refusals_ = 0;  // in a row, after a drop
+  Nanos dialled_at_ = 0;
+};
+
+}  // namespace distag

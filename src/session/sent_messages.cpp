@@ -1,0 +1,48 @@
+#include "session/sent_messages.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag {
+
+void SentMessages::add(Sent sent) {
+  const size_t bytes = sent.bytes;
+  const size_t chunk_bytes = sent.chunk_bytes;
+  const uint64_t number = sent.number;
+  unacknowledged_.push_back(std::move(sent));
+  last_number_ = number;
+  chunk_bytes_ += chunk_bytes;
+  stats_.bytes_in_flight += bytes;
+}
+
+SentMessages::Sent* SentMessages::next_to_transmit() {
+  if (has_all_transmitted()) return nullptr;
+  return &unacknowledged_[static_cast<size_t>(next_to_transmit_ - unacknowledged_.front().number)];
+}
+
+void SentMessages::note_transmitted(Sent& sent) {
+  if (sent.is_transmitted) ++stats_.messages_replayed;
+  sent.is_transmitted = true;
+  ++next_to_transmit_;
+}
+
+void SentMessages::rewind() { next_to_transmit_ = is_empty() ? last_number_ + 1 : unacknowledged_.front().number; }
+
+std::optional<SentMessages::Sent> SentMessages::take_acknowledged(uint64_t number) {
+  if (is_empty() || unacknowledged_.front().number > number) return std::nullopt;
+  Sent sent = std::move(unacknowledged_.front());
+  unacknowledged_.pop_front();
+  stats_.bytes_in_flight -= sent.bytes;
+  chunk_bytes_ -= sent.chunk_bytes;
+  next_to_transmit_ = std::max(next_to_transmit_, sent.number + 1);
+  return sent;
+}
+
+void SentMessages::clear() {
+  for (const Sent& sent : unacknowledged_) stats_.bytes_in_flight -= sent.bytes;
+  unacknowledged_.clear();
+  next_to_transmit_ = last_number_ + 1;
+  chunk_bytes_ = 0;
+}
+
+}  // namespace distag

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "session/session.h"
+#include "wire/codec.h"
+
+namespace distag {
+
+// The numbered messages of one stream that the peer has not acknowledged, in order. Each connection begins with the
+// first of them. On the loop.
+class SentMessages {
+ public:
+  struct Sent {
+    uint64_t number;
+    Frame header;
+    Frames payload;
+    size_t bytes;
+    size_t chunk_bytes;  // of a piece of a larger message, else 0
+    Task on_acknowledged;
+    bool is_transmitted = false;  // at least once
+  };
+
+  explicit SentMessages(SessionStats& stats) : stats_(stats) {}
+
+  uint64_t last_number() const { return last_number_; }
+  bool is_empty() const { return unacknowledged_.empty(); }
+  size_t chunk_bytes() const { return chunk_bytes_; }
+
+  // Its number is the one after the last.
+  void add(Sent sent);
+  // The first that this connection has not taken; nullptr: it has taken all.
+  Sent* next_to_transmit();
+  bool has_all_transmitted() const { return next_to_transmit_ == last_number_ + 1; }
+  void note_transmitted(Sent& sent);
+  // A new connection: all go again.
+  void rewind();
+  // The first one, when its number is not above `number`.
+  std::optional<Sent> take_acknowledged(uint64_t number);
+  // They are not kept any more.
+  void clear();
+
+ private:
+  SessionStats& stats_;
+  std::deque<Sent> unacknowledged_;
+  uint64_t last_number_ = 0;
+  uint64_t next_to_transmit_ = 1;
+  size_t chunk_bytes_ = 0;
+};
+
+}  // namespace distag

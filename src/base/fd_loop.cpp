@@ -61,6 +61,7 @@ struct FdLoop::State {
   bool check_idle();
   bool look_for_work();
   void wait_for_work(bool busy);
+  void dispatch();
   void destroy_left();
 
   // Calls it and keeps the longest time one took.
@@ -93,6 +94,7 @@ struct FdLoop::State {
   // Of the loop's thread.
   Nanos last = 0;
   Nanos crowded_until = 0;
+  bool has_heard = false;    // since it slept last: a task was posted, or a descriptor became readable
   Nanos refill_at = kNever;  // unless the reserve is whole
   std::vector<Task> batch;
   Poller poller;
@@ -133,6 +135,7 @@ bool FdLoop::State::run_batch() {
     if (stopping && posted.empty()) return false;
     batch.swap(posted);
   }
+  has_heard = has_heard || !batch.empty();
   for (Task& task : batch) {
     timed([&task] {
       task();
@@ -166,9 +169,9 @@ bool FdLoop::State::check_idle() {
   return more;
 }
 
-// False when nothing came for a while. Gives its core away between looks.
+// False when nothing came for a while. Gives its core away between looks. Nobody answers a timer that went off.
 bool FdLoop::State::look_for_work() {
-  if (last < crowded_until) return false;
+  if (last < crowded_until || !has_heard) return false;
   const Nanos until = std::min(last + kLookout, timers.next_due());
   do {
     sched_yield();
@@ -182,7 +185,7 @@ bool FdLoop::State::look_for_work() {
     }
     last = steady.now();
     if (poller.wait(last, 0)) {
-      poller.dispatch([this](const std::function<void()>& on_readable) { timed(on_readable); });
+      dispatch();
       return true;
     }
   } while (last < until);
@@ -196,13 +199,21 @@ void FdLoop::State::wait_for_work(bool busy) {
     busy = busy || !posted.empty() || stopping;
     sleeping = !busy;
   }
+  has_heard = has_heard && busy;
   poller.wait(last, busy ? 0 : timers.next_due());
   if (!busy) {
     std::lock_guard<std::mutex> lock(mutex);
     sleeping = false;
   }
   last = steady.now();
-  poller.dispatch([this](const std::function<void()>& on_readable) { timed(on_readable); });
+  dispatch();
+}
+
+void FdLoop::State::dispatch() {
+  poller.dispatch([this](const std::function<void()>& on_readable) {
+    has_heard = true;
+    timed(on_readable);
+  });
 }
 
 void FdLoop::State::destroy_left() {

@@ -13,10 +13,12 @@ void Membership::add(const Peer& peer) {
   if (found != entries_.end()) {
     const Peer& before = *found->second.peer;
     if (before.generation > peer.generation) return;
+    if (found->second.state == Standing::kMember) --alive_;
     rank_of_.erase(before.incarnation);
     rank_of_name_.erase(before.name);
   }
   entries_[peer.rank] = Entry{std::move(shared), Standing::kMember};
+  ++alive_;
   rank_of_[peer.incarnation] = peer.rank;
   rank_of_name_[peer.name] = peer.rank;
 }
@@ -39,7 +41,11 @@ std::optional<MemberRecord> Membership::record_of(const Entry* entry) {
 void Membership::set_state(Incarnation incarnation, Standing state) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = rank_of_.find(incarnation);
-  if (found != rank_of_.end()) entries_.at(found->second).state = state;
+  if (found == rank_of_.end()) return;
+  Entry& entry = entries_.at(found->second);
+  if (entry.state == Standing::kMember) --alive_;
+  if (state == Standing::kMember) ++alive_;
+  entry.state = state;
 }
 
 std::optional<MemberRecord> Membership::find(Incarnation incarnation) const {
@@ -80,8 +86,23 @@ std::vector<MemberRecord> Membership::all() const {
 
 size_t Membership::alive_count() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
-                                           [](const auto& entry) { return entry.second.state == Standing::kMember; }));
+  return alive_;
+}
+
+Incarnation Membership::lowest_alive() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto lowest = std::find_if(entries_.begin(), entries_.end(),
+                                   [](const auto& entry) { return entry.second.state == Standing::kMember; });
+  return lowest == entries_.end() ? 0 : lowest->second.peer->incarnation;
+}
+
+std::vector<Incarnation> Membership::those(Standing state) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Incarnation> found;
+  for (const auto& [rank, entry] : entries_) {
+    if (entry.state == state) found.push_back(entry.peer->incarnation);
+  }
+  return found;
 }
 
 }  // namespace distag

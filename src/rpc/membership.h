@@ -34,6 +34,8 @@ class Membership {
   std::shared_ptr<const Peer> peer_with(Incarnation incarnation) const;  // likewise
   std::vector<MemberRecord> all() const;                                 // by rank
   size_t alive_count() const;
+  Incarnation lowest_alive() const;  // of lowest rank; 0: nobody
+  std::vector<Incarnation> those(Standing state) const;  // by rank
 
  private:
   struct Entry {
@@ -47,6 +49,7 @@ class Membership {
 
   mutable std::mutex mutex_;
   Entries entries_;  // by rank
+  size_t alive_ = 0;  // of them
   std::unordered_map<std::string, int32_t> rank_of_name_;
   std::unordered_map<Incarnation, int32_t> rank_of_;
 };

@@ -8,25 +8,28 @@ namespace {
 
 constexpr Nanos kFirstPace = kMillisecond;
 constexpr Nanos kLastPace = 20 * kMillisecond;
+// For each member that is to be told who is missing: so the leader says that to one of them each millisecond at most.
+constexpr Nanos kTellPace = kMillisecond;
 
 bool is_ready(const wire::QuietAnswer& answer) { return answer.stopping && answer.idle; }
 
-uint64_t sent_to(const wire::QuietAnswer& answer, Incarnation peer) {
-  for (const wire::PeerCount& count : answer.counts) {
-    if (count.peer == peer) return count.requests_sent;
-  }
-  return 0;
+// As they come from a peer they may be in any order.
+void sort(wire::QuietAnswer& answer) {
+  std::sort(answer.counts.begin(), answer.counts.end(),
+            [](const wire::PeerCount& one, const wire::PeerCount& other) { return one.peer < other.peer; });
+  std::sort(answer.lost.begin(), answer.lost.end());
 }
 
-uint64_t received_from(const wire::QuietAnswer& answer, Incarnation peer) {
-  for (const wire::PeerCount& count : answer.counts) {
-    if (count.peer == peer) return count.requests_received;
-  }
-  return 0;
+// Of a sorted answer; whom it does not name it has neither sent to nor heard from.
+wire::PeerCount count_of(const wire::QuietAnswer& answer, Incarnation peer) {
+  const auto found =
+      std::lower_bound(answer.counts.begin(), answer.counts.end(), peer,
+                       [](const wire::PeerCount& count, Incarnation wanted) { return count.peer < wanted; });
+  return found != answer.counts.end() && found->peer == peer ? *found : wire::PeerCount{peer, 0, 0};
 }
 
 bool has_lost(const wire::QuietAnswer& answer, Incarnation peer) {
-  return std::find(answer.lost.begin(), answer.lost.end(), peer) != answer.lost.end();
+  return std::binary_search(answer.lost.begin(), answer.lost.end(), peer);
 }
 
 }  // namespace
@@ -42,34 +45,33 @@ void Quiet::begin() {
 void Quiet::stop() {
   is_over_ = true;
   if (timer_ != 0) shared_.environment.loop.cancel_timer(std::exchange(timer_, 0));
+  if (tell_timer_ != 0) shared_.environment.loop.cancel_timer(std::exchange(tell_timer_, 0));
 }
 
 void Quiet::on_members_changed() {
   if (!is_stopping_ || is_over_) return;
   if (shared_.is_open_world) {
     look_whether_idle();
-  } else if (is_leader()) {
-    start_round();
-  } else {
+  } else if (!is_leader()) {
     greet_leader();
     answer_leader();
+  } else if (round_ == 0) {
+    start_round();
+  } else {
+    // Others may go in the same moment.
+    is_round_stale_ = true;
+    pace(kFirstPace);
   }
 }
 
 Incarnation Quiet::leader() const {
-  for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == Standing::kMember) return member.peer.incarnation;
-  }
-  return shared_.self.incarnation;
+  const Incarnation lowest = shared_.membership.lowest_alive();
+  return lowest == 0 ? shared_.self.incarnation : lowest;
 }
 
-std::vector<Peer> Quiet::others() const {
-  std::vector<Peer> others;
-  for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == Standing::kMember && member.peer.incarnation != shared_.self.incarnation) {
-      others.push_back(member.peer);
-    }
-  }
+std::vector<Incarnation> Quiet::others() const {
+  std::vector<Incarnation> others = shared_.membership.those(Standing::kMember);
+  std::erase(others, shared_.self.incarnation);
   return others;
 }
 
@@ -78,11 +80,11 @@ wire::QuietAnswer Quiet::own_answer() const {
   answer.stopping = is_stopping_;
   answer.idle = callbacks_.is_idle();
   for (const auto& [incarnation, peer] : shared_.peers) {
+    if (peer.requests_sent == 0 && peer.requests_received == 0) continue;
     answer.counts.push_back({incarnation, peer.requests_sent, peer.requests_received});
   }
-  for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == Standing::kLost) answer.lost.push_back(member.peer.incarnation);
-  }
+  answer.lost = shared_.membership.those(Standing::kLost);
+  sort(answer);
   return answer;
 }
 
@@ -90,30 +92,43 @@ wire::QuietAnswer Quiet::own_answer() const {
 
 void Quiet::start_round() {
   ++round_;
+  is_round_stale_ = false;
+  ready_ = 0;
   answers_.clear();
   answers_[shared_.self.incarnation] = own_answer();
   told_missing_ = missing_to_leader();
-  for (const Peer& peer : others()) send(peer.incarnation, wire::QuietAsk{round_, told_missing_});
+  for (const Incarnation peer : others()) send(peer, wire::QuietAsk{round_, told_missing_});
   examine_round();
 }
 
-void Quiet::on_answer(const Peer& from, const wire::QuietAnswer& answer) {
+void Quiet::on_answer(const Peer& from, wire::QuietAnswer answer) {
   if (is_over_ || answer.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
-  answers_[from.incarnation] = answer;
   if (answer.stopping) known_stopping_.insert(from.incarnation);
-  tell_missing();
+  sort(answer);
+  wire::QuietAnswer& latest = answers_[from.incarnation];
+  if (is_ready(latest)) --ready_;
+  if (is_ready(answer)) ++ready_;
+  latest = std::move(answer);
+  tell_missing_soon();
   examine_round();
 }
 
 std::vector<Incarnation> Quiet::missing_to_leader() const {
-  std::vector<Incarnation> missing;
-  for (const MemberRecord& member : shared_.membership.all()) {
-    const Incarnation incarnation = member.peer.incarnation;
-    const bool is_awaited = member.state == Standing::kMember && incarnation != shared_.self.incarnation &&
-                            !known_stopping_.contains(incarnation);
-    if (member.state == Standing::kLost || is_awaited) missing.push_back(incarnation);
+  std::vector<Incarnation> missing = shared_.membership.those(Standing::kLost);
+  for (const Incarnation peer : others()) {
+    if (!known_stopping_.contains(peer)) missing.push_back(peer);
   }
   return missing;
+}
+
+void Quiet::tell_missing_soon() {
+  if (tell_timer_ != 0) return;
+  Loop& loop = shared_.environment.loop;
+  const Nanos pause = kTellPace * static_cast<Nanos>(answers_.size());
+  tell_timer_ = loop.start_timer(deadline_after(loop.now(), pause), [this] {
+    tell_timer_ = 0;
+    tell_missing();
+  });
 }
 
 // Those that wait want to name in their report for whom.
@@ -128,6 +143,12 @@ void Quiet::tell_missing() {
   }
 }
 
+// All others that live have answered that they are ready: nobody who does not live is among those, as a round is begun
+// anew when one goes. The next answer wakes us.
+bool Quiet::is_round_complete() const {
+  return !is_round_stale_ && ready_ + 1 == shared_.membership.alive_count();
+}
+
 void Quiet::examine_round() {
   wire::QuietAnswer& own = answers_[shared_.self.incarnation];
   if (!is_ready(own)) {
@@ -137,11 +158,8 @@ void Quiet::examine_round() {
       return;
     }
   }
-  for (const Peer& peer : others()) {
-    const auto answer = answers_.find(peer.incarnation);
-    if (answer == answers_.end() || !is_ready(answer->second)) return;  // its next answer wakes us
-  }
-  if (others().empty() || is_balanced()) {
+  if (!is_round_complete()) return;
+  if (ready_ == 0 || is_balanced()) {
     finish();
     return;
   }
@@ -154,17 +172,22 @@ void Quiet::examine_round() {
   }
 }
 
-// Whether this round and the one before it together show that nothing is on its way.
+// Whether this round and the one before it together show that nothing is on its way. Counts only grow: what is not named
+// now was not named before.
 bool Quiet::is_balanced() const {
   for (const auto& [one, answer] : answers_) {
     const auto before = previous_.find(one);
     if (before == previous_.end()) return false;
-    for (const auto& [other, answer_of_other] : answers_) {
-      if (has_lost(answer, other) || has_lost(answer_of_other, one)) continue;
-      const uint64_t sent = sent_to(answer, other);
-      if (sent != received_from(answer_of_other, one)) return false;
-      if (sent != sent_to(before->second, other) ||
-          received_from(answer, other) != received_from(before->second, other)) {
+    for (const wire::PeerCount& count : answer.counts) {
+      const auto other = answers_.find(count.peer);
+      if (other == answers_.end()) continue;
+      if (has_lost(answer, other->first) || has_lost(other->second, one)) continue;
+      const wire::PeerCount there = count_of(other->second, one);
+      if (count.requests_sent != there.requests_received || count.requests_received != there.requests_sent) {
+        return false;
+      }
+      const wire::PeerCount earlier = count_of(before->second, count.peer);
+      if (count.requests_sent != earlier.requests_sent || count.requests_received != earlier.requests_received) {
         return false;
       }
     }
@@ -173,7 +196,7 @@ bool Quiet::is_balanced() const {
 }
 
 void Quiet::finish() {
-  for (const Peer& peer : others()) send(peer.incarnation, wire::QuietVerdict{round_});
+  for (const Incarnation peer : others()) send(peer, wire::QuietVerdict{round_});
   stop();
   callbacks_.on_quiet();
 }
@@ -270,9 +293,8 @@ void Quiet::tick() {
     answer_leader();
     return;
   }
-  wire::QuietAnswer& own = answers_[shared_.self.incarnation];
-  if (is_ready(own)) {
-    start_round();  // the counts of the last one did not match
+  if (is_round_stale_ || is_ready(answers_[shared_.self.incarnation])) {
+    start_round();  // members have changed, or the counts of the last one did not match
   } else {
     examine_round();
   }

@@ -32,7 +32,7 @@ class Quiet {
   void stop();   // cancels the timer; nothing happens after it
 
   void on_ask(const Peer& from, const wire::QuietAsk& ask);
-  void on_answer(const Peer& from, const wire::QuietAnswer& answer);
+  void on_answer(const Peer& from, wire::QuietAnswer answer);
   void on_verdict(const Peer& from, const wire::QuietVerdict& verdict);
   void on_members_changed();
 
@@ -42,14 +42,16 @@ class Quiet {
 
  private:
   bool is_leader() const { return leader() == shared_.self.incarnation; }
-  Incarnation leader() const;        // the lowest living rank
-  std::vector<Peer> others() const;  // that live
+  Incarnation leader() const;               // the lowest living rank
+  std::vector<Incarnation> others() const;  // that live
   wire::QuietAnswer own_answer() const;
 
   void start_round();
   std::vector<Incarnation> missing_to_leader() const;
+  void tell_missing_soon();
   void tell_missing();
   void examine_round();
+  bool is_round_complete() const;
   bool is_balanced() const;
   void finish();
 
@@ -69,8 +71,11 @@ class Quiet {
   uint64_t round_ = 0;
   std::map<Incarnation, wire::QuietAnswer> answers_;   // of this round, the latest of each, its own included
   std::map<Incarnation, wire::QuietAnswer> previous_;  // of the round before, if all were stopping and idle in it
+  size_t ready_ = 0;                                   // of answers_, those of others that want to stop and are idle
+  bool is_round_stale_ = false;                        // members have changed since it was begun
   std::set<Incarnation> known_stopping_;
   std::vector<Incarnation> told_missing_;
+  Loop::TimerId tell_timer_ = 0;
 
   // As a member.
   Incarnation greeted_ = 0;  // the leader that knows of us

@@ -184,7 +184,7 @@ std::optional<Heard> Rpc::handle(const Peer& from, wire::Message& message) {
   if (auto* ask = std::get_if<wire::QuietAsk>(&message.body)) {
     state.quiet.on_ask(from, *ask);
   } else if (auto* answer = std::get_if<wire::QuietAnswer>(&message.body)) {
-    state.quiet.on_answer(from, *answer);
+    state.quiet.on_answer(from, std::move(*answer));
   } else if (auto* verdict = std::get_if<wire::QuietVerdict>(&message.body)) {
     state.quiet.on_verdict(from, *verdict);
   } else {

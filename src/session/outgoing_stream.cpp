@@ -267,6 +267,7 @@ void OutgoingStream::tick(Nanos now) {
   if (owed_since_ != kNever && now - std::max(owed_since_, connection_.dialled_at()) >= lease / 2) {
     connection_.stall();
   } else if (is_open() && sent_.is_empty() && now - last_numbered_ >= lease / 8) {
+    if (shared_.transport.reports_every_loss()) return;
     if (farewell_ == Farewell::kNone && can_number()) number(wire::Ping{}, {});
   }
 }

@@ -69,7 +69,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Nanos owed_since() const { return owed_since_; }
   // The loop was away: what is owed counts from now.
   void restart_lease(Nanos now);
-  // Keeps the stream alive, or dials again where half a lease has brought nothing.
+  // Keeps the stream alive where the transport does not report every loss, or dials again where half a lease has brought
+  // nothing.
   void tick(Nanos now);
 
  private:

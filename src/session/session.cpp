@@ -110,6 +110,7 @@ void Session::State::bury(PeerRecord& record) {
   }
   graves[record.peer.incarnation] = {is_latest ? record.standing : Standing::kRestarted, &name};
   std::erase(in_order, &record);
+  settled = 0;  // counted anew
   std::erase(owed_acks, &record);
   records.erase(record.peer.incarnation);
 }
@@ -241,7 +242,10 @@ void Session::State::leave(Nanos deadline, Task done) {
 }
 
 void Session::State::end_leave_when_done() {
-  if (!on_left_all || !is_drained()) return;
+  if (!on_left_all || last_self_delivered != last_self_number) return;
+  // Nothing is sent any more, so who is passed here stays so.
+  while (settled < in_order.size() && is_drained(*in_order[settled])) ++settled;
+  if (settled < in_order.size()) return;
   shared.loop.cancel_timer(std::exchange(leave_timer, 0));
   // A task of its own, in which the session may be destroyed.
   shared.loop.post_or_drop(std::exchange(on_left_all, Task()));
@@ -250,7 +254,7 @@ void Session::State::end_leave_when_done() {
 bool Session::State::is_drained() const {
   return last_self_delivered == last_self_number &&
          std::all_of(in_order.begin(), in_order.end(),
-                     [](const PeerRecord* record) { return !record->is_member() || record->outgoing.is_drained(); });
+                     [](const PeerRecord* record) { return is_drained(*record); });
 }
 
 void Session::State::on_dead(PeerRecord& record, const std::string& why) {

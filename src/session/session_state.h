@@ -71,6 +71,7 @@ struct Session::State final : PeerRecord::Events {
   void leave(Nanos deadline, Task done);
   void end_leave_when_done();
   bool is_drained() const;
+  static bool is_drained(const PeerRecord& record) { return !record.is_member() || record.outgoing.is_drained(); }
 
   // ---- messages that come ----
   void on_message(const ConnectionToken& from, Frames frames);
@@ -138,6 +139,7 @@ struct Session::State final : PeerRecord::Events {
   Nanos next_tick = 0;
 
   bool leaving = false;
+  size_t settled = 0;  // of in_order, the first so many: nothing more goes to them
   Task on_left_all;
   Loop::TimerId leave_timer = 0;
 };

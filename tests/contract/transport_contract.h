@@ -23,6 +23,7 @@ struct TransportKind {
   std::function<std::string(Transport&)> address;      // a fresh one to listen at
   std::string foreign_address;                         // of another transport
   std::function<std::string(Transport&)> no_listener;  // where nobody listens
+  bool reports_every_loss;
 };
 
 inline constexpr Nanos kPatience = 30 * kSecond;
@@ -153,6 +154,7 @@ class Listening {
   }
   const std::string& endpoint() const { return endpoint_; }
   Record& record() { return record_; }
+  Acceptor& acceptor() { return *acceptor_; }  // on the loop
 
  private:
   Side& side_;

@@ -20,11 +20,11 @@ std::vector<TransportKind> all_kinds() {
   return {
       {"inproc", [](FdLoop& loop) { return std::make_unique<InprocTransport>(loop); },
        [](Transport& transport) { return transport.private_address(); }, "tcp://127.0.0.1:0",
-       [](Transport& transport) { return transport.private_address(); }},
+       [](Transport& transport) { return transport.private_address(); }, true},
       {"zmq_ipc", make_zmq, [](Transport& transport) { return transport.private_address(); }, "inproc://name",
-       [](Transport& transport) { return transport.private_address(); }},
+       [](Transport& transport) { return transport.private_address(); }, false},
       {"zmq_tcp", make_zmq, [](Transport&) { return std::string("tcp://127.0.0.1:0"); }, "inproc://name",
-       [](Transport&) { return std::string("tcp://127.0.0.1:1"); }},
+       [](Transport&) { return std::string("tcp://127.0.0.1:1"); }, false},
   };
 }
 
@@ -196,6 +196,37 @@ TEST_P(TransportContract, DropsWhenTheAcceptorCloses) {
   EXPECT_FALSE(dialled.send({text_frame("late")}));
   client_.run([] {});
   EXPECT_EQ(dialled.record().all().back(), "dropped");
+}
+
+// Liveness rests on this where a transport says that it reports every loss: with no room left for more on the way there,
+// with answers on the way back, and with nothing at all.
+TEST_P(TransportContract, TheEndIsToldHoweverMuchIsOnItsWay) {
+  Listening listening(server_, address(server_));
+  Dialled quiet(client_, listening.endpoint());
+  Dialled busy(client_, listening.endpoint());
+  quiet.record().next("connected");
+  busy.record().next("connected");
+  ASSERT_TRUE(busy.send({text_frame("first")}));
+  const ConnectionToken to = listening.record().next("message").from;
+  auto held = Future<Unit>::make();
+  server_.loop().post_or_drop([held] {
+    WaitPolicy* const policy = exchange_wait_policy(nullptr);
+    wait(*held, kPatience);
+    exchange_wait_policy(policy);
+  });
+  int sent = 0;
+  while (sent < 20'000 && busy.send({make_frame(60'000, 2)})) ++sent;
+  server_.loop().post_or_drop([&listening, &to] {
+    for (int i = 0; i < 100; ++i) listening.acceptor().reply(to, {make_frame(1000, 1)});
+  });
+  held->complete(Unit{});
+  listening.close();
+  EXPECT_EQ(quiet.record().next("dropped").what, "dropped");
+  EXPECT_EQ(busy.record().next("dropped").what, "dropped");
+}
+
+TEST_P(TransportContract, SaysWhetherItReportsEveryLoss) {
+  EXPECT_EQ(client_.transport().reports_every_loss(), GetParam().reports_every_loss);
 }
 
 TEST_P(TransportContract, AnswersBeforeTheCloseComeBeforeTheDrop) {

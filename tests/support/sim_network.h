@@ -92,8 +92,11 @@ class SimTransport final : public Transport {
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string private_address() override;
   bool is_exact() const override { return exact; }
+  bool reports_every_loss() const override { return reports_losses; }
 
-  bool exact = true;  // as far as it says
+  // As far as it says. Hosts can be parted here, of which nobody is told.
+  bool exact = true;
+  bool reports_losses = false;
 
  private:
   friend class SimAcceptor;

@@ -22,6 +22,7 @@ class InprocTransport final : public Transport {
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string private_address() override;
   bool is_exact() const override { return true; }
+  bool reports_every_loss() const override { return true; }
 
  private:
   const std::shared_ptr<InprocPort> port_;

@@ -23,6 +23,7 @@ class ZmqTransport final : public Transport {
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string private_address() override;
   bool is_exact() const override { return false; }
+  bool reports_every_loss() const override { return false; }
 
  private:
   std::shared_ptr<ZmqContext> context_;

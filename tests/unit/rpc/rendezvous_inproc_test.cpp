@@ -127,6 +127,7 @@ TEST(RendezvousInproc, JoinsAcrossThreads) {
           std::unique_ptr<Connection> dial(const std::string&, ConnectionEvents) override { return nullptr; }
           std::string private_address() override { return ""; }
           bool is_exact() const override { return true; }
+          bool reports_every_loss() const override { return true; }
         } transport;
         std::shared_ptr<Rendezvous> rendezvous = make_rendezvous("inproc://threads", loop, transport, log);
         JoinRequest request;

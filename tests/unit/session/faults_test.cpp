@@ -278,6 +278,29 @@ TEST_F(FaultsTest, AnIdleStreamLivesByPings) {
   ASSERT_TRUE(run_until([&] { return !a.lost.empty() && !b.lost.empty(); }, 2 * kLease));
 }
 
+TEST_F(FaultsTest, AnIdleStreamSaysNothingWhereEveryLossIsReported) {
+  for (Node* node : {&a, &b}) node->transport->reports_losses = true;
+  meet();
+  scheduler.run_for(kLease);
+  const uint64_t said = network.traffic().messages;
+  scheduler.run_for(10 * kLease);
+  EXPECT_EQ(network.traffic().messages, said);
+  EXPECT_TRUE(a.lost.empty() && b.lost.empty());
+  network.kill("b");
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kLease));
+  EXPECT_EQ(a.lost.front().first, b.id());
+}
+
+// Who listens no more, though it lives, is given up after a lease: what it owes an answer for is waited for no longer.
+TEST_F(FaultsTest, WhoOwesAnAnswerIsGivenUpAlsoWhereEveryLossIsReported) {
+  for (Node* node : {&a, &b}) node->transport->reports_losses = true;
+  meet();
+  b.loop.freeze();
+  a.say(b, 2);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, 2 * kLease));
+  EXPECT_EQ(a.lost.front().first, b.id());
+}
+
 TEST_F(FaultsTest, APausedLoopRestartsItsLeases) {
   meet();
   a.say(b, 2);

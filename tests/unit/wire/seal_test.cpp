@@ -17,6 +17,7 @@ class NamedTransport final : public Transport {
   std::unique_ptr<Connection> dial(const std::string&, ConnectionEvents) override { return nullptr; }
   std::string private_address() override { return {}; }
   bool is_exact() const override { return exact_; }
+  bool reports_every_loss() const override { return exact_; }
 
  private:
   const bool exact_;

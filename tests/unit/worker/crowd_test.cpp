@@ -1,0 +1,113 @@
+// Many workers in one process: what they cost while they do nothing, and how long they take to leave.
+#include <sys/resource.h>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/production.h"
+
+namespace distag {
+namespace {
+
+constexpr int32_t kCrowd = 256;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSlowdown = 15;  // each access to memory is checked, and each allocation is another one
+#else
+constexpr double kSlowdown = 1;
+#endif
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Of all threads of this process.
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto in_seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return in_seconds(usage.ru_utime) + in_seconds(usage.ru_stime);
+}
+
+// Workers over inproc://, each with an open stream to each other.
+class Crowd {
+ public:
+  explicit Crowd(int32_t size) {
+    for (int32_t rank = 0; rank < size; ++rank) {
+      ProductionOptions options;
+      options.worker.rank = rank;
+      options.worker.world_size = size;
+      options.worker.rendezvous = "inproc://crowd";
+      options.thread_count = 1;
+      workers_.push_back(std::make_unique<ProductionWorker>(options));
+      rpc(rank).register_function("hear", [](Invocation&) {});
+    }
+    std::vector<std::shared_ptr<Future<Value>>> started;
+    for (const auto& worker : workers_) started.push_back(worker->start(60 * kSecond));
+    for (const auto& future : started) {
+      wait(*future, kForever);
+      future->value();
+    }
+  }
+
+  Rpc& rpc(int32_t rank) { return workers_[static_cast<size_t>(rank)]->worker().rpc(); }
+
+  void open_all_streams() {
+    std::vector<std::shared_ptr<Future<Value>>> calls;
+    for (const auto& from : workers_) {
+      for (const auto& to : workers_) {
+        CallRequest request;
+        request.to = to->worker().name();
+        request.function = "hear";
+        if (from != to) calls.push_back(from->worker().rpc().call(std::move(request)));
+      }
+    }
+    for (const auto& future : calls) {
+      wait(*future, kForever);
+      future->value();
+    }
+  }
+
+  // How long until the last one has left.
+  double shut_down() {
+    const auto begin = Clock::now();
+    std::vector<std::shared_ptr<Future<ShutdownReport>>> reports;
+    for (const auto& worker : workers_) reports.push_back(worker->begin_shutdown(60 * kSecond));
+    for (const auto& report : reports) {
+      EXPECT_TRUE(wait(*report, 60 * kSecond));
+      EXPECT_TRUE(report->value().clean);
+    }
+    const double taken = seconds_since(begin);
+    for (const auto& worker : workers_) EXPECT_TRUE(worker->finish(10 * kSecond));
+    return taken;
+  }
+
+ private:
+  std::vector<std::unique_ptr<ProductionWorker>> workers_;
+};
+
+TEST(Crowd, CostsNextToNothingWhileItIsIdleAndLeavesWithinASecond) {
+  Crowd crowd(kCrowd);
+  crowd.open_all_streams();
+  // What the calls left behind, acknowledgements and timers of the first moment, is over; leases are of 5 s, so that two
+  // turns of their timers are in what is measured.
+  const auto never = Future<Unit>::make();
+  wait(*never, 200 * kMillisecond);
+  const auto begin = Clock::now();
+  const double before = cpu_seconds();
+  wait(*never, 2500 * kMillisecond);
+  const double idle = (cpu_seconds() - before) / seconds_since(begin);
+  const double leaving = crowd.shut_down();
+  std::printf("%d workers: %.2f %% of a core idle, shutdown in %.2f s\n", kCrowd, 100 * idle, leaving);
+  EXPECT_LT(idle, 0.02 * kSlowdown);
+  EXPECT_LT(leaving, 1.0 * kSlowdown);
+}
+
+}  // namespace
+}  // namespace distag

@@ -8,8 +8,9 @@
  *
  *  1. Handles are opaque and counted. A handle written to an out_ parameter is one reference for the caller to release.
  *     retain adds one; release drops one, takes NULL, never blocks, never fails, on any thread, in any order.
- *  2. Lent instead: every pointer that a function returns, and what distag_<noun>_get_<what> writes to out_. It lives
- *     as long as the caller holds the first argument, longer if it is retained. copy_ fills the caller's buffer.
+ *  2. Lent instead: every pointer that a function returns, and what distag_<noun>_get_<what> writes to out_
+ *     (distag_get_gradients, which names no noun, gives). It lives as long as the caller holds the first argument,
+ *     longer if it is retained. copy_ fills the caller's buffer.
  *     "take": the library owns the argument from then on, on success only. Several handles may stand for one tensor,
  *     rref, worker or future, and what is lent has a handle of its own: compare ids and names, not pointers.
  *  3. Fallible functions return distag_status, 0 is ok. On failure, and only then, they fill the caller's distag_error
@@ -890,6 +891,7 @@ DISTAG_API distag_status distag_backward_async(distag_context *context, distag_t
 
 /* Takes a snapshot of the gradients that leaves of this worker have in the context, summed over its passes; empty
  * before the first. Every worker has its own; a snapshot outlives the context.
+ * Ownership: The snapshot is the caller's, to be released.
  * Blocks while a pass that ran here awaits its verdict, at most for the lease of this worker.
  * Fails: DEADLINE (no verdict yet) and DISCONNECTED (the initiator is lost), naming the pass; INVALID_STATE when the
  * context has ended. */

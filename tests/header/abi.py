@@ -1,5 +1,5 @@
-"""The binary interface that distag.h declares, as lines of text: enumerators, struct members and slots with their
-offsets, types of callbacks and functions. Offsets are those of machines with pointers of 64 bits."""
+"""The binary interface that distag.h declares, as lines of text: constants, enumerators, struct members and slots with
+their offsets, types of callbacks and functions. Offsets are those of machines with pointers of 64 bits."""
 import re
 
 import header_text
@@ -49,6 +49,8 @@ def lines(text):
     plain = re.sub(r"^\s*#.*?(?<!\\)$", "", header_text.without_comments(text), flags=re.M | re.S)
     found = []
     sizes = dict(SIZES)
+    for name, value in re.findall(r"^#define (DISTAG_\w+) (INT64_C\(-?\d+\))$", text, re.M):
+        found.append(f"constant {name} {value}")
     for base, name in re.findall(r"^typedef (\w+) (distag_\w+);", plain, re.M):
         sizes[name] = SIZES[base]
         found.append(f"type {name} {base}")

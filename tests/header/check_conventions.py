@@ -109,6 +109,11 @@ def check_functions(functions):
             yield f"{name}: no waiting twin beside it"
 
 
+def convention(text, number):
+    """The text of a numbered convention at the top of the header."""
+    return re.search(rf"^ \* +{number}\. (.*?)^ \* +{number + 1}\. ", text, re.S | re.M).group(1)
+
+
 def check_ownership(text, functions):
     """Who owns a handle is told by names (conventions 1 and 2); comments must not say otherwise."""
     kinds = header_text.handles(text)
@@ -134,6 +139,11 @@ def check_ownership(text, functions):
                 yield f"{where}: lends by its name, but gives by its comment"
         elif written and re.search(r"\blent\b|\blends\b", comment):
             yield f"{where}: gives by its name, but lends by its comment"
+        if written and "_get_" in function.name and not header_text.lends(text, function):
+            if function.name not in header_text.GIVES_BY_EXCEPTION:
+                yield f"{where}: is named get, so it lends: name the handle type before get, or another verb"
+            elif not re.search(r"\bthe caller's\b", comment) or function.name not in convention(text, 2):
+                yield f"{where}: gives although it is named get: its comment and convention 2 must say so"
         for parameter in function.parameters:
             if "take" in parameter.note.split() and parameter.name.startswith("out_"):
                 yield f"{where}: {parameter.name}: what is written cannot be taken"

@@ -66,6 +66,10 @@ def handle_of(text, type_):
     return match.group(1) if match and match.group(1) in handles(text) else None
 
 
+# Writes a handle, is named get, and gives: the function names no handle type, so convention 2 does not make it lend.
+GIVES_BY_EXCEPTION = {"distag_get_gradients"}
+
+
 def lends(text, function):
     """Whether a function gives a handle that the caller need not release: convention 2."""
     if handle_of(text, function.result):

@@ -32,6 +32,9 @@ VIOLATIONS = [
      "lends by its name"),
     ("/* Takes a snapshot of the gradients", "/* Lent by the context, which lends a snapshot of the gradients",
      "gives by its name"),
+    ("distag_value_get_tensor(distag_value *value", "distag_get_tensor(distag_value *value", "name the handle type"),
+    ("The snapshot is the caller's", "The snapshot is a copy", "convention 2 must say so"),
+    ("distag_get_gradients, which names no noun, gives", "all others give", "convention 2 must say so"),
     ("distag_rref **out_rref, distag_error *err);", "distag_rref **out_rref /* take */, distag_error *err);",
      "cannot be taken"),
 ]
@@ -58,9 +61,15 @@ FROZEN_VIOLATIONS = [
     ("typedef int32_t distag_status;", "typedef int64_t distag_status;", "distag_status"),
     ("  uint64_t peers_lost;", "  int64_t peers_lost;", "peers_lost"),
     ("  char name[128];", "  char name[256];", "distag_member"),
-    # a member between, an enumerator renumbered
+    # members swapped, one gone, one between
+    ("  uint64_t calls_made;\n  uint64_t calls_served;", "  uint64_t calls_served;\n  uint64_t calls_made;",
+     "distag_stats"),
+    ("  uint64_t calls_failed;\n", "", "distag_stats"),
     ("  uint32_t thread_count; ", "  uint32_t spare;\n  uint32_t thread_count; ", "distag_worker_options"),
+    # enumerators and constants: renumbered, gone
     ("DISTAG_E_REMOTE = 60", "DISTAG_E_REMOTE = 65", "DISTAG_E_REMOTE"),
+    ("  DISTAG_LOG_INFO = 3,\n", "", "DISTAG_LOG_INFO"),
+    ("DISTAG_SECOND INT64_C(1000000000)", "DISTAG_SECOND INT64_C(1000)", "DISTAG_SECOND"),
 ]
 
 

@@ -244,7 +244,7 @@ TEST(Losses, EndCallsToTheWorkerAndCancelThoseFromIt) {
   EXPECT_NE(error.message().find("call \"hold\" on \"w1\" (rank 1): worker \"w1\""), std::string::npos)
       << error.message();
   EXPECT_TRUE(error.may_have_run());
-  EXPECT_TRUE(group.run_until([&at_other] { return at_other.reply->is_cancelled(); }));
+  EXPECT_TRUE(group.scheduler.run_until([&at_other] { return at_other.reply->is_cancelled(); }, kSecond));
   EXPECT_EQ(group.rpc(0).membership().find_by_name("w1")->state, Standing::kLost);
   const Error later = group.error_of(*group.start(0, "w1", "hold"));
   EXPECT_EQ(later.status(), Status::kDisconnected);

@@ -163,6 +163,8 @@ TEST(Membership, ANewerGenerationOfANameReplacesTheOlder) {
   EXPECT_EQ(members.find_by_rank(1)->peer.incarnation, 12u);
   EXPECT_EQ(members.peer_named("b")->incarnation, 12u);
   EXPECT_FALSE(members.find(11).has_value()) << "nothing is kept of the one before";
+  members.add(peer(1, "b", 11, 1));
+  EXPECT_EQ(members.find_by_name("b")->peer.incarnation, 12u) << "nor does it come again";
   EXPECT_EQ(members.alive_count(), 2u);
   std::vector<Incarnation> order;
   for (const MemberRecord& record : members.all()) order.push_back(record.peer.incarnation);

@@ -132,6 +132,7 @@ TEST_F(SharingTest, OnlyOwnerAndReceiverEndAHold) {
   const Id fork = send_to(102, used);
   used.reset();
   handle(101, wire::Forked{fork, 103});  // another has introduced it in its place
+  handle(103, wire::Forked{fork, 102});
   EXPECT_FALSE(sharing_.is_idle());
   handle(101, wire::Forked{fork, 102});
   EXPECT_TRUE(sharing_.is_idle());

@@ -312,6 +312,41 @@ TEST_F(FaultsTest, APausedLoopRestartsItsLeases) {
   EXPECT_TRUE(b.lost.empty());
 }
 
+// As when the machine sleeps: the acknowledgements lie there when both go on, and so do the ticks that are late.
+TEST(SessionProperty, WhoPausedForLongerThanALeaseLooksAgainBeforeItGivesUp) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SimScheduler scheduler(seed);
+    SimNetwork network(scheduler);
+    Node a(scheduler, network, "a", 0), b(scheduler, network, "b", 1);
+    a.know(b);
+    b.know(a);
+    a.say(b, 1);
+    b.say(a, 1);
+    scheduler.run_for(scheduler.between(0, 2 * kLease));
+    a.say(b, 2);
+    for (Node* node : {&a, &b}) node->loop.freeze();
+    scheduler.run_for(2 * kLease);
+    for (Node* node : {&a, &b}) node->loop.thaw();
+    ASSERT_TRUE(scheduler.run_until([&] { return b.heard.size() == 2 && a.session->is_drained(); }, kLease)) << seed;
+    scheduler.run_for(2 * kLease);
+    EXPECT_TRUE(a.lost.empty() && b.lost.empty()) << seed;
+  }
+}
+
+// What follows a damaged message on its connection would be gaps, each of them damage again.
+TEST_F(FaultsTest, TheRestOfAConnectionThatWasGivenUpIsNotHeard) {
+  for (Node* node : {&a, &b}) node->transport->exact = false;
+  meet();
+  network.faults.flip = 1;
+  a.say(b, 2);
+  network.faults.flip = 0;
+  for (uint64_t i = 3; i <= 5; ++i) a.say(b, i);
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 5 && a.session->is_drained(); }, kLease));
+  EXPECT_TRUE(a.lost.empty() && b.lost.empty());
+  EXPECT_EQ(b.heard, count_to(5));
+  EXPECT_EQ(b.session->stats().messages_refused, 1u);
+}
+
 TEST_F(FaultsTest, WhoWasGivenUpIsToldSoWhenItComesBack) {
   meet();
   a.loop.freeze();

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "session_harness.h"
 
 namespace distag {
@@ -17,12 +20,29 @@ class Rogue {
     });
   }
 
-  // Where it can be dialled, though it says nothing there.
-  std::string listen() {
+  // Where it can be dialled. It says nothing there but, if there is one, its answer to each HELLO.
+  std::string listen(const std::string& address = "") {
     AcceptorEvents events;
-    events.on_message = [](const ConnectionToken&, Frames) {};
-    loop_.run([&] { acceptor_ = transport_.listen(transport_.private_address(), std::move(events)); });
+    events.on_message = [this](const ConnectionToken& from, Frames frames) {
+      const Frame header = frames.front();
+      frames.erase(frames.begin());
+      heard.push_back(wire::decode(header, frames, {}));
+      if (!std::holds_alternative<wire::Hello>(heard.back().body) || !answer_to_hello) return;
+      acceptor_->reply(from, {wire::encode({0, 0, {}, *answer_to_hello}, {}).header});
+    };
+    loop_.run([&] {
+      acceptor_ = transport_.listen(address.empty() ? transport_.private_address() : address, std::move(events));
+    });
     return acceptor_->endpoint();
+  }
+  void stop_listening() {
+    loop_.run([this] { acceptor_.reset(); });
+  }
+  template <typename Body>
+  size_t count_heard() const {
+    return static_cast<size_t>(std::count_if(heard.begin(), heard.end(), [](const wire::Message& message) {
+      return std::holds_alternative<Body>(message.body);
+    }));
   }
   void dial(const Node& node) {
     ConnectionEvents events;
@@ -49,6 +69,8 @@ class Rogue {
   }
 
   std::vector<wire::Message> answers;
+  std::vector<wire::Message> heard;  // where it listens
+  std::optional<wire::Body> answer_to_hello;
   bool connected = false;
 
  private:
@@ -208,6 +230,83 @@ TEST_F(HandshakeTest, ARestartedPeerIsNamedSo) {
   });
   ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
   EXPECT_EQ(a.lost[0].second.status(), Status::kPeerRestarted);
+}
+
+TEST_F(HandshakeTest, AWelcomeOfAnotherIncarnationIsNone) {
+  rogue.answer_to_hello = wire::Welcome{4712, 1};
+  a.loop.run([&] {
+    a.session->add_peer(peer);
+    a.session->send(peer.incarnation, wire::QuietVerdict{1});
+  });
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
+  EXPECT_EQ(a.lost[0].second.status(), Status::kPeerRestarted);
+  EXPECT_EQ(rogue.count_heard<wire::QuietVerdict>(), 0u);
+}
+
+TEST_F(HandshakeTest, AFencedIncarnationIsNotWelcomedAgain) {
+  admit();
+  a.loop.run([&] { a.session->fence(peer.incarnation, Error(Status::kDisconnected, "enough")); });
+  for (const Nanos later : {kMillisecond, 20 * kSecond}) {
+    scheduler.run_for(later);
+    rogue.dial(a);
+    scheduler.run_for(kMillisecond);
+    rogue.answers.clear();
+    rogue.say(0, hello);
+    expect_refused(wire::RefuseReason::kFenced);
+    EXPECT_EQ(rogue.answers.size(), 1u);
+  }
+}
+
+// It is heard all the time.
+TEST_F(HandshakeTest, WhoSpeaksAndAcknowledgesNothingIsLost) {
+  rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
+  admit();
+  a.send(peer.incarnation, wire::QuietVerdict{1});
+  const Nanos begin = scheduler.now();
+  for (uint64_t number = 1; a.lost.empty() && scheduler.now() - begin < 20 * kSecond; ++number) {
+    rogue.say(number, wire::Ping{});
+    scheduler.run_for(kSecond / 2);
+  }
+  ASSERT_EQ(a.lost.size(), 1u);
+  EXPECT_LT(scheduler.now() - begin, 8 * kSecond);
+  EXPECT_NE(a.lost[0].second.message().find("acknowledged nothing"), std::string::npos);
+}
+
+// The other side may have lost what acknowledged them first.
+TEST_F(HandshakeTest, ARepetitionIsAcknowledgedToo) {
+  rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
+  admit();
+  rogue.say(1, wire::QuietVerdict{1});
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::Ack>() == 1; }, kSecond));
+  rogue.say(1, wire::QuietVerdict{1});
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::Ack>() == 2; }, 100 * kMillisecond));
+  EXPECT_EQ(rogue.heard.back().ack, 1u);
+}
+
+// It listens again before the second redial.
+TEST_F(HandshakeTest, OneRedialThatIsRefusedIsNoLoss) {
+  rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
+  admit();
+  a.send(peer.incarnation, wire::QuietVerdict{1});
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::QuietVerdict>() == 1; }, kSecond));
+  const uint64_t dials = network.traffic().dials;
+  rogue.stop_listening();
+  ASSERT_TRUE(run_until([&] { return network.traffic().dials == dials + 1; }, kSecond));
+  scheduler.run_for(2 * kMillisecond);
+  rogue.listen(peer.endpoint);
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::QuietVerdict>() == 2; }, kSecond));
+  EXPECT_TRUE(a.lost.empty());
+}
+
+// A connection on which nothing moves is given up for another one.
+TEST_F(HandshakeTest, AStreamThatStallsIsDialledAnew) {
+  admit();
+  a.send(peer.incarnation, wire::QuietVerdict{1});
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::Hello>() == 1; }, kSecond));
+  scheduler.run_for(2 * kSecond);
+  rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::QuietVerdict>() == 1; }, 3 * kSecond));
+  EXPECT_TRUE(a.lost.empty());
 }
 
 TEST_F(HandshakeTest, GarbageFromAStrangerChangesNothing) {

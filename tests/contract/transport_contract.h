@@ -23,7 +23,7 @@ struct TransportKind {
   std::function<std::string(Transport&)> address;      // a fresh one to listen at
   std::string foreign_address;                         // of another transport
   std::function<std::string(Transport&)> no_listener;  // where nobody listens
-  bool reports_every_loss;
+  bool reports_every_loss = false;
 };
 
 inline constexpr Nanos kPatience = 30 * kSecond;

@@ -1,9 +1,11 @@
 #include "base/thread.h"
 
+#include <cxxabi.h>
 #include <pthread.h>
 #include <signal.h>
 
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 
@@ -32,12 +34,32 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-void call_hook(const std::function<void(const char*)>& hook, const char* name) noexcept {
+// A hook that ends the thread (pthread_exit) is let through, to what its caller has on the stack.
+__attribute__((no_sanitize("undefined"))) void call_hook(const std::function<void(const char*)>& hook,
+                                                         const char* name) {
   try {
     if (hook) hook(name);
+  } catch (const abi::__forced_unwind&) {
+    throw;
   } catch (...) {
   }
 }
+
+// The body of a thread runs exactly once: also when the hook before it ends the thread, on the way out.
+class OwedBody {
+ public:
+  explicit OwedBody(Task body) : body_(std::move(body)) {}
+  ~OwedBody() { run(); }
+  OwedBody(const OwedBody&) = delete;
+  OwedBody& operator=(const OwedBody&) = delete;
+
+  void run() {
+    if (Task body = std::exchange(body_, Task())) run_guarded(std::move(body));
+  }
+
+ private:
+  Task body_;
+};
 
 }  // namespace
 
@@ -46,8 +68,9 @@ std::thread start_thread(const std::string& name, const ThreadHooks& hooks, Task
   try {
     return std::thread([name = name.substr(0, 15), hooks, body = std::move(body)]() mutable {
       pthread_setname_np(pthread_self(), name.c_str());
+      OwedBody owed(std::move(body));
       call_hook(hooks.on_start, name.c_str());
-      run_guarded(std::move(body));
+      owed.run();
       call_hook(hooks.on_stop, name.c_str());
     });
   } catch (const std::system_error& error) {

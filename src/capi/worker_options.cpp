@@ -84,7 +84,8 @@ WorkerOptions make_worker_options(const distag_worker_options& options) {
 
 std::function<void(const char*)> make_hook(distag_thread_hook hook, void* user_data) {
   if (hook == nullptr) return {};
-  return [hook, user_data](const char* thread_name) { call_host([&] { hook(user_data, thread_name); }); };
+  // Not by call_host: the thread may end there, see base/thread.h.
+  return [hook, user_data](const char* thread_name) { hook(user_data, thread_name); };
 }
 
 }  // namespace

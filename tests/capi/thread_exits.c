@@ -145,6 +145,26 @@ static int on_pool(void (*scenario)(void), int serves) {
   return check_failures != 0;
 }
 
+/* ---- in the hooks of threads: the worker serves and ends as if they had returned ---- */
+
+static void leaving_thread(void *user_data, const char *thread_name) {
+  (void)user_data, (void)thread_name;
+  leave();
+}
+static void add_thread_start(distag_worker_options *options) { options->on_thread_start = leaving_thread; }
+static void add_thread_stop(distag_worker_options *options) { options->on_thread_stop = leaving_thread; }
+
+static int in_thread_hook(prepare add) {
+  start(add);
+  distag_future *answer = call_async("plain");
+  CHECK_OK(distag_future_wait(answer, 20 * DISTAG_SECOND, &err));
+  distag_future_release(answer);
+  CHECK_INT(group_shutdown(workers, 2), 0);
+  CHECK_INT(atomic_load(&reached), 1);
+  for (int i = 0; i < 2; ++i) distag_worker_release(workers[i]);
+  return check_failures != 0;
+}
+
 /* ---- on a thread of the host ---- */
 
 static distag_tensor *leaf(void) {
@@ -217,13 +237,13 @@ static int on_host(void *(*scenario)(void *)) {
   return check_failures != 0;
 }
 
-static void expect_life(const char *name, void (*pool)(void), int serves, void *(*host)(void *)) {
+static void expect_life(const char *name, void (*pool)(void), int serves, void *(*host)(void *), prepare hooks) {
   int status = 0;
   const pid_t child = fork();
   if (child == 0) {
     check_failures = 0; /* those of the parent */
     alarm(60);
-    _exit(pool != NULL ? on_pool(pool, serves) : on_host(host));
+    _exit(hooks != NULL ? in_thread_hook(hooks) : pool != NULL ? on_pool(pool, serves) : on_host(host));
   }
   waitpid(child, &status, 0);
   if (status != 0) fprintf(stderr, "%s: status %#x\n", name, status);
@@ -231,16 +251,18 @@ static void expect_life(const char *name, void (*pool)(void), int serves, void *
 }
 
 int main(void) {
-  expect_life("function", function, 1, NULL);
-  expect_life("on_done", on_done, 1, NULL);
-  expect_life("then", then, 1, NULL);
-  expect_life("destroy of a callback", destroy_of_callback, 1, NULL);
-  expect_life("on_member", member, 1, NULL);
-  expect_life("hook", NULL, 0, hook);
-  expect_life("forward", NULL, 0, forward);
-  expect_life("backward", NULL, 0, backward);
-  expect_life("deleter", NULL, 0, deleter);
-  expect_life("destroy of a refused function", NULL, 0, destroy_of_refused);
-  expect_life("allocate", NULL, 0, allocate);
+  expect_life("function", function, 1, NULL, NULL);
+  expect_life("on_done", on_done, 1, NULL, NULL);
+  expect_life("then", then, 1, NULL, NULL);
+  expect_life("destroy of a callback", destroy_of_callback, 1, NULL, NULL);
+  expect_life("on_member", member, 1, NULL, NULL);
+  expect_life("hook", NULL, 0, hook, NULL);
+  expect_life("forward", NULL, 0, forward, NULL);
+  expect_life("backward", NULL, 0, backward, NULL);
+  expect_life("deleter", NULL, 0, deleter, NULL);
+  expect_life("destroy of a refused function", NULL, 0, destroy_of_refused, NULL);
+  expect_life("allocate", NULL, 0, allocate, NULL);
+  expect_life("on_thread_start", NULL, 0, NULL, add_thread_start);
+  expect_life("on_thread_stop", NULL, 0, NULL, add_thread_stop);
   return check_end();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "ops/builtins.h"
 
 namespace distag {
@@ -59,12 +60,12 @@ Entries sum(Entries sums, Entries added) {
 }  // namespace
 
 void GradientStore::add(const Id& pass, Entries entries) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   fresh_.push_back({pass, std::move(entries)});
 }
 
 std::shared_ptr<const Gradients> GradientStore::read() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   sum_fresh();
   // Tensors of the reader's own: what it writes to them does not show in the next snapshot.
   auto snapshot = std::make_shared<Gradients>(*sums_);
@@ -73,7 +74,7 @@ std::shared_ptr<const Gradients> GradientStore::read() {
 }
 
 void GradientStore::scale(std::span<const uint64_t> leaves, double factor, uint64_t passes) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   sum_fresh();
   if (sums_->passes != passes) {
     fail(Status::kInvalidState, "gradients: {} passes were committed meanwhile; scale them again",

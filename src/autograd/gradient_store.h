@@ -1,12 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "autograd/context.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 
 namespace distag::autograd {
 
@@ -27,11 +27,11 @@ class GradientStore {
     Entries entries;
   };
 
-  void sum_fresh();
+  void sum_fresh() REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::vector<Committed> fresh_;  // not yet in sums_
-  std::shared_ptr<const Gradients> sums_;
+  Mutex mutex_;
+  std::vector<Committed> fresh_ GUARDED_BY(mutex_);  // not yet in sums_
+  std::shared_ptr<const Gradients> sums_ GUARDED_BY(mutex_);
 };
 
 }  // namespace distag::autograd

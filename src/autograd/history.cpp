@@ -2,6 +2,7 @@
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace distag::autograd {
 namespace {
@@ -13,7 +14,7 @@ History* history_of(const Tensor& tensor) { return static_cast<History*>(tensor.
 
 void History::set_requires_grad(bool requires_grad) {
   std::shared_ptr<HookList> dropped;  // outside of the lock: what hooks hold is the host's
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (requires_grad == this->requires_grad()) return;
   requires_grad_.store(requires_grad, std::memory_order_release);
   has_hooks_.store(false, std::memory_order_release);
@@ -24,7 +25,7 @@ void History::set_requires_grad(bool requires_grad) {
 
 Edge History::edge(const Tensor& tensor) {
   if (!is_leaf() && !has_hooks_.load(std::memory_order_acquire)) return edge_;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (!requires_grad()) return {};
   if (hooks_ == nullptr) return is_leaf() ? leaf_edge(tensor) : edge_;
   std::shared_ptr<HookNode> node = hook_node_.lock();
@@ -36,7 +37,7 @@ Edge History::edge(const Tensor& tensor) {
 }
 
 uint64_t History::add_hook(Hook hook) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (!requires_grad()) return 0;
   if (hooks_ == nullptr) hooks_ = std::make_shared<HookList>();
   has_hooks_.store(true, std::memory_order_release);
@@ -46,7 +47,7 @@ uint64_t History::add_hook(Hook hook) {
 bool History::remove_hook(uint64_t id) {
   std::shared_ptr<HookList> hooks;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     hooks = hooks_;
   }
   return hooks != nullptr && hooks->remove(id);

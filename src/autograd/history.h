@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "autograd/hooks.h"
 #include "autograd/node.h"
+#include "base/mutex.h"
 #include "tensor/tensor.h"
 
 namespace distag::autograd {
@@ -47,15 +47,15 @@ class History final : public GradSlot {
   bool remove_hook(uint64_t id);  // false: there is none
 
  private:
-  Edge leaf_edge(const Tensor& tensor);
+  Edge leaf_edge(const Tensor& tensor) REQUIRES(mutex_);
 
   const Edge edge_{};
   std::atomic<bool> requires_grad_{true};  // changed under the mutex
   std::atomic<bool> has_hooks_{false};     // likewise
-  std::mutex mutex_;                       // of what follows: graphs may be recorded from one tensor by several threads
-  std::weak_ptr<LeafNode> leaf_;
-  std::shared_ptr<HookList> hooks_;
-  std::weak_ptr<HookNode> hook_node_;  // held by what was recorded
+  Mutex mutex_;                            // graphs may be recorded from one tensor by several threads
+  std::weak_ptr<LeafNode> leaf_ GUARDED_BY(mutex_);
+  std::shared_ptr<HookList> hooks_ GUARDED_BY(mutex_);
+  std::weak_ptr<HookNode> hook_node_ GUARDED_BY(mutex_);  // held by what was recorded
 };
 
 }  // namespace distag::autograd

@@ -3,19 +3,20 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace distag::autograd {
 
 uint64_t HookList::add(Hook hook) {
   auto shared = std::make_shared<const Hook>(std::move(hook));
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   hooks_.emplace_back(++last_id_, std::move(shared));
   return last_id_;
 }
 
 bool HookList::remove(uint64_t id) {
   std::shared_ptr<const Hook> gone;  // outside of the lock: what it holds is the host's
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = std::find_if(hooks_.begin(), hooks_.end(), [id](const auto& hook) { return hook.first == id; });
   if (found == hooks_.end()) return false;
   gone = std::move(found->second);
@@ -25,7 +26,7 @@ bool HookList::remove(uint64_t id) {
 
 std::vector<std::shared_ptr<const Hook>> HookList::all() const {
   std::vector<std::shared_ptr<const Hook>> hooks;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [id, hook] : hooks_) hooks.push_back(hook);
   return hooks;
 }
@@ -52,13 +53,13 @@ Tensors HookNode::backward(SavedData&, Tensors gradients) {
 
 // Under the mutex: who finds the node meanwhile asks after this, or is counted by it.
 bool HookNode::retire(const std::shared_ptr<Node>& holder) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   is_retired_ = Node::retire(holder);
   return is_retired_;
 }
 
 bool HookNode::is_retired() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return is_retired_;
 }
 

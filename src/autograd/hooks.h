@@ -1,13 +1,13 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/autograd.h"
 #include "autograd/node.h"
+#include "base/mutex.h"
 
 namespace distag::autograd {
 
@@ -19,9 +19,9 @@ class HookList {
   std::vector<std::shared_ptr<const Hook>> all() const;
 
  private:
-  mutable std::mutex mutex_;
-  uint64_t last_id_ = 0;
-  std::vector<std::pair<uint64_t, std::shared_ptr<const Hook>>> hooks_;
+  mutable Mutex mutex_;
+  uint64_t last_id_ GUARDED_BY(mutex_) = 0;
+  std::vector<std::pair<uint64_t, std::shared_ptr<const Hook>>> hooks_ GUARDED_BY(mutex_);
 };
 
 // Stands before the node of a tensor with hooks: all that is computed from the tensor leads its gradient here, so the
@@ -46,8 +46,8 @@ class HookNode final : public Node {
   const std::string name_;
   const Dims shape_;
   const Dtype dtype_;
-  mutable std::mutex mutex_;
-  bool is_retired_ = false;
+  mutable Mutex mutex_;
+  bool is_retired_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace distag::autograd

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace distag::autograd {
 
@@ -37,7 +38,7 @@ bool Node::retire(const std::shared_ptr<Node>& holder) {
 }
 
 std::shared_ptr<Node::SavedData> Node::saved() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return saved_;
 }
 
@@ -45,7 +46,7 @@ void Node::set_saved(std::shared_ptr<SavedData> saved) { saved_ = std::move(save
 
 void Node::free_saved() {
   std::shared_ptr<SavedData> dropped;  // outside of the lock: it may hold a lot
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   dropped.swap(saved_);
 }
 

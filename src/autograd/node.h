@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "tensor/tensor.h"
 
 namespace distag::autograd {
@@ -48,7 +48,7 @@ class Node {
 
   // Every kFunction node has some until it is freed; other kinds have none.
   std::shared_ptr<SavedData> saved() const;
-  void set_saved(std::shared_ptr<SavedData> saved);  // before the node is shared
+  void set_saved(std::shared_ptr<SavedData> saved) NO_THREAD_SAFETY_ANALYSIS;  // before the node is shared
   virtual void free_saved();
 
   // kFunction: the gradient for each of next(), from that of each slot (undefined ones included).
@@ -67,8 +67,8 @@ class Node {
   const Kind kind_;
   std::vector<Edge> next_;  // emptied only by the destructor
   const uint32_t slots_;
-  mutable std::mutex mutex_;  // of saved_
-  std::shared_ptr<SavedData> saved_;
+  mutable Mutex mutex_;
+  std::shared_ptr<SavedData> saved_ GUARDED_BY(mutex_);
   std::shared_ptr<Node> freed_after_;  // of the destructor: the node whose edges wait while those of this one go
 };
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/poller.h"
 #include "base/reserve.h"
 #include "base/timer_queue.h"
@@ -85,10 +85,10 @@ struct FdLoop::State {
   std::atomic<std::thread::id> owner{std::thread::id()};
   std::atomic<Nanos> longest{0};
 
-  std::mutex mutex;  // guards these
-  std::vector<Task> posted;
-  bool sleeping = false;
-  bool stopping = false;
+  Mutex mutex;
+  std::vector<Task> posted GUARDED_BY(mutex);
+  bool sleeping GUARDED_BY(mutex) = false;
+  bool stopping GUARDED_BY(mutex) = false;
   std::thread thread;
 
   // Of the loop's thread.
@@ -131,7 +131,7 @@ void FdLoop::State::mend_reserve() {
 // False when the loop is stopping and there is nothing left to run.
 bool FdLoop::State::run_batch() {
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     if (stopping && posted.empty()) return false;
     batch.swap(posted);
   }
@@ -180,7 +180,7 @@ bool FdLoop::State::look_for_work() {
     if (now - last > kLookout) crowded_until = now + kCrowded;
     last = now;
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      MutexLock lock(mutex);
       if (!posted.empty() || stopping) return true;
     }
     last = steady.now();
@@ -195,14 +195,14 @@ bool FdLoop::State::look_for_work() {
 void FdLoop::State::wait_for_work(bool busy) {
   if (!busy && look_for_work()) return;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     busy = busy || !posted.empty() || stopping;
     sleeping = !busy;
   }
   has_heard = has_heard && busy;
   poller.wait(last, busy ? 0 : timers.next_due());
   if (!busy) {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     sleeping = false;
   }
   last = steady.now();
@@ -220,7 +220,12 @@ void FdLoop::State::destroy_left() {
   // What these own may call the loop when it goes, as on its thread: each is emptied before its content is destroyed.
   owner = std::this_thread::get_id();
   const ReserveScope scope(reserve.get());
-  std::exchange(posted, {}).clear();
+  std::vector<Task> left;
+  {
+    MutexLock lock(mutex);
+    left.swap(posted);
+  }
+  left.clear();
   timers.clear();
   std::exchange(idle_checks, {}).clear();
   poller.clear();
@@ -233,7 +238,7 @@ FdLoop::FdLoop(std::string name, ThreadHooks hooks, std::shared_ptr<Reserve> res
 FdLoop::~FdLoop() { stop(); }
 
 void FdLoop::start() {
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   if (state_->stopping || state_->thread.joinable()) {
     fail(Status::kInvalidState, "loop \"{}\" was started before", state_->name);
   }
@@ -249,7 +254,7 @@ void FdLoop::set_on_failure(std::function<void(Error)> on_failure) { state_->on_
 void FdLoop::stop() {
   std::thread thread;
   {
-    std::lock_guard<std::mutex> lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     if (std::exchange(state_->stopping, true)) return;
     thread = std::move(state_->thread);
   }
@@ -262,7 +267,7 @@ bool FdLoop::post(Task task) {
   const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
   bool wake = false;
   {
-    std::lock_guard<std::mutex> lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     // A refused task is the caller's parameter, destroyed after the lock is gone.
     if (state_->stopping) return false;
     state_->posted.push_back(std::move(task));

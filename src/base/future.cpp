@@ -1,12 +1,13 @@
 #include "base/future.h"
 
 #include "base/each_step.h"
+#include "base/mutex.h"
 
 namespace distag {
 
 void Completion::on_done(Task callback) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (!done_.load(std::memory_order_relaxed)) {
       callbacks_.push_back(std::move(callback));
       return;
@@ -42,13 +43,13 @@ bool Completion::fail(Error error) {
 void Completion::cancel() {
   Task canceller;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (claimed_ || done_.load(std::memory_order_relaxed)) return;
     // Nobody else ends it from here on; finish() still does.
     claimed_ = true;
     canceller = std::move(canceller_);
   }
-  const bool stopped = finish([this] {
+  const bool stopped = finish([this]() REQUIRES(mutex_) {
     error_.emplace(Status::kCancelled, "cancelled by the caller");
     error_->set_may_have_run(begun_);
   });
@@ -56,14 +57,14 @@ void Completion::cancel() {
 }
 
 bool Completion::claim() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (claimed_ || done_.load(std::memory_order_relaxed)) return false;
   claimed_ = true;
   return true;
 }
 
 bool Completion::mark_begun() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   begun_ = true;
   return !done_.load(std::memory_order_relaxed);
 }

@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "base/task.h"
 
 namespace distag {
@@ -35,7 +35,7 @@ class Completion {
   bool fail(Error error);
 
   // What cancel() asks to stop; set before the completion is shared.
-  void set_canceller(Task canceller) { canceller_ = std::move(canceller); }
+  void set_canceller(Task canceller) NO_THREAD_SAFETY_ANALYSIS { canceller_ = std::move(canceller); }
 
   // Fails with CANCELLED unless it is complete, and then runs the canceller, once.
   void cancel();
@@ -55,7 +55,7 @@ class Completion {
     std::vector<Task> callbacks;
     Task canceller;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       if (done_.load(std::memory_order_relaxed)) return false;
       store();
       callbacks.swap(callbacks_);
@@ -69,13 +69,13 @@ class Completion {
  private:
   static void run_all(std::vector<Task>& callbacks);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<bool> done_{false};
-  bool begun_ = false;
-  bool claimed_ = false;
+  bool begun_ GUARDED_BY(mutex_) = false;
+  bool claimed_ GUARDED_BY(mutex_) = false;
   std::optional<Error> error_;
-  std::vector<Task> callbacks_;
-  Task canceller_;
+  std::vector<Task> callbacks_ GUARDED_BY(mutex_);
+  Task canceller_ GUARDED_BY(mutex_);
 };
 
 template <typename T>

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "base/process.h"
 #include "base/thread.h"
 
@@ -16,8 +17,8 @@ namespace distag {
 namespace {
 
 // No destructors, so that nothing is left to run when the library is unloaded.
-std::mutex list_mutex;
-HostPump* list_head = nullptr;
+Mutex list_mutex;
+HostPump* list_head GUARDED_BY(list_mutex) = nullptr;
 std::atomic<size_t> list_size{0};
 
 }  // namespace
@@ -30,7 +31,7 @@ HostPump::~HostPump() {
 }
 
 void HostPump::enlist() {
-  std::lock_guard<std::mutex> lock(list_mutex);
+  MutexLock lock(list_mutex);
   next_ = list_head;
   if (next_ != nullptr) next_->previous_ = this;
   list_head = this;
@@ -39,7 +40,8 @@ void HostPump::enlist() {
 
 void HostPump::stop() {
   {
-    std::scoped_lock lock(list_mutex, mutex_);
+    MutexLock list(list_mutex);
+    MutexLock lock(mutex_);
     if (stopped_) return;
     stopped_ = true;
     if (!tasks_.empty()) clear_readable();
@@ -51,7 +53,7 @@ void HostPump::stop() {
   // One by one: a second queue would need memory, and this is a destructor's work.
   for (;;) {
     Task dropped;
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (tasks_.empty()) return;
     dropped = std::move(tasks_.front());
     tasks_.pop_front();
@@ -59,7 +61,7 @@ void HostPump::stop() {
 }
 
 bool HostPump::post(Task task) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   // A refused task is the caller's parameter, destroyed after the lock is gone.
   if (stopped_) return false;
   tasks_.push_back(std::move(task));
@@ -69,12 +71,12 @@ bool HostPump::post(Task task) {
 }
 
 size_t HostPump::waiting() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return tasks_.size();
 }
 
 int HostPump::fd() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (fd_ < 0) {
     fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd_ < 0) {
@@ -87,14 +89,14 @@ int HostPump::fd() {
 }
 
 bool HostPump::claim() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (depth_ > 0 && poller_ != std::this_thread::get_id()) return false;
   poller_ = std::this_thread::get_id();
   return true;
 }
 
 bool HostPump::take(Task& task) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (stopped_ || tasks_.empty() || poller_ != std::this_thread::get_id()) return false;
   task = std::move(tasks_.front());
   tasks_.pop_front();
@@ -109,7 +111,7 @@ bool HostPump::run_one() {
   run_guarded(std::move(task));
   bool is_last = false;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     is_last = --depth_ == 0 && stopped_;
   }
   if (is_last) ended_->complete(Unit{});
@@ -117,7 +119,7 @@ bool HostPump::run_one() {
 }
 
 bool HostPump::runs_elsewhere() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return depth_ > 0 && poller_ != std::this_thread::get_id();
 }
 
@@ -138,10 +140,10 @@ bool HostPump::any() { return list_size.load(std::memory_order_relaxed) != 0; }
 
 std::vector<std::shared_ptr<HostPump>> HostPump::polled_here() {
   std::vector<std::shared_ptr<HostPump>> found;
-  std::lock_guard<std::mutex> list_lock(list_mutex);
+  MutexLock list_lock(list_mutex);
   for (HostPump* pump = list_head; pump != nullptr; pump = pump->next_) {
     if (pump->generation_ != process_generation()) continue;
-    std::lock_guard<std::mutex> lock(pump->mutex_);
+    MutexLock lock(pump->mutex_);
     if (pump->poller_ != std::this_thread::get_id()) continue;
     // Empty when its last owner is just gone and waits for the list to leave it.
     if (auto owned = pump->weak_from_this().lock()) found.push_back(std::move(owned));
@@ -153,12 +155,12 @@ std::vector<std::shared_ptr<HostPump>> HostPump::polled_here() {
 class HostPump::Watch {
  public:
   Watch(std::shared_ptr<HostPump> pump, Parker* parker) : pump_(std::move(pump)), parker_(parker) {
-    std::lock_guard<std::mutex> lock(pump_->mutex_);
+    MutexLock lock(pump_->mutex_);
     pump_->watchers_.push_back(parker_);
     if (!pump_->tasks_.empty()) parker_->unpark();
   }
   ~Watch() {
-    std::lock_guard<std::mutex> lock(pump_->mutex_);
+    MutexLock lock(pump_->mutex_);
     std::erase(pump_->watchers_, parker_);
   }
   Watch(const Watch&) = delete;

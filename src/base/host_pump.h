@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/future.h"
+#include "base/mutex.h"
 #include "base/parker.h"
 #include "base/task.h"
 
@@ -50,18 +50,18 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   static std::vector<std::shared_ptr<HostPump>> polled_here();
 
   bool take(Task& task);
-  void mark_readable();
-  void clear_readable();
+  void mark_readable() REQUIRES(mutex_);
+  void clear_readable() REQUIRES(mutex_);
 
   const uint32_t generation_;  // in a forked child, those of the parent are dead: their locks may be held for ever
-  mutable std::mutex mutex_;
-  std::deque<Task> tasks_;
-  std::thread::id poller_;  // does not change while depth_ > 0, so one thread runs the tasks
-  size_t depth_ = 0;        // tasks begun and not ended
-  bool stopped_ = false;
+  mutable Mutex mutex_;
+  std::deque<Task> tasks_ GUARDED_BY(mutex_);
+  std::thread::id poller_ GUARDED_BY(mutex_);  // does not change while depth_ > 0, so one thread runs the tasks
+  size_t depth_ GUARDED_BY(mutex_) = 0;        // tasks begun and not ended
+  bool stopped_ GUARDED_BY(mutex_) = false;
   const std::shared_ptr<Future<Unit>> ended_ = Future<Unit>::make();
-  int fd_ = -1;  // an eventfd, made when first asked for; readable while there are tasks
-  std::vector<Parker*> watchers_;
+  int fd_ GUARDED_BY(mutex_) = -1;  // an eventfd, made when first asked for; readable while there are tasks
+  std::vector<Parker*> watchers_ GUARDED_BY(mutex_);
   HostPump* previous_ = nullptr;
   HostPump* next_ = nullptr;
 };

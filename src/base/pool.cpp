@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <deque>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/parker.h"
 #include "base/reserve.h"
 
@@ -33,34 +33,34 @@ struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State>
         reserve(std::move(reserve_)) {}
 
   void check() override {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     check_locked();
   }
   bool wait(Completion& completion, Nanos timeout) override;
   void give_up_thread() noexcept override;
 
-  void check_locked() const;
-  std::shared_ptr<Worker> fill_place();
-  void add_thread();
+  void check_locked() const REQUIRES(mutex);
+  std::shared_ptr<Worker> fill_place() REQUIRES(mutex);
+  void add_thread() REQUIRES(mutex);
   void run(const std::shared_ptr<Worker>& self);
-  bool rest(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock);
-  void retire(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock);
+  bool rest(const std::shared_ptr<Worker>& self) REQUIRES(mutex);
+  void retire(const std::shared_ptr<Worker>& self) REQUIRES(mutex);
 
   const std::string name;
   const size_t thread_count;
   const ThreadHooks hooks;
   const std::shared_ptr<Reserve> reserve;  // nullptr: none
 
-  mutable std::mutex mutex;
-  std::deque<Task> queue;
-  std::vector<std::shared_ptr<Worker>> workers;
-  std::vector<std::shared_ptr<Worker>> idle;  // the last one is woken first: its caches are warm
-  std::thread retired;                        // the last one, not joined yet
-  size_t active = 0;
-  size_t waits = 0;
-  size_t begun = 0;
-  size_t living = 0;  // threads that may still run a task
-  bool stopped = false;
+  mutable Mutex mutex;
+  std::deque<Task> queue GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<Worker>> workers GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<Worker>> idle GUARDED_BY(mutex);  // the last one is woken first: its caches are warm
+  std::thread retired GUARDED_BY(mutex);                        // the last one, not joined yet
+  size_t active GUARDED_BY(mutex) = 0;
+  size_t waits GUARDED_BY(mutex) = 0;
+  size_t begun GUARDED_BY(mutex) = 0;
+  size_t living GUARDED_BY(mutex) = 0;  // threads that may still run a task
+  bool stopped GUARDED_BY(mutex) = false;
   const std::shared_ptr<Future<Unit>> ended = Future<Unit>::make();  // stopped, and none lives
 };
 
@@ -111,7 +111,7 @@ bool Pool::State::wait(Completion& completion, Nanos timeout) {
   if (completion.is_done() || timeout == 0) return completion.is_done();
   std::shared_ptr<Worker> successor;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     check_locked();
     --active;
     try {
@@ -124,7 +124,7 @@ bool Pool::State::wait(Completion& completion, Nanos timeout) {
   }
   if (successor) successor->parker.unpark();
   const bool done = park_until_done(completion, timeout);
-  std::lock_guard<std::mutex> lock(mutex);
+  MutexLock lock(mutex);
   --waits;
   ++active;
   return done;
@@ -134,7 +134,7 @@ bool Pool::State::wait(Completion& completion, Nanos timeout) {
 void Pool::State::give_up_thread() noexcept {
   std::shared_ptr<Worker> successor;
   try {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     --active;
     ++waits;
     successor = fill_place();
@@ -147,7 +147,7 @@ void Pool::State::give_up_thread() noexcept {
 void Pool::State::run(const std::shared_ptr<Worker>& self) {
   const ReserveScope scope(reserve.get());
   WaitPolicy* const before = exchange_wait_policy(this);
-  std::unique_lock<std::mutex> lock(mutex);
+  MutexLock lock(mutex);
   do {
     while (!stopped && !queue.empty() && active <= thread_count) {
       Task task = std::move(queue.front());
@@ -158,7 +158,7 @@ void Pool::State::run(const std::shared_ptr<Worker>& self) {
       lock.lock();
       --begun;
     }
-  } while (rest(self, lock));
+  } while (rest(self));
   const bool is_last = --living == 0 && stopped;
   lock.unlock();
   if (is_last) ended->complete(Unit{});
@@ -166,28 +166,28 @@ void Pool::State::run(const std::shared_ptr<Worker>& self) {
 }
 
 // Parks until there is a task to look for; false when the thread has to end.
-bool Pool::State::rest(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock) {
+bool Pool::State::rest(const std::shared_ptr<Worker>& self) {
   --active;
   if (stopped) return false;
   if (idle.size() >= thread_count + kSpareThreads) {
-    retire(self, lock);
+    retire(self);
     return false;
   }
   idle.push_back(self);
-  lock.unlock();
+  mutex.unlock();
   // Whoever wakes it has taken it from `idle` and counted it as active.
   self->parker.park();
-  lock.lock();
+  mutex.lock();
   return true;
 }
 
 // Leaves the handle of this thread to the next one that retires, or to stop().
-void Pool::State::retire(const std::shared_ptr<Worker>& self, std::unique_lock<std::mutex>& lock) {
+void Pool::State::retire(const std::shared_ptr<Worker>& self) {
   std::erase(workers, self);
   std::thread previous = std::exchange(retired, std::move(self->thread));
-  lock.unlock();
+  mutex.unlock();
   if (previous.joinable()) previous.join();
-  lock.lock();
+  mutex.lock();
 }
 
 Pool::Pool(std::string name, size_t thread_count, ThreadHooks hooks, std::shared_ptr<Reserve> reserve)
@@ -196,7 +196,7 @@ Pool::Pool(std::string name, size_t thread_count, ThreadHooks hooks, std::shared
 Pool::~Pool() { stop(); }
 
 void Pool::start() {
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   if (!state_->stopped && state_->workers.empty()) state_->add_thread();
 }
 
@@ -204,7 +204,7 @@ bool Pool::post(Task task) {
   const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
   std::shared_ptr<State::Worker> worker;
   {
-    std::lock_guard<std::mutex> lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     // A refused task is the caller's parameter, destroyed after the lock is gone.
     if (state_->stopped) return false;
     state_->queue.push_back(std::move(task));
@@ -222,19 +222,19 @@ bool Pool::post(Task task) {
 }
 
 size_t Pool::waiting() const {
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   return state_->queue.size();
 }
 
 size_t Pool::running() const {
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   return state_->begun;
 }
 
 bool Pool::stop(Nanos timeout) {
   bool lives = false;
   {
-    std::lock_guard<std::mutex> lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     state_->stopped = true;
     state_->active += state_->idle.size();
     for (const auto& worker : std::exchange(state_->idle, {})) worker->parker.unpark();
@@ -243,7 +243,7 @@ bool Pool::stop(Nanos timeout) {
   // One by one: a second queue would need memory.
   for (;;) {
     Task dropped;
-    std::lock_guard<std::mutex> lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     if (state_->queue.empty()) break;
     dropped = std::move(state_->queue.front());
     state_->queue.pop_front();
@@ -251,14 +251,14 @@ bool Pool::stop(Nanos timeout) {
   if (lives && !distag::wait(*state_->ended, timeout)) return false;
   std::vector<std::shared_ptr<State::Worker>> workers;
   {
-    std::lock_guard<std::mutex> lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     workers.swap(state_->workers);
   }
   for (const auto& worker : workers) worker->thread.join();
   // Only now: a thread that was ending may have left its handle meanwhile.
   std::thread retired;
   {
-    std::lock_guard<std::mutex> lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     retired = std::move(state_->retired);
   }
   if (retired.joinable()) retired.join();

@@ -3,6 +3,8 @@
 #include <new>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace distag {
 namespace {
 
@@ -30,7 +32,7 @@ Reserve::~Reserve() {
 }
 
 void* Reserve::take(size_t size) noexcept {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   is_short_.store(true, std::memory_order_relaxed);
   for (size_t i = 0; i < kSizes.size(); ++i) {
     Shelf& shelf = shelves_[i];
@@ -42,7 +44,7 @@ void* Reserve::take(size_t size) noexcept {
 }
 
 void Reserve::give_up() noexcept {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   is_short_.store(true, std::memory_order_relaxed);
   for (size_t i = kSizes.size() / 2; i < kSizes.size(); ++i) {
     Shelf& shelf = shelves_[i];
@@ -54,7 +56,7 @@ void Reserve::give_up() noexcept {
 }
 
 bool Reserve::refill() noexcept {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   for (size_t i = 0; i < kSizes.size(); ++i) {
     Shelf& shelf = shelves_[i];
     while (shelf.missing > 0) {

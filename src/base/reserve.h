@@ -4,7 +4,8 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace distag {
 
@@ -42,8 +43,8 @@ class Reserve {
     size_t missing = 0;
   };
 
-  std::mutex mutex_;
-  std::array<Shelf, kSizes.size()> shelves_;  // of the sizes; under the mutex
+  Mutex mutex_;
+  std::array<Shelf, kSizes.size()> shelves_ GUARDED_BY(mutex_);  // of the sizes
   std::atomic<bool> is_short_{false};
 };
 

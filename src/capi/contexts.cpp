@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "capi/call_request.h"
 #include "capi/context.h"
 #include "capi/future.h"
@@ -119,7 +119,7 @@ class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
       const auto pass = context_->backward_async(roots_, options_);
       bool is_cancelled = false;
       {
-        std::lock_guard<std::mutex> lock(mutex_);
+        MutexLock lock(mutex_);
         pass_ = pass;
         is_cancelled = is_cancelled_;
       }
@@ -139,7 +139,7 @@ class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
   void cancel() {
     std::shared_ptr<Future<Value>> pass;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       is_cancelled_ = true;
       pass = pass_;
     }
@@ -153,9 +153,9 @@ class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
   const Fetches fetches_;
   std::atomic<size_t> left_;
   const std::shared_ptr<Future<Value>> outcome_ = Future<Value>::make();
-  std::mutex mutex_;  // of what follows
-  std::shared_ptr<Future<Value>> pass_;
-  bool is_cancelled_ = false;
+  Mutex mutex_;
+  std::shared_ptr<Future<Value>> pass_ GUARDED_BY(mutex_);
+  bool is_cancelled_ GUARDED_BY(mutex_) = false;
 };
 
 // What is left of the time of a pass.

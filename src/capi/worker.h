@@ -3,10 +3,10 @@
 #include <atomic>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "capi/boundary.h"
 #include "capi/host_callback.h"
 #include "worker/production.h"
@@ -21,8 +21,8 @@ class WorkerLink {
   void cut();
 
  private:
-  std::mutex mutex_;
-  distag_worker* worker_;
+  Mutex mutex_;
+  distag_worker* worker_ GUARDED_BY(mutex_);
 };
 
 // A function that the host registered. Its user_data ends with the worker, when registering fails, or once it is
@@ -88,11 +88,11 @@ struct distag_worker final : distag::capi::Handle {
 
   distag::capi::Lent<distag::capi::StandIn> lent_;
 
-  std::mutex mutex_;  // of what follows
-  std::vector<std::shared_ptr<distag::capi::HostFunction>> functions_;
-  std::list<std::string> names_;  // those ever lent; the last one counts
-  distag::Value report_;
-  bool is_settling_ = false;
+  distag::Mutex mutex_;
+  std::vector<std::shared_ptr<distag::capi::HostFunction>> functions_ GUARDED_BY(mutex_);
+  std::list<std::string> names_ GUARDED_BY(mutex_);  // those ever lent; the last one counts
+  distag::Value report_ GUARDED_BY(mutex_);
+  bool is_settling_ GUARDED_BY(mutex_) = false;
   const std::shared_ptr<distag::Future<distag::Unit>> settled_ = distag::Future<distag::Unit>::make();
 };
 

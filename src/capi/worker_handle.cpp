@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/host_code.h"
+#include "base/mutex.h"
 #include "base/parker.h"
 #include "base/thread.h"
 
@@ -130,13 +131,13 @@ void distag_worker::check_up() const {
 void distag_worker::register_function(std::shared_ptr<HostFunction> function) {
   check_up();
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     functions_.push_back(function);
   }
   try {
     core().rpc().register_function(function->name, make_function(*this, function));
   } catch (...) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     std::erase(functions_, function);
     throw;
   }
@@ -147,7 +148,7 @@ void distag_worker::unregister_function(const std::string& name, Nanos timeout) 
   check_can_wait();
   std::shared_ptr<HostFunction> function;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = std::find_if(functions_.begin(), functions_.end(),
                                     [&name](const auto& registered) { return registered->name == name; });
     if (found == functions_.end()) refuse(Status::kNotFound, "there is no function \"{}\"", name);
@@ -191,12 +192,12 @@ Value distag_worker::shutdown(Nanos timeout) {
     keep_report(outcome->value());
     take_down(time_left(deadline));
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return report_;
 }
 
 void distag_worker::keep_report(const ShutdownReport& report) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (report_.is_null()) report_ = to_value(report);
 }
 
@@ -227,7 +228,7 @@ std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
     keep_report(report->value());
     Value value;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       value = report_;
     }
     future->complete(std::move(value));
@@ -244,7 +245,7 @@ void distag_worker::join(Nanos timeout) {
 bool distag_worker::settle(Nanos timeout, Task before_last) {
   std::vector<std::shared_ptr<HostFunction>> functions;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (std::exchange(is_settling_, true)) {
       lock.unlock();
       return wait(*settled_, timeout);
@@ -261,7 +262,7 @@ bool distag_worker::settle(Nanos timeout, Task before_last) {
 
 const char* distag_worker::name() {
   const std::string now = core().name();
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (now.empty()) return nullptr;
   if (names_.empty() || names_.back() != now) names_.push_back(now);
   return names_.back().c_str();
@@ -309,13 +310,13 @@ std::string distag_worker::report(Context& context) {
 namespace distag::capi {
 
 Ref<distag_worker> WorkerLink::get() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (worker_ == nullptr || !worker_->try_retain()) return {};
   return Ref<distag_worker>::adopt(worker_);
 }
 
 void WorkerLink::cut() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   worker_ = nullptr;
 }
 

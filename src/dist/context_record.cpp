@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 
 namespace distag {
 namespace {
@@ -31,14 +32,14 @@ void await(const Doubts& doubts, Nanos lease) {
 }  // namespace
 
 void ContextRecord::check() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_) throw *closed_;
 }
 
 void ContextRecord::close(const Error& why) {
   Doubts doubts;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (closed_) return;
     closed_ = why;
     doubts.swap(doubts_);
@@ -47,29 +48,29 @@ void ContextRecord::close(const Error& why) {
 }
 
 void ContextRecord::close_anew(const Error& why) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   closed_ = why;
 }
 
 void ContextRecord::set_counts(size_t sends, size_t recvs) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   sends_ = static_cast<uint32_t>(sends);
   recvs_ = static_cast<uint32_t>(recvs);
 }
 
 void ContextRecord::add_known(int32_t rank) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   known_.insert(rank);
 }
 
 void ContextRecord::begin_pass() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_) throw *closed_;
   ++passes_;
 }
 
 void ContextRecord::end_pass() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   --passes_;
 }
 
@@ -81,7 +82,7 @@ ContextInfo ContextRecord::info() {
 ContextInfo ContextRecord::counts() {
   ContextInfo info;
   info.gradient_count = static_cast<uint32_t>(gradients_.read()->entries.size());
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   info.send_count = sends_;
   info.recv_count = recvs_;
   info.known_count = static_cast<uint32_t>(known_.size());
@@ -90,13 +91,13 @@ ContextInfo ContextRecord::counts() {
 }
 
 std::vector<int32_t> ContextRecord::known_ranks() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_) throw *closed_;
   return {known_.begin(), known_.end()};
 }
 
 void ContextRecord::begin_doubt(const Id& pass) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   doubts_.emplace(pass, Future<Unit>::make());
 }
 
@@ -109,7 +110,7 @@ void ContextRecord::forget(const Id& pass) { end_doubt(pass); }
 
 void ContextRecord::lose_verdict(const Id& pass, const Error& why) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (!unknown_) unknown_ = why;
   }
   end_doubt(pass);
@@ -118,7 +119,7 @@ void ContextRecord::lose_verdict(const Id& pass, const Error& why) {
 void ContextRecord::end_doubt(const Id& pass) {
   std::shared_ptr<Future<Unit>> verdict;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     auto found = doubts_.find(pass);
     if (found == doubts_.end()) return;
     verdict = found->second;
@@ -130,13 +131,13 @@ void ContextRecord::end_doubt(const Id& pass) {
 std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease) {
   Doubts doubts;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (closed_) throw *closed_;
     doubts = doubts_;
   }
   await(doubts, lease);
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (closed_) throw *closed_;
     if (unknown_) throw *unknown_;
   }

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "base/error.h"
 #include "base/future.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 
 namespace distag {
 
@@ -51,14 +51,14 @@ class ContextRecord {
 
   const Id id_;
   const uint64_t number_;
-  mutable std::mutex mutex_;
-  std::optional<Error> closed_;
-  std::optional<Error> unknown_;
-  std::map<Id, std::shared_ptr<Future<Unit>>> doubts_;
-  std::set<int32_t> known_;
-  uint32_t sends_ = 0;
-  uint32_t recvs_ = 0;
-  uint32_t passes_ = 0;
+  mutable Mutex mutex_;
+  std::optional<Error> closed_ GUARDED_BY(mutex_);
+  std::optional<Error> unknown_ GUARDED_BY(mutex_);
+  std::map<Id, std::shared_ptr<Future<Unit>>> doubts_ GUARDED_BY(mutex_);
+  std::set<int32_t> known_ GUARDED_BY(mutex_);
+  uint32_t sends_ GUARDED_BY(mutex_) = 0;
+  uint32_t recvs_ GUARDED_BY(mutex_) = 0;
+  uint32_t passes_ GUARDED_BY(mutex_) = 0;
   autograd::GradientStore gradients_;
 };
 

@@ -1,6 +1,7 @@
 #include "dist/context_table.h"
 
 #include "base/each_step.h"
+#include "base/mutex.h"
 #include "base/violation.h"
 #include "dist/pass_initiator.h"
 #include "dist/pass_part.h"
@@ -22,7 +23,7 @@ std::shared_ptr<ContextRecord> ContextTable::find_record(const Id& id) const {
 }
 
 std::shared_ptr<DistContext> ContextTable::find(const Id& id) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   auto found = contexts_.find(id);
   return found == contexts_.end() ? nullptr : found->second;
 }
@@ -42,7 +43,7 @@ std::shared_ptr<DistContext> ContextTable::insert(std::shared_ptr<ContextRecord>
   const Id id = record->id();
   context->record = std::move(record);
   context->is_own = is_own;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   size_t& count = by_creator_[id.maker];
   contexts_[id] = context;
   ++count;
@@ -54,14 +55,14 @@ void ContextTable::add_own(std::shared_ptr<ContextRecord> record) { insert(std::
 
 std::vector<std::shared_ptr<DistContext>> ContextTable::all() const {
   std::vector<std::shared_ptr<DistContext>> result;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   result.reserve(contexts_.size());
   for (const auto& [id, context] : contexts_) result.push_back(context);
   return result;
 }
 
 size_t ContextTable::count_of(Incarnation creator) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   auto found = by_creator_.find(creator);
   return found == by_creator_.end() ? 0 : found->second;
 }
@@ -189,7 +190,7 @@ void ContextTable::drop(const std::shared_ptr<DistContext>& context, const Error
   }
   --shared_.counters.contexts;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (--by_creator_[id.maker] == 0) by_creator_.erase(id.maker);
     contexts_.erase(id);
   }

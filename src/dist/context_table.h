@@ -2,10 +2,10 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dist/dist_context.h"
 #include "dist/shared.h"
 
@@ -53,9 +53,9 @@ class ContextTable {
   std::shared_ptr<DistContext> insert(std::shared_ptr<ContextRecord> record, bool is_own);
 
   DistShared& shared_;
-  mutable std::mutex mutex_;  // of both tables; what a context is made of belongs to the loop
-  std::unordered_map<Id, std::shared_ptr<DistContext>> contexts_;
-  std::unordered_map<Incarnation, size_t> by_creator_;
+  mutable Mutex mutex_;
+  std::unordered_map<Id, std::shared_ptr<DistContext>> contexts_ GUARDED_BY(mutex_);
+  std::unordered_map<Incarnation, size_t> by_creator_ GUARDED_BY(mutex_);
   std::unordered_map<Incarnation, std::vector<std::weak_ptr<ContextRecord>>> orphans_;  // on the loop; by lost creator
 };
 

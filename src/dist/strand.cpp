@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 
 namespace distag {
@@ -24,7 +25,7 @@ class Strand::Turn {
 
 bool Strand::post(Task task) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     queue_.push_back(std::move(task));
     if (std::exchange(is_running_, true)) return true;
   }
@@ -33,7 +34,7 @@ bool Strand::post(Task task) {
 
 void Strand::drop() noexcept {
   std::vector<Task> left;  // destroyed after the lock is gone
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   is_running_ = false;
   left.swap(queue_);
 }
@@ -42,7 +43,7 @@ void Strand::drain() {
   for (;;) {
     std::vector<Task> tasks;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       tasks.swap(queue_);
       if (tasks.empty()) {
         is_running_ = false;

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/task.h"
 
 namespace distag {
@@ -27,9 +27,9 @@ class Strand : public std::enable_shared_from_this<Strand> {
   void drop() noexcept;
 
   Executor& executor_;
-  std::mutex mutex_;
-  std::vector<Task> queue_;
-  bool is_running_ = false;
+  Mutex mutex_;
+  std::vector<Task> queue_ GUARDED_BY(mutex_);
+  bool is_running_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace distag

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <utility>
 
 #include "base/error.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "optim/norm.h"
 #include "optim/round.h"
 #include "optim/saved_state.h"
@@ -63,16 +63,16 @@ struct DistributedOptimizer::State {
   const size_t parameter_count;
   uint64_t counter = 0;
   std::deque<Owner> owners;
-  mutable std::mutex mutex;
-  Settings settings;             // under the mutex
-  std::vector<int32_t> stepped;  // likewise
+  mutable Mutex mutex;
+  Settings settings GUARDED_BY(mutex);
+  std::vector<int32_t> stepped GUARDED_BY(mutex);
 
   Settings current_settings() const {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     return settings;
   }
   Peer self() const {
-    std::lock_guard<std::mutex> lock(shared->mutex);
+    MutexLock lock(shared->mutex);
     return shared->self;
   }
   Request make_request(Verb verb, const Owner& owner) const {
@@ -94,7 +94,7 @@ struct DistributedOptimizer::State {
   }
   void note_step(const Round& round) {
     note(round);
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     stepped = round.applied_ranks();
   }
 };
@@ -177,7 +177,7 @@ DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Optim::Shared> shared
                                            size_t parameter_count, std::map<std::string, OwnerGroup> groups)
     : state_(std::make_shared<State>(std::move(shared), rule, parameter_count)) {
   {
-    std::lock_guard<std::mutex> lock(state_->shared->mutex);
+    MutexLock lock(state_->shared->mutex);
     state_->counter = ++state_->shared->optimizers;
   }
   for (auto& [name, group] : groups) {
@@ -190,7 +190,7 @@ DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Optim::Shared> shared
 DistributedOptimizer::~DistributedOptimizer() { state_->forget(); }
 
 void DistributedOptimizer::set(const std::string& setting, double value) {
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   state_->settings.set(setting, value);
 }
 
@@ -226,7 +226,7 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::step_async(const std::share
 }
 
 std::vector<int32_t> DistributedOptimizer::stepped_ranks() const {
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   return state_->stepped;
 }
 
@@ -287,7 +287,7 @@ void DistributedOptimizer::load(const Value& saved, const OptimizerCall& call) {
   wait(*round->done(), kForever);
   state_->note(*round);
   round->check("load");
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   state_->settings = std::move(state.settings);
 }
 

@@ -1,7 +1,7 @@
 #include <cmath>
-#include <mutex>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "optim/local_optimizer.h"
 #include "optim/norm.h"
 #include "optim/optimizer.h"
@@ -21,14 +21,14 @@ class InProcessOptimizer final : public Optimizer {
   InProcessOptimizer(const Rule& rule, Tensors parameters) : local_(rule, std::move(parameters)) {}
 
   void set(const std::string& setting, double value) override {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     local_.settings().set(setting, value);
   }
 
   void step(const std::shared_ptr<Context>& context, const OptimizerCall& call) override {
     check_call(call);
     const auto gradients = context->gradients();
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     has_stepped_ = false;
     local_.step(*gradients);
     has_stepped_ = true;
@@ -39,7 +39,7 @@ class InProcessOptimizer final : public Optimizer {
   }
 
   std::vector<int32_t> stepped_ranks() const override {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return has_stepped_ ? std::vector<int32_t>{-1} : std::vector<int32_t>{};
   }
 
@@ -55,7 +55,7 @@ class InProcessOptimizer final : public Optimizer {
 
   Value save(const OptimizerCall& call) override {
     check_call(call);
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     SavedState state{local_.settings(), {}};
     const Value all = local_.save();
     for (const Value& kept : all.as_list()) state.parameters.push_back(Value::list({kept}));
@@ -64,7 +64,7 @@ class InProcessOptimizer final : public Optimizer {
 
   void load(const Value& saved, const OptimizerCall& call) override {
     check_call(call);
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     SavedState state = SavedState::read(saved, local_.settings().rule(), local_.parameters().size());
     Value::List kept;
     for (const Value& parameter : state.parameters) {
@@ -79,9 +79,9 @@ class InProcessOptimizer final : public Optimizer {
   }
 
  private:
-  mutable std::mutex mutex_;  // of all but the parameters themselves, which no call changes
+  mutable Mutex mutex_;  // of local_ too, but for its parameters, which no call changes
   LocalOptimizer local_;
-  bool has_stepped_ = false;
+  bool has_stepped_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

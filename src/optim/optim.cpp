@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "optim/distributed_optimizer.h"
 #include "optim/rules.h"
 
@@ -67,7 +68,7 @@ void Optim::set_places(ParameterPlaces* places) {
 }
 
 void Optim::begin(const Peer& self) {
-  std::lock_guard<std::mutex> lock(shared_->mutex);
+  MutexLock lock(shared_->mutex);
   shared_->self = self;
 }
 
@@ -77,7 +78,7 @@ std::shared_ptr<Optimizer> Optim::make_optimizer(const std::string& kind, Values
   const Rule& rule = find_rule(kind);
   std::string self;
   {
-    std::lock_guard<std::mutex> lock(shared_->mutex);
+    MutexLock lock(shared_->mutex);
     self = shared_->self.name;
   }
   SeenParameters seen(shared_->places);

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/executor.h"
 #include "base/loop.h"
+#include "base/mutex.h"
 #include "dist/dist.h"
 #include "optim/optimizer.h"
 #include "optim/owner.h"
@@ -33,9 +33,9 @@ class Optim {
     Dist& dist;
     ParameterPlaces* places = nullptr;
     const std::shared_ptr<OptimizerOwner> owner;
-    std::mutex mutex;
-    Peer self;                // under the mutex
-    uint64_t optimizers = 0;  // likewise
+    Mutex mutex;
+    Peer self GUARDED_BY(mutex);
+    uint64_t optimizers GUARDED_BY(mutex) = 0;
   };
 
   // Registers the functions by which other workers reach this one.

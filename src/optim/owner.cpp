@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace distag::optim {
 namespace {
@@ -83,7 +84,7 @@ void OptimizerOwner::enqueue(Request& request, const std::string& asker, const s
 
 void OptimizerOwner::forget(const Request& request, const std::string& asker) {
   std::shared_ptr<Owned> gone;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = owned_.find(request.optimizer);
   if (found == owned_.end() || found->second->asker != asker) return;
   gone = std::move(found->second);
@@ -92,7 +93,7 @@ void OptimizerOwner::forget(const Request& request, const std::string& asker) {
 
 std::shared_ptr<OptimizerOwner::Owned> OptimizerOwner::find(const Request& request, const std::string& asker) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = owned_.find(request.optimizer);
     if (found != owned_.end() && found->second->asker == asker && &found->second->rule == &request.settings.rule()) {
       return found->second;
@@ -105,7 +106,7 @@ std::shared_ptr<OptimizerOwner::Owned> OptimizerOwner::find(const Request& reque
     }
   }
   std::shared_ptr<Owned> fresh = make(request, asker);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return owned_.try_emplace(request.optimizer, std::move(fresh)).first->second;
 }
 
@@ -161,7 +162,7 @@ Value OptimizerOwner::answer(Owned& owned, const Request& request, Context* cont
 void OptimizerOwner::forget_maker(Incarnation maker) {
   std::vector<std::shared_ptr<Owned>> gone;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     for (auto it = owned_.lower_bound({maker, 0}); it != owned_.end() && it->first.maker == maker;) {
       gone.push_back(std::move(it->second));
       it = owned_.erase(it);
@@ -172,7 +173,7 @@ void OptimizerOwner::forget_maker(Incarnation maker) {
 }
 
 size_t OptimizerOwner::count() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return owned_.size();
 }
 

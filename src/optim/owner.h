@@ -2,12 +2,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "autograd/context.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "dist/strand.h"
 #include "optim/local_optimizer.h"
 #include "optim/parameter_places.h"
@@ -49,8 +49,8 @@ class OptimizerOwner : public std::enable_shared_from_this<OptimizerOwner> {
 
   ParameterPlaces* places_ = nullptr;
   const std::shared_ptr<Strand> queue_;
-  mutable std::mutex mutex_;
-  std::map<Id, std::shared_ptr<Owned>> owned_;
+  mutable Mutex mutex_;
+  std::map<Id, std::shared_ptr<Owned>> owned_ GUARDED_BY(mutex_);
 };
 
 }  // namespace distag::optim

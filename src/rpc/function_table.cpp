@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/mutex.h"
 #include "tensor/utf8.h"
 
 namespace distag {
@@ -27,7 +28,7 @@ void FunctionTable::add(const std::string& name, OfferedFunction function) {
   auto entry = std::make_shared<const OfferedFunction>(std::move(function));
   bool added = false;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     added = functions_.try_emplace(name, entry).second;
   }
   if (!added) fail(Status::kInvalidState, "function \"{}\" is registered already", name);
@@ -35,7 +36,7 @@ void FunctionTable::add(const std::string& name, OfferedFunction function) {
 
 void FunctionTable::remove(const std::string& name) {
   std::shared_ptr<const OfferedFunction> gone;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = functions_.find(name);
   if (found == functions_.end()) return;
   gone = std::move(found->second);
@@ -43,7 +44,7 @@ void FunctionTable::remove(const std::string& name) {
 }
 
 std::shared_ptr<const OfferedFunction> FunctionTable::find(const std::string& name) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = functions_.find(name);
   return found == functions_.end() ? nullptr : found->second;
 }

@@ -3,9 +3,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "rpc/rpc.h"
 
 namespace distag {
@@ -30,8 +30,8 @@ class FunctionTable {
   std::shared_ptr<const OfferedFunction> find(const std::string& name) const;  // nullptr: none
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const OfferedFunction>> functions_;
+  mutable Mutex mutex_;
+  std::map<std::string, std::shared_ptr<const OfferedFunction>> functions_ GUARDED_BY(mutex_);
 };
 
 }  // namespace distag

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "base/mutex.h"
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
 #include "wire/codec.h"
@@ -91,7 +92,7 @@ Value IncomingCall::leaving(const Value& value) const {
 
 void IncomingCall::set_result(Value value) {
   Value travelling = leaving(value);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   check_unanswered("return");
   reply_ = Reply::kSet;
   result_ = std::move(travelling);
@@ -100,7 +101,7 @@ void IncomingCall::set_result(Value value) {
 
 std::shared_ptr<PendingReply> IncomingCall::defer() {
   auto self = std::static_pointer_cast<IncomingCall>(shared_from_this());
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   check_unanswered("defer");
   auto reply = std::make_shared<DeferredReply>(std::move(self));
   reply_ = Reply::kDeferred;
@@ -109,7 +110,7 @@ std::shared_ptr<PendingReply> IncomingCall::defer() {
 
 void IncomingCall::drop_reply() noexcept {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     reply_ = Reply::kDropped;
     // It may still fail by itself, and says so when it returns.
     if (stage_.load() == Stage::kRunning) return;
@@ -147,16 +148,20 @@ void IncomingCall::run_begun(const Function& function) {
     return;
   }
   Reply reply = Reply::kNone;
+  Value result;
+  Value original;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stage_.store(Stage::kReturned);
     reply = reply_;
+    result = std::move(result_);
+    original = std::move(original_);
   }
   if (reply == Reply::kDropped) {
     answer_dropped();
   } else if (reply != Reply::kDeferred && claim_answer()) {
-    answer_.value = std::move(result_);
-    answer_.original = std::move(original_);
+    answer_.value = std::move(result);
+    answer_.original = std::move(original);
     hand_over();
   }
 }

@@ -2,12 +2,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "rpc/open_call.h"
 #include "rpc/rpc.h"
 #include "rpc/shared.h"
@@ -84,7 +84,7 @@ class IncomingCall final : public Invocation {
   enum class Stage : uint8_t { kQueued, kRunning, kReturned, kOver };
   enum class Reply : uint8_t { kNone, kSet, kDeferred, kDropped };
 
-  void check_unanswered(const char* what) const;
+  void check_unanswered(const char* what) const REQUIRES(mutex_);
   // The value of an answer as it leaves here. Throws when it cannot.
   Value leaving(const Value& value) const;
   void run_begun(const Function& function);
@@ -104,10 +104,11 @@ class IncomingCall final : public Invocation {
   std::atomic<bool> is_cancelled_{false};
   std::atomic<bool> is_answered_{false};
 
-  mutable std::mutex mutex_;  // of what the function says while it runs
-  Reply reply_ = Reply::kNone;
-  Value result_;
-  Value original_;
+  // What the function says while it runs.
+  mutable Mutex mutex_;
+  Reply reply_ GUARDED_BY(mutex_) = Reply::kNone;
+  Value result_ GUARDED_BY(mutex_);
+  Value original_ GUARDED_BY(mutex_);
 
   Answer answer_;  // written by who claims it, then of the loop
   std::shared_ptr<Future<Value>> kept_;

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <mutex>
 #include <utility>
 
 #include "base/loop.h"
+#include "base/mutex.h"
 
 namespace distag {
 
@@ -17,7 +17,7 @@ class LoopGate {
   // the task, since the loop may go as soon as the gate is closed.
   bool run(Task task) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       if (closed_) return false;
       if (!loop_.is_current()) {
         return loop_.post(std::move(task));
@@ -28,14 +28,14 @@ class LoopGate {
   }
 
   void close() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
   }
 
  private:
   Loop& loop_;
-  std::mutex mutex_;
-  bool closed_ = false;
+  Mutex mutex_;
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace distag

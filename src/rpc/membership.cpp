@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace distag {
 
 void Membership::add(const Peer& peer) {
   auto shared = std::make_shared<const Peer>(peer);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (rank_of_.contains(peer.incarnation)) return;
   const auto found = entries_.find(peer.rank);
   if (found != entries_.end()) {
@@ -39,7 +41,7 @@ std::optional<MemberRecord> Membership::record_of(const Entry* entry) {
 }
 
 void Membership::set_state(Incarnation incarnation, Standing state) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = rank_of_.find(incarnation);
   if (found == rank_of_.end()) return;
   Entry& entry = entries_.at(found->second);
@@ -49,35 +51,35 @@ void Membership::set_state(Incarnation incarnation, Standing state) {
 }
 
 std::optional<MemberRecord> Membership::find(Incarnation incarnation) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return record_of(with(incarnation));
 }
 
 std::optional<MemberRecord> Membership::find_by_name(const std::string& name) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return record_of(named(name));
 }
 
 std::optional<MemberRecord> Membership::find_by_rank(int32_t rank) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(rank);
   return record_of(found == entries_.end() ? nullptr : &found->second);
 }
 
 std::shared_ptr<const Peer> Membership::peer_named(const std::string& name) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const Entry* entry = named(name);
   return entry == nullptr ? nullptr : entry->peer;
 }
 
 std::shared_ptr<const Peer> Membership::peer_with(Incarnation incarnation) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const Entry* entry = with(incarnation);
   return entry == nullptr ? nullptr : entry->peer;
 }
 
 std::vector<MemberRecord> Membership::all() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<MemberRecord> records;
   records.reserve(entries_.size());
   for (const auto& [rank, entry] : entries_) records.push_back({*entry.peer, entry.state});
@@ -85,19 +87,19 @@ std::vector<MemberRecord> Membership::all() const {
 }
 
 size_t Membership::alive_count() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return alive_;
 }
 
 Incarnation Membership::lowest_alive() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto lowest = std::find_if(entries_.begin(), entries_.end(),
                                    [](const auto& entry) { return entry.second.state == Standing::kMember; });
   return lowest == entries_.end() ? 0 : lowest->second.peer->incarnation;
 }
 
 std::vector<Incarnation> Membership::those(Standing state) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<Incarnation> found;
   for (const auto& [rank, entry] : entries_) {
     if (entry.state == state) found.push_back(entry.peer->incarnation);

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "session/session.h"
 
 namespace distag {
@@ -34,7 +34,7 @@ class Membership {
   std::shared_ptr<const Peer> peer_with(Incarnation incarnation) const;  // likewise
   std::vector<MemberRecord> all() const;                                 // by rank
   size_t alive_count() const;
-  Incarnation lowest_alive() const;  // of lowest rank; 0: nobody
+  Incarnation lowest_alive() const;                      // of lowest rank; 0: nobody
   std::vector<Incarnation> those(Standing state) const;  // by rank
 
  private:
@@ -44,14 +44,14 @@ class Membership {
   };
   using Entries = std::map<int32_t, Entry>;
   static std::optional<MemberRecord> record_of(const Entry* entry);
-  const Entry* with(Incarnation incarnation) const;
-  const Entry* named(const std::string& name) const;
+  const Entry* with(Incarnation incarnation) const REQUIRES(mutex_);
+  const Entry* named(const std::string& name) const REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  Entries entries_;  // by rank
-  size_t alive_ = 0;  // of them
-  std::unordered_map<std::string, int32_t> rank_of_name_;
-  std::unordered_map<Incarnation, int32_t> rank_of_;
+  mutable Mutex mutex_;
+  Entries entries_ GUARDED_BY(mutex_);   // by rank
+  size_t alive_ GUARDED_BY(mutex_) = 0;  // of them
+  std::unordered_map<std::string, int32_t> rank_of_name_ GUARDED_BY(mutex_);
+  std::unordered_map<Incarnation, int32_t> rank_of_ GUARDED_BY(mutex_);
 };
 
 }  // namespace distag

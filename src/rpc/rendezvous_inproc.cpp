@@ -1,10 +1,10 @@
 #include "rpc/rendezvous_inproc.h"
 
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/process.h"
 #include "rpc/joining.h"
 
@@ -23,8 +23,8 @@ struct Group {
 // entry and the object that it points to go together under the mutex, so posts to the loops of others are made while it
 // is held.
 using Key = std::pair<uint32_t, std::string>;  // process_generation(), uri
-std::mutex g_mutex;
-std::map<Key, Group>* g_groups = nullptr;
+Mutex g_mutex;
+std::map<Key, Group>* g_groups GUARDED_BY(g_mutex) = nullptr;
 
 class InprocJoining final : public Joining {
  public:
@@ -35,7 +35,7 @@ class InprocJoining final : public Joining {
  private:
   void begin() override {
     const wire::Join join = join_message();
-    std::lock_guard<std::mutex> lock(g_mutex);
+    MutexLock lock(g_mutex);
     if (g_groups == nullptr) g_groups = new std::map<Key, Group>;
     Group& group = g_groups->try_emplace(key_, Gathering(uri(), request().job, request().world_size)).first->second;
     try {
@@ -59,25 +59,24 @@ class InprocJoining final : public Joining {
   Error on_deadline() override {
     Error error = missing_error(uri(), {}, request().world_size);
     {
-      std::lock_guard<std::mutex> lock(g_mutex);
+      MutexLock lock(g_mutex);
       if (Group* group = find_group()) error = group->gathering.missing_error();
     }
     withdraw();
     return error;
   }
 
-  Group* find_group() const {
+  Group* find_group() const REQUIRES(g_mutex) {
     if (g_groups == nullptr) return nullptr;
     const auto found = g_groups->find(key_);
     return found == g_groups->end() ? nullptr : &found->second;
   }
 
-  // With the lock held.
-  void tell_all(Group& group, const std::vector<Peer>& members, const Error& error) {
+  void tell_all(Group& group, const std::vector<Peer>& members, const Error& error) REQUIRES(g_mutex) {
     for (const auto& [incarnation, joining] : group.here) joining->post_outcome(members, error);
   }
 
-  void forget_group() {
+  void forget_group() REQUIRES(g_mutex) {
     g_groups->erase(key_);
     if (g_groups->empty()) delete std::exchange(g_groups, nullptr);
   }
@@ -94,7 +93,7 @@ class InprocJoining final : public Joining {
   }
 
   void withdraw() {
-    std::lock_guard<std::mutex> lock(g_mutex);
+    MutexLock lock(g_mutex);
     Group* group = find_group();
     if (group == nullptr) return;
     const Incarnation self = request().self.incarnation;

@@ -2,12 +2,12 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/future.h"
+#include "base/mutex.h"
 
 namespace distag {
 
@@ -22,7 +22,7 @@ class RunningFunctions {
 
   // False when the door is closed.
   bool begin(Run& run, const std::string& name) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (closed_) return false;
     run.name = &name;
     run.place = runs_.size();
@@ -33,7 +33,7 @@ class RunningFunctions {
   void end(Run& run) {
     std::vector<std::shared_ptr<Future<Unit>>> reached;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       runs_[run.place] = runs_.back();
       runs_[run.place]->place = run.place;
       runs_.pop_back();
@@ -46,7 +46,7 @@ class RunningFunctions {
   std::shared_ptr<Future<Unit>> when_empty() {
     auto future = Future<Unit>::make();
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       if (!runs_.empty()) {
         waiting_.push_back(future);
         return future;
@@ -57,17 +57,17 @@ class RunningFunctions {
   }
 
   void close() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
   }
 
   bool is_empty() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return runs_.empty();
   }
 
   std::vector<std::string> names() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     std::vector<std::string> names;
     names.reserve(runs_.size());
     for (const Run* run : runs_) names.push_back(*run->name);
@@ -75,10 +75,10 @@ class RunningFunctions {
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<Run*> runs_;
-  std::vector<std::shared_ptr<Future<Unit>>> waiting_;
-  bool closed_ = false;
+  mutable Mutex mutex_;
+  std::vector<Run*> runs_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Future<Unit>>> waiting_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace distag

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/mutex.h"
 #include "rref/rref.h"
 
 namespace distag {
@@ -57,19 +58,19 @@ const Value& OwnedValue::value() {
 }
 
 void OwnedTable::add(const std::shared_ptr<OwnedValue>& value) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   values_.insert_or_assign(value->id(), value);
 }
 
 std::shared_ptr<OwnedValue> OwnedTable::find(const Id& id) const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = values_.find(id);
   return found == values_.end() ? nullptr : found->second.lock();
 }
 
 std::vector<std::shared_ptr<OwnedValue>> OwnedTable::all() const {
   std::vector<std::shared_ptr<OwnedValue>> values;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   values.reserve(values_.size());
   for (const auto& [id, weak] : values_) {
     if (auto value = weak.lock()) values.push_back(std::move(value));
@@ -78,13 +79,13 @@ std::vector<std::shared_ptr<OwnedValue>> OwnedTable::all() const {
 }
 
 uint64_t OwnedTable::count() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return values_.size();
 }
 
 // Unless there is another one under that name by now.
 void OwnedTable::remove(const Id& id) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = values_.find(id);
   if (found != values_.end() && found->second.expired()) values_.erase(found);
 }

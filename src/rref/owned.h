@@ -3,13 +3,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/future.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "tensor/value.h"
 
 namespace distag {
@@ -56,8 +56,8 @@ class OwnedTable {
   friend class OwnedValue;
   void remove(const Id& id);
 
-  mutable std::mutex mutex_;
-  std::unordered_map<Id, std::weak_ptr<OwnedValue>> values_;
+  mutable Mutex mutex_;
+  std::unordered_map<Id, std::weak_ptr<OwnedValue>> values_ GUARDED_BY(mutex_);
 };
 
 }  // namespace distag

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/mutex.h"
 #include "rref/sharing.h"
 
 namespace distag {
@@ -53,12 +54,12 @@ uint64_t number_of(const Id& value) {
 uint64_t Rref::number() const { return number_of(value); }
 
 void Rref::fail(Error error) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   failure_ = std::move(error);
 }
 
 std::optional<Error> Rref::failure() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   is_failure_seen_ = true;
   return failure_;
 }

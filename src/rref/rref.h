@@ -3,12 +3,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "rpc/loop_gate.h"
 #include "rref/owned.h"
 #include "session/session.h"
@@ -64,9 +64,9 @@ class Rref final : public wire::Reference {
   const std::shared_ptr<OwnedValue> owned_;
   const std::shared_ptr<const Peer> owner_peer_;
   std::atomic<bool> confirmed_{false};
-  std::mutex mutex_;  // of what follows
-  std::optional<Error> failure_;
-  bool is_failure_seen_ = false;
+  Mutex mutex_;
+  std::optional<Error> failure_ GUARDED_BY(mutex_);
+  bool is_failure_seen_ GUARDED_BY(mutex_) = false;
 };
 
 // What a value is called where there is room for one number only.

@@ -1,12 +1,12 @@
 #include "session/frame_pool.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/mutex.h"
 
 namespace distag {
 namespace {
@@ -38,14 +38,14 @@ struct FramePool::Shelf {
     bool is_fresh;  // came back since the last trim
   };
 
-  // Guards what follows; held with no other lock, and never while memory is made or freed.
-  mutable std::mutex mutex;
-  std::vector<Block> blocks;
-  size_t bytes = 0;
-  bool is_closed = false;
+  // Held with no other lock, and never while memory is made or freed.
+  mutable Mutex mutex;
+  std::vector<Block> blocks GUARDED_BY(mutex);
+  size_t bytes GUARDED_BY(mutex) = 0;
+  bool is_closed GUARDED_BY(mutex) = false;
 
   std::byte* take(size_t capacity) {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     auto found = std::find_if(blocks.rbegin(), blocks.rend(),
                               [capacity](const Block& block) { return block.capacity == capacity; });
     if (found == blocks.rend()) return nullptr;
@@ -57,7 +57,7 @@ struct FramePool::Shelf {
 
   void give_back(std::byte* memory, size_t capacity) {
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      MutexLock lock(mutex);
       if (!is_closed && capacity >= kMinKept && bytes + capacity <= kMaxKeptInAll) {
         blocks.push_back({memory, capacity, true});
         bytes += capacity;
@@ -70,7 +70,7 @@ struct FramePool::Shelf {
   void drop(bool all) {
     std::vector<Block> dropped;
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      MutexLock lock(mutex);
       auto stale = std::stable_partition(blocks.begin(), blocks.end(),
                                          [all](const Block& block) { return block.is_fresh && !all; });
       dropped.assign(stale, blocks.end());
@@ -96,7 +96,7 @@ std::shared_ptr<std::byte> FramePool::allocate(size_t size) {
 void FramePool::trim() { shelf_->drop(false); }
 
 size_t FramePool::kept_bytes() const {
-  std::lock_guard<std::mutex> lock(shelf_->mutex);
+  MutexLock lock(shelf_->mutex);
   return shelf_->bytes;
 }
 

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <mutex>
 
 #include "base/error.h"
 #include "tensor/strided.h"

@@ -2,13 +2,15 @@
 
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace distag {
 
 void MemberNews::post(MemberRecord record) {
   if (!tell_) return;
   bool is_first = false;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     is_first = waiting_.empty();
     waiting_.push_back(std::move(record));
   }
@@ -22,13 +24,13 @@ void MemberNews::post_step() {
 void MemberNews::step() {
   const MemberRecord* first = nullptr;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     first = &waiting_.front();
   }
   if (!rpc_.run_host_code("on_member", [this, first] { tell_(*first); })) return;
   bool is_last = false;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     waiting_.pop_front();
     is_last = waiting_.empty();
   }

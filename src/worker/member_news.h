@@ -3,9 +3,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "rpc/rpc.h"
 
 namespace distag {
@@ -27,8 +27,8 @@ class MemberNews : public std::enable_shared_from_this<MemberNews> {
   Executor& functions_;
   Rpc& rpc_;
   const Tell tell_;
-  std::mutex mutex_;
-  std::deque<MemberRecord> waiting_;  // the first one while it is told, too
+  Mutex mutex_;
+  std::deque<MemberRecord> waiting_ GUARDED_BY(mutex_);  // the first one while it is told, too
 };
 
 }  // namespace distag

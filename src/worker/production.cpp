@@ -7,6 +7,7 @@
 
 #include "base/each_step.h"
 #include "base/host_code.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/reserve.h"
 #include "transport/inproc/inproc_transport.h"
@@ -86,7 +87,7 @@ ProductionWorker::~ProductionWorker() {
 
 std::shared_ptr<Future<Value>> ProductionWorker::start(Nanos timeout) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (is_ending_) fail(Status::kInvalidState, "start: the worker is shut down");
     pool_->start();
     if (!loop_runs_) loop_->start();
@@ -97,7 +98,7 @@ std::shared_ptr<Future<Value>> ProductionWorker::start(Nanos timeout) {
 
 std::shared_ptr<Future<ShutdownReport>> ProductionWorker::begin_shutdown(Nanos timeout) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     is_ending_ = true;
     if (loop_runs_) return worker_->shutdown(timeout);
   }
@@ -112,7 +113,7 @@ bool ProductionWorker::finish(Nanos timeout) {
   for (;;) {
     std::shared_ptr<Future<Unit>> turn;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       if (is_finished()) return true;
       turn = turn_;
       if (turn == nullptr) turn_ = Future<Unit>::make();
@@ -126,7 +127,7 @@ bool ProductionWorker::finish(Nanos timeout) {
   });
   std::shared_ptr<Future<Unit>> turn;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     turn.swap(turn_);
   }
   turn->complete(Unit{});

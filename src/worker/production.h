@@ -3,12 +3,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/fd_loop.h"
 #include "base/host_executor.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/pool.h"
 #include "worker/worker.h"
 
@@ -61,10 +61,10 @@ class ProductionWorker {
   Executor* functions_;
   std::unique_ptr<Worker> worker_;
 
-  std::mutex mutex_;  // of what follows
-  bool loop_runs_ = false;
-  bool is_ending_ = false;              // cannot be started any more
-  std::shared_ptr<Future<Unit>> turn_;  // of the thread that joins the others now
+  Mutex mutex_;
+  bool loop_runs_ GUARDED_BY(mutex_) = false;
+  bool is_ending_ GUARDED_BY(mutex_) = false;              // cannot be started any more
+  std::shared_ptr<Future<Unit>> turn_ GUARDED_BY(mutex_);  // of the thread that joins the others now
   std::atomic<bool> finished_{false};
 };
 

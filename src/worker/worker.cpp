@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "base/mutex.h"
 #include "base/violation.h"
 #include "worker/worker_state.h"
 
@@ -260,7 +261,7 @@ void Worker::State::close(ShutdownReport report) {
   each([this] { dist.stop(); });
   each([this] { rendezvous.reset(); });
   each([this] {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     view.started = false;
     if (session) view.session = session->stats();
   });

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "base/mutex.h"
 #include "worker/greeting.h"
 #include "worker/member_news.h"
 #include "worker/rref_places.h"
@@ -79,15 +79,15 @@ struct Worker::State {
     bool started = false;
     SessionStats session;
   };
-  mutable std::mutex mutex;
-  View view;
+  mutable Mutex mutex;
+  View view GUARDED_BY(mutex);
 
   void set_view(const View& fresh) {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     view = fresh;
   }
   View get_view() const {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     return view;
   }
 

@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace distag {
 namespace {
 
 // The table of names: a list without a destructor, so that nothing is left when the library is unloaded.
-std::mutex table_mutex;
-InprocListener* table_head = nullptr;
+Mutex table_mutex;
+InprocListener* table_head GUARDED_BY(table_mutex) = nullptr;
 
 }  // namespace
 
@@ -19,7 +20,7 @@ InprocListener::InprocListener(std::string name, AcceptorEvents events)
 
 void InprocListener::open(const std::shared_ptr<InprocPort>& port) {
   mailbox_ = std::make_shared<InprocMailbox>(port, weak_from_this());
-  std::lock_guard<std::mutex> lock(table_mutex);
+  MutexLock lock(table_mutex);
   for (const InprocListener* other = table_head; other != nullptr; other = other->next_) {
     if (other->name_ == name_) {
       fail(Status::kInvalidState, "\"{}\" is in use: another worker of this process listens there; take another name",
@@ -33,14 +34,14 @@ void InprocListener::open(const std::shared_ptr<InprocPort>& port) {
 
 void InprocListener::close() {
   {
-    std::lock_guard<std::mutex> lock(table_mutex);
+    MutexLock lock(table_mutex);
     if (previous_ != nullptr) previous_->next_ = next_;
     if (next_ != nullptr) next_->previous_ = previous_;
     if (table_head == this) table_head = next_;
   }
   std::map<uint64_t, std::shared_ptr<InprocMailbox>> clients;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
     clients.swap(clients_);
   }
@@ -50,7 +51,7 @@ void InprocListener::close() {
 }
 
 std::shared_ptr<InprocListener> InprocListener::find(const std::string& name) {
-  std::lock_guard<std::mutex> lock(table_mutex);
+  MutexLock lock(table_mutex);
   for (InprocListener* listener = table_head; listener != nullptr; listener = listener->next_) {
     if (listener->name_ == name) return listener->shared_from_this();
   }
@@ -58,7 +59,7 @@ std::shared_ptr<InprocListener> InprocListener::find(const std::string& name) {
 }
 
 uint64_t InprocListener::connect(const std::shared_ptr<InprocMailbox>& client) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_) return 0;
   clients_.emplace(++last_connection_, client);
   return last_connection_;
@@ -66,7 +67,7 @@ uint64_t InprocListener::connect(const std::shared_ptr<InprocMailbox>& client) {
 
 void InprocListener::disconnect(uint64_t connection) {
   std::shared_ptr<InprocMailbox> client;  // destroyed after the lock is gone
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = clients_.find(connection);
   if (found == clients_.end()) return;
   client = std::move(found->second);
@@ -81,7 +82,7 @@ InprocMailbox::Pushed InprocListener::push(uint64_t connection, Frames frames,
 bool InprocListener::reply(uint64_t connection, Frames frames) {
   std::shared_ptr<InprocMailbox> client;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = clients_.find(connection);
     if (found == clients_.end()) return false;
     client = found->second;

@@ -2,9 +2,9 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "transport/inproc/inproc_mailbox.h"
 
 namespace distag {
@@ -38,10 +38,10 @@ class InprocListener final : public InprocMailbox::Owner, public std::enable_sha
   std::shared_ptr<InprocMailbox> mailbox_;  // set by open()
   bool delivering_ = true;                  // of the loop; false once closed
 
-  std::mutex mutex_;  // guards these; held with no other lock
-  bool closed_ = false;
-  uint64_t last_connection_ = 0;
-  std::map<uint64_t, std::shared_ptr<InprocMailbox>> clients_;
+  Mutex mutex_;  // held with no other lock
+  bool closed_ GUARDED_BY(mutex_) = false;
+  uint64_t last_connection_ GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, std::shared_ptr<InprocMailbox>> clients_ GUARDED_BY(mutex_);
 
   // Of the table, under its lock.
   InprocListener* previous_ = nullptr;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace distag {
 namespace {
 
@@ -18,21 +20,21 @@ size_t size_of(const Frames& frames) {
 }  // namespace
 
 void InprocPort::post(Task task) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   // A task that is refused is the caller's parameter, destroyed after the lock is gone; one the loop refuses holds
   // nothing but a mailbox.
   if (loop_ != nullptr) loop_->post_or_drop(std::move(task));
 }
 
 void InprocPort::close() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   loop_ = nullptr;
 }
 
 InprocMailbox::Pushed InprocMailbox::push_message(uint64_t from, Frames frames,
                                                   const std::shared_ptr<InprocMailbox>& waiter) {
   const size_t bytes = size_of(frames);
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_) return Pushed::kClosed;
   // A message larger than all the room goes alone.
   if (messages_ > 0 && (bytes_ + bytes > kMaxBytes || messages_ == kMaxMessages)) {
@@ -41,36 +43,43 @@ InprocMailbox::Pushed InprocMailbox::push_message(uint64_t from, Frames frames,
   }
   bytes_ += bytes;
   ++messages_;
-  add({Item::Kind::kMessage, from, std::move(frames)}, std::move(lock));
+  const bool is_first = add({Item::Kind::kMessage, from, std::move(frames)});
+  lock.unlock();
+  if (is_first) post_delivery();
   return Pushed::kTaken;
 }
 
 void InprocMailbox::push(Item::Kind kind) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (!closed_) add({kind, 0, {}}, std::move(lock));
+  MutexLock lock(mutex_);
+  const bool is_first = !closed_ && add({kind, 0, {}});
+  lock.unlock();
+  if (is_first) post_delivery();
 }
 
 void InprocMailbox::close() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
     waiters_.clear();
   }
   // One by one, each destroyed without the lock: a second queue would need memory, and this ends connections.
   for (;;) {
     Item dropped;
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (items_.empty()) return;
     dropped = std::move(items_.front());
     items_.pop_front();
   }
 }
 
-void InprocMailbox::add(Item item, std::unique_lock<std::mutex> lock) {
+// True: the caller posts the delivery, once it has let go of the lock.
+bool InprocMailbox::add(Item item) {
   items_.push_back(std::move(item));
-  const bool post = !std::exchange(scheduled_, true);
-  lock.unlock();
-  if (post) port_->post([self = shared_from_this()] { self->deliver(); });
+  return !std::exchange(scheduled_, true);
+}
+
+void InprocMailbox::post_delivery() {
+  port_->post([self = shared_from_this()] { self->deliver(); });
 }
 
 void InprocMailbox::deliver() {
@@ -81,12 +90,12 @@ void InprocMailbox::deliver() {
     for (const auto& waiter : woken) waiter->push(Item::Kind::kWritable);
     if (const auto owner = owner_.lock()) owner->on_item(std::move(item));
   }
-  port_->post([self = shared_from_this()] { self->deliver(); });
+  post_delivery();
 }
 
 // False when there is none; the next push posts a task again.
 bool InprocMailbox::take(Item& item, std::vector<std::shared_ptr<InprocMailbox>>& woken) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (items_.empty()) {
     scheduled_ = false;
     return false;

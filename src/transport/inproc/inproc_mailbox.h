@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 
 #include "base/loop.h"
+#include "base/mutex.h"
 #include "transport/transport.h"
 
 namespace distag {
@@ -19,8 +19,8 @@ class InprocPort {
   void close();
 
  private:
-  std::mutex mutex_;  // held while posting, so that the loop cannot end meanwhile
-  Loop* loop_;
+  Mutex mutex_;  // held while posting, so that the loop cannot end meanwhile
+  Loop* loop_ GUARDED_BY(mutex_);
 };
 
 // What is on its way to one acceptor or connection, in order. Pushed to by any thread; taken on the loop of its owner,
@@ -58,20 +58,21 @@ class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
   void close();
 
  private:
-  void add(Item item, std::unique_lock<std::mutex> lock);
+  bool add(Item item) REQUIRES(mutex_);
+  void post_delivery();
   void deliver();
   bool take(Item& item, std::vector<std::shared_ptr<InprocMailbox>>& woken);
 
   const std::shared_ptr<InprocPort> port_;
   const std::weak_ptr<Owner> owner_;
 
-  std::mutex mutex_;  // guards these; held with no other lock
-  std::deque<Item> items_;
-  std::vector<std::weak_ptr<InprocMailbox>> waiters_;
-  size_t bytes_ = 0;
-  size_t messages_ = 0;
-  bool scheduled_ = false;  // a task that delivers is posted
-  bool closed_ = false;
+  Mutex mutex_;  // held with no other lock
+  std::deque<Item> items_ GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<InprocMailbox>> waiters_ GUARDED_BY(mutex_);
+  size_t bytes_ GUARDED_BY(mutex_) = 0;
+  size_t messages_ GUARDED_BY(mutex_) = 0;
+  bool scheduled_ GUARDED_BY(mutex_) = false;  // a task that delivers is posted
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace distag

@@ -2,13 +2,15 @@
 
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace distag {
 
 void LentFrames::give_back(std::shared_ptr<const void> owner) noexcept {
   try {
     bool first = false;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       first = owners_.empty();
       owners_.push_back(std::move(owner));
     }
@@ -20,7 +22,7 @@ void LentFrames::give_back(std::shared_ptr<const void> owner) noexcept {
 
 void LentFrames::release() {
   std::vector<std::shared_ptr<const void>> owners;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   owners.swap(owners_);
 }
 

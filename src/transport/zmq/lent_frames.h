@@ -1,10 +1,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/loop.h"
+#include "base/mutex.h"
 
 namespace distag {
 
@@ -22,8 +22,8 @@ class LentFrames : public std::enable_shared_from_this<LentFrames> {
 
  private:
   Loop& loop_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<const void>> owners_;
+  Mutex mutex_;
+  std::vector<std::shared_ptr<const void>> owners_ GUARDED_BY(mutex_);
 };
 
 }  // namespace distag

@@ -1,7 +1,7 @@
 /* A parameter server: one process owns a model, three others train it together, each with a third of the digits.
  *
  *   cc 07_parameter_server.c $(pkg-config --cflags --libs distag) -lm -o parameter_server
- *   ./parameter_server data/digits.csv [rounds]
+ *   ./launch 4 ./parameter_server data/digits.csv [ROUNDS]
  *
  * The model embeds the brightness of each pixel and puts a network of two layers on top; the worker "ps" owns it.
  *
@@ -9,47 +9,16 @@
  *   backward pass then leaves the gradient of the table in that context at ps.
  * - The network comes to the trainers. They send its gradients to "average", which answers nobody before all three have
  *   called: it defers its replies, and no thread waits. The last one to come takes the step with the mean of the
- *   gradients, of network and table, and all three get the new network as their answer.
- *
- * The program forks before it uses distag. The parent is ps, its children are the trainers. */
-#define _POSIX_C_SOURCE 200809L
-#include <dirent.h>
+ *   gradients, of network and table, and all three get the new network as their answer. */
 #include <distag.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { kTrainers = 3, kBatch = 16, kRounds = 600, kShown = 100, kMaxImages = 2000 };
 enum { kPixels = 64, kLevels = 17, kFeatures = 4, kHidden = 128, kClasses = 10, kParameters = 4 };
 static const double kRate = 0.5; /* of the first round; falls to 0 in a straight line */
-
-static char directory[] = "/tmp/distag-ps-XXXXXX"; /* where they meet */
-
-/* Rank 0 is "ps"; the trainers keep the names that a rank gives: "worker1" ... */
-static distag_worker *create_worker(int rank, distag_error *err) {
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
-  distag_worker *worker = NULL;
-  char rendezvous[sizeof directory + 16];
-
-  snprintf(rendezvous, sizeof rendezvous, "file://%s", directory);
-  options.name = rank == 0 ? "ps" : NULL;
-  options.rank = rank;
-  options.world_size = 1 + kTrainers;
-  options.rendezvous = rendezvous;
-  options.call_timeout_ns = 20 * DISTAG_SECOND; /* also the longest that two trainers wait for the third */
-  distag_worker_create(&options, &worker, err);
-  return worker;
-}
-
-static int report(int rank, const distag_error *err) {
-  if (err->code == DISTAG_OK) return 0;
-  fprintf(stderr, "rank %d: %s: %s\n", rank, distag_status_get_name(err->code), err->message);
-  return 1;
-}
 
 /* ---- ps: the server ---- */
 
@@ -63,7 +32,6 @@ typedef struct server {
   distag_tensor *table;
   distag_tensor *network[kParameters]; /* no gradients are taken of it here */
   int rounds;
-
   pthread_mutex_t mutex; /* functions run side by side */
   contribution came[kTrainers];
   int came_count, round;
@@ -102,8 +70,7 @@ static distag_status lookup(void *user_data, distag_invocation *invocation, dist
 /* A tensor that is sent keeps its values, whatever the next step makes of the parameters. */
 static distag_value *create_network_value(server *self, distag_error *err) {
   distag_value *items[kParameters], *list = NULL;
-  int i;
-  for (i = 0; i < kParameters; ++i) items[i] = distag_tensor_as_value(self->network[i]);
+  for (int i = 0; i < kParameters; ++i) items[i] = distag_tensor_as_value(self->network[i]);
   distag_value_create_list(items, kParameters, &list, err);
   return list;
 }
@@ -120,18 +87,17 @@ static void finish_round(server *self) {
   const double scale = -kRate * (self->rounds - self->round) / self->rounds / kTrainers;
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *answer;
-  int i, k;
 
-  for (i = 0; i < kTrainers; ++i) {
+  for (int i = 0; i < kTrainers; ++i) {
     distag_tensor_add_scaled(self->table, distag_gradients_find(self->came[i].table, self->table), scale, &err);
-    for (k = 0; k < kParameters; ++k) {
+    for (int k = 0; k < kParameters; ++k) {
       distag_tensor *gradient = NULL;
       distag_value_get_tensor(distag_value_get_item(self->came[i].network, (size_t)k), &gradient, &err);
       distag_tensor_add_scaled(self->network[k], gradient, scale, &err);
     }
   }
   answer = create_network_value(self, &err);
-  for (i = 0; i < kTrainers; ++i) {
+  for (int i = 0; i < kTrainers; ++i) {
     distag_reply_finish(self->came[i].reply, answer, &err, NULL); /* the value, or what failed */
     distag_reply_release(self->came[i].reply);
     distag_value_release(self->came[i].network);
@@ -160,25 +126,20 @@ static distag_status average(void *user_data, distag_invocation *invocation, dis
 }
 
 /* Serves until all trainers have shut down too. */
-static int run_server(int rounds) {
+static void run_server(distag_worker *worker, int rounds, distag_error *err) {
   server self = {.rounds = rounds, .mutex = PTHREAD_MUTEX_INITIALIZER};
-  distag_error err = DISTAG_ERROR_INIT;
-  distag_worker *worker = create_worker(0, &err);
-  int i;
-
-  create_model(&self, &err);
-  distag_worker_register(worker, "lookup", lookup, &self, NULL, NULL, &err);
-  distag_worker_register(worker, "network", get_network, &self, NULL, NULL, &err);
-  distag_worker_register(worker, "average", average, &self, NULL, NULL, &err);
-  distag_worker_start(worker, 30 * DISTAG_SECOND, &err);
-  distag_worker_shutdown(worker, DISTAG_FOREVER, NULL, &err);
+  create_model(&self, err);
+  distag_worker_register(worker, "lookup", lookup, &self, NULL, NULL, err);
+  distag_worker_register(worker, "network", get_network, &self, NULL, NULL, err);
+  distag_worker_register(worker, "average", average, &self, NULL, NULL, err);
+  distag_worker_start(worker, 30 * DISTAG_SECOND, err);
+  distag_worker_shutdown(worker, DISTAG_FOREVER, NULL, err);
   distag_worker_release(worker);
-  for (i = 0; i < kParameters; ++i) distag_tensor_release(self.network[i]);
+  for (int i = 0; i < kParameters; ++i) distag_tensor_release(self.network[i]);
   distag_tensor_release(self.table);
-  if (report(0, &err)) return 1;
+  if (err->code != DISTAG_OK) return;
   printf("ps: %d steps, each with the mean of %d gradients; handles left: %d\n", self.round, kTrainers,
          (int)distag_get_handle_count());
-  return 0;
 }
 
 /* ---- the data: every fifth line is held out, the others are dealt to the trainers in turn ---- */
@@ -239,11 +200,9 @@ static distag_tensor *predict(trainer *self, distag_context *context, const imag
   distag_relu(sums, &hidden, err);
   distag_linear(hidden, self->parameters[2], self->parameters[3], &logits, err);
 
-  distag_tensor_release(hidden);
-  distag_tensor_release(sums);
-  distag_tensor_release(inputs);
+  distag_tensor *const made[] = {indices, inputs, sums, hidden};
+  for (int i = 0; i < 4; ++i) distag_tensor_release(made[i]);
   distag_value_release(answer);
-  distag_tensor_release(indices);
   return logits;
 }
 
@@ -300,72 +259,41 @@ static double measure_accuracy(trainer *self, const images *set, distag_error *e
   return (double)hits / set->count;
 }
 
-static int run_trainer(int rank, const char *data, int rounds) {
+static void run_trainer(distag_worker *worker, int rank, const char *data, int rounds, distag_error *err) {
   static images own, held_out;
-  distag_error err = DISTAG_ERROR_INIT;
-  trainer self = {NULL, NULL, {NULL}};
+  trainer self = {worker, NULL, {NULL}};
   distag_value *network = NULL;
 
-  if (!read_images(data, rank, &own, &held_out)) return 1;
-  self.worker = create_worker(rank, &err);
-  distag_worker_start(self.worker, 30 * DISTAG_SECOND, &err);
-  distag_call(self.worker, NULL, "ps", "network", NULL, 0, NULL, &network, &err);
-  use_network(&self, network, &err);
-
-  for (int round = 1; round <= rounds && err.code == DISTAG_OK; ++round) {
-    const double loss = train_round(&self, round, &own, &err);
+  if (!read_images(data, rank, &own, &held_out)) exit(1);
+  distag_worker_start(worker, 30 * DISTAG_SECOND, err);
+  distag_call(worker, NULL, "ps", "network", NULL, 0, NULL, &network, err);
+  use_network(&self, network, err);
+  for (int round = 1; round <= rounds && err->code == DISTAG_OK; ++round) {
+    const double loss = train_round(&self, round, &own, err);
     if (rank > 1 || (round % kShown != 0 && round != rounds)) continue;
     printf("round %4d of %d   loss %.4f   held-out accuracy %.4f\n", round, rounds, loss,
-           measure_accuracy(&self, &held_out, &err));
+           measure_accuracy(&self, &held_out, err));
   }
-
-  distag_worker_shutdown(self.worker, 30 * DISTAG_SECOND, NULL, &err);
-  distag_worker_release(self.worker);
+  distag_worker_shutdown(worker, DISTAG_FOREVER, NULL, err);
+  distag_worker_release(worker);
   distag_value_release(self.network);
-  return report(rank, &err);
-}
-
-/* ---- the processes ---- */
-
-static pid_t children[kTrainers];
-
-/* Whatever way ps ends: no process and no file stays behind. */
-static void clean_up(void) {
-  DIR *entries = opendir(directory);
-  struct dirent *entry;
-  char path[sizeof directory + sizeof entry->d_name + 1];
-
-  for (int i = 0; i < kTrainers; ++i) {
-    if (children[i] > 0 && kill(children[i], SIGKILL) == 0) waitpid(children[i], NULL, 0);
-  }
-  while (entries != NULL && (entry = readdir(entries)) != NULL) {
-    snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-    unlink(path);
-  }
-  if (entries != NULL) closedir(entries);
-  rmdir(directory);
 }
 
 int main(int argc, char **argv) {
-  const int rounds = argc > 2 ? atoi(argv[2]) : kRounds;
-  int failed = 0;
+  const int rounds = argc > 2 ? atoi(argv[2]) : kRounds, rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from the launcher */
+  distag_worker *worker = NULL;
+  distag_error err = DISTAG_ERROR_INIT;
 
-  if (argc < 2 || rounds < 1) return fprintf(stderr, "usage: %s DIGITS.CSV [ROUNDS]\n", argv[0]), 2;
+  if (argc < 2 || rounds < 1 || rank < 0 || rank > kTrainers) {
+    return fprintf(stderr, "usage: launch %d %s DIGITS.CSV [ROUNDS]\n", 1 + kTrainers, argv[0]), 2;
+  }
   setvbuf(stdout, NULL, _IOLBF, 0);
-  if (mkdtemp(directory) == NULL) return perror("mkdtemp"), 1;
-  for (int i = 0; i < kTrainers; ++i) {
-    children[i] = fork();
-    if (children[i] == 0) return run_trainer(i + 1, argv[1], rounds);
-    if (children[i] < 0) failed = 1;
-  }
-  atexit(clean_up); /* of the parent only */
-  if (failed) return perror("fork"), 1;
-  if (run_server(rounds)) return 1;
-  for (int i = 0; i < kTrainers; ++i) {
-    int status = 1;
-    waitpid(children[i], &status, 0);
-    children[i] = 0;
-    failed |= status != 0;
-  }
-  return failed;
+  if (rank == 0) options.name = "ps";           /* trainers keep the names that a rank gives: "worker1" ... */
+  options.call_timeout_ns = 20 * DISTAG_SECOND; /* also the longest that two trainers wait for the third */
+  distag_worker_create(&options, &worker, &err);
+  if (rank == 0) run_server(worker, rounds, &err);
+  if (rank > 0) run_trainer(worker, rank, argv[1], rounds, &err);
+  if (err.code != DISTAG_OK) fprintf(stderr, "rank %d: %s\n", rank, err.message);
+  return err.code != DISTAG_OK;
 }

@@ -1,26 +1,20 @@
 /* A pipeline: a model whose three stages live in three processes, and a batch that goes through them in pieces.
  *
- *   cc 08_pipeline.c $(pkg-config --cflags --libs distag) -o pipeline && ./pipeline
+ *   cc 08_pipeline.c $(pkg-config --cflags --libs distag) -o pipeline
+ *   OPENBLAS_NUM_THREADS=1 ./launch 4 ./pipeline      (a stage is one core here: it is the stages that overlap)
  *
  * While the second stage works on the first micro-batch, the first stage works on the second one. Nothing but
  * asynchronous calls is needed for that: distag_remote leaves what a stage computes with that stage and names it by an
  * rref, which goes to the next stage, which fetches it there itself. The driver sees the outputs of the last stage only
  * and begins a backward pass as soon as one arrives; the passes overlap too, and their gradients add up in the context.
- * The same step is then done without overlap, one micro-batch after the other: slower, with the same gradients.
- *
- * The program starts the stages itself, as itself with a rank and a rendezvous. */
+ * The same step is then done without overlap, one micro-batch after the other: slower, with the same gradients. */
 #define _POSIX_C_SOURCE 200809L
-#include <dirent.h>
 #include <distag.h>
 #include <math.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { kStages = 3, kWidth = 768, kMicroBatches = 8, kRows = 128, kRounds = 6 };
 static const char *const kNames[kStages + 1] = {"driver", "stage1", "stage2", "stage3"};
@@ -31,13 +25,10 @@ static int report(const char *who, const distag_error *err) {
   return 1;
 }
 
-static distag_worker *create_worker(int rank, const char *rendezvous, distag_error *err) {
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+static distag_worker *create_worker(int rank, distag_error *err) {
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* size and address come from the launcher */
   distag_worker *worker = NULL;
   options.name = kNames[rank];
-  options.rank = rank;
-  options.world_size = kStages + 1;
-  options.rendezvous = rendezvous;
   distag_worker_create(&options, &worker, err);
   return worker;
 }
@@ -86,9 +77,9 @@ static distag_status gradient(void *weight, distag_invocation *invocation, dista
   return err->code;
 }
 
-static int run_stage(int rank, const char *rendezvous) {
+static int run_stage(int rank) {
   distag_error err = DISTAG_ERROR_INIT;
-  distag_worker *worker = create_worker(rank, rendezvous, &err);
+  distag_worker *worker = create_worker(rank, &err);
   distag_tensor *weight = create_weight(rank, &err);
 
   distag_worker_register(worker, "forward", forward, weight, NULL, NULL, &err);
@@ -220,10 +211,10 @@ static int print_results(const schedule *piped, const schedule *plain, distag_er
   return equal;
 }
 
-static int run_driver(const char *rendezvous) {
+static int run_driver(void) {
   const int64_t shape[2] = {kRows, kWidth};
   distag_error err = DISTAG_ERROR_INIT;
-  driver self = {create_worker(0, rendezvous, &err), {NULL}, {NULL}};
+  driver self = {create_worker(0, &err), {NULL}, {NULL}};
   schedule piped = {1, 0, 0, {NULL}}, plain = {0, 0, 0, {NULL}};
   int i, equal;
 
@@ -250,50 +241,8 @@ static int run_driver(const char *rendezvous) {
   return report(kNames[0], &err) || !equal;
 }
 
-/* ---- the processes ---- */
-
-extern char **environ;
-static char directory[] = "/tmp/distag-pipeline-XXXXXX"; /* where they meet */
-static pid_t children[kStages + 1];
-
-/* Whatever way the driver ends: no process and no file stays behind. */
-static void clean_up(void) {
-  DIR *entries = opendir(directory);
-  struct dirent *entry;
-  char path[sizeof directory + sizeof entry->d_name + 1];
-  int rank;
-
-  for (rank = 1; rank <= kStages; ++rank) {
-    if (children[rank] > 0 && kill(children[rank], SIGKILL) == 0) waitpid(children[rank], NULL, 0);
-  }
-  while (entries != NULL && (entry = readdir(entries)) != NULL) {
-    snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-    unlink(path);
-  }
-  if (entries != NULL) closedir(entries);
-  rmdir(directory);
-}
-
 int main(int argc, char **argv) {
-  char rendezvous[sizeof directory + 16], rank_text[16];
-  char *arguments[] = {argv[0], rank_text, rendezvous, NULL};
-  int rank, status = 0, failed;
-
-  if (argc == 3) return run_stage(atoi(argv[1]), argv[2]);
-  if (mkdtemp(directory) == NULL) return perror("mkdtemp"), 1;
-  atexit(clean_up);
-  snprintf(rendezvous, sizeof rendezvous, "file://%s", directory);
-  setenv("OPENBLAS_NUM_THREADS", "1", 1); /* a stage is one core here: what overlaps are the stages */
-  for (rank = 1; rank <= kStages; ++rank) {
-    snprintf(rank_text, sizeof rank_text, "%d", rank);
-    status = posix_spawn(&children[rank], "/proc/self/exe", NULL, NULL, arguments, environ);
-    if (status != 0) return fprintf(stderr, "%s: %s\n", argv[0], strerror(status)), 1;
-  }
-  failed = run_driver(rendezvous);
-  for (rank = 1; rank <= kStages && !failed; ++rank) {
-    waitpid(children[rank], &status, 0);
-    children[rank] = 0;
-    failed = status != 0;
-  }
-  return failed;
+  const int rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
+  if (argc > 1 || rank < 0 || rank > kStages) return fprintf(stderr, "usage: launch 4 %s\n", argv[0]), 2;
+  return rank == 0 ? run_driver() : run_stage(rank);
 }

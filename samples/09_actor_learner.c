@@ -1,32 +1,23 @@
 /* Reinforcement learning over four processes: an agent with a policy, and three observers that play with it.
  *
  *   cc 09_actor_learner.c $(pkg-config --cflags --libs distag) -lm -o actor_learner
+ *   ./launch 4 ./actor_learner
  *
  * The game is the cart-pole: push a cart to the left or the right so that the pole on it stays upright. Each observer
  * has an environment, which never travels: it is a host object, and the agent holds an rref to it. To learn, the agent
  * makes a context and calls "play" on all observers at once, with the parameters of the policy. An observer plays some
  * episodes and answers with its loss, a tensor that depends on the parameters it was called with. So one
  * distag_backward from the three losses runs through all observers and ends at the parameters here, for a step of Adam.
- * (REINFORCE, Williams 1992.)
- *
- * The program forks before it uses distag: the children are the observers, the parent is the agent. */
-#define _POSIX_C_SOURCE 200809L
-#include <dirent.h>
+ * (REINFORCE, Williams 1992.) Rank 0 is the agent. */
 #include <distag.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { kObservers = 3, kEpisodes = 4, kMostSteps = 500, kMostUpdates = 400 };
 enum { kState = 4, kHidden = 64, kActions = 2, kParameters = 4 };
 static const double kGoal = 150; /* steps that the pole stays upright, in the running mean */
 static const double kDiscount = 0.99;
-
-static char directory[] = "/tmp/distag-actor-XXXXXX"; /* where the processes meet */
-static pid_t children[kObservers + 1];
 
 static int report(const char *who, const distag_error *err) {
   if (err->code == DISTAG_OK) return 0;
@@ -35,16 +26,11 @@ static int report(const char *who, const distag_error *err) {
 }
 
 static distag_worker *create_worker(int rank, distag_error *err) {
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* size and address come from the launcher */
   distag_worker *worker = NULL;
-  char rendezvous[64], name[16];
-
-  snprintf(rendezvous, sizeof rendezvous, "file://%s", directory);
+  char name[16];
   snprintf(name, sizeof name, rank == 0 ? "agent" : "observer%d", rank);
   options.name = name;
-  options.rank = rank;
-  options.world_size = kObservers + 1;
-  options.rendezvous = rendezvous;
   distag_worker_create(&options, &worker, err);
   return worker;
 }
@@ -305,41 +291,8 @@ static int run_agent(void) {
   return running < kGoal;
 }
 
-/* ---- the processes ---- */
-
-/* Whatever way the agent ends: no process and no file stays behind. */
-static void clean_up(void) {
-  DIR *entries = opendir(directory);
-  struct dirent *entry;
-  char path[sizeof directory + sizeof entry->d_name + 1];
-  int rank;
-
-  for (rank = 1; rank <= kObservers; ++rank) {
-    if (children[rank] > 0 && kill(children[rank], SIGKILL) == 0) waitpid(children[rank], NULL, 0);
-  }
-  while (entries != NULL && (entry = readdir(entries)) != NULL) {
-    snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-    unlink(path);
-  }
-  if (entries != NULL) closedir(entries);
-  rmdir(directory);
-}
-
-int main(void) {
-  int rank, status = 0, failed;
-
-  if (mkdtemp(directory) == NULL) return perror("mkdtemp"), 1;
-  for (rank = 1; rank <= kObservers; ++rank) {
-    children[rank] = fork();
-    if (children[rank] == 0) return run_observer(rank);
-    if (children[rank] < 0) return perror("fork"), clean_up(), 1;
-  }
-  atexit(clean_up);
-  failed = run_agent();
-  for (rank = 1; rank <= kObservers && !failed; ++rank) {
-    waitpid(children[rank], &status, 0);
-    children[rank] = 0;
-    failed = status != 0;
-  }
-  return failed;
+int main(int argc, char **argv) {
+  const int rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
+  if (argc > 1 || rank < 0 || rank > kObservers) return fprintf(stderr, "usage: launch 4 %s\n", argv[0]), 2;
+  return rank == 0 ? run_agent() : run_observer(rank);
 }

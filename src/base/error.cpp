@@ -53,6 +53,7 @@ Error current_error() noexcept {
     } catch (const Error& error) {
       return error;
     } catch (const std::bad_alloc&) {
+      // The error below says so.
     } catch (const std::exception& exception) {
       return Error(Status::kInternal, exception.what());
     } catch (...) {

@@ -28,6 +28,7 @@ void fail_dropped(Completion& completion) noexcept {
   try {
     error = Error(Status::kCancelled, "the worker was shut down");
   } catch (...) {
+    // There is no memory for the longer text: the short one stays.
   }
   try {
     completion.fail(std::move(error));

@@ -51,6 +51,7 @@ void post_done_or_drop(const std::shared_ptr<DoneCallback>& done) noexcept {
   try {
     post_done(done);
   } catch (...) {
+    // Nothing is left to tell: the callback goes with its user_data.
   }
 }
 

@@ -70,6 +70,7 @@ void post_or_drop(std::shared_ptr<Continuation> continuation) noexcept {
     Executor& functions = continuation->worker().functions();
     functions.post_or_drop([continuation = std::move(continuation)] { continuation->run(); });
   } catch (...) {
+    // The continuation goes, which ends the next future.
   }
 }
 

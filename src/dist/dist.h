@@ -18,7 +18,7 @@ struct DistStats {
   uint64_t passes_open = 0;
 };
 
-// Distributed autograd of one worker: contexts, recording, passes; see schemas/autograd.fbs and DESIGN of passes there.
+// Distributed autograd of one worker: contexts, recording, passes. schemas/autograd.fbs states the rules of a pass.
 // A CallHook of Rpc, and a taker of its own messages.
 class Dist final : public CallHook {
  public:

@@ -19,6 +19,7 @@ RULES = [
     (r"^src/", r"\b(printf|puts)\s*\(|std::(cout|cerr|clog)\b|\bfprintf\s*\(", "no output: take a log sink"),
     (r"^src/(?!ops/|tensor/)", r"\bsetenv\s*\(|\bsetlocale\s*\(|\bfesetround\s*\(", "no change of the host's process state"),
     (r"^src/.*\.h$", r"(?s)\A(?!.*#pragma once)", "a header starts with #pragma once"),
+    (r"^src/", r"\bcatch \([^)]*\) \{\s*\}", "an empty catch says in a comment why nothing is to be done"),
     (r"", r"\b(TODO|FIXME|XXX|HACK)\b", "an issue, not a note in the code"),
 ]
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -39,7 +40,7 @@ def check_text(path, text):
     for where, what, why in RULES:
         if not re.search(where, path):
             continue
-        for match in re.finditer(what, text if "TODO" in what else code):
+        for match in re.finditer(what, text if "TODO" in what or "catch" in what else code):
             line = text.count("\n", 0, match.start()) + 1
             complaints.append(f"{path}:{line}: `{match.group(0).strip()}`: {why}")
     return complaints

@@ -44,6 +44,8 @@ RULE_VIOLATIONS = [
     ("src/base/print.cpp", "std::cerr << 1;\n", "no output"),
     ("src/base/long.cpp", "\n" * 601, "more than 600"),
     ("tests/unit/long_test.cpp", "\n" * 901, "more than 900"),
+    ("src/base/catch.cpp", "try {\n} catch (...) {\n}\n", "an empty catch"),
+    ("samples/long.c", "\n" * 301, "more than 300"),
     ("src/base/guard.h", "int x;\n", "#pragma once"),
     ("samples/note.c", "/* " + "TO" + "DO */\n", "an issue"),
 ]
@@ -59,6 +61,8 @@ def main():
             failures.append(f"{path}: expected one complaint with {expected!r}, got {complaints}")
     if check_rules.check_text("src/base/a.h", '#pragma once\n// sleep(1)\nconst char* kText = "sleep(1)";\n'):
         failures.append("a comment or a text counts as code")
+    if check_rules.check_text("src/base/a.cpp", "try {\n} catch (...) {\n  // Nobody waits.\n}\n"):
+        failures.append("a catch with a reason is refused")
     for path, text, expected in RULE_VIOLATIONS:
         complaints = check_rules.check_text(path, text)
         if len(complaints) != 1 or expected not in complaints[0]:

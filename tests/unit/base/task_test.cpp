@@ -13,7 +13,7 @@ TEST(Task, OwnsWhatItCaptures) {
   int seen = 0;
   UniqueFunction<void(int)> function = [owned = std::move(owned), &seen](int plus) { seen = *owned + plus; };
   UniqueFunction<void(int)> moved = std::move(function);
-  EXPECT_FALSE(function);  // NOLINT(bugprone-use-after-move): moved from means empty
+  EXPECT_FALSE(function);  // moved from means empty
   moved(3);
   EXPECT_EQ(seen, 10);
 }

@@ -8,28 +8,28 @@
  *
  *  1. Handles are opaque and counted. A handle written to an out_ parameter is one reference for the caller to release.
  *     retain adds one; release drops one, takes NULL, never blocks, never fails, on any thread, in any order.
- *  2. Lent instead: every pointer that a function returns, and what distag_<noun>_get_<what> writes to out_
+ *  2. Lent instead is every pointer that a function returns or that distag_<noun>_get_<item> writes to out_
  *     (distag_get_gradients, which names no noun, gives). It lives as long as the caller holds the first argument,
  *     longer if it is retained. copy_ fills the caller's buffer.
  *     "take": the library owns the argument from then on, on success only. Several handles may stand for one tensor,
- *     rref, worker or future, and what is lent has a handle of its own: compare ids and names, not pointers.
+ *     rref, worker or future, and a lent handle is one of its own: compare ids and names, not pointers.
  *  3. Fallible functions return distag_status, 0 is ok. On failure, and only then, they fill the caller's distag_error
- *     (always the last parameter, always nullable). Beside what "Fails" lists, any can answer INVALID_ARGUMENT,
- *     OUT_OF_MEMORY or INTERNAL. Functions without a status answer 0, -1 or NULL to a NULL handle.
+ *     (always the last parameter, always nullable). Beside the failures under "Fails", any can answer
+ *     INVALID_ARGUMENT, OUT_OF_MEMORY or INTERNAL. Functions without a status answer 0, -1 or NULL to a NULL handle.
  *  4. After a failure every out parameter is NULL or 0 and nothing needs cleanup. Failures pass through: a call that
  *     gets NULL for a handle it needs, while its err already holds a failure, returns that failure and leaves err as
  *     it is. So a chain of calls on one err can be checked once, at its end; calls that do not depend on the failed
  *     one still run. Set err.code to 0 before an unrelated chain.
  *  5. Options structs start with struct_size: use the _INIT macro, or zeroed memory and set it. Zero means default, and
- *     NULL options are all defaults. Structs grow at their end only. What the library does not know or cannot honour is
- *     refused (UNSUPPORTED), never ignored; of a struct whose struct_size no version had, nothing is used. A struct
- *     that is filled for the caller needs its struct_size too.
+ *     NULL options are all defaults. Structs grow at their end only. A field or value that the library does not know
+ *     or cannot honour is refused (UNSUPPORTED), never ignored; of a struct whose struct_size no version had, nothing
+ *     is used. A struct that is filled for the caller needs its struct_size too.
  *  6. Pointers must not be NULL unless marked nullable; an empty array is (NULL, 0). Text is UTF-8 and ends in NUL.
  *     Text, arrays and structs may be reused once the call returns. size is in bytes, count in items. Times are
  *     nanoseconds; DISTAG_FOREVER is -1.
  *  7. Each handle type is immutable (anyone, any time), thread-safe (any thread; calls order themselves), or lent (to
  *     one callback, on its thread, until it returns).
- *  8. Nothing blocks unless its comment says "Blocks". What blocks takes a timeout or says its bound, and has an _async
+ *  8. A function blocks only if its comment says "Blocks". It then takes a timeout or says its bound, and has an _async
  *     twin that gives a distag_future where a host may not want to wait. A timeout parameter of 0 does not wait; in
  *     options 0 is default.
  *  9. Callbacks run on the worker's pool. With DISTAG_EXECUTOR_HOST they run only in distag_worker_poll, and in
@@ -46,8 +46,8 @@
  *     from load to unload). Its threads take the stack that threads of the process have by default: 128 KiB are enough
  *     for distag, callbacks need theirs on top. In a forked child every call on a parent's handle answers
  *     INVALID_STATE, release only frees memory, and new workers can be made.
- * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told; to release what is lent does
- *     nothing. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
+ * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told; releasing a lent handle is a
+ *     no-op. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
  *     always told: of retain and release, which answer nothing, by distag_get_misuse_count.
  * 12. Within an ABI major nothing is removed, renumbered or moved. Treat enumerators you do not know as "other".
  *
@@ -59,7 +59,7 @@
  *   dims of a tensor                                16
  *   lists and maps within each other                16
  *   a call with its arguments, an answer            max_message_bytes of its receiver; 64 MiB of it for
- *                                                   what describes the values: about 20 bytes for a number in a list
+ *                                                   descriptions of values: about 20 bytes for a number in a list
  *                                                   (0 where all are int64), 40 for a tensor, a text or an entry of a
  *                                                   map, 80 for a reference
  *   contexts of one worker that another holds       65,536
@@ -67,8 +67,8 @@
  *   threads of a pool, with those that wait         256
  *   text of an error                                495 bytes, cut between characters
  *
- * What says nothing else is there since 0.1. What says "later" is here for its place in a struct or an enum, and
- * answers UNSUPPORTED to anything but 0. */
+ * Declarations are there since 0.1 unless they say otherwise. Fields and enumerators marked "later" are here for their
+ * place in a struct or an enum, and answer UNSUPPORTED to anything but 0. */
 #ifndef DISTAG_H
 #define DISTAG_H
 
@@ -78,7 +78,7 @@
 #define DISTAG_VERSION_MAJOR 0
 #define DISTAG_VERSION_MINOR 3
 #define DISTAG_VERSION_PATCH 0
-#define DISTAG_ABI_MAJOR 0 /* part of the soname; what distag_get_api is asked for */
+#define DISTAG_ABI_MAJOR 0 /* part of the soname, and the argument of distag_get_api */
 
 #if defined(DISTAG_STATIC)
 #define DISTAG_API
@@ -98,7 +98,7 @@ extern "C" {
  * 1. Status and errors                                                                                     since 0.1
  * ================================================================================================================== */
 
-/* What a call answers. The tens say what to do next: 1x mend the call, 2x use another way, 3x wait and retry, 4x
+/* The answer of a call. The tens say how to go on: 1x mend the call, 2x use another way, 3x wait and retry, 4x
  * reconnect, 5x give up, 6x read the message. 1000 and above belong to callbacks and travel unchanged. */
 typedef int32_t distag_status;
 enum distag_status_code {
@@ -111,11 +111,11 @@ enum distag_status_code {
   DISTAG_E_OVERLOADED = 30,       /* the byte budget of a peer or worker is used up */
   DISTAG_E_OUT_OF_MEMORY = 31,    /* memory, threads or descriptors are used up */
   DISTAG_E_DISCONNECTED = 40,     /* a worker that is needed is lost */
-  DISTAG_E_PEER_RESTARTED = 41,   /* a new incarnation answers under the name; what belonged to the old one is gone */
+  DISTAG_E_PEER_RESTARTED = 41,   /* a new incarnation has the name; all that belonged to the old one is gone */
   DISTAG_E_DEADLINE = 50,         /* time is up */
   DISTAG_E_CANCELLED = 51,        /* cancelled, or its context or worker ended */
   DISTAG_E_REMOTE = 60,           /* a function dropped its reply, or failed with a status unknown here */
-  DISTAG_E_PROTOCOL = 61,         /* a peer sent what it may not send, or speaks another version */
+  DISTAG_E_PROTOCOL = 61,         /* a peer broke the protocol, or speaks another version */
   DISTAG_E_INTERNAL = 62,         /* a defect in distag */
   DISTAG_E_GRAPH_FREED = 63,      /* a second pass without retain_graph */
   DISTAG_E_UNREACHED_SEND = 64,   /* FAST mode: results of the named calls were never used */
@@ -126,7 +126,7 @@ enum distag_error_flag {
   DISTAG_ERROR_MAY_HAVE_RUN = 1 /* the function ran, or nobody knows; without this flag it did not run */
 };
 
-/* Filled by a failed call. The message says what failed, where and what to do, and names every worker it passed. */
+/* Filled by a failed call. The message names the failure, its place, the remedy and every worker it passed. */
 typedef struct distag_error {
   uint32_t struct_size; /* sizeof(distag_error); 0 counts as the 512 bytes of version 0.1, so zeroed memory will do */
   distag_status code;
@@ -139,7 +139,7 @@ typedef struct distag_error {
 /* Fills an error from inside a callback and returns its code: return distag_error_set(err, 1000, "no such user"). */
 DISTAG_API distag_status distag_error_set(distag_error *err, distag_status code, const char *message);
 
-/* "INVALID_ARGUMENT" for 10, "USER" from 1000 on, "UNKNOWN" for what this library does not know. Static text. */
+/* "INVALID_ARGUMENT" for 10, "USER" from 1000 on, "UNKNOWN" for a status this library does not know. Static text. */
 DISTAG_API const char *distag_status_get_name(distag_status status);
 
 #define DISTAG_FOREVER INT64_C(-1)
@@ -151,7 +151,7 @@ DISTAG_API const char *distag_status_get_name(distag_status status);
  * ================================================================================================================== */
 
 typedef struct distag_tensor distag_tensor;         /* dense n-d array with its history. thread-safe */
-typedef struct distag_value distag_value;           /* what calls carry: scalar, text, tensor, list ... immutable */
+typedef struct distag_value distag_value;           /* content of calls: scalar, text, tensor, list ... immutable */
 typedef struct distag_worker distag_worker;         /* one participant: name, rank, functions. thread-safe */
 typedef struct distag_invocation distag_invocation; /* one incoming call, seen by a function. lent */
 typedef struct distag_reply distag_reply;           /* the answer that a function still owes. thread-safe */
@@ -159,7 +159,7 @@ typedef struct distag_future distag_future;         /* completes exactly once: v
 typedef struct distag_context distag_context;       /* one forward and its backward passes. thread-safe */
 typedef struct distag_gradients distag_gradients;   /* snapshot of a context's gradients on this worker. immutable */
 typedef struct distag_rref distag_rref;             /* reference to a value at its owner. since 0.2. thread-safe */
-typedef struct distag_optimizer distag_optimizer;   /* update rule and what it keeps. since 0.2. thread-safe */
+typedef struct distag_optimizer distag_optimizer;   /* update rule and its state. since 0.2. thread-safe */
 
 /* A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE. */
 DISTAG_API void distag_tensor_retain(distag_tensor *tensor);
@@ -173,7 +173,7 @@ DISTAG_API void distag_rref_release(distag_rref *rref /* nullable */);
 DISTAG_API void distag_optimizer_retain(distag_optimizer *optimizer);
 DISTAG_API void distag_optimizer_release(distag_optimizer *optimizer /* nullable */);
 
-/* Releasing a future does not cancel what it stands for. */
+/* Releasing a future does not cancel its operation. */
 DISTAG_API void distag_future_retain(distag_future *future);
 DISTAG_API void distag_future_release(distag_future *future /* nullable */);
 
@@ -208,7 +208,7 @@ enum distag_dtype_code {
   DISTAG_FLOAT64 = 2,
   DISTAG_INT64 = 3,
   DISTAG_BOOL = 4,    /* one byte, 0 or 1 */
-  DISTAG_FLOAT16 = 5, /* this and what follows: later */
+  DISTAG_FLOAT16 = 5, /* this and those that follow: later */
   DISTAG_BFLOAT16 = 6,
   DISTAG_INT8 = 7,
   DISTAG_INT32 = 8,
@@ -219,7 +219,7 @@ enum distag_dtype_code {
 DISTAG_API size_t distag_dtype_get_size(distag_dtype dtype);
 
 /* Copies row-major host memory into a new tensor. ndim 0 makes a scalar.
- * Fails: INVALID_ARGUMENT when `size` is not what dtype and shape need, or a dimension is negative. */
+ * Fails: INVALID_ARGUMENT when `size` is not the size that dtype and shape need, or a dimension is negative. */
 DISTAG_API distag_status distag_tensor_create(const void *data, size_t size, distag_dtype dtype, const int64_t *shape,
                                               size_t ndim, distag_tensor **out_tensor, distag_error *err);
 
@@ -232,7 +232,7 @@ DISTAG_API distag_status distag_tensor_create_borrowed(const void *data, size_t 
                                                        distag_deleter destroy /* nullable */,
                                                        distag_tensor **out_tensor, distag_error *err);
 
-/* What a tensor is. */
+/* Properties of a tensor. */
 DISTAG_API distag_dtype distag_tensor_get_dtype(distag_tensor *tensor);
 DISTAG_API size_t distag_tensor_get_ndim(distag_tensor *tensor);
 DISTAG_API const int64_t *distag_tensor_get_shape(distag_tensor *tensor);   /* ndim items */
@@ -258,15 +258,20 @@ DISTAG_API distag_status distag_tensor_get_item(distag_tensor *tensor, double *o
  * Fails: INVALID_STATE when it has a history, INVALID_ARGUMENT when its dtype is not a floating one. */
 DISTAG_API distag_status distag_tensor_set_requires_grad(distag_tensor *tensor, int32_t requires_grad,
                                                          distag_error *err);
-DISTAG_API int32_t distag_tensor_get_requires_grad(distag_tensor *tensor); /* 1 also for what was computed from such */
+DISTAG_API int32_t distag_tensor_get_requires_grad(distag_tensor *tensor); /* 1 also for results of such tensors */
 
-/* Change the values in place, unrecorded: to `size` bytes of row-major host memory; to those of another tensor, cast
- * and broadcast; by adding scale * source, likewise. Id, views and requires_grad stay.
- * Threads: whatever reads a tensor or a view of it meanwhile (a copy, an op, a call, a fetch) sees the values before
- * the write or after it, never a mixture. Writes come one after the other, also those to views that overlap.
+/* Sets the values in place, unrecorded, to `size` bytes of row-major host memory. Id, views and requires_grad stay.
+ * Threads: every reader of the tensor or of a view of it (a copy, an op, a call, a fetch) sees the values before the
+ * write or after it, never a mixture. Writes come one after the other, also those to views that overlap.
  * Fails: INVALID_STATE when it has a history or borrows its memory, OUT_OF_MEMORY. */
 DISTAG_API distag_status distag_tensor_write(distag_tensor *tensor, const void *data, size_t size, distag_error *err);
+
+/* Sets the values in place, unrecorded, to those of another tensor, cast and broadcast.
+ * Threads, Fails: as distag_tensor_write. */
 DISTAG_API distag_status distag_tensor_assign(distag_tensor *tensor, distag_tensor *source, distag_error *err);
+
+/* Adds scale * source to the values in place, unrecorded, cast and broadcast.
+ * Threads, Fails: as distag_tensor_write. */
 DISTAG_API distag_status distag_tensor_add_scaled(distag_tensor *tensor, distag_tensor *source, double scale,
                                                   distag_error *err);
 
@@ -284,11 +289,15 @@ DISTAG_API distag_status distag_tensor_add_scaled(distag_tensor *tensor, distag_
  * Fails: INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.
  * ================================================================================================================== */
 
-/* Filled with zeros, ones, a value. */
+/* Filled with zeros. */
 DISTAG_API distag_status distag_zeros(distag_dtype dtype, const int64_t *shape, size_t ndim, distag_tensor **out_y,
                                       distag_error *err);
+
+/* Filled with ones. */
 DISTAG_API distag_status distag_ones(distag_dtype dtype, const int64_t *shape, size_t ndim, distag_tensor **out_y,
                                      distag_error *err);
+
+/* Filled with `value`. */
 DISTAG_API distag_status distag_full(double value, distag_dtype dtype, const int64_t *shape, size_t ndim,
                                      distag_tensor **out_y, distag_error *err);
 
@@ -296,25 +305,39 @@ DISTAG_API distag_status distag_full(double value, distag_dtype dtype, const int
 DISTAG_API distag_status distag_arange(double start, double stop, double step, distag_dtype dtype,
                                        distag_tensor **out_y, distag_error *err);
 
-/* Uniform in [0, 1); standard normal. Philox 4x32-10 (Salmon et al. 2011): a seed gives the same numbers everywhere. */
+/* Uniform in [0, 1). Philox 4x32-10 (Salmon et al. 2011): a seed gives the same numbers everywhere. */
 DISTAG_API distag_status distag_rand(uint64_t seed, distag_dtype dtype, const int64_t *shape, size_t ndim,
                                      distag_tensor **out_y, distag_error *err);
+
+/* Standard normal, from the same generator. */
 DISTAG_API distag_status distag_randn(uint64_t seed, distag_dtype dtype, const int64_t *shape, size_t ndim,
                                       distag_tensor **out_y, distag_error *err);
 
-/* y = a + b, a - b, a * b, a / b; the larger of both, where equal ones share the gradient; a == b, as bool. */
+/* y = a + b */
 DISTAG_API distag_status distag_add(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+
+/* y = a - b */
 DISTAG_API distag_status distag_sub(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+
+/* y = a * b */
 DISTAG_API distag_status distag_mul(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+
+/* y = a / b */
 DISTAG_API distag_status distag_div(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+
+/* The larger of both; equal ones share the gradient. */
 DISTAG_API distag_status distag_maximum(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
+
+/* y = (a == b), as bool */
 DISTAG_API distag_status distag_eq(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
 
-/* y = x + s, x * s in the dtype of x; an integer x takes a whole s only. */
+/* y = x + s in the dtype of x; an integer x takes a whole s only. */
 DISTAG_API distag_status distag_add_scalar(distag_tensor *x, double s, distag_tensor **out_y, distag_error *err);
+
+/* y = x * s in the dtype of x; an integer x takes a whole s only. */
 DISTAG_API distag_status distag_mul_scalar(distag_tensor *x, double s, distag_tensor **out_y, distag_error *err);
 
-/* Elementwise; sigmoid(x) = 1 / (1 + exp(-x)), relu(x) = max(x, 0) with gradient 0 at 0. */
+/* Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0. */
 DISTAG_API distag_status distag_neg(distag_tensor *x, distag_tensor **out_y, distag_error *err);
 DISTAG_API distag_status distag_exp(distag_tensor *x, distag_tensor **out_y, distag_error *err);
 DISTAG_API distag_status distag_log(distag_tensor *x, distag_tensor **out_y, distag_error *err);
@@ -323,12 +346,16 @@ DISTAG_API distag_status distag_tanh(distag_tensor *x, distag_tensor **out_y, di
 DISTAG_API distag_status distag_sigmoid(distag_tensor *x, distag_tensor **out_y, distag_error *err);
 DISTAG_API distag_status distag_relu(distag_tensor *x, distag_tensor **out_y, distag_error *err);
 
-/* Over the given dims; keepdim 1 leaves them with size 1. The gradient of max is shared by equal largest elements, and
- * is NaN for all of which one is NaN, as in PyTorch. */
+/* Sum over the given dims; keepdim 1 leaves them with size 1. */
 DISTAG_API distag_status distag_sum(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,
                                     distag_tensor **out_y, distag_error *err);
+
+/* Mean over the given dims; keepdim 1 leaves them with size 1. */
 DISTAG_API distag_status distag_mean(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,
                                      distag_tensor **out_y, distag_error *err);
+
+/* Largest element over the given dims; keepdim 1 leaves them with size 1. Equal largest elements share the gradient;
+ * where one element is NaN the gradient of all is NaN, as in PyTorch. */
 DISTAG_API distag_status distag_max(distag_tensor *x, const int64_t *dims, size_t dim_count, int32_t keepdim,
                                     distag_tensor **out_y, distag_error *err);
 
@@ -342,38 +369,54 @@ DISTAG_API distag_status distag_matmul(distag_tensor *a, distag_tensor *b, dista
 DISTAG_API distag_status distag_linear(distag_tensor *x, distag_tensor *weight, distag_tensor *bias /* nullable */,
                                        distag_tensor **out_y, distag_error *err);
 
-/* Two dims swapped; a new shape, in which one size may be -1; start, start + step, ... below stop of one dim: views
- * where strides allow it. Several tensors one after the other along a dim. */
+/* Swaps two dims; a view where strides allow it. */
 DISTAG_API distag_status distag_transpose(distag_tensor *x, int64_t dim0, int64_t dim1, distag_tensor **out_y,
                                           distag_error *err);
+
+/* Gives a new shape, in which one size may be -1; a view where strides allow it. */
 DISTAG_API distag_status distag_reshape(distag_tensor *x, const int64_t *shape, size_t ndim, distag_tensor **out_y,
                                         distag_error *err);
+
+/* start, start + step, ... below stop of one dim; a view where strides allow it. */
 DISTAG_API distag_status distag_slice(distag_tensor *x, int64_t dim, int64_t start, int64_t stop, int64_t step,
                                       distag_tensor **out_y, distag_error *err);
+
+/* Several tensors one after the other along a dim. */
 DISTAG_API distag_status distag_concat(distag_tensor *const *xs, size_t x_count, int64_t dim, distag_tensor **out_y,
                                        distag_error *err);
 
-/* exp(x) / sum(exp(x)) along a dim, and its logarithm, without overflow. */
+/* exp(x) / sum(exp(x)) along a dim, without overflow. */
 DISTAG_API distag_status distag_softmax(distag_tensor *x, int64_t dim, distag_tensor **out_y, distag_error *err);
+
+/* The logarithm of softmax along a dim, without overflow. */
 DISTAG_API distag_status distag_log_softmax(distag_tensor *x, int64_t dim, distag_tensor **out_y, distag_error *err);
 
-/* Scalars: the mean of -log_softmax(logits)[target] over a batch, logits [n, classes] and targets [n] (int64); the
- * mean of (a - b)^2. Other reductions, weights and ignored classes: distag_apply. */
+/* Scalar: the mean of -log_softmax(logits)[target] over a batch; logits [n, classes], targets [n] (int64). Other
+ * reductions, weights and ignored classes: distag_apply. */
 DISTAG_API distag_status distag_cross_entropy(distag_tensor *logits, distag_tensor *targets, distag_tensor **out_y,
                                               distag_error *err);
+
+/* Scalar: the mean of (a - b)^2. Other reductions: distag_apply. */
 DISTAG_API distag_status distag_mse_loss(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
 
-/* x [n, c, h, w] with weight [out, c, kh, kw] and bias [out]; the largest of each window. stride, padding and kernel
- * have two items: rows, columns. Dilation and groups: distag_apply. */
+/* Convolves x [n, c, h, w] with weight [out, c, kh, kw] and adds bias [out]. stride and padding have two items: rows,
+ * columns. Dilation and groups: distag_apply. */
 DISTAG_API distag_status distag_conv2d(distag_tensor *x, distag_tensor *weight, distag_tensor *bias /* nullable */,
                                        const int64_t *stride, const int64_t *padding, distag_tensor **out_y,
                                        distag_error *err);
+
+/* The largest element of each window of x [n, c, h, w]. kernel, stride and padding have two items: rows, columns.
+ * Dilation: distag_apply. */
 DISTAG_API distag_status distag_max_pool2d(distag_tensor *x, const int64_t *kernel, const int64_t *stride,
                                            const int64_t *padding, distag_tensor **out_y, distag_error *err);
 
-/* The values in another dtype; in storage of their own; without history (the storage is shared and follows writes). */
+/* The values in another dtype. */
 DISTAG_API distag_status distag_cast(distag_tensor *x, distag_dtype dtype, distag_tensor **out_y, distag_error *err);
+
+/* The values in storage of their own. */
 DISTAG_API distag_status distag_clone(distag_tensor *x, distag_tensor **out_y, distag_error *err);
+
+/* The values without history; the storage is shared and follows writes. */
 DISTAG_API distag_status distag_detach(distag_tensor *x, distag_tensor **out_y, distag_error *err);
 
 enum distag_apply_flag {
@@ -387,7 +430,7 @@ DISTAG_API distag_status distag_apply(const char *op, distag_tensor *const *inpu
                                       distag_value *attributes /* nullable */, uint32_t flags,
                                       distag_tensor **out_outputs, size_t output_count, distag_error *err);
 
-/* A built-in op: what bindings are generated from. Pointers live as long as the library. */
+/* Describes a built-in op, for generators of bindings. Pointers live as long as the library. */
 typedef struct distag_op_info {
   uint32_t struct_size;
   uint32_t min_inputs;
@@ -399,9 +442,11 @@ typedef struct distag_op_info {
 } distag_op_info;
 #define DISTAG_OP_INFO_INIT {sizeof(distag_op_info), 0, 0, 0, NULL, NULL, NULL}
 
-/* All built-in ops, in a fixed order.
- * Fails: NOT_FOUND past the end. */
+/* The number of built-in ops. */
 DISTAG_API size_t distag_get_op_count(void);
+
+/* Describes one built-in op; their order is fixed.
+ * Fails: NOT_FOUND past the end. */
 DISTAG_API distag_status distag_get_op(size_t index, distag_op_info *out_op, distag_error *err);
 
 /* ==================================================================================================================
@@ -419,8 +464,8 @@ typedef distag_status (*distag_custom_backward)(void *user_data, distag_tensor *
                                                 size_t output_count, distag_tensor **out_input_gradients,
                                                 size_t input_count, distag_error *err);
 
-/* A custom op, ready for one application: what backward needs of it is kept in user_data. An output kept there must
- * be detached, or the graph keeps itself alive. */
+/* A custom op, ready for one application; user_data keeps all that backward needs. An output kept there must be
+ * detached, or the graph keeps itself alive. */
 typedef struct distag_custom_op {
   uint32_t struct_size;
   uint32_t reserved;
@@ -443,21 +488,24 @@ DISTAG_API distag_status distag_apply_custom(const distag_custom_op *op, distag_
 typedef distag_status (*distag_tensor_hook)(void *user_data, distag_tensor *gradient, distag_tensor **out_gradient,
                                             distag_error *err);
 
-/* Adds a hook to a tensor that requires grad, or removes it (since 0.2). Hooks count for what is computed from a tensor
- * once it has had one, and for passes that begin at it; so add the first before the tensor is used. They run in the
- * order they were added, each seeing what the one before it gave; without a gradient none runs.
+/* Adds a hook to a tensor that requires grad (since 0.2). Hooks count for results computed from a tensor once it has
+ * had one, and for passes that begin at it; so add the first before the tensor is used. They run in the order they were
+ * added, each seeing the gradient that the one before it gave; without a gradient none runs.
  * Ownership: destroy runs once the hook is removed, or tensor and graph are gone, and no pass needs it.
  * Threads: a hook runs where backward of a custom op does. A pass fails as its hooks do, naming the tensor.
- * Fails: INVALID_STATE (no gradient), NOT_FOUND (the id). */
+ * Fails: INVALID_STATE (no gradient). */
 DISTAG_API distag_status distag_tensor_add_hook(distag_tensor *tensor, distag_tensor_hook hook,
                                                 void *user_data /* nullable */, distag_deleter destroy /* nullable */,
                                                 uint64_t *out_hook_id, distag_error *err);
+
+/* Removes a hook by its id (since 0.2).
+ * Fails: INVALID_STATE (no gradient), NOT_FOUND (the id). */
 DISTAG_API distag_status distag_tensor_remove_hook(distag_tensor *tensor, uint64_t hook_id, distag_error *err);
 
 /* ==================================================================================================================
  * 6. Values                                                                                                since 0.1
  *
- * What calls carry. A tensor or rref handle is a value already, see distag_tensor_as_value. Lists and maps hold
+ * Calls carry values. A tensor or rref handle is a value already, see distag_tensor_as_value. Lists and maps hold
  * references to their items, nest at most 16 deep, and like all values never change once made.
  * ================================================================================================================== */
 
@@ -505,14 +553,14 @@ DISTAG_API distag_status distag_value_create_object(const char *type, void *obje
 DISTAG_API distag_value *distag_tensor_as_value(distag_tensor *tensor);
 DISTAG_API distag_value *distag_rref_as_value(distag_rref *rref);
 
-/* What kind a value is, and what a list or a map is made of. */
+/* The kind of a value, and the items of a list or a map. */
 DISTAG_API distag_value_kind distag_value_get_kind(distag_value *value);
 DISTAG_API size_t distag_value_get_count(distag_value *value);                         /* items of a list or map */
 DISTAG_API distag_value *distag_value_get_item(distag_value *value, size_t index);     /* NULL past the end */
 DISTAG_API const char *distag_value_get_key(distag_value *value, size_t index);        /* keys of a map are sorted */
 DISTAG_API distag_value *distag_value_get_entry(distag_value *value, const char *key); /* NULL when it is not there */
 
-/* What a value holds; rrefs and objects since 0.2. get_float64 takes an int64 too.
+/* The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too.
  * Fails: INVALID_ARGUMENT naming the kind that is wanted and the one that is there. */
 DISTAG_API distag_status distag_value_get_bool(distag_value *value, int32_t *out_value, distag_error *err);
 DISTAG_API distag_status distag_value_get_int64(distag_value *value, int64_t *out_value, distag_error *err);
@@ -563,8 +611,8 @@ typedef struct distag_member {
 /* Takes one whole record. */
 typedef void (*distag_log_sink)(void *user_data, int32_t level, const char *message);
 
-/* Told of each member when the worker has started, itself included, and whenever one joins, leaves or is lost
- * (since 0.2). A worker that was lost and is back is a member of its own, by its incarnation.
+/* Called for each member when the worker has started, itself included, and whenever one joins, leaves or is lost
+ * (since 0.2). A worker that was lost and is back is another member, by its incarnation.
  * Threads: where functions run; one at a time, in order, and none after the shutdown. May call distag. */
 typedef void (*distag_member_callback)(void *user_data, distag_worker *worker, const distag_member *member);
 
@@ -584,8 +632,8 @@ typedef struct distag_allocator {
 } distag_allocator;
 #define DISTAG_ALLOCATOR_INIT {sizeof(distag_allocator), 0, NULL, NULL, NULL, NULL}
 
-/* Who may connect, by CURVE keys in the 40 characters of Z85 (later). Without keys a worker is reachable on this
- * machine only: any other `bind` is refused. A protection that is asked for and cannot be had fails the start. */
+/* The peers that may connect, by CURVE keys in the 40 characters of Z85 (later). Without keys a worker is reachable on
+ * this machine only: any other `bind` is refused. A requested protection that is unavailable fails the start. */
 typedef struct distag_security_options {
   uint32_t struct_size;
   uint32_t allow_insecure;       /* 1: reachable from other machines without keys; logged */
@@ -597,7 +645,7 @@ typedef struct distag_security_options {
 } distag_security_options;
 #define DISTAG_SECURITY_OPTIONS_INIT {sizeof(distag_security_options), 0, NULL, NULL, NULL, NULL, 0}
 
-/* How a worker is made. If the environment tells rank, size and where to meet, all of it may stay zero. */
+/* Options of a new worker. If the environment tells rank, size and rendezvous, all of it may stay zero. */
 typedef struct distag_worker_options {
   uint32_t struct_size;
   uint32_t executor;            /* DISTAG_EXECUTOR_... */
@@ -608,7 +656,7 @@ typedef struct distag_worker_options {
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
   int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
   uint64_t max_in_flight_bytes; /* of requests a peer has not started (later) */
-  uint64_t max_message_bytes;   /* what it sends and takes; nobody sends it more; 0: 1 GiB */
+  uint64_t max_message_bytes;   /* largest it sends and takes; nobody sends it more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
   const char *job;              /* nullable: "default". Workers of different jobs never meet */
@@ -634,11 +682,12 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
 /* Meets the group at the rendezvous and becomes reachable. A static group waits for all its members, so one thread
  * starts several workers with _async. An open world (since 0.2) takes each at once; ok means that all its members know
  * the worker. One that was killed or has left may be started anew under its name and rank, also in a static group:
- * calls by name reach the new one, and what the old one had made or was asked answers PEER_RESTARTED. A rank is given
- * again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone; a new rank 0
- * begins another group. Between processes a start and the first words to a member need 24 free descriptors, of which
- * about 8 stay in use, and fail without them; nobody is accepted while fewer than 8 are free, who dials waits.
- * Blocks. Fails: DEADLINE listing who is missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
+ * calls by name reach the new one; values that the old one made, and calls it was asked, answer PEER_RESTARTED. A rank
+ * is given again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone; a new
+ * rank 0 begins another group. Between processes a start and the first words to a member need 24 free descriptors, of
+ * which about 8 stay in use, and fail without them; nobody is accepted while fewer than 8 are free, and a worker that
+ * dials waits.
+ * Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
  * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job);
  * UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started again. */
 DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
@@ -675,40 +724,45 @@ DISTAG_API distag_status distag_worker_poll(distag_worker *worker, size_t max_it
 /* A descriptor that is readable while distag_worker_poll has something to run; -1 with the pool executor. */
 DISTAG_API int64_t distag_worker_get_fd(distag_worker *worker);
 
-/* Who the worker is in its group. */
+/* The place of the worker in its group. */
 DISTAG_API const char *distag_worker_get_name(distag_worker *worker);   /* NULL as long as it depends on the rank */
 DISTAG_API int32_t distag_worker_get_rank(distag_worker *worker);       /* -1 before the start */
 DISTAG_API int32_t distag_worker_get_world_size(distag_worker *worker); /* in an open world, the living members */
 
-/* The latest member of a rank or a name, in whatever state; the ranks of the living members whose names begin with a
- * prefix ("" for all), in ascending order, at most `capacity` of them, and how many there are (since 0.2).
- * Fails: NOT_FOUND. Before the start nobody is found, and there are 0 ranks. */
+/* The latest member of a rank, in any state (since 0.2).
+ * Fails: NOT_FOUND; before the start always. */
 DISTAG_API distag_status distag_worker_get_member(distag_worker *worker, int32_t rank, distag_member *out_member,
                                                   distag_error *err);
+
+/* The latest member of a name, in any state (since 0.2).
+ * Fails: NOT_FOUND; before the start always. */
 DISTAG_API distag_status distag_worker_get_member_by_name(distag_worker *worker, const char *name,
                                                           distag_member *out_member, distag_error *err);
+
+/* Copies the ranks of the living members whose names begin with a prefix ("" for all), in ascending order, at most
+ * `capacity` of them, and gives how many there are: 0 before the start (since 0.2). */
 DISTAG_API distag_status distag_worker_copy_ranks(distag_worker *worker, const char *prefix,
                                                   int32_t *ranks /* nullable with capacity 0 */, size_t capacity,
                                                   size_t *out_count, distag_error *err);
 
 /* Called by each of `ranks` (NULL: all; in an open world, all that live) with a value of its own; each gets the list of
- * all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may be under way: of
- * those over the same ranks each worker's first meets the first of the others, its second the second; one that failed
- * is withdrawn, and the next takes its place (since 0.2).
- * Blocks. Fails: DEADLINE listing who did not come, at most a second late; DISCONNECTED or PEER_RESTARTED naming who is
- * lost or has left; INVALID_ARGUMENT (a rank twice, unknown, the own one missing). */
+ * all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may be under way:
+ * gathers over the same ranks are matched in call order; one that failed is withdrawn, and the next takes its place
+ * (since 0.2).
+ * Blocks. Fails: DEADLINE listing the workers that did not come, at most a second late; DISCONNECTED or PEER_RESTARTED
+ * naming those that are lost or have left; INVALID_ARGUMENT (a rank twice, unknown, the own one missing). */
 DISTAG_API distag_status distag_worker_all_gather(distag_worker *worker, distag_value *value,
                                                   const int32_t *ranks /* nullable */, size_t rank_count,
                                                   int64_t timeout_ns, distag_value **out_values /* nullable */,
                                                   distag_error *err);
 
 /* ==================================================================================================================
- * 8. Functions: what a worker offers                                                                       since 0.1
+ * 8. Functions that a worker offers                                                                        since 0.1
  * ================================================================================================================== */
 
 /* Answers one call. It may call ops and other workers, also waiting for them: the pool makes up for a thread that
  * waits. It answers with distag_invocation_return, defers, or does neither, which answers null. A status other than 0
- * fails the call with what is in err.
+ * fails the call with the content of err.
  * Threads: any of the pool, several invocations at once; with the host executor one after the other, or one within
  * another that waits. */
 typedef distag_status (*distag_function)(void *user_data, distag_invocation *invocation, distag_error *err);
@@ -721,8 +775,8 @@ typedef struct distag_function_options {
 } distag_function_options;
 #define DISTAG_FUNCTION_OPTIONS_INIT {sizeof(distag_function_options), 0, NULL, 0}
 
-/* Offers a function to the group under a name of 1..127 bytes, hiding a built-in op of that name. What others expect
- * to find is registered before the start.
+/* Offers a function to the group under a name of 1..127 bytes, hiding a built-in op of that name. Register before
+ * the start what others expect to find.
  * Fails: INVALID_STATE when the name is taken, INVALID_ARGUMENT when it begins with "distag." (the library's own). */
 DISTAG_API distag_status distag_worker_register(distag_worker *worker, const char *name, distag_function function,
                                                 void *user_data /* nullable */, distag_deleter destroy /* nullable */,
@@ -736,7 +790,7 @@ DISTAG_API distag_status distag_worker_register(distag_worker *worker, const cha
 DISTAG_API distag_status distag_worker_unregister(distag_worker *worker, const char *name, int64_t timeout_ns,
                                                   distag_error *err);
 
-/* What the call is: where it arrived, from whom, for which context, with how much time, and its arguments. */
+/* Properties of the call: its worker, caller, context, time left and arguments. */
 DISTAG_API distag_worker *distag_invocation_get_worker(distag_invocation *invocation);
 DISTAG_API distag_context *distag_invocation_get_context(distag_invocation *invocation); /* NULL: nothing is recorded */
 DISTAG_API const char *distag_invocation_get_caller(distag_invocation *invocation);      /* name of the worker */
@@ -746,19 +800,19 @@ DISTAG_API size_t distag_invocation_get_arg_count(distag_invocation *invocation)
 DISTAG_API distag_value *distag_invocation_get_arg(distag_invocation *invocation, size_t index); /* NULL past the end */
 
 /* The tensor, or the object (since 0.2), that argument `index` is, or (since 0.2) refers to as an rref of this worker.
- * Fails: INVALID_ARGUMENT naming function, argument, what is wanted and what came. */
+ * Fails: INVALID_ARGUMENT naming function, argument, the kind that is wanted and the one that came. */
 DISTAG_API distag_status distag_invocation_get_tensor(distag_invocation *invocation, size_t index,
                                                       distag_tensor **out_tensor, distag_error *err);
 DISTAG_API distag_status distag_invocation_get_object(distag_invocation *invocation, size_t index, const char *type,
                                                       void **out_object, distag_error *err);
 
 /* Sets the answer, which goes out when the function returns 0. An object answers distag_remote only.
- * Fails: INVALID_STATE when it is answered or deferred already, INVALID_ARGUMENT for what cannot travel. */
+ * Fails: INVALID_STATE when it is answered or deferred already, INVALID_ARGUMENT for a value that cannot travel. */
 DISTAG_API distag_status distag_invocation_return(distag_invocation *invocation, distag_value *value,
                                                   distag_error *err);
 
-/* Keeps the call open after the function has returned 0, until distag_reply_finish. Whatever the answer needs of the
- * invocation has to be retained.
+/* Keeps the call open after the function has returned 0, until distag_reply_finish. Retain all
+ * that the answer needs of the invocation.
  * Fails: INVALID_STATE when it is answered or deferred already. */
 DISTAG_API distag_status distag_invocation_defer(distag_invocation *invocation, distag_reply **out_reply,
                                                  distag_error *err);
@@ -830,8 +884,9 @@ DISTAG_API distag_status distag_future_on_done(distag_future *future, distag_fut
 typedef distag_status (*distag_future_continuation)(void *user_data, distag_future *future, distag_value **out_value,
                                                     distag_error *err);
 
-/* A future that completes with what `continuation` makes of this one (since 0.2). It runs once this one is complete,
- * never from inside this function, and not at all once the next one is cancelled, which cancels this one too. */
+/* A future that completes with the value that `continuation` makes of this one (since 0.2). It runs once this one is
+ * complete, never from inside this function, and not at all once the next one is cancelled, which cancels this one too.
+ */
 DISTAG_API distag_status distag_future_then(distag_future *future, distag_future_continuation continuation,
                                             void *user_data /* nullable */, distag_deleter destroy /* nullable */,
                                             distag_future **out_future, distag_error *err);
@@ -848,7 +903,7 @@ DISTAG_API distag_status distag_wait_all(distag_future *const *futures, size_t c
 /* Makes a context, to be given to the calls of a forward and to its backward passes; without a worker, for training
  * within this process.
  * Ownership: it ends with the last reference of its creator, once the calls and passes the creator began are over, here
- * and on every worker it reached: what is recorded and the gradients are dropped, what others began ends with
+ * and on every worker it reached: records and gradients are dropped, calls and passes that others began end with
  * CANCELLED. References that functions took do not keep it, on the creator's own worker either; calls on them then
  * answer INVALID_STATE.
  * Fails: INVALID_STATE when the worker is not started. */
@@ -905,7 +960,7 @@ DISTAG_API distag_tensor *distag_gradients_get_gradient(distag_gradients *gradie
 /* The gradient of one leaf; NULL when no pass has reached it. */
 DISTAG_API distag_tensor *distag_gradients_find(distag_gradients *gradients, distag_tensor *tensor);
 
-/* What a context holds on this worker. */
+/* The content of a context on this worker. */
 typedef struct distag_context_info {
   uint32_t struct_size;
   uint32_t send_count;     /* calls and answers recorded here: sent, */
@@ -944,7 +999,7 @@ DISTAG_API distag_status distag_rref_create(distag_worker *worker, distag_value 
 
 /* Calls a function as distag_call does, but leaves its answer there; returns before it ran. The function goes on when
  * the caller is lost or releases the rref.
- * Fails: as distag_call_async; what happens after that is the failure of the value. */
+ * Fails: as distag_call_async; a later failure is that of the value. */
 DISTAG_API distag_status distag_remote(distag_worker *worker, distag_context *context /* nullable */, const char *to,
                                        const char *function, distag_value *const *args, size_t arg_count,
                                        const distag_call_options *options /* nullable */, distag_rref **out_rref,
@@ -965,7 +1020,7 @@ DISTAG_API distag_status distag_rref_fetch_async(distag_rref *rref, distag_conte
  * Fails: INVALID_STATE naming the owner when it is elsewhere, or when the value is not there yet; as making it did. */
 DISTAG_API distag_status distag_rref_get_local(distag_rref *rref, distag_value **out_value, distag_error *err);
 
-/* What a reference is. */
+/* Properties of a reference. */
 DISTAG_API const char *distag_rref_get_owner(distag_rref *rref); /* name of the worker that has the value */
 DISTAG_API int32_t distag_rref_is_owner(distag_rref *rref);      /* 1: this handle's worker has it */
 DISTAG_API int32_t distag_rref_is_confirmed(distag_rref *rref);  /* 1: the owner knows of this reference */
@@ -977,8 +1032,8 @@ DISTAG_API uint64_t distag_rref_get_id(distag_rref *rref);       /* the same for
 
 /* Makes an optimizer, "sgd" "adagrad" "adam" "adamw" "adadelta" "rmsprop" "adamax" or "rprop", with the rules and
  * defaults of PyTorch. A parameter is a tensor of this process (distag_tensor_as_value), or an rref to a tensor or to a
- * list of tensors, anywhere: float32 or float64, without history. The optimizer holds it; what is kept of it (momentum
- * ...) is kept at its owner. The worker may be NULL when all are tensors: then everything is done on the calling
+ * list of tensors, anywhere: float32 or float64, without history. The optimizer holds it; its state (momentum ...) is
+ * kept at its owner. The worker may be NULL when all are tensors: then everything is done on the calling
  * thread. Steps of all optimizers on the parameters of one worker are done one after the other. Nothing is sent before
  * the first step.
  * Fails: NOT_FOUND (kind), INVALID_ARGUMENT (a value that can be none; a parameter twice, also as a tensor and as an
@@ -998,7 +1053,7 @@ DISTAG_API distag_status distag_optimizer_set(distag_optimizer *optimizer, const
  * some of them meanwhile sees all of those before the step or all after it. After a failure the message names the
  * owners that did not apply it, or may not have, and distag_optimizer_copy_stepped_ranks gives those that did.
  * Blocks. Fails: as distag_call and distag_get_gradients; INVALID_STATE for settings that do not go together, and for a
- * parameter that borrows its memory or has got a history; PEER_RESTARTED once an owner has lost what it kept. */
+ * parameter that borrows its memory or has got a history; PEER_RESTARTED once an owner has lost its state. */
 DISTAG_API distag_status distag_optimizer_step(distag_optimizer *optimizer, distag_context *context,
                                                const distag_call_options *options /* nullable */, distag_error *err);
 /* Its future has the value null. Fails also: UNSUPPORTED without a worker, which leaves no thread to run it. */
@@ -1020,13 +1075,15 @@ DISTAG_API distag_status distag_optimizer_clip(distag_optimizer *optimizer, dist
                                                const distag_call_options *options /* nullable */,
                                                double *out_norm /* nullable */, distag_error *err);
 
-/* What all owners keep and its settings as one value, a map with tensors; and back into an optimizer of the same kind
- * and parameters.
- * Blocks until the steps before it are done. Fails: as distag_call; INVALID_ARGUMENT when it does not fit (an owner for
- * which it does not is not changed). */
+/* Gives the state at all owners and the settings as one value, a map with tensors.
+ * Blocks until the steps before it are done. Fails: as distag_call. */
 DISTAG_API distag_status distag_optimizer_save(distag_optimizer *optimizer,
                                                const distag_call_options *options /* nullable */,
                                                distag_value **out_state, distag_error *err);
+
+/* Puts a saved state back into an optimizer of the same kind and parameters.
+ * Blocks until the steps before it are done. Fails: as distag_call; INVALID_ARGUMENT when it does not fit (an owner for
+ * which it does not is not changed). */
 DISTAG_API distag_status distag_optimizer_load(distag_optimizer *optimizer, distag_value *state,
                                                const distag_call_options *options /* nullable */, distag_error *err);
 
@@ -1034,7 +1091,7 @@ DISTAG_API distag_status distag_optimizer_load(distag_optimizer *optimizer, dist
  * 13. Looking inside                                                                                       since 0.1
  * ================================================================================================================== */
 
-/* Counters of one worker: totals since its start, or what there is now. */
+/* Counters of one worker: totals since its start, or numbers of the moment ("now"). */
 typedef struct distag_stats {
   uint32_t struct_size;
   uint32_t reserved;
@@ -1062,14 +1119,14 @@ typedef struct distag_stats {
 } distag_stats;
 #define DISTAG_STATS_INIT {sizeof(distag_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* The counters as they are; what is counted together may be a moment apart. */
+/* The counters as they are; counters that belong together may be a moment apart. */
 DISTAG_API distag_status distag_worker_get_stats(distag_worker *worker, distag_stats *out_stats, distag_error *err);
 
 /* Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and how they
  * stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those wait
  * for, "rrefs", the last "events". Of a context on this worker: its counts, "passes", "sends", those that "never_fired"
- * (no gradient has come for them), and what these sends were computed from as "nodes" and "edges": kinds and names,
- * no values, and nothing of what was not sent.
+ * (no gradient has come for them), and the graph behind these sends as "nodes" and "edges": kinds and names, no values,
+ * and nothing of tensors that were not sent.
  * Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without it, which may be
  * another the next time.
  * Fails: DEADLINE when the worker does not answer within a second; INVALID_STATE when the context has ended. */
@@ -1082,9 +1139,9 @@ DISTAG_API distag_status distag_context_copy_report(distag_context *context,
 /* Handles of this process that are not released yet; 0 before the library is unloaded. */
 DISTAG_API uint64_t distag_get_handle_count(void);
 
-/* With DISTAG_VALIDATE=1: releases of what was lent, or released before, or of another type; retains of the latter two;
- * and lent handles that a callback passed to distag as its own. They did nothing. Since the library was loaded; without
- * DISTAG_VALIDATE=1 not counted, 0 (since 0.3). */
+/* With DISTAG_VALIDATE=1: releases of handles that were lent, or released before, or of another type; retains of the
+ * latter two; and lent handles that a callback passed to distag as its own. They did nothing. Counted since the library
+ * was loaded; without DISTAG_VALIDATE=1 always 0 (since 0.3). */
 DISTAG_API uint64_t distag_get_misuse_count(void);
 
 /* "0.3.0": of the library, where the macros are of the header. Static text. */

@@ -39,13 +39,13 @@ int main(void) {
   float learned_weight[2] = {0, 0}, learned_bias[1] = {0};
   int step;
 
-  /* What is to be found, and samples of it. */
+  /* The hidden line, and samples of it. */
   distag_tensor_create(true_weight, sizeof true_weight, DISTAG_FLOAT32, weight_shape, 2, &hidden_weight, &err);
   distag_tensor_create(true_bias, sizeof true_bias, DISTAG_FLOAT32, bias_shape, 1, &hidden_bias, &err);
   distag_randn(1, DISTAG_FLOAT32, x_shape, 2, &x, &err);
   distag_linear(x, hidden_weight, hidden_bias, &y, &err);
 
-  /* What is learned. */
+  /* The parameters to learn. */
   distag_zeros(DISTAG_FLOAT32, weight_shape, 2, &weight, &err);
   distag_zeros(DISTAG_FLOAT32, bias_shape, 1, &bias, &err);
   distag_tensor_set_requires_grad(weight, 1, &err);

@@ -93,7 +93,7 @@ class CustomNode final : public Node {
   std::string name() const override { return name_; }
   bool is_host_code() const override { return true; }
   Tensors backward(SavedData& saved, Tensors gradients) override {
-    // What it gets is the host's: its writes do not show where else the gradients go.
+    // The gradients it gets are the host's: its writes do not show where else the gradients go.
     for (Tensor& gradient : gradients) {
       if (gradient) gradient = gradient.snapshot();
     }
@@ -106,7 +106,7 @@ class CustomNode final : public Node {
   }
 
  private:
-  // What backward gives is the host's: it comes without history, and later writes to it do not show.
+  // A gradient that backward gives is the host's: it comes without history, and later writes to it do not show.
   void check(Tensor& gradient, size_t i) const {
     if (!gradient || next()[i].node == nullptr) return;
     if (gradient.shape() != shapes_[i] || gradient.dtype() != dtypes_[i]) {

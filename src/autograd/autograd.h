@@ -48,8 +48,8 @@ struct CustomOp {
   std::function<Tensors(std::span<const Tensor> inputs, size_t output_count)> forward;
   std::function<Tensors(Tensors output_gradients, size_t input_count)> backward;  // empty: no gradient
 };
-// What the two functions hold (the host's user_data) is dropped once no pass can need backward any more; the owner of
-// what they hold sees to it that host code runs where it may.
+// Objects that the two functions hold (the host's user_data) are dropped once no pass can need backward any more; their
+// owner sees to it that host code runs where it may.
 Tensors apply_custom(CustomOp op, std::span<const Tensor> inputs, size_t output_count);
 
 }  // namespace distag::autograd

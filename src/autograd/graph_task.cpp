@@ -22,7 +22,7 @@ bool is_any_defined(const Tensors& gradients) {
   return std::any_of(gradients.begin(), gradients.end(), [](const Tensor& gradient) { return bool(gradient); });
 }
 
-// What a leaf gets is its own: no later write by anybody shows in it.
+// A leaf owns the gradient it gets: no later write by anybody shows in it.
 Tensor make_own(Tensor gradient) {
   if (!gradient.is_contiguous()) return gradient.contiguous();
   return gradient.is_exclusive() ? gradient : gradient.snapshot();

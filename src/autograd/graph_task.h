@@ -14,8 +14,8 @@ namespace distag::autograd {
 
 using Bits = std::vector<bool>;
 
-// What one pass knows of the graph of one worker: which nodes it visits, how many gradients each still waits for, and
-// what has arrived. First the walks (expand, add_source), until every count is final everywhere; then the gradients
+// One pass in the graph of one worker: the nodes it visits, how many gradients each still waits for, and those that
+// have arrived. First the walks (expand, add_source), until every count is final everywhere; then the gradients
 // (deliver, run). A pass within one process does all of it in one go. Not thread-safe: its strand serialises.
 class GraphTask {
  public:

@@ -28,7 +28,7 @@ class LeafNode final : public Node {
   const Tensor tensor_;
 };
 
-// What this layer keeps in the slot of a tensor that requires grad, or once did: where it came from, or, for a leaf,
+// The state of this layer in the slot of a tensor that requires grad, or once did: where it came from, or, for a leaf,
 // the node that takes its gradient. A leaf holds that node weakly, since the node holds the leaf. Thread-safe.
 class History final : public GradSlot {
  public:

@@ -21,7 +21,7 @@ Node::~Node() {
     }
     std::shared_ptr<Node> node = std::move(edges.back().node);
     edges.pop_back();
-    // Who else holds it drops it later, in the same way. A leaf has no edges.
+    // Another holder drops it later, in the same way. A leaf has no edges.
     if (!node || node->kind_ == Kind::kLeaf || !node->retire(node)) continue;
     node->saved_.reset();
     node->freed_after_ = std::move(current);

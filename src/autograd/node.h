@@ -30,7 +30,7 @@ class Node {
     kRecv,      // values came in here; its gradient goes to the peer's send
   };
 
-  // What backward needs; a pass that visits the node holds it until the pass is over.
+  // State that backward needs; a pass that visits the node holds it until the pass is over.
   class SavedData {
    public:
     virtual ~SavedData() = default;
@@ -60,7 +60,8 @@ class Node {
 
  protected:
   // Whether `holder` is all that holds the node, for the destructor of another, which takes its edges then. Comes after
-  // whatever the other holders did with it. Who can be found without being held sees to it that it is not found again.
+  // whatever the other holders did with it. A node that can be found without being held makes sure that it is not found
+  // again.
   virtual bool retire(const std::shared_ptr<Node>& holder);
 
  private:

@@ -34,7 +34,7 @@ enum class Status : int32_t {
 // "INVALID_ARGUMENT", "USER" from 1000 on, "UNKNOWN" for a number that has no name. Static text.
 const char* status_name(Status status);
 
-// What went wrong, where and what to do. Thrown by synchronous code, carried by futures and over the wire.
+// A failure: its cause, its place and the remedy. Thrown by synchronous code, carried by futures and over the wire.
 class Error : public std::exception {
  public:
   Error() = default;

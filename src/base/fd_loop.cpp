@@ -217,7 +217,8 @@ void FdLoop::State::dispatch() {
 }
 
 void FdLoop::State::destroy_left() {
-  // What these own may call the loop when it goes, as on its thread: each is emptied before its content is destroyed.
+  // Objects that these own may call the loop when they go, as on its thread: each is emptied before its content is
+  // destroyed.
   owner = std::this_thread::get_id();
   const ReserveScope scope(reserve.get());
   std::vector<Task> left;

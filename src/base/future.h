@@ -34,7 +34,7 @@ class Completion {
   // False when it had ended before.
   bool fail(Error error);
 
-  // What cancel() asks to stop; set before the completion is shared.
+  // The operation that cancel() asks to stop; set before the completion is shared.
   void set_canceller(Task canceller) NO_THREAD_SAFETY_ANALYSIS { canceller_ = std::move(canceller); }
 
   // Fails with CANCELLED unless it is complete, and then runs the canceller, once.
@@ -104,7 +104,8 @@ struct Unit {};
 // Fails it with CANCELLED, as one whose worker was shut down, unless it is done.
 void fail_dropped(Completion& completion) noexcept;
 
-// What a task owes: whoever ends the task without completing the future fails it, as one whose worker was shut down.
+// The answer that a task owes: a task that ends without completing the future fails it, as one whose worker was shut
+// down.
 template <typename T>
 class Owed {
  public:

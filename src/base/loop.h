@@ -11,10 +11,10 @@ namespace distag {
 // The thread that owns all protocol state of a worker. State that lives "on the loop" is touched by its tasks only and
 // needs no lock. A task ends within 2 ms; longer work goes to the executor.
 //
-// A task that was taken is run, unless the loop never starts; a task or timer that is not run is destroyed. So who
-// waits for a task is told either by its run or, like the future of an Owed, by its end. What a task throws, because
-// memory ran out, is never swallowed: a task that knows who waits for it fails that itself; anything else goes to the
-// owner of the loop (FdLoop::set_on_failure), which cannot know what was left undone, and ends the worker with that
+// A task that was taken is run, unless the loop never starts; a task or timer that is not run is destroyed. So a
+// waiter for a task is told either by its run or, like the future of an Owed, by its end. A failure that a task throws,
+// because memory ran out, is never swallowed: a task that knows its waiter fails that itself; any other failure goes to
+// the owner of the loop (FdLoop::set_on_failure), which cannot know what was left undone, and ends the worker with that
 // error.
 class Loop {
  public:

@@ -15,7 +15,7 @@ class Parker {
   // False when the deadline (of the steady clock) passed first. Only one thread parks.
   bool park(Nanos deadline = kNever);
 
-  // Any thread. What it wrote before is seen by the thread that wakes.
+  // Any thread. The thread that wakes sees all that the caller wrote before.
   void unpark();
 
  private:

@@ -71,7 +71,7 @@ void Poller::wake() {
 }
 
 void Poller::clear() {
-  // What a callback owns may call unwatch when it goes.
+  // An object that a callback owns may call unwatch when it goes.
   const auto watches = std::exchange(watches_, {});
   for (const auto& [fd, key] : std::exchange(keys_, {})) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
 }

@@ -175,7 +175,7 @@ bool Pool::State::rest(const std::shared_ptr<Worker>& self) {
   }
   idle.push_back(self);
   mutex.unlock();
-  // Whoever wakes it has taken it from `idle` and counted it as active.
+  // The thread that wakes it has taken it from `idle` and counted it as active.
   self->parker.park();
   mutex.lock();
   return true;

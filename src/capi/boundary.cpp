@@ -107,7 +107,7 @@ bool names_what_failed(std::string_view text) {
   return is_word || (quote != 0 && quote != std::string_view::npos);
 }
 
-// What is wrong with the arguments is told with the name of the function, unless the text has a better one.
+// Adds the name of the function to errors about arguments, unless the text has a better one.
 distag_status report_failure(const char* function, distag_error* err, const Error& error) {
   const bool is_of_arguments = error.status() == Status::kInvalidArgument || error.status() == Status::kUnsupported;
   if (!is_of_arguments || error.origin_rank() >= 0 || names_what_failed(error.message())) {

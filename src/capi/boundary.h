@@ -99,7 +99,7 @@ T* original_of(T* pointer) {
   return static_cast<T*>(static_cast<void*>(&static_cast<StandIn*>(handle)->original()));
 }
 
-// What the host gave the pointer for; kReleased as well where the host has no reference any more.
+// The kind that the host gave the pointer for; kReleased as well where the host has no reference any more.
 template <typename T>
 Kind kind_of(T* pointer) {
   return as_handle(pointer)->is_usable() ? as_handle(original_of(pointer))->kind() : Kind::kReleased;
@@ -153,8 +153,8 @@ void release_handle(T* handle) {
   if (!is_live(handle) || !as_handle(handle)->release_by_host()) note_misuse();
 }
 
-// What a callback wrote to an out_ parameter, which passes to distag; empty for NULL and for no handle of the type. One
-// that it was only lent is used, and stays its lender's.
+// The handle that a callback wrote to an out_ parameter, which passes to distag; empty for NULL and for no handle of
+// the type. One that it was only lent is used, and stays its lender's.
 template <typename T>
 Ref<T> take_written(T* written) {
   if (written == nullptr || !is_live(written) || !written->try_retain()) return {};

@@ -15,7 +15,7 @@ struct CallOptions {
   std::string label;                   // empty: none
 };
 
-// What the host asks for, NULL for the defaults.
+// The options of the host; NULL for the defaults.
 CallOptions read_call_options(const distag_call_options* given);
 
 }  // namespace distag::capi

@@ -7,7 +7,7 @@
 
 namespace distag::capi {
 
-// What the host says of a call.
+// The arguments that the host gives for a call.
 struct CallArguments {
   distag_context* context;
   const char* to;

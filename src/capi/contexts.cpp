@@ -158,7 +158,7 @@ class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
   bool is_cancelled_ GUARDED_BY(mutex_) = false;
 };
 
-// What is left of the time of a pass.
+// The time left for a pass.
 Nanos time_left(Nanos deadline) {
   if (deadline == kNever) return kForever;
   return std::max<Nanos>(1, deadline - SteadyClock().now());

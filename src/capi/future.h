@@ -6,7 +6,7 @@
 #include "capi/value.h"
 #include "capi/worker.h"
 
-// What an operation of a worker will give.
+// The future of an operation of a worker.
 struct distag_future final : distag::capi::Handle {
  public:
   enum class Of { kOperation, kShutdown };

@@ -64,7 +64,7 @@ class Continuation {
   const std::shared_ptr<Future<Value>> next_ = Future<Value>::make();
 };
 
-// Runs where the future completes. What cannot be posted is dropped, and ends the next future with it.
+// Runs where the future completes. A continuation that cannot be posted is dropped, and ends the next future.
 void post_or_drop(std::shared_ptr<Continuation> continuation) noexcept {
   try {
     Executor& functions = continuation->worker().functions();

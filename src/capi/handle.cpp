@@ -27,7 +27,7 @@ bool validates() {
   return now == Validation::kOn;
 }
 
-// What is left where a handle was. Smaller than any handle.
+// The remains of a handle, at its place. Smaller than any handle.
 class ReleasedHandle;
 std::atomic<ReleasedHandle*> kept_aside{nullptr};
 

@@ -7,7 +7,7 @@
 
 namespace distag::capi {
 
-// What a handle of the C API is; the value stands in the object, so a wrong or released one can be told.
+// The kind of a handle of the C API; the value stands in the object, so a wrong or released one can be told.
 enum class Kind : uint32_t {
   kReleased = 0xD157A600,
   kValue,

@@ -8,8 +8,8 @@
 
 namespace distag::capi {
 
-// What the host gave with a callback: its user_data, whose destroy runs exactly once, at run_destroy() or with the last
-// owner, where host code may run. In a forked child a parent's is not run. Made before anything can fail.
+// The data that the host gave with a callback: its user_data, whose destroy runs exactly once, at run_destroy() or with
+// the last owner, where host code may run. In a forked child a parent's is not run. Made before anything can fail.
 class HostData {
  public:
   HostData(void* user_data, distag_deleter destroy);
@@ -55,7 +55,7 @@ bool runs_callback_of(const void* owner);
 // Says whose the calling thread is, for as long as it runs; nullptr: nobody's.
 void set_thread_owner(const void* worker);
 
-// What a callback answered, as an Error: its code where this version knows it (else REMOTE), its text. `what` names the
+// The answer of a callback as an Error: its code where this version knows it (else REMOTE), its text. `what` names the
 // callback: `function "embed"`.
 Error callback_error(distag_status status, const distag_error& err, const std::string& what);
 

@@ -11,7 +11,7 @@
 
 namespace distag::capi {
 
-// What the C functions of ops have in common: handles in, one new handle out, recorded.
+// Shared by the C functions of ops: handles in, one new handle out, recorded.
 
 // A list of dims of the caller.
 Dims need_dims(const int64_t* items, size_t count, const char* name);

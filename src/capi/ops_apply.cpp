@@ -19,7 +19,7 @@ const ops::Op& need_op(const char* name) {
   return *op;
 }
 
-// NULL only where the signature says so. What is not an input of the op at all is left to its own check.
+// NULL only where the signature says so. An argument that is no input of the op is left to its own check.
 Tensors need_inputs(const ops::Op* op, distag_tensor* const* inputs, size_t count) {
   check_array(inputs, count, "inputs");
   Tensors tensors;

@@ -100,7 +100,7 @@ namespace distag::capi {
 
 inline distag_worker& need_worker(distag_worker* worker) { return need(worker, "worker"); }
 
-// What rpc runs for a function of the host.
+// The function that rpc runs for one of the host.
 Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function);
 
 distag_member to_member(const MemberRecord& record);

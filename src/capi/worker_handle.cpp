@@ -180,7 +180,7 @@ Value distag_worker::shutdown(Nanos timeout) {
   check_can_wait();
   const ReserveScope reserve_scope(reserve());
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
-  // What runs on this thread while it waits is a callback, for which a shutdown within this one could not end.
+  // Code that runs on this thread while it waits is a callback, for which a shutdown within this one could not end.
   const CallbackScope callback_scope(this);
   // From now on the caller is the thread that polls.
   if (host() != nullptr) host()->poll(0, 0);
@@ -240,8 +240,8 @@ void distag_worker::join(Nanos timeout) {
   if (!is_down() && !runs_callback_of(this)) take_down(timeout);
 }
 
-// The threads are gone: ends what the host gave, once. Who comes second waits for the first: false when that one is not
-// done in time.
+// The threads are gone: ends all that the host gave, once. A second caller waits for the first: false when that one is
+// not done in time.
 bool distag_worker::settle(Nanos timeout, Task before_last) {
   std::vector<std::shared_ptr<HostFunction>> functions;
   {

@@ -58,7 +58,7 @@ struct Pair {
   Dtype dtype() const { return a.dtype(); }
 };
 
-// What reduce_to needs for both inputs.
+// Saves for reduce_to the shapes and dtypes of both inputs.
 inline void save_kinds(Saved* saved, std::span<const Tensor> inputs) {
   if (saved == nullptr) return;
   saved->shapes.reserve(inputs.size());

@@ -5,7 +5,7 @@
 
 namespace distag::ops {
 
-// What a loss makes of the losses of its elements: attribute "reduction", "mean" by default.
+// How a loss combines the losses of its elements: attribute "reduction", "mean" by default.
 enum class LossReduction : int64_t { kOfEach, kOfTheSum, kOfTheMean };
 
 inline LossReduction loss_reduction(const char* op, const Attributes& attributes) {

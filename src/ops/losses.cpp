@@ -158,7 +158,7 @@ Tensor reduced_loss(const Classification& batch, const LogSums& sums, LossReduct
   return losses;
 }
 
-// What backward needs of the rows: the target, -1 of an ignored one, and the factor of its gradient.
+// Saves for backward, of each row: the target, -1 of an ignored one, and the factor of its gradient.
 template <typename T>
 void save_rows(Saved& saved, const Classification& batch, const LogSums& sums, double divisor) {
   Tensor targets = Tensor::empty(Dtype::kInt64, Dims{batch.count});

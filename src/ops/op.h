@@ -15,7 +15,7 @@ namespace distag::ops {
 // INVALID_ARGUMENT. Made and read with attributes.h.
 using Attributes = Value::Map;
 
-// What one application keeps for its backward: snapshots of tensors, and whatever numbers it needs.
+// State that one application keeps for its backward: snapshots of tensors, and the numbers it needs.
 struct Saved {
   Tensors tensors;
   Attributes attributes;
@@ -38,7 +38,7 @@ struct Op {
   Tensors (*forward)(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved);
 
   // The gradient of each input (undefined where it is not needed or zero) from that of each output, of which some may
-  // be undefined. Owns output_gradients: buffers that nobody else holds may be reused. What it gives may be a view, or
+  // be undefined. Owns output_gradients: buffers that nobody else holds may be reused. Its results may be views, or
   // have strides of 0. nullptr: not differentiable.
   Tensors (*backward)(const Saved& saved, Tensors output_gradients) = nullptr;
 
@@ -61,7 +61,7 @@ inline const Signature& signature_of(const Op& op) { return op.arguments; }
 void check_arguments(const Op& op, std::span<const Tensor> inputs, const Attributes& attributes);
 
 // into += x, in place when `into` is exclusive, else in a new tensor. Same shape and dtype; an undefined side is zero.
-// What engines add gradients with.
+// Engines add gradients with this.
 Tensor accumulate(Tensor into, Tensor x);
 
 // In-place writes of the C API: values of `source` cast and broadcast; target += scale * source, likewise.

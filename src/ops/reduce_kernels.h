@@ -11,7 +11,7 @@ namespace distag::ops {
 
 // Sums of everything in this library are made here: of a row, of columns, of terms that a function gives.
 //
-// What a reduction starts from, in what type it goes on, how it takes in an element, and what it makes of the total.
+// Each reduction has a start, a type to go on in, a step that takes in an element, and an end made of the total.
 // Floats are summed in double.
 
 template <typename T>

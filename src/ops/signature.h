@@ -7,7 +7,7 @@
 
 namespace distag::ops {
 
-// What an attribute may be: int64, float64 (takes an int64 too), bool, text, int64[] (a list), dtype (its name or its
+// The kinds of an attribute: int64, float64 (takes an int64 too), bool, text, int64[] (a list), dtype (its name or its
 // number). Null stands for the default where there is one.
 enum class AttributeKind : uint8_t { kInt64, kFloat64, kBool, kText, kInt64List, kDtype };
 

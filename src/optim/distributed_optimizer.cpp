@@ -99,7 +99,7 @@ struct DistributedOptimizer::State {
   }
 };
 
-// What it cannot tell for lack of memory, the owners learn when this worker goes.
+// Owners that it cannot tell for lack of memory learn it when this worker goes.
 void DistributedOptimizer::State::forget() noexcept {
   for (Owner& owner : owners) {
     if (!owner.was_asked) continue;

@@ -16,7 +16,7 @@ struct OwnerGroup {
   std::vector<size_t> places;  // among all that were given
 };
 
-// An optimizer of a worker: asks each owner of parameters, this worker among them, side by side. What is kept of a
+// An optimizer of a worker: asks each owner of parameters, this worker among them, side by side. The state of a
 // parameter is kept at its owner.
 class DistributedOptimizer final : public Optimizer {
  public:

@@ -36,7 +36,7 @@ class LocalOptimizer {
   // Of the parameters.
   std::vector<uint64_t> ids() const;
 
-  // What is kept, as a list with a map per parameter: "step", and a tensor for each array. The tensors are snapshots.
+  // The state, as a list with a map per parameter: "step", and a tensor for each array. The tensors are snapshots.
   Value save() const;
   // Throws INVALID_ARGUMENT, and changes nothing, when it does not fit the rule and the parameters.
   void load(const Value& saved);

@@ -18,7 +18,7 @@ namespace distag::optim {
 // The optimizers of one worker: those it made, and its side of those that have parameters here.
 class Optim {
  public:
-  // What the optimizers of this worker stand on.
+  // The services that the optimizers of this worker use.
   struct Shared {
     Shared(Loop& timers, Executor& executor, Rpc& calls, Dist& contexts)
         : loop(timers),

@@ -12,7 +12,7 @@ constexpr size_t kMaxOptimizers = 65536;
 
 bool needs_context(Verb verb) { return verb == Verb::kStep || verb == Verb::kMeasure || verb == Verb::kScale; }
 
-// What is kept of each tensor, as a list per parameter; and back.
+// The states of tensors, as a list per parameter; and back.
 Value grouped(const Value& states, const std::vector<size_t>& sizes) {
   const Value::List& items = states.as_list();
   Value::List groups;

@@ -7,8 +7,8 @@
 
 namespace distag::optim {
 
-// What a parameter that is no tensor (a remote reference) stands for: this layer does not know. Installed by the
-// worker, before the start. Any thread.
+// Resolves parameters that are no tensors (remote references), which this layer does not know. Installed by the worker,
+// before the start. Any thread.
 class ParameterPlaces {
  public:
   virtual ~ParameterPlaces() = default;
@@ -19,7 +19,7 @@ class ParameterPlaces {
 
   // At the owner: a tensor, or a list of tensors.
   virtual Value resolve(const Value& parameter) = 0;
-  // What resolve() would give now; null when it would throw.
+  // The value that resolve() would give now; null when it would throw.
   virtual Value find(const Value& parameter) = 0;
 };
 

@@ -9,8 +9,8 @@
 
 namespace distag::optim {
 
-// What the user of an optimizer asks an owner of parameters. Each is a call of an internal function, with the request
-// as its first argument and, as long as the owner does not know the optimizer, the parameters behind it.
+// Requests of the user of an optimizer to an owner of parameters. Each is a call of an internal function, with the
+// request as its first argument and, as long as the owner does not know the optimizer, the parameters behind it.
 enum class Verb {
   kStep,     // in a context: moves the parameters by their gradients there
   kMeasure,  // in a context: {"square", "passes"}: the square norm of the gradients, and over how many passes they are

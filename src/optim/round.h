@@ -19,7 +19,7 @@ struct OwnerName {
 // The same question to several owners, side by side. Shared by those who wait for it. Answers are read once is done.
 class Round : public std::enable_shared_from_this<Round> {
  public:
-  // What became of the question at one owner.
+  // The outcome of the question at one owner.
   enum class Outcome { kApplied, kNotApplied, kUnknown };
 
   Round(std::vector<OwnerName> owners, std::vector<std::shared_ptr<Future<Value>>> futures);

@@ -51,7 +51,7 @@ struct Rule {
   std::span<const char* const> slots;
   // Which of them these settings need, as bits.
   uint32_t (*needed_slots)(const Settings& settings);
-  // What a fresh one is filled with; nullptr: zeros.
+  // The number that fills a fresh one; nullptr: zeros.
   double (*initial_of_slot)(const Settings& settings, size_t slot);
   // Throws INVALID_STATE for settings that do not go together; nullptr: all do.
   void (*check)(const Settings& settings);

@@ -7,7 +7,7 @@
 
 namespace distag::optim {
 
-// What Optimizer::save gives: "kind", "settings", and "parameters": for each one given, a list with what is kept of
+// The result of Optimizer::save: "kind", "settings", and "parameters": for each one given, a list with the state of
 // each of its tensors.
 struct SavedState {
   Settings settings;

@@ -11,7 +11,7 @@
 
 namespace distag {
 
-// What a tensor, its views and its detached twins share: a slot that points to the buffer of today.
+// The slot that a tensor, its views and its detached twins share. It points to the buffer of today.
 //
 // Many threads may use one. A reader holds the buffer: it takes the lock, retains the buffer and lets the lock go
 // again. A writer has the lock for as long as it writes: where the slot is the buffer's only holder it writes in place,

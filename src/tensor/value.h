@@ -53,7 +53,7 @@ struct HostObject {
   HostObject& operator=(const HostObject&) = delete;
 };
 
-// What calls carry. Immutable once made; copies share.
+// The content of calls. Immutable once made; copies share.
 class Value {
  public:
   using List = std::vector<Value>;

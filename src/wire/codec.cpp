@@ -19,7 +19,7 @@
 namespace distag::wire {
 namespace {
 
-// What may be added when a message is numbered: a recording, for which a bit per tensor and some workers are counted.
+// Room for additions when a message is numbered: a recording, for which a bit per tensor and some workers are counted.
 constexpr size_t kRoomForNumbering = 8192;
 
 constexpr const char* kPayloadAdvice = "send less at a time, or raise max_message_bytes on all workers";
@@ -197,7 +197,7 @@ uint32_t checksum_of(std::span<const std::byte> header, size_t hole, std::span<c
   return sum.value();
 }
 
-// What an older version says at its first word has no checksum, and is heard as far as it leads to a refusal.
+// The first message of an older version has no checksum, and is heard as far as it leads to a refusal.
 bool is_refusal_of_version(const protocol::Message& message) {
   if (const auto* hello = message.body_as_Hello()) return hello->protocol() != kProtocolVersion;
   if (const auto* join = message.body_as_Join()) return join->protocol() != kProtocolVersion;

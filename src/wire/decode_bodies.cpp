@@ -43,7 +43,7 @@ Error decode_error(DecodeState& state, const protocol::Error& error) {
   int32_t number = error.status();
   if (number <= 0) malformed("an error of status {}", number);
   auto status = static_cast<Status>(number);
-  // What a later version may have added is an error of the other side.
+  // A number that a later version may have added is an error of the other side.
   bool is_known = number >= static_cast<int32_t>(Status::kUser) || std::string_view(status_name(status)) != "UNKNOWN";
   Error decoded(is_known ? status : Status::kRemote, decode_text(state, error.text(), kMaxErrorBytes, "error text"));
   return decoded.set_origin_rank(error.origin_rank()).set_may_have_run(error.may_have_run());

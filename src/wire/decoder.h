@@ -28,8 +28,8 @@ inline void check_aligned(const void* items, size_t alignment) {
   if (reinterpret_cast<uintptr_t>(items) % alignment != 0) malformed("a list that is not aligned");
 }
 
-// What the parts of one decoding share. The verifier lets tables and strings be shared within a header, which an honest
-// sender never does; the budget keeps what is copied out of it within its size.
+// State that the parts of one decoding share. The verifier lets tables and strings be shared within a header, which an
+// honest sender never does; the budget keeps what is copied out of it within its size.
 class DecodeState {
  public:
   DecodeState(PayloadReader& payload_reader, size_t header_bytes, bool outline)

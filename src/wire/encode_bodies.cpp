@@ -13,7 +13,7 @@ using flatbuffers::Offset;
 using flatbuffers::String;
 using flatbuffers::Vector;
 
-// Writes one body. What a table refers to is written before the table, as FlatBuffers wants it.
+// Writes one body. Objects that a table refers to are written before the table, as FlatBuffers wants it.
 class BodyEncoder {
  public:
   BodyEncoder(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) : builder_(builder), payload_(payload) {}
@@ -211,7 +211,7 @@ class BodyEncoder {
  private:
   static protocol::Id wire_id(const Id& id) { return protocol::Id(id.maker, id.counter); }
 
-  // What all messages of a pass begin with.
+  // All messages of a pass begin with these.
   struct Ids {
     template <typename T>
     explicit Ids(const T& message) : context(wire_id(message.context)), pass(wire_id(message.pass)) {}

@@ -12,7 +12,7 @@
 #include "tensor/value.h"
 #include "transport/transport.h"
 
-// What travels between workers, as plain structs; schemas/ is the specification: who sends a message, when, its effect,
+// Messages between workers, as plain structs; schemas/ is the specification: who sends a message, when, its effect,
 // how long its ids live, what failure does.
 namespace distag::wire {
 
@@ -73,7 +73,7 @@ struct Chunk {
 
 // ---- rpc ----
 
-// What the layer above notes beside the values of a call or an answer: the context, and the pair whose send holds the
+// Notes of the layer above beside the values of a call or an answer: the context, and the pair whose send holds the
 // tensors that require grad (marked one by one in `tracked`, in the order of Value::for_each_tensor over all values).
 struct Recording {
   Id context;
@@ -230,7 +230,7 @@ struct Holders {  // FAST: another initiator asks the creator who holds the cont
 
 // ---- remote references ----
 
-// What travels for a reference.
+// The wire form of a reference.
 struct Reference : ExternalValue {
   Id value;
   Incarnation owner = 0;

@@ -12,7 +12,7 @@
 #include "dist/handles.h"
 #include "dist/proxy.h"
 
-namespace distag_test {
+namespace distag::testing {
 namespace {
 
 struct Meeting {
@@ -28,7 +28,7 @@ void shut_down(Meeting& meeting) {
   for (Future& end : ends) distag_future_wait(end.get(), DISTAG_FOREVER, nullptr);
 }
 
-class Damage : public testing::Test {
+class Damage : public ::testing::Test {
  protected:
   Damage() : directory_(std::filesystem::temp_directory_path() / ("distag-damage-" + std::to_string(getpid()))) {
     std::filesystem::create_directory(directory_);
@@ -122,4 +122,4 @@ TEST_F(Damage, GivesTheRightValueOrANamedError) {
 }
 
 }  // namespace
-}  // namespace distag_test
+}  // namespace distag::testing

@@ -5,7 +5,7 @@
 
 #include "dist/processes.h"
 
-namespace distag_test {
+namespace distag::testing {
 namespace {
 
 int64_t descend(distag_worker* worker, int64_t depth, const char* to, const char* back, distag_error* err) {
@@ -161,4 +161,4 @@ TEST(ShutdownTest, LeavingWithoutWaitingIsSeenByTheOthers) {
 }
 
 }  // namespace
-}  // namespace distag_test
+}  // namespace distag::testing

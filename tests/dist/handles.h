@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace distag_test {
+namespace distag::testing {
 
 // One reference to a handle, for C++ tests of the C API.
 template <typename T, void (*release)(T*)>
@@ -37,4 +37,4 @@ using Context = Owned<distag_context, distag_context_release>;
 using Gradients = Owned<distag_gradients, distag_gradients_release>;
 using Reply = Owned<distag_reply, distag_reply_release>;
 
-}  // namespace distag_test
+}  // namespace distag::testing

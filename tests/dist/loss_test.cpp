@@ -5,10 +5,10 @@
 
 #include "dist/processes.h"
 
-namespace distag_test {
+namespace distag::testing {
 namespace {
 
-class LossTest : public testing::Test {
+class LossTest : public ::testing::Test {
  protected:
   void SetUp() override {
     GroupOptions options;
@@ -109,4 +109,4 @@ TEST_F(LossTest, TheSurvivorsShutDownCleanlyAmongThemselves) {
 }
 
 }  // namespace
-}  // namespace distag_test
+}  // namespace distag::testing

@@ -6,11 +6,11 @@
 
 // The other processes of a group are this program again.
 int main(int argc, char** argv) {
-  const int status = distag_test::run_if_participant(argc, argv);
+  const int status = distag::testing::run_if_participant(argc, argv);
   if (status >= 0) return status;
   // Private endpoints of processes that are killed are removed with it.
-  const distag_test::TemporaryDirectory endpoints;
+  const distag::testing::TemporaryDirectory endpoints;
   setenv("XDG_RUNTIME_DIR", endpoints.path().c_str(), 1);
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

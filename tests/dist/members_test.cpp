@@ -5,12 +5,12 @@
 
 #include "dist/processes.h"
 
-namespace distag_test {
+namespace distag::testing {
 namespace {
 
 constexpr int kSize = 64;
 
-class MembersTest : public testing::TestWithParam<const char*> {
+class MembersTest : public ::testing::TestWithParam<const char*> {
  protected:
   ParticipantOptions options(int world_size) const {
     ParticipantOptions made;
@@ -163,8 +163,8 @@ void MembersTest::expect_that_each_calls_each() {
   EXPECT_EQ(err_.code, DISTAG_OK) << err_.message;
 }
 
-INSTANTIATE_TEST_SUITE_P(At, MembersTest, testing::Values("file", "tcp"),
+INSTANTIATE_TEST_SUITE_P(At, MembersTest, ::testing::Values("file", "tcp"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 }  // namespace
-}  // namespace distag_test
+}  // namespace distag::testing

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <cstdio>
 
-namespace distag_test {
+namespace distag::testing {
 namespace {
 
 using FunctionBody = distag_status (*)(Participant&, distag_invocation*, distag_error*);
@@ -284,4 +284,4 @@ int run_participant(const ParticipantOptions& options) {
   return 1;
 }
 
-}  // namespace distag_test
+}  // namespace distag::testing

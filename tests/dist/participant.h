@@ -10,7 +10,7 @@
 
 #include "dist/handles.h"
 
-namespace distag_test {
+namespace distag::testing {
 
 // What one process of a test group is. Names are "A", "B", ... "Z", "P26", "P27", ... by rank.
 struct ParticipantOptions {
@@ -79,4 +79,4 @@ class Participant {
 // leave. 0 when all went well.
 int run_participant(const ParticipantOptions& options);
 
-}  // namespace distag_test
+}  // namespace distag::testing

@@ -19,7 +19,7 @@
 
 extern char** environ;
 
-namespace distag_test {
+namespace distag::testing {
 namespace {
 
 constexpr const char* kParticipant = "--participant";
@@ -170,4 +170,4 @@ std::string text_of(const distag_error& err) {
   return std::string(distag_status_get_name(err.code)) + ": " + err.message;
 }
 
-}  // namespace distag_test
+}  // namespace distag::testing

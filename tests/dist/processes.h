@@ -9,7 +9,7 @@
 
 #include "dist/participant.h"
 
-namespace distag_test {
+namespace distag::testing {
 
 // An empty directory of its own, removed with all that is in it.
 class TemporaryDirectory {
@@ -87,4 +87,4 @@ std::vector<int64_t> call_for_numbers(distag_worker* worker, const char* to, con
                                       distag_context* context = nullptr);
 std::string text_of(const distag_error& err);
 
-}  // namespace distag_test
+}  // namespace distag::testing

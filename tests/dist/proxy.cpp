@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-namespace distag_test {
+namespace distag::testing {
 namespace {
 
 sockaddr_in local_address(int port) {
@@ -133,4 +133,4 @@ bool CorruptingProxy::carry(int from, int to) {
   return true;
 }
 
-}  // namespace distag_test
+}  // namespace distag::testing

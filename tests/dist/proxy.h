@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-namespace distag_test {
+namespace distag::testing {
 
 // A tcp port of this machine that is free now.
 int free_port();
@@ -46,4 +46,4 @@ class CorruptingProxy {
   std::thread thread_;
 };
 
-}  // namespace distag_test
+}  // namespace distag::testing

@@ -3,12 +3,12 @@
 
 #include "dist/processes.h"
 
-namespace distag_test {
+namespace distag::testing {
 namespace {
 
 using Counts = std::vector<int64_t>;  // send, recv, known ranks...
 
-class RecordingTest : public testing::Test {
+class RecordingTest : public ::testing::Test {
  protected:
   void begin(int size) {
     GroupOptions options;
@@ -159,4 +159,4 @@ TEST_F(RecordingTest, AReleasedContextIsGoneEverywhere) {
 }
 
 }  // namespace
-}  // namespace distag_test
+}  // namespace distag::testing

@@ -9,16 +9,11 @@
 #include "autograd/context.h"
 #include "base/error.h"
 #include "ops/op.h"
+#include "support/expect.h"
+#include "support/leaves.h"
 
 // Short words for tests of recorded graphs.
-namespace distag::autograd::test {
-
-inline Tensor leaf(std::vector<double> values) {
-  Tensor tensor = Tensor::empty(Dtype::kFloat64, {static_cast<int64_t>(values.size())});
-  std::copy(values.begin(), values.end(), tensor.mutable_data_as<double>());
-  set_requires_grad(tensor, true);
-  return tensor;
-}
+namespace distag::testing {
 
 inline Tensor apply(const char* op, std::vector<Tensor> inputs) {
   return autograd::apply(*ops::find_op(op), inputs, {})[0];
@@ -36,26 +31,16 @@ inline std::vector<double> gradient(Context& context, const Tensor& leaf) {
   return found == nullptr ? std::vector<double>{} : values(*found);
 }
 
-template <typename Code>
-Error error_of(Code&& code) {
-  try {
-    code();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Status::kOk, "");
-}
-
 // A custom op y = x that counts how many of its applications are alive.
 class CountedOp {
  public:
   Tensor operator()(const Tensor& x) {
     auto token = std::make_shared<Token>(alive_);
-    CustomOp op;
+    autograd::CustomOp op;
     op.name = "counted";
     op.forward = [token](std::span<const Tensor> inputs, size_t) { return Tensors{inputs[0].clone()}; };
     op.backward = [token](Tensors gradients, size_t) { return gradients; };
-    return apply_custom(std::move(op), std::vector<Tensor>{x}, 1)[0];
+    return autograd::apply_custom(std::move(op), std::vector<Tensor>{x}, 1)[0];
   }
   int alive() const { return *alive_; }
 
@@ -68,4 +53,4 @@ class CountedOp {
   std::shared_ptr<std::atomic<int>> alive_ = std::make_shared<std::atomic<int>>(0);
 };
 
-}  // namespace distag::autograd::test
+}  // namespace distag::testing

@@ -4,8 +4,10 @@
 
 #include "unit/autograd/graph.h"
 
-namespace distag::autograd::test {
+namespace distag::testing {
 namespace {
+
+using namespace autograd;
 
 using Numbers = std::vector<double>;
 
@@ -300,4 +302,4 @@ TEST(HistoryTest, RecordingCanBeSwitchedOff) {
 }
 
 }  // namespace
-}  // namespace distag::autograd::test
+}  // namespace distag::testing

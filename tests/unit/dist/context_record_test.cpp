@@ -4,22 +4,16 @@
 
 #include <thread>
 
+#include "support/expect.h"
+
 namespace distag {
 namespace {
+
+using testing::error_of;
 
 constexpr Id kContext{7, 1};
 constexpr Id kPass{9, 3};
 constexpr Nanos kLong = 30 * kSecond;
-
-template <typename Code>
-Error error_of(Code&& code) {
-  try {
-    code();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Status::kOk, "");
-}
 
 autograd::GradientStore::Entries one_gradient(const Tensor& leaf, double value) {
   return {{leaf, Tensor::scalar(Dtype::kFloat64, value)}};

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "dist/nodes.h"
 #include "ops/builtins.h"
+#include "support/leaves.h"
 
 namespace distag {
 namespace {
@@ -14,14 +15,9 @@ namespace {
 using autograd::Bits;
 using autograd::Edge;
 using autograd::GraphTask;
+using testing::scalar_leaf;
 
 Tensor number(double value) { return Tensor::scalar(Dtype::kFloat64, value); }
-
-Tensor leaf(double value) {
-  Tensor tensor = number(value);
-  autograd::set_requires_grad(tensor, true);
-  return tensor;
-}
 
 Tensor apply(const ops::Op& op, std::vector<Tensor> inputs) { return autograd::apply(op, inputs, {})[0]; }
 
@@ -77,7 +73,7 @@ TEST(GraphTaskTest, TellsEachSlotOfARecvOnceAndSendsItsGradientsTogether) {
 
 TEST(GraphTaskTest, ASourceIsWalkedSlotBySlotAndFiresOnce) {
   GraphTask task(accept);
-  const Tensor x = leaf(5), y = leaf(6);
+  const Tensor x = scalar_leaf(5), y = scalar_leaf(6);
   auto source = send({apply(ops::kMul, {x, x}), y, x});
   task.add_source(source, {true, false, false});
   task.walk();
@@ -104,7 +100,7 @@ TEST(GraphTaskTest, UndefinedGradientsAreArrivalsToo) {
   GraphTask task(accept);
   Tensor a = number(2);
   auto recv = receive({a});
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   auto source = send({apply(ops::kMul, {a, x}), a});
   task.add_source(source, {true, true});
   task.walk();
@@ -119,7 +115,7 @@ TEST(GraphTaskTest, UndefinedGradientsAreArrivalsToo) {
 
 TEST(GraphTaskTest, HostCodeIsHandedOutAndGoesOnWhenItIsDone) {
   GraphTask task(accept);
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   autograd::CustomOp op;
   op.name = "host";
   op.forward = [](std::span<const Tensor> inputs, size_t) { return Tensors{inputs[0].clone()}; };
@@ -140,7 +136,7 @@ TEST(GraphTaskTest, HostCodeIsHandedOutAndGoesOnWhenItIsDone) {
 
 TEST(GraphTaskTest, LimitsLeaveTheRestForLater) {
   GraphTask task(accept);
-  Tensor y = leaf(1);
+  Tensor y = scalar_leaf(1);
   for (int i = 0; i < 10; ++i) y = apply(ops::kNeg, {y});
   task.expand(std::vector<Edge>{autograd::gradient_edge(y)});
   EXPECT_FALSE(task.walk(4));
@@ -162,7 +158,7 @@ TEST(GraphTaskTest, LimitsLeaveTheRestForLater) {
 }
 
 TEST(GraphTaskTest, AWalkEndsAtANodeThatWasFreed) {
-  const Tensor x = leaf(1);
+  const Tensor x = scalar_leaf(1);
   const Tensor y = apply(ops::kTanh, {apply(ops::kExp, {x})});
   GraphTask first(accept);
   first.expand(std::vector<Edge>{autograd::gradient_edge(y)});

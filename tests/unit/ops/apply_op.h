@@ -1,12 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <initializer_list>
 #include <string>
 
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/op.h"
+#include "support/expect.h"
 #include "support/tensors.h"
 
 namespace distag::testing {
@@ -28,15 +28,5 @@ inline Tensor flags(const Dims& shape, const std::vector<uint8_t>& values) { ret
 inline std::vector<float> floats_of(const Tensor& x) { return values_of<float>(x); }
 inline std::vector<int64_t> integers_of(const Tensor& x) { return values_of<int64_t>(x); }
 inline std::vector<uint8_t> flags_of(const Tensor& x) { return values_of<uint8_t>(x); }
-
-// What a call that must fail says: "INVALID_ARGUMENT: add: shapes [2] and [3] do not broadcast".
-inline std::string failure_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(status_name(error.status())) + ": " + error.message();
-  }
-  return "no failure";
-}
 
 }  // namespace distag::testing

@@ -8,12 +8,14 @@
 #include "base/error.h"
 #include "ops/op.h"
 #include "optim/rules.h"
+#include "support/expect.h"
 #include "support/tensors.h"
 #include "tensor/access.h"
 
 namespace distag::optim {
 namespace {
 
+using testing::status_of;
 using testing::tensor_of;
 using testing::values_of;
 
@@ -22,17 +24,6 @@ Tensor vector_of(const std::vector<double>& values) {
 }
 
 void step(LocalOptimizer& optimizer, const Tensors& gradients) { optimizer.step(gradients); }
-
-template <typename Body>
-Status status_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_FALSE(error.message().empty());
-    return error.status();
-  }
-  return Status::kOk;
-}
 
 TEST(LocalOptimizerTest, AParameterWithoutGradientKeepsItsValuesAndItsStepCount) {
   Tensor a = vector_of({1, 2});

@@ -7,10 +7,10 @@
 namespace distag {
 namespace {
 
-using test::floats;
-using test::number;
-using test::RpcGroup;
-using test::tensor;
+using testing::floats;
+using testing::number;
+using testing::RpcGroup;
+using testing::tensor;
 
 void add_numbers(Invocation& invocation) {
   invocation.set_result(number(invocation.args()[0].as_int64() + invocation.args()[1].as_int64()));

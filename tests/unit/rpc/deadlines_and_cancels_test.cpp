@@ -5,8 +5,8 @@
 namespace distag {
 namespace {
 
-using test::number;
-using test::RpcGroup;
+using testing::number;
+using testing::RpcGroup;
 
 CallRequest request_to(const std::string& to, const std::string& function, Nanos timeout = 0) {
   CallRequest request;

@@ -7,10 +7,10 @@
 namespace distag {
 namespace {
 
-using test::floats;
-using test::number;
-using test::RpcGroup;
-using test::tensor;
+using testing::floats;
+using testing::number;
+using testing::RpcGroup;
+using testing::tensor;
 
 // Plays the layer above: marks each tensor, and notes what it is told.
 class NotingHook final : public CallHook {
@@ -59,7 +59,7 @@ class NotingHook final : public CallHook {
   uint64_t last_pair = 0;
 };
 
-class CallHooks : public testing::Test {
+class CallHooks : public ::testing::Test {
  protected:
   CallHooks() : group(2) {
     for (size_t rank = 0; rank < 2; ++rank) {

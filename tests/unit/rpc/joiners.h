@@ -10,7 +10,7 @@
 #include "support/sim_network.h"
 #include "support/sim_scheduler.h"
 
-namespace distag::test {
+namespace distag::testing {
 
 // One who joins, with a loop and a transport of its own in a simulation.
 class Joiner {
@@ -127,4 +127,4 @@ inline std::string names(const Rendezvous::Outcome& outcome) {
   return text;
 }
 
-}  // namespace distag::test
+}  // namespace distag::testing

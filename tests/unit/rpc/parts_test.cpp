@@ -15,7 +15,7 @@ namespace {
 
 // ---- deadlines ----
 
-class DeadlinesTest : public testing::Test {
+class DeadlinesTest : public ::testing::Test {
  protected:
   DeadlinesTest()
       : scheduler(1),

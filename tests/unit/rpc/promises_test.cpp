@@ -7,8 +7,8 @@
 namespace distag {
 namespace {
 
-using test::number;
-using test::RpcGroup;
+using testing::number;
+using testing::RpcGroup;
 
 constexpr Nanos kLongestCall = 3 * kSecond;
 
@@ -91,7 +91,7 @@ class Storm {
 
   void die(size_t rank) {
     dead_ = static_cast<int>(rank);
-    group_.network.kill(test::RpcNode::name_of(dead_));
+    group_.network.kill(testing::RpcNode::name_of(dead_));
     group_.node(rank).loop.freeze();
     group_.node(rank).functions.freeze();
     group_.node(rank).compute.freeze();
@@ -116,7 +116,7 @@ class Storm {
   std::shared_ptr<Future<Value>> call(size_t from, Invocation* within) {
     static constexpr const char* kFunctions[] = {"note", "later", "nest"};
     CallRequest request;
-    request.to = test::RpcNode::name_of(static_cast<int32_t>(below(static_cast<uint64_t>(size_))));
+    request.to = testing::RpcNode::name_of(static_cast<int32_t>(below(static_cast<uint64_t>(size_))));
     request.function = kFunctions[below(within != nullptr ? 2 : 3)];
     request.args = {number(++last_call_)};
     request.timeout = 1 + static_cast<Nanos>(below(kLongestCall));

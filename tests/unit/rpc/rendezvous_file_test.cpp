@@ -13,14 +13,14 @@ namespace distag {
 namespace {
 
 namespace fs = std::filesystem;
-using test::Joiner;
-using test::Meeting;
-using test::names;
+using testing::Joiner;
+using testing::Meeting;
+using testing::names;
 
-class RendezvousFile : public testing::Test {
+class RendezvousFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
+    const ::testing::TestInfo* info = ::testing::UnitTest::GetInstance()->current_test_info();
     directory_ =
         fs::temp_directory_path() / fmt::format("distag_rendezvous_{}_{:x}", info->name(), SystemRandom().next());
     fs::remove_all(directory_);

@@ -8,9 +8,9 @@
 namespace distag {
 namespace {
 
-using test::Joiner;
-using test::Meeting;
-using test::names;
+using testing::Joiner;
+using testing::Meeting;
+using testing::names;
 
 TEST(RendezvousInproc, AllGetTheSameMembersByRank) {
   Meeting meeting("inproc://all");

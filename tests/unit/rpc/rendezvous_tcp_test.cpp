@@ -6,9 +6,9 @@
 namespace distag {
 namespace {
 
-using test::Joiner;
-using test::Meeting;
-using test::names;
+using testing::Joiner;
+using testing::Meeting;
+using testing::names;
 
 constexpr const char* kUri = "tcp://127.0.0.1:29500";
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "rpc/rendezvous.h"
+#include "support/expect.h"
 
 namespace distag {
 namespace {
@@ -19,12 +20,7 @@ RendezvousTarget resolve(const std::string& uri, int32_t rank, int32_t world_siz
 }
 
 std::string failure(const std::string& uri, int32_t rank, int32_t world_size, const Environment& environment) {
-  try {
-    resolve(uri, rank, world_size, environment);
-  } catch (const Error& error) {
-    return fmt::format("{}: {}", status_name(error.status()), error.message());
-  }
-  return "none";
+  return testing::failure_of([&] { resolve(uri, rank, world_size, environment); });
 }
 
 const Environment kPlain = {{"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};

@@ -14,7 +14,7 @@
 #include "support/sim_network.h"
 #include "support/sim_scheduler.h"
 
-namespace distag::test {
+namespace distag::testing {
 
 // One worker as far as this layer goes: a session and an Rpc over a simulated network.
 class RpcNode final : private SessionEvents {
@@ -153,4 +153,4 @@ inline std::vector<float> floats(const Tensor& tensor) {
   return values;
 }
 
-}  // namespace distag::test
+}  // namespace distag::testing

@@ -12,11 +12,11 @@ namespace distag {
 namespace {
 
 namespace fs = std::filesystem;
-using test::Joiner;
-using test::Meeting;
-using test::names;
+using testing::Joiner;
+using testing::Meeting;
+using testing::names;
 
-class RunningGroup : public testing::TestWithParam<const char*> {
+class RunningGroup : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     directory_ = fs::temp_directory_path() / fmt::format("distag_running_{:x}", SystemRandom().next());
@@ -165,7 +165,7 @@ TEST_P(RunningGroup, EveryoneMayComeAtOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AtEach, RunningGroup, testing::Values("inproc", "file", "tcp"),
+INSTANTIATE_TEST_SUITE_P(AtEach, RunningGroup, ::testing::Values("inproc", "file", "tcp"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST(RendezvousTcp, AMemberKeepsItsPlaceWhenItsConnectionDrops) {

@@ -5,8 +5,8 @@
 namespace distag {
 namespace {
 
-using test::number;
-using test::RpcGroup;
+using testing::number;
+using testing::RpcGroup;
 
 std::vector<ShutdownReport> shut_down(RpcGroup& group, Nanos timeout = 60 * kSecond) {
   std::vector<std::shared_ptr<Future<ShutdownReport>>> futures;

@@ -82,7 +82,7 @@ class ThreadedNode final : public SessionEvents {
   Peer self;
 };
 
-class ThreadedPair : public testing::Test {
+class ThreadedPair : public ::testing::Test {
  protected:
   ThreadedPair() {
     for (int32_t rank = 0; rank < 2; ++rank) nodes.push_back(std::make_unique<ThreadedNode>(rank));

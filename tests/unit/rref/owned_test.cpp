@@ -2,7 +2,7 @@
 
 #include "sharing_group.h"
 
-namespace distag::test {
+namespace distag::testing {
 namespace {
 
 using Ref = std::shared_ptr<Rref>;
@@ -58,4 +58,4 @@ TEST_F(OwnedTest, AValueIsGoneBeforeWhatFollowsItsRelease) {
 }
 
 }  // namespace
-}  // namespace distag::test
+}  // namespace distag::testing

@@ -9,7 +9,7 @@
 
 #include "sharing_group.h"
 
-namespace distag::test {
+namespace distag::testing {
 namespace {
 
 constexpr size_t kOwner = 0, kWorkers = 3;
@@ -188,7 +188,7 @@ class Explorer {
   }
   std::string tell() const {
     std::string text = "\n  " + case_.describe();
-    for (const Event& event : path_) text += "\n  " + test::describe(event);
+    for (const Event& event : path_) text += "\n  " + testing::describe(event);
     return text;
   }
 
@@ -277,4 +277,4 @@ TEST_F(SharingExhaustiveTest, ACallThatNeverGoesOut) {
 }
 
 }  // namespace
-}  // namespace distag::test
+}  // namespace distag::testing

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace distag::test {
+namespace distag::testing {
 namespace {
 
 uint64_t mix(uint64_t state, uint64_t more) {
@@ -425,4 +425,4 @@ void SharingGroup::check_empty() const {
   }
 }
 
-}  // namespace distag::test
+}  // namespace distag::testing

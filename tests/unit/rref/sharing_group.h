@@ -14,7 +14,7 @@
 
 #include "rref/sharing.h"
 
-namespace distag::test {
+namespace distag::testing {
 
 // Everything is on it, always.
 class OneLoop final : public Loop {
@@ -183,4 +183,4 @@ class SharingGroup {
   std::vector<std::pair<size_t, size_t>> parted_;
 };
 
-}  // namespace distag::test
+}  // namespace distag::testing

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "sharing_group.h"
 
-namespace distag::test {
+namespace distag::testing {
 namespace {
 
 constexpr uint64_t kRuns = 500;
@@ -115,4 +115,4 @@ TEST(SharingRandomTest, NothingIsFreedEarlyAndNothingIsLeft) {
 }
 
 }  // namespace
-}  // namespace distag::test
+}  // namespace distag::testing

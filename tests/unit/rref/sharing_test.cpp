@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "sharing_group.h"
 
-namespace distag::test {
+namespace distag::testing {
 namespace {
 
 using Ref = std::shared_ptr<Rref>;
@@ -186,4 +186,4 @@ TEST_F(SharingTest, AMakerThatIsNotKnownIsAskedNothing) {
 }
 
 }  // namespace
-}  // namespace distag::test
+}  // namespace distag::testing

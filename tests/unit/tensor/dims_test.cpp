@@ -2,19 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "support/expect.h"
 
 namespace distag {
 namespace {
 
-Status status_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return Status::kOk;
-}
+using testing::status_of;
 
 TEST(DimsTest, HoldsUpTo16Items) {
   Dims dims{2, 3};

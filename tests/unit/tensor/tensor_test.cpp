@@ -5,22 +5,15 @@
 #include <functional>
 
 #include "base/error.h"
+#include "support/expect.h"
 #include "support/tensors.h"
 
 namespace distag {
 namespace {
 
+using testing::status_of;
 using testing::tensor_of;
 using testing::values_of;
-
-Status status_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return Status::kOk;
-}
 
 TEST(TensorTest, KnowsWhatItIs) {
   Tensor x = tensor_of<float>({2, 3}, {1, 2, 3, 4, 5, 6});

@@ -2,20 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/error.h"
+#include "support/expect.h"
 #include "support/tensors.h"
 
 namespace distag {
 namespace {
 
 std::string message_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), Status::kInvalidArgument);
-    return error.message();
-  }
-  return "";
+  const Error error = testing::error_of(run);
+  EXPECT_EQ(error.status(), Status::kInvalidArgument);
+  return error.message();
 }
 
 Value whole(int64_t number) { return Value(number); }

@@ -5,9 +5,12 @@
 #include <memory>
 
 #include "sample_messages.h"
+#include "support/expect.h"
 
 namespace distag::wire {
 namespace {
+
+using testing::error_of;
 
 Message round_trip(const Body& body, uint64_t number = 4, uint64_t ack = 3) {
   Encoded encoded = encode(Message{number, ack, {}, body}, Limits());
@@ -281,16 +284,6 @@ TEST(Encode, TextsOfErrorsAreCutAndMended) {
   EXPECT_EQ(round_trip_of(Reply{{1, 2}, true, error, {}, {}}).error.message(), std::string(4095, 'a'));
   Error invalid(Status::kInternal, std::string("bad\xFF\0byte", 9));
   EXPECT_EQ(round_trip_of(Reply{{1, 2}, true, invalid, {}, {}}).error.message(), "bad??byte");
-}
-
-template <typename Function>
-Error error_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Status::kOk, "no error");
 }
 
 TEST(Encode, RefusesWhatCannotTravel) {

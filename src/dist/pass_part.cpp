@@ -190,16 +190,18 @@ std::shared_ptr<SendNode> PassPart::find_live_send(const Peer& from, const Id& p
   }
   auto recorded = context_->sends.find(pair);
   if (recorded == context_->sends.end()) {
-    fail_part(shared_.sign(Error(Status::kGraphFreed,
-                                 "the graph of a call was freed by an earlier backward pass; use retain_graph there to "
-                                 "run another")));
+    fail_by_grad(
+        shared_.sign(Error(Status::kGraphFreed,
+                           "the graph of a call was freed by an earlier backward pass; use retain_graph there to "
+                           "run another")));
   } else if (!info_.fast) {
-    fail_part(shared_.sign(Error(Status::kProtocol, fmt::format("gradients came for {}, which the pass has not reached",
-                                                                recorded->second->name()))));
+    fail_by_grad(
+        shared_.sign(Error(Status::kProtocol, fmt::format("gradients came for {}, which the pass has not reached",
+                                                          recorded->second->name()))));
   } else {
-    fail_part(shared_.sign(Error(Status::kInvalidState,
-                                 fmt::format("{} were recorded while a FAST pass ran; wait for calls before the pass",
-                                             recorded->second->name()))));
+    fail_by_grad(shared_.sign(Error(
+        Status::kInvalidState, fmt::format("{} were recorded while a FAST pass ran; wait for calls before the pass",
+                                           recorded->second->name()))));
   }
   return nullptr;
 }
@@ -272,6 +274,12 @@ void PassPart::fail_part(const Error& error) {
   if (reported_ != Report::kNothing) return;
   reported_ = Report::kFailed;
   graph_->stop();
+  lead_->on_failed(error);
+}
+
+// Its initiator takes a part that is done for whole, and would wait for the gradient to be counted.
+void PassPart::fail_by_grad(const Error& error) {
+  if (reported_ != Report::kDone) return fail_part(error);
   lead_->on_failed(error);
 }
 

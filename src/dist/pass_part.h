@@ -102,6 +102,7 @@ class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph:
   std::shared_ptr<SendNode> find_live_send(const Peer& from, const Id& pair);
   void report_if_done();
   void fail_part(const Error& error);
+  void fail_by_grad(const Error& error);  // one came that fits to nothing here
   void close(bool frees_graph);
 
   DistShared& shared_;

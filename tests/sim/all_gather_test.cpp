@@ -208,6 +208,24 @@ TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
 }
 
+// A call of it that is cancelled makes room for the next one of the same worker.
+TEST(AllGather, TakesNoValueOfACallThatWasGivenUp) {
+  SimWorkerGroup group(1, options_for(3));
+  group.start();
+  CallRequest request;
+  request.to = "w0";
+  request.function = "distag.all_gather";
+  request.args = {Value::list({Value(int64_t{0}), Value(int64_t{1}), Value(int64_t{2})}), Value(kForever),
+                  Value(int64_t{666})};
+  const auto given_up = group.worker(1).rpc().call(std::move(request));
+  group.scheduler().run_for(kSecond);
+  given_up->cancel();
+  group.scheduler().run_for(kSecond);
+  std::vector<Gathered> all;
+  for (int32_t rank = 0; rank < 3; ++rank) all.push_back(gather(group, rank, rank));
+  for (const Gathered& one : all) EXPECT_EQ(values_of(one), (std::vector<int64_t>{0, 1, 2}));
+}
+
 // In an open world without ranks it is over those that live: it grows and shrinks with the group.
 TEST(AllGather, InAnOpenWorldItIsOverThoseThatLive) {
   for_each_seed(20, [](uint64_t seed) {
@@ -235,6 +253,9 @@ TEST(AllGather, InAnOpenWorldItIsOverThoseThatLive) {
     wait(*left, kForever);
     ASSERT_TRUE(all_see({0, 2}));
     expect_of({0, 2});
+    group.kill(2);
+    ASSERT_TRUE(all_see({0}));
+    expect_of({0});
   });
 }
 

@@ -131,6 +131,30 @@ TEST(GraphsTest, FastEqualsItWhereEverythingIsUsed) {
   });
 }
 
+// Words that come late, or one long after the other, are no sign that nothing can move.
+TEST(GraphsTest, FastEqualsItOverSlowConnections) {
+  for_each_seed(300, [](uint64_t seed) {
+    GraphOptions options = graph_options(seed);
+    options.use_everything = true;
+    const RandomGraph graph(seed, options);
+    SCOPED_TRACE(graph.describe());
+    SimGroupOptions group_of = group_options(graph);
+    group_of.faults.max_delay = 400 * kMillisecond;
+    SimWorkerGroup group(seed, group_of);
+    register_blocks(group, graph);
+    group.start();
+    {
+      const auto context = group.worker(0).dist().create_context();
+      BackwardOptions backward;
+      backward.mode = BackwardMode::kFast;
+      backward.timeout = 300 * kSecond;
+      context->backward(make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]), backward);
+      expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
+    }
+    expect_nothing_left(group);
+  });
+}
+
 TEST(GraphsTest, FastEqualsItOrNamesTheResultsThatWereNotUsed) {
   size_t equal = 0;
   size_t unreached = 0;

@@ -1,6 +1,7 @@
 // Messages that are late, or of workers that are gone or never were: what they would make is refused.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "ops/builtins.h"
 #include "support/sim_group.h"
+#include "wire/codec.h"
 
 namespace distag::sim {
 namespace {
@@ -180,6 +182,90 @@ TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
   for (const ShutdownReport& report : group.shutdown(30 * kSecond)) EXPECT_TRUE(report.clean);
   for (const std::string& line : group.log_lines())
     EXPECT_EQ(line.find("broke the protocol"), std::string::npos) << line;
+}
+
+// It has called, and died, while the one that starts still waits for another.
+TEST(EarlyMessagesTest, ACallOfOneThatDiedMeanwhileDoesNotRun) {
+  SimGroupOptions options;
+  options.size = 3;
+  SimWorkerGroup group(1, options);
+  group.start();
+  const Incarnation before = group.worker(0).rpc().membership().find_by_rank(2)->peer.incarnation;
+  group.kill(2);
+  group.freeze(1);
+  Worker& returned = group.restart(2);
+  int runs = 0;
+  returned.rpc().register_function("count", [&runs](Invocation&) { ++runs; });
+  auto started = returned.start(60 * kSecond);
+  ASSERT_TRUE(group.scheduler().run_until(
+      [&group, before] {
+        const auto member = group.worker(0).rpc().membership().find_by_rank(2);
+        return member && member->peer.incarnation != before;
+      },
+      3 * kSecond));
+  CallRequest request;
+  request.to = "w2";
+  request.function = "count";
+  group.worker(0).rpc().call(std::move(request));
+  group.scheduler().run_for(kSecond / 2);
+  group.kill(0);
+  group.scheduler().run_for(kSecond / 2);
+  ASSERT_FALSE(started->is_done());
+  group.thaw(1);
+  wait(*started, kForever);
+  group.scheduler().run_for(kSecond);
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(returned.rpc().membership().find_by_rank(0)->state, Standing::kLost);
+}
+
+// ---- strangers ----
+
+// What w0 answers to a HELLO of somebody with this rank, name and generation.
+wire::Body answer_to_hello(SimWorkerGroup& group, int32_t rank, const std::string& name, uint64_t generation) {
+  SimLoop loop(group.scheduler(), "stranger");
+  SimTransport transport(group.network(), loop, "stranger");
+  std::unique_ptr<Acceptor> acceptor;
+  std::unique_ptr<Connection> connection;
+  std::optional<wire::Message> answer;
+  loop.run([&] {
+    acceptor = transport.listen(transport.private_address(), {[](const ConnectionToken&, const Frames&) {}});
+    wire::Hello hello;
+    hello.job = "default";
+    hello.name = name;
+    hello.rank = rank;
+    hello.incarnation = 4711 + generation;
+    hello.generation = generation;
+    hello.endpoint = acceptor->endpoint();
+    ConnectionEvents events;
+    events.on_connected = [&connection, hello] {
+      EXPECT_TRUE(connection->send({wire::encode({0, 0, {}, hello}, {}).header}));
+    };
+    events.on_message = [&answer](const Frames& frames) { answer = wire::decode(frames.front(), {}, {}); };
+    connection = transport.dial(group.worker(0).rpc().membership().find_by_rank(0)->peer.endpoint, std::move(events));
+  });
+  EXPECT_TRUE(group.scheduler().run_until([&answer] { return answer.has_value(); }, kSecond));
+  loop.run([&] {
+    connection.reset();
+    acceptor.reset();
+  });
+  return answer ? answer->body : wire::Body();
+}
+
+// A place belongs to the name that had it.
+TEST(StrangersTest, TakeNoPlaceOfAMember) {
+  for (const bool is_open : {false, true}) {
+    SimGroupOptions options;
+    options.size = 2;
+    options.is_open = is_open;
+    SimWorkerGroup group(1, options);
+    group.start();
+    const auto is_refused = [&group](int32_t rank, const std::string& name, uint64_t generation) {
+      return std::holds_alternative<wire::Refuse>(answer_to_hello(group, rank, name, generation));
+    };
+    EXPECT_TRUE(is_refused(1, "other", 2));
+    EXPECT_TRUE(is_refused(2, "w1", 1));
+    EXPECT_EQ(is_refused(2, "other", 1), !is_open);
+  }
 }
 
 }  // namespace

@@ -448,5 +448,38 @@ TEST_F(RrefsTest, WhatIsReleasedRightBeforeAShutdownIsNoLeak) {
   });
 }
 
+// Of three, the two others have nothing to say to the leader while the word of it is on its way between them.
+TEST_F(RrefsTest, AShutdownWaitsForAReleaseThatIsSlow) {
+  make(3);
+  Ref reference = remote(2, 1, "make", {whole(1)});
+  fetch(2, reference);
+  settle();
+  group_->network().part("w1", "w2");
+  reference.reset();
+  group_->scheduler().run_for(10 * kMillisecond);
+  group_->scheduler().at(group_->scheduler().now() + kSecond, [this] { group_->network().join("w1", "w2"); });
+  for (const ShutdownReport& report : group_->shutdown()) {
+    EXPECT_TRUE(report.clean);
+    EXPECT_TRUE(report.leaked_rrefs.empty());
+  }
+}
+
+// They could not tell each other of it any more, and the leader hears both.
+TEST_F(RrefsTest, AShutdownDoesNotWaitForWhatTwoThatLostEachOtherSaid) {
+  make(3);
+  Ref reference = remote(2, 1, "make", {whole(1)});
+  fetch(2, reference);
+  group_->call(0, 1, "make", {whole(1)});
+  group_->call(0, 2, "make", {whole(1)});
+  settle();
+  group_->network().part("w1", "w2");
+  reference.reset();
+  group_->scheduler().run_for(20 * kSecond);
+  ASSERT_EQ(group_->worker(1).rpc().membership().find_by_rank(2)->state, Standing::kLost);
+  const Nanos begin = group_->scheduler().now();
+  for (const ShutdownReport& report : group_->shutdown()) EXPECT_EQ(report.open_calls, 0);
+  EXPECT_LT(group_->scheduler().now() - begin, 10 * kSecond);
+}
+
 }  // namespace
 }  // namespace distag::sim

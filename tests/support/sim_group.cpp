@@ -115,6 +115,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   if (options_.on_member) {
     environment.on_member = [this, rank](const MemberRecord& member) { options_.on_member(rank, member); };
   }
+  if (options_.memory) environment.memory = options_.memory(rank);
   node->worker = std::make_unique<Worker>(std::move(environment), std::move(options));
   return node;
 }

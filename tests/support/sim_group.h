@@ -22,6 +22,7 @@ struct SimGroupOptions {
   LogLevel log_level = LogLevel::kWarning;
   bool is_open = false;  // an open world, which start() lets all join
   std::function<void(int32_t rank, const MemberRecord& member)> on_member = nullptr;  // what each is told
+  std::function<std::shared_ptr<FrameMemory>(int32_t rank)> memory = nullptr;         // for payload; none: their own
 };
 
 // Whole workers "w0", "w1", ... in one thread, on a scheduler and a network of their own.

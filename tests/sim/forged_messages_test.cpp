@@ -1,0 +1,250 @@
+// Messages about contexts and passes that no correct peer sends, and shortages that nobody is to blame for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+#include "base/violation.h"
+#include "ops/builtins.h"
+#include "support/sim_group.h"
+
+namespace distag::sim {
+namespace {
+
+// Memory for large payload that can be full.
+class Bounded final : public FrameMemory {
+ public:
+  bool is_full = false;
+  std::shared_ptr<std::byte> allocate(size_t size) override {
+    if (is_full) throw Error(Status::kOutOfMemory, "the memory bound is reached");
+    return {new std::byte[size], std::default_delete<std::byte[]>()};
+  }
+};
+
+// w0 has a context and in it the square of x, made by w1. w2 knows the context and has no part in that.
+class ForgedMessagesTest : public ::testing::Test {
+ protected:
+  void make(int64_t elements = 1) {
+    SimGroupOptions options;
+    options.size = 3;
+    options.memory = [this](int32_t rank) { return rank == 1 ? memory_ : nullptr; };
+    group_ = std::make_unique<SimWorkerGroup>(1, options);
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      group_->worker(rank).rpc().register_function("nothing", [](Invocation&) {});
+      group_->worker(rank).rpc().register_function("square", [](Invocation& invocation) {
+        const Tensor x = invocation.args()[0].as_tensor();
+        invocation.set_result(Value(autograd::apply(ops::kMul, std::vector<Tensor>{x, x}, {})[0]));
+      });
+    }
+    group_->start();
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      peers_.push_back(group_->worker(0).rpc().membership().find_by_rank(rank)->peer);
+    }
+    context_ = group_->worker(0).dist().create_context();
+    x_ = Tensor::empty(Dtype::kFloat64, {elements});
+    std::fill_n(x_.mutable_data_as<double>(), elements, 3.0);
+    autograd::set_requires_grad(x_, true);
+    y_ = group_->call(0, 1, "square", {Value(x_)}, context_->global_id()).as_tensor();
+    group_->call(0, 2, "nothing", {}, context_->global_id());
+  }
+
+  Incarnation incarnation(size_t rank) const { return peers_[rank].incarnation; }
+  Id id() const { return context_->global_id(); }
+  DistStats stats(int32_t rank) { return group_->worker(rank).stats().dist; }
+
+  // As if it came now from a peer's stream.
+  void deliver(int32_t to, size_t from, wire::Body body) {
+    group_->loop(to).run([&] {
+      wire::Message message{0, 0, {}, std::move(body)};
+      group_->worker(to).dist().handle(peers_[from], message);
+    });
+  }
+  void expect_violation(int32_t to, size_t from, const wire::Body& body) {
+    EXPECT_THROW(deliver(to, from, body), Violation) << wire::body_name(body);
+  }
+  // As if it had come, and nothing had been left to take it with.
+  void fall_short(int32_t to, size_t from, wire::Body body) {
+    group_->loop(to).run([&] {
+      const wire::Message outline{0, 0, {}, std::move(body)};
+      EXPECT_TRUE(group_->worker(to).dist().refuse(peers_[from], outline, Error(Status::kOutOfMemory, "no memory")));
+    });
+  }
+  // Begins a pass, and gives the first message of this kind that goes to w1.
+  template <typename Body>
+  Body catch_next(BackwardMode mode, std::shared_ptr<Future<Value>>* pass) {
+    std::optional<Body> caught;
+    group_->network().set_tap([&caught](const std::string&, const std::string& to, const Frames& frames) {
+      if (to != "w1" || caught) return;
+      const wire::Message message = wire::decode(frames.front(), {frames.begin() + 1, frames.end()}, {});
+      if (const auto* body = std::get_if<Body>(&message.body)) caught = *body;
+    });
+    BackwardOptions options;
+    options.mode = mode;
+    options.retain_graph = true;
+    *pass = context_->backward_async({sum(y_)}, options);
+    EXPECT_TRUE(group_->scheduler().run_until([&caught] { return caught.has_value(); }, kSecond));
+    group_->network().set_tap({});
+    return *caught;
+  }
+  static Tensor sum(const Tensor& tensor) { return autograd::apply(ops::kSum, std::vector<Tensor>{tensor}, {})[0]; }
+  // Nobody was given up, and the context is as good as before.
+  void expect_sound(double gradient = 6) {
+    group_->scheduler().run_for(20 * kSecond);
+    for (int32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(stats(rank).passes_open, 0u) << "w" << rank;
+    context_->backward({sum(y_)}, {});
+    EXPECT_EQ(context_->gradients()->find(x_)->contiguous().data_as<double>()[0], gradient);
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(group_->worker(rank).rpc().membership().alive_count(), 3u) << "w" << rank;
+    }
+  }
+
+  std::shared_ptr<Bounded> memory_ = std::make_shared<Bounded>();
+  std::unique_ptr<SimWorkerGroup> group_;
+  std::vector<Peer> peers_;
+  std::shared_ptr<Context> context_;
+  Tensor x_;
+  Tensor y_;
+};
+
+// ---- who may say what ----
+
+TEST_F(ForgedMessagesTest, AContextIsEndedByItsCreator) {
+  make();
+  expect_violation(1, 2, wire::Release{{id()}});
+  EXPECT_EQ(stats(1).contexts, 1u);
+}
+
+TEST_F(ForgedMessagesTest, APassIsBegunAndEndedByItsInitiator) {
+  make();
+  const Id pass{incarnation(0), 77};
+  expect_violation(1, 2, wire::Start{id(), pass, false});
+  expect_violation(1, 2, wire::Verdict{id(), pass, false, {}});
+  expect_violation(0, 1, wire::Verdict{id(), pass, false, {}});
+  EXPECT_EQ(stats(1).passes_run, 0u);
+}
+
+TEST_F(ForgedMessagesTest, GradientsComeFromWhereTheValuesWent) {
+  make();
+  std::shared_ptr<Future<Value>> pass;
+  const auto discover = catch_next<wire::Discover>(BackwardMode::kSmart, &pass);
+  wire::Discover forged = discover;
+  forged.request = {incarnation(2), 1};
+  expect_violation(1, 2, forged);
+  deliver(1, 0, discover);
+  wire::Grad grad{id(), discover.pass, {incarnation(1), 1}, true, false, {true}, {Value(x_)}};
+  expect_violation(1, 2, grad);
+  grad.gradients = {Value(Tensor::scalar(Dtype::kFloat64, 1))};
+  expect_violation(1, 0, grad);
+  grad.gradients = {};
+  expect_violation(1, 0, grad);
+}
+
+TEST_F(ForgedMessagesTest, ADiscoverIsAnsweredByWhomItWentTo) {
+  make();
+  std::shared_ptr<Future<Value>> pass;
+  const auto discover = catch_next<wire::Discover>(BackwardMode::kSmart, &pass);
+  group_->freeze(1);
+  expect_violation(0, 2, wire::Discovered{id(), discover.pass, discover.request, false, {}, {}});
+  expect_violation(0, 1, wire::Discovered{id(), discover.pass, {incarnation(0), 99}, false, {}, {}});
+  group_->thaw(1);
+  wait(*pass, kForever);
+  EXPECT_EQ(pass->error(), nullptr);
+}
+
+// Its gradients would be none where they are not known.
+TEST_F(ForgedMessagesTest, ACommitOfAPassThatHasNotRunIsNotTakenForItsGradients) {
+  make();
+  std::shared_ptr<Future<Value>> pass;
+  const auto discover = catch_next<wire::Discover>(BackwardMode::kSmart, &pass);
+  group_->scheduler().run_until([this] { return stats(1).passes_open == 1; }, kSecond);
+  deliver(1, 0, wire::Verdict{id(), discover.pass, true, {}});
+  try {
+    group_->worker(1).dist().find_context(id())->gradients();
+    ADD_FAILURE() << "there were gradients";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kProtocol) << error.message();
+    EXPECT_NE(error.message().find("\"w0\""), std::string::npos) << error.message();
+  }
+}
+
+// ---- what is late ----
+
+TEST_F(ForgedMessagesTest, ALateAnswerMakesNoContext) {
+  make();
+  wire::Recording recording;
+  recording.context = id();
+  recording.creator_rank = 0;
+  context_.reset();
+  y_ = Tensor();
+  group_->scheduler().run_for(kSecond);
+  group_->loop(1).run([&] { group_->worker(1).dist().on_receive(recording, peers_[2], {}, "call", true); });
+  EXPECT_EQ(stats(1).contexts, 0u);
+}
+
+TEST_F(ForgedMessagesTest, NorDoesACallInAContextOfOneThatIsGone) {
+  make();
+  wire::Recording recording;
+  recording.context = {incarnation(0), 99};
+  recording.creator_rank = 0;
+  group_->kill(0);
+  group_->scheduler().run_for(20 * kSecond);
+  group_->loop(1).run(
+      [&] { EXPECT_THROW(group_->worker(1).dist().on_receive(recording, peers_[2], {}, "call", false), Error); });
+  EXPECT_EQ(stats(1).contexts, 0u);
+}
+
+// ---- shortages ----
+
+TEST_F(ForgedMessagesTest, AShortageAtADiscoverFailsThePassAlone) {
+  make();
+  std::shared_ptr<Future<Value>> pass;
+  const auto discover = catch_next<wire::Discover>(BackwardMode::kSmart, &pass);
+  fall_short(1, 0, discover);
+  wait(*pass, 2 * kSecond);
+  ASSERT_NE(pass->error(), nullptr);
+  EXPECT_EQ(pass->error()->status(), Status::kOutOfMemory) << pass->error()->message();
+  EXPECT_NE(pass->error()->message().find("w1"), std::string::npos) << pass->error()->message();
+  expect_sound();
+}
+
+TEST_F(ForgedMessagesTest, AShortageAtAStartFailsThePassAlone) {
+  make();
+  std::shared_ptr<Future<Value>> pass;
+  const auto start = catch_next<wire::Start>(BackwardMode::kFast, &pass);
+  fall_short(1, 0, start);
+  wait(*pass, 2 * kSecond);
+  ASSERT_NE(pass->error(), nullptr);
+  EXPECT_EQ(pass->error()->status(), Status::kOutOfMemory) << pass->error()->message();
+  EXPECT_NE(pass->error()->message().find("w1"), std::string::npos) << pass->error()->message();
+  expect_sound();
+}
+
+// The gradient comes in pieces, for which w1 has no room.
+TEST_F(ForgedMessagesTest, AMemoryBoundThatAGradMeetsFailsThePassAlone) {
+  for (const BackwardMode mode : {BackwardMode::kSmart, BackwardMode::kFast}) {
+    make(1 << 18);
+    memory_->is_full = true;
+    BackwardOptions options;
+    options.mode = mode;
+    options.retain_graph = true;
+    const auto pass = context_->backward_async({sum(y_)}, options);
+    wait(*pass, 2 * kSecond);
+    ASSERT_NE(pass->error(), nullptr);
+    EXPECT_EQ(pass->error()->status(), Status::kOutOfMemory) << pass->error()->message();
+    EXPECT_NE(pass->error()->message().find("w1"), std::string::npos) << pass->error()->message();
+    EXPECT_TRUE(context_->gradients()->entries.empty());
+    memory_->is_full = false;
+    expect_sound();
+    context_.reset();
+    y_ = Tensor();
+    peers_.clear();
+    group_.reset();
+  }
+}
+
+}  // namespace
+}  // namespace distag::sim

@@ -376,6 +376,61 @@ TEST_F(SimNetworkTest, NothingMovesBetweenPartedHostsUntilTheyJoin) {
   EXPECT_EQ(received, (std::vector<int>{1, 2, 3}));
 }
 
+TEST_F(SimNetworkTest, APartingOneWayStopsNothingOnTheOther) {
+  for (const bool is_towards_a : {false, true}) {
+    begin(1);
+    dial();
+    scheduler->run_until([this] { return connected; });
+    is_towards_a ? network->part_one_way("b", "a") : network->part_one_way("a", "b");
+    next = 1;
+    last = 3;
+    received.clear();
+    loop_b->run([this] { pump(); });
+    scheduler->run_for(10 * kSecond);
+    EXPECT_EQ(received.size(), is_towards_a ? 0u : 3u);
+    network->join("a", "b");
+    scheduler->run_for(kSecond);
+    EXPECT_EQ(received.size(), 3u);
+    connected = false;
+    TearDown();
+  }
+}
+
+TEST(SimSizeTest, WhatIsLargeComesLaterIfItIsToAndATaskKeepsItsLane) {
+  SimScheduler scheduler(1);
+  SimFaults faults;
+  faults.delay_per_kib = kMillisecond;
+  SimNetwork network(scheduler, faults);
+  SimLoop loop(scheduler, "a");
+  SimTransport transport(network, loop, "a");
+  std::vector<Nanos> came;
+  std::unique_ptr<Acceptor> acceptor;
+  std::unique_ptr<Connection> connection;
+  loop.run([&] {
+    acceptor = transport.listen(transport.private_address(),
+                                {[&](const ConnectionToken&, const Frames&) { came.push_back(scheduler.now()); }});
+    ConnectionEvents events;
+    events.on_connected = [&] {
+      const std::string bytes(100 << 10, 'x');
+      EXPECT_TRUE(connection->send({Frame::copy_of(bytes.data(), 1)}));
+      EXPECT_TRUE(connection->send({Frame::copy_of(bytes.data(), bytes.size())}));
+    };
+    connection = transport.dial(acceptor->endpoint(), std::move(events));
+  });
+  ASSERT_TRUE(scheduler.run_until([&came] { return came.size() == 2; }, kSecond));
+  EXPECT_GT(came[1] - came[0], 90 * kMillisecond);
+  scheduler.set_longest_task(10 * kMillisecond);
+  const Nanos begin = scheduler.now();
+  size_t runs = 0;
+  for (int i = 0; i < 100; ++i) loop.post_or_drop([&runs] { ++runs; });
+  scheduler.run_until([&runs] { return runs == 100; }, 10 * kSecond);
+  EXPECT_GT(scheduler.now() - begin, 200 * kMillisecond);
+  loop.run([&] {
+    connection.reset();
+    acceptor.reset();
+  });
+}
+
 TEST_F(SimNetworkTest, NoCallbackAfterTheConnectionIsGone) {
   begin(1);
   dial();

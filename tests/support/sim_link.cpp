@@ -82,14 +82,17 @@ bool SimLink::reply(Frames frames) {
 void SimLink::put(Direction& direction, Frames frames, const std::string& from, const std::string& to) {
   if (network_.tap_) network_.tap_(from, to, frames);
   ++network_.traffic_.messages;
-  for (const Frame& frame : frames) network_.traffic_.bytes += frame.size();
+  size_t bytes = 0;
+  for (const Frame& frame : frames) bytes += frame.size();
+  network_.traffic_.bytes += bytes;
   SimScheduler& scheduler = network_.scheduler_;
   if (dialer_ != nullptr && !dialer_->is_exact()) {
     if (scheduler.chance(network_.faults.vanish)) return;
     if (scheduler.chance(network_.faults.flip)) network_.damage(frames);
   }
   direction.queue.push_back(std::move(frames));
-  direction.last = std::max(direction.last, scheduler.now() + network_.delay());
+  const Nanos delay = network_.delay() + static_cast<Nanos>(bytes) * network_.faults.delay_per_kib / 1024;
+  direction.last = std::max(direction.last, scheduler.now() + delay);
   scheduler.at(direction.last, [weak = weak_from_this(), &direction] {
     if (const auto link = weak.lock()) link->deliver(direction);
   });
@@ -102,7 +105,7 @@ void SimLink::put(Direction& direction, Frames frames, const std::string& from, 
 void SimLink::deliver(Direction& direction) {
   if (direction.queue.empty()) return;
   SimScheduler& scheduler = network_.scheduler_;
-  if (!dropped_ && is_parted()) {
+  if (!dropped_ && is_parted(direction)) {
     direction.last = std::max(direction.last, scheduler.now() + kRetryParted);
     scheduler.at(scheduler.now() + kRetryParted, [weak = weak_from_this(), &direction] {
       if (const auto link = weak.lock()) link->deliver(direction);
@@ -175,7 +178,12 @@ void SimLink::lose_acceptor() {
   forward_.queue.clear();
 }
 
-bool SimLink::is_parted() const { return network_.is_parted(dialer_host_, acceptor_host_); }
+bool SimLink::is_parted() const { return is_parted(forward_) || is_parted(backward_); }
+
+bool SimLink::is_parted(const Direction& direction) const {
+  return &direction == &forward_ ? network_.is_parted(dialer_host_, acceptor_host_)
+                                 : network_.is_parted(acceptor_host_, dialer_host_);
+}
 
 bool SimLink::is_between(const std::string& a, const std::string& b) const {
   return (dialer_host_ == a && acceptor_host_ == b) || (dialer_host_ == b && acceptor_host_ == a);

@@ -44,7 +44,8 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
   void hand_over(Direction& direction, Frames frames);
   void wake_dialer();
   void shorten(Direction& direction);
-  bool is_parted() const;
+  bool is_parted() const;  // in one direction at least
+  bool is_parted(const Direction& direction) const;
 
   SimNetwork& network_;
   SimTransport* dialer_;  // nullptr: closed

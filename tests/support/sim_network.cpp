@@ -11,10 +11,6 @@
 namespace distag::sim {
 namespace {
 
-std::pair<std::string, std::string> unordered(const std::string& a, const std::string& b) {
-  return std::pair(std::min(a, b), std::max(a, b));
-}
-
 void check_address(const std::string& address) {
   if (address.find("://") == std::string::npos) {
     fail(Status::kInvalidArgument, "\"{}\" is no address: write scheme://place", address);
@@ -36,8 +32,8 @@ void SimNetwork::damage(Frames& frames) {
   frame = Frame::of(std::move(bytes));
 }
 
-bool SimNetwork::is_parted(const std::string& a, const std::string& b) const {
-  return !parted_.empty() && parted_.contains(unordered(a, b));
+bool SimNetwork::is_parted(const std::string& from, const std::string& to) const {
+  return !parted_.empty() && parted_.contains(std::pair(from, to));
 }
 
 void SimNetwork::drop_where(const std::function<bool(const SimLink&)>& chosen) {
@@ -57,9 +53,17 @@ void SimNetwork::cut_all() {
   drop_where([](const SimLink&) { return true; });
 }
 
-void SimNetwork::part(const std::string& a, const std::string& b) { parted_.insert(unordered(a, b)); }
+void SimNetwork::part(const std::string& a, const std::string& b) {
+  part_one_way(a, b);
+  part_one_way(b, a);
+}
 
-void SimNetwork::join(const std::string& a, const std::string& b) { parted_.erase(unordered(a, b)); }
+void SimNetwork::part_one_way(const std::string& from, const std::string& to) { parted_.emplace(from, to); }
+
+void SimNetwork::join(const std::string& a, const std::string& b) {
+  parted_.erase(std::pair(a, b));
+  parted_.erase(std::pair(b, a));
+}
 
 void SimNetwork::kill(const std::string& host) {
   for (SimTransport* transport : transports_) {

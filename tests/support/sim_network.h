@@ -22,8 +22,9 @@ struct SimFaults {
   double fail_dial = 0;  // chance for each dial that it comes to nothing, though somebody listens
   double flip = 0;       // chance for each message that bits of a byte flip on its way, where a transport is not exact
   double vanish = 0;     // chance for each message that it never comes, though the connection stays; the same
-  double would_block = 0;  // chance for each send to be told to come back later
-  size_t capacity = 1000;  // messages on their way in one direction of a connection
+  double would_block = 0;   // chance for each send to be told to come back later
+  Nanos delay_per_kib = 0;  // the larger, the later
+  size_t capacity = 1000;   // messages on their way in one direction of a connection
 };
 
 struct SimTraffic {
@@ -53,6 +54,8 @@ class SimNetwork {
   void cut_all();
   // Nothing moves between two hosts, and nobody is told: what is on its way waits, dials hang until they fail.
   void part(const std::string& a, const std::string& b);
+  // The same in one direction.
+  void part_one_way(const std::string& from, const std::string& to);
   void join(const std::string& a, const std::string& b);
   // The host's process dies: its connections drop, its endpoints refuse. A transport made later on it lives.
   void kill(const std::string& host);
@@ -68,7 +71,7 @@ class SimNetwork {
   friend class SimTransport;
 
   void damage(Frames& frames);
-  bool is_parted(const std::string& a, const std::string& b) const;
+  bool is_parted(const std::string& from, const std::string& to) const;
   Nanos delay() { return scheduler_.between(faults.min_delay, faults.max_delay); }
   void drop_where(const std::function<bool(const SimLink&)>& chosen);
 

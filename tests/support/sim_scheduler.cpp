@@ -71,7 +71,7 @@ bool SimScheduler::step() {
   std::vector<Lane*> ready;
   ready.reserve(lanes_.size());
   for (Lane* lane : lanes_) {
-    if (!lane->is_frozen() && lane->is_ready()) ready.push_back(lane);
+    if (!lane->is_frozen() && lane->is_ready() && !lane->is_busy(now())) ready.push_back(lane);
   }
   std::vector<size_t> resumable;
   for (size_t i = 0; i < resumable_.size(); ++i) {
@@ -86,14 +86,23 @@ bool SimScheduler::step() {
   clock_.now_ += static_cast<Nanos>(below(kMicrosecond));
   const size_t pick = below(count);
   if (pick < ready.size()) {
-    ready[pick]->run_one();
+    run_lane(*ready[pick]);
   } else {
     const size_t index = resumable[pick - ready.size()];
     const std::shared_ptr<Waiting> waiting = resumable_[index];
     resumable_.erase(resumable_.begin() + static_cast<std::ptrdiff_t>(index));
     waiting->pool->resume(waiting->fiber);
   }
+  if (observer_) observer_();
   return true;
+}
+
+void SimScheduler::run_lane(Lane& lane) {
+  if (longest_task_ != 0) {
+    lane.keep_busy_until(now() + between(0, longest_task_));
+    at(now() + longest_task_, [] {});  // by then it is free
+  }
+  lane.run_one();
 }
 
 bool SimScheduler::run_until(const std::function<bool()>& condition, Nanos timeout) {

@@ -45,6 +45,9 @@ class Lane {
   void freeze() { frozen_ = true; }
   void thaw() { frozen_ = false; }
   bool is_frozen() const { return frozen_; }
+  // Busy with a task that takes time: see SimScheduler::set_longest_task.
+  bool is_busy(Nanos now) const { return now < busy_until_; }
+  void keep_busy_until(Nanos when) { busy_until_ = when; }
   const std::string& name() const { return name_; }
   // Where host code goes that comes up in tasks of this lane, as on a thread of distag. nullptr: right there.
   void set_host_code_executor(Executor* executor) { host_code_ = executor; }
@@ -61,6 +64,7 @@ class Lane {
   const std::string name_;
   Executor* host_code_ = nullptr;
   bool frozen_ = false;
+  Nanos busy_until_ = 0;
 };
 
 // One thread that plays all threads of a simulation: it picks at random, from a seed, among everything that could run
@@ -103,6 +107,11 @@ class SimScheduler {
   // A wait without end fails as stuck after this much virtual time; timers that go on for ever would hide it.
   void set_longest_wait(Nanos longest) { longest_wait_ = longest; }
 
+  // Each task keeps its lane for up to so long.
+  void set_longest_task(Nanos longest) { longest_task_ = longest; }
+  // Runs after every step, to see what it did.
+  void set_observer(std::function<void()> observer) { observer_ = std::move(observer); }
+
   uint64_t steps() const { return steps_; }
   std::string dump() const;
 
@@ -120,6 +129,7 @@ class SimScheduler {
   class Policy;
 
   bool wait(Completion& completion, Nanos timeout);
+  void run_lane(Lane& lane);
   bool wait_in_fiber(Completion& completion, Nanos deadline);
   void check_wait() const;
   void fire_events();
@@ -141,6 +151,8 @@ class SimScheduler {
   const Lane* current_ = nullptr;        // the lane whose task runs
   SimExecutor* current_pool_ = nullptr;  // and the executor, when it runs in a fiber
   Fiber* current_fiber_ = nullptr;
+  Nanos longest_task_ = 0;
+  std::function<void()> observer_;
   Nanos longest_wait_ = 3600 * kSecond;
   std::unique_ptr<Policy> policy_;
   WaitPolicy* previous_policy_ = nullptr;

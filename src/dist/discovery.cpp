@@ -100,6 +100,13 @@ void Discovery::fail(const Id& id, const Error& error) {
   }
 }
 
+void Discovery::fail_all(const Error& error) {
+  while (!requests_.empty()) {
+    const Id id = requests_.begin()->first;
+    fail(id, error);
+  }
+}
+
 std::vector<Incarnation> Discovery::asked() const {
   std::vector<Incarnation> result;
   result.reserve(questions_.size());

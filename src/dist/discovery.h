@@ -41,6 +41,8 @@ class Discovery {
   Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
   // Ends it, if it is open.
   void fail(const Id& request, const Error& error);
+  // All that are open; of others than the root.
+  void fail_all(const Error& error);
 
   bool is_open() const { return !requests_.empty(); }
   std::vector<Incarnation> asked() const;  // who has not answered

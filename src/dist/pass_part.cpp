@@ -327,6 +327,12 @@ void PassPart::drop() {
   close(false);
 }
 
+void PassPart::lose_initiator(const Error& error) {
+  const auto self = shared_from_this();
+  if (discovery_ != nullptr) discovery_->fail_all(shared_.sign(error));
+  drop();
+}
+
 void PassPart::close(bool frees_graph) {
   const auto self = shared_from_this();
   is_closed_ = true;

@@ -87,6 +87,8 @@ class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph:
   void commit();
   void commit_if_done();  // of another initiator
   void drop();
+  // This worker has lost it. Who waits for an answer from here may hear it still, and pass the error on.
+  void lose_initiator(const Error& error);
 
  private:
   enum class Report { kNothing, kDone, kFailed };

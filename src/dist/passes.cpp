@@ -255,7 +255,7 @@ void Passes::on_gone(Incarnation peer, const Error& error) {
                                                   "initiator: {}",
                                                   id.counter, error.message())));
       }
-      pass.part->drop();
+      pass.part->lose_initiator(error);
     }
   }
 }

@@ -179,6 +179,22 @@ TEST_F(SlowPassesTest, AFastPassNamesWhoIsLostToTheInitiatorAlone) {
   }
 }
 
+// w2 searches on for a pass when it loses the initiator: w1, which asked it and hears both, has to know.
+TEST_F(SlowPassesTest, ASearchEndsThoughOneBelowLosesTheInitiator) {
+  const auto context = make_context();
+  const Tensor y =
+      call(*context, 1, "via",
+           {Value(int64_t{2}), Value::text("via"), Value(int64_t{3}), Value::text("times_leaf"), Value(leaf(1))});
+  group_->call(0, 2, "nothing", {});
+  part("w0", "w2", 20 * kSecond);
+  scheduler().run_for(4 * kSecond);
+  part("w2", "w3", 4 * kSecond);
+  const auto pass = context->backward_async({y}, {});
+  ASSERT_TRUE(scheduler().run_until([&pass] { return pass->is_done(); }, 10 * kSecond));
+  EXPECT_EQ(error_of(*pass).status(), Status::kDisconnected) << error_of(*pass).message();
+  EXPECT_NE(error_of(*pass).message().find("w2"), std::string::npos) << error_of(*pass).message();
+}
+
 // What an earlier pass has freed is no part of the next one, though nothing of it has to be kept for that.
 TEST_F(SlowPassesTest, ASecondFastPassOverAFreedGraphSaysSo) {
   const auto context = make_context();

@@ -28,6 +28,7 @@ void for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& bod
   const uint64_t first = only != 0 ? only : number_from_environment("DISTAG_SIM_FIRST", 1);
   const uint64_t usual = kIsSanitized && count >= kMany ? count / 10 : count;
   const uint64_t last = only != 0 ? only : first - 1 + number_from_environment("DISTAG_SIM_COUNT", usual);
+  if (std::getenv("DISTAG_SIM_FIRST") != nullptr) std::cout << "seeds: " << first << " to " << last << std::endl;
   for (uint64_t seed = first; seed <= last; ++seed) {
     try {
       body(seed);

@@ -21,6 +21,7 @@ class Joiner {
         request_(std::move(request)),
         loop_(scheduler, request_.self.name),
         transport_(network, loop_, request_.self.name) {
+    log_ = Log(LogLevel::kDebug, [this](LogLevel, std::string line) { logged.push_back(std::move(line)); });
     loop_.run([&] { rendezvous_ = make_rendezvous(uri, loop_, transport_, log_); });
   }
   ~Joiner() { leave(); }
@@ -53,6 +54,7 @@ class Joiner {
   Nanos told_at() const { return told_at_; }
   const JoinRequest& request() const { return request_; }
   sim::SimLoop& loop() { return loop_; }
+  std::vector<std::string> logged;
 
   // Runs the simulation until there is an outcome, and gives its error.
   const Error& error() {

@@ -188,6 +188,40 @@ TEST(RendezvousTcp, GarbageDoesNotDisturb) {
   loop.run([&connection] { connection.reset(); });
 }
 
+// Of those who can reach the port, anybody may send as much as they like.
+TEST(RendezvousTcp, BadMessagesFillNoLog) {
+  constexpr int kMessages = 50000;
+  Meeting meeting(kUri);
+  auto& host = meeting.add(0, 2);
+  sim::SimLoop loop(meeting.scheduler, "stranger");
+  sim::SimTransport transport(meeting.network, loop, "stranger");
+  std::unique_ptr<Connection> connection;
+  int sent = 0;
+  int answers = 0;
+  auto pump = [&] {
+    wire::Message cancel;
+    cancel.body = wire::Cancel{{1, 2}};
+    const Frame frames[] = {Frame::copy_of("garbage", 7), wire::encode(cancel, wire::Limits()).header};
+    while (sent < kMessages && connection->send({frames[sent % 2]})) ++sent;
+  };
+  loop.run([&] {
+    ConnectionEvents events;
+    events.on_message = [&](const Frames&) { ++answers; };
+    events.on_connected = pump;
+    events.on_writable = pump;
+    events.on_dropped = [](bool) {};
+    connection = transport.dial(kUri, std::move(events));
+  });
+  const Nanos begin = meeting.scheduler.now();
+  EXPECT_TRUE(meeting.scheduler.run_until([&sent] { return sent == kMessages; }, 600 * kSecond));
+  meeting.scheduler.run_for(kSecond);
+  EXPECT_GT(answers, 1000);
+  EXPECT_GE(host.logged.size(), 1u);
+  EXPECT_LE(host.logged.size(), 2 + static_cast<size_t>((meeting.scheduler.now() - begin) / kSecond));
+  EXPECT_TRUE(meeting.add(1, 2).succeeds());
+  loop.run([&connection] { connection.reset(); });
+}
+
 TEST(RendezvousTcp, AnotherVersionIsRefused) {
   Meeting meeting(kUri);
   meeting.add(0, 2);

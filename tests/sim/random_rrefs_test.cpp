@@ -179,7 +179,7 @@ class RandomPassing {
     for (int32_t rank = 0; rank < group_->size(); ++rank) {
       if (group_->is_killed(rank)) continue;
       const WorkerStats stats = group_->worker(rank).stats();
-      if (stats.rrefs.owned + stats.rrefs.used + stats.rrefs.forks != 0) return false;
+      if (stats.rrefs.owned + stats.rrefs.used + stats.rrefs.forks != 0 || !rrefs(rank).is_idle()) return false;
       if (stats.dist.contexts + stats.rpc.calls_open + stats.rpc.futures_open != 0) return false;
     }
     return true;

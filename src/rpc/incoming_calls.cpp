@@ -196,8 +196,22 @@ void IncomingCalls::send_answer(const std::shared_ptr<IncomingCall>& call) {
     answer.original = Value();
   } else if (!reply.failed) {
     reply.result = std::move(answer.value);
+    check_made(reply);
   }
   send(*call, std::move(reply), std::move(answer.original));
+}
+
+// A reference whose creation has failed goes no further, as none does among arguments: its owner knows nothing of it.
+void IncomingCalls::check_made(wire::Reply& reply) const {
+  if (!reply.result.has_external()) return;
+  try {
+    shared_.references->check_made(reply.result);
+  } catch (...) {
+    reply.failed = true;
+    reply.result = Value();
+    reply.error = current_error().set_may_have_run(true);
+    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.self.rank);
+  }
 }
 
 void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value original) {

@@ -55,6 +55,7 @@ class IncomingCalls {
   void on_due(const Id& id);
   // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
+  void check_made(wire::Reply& reply) const;
   void send(const IncomingCall& call, wire::Reply reply, Value original);
   void record(const IncomingCall& call, wire::Reply& reply, const Value& original);
 

@@ -223,6 +223,19 @@ TEST_F(RrefsTest, AFailureIsKeptAndAnswersEveryUse) {
   expect_nothing_left();
 }
 
+// As with arguments. Its owner has never heard of it, and would call it released.
+TEST_F(RrefsTest, AnAnswerCarriesNoReferenceWhoseCreationHasFailed) {
+  make(3);
+  const Id ended = group_->worker(1).dist().create_context()->global_id();
+  settle();
+  group_->worker(1).rpc().register_function("begin", [this, ended](Invocation& invocation) {
+    invocation.set_result(Value::list({as_value(remote(1, 2, "make", {whole(1)}, ended))}));
+  });
+  const Error error = error_of([this] { group_->call(0, 1, "begin", {}); });
+  EXPECT_EQ(error.status(), Status::kInvalidState) << error.message();
+  EXPECT_TRUE(contains(error, "context has ended")) << error.message();
+}
+
 TEST_F(RrefsTest, AFailureThatNobodyRefersToIsLogged) {
   make(2);
   remote(0, 1, "fail");

@@ -12,6 +12,7 @@ program=${SIM_TESTS:-build/dev/tests/sim_tests}
 chunk=2000
 output=$(mktemp -d)
 trap 'rm -rf "$output"' EXIT
+trap 'exit 1' INT TERM
 begin=$(date +%s)
 end=$((begin + $(awk "BEGIN { print int($hours * 3600) }")))
 

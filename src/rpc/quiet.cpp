@@ -145,9 +145,7 @@ void Quiet::tell_missing() {
 
 // All others that live have answered that they are ready: nobody who does not live is among those, as a round is begun
 // anew when one goes. The next answer wakes us.
-bool Quiet::is_round_complete() const {
-  return !is_round_stale_ && ready_ + 1 == shared_.membership.alive_count();
-}
+bool Quiet::is_round_complete() const { return !is_round_stale_ && ready_ + 1 == shared_.membership.alive_count(); }
 
 void Quiet::examine_round() {
   wire::QuietAnswer& own = answers_[shared_.self.incarnation];
@@ -172,8 +170,8 @@ void Quiet::examine_round() {
   }
 }
 
-// Whether this round and the one before it together show that nothing is on its way. Counts only grow: what is not named
-// now was not named before.
+// Whether this round and the one before it together show that nothing is on its way. Counts only grow: what is not
+// named now was not named before.
 bool Quiet::is_balanced() const {
   for (const auto& [one, answer] : answers_) {
     const auto before = previous_.find(one);

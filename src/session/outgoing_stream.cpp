@@ -88,8 +88,7 @@ bool OutgoingStream::withdraw(Session::Ticket ticket) {
 void OutgoingStream::pump() {
   while (can_number()) {
     if (!queue_.empty()) {
-      QueuedMessage queued = std::move(queue_.front());
-      queue_.pop_front();
+      QueuedMessage queued = queue_.take_front();
       number(std::move(queued.body), std::move(queued.options));
     } else if (!abandoned_.empty()) {
       wire::Chunk chunk;
@@ -112,9 +111,7 @@ void OutgoingStream::pump() {
 bool OutgoingStream::pump_large() {
   LargeMessage& large = large_.front();
   if (large.is_ahead()) {
-    LargeMessage whole = std::move(large);
-    large_.pop_front();
-    number_large(std::move(whole));
+    number_large(large_.take_front());
     return true;
   }
   if (sent_.chunk_bytes() >= kMaxUnacknowledgedChunkBytes) return false;

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/fifo.h"
 #include "session/large_message.h"
 #include "session/outgoing_connection.h"
 #include "session/sent_messages.h"
@@ -69,8 +69,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Nanos owed_since() const { return owed_since_; }
   // The loop was away: what is owed counts from now.
   void restart_lease(Nanos now);
-  // Keeps the stream alive where the transport does not report every loss, or dials again where half a lease has brought
-  // nothing.
+  // Keeps the stream alive where the transport does not report every loss, or dials again where half a lease has
+  // brought nothing.
   void tick(Nanos now);
 
  private:
@@ -96,8 +96,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Owner& owner_;
   OutgoingConnection connection_;
 
-  std::deque<QueuedMessage> queue_;
-  std::deque<LargeMessage> large_;
+  Fifo<QueuedMessage> queue_;
+  Fifo<LargeMessage> large_;
   std::vector<uint64_t> abandoned_;  // transfers that the peer is to forget
   uint64_t last_transfer_ = 0;
   SentMessages sent_;

@@ -30,8 +30,7 @@ void SentMessages::rewind() { next_to_transmit_ = is_empty() ? last_number_ + 1 
 
 std::optional<SentMessages::Sent> SentMessages::take_acknowledged(uint64_t number) {
   if (is_empty() || unacknowledged_.front().number > number) return std::nullopt;
-  Sent sent = std::move(unacknowledged_.front());
-  unacknowledged_.pop_front();
+  Sent sent = unacknowledged_.take_front();
   stats_.bytes_in_flight -= sent.bytes;
   chunk_bytes_ -= sent.chunk_bytes;
   next_to_transmit_ = std::max(next_to_transmit_, sent.number + 1);

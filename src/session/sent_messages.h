@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 
+#include "base/fifo.h"
 #include "session/session.h"
 #include "wire/codec.h"
 
@@ -44,7 +44,7 @@ class SentMessages {
 
  private:
   SessionStats& stats_;
-  std::deque<Sent> unacknowledged_;
+  Fifo<Sent> unacknowledged_;
   uint64_t last_number_ = 0;
   uint64_t next_to_transmit_ = 1;
   size_t chunk_bytes_ = 0;

@@ -253,8 +253,7 @@ void Session::State::end_leave_when_done() {
 
 bool Session::State::is_drained() const {
   return last_self_delivered == last_self_number &&
-         std::all_of(in_order.begin(), in_order.end(),
-                     [](const PeerRecord* record) { return is_drained(*record); });
+         std::all_of(in_order.begin(), in_order.end(), [](const PeerRecord* record) { return is_drained(*record); });
 }
 
 void Session::State::on_dead(PeerRecord& record, const std::string& why) {

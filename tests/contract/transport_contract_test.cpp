@@ -198,8 +198,8 @@ TEST_P(TransportContract, DropsWhenTheAcceptorCloses) {
   EXPECT_EQ(dialled.record().all().back(), "dropped");
 }
 
-// Liveness rests on this where a transport says that it reports every loss: with no room left for more on the way there,
-// with answers on the way back, and with nothing at all.
+// Liveness rests on this where a transport says that it reports every loss: with no room left for more on the way
+// there, with answers on the way back, and with nothing at all.
 TEST_P(TransportContract, TheEndIsToldHoweverMuchIsOnItsWay) {
   Listening listening(server_, address(server_));
   Dialled quiet(client_, listening.endpoint());

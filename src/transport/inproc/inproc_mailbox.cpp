@@ -67,8 +67,7 @@ void InprocMailbox::close() {
     Item dropped;
     MutexLock lock(mutex_);
     if (items_.empty()) return;
-    dropped = std::move(items_.front());
-    items_.pop_front();
+    dropped = items_.take_front();
   }
 }
 
@@ -100,8 +99,7 @@ bool InprocMailbox::take(Item& item, std::vector<std::shared_ptr<InprocMailbox>>
     scheduled_ = false;
     return false;
   }
-  item = std::move(items_.front());
-  items_.pop_front();
+  item = items_.take_front();
   if (item.kind == Item::Kind::kMessage) {
     bytes_ -= size_of(item.frames);
     --messages_;

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 
+#include "base/fifo.h"
 #include "base/loop.h"
 #include "base/mutex.h"
 #include "transport/transport.h"
@@ -67,7 +67,7 @@ class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
   const std::weak_ptr<Owner> owner_;
 
   Mutex mutex_;  // held with no other lock
-  std::deque<Item> items_ GUARDED_BY(mutex_);
+  Fifo<Item> items_ GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<InprocMailbox>> waiters_ GUARDED_BY(mutex_);
   size_t bytes_ GUARDED_BY(mutex_) = 0;
   size_t messages_ GUARDED_BY(mutex_) = 0;

@@ -79,7 +79,10 @@ void AllGather::send(const TurnPointer& turn) {
   if (turn->deadline != kNever) {
     request.time_left = std::max<Nanos>(0, turn->deadline - shared_.environment.loop.now());
   }
-  const Nanos timeout = request.time_left == kForever ? kForever : deadline_after(kPatience, request.time_left);
+  if (turn->deadline != kNever) {
+    const Nanos latest = deadline_after(std::max(turn->deadline, shared_.environment.loop.now()), kPatience);
+    turn->timer = shared_.environment.loop.start_timer(latest, [this, turn] { on_late(*turn); });
+  }
   std::shared_ptr<Future<Value>> answer;
   try {
     check_serving();
@@ -88,7 +91,8 @@ void AllGather::send(const TurnPointer& turn) {
     call.to = shared_.membership.find_by_rank(turn->ranks.front())->peer.name;
     call.function = kFunction;
     call.args = std::move(request).encode();
-    call.timeout = timeout;
+    // It is answered at its deadline there. Until then the values may still come.
+    call.timeout = kForever;
     answer = shared_.rpc.call(std::move(call));
   } catch (...) {
     answer = Future<Value>::make();
@@ -99,20 +103,26 @@ void AllGather::send(const TurnPointer& turn) {
   });
 }
 
+void AllGather::take(const Ranks& ranks, const Value& values) {
+  const TurnPointer turn = turns_.at(ranks).front();
+  if (std::exchange(turn->has_values, true)) return;
+  cancel_timer(*turn);
+  const Value::List& given = values.as_list();
+  Value::List ordered;
+  for (const int32_t rank : turn->order) {
+    const auto place = std::lower_bound(turn->ranks.begin(), turn->ranks.end(), rank) - turn->ranks.begin();
+    ordered.push_back(given[static_cast<size_t>(place)]);
+  }
+  turn->future->complete(Value::list(std::move(ordered)));
+}
+
 void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) {
+  cancel_timer(*turn);
   try {
-    const Value::List& values = answer.value().as_list();
-    if (values.size() != turn->ranks.size()) {
-      fail(Status::kProtocol, "{} values came for {} ranks", values.size(), turn->ranks.size());
-    }
-    Value::List ordered;
-    for (const int32_t rank : turn->order) {
-      const auto place = std::lower_bound(turn->ranks.begin(), turn->ranks.end(), rank) - turn->ranks.begin();
-      ordered.push_back(values[static_cast<size_t>(place)]);
-    }
-    turn->future->complete(Value::list(std::move(ordered)));
+    answer.value();
+    if (!turn->has_values) fail(Status::kProtocol, "the round is over, and its values have not come");
   } catch (...) {
-    turn->future->fail(current_error().add_context(describe(turn->ranks)));
+    turn->future->fail(current_error().add_context(describe(turn->ranks)));  // unless it has them
   }
   // As a task of its own: what answered it may be in the middle of its work.
   shared_.environment.loop.post_or_drop([weak = weak_from_this(), ranks = turn->ranks] {
@@ -129,7 +139,7 @@ void AllGather::send_next(const Ranks& ranks) {
     return;
   }
   const TurnPointer next = found->second.front();
-  if (next->timer != 0) shared_.environment.loop.cancel_timer(std::exchange(next->timer, 0));
+  cancel_timer(*next);
   send(next);
 }
 
@@ -140,10 +150,22 @@ void AllGather::on_due(const TurnPointer& turn) {
                                                           describe(turn->ranks), describe_time(turn->timeout))));
 }
 
+// Who is to answer does not, though it lives. Nobody waits for the values, but the turn is not over.
+void AllGather::on_late(Turn& turn) {
+  turn.timer = 0;
+  turn.future->fail(
+      Error(Status::kDeadline, fmt::format("{}: after {} there is no answer of rank {}", describe(turn.ranks),
+                                           describe_time(turn.timeout), turn.ranks.front())));
+}
+
+void AllGather::cancel_timer(Turn& turn) {
+  if (turn.timer != 0) shared_.environment.loop.cancel_timer(std::exchange(turn.timer, 0));
+}
+
 void AllGather::stop() {
   for (auto& [ranks, queue] : std::exchange(turns_, {})) {
     for (const TurnPointer& turn : queue) {
-      if (turn->timer != 0) shared_.environment.loop.cancel_timer(turn->timer);
+      cancel_timer(*turn);
       fail_dropped(*turn->future);
     }
   }

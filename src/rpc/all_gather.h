@@ -14,9 +14,10 @@
 
 namespace distag {
 
-// Brings the values of several members to each of them: every one calls the one of lowest rank, who answers all once
-// all have come. A worker has one call under way for a set of ranks; the next ones wait for it, so the first meets the
-// first of the others, the second the second. One that failed does not count.
+// Brings the values of several members to each of them: every one calls the one of lowest rank, from whom the values of
+// all come down a tree once all have come (GatherTree), and then the answer. A worker has one call under way for a set
+// of ranks, until it is answered or its callee is lost; the next ones wait for it, so the first meets the first of the
+// others, the second the second, and values that come are those of the one under way. One that failed does not count.
 // Shared with what it posts to the loop.
 class AllGather : public std::enable_shared_from_this<AllGather> {
  public:
@@ -27,7 +28,9 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
   // Without ranks: the group of this moment. The list is in the order of `ranks`. Any thread. Throws INVALID_STATE
   // unless started, INVALID_ARGUMENT for the ranks and for a value that cannot travel, DISCONNECTED naming who is gone.
   std::shared_ptr<Future<Value>> begin(const Value& value, std::optional<std::vector<int32_t>> ranks, Nanos timeout);
-  // On the loop.
+  // On the loop. Whether one of these ranks waits for its values, and their arrival.
+  bool expects(const Ranks& ranks) const { return turns_.contains(ranks); }
+  void take(const Ranks& ranks, const Value& values);
   void stop();
 
  private:
@@ -37,7 +40,8 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
     Value value;
     Nanos timeout = kForever;
     Nanos deadline = kNever;
-    Loop::TimerId timer = 0;  // while it waits for the one before
+    Loop::TimerId timer = 0;  // ends its future
+    bool has_values = false;
     std::shared_ptr<Future<Value>> future = Future<Value>::make();
   };
   using TurnPointer = std::shared_ptr<Turn>;
@@ -48,6 +52,8 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
   void send(const TurnPointer& turn);
   void on_answer(const TurnPointer& turn, const Future<Value>& answer);
   void on_due(const TurnPointer& turn);
+  void on_late(Turn& turn);
+  void cancel_timer(Turn& turn);
   void send_next(const Ranks& ranks);
 
   RpcShared& shared_;

@@ -1,6 +1,7 @@
 #include "rpc/gather_rounds.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace distag {
@@ -11,16 +12,37 @@ std::string describe_ranks(const Ranks& ranks) {
   return text;
 }
 
+Value encode_ranks(const Ranks& ranks) {
+  Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(ranks.size())});
+  std::copy(ranks.begin(), ranks.end(), tensor.mutable_data_as<int64_t>());
+  return Value(std::move(tensor));
+}
+
+Ranks decode_ranks(const Value& value) {
+  const Tensor& tensor = value.as_tensor();
+  if (tensor.dtype() != Dtype::kInt64 || tensor.shape().size() != 1 || !tensor.is_contiguous()) {
+    fail(Status::kInvalidArgument, "all_gather: ranks are a row of int64");
+  }
+  Ranks ranks;
+  ranks.reserve(static_cast<size_t>(tensor.count()));
+  const int64_t* const given = tensor.data_as<int64_t>();
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    if (given[i] < 0 || given[i] > std::numeric_limits<int32_t>::max() || (i > 0 && given[i] <= given[i - 1])) {
+      fail(Status::kInvalidArgument, "all_gather: {} is no rank there, they ascend", given[i]);
+    }
+    ranks.push_back(static_cast<int32_t>(given[i]));
+  }
+  return ranks;
+}
+
 Values GatherRequest::encode() && {
-  Value::List items;
-  for (const int32_t rank : ranks) items.emplace_back(static_cast<int64_t>(rank));
-  return {Value::list(std::move(items)), Value(static_cast<int64_t>(time_left)), std::move(value)};
+  return {encode_ranks(ranks), Value(static_cast<int64_t>(time_left)), std::move(value)};
 }
 
 GatherRequest GatherRequest::decode(const Values& args) {
   if (args.size() != 3) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 3", args.size());
   GatherRequest request;
-  for (const Value& rank : args[0].as_list()) request.ranks.push_back(static_cast<int32_t>(rank.as_int64()));
+  request.ranks = decode_ranks(args[0]);
   request.time_left = args[1].as_int64();
   request.value = args[2];
   return request;
@@ -39,9 +61,7 @@ void GatherRounds::on_call(IncomingCall& call) {
 
 void GatherRounds::check(const GatherRequest& request, const Peer& caller) const {
   const Ranks& ranks = request.ranks;
-  const bool is_ascending =
-      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end() && !ranks.empty();
-  if (!is_ascending || ranks.front() != shared_.self.rank ||
+  if (ranks.empty() || ranks.front() != shared_.self.rank ||
       !std::binary_search(ranks.begin(), ranks.end(), caller.rank)) {
     fail(Status::kInvalidArgument, "all_gather: {} came to rank {} from rank {}", describe_ranks(ranks),
          shared_.self.rank, caller.rank);
@@ -124,16 +144,25 @@ void GatherRounds::remove(Round& round, int32_t rank) {
   round.came.erase(found);
 }
 
-void GatherRounds::complete(const Ranks& ranks) {
-  Round round = std::move(rounds_.at(ranks));
+void GatherRounds::complete(const Ranks& given) {
+  const Ranks ranks = given;  // may be that of the round
+  auto round = std::make_shared<Round>(std::move(rounds_.at(ranks)));
   rounds_.erase(ranks);
   Value::List values;
-  for (const auto& [rank, contribution] : round.came) values.push_back(contribution.value);
-  const Value all = Value::list(std::move(values));
-  for (const auto& [rank, contribution] : round.came) {
+  for (auto& [rank, contribution] : round->came) {
     if (contribution.timer != 0) shared_.environment.loop.cancel_timer(contribution.timer);
-    contribution.reply->finish(all);
+    values.push_back(std::move(contribution.value));
   }
+  spread_(ranks, Value::list(std::move(values)), [round](const LeftOut& left_out) {
+    for (const auto& [rank, contribution] : round->came) {
+      const auto found = left_out.find(rank);
+      if (found == left_out.end()) {
+        contribution.reply->finish(Value());
+      } else {
+        contribution.reply->fail(found->second);
+      }
+    }
+  });
 }
 
 void GatherRounds::fail_round(const Ranks& ranks, const Error& error) {

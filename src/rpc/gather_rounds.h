@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,7 +19,16 @@ using Ranks = std::vector<int32_t>;
 // "ranks 0, 1, 2"
 std::string describe_ranks(const Ranks& ranks);
 
-// What a member sends to the one of lowest rank among those that gather, and what they all get: a list of the values.
+// Ranks as they travel: a tensor of int64.
+Value encode_ranks(const Ranks& ranks);
+// Throws INVALID_ARGUMENT for what they cannot be.
+Ranks decode_ranks(const Value& value);
+
+// Ranks that a round did not reach, and why.
+using LeftOut = std::map<int32_t, Error>;
+
+// What a member sends to the one of lowest rank among those that gather. The answer says that the round is over: the
+// values have come another way before (GatherTree).
 struct GatherRequest {
   Ranks ranks;
   Nanos time_left = kForever;
@@ -31,10 +41,14 @@ struct GatherRequest {
 
 // Collects what members contribute to the rounds of which this worker is the lowest rank; each set of ranks has one
 // round at a time. A round ends when all have come, for one of them at its deadline, and for all when one is gone. Who
-// gave up is as if it had not come. On the loop.
+// gave up is as if it had not come. Of a round for which all have come the calls are answered once the values have
+// reached everybody. On the loop.
 class GatherRounds {
  public:
-  explicit GatherRounds(RpcShared& shared) : shared_(shared) {}
+  // Brings the values to all, this worker first.
+  using Spread = std::function<void(const Ranks& ranks, const Value& values, UniqueFunction<void(const LeftOut&)>)>;
+
+  GatherRounds(RpcShared& shared, Spread spread) : shared_(shared), spread_(std::move(spread)) {}
 
   // The function behind "distag.all_gather".
   void on_call(IncomingCall& call);
@@ -65,6 +79,7 @@ class GatherRounds {
   void fail_round(const Ranks& ranks, const Error& error);
 
   RpcShared& shared_;
+  const Spread spread_;
   std::map<Ranks, Round> rounds_;
 };
 

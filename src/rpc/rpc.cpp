@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "rpc/all_gather.h"
 #include "rpc/gather_rounds.h"
+#include "rpc/gather_tree.h"
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
 #include "rpc/quiet.h"
@@ -20,17 +21,26 @@ struct Rpc::State final : RpcShared {
         outgoing(*this),
         incoming(*this, outgoing),
         quiet(*this, {[this] { return is_idle(); }, [this] { leave(true, shut_down()); }}),
-        gather_rounds(*this),
-        all_gather(std::make_shared<AllGather>(*this)) {
+        all_gather(std::make_shared<AllGather>(*this)),
+        gather_tree(std::make_shared<GatherTree>(
+            *this, GatherTree::Receiver{
+                       [this](const Ranks& ranks) { return all_gather->expects(ranks); },
+                       [this](const Ranks& ranks, const Value& values) { all_gather->take(ranks, values); }})),
+        gather_rounds(*this, [this](const Ranks& ranks, const Value& values, GatherTree::Done done) {
+          gather_tree->spread(ranks, values, std::move(done));
+        }) {
     functions.add(AllGather::kFunction,
                   {[this](Invocation& call) { gather_rounds.on_call(static_cast<IncomingCall&>(call)); }, true});
+    functions.add(GatherTree::kFunction,
+                  {[this](Invocation& call) { gather_tree->on_call(static_cast<IncomingCall&>(call)); }, true});
   }
 
   OutgoingCalls outgoing;
   IncomingCalls incoming;
   Quiet quiet;
-  GatherRounds gather_rounds;
   const std::shared_ptr<AllGather> all_gather;
+  const std::shared_ptr<GatherTree> gather_tree;
+  GatherRounds gather_rounds;
   std::vector<std::function<bool()>> idle_checks;
 
   // The shutdown. All on the loop, but for the future.

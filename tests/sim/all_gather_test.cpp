@@ -191,20 +191,102 @@ TEST(AllGather, RefusesRanksThatCannotBe) {
 TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   SimWorkerGroup group(1, options_for(3));
   group.start();
-  const auto ask = [&group](Value::List ranks) {
+  const auto call = [&group](const std::string& function, Values args) {
     CallRequest request;
     request.to = "w0";
-    request.function = "distag.all_gather";
-    request.args = {Value::list(std::move(ranks)), Value(int64_t{kSecond}), Value()};
+    request.function = function;
+    request.args = std::move(args);
     return failure_of(group.worker(1).rpc().call(std::move(request)));
   };
-  const auto rank = [](int64_t whole) { return Value(whole); };
+  const auto row = [](const std::vector<int64_t>& ranks) {
+    Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(ranks.size())});
+    std::copy(ranks.begin(), ranks.end(), tensor.mutable_data_as<int64_t>());
+    return Value(tensor);
+  };
+  const auto ask = [&](const std::vector<int64_t>& ranks) {
+    return call("distag.all_gather", {row(ranks), Value(int64_t{kSecond}), Value()});
+  };
   expect_failure(ask({}), Status::kInvalidArgument, "all_gather");
-  expect_failure(ask({rank(1), rank(0)}), Status::kInvalidArgument, "all_gather");
-  expect_failure(ask({rank(0), rank(0), rank(1)}), Status::kInvalidArgument, "all_gather");
-  expect_failure(ask({rank(0), rank(2)}), Status::kInvalidArgument, "all_gather");
-  expect_failure(ask({rank(1), rank(2)}), Status::kInvalidArgument, "all_gather");
-  expect_failure(ask({Value::text("0")}), Status::kInvalidArgument, "int64");
+  expect_failure(ask({1, 0}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({0, 0, 1}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({0, 2}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({1, 2}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({-1, 0, 1}), Status::kInvalidArgument, "all_gather");
+  expect_failure(ask({0, 1, int64_t{1} << 40}), Status::kInvalidArgument, "all_gather");
+  const Value real(Tensor::scalar(Dtype::kFloat64, 0));
+  expect_failure(call("distag.all_gather", {real, Value(int64_t{kSecond}), Value()}), Status::kInvalidArgument,
+                 "int64");
+  // Values that nobody asked for, of others, or of too few.
+  const auto give = [&](const std::vector<int64_t>& ranks, size_t count) {
+    return call("distag.all_gather_values", {row(ranks), Value::list(Value::List(count))});
+  };
+  expect_failure(give({0, 1}, 2), Status::kInvalidState, "waits for none");
+  const Gathered waiting = gather(group, 0, 1, Ranks{0, 1, 2});
+  expect_failure(give({0, 1}, 2), Status::kInvalidState, "waits for none");
+  expect_failure(give({0, 1, 2}, 2), Status::kInvalidArgument, "all_gather");
+  expect_failure(give({0, 2}, 2), Status::kInvalidArgument, "all_gather");
+  expect_failure(give({1, 2}, 2), Status::kInvalidArgument, "all_gather");
+  const Gathered second = gather(group, 1, 2, Ranks{0, 1, 2});
+  EXPECT_EQ(values_of(gather(group, 2, 3, Ranks{0, 1, 2})), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(values_of(waiting), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(values_of(second), (std::vector<int64_t>{1, 2, 3}));
+  for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+}
+
+// Whoever is lost while the values come down the tree, everybody else has them or learns who is missing, and those that
+// live can go on without it.
+TEST(AllGather, ALossOnTheWayDownStopsNobodyElse) {
+  for_each_seed(200, [](uint64_t seed) {
+    SimGroupOptions options = options_for(12);
+    options.faults.drop = seed % 3 == 0 ? 0.02 : 0;
+    SimWorkerGroup group(seed, options);
+    group.start();
+    const auto victim = static_cast<int32_t>(seed % 12);
+    Ranks others;
+    for (int32_t rank = 0; rank < 12; ++rank) {
+      if (rank != victim) others.push_back(rank);
+    }
+    std::map<int32_t, Gathered> all;
+    for (int32_t rank = 0; rank < 12; ++rank) all[rank] = gather(group, rank, rank);
+    group.scheduler().run_for(static_cast<Nanos>(seed % 20) * 100 * kMicrosecond);
+    group.kill(victim);
+    all.erase(victim);
+    const Nanos begin = group.scheduler().now();
+    for (const auto& [rank, one] : all) {
+      wait(*one, kForever);
+      if (one->error() != nullptr) {
+        expect_failure(*one->error(), Status::kDisconnected, "\"" + SimWorkerGroup::name(victim) + "\"");
+      } else {
+        EXPECT_EQ(one->value().as_list().size(), 12u);
+      }
+    }
+    EXPECT_LT(group.scheduler().now() - begin, 10 * kSecond);
+    std::vector<Gathered> next;
+    for (const int32_t rank : others) next.push_back(gather(group, rank, rank, others));
+    for (const Gathered& one : next) EXPECT_EQ(values_of(one), std::vector<int64_t>(others.begin(), others.end()));
+  });
+}
+
+// A value that does not fit at one of them fails there alone, and comes to those below it in the tree all the same.
+TEST(AllGather, WhatIsTooLargeForOneOfThemReachesTheOthers) {
+  SimGroupOptions options = options_for(7);
+  options.max_message_bytes_of = [](int32_t rank) { return rank == 1 ? size_t{1} << 20 : size_t{1} << 30; };
+  SimWorkerGroup group(1, options);
+  group.start();
+  std::vector<Gathered> all;
+  for (int32_t rank = 0; rank < 7; ++rank) {
+    const Tensor part = Tensor::empty(Dtype::kFloat32, {int64_t{50'000}});
+    all.push_back(group.worker(rank).rpc().all_gather(Value(part), std::nullopt, 30 * kSecond));
+  }
+  for (int32_t rank = 0; rank < 7; ++rank) {
+    const Gathered& one = all[static_cast<size_t>(rank)];
+    if (rank == 1) {
+      expect_failure(failure_of(one), Status::kInvalidArgument, "max_message_bytes of worker \"w1\"");
+    } else {
+      wait(*one, kForever);
+      EXPECT_EQ(one->value().as_list().size(), 7u);
+    }
+  }
   for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
 }
 

@@ -99,7 +99,8 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   options.rendezvous = "inproc://simulation";
   options.lease = options_.lease;
   options.call_timeout = options_.call_timeout;
-  options.max_message_bytes = options_.max_message_bytes;
+  options.max_message_bytes =
+      options_.max_message_bytes_of ? options_.max_message_bytes_of(rank) : options_.max_message_bytes;
   WorkerEnvironment environment{node->loop,
                                 node->functions,
                                 node->compute,

@@ -19,6 +19,7 @@ struct SimGroupOptions {
   Nanos lease = 5 * kSecond;
   Nanos call_timeout = 60 * kSecond;
   size_t max_message_bytes = size_t{1} << 30;
+  std::function<size_t(int32_t rank)> max_message_bytes_of = nullptr;  // instead, of each
   LogLevel log_level = LogLevel::kWarning;
   bool is_open = false;  // an open world, which start() lets all join
   std::function<void(int32_t rank, const MemberRecord& member)> on_member = nullptr;  // what each is told

@@ -1,0 +1,104 @@
+#include "rpc/gather_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag {
+namespace {
+
+Value encode(const LeftOut& left_out) {
+  Value::List items;
+  for (const auto& [rank, why] : left_out) {
+    items.push_back(
+        Value::list({Value(int64_t{rank}), Value(static_cast<int64_t>(why.status())), Value::text(why.message())}));
+  }
+  return Value::list(std::move(items));
+}
+
+void decode(const Value& answer, LeftOut& left_out) {
+  for (const Value& item : answer.as_list()) {
+    const Value::List& parts = item.as_list();
+    if (parts.size() != 3) fail(Status::kProtocol, "{} parts tell of a rank that was left out, not 3", parts.size());
+    const auto status = static_cast<Status>(parts[1].as_int64());
+    left_out.emplace(static_cast<int32_t>(parts[0].as_int64()), Error(status, parts[2].as_text()));
+  }
+}
+
+}  // namespace
+
+void GatherTree::spread(const Ranks& ranks, const Value& values, Done done) {
+  auto spread = std::make_shared<Spread>();
+  spread->ranks = ranks;
+  spread->args = {encode_ranks(ranks), values};
+  spread->done = std::move(done);
+  send_below(spread, 0);
+  if (receiver_.expects(ranks)) receiver_.take(ranks, values);
+  close(*spread);
+}
+
+void GatherTree::on_call(IncomingCall& call) {
+  const Values& args = call.args();
+  if (args.size() != 2) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 2", args.size());
+  auto spread = std::make_shared<Spread>();
+  spread->ranks = decode_ranks(args[0]);
+  spread->args = args;
+  const Ranks& ranks = spread->ranks;
+  const auto place = std::lower_bound(ranks.begin(), ranks.end(), shared_.self.rank);
+  if (place == ranks.end() || *place != shared_.self.rank || args[1].as_list().size() != ranks.size() ||
+      !std::binary_search(ranks.begin(), ranks.end(), call.peer()->rank)) {
+    fail(Status::kInvalidArgument, "all_gather: {} values of {} came to rank {} from rank {}", args[1].as_list().size(),
+         describe_ranks(ranks), shared_.self.rank, call.peer()->rank);
+  }
+  if (!receiver_.expects(ranks)) {
+    fail(Status::kInvalidState, "all_gather of {}: {} waits for none", describe_ranks(ranks),
+         describe_peer(shared_.self));
+  }
+  spread->done = [reply = call.defer()](const LeftOut& left_out) { reply->finish(encode(left_out)); };
+  // First: what is on its way is held as it is now, whatever the host does with what it gets.
+  send_below(spread, static_cast<size_t>(place - ranks.begin()));
+  receiver_.take(ranks, args[1]);
+  close(*spread);
+}
+
+void GatherTree::send_below(const SpreadPointer& spread, size_t place) {
+  for (const size_t below : {2 * place + 1, 2 * place + 2}) {
+    if (below < spread->ranks.size()) send(spread, below);
+  }
+}
+
+void GatherTree::send(const SpreadPointer& spread, size_t place) {
+  ++spread->open;
+  std::shared_ptr<Future<Value>> answer;
+  try {
+    const auto member = shared_.membership.find_by_rank(spread->ranks[place]);
+    if (!member) fail(Status::kNotFound, "there is no rank {} any more", spread->ranks[place]);
+    CallRequest call;
+    call.to = member->peer.name;
+    call.function = kFunction;
+    call.args = spread->args;
+    call.timeout = kForever;  // its loss ends it
+    answer = shared_.rpc.call(std::move(call));
+  } catch (...) {
+    answer = Future<Value>::make();
+    answer->fail(current_error());
+  }
+  answer->on_done([weak = weak_from_this(), spread, place, raw = answer.get()] {
+    if (const auto self = weak.lock()) self->on_answer(spread, place, *raw);
+  });
+}
+
+void GatherTree::on_answer(const SpreadPointer& spread, size_t place, const Future<Value>& answer) {
+  try {
+    decode(answer.value(), spread->left_out);
+  } catch (...) {
+    spread->left_out.emplace(spread->ranks[place], current_error());
+    if (shared_.phase.load() == RpcShared::Phase::kServing) send_below(spread, place);
+  }
+  close(*spread);
+}
+
+void GatherTree::close(Spread& spread) {
+  if (--spread.open == 0) spread.done(spread.left_out);
+}
+
+}  // namespace distag

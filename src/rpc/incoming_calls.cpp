@@ -70,6 +70,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
   try {
     auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, kept);
     deadlines_.add(id, deadline);
+    by_context_.add(call->context(), id);
     open_.emplace(id, call);
     shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
     shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
@@ -171,12 +172,18 @@ void IncomingCalls::send_refusal(const Peer& to, const Id& call, Error error) {
   shared_.session->send(to.incarnation, std::move(reply));
 }
 
+bool IncomingCalls::remove(const IncomingCall& call) {
+  by_context_.remove(call.context(), call.id());
+  if (open_.erase(call.id()) == 0) return false;
+  shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
+  deadlines_.note_end(call.deadline());
+  return true;
+}
+
 // ---- answers ----
 
 void IncomingCalls::send_answer(const std::shared_ptr<IncomingCall>& call) {
-  if (open_.erase(call->id()) == 0) return;  // nobody waits for it
-  shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
-  deadlines_.note_end(call->deadline());
+  if (!remove(*call)) return;  // nobody waits for it
   call->close();
   Answer answer = std::move(call->pending_answer());
   wire::Reply reply;
@@ -295,19 +302,16 @@ void IncomingCalls::on_peer_gone(Incarnation peer) {
     if (id.maker == peer && !call->keeps_result()) hit.push_back(call);
   }
   for (const auto& call : hit) {
-    open_.erase(call->id());
-    shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
-    deadlines_.note_end(call->deadline());
+    remove(*call);
     close(call, "lost its caller");
   }
 }
 
 void IncomingCalls::end_context(const Id& context) {
-  std::vector<std::shared_ptr<IncomingCall>> hit;
-  for (const auto& [id, call] : open_) {
-    if (call->context() == context) hit.push_back(call);
-  }
-  for (const auto& call : hit) {
+  for (const Id& id : by_context_.take(context)) {
+    const auto found = open_.find(id);
+    if (found == open_.end()) continue;
+    const std::shared_ptr<IncomingCall> call = found->second;
     const bool has_begun = close(call, "lost its context, which has ended");
     call->answer(Error(Status::kCancelled, "its context has ended").set_may_have_run(has_begun));
   }
@@ -318,6 +322,7 @@ size_t IncomingCalls::stop() {
   shared_.running.close();
   deadlines_.clear();
   size_t of_others = 0;
+  by_context_.clear();
   const auto open = std::exchange(open_, {});
   for (const auto& [id, call] : open) {
     shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);

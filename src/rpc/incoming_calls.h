@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "rpc/calls_by_context.h"
 #include "rpc/deadlines.h"
 #include "rpc/invocation.h"
 #include "rpc/op_call.h"
@@ -58,10 +59,13 @@ class IncomingCalls {
   void check_made(wire::Reply& reply) const;
   void send(const IncomingCall& call, wire::Reply reply, Value original);
   void record(const IncomingCall& call, wire::Reply& reply, const Value& original);
+  // Out of the table. False when it was not in it.
+  bool remove(const IncomingCall& call);
 
   RpcShared& shared_;
   OutgoingCalls& outgoing_;
   std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;
+  CallsByContext by_context_;  // of open_
   Deadlines deadlines_;
   bool refuses_new_ = false;
   bool is_stopped_ = false;

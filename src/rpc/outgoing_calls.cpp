@@ -24,6 +24,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
       call->is_in_context = true;
     }
     call->id = {shared_.self.incarnation, ++last_counter_};
+    by_context_.add(call->context, call->id);
     open_.emplace(call->id, call);
     shared_.counters.open_made.fetch_add(1, std::memory_order_relaxed);
     deadlines_.add(call->id, call->deadline);
@@ -193,11 +194,12 @@ void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
 }
 
 void OutgoingCalls::end_context(const Id& context) {
-  std::vector<std::shared_ptr<OutgoingCall>> hit;
-  for (const auto& [id, call] : open_) {
-    if (call->context == context) hit.push_back(call);
+  for (const Id& id : by_context_.take(context)) {
+    const auto found = open_.find(id);
+    if (found == open_.end()) continue;
+    const std::shared_ptr<OutgoingCall> call = found->second;
+    cancel(call, "its context has ended");
   }
-  for (const auto& call : hit) cancel(call, "its context has ended");
 }
 
 size_t OutgoingCalls::stop(const Error& why) {
@@ -243,6 +245,7 @@ void OutgoingCalls::forget(OutgoingCall& call) {
   call.within.reset();
   call.originals.clear();
   if (!call.id) return;  // it was refused before it got one
+  by_context_.remove(call.context, call.id);
   if (open_.erase(call.id) != 0 || is_stopped_) {
     shared_.counters.open_made.fetch_sub(1, std::memory_order_relaxed);
     if (!is_stopped_) deadlines_.note_end(call.deadline);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/future.h"
+#include "rpc/calls_by_context.h"
 #include "rpc/deadlines.h"
 #include "rpc/open_call.h"
 #include "rpc/rpc.h"
@@ -79,6 +80,7 @@ class OutgoingCalls {
 
   RpcShared& shared_;
   std::unordered_map<Id, std::shared_ptr<OutgoingCall>> open_;
+  CallsByContext by_context_;  // of open_
   Deadlines deadlines_;
   uint64_t last_counter_ = 0;
   bool is_stopped_ = false;

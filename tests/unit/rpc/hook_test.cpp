@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include <map>
 
 #include "rpc_group.h"
@@ -195,6 +197,24 @@ TEST_F(CallHooks, AContextThatEndsAtTheCalleeAnswersCancelled) {
   const Error error = group.error_of(*future);
   EXPECT_EQ(error.status(), Status::kCancelled);
   EXPECT_TRUE(error.may_have_run());
+}
+
+// With 20,000 calls open, a look at all of them for each of 20,000 contexts would take a minute.
+TEST_F(CallHooks, TheEndOfAContextDoesNotLookAtTheCallsOfOthers) {
+  constexpr uint64_t kCalls = 20'000;
+  std::vector<std::shared_ptr<Future<Value>>> open;
+  for (uint64_t i = 0; i < kCalls; ++i) open.push_back(start("hold"));
+  ASSERT_TRUE(group.run_until([this] { return group.rpc(1).stats().calls_open == kCalls; }));
+  const auto begin = std::chrono::steady_clock::now();
+  for (size_t rank : {0u, 1u}) {
+    group.node(rank).loop.run([this, rank] {
+      for (uint64_t i = 0; i < kCalls; ++i) group.rpc(rank).end_context({77, i + 1});
+    });
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_FALSE(open.front()->is_done());
+  group.node(0).loop.run([this] { group.rpc(0).end_context(context); });
+  for (const auto& call : open) ASSERT_EQ(call->error()->status(), Status::kCancelled);
 }
 
 TEST(CallHooksAbsent, ACallInAContextIsRefused) {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/ids.h"
+
+namespace distag {
+
+// Which open calls belong to a context, so that its end need not look at all others. Those without a context are not
+// noted. On the loop.
+class CallsByContext {
+ public:
+  void add(const Id& context, const Id& call) {
+    if (context) calls_[context].insert(call);
+  }
+  void remove(const Id& context, const Id& call) {
+    const auto found = calls_.find(context);
+    if (found == calls_.end()) return;
+    found->second.erase(call);
+    if (found->second.empty()) calls_.erase(found);
+  }
+  // Those of a context that ends.
+  std::unordered_set<Id> take(const Id& context) {
+    const auto found = calls_.find(context);
+    if (found == calls_.end()) return {};
+    auto ended = calls_.extract(found);
+    return std::move(ended.mapped());
+  }
+  void clear() { calls_.clear(); }
+
+ private:
+  std::unordered_map<Id, std::unordered_set<Id>> calls_;
+};
+
+}  // namespace distag

@@ -77,6 +77,12 @@ void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) 
     fail(Status::kInvalidState, "rendezvous \"{}\": worker \"{}\" was given up here, or is of an earlier group", uri(),
          join.member.name);
   }
+  try {
+    transport_.check_endpoint(join.member.endpoint);
+  } catch (...) {
+    throw current_error().add_context(
+        fmt::format("rendezvous \"{}\": worker \"{}\" cannot be dialled", uri(), join.member.name));
+  }
   if (const Peer* rival = gathering_->find_rival(join.member)) {
     const Incarnation incarnation = rival->incarnation;
     const auto guest = guests_.find(incarnation);

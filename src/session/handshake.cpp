@@ -64,6 +64,11 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kReplaced,
                      fmt::format("another worker named \"{}\" has joined the group", hello.name));
   }
+  try {
+    shared.transport.check_endpoint(stranger.endpoint);
+  } catch (...) {
+    return refuse_it(wire::RefuseReason::kUnreachable, "it cannot be dialled back: " + current_error().message());
+  }
   if (!events.on_stranger(stranger)) {
     return refuse_it(wire::RefuseReason::kUnknown, fmt::format("{} is not a member of the group", describe(stranger)));
   }

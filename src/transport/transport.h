@@ -92,6 +92,8 @@ class Transport {
   // Never waits; a failure comes as on_dropped. Throws INVALID_ARGUMENT for an address that is none of this
   // transport's.
   virtual std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) = 0;
+  // Throws what dial would for it.
+  virtual void check_endpoint(const std::string& endpoint) const = 0;
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.
   virtual std::string private_address() = 0;
   // Whether bytes arrive as they were sent, all of them and in order, because they never leave the memory of the

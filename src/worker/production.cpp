@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/reserve.h"
 #include "transport/inproc/inproc_transport.h"
+#include "transport/zmq/address.h"
 #include "transport/zmq/zmq_transport.h"
 
 namespace distag {
@@ -59,6 +60,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
                                   return distag::make_rendezvous(uri, *loop_, transport, *log_);
                                 },
                                 [](const char* name) -> const char* { return std::getenv(name); },
+                                resolve_address,
                                 options_.memory,
                                 options_.on_member};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);

@@ -51,6 +51,9 @@ struct WorkerEnvironment {
   std::function<std::unique_ptr<Transport>(const std::string& rendezvous)> make_transport;
   std::function<std::unique_ptr<Rendezvous>(const std::string& uri, Transport& transport)> make_rendezvous;
   std::function<const char*(const char* name)> get_environment;  // of the process, for env://
+  // An address that the host gave, as a number; may take long, so it runs on `compute`. nullptr: they are left as
+  // given.
+  std::function<std::string(const std::string& address)> resolve_address = nullptr;
   std::shared_ptr<FrameMemory> memory = nullptr;                 // for large payload that arrives; nullptr: our own
   std::function<void(const MemberRecord&)> on_member = nullptr;  // host code, run on `functions`, one at a time
 };

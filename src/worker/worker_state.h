@@ -60,6 +60,7 @@ struct Worker::State {
   std::unique_ptr<Rendezvous> rendezvous;
   EventLog event_log;
   Nanos start_deadline = kNever;
+  Loop::TimerId resolve_timer = 0;
   bool is_open_world = false;
 
   // The start, from the roster on, and what members do meanwhile: led on once the service begins.
@@ -93,8 +94,17 @@ struct Worker::State {
 
   void note(std::string text) { event_log.add(environment.loop.now(), std::move(text)); }
   WorkerSnapshot snapshot() const;
-  void begin_start(Nanos deadline, SessionEvents& events);
-  void join(const RendezvousTarget& target);
+  // Where the worker meets others, listens and is found, as the host gave it or as numbers.
+  struct Places {
+    RendezvousTarget target;
+    std::string bind;
+    std::string advertise;
+  };
+  void begin_start(Nanos deadline, SessionEvents& events, const std::shared_ptr<State>& self);
+  void resolve(Places wanted, SessionEvents& events, const std::shared_ptr<State>& self);
+  void on_resolved(const Places& found, SessionEvents& events, const std::optional<Error>& error);
+  void open(const Places& found, SessionEvents& events);
+  void join(const Places& found);
   void on_joined(Rendezvous::Outcome outcome);
   void meet(std::vector<Peer> members);
   void on_greeted(std::optional<Error> error);

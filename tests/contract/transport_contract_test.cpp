@@ -312,7 +312,7 @@ TEST_P(TransportContract, BadAddressesAreRefusedWithTheirText) {
   for (const std::string& bad :
        {std::string(), std::string("nonsense"), std::string("inproc://"), std::string("ipc://"), std::string("tcp://"),
         std::string("tcp://127.0.0.1"), std::string("tcp://127.0.0.1:x"), std::string("tcp://127.0.0.1:70000"),
-        std::string("ipc://*"), GetParam().foreign_address}) {
+        std::string("tcp://node7.example:1"), std::string("ipc://*"), GetParam().foreign_address}) {
     try {
       Listening listening(server_, bad);
       ADD_FAILURE() << "listens at " << bad;
@@ -326,6 +326,7 @@ TEST_P(TransportContract, BadAddressesAreRefusedWithTheirText) {
     } catch (const Error& error) {
       EXPECT_EQ(error.status(), Status::kInvalidArgument) << error.message();
     }
+    EXPECT_THROW(client_.transport().check_endpoint(bad), Error) << bad;
   }
 }
 

@@ -104,6 +104,8 @@ std::unique_ptr<Connection> SimTransport::dial(const std::string& endpoint, Conn
   return std::make_unique<SimConnection>(link);
 }
 
+void SimTransport::check_endpoint(const std::string& endpoint) const { check_address(endpoint); }
+
 std::string SimTransport::private_address() { return fmt::format("sim://{}/{}", host_, network_.next_name_++); }
 
 }  // namespace distag::sim

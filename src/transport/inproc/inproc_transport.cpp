@@ -37,6 +37,8 @@ std::unique_ptr<Connection> InprocTransport::dial(const std::string& endpoint, C
   return std::make_unique<InprocConnection>(port_, endpoint, std::move(events));
 }
 
+void InprocTransport::check_endpoint(const std::string& endpoint) const { check_name(endpoint); }
+
 std::string InprocTransport::private_address() {
   // The process in the name is for people: a table is of one process.
   return fmt::format("inproc://private-{}-{}", getpid(), ++last_private_address);

@@ -20,6 +20,7 @@ class InprocTransport final : public Transport {
 
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  void check_endpoint(const std::string& endpoint) const override;
   std::string private_address() override;
   bool is_exact() const override { return true; }
   bool reports_every_loss() const override { return true; }

@@ -45,14 +45,40 @@ uint16_t parse_port(const std::string& endpoint, const std::string& text, bool f
   return port;
 }
 
-void resolve(const std::string& endpoint, const std::string& host, SocketAddress& result) {
+// Host and port of a tcp endpoint, as they stand there.
+struct TcpParts {
+  std::string host;
+  std::string port;
+};
+
+TcpParts split_tcp(const std::string& endpoint) {
+  const std::string rest = endpoint.substr(std::strlen("tcp://"));
+  const size_t colon = rest.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    fail(Status::kInvalidArgument, "\"{}\" has no port: {}", endpoint, kForms);
+  }
+  TcpParts parts{rest.substr(0, colon), rest.substr(colon + 1)};
+  if (parts.host.front() == '[' && parts.host.back() == ']') parts.host = parts.host.substr(1, parts.host.size() - 2);
+  if (parts.host == "*") parts.host = "0.0.0.0";
+  if (parts.host == "localhost") parts.host = "127.0.0.1";  // RFC 6761, section 6.3; not every machine has /etc/hosts
+  return parts;
+}
+
+// AI_NUMERICHOST: nobody is asked.
+SocketAddress look_up(const std::string& endpoint, const std::string& host, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
   if (error == EAI_MEMORY) throw std::bad_alloc();
+  if (error != 0 && (flags & AI_NUMERICHOST) != 0) {
+    fail(Status::kInvalidArgument,
+         "\"{}\" names the host \"{}\": only numeric addresses travel between workers, as in tcp://10.0.0.7:4711",
+         endpoint, host);
+  }
   if (error != 0 || found == nullptr) {
     fail(Status::kInvalidArgument, "host \"{}\" of \"{}\" does not resolve: {}", host, endpoint, gai_strerror(error));
   }
@@ -64,22 +90,16 @@ void resolve(const std::string& endpoint, const std::string& host, SocketAddress
       break;
     }
   }
+  SocketAddress result;
   std::memcpy(&result.address, best->ai_addr, best->ai_addrlen);
   result.length = best->ai_addrlen;
+  return result;
 }
 
 SocketAddress parse_tcp(const std::string& endpoint, bool for_listening) {
-  const std::string rest = endpoint.substr(std::strlen("tcp://"));
-  const size_t colon = rest.rfind(':');
-  if (colon == std::string::npos || colon == 0)
-    fail(Status::kInvalidArgument, "\"{}\" has no port: {}", endpoint, kForms);
-  std::string host = rest.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  const uint16_t port = parse_port(endpoint, rest.substr(colon + 1), for_listening);
-  SocketAddress result;
-  if (host == "*") host = "0.0.0.0";
-  if (host == "localhost") host = "127.0.0.1";  // RFC 6761, section 6.3; not every machine has /etc/hosts
-  resolve(endpoint, host, result);
+  const TcpParts parts = split_tcp(endpoint);
+  const uint16_t port = parse_port(endpoint, parts.port, for_listening);
+  SocketAddress result = look_up(endpoint, parts.host, AI_NUMERICHOST);
   if (result.family() == AF_INET) {
     reinterpret_cast<sockaddr_in&>(result.address).sin_port = htons(port);
   } else {
@@ -120,6 +140,19 @@ SocketAddress parse_address(const std::string& endpoint, bool for_listening) {
   if (endpoint.starts_with("ipc://")) return parse_ipc(endpoint);
   if (endpoint.starts_with("tcp://")) return parse_tcp(endpoint, for_listening);
   fail(Status::kInvalidArgument, "\"{}\" is no endpoint of this transport: {}", endpoint, kForms);
+}
+
+std::string resolve_address(const std::string& address) {
+  if (!address.starts_with("tcp://") || address.rfind(':') <= std::strlen("tcp://")) return address;
+  const TcpParts parts = split_tcp(address);
+  const SocketAddress host = look_up(address, parts.host, 0);
+  char text[INET6_ADDRSTRLEN] = {};
+  if (host.family() == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(host.address).sin_addr, text, sizeof text);
+    return fmt::format("tcp://{}:{}", text, parts.port);
+  }
+  inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(host.address).sin6_addr, text, sizeof text);
+  return fmt::format("tcp://[{}]:{}", text, parts.port);
 }
 
 }  // namespace distag

@@ -8,7 +8,7 @@
 
 namespace distag {
 
-// An endpoint of ZeroMQ as the operating system takes it. Names are resolved here, so libzmq never does.
+// An endpoint of ZeroMQ as the operating system takes it: numbers, no names, so nobody waits for a name server.
 struct SocketAddress {
   std::string endpoint;  // numeric: "tcp://127.0.0.1:4711", "tcp://[::1]:4711", "ipc:///path"
   sockaddr_storage address{};
@@ -25,8 +25,13 @@ struct SocketAddress {
 // "tcp://127.0.0.1:4711" for the address, which is none of ipc.
 std::string tcp_endpoint(const SocketAddress& address);
 
-// Throws INVALID_ARGUMENT for what is no tcp or ipc endpoint, or names a host that does not resolve. Port 0 means "any"
-// and is refused unless `for_listening`. A name that is not in the hosts file may take as long as the resolver takes.
+// Throws INVALID_ARGUMENT for what is no tcp or ipc endpoint, or names a host: only numbers come over the wire, and what
+// the host of this worker gave goes through resolve_address first. "localhost" and "*" count as numbers. Port 0 means
+// "any" and is refused unless `for_listening`. Never waits.
 SocketAddress parse_address(const std::string& endpoint, bool for_listening);
+
+// The address with its host as a number, and what is no tcp endpoint as it is: "tcp://node7:4711" becomes "tcp://10.0.0.7:4711".
+// Throws INVALID_ARGUMENT for a host that does not resolve. Takes as long as the name server does: not on a loop.
+std::string resolve_address(const std::string& address);
 
 }  // namespace distag

@@ -30,6 +30,8 @@ std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, Conn
   return std::make_unique<ZmqConnection>(context_, parse_address(endpoint, false), std::move(events));
 }
 
+void ZmqTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }
+
 std::string ZmqTransport::private_address() {
   if (!directory_) directory_ = std::make_unique<PrivateDirectory>();
   std::string address = fmt::format("ipc://{}/{}", directory_->path(), ++last_address_);

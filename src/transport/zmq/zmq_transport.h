@@ -21,6 +21,7 @@ class ZmqTransport final : public Transport {
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   // Also throws OUT_OF_MEMORY when descriptors run out.
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  void check_endpoint(const std::string& endpoint) const override;
   std::string private_address() override;
   bool is_exact() const override { return false; }
   bool reports_every_loss() const override { return false; }

@@ -125,6 +125,7 @@ TEST(RendezvousInproc, JoinsAcrossThreads) {
         struct Unused final : Transport {
           std::unique_ptr<Acceptor> listen(const std::string&, AcceptorEvents) override { return nullptr; }
           std::unique_ptr<Connection> dial(const std::string&, ConnectionEvents) override { return nullptr; }
+          void check_endpoint(const std::string&) const override {}
           std::string private_address() override { return ""; }
           bool is_exact() const override { return true; }
           bool reports_every_loss() const override { return true; }

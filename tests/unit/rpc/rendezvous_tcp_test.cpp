@@ -70,6 +70,17 @@ TEST(RendezvousTcp, TheDeadlineListsWhoIsMissingEverywhere) {
   }
 }
 
+// Whoever joins is dialled by all: what cannot be is refused before anybody hears of it.
+TEST(RendezvousTcp, WhoCannotBeDialledIsRefused) {
+  Meeting meeting(kUri);
+  meeting.add(0, 2, 60 * kSecond);
+  JoinRequest request = meeting.request(1, 2);
+  request.self.endpoint = "no endpoint";
+  Joiner& joiner = meeting.add(std::move(request));
+  EXPECT_EQ(joiner.error().status(), Status::kInvalidArgument);
+  EXPECT_NE(joiner.error().message().find("cannot be dialled"), std::string::npos) << joiner.error().message();
+}
+
 TEST(RendezvousTcp, AGuestListsWhoIsMissingAtItsOwnDeadline) {
   Meeting meeting(kUri);
   meeting.add(0, 3, 60 * kSecond);

@@ -192,6 +192,16 @@ TEST_F(HandshakeTest, AStrangerIsRefusedUnlessItIsTaken) {
   EXPECT_EQ(a.session->find(4711)->name, "rogue");
 }
 
+// What cannot even be dialled makes nobody a member for a moment.
+TEST_F(HandshakeTest, AStrangerWithAnEndpointThatIsNoneIsRefused) {
+  a.takes_strangers = true;
+  hello.endpoint = "no endpoint";
+  rogue.say(0, hello);
+  expect_refused(wire::RefuseReason::kUnreachable);
+  EXPECT_NE(std::get<wire::Refuse>(rogue.answers[0].body).text.find("\"no endpoint\""), std::string::npos);
+  EXPECT_EQ(a.session->find(4711), nullptr);
+}
+
 TEST_F(HandshakeTest, ANameInUseNeedsAHigherGeneration) {
   a.takes_strangers = true;
   hello.name = "b";

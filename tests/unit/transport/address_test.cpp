@@ -29,6 +29,31 @@ TEST(Address, TcpBecomesNumeric) {
   EXPECT_EQ(numeric("ipc:///run/x"), "ipc:///run/x");
 }
 
+// A name would make the loop wait for a name server: refused at once, and nobody is asked.
+TEST(Address, NamesOfHostsAreNone) {
+  for (const char* named : {"tcp://ip6-localhost:4711", "tcp://node7.example:4711", "tcp://127.1.2.3.4:1"}) {
+    EXPECT_NE(refusal(named).find("only numeric addresses travel"), std::string::npos) << named;
+    EXPECT_NE(refusal(named, true).find("only numeric addresses travel"), std::string::npos) << named;
+  }
+}
+
+TEST(Address, ResolvesTheHostOfATcpAddressAlone) {
+  EXPECT_EQ(resolve_address("tcp://localhost:4711"), "tcp://127.0.0.1:4711");
+  EXPECT_EQ(resolve_address("tcp://*:0"), "tcp://0.0.0.0:0");
+  EXPECT_EQ(resolve_address("tcp://[::1]:4711"), "tcp://[::1]:4711");
+  EXPECT_EQ(resolve_address("tcp://127.0.0.1:no port"), "tcp://127.0.0.1:no port");
+  for (const char* other : {"", "tcp://", "tcp://nowhere", "ipc:///run/x", "inproc://x:1", "file:///x:1"}) {
+    EXPECT_EQ(resolve_address(other), other);
+  }
+  try {
+    resolve_address("tcp://no such host:1");
+    ADD_FAILURE() << "it resolved";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kInvalidArgument);
+    EXPECT_NE(error.message().find("host \"no such host\""), std::string::npos) << error.message();
+  }
+}
+
 TEST(Address, RefusalsQuoteTheEndpointAndSayTheForm) {
   EXPECT_EQ(refusal("udp://1.2.3.4:5"),
             "\"udp://1.2.3.4:5\" is no endpoint of this transport: give \"tcp://host:port\" or \"ipc:///path\"");

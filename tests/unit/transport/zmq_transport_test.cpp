@@ -29,7 +29,7 @@ namespace {
 class ZmqTransportTest : public ::testing::Test {
  protected:
   static TransportKind kind() {
-    return {"zmq", [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); }, {}, {}, {}};
+    return {"zmq", [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); }, {}, {}, {}, false};
   }
   static std::string private_address(Side& side) {
     std::string address;

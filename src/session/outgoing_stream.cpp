@@ -53,8 +53,8 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
     wire::Encoded encoded = wire::encode({0, 0, {}, body}, shared_.numbering_limits());
     const size_t header_bytes = encoded.header.size();
     if (encoded.is_long) take_long_header(encoded);  // it is made anew with the number
-    large_.emplace_back(QueuedMessage{ticket, std::move(body), std::move(options)}, std::move(encoded.payload),
-                        header_bytes);
+    large_.push_back(
+        LargeMessage({ticket, std::move(body), std::move(options)}, std::move(encoded.payload), header_bytes));
     pump();
     return ticket;
   }

@@ -7,7 +7,7 @@
 namespace distag {
 namespace {
 
-using test::RpcGroup;
+using testing::RpcGroup;
 
 // Three workers. w0 has called "hold" on w1, and w1 on w0; neither is answered.
 class ForgedTest : public ::testing::Test {

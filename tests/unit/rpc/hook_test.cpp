@@ -202,13 +202,15 @@ TEST_F(CallHooks, AContextThatEndsAtTheCalleeAnswersCancelled) {
 // With 20,000 calls open, a look at all of them for each of 20,000 contexts would take a minute.
 TEST_F(CallHooks, TheEndOfAContextDoesNotLookAtTheCallsOfOthers) {
   constexpr uint64_t kCalls = 20'000;
+  std::vector<std::shared_ptr<PendingReply>> replies;
+  group.rpc(1).register_function("keep", [&](Invocation& invocation) { replies.push_back(invocation.defer()); });
   std::vector<std::shared_ptr<Future<Value>>> open;
-  for (uint64_t i = 0; i < kCalls; ++i) open.push_back(start("hold"));
+  for (uint64_t i = 0; i < kCalls; ++i) open.push_back(start("keep"));
   ASSERT_TRUE(group.run_until([this] { return group.rpc(1).stats().calls_open == kCalls; }));
   const auto begin = std::chrono::steady_clock::now();
   for (size_t rank : {0u, 1u}) {
     group.node(rank).loop.run([this, rank] {
-      for (uint64_t i = 0; i < kCalls; ++i) group.rpc(rank).end_context({77, i + 1});
+      for (uint64_t i = 0; i < kCalls; ++i) group.rpc(rank).end_context({context.maker + 1, i + 1});
     });
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));

@@ -148,18 +148,38 @@ Heard ContextTable::on_joined(const Peer& from, const Id& id) {
 }
 
 void ContextTable::on_gone(Incarnation peer, const Error& error) {
-  std::vector<std::shared_ptr<DistContext>> orphans;
-  for (const auto& context : all()) {
-    context->holders.erase(peer);
-    if (context->id().maker == peer) orphans.push_back(context);
+  const auto orphans = std::make_shared<std::vector<std::shared_ptr<DistContext>>>();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [id, context] : contexts_) {
+      if (id.maker == peer) {
+        orphans->push_back(context);
+      } else {
+        context->holders.erase(peer);
+      }
+    }
   }
-  for (const auto& context : orphans) {
+  end_orphans(orphans, error);
+}
+
+void ContextTable::end_orphans(const std::shared_ptr<std::vector<std::shared_ptr<DistContext>>>& orphans,
+                               const Error& error) {
+  for (size_t i = 0; i < kSlice && !orphans->empty(); ++i) {
+    const std::shared_ptr<DistContext> context = std::move(orphans->back());
+    orphans->pop_back();
+    const Id id = context->id();
+    if (find(id) != context) continue;  // it has ended meanwhile
     const bool has_handles = context->record.use_count() > 1;
-    if (has_handles) orphans_[peer].push_back(context->record);
-    drop(context, end_with_creator(error));
+    if (has_handles) orphans_[id.maker].push_back(context->record);
+    const Error* latest = shared_.session->gone(id.maker);  // it may have restarted meanwhile
+    drop(context, end_with_creator(latest == nullptr ? error : *latest));
     // Posted: calls to the lost worker itself end with the loss, not with the context.
-    shared_.environment.loop.post_or_drop([rpc = &shared_.rpc, id = context->id()] { rpc->end_context(id); });
+    shared_.environment.loop.post_or_drop([rpc = &shared_.rpc, id] { rpc->end_context(id); });
   }
+  if (orphans->empty()) return;
+  shared_.environment.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_), orphans, error] {
+    if (!alive.expired() && shared_.is_started) end_orphans(orphans, error);
+  });
 }
 
 void ContextTable::on_restarted(Incarnation peer, const Error& error) {

@@ -38,6 +38,7 @@ class ContextTable {
   void release_if_over(const std::shared_ptr<DistContext>& context);
   Heard on_release(const Peer& from, const wire::Release& release);
   Heard on_joined(const Peer& from, const Id& context);
+  // Its contexts end in slices, a task each: they may be many. Until its turn comes each is as it was.
   void on_gone(Incarnation peer, const Error& error);
   // A creator that was gone is back: handles of its contexts, and later uses, tell that.
   void on_restarted(Incarnation peer, const Error& error);
@@ -48,11 +49,15 @@ class ContextTable {
   std::vector<std::shared_ptr<DistContext>> all() const;
 
  private:
+  static constexpr size_t kSlice = 64;
+
+  void end_orphans(const std::shared_ptr<std::vector<std::shared_ptr<DistContext>>>& orphans, const Error& error);
   size_t count_of(Incarnation creator) const;
   uint64_t number_of(const Id& id, int32_t creator_rank) const;
   std::shared_ptr<DistContext> insert(std::shared_ptr<ContextRecord> record, bool is_own);
 
   DistShared& shared_;
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
   mutable Mutex mutex_;
   std::unordered_map<Id, std::shared_ptr<DistContext>> contexts_ GUARDED_BY(mutex_);
   std::unordered_map<Incarnation, size_t> by_creator_ GUARDED_BY(mutex_);

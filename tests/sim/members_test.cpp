@@ -437,5 +437,27 @@ TEST(MemberNewsTest, MayCallBackIntoTheWorker) {
   ASSERT_TRUE(group.scheduler().run_until([&answer] { return answer == 42; }, 10 * kSecond));
 }
 
+// They may be 65,536: a task of the loop ends 64 of them, and others get their turn in between.
+TEST(Members, TheContextsOfOneThatLeavesEndInSlices) {
+  SimGroupOptions options;
+  options.size = 2;
+  SimWorkerGroup group(1, options);
+  group.worker(0).rpc().register_function("hear", [](Invocation&) {});
+  group.start();
+  std::vector<std::shared_ptr<Context>> contexts;
+  for (int i = 0; i < 200; ++i) {
+    contexts.push_back(group.worker(1).dist().create_context());
+    group.call(1, 0, "hear", {}, contexts.back()->global_id());
+  }
+  const auto held = [&group] { return group.worker(0).stats().dist.contexts; };
+  ASSERT_EQ(held(), 200u);
+  const auto left = group.worker(1).shutdown(0);
+  for (const uint64_t rest : {136u, 72u, 8u, 0u}) {
+    ASSERT_TRUE(group.scheduler().run_until([&held, before = held()] { return held() != before; }, 10 * kSecond));
+    EXPECT_EQ(held(), rest);
+  }
+  wait(*left, kForever);
+}
+
 }  // namespace
 }  // namespace distag::sim

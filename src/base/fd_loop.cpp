@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -25,6 +26,13 @@ constexpr Nanos kLookout = 60 * kMicrosecond;
 constexpr Nanos kRefillPause = 10 * kMillisecond;
 // How long a loop sleeps at once after its core was taken while it looked for work.
 constexpr Nanos kCrowded = 10 * kMillisecond;
+
+// What the calling thread has used of the processor.
+Nanos thread_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<Nanos>(time.tv_sec) * kSecond + time.tv_nsec;
+}
 
 class RefusingPolicy final : public WaitPolicy {
  public:
@@ -62,16 +70,20 @@ struct FdLoop::State {
   bool look_for_work();
   void wait_for_work(bool busy);
   void dispatch();
+  void run_task(Task& task);
   void destroy_left();
 
-  // Calls it and keeps the longest time one took.
-  template <typename Call>
-  void timed(Call&& call) {
+  // Calls it and keeps the longest time one took. For the watchdog it is asked first for what it is.
+  template <typename Call, typename Describe>
+  void timed(Call&& call, Describe&& what) {
+    const char* const watched = watchdog ? what() : nullptr;
+    const Nanos begin = watched == nullptr ? 0 : thread_time();
     try {
       call();
     } catch (...) {
       if (on_failure) on_failure(current_error());
     }
+    if (watched != nullptr) watchdog(watched, thread_time() - begin);
     const Nanos end = steady.now();
     if (end - last > longest.load(std::memory_order_relaxed)) longest.store(end - last, std::memory_order_relaxed);
     last = end;
@@ -79,6 +91,7 @@ struct FdLoop::State {
 
   const std::string name;
   const ThreadHooks hooks;
+  Watchdog watchdog;
   std::function<void(Error)> on_failure;
   const std::shared_ptr<Reserve> reserve;  // nullptr: none
   SteadyClock steady;
@@ -136,12 +149,7 @@ bool FdLoop::State::run_batch() {
     batch.swap(posted);
   }
   has_heard = has_heard || !batch.empty();
-  for (Task& task : batch) {
-    timed([&task] {
-      task();
-      task.reset();
-    });
-  }
+  for (Task& task : batch) run_task(task);
   batch.clear();
   return true;
 }
@@ -151,10 +159,7 @@ void FdLoop::State::fire_timers() {
   for (size_t left = timers.size(); left > 0; --left) {
     Task task = timers.take_due(last);
     if (!task) return;
-    timed([&task] {
-      task();
-      task.reset();
-    });
+    run_task(task);
   }
 }
 
@@ -163,7 +168,7 @@ bool FdLoop::State::check_idle() {
   for (size_t i = 0; i < idle_checks.size(); ++i) {
     // Held: the callback may remove itself.
     const auto check = idle_checks[i].check;
-    if (check) timed([&more, &check] { more |= (*check)(); });
+    if (check) timed([&more, &check] { more |= (*check)(); }, [] { return "a check before the loop sleeps"; });
   }
   std::erase_if(idle_checks, [](const IdleCheck& check) { return !check.check; });
   return more;
@@ -212,8 +217,17 @@ void FdLoop::State::wait_for_work(bool busy) {
 void FdLoop::State::dispatch() {
   poller.dispatch([this](const std::function<void()>& on_readable) {
     has_heard = true;
-    timed(on_readable);
+    timed(on_readable, [] { return "what watches a descriptor"; });
   });
+}
+
+void FdLoop::State::run_task(Task& task) {
+  timed(
+      [&task] {
+        task();
+        task.reset();
+      },
+      [&task] { return task.type_name(); });
 }
 
 void FdLoop::State::destroy_left() {
@@ -249,6 +263,8 @@ void FdLoop::start() {
     state->owner = std::thread::id();
   });
 }
+
+void FdLoop::set_watchdog(Watchdog watchdog) { state_->watchdog = std::move(watchdog); }
 
 void FdLoop::set_on_failure(std::function<void(Error)> on_failure) { state_->on_failure = std::move(on_failure); }
 

@@ -24,6 +24,11 @@ class FdLoop final : public Loop {
   // Is told, on the loop, what a task, a timer or a callback threw. It must not throw. Before the start.
   void set_on_failure(std::function<void(Error)> on_failure);
 
+  // Is told of each task, timer and callback once it has ended: the type of what ran, which names where it was written,
+  // and what it took of the processor; waiting for its turn does not count. For tests. Before the start.
+  using Watchdog = std::function<void(const char* what, Nanos taken)>;
+  void set_watchdog(Watchdog watchdog);
+
   void start();  // the thread; tasks posted before it are kept
   // Takes no further task, runs those it has taken, then ends and joins the thread; destroys its timers and what it
   // watches, as if on the loop. One thread at a time; not from the loop itself.

@@ -46,6 +46,9 @@ class UniqueFunction<R(Args...)> {
   explicit operator bool() const { return operations_ != nullptr; }
   R operator()(Args... args) { return operations_->call(room_, std::forward<Args>(args)...); }
 
+  // The type of the callable that it holds: names where it was written, for people.
+  const char* type_name() const { return operations_ == nullptr ? "nothing" : operations_->type_name(); }
+
   void reset() {
     if (operations_ != nullptr) std::exchange(operations_, nullptr)->destroy(room_);
   }
@@ -57,7 +60,13 @@ class UniqueFunction<R(Args...)> {
     R (*call)(void*, Args&&...);
     void (*move)(void* from, void* to) noexcept;
     void (*destroy)(void*) noexcept;
+    const char* (*type_name)();
   };
+
+  template <typename D>
+  static const char* name_of() {
+    return __PRETTY_FUNCTION__;
+  }
 
   template <typename D>
   static constexpr Operations kInline = {
@@ -66,13 +75,13 @@ class UniqueFunction<R(Args...)> {
         ::new (to) D(std::move(*static_cast<D*>(from)));
         static_cast<D*>(from)->~D();
       },
-      [](void* room) noexcept { static_cast<D*>(room)->~D(); }};
+      [](void* room) noexcept { static_cast<D*>(room)->~D(); }, &UniqueFunction::template name_of<D>};
 
   template <typename D>
   static constexpr Operations kHeap = {
       [](void* room, Args&&... args) -> R { return (**static_cast<D**>(room))(std::forward<Args>(args)...); },
       [](void* from, void* to) noexcept { ::new (to) D*(*static_cast<D**>(from)); },
-      [](void* room) noexcept { delete *static_cast<D**>(room); }};
+      [](void* room) noexcept { delete *static_cast<D**>(room); }, &UniqueFunction::template name_of<D>};
 
   void take(UniqueFunction& other) noexcept {
     operations_ = std::exchange(other.operations_, nullptr);

@@ -39,6 +39,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
                                  hooks_for(!options_.host_executor), reserve_);
   if (functions_ == nullptr) functions_ = pool_.get();
   loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false), reserve_);
+  loop_->set_watchdog(options_.loop_watchdog);
   if (options_.on_log) {
     log_ = std::make_unique<Log>(options_.log_level, [this](LogLevel level, std::string text) {
       functions_->post_or_drop([this, level, record = std::move(text)] { options_.on_log(level, record); });

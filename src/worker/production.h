@@ -22,6 +22,7 @@ struct ProductionOptions {
   std::function<void(LogLevel, const std::string&)> on_log;  // host code, run on the functions executor; may be empty
   std::function<void(const MemberRecord&)> on_member;        // likewise
   ThreadHooks hooks;                                         // host code, run on the thread itself
+  FdLoop::Watchdog loop_watchdog;                            // of tests
   std::shared_ptr<FrameMemory> memory;                       // for large payloads that arrive; nullptr: distag's own
 };
 

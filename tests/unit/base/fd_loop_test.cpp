@@ -39,6 +39,32 @@ TEST_F(FdLoopTest, RunsPostedTasksInOrderOnItsThread) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
+// Time of the processor: a task that merely waits for its turn on a busy machine is no offender.
+TEST(FdLoopWatchdog, IsToldWhatEachTaskTookOfTheProcessor) {
+  struct Seen {
+    std::string what;
+    Nanos taken;
+  };
+  std::vector<Seen> seen;
+  FdLoop loop("watched", {});
+  loop.set_watchdog([&seen](const char* what, Nanos taken) { seen.push_back({what, taken}); });
+  loop.post_or_drop([] {
+    WaitPolicy* const policy = exchange_wait_policy(nullptr);
+    wait(*Future<Unit>::make(), 50 * kMillisecond);
+    exchange_wait_policy(policy);
+  });
+  loop.post_or_drop([&loop] {
+    for (const Nanos until = loop.now() + 50 * kMillisecond; loop.now() < until;) {
+    }
+  });
+  loop.start();
+  loop.stop();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_LT(seen[0].taken, 25 * kMillisecond);
+  EXPECT_GT(seen[1].taken, kMillisecond);
+  EXPECT_NE(seen[1].what.find("FdLoopWatchdog"), std::string::npos) << seen[1].what;
+}
+
 TEST_F(FdLoopTest, RunsTasksOfManyThreads) {
   std::atomic<int> ran{0};
   std::vector<std::thread> threads;

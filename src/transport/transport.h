@@ -99,9 +99,9 @@ class Transport {
   // Whether bytes arrive as they were sent, all of them and in order, because they never leave the memory of the
   // process. Elsewhere a bit may flip, which the layers above have to notice.
   virtual bool is_exact() const = 0;
-  // Whether the end of whoever listens comes as on_dropped, always and at once, and what was taken comes as long as both
-  // sides live: a connection on which nothing is under way needs nobody to look after it. Elsewhere a side that is cut
-  // off goes unnoticed until something is sent.
+  // Whether the end of whoever listens comes as on_dropped, always and at once, and what was taken comes as long as
+  // both sides live: a connection on which nothing is under way needs nobody to look after it. Elsewhere a side that is
+  // cut off goes unnoticed until something is sent.
   virtual bool reports_every_loss() const = 0;
 };
 

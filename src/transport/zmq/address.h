@@ -25,13 +25,14 @@ struct SocketAddress {
 // "tcp://127.0.0.1:4711" for the address, which is none of ipc.
 std::string tcp_endpoint(const SocketAddress& address);
 
-// Throws INVALID_ARGUMENT for what is no tcp or ipc endpoint, or names a host: only numbers come over the wire, and what
-// the host of this worker gave goes through resolve_address first. "localhost" and "*" count as numbers. Port 0 means
-// "any" and is refused unless `for_listening`. Never waits.
+// Throws INVALID_ARGUMENT for what is no tcp or ipc endpoint, or names a host: only numbers come over the wire, and
+// what the host of this worker gave goes through resolve_address first. "localhost" and "*" count as numbers. Port 0
+// means "any" and is refused unless `for_listening`. Never waits.
 SocketAddress parse_address(const std::string& endpoint, bool for_listening);
 
-// The address with its host as a number, and what is no tcp endpoint as it is: "tcp://node7:4711" becomes "tcp://10.0.0.7:4711".
-// Throws INVALID_ARGUMENT for a host that does not resolve. Takes as long as the name server does: not on a loop.
+// The address with its host as a number, and what is no tcp endpoint as it is: "tcp://node7:4711" becomes
+// "tcp://10.0.0.7:4711". Throws INVALID_ARGUMENT for a host that does not resolve. Takes as long as the name server
+// does: not on a loop.
 std::string resolve_address(const std::string& address);
 
 }  // namespace distag

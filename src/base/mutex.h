@@ -2,7 +2,8 @@
 
 #include <mutex>
 
-// Which lock guards which member, and which lock a function needs, checked by clang (-Wthread-safety); gcc reads past it.
+// Which lock guards which member, and which lock a function needs, checked by clang (-Wthread-safety); gcc reads past
+// it.
 #if defined(__clang__)
 #define DISTAG_THREAD_ATTRIBUTE(x) __attribute__((x))
 #else

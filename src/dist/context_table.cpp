@@ -150,7 +150,7 @@ Heard ContextTable::on_joined(const Peer& from, const Id& id) {
 void ContextTable::on_gone(Incarnation peer, const Error& error) {
   const auto orphans = std::make_shared<std::vector<std::shared_ptr<DistContext>>>();
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [id, context] : contexts_) {
       if (id.maker == peer) {
         orphans->push_back(context);

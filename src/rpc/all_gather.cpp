@@ -75,7 +75,8 @@ void AllGather::enqueue(const TurnPointer& turn) {
 }
 
 void AllGather::send(const TurnPointer& turn) {
-  GatherRequest request{turn->ranks, kForever, std::move(turn->value)};
+  turn->number = static_cast<int64_t>(shared_.environment.random.next() >> 1);
+  GatherRequest request{turn->ranks, kForever, turn->number, std::move(turn->value)};
   if (turn->deadline != kNever) {
     request.time_left = std::max<Nanos>(0, turn->deadline - shared_.environment.loop.now());
   }
@@ -101,6 +102,11 @@ void AllGather::send(const TurnPointer& turn) {
   answer->on_done([weak = weak_from_this(), turn, raw = answer.get()] {
     if (const auto self = weak.lock()) self->on_answer(turn, *raw);
   });
+}
+
+bool AllGather::expects(const Ranks& ranks, int64_t turn) const {
+  const auto found = turns_.find(ranks);
+  return found != turns_.end() && found->second.front()->number == turn;
 }
 
 void AllGather::take(const Ranks& ranks, const Value& values) {

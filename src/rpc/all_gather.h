@@ -28,8 +28,8 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
   // Without ranks: the group of this moment. The list is in the order of `ranks`. Any thread. Throws INVALID_STATE
   // unless started, INVALID_ARGUMENT for the ranks and for a value that cannot travel, DISCONNECTED naming who is gone.
   std::shared_ptr<Future<Value>> begin(const Value& value, std::optional<std::vector<int32_t>> ranks, Nanos timeout);
-  // On the loop. Whether one of these ranks waits for its values, and their arrival.
-  bool expects(const Ranks& ranks) const { return turns_.contains(ranks); }
+  // On the loop. Whether that turn of these ranks is the one under way, and the arrival of its values.
+  bool expects(const Ranks& ranks, int64_t turn) const;
   void take(const Ranks& ranks, const Value& values);
   void stop();
 
@@ -37,6 +37,7 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
   struct Turn {
     Ranks ranks;
     std::vector<int32_t> order;  // as the caller gave them
+    int64_t number = 0;          // random: no other turn has it, of an earlier incarnation either
     Value value;
     Nanos timeout = kForever;
     Nanos deadline = kNever;

@@ -12,21 +12,28 @@ std::string describe_ranks(const Ranks& ranks) {
   return text;
 }
 
-Value encode_ranks(const Ranks& ranks) {
-  Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(ranks.size())});
-  std::copy(ranks.begin(), ranks.end(), tensor.mutable_data_as<int64_t>());
+Value encode_row(const std::vector<int64_t>& numbers) {
+  Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(numbers.size())});
+  std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_as<int64_t>());
   return Value(std::move(tensor));
 }
 
-Ranks decode_ranks(const Value& value) {
+std::vector<int64_t> decode_row(const Value& value) {
   const Tensor& tensor = value.as_tensor();
   if (tensor.dtype() != Dtype::kInt64 || tensor.shape().size() != 1 || !tensor.is_contiguous()) {
-    fail(Status::kInvalidArgument, "all_gather: ranks are a row of int64");
+    fail(Status::kInvalidArgument, "all_gather: ranks and turns are rows of int64");
   }
-  Ranks ranks;
-  ranks.reserve(static_cast<size_t>(tensor.count()));
   const int64_t* const given = tensor.data_as<int64_t>();
-  for (int64_t i = 0; i < tensor.count(); ++i) {
+  return {given, given + tensor.count()};
+}
+
+Value encode_ranks(const Ranks& ranks) { return encode_row({ranks.begin(), ranks.end()}); }
+
+Ranks decode_ranks(const Value& value) {
+  const std::vector<int64_t> given = decode_row(value);
+  Ranks ranks;
+  ranks.reserve(given.size());
+  for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] < 0 || given[i] > std::numeric_limits<int32_t>::max() || (i > 0 && given[i] <= given[i - 1])) {
       fail(Status::kInvalidArgument, "all_gather: {} is no rank there, they ascend", given[i]);
     }
@@ -36,15 +43,16 @@ Ranks decode_ranks(const Value& value) {
 }
 
 Values GatherRequest::encode() && {
-  return {encode_ranks(ranks), Value(static_cast<int64_t>(time_left)), std::move(value)};
+  return {encode_ranks(ranks), Value(static_cast<int64_t>(time_left)), Value(turn), std::move(value)};
 }
 
 GatherRequest GatherRequest::decode(const Values& args) {
-  if (args.size() != 3) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 3", args.size());
+  if (args.size() != 4) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 4", args.size());
   GatherRequest request;
   request.ranks = decode_ranks(args[0]);
   request.time_left = args[1].as_int64();
-  request.value = args[2];
+  request.turn = args[2].as_int64();
+  request.value = args[3];
   return request;
 }
 
@@ -91,7 +99,8 @@ void GatherRounds::drop_given_up(Round& round) {
 
 void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply) {
   const Ranks& ranks = request.ranks;
-  round.came.emplace(caller.rank, Contribution{caller.incarnation, std::move(request.value), std::move(reply)});
+  round.came.emplace(caller.rank,
+                     Contribution{caller.incarnation, request.turn, std::move(request.value), std::move(reply)});
   if (round.came.size() == ranks.size()) {
     complete(ranks);
     return;
@@ -149,11 +158,13 @@ void GatherRounds::complete(const Ranks& given) {
   auto round = std::make_shared<Round>(std::move(rounds_.at(ranks)));
   rounds_.erase(ranks);
   Value::List values;
+  std::vector<int64_t> turns;
   for (auto& [rank, contribution] : round->came) {
     if (contribution.timer != 0) shared_.environment.loop.cancel_timer(contribution.timer);
     values.push_back(std::move(contribution.value));
+    turns.push_back(contribution.turn);
   }
-  spread_(ranks, Value::list(std::move(values)), [round](const LeftOut& left_out) {
+  spread_(ranks, turns, Value::list(std::move(values)), [round](const LeftOut& left_out) {
     for (const auto& [rank, contribution] : round->came) {
       const auto found = left_out.find(rank);
       if (found == left_out.end()) {

@@ -19,9 +19,10 @@ using Ranks = std::vector<int32_t>;
 // "ranks 0, 1, 2"
 std::string describe_ranks(const Ranks& ranks);
 
-// Ranks as they travel: a tensor of int64.
+// Numbers as they travel: a row of int64. Throws INVALID_ARGUMENT for what is none, or ranks cannot be.
+Value encode_row(const std::vector<int64_t>& numbers);
+std::vector<int64_t> decode_row(const Value& value);
 Value encode_ranks(const Ranks& ranks);
-// Throws INVALID_ARGUMENT for what they cannot be.
 Ranks decode_ranks(const Value& value);
 
 // Ranks that a round did not reach, and why.
@@ -32,6 +33,7 @@ using LeftOut = std::map<int32_t, Error>;
 struct GatherRequest {
   Ranks ranks;
   Nanos time_left = kForever;
+  int64_t turn = 0;  // by which its sender knows the values that are for it
   Value value;
 
   Values encode() &&;
@@ -45,8 +47,9 @@ struct GatherRequest {
 // reached everybody. On the loop.
 class GatherRounds {
  public:
-  // Brings the values to all, this worker first.
-  using Spread = std::function<void(const Ranks& ranks, const Value& values, UniqueFunction<void(const LeftOut&)>)>;
+  // Brings the values to all, this worker first. `turns`: those of the requests, by rank.
+  using Spread = std::function<void(const Ranks& ranks, const std::vector<int64_t>& turns, const Value& values,
+                                    UniqueFunction<void(const LeftOut&)>)>;
 
   GatherRounds(RpcShared& shared, Spread spread) : shared_(shared), spread_(std::move(spread)) {}
 
@@ -60,6 +63,7 @@ class GatherRounds {
  private:
   struct Contribution {
     Incarnation from = 0;
+    int64_t turn = 0;
     Value value;
     std::shared_ptr<PendingReply> reply;
     Loop::TimerId timer = 0;  // 0: none

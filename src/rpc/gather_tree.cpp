@@ -1,6 +1,7 @@
 #include "rpc/gather_tree.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace distag {
@@ -15,48 +16,58 @@ Value encode(const LeftOut& left_out) {
   return Value::list(std::move(items));
 }
 
-void decode(const Value& answer, LeftOut& left_out) {
+LeftOut decode(const Value& answer, const Ranks& ranks) {
+  LeftOut left_out;
   for (const Value& item : answer.as_list()) {
     const Value::List& parts = item.as_list();
     if (parts.size() != 3) fail(Status::kProtocol, "{} parts tell of a rank that was left out, not 3", parts.size());
-    const auto status = static_cast<Status>(parts[1].as_int64());
-    left_out.emplace(static_cast<int32_t>(parts[0].as_int64()), Error(status, parts[2].as_text()));
+    const int64_t rank = parts[0].as_int64();
+    const int64_t status = parts[1].as_int64();
+    if (status <= 0 || status > std::numeric_limits<int32_t>::max() ||
+        !std::binary_search(ranks.begin(), ranks.end(), rank)) {
+      fail(Status::kProtocol, "rank {} is told to be left out for {}", rank, status);
+    }
+    left_out.emplace(static_cast<int32_t>(rank), Error(static_cast<Status>(status), parts[2].as_text()));
   }
+  return left_out;
 }
 
 }  // namespace
 
-void GatherTree::spread(const Ranks& ranks, const Value& values, Done done) {
+void GatherTree::spread(const Ranks& ranks, const std::vector<int64_t>& turns, const Value& values, Done done) {
   auto spread = std::make_shared<Spread>();
   spread->ranks = ranks;
-  spread->args = {encode_ranks(ranks), values};
+  spread->args = {encode_ranks(ranks), encode_row(turns), values};
   spread->done = std::move(done);
   send_below(spread, 0);
-  if (receiver_.expects(ranks)) receiver_.take(ranks, values);
+  if (receiver_.expects(ranks, turns.front())) receiver_.take(ranks, values);
   close(*spread);
 }
 
 void GatherTree::on_call(IncomingCall& call) {
   const Values& args = call.args();
-  if (args.size() != 2) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 2", args.size());
+  if (args.size() != 3) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 3", args.size());
   auto spread = std::make_shared<Spread>();
   spread->ranks = decode_ranks(args[0]);
   spread->args = args;
   const Ranks& ranks = spread->ranks;
+  const std::vector<int64_t> turns = decode_row(args[1]);
+  const Value& values = args[2];
   const auto place = std::lower_bound(ranks.begin(), ranks.end(), shared_.self.rank);
-  if (place == ranks.end() || *place != shared_.self.rank || args[1].as_list().size() != ranks.size() ||
-      !std::binary_search(ranks.begin(), ranks.end(), call.peer()->rank)) {
-    fail(Status::kInvalidArgument, "all_gather: {} values of {} came to rank {} from rank {}", args[1].as_list().size(),
+  if (place == ranks.end() || *place != shared_.self.rank || values.as_list().size() != ranks.size() ||
+      turns.size() != ranks.size() || !std::binary_search(ranks.begin(), ranks.end(), call.peer()->rank)) {
+    fail(Status::kInvalidArgument, "all_gather: {} values of {} came to rank {} from rank {}", values.as_list().size(),
          describe_ranks(ranks), shared_.self.rank, call.peer()->rank);
   }
-  if (!receiver_.expects(ranks)) {
-    fail(Status::kInvalidState, "all_gather of {}: {} waits for none", describe_ranks(ranks),
+  const auto own = static_cast<size_t>(place - ranks.begin());
+  if (!receiver_.expects(ranks, turns[own])) {
+    fail(Status::kInvalidState, "all_gather of {}: {} does not wait for this round", describe_ranks(ranks),
          describe_peer(shared_.self));
   }
   spread->done = [reply = call.defer()](const LeftOut& left_out) { reply->finish(encode(left_out)); };
   // First: what is on its way is held as it is now, whatever the host does with what it gets.
-  send_below(spread, static_cast<size_t>(place - ranks.begin()));
-  receiver_.take(ranks, args[1]);
+  send_below(spread, own);
+  receiver_.take(ranks, values);
   close(*spread);
 }
 
@@ -89,7 +100,7 @@ void GatherTree::send(const SpreadPointer& spread, size_t place) {
 
 void GatherTree::on_answer(const SpreadPointer& spread, size_t place, const Future<Value>& answer) {
   try {
-    decode(answer.value(), spread->left_out);
+    spread->left_out.merge(decode(answer.value(), spread->ranks));
   } catch (...) {
     spread->left_out.emplace(spread->ranks[place], current_error());
     if (shared_.phase.load() == RpcShared::Phase::kServing) send_below(spread, place);

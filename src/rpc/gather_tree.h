@@ -16,23 +16,25 @@ namespace distag {
 //
 // Bad days. A worker to which the values cannot be sent, because it is lost or short of memory, is left out: who meant
 // to send to it sends to those below it instead, and says in its own answer who was left out and why. One that is lost
-// with what is below it still to be served, too. One that is no longer waiting for these ranks refuses, and is left
-// out likewise. One that gets them twice has them.
-// On the loop; shared with the calls it makes.
+// with what is below it still to be served, too. One that gets them twice has them. Each contribution bears a number of
+// its own, and the values the numbers of all: a worker that no longer waits for that round, as it gave up, began the
+// next one or was restarted, refuses and is left out likewise. What a worker answers of ranks that are not below it is
+// a defect of that worker, which is left out with all that it should have told of. On the loop; shared with the calls
+// it makes.
 class GatherTree : public std::enable_shared_from_this<GatherTree> {
  public:
   static constexpr const char* kFunction = "distag.all_gather_values";
 
   using Done = UniqueFunction<void(const LeftOut&)>;
   struct Receiver {
-    std::function<bool(const Ranks&)> expects;
+    std::function<bool(const Ranks&, int64_t turn)> expects;
     std::function<void(const Ranks&, const Value& values)> take;
   };
 
   GatherTree(RpcShared& shared, Receiver receiver) : shared_(shared), receiver_(std::move(receiver)) {}
 
   // From the first of the ranks, which is this worker's.
-  void spread(const Ranks& ranks, const Value& values, Done done);
+  void spread(const Ranks& ranks, const std::vector<int64_t>& turns, const Value& values, Done done);
   // The function behind "distag.all_gather_values".
   void on_call(IncomingCall& call);
 

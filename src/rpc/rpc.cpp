@@ -24,11 +24,11 @@ struct Rpc::State final : RpcShared {
         all_gather(std::make_shared<AllGather>(*this)),
         gather_tree(std::make_shared<GatherTree>(
             *this, GatherTree::Receiver{
-                       [this](const Ranks& ranks) { return all_gather->expects(ranks); },
+                       [this](const Ranks& ranks, int64_t turn) { return all_gather->expects(ranks, turn); },
                        [this](const Ranks& ranks, const Value& values) { all_gather->take(ranks, values); }})),
-        gather_rounds(*this, [this](const Ranks& ranks, const Value& values, GatherTree::Done done) {
-          gather_tree->spread(ranks, values, std::move(done));
-        }) {
+        gather_rounds(*this,
+                      [this](const Ranks& ranks, const std::vector<int64_t>& turns, const Value& values,
+                             GatherTree::Done done) { gather_tree->spread(ranks, turns, values, std::move(done)); }) {
     functions.add(AllGather::kFunction,
                   {[this](Invocation& call) { gather_rounds.on_call(static_cast<IncomingCall&>(call)); }, true});
     functions.add(GatherTree::kFunction,

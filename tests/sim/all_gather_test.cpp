@@ -204,7 +204,7 @@ TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
     return Value(tensor);
   };
   const auto ask = [&](const std::vector<int64_t>& ranks) {
-    return call("distag.all_gather", {row(ranks), Value(int64_t{kSecond}), Value()});
+    return call("distag.all_gather", {row(ranks), Value(int64_t{kSecond}), Value(int64_t{7}), Value()});
   };
   expect_failure(ask({}), Status::kInvalidArgument, "all_gather");
   expect_failure(ask({1, 0}), Status::kInvalidArgument, "all_gather");
@@ -214,15 +214,17 @@ TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   expect_failure(ask({-1, 0, 1}), Status::kInvalidArgument, "all_gather");
   expect_failure(ask({0, 1, int64_t{1} << 40}), Status::kInvalidArgument, "all_gather");
   const Value real(Tensor::scalar(Dtype::kFloat64, 0));
-  expect_failure(call("distag.all_gather", {real, Value(int64_t{kSecond}), Value()}), Status::kInvalidArgument,
-                 "int64");
-  // Values that nobody asked for, of others, or of too few.
+  expect_failure(call("distag.all_gather", {real, Value(int64_t{kSecond}), Value(int64_t{7}), Value()}),
+                 Status::kInvalidArgument, "int64");
+  // Values that nobody asked for, of others, of another round, or of too few.
   const auto give = [&](const std::vector<int64_t>& ranks, size_t count) {
-    return call("distag.all_gather_values", {row(ranks), Value::list(Value::List(count))});
+    return call("distag.all_gather_values",
+                {row(ranks), row(std::vector<int64_t>(ranks.size())), Value::list(Value::List(count))});
   };
-  expect_failure(give({0, 1}, 2), Status::kInvalidState, "waits for none");
+  expect_failure(give({0, 1}, 2), Status::kInvalidState, "does not wait");
   const Gathered waiting = gather(group, 0, 1, Ranks{0, 1, 2});
-  expect_failure(give({0, 1}, 2), Status::kInvalidState, "waits for none");
+  expect_failure(give({0, 1}, 2), Status::kInvalidState, "does not wait");
+  expect_failure(give({0, 1, 2}, 3), Status::kInvalidState, "does not wait");
   expect_failure(give({0, 1, 2}, 2), Status::kInvalidArgument, "all_gather");
   expect_failure(give({0, 2}, 2), Status::kInvalidArgument, "all_gather");
   expect_failure(give({1, 2}, 2), Status::kInvalidArgument, "all_gather");

@@ -168,10 +168,11 @@ void ContextTable::end_orphans(const std::shared_ptr<std::vector<std::shared_ptr
     const std::shared_ptr<DistContext> context = std::move(orphans->back());
     orphans->pop_back();
     const Id id = context->id();
-    if (find(id) != context) continue;  // it has ended meanwhile
-    const bool has_handles = context->record.use_count() > 1;
-    if (has_handles) orphans_[id.maker].push_back(context->record);
+    if (find(id) != context) continue;                      // it has ended meanwhile
     const Error* latest = shared_.session->gone(id.maker);  // it may have restarted meanwhile
+    const bool is_restarted = latest != nullptr && latest->status() == Status::kPeerRestarted;
+    const bool has_handles = context->record.use_count() > 1;
+    if (has_handles && !is_restarted) orphans_[id.maker].push_back(context->record);
     drop(context, end_with_creator(latest == nullptr ? error : *latest));
     // Posted: calls to the lost worker itself end with the loss, not with the context.
     shared_.environment.loop.post_or_drop([rpc = &shared_.rpc, id] { rpc->end_context(id); });

@@ -70,8 +70,13 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
   try {
     auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, kept);
     deadlines_.add(id, deadline);
-    by_context_.add(call->context(), id);
     open_.emplace(id, call);
+    try {
+      by_context_.add(call->context(), id);
+    } catch (...) {
+      open_.erase(id);
+      throw;
+    }
     shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
     shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
     return call;

@@ -50,6 +50,7 @@ void Quiet::stop() {
 
 void Quiet::on_members_changed() {
   if (!is_stopping_ || is_over_) return;
+  is_round_stale_ = true;  // until the next one begins
   if (shared_.is_open_world) {
     look_whether_idle();
   } else if (!is_leader()) {
@@ -58,9 +59,7 @@ void Quiet::on_members_changed() {
   } else if (round_ == 0) {
     start_round();
   } else {
-    // Others may go in the same moment.
-    is_round_stale_ = true;
-    pace(kFirstPace);
+    pace(kFirstPace);  // others may go in the same moment
   }
 }
 
@@ -102,7 +101,7 @@ void Quiet::start_round() {
 }
 
 void Quiet::on_answer(const Peer& from, wire::QuietAnswer answer) {
-  if (is_over_ || answer.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
+  if (is_over_ || !is_leader() || answer.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
   if (answer.stopping) known_stopping_.insert(from.incarnation);
   sort(answer);
   wire::QuietAnswer& latest = answers_[from.incarnation];
@@ -127,7 +126,7 @@ void Quiet::tell_missing_soon() {
   const Nanos pause = kTellPace * static_cast<Nanos>(answers_.size());
   tell_timer_ = loop.start_timer(deadline_after(loop.now(), pause), [this] {
     tell_timer_ = 0;
-    tell_missing();
+    if (is_leader()) tell_missing();
   });
 }
 

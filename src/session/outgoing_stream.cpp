@@ -201,6 +201,7 @@ uint64_t OutgoingStream::send_ahead(const Frame& frame) {
 }
 
 bool OutgoingStream::transmit(SentMessages::Sent& sent) {
+  scratch_.clear();  // an earlier one may have failed half way
   scratch_.push_back(shared_.transport.is_exact() ? sent.header : wire::seal(sent.header, sent.payload));
   scratch_.insert(scratch_.end(), sent.payload.begin(), sent.payload.end());
   const bool is_taken = connection_.send(scratch_);

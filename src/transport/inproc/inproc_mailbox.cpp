@@ -41,9 +41,9 @@ InprocMailbox::Pushed InprocMailbox::push_message(uint64_t from, Frames frames,
     if (waiter) waiters_.push_back(waiter);
     return Pushed::kFull;
   }
+  const bool is_first = add({Item::Kind::kMessage, from, std::move(frames)});
   bytes_ += bytes;
   ++messages_;
-  const bool is_first = add({Item::Kind::kMessage, from, std::move(frames)});
   lock.unlock();
   if (is_first) post_delivery();
   return Pushed::kTaken;

@@ -145,6 +145,7 @@ SocketAddress parse_address(const std::string& endpoint, bool for_listening) {
 std::string resolve_address(const std::string& address) {
   if (!address.starts_with("tcp://") || address.rfind(':') <= std::strlen("tcp://")) return address;
   const TcpParts parts = split_tcp(address);
+  if (parts.host.find('%') != std::string::npos) return address;  // a number with its scope, as no name has one
   const SocketAddress host = look_up(address, parts.host, 0);
   char text[INET6_ADDRSTRLEN] = {};
   if (host.family() == AF_INET) {

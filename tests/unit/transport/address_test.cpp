@@ -40,6 +40,7 @@ TEST(Address, NamesOfHostsAreNone) {
 TEST(Address, ResolvesTheHostOfATcpAddressAlone) {
   EXPECT_EQ(resolve_address("tcp://localhost:4711"), "tcp://127.0.0.1:4711");
   EXPECT_EQ(resolve_address("tcp://*:0"), "tcp://0.0.0.0:0");
+  EXPECT_EQ(resolve_address("tcp://[fe80::1%lo]:4711"), "tcp://[fe80::1%lo]:4711");
   EXPECT_EQ(resolve_address("tcp://[::1]:4711"), "tcp://[::1]:4711");
   EXPECT_EQ(resolve_address("tcp://127.0.0.1:no port"), "tcp://127.0.0.1:no port");
   for (const char* other : {"", "tcp://", "tcp://nowhere", "ipc:///run/x", "inproc://x:1", "file:///x:1"}) {

@@ -553,7 +553,8 @@ DISTAG_API distag_status distag_value_create_object(const char *type, void *obje
 DISTAG_API distag_value *distag_tensor_as_value(distag_tensor *tensor);
 DISTAG_API distag_value *distag_rref_as_value(distag_rref *rref);
 
-/* The kind of a value, and the items of a list or a map. */
+/* The kind of a value, and the items of a list or a map. An item gets its handle when it is first asked for: NULL also
+ * when there is no memory for that. */
 DISTAG_API distag_value_kind distag_value_get_kind(distag_value *value);
 DISTAG_API size_t distag_value_get_count(distag_value *value);                         /* items of a list or map */
 DISTAG_API distag_value *distag_value_get_item(distag_value *value, size_t index);     /* NULL past the end */

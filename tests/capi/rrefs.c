@@ -80,21 +80,25 @@ static distag_stats stats_of(distag_worker *worker) {
 }
 
 /* Every release is told the owner on the stream on which this call follows it. */
+static int is_anything_left(distag_worker *worker) {
+  const distag_stats stats = stats_of(worker);
+  return stats.rrefs_owned != 0 || stats.rrefs_used != 0 || stats.rref_forks != 0;
+}
+
+/* Calls lead what is on its way to its end. A thread of a pool may hold the arguments of a call for some moments more.
+ */
 static void expect_nothing_left(void) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *null = NULL;
   CHECK_OK(distag_value_create_null(&null, &err));
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     CHECK_OK(distag_call(w0, NULL, "w1", "echo", &null, 1, NULL, NULL, &err));
     CHECK_OK(distag_call(w1, NULL, "w0", "echo", &null, 1, NULL, NULL, &err));
+    if (round > 0 && !is_anything_left(w0) && !is_anything_left(w1)) break;
   }
   distag_value_release(null);
-  CHECK_INT(stats_of(w0).rrefs_owned, 0);
-  CHECK_INT(stats_of(w0).rrefs_used, 0);
-  CHECK_INT(stats_of(w0).rref_forks, 0);
-  CHECK_INT(stats_of(w1).rrefs_owned, 0);
-  CHECK_INT(stats_of(w1).rrefs_used, 0);
-  CHECK_INT(stats_of(w1).rref_forks, 0);
+  CHECK_INT(is_anything_left(w0), 0);
+  CHECK_INT(is_anything_left(w1), 0);
 }
 
 static void a_shared_value(void) {

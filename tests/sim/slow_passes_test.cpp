@@ -146,7 +146,8 @@ TEST_F(SlowPassesTest, AFastPassWaitsForAWorkerThatOnlyAnotherKnows) {
   for (const std::string creator_or_initiator : {"w0", "w2"}) part("w3", creator_or_initiator, kSecond);
   group_->call(0, 1, "forward", {}, context->global_id());
   EXPECT_EQ(find_context(1, *context)->gradients()->find(leaves_[1])->item(), 10);
-  const Tensor* there = find_context(3, *context)->gradients()->find(leaves_[3]);
+  const auto gradients = find_context(3, *context)->gradients();
+  const Tensor* there = gradients->find(leaves_[3]);
   ASSERT_NE(there, nullptr);
   EXPECT_EQ(there->item(), 6);
 }

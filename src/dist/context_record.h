@@ -16,8 +16,8 @@
 
 namespace distag {
 
-// What any thread may ask of a context on one worker: whether it is over, its counts, its gradients. Its handles hold
-// it beyond the end of the context. Thread-safe.
+// The record that any thread may ask about a context on one worker: whether it is over, its counts, its gradients. Its
+// handles hold it beyond the end of the context. Thread-safe.
 class ContextRecord {
  public:
   ContextRecord(Id id, uint64_t number) : id_(id), number_(number) {}

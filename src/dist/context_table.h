@@ -31,7 +31,7 @@ class ContextTable {
 
   // Workers that hold the context, as somebody says.
   void note_holders(DistContext& context, const std::vector<Incarnation>& workers);
-  // What an answer to `to` has to tell of them.
+  // The holders that an answer to `to` has to tell of.
   std::vector<Incarnation> holders_to_tell(DistContext& context, Incarnation to);
 
   // The creator's: RELEASE to all holders once nothing needs it any more.

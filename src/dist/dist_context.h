@@ -28,8 +28,8 @@ struct DistContext {
   size_t recv_count = 0;
   std::map<Id, Pass> passes;
 
-  // Who holds the context, without this worker: at the creator all of them, as far as it knows; elsewhere those that
-  // joined below calls of this worker, which answers hand up.
+  // The workers that hold the context, without this one: at the creator all of them, as far as it knows; elsewhere
+  // those that joined below calls of this worker, which answers hand up.
   std::set<Incarnation> holders;
   std::unordered_map<Incarnation, std::set<Incarnation>> told;  // by peer, elsewhere than at the creator
 

@@ -19,7 +19,7 @@ PassGraph::PassGraph(DistShared& shared, Owner& owner, std::shared_ptr<GraphTask
       task_(std::move(task)),
       strand_(std::make_shared<Strand>(shared.environment.compute)) {}
 
-// What is small is not worth the way to the pool and back.
+// Work that is small is not worth the way to the pool and back.
 void PassGraph::work(const std::optional<Id>& walk, Work action) {
   if (busy_ == 0) {
     Outcome outcome;

@@ -18,7 +18,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
  public:
   using Work = UniqueFunction<void(autograd::GraphTask&)>;
 
-  // What a piece of work leaves for the loop.
+  // The results that a piece of work leaves for the loop.
   struct Outcome {
     bool failed = false;
     Error error;

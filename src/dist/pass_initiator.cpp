@@ -65,7 +65,7 @@ void PassInitiator::on_holders(const std::vector<Incarnation>& holders) {
     abort(Error(Status::kInvalidState, "the context has ended at its creator"));
     return;
   }
-  // Who joined below this worker is known here, while the word of it may still be on its way to the creator.
+  // A worker that joined below this one is known here, while the word of it may still be on its way to the creator.
   std::set<Incarnation> all = context_->holders;
   all.insert(holders.begin(), holders.end());
   begin_fast({all.begin(), all.end()});
@@ -109,7 +109,7 @@ void PassInitiator::note_own() {
   note_targets({part_->grads_to().begin(), part_->grads_to().end()});
 }
 
-// Who got a GRAD takes part, even if it has joined the context so late that the creator did not know.
+// A worker that got a GRAD takes part, even if it has joined the context so late that the creator did not know.
 void PassInitiator::note_targets(const std::vector<Incarnation>& grads_to) {
   if (!plan_.info.fast) return;
   for (Incarnation worker : grads_to) add_participant(worker);

@@ -46,7 +46,7 @@ class PassInitiator final : public PassLead, public std::enable_shared_from_this
   void on_failed(const Error& error) override;
 
  private:
-  // What one participant has said, this worker among them.
+  // The state that one participant has told; this worker is a participant too.
   struct Participant {
     bool is_done = false;
     bool is_idle = false;  // in the latest answer

@@ -180,8 +180,8 @@ void PassPart::send_grad(GraphTask::Leaving leaving) {
   }
 }
 
-// What the pass has reached depends on its initiator too: a GRAD that does not fit to it need not be its sender's
-// fault.
+// The part of the graph that the pass has reached depends on its initiator too: a GRAD that does not fit to it need not
+// be its sender's fault.
 std::shared_ptr<SendNode> PassPart::find_live_send(const Peer& from, const Id& pair) {
   auto found = live_sends_.find(pair);
   if (found != live_sends_.end()) {

@@ -16,7 +16,7 @@
 
 namespace distag {
 
-// What identifies a pass, and how it is run.
+// The id of a pass, and how it is run.
 struct PassInfo {
   Id pass;
   bool retain_graph = false;
@@ -75,7 +75,7 @@ class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph:
   const std::set<Incarnation>& grads_to() const { return grads_to_; }
   std::vector<std::string> waiting_calls() const;  // only when idle
   bool is_done() const { return reported_ == Report::kDone; }
-  // What this part does, and who or what it waits for.
+  // The work that this part does, and the workers, tasks and gradients that it waits for.
   bool is_searching() const { return discovery_ != nullptr && discovery_->is_open(); }
   std::vector<std::string> waits_for() const;
   const std::set<Incarnation>& peers() const { return peers_; }
@@ -87,7 +87,7 @@ class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph:
   void commit();
   void commit_if_done();  // of another initiator
   void drop();
-  // This worker has lost it. Who waits for an answer from here may hear it still, and pass the error on.
+  // This worker has lost it. A worker that waits for an answer from here may hear it still, and pass the error on.
   void lose_initiator(const Error& error);
 
  private:

@@ -15,8 +15,8 @@ namespace distag {
 class ContextTable;
 class Passes;
 
-// What the parts of Dist have in common. Handles, strands and futures hold it, beyond the Dist if need be: then the
-// gate is closed.
+// The state that the parts of Dist have in common. Handles, strands and futures hold it, beyond the Dist if need be:
+// then the gate is closed.
 struct DistShared : std::enable_shared_from_this<DistShared> {
   DistShared(Dist::Environment environment_, Rpc& rpc_)
       : environment(environment_), rpc(rpc_), gate(environment_.loop) {}

@@ -10,7 +10,7 @@
 
 namespace distag {
 
-// What a worker holds of contexts and passes at one moment, for reports.
+// The state that a worker holds of contexts and passes at one moment, for reports.
 
 struct PassSnapshot {
   Id pass;

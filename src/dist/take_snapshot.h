@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// What a report tells of a context, but for its sends; and those, oldest first. On the loop.
+// The facts that a report tells of a context, but for its sends; and the sends, oldest first. On the loop.
 ContextSnapshot take_snapshot(const DistShared& shared, const DistContext& context);
 void add_sends(ContextSnapshot& snapshot, const DistShared& shared, const DistContext& context);
 

@@ -156,7 +156,7 @@ void AllGather::on_due(const TurnPointer& turn) {
                                                           describe(turn->ranks), describe_time(turn->timeout))));
 }
 
-// Who is to answer does not, though it lives. Nobody waits for the values, but the turn is not over.
+// The member that is to answer does not, though it lives. Nobody waits for the values, but the turn is not over.
 void AllGather::on_late(Turn& turn) {
   turn.timer = 0;
   turn.future->fail(

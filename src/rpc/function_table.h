@@ -13,7 +13,8 @@ namespace distag {
 // Throws INVALID_ARGUMENT unless it can be the name of a function: 1 to 127 bytes of UTF-8 without a zero byte.
 void check_function_name(const std::string& name);
 
-// What is offered under a name: by the host, on the functions executor; or of rpc's own, short and on the loop.
+// A function that is offered under a name: by the host, on the functions executor; or of rpc's own, short and on the
+// loop.
 struct OfferedFunction {
   Function run;
   bool on_loop = false;
@@ -24,7 +25,7 @@ class FunctionTable {
  public:
   // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form.
   void add(const std::string& name, OfferedFunction function);
-  // Who finds it no more lets a run that was found go on.
+  // A caller that finds it no more lets a run that was found go on.
   void remove(const std::string& name);
 
   std::shared_ptr<const OfferedFunction> find(const std::string& name) const;  // nullptr: none

@@ -120,7 +120,7 @@ void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, 
   }
 }
 
-// Who has not been heard of yet would not be missed: a stream to each tells when one is lost.
+// A member that has not been heard of yet would not be missed: a stream to each tells when one is lost.
 void GatherRounds::look_for_missing(const Ranks& ranks, const Round& round) {
   for (const int32_t rank : ranks) {
     if (rank == shared_.self.rank || round.came.contains(rank)) continue;

@@ -28,8 +28,8 @@ Ranks decode_ranks(const Value& value);
 // Ranks that a round did not reach, and why.
 using LeftOut = std::map<int32_t, Error>;
 
-// What a member sends to the one of lowest rank among those that gather. The answer says that the round is over: the
-// values have come another way before (GatherTree).
+// The request that a member sends to the one of lowest rank among those that gather. The answer says that the round is
+// over: the values have come another way before (GatherTree).
 struct GatherRequest {
   Ranks ranks;
   Nanos time_left = kForever;
@@ -42,9 +42,9 @@ struct GatherRequest {
 };
 
 // Collects what members contribute to the rounds of which this worker is the lowest rank; each set of ranks has one
-// round at a time. A round ends when all have come, for one of them at its deadline, and for all when one is gone. Who
-// gave up is as if it had not come. Of a round for which all have come the calls are answered once the values have
-// reached everybody. On the loop.
+// round at a time. A round ends when all have come, for one of them at its deadline, and for all when one is gone. A
+// member that gave up is as if it had not come. Of a round for which all have come the calls are answered once the
+// values have reached everybody. On the loop.
 class GatherRounds {
  public:
   // Brings the values to all, this worker first. `turns`: those of the requests, by rank.

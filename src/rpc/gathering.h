@@ -38,7 +38,7 @@ class Gathering {
   void check(const wire::Join& join) const;
   // Whether the joiner expects another world while the group gathers, which nobody can mend by waiting.
   bool ends_it_for_all(const wire::Join& join) const;
-  // Who is here and holds the name or the rank that the joiner wants; nullptr: nobody.
+  // The member that is here and holds the name or the rank that the joiner wants; nullptr: nobody.
   const Peer* find_rival(const wire::Member& member) const;
   bool has(Incarnation incarnation) const;
 

@@ -303,7 +303,7 @@ Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
 void IncomingCalls::on_peer_gone(Incarnation peer) {
   std::vector<std::shared_ptr<IncomingCall>> hit;
   for (const auto& [id, call] : open_) {
-    // What makes a value goes on: others may wait for it.
+    // A call that makes a value goes on: others may wait for the value.
     if (id.maker == peer && !call->keeps_result()) hit.push_back(call);
   }
   for (const auto& call : hit) {

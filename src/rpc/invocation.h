@@ -17,7 +17,7 @@ namespace distag {
 class IncomingCalls;
 struct OutgoingCall;
 
-// What a call is answered with: a value or an error. `original` is the value with its history, where that is wanted.
+// The answer to a call: a value or an error. `original` is the value with its history, where that is wanted.
 struct Answer {
   Value value;
   Value original;
@@ -104,7 +104,7 @@ class IncomingCall final : public Invocation {
   std::atomic<bool> is_cancelled_{false};
   std::atomic<bool> is_answered_{false};
 
-  // What the function says while it runs.
+  // The reply that the function gives while it runs.
   mutable Mutex mutex_;
   Reply reply_ GUARDED_BY(mutex_) = Reply::kNone;
   Value result_ GUARDED_BY(mutex_);

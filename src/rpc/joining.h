@@ -9,8 +9,8 @@
 
 namespace distag {
 
-// What every kind of rendezvous has in common: one request, its deadline, and an outcome that is told once, by a task
-// of its own. On the loop.
+// The part that every kind of rendezvous has in common: one request, its deadline, and an outcome that is told once, by
+// a task of its own. On the loop.
 class Joining : public Rendezvous {
  public:
   Joining(Loop& loop, Log& log, std::string uri);
@@ -19,7 +19,7 @@ class Joining : public Rendezvous {
   void join(const JoinRequest& request, Callback done) final;
 
  protected:
-  // The request is sound and the clock runs. What it throws is the outcome.
+  // The request is sound and the clock runs. The error that it throws is the outcome.
   virtual void begin() = 0;
   // Time is up; on_deadline() says why nobody came.
   virtual Error on_deadline() = 0;

@@ -13,8 +13,8 @@ class LoopGate {
   explicit LoopGate(Loop& loop) : loop_(loop) {}
 
   // Runs the task on the loop, right now when this is the loop. False once closed or the loop is stopping: the task was
-  // destroyed. Who needs no answer owes nobody anything by then, or by an Owed. The lock is held while the loop takes
-  // the task, since the loop may go as soon as the gate is closed.
+  // destroyed. A caller that needs no answer owes nobody anything by then, or by an Owed. The lock is held while the
+  // loop takes the task, since the loop may go as soon as the gate is closed.
   bool run(Task task) {
     {
       MutexLock lock(mutex_);

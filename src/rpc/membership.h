@@ -18,9 +18,9 @@ struct MemberRecord {
   Standing state = Standing::kMember;
 };
 
-// Who is in the group, as the host is told of it: the latest incarnation under each rank, which belongs to one name.
-// Written on the loop when the layers hear of a change, read anywhere. What may be sent to whom is the session's to
-// say.
+// The members of the group, as the host is told of them: the latest incarnation under each rank, which belongs to one
+// name. Written on the loop when the layers hear of a change, read anywhere. The session, not this class, says which
+// message may be sent to which member.
 class Membership {
  public:
   void add(const Peer& peer);  // one that is known stays as it is; one that is older than a known one is not taken

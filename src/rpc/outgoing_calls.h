@@ -51,7 +51,7 @@ class OutgoingCalls {
   Heard on_reply(const Peer& from, wire::Reply& reply, const Error* shortage = nullptr);
   // The future has been cancelled.
   void on_future_cancelled(const std::shared_ptr<OutgoingCall>& call);
-  // What it was made for is over: ends it with CANCELLED, for the reason given.
+  // The call or context that it was made for is over: ends it with CANCELLED, for the reason given.
   void cancel(const std::shared_ptr<OutgoingCall>& call, const std::string& reason);
 
   void on_peer_gone(Incarnation peer, const Error& error);

@@ -40,7 +40,8 @@ class Rendezvous {
   virtual void on_gone(Incarnation) {}
 };
 
-// What "env://" and the options say, resolved before anything starts. Throws INVALID_ARGUMENT naming what is missing.
+// The target that "env://" and the options name, resolved before anything starts. Throws INVALID_ARGUMENT naming what
+// is missing.
 struct RendezvousTarget {
   std::string uri;  // tcp://host:port, file:///dir, inproc://name
   int32_t rank = -1;

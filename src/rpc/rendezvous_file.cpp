@@ -77,7 +77,8 @@ std::optional<Json> read_json(const fs::path& path) {
 
 // One file says what the group is: written by who joins, with the first byte of another file locked, and read by who
 // waits. Of that other file each member has a byte of its own locked as long as it lives, by which its place is known
-// to be taken; so a directory that a killed job has left needs no clearing. Who leaves last takes both files away.
+// to be taken; so a directory that a killed job has left needs no clearing. The member that leaves last takes both
+// files away.
 class FileJoining final : public Joining {
  public:
   FileJoining(const std::string& uri, Loop& loop, Log& log)

@@ -110,7 +110,7 @@ void RendezvousGuest::on_whole_roster(const std::vector<wire::Member>& roster) {
   succeed(std::move(members));
 }
 
-// Its connection was made again. Who serves there now may be another.
+// Its connection was made again. The worker that serves there now may be another.
 void RendezvousGuest::on_word_to_member(const wire::Roster& roster) {
   pause_ = 0;
   if (!roster.refused) return;

@@ -76,7 +76,7 @@ class ReferenceHook {
   // The arguments, with those that refer to a value of this worker replaced by it. Any thread, once they are ready.
   virtual Values resolve(const Values& args) const = 0;
 
-  // What other workers still hold, a line each.
+  // The values that other workers still hold, a line each.
   virtual std::vector<std::string> leaks() const = 0;
 };
 

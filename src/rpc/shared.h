@@ -29,7 +29,8 @@ struct CallCounters {
   std::atomic<uint64_t> open_served{0};
 };
 
-// What the parts of Rpc have in common. Invocations and replies that the host keeps hold it, beyond the Rpc if need be.
+// The state that the parts of Rpc have in common. Invocations and replies that the host keeps hold it, beyond the Rpc
+// if need be.
 struct RpcShared {
   enum class Phase { kCreated, kServing, kStopped };
 
@@ -72,7 +73,7 @@ struct RpcShared {
 
 // Throws INVALID_ARGUMENT for a value with a reference that cannot travel from this worker. Any thread.
 void check_references(const RpcShared& shared, const Value& value);
-// What is converted here has to be held until the message that is being numbered has its number.
+// A value that is converted here has to be held until the message that is being numbered has its number.
 void convert_references(RpcShared& shared, const Peer& to, Value& value);
 // Of a message that has come. Throws Violation.
 void receive_references(RpcShared& shared, const Peer& from, Value& value);

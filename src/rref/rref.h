@@ -18,7 +18,7 @@ namespace distag {
 
 class Sharing;
 
-// What the references and values of one worker have in common. They may outlive it: then the gate is closed.
+// The state that the references and values of one worker have in common. They may outlive it: then the gate is closed.
 struct RrefHome : std::enable_shared_from_this<RrefHome> {
   RrefHome(Loop& loop, Log& log_) : gate(loop), log(log_) {}
 
@@ -69,7 +69,7 @@ class Rref final : public wire::Reference {
   bool is_failure_seen_ GUARDED_BY(mutex_) = false;
 };
 
-// What a value is called where there is room for one number only.
+// The name of a value where there is room for one number only.
 uint64_t number_of(const Id& value);
 
 // A value that is a reference of a worker; nullptr for anything else.

@@ -26,7 +26,7 @@ bool hold_to_leave(Value& value) {
   return true;
 }
 
-// What a user fetches. On the loop of the owner, once the value is there.
+// The value that a user fetches. On the loop of the owner, once the value is there.
 void answer_fetch(Invocation& invocation, Executor& compute) {
   const std::shared_ptr<Rref> reference = invocation.args().empty() ? nullptr : as_rref(invocation.args().front());
   if (reference == nullptr || !reference->is_owner()) {

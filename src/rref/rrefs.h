@@ -51,7 +51,8 @@ class Rrefs final : public ReferenceHook {
   Rrefs(Environment environment, Rpc& rpc);
   ~Rrefs() override;
 
-  // What every reference of this worker can tell of it, beyond its end if need be. Before the first reference.
+  // The object that every reference of this worker can give for it, beyond its end if need be. Before the first
+  // reference.
   void set_host(std::shared_ptr<void> host);
 
   // On the loop, before messages and calls come; and at the shutdown.

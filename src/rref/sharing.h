@@ -14,8 +14,9 @@
 
 namespace distag {
 
-// Who holds what: the protocol of schemas/references.fbs, on the loop. Streams are given to it: all it sends to a
-// worker and all that this worker is told to have numbered for it arrives there in order, or one is lost to the other.
+// The holders of each value: the protocol of schemas/references.fbs, on the loop. Streams are given to it: all it sends
+// to a worker and all that this worker is told to have numbered for it arrives there in order, or one is lost to the
+// other.
 class Sharing {
  public:
   class Streams {
@@ -51,7 +52,7 @@ class Sharing {
   void on_creation_numbered(const Id& value) { unnumbered_.erase(value); }
   // It never goes out.
   void on_creation_failed(const Peer& owner, const Id& value);
-  // At the owner. What comes back holds the value until it is made. Throws Violation.
+  // At the owner. The pointer that comes back holds the value until it is made. Throws Violation.
   std::shared_ptr<OwnedValue> on_creation(const Peer& from, const Id& value, std::string origin);
 
   // ---- messages, losses, releases ----
@@ -67,7 +68,7 @@ class Sharing {
   bool is_empty() const {
     return is_idle() && forks_.empty() && to_self_.empty() && introductions_.empty() && unnumbered_.empty();
   }
-  // What other workers hold of this one.
+  // A value of this worker that another worker holds.
   struct Leak {
     std::shared_ptr<OwnedValue> value;
     Incarnation holder = 0;

@@ -138,14 +138,14 @@ void OutgoingStream::number_large(LargeMessage large) {
   wire::Encoded encoded = wire::encode(message, shared_.numbering_limits());
   if (encoded.is_long) take_long_header(encoded);
   if (!large.matches(encoded.payload)) {
-    // It became something else when it was numbered: an answer that failed. What went ahead is not for it.
+    // It became something else when it was numbered: an answer that failed. The chunks that went ahead are not for it.
     give_up(large);
     message.transfers.clear();
   }
   keep_and_transmit(message, 0, std::move(options.on_acknowledged));
 }
 
-// What went ahead of it is to be forgotten.
+// The chunks that went ahead of it are to be forgotten.
 void OutgoingStream::give_up(const LargeMessage& large) {
   for (const wire::Transfer& transfer : large.transfers()) {
     if (transfer.id != 0) abandoned_.push_back(transfer.id);
@@ -212,7 +212,7 @@ bool OutgoingStream::transmit(SentMessages::Sent& sent) {
   return true;
 }
 
-// What has a number and is not on its way, then what has none.
+// The messages that have a number and are not on their way, then those that have none.
 void OutgoingStream::on_ready() {
   while (connection_.is_ready()) {
     SentMessages::Sent* const sent = sent_.next_to_transmit();

@@ -39,7 +39,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void open() { connection_.open(); }
   // For good: drops the connection and whatever was not acknowledged.
   void close() { connection_.close(); }
-  // What came on the connection, or what the peer says of it, shows that bytes were changed: it is dialled again.
+  // A message that came on the connection, or the word of the peer on it, shows that bytes were changed: the connection
+  // is dialled again.
   void on_damaged() { connection_.drop(); }
   // The peer has said LEAVE: nothing more goes to it but the acknowledgement, and a drop is the end.
   void end();

@@ -12,7 +12,7 @@ namespace distag {
 // its streams have ended, a Tombstone takes its place. On the loop.
 class PeerRecord final : public OutgoingStream::Owner {
  public:
-  // What the streams of a peer lead to. May change the standing, never destroys the record.
+  // The events that the streams of a peer lead to. They may change the standing, but never destroy the record.
   class Events {
    public:
     virtual ~Events() = default;

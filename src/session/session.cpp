@@ -67,7 +67,7 @@ bool Session::State::add_peer(const Peer& peer) {
   return true;
 }
 
-// What was meant for the one before fails with PEER_RESTARTED from now on.
+// A message that was meant for the one before fails with PEER_RESTARTED from now on.
 void Session::State::replace_latest(NamedPeer& name) {
   const Peer before = name.latest;
   PeerRecord* record = find(before.incarnation);
@@ -147,7 +147,7 @@ void Session::State::check_size_for(const PeerRecord& record, const wire::Body& 
 }
 
 void Session::State::open(PeerRecord& record) {
-  // Who has no rank yet cannot say HELLO: set_self follows.
+  // A worker that has no rank yet cannot say HELLO: set_self follows.
   if (!record.outgoing.is_idle() || shared.config.self.rank < 0) return;
   start_ticking();
   record.outgoing.open();

@@ -53,15 +53,15 @@ struct SessionStats {
 // How a message was taken by whom it is for: see "Three verdicts" in schemas/session.fbs.
 enum class Heard { kHandled, kStale };
 
-// What the layers above see of streams. All on the loop.
+// The events that the layers above see of streams. All on the loop.
 class SessionEvents {
  public:
   virtual ~SessionEvents() = default;
   // In the order of the stream, exactly once. A throw of Violation ends the peer. Any other throw is a failure of this
   // worker, which the message does not outlive: it is logged, and nobody is given up.
   virtual Heard on_message(const Peer& from, wire::Message message) = 0;
-  // In its place, when there was no memory for its payload: `outline` has null for each value with some. What the
-  // message is about fails with `why`, here and at the peer.
+  // In its place, when there was no memory for its payload: `outline` has null for each value with some. The work that
+  // the message is about fails with `why`, here and at the peer.
   virtual void on_unstored(const Peer& from, wire::Message outline, const Error& why) = 0;
   // The last event about the peer. `error` names it: DISCONNECTED, or PEER_RESTARTED when a new incarnation is known.
   virtual void on_lost(const Peer& peer, const Error& error) = 0;
@@ -70,15 +70,15 @@ class SessionEvents {
   // Someone who is not among the peers says HELLO. True: add it, on_admitted follows; false: REFUSE(unknown).
   virtual bool on_stranger(const Peer& peer) = 0;
   virtual void on_admitted(const Peer&) {}
-  // One that was lost or had left is back as a new incarnation. What was meant for the old one, `peer`, fails with
-  // `error` from now on: PEER_RESTARTED.
+  // One that was lost or had left is back as a new incarnation. A message that was meant for the old one, `peer`, fails
+  // with `error` from now on: PEER_RESTARTED.
   virtual void on_restarted(const Peer&, const Error&) {}
 };
 
 struct SendOptions {
   // Runs on the loop when the message is about to get its number, right before it is encoded; may change the body, must
-  // not throw. What it sends to the same peer goes before the message. Not run when the message is withdrawn or the
-  // peer lost before.
+  // not throw. A message that it sends to the same peer goes before this one. Not run when the message is withdrawn or
+  // the peer lost before.
   UniqueFunction<void(wire::Message&)> on_number;
   // Runs once the peer has acknowledged it.
   Task on_acknowledged;
@@ -107,7 +107,8 @@ class Session {
   bool add_peer(const Peer& peer);
   // nullptr: unknown. Of one that has restarted, the latest that has its name and rank.
   const Peer* find(Incarnation incarnation) const;
-  // The only word on who is gone. What sending to it fails with since it is no member; nullptr: it is one, or unknown.
+  // The only word on who is gone. The error that sending to it fails with since it is no member; nullptr: it is one, or
+  // unknown.
   const Error* gone(Incarnation incarnation) const;
 
   // Whether our stream to it is open, for reports.

@@ -27,7 +27,7 @@ struct NamedPeer {
   std::optional<Error> restarted;  // of the ones before
 };
 
-// What is left of an incarnation.
+// The record that is left of an incarnation.
 struct Tombstone {
   Standing standing = Standing::kLost;
   NamedPeer* name = nullptr;

@@ -17,7 +17,7 @@ inline constexpr size_t kMaxUnacknowledgedChunkBytes = size_t{8} << 20;
 inline constexpr Nanos kAckDelay = 5 * kMillisecond;
 inline constexpr size_t kAckBytes = size_t{256} << 10;
 
-// What all streams of a session share.
+// The state that all streams of a session share.
 struct StreamShared {
   Loop& loop;
   Transport& transport;

@@ -9,7 +9,7 @@
 namespace distag {
 namespace {
 
-// What a transfer costs beside its bytes, so that many tiny ones are limited as well.
+// The cost of a transfer beside its bytes, so that many tiny ones are limited as well.
 constexpr size_t kOverhead = 256;
 
 }  // namespace

@@ -23,7 +23,7 @@ size_t core_count() {
   return cores == 0 ? 1 : cores;
 }
 
-// What is about to end is waited for at least this long: threads, the last callbacks.
+// The threads and last callbacks that are about to end are waited for at least this long.
 constexpr Nanos kPatience = 500 * kMillisecond;
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
@@ -151,7 +151,8 @@ bool ProductionWorker::take_down(Nanos deadline, Nanos latest) {
   return true;
 }
 
-// Callbacks of futures that the shutdown completed, and deleters. What is not begun by the deadline never starts.
+// Callbacks of futures that the shutdown completed, and deleters. A callback or deleter that is not begun by the
+// deadline never starts.
 void ProductionWorker::run_what_waits(Nanos deadline) {
   while (pool_->waiting() > 0) {
     auto reached = Future<Unit>::make();

@@ -128,7 +128,7 @@ class GraphWalk {
     return found->second;
   }
 
-  // What was numbered and all below it; an edge leads from a node to the one that its gradient goes to.
+  // The nodes that were numbered and all below them; an edge leads from a node to the one that its gradient goes to.
   void write(Json& json) {
     Json nodes = Json::array();
     Json edges = Json::array();

@@ -386,8 +386,8 @@ void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error
   if (!rpc.refuse(from, outline, why)) dist.refuse(from, outline, why);
 }
 
-// It met the group before us. What there is no room for is refused, as far as its sender waits for an answer: before
-// anything ran here, nobody has to ask for more than calls and passes of the FAST kind.
+// It met the group before us. A message that there is no room for is refused, as far as its sender waits for an answer:
+// before anything ran here, nobody has to ask for more than calls and passes of the FAST kind.
 Heard Worker::State::keep_for_start(const Peer& from, wire::Message message) {
   const size_t size = wire::check(message.body, session->limits());
   if (early_messages < kMostEarlyMessages && size <= session->limits().max_message_bytes - early_bytes) {

@@ -84,7 +84,7 @@ class Worker : private SessionEvents {
   // `session` is as it was at the shutdown; while started, fetch_session_stats asks the loop.
   WorkerStats stats() const;
   std::shared_ptr<Future<SessionStats>> fetch_session_stats();
-  // What reports are written from; the loop has to run.
+  // The snapshot that reports are written from; the loop has to run.
   std::shared_ptr<Future<WorkerSnapshot>> fetch_snapshot();
   std::shared_ptr<Future<ContextSnapshot>> fetch_snapshot(const Id& context);
   // The same of a worker that is not started or shut down: who it is, and the group that it knew.

@@ -33,7 +33,7 @@ std::vector<int64_t> values_of(const Gathered& gathered) {
   return values;
 }
 
-// What it fails with; a failure of the test when it does not.
+// The error that it fails with; a failure of the test when it does not.
 Error failure_of(const Gathered& gathered) {
   wait(*gathered, kForever);
   if (gathered->error() != nullptr) return *gathered->error();
@@ -187,7 +187,7 @@ TEST(AllGather, RefusesRanksThatCannotBe) {
   expect_failure(refusal({1, 3}), Status::kInvalidArgument, "no rank 3");
 }
 
-// What others send is checked where it arrives.
+// The requests that others send are checked where they arrive.
 TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   SimWorkerGroup group(1, options_for(3));
   group.start();

@@ -16,7 +16,7 @@ Tensors make_roots(const Tensors& outputs, const std::vector<size_t>& chosen);
 std::shared_ptr<const Gradients> local_gradients(const RandomGraph& graph, size_t passes);
 std::shared_ptr<const Gradients> local_gradients_of_repeats(const RandomGraph& graph, size_t count);
 
-// What each worker has in the context: every gradient of the reference, and no other.
+// The gradients that each worker has in the context: every gradient of the reference, and no other.
 void expect_gradients(SimWorkerGroup& group, const RandomGraph& graph, const Id& id, const Gradients& expected);
 
 // The context is released: nothing of it is left anywhere, soon.

@@ -17,7 +17,7 @@ SimGroupOptions options_for(int32_t size) {
   return options;
 }
 
-// What the call fails with.
+// The error that the call fails with.
 Error failure_of(SimWorkerGroup& group, int32_t from, int32_t to, const std::string& function) {
   try {
     group.call(from, to, function, {});

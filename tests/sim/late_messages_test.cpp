@@ -220,7 +220,7 @@ TEST(EarlyMessagesTest, ACallOfOneThatDiedMeanwhileDoesNotRun) {
 
 // ---- strangers ----
 
-// What w0 answers to a HELLO of somebody with this rank, name and generation.
+// The answer of w0 to a HELLO of somebody with this rank, name and generation.
 wire::Body answer_to_hello(SimWorkerGroup& group, int32_t rank, const std::string& name, uint64_t generation) {
   SimLoop loop(group.scheduler(), "stranger");
   SimTransport transport(group.network(), loop, "stranger");

@@ -1,4 +1,5 @@
-// Who comes to a running group and who comes back, over streams that drop, with what everyone is told of it.
+// The workers that come to a running group and those that come back, over streams that drop, with the news that
+// everyone is told of it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -391,7 +392,7 @@ TEST(OpenWorldTest, AMemberThatDiedUnseenDelaysNobodyForLong) {
   });
 }
 
-// What each worker is told of each member, in order.
+// The news that each worker is told of each member, in order.
 TEST(MemberNewsTest, TellsOfEveryChangeInOrder) {
   for_each_seed(20, [](uint64_t seed) {
     std::map<std::string, std::string> told;

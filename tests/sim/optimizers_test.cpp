@@ -245,7 +245,7 @@ TEST(OptimizersTest, ClippingIsByTheJointNormOfAllOwners) {
     EXPECT_DOUBLE_EQ(optimizer->clip(context, 100, {}), norm);
     EXPECT_DOUBLE_EQ(optimizer->clip(context, norm / 2, {}), norm);
     EXPECT_NEAR(optimizer->clip(context, norm, {}), norm / 2, 1e-12);
-    // What is no parameter of the optimizer keeps its gradient.
+    // A tensor that is no parameter of the optimizer keeps its gradient.
     EXPECT_EQ(values_of<double>(*context->gradients()->find(test.tensors(0)[1]))[0], 2.0);
     optimizer->step(context, {});
     EXPECT_NEAR(values_of<double>(test.tensors(1)[1])[0], 3 - 1, 1e-12);

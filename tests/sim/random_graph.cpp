@@ -69,7 +69,7 @@ struct LocalMachine {
   }
 };
 
-// What a call answers, as long as nobody has looked.
+// The answer of a call, as long as nobody has looked.
 struct LateTensor {
   Tensor tensor;
   std::shared_ptr<Future<Value>> answer;
@@ -240,7 +240,7 @@ size_t RandomGraph::make_block(int32_t rank, const std::vector<bool>& arguments,
     if (steps_left_ == 0) break;
   }
   if (options.use_everything) {
-    // What nobody used goes into one last sum, which is the output.
+    // The values that nobody used go into one last sum, which is the output.
     size_t sum = values.size() - 1;
     for (size_t i = 0, end = values.size(); i < end; ++i) {
       if (used[i] || i == sum) continue;

@@ -1,4 +1,4 @@
-// What reports say of passes that are under way and of members that are gone.
+// The facts that reports tell of passes that are under way and of members that are gone.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

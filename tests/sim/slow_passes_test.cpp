@@ -196,7 +196,7 @@ TEST_F(SlowPassesTest, ASearchEndsThoughOneBelowLosesTheInitiator) {
   EXPECT_NE(error_of(*pass).message().find("w2"), std::string::npos) << error_of(*pass).message();
 }
 
-// What an earlier pass has freed is no part of the next one, though nothing of it has to be kept for that.
+// The graph that an earlier pass has freed is no part of the next one, though nothing of it has to be kept for that.
 TEST_F(SlowPassesTest, ASecondFastPassOverAFreedGraphSaysSo) {
   const auto context = make_context();
   const Tensor x = leaf(3);

@@ -49,7 +49,7 @@ class Fiber {
     unsigned int uncaught = 0;
   } exception_state_;
 
-  // What sanitizers have to be told about stacks.
+  // The values that sanitizers have to be told about stacks.
   void* fake_stack_inside_ = nullptr;
   void* fake_stack_outside_ = nullptr;
   const void* outside_bottom_ = nullptr;

@@ -13,7 +13,7 @@ class SimWorkerGroup::Meeting {
   Meeting(SimScheduler& scheduler, SimNetwork& network, int32_t world_size)
       : scheduler_(scheduler), network_(network), gathering_("simulation", "default", world_size) {}
 
-  // Who holds the name does not live, if anybody: nobody restarts a worker that does.
+  // The member that holds the name, if there is one, does not live: nobody restarts a worker that does.
   void join(SimLoop& loop, const JoinRequest& request, Rendezvous::Callback done) {
     const wire::Member member = to_member(request.self);
     if (const Peer* rival = gathering_.find_rival(member)) gathering_.remove(rival->incarnation);
@@ -132,7 +132,8 @@ SimWorkerGroup::~SimWorkerGroup() {
   }
 }
 
-// As ProductionWorker does it. What hangs here would hang in production, but a test that failed already should end.
+// As ProductionWorker does it. A shutdown that hangs here would hang in production, but a test that failed already
+// should end.
 void SimWorkerGroup::take_down(Node& node) {
   if (std::exchange(node.down, true)) return;
   node.loop.thaw();

@@ -56,7 +56,7 @@ class SimWorkerGroup {
   void thaw(int32_t rank);
   bool is_killed(int32_t rank) const;
 
-  // What the workers logged, a line each: "w1: ...".
+  // The records that the workers logged, a line each: "w1: ...".
   const std::vector<std::string>& log_lines() const { return log_lines_; }
 
  private:

@@ -9,9 +9,9 @@
 
 namespace distag::sim {
 
-// One connection, seen from both sides. What is on its way in each direction lies in a queue; an event per message
-// takes one from the front, so that the order holds whatever the delays are. Outlives both sides as long as something
-// is on its way.
+// One connection, seen from both sides. The messages that are on their way in each direction lie in a queue; an event
+// per message takes one from the front, so that the order holds whatever the delays are. Outlives both sides as long as
+// something is on its way.
 class SimLink : public std::enable_shared_from_this<SimLink> {
  public:
   SimLink(SimNetwork& network, SimTransport& dialer, ConnectionEvents events, uint64_t id);

@@ -14,7 +14,7 @@
 
 namespace distag::sim {
 
-// What goes wrong by itself, and how often. All of it from the seed; may change while the simulation runs.
+// The faults that come by themselves, and how often. All of it from the seed; may change while the simulation runs.
 struct SimFaults {
   Nanos min_delay = 5 * kMicrosecond;
   Nanos max_delay = 300 * kMicrosecond;

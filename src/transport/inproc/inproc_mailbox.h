@@ -23,8 +23,8 @@ class InprocPort {
   Loop* loop_ GUARDED_BY(mutex_);
 };
 
-// What is on its way to one acceptor or connection, in order. Pushed to by any thread; taken on the loop of its owner,
-// who is called there.
+// The items that are on their way to one acceptor or connection, in order. Pushed to by any thread; taken on the loop
+// of its owner, who is called there.
 class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
  public:
   // Beyond these a push would block.

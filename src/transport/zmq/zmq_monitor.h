@@ -7,8 +7,8 @@
 
 namespace distag {
 
-// What libzmq's IO thread tells about a socket's connections. On the loop. To be destroyed before the socket: the IO
-// thread waits for room in a monitor that nobody reads, so it is told to stop first.
+// The events that libzmq's IO thread tells about a socket's connections. On the loop. To be destroyed before the
+// socket: the IO thread waits for room in a monitor that nobody reads, so it is told to stop first.
 class ZmqMonitor {
  public:
   // Throws OUT_OF_MEMORY when sockets run out.

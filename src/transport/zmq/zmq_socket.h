@@ -35,8 +35,8 @@ class ZmqSocket {
   // False when there is none.
   bool receive(Frames& frames);
 
-  // What could be done now. This and a receive() that found nothing take in all that is known to libzmq: whatever is
-  // not told by the last of such calls makes the descriptor readable later.
+  // The operations that could be done now. This and a receive() that found nothing take in all that is known to libzmq:
+  // whatever is not told by the last of such calls makes the descriptor readable later.
   struct Readiness {
     bool readable = false;
     bool writable = false;

@@ -18,7 +18,8 @@
 namespace distag {
 namespace {
 
-// What is read from a connection, and how many are accepted, before the loop looks at everything else again.
+// The bytes that are read from a connection, and the connections that are accepted, before the loop looks at everything
+// else again.
 constexpr size_t kBytesPerTurn = 1u << 20;
 constexpr int kAcceptsPerTurn = 16;
 constexpr Nanos kHandshakeTimeout = 5 * kSecond;
@@ -104,7 +105,7 @@ void ZmtpAcceptor::State::accept_waiting() {
   }
 }
 
-// Who waits is accepted once descriptors are free again.
+// A dialer that waits is accepted once descriptors are free again.
 void ZmtpAcceptor::State::pause() {
   loop_.unwatch(listener_->fd());
   pause_timer_ = loop_.start_timer(loop_.now() + kPause, [weak = weak_from_this()] {

@@ -16,8 +16,8 @@ std::span<const std::byte> zmtp_hello();
 // A message as it goes over the wire of ZMTP 3, after the hello.
 std::vector<std::byte> zmtp_message(const Frames& frames);
 
-// What a DEALER sends, in ZMTP 3 (rfc.zeromq.org/spec/23) with the mechanism NULL: a greeting, READY, messages. The
-// stream may come in any pieces.
+// The stream that a DEALER sends, in ZMTP 3 (rfc.zeromq.org/spec/23) with the mechanism NULL: a greeting, READY,
+// messages. The stream may come in any pieces.
 class ZmtpReader {
  public:
   ZmtpReader();

@@ -53,7 +53,8 @@ TEST(LocalContextTest, WhatAHookWritesToItsGradientShowsNowhereElse) {
   EXPECT_EQ(gradient(*context, x), (Numbers{6, 8}));
 }
 
-// What is recorded from a tensor with hooks finds their node without holding it, while a graph that held it ends.
+// An operation that is recorded from a tensor with hooks finds their node without holding it, while a graph that held
+// it ends.
 TEST(LocalContextTest, AGraphThatEndsLeavesTheHooksOfAnotherWhole) {
   Tensor x = leaf({1});
   add_hook(x, [](const Tensor&) { return Tensor(); });

@@ -172,7 +172,7 @@ TEST(GraphTaskTest, AWalkEndsAtANodeThatWasFreed) {
     EXPECT_EQ(error.status(), Status::kGraphFreed);
     EXPECT_NE(error.message().find("\"tanh\""), std::string::npos) << error.message();
   }
-  // Who walked before holds what it needs.
+  // The task that walked before holds what it needs.
   first.deliver(autograd::gradient_edge(y), number(1));
   EXPECT_TRUE(first.run({}));
   EXPECT_EQ(first.take_gradients().size(), 1u);

@@ -175,7 +175,7 @@ TEST(Cancels, TellWhetherItMayHaveRunAtAnyTime) {
     group.begin();
     auto future = group.start(0, "w1", "hold");
     for (uint64_t steps = seed % 40; steps > 0; --steps) group.scheduler.step();
-    // What has come meanwhile, a WELCOME for one, is there before the cancel is.
+    // A message that has come meanwhile, a WELCOME for one, is there before the cancel is.
     if (seed % 80 < 40) group.node(0).loop.freeze();
     group.scheduler.run_for(5 * kMillisecond);
     future->cancel();

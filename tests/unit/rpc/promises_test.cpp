@@ -53,7 +53,7 @@ class Storm {
     EXPECT_LE(group_.scheduler.now() - begun, kLongestCall + 100 * kMillisecond);
   }
 
-  // What a caller was told and what ran.
+  // The outcomes that a caller was told and the calls that ran.
   void check() const {
     for (const auto& [call, runs] : runs_) EXPECT_EQ(runs, 1) << "call " << call;
     for (size_t i = 0; i < futures_.size(); ++i) {

@@ -41,7 +41,7 @@ TEST(RendezvousInproc, ListsWhoIsMissingAtTheDeadline) {
   EXPECT_EQ(joiner.error().message(),
             "rendezvous \"inproc://missing\": rank 0, 2 of a world of 4 did not come in time");
   EXPECT_LT(joiner.told_at(), 2001 * kMillisecond);  // the clock starts at one second
-  // Who gave up is missing for the other.
+  // The joiner that gave up is missing for the other.
   EXPECT_EQ(
       meeting.joiners[1]->error().message(),
       "rendezvous \"inproc://missing\": rank 0, 2 of a world of 4 did not come in time; rank 1 came and went before");

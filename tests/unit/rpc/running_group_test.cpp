@@ -1,5 +1,5 @@
-// Who comes to a group that runs already: everyone in an open world, and who comes back in a static one. The same at
-// each kind of rendezvous.
+// The workers that come to a group that runs already: any worker in an open world, and those that come back in a
+// static one. The same at each kind of rendezvous.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -328,7 +328,7 @@ void SharingGroup::lose(size_t at, size_t gone) {
   worker.sharing.on_gone(*workers_[gone]->peer);
 }
 
-// Who is not counted yet lives by the hold of its parent, which ends with the loss.
+// A holder that is not counted yet lives by the hold of its parent, which ends with the loss.
 void SharingGroup::orphan(size_t at, size_t gone) {
   for (size_t i = 0; i < holders_.size(); ++i) {
     Holder& holder = holders_[i];
@@ -353,7 +353,7 @@ uint64_t SharingGroup::key(const Event* next) const {
     const bool goes_on = next != nullptr && next->at == worker->index;
     key = mix(key, goes_on ? extend(worker->history, *next) : worker->history);
   }
-  // What depends on the order at different workers, once there are losses.
+  // The part that depends on the order at different workers, once there are losses.
   for (size_t i = 0; i < holders_.size(); ++i) {
     if (holders_[i].is_orphan || holders_[i].is_lost) key ^= mix(i, holders_[i].is_orphan * 2u + holders_[i].is_lost);
   }

@@ -35,7 +35,7 @@ class OneLoop final : public Loop {
   Standing clock_;
 };
 
-// What can happen next beside the steps of users. At worker `at`, unless it says otherwise.
+// An event that can happen next beside the steps of users. At worker `at`, unless it says otherwise.
 struct Event {
   enum class Kind : uint8_t {
     kDeliver,      // the next message from `from`
@@ -94,7 +94,7 @@ class SharingGroup {
   std::vector<Event> next() const;
   void play(const Event& event);
 
-  // What has happened, up to the order of what happened at different workers: equal keys, equal states.
+  // The events that have happened, up to the order of those at different workers: equal keys, equal states.
   // With `next`: that of the state after it, as long as there was no loss.
   uint64_t key(const Event* next = nullptr) const;
   void note(const Event& event);  // a user's step, for the key

@@ -1,4 +1,4 @@
-// What a peer must not say, and what it may say too often.
+// The messages that a peer must not send, and those that it may send too often.
 #include "rref/sharing.h"
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ TEST_F(SharingTest, AForkThatWasSharedTwiceIsHeldTwice) {
   EXPECT_EQ(home_->table.find({1, 1}), nullptr);
 }
 
-// Who is told of a fork by its receiver answers, whatever it is the owner of.
+// A worker that is told of a fork by the receiver of the fork answers, whatever it is the owner of.
 TEST_F(SharingTest, TheAnswerToAFalseIntroductionIsNotTheFaultOfItsSender) {
   Ref used = std::make_shared<Rref>(home_, Id{50, 1}, peers_.at(101), Id{});
   const Id fork = send_to(102, used);

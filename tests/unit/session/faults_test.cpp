@@ -291,7 +291,8 @@ TEST_F(FaultsTest, AnIdleStreamSaysNothingWhereEveryLossIsReported) {
   EXPECT_EQ(a.lost.front().first, b.id());
 }
 
-// Who listens no more, though it lives, is given up after a lease: what it owes an answer for is waited for no longer.
+// A peer that listens no more, though it lives, is given up after a lease: the message that it owes an answer for is
+// waited for no longer.
 TEST_F(FaultsTest, WhoOwesAnAnswerIsGivenUpAlsoWhereEveryLossIsReported) {
   for (Node* node : {&a, &b}) node->transport->reports_losses = true;
   meet();
@@ -333,7 +334,7 @@ TEST(SessionProperty, WhoPausedForLongerThanALeaseLooksAgainBeforeItGivesUp) {
   }
 }
 
-// What follows a damaged message on its connection would be gaps, each of them damage again.
+// The messages that follow a damaged one on its connection would be gaps, each of them damage again.
 TEST_F(FaultsTest, TheRestOfAConnectionThatWasGivenUpIsNotHeard) {
   for (Node* node : {&a, &b}) node->transport->exact = false;
   meet();

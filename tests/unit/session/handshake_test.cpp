@@ -192,7 +192,7 @@ TEST_F(HandshakeTest, AStrangerIsRefusedUnlessItIsTaken) {
   EXPECT_EQ(a.session->find(4711)->name, "rogue");
 }
 
-// What cannot even be dialled makes nobody a member for a moment.
+// An endpoint that cannot even be dialled makes nobody a member for a moment.
 TEST_F(HandshakeTest, AStrangerWithAnEndpointThatIsNoneIsRefused) {
   a.takes_strangers = true;
   hello.endpoint = "no endpoint";

@@ -1,4 +1,4 @@
-// What TSan is to see: a holder's reads come before the writes of whoever finds itself alone afterwards.
+// The order that TSan is to see: a holder's reads come before the writes of whoever finds itself alone afterwards.
 #include <gtest/gtest.h>
 
 #include <thread>

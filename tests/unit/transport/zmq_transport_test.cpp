@@ -25,7 +25,7 @@
 namespace distag::testing {
 namespace {
 
-// What every transport does is tested by the conformance suite; here is what only this one does.
+// The behaviour of every transport is tested by the conformance suite; here is the behaviour that only this one has.
 class ZmqTransportTest : public ::testing::Test {
  protected:
   static TransportKind kind() {
@@ -263,7 +263,7 @@ int connect_to(const std::string& endpoint) {
   return fd;
 }
 
-// What comes until the other side hangs up.
+// The bytes that come until the other side hangs up.
 std::string read_all(int fd) {
   std::string all;
   char piece[256];

@@ -8,8 +8,8 @@
 namespace distag::wire {
 namespace {
 
-// What a transport could hand over after `mutate` changed the bytes. Each frame is memory of exactly its size, so that
-// AddressSanitizer sees a read past its end.
+// The frames that a transport could hand over after `mutate` changed the bytes. Each frame is memory of exactly its
+// size, so that AddressSanitizer sees a read past its end.
 Frames mutated(const Encoded& encoded, SeededRandom& random) {
   Frames frames{encoded.header};
   frames.insert(frames.end(), encoded.payload.begin(), encoded.payload.end());
@@ -61,7 +61,7 @@ TEST(Mutation, ChangedBytesAreTakenOrRefusedAndNeverMore) {
     frames.erase(frames.begin());
     try {
       Message message = decode(header, frames, Limits());
-      // What was taken is a message like any other.
+      // A message that was taken is like any other.
       encode(message, Limits());
       ++taken;
     } catch (const Error& error) {

@@ -46,6 +46,13 @@ void expect_failure(const Error& error, Status status, const std::string& word) 
   EXPECT_NE(error.message().find(word), std::string::npos) << error.message();
 }
 
+// Ranks or turns as they travel.
+Value row(const std::vector<int64_t>& numbers) {
+  Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(numbers.size())});
+  std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_as<int64_t>());
+  return Value(tensor);
+}
+
 TEST(AllGather, GivesEveryoneTheValuesOfAllInTheOrderOfRanks) {
   for_each_seed(20, [](uint64_t seed) {
     SimWorkerGroup group(seed, options_for(1 + static_cast<int32_t>(seed % 5)));
@@ -198,11 +205,6 @@ TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
     request.args = std::move(args);
     return failure_of(group.worker(1).rpc().call(std::move(request)));
   };
-  const auto row = [](const std::vector<int64_t>& ranks) {
-    Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(ranks.size())});
-    std::copy(ranks.begin(), ranks.end(), tensor.mutable_data_as<int64_t>());
-    return Value(tensor);
-  };
   const auto ask = [&](const std::vector<int64_t>& ranks) {
     return call("distag.all_gather", {row(ranks), Value(int64_t{kSecond}), Value(int64_t{7}), Value()});
   };
@@ -299,10 +301,10 @@ TEST(AllGather, TakesNoValueOfACallThatWasGivenUp) {
   CallRequest request;
   request.to = "w0";
   request.function = "distag.all_gather";
-  request.args = {Value::list({Value(int64_t{0}), Value(int64_t{1}), Value(int64_t{2})}), Value(kForever),
-                  Value(int64_t{666})};
+  request.args = {row({0, 1, 2}), Value(kForever), Value(int64_t{7}), Value(int64_t{666})};
   const auto given_up = group.worker(1).rpc().call(std::move(request));
   group.scheduler().run_for(kSecond);
+  ASSERT_FALSE(given_up->is_done());
   given_up->cancel();
   group.scheduler().run_for(kSecond);
   std::vector<Gathered> all;

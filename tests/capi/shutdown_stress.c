@@ -582,8 +582,12 @@ static int end_workers(world *of, actor *a) {
   return 1;
 }
 
-static void release_values(world *of) {
+static void release_replies(void) {
   for (size_t i = 0; i < kMostReplies; ++i) distag_reply_release(swap_reply(i, NULL));
+}
+
+static void release_values(world *of) {
+  release_replies();
   for (int i = 0; i < 2; ++i) {
     distag_context_release(of->context[i]);
     distag_rref_release(of->rref[i]);
@@ -629,7 +633,11 @@ static void run_round(uint64_t seed) {
   release_values(of);
   release_futures(of, are_down);
   const int64_t begun = now_ms();
-  while (distag_get_handle_count() != 0 && now_ms() - begun < kPatienceMs) sched_yield();
+  /* A function of a worker that was released may still run, and put its reply into the drawer. */
+  while (distag_get_handle_count() != 0 && now_ms() - begun < kPatienceMs) {
+    release_replies();
+    sched_yield();
+  }
   MUST(distag_get_handle_count() == 0);
   MUST(distag_get_misuse_count() == 0);
   while (atomic_load(&destroyed) != atomic_load(&given) && now_ms() - begun < kPatienceMs) sched_yield();

@@ -27,7 +27,7 @@ constexpr Nanos kRefillPause = 10 * kMillisecond;
 // How long a loop sleeps at once after its core was taken while it looked for work.
 constexpr Nanos kCrowded = 10 * kMillisecond;
 
-// What the calling thread has used of the processor.
+// Time of the processor that the calling thread has used.
 Nanos thread_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -12,7 +12,6 @@
 
 #define GUARDED_BY(mutex) DISTAG_THREAD_ATTRIBUTE(guarded_by(mutex))
 #define REQUIRES(mutex) DISTAG_THREAD_ATTRIBUTE(requires_capability(mutex))
-#define EXCLUDES(mutex) DISTAG_THREAD_ATTRIBUTE(locks_excluded(mutex))
 #define NO_THREAD_SAFETY_ANALYSIS DISTAG_THREAD_ATTRIBUTE(no_thread_safety_analysis)
 
 namespace distag {

@@ -35,17 +35,18 @@ LargeMessage::LargeMessage(QueuedMessage message, Frames payload, size_t header_
   }
 }
 
-wire::Chunk LargeMessage::take_chunk(uint64_t& last_transfer) {
+wire::Chunk LargeMessage::next_chunk(uint64_t& last_transfer) {
   wire::Transfer& transfer = transfers_[current_];
   const Frame& frame = payload_[transfer.frame];
   if (transfer.id == 0) transfer.id = ++last_transfer;
-  wire::Chunk chunk = chunk_at(frame, transfer.id, offset_);
-  offset_ += chunk.piece.size();
-  if (offset_ == frame.size()) {
-    ++current_;
-    offset_ = 0;
-  }
-  return chunk;
+  return chunk_at(frame, transfer.id, offset_);
+}
+
+void LargeMessage::note_sent(size_t bytes) {
+  offset_ += bytes;
+  if (offset_ < payload_[transfers_[current_].frame].size()) return;
+  ++current_;
+  offset_ = 0;
 }
 
 bool LargeMessage::matches(const Frames& payload) const {

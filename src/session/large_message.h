@@ -26,10 +26,11 @@ class LargeMessage {
   QueuedMessage& message() { return message_; }
   const QueuedMessage& message() const { return message_; }
   const std::vector<wire::Transfer>& transfers() const { return transfers_; }
-  // All chunks have been taken: the message itself is next.
+  // All chunks have been sent: the message itself is next.
   bool is_ahead() const { return current_ == transfers_.size(); }
-  // Counts `last_transfer` up when a frame begins.
-  wire::Chunk take_chunk(uint64_t& last_transfer);
+  // The next chunk, which stays the next one until it is noted as sent. Counts `last_transfer` up when a frame begins.
+  wire::Chunk next_chunk(uint64_t& last_transfer);
+  void note_sent(size_t bytes);
   // Whether `payload`, which the message has now that it has its number, is what went ahead.
   bool matches(const Frames& payload) const;
 

@@ -115,10 +115,12 @@ bool OutgoingStream::pump_large() {
     return true;
   }
   if (sent_.chunk_bytes() >= kMaxUnacknowledgedChunkBytes) return false;
-  wire::Chunk chunk = large.take_chunk(last_transfer_);
+  wire::Chunk chunk = large.next_chunk(last_transfer_);
   const size_t size = chunk.piece.size();
   wire::Message message{0, 0, {}, std::move(chunk)};
-  keep_and_transmit(message, size, {});
+  keep(message, size, {});
+  large.note_sent(size);  // now that it has its number, whatever becomes of it on the connection
+  transmit_last();
   return true;
 }
 
@@ -153,6 +155,12 @@ void OutgoingStream::give_up(const LargeMessage& large) {
 }
 
 void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged) {
+  keep(message, chunk_bytes, std::move(on_acknowledged));
+  transmit_last();
+}
+
+// Gives it its number, after what goes ahead of it. Without memory for it, it has none.
+void OutgoingStream::keep(wire::Message& message, size_t chunk_bytes, Task on_acknowledged) {
   message.number = sent_.last_number() + 1;
   message.ack = owner_.received();
   wire::Encoded encoded = wire::encode(message, shared_.numbering_limits());
@@ -177,15 +185,19 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
     }
     encoded.header = wire::encode_long(message, transfer);
   }
-  owner_.on_ack_sent(message.ack);
 
   const size_t bytes = encoded.header.size() + encoded.payload_bytes;
   last_numbered_ = shared_.loop.now();
   sent_.add({message.number, std::move(encoded.header), std::move(encoded.payload), bytes, chunk_bytes,
              std::move(on_acknowledged)});
+  owner_.on_ack_sent(message.ack);
   if (owed_since_ == kNever) owed_since_ = last_numbered_;
+}
+
+// Unless others are to go before it.
+void OutgoingStream::transmit_last() {
   SentMessages::Sent* const next = sent_.next_to_transmit();
-  if (next->number == message.number) transmit(*next);
+  if (next != nullptr && next->number == sent_.last_number()) transmit(*next);
 }
 
 // In chunks that take the next numbers, however many are unacknowledged: what follows them has its place already.

@@ -78,7 +78,14 @@ bool InprocMailbox::add(Item item) {
 }
 
 void InprocMailbox::post_delivery() {
-  port_->post([self = shared_from_this()] { self->deliver(); });
+  try {
+    port_->post([self = shared_from_this()] { self->deliver(); });
+  } catch (...) {
+    // Without memory for the task: the next item posts one.
+    MutexLock lock(mutex_);
+    scheduled_ = false;
+    throw;
+  }
 }
 
 void InprocMailbox::deliver() {

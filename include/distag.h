@@ -40,7 +40,8 @@
  *     is never NULL and starts clean. A destroy function runs exactly once, on every path, also when the call it was
  *     given to fails.
  *     A callback that ends its thread (pthread_exit) counts as one that never returns: the thread is parked for good,
- *     another one takes its place, and a shutdown answers DEADLINE. Thread hooks may end it: nothing is lost by that.
+ *     another one takes its place, and a shutdown answers DEADLINE. A thread hook may end its thread: the worker
+ *     goes on as if it had returned.
  * 10. No exception, signal handler, abort, exit, output, environment write, locale or FP-mode change comes out of this
  *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own,
  *     from load to unload). Its threads take the stack that threads of the process have by default: 128 KiB are enough

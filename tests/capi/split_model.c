@@ -67,7 +67,7 @@ static distag_status parameters(void *own, distag_invocation *invocation, distag
   return error->code;
 }
 
-/* What the context has for this layer, on the worker of this layer. */
+/* The gradients that the context has for this layer, on the worker of this layer. */
 static distag_status gradients_of_layer(void *own, distag_invocation *invocation, distag_error *error) {
   const layer *self = own;
   distag_gradients *gradients = NULL;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/violation.h"
 #include "ops/builtins.h"
+#include "sim/square_test.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
@@ -25,36 +26,13 @@ class Bounded final : public FrameMemory {
   }
 };
 
-// w0 has a context and in it the square of x, made by w1. w2 knows the context and has no part in that.
-class ForgedMessagesTest : public ::testing::Test {
+class ForgedMessagesTest : public SquareTest {
  protected:
   void make(int64_t elements = 1) {
     SimGroupOptions options;
-    options.size = 3;
     options.memory = [this](int32_t rank) { return rank == 1 ? memory_ : nullptr; };
-    group_ = std::make_unique<SimWorkerGroup>(1, options);
-    for (int32_t rank = 0; rank < 3; ++rank) {
-      group_->worker(rank).rpc().register_function("nothing", [](Invocation&) {});
-      group_->worker(rank).rpc().register_function("square", [](Invocation& invocation) {
-        const Tensor x = invocation.args()[0].as_tensor();
-        invocation.set_result(Value(autograd::apply(ops::kMul, std::vector<Tensor>{x, x}, {})[0]));
-      });
-    }
-    group_->start();
-    for (int32_t rank = 0; rank < 3; ++rank) {
-      peers_.push_back(group_->worker(0).rpc().membership().find_by_rank(rank)->peer);
-    }
-    context_ = group_->worker(0).dist().create_context();
-    x_ = Tensor::empty(Dtype::kFloat64, {elements});
-    std::fill_n(x_.mutable_data_as<double>(), elements, 3.0);
-    autograd::set_requires_grad(x_, true);
-    y_ = group_->call(0, 1, "square", {Value(x_)}, context_->global_id()).as_tensor();
-    group_->call(0, 2, "nothing", {}, context_->global_id());
+    SquareTest::make(options, elements);
   }
-
-  Incarnation incarnation(size_t rank) const { return peers_[rank].incarnation; }
-  Id id() const { return context_->global_id(); }
-  DistStats stats(int32_t rank) { return group_->worker(rank).stats().dist; }
 
   // As if it came now from a peer's stream.
   void deliver(int32_t to, size_t from, wire::Body body) {
@@ -103,11 +81,6 @@ class ForgedMessagesTest : public ::testing::Test {
   }
 
   std::shared_ptr<Bounded> memory_ = std::make_shared<Bounded>();
-  std::unique_ptr<SimWorkerGroup> group_;
-  std::vector<Peer> peers_;
-  std::shared_ptr<Context> context_;
-  Tensor x_;
-  Tensor y_;
 };
 
 // ---- who may say what ----

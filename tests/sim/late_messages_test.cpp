@@ -8,35 +8,19 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "ops/builtins.h"
+#include "sim/square_test.h"
 #include "support/sim_group.h"
 #include "wire/codec.h"
 
 namespace distag::sim {
 namespace {
 
-class LateMessagesTest : public ::testing::Test {
+class LateMessagesTest : public SquareTest {
  protected:
   LateMessagesTest() {
     SimGroupOptions options;
-    options.size = 3;
     options.is_open = true;
-    group_ = std::make_unique<SimWorkerGroup>(1, options);
-    for (int32_t rank = 0; rank < 3; ++rank) {
-      group_->worker(rank).rpc().register_function("nothing", [](Invocation&) {});
-      group_->worker(rank).rpc().register_function("square", [](Invocation& invocation) {
-        const Tensor x = invocation.args()[0].as_tensor();
-        invocation.set_result(Value(autograd::apply(ops::kMul, std::vector<Tensor>{x, x}, {})[0]));
-      });
-    }
-    group_->start();
-    for (int32_t rank = 0; rank < 3; ++rank) {
-      peers_.push_back(group_->worker(0).rpc().membership().find_by_rank(rank)->peer);
-    }
-    context_ = group_->worker(0).dist().create_context();
-    x_ = Tensor::scalar(Dtype::kFloat64, 3);
-    autograd::set_requires_grad(x_, true);
-    y_ = group_->call(0, 1, "square", {Value(x_)}, context_->global_id()).as_tensor();
-    group_->call(0, 2, "nothing", {}, context_->global_id());
+    make(options);
   }
 
   void leave(int32_t rank) {
@@ -58,17 +42,9 @@ class LateMessagesTest : public ::testing::Test {
     });
     group_->scheduler().run_for(kSecond);
   }
-  Incarnation incarnation(size_t rank) const { return peers_[rank].incarnation; }
   wire::Discover discover_of(Incarnation initiator, uint64_t counter) const {
     return {context_->global_id(), {initiator, counter}, {incarnation(0), 0}, false, {{1, incarnation(0), {true}}}};
   }
-  DistStats stats(int32_t rank) { return group_->worker(rank).stats().dist; }
-
-  std::unique_ptr<SimWorkerGroup> group_;
-  std::vector<Peer> peers_;
-  std::shared_ptr<Context> context_;
-  Tensor x_;
-  Tensor y_;
 };
 
 TEST_F(LateMessagesTest, APassOfAnInitiatorThatHasLeftIsNotMade) {
@@ -136,6 +112,15 @@ TEST_F(LateMessagesTest, AFastPassThatNeedsOneThatHasLeftNamesIt) {
   }
 }
 
+// Whether w0 hears soon of the w2 that comes back.
+bool knows_returned(SimWorkerGroup& group, Incarnation before) {
+  const auto is_known = [&group, before] {
+    const auto member = group.worker(0).rpc().membership().find_by_rank(2);
+    return member && member->peer.incarnation != before;
+  };
+  return group.scheduler().run_until(is_known, 3 * kSecond);
+}
+
 // One that comes back waits for a member that does not answer, while another calls it already.
 TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
   constexpr size_t kCalls = 40;
@@ -151,12 +136,7 @@ TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
   Worker& returned = group.restart(2);
   returned.rpc().register_function("nothing", [](Invocation&) {});
   auto started = returned.start(60 * kSecond);
-  ASSERT_TRUE(group.scheduler().run_until(
-      [&group, before] {
-        const auto member = group.worker(0).rpc().membership().find_by_rank(2);
-        return member && member->peer.incarnation != before;
-      },
-      3 * kSecond));
+  ASSERT_TRUE(knows_returned(group, before));
   std::vector<std::shared_ptr<Future<Value>>> calls;
   for (size_t i = 0; i < kCalls; ++i) {
     CallRequest request;
@@ -197,12 +177,7 @@ TEST(EarlyMessagesTest, ACallOfOneThatDiedMeanwhileDoesNotRun) {
   int runs = 0;
   returned.rpc().register_function("count", [&runs](Invocation&) { ++runs; });
   auto started = returned.start(60 * kSecond);
-  ASSERT_TRUE(group.scheduler().run_until(
-      [&group, before] {
-        const auto member = group.worker(0).rpc().membership().find_by_rank(2);
-        return member && member->peer.incarnation != before;
-      },
-      3 * kSecond));
+  ASSERT_TRUE(knows_returned(group, before));
   CallRequest request;
   request.to = "w2";
   request.function = "count";

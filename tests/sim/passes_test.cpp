@@ -7,18 +7,15 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "ops/builtins.h"
+#include "support/expect.h"
+#include "support/leaves.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
 namespace {
 
-Tensor leaf(double value) {
-  Tensor tensor = Tensor::scalar(Dtype::kFloat64, value);
-  autograd::set_requires_grad(tensor, true);
-  return tensor;
-}
-
-Tensor apply(const ops::Op& op, std::vector<Tensor> inputs) { return autograd::apply(op, inputs, {})[0]; }
+using testing::apply;
+using testing::scalar_leaf;
 
 Tensor custom(const std::string& name, const Tensor& x, std::function<Tensors(Tensors)> backward) {
   autograd::CustomOp op;
@@ -28,15 +25,7 @@ Tensor custom(const std::string& name, const Tensor& x, std::function<Tensors(Te
   return autograd::apply_custom(std::move(op), std::vector<Tensor>{x}, 1)[0];
 }
 
-template <typename Code>
-Error error_of(Code&& code) {
-  try {
-    code();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Status::kOk, "");
-}
+using testing::error_of;
 
 bool contains(const Error& error, const std::string& text) { return error.message().find(text) != std::string::npos; }
 
@@ -98,7 +87,7 @@ class PassesTest : public ::testing::Test {
 TEST_F(PassesTest, ACallOfAnOpHasAPairEachWay) {
   make();
   const auto context = make_context();
-  call(*context, 1, "add", {Value(leaf(1)), Value(leaf(2))});
+  call(*context, 1, "add", {Value(scalar_leaf(1)), Value(scalar_leaf(2))});
   expect_counts(0, *context, 1, 1, {1});
   expect_counts(1, *context, 1, 1, {0});
 }
@@ -106,7 +95,7 @@ TEST_F(PassesTest, ACallOfAnOpHasAPairEachWay) {
 TEST_F(PassesTest, ACallWithinACallHasPairsOnBothHops) {
   make();
   const auto context = make_context();
-  call(*context, 1, "hand_on", {Value(int64_t{2}), Value(leaf(1)), Value(leaf(2))});
+  call(*context, 1, "hand_on", {Value(int64_t{2}), Value(scalar_leaf(1)), Value(scalar_leaf(2))});
   expect_counts(0, *context, 1, 1, {1});
   expect_counts(1, *context, 2, 2, {0, 2});
   expect_counts(2, *context, 1, 1, {1});
@@ -115,7 +104,7 @@ TEST_F(PassesTest, ACallWithinACallHasPairsOnBothHops) {
 TEST_F(PassesTest, ACallBackToTheCallerCountsOnBoth) {
   make();
   const auto context = make_context();
-  call(*context, 1, "hand_on", {Value(int64_t{0}), Value(leaf(1)), Value(leaf(2))});
+  call(*context, 1, "hand_on", {Value(int64_t{0}), Value(scalar_leaf(1)), Value(scalar_leaf(2))});
   expect_counts(0, *context, 2, 2, {1});
   expect_counts(1, *context, 2, 2, {0});
 }
@@ -123,7 +112,7 @@ TEST_F(PassesTest, ACallBackToTheCallerCountsOnBoth) {
 TEST_F(PassesTest, ACallToItselfHasBothHalves) {
   make();
   const auto context = make_context();
-  call(*context, 0, "add", {Value(leaf(1)), Value(leaf(2))});
+  call(*context, 0, "add", {Value(scalar_leaf(1)), Value(scalar_leaf(2))});
   expect_counts(0, *context, 2, 2, {0});
 }
 
@@ -142,7 +131,7 @@ TEST_F(PassesTest, AFunctionWithoutGradientsMakesTheContextKnownAndNothingElse) 
 TEST_F(PassesTest, ReleasingTheContextEndsItOnEveryWorkerItReached) {
   make();
   auto context = make_context();
-  call(*context, 1, "hand_on", {Value(int64_t{2}), Value(leaf(1)), Value(leaf(2))});
+  call(*context, 1, "hand_on", {Value(int64_t{2}), Value(scalar_leaf(1)), Value(scalar_leaf(2))});
   const auto elsewhere = find_context(2, *context);
   const auto at_home = find_context(0, *context);
   context.reset();
@@ -152,7 +141,7 @@ TEST_F(PassesTest, ReleasingTheContextEndsItOnEveryWorkerItReached) {
     EXPECT_EQ(error_of([&] { handle->info(); }).status(), Status::kInvalidState);
     EXPECT_EQ(error_of([&] { handle->gradients(); }).status(), Status::kInvalidState);
     EXPECT_EQ(error_of([&] { handle->known_ranks(); }).status(), Status::kInvalidState);
-    EXPECT_EQ(error_of([&] { handle->backward({leaf(1)}, {}); }).status(), Status::kInvalidState);
+    EXPECT_EQ(error_of([&] { handle->backward({scalar_leaf(1)}, {}); }).status(), Status::kInvalidState);
     const Error call_error = error_of([&] { group_->call(0, 1, "nothing", {}, handle->global_id()); });
     EXPECT_EQ(call_error.status(), Status::kInvalidState) << call_error.message();
   }
@@ -228,7 +217,7 @@ TEST_F(PassesTest, AWorkerHoldsSoManyContextsOfACreatorAndNoMore) {
 TEST_F(PassesTest, WhoLosesTheCreatorLosesItsContexts) {
   make();
   const auto context = make_context();
-  call(*context, 1, "square", {Value(leaf(3))});
+  call(*context, 1, "square", {Value(scalar_leaf(3))});
   const auto elsewhere = find_context(1, *context);
   group_->call(1, 0, "nothing", {});
   group_->kill(0);
@@ -257,7 +246,7 @@ TEST_F(PassesTest, AContextNeedsAStartedWorkerAndTheRightOne) {
 TEST_F(PassesTest, AThousandRetainedPassesAddUp) {
   make(2);
   const auto context = make_context();
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor loss = call(*context, 1, "square", {Value(x)});
   BackwardOptions retain;
   retain.retain_graph = true;
@@ -277,7 +266,7 @@ TEST_F(PassesTest, AThousandRetainedPassesAddUp) {
 TEST_F(PassesTest, AFailureElsewhereIsNamedAndLeavesNothing) {
   make();
   const auto context = make_context();
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor y = call(*context, 1, "boom", {Value(x)});
   const Tensor z = call(*context, 2, "square", {Value(y)});
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -297,9 +286,9 @@ TEST_F(PassesTest, AFailureElsewhereIsNamedAndLeavesNothing) {
 TEST_F(PassesTest, AFailureHereSaysSo) {
   make(2);
   const auto context = make_context();
-  const Tensor y = call(*context, 1, "square", {Value(leaf(3))});
+  const Tensor y = call(*context, 1, "square", {Value(scalar_leaf(3))});
   const auto boom = [](Tensors) -> Tensors { throw Error(Status::kRemote, "no"); };
-  for (const Tensor& root : {custom("here", y, boom), custom("here", leaf(1), boom)}) {
+  for (const Tensor& root : {custom("here", y, boom), custom("here", scalar_leaf(1), boom)}) {
     const Error error = error_of([&] { context->backward({root}, {}); });
     EXPECT_EQ(error.message(), "backward pass: worker \"w0\" (rank 0): backward of \"here\": no");
     EXPECT_EQ(error.origin_rank(), -1);
@@ -312,7 +301,9 @@ TEST_F(PassesTest, WhoIsLostToTheInitiatorAloneEndsThePassByName) {
   const auto context = make_context(1);
   Tensor root;
   group_->worker(0).rpc().register_function("forward", [this, &root](Invocation& invocation) {
-    root = group_->call(0, 1, "hand_on", {Value(int64_t{2}), Value(leaf(1)), Value(leaf(2))}, invocation.context())
+    root = group_
+               ->call(0, 1, "hand_on", {Value(int64_t{2}), Value(scalar_leaf(1)), Value(scalar_leaf(2))},
+                      invocation.context())
                .as_tensor();
   });
   group_->call(1, 0, "forward", {}, context->global_id());
@@ -334,7 +325,7 @@ TEST_F(PassesTest, APassMeetingAnotherContextNamesBothAndTheCall) {
   make();
   const auto one = make_context();
   const auto other = make_context();
-  const Tensor y = call(*one, 1, "square", {Value(leaf(3))});
+  const Tensor y = call(*one, 1, "square", {Value(scalar_leaf(3))});
   for (const auto& context : {other, make_local_context()}) {
     const Error error = error_of([&] { context->backward({apply(ops::kSum, {y})}, {}); });
     EXPECT_EQ(error.status(), Status::kInvalidArgument);
@@ -348,7 +339,7 @@ TEST_F(PassesTest, APassMeetingAnotherContextNamesBothAndTheCall) {
 TEST_F(PassesTest, FastNamesTheCallsThatWereNotUsed) {
   make();
   const auto context = make_context();
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor used = call(*context, 1, "square", {Value(x)});
   CallRequest request;
   request.context = context->global_id();
@@ -380,7 +371,7 @@ TEST_F(PassesTest, ADeadlineEndsThePassAndNamesWhoIsNotDone) {
     })));
   });
   const auto context = make_context();
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor y = call(*context, 1, "slow", {Value(x)});
   BackwardOptions options;
   options.timeout = 300 * kMillisecond;
@@ -405,7 +396,7 @@ TEST_F(PassesTest, APassRunsWithoutAThreadThatWaitsAndCanBeCancelled) {
     })));
   });
   const auto context = make_context();
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor y = call(*context, 1, "slow", {Value(x)});
   auto cancelled = context->backward_async({y}, {});
   group_->scheduler().run_for(100 * kMillisecond);
@@ -429,7 +420,7 @@ TEST_F(PassesTest, ReleaseEndsPassesThatOthersBegan) {
   std::shared_ptr<Future<Value>> pass;
   group_->worker(1).rpc().register_function("begin_pass", [this, gate, &pass](Invocation& invocation) {
     const auto context = group_->worker(1).dist().find_context(invocation.context());
-    const Tensor y = custom("slow", leaf(1), [gate](Tensors gradients) {
+    const Tensor y = custom("slow", scalar_leaf(1), [gate](Tensors gradients) {
       wait(*gate, kForever);
       return gradients;
     });
@@ -451,7 +442,7 @@ TEST_F(PassesTest, ReleaseEndsPassesThatOthersBegan) {
 TEST_F(PassesTest, AVerdictLostWithItsInitiatorIsNotTakenForNoGradients) {
   make();
   const auto context = make_context(1);
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor y = group_->call(1, 2, "square", {Value(x)}, context->global_id()).as_tensor();
   group_->worker(0).rpc().register_function("pass", [this](Invocation& invocation) {
     const auto here = group_->worker(0).dist().find_context(invocation.context());

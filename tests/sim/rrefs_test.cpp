@@ -7,6 +7,7 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "ops/builtins.h"
+#include "support/expect.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
@@ -17,15 +18,7 @@ using Ref = std::shared_ptr<Rref>;
 Value as_value(const Ref& reference) { return Value(std::shared_ptr<ExternalValue>(reference)); }
 Value whole(int64_t number) { return Value(number); }
 
-template <typename Code>
-Error error_of(Code&& code) {
-  try {
-    code();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Status::kOk, "");
-}
+using testing::error_of;
 
 bool contains(const Error& error, const std::string& text) { return error.message().find(text) != std::string::npos; }
 

@@ -7,18 +7,14 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "ops/builtins.h"
+#include "support/leaves.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
 namespace {
 
-Tensor leaf(double value) {
-  Tensor tensor = Tensor::scalar(Dtype::kFloat64, value);
-  autograd::set_requires_grad(tensor, true);
-  return tensor;
-}
-
-Tensor apply(const ops::Op& op, std::vector<Tensor> inputs) { return autograd::apply(op, inputs, {})[0]; }
+using testing::apply;
+using testing::scalar_leaf;
 
 class SlowPassesTest : public ::testing::Test {
  protected:
@@ -27,7 +23,7 @@ class SlowPassesTest : public ::testing::Test {
     options.size = 4;
     group_ = std::make_unique<SimWorkerGroup>(seed, options);
     for (int32_t rank = 0; rank < 4; ++rank) {
-      leaves_.push_back(leaf(2 + rank));
+      leaves_.push_back(scalar_leaf(2 + rank));
       register_functions(rank);
     }
     group_->start();
@@ -101,7 +97,7 @@ class SlowPassesTest : public ::testing::Test {
 
 TEST_F(SlowPassesTest, AFastPassGoesOnWhileAGradientIsOnItsWay) {
   const auto context = make_context();
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor y = call(*context, 1, "via", {Value(int64_t{2}), Value::text("double"), Value(x)});
   part("w1", "w2", 2 * kSecond);
   context->backward({y}, fast_);
@@ -110,7 +106,7 @@ TEST_F(SlowPassesTest, AFastPassGoesOnWhileAGradientIsOnItsWay) {
 
 TEST_F(SlowPassesTest, AFastPassGoesOnWhileAFunctionRuns) {
   const auto context = make_context();
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor y = call(*context, 1, "slow", {Value(x)});
   const auto pass = context->backward_async({y}, fast_);
   scheduler().run_for(10 * kSecond);
@@ -122,7 +118,7 @@ TEST_F(SlowPassesTest, AFastPassGoesOnWhileAFunctionRuns) {
 
 TEST_F(SlowPassesTest, APassEndsBeforeItsContextThatNobodyHolds) {
   auto context = make_context();
-  const Tensor y = call(*context, 1, "slow", {Value(leaf(3))});
+  const Tensor y = call(*context, 1, "slow", {Value(scalar_leaf(3))});
   const auto pass = context->backward_async({y}, {});
   scheduler().run_for(kSecond);
   context.reset();
@@ -158,7 +154,7 @@ TEST_F(SlowPassesTest, AFastPassNamesWhoIsLostToTheInitiatorAlone) {
   Tensor root;
   group_->worker(0).rpc().register_function("forward", [this, &root](Invocation& invocation) {
     Values args{Value(int64_t{2}), invocation.args()[0]};
-    if (args[1].as_text() == "times_leaf") args.emplace_back(leaf(1));
+    if (args[1].as_text() == "times_leaf") args.emplace_back(scalar_leaf(1));
     root = group_->call(0, 1, "via", std::move(args), invocation.context()).as_tensor();
   });
   std::vector<std::shared_ptr<Context>> contexts;
@@ -183,9 +179,9 @@ TEST_F(SlowPassesTest, AFastPassNamesWhoIsLostToTheInitiatorAlone) {
 // w2 searches on for a pass when it loses the initiator: w1, which asked it and hears both, has to know.
 TEST_F(SlowPassesTest, ASearchEndsThoughOneBelowLosesTheInitiator) {
   const auto context = make_context();
-  const Tensor y =
-      call(*context, 1, "via",
-           {Value(int64_t{2}), Value::text("via"), Value(int64_t{3}), Value::text("times_leaf"), Value(leaf(1))});
+  const Tensor y = call(
+      *context, 1, "via",
+      {Value(int64_t{2}), Value::text("via"), Value(int64_t{3}), Value::text("times_leaf"), Value(scalar_leaf(1))});
   group_->call(0, 2, "nothing", {});
   part("w0", "w2", 20 * kSecond);
   scheduler().run_for(4 * kSecond);
@@ -199,7 +195,7 @@ TEST_F(SlowPassesTest, ASearchEndsThoughOneBelowLosesTheInitiator) {
 // The graph that an earlier pass has freed is no part of the next one, though nothing of it has to be kept for that.
 TEST_F(SlowPassesTest, ASecondFastPassOverAFreedGraphSaysSo) {
   const auto context = make_context();
-  const Tensor x = leaf(3);
+  const Tensor x = scalar_leaf(3);
   const Tensor y = call(*context, 1, "double", {Value(x)});
   context->backward({y}, fast_);
   const auto pass = context->backward_async({y}, fast_);
@@ -216,7 +212,7 @@ TEST(CancelTest, IsKeptAtAnyMomentOfAPass) {
     SimWorkerGroup group(1 + run / 20, SimGroupOptions());
     group.start();
     const auto context = group.worker(0).dist().create_context();
-    const Tensor x = leaf(3);
+    const Tensor x = scalar_leaf(3);
     const Tensor y = group.call(0, 1, "add", {Value(x), Value(x)}, context->global_id()).as_tensor();
     const auto pass = context->backward_async({y}, {});
     for (size_t step = 0; step < moment; ++step) group.scheduler().step();

@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "ops/op.h"
 
-// Tensors of float64 that require grad.
+// Tensors of float64 that require grad, and what is recorded from them.
 namespace distag::testing {
 
 inline Tensor scalar_leaf(double value) {
@@ -20,5 +21,8 @@ inline Tensor leaf(const std::vector<double>& values) {
   autograd::set_requires_grad(tensor, true);
   return tensor;
 }
+
+// The one output of an op.
+inline Tensor apply(const ops::Op& op, const std::vector<Tensor>& inputs) { return autograd::apply(op, inputs, {})[0]; }
 
 }  // namespace distag::testing

@@ -10,11 +10,11 @@
 #include "capi/support/group.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { kSeconds = 1, kIsMeasured = 0 };
+enum { kSeconds = 1, kIsMeasured = 0, kOpen = 100 };
 #else
-enum { kSeconds = 3, kIsMeasured = 1 };
+enum { kSeconds = 3, kIsMeasured = 1, kOpen = 1500 };
 #endif
-enum { kLarge = 1 << 18, kSmall = 25600, kOpen = 1500 };
+enum { kLarge = 1 << 18, kSmall = 25600 };
 static const int64_t kMostKept = 48 << 20;
 
 static int64_t resident_bytes(void) {

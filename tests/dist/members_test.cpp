@@ -8,7 +8,11 @@
 namespace distag::testing {
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+constexpr int kSize = 16;  // processes; more do not keep their leases when each access is checked
+#else
 constexpr int kSize = 64;
+#endif
 
 class MembersTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -121,7 +125,7 @@ constexpr double kMostSeconds = 20;
 #endif
 
 // Start, each calls each, shut down.
-TEST_P(MembersTest, SixtyFourWorkersOnOneMachine) {
+TEST_P(MembersTest, ManyWorkersOnOneMachine) {
   ParticipantOptions given = options(kSize);
   given.thread_count = 1;
   const auto begun = std::chrono::steady_clock::now();
@@ -133,7 +137,7 @@ TEST_P(MembersTest, SixtyFourWorkersOnOneMachine) {
 }
 
 // The same where everyone comes and goes when it likes.
-TEST_P(MembersTest, SixtyFourWorkersOfAnOpenWorld) {
+TEST_P(MembersTest, ManyWorkersOfAnOpenWorld) {
   ParticipantOptions given = options(-1);
   given.thread_count = 1;
   ASSERT_NO_FATAL_FAILURE(begin(given, kSize));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -59,11 +60,12 @@ TEST(StrandTest, TasksEndWithTheExecutor) {
   auto owed = Future<Unit>::make();
   auto late = Future<Unit>::make();
   auto begun = Future<Unit>::make();
-  auto go_on = Future<Unit>::make();
+  // No wait of a Future, which would give the thread's place to the strand.
+  std::promise<void> go_on;
   Pool pool("strand", 1, {});
-  pool.post_or_drop([begun, go_on] {
+  pool.post_or_drop([begun, &go_on] {
     begun->complete(Unit{});
-    wait(*go_on, kForever);
+    go_on.get_future().wait();
   });
   ASSERT_TRUE(wait(*begun, 30 * kSecond));
   auto strand = std::make_shared<Strand>(pool);
@@ -74,7 +76,7 @@ TEST(StrandTest, TasksEndWithTheExecutor) {
   EXPECT_EQ(owed->error()->status(), Status::kCancelled);
   EXPECT_FALSE(strand->post([late = Owed(late)] { late->complete(Unit{}); }));
   EXPECT_TRUE(late->is_done());
-  go_on->complete(Unit{});
+  go_on.set_value();
 }
 
 }  // namespace

@@ -15,7 +15,11 @@
 namespace distag {
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+constexpr int32_t kCrowd = 64;  // more threads than that do not keep their leases when each access is checked
+#else
 constexpr int32_t kCrowd = 256;
+#endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double kSlowdown = 15;  // each access to memory is checked, and each allocation is another one
 #else

@@ -24,8 +24,10 @@ std::shared_ptr<ContextRecord> ContextTable::find_record(const Id& id) const {
 
 std::shared_ptr<DistContext> ContextTable::find(const Id& id) const {
   MutexLock lock(mutex_);
-  auto found = contexts_.find(id);
-  return found == contexts_.end() ? nullptr : found->second;
+  const auto creator = by_creator_.find(id.maker);
+  if (creator == by_creator_.end()) return nullptr;
+  const auto found = creator->second.find(id);
+  return found == creator->second.end() ? nullptr : found->second;
 }
 
 uint64_t ContextTable::number_of(const Id& id, int32_t creator_rank) const {
@@ -44,9 +46,7 @@ std::shared_ptr<DistContext> ContextTable::insert(std::shared_ptr<ContextRecord>
   context->record = std::move(record);
   context->is_own = is_own;
   MutexLock lock(mutex_);
-  size_t& count = by_creator_[id.maker];
-  contexts_[id] = context;
-  ++count;
+  by_creator_[id.maker][id] = context;
   ++shared_.counters.contexts;
   return context;
 }
@@ -56,15 +56,16 @@ void ContextTable::add_own(std::shared_ptr<ContextRecord> record) { insert(std::
 std::vector<std::shared_ptr<DistContext>> ContextTable::all() const {
   std::vector<std::shared_ptr<DistContext>> result;
   MutexLock lock(mutex_);
-  result.reserve(contexts_.size());
-  for (const auto& [id, context] : contexts_) result.push_back(context);
+  for (const auto& [creator, contexts] : by_creator_) {
+    for (const auto& [id, context] : contexts) result.push_back(context);
+  }
   return result;
 }
 
 size_t ContextTable::count_of(Incarnation creator) const {
   MutexLock lock(mutex_);
   auto found = by_creator_.find(creator);
-  return found == by_creator_.end() ? 0 : found->second;
+  return found == by_creator_.end() ? 0 : found->second.size();
 }
 
 Error ContextTable::missing(const Id& id) const {
@@ -148,38 +149,37 @@ Heard ContextTable::on_joined(const Peer& from, const Id& id) {
 }
 
 void ContextTable::on_gone(Incarnation peer, const Error& error) {
-  const auto orphans = std::make_shared<std::vector<std::shared_ptr<DistContext>>>();
   {
     MutexLock lock(mutex_);
-    for (const auto& [id, context] : contexts_) {
-      if (id.maker == peer) {
-        orphans->push_back(context);
-      } else {
-        context->holders.erase(peer);
-      }
+    for (const auto& [creator, contexts] : by_creator_) {
+      if (creator == peer) continue;
+      for (const auto& [id, context] : contexts) context->holders.erase(peer);
     }
   }
-  end_orphans(orphans, error);
+  end_orphans(peer, error);
 }
 
-void ContextTable::end_orphans(const std::shared_ptr<std::vector<std::shared_ptr<DistContext>>>& orphans,
-                               const Error& error) {
-  for (size_t i = 0; i < kSlice && !orphans->empty(); ++i) {
-    const std::shared_ptr<DistContext> context = std::move(orphans->back());
-    orphans->pop_back();
-    const Id id = context->id();
-    if (find(id) != context) continue;                      // it has ended meanwhile
-    const Error* latest = shared_.session->gone(id.maker);  // it may have restarted meanwhile
+std::shared_ptr<DistContext> ContextTable::any_of(Incarnation creator) const {
+  MutexLock lock(mutex_);
+  const auto found = by_creator_.find(creator);
+  return found == by_creator_.end() || found->second.empty() ? nullptr : found->second.begin()->second;
+}
+
+void ContextTable::end_orphans(Incarnation creator, const Error& error) {
+  for (size_t i = 0; i < kSlice; ++i) {
+    const std::shared_ptr<DistContext> context = any_of(creator);
+    if (context == nullptr) return;
+    const Error* latest = shared_.session->gone(creator);  // it may have restarted meanwhile
     const bool is_restarted = latest != nullptr && latest->status() == Status::kPeerRestarted;
     const bool has_handles = context->record.use_count() > 1;
-    if (has_handles && !is_restarted) orphans_[id.maker].push_back(context->record);
+    if (has_handles && !is_restarted) orphans_[creator].push_back(context->record);
+    const Id id = context->id();
     drop(context, end_with_creator(latest == nullptr ? error : *latest));
     // Posted: calls to the lost worker itself end with the loss, not with the context.
     shared_.environment.loop.post_or_drop([rpc = &shared_.rpc, id] { rpc->end_context(id); });
   }
-  if (orphans->empty()) return;
-  shared_.environment.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_), orphans, error] {
-    if (!alive.expired() && shared_.is_started) end_orphans(orphans, error);
+  shared_.environment.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_), creator, error] {
+    if (!alive.expired() && shared_.is_started) end_orphans(creator, error);
   });
 }
 
@@ -212,8 +212,10 @@ void ContextTable::drop(const std::shared_ptr<DistContext>& context, const Error
   --shared_.counters.contexts;
   {
     MutexLock lock(mutex_);
-    if (--by_creator_[id.maker] == 0) by_creator_.erase(id.maker);
-    contexts_.erase(id);
+    const auto creator = by_creator_.find(id.maker);
+    if (creator != by_creator_.end() && creator->second.erase(id) != 0 && creator->second.empty()) {
+      by_creator_.erase(creator);
+    }
   }
   each.check();
 }

@@ -51,7 +51,8 @@ class ContextTable {
  private:
   static constexpr size_t kSlice = 64;
 
-  void end_orphans(const std::shared_ptr<std::vector<std::shared_ptr<DistContext>>>& orphans, const Error& error);
+  void end_orphans(Incarnation creator, const Error& error);
+  std::shared_ptr<DistContext> any_of(Incarnation creator) const;
   size_t count_of(Incarnation creator) const;
   uint64_t number_of(const Id& id, int32_t creator_rank) const;
   std::shared_ptr<DistContext> insert(std::shared_ptr<ContextRecord> record, bool is_own);
@@ -59,8 +60,8 @@ class ContextTable {
   DistShared& shared_;
   const std::shared_ptr<char> alive_ = std::make_shared<char>();
   mutable Mutex mutex_;
-  std::unordered_map<Id, std::shared_ptr<DistContext>> contexts_ GUARDED_BY(mutex_);
-  std::unordered_map<Incarnation, size_t> by_creator_ GUARDED_BY(mutex_);
+  using ById = std::unordered_map<Id, std::shared_ptr<DistContext>>;
+  std::unordered_map<Incarnation, ById> by_creator_ GUARDED_BY(mutex_);
   std::unordered_map<Incarnation, std::vector<std::weak_ptr<ContextRecord>>> orphans_;  // on the loop; by lost creator
 };
 

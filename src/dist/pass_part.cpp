@@ -343,6 +343,7 @@ void PassPart::close(bool frees_graph) {
   if (others != shared_.parts_of_others.end() && --others->second == 0) shared_.parts_of_others.erase(others);
   context_->record->end_pass();
   context_->passes.erase(info_.pass);
+  shared_.open_passes.erase(info_.pass);
   graph_->close(frees_graph, [sends = std::move(live_sends_), staged = std::move(staged_)] {});
 }
 

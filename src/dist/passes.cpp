@@ -70,6 +70,7 @@ std::shared_ptr<PassPart> Passes::find_or_make(const std::shared_ptr<DistContext
   auto part = std::make_shared<PassPart>(shared_, context, info, nullptr);
   part->set_lead(std::make_unique<PassFollower>(shared_, context->record, *part));
   context->passes[info.pass].part = part;
+  shared_.open_passes[info.pass] = context;
   if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
   if (info.fast) part->take_all_sends({});
   return part;
@@ -237,13 +238,12 @@ void Passes::fail_pass(const Id& context, const Id& id, const Error& error) {
 }
 
 void Passes::on_gone(Incarnation peer, const Error& error) {
-  std::vector<std::pair<std::shared_ptr<DistContext>, DistContext::Pass>> all;
-  for (const auto& context : contexts_.all()) {
-    for (const auto& [pass_id, pass] : context->passes) all.emplace_back(context, pass);
-  }
-  for (const auto& [context, pass] : all) {
-    const Id id = pass.part->info().pass;
-    if (!context->passes.contains(id)) continue;  // ended by one before
+  const std::vector<std::pair<Id, std::shared_ptr<DistContext>>> all(shared_.open_passes.begin(),
+                                                                     shared_.open_passes.end());
+  for (const auto& [id, context] : all) {
+    const auto found = context->passes.find(id);
+    if (found == context->passes.end()) continue;  // ended by one before
+    const DistContext::Pass pass = found->second;
     if (pass.initiator != nullptr) {
       pass.initiator->on_gone(peer, error);
     } else if (id.maker != peer) {

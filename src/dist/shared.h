@@ -15,6 +15,8 @@ namespace distag {
 class ContextTable;
 class Passes;
 
+struct DistContext;
+
 // The state that the parts of Dist have in common. Handles, strands and futures hold it, beyond the Dist if need be:
 // then the gate is closed.
 struct DistShared : std::enable_shared_from_this<DistShared> {
@@ -42,6 +44,7 @@ struct DistShared : std::enable_shared_from_this<DistShared> {
   ContextTable* contexts = nullptr;  // these two for handles; nullptr once the Dist has gone
   Passes* passes = nullptr;
   std::unordered_map<Incarnation, size_t> parts_of_others;  // open, by initiator
+  std::unordered_map<Id, std::shared_ptr<DistContext>> open_passes;
   uint64_t last_pair = 0;
   uint64_t last_request = 0;
 

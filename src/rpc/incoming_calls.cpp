@@ -10,6 +10,11 @@
 #include "wire/codec.h"
 
 namespace distag {
+namespace {
+
+constexpr size_t kManyItems = 4096;
+
+}  // namespace
 
 IncomingCalls::IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing)
     : shared_(shared),
@@ -187,9 +192,18 @@ bool IncomingCalls::remove(const IncomingCall& call) {
 
 // ---- answers ----
 
-void IncomingCalls::send_answer(const std::shared_ptr<IncomingCall>& call) {
-  if (!remove(*call)) return;  // nobody waits for it
-  call->close();
+void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
+  if (remove(*call)) {  // somebody waits for it
+    call->close();
+    send_taken(call);
+  }
+  // Arguments that take long to free are not freed here.
+  if (has_items(call->args(), kManyItems)) {
+    shared_.environment.compute.post_or_drop([call = std::move(call)] {});
+  }
+}
+
+void IncomingCalls::send_taken(const std::shared_ptr<IncomingCall>& call) {
   Answer answer = std::move(call->pending_answer());
   wire::Reply reply;
   reply.call = call->id();
@@ -208,6 +222,7 @@ void IncomingCalls::send_answer(const std::shared_ptr<IncomingCall>& call) {
     answer.original = Value();
   } else if (!reply.failed) {
     reply.result = std::move(answer.value);
+    reply.packed = std::move(answer.packed);
     check_made(reply);
   }
   send(*call, std::move(reply), std::move(answer.original));

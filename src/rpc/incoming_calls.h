@@ -24,7 +24,7 @@ class IncomingCalls {
   Heard on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request,
                 const Error* shortage = nullptr);
   Heard on_cancel(const Peer& from, const wire::Cancel& cancel);
-  void send_answer(const std::shared_ptr<IncomingCall>& call);
+  void send_answer(std::shared_ptr<IncomingCall> call);
 
   void on_peer_gone(Incarnation peer);
   // From now on other workers' calls are answered with DISCONNECTED.
@@ -56,6 +56,7 @@ class IncomingCalls {
   void on_due(const Id& id);
   // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
+  void send_taken(const std::shared_ptr<IncomingCall>& call);
   void check_made(wire::Reply& reply) const;
   void send(const IncomingCall& call, wire::Reply reply, Value original);
   void record(const IncomingCall& call, wire::Reply& reply, const Value& original);

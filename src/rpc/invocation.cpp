@@ -8,6 +8,7 @@
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
 #include "wire/codec.h"
+#include "wire/packed.h"
 
 namespace distag {
 namespace {
@@ -79,24 +80,31 @@ void IncomingCall::check_unanswered(const char* what) const {
   fail(Status::kInvalidState, "{}: the answer of call \"{}\" {} before", what, request_.function, state);
 }
 
-Value IncomingCall::leaving(const Value& value) const {
+Answer IncomingCall::leaving(Value value) const {
   check_references(*shared_, value);
-  if (keeps_result()) return value;
+  Answer answer;
+  if (keeps_result()) {
+    answer.value = std::move(value);
+    return answer;
+  }
   if (value.kind() == ValueKind::kObject) {
     fail(Status::kInvalidArgument,
          "an object of type \"{}\" cannot travel: it answers only calls whose result stays here",
          value.as_object()->type);
   }
-  return wire::prepare(value);
+  answer.value = wire::prepare(value);
+  answer.packed = wire::Packed::make(answer.value);
+  if (answer.packed != nullptr) answer.value = Value();
+  if (context() && value.has_tensor()) answer.original = std::move(value);
+  return answer;
 }
 
 void IncomingCall::set_result(Value value) {
-  Value travelling = leaving(value);
+  Answer travelling = leaving(std::move(value));
   MutexLock lock(mutex_);
   check_unanswered("return");
   reply_ = Reply::kSet;
   result_ = std::move(travelling);
-  if (context()) original_ = std::move(value);
 }
 
 std::shared_ptr<PendingReply> IncomingCall::defer() {
@@ -148,20 +156,17 @@ void IncomingCall::run_begun(const Function& function) {
     return;
   }
   Reply reply = Reply::kNone;
-  Value result;
-  Value original;
+  Answer result;
   {
     MutexLock lock(mutex_);
     stage_.store(Stage::kReturned);
     reply = reply_;
     result = std::move(result_);
-    original = std::move(original_);
   }
   if (reply == Reply::kDropped) {
     answer_dropped();
   } else if (reply != Reply::kDeferred && claim_answer()) {
-    answer_.value = std::move(result);
-    answer_.original = std::move(original);
+    answer_ = std::move(result);
     hand_over();
   }
 }
@@ -174,15 +179,14 @@ void IncomingCall::finish_run() {
 bool IncomingCall::claim_answer() { return !is_answered_.exchange(true); }
 
 bool IncomingCall::answer(Value value) {
-  Value travelling;
+  Answer travelling;
   try {
-    travelling = leaving(value);
+    travelling = leaving(std::move(value));
   } catch (...) {
     return answer(current_error().set_may_have_run(true).add_context("the answer cannot travel"));
   }
   if (!claim_answer()) return false;
-  answer_.value = std::move(travelling);
-  if (context()) answer_.original = std::move(value);
+  answer_ = std::move(travelling);
   hand_over();
   return true;
 }
@@ -195,8 +199,9 @@ bool IncomingCall::answer(Error error) {
 }
 
 void IncomingCall::hand_over() {
-  shared_->gate.run(
-      [self = std::static_pointer_cast<IncomingCall>(shared_from_this())] { self->table_.send_answer(self); });
+  shared_->gate.run([self = std::static_pointer_cast<IncomingCall>(shared_from_this())]() mutable {
+    self->table_.send_answer(std::move(self));
+  });
 }
 
 bool IncomingCall::close() {

@@ -20,6 +20,7 @@ struct OutgoingCall;
 // The answer to a call: a value or an error. `original` is the value with its history, where that is wanted.
 struct Answer {
   Value value;
+  std::shared_ptr<const wire::Packed> packed;  // in its place
   Value original;
   std::optional<Error> error;
 };
@@ -85,8 +86,8 @@ class IncomingCall final : public Invocation {
   enum class Reply : uint8_t { kNone, kSet, kDeferred, kDropped };
 
   void check_unanswered(const char* what) const REQUIRES(mutex_);
-  // The value of an answer as it leaves here. Throws when it cannot.
-  Value leaving(const Value& value) const;
+  // The answer as it leaves here. Throws when it cannot.
+  Answer leaving(Value value) const;
   void run_begun(const Function& function);
   void answer_dropped();
   bool claim_answer();
@@ -107,8 +108,7 @@ class IncomingCall final : public Invocation {
   // The reply that the function gives while it runs.
   mutable Mutex mutex_;
   Reply reply_ GUARDED_BY(mutex_) = Reply::kNone;
-  Value result_ GUARDED_BY(mutex_);
-  Value original_ GUARDED_BY(mutex_);
+  Answer result_ GUARDED_BY(mutex_);
 
   Answer answer_;  // written by who claims it, then of the loop
   std::shared_ptr<Future<Value>> kept_;

@@ -62,6 +62,7 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
   body.call = call->id;
   body.function = call->function;
   body.args = std::move(call->args);
+  body.packed = std::move(call->packed);
   body.label = call->label;
   SendOptions options;
   if (call->kept) {

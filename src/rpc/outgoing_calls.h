@@ -26,9 +26,10 @@ struct OutgoingCall {
   std::shared_ptr<const Peer> peer;
   std::string function;
   std::string label;
-  Values args;       // as they travel, until it is sent
-  Values originals;  // with a context: the same with their history, until it is numbered
-  Nanos begun = 0;   // when it was made
+  Values args;                                 // as they travel, until it is sent
+  std::shared_ptr<const wire::Packed> packed;  // in their place
+  Values originals;                            // with a context: the same with their history, until it is numbered
+  Nanos begun = 0;                             // when it was made
   Nanos deadline = kNever;
   Nanos timeout = kForever;               // for the message of a deadline
   std::shared_ptr<Invocation> within;     // until it is over

@@ -12,6 +12,7 @@
 #include "rpc/quiet.h"
 #include "rpc/shared.h"
 #include "wire/codec.h"
+#include "wire/packed.h"
 
 namespace distag {
 
@@ -153,8 +154,14 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   call->to = call->peer->incarnation;
   for (const Value& value : request.args) check_references(state, value);
   call->args = wire::prepare(request.args);
+  call->packed = wire::Packed::make(call->args);
+  if (call->packed != nullptr) call->args.clear();
   if (request.keep_as) call->kept = request.keep_as(call->peer);
-  if (request.context) call->originals = std::move(request.args);
+  if (request.context) {
+    call->originals = std::move(request.args);
+    // Others may be large, and would end on the loop.
+    std::erase_if(call->originals, [](const Value& value) { return !value.has_tensor(); });
+  }
   call->context = request.context;
   call->function = std::move(request.function);
   call->label = std::move(request.label);

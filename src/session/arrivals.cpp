@@ -43,9 +43,10 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
       return;
     }
     const wire::Arrival arrival(frames, shared.config.limits, shared.transport, header_room);
+    Frame header = std::move(frames.front());
     frames.erase(frames.begin());
     if (record != nullptr && arrival.number() != 0) {
-      on_stream_message(*record, arrival, std::move(frames), bytes);
+      on_stream_message(*record, arrival, std::move(header), std::move(frames), bytes);
     } else {
       on_unnumbered(record, from, arrival, frames);
     }
@@ -58,13 +59,17 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
                          fmt::format("a stranger was refused: {}", error.message()));
       refuse(from, wire::RefuseReason::kProtocol, error.message());
     } else {
-      lose(*record, loss_error(*record, Status::kProtocol, "it broke the protocol: " + error.message()),
-           wire::RefuseReason::kProtocol);
+      lose_for(*record, error);
     }
   } catch (...) {
     note_failure(record == nullptr ? Peer() : record->peer, current_error());
     if (record != nullptr && record->is_member() && record->next_number == expected) hear_again(*record);
   }
+}
+
+void Session::State::lose_for(PeerRecord& record, const Violation& violation) {
+  lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + violation.message()),
+       wire::RefuseReason::kProtocol);
 }
 
 // Nothing more is heard on the connection; the other side is to dial again. Should it not hear that, half a lease
@@ -130,7 +135,8 @@ void Session::State::move_to_memory(Frames& frames) {
 }
 
 // Exactly the next one: lower ones are repetitions, of which only the ack is new.
-void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames, size_t bytes) {
+void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frame header, Frames frames,
+                                       size_t bytes) {
   const uint64_t number = arrival.number();
   if (number > record.next_number) {
     const std::string gap = fmt::format("message {} came where {} was expected", number, record.next_number);
@@ -143,33 +149,49 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
     take_ack(record, arrival.ack());
     return;
   }
-  std::optional<Error> shortage;
-  wire::Message message;
-  Frame long_header;
-  try {
-    if (!take_transfers(record, arrival, frames, long_header)) {
-      fail(Status::kOutOfMemory, "{} has no memory for what {} sent", describe(shared.config.self),
-           describe(record.peer));
-    }
-    message = arrival.decode(frames);
-  } catch (const Violation&) {
-    throw;
-  } catch (...) {
-    shortage = current_error();
-  }
-  frames.clear();
+  Inbox::Place place;
+  const bool is_large = bytes > kLargeFrameBytes || arrival.transfer_count() != 0 || arrival.is_long();
+  if (!arrival.is_chunk() && (is_large || !record.inbox.is_empty())) place = Inbox::make_place();
+  std::optional<Error> shortage = take_payload(record, arrival, frames);
+  const bool takes_long = arrival.is_long() || (!shortage && arrival.takes_long(frames));
+  const bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
+  Inbox::Decoded decoded;
+  if (!waits) decoded = Inbox::decode(arrival, std::exchange(frames, {}), std::move(shortage));
   // It counts as received whatever becomes of it.
   record.next_number = number + 1;
   note_received(record, bytes);
-  if (const auto* chunk = std::get_if<wire::Chunk>(&message.body)) record.transfers.add(*chunk);
+  if (const auto* chunk = std::get_if<wire::Chunk>(&decoded.message.body)) record.transfers.add(*chunk);
   take_ack(record, arrival.ack());
   // An acknowledgement may have been what somebody waited for to give the peer up.
   if (!record.is_member()) return;
-  if (shortage) {
-    events.on_unstored(record.peer, arrival.decode_outline(long_header), *shortage);
+  if (waits) {
+    record.inbox.add(std::move(place), {std::move(header), std::move(frames), std::move(shortage), takes_long});
+    record.inbox.drain();
   } else {
-    deliver(record, std::move(message));
+    deliver(record, std::move(decoded));
   }
+  if (record.is_member() && record.unacknowledged_bytes >= kAckBytes) record.outgoing.send_ack();
+}
+
+// All of the payload to its places. Without memory for it, what there was none for; then a long header alone is left,
+// if there is one.
+std::optional<Error> Session::State::take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames) {
+  Frame long_header;
+  try {
+    if (take_transfers(record, arrival, frames, long_header)) return std::nullopt;
+  } catch (const Violation&) {
+    throw;
+  } catch (...) {
+    // Said below.
+  }
+  frames.clear();
+  try {
+    if (long_header.data() != nullptr) frames.push_back(std::move(long_header));
+  } catch (const std::bad_alloc&) {
+    // Not even an outline will be made of it.
+  }
+  return Error(Status::kOutOfMemory,
+               fmt::format("{} has no memory for what {} sent", describe(shared.config.self), describe(record.peer)));
 }
 
 // Puts the frames that came in pieces in their places, a long header first. All of them are taken, also when there
@@ -205,6 +227,27 @@ bool Session::State::take_transfers(PeerRecord& record, const wire::Arrival& arr
   return is_whole;
 }
 
+void Session::State::on_decoded(PeerRecord& record, Inbox::Decoded decoded) {
+  if (!record.is_member()) return;
+  try {
+    deliver(record, std::move(decoded));
+  } catch (const Violation& error) {
+    ++shared.stats.messages_refused;
+    lose_for(record, error);
+  } catch (...) {
+    note_failure(record.peer, current_error());
+  }
+}
+
+void Session::State::deliver(PeerRecord& record, Inbox::Decoded decoded) {
+  if (decoded.failure) std::rethrow_exception(decoded.failure);
+  if (decoded.shortage) {
+    events.on_unstored(record.peer, std::move(decoded.message), *decoded.shortage);
+  } else {
+    deliver(record, std::move(decoded.message));
+  }
+}
+
 void Session::State::deliver(PeerRecord& record, wire::Message message) {
   if (std::holds_alternative<wire::Leave>(message.body)) {
     on_leave(record);
@@ -217,7 +260,6 @@ void Session::State::deliver(PeerRecord& record, wire::Message message) {
   } else {
     lead_up(record.peer, std::move(message));
   }
-  if (record.is_member() && record.unacknowledged_bytes >= kAckBytes) record.outgoing.send_ack();
 }
 
 void Session::State::lead_up(const Peer& from, wire::Message message) {
@@ -225,22 +267,28 @@ void Session::State::lead_up(const Peer& from, wire::Message message) {
 }
 
 void Session::State::receive_from_self(wire::Encoded encoded) {
-  const Peer& self = shared.config.self;
   try {
     const wire::Arrival arrival(encoded.header, shared.config.limits, header_room);
-    std::optional<Error> shortage;
-    wire::Message message;
-    try {
-      message = arrival.decode(encoded.payload);
-    } catch (...) {
-      shortage = current_error();
-    }
-    const Frame first = shortage && !encoded.payload.empty() ? encoded.payload.front() : Frame();
-    encoded = {};
-    if (shortage) {
-      events.on_unstored(self, arrival.decode_outline(first), *shortage);
+    const bool takes_long = arrival.takes_long(encoded.payload);
+    if (!takes_long && self_inbox.is_empty()) {
+      on_decoded(Inbox::decode(arrival, std::exchange(encoded.payload, {}), std::nullopt));
     } else {
-      lead_up(self, std::move(message));
+      self_inbox.add(Inbox::make_place(), {std::move(encoded.header), std::move(encoded.payload), {}, takes_long});
+      self_inbox.drain();
+    }
+  } catch (...) {
+    note_failure(shared.config.self, current_error());
+  }
+}
+
+void Session::State::on_decoded(Inbox::Decoded decoded) {
+  const Peer& self = shared.config.self;
+  try {
+    if (decoded.failure) std::rethrow_exception(decoded.failure);
+    if (decoded.shortage) {
+      events.on_unstored(self, std::move(decoded.message), *decoded.shortage);
+    } else {
+      lead_up(self, std::move(decoded.message));
     }
   } catch (...) {
     note_failure(self, current_error());

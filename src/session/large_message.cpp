@@ -49,8 +49,9 @@ void LargeMessage::note_sent(size_t bytes) {
   offset_ = 0;
 }
 
-bool LargeMessage::matches(const Frames& payload) const {
-  return std::equal(payload.begin(), payload.end(), payload_.begin(), payload_.end(),
+bool LargeMessage::matches(const wire::Encoded& encoded) const {
+  const auto begin = encoded.payload.begin() + (encoded.is_long ? 1 : 0);  // behind a long header
+  return std::equal(begin, encoded.payload.end(), payload_.begin(), payload_.end(),
                     [](const Frame& a, const Frame& b) { return a.size() == b.size(); });
 }
 

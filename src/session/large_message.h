@@ -31,8 +31,8 @@ class LargeMessage {
   // The next chunk, which stays the next one until it is noted as sent. Counts `last_transfer` up when a frame begins.
   wire::Chunk next_chunk(uint64_t& last_transfer);
   void note_sent(size_t bytes);
-  // Whether `payload`, which the message has now that it has its number, is what went ahead.
-  bool matches(const Frames& payload) const;
+  // Whether the payload that it has now that it has its number is the one that went ahead.
+  bool matches(const wire::Encoded& encoded) const;
 
  private:
   QueuedMessage message_;

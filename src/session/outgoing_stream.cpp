@@ -50,11 +50,9 @@ bool OutgoingStream::on_welcome(const wire::Welcome& welcome) {
 
 Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size) {
   if (size > kMaxDirectBytes) {
-    wire::Encoded encoded = wire::encode({0, 0, {}, body}, shared_.numbering_limits());
-    const size_t header_bytes = encoded.header.size();
-    if (encoded.is_long) take_long_header(encoded);  // it is made anew with the number
+    wire::Payload payload = wire::payload_of(body, shared_.numbering_limits());
     large_.push_back(
-        LargeMessage({ticket, std::move(body), std::move(options)}, std::move(encoded.payload), header_bytes));
+        LargeMessage({ticket, std::move(body), std::move(options)}, std::move(payload.frames), payload.header_bytes));
     pump();
     return ticket;
   }
@@ -118,7 +116,7 @@ bool OutgoingStream::pump_large() {
   wire::Chunk chunk = large.next_chunk(last_transfer_);
   const size_t size = chunk.piece.size();
   wire::Message message{0, 0, {}, std::move(chunk)};
-  keep(message, size, {});
+  keep(message, encode_next(message), size, {});
   large.note_sent(size);  // now that it has its number, whatever becomes of it on the connection
   transmit_last();
   return true;
@@ -137,14 +135,15 @@ void OutgoingStream::number_large(LargeMessage large) {
   SendOptions& options = large.message().options;
   if (options.on_number) options.on_number(message);
   if (connection_.is_closed()) return;
-  wire::Encoded encoded = wire::encode(message, shared_.numbering_limits());
-  if (encoded.is_long) take_long_header(encoded);
-  if (!large.matches(encoded.payload)) {
+  wire::Encoded encoded = encode_next(message);
+  if (!large.matches(encoded)) {
     // It became something else when it was numbered: an answer that failed. The chunks that went ahead are not for it.
     give_up(large);
     message.transfers.clear();
+    encoded = encode_next(message);
   }
-  keep_and_transmit(message, 0, std::move(options.on_acknowledged));
+  keep(message, std::move(encoded), 0, std::move(options.on_acknowledged));
+  transmit_last();
 }
 
 // The chunks that went ahead of it are to be forgotten.
@@ -155,15 +154,19 @@ void OutgoingStream::give_up(const LargeMessage& large) {
 }
 
 void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged) {
-  keep(message, chunk_bytes, std::move(on_acknowledged));
+  keep(message, encode_next(message), chunk_bytes, std::move(on_acknowledged));
   transmit_last();
 }
 
-// Gives it its number, after what goes ahead of it. Without memory for it, it has none.
-void OutgoingStream::keep(wire::Message& message, size_t chunk_bytes, Task on_acknowledged) {
+// As the message that gets the next number.
+wire::Encoded OutgoingStream::encode_next(wire::Message& message) {
   message.number = sent_.last_number() + 1;
   message.ack = owner_.received();
-  wire::Encoded encoded = wire::encode(message, shared_.numbering_limits());
+  return wire::encode(message, shared_.numbering_limits());
+}
+
+// It has its number from here on, after what goes ahead of it. Without memory for it, it has none.
+void OutgoingStream::keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task on_acknowledged) {
   Frame long_header;
   if (encoded.is_long) {
     long_header = take_long_header(encoded);

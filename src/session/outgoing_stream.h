@@ -89,7 +89,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void number_large(LargeMessage large);
   void give_up(const LargeMessage& large);
   void keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged);
-  void keep(wire::Message& message, size_t chunk_bytes, Task on_acknowledged);
+  wire::Encoded encode_next(wire::Message& message);
+  void keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task on_acknowledged);
   void transmit_last();
   uint64_t send_ahead(const Frame& frame);
   bool transmit(SentMessages::Sent& sent);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "session/inbox.h"
 #include "session/outgoing_stream.h"
 #include "session/transfers.h"
 
@@ -10,7 +11,7 @@ namespace distag {
 
 // Everything about one peer: what goes to it, what comes from it, and how it stands. When it is no member any more and
 // its streams have ended, a Tombstone takes its place. On the loop.
-class PeerRecord final : public OutgoingStream::Owner {
+class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
  public:
   // The events that the streams of a peer lead to. They may change the standing, but never destroy the record.
   class Events {
@@ -19,6 +20,7 @@ class PeerRecord final : public OutgoingStream::Owner {
     virtual void on_answer(PeerRecord& record, Frames frames) = 0;
     virtual void on_dead(PeerRecord& record, const std::string& why) = 0;
     virtual void on_progress() = 0;
+    virtual void on_decoded(PeerRecord& record, Inbox::Decoded decoded) = 0;
   };
 
   PeerRecord(StreamShared& shared, Peer known, FrameMemory& memory, Events& events)
@@ -26,6 +28,7 @@ class PeerRecord final : public OutgoingStream::Owner {
         outgoing(shared, peer, *this),
         transfers(shared.config.limits.max_message_bytes + shared.config.limits.max_message_bytes / 8, memory,
                   shared.keeps_frames()),
+        inbox(shared.loop, shared.config.decoder, shared.config.limits, *this),
         events_(events) {}
 
   const Peer peer;
@@ -39,6 +42,7 @@ class PeerRecord final : public OutgoingStream::Owner {
   ConnectionToken stale_connection;
   uint64_t next_number = 1;
   Transfers transfers;
+  Inbox inbox;
 
   // Acknowledgements that are to go to it.
   uint64_t acknowledged = 0;
@@ -59,6 +63,7 @@ class PeerRecord final : public OutgoingStream::Owner {
   void on_answer(Frames frames) override { events_.on_answer(*this, std::move(frames)); }
   void on_dead(const std::string& why) override { events_.on_dead(*this, why); }
   void on_progress() override { events_.on_progress(); }
+  void on_decoded(Inbox::Decoded decoded) override { events_.on_decoded(*this, std::move(decoded)); }
 
   Events& events_;
 };

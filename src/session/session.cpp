@@ -14,7 +14,8 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
                       SessionEvents& session_events)
     : shared{loop, transport, random, log, std::move(config), {}},
       events(session_events),
-      memory(shared.config.memory ? *shared.config.memory : pool) {
+      memory(shared.config.memory ? *shared.config.memory : pool),
+      self_inbox(shared.loop, shared.config.decoder, shared.config.limits, *this) {
   shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
   header_room.resize(shared.config.limits.max_header_bytes);
 }
@@ -197,6 +198,7 @@ void Session::State::retire(PeerRecord& record, Standing standing, const Error& 
   record.standing = standing;
   record.gone = why;
   record.transfers.clear();
+  record.inbox.clear();
   record.ack_due = kNever;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -36,6 +37,7 @@ struct SessionConfig {
   Nanos lease = 5 * kSecond;
   wire::Limits limits;
   std::shared_ptr<FrameMemory> memory;  // for large payload that arrives; nullptr: a pool of the session
+  Executor* decoder = nullptr;          // of messages that take long; never runs host code. nullptr: the loop
 };
 
 struct SessionStats {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log_throttle.h"
+#include "base/violation.h"
 #include "session/frame_pool.h"
 #include "session/peer_record.h"
 
@@ -36,7 +37,7 @@ struct Tombstone {
 // The table of peers, and what leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
 //   arrivals.cpp  messages that come                liveness.cpp   acknowledgements and leases
-struct Session::State final : PeerRecord::Events {
+struct Session::State final : PeerRecord::Events, Inbox::Owner {
   State(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config,
         SessionEvents& session_events);
   ~State() override;
@@ -75,14 +76,17 @@ struct Session::State final : PeerRecord::Events {
 
   // ---- messages that come ----
   void on_message(const ConnectionToken& from, Frames frames);
-  void on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frames frames, size_t bytes);
+  void on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frame header, Frames frames, size_t bytes);
   void on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
                      const Frames& frames);
   void move_to_memory(Frames& frames);
   void hear_again(PeerRecord& record);
   void take_ack(PeerRecord& record, uint64_t number);
+  std::optional<Error> take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames);
   bool take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames, Frame& long_header);
+  void deliver(PeerRecord& record, Inbox::Decoded decoded);
   void deliver(PeerRecord& record, wire::Message message);
+  void lose_for(PeerRecord& record, const Violation& violation);
   void on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage);
   void note_damage(const wire::Damaged& damage, const PeerRecord* record);
   void receive_from_self(wire::Encoded encoded);
@@ -100,6 +104,9 @@ struct Session::State final : PeerRecord::Events {
   void on_answer(PeerRecord& record, Frames frames) override;
   void on_dead(PeerRecord& record, const std::string& why) override;
   void on_progress() override;
+  void on_decoded(PeerRecord& record, Inbox::Decoded decoded) override;
+  // ---- Inbox::Owner, of messages to oneself ----
+  void on_decoded(Inbox::Decoded decoded) override;
 
   // ---- acknowledgements and leases ----
   void note_received(PeerRecord& record, size_t bytes);
@@ -131,6 +138,7 @@ struct Session::State final : PeerRecord::Events {
   Ticket last_ticket = 0;
   uint64_t last_self_number = 0;
   uint64_t last_self_delivered = 0;
+  Inbox self_inbox;
   std::shared_ptr<char> alive = std::make_shared<char>();
 
   std::vector<PeerRecord*> owed_acks;

@@ -11,12 +11,14 @@ struct Value::ListData {
   List items;
   size_t depth;
   bool has_external;
+  bool has_tensor;
 };
 
 struct Value::MapData {
   Map entries;
   size_t depth;
   bool has_external;
+  bool has_tensor;
 };
 
 namespace {
@@ -42,6 +44,7 @@ class Nesting {
       fail(Status::kInvalidArgument, "a {} cannot hold an object: it stays in its process", container);
     }
     has_external_ = has_external_ || item.has_external();
+    has_tensor_ = has_tensor_ || item.has_tensor();
     depth_ = std::max(depth_, item.depth() + 1);
     if (depth_ > kMaxValueDepth) {
       fail(Status::kInvalidArgument, "a {} nests more than {} deep", container, kMaxValueDepth);
@@ -49,10 +52,12 @@ class Nesting {
   }
   size_t depth() const { return depth_; }
   bool has_external() const { return has_external_; }
+  bool has_tensor() const { return has_tensor_; }
 
  private:
   size_t depth_ = 1;
   bool has_external_ = false;
+  bool has_tensor_ = false;
 };
 
 }  // namespace
@@ -81,7 +86,8 @@ Value Value::list(List items) {
   Nesting nesting;
   for (const Value& item : items) nesting.add(item, "list");
   Value value;
-  value.data_ = std::make_shared<const ListData>(ListData{std::move(items), nesting.depth(), nesting.has_external()});
+  value.data_ = std::make_shared<const ListData>(
+      ListData{std::move(items), nesting.depth(), nesting.has_external(), nesting.has_tensor()});
   return value;
 }
 
@@ -96,7 +102,8 @@ Value Value::map(Map entries) {
                                   [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != entries.end()) fail(Status::kInvalidArgument, "a map has the key \"{}\" twice", twice->first);
   Value value;
-  value.data_ = std::make_shared<const MapData>(MapData{std::move(entries), nesting.depth(), nesting.has_external()});
+  value.data_ = std::make_shared<const MapData>(
+      MapData{std::move(entries), nesting.depth(), nesting.has_external(), nesting.has_tensor()});
   return value;
 }
 
@@ -151,6 +158,12 @@ bool Value::has_external() const {
   return std::holds_alternative<std::shared_ptr<ExternalValue>>(data_);
 }
 
+bool Value::has_tensor() const {
+  if (const auto* list = std::get_if<std::shared_ptr<const ListData>>(&data_)) return (*list)->has_tensor;
+  if (const auto* map = std::get_if<std::shared_ptr<const MapData>>(&data_)) return (*map)->has_tensor;
+  return std::holds_alternative<Tensor>(data_);
+}
+
 const Value* Value::find(const std::string& key) const {
   const Map& entries = as_map();
   auto entry =
@@ -166,6 +179,7 @@ size_t Value::depth() const {
 }
 
 void Value::for_each_tensor(const std::function<void(const Tensor&)>& visit) const {
+  if (!has_tensor()) return;
   if (const auto* tensor = std::get_if<Tensor>(&data_)) {
     visit(*tensor);
   } else if (const auto* list = std::get_if<std::shared_ptr<const ListData>>(&data_)) {
@@ -176,6 +190,7 @@ void Value::for_each_tensor(const std::function<void(const Tensor&)>& visit) con
 }
 
 Value Value::map_tensors(const std::function<Tensor(const Tensor&)>& map) const {
+  if (!has_tensor()) return *this;
   Value mapped = *this;
   if (const auto* tensor = std::get_if<Tensor>(&data_)) {
     mapped.data_ = map(*tensor);
@@ -206,6 +221,30 @@ Value Value::map_external(const MapExternal& map) const {
     mapped.data_ = std::make_shared<const MapData>(std::move(data));
   }
   return mapped;
+}
+
+namespace {
+
+void spend_items(const Value& value, size_t& budget) {
+  if (budget == 0 || value.depth() == 0) return;
+  if (value.kind() == ValueKind::kList) {
+    budget -= std::min(budget, value.as_list().size());
+    for (auto item = value.as_list().begin(); budget != 0 && item != value.as_list().end(); ++item) {
+      spend_items(*item, budget);
+    }
+  } else {
+    budget -= std::min(budget, value.as_map().size());
+    for (auto entry = value.as_map().begin(); budget != 0 && entry != value.as_map().end(); ++entry) {
+      spend_items(entry->second, budget);
+    }
+  }
+}
+
+}  // namespace
+
+bool has_items(const Values& values, size_t count) {
+  for (const Value& value : values) spend_items(value, count);
+  return count == 0;
 }
 
 }  // namespace distag

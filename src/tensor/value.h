@@ -91,6 +91,7 @@ class Value {
   const std::shared_ptr<HostObject>& as_object() const;
 
   bool has_external() const;                        // is one, or holds one
+  bool has_tensor() const;                          // likewise
   const Value* find(const std::string& key) const;  // in a map; nullptr when it is not there
   size_t depth() const;                             // 0 for a scalar, 1 for a list of scalars
 
@@ -112,5 +113,8 @@ class Value {
 };
 
 using Values = std::vector<Value>;
+
+// Whether lists and maps among them hold at least so many items in all. Looks at no more than those.
+bool has_items(const Values& values, size_t count);
 
 }  // namespace distag

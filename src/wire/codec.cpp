@@ -15,12 +15,19 @@
 #include "wire/checksum.h"
 #include "wire/decoder.h"
 #include "wire/encoder.h"
+#include "wire/packed.h"
 
 namespace distag::wire {
 namespace {
 
 // Room for additions when a message is numbered: a recording, for which a bit per tensor and some workers are counted.
 constexpr size_t kRoomForNumbering = 8192;
+
+// To copy or to look at, on a loop.
+constexpr size_t kQuickBytes = size_t{128} << 10;
+
+// Of a call, answer or gradient beside its values.
+constexpr size_t kHeaderBytes = 512;
 
 constexpr const char* kPayloadAdvice = "send less at a time, or raise max_message_bytes on all workers";
 
@@ -49,10 +56,44 @@ class StackRoom final : public flatbuffers::Allocator {
   bool is_taken_ = false;
 };
 
+// Memory in which the builder ends where the tail begins, so that a long header is written once, where it stays.
+class LongRoom final : public flatbuffers::Allocator {
+ public:
+  LongRoom(size_t size, std::span<const std::byte> tail)
+      : size_(size), tail_(tail), block_(std::make_shared_for_overwrite<std::byte[]>(size + tail.size())) {
+    std::memcpy(block_.get() + size, tail.data(), tail.size());
+  }
+
+  uint8_t* allocate(size_t size) override {
+    if (size == size_ && !std::exchange(is_taken_, true)) return reinterpret_cast<uint8_t*>(block_.get());
+    return new uint8_t[size];
+  }
+  void deallocate(uint8_t* memory, size_t) override {
+    if (memory != reinterpret_cast<uint8_t*>(block_.get())) delete[] memory;
+  }
+
+  // The finished header, unless the room was too small for it.
+  std::optional<Frame> header(const flatbuffers::FlatBufferBuilder& builder) const {
+    const auto* begin = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
+    if (begin + builder.GetSize() != block_.get() + size_) return std::nullopt;
+    return Frame(begin, builder.GetSize() + tail_.size(), block_);
+  }
+
+ private:
+  const size_t size_;
+  const std::span<const std::byte> tail_;
+  const std::shared_ptr<std::byte[]> block_;
+  bool is_taken_ = false;
+};
+
 void check_size(const char* what, const Body& body, size_t size, size_t limit, const char* advice) {
   if (size <= limit) return;
   fail(Status::kInvalidArgument, "a {} of {} bytes in its {} exceeds the limit of {}: {}", body_name(body), size, what,
        limit, advice);
+}
+
+void check_header_size(const Body& body, size_t size, size_t limit) {
+  check_size("header", body, size, limit, "send long lists as a tensor, or as several messages");
 }
 
 Frame make_header(const flatbuffers::FlatBufferBuilder& builder, std::span<const std::byte> tail) {
@@ -98,10 +139,24 @@ Frame make_long_header(uint64_t number, uint64_t ack, const std::vector<Transfer
   return make_header(builder, {});
 }
 
+// nullptr: its values are encoded with it.
+const Packed* packed_of(const Body& body) {
+  if (const auto* call = std::get_if<Call>(&body)) return call->packed.get();
+  const auto* reply = std::get_if<Reply>(&body);
+  return reply == nullptr || reply->failed ? nullptr : reply->packed.get();
+}
+
 Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>& transfers, const Body& body,
                      const Limits& limits) {
   StackRoom room;
-  flatbuffers::FlatBufferBuilder builder(StackRoom::kSize, &room);
+  std::optional<LongRoom> long_room;
+  size_t room_bytes = StackRoom::kSize;
+  if (const Packed* packed = packed_of(body)) {
+    room_bytes = packed->table_bytes() + kRoomForNumbering;
+    long_room.emplace(room_bytes, packed->tail());
+  }
+  flatbuffers::FlatBufferBuilder builder(room_bytes,
+                                         long_room ? static_cast<flatbuffers::Allocator*>(&*long_room) : &room);
   PayloadWriter payload;
   const EncodedUnion encoded_body = encode_body(builder, payload, body);
   finish(builder, number, ack, transfers, encoded_body);
@@ -110,9 +165,9 @@ Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>&
   Encoded encoded;
   encoded.is_long =
       header_bytes > limits.max_header_bytes && may_be_long(static_cast<protocol::Body>(encoded_body.type));
-  check_size("header", body, header_bytes, encoded.is_long ? limits.max_long_header_bytes : limits.max_header_bytes,
-             "send long lists as a tensor, or as several messages");
-  encoded.header = make_header(builder, payload.tail());
+  check_header_size(body, header_bytes, encoded.is_long ? limits.max_long_header_bytes : limits.max_header_bytes);
+  std::optional<Frame> in_place = long_room ? long_room->header(builder) : std::nullopt;
+  encoded.header = in_place ? std::move(*in_place) : make_header(builder, payload.tail());
   encoded.payload_bytes = payload.frame_bytes();
   encoded.payload = payload.take_frames();
   if (const auto* chunk = std::get_if<Chunk>(&body); chunk != nullptr && !chunk->abandoned) {
@@ -131,7 +186,6 @@ Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>&
 // About the bytes of a call, answer or gradient of a few plain values, whose header is small in any case.
 std::optional<size_t> size_of_simple(const Body& body) {
   constexpr size_t kFewValues = 32;
-  constexpr size_t kHeaderBytes = 512;
   auto size_of = [](const Value& value) -> std::optional<size_t> {
     switch (value.kind()) {
       case ValueKind::kTensor:
@@ -160,12 +214,12 @@ std::optional<size_t> size_of_simple(const Body& body) {
     return total;
   };
   if (const auto* call = std::get_if<Call>(&body)) {
-    bool is_plain = call->function.size() <= kMaxNameBytes && !call->function.empty() &&
+    bool is_plain = call->packed == nullptr && call->function.size() <= kMaxNameBytes && !call->function.empty() &&
                     call->recording.joined.empty() && call->function.find('\0') == std::string::npos;
     return is_plain && is_valid_utf8(call->function) ? size_of_all(call->args) : std::nullopt;
   }
   if (const auto* reply = std::get_if<Reply>(&body)) {
-    if (reply->failed || !reply->recording.joined.empty()) return std::nullopt;
+    if (reply->failed || reply->packed != nullptr || !reply->recording.joined.empty()) return std::nullopt;
     std::optional<size_t> size = size_of(reply->result);
     return size ? std::optional(kHeaderBytes + *size) : std::nullopt;
   }
@@ -210,6 +264,13 @@ bool is_refusal_of_version(const protocol::Message& message) {
 
 Encoded encode(const Message& message, const Limits& limits) {
   return encode_parts(message.number, message.ack, message.transfers, message.body, limits);
+}
+
+Payload payload_of(const Body& body, const Limits& limits) {
+  if (const Packed* packed = packed_of(body)) return {packed->frames(), 0};
+  Encoded encoded = encode_parts(0, 0, {}, body, limits);
+  if (encoded.is_long) encoded.payload.erase(encoded.payload.begin());
+  return {std::move(encoded.payload), encoded.header.size()};
 }
 
 Frame encode_long(const Message& message, uint64_t transfer) {
@@ -337,6 +398,23 @@ bool Arrival::is_long() const { return root_of(view_.data).body_type() == protoc
 
 uint64_t Arrival::long_transfer() const { return is_long() ? root_of(view_.data).body_as_Long()->transfer() : 0; }
 
+bool Arrival::takes_long(const Frames& payload) const {
+  if (is_long()) return true;
+  size_t bytes = 0;
+  for (const Frame& frame : payload) bytes += frame.size();
+  if (bytes <= kQuickBytes) return false;
+  const protocol::Message& root = root_of(view_.data);
+  if (const auto* call = root.body_as_Call()) {
+    size_t work = 0;
+    for (unsigned i = 0; call->args() != nullptr && i < call->args()->size(); ++i) {
+      work += decode_work(static_cast<uint8_t>(call->args_type()->Get(i)), call->args()->Get(i));
+    }
+    return work > kQuickBytes;
+  }
+  const auto* reply = root.body_as_Reply();
+  return reply != nullptr && decode_work(static_cast<uint8_t>(reply->result_type()), reply->result()) > kQuickBytes;
+}
+
 Message Arrival::decode(const Frames& payload) const { return decode(payload, false); }
 
 Message Arrival::decode_outline(const Frame& long_header) const {
@@ -393,6 +471,12 @@ size_t check(const Body& body, const Limits& limits) {
   }
   Limits while_unnumbered = limits;
   while_unnumbered.max_long_header_bytes -= std::min(kRoomForNumbering, limits.max_long_header_bytes);
+  if (const Packed* packed = packed_of(body)) {
+    const size_t header_bytes = packed->header_bytes() + kHeaderBytes;
+    check_header_size(body, header_bytes, while_unnumbered.max_long_header_bytes);
+    check_size("payload", body, header_bytes + packed->frame_bytes(), limits.max_message_bytes, kPayloadAdvice);
+    return header_bytes + packed->frame_bytes();
+  }
   Encoded encoded = encode_parts(0, 0, {}, body, while_unnumbered);
   return encoded.header.size() + encoded.payload_bytes;
 }

@@ -29,6 +29,13 @@ struct Encoded {
 // errors and labels are cut and mended instead, so that an error always gets through.
 Encoded encode(const Message& message, const Limits& limits);
 
+// The frames of payload that the body will have, and the bytes of the header frame if it is no long one, else about 0.
+struct Payload {
+  Frames frames;
+  size_t header_bytes = 0;
+};
+Payload payload_of(const Body& body, const Limits& limits);
+
 // Throws what encode would, as far as it does not depend on what may still be added when the message is numbered; gives
 // about the bytes it takes. Cheap unless the message is near the limits.
 size_t check(const Body& body, const Limits& limits);
@@ -83,6 +90,9 @@ class Arrival {
   bool is_long() const;
   uint64_t long_transfer() const;
 
+  // Whether decode() of these takes so long that it does not belong on a loop: texts, byte strings, lists and bool
+  // tensors of more than 128 KiB in all, and long headers. Quick.
+  bool takes_long(const Frames& payload) const;
   // With all payload frames in place, the long header first. Tensors are new ones over the frames, copied where they
   // are small or not aligned for their dtype.
   Message decode(const Frames& payload) const;

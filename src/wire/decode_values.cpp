@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -196,6 +197,43 @@ bool has_payload(protocol::Value type) {
 }
 
 }  // namespace
+
+size_t decode_work(uint8_t type, const void* table) {
+  // A size that lies is found out by decoding; it makes no sum overflow here.
+  auto size_of = [](const protocol::Piece& piece) {
+    return static_cast<size_t>(std::min<uint64_t>(piece.size(), uint64_t{1} << 40));
+  };
+  size_t work = 0;
+  switch (table == nullptr ? protocol::Value::NONE : static_cast<protocol::Value>(type)) {
+    case protocol::Value::Text:
+      return size_of(*static_cast<const protocol::Text*>(table)->data());
+    case protocol::Value::Bytes:
+      return size_of(*static_cast<const protocol::Bytes*>(table)->data());
+    case protocol::Value::Int64List:
+      return size_of(*static_cast<const protocol::Int64List*>(table)->data());
+    case protocol::Value::Tensor: {
+      const auto& tensor = *static_cast<const protocol::Tensor*>(table);
+      return tensor.dtype() == protocol::Dtype::Bool ? size_of(*tensor.data()) : 0;
+    }
+    case protocol::Value::List: {
+      const auto& list = *static_cast<const protocol::List*>(table);
+      for (unsigned i = 0; list.items() != nullptr && i < list.items()->size(); ++i) {
+        work += decode_work(static_cast<uint8_t>(list.items_type()->Get(i)), list.items()->Get(i));
+      }
+      return work;
+    }
+    case protocol::Value::Map: {
+      const auto& map = *static_cast<const protocol::Map*>(table);
+      for (unsigned i = 0; map.entries() != nullptr && i < map.entries()->size(); ++i) {
+        const protocol::Entry& entry = *map.entries()->Get(i);
+        work += decode_work(static_cast<uint8_t>(entry.value_type()), entry.value());
+      }
+      return work;
+    }
+    default:
+      return 0;
+  }
+}
 
 // `depth` is that of a list or map found here: 1 at the top.
 Value decode_value(DecodeState& state, uint8_t type, const void* table, size_t depth) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -83,6 +84,8 @@ struct Recording {
   std::vector<Incarnation> joined;  // in answers: who holds the context below this call, as far as the sender knows
 };
 
+class Packed;
+
 struct Call {
   Id call;
   std::string function;
@@ -91,6 +94,7 @@ struct Call {
   Recording recording;  // context {0,0}: none
   std::string label;
   Id keep{};  // {0,0}: the result travels back; else it stays with the callee under this name
+  std::shared_ptr<const Packed> packed{};  // to be sent in place of args
 };
 struct Reply {
   Id call;
@@ -98,6 +102,7 @@ struct Reply {
   Error error;  // when failed: with origin rank, may_have_run and the chain of workers in its message
   Value result;
   Recording recording;
+  std::shared_ptr<const Packed> packed{};  // to be sent in place of result
 };
 struct Cancel {
   Id call;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "transport/transport.h"
 #include "wire/format.h"
@@ -14,6 +15,10 @@ namespace distag::wire {
 // Collects pieces of payload: small ones in the tail of the header frame, the others as frames; see schemas/values.fbs.
 class PayloadWriter {
  public:
+  // kLong: all pieces that are small by themselves go to the tail, for a header that is long in any case.
+  enum class Tail : bool { kShort, kLong };
+  explicit PayloadWriter(Tail tail = Tail::kShort) : is_tail_long_(tail == Tail::kLong) {}
+
   // True: it went to the tail. `make_owner` gives what keeps the bytes of a frame.
   template <typename MakeOwner>
   bool add(const void* data, size_t size, MakeOwner&& make_owner) {
@@ -22,18 +27,30 @@ class PayloadWriter {
       tail_size_ += size;
       return true;
     }
+    if (is_tail_long_ && size <= tail_.size()) {
+      const auto* bytes = static_cast<const std::byte*>(data);
+      if (long_tail_.empty()) long_tail_.assign(tail_.begin(), tail_.begin() + static_cast<ptrdiff_t>(tail_size_));
+      long_tail_.insert(long_tail_.end(), bytes, bytes + size);
+      tail_size_ = tail_.size();  // no piece goes there any more
+      return true;
+    }
     frames_.emplace_back(data, size, make_owner());
     frame_bytes_ += size;
     return false;
   }
 
-  std::span<const std::byte> tail() const { return {tail_.data(), tail_size_}; }
+  std::span<const std::byte> tail() const {
+    return long_tail_.empty() ? std::span(tail_.data(), tail_size_) : std::span(long_tail_);
+  }
   size_t frame_bytes() const { return frame_bytes_; }
+  const Frames& frames() const { return frames_; }
   Frames take_frames() { return std::move(frames_); }
 
  private:
+  bool is_tail_long_;
   std::array<std::byte, kMaxTailBytes> tail_;
   size_t tail_size_ = 0;
+  std::vector<std::byte> long_tail_;
   Frames frames_;
   size_t frame_bytes_ = 0;
 };

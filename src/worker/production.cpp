@@ -38,6 +38,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
   pool_ = std::make_unique<Pool>("distag-pool", options_.thread_count == 0 ? core_count() : options_.thread_count,
                                  hooks_for(!options_.host_executor), reserve_);
   if (functions_ == nullptr) functions_ = pool_.get();
+  decoder_ = std::make_unique<Pool>("distag-decoder", 1, hooks_for(false), reserve_);
   loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false), reserve_);
   loop_->set_watchdog(options_.loop_watchdog);
   if (options_.on_log) {
@@ -50,6 +51,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
   WorkerEnvironment environment{*loop_,
                                 *functions_,
                                 *pool_,
+                                *decoder_,
                                 *random_,
                                 *log_,
                                 [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
@@ -142,6 +144,7 @@ bool ProductionWorker::take_down(Nanos deadline, Nanos latest) {
   if (!wait(*worker_->rpc().when_no_function_runs(), time_left(deadline))) return false;
   // The loop first: what it let go of in its last moments may still run on the executors.
   loop_->stop();
+  decoder_->stop();
   run_what_waits(deadline);
   if (!pool_->stop(time_left(latest))) return false;
   if (host_) {

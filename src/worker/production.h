@@ -56,6 +56,7 @@ class ProductionWorker {
   const std::shared_ptr<Reserve> reserve_;  // of all threads of the worker
   std::unique_ptr<HostExecutor> host_;
   std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Pool> decoder_;  // one thread, from the first message that needs it on
   std::unique_ptr<FdLoop> loop_;
   std::unique_ptr<Random> random_;
   std::unique_ptr<Log> log_;

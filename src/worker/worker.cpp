@@ -150,6 +150,7 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   config.job = options.job;
   config.lease = options.lease;
   config.memory = environment.memory;
+  config.decoder = &environment.decoder;
   config.limits.max_message_bytes = options.max_message_bytes;
   config.self.rank = target.rank;
   config.self.name = options.name.empty() && target.rank >= 0 ? default_name(target.rank) : options.name;

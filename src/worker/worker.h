@@ -45,6 +45,7 @@ struct WorkerEnvironment {
   Loop& loop;
   Executor& functions;
   Executor& compute;
+  Executor& decoder;  // of messages that take long; runs nothing else, so that no host code holds them up
   Random& random;
   Log& log;
   // Made at the start, on the loop, since sockets belong there. The rendezvous decides: inproc:// is in-process.

@@ -64,14 +64,17 @@ struct SimWorkerGroup::Node {
       : loop(scheduler, name + " loop"),
         functions(scheduler, name + " functions"),
         compute(scheduler, name + " compute"),
+        decoder(scheduler, name + " decoder"),
         random(scheduler.random().next()) {
     loop.set_host_code_executor(&functions);
     compute.set_host_code_executor(&functions);
+    decoder.set_host_code_executor(&functions);
   }
 
   SimLoop loop;
   SimExecutor functions;
   SimExecutor compute;
+  SimExecutor decoder;
   SeededRandom random;
   Log log;
   std::unique_ptr<Worker> worker;
@@ -104,6 +107,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   WorkerEnvironment environment{node->loop,
                                 node->functions,
                                 node->compute,
+                                node->decoder,
                                 node->random,
                                 node->log,
                                 [this, rank, loop = &node->loop](const std::string&) -> std::unique_ptr<Transport> {
@@ -128,6 +132,7 @@ SimWorkerGroup::~SimWorkerGroup() {
   for (auto& node : nodes_) {
     node->functions.stop();
     node->compute.stop();
+    node->decoder.stop();
     node->loop.stop();
   }
 }
@@ -139,6 +144,7 @@ void SimWorkerGroup::take_down(Node& node) {
   node.loop.thaw();
   node.functions.thaw();
   node.compute.thaw();
+  node.decoder.thaw();
   auto report = node.worker->shutdown(0);
   scheduler_->run_until([&report] { return report->is_done(); }, 60 * kSecond);
 }
@@ -202,6 +208,7 @@ void SimWorkerGroup::freeze(int32_t rank) {
   node.loop.freeze();
   node.functions.freeze();
   node.compute.freeze();
+  node.decoder.freeze();
 }
 
 void SimWorkerGroup::thaw(int32_t rank) {
@@ -210,6 +217,7 @@ void SimWorkerGroup::thaw(int32_t rank) {
   node.loop.thaw();
   node.functions.thaw();
   node.compute.thaw();
+  node.decoder.thaw();
 }
 
 bool SimWorkerGroup::is_killed(int32_t rank) const { return nodes_.at(static_cast<size_t>(rank))->killed; }

@@ -10,6 +10,7 @@ namespace {
 
 // Items handed out before the loop looks at everything else again.
 constexpr int kItemsPerTurn = 64;
+constexpr size_t kBytesPerTurn = size_t{1} << 20;  // of messages, which may be copied
 
 size_t size_of(const Frames& frames) {
   size_t bytes = 0;
@@ -89,11 +90,13 @@ void InprocMailbox::post_delivery() {
 }
 
 void InprocMailbox::deliver() {
-  for (int i = 0; i < kItemsPerTurn; ++i) {
+  size_t bytes = 0;
+  for (int i = 0; i < kItemsPerTurn && bytes < kBytesPerTurn; ++i) {
     Item item;
     std::vector<std::shared_ptr<InprocMailbox>> woken;
     if (!take(item, woken)) return;
     for (const auto& waiter : woken) waiter->push(Item::Kind::kWritable);
+    bytes += size_of(item.frames);
     if (const auto owner = owner_.lock()) owner->on_item(std::move(item));
   }
   post_delivery();

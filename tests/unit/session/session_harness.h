@@ -15,6 +15,7 @@
 
 namespace distag {
 
+using sim::SimExecutor;
 using sim::SimFaults;
 using sim::SimLoop;
 using sim::SimNetwork;
@@ -25,11 +26,12 @@ using sim::SimTransport;
 class Node final : public SessionEvents {
  public:
   Node(SimScheduler& scheduler, SimNetwork& network, const std::string& name, int32_t rank, SessionConfig config = {})
-      : loop(scheduler, name), random_(scheduler.random().next()) {
+      : loop(scheduler, name), decoder(scheduler, name + " decoder"), random_(scheduler.random().next()) {
     config.self.name = name;
     config.self.rank = rank;
     if (config.self.incarnation == 0) config.self.incarnation = scheduler.random().next() | 1;
     if (config.job.empty()) config.job = "job";
+    config.decoder = &decoder;
     transport = std::make_unique<SimTransport>(network, loop, name);
     log_ = Log(LogLevel::kWarning, [this](LogLevel, std::string text) { logged.push_back(std::move(text)); });
     loop.run([this, &config] {
@@ -82,6 +84,7 @@ class Node final : public SessionEvents {
   bool on_stranger(const Peer&) override { return takes_strangers; }
 
   SimLoop loop;
+  SimExecutor decoder;
   std::unique_ptr<SimTransport> transport;
   std::unique_ptr<Session> session;
   std::vector<wire::Message> messages;

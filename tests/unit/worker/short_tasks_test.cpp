@@ -1,11 +1,15 @@
 // No task of a loop is long, whatever others ask for.
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/memory.h"
+#include "base/mutex.h"
 #include "worker/production.h"
 
 namespace distag {
@@ -18,7 +22,7 @@ constexpr Nanos kLongest = 5 * kMillisecond;
 #endif
 constexpr Nanos kPatience = 60 * kSecond;
 
-// Two workers, of which the first is watched.
+// Two workers that are watched.
 class ShortTasks : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -28,16 +32,33 @@ class ShortTasks : public ::testing::Test {
       options.worker.world_size = 2;
       options.worker.rendezvous = "inproc://short tasks";
       options.thread_count = 2;
-      if (rank == 0) {
-        options.loop_watchdog = [](const char* what, Nanos taken) {
-          EXPECT_LE(taken, kLongest) << "a task took " << taken / kMicrosecond << " us of the loop: " << what;
-        };
-      }
+      options.loop_watchdog = [this](const char* what, Nanos taken) { note(what, taken); };
       workers_.push_back(std::make_unique<ProductionWorker>(options));
     }
     std::vector<std::shared_ptr<Future<Value>>> started;
     for (const auto& one : workers_) started.push_back(one->start(kPatience));
     for (const auto& future : started) get(future);
+    worker(0).rpc().register_function("echo", [](Invocation& call) { call.set_result(call.args().front()); });
+  }
+
+  // There and back.
+  Value echo(Value value) { return get(call("echo", {std::move(value)})); }
+
+  // A task that is long takes long each time; where others use the machine, so may one that is not. A task that copies
+  // a piece of payload may be the first to touch a huge page, which the machine clears then.
+  void expect_short_tasks(const std::function<void()>& scenario) {
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      {
+        MutexLock lock(mutex_);
+        longest_ = {};
+      }
+      const Nanos limit = kLongest + time_to_clear_a_page();
+      scenario();
+      MutexLock lock(mutex_);
+      if (longest_.taken <= limit) return;
+    }
+    MutexLock lock(mutex_);
+    FAIL() << "a task took " << longest_.taken / kMicrosecond << " us of the loop, " << longest_.what;
   }
 
   Worker& worker(int32_t rank) { return workers_[static_cast<size_t>(rank)]->worker(); }
@@ -54,6 +75,32 @@ class ShortTasks : public ::testing::Test {
   }
 
   std::vector<std::unique_ptr<ProductionWorker>> workers_;
+
+ private:
+  struct Longest {
+    Nanos taken = 0;
+    std::string what;
+  };
+
+  static Nanos time_to_clear_a_page() {
+    void* const block = map_pages(kHugeBlockBytes);
+    prefer_huge_pages(block, kHugeBlockBytes);
+    timespec begin{};
+    timespec end{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    static_cast<volatile char*>(block)[kHugeBlockBytes / 2] = 1;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    unmap_pages(block, kHugeBlockBytes);
+    return (end.tv_sec - begin.tv_sec) * kSecond + end.tv_nsec - begin.tv_nsec;
+  }
+
+  void note(const char* what, Nanos taken) {
+    MutexLock lock(mutex_);
+    if (taken > longest_.taken) longest_ = {taken, what};
+  }
+
+  Mutex mutex_;
+  Longest longest_ GUARDED_BY(mutex_);
 };
 
 // 160 KB of arguments, and a result of 64 MB: the loop would take a few of the hundred milliseconds that it takes.
@@ -62,8 +109,44 @@ TEST_F(ShortTasks, AnOpIsJudgedByWhatItYields) {
   std::fill_n(row.mutable_data_as<float>(), 1024, 3.0F);
   Tensor index = Tensor::empty(Dtype::kInt64, {int64_t{16'384}});
   std::fill_n(index.mutable_data_as<int64_t>(), 16'384, 0);
-  const Value result = get(call("index_select", {Value(row), Value(index)}));
-  EXPECT_EQ(result.as_tensor().shape(), (Dims{16'384, 1024}));
+  expect_short_tasks([&] {
+    const Value result = get(call("index_select", {Value(row), Value(index)}));
+    EXPECT_EQ(result.as_tensor().shape(), (Dims{16'384, 1024}));
+  });
+}
+
+TEST_F(ShortTasks, ALongText) {
+  const size_t size = size_t{24} << 20;
+  const Value text = Value::text(std::string(size, 't'));
+  expect_short_tasks([&] { EXPECT_EQ(echo(text).as_text().size(), size); });
+}
+
+TEST_F(ShortTasks, ALongListOfNumbers) {
+  Value::List numbers;
+  for (int64_t i = 0; i < 4'000'000; ++i) numbers.emplace_back(i);
+  const Value list = Value::list(std::move(numbers));
+  expect_short_tasks([&] {
+    const Value back = echo(list);
+    ASSERT_EQ(back.as_list().size(), 4'000'000u);
+    EXPECT_EQ(back.as_list().back().as_int64(), 3'999'999);
+  });
+}
+
+TEST_F(ShortTasks, AListOfManyTexts) {
+  Value::List names;
+  for (int i = 0; i < 100'000; ++i) names.push_back(Value::text("name " + std::to_string(i)));
+  const Value list = Value::list(std::move(names));
+  expect_short_tasks([&] {
+    const Value back = echo(list);
+    ASSERT_EQ(back.as_list().size(), 100'000u);
+    EXPECT_EQ(back.as_list().back().as_text(), "name 99999");
+  });
+}
+
+TEST_F(ShortTasks, ALargeBoolTensor) {
+  Tensor flags = Tensor::empty(Dtype::kBool, {int64_t{64} << 20});
+  std::fill_n(flags.mutable_data_as<bool>(), flags.count(), true);
+  expect_short_tasks([&] { EXPECT_EQ(echo(Value(flags)).as_tensor().count(), flags.count()); });
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+#include "session/inbox.h"
+
+#include <utility>
+
+#include "base/violation.h"
+
+namespace distag {
+namespace {
+
+// Handed out in one task of the loop.
+constexpr size_t kBatch = 64;
+
+}  // namespace
+
+void Inbox::add(Place place, Arrived arrived) noexcept {
+  place.front()->arrived = std::move(arrived);
+  waiting_.splice(waiting_.end(), place);
+}
+
+void Inbox::drain() {
+  for (size_t handed_out = 0; !waiting_.empty(); ++handed_out) {
+    const std::shared_ptr<Turn> turn = waiting_.front();
+    if (turn->is_given_out && !turn->is_decoded) return;
+    if (handed_out == kBatch) {
+      loop_.post_or_drop([self = std::weak_ptr(self_)] {
+        if (const auto inbox = self.lock()) (*inbox)->drain();
+      });
+      return;
+    }
+    if (!turn->is_decoded) {
+      if (turn->arrived.takes_long && give_out(turn)) return;
+      decode(*turn, limits_);
+    }
+    waiting_.pop_front();
+    owner_.on_decoded(std::move(turn->decoded));
+  }
+}
+
+// False: the decoder does not take it, since it is stopped or has no memory for it.
+bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
+  if (decoder_ == nullptr) return false;
+  turn->is_given_out = true;
+  try {
+    if (decoder_->post([turn, limits = limits_, &loop = loop_, self = std::weak_ptr(self_)] {
+          decode(*turn, limits);
+          loop.post_or_drop([turn, self] {
+            turn->is_decoded = true;
+            if (const auto inbox = self.lock()) (*inbox)->drain();
+          });
+        })) {
+      return true;
+    }
+  } catch (...) {
+    // Here it costs time, and no message.
+  }
+  turn->is_given_out = false;
+  return false;
+}
+
+void Inbox::decode(Turn& turn, const wire::Limits& limits) {
+  try {
+    const wire::Arrival arrival(turn.arrived.header, limits);
+    turn.decoded = decode(arrival, turn.arrived.payload, std::move(turn.arrived.shortage));
+  } catch (...) {
+    turn.decoded.failure = std::current_exception();
+  }
+  turn.arrived = {};
+}
+
+// An outline is decoded where there is no memory for the message.
+Inbox::Decoded Inbox::decode(const wire::Arrival& arrival, const Frames& payload, std::optional<Error> shortage) {
+  Decoded decoded;
+  try {
+    if (!shortage) {
+      try {
+        decoded.message = arrival.decode(payload);
+        return decoded;
+      } catch (const Violation&) {
+        throw;
+      } catch (...) {
+        shortage = current_error();
+      }
+    }
+    decoded.message = arrival.decode_outline(arrival.is_long() && !payload.empty() ? payload.front() : Frame());
+    decoded.shortage = std::move(shortage);
+  } catch (...) {
+    decoded.failure = std::current_exception();
+  }
+  return decoded;
+}
+
+}  // namespace distag

@@ -1,0 +1,145 @@
+// Messages that take long to decode: the order of the stream holds, and the loop does not wait.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "session_harness.h"
+#include "wire/packed.h"
+
+namespace distag {
+namespace {
+
+constexpr size_t kLong = size_t{1} << 20;
+
+class InboxTest : public PairOfSessions {
+ protected:
+  wire::Call text_call(Node& from, size_t bytes) {
+    return {{from.id(), ++last_}, "text", {Value::text(std::string(bytes, 't'))}, kForever, {}, ""};
+  }
+
+ private:
+  uint64_t last_ = 0;
+};
+
+TEST_F(InboxTest, ThoseBehindOneThatTakesLongWaitForIt) {
+  b.decoder.freeze();
+  for (uint64_t i = 1; i <= 3; ++i) {
+    a.say(b, 2 * i);
+    a.send(b.id(), text_call(a, kLong * i / 2));  // of one message, and in chunks
+    a.say(b, 2 * i + 1);
+  }
+  ASSERT_TRUE(run_until([this] { return a.session->is_drained(); })) << "acknowledged when it came";
+  ASSERT_FALSE(b.messages.empty());
+  EXPECT_LT(b.messages.size(), 9u);
+  b.decoder.thaw();
+  ASSERT_TRUE(run_until([this] { return b.messages.size() == 9; }));
+  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(b.messages[i].number > (i == 0 ? 0 : b.messages[i - 1].number), true) << i;
+}
+
+TEST_F(InboxTest, MessagesToOneselfKeepTheirOrder) {
+  a.send(a.id(), text_call(a, 3 * kLong));
+  a.say(a, 1);
+  a.send(a.id(), text_call(a, kLong));
+  a.say(a, 2);
+  ASSERT_TRUE(run_until([this] { return a.messages.size() == 4; }));
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(a.messages[i].number, i + 1);
+}
+
+TEST_F(InboxTest, ManyThatWaitAreHandedOutInTasksOfTheirOwn) {
+  b.decoder.freeze();
+  a.send(b.id(), text_call(a, kLong / 2));
+  for (uint64_t i = 1; i <= 1000; ++i) a.say(b, i);
+  ASSERT_TRUE(run_until([this] { return a.session->is_drained(); }));
+  EXPECT_TRUE(b.messages.empty());
+  b.decoder.thaw();
+  ASSERT_TRUE(run_until([this] { return b.heard.size() == 1000; }));
+  EXPECT_EQ(b.heard, count_to(1000));
+}
+
+TEST_F(InboxTest, NothingIsHeardOfAPeerThatWasGivenUpMeanwhile) {
+  b.decoder.freeze();
+  a.send(b.id(), text_call(a, kLong / 2));
+  a.say(b, 1);
+  ASSERT_TRUE(run_until([this] { return a.session->is_drained(); }));
+  b.loop.run([this] { b.session->fence(a.id(), Error(Status::kDisconnected, "enough of it")); });
+  b.decoder.thaw();
+  scheduler.run_for(kSecond);
+  EXPECT_TRUE(b.messages.empty());
+  EXPECT_EQ(b.lost.size(), 1u);
+}
+
+TEST_F(InboxTest, LeavingComesAfterTheMessagesBeforeIt) {
+  b.decoder.freeze();
+  a.send(b.id(), text_call(a, kLong / 2));
+  bool is_left = false;
+  a.loop.run([&] { a.session->leave(a.loop.now() + 5 * kSecond, [&is_left] { is_left = true; }); });
+  ASSERT_TRUE(run_until([&is_left] { return is_left; }));
+  EXPECT_TRUE(b.left.empty());
+  b.decoder.thaw();
+  ASSERT_TRUE(run_until([this] { return b.left.size() == 1; }));
+  EXPECT_EQ(b.messages.size(), 1u);
+  EXPECT_TRUE(b.lost.empty());
+}
+
+TEST_F(InboxTest, AViolationThatTheDecoderFindsEndsThePeer) {
+  // A byte string arrives as a text that is none: bytes change behind the sender's checks.
+  auto bytes = std::make_shared<std::string>(kLong / 2, 't');
+  wire::Call call = text_call(a, kLong / 2);
+  const char* sent = call.args.front().as_text().data();
+  a.send(b.id(), call);
+  const_cast<char*>(sent)[7] = '\xFF';  // before the message is on its way: the frame shares the memory of the value
+  ASSERT_TRUE(run_until([this] { return !b.lost.empty(); }));
+  EXPECT_EQ(b.lost.front().second.status(), Status::kProtocol);
+  EXPECT_TRUE(b.messages.empty());
+}
+
+TEST_F(InboxTest, ADecoderThatIsStoppedCostsNoMessage) {
+  b.decoder.stop();
+  a.send(b.id(), text_call(a, kLong));
+  a.say(b, 1);
+  ASSERT_TRUE(run_until([this] { return b.messages.size() == 2; }));
+}
+
+// Lists are encoded once, where the call is made.
+TEST_F(InboxTest, WhatIsPackedArrivesAsItWas) {
+  Value::List names;
+  for (int64_t i = 0; i < 20'000; ++i) {
+    names.push_back(
+        Value::list({Value(i), Value::text("name " + std::to_string(i)), Value(0.5 * static_cast<double>(i))}));
+  }
+  Tensor tensor = Tensor::empty(Dtype::kInt64, {int64_t{100'000}});
+  std::fill_n(tensor.mutable_data_as<int64_t>(), tensor.count(), 7);
+  const Values args = {Value(true), Value::list(names), Value(tensor),
+                       Value::map({{"key", Value::text(std::string(kLong, 'k'))}, {"more", Value::list(names)}})};
+  wire::Call call = text_call(a, 1);
+  call.args.clear();
+  call.packed = wire::Packed::make(args);
+  ASSERT_NE(call.packed, nullptr);
+  wire::Reply reply;
+  reply.call = {b.id(), 1};
+  reply.packed = wire::Packed::make(args.back());
+  ASSERT_NE(reply.packed, nullptr);
+  for (Node* to : {&a, &b}) {
+    a.send(to->id(), call);
+    a.send(to->id(), reply);
+    ASSERT_TRUE(run_until([to] { return to->messages.size() == 2; }));
+    const auto& heard = std::get<wire::Call>(to->messages.front().body);
+    ASSERT_EQ(heard.args.size(), args.size());
+    EXPECT_TRUE(heard.args[0].as_bool());
+    EXPECT_EQ(heard.args[1].as_list().back().as_list()[1].as_text(), "name 19999");
+    EXPECT_EQ(heard.args[2].as_tensor().data_as<int64_t>()[99'999], 7);
+    const Value result = std::get<wire::Reply>(to->messages.back().body).result;
+    EXPECT_EQ(result.find("key")->as_text().size(), kLong);
+    EXPECT_EQ(result.find("more")->as_list()[12'345].as_list()[2].as_float64(), 0.5 * 12'345);
+  }
+}
+
+TEST_F(InboxTest, FewPlainValuesAreNotPacked) {
+  EXPECT_EQ(wire::Packed::make(Value(int64_t{1})), nullptr);
+  EXPECT_EQ(wire::Packed::make(Value::text(std::string(kLong, 't'))), nullptr);
+  EXPECT_EQ(wire::Packed::make(Value::list({Value(true), Value(false)})), nullptr);
+  EXPECT_EQ(wire::Packed::make(Values{}), nullptr);
+}
+
+}  // namespace
+}  // namespace distag

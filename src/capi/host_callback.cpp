@@ -23,6 +23,11 @@ void HostData::run_destroy() noexcept {
   Task then = std::move(on_destroyed_);
   if ((destroy == nullptr && !then) || generation_ != process_generation()) return;
   try {
+    if (!then) {
+      // Small enough to need no memory: a task that cannot be made would never run.
+      run_host_code([destroy, user_data = user_data_] { call_host([&] { destroy(user_data); }); });
+      return;
+    }
     run_host_code([destroy, user_data = user_data_, then = std::move(then)]() mutable {
       if (destroy != nullptr) call_host([&] { destroy(user_data); });
       if (then) then();

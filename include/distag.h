@@ -242,9 +242,38 @@ DISTAG_API size_t distag_tensor_get_count(distag_tensor *tensor);           /* e
 DISTAG_API size_t distag_tensor_get_size(distag_tensor *tensor);            /* bytes, as copy_data needs */
 DISTAG_API uint64_t distag_tensor_get_id(distag_tensor *tensor);            /* same id, same tensor, in this process */
 
+enum distag_tensor_flag {
+  DISTAG_TENSOR_BORROWED = 1,   /* over memory of the host, which no call writes */
+  DISTAG_TENSOR_CONTIGUOUS = 2, /* row-major without gaps */
+  DISTAG_TENSOR_HAS_HISTORY = 4 /* computed from a tensor that requires grad */
+};
+
+/* The properties of a tensor at once (since 0.3). Pointers live as long as the tensor. */
+typedef struct distag_tensor_info {
+  uint32_t struct_size;
+  distag_dtype dtype;
+  int32_t requires_grad;
+  uint32_t flags; /* DISTAG_TENSOR_... */
+  uint64_t id;
+  size_t ndim;
+  size_t count;           /* elements */
+  size_t size;            /* bytes, as copy_data needs */
+  const int64_t *shape;   /* ndim items, as strides has */
+  const int64_t *strides; /* in elements */
+} distag_tensor_info;
+#define DISTAG_TENSOR_INFO_INIT {sizeof(distag_tensor_info), 0, 0, 0, 0, 0, 0, 0, NULL, NULL}
+DISTAG_API distag_status distag_tensor_get_info(distag_tensor *tensor, distag_tensor_info *out_info,
+                                                distag_error *err);
+
 /* The first element, to be read with the strides; NULL without elements. Lent only until the next write to the tensor
  * or a view of it, in any thread: for hosts that order reads and writes by themselves. Others use copy_data. */
 DISTAG_API const void *distag_tensor_get_data(distag_tensor *tensor);
+
+/* Makes a tensor with the values of this moment, without history: no write to the other one changes either (since 0.3).
+ * Copies nothing until one of them is written, where distag_clone copies at once. The data of a snapshot that nobody
+ * writes, as distag_tensor_get_data gives it, stays where it is for as long as the snapshot is held. */
+DISTAG_API distag_status distag_tensor_create_snapshot(distag_tensor *tensor, distag_tensor **out_snapshot,
+                                                       distag_error *err);
 
 /* Copies all elements, row-major.
  * Fails: INVALID_ARGUMENT when `capacity` bytes are too few. */
@@ -538,6 +567,8 @@ DISTAG_API distag_status distag_value_create_list(distag_value *const *items, si
                                                   distag_error *err);
 DISTAG_API distag_status distag_value_create_int64_list(const int64_t *items, size_t count, distag_value **out_value,
                                                         distag_error *err);
+DISTAG_API distag_status distag_value_create_float64_list(const double *items, size_t count, distag_value **out_value,
+                                                          distag_error *err); /* since 0.3 */
 DISTAG_API distag_status distag_value_create_map(const char *const *keys, distag_value *const *items, size_t count,
                                                  distag_value **out_value, distag_error *err);
 
@@ -574,6 +605,14 @@ DISTAG_API distag_status distag_value_get_tensor(distag_value *value, distag_ten
 DISTAG_API distag_status distag_value_get_rref(distag_value *value, distag_rref **out_rref, distag_error *err);
 DISTAG_API distag_status distag_value_get_object(distag_value *value, const char *type, void **out_object,
                                                  distag_error *err);
+
+/* Copies the numbers of a list, at most `capacity` of them, and gives how many there are (since 0.3). copy_float64s
+ * takes int64 too.
+ * Fails: INVALID_ARGUMENT for what is no list, and naming the first item of another kind; then nothing is copied. */
+DISTAG_API distag_status distag_value_copy_int64s(distag_value *value, int64_t *items /* nullable with capacity 0 */,
+                                                  size_t capacity, size_t *out_count, distag_error *err);
+DISTAG_API distag_status distag_value_copy_float64s(distag_value *value, double *items /* nullable with capacity 0 */,
+                                                    size_t capacity, size_t *out_count, distag_error *err);
 
 /* ==================================================================================================================
  * 7. Workers                                                                                               since 0.1
@@ -1382,6 +1421,11 @@ typedef struct distag_api {
 
   /* 0.3 */
   uint64_t (*get_misuse_count)(void);
+  distag_status (*tensor_get_info)(distag_tensor *, distag_tensor_info *, distag_error *);
+  distag_status (*tensor_create_snapshot)(distag_tensor *, distag_tensor **, distag_error *);
+  distag_status (*value_create_float64_list)(const double *, size_t, distag_value **, distag_error *);
+  distag_status (*value_copy_int64s)(distag_value *, int64_t *, size_t, size_t *, distag_error *);
+  distag_status (*value_copy_float64s)(distag_value *, double *, size_t, size_t *, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

@@ -191,6 +191,11 @@ constexpr distag_api kApi = {
     distag_tensor_add_hook,
     distag_tensor_remove_hook,
     distag_get_misuse_count,
+    distag_tensor_get_info,
+    distag_tensor_create_snapshot,
+    distag_value_create_float64_list,
+    distag_value_copy_int64s,
+    distag_value_copy_float64s,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

@@ -5,6 +5,7 @@
 #include "autograd/autograd.h"
 #include "capi/host_callback.h"
 #include "capi/op_call.h"
+#include "capi/struct_check.h"
 #include "ops/op.h"
 #include "tensor/access.h"
 #include "tensor/strided.h"
@@ -43,6 +44,28 @@ void check_writable(const Tensor& tensor) {
       refuse(Status::kInvalidState, "elements of {} share memory: clone it first", describe(tensor));
     }
   }
+}
+
+uint32_t flags_of(const Tensor& tensor) {
+  uint32_t flags = 0;
+  if (tensor.storage().is_read_only()) flags |= DISTAG_TENSOR_BORROWED;
+  if (tensor.is_contiguous()) flags |= DISTAG_TENSOR_CONTIGUOUS;
+  if (autograd::has_history(tensor)) flags |= DISTAG_TENSOR_HAS_HISTORY;
+  return flags;
+}
+
+distag_tensor_info describe_for_host(const Tensor& tensor) {
+  distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
+  info.dtype = static_cast<distag_dtype>(tensor.dtype());
+  info.requires_grad = autograd::requires_grad(tensor) ? 1 : 0;
+  info.flags = flags_of(tensor);
+  info.id = tensor.id();
+  info.ndim = tensor.rank();
+  info.count = static_cast<size_t>(tensor.count());
+  info.size = tensor.byte_size();
+  info.shape = tensor.shape().data();
+  info.strides = tensor.strides().data();
+  return info;
 }
 
 }  // namespace
@@ -123,6 +146,24 @@ uint64_t distag_tensor_get_id(distag_tensor* tensor) {
 const void* distag_tensor_get_data(distag_tensor* tensor) {
   const distag_tensor* live = peek(tensor);
   return live == nullptr ? nullptr : live->tensor().hold().data();
+}
+
+distag_status distag_tensor_get_info(distag_tensor* tensor, distag_tensor_info* out_info, distag_error* err) {
+  return guard(__func__, err, [=] {
+    if (is_readable(out_info, sizeof(distag_tensor_info))) fill_struct(out_info, distag_tensor_info{});
+    const Tensor& live = need(tensor, "tensor").tensor();
+    check_filled_struct(out_info, sizeof(distag_tensor_info), "distag_tensor_info");
+    fill_struct(out_info, describe_for_host(live));
+  });
+}
+
+distag_status distag_tensor_create_snapshot(distag_tensor* tensor, distag_tensor** out_snapshot, distag_error* err) {
+  clear(out_snapshot);
+  return guard(__func__, err, [=] {
+    const Tensor& live = need(tensor, "tensor").tensor();
+    need_pointer(out_snapshot, "out_snapshot");
+    *out_snapshot = make_tensor(live.snapshot());
+  });
 }
 
 distag_status distag_tensor_copy_data(distag_tensor* tensor, void* buffer, size_t capacity, distag_error* err) {

@@ -19,6 +19,35 @@ distag_status create(const char* function, distag_value** out_value, distag_erro
   });
 }
 
+// A list of numbers.
+template <typename Number>
+distag_status create_list(const char* function, const Number* items, size_t count, distag_value** out_value,
+                          distag_error* err) {
+  return create(function, out_value, err, [items, count] {
+    check_array(items, count, "items");
+    Value::List list;
+    list.reserve(count);
+    for (size_t i = 0; i < count; ++i) list.emplace_back(items[i]);
+    return Value::list(std::move(list));
+  });
+}
+
+// Throws naming the first item that `fits` refuses.
+template <typename Fits>
+void check_items(const Value::List& list, const char* wanted, Fits&& fits) {
+  const auto misfit = std::find_if_not(list.begin(), list.end(), fits);
+  if (misfit == list.end()) return;
+  refuse(Status::kInvalidArgument, "item {} of the list is {}, not {}", misfit - list.begin(),
+         kind_name(misfit->kind()), wanted);
+}
+
+// As many as there is room for.
+template <typename Number, typename Read>
+void copy_items(const Value::List& list, Number* items, size_t capacity, size_t* out_count, Read&& read) {
+  std::transform(list.begin(), list.begin() + static_cast<ptrdiff_t>(std::min(capacity, list.size())), items, read);
+  *out_count = list.size();
+}
+
 }  // namespace
 
 void distag_value_retain(distag_value* value) { retain_handle(value); }
@@ -59,13 +88,12 @@ distag_status distag_value_create_list(distag_value* const* items, size_t count,
 
 distag_status distag_value_create_int64_list(const int64_t* items, size_t count, distag_value** out_value,
                                              distag_error* err) {
-  return create(__func__, out_value, err, [items, count] {
-    check_array(items, count, "items");
-    Value::List list;
-    list.reserve(count);
-    for (size_t i = 0; i < count; ++i) list.emplace_back(items[i]);
-    return Value::list(std::move(list));
-  });
+  return create_list(__func__, items, count, out_value, err);
+}
+
+distag_status distag_value_create_float64_list(const double* items, size_t count, distag_value** out_value,
+                                               distag_error* err) {
+  return create_list(__func__, items, count, out_value, err);
 }
 
 distag_status distag_value_create_map(const char* const* keys, distag_value* const* items, size_t count,
@@ -175,5 +203,33 @@ distag_status distag_value_get_tensor(distag_value* value, distag_tensor** out_t
     need_pointer(out_tensor, "out_tensor");
     live.get().as_tensor();  // throws when it is none
     *out_tensor = static_cast<distag_tensor*>(live.twin());
+  });
+}
+
+distag_status distag_value_copy_int64s(distag_value* value, int64_t* items, size_t capacity, size_t* out_count,
+                                       distag_error* err) {
+  clear(out_count);
+  return guard(__func__, err, [=] {
+    const Value& live = need(value, "value").get();
+    check_array(items, capacity, "items");
+    need_pointer(out_count, "out_count");
+    const Value::List& list = live.as_list();
+    check_items(list, "int64", [](const Value& item) { return item.kind() == ValueKind::kInt64; });
+    copy_items(list, items, capacity, out_count, [](const Value& item) { return item.as_int64(); });
+  });
+}
+
+distag_status distag_value_copy_float64s(distag_value* value, double* items, size_t capacity, size_t* out_count,
+                                         distag_error* err) {
+  clear(out_count);
+  return guard(__func__, err, [=] {
+    const Value& live = need(value, "value").get();
+    check_array(items, capacity, "items");
+    need_pointer(out_count, "out_count");
+    const Value::List& list = live.as_list();
+    check_items(list, "float64", [](const Value& item) {
+      return item.kind() == ValueKind::kFloat64 || item.kind() == ValueKind::kInt64;
+    });
+    copy_items(list, items, capacity, out_count, [](const Value& item) { return item.as_float64(); });
   });
 }

@@ -89,6 +89,11 @@ static void tensors(void) {
   REFUSED(distag_tensor_create_borrowed(NULL, 16, DISTAG_FLOAT32, dims, NULL, 2, NULL, NULL, &out_t, &err));
   REFUSED(distag_tensor_create_borrowed(dims, 16, DISTAG_FLOAT32, NULL, NULL, 2, NULL, NULL, &out_t, &err));
   REFUSED(distag_tensor_create_borrowed(dims, 16, DISTAG_FLOAT32, dims, NULL, 2, NULL, NULL, NULL, &err));
+  distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
+  CHAINED(distag_tensor_get_info(NULL, &info, &err));
+  REFUSED(distag_tensor_get_info(t, NULL, &err));
+  CHAINED(distag_tensor_create_snapshot(NULL, &out_t, &err));
+  REFUSED(distag_tensor_create_snapshot(t, NULL, &err));
   CHAINED(distag_tensor_copy_data(NULL, &item, 8, &err));
   REFUSED(distag_tensor_copy_data(t, NULL, 16, &err));
   CHAINED(distag_tensor_get_item(NULL, &item, &err));
@@ -224,6 +229,14 @@ static void values(void) {
   REFUSED(distag_value_create_list(holes, 1, NULL, &err));
   REFUSED(distag_value_create_int64_list(NULL, 1, &out_v, &err));
   REFUSED(distag_value_create_int64_list(dims, 1, NULL, &err));
+  REFUSED(distag_value_create_float64_list(NULL, 1, &out_v, &err));
+  REFUSED(distag_value_create_float64_list(&real, 1, NULL, &err));
+  CHAINED(distag_value_copy_int64s(NULL, &whole, 1, &size, &err));
+  REFUSED(distag_value_copy_int64s(v, NULL, 1, &size, &err));
+  REFUSED(distag_value_copy_int64s(v, &whole, 1, NULL, &err));
+  CHAINED(distag_value_copy_float64s(NULL, &real, 1, &size, &err));
+  REFUSED(distag_value_copy_float64s(v, NULL, 1, &size, &err));
+  REFUSED(distag_value_copy_float64s(v, &real, 1, NULL, &err));
   REFUSED(distag_value_create_map(NULL, holes, 1, &out_v, &err));
   REFUSED(distag_value_create_map(keys, NULL, 1, &out_v, &err));
   CHAINED(distag_value_create_map(keys, holes, 2, &out_v, &err));

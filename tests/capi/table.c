@@ -195,6 +195,11 @@ int main(void) {
   SLOT(tensor_add_hook, distag_tensor_add_hook);
   SLOT(tensor_remove_hook, distag_tensor_remove_hook);
   SLOT(get_misuse_count, distag_get_misuse_count);
+  SLOT(tensor_get_info, distag_tensor_get_info);
+  SLOT(tensor_create_snapshot, distag_tensor_create_snapshot);
+  SLOT(value_create_float64_list, distag_value_create_float64_list);
+  SLOT(value_copy_int64s, distag_value_copy_int64s);
+  SLOT(value_copy_float64s, distag_value_copy_float64s);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

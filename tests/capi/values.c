@@ -120,6 +120,55 @@ static void lists(void) {
   distag_value_release(list);
 }
 
+/* Numbers in one call, there and back. */
+static void numbers(void) {
+  const double reals[] = {0.5, -0.0, 1e300};
+  const int64_t wholes[] = {1, INT64_MIN, (INT64_C(1) << 53) + 1};
+  double real[4] = {9, 9, 9, 9};
+  int64_t whole[4] = {9, 9, 9, 9};
+  size_t count = 9;
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_value *list = NULL, *mixed = NULL, *text = NULL, *items[2];
+  CHECK_OK(distag_value_create_float64_list(reals, 3, &list, &err));
+  CHECK_INT(distag_value_get_kind(distag_value_get_item(list, 2)), DISTAG_VALUE_FLOAT64);
+  CHECK_OK(distag_value_copy_float64s(list, real, 4, &count, &err));
+  CHECK_INT(count, 3);
+  CHECK(memcmp(real, reals, sizeof reals) == 0 && real[3] == 9);
+  real[1] = 9;
+  CHECK_OK(distag_value_copy_float64s(list, real, 1, &count, &err));
+  CHECK(count == 3 && real[1] == 9);
+  CHECK_OK(distag_value_copy_float64s(list, NULL, 0, &count, &err));
+  CHECK_INT(count, 3);
+  CHECK_FAILS(distag_value_copy_int64s(list, whole, 4, &count, &err), DISTAG_E_INVALID_ARGUMENT,
+              "item 0 of the list is float64, not int64");
+  CHECK(count == 0 && whole[0] == 9);
+  distag_value_release(list);
+
+  CHECK_OK(distag_value_create_int64_list(wholes, 3, &list, &err));
+  CHECK_OK(distag_value_copy_int64s(list, whole, 3, &count, &err));
+  CHECK(count == 3 && memcmp(whole, wholes, sizeof wholes) == 0);
+  CHECK_OK(distag_value_copy_float64s(list, real, 3, &count, &err));
+  CHECK(count == 3 && real[0] == 1 && real[1] == (double)INT64_MIN);
+
+  CHECK_OK(distag_value_create_text("2", &text, &err));
+  CHECK_OK(distag_value_create_int64(7, &items[0], &err));
+  items[1] = text;
+  CHECK_OK(distag_value_create_list(items, 2, &mixed, &err));
+  whole[0] = 9;
+  CHECK_FAILS(distag_value_copy_int64s(mixed, whole, 1, &count, &err), DISTAG_E_INVALID_ARGUMENT, "item 1");
+  CHECK(count == 0 && whole[0] == 9); /* nothing is copied, though the first would fit */
+  CHECK_FAILS(distag_value_copy_float64s(text, real, 1, &count, &err), DISTAG_E_INVALID_ARGUMENT, "a text, not a list");
+  distag_value_release(items[0]);
+  distag_value_release(text);
+  distag_value_release(mixed);
+  distag_value_release(list);
+
+  CHECK_OK(distag_value_create_float64_list(NULL, 0, &list, &err));
+  CHECK_OK(distag_value_copy_float64s(list, NULL, 0, &count, &err));
+  CHECK_INT(count, 0);
+  distag_value_release(list);
+}
+
 static void nesting(void) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *inner = NULL, *outer = NULL;
@@ -170,6 +219,7 @@ int main(void) {
   scalars();
   texts_and_bytes();
   lists();
+  numbers();
   nesting();
   maps();
   return check_end();

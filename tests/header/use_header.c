@@ -7,6 +7,7 @@ typedef char check_error_size[sizeof(distag_error) == 512 ? 1 : -1];
 static uint32_t sizes(void) {
   const distag_error error = DISTAG_ERROR_INIT;
   const distag_op_info op = DISTAG_OP_INFO_INIT;
+  const distag_tensor_info tensor = DISTAG_TENSOR_INFO_INIT;
   const distag_custom_op custom = DISTAG_CUSTOM_OP_INIT;
   const distag_member member = DISTAG_MEMBER_INIT;
   const distag_allocator allocator = DISTAG_ALLOCATOR_INIT;
@@ -17,9 +18,9 @@ static uint32_t sizes(void) {
   const distag_backward_options backward = DISTAG_BACKWARD_OPTIONS_INIT;
   const distag_context_info context = DISTAG_CONTEXT_INFO_INIT;
   const distag_stats stats = DISTAG_STATS_INIT;
-  return error.struct_size + op.struct_size + custom.struct_size + member.struct_size + allocator.struct_size +
-         security.struct_size + worker.struct_size + function.struct_size + call.struct_size + backward.struct_size +
-         context.struct_size + stats.struct_size;
+  return error.struct_size + tensor.struct_size + op.struct_size + custom.struct_size + member.struct_size +
+         allocator.struct_size + security.struct_size + worker.struct_size + function.struct_size + call.struct_size +
+         backward.struct_size + context.struct_size + stats.struct_size;
 }
 
 /* Each slot has the type of its function. */

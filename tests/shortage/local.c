@@ -46,6 +46,25 @@ static int train_once(run_result *result, distag_tensor *w) {
   return is_ok;
 }
 
+/* A snapshot and lists of numbers, there and back. */
+static int share_once(run_result *result, distag_tensor *w) {
+  distag_error err = DISTAG_ERROR_INIT;
+  const double numbers[2] = {0.5, 1.5};
+  double copied[2] = {0, 0};
+  size_t count = 0;
+  distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
+  distag_tensor *snapshot = NULL;
+  distag_value *list = NULL;
+  const int is_ok = RUN(result, distag_tensor_create_snapshot(w, &snapshot, &err)) &&
+                    RUN(result, distag_tensor_get_info(snapshot, &info, &err)) &&
+                    RUN(result, distag_value_create_float64_list(numbers, 2, &list, &err)) &&
+                    RUN(result, distag_value_copy_float64s(list, copied, 2, &count, &err));
+  if (is_ok && (info.count != 4 || copied[1] != 1.5)) run_note_wrong(result, "copied", copied[1], 1.5);
+  distag_value_release(list);
+  distag_tensor_release(snapshot);
+  return is_ok;
+}
+
 static int step_once(run_result *result, distag_tensor *w) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_context *context = NULL;
@@ -78,6 +97,8 @@ void run_local(const run_plan *plan, run_result *result) {
   while (tries++ < kMostTries && !RUN(result, distag_tensor_set_requires_grad(w, 1, &err))) {
   }
   while (tries++ < kMostTries && !train_once(result, w)) {
+  }
+  while (tries++ < kMostTries && !share_once(result, w)) {
   }
   while (tries++ < kMostTries && !step_once(result, w)) {
   }

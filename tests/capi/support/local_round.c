@@ -38,6 +38,9 @@ static void values(distag_error *err) {
   static int object;
   const char *const keys[] = {"a", "b"};
   const int64_t whole[] = {1, 2, 3};
+  const double reals[] = {0.5, 1.5};
+  int64_t numbers[3] = {0};
+  double copied[2] = {0};
   distag_value *v[9] = {NULL}, *list = NULL, *map = NULL, *items[2];
   int32_t yes = 0;
   int64_t number = 0;
@@ -53,6 +56,9 @@ static void values(distag_error *err) {
   distag_value_create_text("text", &v[4], err);
   distag_value_create_bytes("bytes", 5, &v[5], err);
   distag_value_create_int64_list(whole, 3, &v[6], err);
+  distag_value_copy_int64s(v[6], numbers, 3, &size, err);
+  distag_value_create_float64_list(reals, 2, &v[8], err);
+  distag_value_copy_float64s(v[8], copied, 2, &size, err);
   atomic_fetch_add(&given, 1);
   distag_value_create_object("thing", &object, count_destroyed, &v[7], err);
   distag_value_create_list(v, 7, &list, err);
@@ -65,8 +71,8 @@ static void values(distag_error *err) {
   distag_value_get_bytes(v[5], &bytes, &size, err);
   distag_value_get_object(v[7], "thing", &found, err);
   if (err->code == DISTAG_OK &&
-      (yes != 1 || number != 7 || real != 0.5 || strcmp(text, "text") != 0 || size != 5 || found != &object ||
-       distag_value_get_count(list) != 7 || distag_value_get_item(list, 7) != NULL ||
+      (yes != 1 || numbers[2] != 3 || copied[1] != 1.5 || number != 7 || real != 0.5 || strcmp(text, "text") != 0 ||
+       size != 5 || found != &object || distag_value_get_count(list) != 7 || distag_value_get_item(list, 7) != NULL ||
        strcmp(distag_value_get_key(map, 1), "b") != 0 || distag_value_get_kind(map) != DISTAG_VALUE_MAP)) {
     distag_error_set(err, DISTAG_E_USER, "a value is not as it was made");
   }
@@ -74,7 +80,7 @@ static void values(distag_error *err) {
   distag_value_release(map);
   distag_value_release(map);
   distag_value_release(list);
-  for (size_t i = 0; i < 8; ++i) distag_value_release(v[i]);
+  for (size_t i = 0; i < 9; ++i) distag_value_release(v[i]);
 }
 
 /* ---- tensors and ops ---- */
@@ -84,6 +90,7 @@ static void sources(uint64_t seed, distag_error *err) {
   static const float data[6] = {1, 2, 3, 4, 5, 6};
   float copy[6];
   double item = 0;
+  distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
   distag_tensor *t[9] = {NULL};
   distag_tensor_create(data, sizeof data, DISTAG_FLOAT32, shape, 2, &t[0], err);
   atomic_fetch_add(&given, 1);
@@ -94,13 +101,15 @@ static void sources(uint64_t seed, distag_error *err) {
   distag_arange(0, 6, 1, DISTAG_FLOAT32, &t[5], err);
   distag_rand(seed, DISTAG_FLOAT32, shape, 2, &t[6], err);
   distag_randn(seed, DISTAG_FLOAT32, shape, 2, &t[7], err);
+  distag_tensor_create_snapshot(t[1], &t[8], err);
+  distag_tensor_get_info(t[8], &info, err);
   distag_tensor_write(t[2], data, sizeof data, err);
   distag_tensor_assign(t[3], t[2], err);
   distag_tensor_add_scaled(t[3], t[1], 0.5, err);
   distag_tensor_copy_data(t[3], copy, sizeof copy, err);
   distag_tensor_get_item(t[4], &item, err);
   if (err->code == DISTAG_OK &&
-      (copy[5] != 9 || item != 2 || distag_tensor_get_dtype(t[0]) != DISTAG_FLOAT32 ||
+      (copy[5] != 9 || info.size != sizeof data || item != 2 || distag_tensor_get_dtype(t[0]) != DISTAG_FLOAT32 ||
        distag_tensor_get_ndim(t[0]) != 2 || distag_tensor_get_shape(t[0])[1] != 3 ||
        distag_tensor_get_strides(t[0])[0] != 3 || distag_tensor_get_count(t[0]) != 6 ||
        distag_tensor_get_size(t[0]) != 24 || distag_tensor_get_id(t[0]) == distag_tensor_get_id(t[1]) ||
@@ -110,7 +119,7 @@ static void sources(uint64_t seed, distag_error *err) {
   }
   distag_tensor_retain(t[0]);
   distag_tensor_release(t[0]);
-  for (size_t i = 0; i < 8; ++i) distag_tensor_release(t[i]);
+  for (size_t i = 0; i < 9; ++i) distag_tensor_release(t[i]);
 }
 
 typedef distag_status (*unary)(distag_tensor *x, distag_tensor **out_y, distag_error *err);

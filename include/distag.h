@@ -305,6 +305,33 @@ DISTAG_API distag_status distag_tensor_assign(distag_tensor *tensor, distag_tens
 DISTAG_API distag_status distag_tensor_add_scaled(distag_tensor *tensor, distag_tensor *source, double scale,
                                                   distag_error *err);
 
+enum distag_dlpack_flag {
+  DISTAG_DLPACK_COPY = 1, /* memory of its own, which the consumer may write */
+  DISTAG_DLPACK_SHARE = 2 /* without a copy: promises that nobody writes what is exported */
+};
+
+/* DLPack (https://dmlc.github.io/dlpack, version 1): tensors shared with other libraries of the process (since 0.3). An
+ * export has the values of this moment and no history. Without flags one of version 1 is a snapshot marked read-only;
+ * the struct from before (legacy) has no such mark, so it is a copy unless DISTAG_DLPACK_SHARE is given.
+ * Ownership: an export is an independent owner and counts as a handle: the consumer ends it by its deleter, on any
+ * thread, before the library is unloaded.
+ * Fails: UNSUPPORTED (flags), INVALID_ARGUMENT (both flags). */
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+DISTAG_API distag_status distag_tensor_export_dlpack(distag_tensor *tensor, uint32_t flags,
+                                                     struct DLManagedTensorVersioned **out_managed, distag_error *err);
+DISTAG_API distag_status distag_tensor_export_dlpack_legacy(distag_tensor *tensor, uint32_t flags,
+                                                            struct DLManagedTensor **out_managed, distag_error *err);
+
+/* Makes a tensor over memory of another library without copying it; distag only reads it (since 0.3).
+ * Ownership: `managed` is taken on success; its deleter runs as destroy of distag_tensor_create_borrowed does.
+ * Fails: UNSUPPORTED (a device that is not the CPU, an unknown dtype, another major version); INVALID_ARGUMENT (sizes,
+ * strides or an offset that no memory has, data that is NULL or not aligned to its dtype, a bool not 0 or 1). */
+DISTAG_API distag_status distag_tensor_import_dlpack(struct DLManagedTensorVersioned *managed /* take */,
+                                                     distag_tensor **out_tensor, distag_error *err);
+DISTAG_API distag_status distag_tensor_import_dlpack_legacy(struct DLManagedTensor *managed /* take */,
+                                                            distag_tensor **out_tensor, distag_error *err);
+
 /* ==================================================================================================================
  * 4. Ops                                                                                                   since 0.1
  *
@@ -1423,6 +1450,10 @@ typedef struct distag_api {
   uint64_t (*get_misuse_count)(void);
   distag_status (*tensor_get_info)(distag_tensor *, distag_tensor_info *, distag_error *);
   distag_status (*tensor_create_snapshot)(distag_tensor *, distag_tensor **, distag_error *);
+  distag_status (*tensor_export_dlpack)(distag_tensor *, uint32_t, struct DLManagedTensorVersioned **, distag_error *);
+  distag_status (*tensor_export_dlpack_legacy)(distag_tensor *, uint32_t, struct DLManagedTensor **, distag_error *);
+  distag_status (*tensor_import_dlpack)(struct DLManagedTensorVersioned *, distag_tensor **, distag_error *);
+  distag_status (*tensor_import_dlpack_legacy)(struct DLManagedTensor *, distag_tensor **, distag_error *);
   distag_status (*value_create_float64_list)(const double *, size_t, distag_value **, distag_error *);
   distag_status (*value_copy_int64s)(distag_value *, int64_t *, size_t, size_t *, distag_error *);
   distag_status (*value_copy_float64s)(distag_value *, double *, size_t, size_t *, distag_error *);

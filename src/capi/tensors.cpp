@@ -15,15 +15,6 @@ using namespace distag::capi;
 
 namespace {
 
-// Bools of the host are 0 or 1, as the kernels rely on.
-void check_bools(const void* data, size_t size, Dtype dtype) {
-  if (dtype != Dtype::kBool) return;
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  for (size_t i = 0; i < size; ++i) {
-    if (bytes[i] > 1) refuse(Status::kInvalidArgument, "byte {} of bool data is {}, not 0 or 1", i, bytes[i]);
-  }
-}
-
 void check_size(size_t size, Dtype dtype, const Dims& shape) {
   const size_t item_size = checked_dtype_size(dtype);
   const size_t wanted = static_cast<size_t>(element_count(shape, item_size)) * item_size;

@@ -41,6 +41,9 @@ struct distag_tensor final : distag_value {
 
 namespace distag::capi {
 
+// Bools of the host are 0 or 1, as the kernels rely on. Throws INVALID_ARGUMENT; data of other dtypes is not looked at.
+void check_bools(const void* data, size_t size, Dtype dtype);
+
 // New handles, with one reference.
 distag_value* make_value(Value value);
 distag_tensor* make_tensor(Tensor tensor);

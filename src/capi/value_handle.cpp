@@ -51,6 +51,14 @@ bool distag_value::is_plain_memory() const {
 
 namespace distag::capi {
 
+void check_bools(const void* data, size_t size, Dtype dtype) {
+  if (dtype != Dtype::kBool) return;
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  for (size_t i = 0; i < size; ++i) {
+    if (bytes[i] > 1) refuse(Status::kInvalidArgument, "byte {} of bool data is {}, not 0 or 1", i, bytes[i]);
+  }
+}
+
 distag_value* make_value(Value value) {
   if (value.kind() == ValueKind::kTensor) return new distag_tensor(std::move(value));
   if (value.kind() == ValueKind::kRref) return new distag_rref(std::move(value));

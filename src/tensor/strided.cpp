@@ -96,6 +96,17 @@ void copy_typed(std::byte* out, const std::byte* in, const Plan& plan) {
 
 }  // namespace
 
+std::optional<Reach> reach_of(const Dims& shape, const Dims& strides) {
+  Reach reach;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t length = 0;
+    int64_t& end = strides[i] < 0 ? reach.lowest : reach.highest;
+    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &length)) return std::nullopt;
+    if (__builtin_add_overflow(end, length, &end)) return std::nullopt;
+  }
+  return reach;
+}
+
 bool is_row_major(const Dims& shape, const Dims& strides) {
   int64_t expected = 1;
   bool matches = true;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include "tensor/dims.h"
 
@@ -8,6 +10,14 @@ namespace distag {
 
 // Whether elements with these strides lie row-major without gaps. Strides of sizes 0 and 1 do not matter.
 bool is_row_major(const Dims& shape, const Dims& strides);
+
+// The lowest and the highest element that a layout reaches, counted from its first.
+struct Reach {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+};
+// Of one with elements. nullopt where no number tells it.
+std::optional<Reach> reach_of(const Dims& shape, const Dims& strides);
 
 // Copies elements of `item_size` bytes (1, 4 or 8) from one strided layout to another; both start at their first
 // element and do not overlap. Strides are in elements; a source stride of 0 repeats.

@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -24,17 +25,11 @@ bool is_only_holder(const std::shared_ptr<T>& pointer) {
 
 // Throws unless all elements lie within `capacity` elements.
 void check_bounds(const Dims& shape, const Dims& strides, int64_t offset, int64_t capacity) {
-  int64_t lowest = offset;
-  int64_t highest = offset;
-  bool overflow = offset < 0;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 0) return;
-    int64_t reach = 0;
-    overflow |= __builtin_mul_overflow(shape[i] - 1, strides[i], &reach);
-    int64_t& end = reach < 0 ? lowest : highest;
-    overflow |= __builtin_add_overflow(end, reach, &end);
-  }
-  if (overflow || lowest < 0 || highest >= capacity) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
+  const auto reach = reach_of(shape, strides);
+  int64_t highest = 0;
+  if (!reach || offset < 0 || offset + reach->lowest < 0 || __builtin_add_overflow(offset, reach->highest, &highest) ||
+      highest >= capacity) {
     fail(Status::kInvalidArgument, "shape {} with strides {} reaches outside of the memory given ({} elements)",
          to_string(shape), to_string(strides), capacity);
   }

@@ -197,6 +197,10 @@ int main(void) {
   SLOT(get_misuse_count, distag_get_misuse_count);
   SLOT(tensor_get_info, distag_tensor_get_info);
   SLOT(tensor_create_snapshot, distag_tensor_create_snapshot);
+  SLOT(tensor_export_dlpack, distag_tensor_export_dlpack);
+  SLOT(tensor_export_dlpack_legacy, distag_tensor_export_dlpack_legacy);
+  SLOT(tensor_import_dlpack, distag_tensor_import_dlpack);
+  SLOT(tensor_import_dlpack_legacy, distag_tensor_import_dlpack_legacy);
   SLOT(value_create_float64_list, distag_value_create_float64_list);
   SLOT(value_copy_int64s, distag_value_copy_int64s);
   SLOT(value_copy_float64s, distag_value_copy_float64s);

@@ -91,7 +91,9 @@ static void sources(uint64_t seed, distag_error *err) {
   float copy[6];
   double item = 0;
   distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
-  distag_tensor *t[9] = {NULL};
+  distag_tensor *t[11] = {NULL};
+  struct DLManagedTensorVersioned *managed = NULL;
+  struct DLManagedTensor *legacy = NULL;
   distag_tensor_create(data, sizeof data, DISTAG_FLOAT32, shape, 2, &t[0], err);
   atomic_fetch_add(&given, 1);
   distag_tensor_create_borrowed(data, sizeof data, DISTAG_FLOAT32, shape, NULL, 2, NULL, count_destroyed, &t[1], err);
@@ -103,6 +105,10 @@ static void sources(uint64_t seed, distag_error *err) {
   distag_randn(seed, DISTAG_FLOAT32, shape, 2, &t[7], err);
   distag_tensor_create_snapshot(t[1], &t[8], err);
   distag_tensor_get_info(t[8], &info, err);
+  distag_tensor_export_dlpack(t[8], 0, &managed, err);
+  distag_tensor_import_dlpack(managed, &t[9], err);
+  distag_tensor_export_dlpack_legacy(t[9], DISTAG_DLPACK_SHARE, &legacy, err);
+  distag_tensor_import_dlpack_legacy(legacy, &t[10], err);
   distag_tensor_write(t[2], data, sizeof data, err);
   distag_tensor_assign(t[3], t[2], err);
   distag_tensor_add_scaled(t[3], t[1], 0.5, err);
@@ -113,13 +119,13 @@ static void sources(uint64_t seed, distag_error *err) {
        distag_tensor_get_ndim(t[0]) != 2 || distag_tensor_get_shape(t[0])[1] != 3 ||
        distag_tensor_get_strides(t[0])[0] != 3 || distag_tensor_get_count(t[0]) != 6 ||
        distag_tensor_get_size(t[0]) != 24 || distag_tensor_get_id(t[0]) == distag_tensor_get_id(t[1]) ||
-       distag_tensor_get_data(t[0]) == NULL || distag_tensor_get_requires_grad(t[0]) != 0 ||
-       distag_dtype_get_size(DISTAG_FLOAT64) != 8)) {
+       distag_tensor_get_data(t[0]) == NULL || distag_tensor_get_data(t[10]) != data ||
+       distag_tensor_get_requires_grad(t[0]) != 0 || distag_dtype_get_size(DISTAG_FLOAT64) != 8)) {
     distag_error_set(err, DISTAG_E_USER, "a tensor is not as it was made");
   }
   distag_tensor_retain(t[0]);
   distag_tensor_release(t[0]);
-  for (size_t i = 0; i < 9; ++i) distag_tensor_release(t[i]);
+  for (size_t i = 0; i < 11; ++i) distag_tensor_release(t[i]);
 }
 
 typedef distag_status (*unary)(distag_tensor *x, distag_tensor **out_y, distag_error *err);

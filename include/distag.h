@@ -123,9 +123,7 @@ enum distag_status_code {
   DISTAG_E_USER = 1000            /* first status of callbacks */
 };
 
-enum distag_error_flag {
-  DISTAG_ERROR_MAY_HAVE_RUN = 1 /* the function ran, or nobody knows; without this flag it did not run */
-};
+enum distag_error_flag { DISTAG_ERROR_MAY_HAVE_RUN = 1 }; /* the function ran, or nobody knows; else it did not */
 
 /* Filled by a failed call. The message names the failure, its place, the remedy and every worker it passed. */
 typedef struct distag_error {
@@ -476,9 +474,7 @@ DISTAG_API distag_status distag_clone(distag_tensor *x, distag_tensor **out_y, d
 /* The values without history; the storage is shared and follows writes. */
 DISTAG_API distag_status distag_detach(distag_tensor *x, distag_tensor **out_y, distag_error *err);
 
-enum distag_apply_flag {
-  DISTAG_APPLY_NO_GRAD = 1 /* record nothing */
-};
+enum distag_apply_flag { DISTAG_APPLY_NO_GRAD = 1 }; /* record nothing */
 
 /* Runs any op by name: those above with all their attributes, and many more. `attributes` is a map. An input may be
  * NULL where the op's signature says so. Gives exactly `output_count` tensors.
@@ -1245,37 +1241,24 @@ typedef struct distag_api {
   uint64_t (*get_handle_count)(void);
   const char *(*status_get_name)(distag_status);
   distag_status (*error_set)(distag_error *, distag_status, const char *);
-
   /* references */
-  void (*tensor_retain)(distag_tensor *);
-  void (*tensor_release)(distag_tensor *);
-  void (*value_retain)(distag_value *);
-  void (*value_release)(distag_value *);
-  void (*worker_retain)(distag_worker *);
-  void (*worker_release)(distag_worker *);
-  void (*reply_retain)(distag_reply *);
-  void (*reply_release)(distag_reply *);
-  void (*future_retain)(distag_future *);
-  void (*future_release)(distag_future *);
-  void (*context_retain)(distag_context *);
-  void (*context_release)(distag_context *);
-  void (*gradients_retain)(distag_gradients *);
-  void (*gradients_release)(distag_gradients *);
-
+  void (*tensor_retain)(distag_tensor *); void (*tensor_release)(distag_tensor *);
+  void (*value_retain)(distag_value *); void (*value_release)(distag_value *);
+  void (*worker_retain)(distag_worker *); void (*worker_release)(distag_worker *);
+  void (*reply_retain)(distag_reply *); void (*reply_release)(distag_reply *);
+  void (*future_retain)(distag_future *); void (*future_release)(distag_future *);
+  void (*context_retain)(distag_context *); void (*context_release)(distag_context *);
+  void (*gradients_retain)(distag_gradients *); void (*gradients_release)(distag_gradients *);
   /* tensors */
   size_t (*dtype_get_size)(distag_dtype);
   distag_status (*tensor_create)(const void *, size_t, distag_dtype, const int64_t *, size_t, distag_tensor **,
                                  distag_error *);
   distag_status (*tensor_create_borrowed)(const void *, size_t, distag_dtype, const int64_t *, const int64_t *, size_t,
                                           void *, distag_deleter, distag_tensor **, distag_error *);
-  distag_dtype (*tensor_get_dtype)(distag_tensor *);
-  size_t (*tensor_get_ndim)(distag_tensor *);
-  const int64_t *(*tensor_get_shape)(distag_tensor *);
-  const int64_t *(*tensor_get_strides)(distag_tensor *);
-  size_t (*tensor_get_count)(distag_tensor *);
-  size_t (*tensor_get_size)(distag_tensor *);
-  uint64_t (*tensor_get_id)(distag_tensor *);
-  const void *(*tensor_get_data)(distag_tensor *);
+  distag_dtype (*tensor_get_dtype)(distag_tensor *); size_t (*tensor_get_ndim)(distag_tensor *);
+  const int64_t *(*tensor_get_shape)(distag_tensor *); const int64_t *(*tensor_get_strides)(distag_tensor *);
+  size_t (*tensor_get_count)(distag_tensor *); size_t (*tensor_get_size)(distag_tensor *);
+  uint64_t (*tensor_get_id)(distag_tensor *); const void *(*tensor_get_data)(distag_tensor *);
   distag_status (*tensor_copy_data)(distag_tensor *, void *, size_t, distag_error *);
   distag_status (*tensor_get_item)(distag_tensor *, double *, distag_error *);
   distag_status (*tensor_set_requires_grad)(distag_tensor *, int32_t, distag_error *);
@@ -1283,7 +1266,6 @@ typedef struct distag_api {
   distag_status (*tensor_write)(distag_tensor *, const void *, size_t, distag_error *);
   distag_status (*tensor_assign)(distag_tensor *, distag_tensor *, distag_error *);
   distag_status (*tensor_add_scaled)(distag_tensor *, distag_tensor *, double, distag_error *);
-
   /* ops */
   distag_fill_op op_zeros, op_ones;
   distag_random_op op_rand, op_randn;
@@ -1308,9 +1290,7 @@ typedef struct distag_api {
                          size_t, distag_error *);
   distag_status (*apply_custom)(const distag_custom_op *, distag_tensor *const *, size_t, distag_tensor **, size_t,
                                 distag_error *);
-  size_t (*get_op_count)(void);
-  distag_status (*get_op)(size_t, distag_op_info *, distag_error *);
-
+  size_t (*get_op_count)(void); distag_status (*get_op)(size_t, distag_op_info *, distag_error *);
   /* values */
   distag_status (*value_create_null)(distag_value **, distag_error *);
   distag_status (*value_create_bool)(int32_t, distag_value **, distag_error *);
@@ -1322,19 +1302,15 @@ typedef struct distag_api {
   distag_status (*value_create_int64_list)(const int64_t *, size_t, distag_value **, distag_error *);
   distag_status (*value_create_map)(const char *const *, distag_value *const *, size_t, distag_value **,
                                     distag_error *);
-  distag_value *(*tensor_as_value)(distag_tensor *);
-  distag_value_kind (*value_get_kind)(distag_value *);
-  size_t (*value_get_count)(distag_value *);
-  distag_value *(*value_get_item)(distag_value *, size_t);
-  const char *(*value_get_key)(distag_value *, size_t);
-  distag_value *(*value_get_entry)(distag_value *, const char *);
+  distag_value *(*tensor_as_value)(distag_tensor *); distag_value_kind (*value_get_kind)(distag_value *);
+  size_t (*value_get_count)(distag_value *); distag_value *(*value_get_item)(distag_value *, size_t);
+  const char *(*value_get_key)(distag_value *, size_t); distag_value *(*value_get_entry)(distag_value *, const char *);
   distag_status (*value_get_bool)(distag_value *, int32_t *, distag_error *);
   distag_status (*value_get_int64)(distag_value *, int64_t *, distag_error *);
   distag_status (*value_get_float64)(distag_value *, double *, distag_error *);
   distag_status (*value_get_text)(distag_value *, const char **, distag_error *);
   distag_status (*value_get_bytes)(distag_value *, const void **, size_t *, distag_error *);
   distag_status (*value_get_tensor)(distag_value *, distag_tensor **, distag_error *);
-
   /* workers */
   distag_status (*worker_create)(const distag_worker_options *, distag_worker **, distag_error *);
   distag_status (*worker_register)(distag_worker *, const char *, distag_function, void *, distag_deleter,
@@ -1344,38 +1320,30 @@ typedef struct distag_api {
   distag_status (*worker_shutdown)(distag_worker *, int64_t, distag_value **, distag_error *);
   distag_status (*worker_shutdown_async)(distag_worker *, int64_t, distag_future **, distag_error *);
   distag_status (*worker_poll)(distag_worker *, size_t, int64_t, size_t *, distag_error *);
-  int64_t (*worker_get_fd)(distag_worker *);
-  const char *(*worker_get_name)(distag_worker *);
-  int32_t (*worker_get_rank)(distag_worker *);
-  int32_t (*worker_get_world_size)(distag_worker *);
+  int64_t (*worker_get_fd)(distag_worker *); const char *(*worker_get_name)(distag_worker *);
+  int32_t (*worker_get_rank)(distag_worker *); int32_t (*worker_get_world_size)(distag_worker *);
   distag_status (*worker_get_stats)(distag_worker *, distag_stats *, distag_error *);
-
   /* functions */
   distag_worker *(*invocation_get_worker)(distag_invocation *);
   distag_context *(*invocation_get_context)(distag_invocation *);
-  const char *(*invocation_get_caller)(distag_invocation *);
-  size_t (*invocation_get_arg_count)(distag_invocation *);
+  const char *(*invocation_get_caller)(distag_invocation *); size_t (*invocation_get_arg_count)(distag_invocation *);
   distag_value *(*invocation_get_arg)(distag_invocation *, size_t);
-  int64_t (*invocation_get_time_left)(distag_invocation *);
-  int32_t (*invocation_is_cancelled)(distag_invocation *);
+  int64_t (*invocation_get_time_left)(distag_invocation *); int32_t (*invocation_is_cancelled)(distag_invocation *);
   distag_status (*invocation_get_tensor)(distag_invocation *, size_t, distag_tensor **, distag_error *);
   distag_status (*invocation_return)(distag_invocation *, distag_value *, distag_error *);
   distag_status (*invocation_defer)(distag_invocation *, distag_reply **, distag_error *);
   distag_status (*reply_finish)(distag_reply *, distag_value *, const distag_error *, distag_error *);
   int32_t (*reply_is_cancelled)(distag_reply *);
-
   /* calls and futures */
   distag_status (*call)(distag_worker *, distag_context *, const char *, const char *, distag_value *const *, size_t,
                         const distag_call_options *, distag_value **, distag_error *);
   distag_status (*call_async)(distag_worker *, distag_context *, const char *, const char *, distag_value *const *,
                               size_t, const distag_call_options *, distag_future **, distag_error *);
-  int32_t (*future_poll)(distag_future *);
-  distag_status (*future_wait)(distag_future *, int64_t, distag_error *);
+  int32_t (*future_poll)(distag_future *); distag_status (*future_wait)(distag_future *, int64_t, distag_error *);
   distag_status (*future_get_value)(distag_future *, distag_value **, distag_error *);
   void (*future_cancel)(distag_future *);
   distag_status (*future_on_done)(distag_future *, distag_future_callback, void *, distag_deleter, distag_error *);
   distag_status (*wait_all)(distag_future *const *, size_t, int64_t, distag_error *);
-
   /* contexts and the backward pass */
   distag_status (*context_create)(distag_worker *, distag_context **, distag_error *);
   uint64_t (*context_get_id)(distag_context *);
@@ -1386,14 +1354,12 @@ typedef struct distag_api {
   distag_status (*backward_async)(distag_context *, distag_tensor *const *, size_t, const distag_backward_options *,
                                   distag_future **, distag_error *);
   distag_status (*get_gradients)(distag_context *, distag_gradients **, distag_error *);
-  size_t (*gradients_get_count)(distag_gradients *);
-  distag_tensor *(*gradients_get_tensor)(distag_gradients *, size_t);
+  size_t (*gradients_get_count)(distag_gradients *); distag_tensor *(*gradients_get_tensor)(distag_gradients *, size_t);
   distag_tensor *(*gradients_get_gradient)(distag_gradients *, size_t);
   distag_tensor *(*gradients_find)(distag_gradients *, distag_tensor *);
 
   /* 0.2: optimizers */
-  void (*optimizer_retain)(distag_optimizer *);
-  void (*optimizer_release)(distag_optimizer *);
+  void (*optimizer_retain)(distag_optimizer *); void (*optimizer_release)(distag_optimizer *);
   distag_status (*optimizer_create)(distag_worker *, const char *, distag_value *const *, size_t, distag_optimizer **,
                                     distag_error *);
   distag_status (*optimizer_set)(distag_optimizer *, const char *, double, distag_error *);
@@ -1405,11 +1371,9 @@ typedef struct distag_api {
                                   distag_error *);
   distag_status (*optimizer_save)(distag_optimizer *, const distag_call_options *, distag_value **, distag_error *);
   distag_status (*optimizer_load)(distag_optimizer *, distag_value *, const distag_call_options *, distag_error *);
-
   /* 0.2: futures */
   distag_status (*future_then)(distag_future *, distag_future_continuation, void *, distag_deleter, distag_future **,
                                distag_error *);
-
   /* 0.2: members and functions */
   distag_status (*worker_all_gather)(distag_worker *, distag_value *, const int32_t *, size_t, int64_t, distag_value **,
                                      distag_error *);
@@ -1417,8 +1381,7 @@ typedef struct distag_api {
   distag_status (*worker_get_member)(distag_worker *, int32_t, distag_member *, distag_error *);
   distag_status (*worker_get_member_by_name)(distag_worker *, const char *, distag_member *, distag_error *);
   distag_status (*worker_copy_ranks)(distag_worker *, const char *, int32_t *, size_t, size_t *, distag_error *);
-  void (*rref_retain)(distag_rref *);
-  void (*rref_release)(distag_rref *);
+  void (*rref_retain)(distag_rref *); void (*rref_release)(distag_rref *);
   distag_status (*value_create_object)(const char *, void *, distag_deleter, distag_value **, distag_error *);
   distag_value *(*rref_as_value)(distag_rref *);
   distag_status (*value_get_rref)(distag_value *, distag_rref **, distag_error *);
@@ -1432,15 +1395,11 @@ typedef struct distag_api {
   distag_status (*rref_fetch_async)(distag_rref *, distag_context *, const distag_call_options *, distag_future **,
                                     distag_error *);
   distag_status (*rref_get_local)(distag_rref *, distag_value **, distag_error *);
-  const char *(*rref_get_owner)(distag_rref *);
-  int32_t (*rref_is_owner)(distag_rref *);
-  int32_t (*rref_is_confirmed)(distag_rref *);
-  uint64_t (*rref_get_id)(distag_rref *);
-
+  const char *(*rref_get_owner)(distag_rref *); int32_t (*rref_is_owner)(distag_rref *);
+  int32_t (*rref_is_confirmed)(distag_rref *); uint64_t (*rref_get_id)(distag_rref *);
   /* 0.2: reports */
   distag_status (*worker_copy_report)(distag_worker *, char *, size_t, size_t *, distag_error *);
   distag_status (*context_copy_report)(distag_context *, char *, size_t, size_t *, distag_error *);
-
   /* 0.2: hooks */
   distag_status (*tensor_add_hook)(distag_tensor *, distag_tensor_hook, void *, distag_deleter, uint64_t *,
                                    distag_error *);

@@ -42,15 +42,15 @@ VIOLATIONS = [
 # The same for what released versions had.
 FROZEN_VIOLATIONS = [
     # two slots swapped
-    ("  void (*tensor_retain)(distag_tensor *);\n  void (*tensor_release)(distag_tensor *);",
-     "  void (*tensor_release)(distag_tensor *);\n  void (*tensor_retain)(distag_tensor *);", "tensor_retain"),
+    ("void (*tensor_retain)(distag_tensor *); void (*tensor_release)(distag_tensor *);",
+     "void (*tensor_release)(distag_tensor *); void (*tensor_retain)(distag_tensor *);", "tensor_retain"),
     ("op_neg, op_exp", "op_exp, op_neg", "op_neg"),
     # one between
     ("  uint64_t (*get_handle_count)(void);", "  uint64_t (*get_handle_count)(void);\n  void (*halt)(void);", "slot"),
     ("  distag_status (*tensor_remove_hook)", "  void (*halt)(void);\n  distag_status (*tensor_remove_hook)",
      "tensor_remove_hook"),
     # one gone
-    ("  int32_t (*future_poll)(distag_future *);\n", "", "future_poll"),
+    ("  int32_t (*future_poll)(distag_future *);", " ", "future_poll"),
     # types changed: of a slot, a shared slot type, a callback, a function, a member
     ("  int32_t (*future_poll)(distag_future *);", "  int64_t (*future_poll)(distag_future *);", "future_poll"),
     ("typedef distag_status (*distag_unary_op)(distag_tensor *x,",

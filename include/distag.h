@@ -820,6 +820,12 @@ DISTAG_API distag_status distag_worker_all_gather(distag_worker *worker, distag_
                                                   int64_t timeout_ns, distag_value **out_values /* nullable */,
                                                   distag_error *err);
 
+/* Its future's value is the list. A cancelled one is withdrawn, unless all have come by then (since 0.3). */
+DISTAG_API distag_status distag_worker_all_gather_async(distag_worker *worker, distag_value *value,
+                                                        const int32_t *ranks /* nullable */, size_t rank_count,
+                                                        int64_t timeout_ns, distag_future **out_future,
+                                                        distag_error *err);
+
 /* ==================================================================================================================
  * 8. Functions that a worker offers                                                                        since 0.1
  * ================================================================================================================== */
@@ -1016,6 +1022,10 @@ DISTAG_API distag_status distag_backward_async(distag_context *context, distag_t
  * context has ended. */
 DISTAG_API distag_status distag_get_gradients(distag_context *context, distag_gradients **out_gradients,
                                               distag_error *err);
+/* Completes, with null, when the passes that ran here have their verdicts: then distag_get_gradients answers at once,
+ * or fails as this future did (since 0.3). Fails also: UNSUPPORTED without a worker, where there is no wait. */
+DISTAG_API distag_status distag_context_settle_async(distag_context *context, distag_future **out_future,
+                                                     distag_error *err);
 /* The leaves that were reached, in the order of their ids. */
 DISTAG_API size_t distag_gradients_get_count(distag_gradients *gradients);
 DISTAG_API distag_tensor *distag_gradients_get_tensor(distag_gradients *gradients, size_t index);   /* the leaf */
@@ -1150,6 +1160,18 @@ DISTAG_API distag_status distag_optimizer_save(distag_optimizer *optimizer,
  * which it does not is not changed). */
 DISTAG_API distag_status distag_optimizer_load(distag_optimizer *optimizer, distag_value *state,
                                                const distag_call_options *options /* nullable */, distag_error *err);
+
+/* Clip, save and load without waiting (since 0.3). The values of their futures: the norm, the state, null. A cancelled
+ * one may be done at some owners. Fails also: UNSUPPORTED without a worker. */
+DISTAG_API distag_status distag_optimizer_clip_async(distag_optimizer *optimizer, distag_context *context,
+                                                     double max_norm, const distag_call_options *options /* nullable */,
+                                                     distag_future **out_future, distag_error *err);
+DISTAG_API distag_status distag_optimizer_save_async(distag_optimizer *optimizer,
+                                                     const distag_call_options *options /* nullable */,
+                                                     distag_future **out_future, distag_error *err);
+DISTAG_API distag_status distag_optimizer_load_async(distag_optimizer *optimizer, distag_value *state,
+                                                     const distag_call_options *options /* nullable */,
+                                                     distag_future **out_future, distag_error *err);
 
 /* ==================================================================================================================
  * 13. Looking inside                                                                                       since 0.1
@@ -1416,6 +1438,15 @@ typedef struct distag_api {
   distag_status (*value_create_float64_list)(const double *, size_t, distag_value **, distag_error *);
   distag_status (*value_copy_int64s)(distag_value *, int64_t *, size_t, size_t *, distag_error *);
   distag_status (*value_copy_float64s)(distag_value *, double *, size_t, size_t *, distag_error *);
+  distag_status (*context_settle_async)(distag_context *, distag_future **, distag_error *);
+  distag_status (*worker_all_gather_async)(distag_worker *, distag_value *, const int32_t *, size_t, int64_t,
+                                           distag_future **, distag_error *);
+  distag_status (*optimizer_clip_async)(distag_optimizer *, distag_context *, double, const distag_call_options *,
+                                        distag_future **, distag_error *);
+  distag_status (*optimizer_save_async)(distag_optimizer *, const distag_call_options *, distag_future **,
+                                        distag_error *);
+  distag_status (*optimizer_load_async)(distag_optimizer *, distag_value *, const distag_call_options *,
+                                        distag_future **, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

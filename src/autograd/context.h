@@ -51,6 +51,9 @@ class Context {
   virtual void backward(const Tensors& roots, const BackwardOptions& options) = 0;  // waits
   virtual std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) = 0;
   virtual std::shared_ptr<const Gradients> gradients() = 0;  // may wait for verdicts
+  // Completes with null when gradients() need not wait for the passes of this moment; fails as it would. Throws
+  // UNSUPPORTED without a worker, where it never waits.
+  virtual std::shared_ptr<Future<Value>> settle_async() = 0;
   // Multiplies the gradients of the leaves with these ids, where there are some, in the sum over exactly `passes`
   // passes. Throws INVALID_STATE when more were committed meanwhile. Snapshots keep what they have.
   virtual void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) = 0;

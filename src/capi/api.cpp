@@ -200,6 +200,11 @@ constexpr distag_api kApi = {
     distag_value_create_float64_list,
     distag_value_copy_int64s,
     distag_value_copy_float64s,
+    distag_context_settle_async,
+    distag_worker_all_gather_async,
+    distag_optimizer_clip_async,
+    distag_optimizer_save_async,
+    distag_optimizer_load_async,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

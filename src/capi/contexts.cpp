@@ -238,6 +238,15 @@ distag_status distag_get_gradients(distag_context* context, distag_gradients** o
   });
 }
 
+distag_status distag_context_settle_async(distag_context* context, distag_future** out_future, distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    distag_context& live = need(context, "context");
+    need_pointer(out_future, "out_future");
+    *out_future = new distag_future(live.get().settle_async(), *live.worker());
+  });
+}
+
 void distag_gradients_retain(distag_gradients* gradients) { retain_handle(gradients); }
 void distag_gradients_release(distag_gradients* gradients) { release_handle(gradients); }
 

@@ -39,6 +39,12 @@ std::shared_ptr<Context> need_context(const distag_optimizer& optimizer, distag_
   return live.shared();
 }
 
+// What is done without waiting needs a thread to do it.
+distag_worker& need_worker_of(const distag_optimizer& optimizer) {
+  if (optimizer.worker() != nullptr) return *optimizer.worker();
+  refuse(Status::kUnsupported, "the optimizer has no worker, so there is no thread to run it: use the call that waits");
+}
+
 }  // namespace
 
 void distag_optimizer_retain(distag_optimizer* optimizer) { retain_handle(optimizer); }
@@ -86,11 +92,8 @@ distag_status distag_optimizer_step_async(distag_optimizer* optimizer, distag_co
     const std::shared_ptr<Context> within = need_context(live, context);
     need_pointer(out_future, "out_future");
     const optim::OptimizerCall call = make_call(options);
-    if (live.worker() == nullptr) {
-      refuse(Status::kUnsupported,
-             "the optimizer has no worker, so there is no thread to run it: use distag_optimizer_step");
-    }
-    *out_future = new distag_future(live.get().step_async(within, call), *live.worker());
+    distag_worker& worker = need_worker_of(live);
+    *out_future = new distag_future(live.get().step_async(within, call), worker);
   });
 }
 
@@ -134,5 +137,47 @@ distag_status distag_optimizer_load(distag_optimizer* optimizer, distag_value* s
     check_present({optimizer, state}, {"optimizer", "state"});
     optim::Optimizer& live = need(optimizer, "optimizer").get();
     live.load(need(state, "state").get(), make_call(options));
+  });
+}
+
+distag_status distag_optimizer_clip_async(distag_optimizer* optimizer, distag_context* context, double max_norm,
+                                          const distag_call_options* options, distag_future** out_future,
+                                          distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    check_present({optimizer, context}, {"optimizer", "context"});
+    const distag_optimizer& live = need(optimizer, "optimizer");
+    const std::shared_ptr<Context> within = need_context(live, context);
+    need_pointer(out_future, "out_future");
+    const optim::OptimizerCall call = make_call(options);
+    distag_worker& worker = need_worker_of(live);
+    *out_future = new distag_future(live.get().clip_async(within, max_norm, call), worker);
+  });
+}
+
+distag_status distag_optimizer_save_async(distag_optimizer* optimizer, const distag_call_options* options,
+                                          distag_future** out_future, distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    const distag_optimizer& live = need(optimizer, "optimizer");
+    need_pointer(out_future, "out_future");
+    const optim::OptimizerCall call = make_call(options);
+    distag_worker& worker = need_worker_of(live);
+    *out_future = new distag_future(live.get().save_async(call), worker);
+  });
+}
+
+distag_status distag_optimizer_load_async(distag_optimizer* optimizer, distag_value* state,
+                                          const distag_call_options* options, distag_future** out_future,
+                                          distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    check_present({optimizer, state}, {"optimizer", "state"});
+    const distag_optimizer& live = need(optimizer, "optimizer");
+    const Value given = need(state, "state").get();
+    need_pointer(out_future, "out_future");
+    const optim::OptimizerCall call = make_call(options);
+    distag_worker& worker = need_worker_of(live);
+    *out_future = new distag_future(live.get().load_async(given, call), worker);
   });
 }

@@ -114,6 +114,26 @@ int32_t distag_worker_get_world_size(distag_worker* worker) {
   });
 }
 
+namespace {
+
+struct GatherArguments {
+  const int32_t* ranks;
+  size_t rank_count;
+  int64_t timeout_ns;
+};
+
+std::shared_ptr<Future<Value>> begin_all_gather(distag_worker& worker, const Value& value,
+                                                const GatherArguments& given) {
+  check_array(given.ranks, given.rank_count, "ranks");
+  const Nanos timeout = need_timeout(given.timeout_ns, "timeout_ns");
+  worker.check_up();
+  std::optional<std::vector<int32_t>> named;
+  if (given.ranks != nullptr) named.emplace(given.ranks, given.ranks + given.rank_count);
+  return worker.core().rpc().all_gather(value, std::move(named), timeout);
+}
+
+}  // namespace
+
 distag_status distag_worker_all_gather(distag_worker* worker, distag_value* value, const int32_t* ranks,
                                        size_t rank_count, int64_t timeout_ns, distag_value** out_values,
                                        distag_error* err) {
@@ -122,16 +142,24 @@ distag_status distag_worker_all_gather(distag_worker* worker, distag_value* valu
     check_present({worker, value}, {"worker", "value"});
     distag_worker& live = need_worker(worker);
     const Value given = need(value, "value").get();
-    check_array(ranks, rank_count, "ranks");
-    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
-    live.check_up();
     check_can_wait();
-    std::optional<std::vector<int32_t>> named;
-    if (ranks != nullptr) named.emplace(ranks, ranks + rank_count);
-    const auto gathered = live.core().rpc().all_gather(given, std::move(named), timeout);
+    const auto gathered = begin_all_gather(live, given, {ranks, rank_count, timeout_ns});
     wait(*gathered, kForever);
     const Value& values = gathered->value();
     if (out_values != nullptr) *out_values = make_value(values);
+  });
+}
+
+distag_status distag_worker_all_gather_async(distag_worker* worker, distag_value* value, const int32_t* ranks,
+                                             size_t rank_count, int64_t timeout_ns, distag_future** out_future,
+                                             distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    check_present({worker, value}, {"worker", "value"});
+    distag_worker& live = need_worker(worker);
+    const Value given = need(value, "value").get();
+    need_pointer(out_future, "out_future");
+    *out_future = new distag_future(begin_all_gather(live, given, {ranks, rank_count, timeout_ns}), live);
   });
 }
 

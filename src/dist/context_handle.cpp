@@ -4,6 +4,7 @@
 
 #include "autograd/roots.h"
 #include "base/executor.h"
+#include "base/future_deadline.h"
 #include "dist/context_table.h"
 #include "dist/passes.h"
 
@@ -116,6 +117,18 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
   post_begin(shared_, record_->id(), std::move(plan), nullptr);
   wait(*future, kForever);
   future->value();
+}
+
+std::shared_ptr<Future<Value>> ContextHandle::settle_async() {
+  auto settled = record_->settle();
+  if (settled->is_done()) return settled;
+  const Nanos lease = shared_->environment.lease;
+  // By the gate: what is posted to a loop that is gone would not end it, but then the context has.
+  shared_->gate.run([shared = shared_, record = record_, settled, lease] {
+    Loop& loop = shared->environment.loop;
+    set_deadline(loop, settled, deadline_after(loop.now(), lease), [record, lease] { return record->late(lease); });
+  });
+  return settled;
 }
 
 void ContextHandle::run_local(PassInitiator::Plan& plan) {

@@ -21,6 +21,7 @@ class ContextHandle final : public Context {
   void backward(const Tensors& roots, const BackwardOptions& options) override;
   std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) override;
   std::shared_ptr<const Gradients> gradients() override { return record_->read(shared_->environment.lease); }
+  std::shared_ptr<Future<Value>> settle_async() override;
   void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) override {
     record_->scale(leaves, factor, passes);
   }

@@ -1,5 +1,7 @@
 #include "dist/context_record.h"
 
+#include <utility>
+
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
@@ -8,6 +10,13 @@ namespace distag {
 namespace {
 
 using Doubts = std::map<Id, std::shared_ptr<Future<Unit>>>;
+
+Error no_verdict(const Id& pass, Nanos lease) {
+  return Error(Status::kDeadline,
+               fmt::format("gradients: pass {} of worker {:016x} has run here, and no verdict came within the lease of "
+                           "{} ms; try again",
+                           pass.counter, pass.maker, lease / kMillisecond));
+}
 
 // All of them together have the time of one lease.
 void await(const Doubts& doubts, Nanos lease) {
@@ -22,10 +31,7 @@ void await(const Doubts& doubts, Nanos lease) {
   }
   if (wait(*all, lease)) return;
   for (const auto& [pass, verdict] : doubts) {
-    if (verdict->is_done()) continue;
-    fail(Status::kDeadline,
-         "gradients: pass {} of worker {:016x} has run here, and no verdict came within the lease of {} ms; try again",
-         pass.counter, pass.maker, lease / kMillisecond);
+    if (!verdict->is_done()) throw no_verdict(pass, lease);
   }
 }
 
@@ -142,6 +148,41 @@ std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease) {
     if (unknown_) throw *unknown_;
   }
   return gradients_.read();
+}
+
+std::shared_ptr<Future<Value>> ContextRecord::settle() {
+  Doubts doubts;
+  {
+    MutexLock lock(mutex_);
+    if (closed_) throw *closed_;
+    doubts = doubts_;
+  }
+  auto settled = Future<Value>::make();
+  auto open = std::make_shared<std::atomic<size_t>>(doubts.size() + 1);
+  const auto one_ended = [self = shared_from_this(), settled, open] {
+    if (--*open == 0) self->end(*settled);
+  };
+  for (const auto& [pass, verdict] : doubts) verdict->on_done(one_ended);
+  one_ended();
+  return settled;
+}
+
+void ContextRecord::end(Future<Value>& settled) const {
+  std::optional<Error> why;
+  {
+    MutexLock lock(mutex_);
+    why = closed_ ? closed_ : unknown_;
+  }
+  if (why) {
+    settled.fail(std::move(*why));
+  } else {
+    settled.complete(Value());
+  }
+}
+
+Error ContextRecord::late(Nanos lease) const {
+  MutexLock lock(mutex_);
+  return no_verdict(doubts_.empty() ? Id{} : doubts_.begin()->first, lease);
 }
 
 void ContextRecord::scale(std::span<const uint64_t> leaves, double factor, uint64_t passes) {

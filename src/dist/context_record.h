@@ -18,7 +18,7 @@ namespace distag {
 
 // The record that any thread may ask about a context on one worker: whether it is over, its counts, its gradients. Its
 // handles hold it beyond the end of the context. Thread-safe.
-class ContextRecord {
+class ContextRecord : public std::enable_shared_from_this<ContextRecord> {
  public:
   ContextRecord(Id id, uint64_t number) : id_(id), number_(number) {}
 
@@ -44,10 +44,15 @@ class ContextRecord {
   void forget(const Id& pass);                                              // likewise: it was aborted
   void lose_verdict(const Id& pass, const Error& why);                      // nobody will ever tell: reads fail now
   std::shared_ptr<const Gradients> read(Nanos lease);
+  // Completes with null once the doubts of this moment are over; fails, and throws, as read() does, but for its
+  // deadline: that is the caller's to set, by late().
+  std::shared_ptr<Future<Value>> settle();
+  Error late(Nanos lease) const;
   void scale(std::span<const uint64_t> leaves, double factor, uint64_t passes);  // throws like check()
 
  private:
   void end_doubt(const Id& pass);
+  void end(Future<Value>& settled) const;
 
   const Id id_;
   const uint64_t number_;

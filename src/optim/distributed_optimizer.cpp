@@ -9,8 +9,10 @@
 
 #include "base/error.h"
 #include "base/executor.h"
+#include "base/future_deadline.h"
 #include "base/mutex.h"
 #include "optim/norm.h"
+#include "optim/operation.h"
 #include "optim/round.h"
 #include "optim/saved_state.h"
 
@@ -23,20 +25,15 @@ const Value& need(const Value& answer, const char* key) {
   return *found;
 }
 
-// Fails the future at the deadline, unless it is done before; what it stands for may then still be done.
-void set_deadline(Loop& loop, const std::shared_ptr<Future<Value>>& future, Nanos timeout) {
-  const Nanos deadline = deadline_after(loop.now(), timeout);
-  loop.post_or_drop([&loop, future, deadline, timeout] {
-    if (future->is_done()) return;
-    const Loop::TimerId timer = loop.start_timer(deadline, [future, timeout] {
-      const double seconds = static_cast<double>(timeout) / static_cast<double>(kSecond);
-      future->fail(Error(Status::kDeadline, fmt::format("not done within {:g} s", seconds)).set_may_have_run(true));
-    });
-    future->on_done([&loop, timer] {
-      // Without a loop there is no timer either.
-      [[maybe_unused]] const bool is_cancelled = run_on(loop, [&loop, timer] { loop.cancel_timer(timer); });
-    });
-  });
+// What is late may still be done.
+Error late(Nanos timeout) {
+  const double seconds = static_cast<double>(timeout) / static_cast<double>(kSecond);
+  return Error(Status::kDeadline, fmt::format("not done within {:g} s", seconds)).set_may_have_run(true);
+}
+
+const Value& await(const std::shared_ptr<Future<Value>>& future) {
+  wait(*future, kForever);
+  return future->value();
 }
 
 std::shared_ptr<Future<Value>> failed(Error error) {
@@ -47,13 +44,14 @@ std::shared_ptr<Future<Value>> failed(Error error) {
 
 }  // namespace
 
-struct DistributedOptimizer::State {
+struct DistributedOptimizer::State : std::enable_shared_from_this<State> {
   struct Owner {
     std::string name;  // "": this worker
     OwnerGroup group;
     std::atomic<bool> was_asked{false};
     std::atomic<bool> knows_optimizer{false};
   };
+  struct Measured;
   using Refine = std::function<void(Request& request, size_t owner)>;
 
   State(std::shared_ptr<Optim::Shared> given, const Rule& rule, size_t count)
@@ -88,6 +86,11 @@ struct DistributedOptimizer::State {
                                           const OptimizerCall& call);
   std::shared_ptr<Round> ask_all(Verb verb, const std::shared_ptr<Context>& context, const OptimizerCall& call,
                                  const Refine& refine = {});
+  // The second round of a clip.
+  void scale(Operation& clip, const Measured& measured, double max_norm, const std::shared_ptr<Context>& context,
+             const OptimizerCall& call);
+  // The answers to a save, as one value.
+  Value join(Settings saved, const Round& round) const;
   // Once a round is done: who has the parameters need not be sent them again, unless it has lost what it kept.
   void note(const Round& round) {
     for (size_t i = 0; i < owners.size(); ++i) owners[i].knows_optimizer = round.outcome(i) == Round::Outcome::kApplied;
@@ -134,7 +137,10 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask_here(Request req
                                 responder = std::make_unique<Responder>(future, call.within)] {
     owner->handle(std::move(*request), "", context, std::move(*responder));
   });
-  if (call.timeout > 0) set_deadline(shared->loop, future, call.timeout);
+  if (call.timeout > 0) {
+    set_deadline(shared->loop, future, deadline_after(shared->loop.now(), call.timeout),
+                 [timeout = call.timeout] { return late(timeout); });
+  }
   return future;
 }
 
@@ -195,34 +201,20 @@ void DistributedOptimizer::set(const std::string& setting, double value) {
 }
 
 void DistributedOptimizer::step(const std::shared_ptr<Context>& context, const OptimizerCall& call) {
-  state_->check_context(*context);
   check_can_wait();
-  const auto round = state_->ask_all(Verb::kStep, context, call);
-  wait(*round->done(), kForever);
-  state_->note_step(*round);
-  round->check("step");
+  await(step_async(context, call));
 }
 
 std::shared_ptr<Future<Value>> DistributedOptimizer::step_async(const std::shared_ptr<Context>& context,
                                                                 const OptimizerCall& call) {
   state_->check_context(*context);
-  auto future = Future<Value>::make();
-  const auto round = state_->ask_all(Verb::kStep, context, call);
-  future->mark_begun();
-  future->set_canceller([weak = std::weak_ptr<Round>(round)] {
-    if (const auto open = weak.lock()) open->cancel();
+  const auto operation = std::make_shared<Operation>();
+  operation->after(state_->ask_all(Verb::kStep, context, call), [state = state_](Operation& step, const Round& round) {
+    state->note_step(round);
+    round.check("step");
+    step.complete(Value());
   });
-  round->done()->on_done([state = state_, round = round.get(), future] {
-    state->note_step(*round);
-    try {
-      round->check("step");
-      const Value none;
-      future->complete(none);
-    } catch (const Error& error) {
-      future->fail(error);
-    }
-  });
-  return future;
+  return operation->future();
 }
 
 std::vector<int32_t> DistributedOptimizer::stepped_ranks() const {
@@ -230,45 +222,78 @@ std::vector<int32_t> DistributedOptimizer::stepped_ranks() const {
   return state_->stepped;
 }
 
+// The norm over all owners, and over how many passes the gradients of each are.
+struct DistributedOptimizer::State::Measured {
+  Measured(const State& state, const Round& round) {
+    double square = 0.0;
+    for (size_t i = 0; i < state.owners.size(); ++i) {
+      square += need(round.answer(i), "square").as_float64();
+      passes.push_back(static_cast<uint64_t>(need(round.answer(i), "passes").as_int64()));
+    }
+    norm = std::sqrt(square);
+  }
+
+  double norm = 0.0;
+  std::vector<uint64_t> passes;
+};
+
+double DistributedOptimizer::clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) {
+  check_can_wait();
+  return await(clip_async(context, max_norm, call)).as_float64();
+}
+
 // In two rounds: the first returns over how many passes each owner's gradients are, the second applies to exactly
 // those.
-double DistributedOptimizer::clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) {
+std::shared_ptr<Future<Value>> DistributedOptimizer::clip_async(const std::shared_ptr<Context>& context,
+                                                                double max_norm, const OptimizerCall& call) {
   clip_factor(0.0, max_norm);
   state_->check_context(*context);
-  check_can_wait();
-  const auto measured = state_->ask_all(Verb::kMeasure, context, call);
-  wait(*measured->done(), kForever);
-  state_->note(*measured);
-  measured->check("clip");
-  double square = 0.0;
-  std::vector<uint64_t> passes;
-  for (size_t i = 0; i < state_->owners.size(); ++i) {
-    square += need(measured->answer(i), "square").as_float64();
-    passes.push_back(static_cast<uint64_t>(need(measured->answer(i), "passes").as_int64()));
-  }
-  const double norm = std::sqrt(square);
-  const double factor = clip_factor(norm, max_norm);
-  if (factor == 1.0) return norm;
-  const auto scaled = state_->ask_all(Verb::kScale, context, call, [&passes, factor](Request& request, size_t owner) {
+  const auto operation = std::make_shared<Operation>();
+  operation->after(state_->ask_all(Verb::kMeasure, context, call),
+                   [state = state_, context, max_norm, call](Operation& clip, const Round& round) {
+                     state->note(round);
+                     round.check("clip");
+                     state->scale(clip, State::Measured(*state, round), max_norm, context, call);
+                   });
+  return operation->future();
+}
+
+void DistributedOptimizer::State::scale(Operation& clip, const Measured& measured, double max_norm,
+                                        const std::shared_ptr<Context>& context, const OptimizerCall& call) {
+  const double factor = clip_factor(measured.norm, max_norm);
+  if (factor == 1.0) return clip.complete(Value(measured.norm));
+  const auto round = ask_all(Verb::kScale, context, call, [&measured, factor](Request& request, size_t owner) {
     request.factor = factor;
-    request.passes = passes[owner];
+    request.passes = measured.passes[owner];
   });
-  wait(*scaled->done(), kForever);
-  state_->note(*scaled);
-  scaled->check("clip");
-  return norm;
+  clip.after(round, [state = shared_from_this(), norm = measured.norm](Operation& ended, const Round& scaled) {
+    state->note(scaled);
+    scaled.check("clip");
+    ended.complete(Value(norm));
+  });
 }
 
 Value DistributedOptimizer::save(const OptimizerCall& call) {
   check_can_wait();
-  SavedState state{state_->current_settings(), Value::List(state_->parameter_count)};
-  const auto round = state_->ask_all(Verb::kSave, nullptr, call);
-  wait(*round->done(), kForever);
-  state_->note(*round);
-  round->check("save");
-  for (size_t i = 0; i < state_->owners.size(); ++i) {
-    const std::vector<size_t>& places = state_->owners[i].group.places;
-    const Value::List& kept = round->answer(i).as_list();
+  return await(save_async(call));
+}
+
+std::shared_ptr<Future<Value>> DistributedOptimizer::save_async(const OptimizerCall& call) {
+  const auto operation = std::make_shared<Operation>();
+  operation->after(state_->ask_all(Verb::kSave, nullptr, call), [state = state_, settings = state_->current_settings()](
+                                                                    Operation& save, const Round& round) mutable {
+    state->note(round);
+    round.check("save");
+    save.complete(state->join(std::move(settings), round));
+  });
+  return operation->future();
+}
+
+Value DistributedOptimizer::State::join(Settings saved, const Round& round) const {
+  SavedState state{std::move(saved), Value::List(parameter_count)};
+  for (size_t i = 0; i < owners.size(); ++i) {
+    const std::vector<size_t>& places = owners[i].group.places;
+    const Value::List& kept = round.answer(i).as_list();
     if (kept.size() != places.size()) fail(Status::kProtocol, "save: an owner answered for {} parameters", kept.size());
     for (size_t p = 0; p < places.size(); ++p) state.parameters[places[p]] = kept[p];
   }
@@ -277,18 +302,28 @@ Value DistributedOptimizer::save(const OptimizerCall& call) {
 
 void DistributedOptimizer::load(const Value& saved, const OptimizerCall& call) {
   check_can_wait();
-  const Settings settings = state_->current_settings();
-  SavedState state = SavedState::read(saved, settings.rule(), state_->parameter_count);
-  const auto round = state_->ask_all(Verb::kLoad, nullptr, call, [this, &state](Request& request, size_t owner) {
+  await(load_async(saved, call));
+}
+
+std::shared_ptr<Future<Value>> DistributedOptimizer::load_async(const Value& saved, const OptimizerCall& call) {
+  SavedState given = SavedState::read(saved, state_->current_settings().rule(), state_->parameter_count);
+  const auto round = state_->ask_all(Verb::kLoad, nullptr, call, [this, &given](Request& request, size_t owner) {
     Value::List kept;
-    for (const size_t place : state_->owners[owner].group.places) kept.push_back(state.parameters[place]);
+    for (const size_t place : state_->owners[owner].group.places) kept.push_back(given.parameters[place]);
     request.state = Value::list(std::move(kept));
   });
-  wait(*round->done(), kForever);
-  state_->note(*round);
-  round->check("load");
-  MutexLock lock(state_->mutex);
-  state_->settings = std::move(state.settings);
+  const auto operation = std::make_shared<Operation>();
+  operation->after(
+      round, [state = state_, settings = std::move(given.settings)](Operation& load, const Round& loaded) mutable {
+        state->note(loaded);
+        loaded.check("load");
+        {
+          MutexLock lock(state->mutex);
+          state->settings = std::move(settings);
+        }
+        load.complete(Value());
+      });
+  return operation->future();
 }
 
 }  // namespace distag::optim

@@ -32,8 +32,12 @@ class DistributedOptimizer final : public Optimizer {
                                             const OptimizerCall& call) override;
   std::vector<int32_t> stepped_ranks() const override;
   double clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) override;
+  std::shared_ptr<Future<Value>> clip_async(const std::shared_ptr<Context>& context, double max_norm,
+                                            const OptimizerCall& call) override;
   Value save(const OptimizerCall& call) override;
+  std::shared_ptr<Future<Value>> save_async(const OptimizerCall& call) override;
   void load(const Value& saved, const OptimizerCall& call) override;
+  std::shared_ptr<Future<Value>> load_async(const Value& saved, const OptimizerCall& call) override;
 
  private:
   struct State;

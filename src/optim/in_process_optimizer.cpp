@@ -16,6 +16,10 @@ void check_call(const OptimizerCall& call) {
   }
 }
 
+[[noreturn]] void refuse_async() {
+  fail(Status::kUnsupported, "the optimizer has no worker, so there is no thread to run it: use the call that waits");
+}
+
 class InProcessOptimizer final : public Optimizer {
  public:
   InProcessOptimizer(const Rule& rule, Tensors parameters) : local_(rule, std::move(parameters)) {}
@@ -35,7 +39,7 @@ class InProcessOptimizer final : public Optimizer {
   }
 
   std::shared_ptr<Future<Value>> step_async(const std::shared_ptr<Context>&, const OptimizerCall&) override {
-    fail(Status::kUnsupported, "the optimizer has no worker, so there is no thread to run it: use the call that waits");
+    refuse_async();
   }
 
   std::vector<int32_t> stepped_ranks() const override {
@@ -53,6 +57,10 @@ class InProcessOptimizer final : public Optimizer {
     return norm;
   }
 
+  std::shared_ptr<Future<Value>> clip_async(const std::shared_ptr<Context>&, double, const OptimizerCall&) override {
+    refuse_async();
+  }
+
   Value save(const OptimizerCall& call) override {
     check_call(call);
     MutexLock lock(mutex_);
@@ -61,6 +69,8 @@ class InProcessOptimizer final : public Optimizer {
     for (const Value& kept : all.as_list()) state.parameters.push_back(Value::list({kept}));
     return state.write();
   }
+
+  std::shared_ptr<Future<Value>> save_async(const OptimizerCall&) override { refuse_async(); }
 
   void load(const Value& saved, const OptimizerCall& call) override {
     check_call(call);
@@ -77,6 +87,8 @@ class InProcessOptimizer final : public Optimizer {
     local_.load(Value::list(std::move(kept)));
     local_.settings() = std::move(state.settings);
   }
+
+  std::shared_ptr<Future<Value>> load_async(const Value&, const OptimizerCall&) override { refuse_async(); }
 
  private:
   mutable Mutex mutex_;  // of local_ too, but for its parameters, which no call changes

@@ -28,7 +28,7 @@ class Optimizer {
 
   // Waits. Throws the first failure, which names every owner that did not apply the step, or may have.
   virtual void step(const std::shared_ptr<Context>& context, const OptimizerCall& call) = 0;
-  // Completes with null. Throws UNSUPPORTED without a worker.
+  // Completes with null. Throws UNSUPPORTED without a worker, as all that do not wait.
   virtual std::shared_ptr<Future<Value>> step_async(const std::shared_ptr<Context>& context,
                                                     const OptimizerCall& call) = 0;
   // Owners that applied the last step that has ended, ascending; -1 is this process, without a worker.
@@ -36,9 +36,13 @@ class Optimizer {
 
   // Scales the context's gradients of all parameters to a joint norm of at most max_norm; the norm that they had.
   virtual double clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) = 0;
+  virtual std::shared_ptr<Future<Value>> clip_async(const std::shared_ptr<Context>& context, double max_norm,
+                                                    const OptimizerCall& call) = 0;
 
   virtual Value save(const OptimizerCall& call) = 0;
+  virtual std::shared_ptr<Future<Value>> save_async(const OptimizerCall& call) = 0;
   virtual void load(const Value& state, const OptimizerCall& call) = 0;
+  virtual std::shared_ptr<Future<Value>> load_async(const Value& state, const OptimizerCall& call) = 0;  // with null
 };
 
 // For tensors of this process, without a worker: everything is done on the calling thread.

@@ -47,6 +47,13 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
   turn->value = wire::prepare(value);
   turn->timeout = timeout;
   turn->deadline = deadline_after(shared_.environment.loop.now(), timeout);
+  turn->future->set_canceller(
+      [weak = weak_from_this(), weak_turn = std::weak_ptr(turn), &loop = shared_.environment.loop] {
+        const auto self = weak.lock();
+        const auto cancelled = weak_turn.lock();
+        if (self == nullptr || cancelled == nullptr) return;
+        loop.post_or_drop([self, cancelled] { self->on_cancelled(cancelled); });
+      });
   if (!run_on(shared_.environment.loop, [self = shared_from_this(), turn] { self->enqueue(turn); })) {
     fail(Status::kInvalidState, "{}: the worker was shut down", describe(turn->ranks));
   }
@@ -99,6 +106,7 @@ void AllGather::send(const TurnPointer& turn) {
     answer = Future<Value>::make();
     answer->fail(current_error());
   }
+  turn->call = answer;
   answer->on_done([weak = weak_from_this(), turn, raw = answer.get()] {
     if (const auto self = weak.lock()) self->on_answer(turn, *raw);
   });
@@ -162,6 +170,14 @@ void AllGather::on_late(Turn& turn) {
   turn.future->fail(
       Error(Status::kDeadline, fmt::format("{}: after {} there is no answer of rank {}", describe(turn.ranks),
                                            describe_time(turn.timeout), turn.ranks.front())));
+}
+
+// One that waits for its turn leaves the queue. The one under way withdraws its call, and is over with that.
+void AllGather::on_cancelled(const TurnPointer& turn) {
+  cancel_timer(*turn);
+  if (turn->call != nullptr) return turn->call->cancel();
+  const auto found = turns_.find(turn->ranks);
+  if (found != turns_.end()) std::erase(found->second, turn);
 }
 
 void AllGather::cancel_timer(Turn& turn) {

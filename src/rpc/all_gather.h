@@ -41,7 +41,8 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
     Value value;
     Nanos timeout = kForever;
     Nanos deadline = kNever;
-    Loop::TimerId timer = 0;  // ends its future
+    Loop::TimerId timer = 0;              // ends its future
+    std::shared_ptr<Future<Value>> call;  // once it is under way
     bool has_values = false;
     std::shared_ptr<Future<Value>> future = Future<Value>::make();
   };
@@ -54,6 +55,7 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
   void on_answer(const TurnPointer& turn, const Future<Value>& answer);
   void on_due(const TurnPointer& turn);
   void on_late(Turn& turn);
+  void on_cancelled(const TurnPointer& turn);
   void cancel_timer(Turn& turn);
   void send_next(const Ranks& ranks);
 

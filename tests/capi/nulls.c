@@ -306,6 +306,10 @@ static void workers(void) {
   CHAINED(distag_worker_all_gather(w, NULL, NULL, 0, 0, &out_v, &err));
   REFUSED(distag_worker_all_gather(w, v, NULL, 1, 0, &out_v, &err));
   STATUS_ONLY(distag_worker_all_gather(w, NULL, NULL, 0, 0, NULL, NULL));
+  CHAINED(distag_worker_all_gather_async(NULL, v, NULL, 0, 0, &out_f, &err));
+  CHAINED(distag_worker_all_gather_async(w, NULL, NULL, 0, 0, &out_f, &err));
+  REFUSED(distag_worker_all_gather_async(w, v, NULL, 1, 0, &out_f, &err));
+  REFUSED(distag_worker_all_gather_async(w, v, NULL, 0, 0, NULL, &err));
 
   CHAINED(distag_call(NULL, NULL, "w0", "f", NULL, 0, NULL, &out_v, &err));
   REFUSED(distag_call(w, NULL, NULL, "f", NULL, 0, NULL, &out_v, &err));
@@ -411,6 +415,8 @@ static void contexts(void) {
   CHAINED(distag_context_copy_report(NULL, NULL, 0, &size, &err));
   REFUSED(distag_context_copy_report(c, NULL, 1, &size, &err));
   REFUSED(distag_context_copy_report(c, NULL, 0, NULL, &err));
+  CHAINED(distag_context_settle_async(NULL, &out_f, &err));
+  REFUSED(distag_context_settle_async(c, NULL, &err));
   CHECK(out_g == NULL);
   CHECK_INT(distag_context_get_id(NULL), 0);
   CHECK_INT(distag_gradients_get_count(NULL), 0);

@@ -308,6 +308,9 @@ static void refer(actor *a) {
 
 static void read_gradients(actor *a, distag_context *context, distag_tensor *x) {
   distag_gradients *gradients = NULL;
+  distag_future *settled = NULL;
+  ASK(kPassed, distag_context_settle_async(context, &settled, &a->err));
+  use_future(a, settled);
   ASK(kPassed, distag_get_gradients(context, &gradients, &a->err));
   if (gradients == NULL) return;
   distag_gradients_retain(gradients);
@@ -382,7 +385,20 @@ static void optimize(actor *a) {
   distag_context *context = of->context[made == NULL ? 0 : here];
   distag_optimizer_retain(optimizer);
   ASK(kStepped, distag_optimizer_set(optimizer, "lr", 0.001, &a->err));
-  switch (below(a, 5)) {
+  switch (below(a, 8)) {
+    case 5:
+      ASK(kStepped, distag_optimizer_clip_async(optimizer, context, 1, &options, &future, &a->err));
+      use_future(a, future);
+      break;
+    case 6:
+      ASK(kStepped, distag_optimizer_save_async(optimizer, &options, &future, &a->err));
+      use_future(a, future);
+      break;
+    case 7:
+      if (optimizer != of->optimizer) break;
+      ASK(kStepped, distag_optimizer_load_async(optimizer, of->state, &options, &future, &a->err));
+      use_future(a, future);
+      break;
     case 0:
       ASK(kStepped, distag_optimizer_step(optimizer, context, &options, &a->err));
       break;
@@ -429,7 +445,7 @@ static void use_worker(actor *a) {
   distag_value *values = NULL;
   char name[32];
   distag_worker_retain(worker);
-  switch (below(a, 4)) {
+  switch (below(a, 5)) {
     case 0:
       look_at_worker(a, worker);
       break;
@@ -445,6 +461,11 @@ static void use_worker(actor *a) {
       distag_worker_start_async(worker, DISTAG_SECOND, &future, &a->err);
       if (future != NULL) ASK(kStart, distag_future_wait(future, DISTAG_FOREVER, &a->err));
       keep(a, future);
+      break;
+    case 3:
+      ASK(kCalled, distag_worker_all_gather_async(worker, of->number, NULL, 0,
+                                                  (int64_t)below(a, 4) * DISTAG_MILLISECOND, &future, &a->err));
+      use_future(a, future);
       break;
     default:
       ASK(kCalled, distag_worker_all_gather(worker, of->number, NULL, 0, (int64_t)below(a, 4) * DISTAG_MILLISECOND,

@@ -204,6 +204,11 @@ int main(void) {
   SLOT(value_create_float64_list, distag_value_create_float64_list);
   SLOT(value_copy_int64s, distag_value_copy_int64s);
   SLOT(value_copy_float64s, distag_value_copy_float64s);
+  SLOT(context_settle_async, distag_context_settle_async);
+  SLOT(worker_all_gather_async, distag_worker_all_gather_async);
+  SLOT(optimizer_clip_async, distag_optimizer_clip_async);
+  SLOT(optimizer_save_async, distag_optimizer_save_async);
+  SLOT(optimizer_load_async, distag_optimizer_load_async);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -466,12 +466,17 @@ TEST_F(PassesTest, AVerdictLostWithItsInitiatorIsNotTakenForNoGradients) {
     }
     ASSERT_FALSE(answer->is_done());
   }
+  const auto settled = context->settle_async();
+  EXPECT_FALSE(settled->is_done());
   group_->kill(0);
   EXPECT_TRUE(in_doubt.status() == Status::kDeadline || in_doubt.status() == Status::kDisconnected);
   group_->scheduler().run_for(20 * kSecond);
   const Error error = error_of([&] { context->gradients(); });
   EXPECT_EQ(error.status(), Status::kDisconnected);
   EXPECT_TRUE(contains(error, "w0") && contains(error, "pass")) << error.message();
+  ASSERT_TRUE(settled->is_done());  // by its lease, or by the loss
+  const Status told = settled->error() == nullptr ? Status::kOk : settled->error()->status();
+  EXPECT_TRUE(told == Status::kDeadline || told == Status::kDisconnected);
 }
 
 }  // namespace

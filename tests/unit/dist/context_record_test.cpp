@@ -65,6 +65,36 @@ TEST(ContextRecordTest, TheEndOfTheContextEndsWaitsAndTheFirstReasonStands) {
   EXPECT_EQ(error_of([&] { record.begin_pass(); }).message(), "creator lost");
 }
 
+TEST(ContextRecordTest, SettledMeansThatAReaderWouldNotWait) {
+  const auto record = std::make_shared<ContextRecord>(kContext, 1);
+  EXPECT_TRUE(record->settle()->value().is_null());
+  record->begin_doubt(kPass);
+  record->begin_doubt({9, 4});
+  const auto settled = record->settle();
+  record->commit(kPass, {});
+  EXPECT_FALSE(settled->is_done());
+  record->begin_doubt({9, 5});  // of a later pass: not waited for
+  record->forget({9, 4});
+  ASSERT_TRUE(settled->is_done());
+  EXPECT_EQ(settled->error(), nullptr);
+  const auto next = record->settle();
+  EXPECT_NE(record->late(kMillisecond).message().find("pass 5"), std::string::npos);
+  record->lose_verdict({9, 5}, Error(Status::kDisconnected, "lost"));
+  ASSERT_TRUE(next->is_done());
+  EXPECT_EQ(next->error()->status(), Status::kDisconnected);
+  record->close(Error(Status::kInvalidState, "over"));
+  EXPECT_EQ(error_of([&] { record->settle(); }).status(), Status::kInvalidState);
+}
+
+TEST(ContextRecordTest, TheEndOfTheContextEndsWhatIsNotSettled) {
+  const auto record = std::make_shared<ContextRecord>(kContext, 1);
+  record->begin_doubt(kPass);
+  const auto settled = record->settle();
+  record->close(Error(Status::kInvalidState, "over"));
+  ASSERT_TRUE(settled->is_done());
+  EXPECT_EQ(settled->error()->status(), Status::kInvalidState);
+}
+
 TEST(ContextRecordTest, SumsDoNotDependOnTheOrderInWhichPassesCommit) {
   const Tensor leaf = Tensor::scalar(Dtype::kFloat64, 0);
   const std::vector<double> values{1e16, 1, -1e16};

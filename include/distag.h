@@ -785,6 +785,11 @@ DISTAG_API distag_status distag_worker_shutdown_async(distag_worker *worker, int
 DISTAG_API distag_status distag_worker_poll(distag_worker *worker, size_t max_items, int64_t max_ns,
                                             size_t *out_done /* nullable */, distag_error *err);
 
+/* Waits until distag_worker_poll has something to run, and runs nothing: for hosts that cannot watch a descriptor
+ * (since 0.3). Threads: any.
+ * Blocks. Fails: DEADLINE; INVALID_STATE with the pool executor, and once the worker is shut down. */
+DISTAG_API distag_status distag_worker_wait(distag_worker *worker, int64_t timeout_ns, distag_error *err);
+
 /* A descriptor that is readable while distag_worker_poll has something to run; -1 with the pool executor. */
 DISTAG_API int64_t distag_worker_get_fd(distag_worker *worker);
 
@@ -1447,6 +1452,7 @@ typedef struct distag_api {
                                         distag_error *);
   distag_status (*optimizer_load_async)(distag_optimizer *, distag_value *, const distag_call_options *,
                                         distag_future **, distag_error *);
+  distag_status (*worker_wait)(distag_worker *, int64_t, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

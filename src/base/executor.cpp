@@ -28,4 +28,9 @@ bool wait(Completion& completion, Nanos timeout) {
   return park_until_done(completion, timeout);
 }
 
+bool wait_and_run_nothing(Completion& completion, Nanos timeout) {
+  if (installed_policy != nullptr) return installed_policy->wait(completion, timeout);
+  return park_until_done(completion, timeout);
+}
+
 }  // namespace distag

@@ -53,5 +53,7 @@ void give_up_this_thread() noexcept;
 // Same results as WaitPolicy::wait.
 void check_can_wait();
 bool wait(Completion& completion, Nanos timeout);
+// The same, but no pump runs meanwhile.
+bool wait_and_run_nothing(Completion& completion, Nanos timeout);
 
 }  // namespace distag

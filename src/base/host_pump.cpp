@@ -39,17 +39,20 @@ void HostPump::enlist() {
 }
 
 void HostPump::stop() {
+  std::vector<std::shared_ptr<Future<Unit>>> reached;
   {
     MutexLock list(list_mutex);
     MutexLock lock(mutex_);
     if (stopped_) return;
     stopped_ = true;
+    reached.swap(waiters_);
     if (!tasks_.empty()) clear_readable();
     if (previous_ != nullptr) previous_->next_ = next_;
     if (next_ != nullptr) next_->previous_ = previous_;
     if (list_head == this) list_head = next_;
     list_size.fetch_sub(1, std::memory_order_relaxed);
   }
+  for (const auto& next : reached) next->complete(Unit{});
   // One by one: a second queue would need memory, and this is a destructor's work.
   for (;;) {
     Task dropped;
@@ -61,13 +64,39 @@ void HostPump::stop() {
 }
 
 bool HostPump::post(Task task) {
-  MutexLock lock(mutex_);
-  // A refused task is the caller's parameter, destroyed after the lock is gone.
-  if (stopped_) return false;
-  tasks_.push_back(std::move(task));
-  if (tasks_.size() == 1) mark_readable();
-  for (Parker* watcher : watchers_) watcher->unpark();
+  std::vector<std::shared_ptr<Future<Unit>>> reached;
+  {
+    MutexLock lock(mutex_);
+    // A refused task is the caller's parameter, destroyed after the lock is gone.
+    if (stopped_) return false;
+    tasks_.push_back(std::move(task));
+    if (tasks_.size() == 1) mark_readable();
+    for (Parker* watcher : watchers_) watcher->unpark();
+    reached.swap(waiters_);
+  }
+  for (const auto& next : reached) next->complete(Unit{});
   return true;
+}
+
+void HostPump::add_waiter(std::shared_ptr<Future<Unit>> next) {
+  {
+    MutexLock lock(mutex_);
+    if (!stopped_) {
+      waiters_.push_back(std::move(next));
+      return;
+    }
+  }
+  next->complete(Unit{});
+}
+
+void HostPump::forget_waiter(const std::shared_ptr<Future<Unit>>& next) {
+  MutexLock lock(mutex_);
+  std::erase(waiters_, next);
+}
+
+bool HostPump::is_stopped() const {
+  MutexLock lock(mutex_);
+  return stopped_;
 }
 
 size_t HostPump::waiting() const {

@@ -34,7 +34,12 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
 
   [[nodiscard]] bool post(Task task);  // false once it is stopped
   size_t waiting() const;
+  bool is_stopped() const;
   int fd();
+
+  // Completes with the next task that is posted, or when it is stopped. To be forgotten by who waits no longer.
+  void add_waiter(std::shared_ptr<Future<Unit>> next);
+  void forget_waiter(const std::shared_ptr<Future<Unit>>& next);
 
   // Makes the calling thread the one that polls. False while another thread is inside a task.
   bool claim();
@@ -62,6 +67,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   const std::shared_ptr<Future<Unit>> ended_ = Future<Unit>::make();
   int fd_ GUARDED_BY(mutex_) = -1;  // an eventfd, made when first asked for; readable while there are tasks
   std::vector<Parker*> watchers_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Future<Unit>>> waiters_ GUARDED_BY(mutex_);
   HostPump* previous_ = nullptr;
   HostPump* next_ = nullptr;
 };

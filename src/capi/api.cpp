@@ -205,6 +205,7 @@ constexpr distag_api kApi = {
     distag_optimizer_clip_async,
     distag_optimizer_save_async,
     distag_optimizer_load_async,
+    distag_worker_wait,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

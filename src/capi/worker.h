@@ -50,6 +50,8 @@ struct distag_worker final : distag::capi::Handle {
   distag::Worker& core() { return production_->worker(); }
   distag::Executor& functions() { return production_->functions(); }
   distag::HostExecutor* host() { return production_->host(); }
+  // Throws INVALID_STATE for the pool executor.
+  distag::HostExecutor& need_host();
   // For what cannot fail and has to be made.
   distag::Reserve* reserve() { return production_->reserve(); }
 

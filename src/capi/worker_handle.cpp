@@ -124,6 +124,11 @@ void distag_worker::shut_down_for_good(bool is_thread) noexcept {
   release();
 }
 
+HostExecutor& distag_worker::need_host() {
+  if (host() != nullptr) return *host();
+  refuse(Status::kInvalidState, "the worker runs its callbacks on its pool; make it with DISTAG_EXECUTOR_HOST");
+}
+
 void distag_worker::check_up() const {
   if (is_down()) refuse(Status::kInvalidState, "the worker is shut down");
 }

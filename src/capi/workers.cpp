@@ -76,13 +76,26 @@ distag_status distag_worker_poll(distag_worker* worker, size_t max_items, int64_
   clear(out_done);
   return guard(__func__, err, [=] {
     distag_worker& live = need_worker(worker);
-    if (live.host() == nullptr) {
-      refuse(Status::kInvalidState, "the worker runs its callbacks on its pool; make it with DISTAG_EXECUTOR_HOST");
-    }
+    HostExecutor& host = live.need_host();
     live.check_up();
     const CallbackScope scope(&live);
-    const size_t done = live.host()->poll(max_items, need_timeout(max_ns, "max_ns"));
+    const size_t done = host.poll(max_items, need_timeout(max_ns, "max_ns"));
     if (out_done != nullptr) *out_done = done;
+  });
+}
+
+distag_status distag_worker_wait(distag_worker* worker, int64_t timeout_ns, distag_error* err) {
+  return guard(__func__, err, [=] {
+    // Held: others may release theirs while this one waits.
+    const auto held = Ref<distag_worker>::share(&need_worker(worker));
+    HostExecutor& host = held->need_host();
+    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
+    held->check_up();
+    check_can_wait();
+    if (!host.wait_for_task(timeout)) {
+      refuse(Status::kDeadline, "nothing to poll for after {} ms", timeout / kMillisecond);
+    }
+    if (host.is_stopped()) refuse(Status::kInvalidState, "the worker is shut down");
   });
 }
 

@@ -284,6 +284,7 @@ static void workers(void) {
   CHAINED(distag_worker_shutdown_async(NULL, 0, &out_f, &err));
   REFUSED(distag_worker_shutdown_async(w, 0, NULL, &err));
   CHAINED(distag_worker_poll(NULL, 0, 0, &done, &err));
+  CHAINED(distag_worker_wait(NULL, 0, &err));
   CHAINED(distag_worker_get_stats(NULL, &stats, &err));
   REFUSED(distag_worker_get_stats(w, NULL, &err));
   CHAINED(distag_worker_get_member(NULL, 0, &member, &err));

@@ -477,7 +477,10 @@ static void use_worker(actor *a) {
 
 static void poll(actor *a) {
   size_t done = 0;
-  for (int i = 0; i < 2; ++i) ASK(kState, distag_worker_poll(a->of->w[i], 0, DISTAG_MILLISECOND, &done, &a->err));
+  for (int i = 0; i < 2; ++i) {
+    if (below(a, 8) == 0) ASK(kTimed, distag_worker_wait(a->of->w[i], DISTAG_MILLISECOND, &a->err));
+    ASK(kState, distag_worker_poll(a->of->w[i], 0, DISTAG_MILLISECOND, &done, &a->err));
+  }
 }
 
 /* Of the thread that acts, among the others. */

@@ -209,6 +209,7 @@ int main(void) {
   SLOT(optimizer_clip_async, distag_optimizer_clip_async);
   SLOT(optimizer_save_async, distag_optimizer_save_async);
   SLOT(optimizer_load_async, distag_optimizer_load_async);
+  SLOT(worker_wait, distag_worker_wait);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -95,9 +95,7 @@
 extern "C" {
 #endif
 
-/* ==================================================================================================================
- * 1. Status and errors                                                                                     since 0.1
- * ================================================================================================================== */
+/* ==== 1. Status and errors ======================================================================= since 0.1 ==== */
 
 /* The answer of a call. The tens say how to go on: 1x mend the call, 2x use another way, 3x wait and retry, 4x
  * reconnect, 5x give up, 6x read the message. 1000 and above belong to callbacks and travel unchanged. */
@@ -145,14 +143,12 @@ DISTAG_API const char *distag_status_get_name(distag_status status);
 #define DISTAG_MILLISECOND INT64_C(1000000)
 #define DISTAG_SECOND INT64_C(1000000000)
 
-/* ==================================================================================================================
- * 2. Handles                                                                                               since 0.1
- * ================================================================================================================== */
+/* ==== 2. Handles ================================================================================= since 0.1 ==== */
 
 typedef struct distag_tensor distag_tensor;         /* dense n-d array with its history. thread-safe */
 typedef struct distag_value distag_value;           /* content of calls: scalar, text, tensor, list ... immutable */
 typedef struct distag_worker distag_worker;         /* one participant: name, rank, functions. thread-safe */
-typedef struct distag_invocation distag_invocation; /* one incoming call, seen by a function. lent */
+typedef struct distag_invocation distag_invocation; /* one incoming call, of a function or taken. lent */
 typedef struct distag_reply distag_reply;           /* the answer that a function still owes. thread-safe */
 typedef struct distag_future distag_future;         /* completes exactly once: value or failure. thread-safe */
 typedef struct distag_context distag_context;       /* one forward and its backward passes. thread-safe */
@@ -192,8 +188,7 @@ DISTAG_API void distag_worker_release(distag_worker *worker /* nullable */);
 /* Ends the life of something of the host: user data, memory, an object. May run on any thread, but see 9. */
 typedef void (*distag_deleter)(void *user_data);
 
-/* ==================================================================================================================
- * 3. Tensors                                                                                               since 0.1
+/* ==== 3. Tensors ==================================================================================== since 0.1 ====
  *
  * A tensor is a dtype, a shape, strides in elements, and storage that its views share. Its values change only through
  * distag_tensor_write, _assign and _add_scaled. Messages on their way keep the values they were sent with,
@@ -207,11 +202,7 @@ enum distag_dtype_code {
   DISTAG_FLOAT64 = 2,
   DISTAG_INT64 = 3,
   DISTAG_BOOL = 4,    /* one byte, 0 or 1 */
-  DISTAG_FLOAT16 = 5, /* this and those that follow: later */
-  DISTAG_BFLOAT16 = 6,
-  DISTAG_INT8 = 7,
-  DISTAG_INT32 = 8,
-  DISTAG_UINT8 = 9
+  /* later: */ DISTAG_FLOAT16 = 5, DISTAG_BFLOAT16 = 6, DISTAG_INT8 = 7, DISTAG_INT32 = 8, DISTAG_UINT8 = 9
 };
 
 /* Bytes per element; 0 for an unknown dtype. */
@@ -253,11 +244,9 @@ typedef struct distag_tensor_info {
   int32_t requires_grad;
   uint32_t flags; /* DISTAG_TENSOR_... */
   uint64_t id;
-  size_t ndim;
-  size_t count;           /* elements */
-  size_t size;            /* bytes, as copy_data needs */
-  const int64_t *shape;   /* ndim items, as strides has */
-  const int64_t *strides; /* in elements */
+  size_t ndim, count, size; /* count elements, size bytes, as copy_data needs */
+  const int64_t *shape;     /* ndim items, as strides has */
+  const int64_t *strides;   /* in elements */
 } distag_tensor_info;
 #define DISTAG_TENSOR_INFO_INIT {sizeof(distag_tensor_info), 0, 0, 0, 0, 0, 0, 0, NULL, NULL}
 DISTAG_API distag_status distag_tensor_get_info(distag_tensor *tensor, distag_tensor_info *out_info,
@@ -330,8 +319,7 @@ DISTAG_API distag_status distag_tensor_import_dlpack(struct DLManagedTensorVersi
 DISTAG_API distag_status distag_tensor_import_dlpack_legacy(struct DLManagedTensor *managed /* take */,
                                                             distag_tensor **out_tensor, distag_error *err);
 
-/* ==================================================================================================================
- * 4. Ops                                                                                                   since 0.1
+/* ==== 4. Ops ======================================================================================== since 0.1 ====
  *
  * Ops compute a new tensor, or a view where that is exact. If an input requires grad the op is recorded and its result
  * requires grad too. No hidden switch turns that off: to compute without recording, give inputs that are detached, or
@@ -502,9 +490,7 @@ DISTAG_API size_t distag_get_op_count(void);
  * Fails: NOT_FOUND past the end. */
 DISTAG_API distag_status distag_get_op(size_t index, distag_op_info *out_op, distag_error *err);
 
-/* ==================================================================================================================
- * 5. Custom ops and hooks                                                                                  since 0.1
- * ================================================================================================================== */
+/* ==== 5. Custom ops and hooks ==================================================================== since 0.1 ==== */
 
 /* Computes the outputs of a custom op. Inputs come without history, so nothing in here is recorded; each output must
  * be a new tensor. */
@@ -555,8 +541,7 @@ DISTAG_API distag_status distag_tensor_add_hook(distag_tensor *tensor, distag_te
  * Fails: INVALID_STATE (no gradient), NOT_FOUND (the id). */
 DISTAG_API distag_status distag_tensor_remove_hook(distag_tensor *tensor, uint64_t hook_id, distag_error *err);
 
-/* ==================================================================================================================
- * 6. Values                                                                                                since 0.1
+/* ==== 6. Values ===================================================================================== since 0.1 ====
  *
  * Calls carry values. A tensor or rref handle is a value already, see distag_tensor_as_value. Lists and maps hold
  * references to their items, nest at most 16 deep, and like all values never change once made.
@@ -564,15 +549,9 @@ DISTAG_API distag_status distag_tensor_remove_hook(distag_tensor *tensor, uint64
 
 typedef int32_t distag_value_kind;
 enum distag_value_kind_code {
-  DISTAG_VALUE_NULL = 1,
-  DISTAG_VALUE_BOOL = 2,
-  DISTAG_VALUE_INT64 = 3,
-  DISTAG_VALUE_FLOAT64 = 4,
-  DISTAG_VALUE_TEXT = 5,
-  DISTAG_VALUE_BYTES = 6,
-  DISTAG_VALUE_TENSOR = 7,
-  DISTAG_VALUE_LIST = 8,
-  DISTAG_VALUE_MAP = 9,
+  DISTAG_VALUE_NULL = 1, DISTAG_VALUE_BOOL = 2, DISTAG_VALUE_INT64 = 3, DISTAG_VALUE_FLOAT64 = 4,
+  DISTAG_VALUE_TEXT = 5, DISTAG_VALUE_BYTES = 6, DISTAG_VALUE_TENSOR = 7,
+  DISTAG_VALUE_LIST = 8, DISTAG_VALUE_MAP = 9,
   DISTAG_VALUE_RREF = 10,  /* since 0.2 */
   DISTAG_VALUE_OBJECT = 11 /* since 0.2. Stays where it is: only rrefs to it travel */
 };
@@ -637,8 +616,7 @@ DISTAG_API distag_status distag_value_copy_int64s(distag_value *value, int64_t *
 DISTAG_API distag_status distag_value_copy_float64s(distag_value *value, double *items /* nullable with capacity 0 */,
                                                     size_t capacity, size_t *out_count, distag_error *err);
 
-/* ==================================================================================================================
- * 7. Workers                                                                                               since 0.1
+/* ==== 7. Workers ==================================================================================== since 0.1 ====
  *
  * A worker is created, given its functions, started, and shut down once. Several in one process share nothing.
  * ================================================================================================================== */
@@ -831,9 +809,7 @@ DISTAG_API distag_status distag_worker_all_gather_async(distag_worker *worker, d
                                                         int64_t timeout_ns, distag_future **out_future,
                                                         distag_error *err);
 
-/* ==================================================================================================================
- * 8. Functions that a worker offers                                                                        since 0.1
- * ================================================================================================================== */
+/* ==== 8. Functions that a worker offers ========================================================== since 0.1 ==== */
 
 /* Answers one call. It may call ops and other workers, also waiting for them: the pool makes up for a thread that
  * waits. It answers with distag_invocation_return, defers, or does neither, which answers null. A status other than 0
@@ -869,6 +845,7 @@ DISTAG_API distag_status distag_worker_unregister(distag_worker *worker, const c
 DISTAG_API distag_worker *distag_invocation_get_worker(distag_invocation *invocation);
 DISTAG_API distag_context *distag_invocation_get_context(distag_invocation *invocation); /* NULL: nothing is recorded */
 DISTAG_API const char *distag_invocation_get_caller(distag_invocation *invocation);      /* name of the worker */
+DISTAG_API const char *distag_invocation_get_function(distag_invocation *invocation);    /* its name; since 0.3 */
 DISTAG_API int64_t distag_invocation_get_time_left(distag_invocation *invocation);       /* DISTAG_FOREVER: no limit */
 DISTAG_API int32_t distag_invocation_is_cancelled(distag_invocation *invocation);        /* 1: nobody waits any more */
 DISTAG_API size_t distag_invocation_get_arg_count(distag_invocation *invocation);
@@ -899,9 +876,7 @@ DISTAG_API distag_status distag_reply_finish(distag_reply *reply, distag_value *
                                              const distag_error *error /* nullable */, distag_error *err);
 DISTAG_API int32_t distag_reply_is_cancelled(distag_reply *reply); /* 1: nobody waits any more */
 
-/* ==================================================================================================================
- * 9. Calls and futures                                                                                     since 0.1
- * ================================================================================================================== */
+/* ==== 9. Calls and futures ======================================================================= since 0.1 ==== */
 
 typedef struct distag_call_options {
   uint32_t struct_size;
@@ -971,9 +946,51 @@ DISTAG_API distag_status distag_future_then(distag_future *future, distag_future
 DISTAG_API distag_status distag_wait_all(distag_future *const *futures, size_t count, int64_t timeout_ns,
                                          distag_error *err);
 
-/* ==================================================================================================================
- * 10. Contexts and the backward pass                                                                       since 0.1
- * ================================================================================================================== */
+/* ---- Events (since 0.3): for hosts that nothing may call back (code under a JIT, ahead-of-time runtimes). They need
+ * DISTAG_EXECUTOR_HOST. Events come in order, by the queue that distag_worker_poll runs: they are taken, or wait for
+ * that; the descriptor of the worker is readable, and distag_worker_wait returns, when one comes. ---- */
+
+typedef uint32_t distag_event_kind;
+enum distag_event_kind_code {
+  DISTAG_EVENT_CALL = 1,  /* a call of a function that was offered */
+  DISTAG_EVENT_FUTURE = 2 /* a future that was posted, and is complete */
+};
+
+typedef struct distag_event {
+  uint32_t struct_size;
+  distag_event_kind kind;
+  uint64_t tag;                  /* as given to distag_worker_offer or distag_future_post */
+  distag_invocation *invocation; /* CALL: the taker's, on any thread, until distag_invocation_finish */
+  distag_future *future;         /* FUTURE: one reference for the taker */
+} distag_event;
+#define DISTAG_EVENT_INIT {sizeof(distag_event), 0, 0, NULL, NULL}
+
+/* Offers a function, as distag_worker_register does, whose calls come as events.
+ * Fails: as distag_worker_register; INVALID_STATE with the pool executor. */
+DISTAG_API distag_status distag_worker_offer(distag_worker *worker, const char *name, uint64_t tag,
+                                             const distag_function_options *options /* nullable */,
+                                             distag_error *err);
+
+/* Has an event come to a worker, of this future or another's, once the future is complete; dropped with the worker.
+ * Fails: INVALID_STATE with the pool executor, or when the worker is shut down. */
+DISTAG_API distag_status distag_future_post(distag_future *future, distag_worker *worker, uint64_t tag,
+                                            distag_error *err);
+
+/* Takes the next event. A call that is over before (late, cancelled) gives none. The thread is the one that polls from
+ * then on, and runs what else is due, such as destroy functions.
+ * Threads: as distag_worker_poll.
+ * Blocks. Fails: DEADLINE; INVALID_STATE with the pool executor, and once the worker has left and none is there. */
+DISTAG_API distag_status distag_worker_take_event(distag_worker *worker, int64_t timeout_ns, distag_event *out_event,
+                                                  distag_error *err);
+
+/* Answers a call that was taken, as distag_reply_finish does, and ends the invocation. One that is never finished fails
+ * its call at its deadline or at the shutdown, and ends with the last reference to its worker.
+ * Fails: INVALID_STATE after the shutdown, and for one that is lent to a function; it stays the taker's then. */
+DISTAG_API distag_status distag_invocation_finish(distag_invocation *invocation /* take */,
+                                                  distag_value *value /* nullable */,
+                                                  const distag_error *error /* nullable */, distag_error *err);
+
+/* ==== 10. Contexts and the backward pass ========================================================= since 0.1 ==== */
 
 /* Makes a context, to be given to the calls of a forward and to its backward passes; without a worker, for training
  * within this process.
@@ -1060,8 +1077,7 @@ DISTAG_API distag_status distag_context_copy_known_ranks(distag_context *context
                                                          int32_t *ranks /* nullable with capacity 0 */,
                                                          size_t capacity, size_t *out_count, distag_error *err);
 
-/* ==================================================================================================================
- * 11. Remote references                                                                                     since 0.2
+/* ==== 11. Remote references ========================================================================= since 0.2 ====
  *
  * An rref names a value that lives at its owner. To pass it in a call or an answer is to share it: nobody waits for the
  * owner to hear of it. The value goes when its last reference, on any worker, is released or lost, or with its owner.
@@ -1105,9 +1121,7 @@ DISTAG_API int32_t distag_rref_is_owner(distag_rref *rref);      /* 1: this hand
 DISTAG_API int32_t distag_rref_is_confirmed(distag_rref *rref);  /* 1: the owner knows of this reference */
 DISTAG_API uint64_t distag_rref_get_id(distag_rref *rref);       /* the same for all references to one value */
 
-/* ==================================================================================================================
- * 12. Optimizers                                                                                            since 0.2
- * ================================================================================================================== */
+/* ==== 12. Optimizers ============================================================================= since 0.2 ==== */
 
 /* Makes an optimizer, "sgd" "adagrad" "adam" "adamw" "adadelta" "rmsprop" "adamax" or "rprop", with the rules and
  * defaults of PyTorch. A parameter is a tensor of this process (distag_tensor_as_value), or an rref to a tensor or to a
@@ -1178,28 +1192,21 @@ DISTAG_API distag_status distag_optimizer_load_async(distag_optimizer *optimizer
                                                      const distag_call_options *options /* nullable */,
                                                      distag_future **out_future, distag_error *err);
 
-/* ==================================================================================================================
- * 13. Looking inside                                                                                       since 0.1
- * ================================================================================================================== */
+/* ==== 13. Looking inside ========================================================================= since 0.1 ==== */
 
 /* Counters of one worker: totals since its start, or numbers of the moment ("now"). */
 typedef struct distag_stats {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t calls_made;
-  uint64_t calls_served;
-  uint64_t calls_failed;
+  uint64_t calls_made, calls_served, calls_failed;
   uint64_t calls_open;          /* now, made and served */
-  uint64_t futures_open;        /* now */
-  uint64_t contexts;            /* now */
-  uint64_t passes_run;
-  uint64_t passes_failed;
+  uint64_t futures_open, contexts; /* now, both */
+  uint64_t passes_run, passes_failed;
   uint64_t passes_open;         /* now */
   uint64_t rrefs_owned;         /* now */
   uint64_t rrefs_used;          /* now, of other owners */
   uint64_t rref_forks;          /* now, held by other workers on values of ours */
-  uint64_t bytes_sent;
-  uint64_t bytes_received;
+  uint64_t bytes_sent, bytes_received;
   uint64_t bytes_in_flight;     /* now */
   uint64_t messages_replayed;   /* sent again after a reconnect */
   uint64_t messages_duplicated; /* received again and dropped */
@@ -1238,8 +1245,7 @@ DISTAG_API uint64_t distag_get_misuse_count(void);
 /* "0.3.0": of the library, where the macros are of the header. Static text. */
 DISTAG_API const char *distag_get_version(void);
 
-/* ==================================================================================================================
- * 14. The function table                                                                                   since 0.1
+/* ==== 14. The function table ======================================================================== since 0.1 ====
  *
  * For hosts that load the library themselves: one symbol, distag_get_api, gives every function. A slot is named like
  * its function without "distag_", an op with "op_" before it, and has the same type. The slots of a release are
@@ -1453,6 +1459,12 @@ typedef struct distag_api {
   distag_status (*optimizer_load_async)(distag_optimizer *, distag_value *, const distag_call_options *,
                                         distag_future **, distag_error *);
   distag_status (*worker_wait)(distag_worker *, int64_t, distag_error *);
+  distag_status (*worker_offer)(distag_worker *, const char *, uint64_t, const distag_function_options *,
+                                distag_error *);
+  distag_status (*future_post)(distag_future *, distag_worker *, uint64_t, distag_error *);
+  distag_status (*worker_take_event)(distag_worker *, int64_t, distag_event *, distag_error *);
+  distag_status (*invocation_finish)(distag_invocation *, distag_value *, const distag_error *, distag_error *);
+  const char *(*invocation_get_function)(distag_invocation *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

@@ -206,6 +206,11 @@ constexpr distag_api kApi = {
     distag_optimizer_save_async,
     distag_optimizer_load_async,
     distag_worker_wait,
+    distag_worker_offer,
+    distag_future_post,
+    distag_worker_take_event,
+    distag_invocation_finish,
+    distag_invocation_get_function,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

@@ -198,6 +198,10 @@ bool need_flag(int64_t flag, const char* name) {
   return flag == 1;
 }
 
+Nanos time_left(Nanos deadline) {
+  return deadline == kNever ? kForever : std::max<Nanos>(0, deadline - SteadyClock().now());
+}
+
 Nanos need_timeout(int64_t timeout, const char* name) {
   if (timeout < 0 && timeout != DISTAG_FOREVER) {
     refuse(Status::kInvalidArgument, "{} is {}: give nanoseconds, or DISTAG_FOREVER", name, timeout);

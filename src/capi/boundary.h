@@ -198,5 +198,7 @@ bool need_flag(int64_t flag, const char* name);
 
 // A duration of the caller: not negative, or DISTAG_FOREVER.
 Nanos need_timeout(int64_t timeout, const char* name);
+// The rest of it, until a deadline of the steady clock.
+Nanos time_left(Nanos deadline);
 
 }  // namespace distag::capi

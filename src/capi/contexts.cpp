@@ -158,10 +158,10 @@ class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
   bool is_cancelled_ GUARDED_BY(mutex_) = false;
 };
 
-// The time left for a pass.
-Nanos time_left(Nanos deadline) {
-  if (deadline == kNever) return kForever;
-  return std::max<Nanos>(1, deadline - SteadyClock().now());
+// The time left for a pass, for which 0 would be no limit.
+Nanos time_left_for_pass(Nanos deadline) {
+  const Nanos left = time_left(deadline);
+  return left == 0 ? 1 : left;
 }
 
 }  // namespace
@@ -198,7 +198,7 @@ distag_status distag_backward(distag_context* context, distag_tensor* const* roo
     if (!fetches.empty()) {
       for (const auto& fetch : fetches) wait(*fetch, kForever);
       add_remote_roots(fetches, tensors, made.seeds);
-      made.timeout = time_left(deadline);
+      made.timeout = time_left_for_pass(deadline);
     }
     held->get().backward(tensors, made);
   });

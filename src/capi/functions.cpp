@@ -2,6 +2,7 @@
 
 #include "base/host_code.h"
 #include "capi/context.h"
+#include "capi/event_queue.h"
 #include "capi/invocation.h"
 #include "capi/rref.h"
 #include "capi/struct_check.h"
@@ -67,22 +68,61 @@ Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> func
 
 }  // namespace distag::capi
 
+namespace {
+
+std::string need_function_name(const char* name) {
+  std::string text = need_text(name, "name");
+  if (text.starts_with("distag.")) {
+    refuse(Status::kInvalidArgument, "\"{}\": names that begin with \"distag.\" are of the library's own", text);
+  }
+  return text;
+}
+
+void check_function_options(const distag_function_options* options) {
+  const distag_function_options given = read_struct(options, "distag_function_options");
+  need_zero(given.reserved, "distag_function_options.reserved");
+  need_zero(given.callers, "distag_function_options.callers");
+  need_zero(given.caller_count, "distag_function_options.caller_count");
+}
+
+// An error that says how a call failed.
+void check_told(const distag_error* error) {
+  if (error == nullptr || is_usable(error)) return;
+  refuse(Status::kInvalidArgument, "struct_size of error is {}, which no version has", error->struct_size);
+}
+
+void finish(PendingReply& reply, const distag_value* value, const distag_error* error, const char* what) {
+  const bool failed = error != nullptr && error->code != DISTAG_OK;
+  const bool first = failed ? reply.fail(callback_error(error->code, *error, what))
+                            : reply.finish(value == nullptr ? Value() : value->get());
+  if (!first) refuse(Status::kInvalidState, "the reply is finished already, or its worker was shut down");
+}
+
+}  // namespace
+
 distag_status distag_worker_register(distag_worker* worker, const char* name, distag_function function, void* user_data,
                                      distag_deleter destroy, const distag_function_options* options,
                                      distag_error* err) {
   HostData data(user_data, destroy);
   return guard(__func__, err, [&] {
     distag_worker& live = need_worker(worker);
-    std::string text = need_text(name, "name");
+    std::string text = need_function_name(name);
     if (function == nullptr) refuse_null("function");
-    if (text.starts_with("distag.")) {
-      refuse(Status::kInvalidArgument, "\"{}\": names that begin with \"distag.\" are of the library's own", text);
-    }
-    const distag_function_options given = read_struct(options, "distag_function_options");
-    need_zero(given.reserved, "distag_function_options.reserved");
-    need_zero(given.callers, "distag_function_options.callers");
-    need_zero(given.caller_count, "distag_function_options.caller_count");
-    live.register_function(std::make_shared<HostFunction>(HostFunction{std::move(text), function, std::move(data)}));
+    check_function_options(options);
+    auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), function, std::move(data)});
+    live.register_function(made, make_function(live, made));
+  });
+}
+
+distag_status distag_worker_offer(distag_worker* worker, const char* name, uint64_t tag,
+                                  const distag_function_options* options, distag_error* err) {
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    std::string text = need_function_name(name);
+    check_function_options(options);
+    live.need_host();
+    auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), nullptr, HostData(nullptr, nullptr)});
+    live.register_function(made, make_offer(live, made, tag));
   });
 }
 
@@ -110,6 +150,11 @@ distag_context* distag_invocation_get_context(distag_invocation* invocation) {
 const char* distag_invocation_get_caller(distag_invocation* invocation) {
   distag_invocation* live = peek(invocation);
   return live == nullptr ? nullptr : live->call().caller().c_str();
+}
+
+const char* distag_invocation_get_function(distag_invocation* invocation) {
+  distag_invocation* live = peek(invocation);
+  return live == nullptr ? nullptr : live->call().function().c_str();
 }
 
 int64_t distag_invocation_get_time_left(distag_invocation* invocation) {
@@ -173,13 +218,22 @@ distag_status distag_reply_finish(distag_reply* reply, distag_value* value, cons
   return guard(__func__, err, [=] {
     distag_reply& live = need(reply, "reply");
     const distag_value* answer = need_or_null(value, "value");
-    if (error != nullptr && !is_usable(error)) {
-      refuse(Status::kInvalidArgument, "struct_size of error is {}, which no version has", error->struct_size);
+    check_told(error);
+    finish(live.pending(), answer, error, "a deferred reply");
+  });
+}
+
+distag_status distag_invocation_finish(distag_invocation* invocation, distag_value* value, const distag_error* error,
+                                       distag_error* err) {
+  return guard(__func__, err, [=] {
+    distag_invocation& live = need(invocation, "invocation");
+    const distag_value* answer = need_or_null(value, "value");
+    check_told(error);
+    if (live.reply() == nullptr) {
+      refuse(Status::kInvalidState, "the invocation is lent to its function, which answers by its return");
     }
-    const bool failed = error != nullptr && error->code != DISTAG_OK;
-    const bool first = failed ? live.pending().fail(callback_error(error->code, *error, "a deferred reply"))
-                              : live.pending().finish(answer == nullptr ? Value() : answer->get());
-    if (!first) refuse(Status::kInvalidState, "the reply is finished already, or its worker was shut down");
+    finish(*live.reply(), answer, error, "an event");
+    live.worker().events().taken.end(live);
   });
 }
 

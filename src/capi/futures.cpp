@@ -55,10 +55,6 @@ void post_done_or_drop(const std::shared_ptr<DoneCallback>& done) noexcept {
   }
 }
 
-Nanos time_left(Nanos deadline) {
-  return deadline == kNever ? kForever : std::max<Nanos>(0, deadline - SteadyClock().now());
-}
-
 // A shutdown cannot end before the callback that waits for it.
 void check_no_circle(const distag_future& future) {
   if (!future.is_of_shutdown() || future.get().is_done() || !runs_callback_of(&future.worker())) return;

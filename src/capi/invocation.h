@@ -7,18 +7,24 @@
 #include "capi/worker.h"
 #include "rpc/rpc.h"
 
-// One incoming call, lent to the function that answers it, with the handles that it lends in turn.
+// One incoming call, lent to the function that answers it, or taken as an event; with the handles that it lends in
+// turn.
 struct distag_invocation final : distag::capi::Handle {
  public:
-  distag_invocation(distag_worker& worker, std::shared_ptr<distag::Invocation> call)
+  distag_invocation(distag_worker& worker, std::shared_ptr<distag::Invocation> call,
+                    std::shared_ptr<distag::PendingReply> reply = nullptr)
       : Handle(distag::capi::Kind::kInvocation),
         worker_(worker),
         call_(std::move(call)),
+        reply_(std::move(reply)),
         args_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())),
         referred_(std::make_unique<distag::capi::Lent<distag_value>[]>(call_->args().size())) {}
 
   distag::Invocation& call() { return *call_; }
   const std::shared_ptr<distag::Invocation>& shared_call() const { return call_; }
+
+  // That of a call that was taken as an event; nullptr where its function answers.
+  distag::PendingReply* reply() { return reply_.get(); }
 
   distag_worker& worker() { return worker_; }
   // Lent.
@@ -30,6 +36,7 @@ struct distag_invocation final : distag::capi::Handle {
  private:
   distag_worker& worker_;
   const std::shared_ptr<distag::Invocation> call_;
+  const std::shared_ptr<distag::PendingReply> reply_;
   std::unique_ptr<distag::capi::Lent<distag_value>[]> args_;
   std::unique_ptr<distag::capi::Lent<distag_value>[]> referred_;  // what those that are references refer to
   distag::capi::Lent<distag_context> context_;

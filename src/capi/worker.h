@@ -13,6 +13,8 @@
 
 namespace distag::capi {
 
+struct Events;
+
 // The way from what the core keeps to its worker's handle, as long as that is there. Any thread.
 class WorkerLink {
  public:
@@ -52,6 +54,7 @@ struct distag_worker final : distag::capi::Handle {
   distag::HostExecutor* host() { return production_->host(); }
   // Throws INVALID_STATE for the pool executor.
   distag::HostExecutor& need_host();
+  distag::capi::Events& events() { return *events_; }
   // For what cannot fail and has to be made.
   distag::Reserve* reserve() { return production_->reserve(); }
 
@@ -59,7 +62,8 @@ struct distag_worker final : distag::capi::Handle {
   void check_up() const;
   bool is_down() const { return settled_->is_done(); }
 
-  void register_function(std::shared_ptr<distag::capi::HostFunction> function);
+  // `run` holds the function.
+  void register_function(std::shared_ptr<distag::capi::HostFunction> function, distag::Function run);
   // Withdraws it, and waits until no invocation of it runs and its user_data has ended.
   void unregister_function(const std::string& name, distag::Nanos timeout);
   std::shared_ptr<distag::Future<distag::Value>> start(distag::Nanos timeout);
@@ -77,8 +81,10 @@ struct distag_worker final : distag::capi::Handle {
   std::string report(distag::Context& context);
 
  private:
+  std::shared_ptr<distag::Future<distag::ShutdownReport>> begin_leaving(distag::Nanos timeout);
   void take_down(distag::Nanos timeout);
   void keep_report(const distag::ShutdownReport& report);
+  void tell_of_shutdown(const distag::Future<distag::ShutdownReport>& outcome, distag::Future<distag::Value>& future);
   bool settle(distag::Nanos timeout, distag::Task before_last = {});
   void shut_down_for_good(bool is_thread) noexcept;
 
@@ -86,6 +92,7 @@ struct distag_worker final : distag::capi::Handle {
   const distag::ThreadHooks hooks_;
   const std::shared_ptr<distag::capi::WorkerLink> link_;
   std::unique_ptr<distag::ProductionWorker> production_;
+  const std::unique_ptr<distag::capi::Events> events_;  // ends before what its calls are of
   std::atomic<bool> was_started_{false};
 
   distag::capi::Lent<distag::capi::StandIn> lent_;
@@ -102,8 +109,9 @@ namespace distag::capi {
 
 inline distag_worker& need_worker(distag_worker* worker) { return need(worker, "worker"); }
 
-// The function that rpc runs for one of the host.
+// The function that rpc runs for one of the host, or for one that was offered and comes as an event.
 Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function);
+Function make_offer(distag_worker& worker, std::shared_ptr<HostFunction> function, uint64_t tag);
 
 distag_member to_member(const MemberRecord& record);
 

@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "base/parker.h"
 #include "base/thread.h"
+#include "capi/event_queue.h"
 
 using namespace distag;
 using namespace distag::capi;
@@ -49,16 +50,14 @@ Error still_running(const std::vector<std::string>& functions) {
                            names.empty() ? "of callbacks" : names));
 }
 
-Nanos time_left(Nanos deadline) {
-  if (deadline == kNever) return kForever;
-  const Nanos now = SteadyClock().now();
-  return deadline > now ? deadline - now : 0;
-}
-
 }  // namespace
 
 distag_worker::distag_worker(ProductionOptions options, HostData data, distag_member_callback on_member)
-    : Handle(Kind::kWorker), data_(std::move(data)), hooks_(options.hooks), link_(std::make_shared<WorkerLink>(this)) {
+    : Handle(Kind::kWorker),
+      data_(std::move(data)),
+      hooks_(options.hooks),
+      link_(std::make_shared<WorkerLink>(this)),
+      events_(std::make_unique<Events>()) {
   // Threads of the worker are told from others by this.
   options.hooks.on_start = [this](const char* thread_name) {
     set_thread_owner(this);
@@ -95,6 +94,7 @@ bool distag_worker::release_by_host() noexcept {
   if (is_of_parent()) return Handle::release_by_host();
   const auto held = Ref<distag_worker>::share(this);
   const Dropped dropped = drop_host_reference();
+  if (dropped == Dropped::kLast && is_down()) events_->taken.end_all();
   if (dropped == Dropped::kLast && !is_down()) {
     retain();
     if (!was_started_) {
@@ -115,12 +115,13 @@ void distag_worker::shut_down_for_good(bool is_thread) noexcept {
   try {
     if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
     const ReserveScope may_draw(reserve());  // the host lets go of it: there is nobody to answer
-    wait(*production_->begin_shutdown(0), kForever);
+    wait(*begin_leaving(0), kForever);
     production_->finish(kForever);
     settle(kForever, is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());
   } catch (...) {
     return;  // threads may still run: they keep their memory
   }
+  events_->taken.end_all();
   release();
 }
 
@@ -133,14 +134,14 @@ void distag_worker::check_up() const {
   if (is_down()) refuse(Status::kInvalidState, "the worker is shut down");
 }
 
-void distag_worker::register_function(std::shared_ptr<HostFunction> function) {
+void distag_worker::register_function(std::shared_ptr<HostFunction> function, Function run) {
   check_up();
   {
     MutexLock lock(mutex_);
     functions_.push_back(function);
   }
   try {
-    core().rpc().register_function(function->name, make_function(*this, function));
+    core().rpc().register_function(function->name, std::move(run));
   } catch (...) {
     MutexLock lock(mutex_);
     std::erase(functions_, function);
@@ -190,7 +191,7 @@ Value distag_worker::shutdown(Nanos timeout) {
   // From now on the caller is the thread that polls.
   if (host() != nullptr) host()->poll(0, 0);
   if (!is_down()) {
-    const auto outcome = production_->begin_shutdown(timeout);
+    const auto outcome = begin_leaving(timeout);
     if (!wait(*outcome, timeout == kForever ? kForever : deadline_after(timeout, kShutdownPatience))) {
       refuse(Status::kDeadline, "the worker did not leave its group in time: its loop does not answer");
     }
@@ -199,6 +200,12 @@ Value distag_worker::shutdown(Nanos timeout) {
   }
   MutexLock lock(mutex_);
   return report_;
+}
+
+std::shared_ptr<Future<ShutdownReport>> distag_worker::begin_leaving(Nanos timeout) {
+  auto outcome = production_->begin_shutdown(timeout);
+  outcome->on_done([this] { events_->queue.mark_left(); });
+  return outcome;
 }
 
 void distag_worker::keep_report(const ShutdownReport& report) {
@@ -221,24 +228,29 @@ std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
   future->claim();  // a worker that leaves cannot be called back
   const std::shared_ptr<Future<ShutdownReport>> outcome = production_->begin_shutdown(timeout);
   outcome->on_done([this, future, report = outcome.get()] {
-    if (report->error() != nullptr) {
-      future->fail(*report->error());
-      return;
-    }
-    const std::vector<std::string> running = core().rpc().running_functions();
-    if (!running.empty()) {
-      future->fail(still_running(running));
-      return;
-    }
-    keep_report(report->value());
-    Value value;
-    {
-      MutexLock lock(mutex_);
-      value = report_;
-    }
-    future->complete(std::move(value));
+    tell_of_shutdown(*report, *future);
+    events_->queue.mark_left();  // after the event of the future, if that was posted
   });
   return future;
+}
+
+void distag_worker::tell_of_shutdown(const Future<ShutdownReport>& outcome, Future<Value>& future) {
+  if (outcome.error() != nullptr) {
+    future.fail(*outcome.error());
+    return;
+  }
+  const std::vector<std::string> running = core().rpc().running_functions();
+  if (!running.empty()) {
+    future.fail(still_running(running));
+    return;
+  }
+  keep_report(outcome.value());
+  Value value;
+  {
+    MutexLock lock(mutex_);
+    value = report_;
+  }
+  future.complete(std::move(value));
 }
 
 void distag_worker::join(Nanos timeout) {
@@ -258,6 +270,7 @@ bool distag_worker::settle(Nanos timeout, Task before_last) {
     functions.swap(functions_);
   }
   const CallbackScope scope(this);
+  events_->queue.clear();
   for (const auto& function : functions) function->data.run_destroy();
   if (before_last) before_last();
   data_.run_destroy();

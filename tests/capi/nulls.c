@@ -285,6 +285,11 @@ static void workers(void) {
   REFUSED(distag_worker_shutdown_async(w, 0, NULL, &err));
   CHAINED(distag_worker_poll(NULL, 0, 0, &done, &err));
   CHAINED(distag_worker_wait(NULL, 0, &err));
+  distag_event event = DISTAG_EVENT_INIT;
+  CHAINED(distag_worker_offer(NULL, "f", 0, NULL, &err));
+  REFUSED(distag_worker_offer(w, NULL, 0, NULL, &err));
+  CHAINED(distag_worker_take_event(NULL, 0, &event, &err));
+  REFUSED(distag_worker_take_event(w, 0, NULL, &err));
   CHAINED(distag_worker_get_stats(NULL, &stats, &err));
   REFUSED(distag_worker_get_stats(w, NULL, &err));
   CHAINED(distag_worker_get_member(NULL, 0, &member, &err));
@@ -331,6 +336,8 @@ static void invocations_and_replies(void) {
   CHECK_INT(distag_invocation_is_cancelled(NULL), 0);
   CHECK_INT(distag_invocation_get_arg_count(NULL), 0);
   CHAINED(distag_reply_finish(NULL, v, NULL, &err));
+  CHAINED(distag_invocation_finish(NULL, v, NULL, &err));
+  CHECK(distag_invocation_get_function(NULL) == NULL);
   CHECK_INT(distag_reply_is_cancelled(NULL), 0);
   distag_reply_retain(NULL);
   distag_reply_release(NULL);
@@ -380,6 +387,8 @@ static void futures(void) {
   REFUSED(distag_future_get_value(f, NULL, &err));
   CHAINED(distag_future_on_done(NULL, on_done, NULL, NULL, &err));
   REFUSED(distag_future_on_done(f, NULL, NULL, NULL, &err));
+  CHAINED(distag_future_post(NULL, w, 0, &err));
+  CHAINED(distag_future_post(f, NULL, 0, &err));
   CHAINED(distag_future_then(NULL, then, NULL, NULL, &out_f, &err));
   REFUSED(distag_future_then(f, NULL, NULL, NULL, &out_f, &err));
   REFUSED(distag_future_then(f, then, NULL, NULL, NULL, &err));

@@ -167,6 +167,7 @@ static distag_status look(void *user_data, distag_invocation *invocation, distag
   void *object = NULL;
   MUST(distag_invocation_get_worker(invocation) != NULL);
   MUST(distag_invocation_get_caller(invocation) != NULL);
+  MUST(strcmp(distag_invocation_get_function(invocation), "look") == 0);
   distag_context_get_id(distag_invocation_get_context(invocation));
   for (size_t i = 0; i < distag_invocation_get_arg_count(invocation); ++i) {
     distag_invocation_get_tensor(invocation, i, &tensor, NULL);
@@ -200,7 +201,7 @@ static distag_status defer(void *user_data, distag_invocation *invocation, dista
   return status;
 }
 
-static const char *const kFunctions[] = {"echo", "look", "nest", "defer", "neg"};
+static const char *const kFunctions[] = {"echo", "look", "nest", "defer", "neg", "offered"};
 
 /* ---- actions ---- */
 
@@ -244,6 +245,7 @@ static void use_future(actor *a, distag_future *future) {
     atomic_fetch_add(&given, 1);
     ASK(kState, distag_future_then(future, go_on, NULL, count_destroyed, &next, &a->err));
   }
+  if (below(a, 2) == 0) ASK(kState, distag_future_post(future, a->of->w[below(a, 2)], 1, &a->err));
   if (below(a, 4) == 0) distag_future_cancel(next != NULL && below(a, 2) == 0 ? next : future);
   if (below(a, 2) == 0) {
     distag_future *both[2] = {future, next};
@@ -260,7 +262,7 @@ static void use_future(actor *a, distag_future *future) {
 static void call(actor *a) {
   world *of = a->of;
   const size_t from = (size_t)below(a, 2), to = (size_t)below(a, 2);
-  const char *function = kFunctions[below(a, 5)];
+  const char *function = kFunctions[below(a, 6)];
   distag_call_options options = quick(a);
   distag_value *args[1] = {of->number}, *result = NULL;
   distag_future *future = NULL;
@@ -475,8 +477,20 @@ static void use_worker(actor *a) {
   distag_worker_release(worker);
 }
 
+/* Finishes what it takes, once or not at all. */
+static void take_event(actor *a, distag_worker *worker) {
+  distag_event event = DISTAG_EVENT_INIT;
+  const int64_t timeout = (int64_t)below(a, 3) * DISTAG_MILLISECOND;
+  ASK(kTimed, distag_worker_take_event(worker, timeout, &event, &a->err));
+  if (event.kind == DISTAG_EVENT_FUTURE) keep(a, event.future);
+  if (event.kind != DISTAG_EVENT_CALL || below(a, 4) == 0) return;
+  distag_value *arg = distag_invocation_get_arg(event.invocation, 0);
+  ASK(kState, distag_invocation_finish(event.invocation, arg, NULL, &a->err));
+}
+
 static void poll(actor *a) {
   size_t done = 0;
+  if (below(a, 2) == 0) take_event(a, a->of->w[below(a, 2)]);
   for (int i = 0; i < 2; ++i) {
     if (below(a, 8) == 0) ASK(kTimed, distag_worker_wait(a->of->w[i], DISTAG_MILLISECOND, &a->err));
     ASK(kState, distag_worker_poll(a->of->w[i], 0, DISTAG_MILLISECOND, &done, &a->err));
@@ -561,6 +575,7 @@ static void make_workers(world *of, actor *a) {
     ASK(kState, distag_worker_register(of->w[i], "look", look, NULL, count_destroyed, NULL, &a->err));
     ASK(kState, distag_worker_register(of->w[i], "nest", nest, i == 0 ? "s1" : "s0", count_destroyed, NULL, &a->err));
     ASK(kState, distag_worker_register(of->w[i], "defer", defer, NULL, count_destroyed, NULL, &a->err));
+    ASK(kState, distag_worker_offer(of->w[i], "offered", 1, NULL, &a->err));
     ASK(kState, distag_worker_start_async(of->w[i], 60 * DISTAG_SECOND, &started[i], &a->err));
   }
   static const distag_status ok[] = {DISTAG_OK, 0};

@@ -210,6 +210,11 @@ int main(void) {
   SLOT(optimizer_save_async, distag_optimizer_save_async);
   SLOT(optimizer_load_async, distag_optimizer_load_async);
   SLOT(worker_wait, distag_worker_wait);
+  SLOT(worker_offer, distag_worker_offer);
+  SLOT(future_post, distag_future_post);
+  SLOT(worker_take_event, distag_worker_take_event);
+  SLOT(invocation_finish, distag_invocation_finish);
+  SLOT(invocation_get_function, distag_invocation_get_function);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

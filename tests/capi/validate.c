@@ -158,11 +158,33 @@ static void while_its_lender_ends(void) {
 }
 #endif
 
+/* What was taken as an event ends with its finish. */
+static void finished(void) {
+  distag_worker_options options = group_options(0, 1, "inproc://validate-events");
+  distag_worker *worker = NULL;
+  distag_event event = DISTAG_EVENT_INIT;
+  distag_future *future = NULL;
+  options.executor = DISTAG_EXECUTOR_HOST;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_offer(worker, "f", 1, NULL, &err));
+  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_call_async(worker, NULL, "w0", "f", NULL, 0, NULL, &future, &err));
+  CHECK_OK(distag_worker_take_event(worker, 10 * DISTAG_SECOND, &event, &err));
+  CHECK_OK(distag_invocation_finish(event.invocation, NULL, NULL, &err));
+  CHECK_FAILS(distag_invocation_finish(event.invocation, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "released");
+  CHECK(distag_invocation_get_function(event.invocation) == NULL);
+  CHECK_OK(distag_future_wait(future, 10 * DISTAG_SECOND, &err));
+  distag_future_release(future);
+  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  distag_worker_release(worker);
+}
+
 int main(void) {
   setenv("DISTAG_VALIDATE", "1", 1);
   released();
   of_another_kind();
   lent();
+  finished();
   while_its_lender_ends();
   return check_end();
 }

@@ -17,10 +17,11 @@ static uint32_t sizes(void) {
   const distag_call_options call = DISTAG_CALL_OPTIONS_INIT;
   const distag_backward_options backward = DISTAG_BACKWARD_OPTIONS_INIT;
   const distag_context_info context = DISTAG_CONTEXT_INFO_INIT;
+  const distag_event event = DISTAG_EVENT_INIT;
   const distag_stats stats = DISTAG_STATS_INIT;
-  return error.struct_size + tensor.struct_size + op.struct_size + custom.struct_size + member.struct_size +
-         allocator.struct_size + security.struct_size + worker.struct_size + function.struct_size + call.struct_size +
-         backward.struct_size + context.struct_size + stats.struct_size;
+  return error.struct_size + event.struct_size + tensor.struct_size + op.struct_size + custom.struct_size +
+         member.struct_size + allocator.struct_size + security.struct_size + worker.struct_size + function.struct_size +
+         call.struct_size + backward.struct_size + context.struct_size + stats.struct_size;
 }
 
 /* Each slot has the type of its function. */

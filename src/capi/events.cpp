@@ -1,0 +1,141 @@
+// Events: calls and complete futures that the host takes, where nothing calls it back.
+
+#include <utility>
+
+#include "capi/event_queue.h"
+#include "capi/struct_check.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+namespace {
+
+// Told of the next event, and of the next task that may bring one.
+class Arrival {
+ public:
+  Arrival(EventQueue& queue, HostExecutor& host) : queue_(queue), host_(host) {
+    queue_.add_waiter(next_);
+    host_.add_waiter(next_);
+  }
+  ~Arrival() {
+    queue_.forget_waiter(next_);
+    host_.forget_waiter(next_);
+  }
+  Arrival(const Arrival&) = delete;
+  Arrival& operator=(const Arrival&) = delete;
+
+  void wait(Nanos timeout) { distag::wait(*next_, timeout); }
+
+ private:
+  EventQueue& queue_;
+  HostExecutor& host_;
+  const std::shared_ptr<Future<Unit>> next_ = Future<Unit>::make();
+};
+
+// Events come by tasks of the pump, in their turn with all else that it runs.
+void run_due(distag_worker& worker) {
+  const CallbackScope scope(&worker);
+  HostExecutor& host = *worker.host();
+  size_t due = host.waiting();
+  while (due-- > 0 && worker.events().queue.is_empty() && host.poll(1, kForever) > 0) {
+  }
+}
+
+// Without calls that are over: nobody waits for an answer to them.
+OneEvent pop_open(EventQueue& queue) {
+  for (;;) {
+    OneEvent event = queue.pop();
+    if (event.empty() || event.front().call == nullptr || !event.front().call->is_cancelled()) return event;
+  }
+}
+
+OneEvent next_event(distag_worker& worker, Nanos timeout) {
+  EventQueue& queue = worker.events().queue;
+  HostExecutor& host = *worker.host();
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  for (;;) {
+    Arrival arrival(queue, host);
+    const bool has_left = queue.has_left() || host.is_stopped();
+    run_due(worker);
+    OneEvent event = pop_open(queue);
+    if (!event.empty()) return event;
+    if (has_left) refuse(Status::kInvalidState, "the worker is shut down");
+    const Nanos left = time_left(deadline);
+    if (left == 0) refuse(Status::kDeadline, "no event after {} ms", timeout / kMillisecond);
+    arrival.wait(left);
+  }
+}
+
+distag_event describe_for_host(distag_worker& worker, Event& event) {
+  distag_event filled = DISTAG_EVENT_INIT;
+  filled.tag = event.tag;
+  filled.kind = event.call == nullptr ? DISTAG_EVENT_FUTURE : DISTAG_EVENT_CALL;
+  if (event.call != nullptr) filled.invocation = worker.events().taken.add(worker, event);
+  filled.future = event.future.give();
+  return filled;
+}
+
+// Runs where the future completes.
+void post_event(Ref<distag_worker> taker, OneEvent event) noexcept {
+  try {
+    Executor& functions = taker->functions();
+    functions.post_or_drop([taker = std::move(taker), event = std::move(event)]() mutable {
+      taker->events().queue.push(std::move(event));
+    });
+  } catch (...) {
+    // Nothing is left to tell: nobody will take it.
+  }
+}
+
+}  // namespace
+
+namespace distag::capi {
+
+Function make_offer(distag_worker& worker, std::shared_ptr<HostFunction> function, uint64_t tag) {
+  return [&worker, function, tag](Invocation& call) {
+    OneEvent event(1);
+    event.front().tag = tag;
+    event.front().call = call.shared_from_this();
+    event.front().reply = call.defer();
+    worker.events().queue.push(std::move(event));
+  };
+}
+
+}  // namespace distag::capi
+
+distag_status distag_future_post(distag_future* future, distag_worker* worker, uint64_t tag, distag_error* err) {
+  return guard(__func__, err, [=] {
+    check_present({future, worker}, {"future", "worker"});
+    distag_future& live = need(future, "future");
+    distag_worker& taker = need_worker(worker);
+    taker.need_host();
+    taker.check_up();
+    OneEvent event(1);
+    event.front().tag = tag;
+    event.front().future = Ref<distag_future>::share(&live);
+    live.get().on_done([taker = Ref<distag_worker>::share(&taker), event = std::move(event)]() mutable {
+      post_event(std::move(taker), std::move(event));
+    });
+  });
+}
+
+distag_status distag_worker_take_event(distag_worker* worker, int64_t timeout_ns, distag_event* out_event,
+                                       distag_error* err) {
+  return guard(__func__, err, [=] {
+    if (is_readable(out_event, sizeof(distag_event))) fill_struct(out_event, distag_event{});
+    // Held: others may release theirs while this one waits.
+    const auto held = Ref<distag_worker>::share(&need_worker(worker));
+    check_filled_struct(out_event, sizeof(distag_event), "distag_event");
+    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
+    held->need_host();
+    held->check_up();
+    check_can_wait();
+    OneEvent event = next_event(*held, timeout);
+    try {
+      fill_struct(out_event, describe_for_host(*held, event.front()));
+    } catch (...) {
+      held->events().queue.put_back(std::move(event));  // it is there the next time
+      throw;
+    }
+  });
+}

@@ -1237,6 +1237,11 @@ DISTAG_API distag_status distag_context_copy_report(distag_context *context,
 /* Handles of this process that are not released yet; 0 before the library is unloaded. */
 DISTAG_API uint64_t distag_get_handle_count(void);
 
+/* The same in JSON, by kind, copied as the reports above (since 0.3). With DISTAG_VALIDATE=1 also each handle, with the
+ * function that "made_by" it ("distag": for a callback), "age_ms", and "lent" if it goes with its lender. */
+DISTAG_API distag_status distag_copy_handle_report(char *buffer /* nullable with capacity 0 */, size_t capacity,
+                                                   size_t *out_size, distag_error *err);
+
 /* With DISTAG_VALIDATE=1: releases of handles that were lent, or released before, or of another type; retains of the
  * latter two; and lent handles that a callback passed to distag as its own. They did nothing. Counted since the library
  * was loaded; without DISTAG_VALIDATE=1 always 0 (since 0.3). */
@@ -1465,6 +1470,7 @@ typedef struct distag_api {
   distag_status (*worker_take_event)(distag_worker *, int64_t, distag_event *, distag_error *);
   distag_status (*invocation_finish)(distag_invocation *, distag_value *, const distag_error *, distag_error *);
   const char *(*invocation_get_function)(distag_invocation *);
+  distag_status (*copy_handle_report)(char *, size_t, size_t *, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

@@ -211,6 +211,7 @@ constexpr distag_api kApi = {
     distag_worker_take_event,
     distag_invocation_finish,
     distag_invocation_get_function,
+    distag_copy_handle_report,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 where pointers have 64 bits.

@@ -44,6 +44,7 @@ distag_status report(const char* function, distag_error* err) noexcept;
 // (a missing one in a chain decides everything), then other arguments, then the work, then the out parameters.
 template <typename Body>
 distag_status guard(const char* function, distag_error* err, Body&& body) noexcept {
+  const MakerScope scope(function);
   try {
     body();
     return DISTAG_OK;

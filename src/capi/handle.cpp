@@ -1,12 +1,26 @@
 #include "capi/handle.h"
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "base/clock.h"
+#include "base/error.h"
 #include "base/process.h"
 
 namespace distag::capi {
+
+struct HandleRecord {
+  Kind kind;
+  const char* maker;  // nullptr: distag itself, for a callback
+  Nanos made;
+  uint32_t generation;
+  HandleRecord* next;
+  std::atomic<bool> is_live{true};
+  std::atomic<bool> is_lent{false};
+};
+
 namespace {
 
 // Process-wide, with no destructors: the count belongs to the generation it was last changed in.
@@ -46,29 +60,79 @@ class ReleasedHandle final : public Handle {
 };
 static_assert(sizeof(ReleasedHandle) <= sizeof(Handle) + sizeof(void*));
 
+// Those of a kind, in the order of Kind; part of the count.
+constexpr std::array<const char*, 10> kKindNames = {"value", "tensor", "rref",    "worker",    "invocation",
+                                                    "reply", "future", "context", "gradients", "optimizer"};
+std::array<std::atomic<uint64_t>, kKindNames.size()> count_by_kind{};
+
+size_t place_of(Kind kind) { return static_cast<size_t>(kind) - static_cast<size_t>(Kind::kReleased) - 1; }
+static_assert(static_cast<size_t>(Kind::kStandIn) - static_cast<size_t>(Kind::kReleased) - 1 == kKindNames.size());
+
 // In a forked child the first handle starts a new count.
-void count_one() {
+void count_one(Kind kind) {
   const uint32_t generation = process_generation();
   if (count_generation.load(std::memory_order_relaxed) != generation) {
     count.store(0, std::memory_order_relaxed);
+    for (auto& of_kind : count_by_kind) of_kind.store(0, std::memory_order_relaxed);
     count_generation.store(generation, std::memory_order_relaxed);
   }
   count.fetch_add(1, std::memory_order_relaxed);
+  count_by_kind[place_of(kind)].fetch_add(1, std::memory_order_relaxed);
+}
+
+thread_local const char* current_maker = nullptr;
+
+// All that were ever made, the last one first: nothing leaves the list, so it needs no lock, in a forked child either.
+std::atomic<HandleRecord*> records{nullptr};
+
+bool is_counted(Kind kind) { return kind != Kind::kReleased && kind != Kind::kStandIn; }
+
+HandleRecord* record_birth(Kind kind) {
+  if (!is_counted(kind) || !validates()) return nullptr;
+  auto* record = new HandleRecord{kind, current_maker, SteadyClock().now(), process_generation(), nullptr};
+  record->next = records.load(std::memory_order_relaxed);
+  while (!records.compare_exchange_weak(record->next, record, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  return record;
+}
+
+// Each live one of this process.
+std::string describe_records() {
+  const Nanos now = SteadyClock().now();
+  std::string text;
+  for (const HandleRecord* record = records.load(std::memory_order_acquire); record != nullptr; record = record->next) {
+    if (!record->is_live.load(std::memory_order_relaxed) || record->generation != process_generation()) continue;
+    text += fmt::format(R"({}{{"kind":"{}","made_by":"{}","age_ms":{},"lent":{}}})", text.empty() ? "" : ",",
+                        kKindNames[place_of(record->kind)], record->maker == nullptr ? "distag" : record->maker,
+                        (now - record->made) / kMillisecond, record->is_lent.load(std::memory_order_relaxed));
+  }
+  return text;
 }
 
 }  // namespace
 
 Handle::Handle(Kind kind)
-    : kind_(kind), generation_(process_generation()), references_(kind == Kind::kReleased ? 0 : kHost) {
+    : kind_(kind),
+      generation_(process_generation()),
+      references_(kind == Kind::kReleased ? 0 : kHost),
+      record_(record_birth(kind)) {
   if (kind == Kind::kReleased) return;
   validates();
-  if (kind != Kind::kStandIn) count_one();
+  if (is_counted(kind)) count_one(kind);
 }
 
 // Also of a handle that could not be made as a whole.
 Handle::~Handle() {
-  if (kind_ == Kind::kReleased || kind_ == Kind::kStandIn || is_of_parent()) return;
+  if (!is_counted(kind_) || is_of_parent()) return;
   count.fetch_sub(1, std::memory_order_relaxed);
+  count_by_kind[place_of(kind_)].fetch_sub(1, std::memory_order_relaxed);
+  if (record_ != nullptr) record_->is_live.store(false, std::memory_order_relaxed);
+}
+
+void Handle::mark_lent() {
+  is_lent_ = true;
+  if (record_ != nullptr) record_->is_lent.store(true, std::memory_order_relaxed);
+  pass_to_library();
 }
 
 bool Handle::is_of_parent() const { return generation_ != process_generation(); }
@@ -109,6 +173,29 @@ void note_misuse() {
 }
 
 uint64_t misuse_count() { return misuses.load(std::memory_order_relaxed); }
+
+MakerScope::MakerScope(const char* function) : before_(current_maker) {
+  if (validates()) current_maker = function;
+}
+
+MakerScope::~MakerScope() {
+  if (validates()) current_maker = before_;
+}
+
+std::string handle_report() {
+  std::string kinds;
+  uint64_t live = 0;
+  const bool is_of_this_process = handle_count() != 0;
+  for (size_t i = 0; is_of_this_process && i < kKindNames.size(); ++i) {
+    const uint64_t of_kind = count_by_kind[i].load(std::memory_order_relaxed);
+    if (of_kind == 0) continue;
+    kinds += fmt::format(R"({}"{}":{})", kinds.empty() ? "" : ",", kKindNames[i], of_kind);
+    live += of_kind;
+  }
+  std::string text = fmt::format(R"({{"live":{},"kinds":{{{}}})", live, kinds);
+  if (validates()) text += fmt::format(R"(,"handles":[{}])", describe_records());
+  return text + "}";
+}
 
 uint64_t handle_count() {
   return count_generation.load(std::memory_order_relaxed) == process_generation()

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 namespace distag::capi {
@@ -22,6 +23,9 @@ enum class Kind : uint32_t {
   kOptimizer,
   kStandIn,  // for a handle of another kind; not counted
 };
+
+// The birth of a handle, for the report; kept for ever, as the handle's memory is. With DISTAG_VALIDATE=1 only.
+struct HandleRecord;
 
 // Base of all handles. References of the host and of the library are counted apart, so a release by the host never
 // takes what is not its own; the handle ends with the last of both. Thread-safe. With DISTAG_VALIDATE=1 the memory of a
@@ -54,10 +58,7 @@ class Handle {
   void pass_to_library() { references_.fetch_sub(kHost - kLibrary, std::memory_order_relaxed); }
   void pass_to_host() { references_.fetch_add(kHost - kLibrary, std::memory_order_relaxed); }
   // Once, before the host sees it: its one reference is its lender's.
-  void mark_lent() {
-    is_lent_ = true;
-    pass_to_library();
-  }
+  void mark_lent();
 
  protected:
   enum class Dropped { kNone, kOne, kLast };
@@ -78,6 +79,7 @@ class Handle {
   const Kind kind_;
   const uint32_t generation_;
   std::atomic<uint64_t> references_;
+  HandleRecord* const record_;  // nullptr: nobody asks
   bool is_lent_ = false;
 };
 
@@ -183,8 +185,22 @@ class StandIn final : public Handle {
   Handle& original_;
 };
 
+// Names the function of the C API that the calling thread is in, as the maker of the handles made meanwhile. Nests.
+class MakerScope {
+ public:
+  explicit MakerScope(const char* function);
+  ~MakerScope();
+  MakerScope(const MakerScope&) = delete;
+  MakerScope& operator=(const MakerScope&) = delete;
+
+ private:
+  const char* const before_;
+};
+
 // Handles of this process that are not released yet.
 uint64_t handle_count();
+// The same in JSON, by kind; with DISTAG_VALIDATE=1 each of them with its maker and age.
+std::string handle_report();
 
 // A retain or release of a handle that was not the host's. Counted with DISTAG_VALIDATE=1.
 void note_misuse();

@@ -47,3 +47,13 @@ distag_status distag_context_copy_report(distag_context* context, char* buffer, 
               out_size);
   });
 }
+
+distag_status distag_copy_handle_report(char* buffer, size_t capacity, size_t* out_size, distag_error* err) {
+  clear(out_size);
+  if (buffer != nullptr && capacity > 0) *buffer = '\0';
+  return guard(__func__, err, [=] {
+    check_array(buffer, capacity, "buffer");
+    need_pointer(out_size, "out_size");
+    copy_text(handle_report(), buffer, capacity, out_size);
+  });
+}

@@ -215,6 +215,7 @@ int main(void) {
   SLOT(worker_take_event, distag_worker_take_event);
   SLOT(invocation_finish, distag_invocation_finish);
   SLOT(invocation_get_function, distag_invocation_get_function);
+  SLOT(copy_handle_report, distag_copy_handle_report);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

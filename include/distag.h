@@ -139,9 +139,9 @@ DISTAG_API distag_status distag_error_set(distag_error *err, distag_status code,
 /* "INVALID_ARGUMENT" for 10, "USER" from 1000 on, "UNKNOWN" for a status this library does not know. Static text. */
 DISTAG_API const char *distag_status_get_name(distag_status status);
 
-#define DISTAG_FOREVER INT64_C(-1)
-#define DISTAG_MILLISECOND INT64_C(1000000)
-#define DISTAG_SECOND INT64_C(1000000000)
+#define DISTAG_FOREVER -1LL
+#define DISTAG_MILLISECOND 1000000LL
+#define DISTAG_SECOND 1000000000LL
 
 /* ==== 2. Handles ================================================================================= since 0.1 ==== */
 
@@ -621,11 +621,13 @@ DISTAG_API distag_status distag_value_copy_float64s(distag_value *value, double 
  * A worker is created, given its functions, started, and shut down once. Several in one process share nothing.
  * ================================================================================================================== */
 
+typedef uint32_t distag_executor_type;
 enum distag_executor {
   DISTAG_EXECUTOR_POOL = 1, /* callbacks run on threads of the worker (default) */
   DISTAG_EXECUTOR_HOST = 2  /* callbacks run when and where the host polls: engines, interpreters, frame loops */
 };
 
+typedef int32_t distag_log_level_type;
 enum distag_log_level {
   DISTAG_LOG_ERROR = 1,
   DISTAG_LOG_WARNING = 2, /* default */
@@ -633,6 +635,7 @@ enum distag_log_level {
   DISTAG_LOG_DEBUG = 4
 };
 
+typedef int32_t distag_member_state_type;
 enum distag_member_state {
   DISTAG_MEMBER_ALIVE = 1,
   DISTAG_MEMBER_LEFT = 2, /* by its own shutdown */
@@ -643,7 +646,7 @@ enum distag_member_state {
 typedef struct distag_member {
   uint32_t struct_size;
   int32_t rank;
-  int32_t state; /* DISTAG_MEMBER_... */
+  distag_member_state_type state;
   uint32_t reserved;
   uint64_t incarnation; /* random, new at each start */
   char name[128];
@@ -662,13 +665,17 @@ typedef void (*distag_member_callback)(void *user_data, distag_worker *worker, c
  * its priority. */
 typedef void (*distag_thread_hook)(void *user_data, const char *thread_name);
 
+/* Gives memory, or NULL: there is none. Takes it back. */
+typedef void *(*distag_allocate)(void *user_data, size_t size, size_t alignment);
+typedef void (*distag_deallocate)(void *user_data, void *memory, size_t size, size_t alignment);
+
 /* Memory for the tensors that a worker receives.
  * Threads: any, also with the host executor; destroy runs after the last block came back. */
 typedef struct distag_allocator {
   uint32_t struct_size;
   uint32_t reserved;
-  void *(*allocate)(void *user_data, size_t size, size_t alignment); /* NULL: there is none */
-  void (*deallocate)(void *user_data, void *memory, size_t size, size_t alignment);
+  distag_allocate allocate;
+  distag_deallocate deallocate;
   void *user_data;        /* nullable */
   distag_deleter destroy; /* nullable */
 } distag_allocator;
@@ -690,11 +697,11 @@ typedef struct distag_security_options {
 /* Options of a new worker. If the environment tells rank, size and rendezvous, all of it may stay zero. */
 typedef struct distag_worker_options {
   uint32_t struct_size;
-  uint32_t executor;            /* DISTAG_EXECUTOR_... */
+  distag_executor_type executor;
   int32_t rank;                 /* 0 .. world_size - 1; in an open world -1 (since 0.2) lets the group give one */
   int32_t world_size;           /* 0: this and rank come from "env://"; -1: an open world (since 0.2) */
   uint32_t thread_count;        /* of the pool; 0: one per core */
-  int32_t log_level;            /* DISTAG_LOG_... */
+  distag_log_level_type log_level;
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
   int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
   uint64_t max_in_flight_bytes; /* of requests a peer has not started (later) */
@@ -1005,6 +1012,7 @@ DISTAG_API distag_status distag_context_create(distag_worker *worker /* nullable
 /* The same on every worker: rank of the creator in the upper 16 bits, a counter below. */
 DISTAG_API uint64_t distag_context_get_id(distag_context *context);
 
+typedef uint32_t distag_backward_mode_type;
 enum distag_backward_mode {
   DISTAG_BACKWARD_SMART = 1, /* finds out which calls the roots depend on, then runs exactly those (default) */
   DISTAG_BACKWARD_FAST = 2   /* expects that they depend on every recorded call, and saves the search */
@@ -1012,7 +1020,7 @@ enum distag_backward_mode {
 
 typedef struct distag_backward_options {
   uint32_t struct_size;
-  uint32_t mode;                    /* DISTAG_BACKWARD_... */
+  distag_backward_mode_type mode;
   uint32_t retain_graph;            /* 1: keep the graph for another pass */
   uint32_t create_graph;            /* 1: gradients have a history of their own; within one process (later) */
   int64_t timeout_ns;               /* 0: none; the loss of a worker ends the pass anyway */

@@ -45,12 +45,29 @@ def members(body, sizes):
             offset += size * count
 
 
+def nameless(line):
+    """A member that is a pointer to a function, without the names of its parameters: they are no part of its type."""
+    pointer = re.match(r"(member .*\(\*\))\((.*)\)$", line)
+    return f"{pointer.group(1)}({without_names(pointer.group(2))})" if pointer else line
+
+
+def spelled_out(found):
+    """Members whose types have names, with these types themselves: a name may be given to a type later on."""
+    named = dict(re.findall(r"^type (\w+) (\w+)$", "\n".join(found), re.M))
+    for name, result, parameters in re.findall(r"^callback (\w+) (.*?)\((.*)\)$", "\n".join(found), re.M):
+        named[name] = f"{result}(*)({parameters})"
+    for line in found:
+        words = line.split(" ", 4)
+        if words[0] == "member" and words[-1] in named:
+            yield " ".join(words[:-1] + [named[words[-1]]])
+
+
 def lines(text):
     plain = re.sub(r"^\s*#.*?(?<!\\)$", "", header_text.without_comments(text), flags=re.M | re.S)
     found = []
     sizes = dict(SIZES)
-    for name, value in re.findall(r"^#define (DISTAG_\w+) (INT64_C\(-?\d+\))$", text, re.M):
-        found.append(f"constant {name} {value}")
+    for name, value in re.findall(r"^#define (DISTAG_\w+) (-?\d+)LL$", text, re.M):
+        found.append(f"constant {name} INT64_C({value})")
     for base, name in re.findall(r"^typedef (\w+) (distag_\w+);", plain, re.M):
         sizes[name] = SIZES[base]
         found.append(f"type {name} {base}")

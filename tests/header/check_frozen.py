@@ -10,9 +10,10 @@ import abi
 
 def check(text, frozen):
     """What a released list has and the header does not; `frozen` are its lines."""
-    now = set(abi.lines(text))
+    found = abi.lines(text)
+    now = {abi.nameless(line) for line in found} | set(abi.spelled_out(found))
     for line in frozen:
-        if line and line not in now:
+        if line and abi.nameless(line) not in now:
             yield f"gone, moved or changed: {line}"
 
 

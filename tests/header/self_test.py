@@ -68,7 +68,11 @@ FROZEN_VIOLATIONS = [
     # enumerators and constants: renumbered, gone
     ("DISTAG_E_REMOTE = 60", "DISTAG_E_REMOTE = 65", "DISTAG_E_REMOTE"),
     ("  DISTAG_LOG_INFO = 3,\n", "", "DISTAG_LOG_INFO"),
-    ("DISTAG_SECOND INT64_C(1000000000)", "DISTAG_SECOND INT64_C(1000)", "DISTAG_SECOND"),
+    ("DISTAG_SECOND 1000000000LL", "DISTAG_SECOND 1000LL", "DISTAG_SECOND"),
+    # a type that got a name is another one
+    ("typedef uint32_t distag_executor_type;", "typedef uint64_t distag_executor_type;", "executor"),
+    ("typedef void *(*distag_allocate)(void *user_data, size_t size,", "typedef void *(*distag_allocate)(void *user_data,",
+     "distag_allocator"),
 ]
 
 

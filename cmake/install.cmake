@@ -6,6 +6,9 @@ include(CMakePackageConfigHelpers)
 set(distag_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/distag)
 
 install(TARGETS distag EXPORT distagTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET distag_static)
+  install(TARGETS distag_static EXPORT distagTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(FILES ${PROJECT_SOURCE_DIR}/include/distag.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT distagTargets NAMESPACE distag:: DESTINATION ${distag_package_dir})
@@ -20,5 +23,7 @@ install(FILES ${PROJECT_BINARY_DIR}/distagConfig.cmake ${PROJECT_BINARY_DIR}/dis
 # The prefix is found from the place of the file, so that an installed tree can be moved.
 file(RELATIVE_PATH distag_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" distag_pc_prefix "${distag_pc_prefix}")
+list(TRANSFORM distag_system_libraries PREPEND -l OUTPUT_VARIABLE distag_pc_system_libraries)
+list(JOIN distag_pc_system_libraries " " distag_pc_system_libraries)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/distag.pc.in ${PROJECT_BINARY_DIR}/distag.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/distag.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -15,3 +15,32 @@ target_link_options(distag PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cm
 if(NOT DISTAG_SANITIZE)
   target_link_options(distag PRIVATE -Wl,-z,defs)
 endif()
+
+# libdistag.a: the same as one object whose only global symbols are distag_*, so that nothing of it (operator new, the
+# modules' names) meets the host's. Position independent, as everything here is. A sanitizer's build has none.
+if(DISTAG_SANITIZE)
+  return()
+endif()
+set(distag_archives $<TARGET_FILE:distag_capi>)
+foreach(module IN LISTS distag_seen_capi)
+  list(APPEND distag_archives $<TARGET_FILE:${module}>)
+endforeach()
+set(distag_object ${PROJECT_BINARY_DIR}/distag_static.o)
+add_custom_command(
+  OUTPUT ${distag_object}
+  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${distag_object} --whole-archive ${distag_archives}
+  COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=distag_* ${distag_object}
+  DEPENDS distag_capi ${distag_seen_capi}
+  COMMENT "One object of all modules"
+  VERBATIM COMMAND_EXPAND_LISTS)
+set_source_files_properties(${distag_object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+add_library(distag_static STATIC ${distag_object})
+add_library(distag::distag_static ALIAS distag_static)
+set_target_properties(distag_static PROPERTIES OUTPUT_NAME distag LINKER_LANGUAGE CXX)
+target_compile_definitions(distag_static INTERFACE DISTAG_STATIC)
+target_include_directories(distag_static INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+# Whoever links it links these as well, from C too.
+set(distag_system_libraries stdc++ m pthread)
+target_link_libraries(distag_static INTERFACE ${libzmq_LIBRARIES} ${libisal_LIBRARIES} ${openblas_LIBRARIES} fmt
+                                              ${distag_system_libraries})

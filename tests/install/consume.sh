@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs a built tree, moves the prefix, and builds and runs a program against it in two ways.
+# Installs a built tree, moves the prefix, and builds and runs a program against it: by find_package and by pkg-config,
+# with the shared library and with the archive.
 # usage: consume.sh CMAKE GENERATOR BUILD_TREE CONSUMER WORK_FOLDER C_COMPILER [SANITIZER]
 set -eu
 cmake=$1 generator=$2 build=$3 consumer=$4 work=$5 compiler=$6 sanitizer=${7:-}
@@ -24,6 +25,8 @@ foreign=$(find "$prefix/include" -type f ! -name distag.h)
   -DCMAKE_C_FLAGS="$flags" >"$work/configure.log"
 "$cmake" --build "$work/cmake" >"$work/build.log"
 "$work/cmake/consumer"
+archive=$(find "$prefix" -name libdistag.a)
+[ -z "$archive" ] || "$work/cmake/consumer_static"
 
 pc=$(dirname "$(find "$prefix" -name distag.pc)")
 libdir=$(PKG_CONFIG_PATH=$pc pkg-config --variable=libdir distag)
@@ -31,4 +34,20 @@ libdir=$(PKG_CONFIG_PATH=$pc pkg-config --variable=libdir distag)
 "$compiler" $flags "$consumer/main.c" -o "$work/by_pkg_config" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs distag)
 LD_LIBRARY_PATH=$libdir "$work/by_pkg_config"
 [ "$(PKG_CONFIG_PATH=$pc pkg-config --modversion distag)" = 0.3.0 ] || { echo "distag.pc has another version"; exit 1; }
+
+# The archive: its own names are the interface's, and a program with it needs no libdistag.so. A sanitizer's has none.
+if [ -n "$archive" ]; then
+  foreign=$(nm -g --defined-only "$archive" | awk 'NF == 3 && $3 !~ /^distag_/ { print $3 }')
+  [ -z "$foreign" ] || { echo "libdistag.a defines: $foreign"; exit 1; }
+  libs=$(PKG_CONFIG_PATH=$pc pkg-config --static --cflags --libs distag | sed 's/-ldistag /-l:libdistag.a /')
+  # shellcheck disable=SC2086
+  "$compiler" $flags "$consumer/main.c" -o "$work/by_pkg_config_static" $libs
+  for program in "$work/by_pkg_config_static" "$work/cmake/consumer_static"; do
+    "$program"
+    ! readelf -d "$program" | grep -q 'libdistag\.so' || { echo "$program needs libdistag.so"; exit 1; }
+  done
+elif [ -z "$sanitizer" ]; then
+  echo "libdistag.a is not installed"
+  exit 1
+fi
 rm -rf "$work"

@@ -480,8 +480,9 @@ typedef struct distag_op_info {
   const char *name;
   const char *const *attribute_names;
   const char *signature; /* "linear(tensor x, tensor weight, tensor? bias) -> tensor", attributes as "int64 dim = -1" */
+  const char *summary;   /* one sentence with shapes and formula; since 0.3 */
 } distag_op_info;
-#define DISTAG_OP_INFO_INIT {sizeof(distag_op_info), 0, 0, 0, NULL, NULL, NULL}
+#define DISTAG_OP_INFO_INIT {sizeof(distag_op_info), 0, 0, 0, NULL, NULL, NULL, NULL}
 
 /* The number of built-in ops. */
 DISTAG_API size_t distag_get_op_count(void);

@@ -75,7 +75,7 @@ size_t distag_get_op_count(void) { return ops::builtins().size(); }
 
 distag_status distag_get_op(size_t index, distag_op_info* out_op, distag_error* err) {
   return guard(__func__, err, [=] {
-    check_filled_struct(out_op, sizeof(distag_op_info), "distag_op_info");
+    check_filled_struct(out_op, sizeof(distag_op_info), "distag_op_info", offsetof(distag_op_info, summary));
     distag_op_info info{};
     fill_struct(out_op, info);
     const auto all = ops::builtins();
@@ -87,6 +87,7 @@ distag_status distag_get_op(size_t index, distag_op_info* out_op, distag_error* 
     info.name = op.name;
     info.attribute_names = op.arguments.attribute_names();
     info.signature = op.signature;
+    info.summary = op.summary;
     fill_struct(out_op, info);
   });
 }

@@ -15,8 +15,8 @@ uint32_t size_of(const void* given) {
   return size;
 }
 
-// 0.1 is the first version: there is no smaller struct.
-bool is_possible(uint32_t size, size_t known_size) { return size >= known_size && size <= kLargestStruct; }
+// There is no smaller struct than that of the first version.
+bool is_possible(uint32_t size, size_t first_size) { return size >= first_size && size <= kLargestStruct; }
 
 void check_size(uint32_t size, size_t known_size, const char* type) {
   if (is_possible(size, known_size)) return;
@@ -39,8 +39,9 @@ void check_struct(const void* given, size_t known_size, const char* type) {
   }
 }
 
-void check_filled_struct(const void* given, size_t known_size, const char* type) {
+void check_filled_struct(const void* given, size_t known_size, const char* type, size_t first_size) {
   if (given == nullptr) refuse(Status::kInvalidArgument, "the {} to be filled is NULL", type);
+  if (first_size != 0 && size_of(given) == first_size) return;
   check_size(size_of(given), known_size, type);
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "capi/boundary.h"
 
@@ -25,16 +27,17 @@ T read_struct(const T* given, const char* type) {
   return known;
 }
 
-// A struct that is filled for the caller: checks its size.
-void check_filled_struct(const void* given, size_t known_size, const char* type);
+// A struct that is filled for the caller: checks its size. `first_size` is that of its first version, where it has
+// grown.
+void check_filled_struct(const void* given, size_t known_size, const char* type, size_t first_size = 0);
 
-// Fills it, and zeroes what a later version of the caller's has behind; struct_size stays.
+// Fills it as far as it goes, and zeroes what a later version of the caller's has behind; struct_size stays.
 template <typename T>
 void fill_struct(T* given, T filled) {
   const uint32_t size = given->struct_size;
   filled.struct_size = size;
-  *given = filled;
   auto* bytes = reinterpret_cast<unsigned char*>(given);
+  std::memcpy(bytes, &filled, std::min<size_t>(size, sizeof(T)));
   for (size_t i = sizeof(T); i < size; ++i) bytes[i] = 0;
 }
 

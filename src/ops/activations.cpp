@@ -62,6 +62,7 @@ Tensors exp_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kExp{.name = "exp",
                   .signature = "exp(tensor x) -> tensor",
+                  .summary = "e to the power of each element, in the shape of x.",
                   .forward = exp_forward,
                   .backward = exp_backward,
                   .is_cheap = true};
@@ -96,6 +97,7 @@ Tensors log_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kLog{.name = "log",
                   .signature = "log(tensor x) -> tensor",
+                  .summary = "The natural logarithm of each element, in the shape of x.",
                   .forward = log_forward,
                   .backward = log_backward,
                   .is_cheap = true};
@@ -130,6 +132,7 @@ Tensors sqrt_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSqrt{.name = "sqrt",
                    .signature = "sqrt(tensor x) -> tensor",
+                   .summary = "The square root of each element, in the shape of x.",
                    .forward = sqrt_forward,
                    .backward = sqrt_backward,
                    .is_cheap = true};
@@ -164,6 +167,7 @@ Tensors tanh_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kTanh{.name = "tanh",
                    .signature = "tanh(tensor x) -> tensor",
+                   .summary = "The hyperbolic tangent of each element, in the shape of x.",
                    .forward = tanh_forward,
                    .backward = tanh_backward,
                    .is_cheap = true};
@@ -198,6 +202,7 @@ Tensors sigmoid_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSigmoid{.name = "sigmoid",
                       .signature = "sigmoid(tensor x) -> tensor",
+                      .summary = "1 / (1 + exp(-x)) of each element, in the shape of x.",
                       .forward = sigmoid_forward,
                       .backward = sigmoid_backward,
                       .is_cheap = true};
@@ -237,6 +242,7 @@ Tensors relu_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kRelu{.name = "relu",
                    .signature = "relu(tensor x) -> tensor",
+                   .summary = "max(x, 0) of each element, in the shape of x; its gradient at 0 is 0.",
                    .forward = relu_forward,
                    .backward = relu_backward,
                    .is_cheap = true};

@@ -82,6 +82,7 @@ Tensors add_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kAdd{.name = "add",
                   .signature = "add(tensor a, tensor b) -> tensor",
+                  .summary = "a + b, elementwise, shapes broadcast.",
                   .forward = add_forward,
                   .backward = add_backward,
                   .is_cheap = true};
@@ -115,6 +116,7 @@ Tensors sub_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSub{.name = "sub",
                   .signature = "sub(tensor a, tensor b) -> tensor",
+                  .summary = "a - b, elementwise, shapes broadcast.",
                   .forward = sub_forward,
                   .backward = sub_backward,
                   .is_cheap = true};
@@ -149,6 +151,7 @@ Tensors mul_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kMul{.name = "mul",
                   .signature = "mul(tensor a, tensor b) -> tensor",
+                  .summary = "a * b, elementwise, shapes broadcast.",
                   .forward = mul_forward,
                   .backward = mul_backward,
                   .is_cheap = true};
@@ -188,6 +191,7 @@ Tensors div_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kDiv{.name = "div",
                   .signature = "div(tensor a, tensor b) -> tensor",
+                  .summary = "a / b, elementwise, shapes broadcast; integers give floats.",
                   .forward = div_forward,
                   .backward = div_backward,
                   .is_cheap = true};
@@ -225,6 +229,7 @@ Tensors maximum_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kMaximum{.name = "maximum",
                       .signature = "maximum(tensor a, tensor b) -> tensor",
+                      .summary = "The larger of a and b, elementwise, shapes broadcast; equal ones share the gradient.",
                       .forward = maximum_forward,
                       .backward = maximum_backward,
                       .is_cheap = true};
@@ -242,8 +247,11 @@ Tensors eq_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
 
 }  // namespace
 
-constexpr Op kEq{
-    .name = "eq", .signature = "eq(tensor a, tensor b) -> tensor", .forward = eq_forward, .is_cheap = true};
+constexpr Op kEq{.name = "eq",
+                 .signature = "eq(tensor a, tensor b) -> tensor",
+                 .summary = "a == b as bool, elementwise, shapes broadcast.",
+                 .forward = eq_forward,
+                 .is_cheap = true};
 
 // ---- add_scalar, mul_scalar -----------------------------------------------------------------------------------------
 
@@ -272,6 +280,7 @@ Tensors add_scalar_backward(const Saved&, Tensors gradients) { return gradients;
 
 constexpr Op kAddScalar{.name = "add_scalar",
                         .signature = "add_scalar(tensor x, float64 value) -> tensor",
+                        .summary = "x + value, in the shape and dtype of x.",
                         .forward = add_scalar_forward,
                         .backward = add_scalar_backward,
                         .is_cheap = true};
@@ -293,6 +302,7 @@ Tensors mul_scalar_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kMulScalar{.name = "mul_scalar",
                         .signature = "mul_scalar(tensor x, float64 value) -> tensor",
+                        .summary = "x * value, in the shape and dtype of x.",
                         .forward = mul_scalar_forward,
                         .backward = mul_scalar_backward,
                         .is_cheap = true};
@@ -316,6 +326,7 @@ Tensors neg_backward(const Saved&, Tensors gradients) {
 
 constexpr Op kNeg{.name = "neg",
                   .signature = "neg(tensor x) -> tensor",
+                  .summary = "-x, in the shape of x.",
                   .forward = neg_forward,
                   .backward = neg_backward,
                   .is_cheap = true};
@@ -393,6 +404,7 @@ Tensors pow_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kPow{.name = "pow",
                   .signature = "pow(tensor a, tensor b) -> tensor",
+                  .summary = "a to the power of b, elementwise, shapes broadcast; integers give int64.",
                   .forward = pow_forward,
                   .backward = pow_backward,
                   .is_cheap = true};

@@ -244,6 +244,7 @@ constexpr Op kConv2d{.name = "conv2d",
                      .signature =
                          "conv2d(tensor x, tensor weight, tensor? bias, int64[] stride = [1,1], "
                          "int64[] padding = [0,0], int64[] dilation = [1,1], int64 groups = 1) -> tensor",
+                     .summary = "x [n, c, h, w] convolved with weight [out, c / groups, kh, kw], plus bias [out].",
                      .forward = conv2d_forward,
                      .backward = conv2d_backward};
 

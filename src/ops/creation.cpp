@@ -49,13 +49,17 @@ Tensors full_forward(std::span<const Tensor>, const Attributes& attributes, Save
 
 constexpr Op kZeros{.name = "zeros",
                     .signature = "zeros(int64[] shape = [], dtype dtype = float32) -> tensor",
+                    .summary = "A tensor of the shape, filled with 0.",
                     .forward = zeros_forward};
 
-constexpr Op kOnes{
-    .name = "ones", .signature = "ones(int64[] shape = [], dtype dtype = float32) -> tensor", .forward = ones_forward};
+constexpr Op kOnes{.name = "ones",
+                   .signature = "ones(int64[] shape = [], dtype dtype = float32) -> tensor",
+                   .summary = "A tensor of the shape, filled with 1.",
+                   .forward = ones_forward};
 
 constexpr Op kFull{.name = "full",
                    .signature = "full(float64 value, int64[] shape = [], dtype dtype = float32) -> tensor",
+                   .summary = "A tensor of the shape, filled with value.",
                    .forward = full_forward};
 
 namespace {
@@ -87,6 +91,7 @@ Tensors arange_forward(std::span<const Tensor>, const Attributes& attributes, Sa
 constexpr Op kArange{
     .name = "arange",
     .signature = "arange(float64 start = 0, float64 stop, float64 step = 1, dtype dtype = float32) -> tensor",
+    .summary = "[n]: start, start + step, and so on, below stop (above, for a negative step).",
     .forward = arange_forward};
 
 }  // namespace distag::ops

@@ -95,6 +95,7 @@ Tensors sin_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSin{.name = "sin",
                   .signature = "sin(tensor x) -> tensor",
+                  .summary = "The sine of each element, in the shape of x.",
                   .forward = sin_forward,
                   .backward = sin_backward,
                   .is_cheap = true};
@@ -126,6 +127,7 @@ Tensors cos_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kCos{.name = "cos",
                   .signature = "cos(tensor x) -> tensor",
+                  .summary = "The cosine of each element, in the shape of x.",
                   .forward = cos_forward,
                   .backward = cos_backward,
                   .is_cheap = true};
@@ -159,6 +161,7 @@ Tensors abs_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kAbs{.name = "abs",
                   .signature = "abs(tensor x) -> tensor",
+                  .summary = "The absolute value of each element, in the shape of x.",
                   .forward = abs_forward,
                   .backward = abs_backward,
                   .is_cheap = true};
@@ -191,6 +194,7 @@ Tensors square_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSquare{.name = "square",
                      .signature = "square(tensor x) -> tensor",
+                     .summary = "x * x of each element, in the shape of x.",
                      .forward = square_forward,
                      .backward = square_backward,
                      .is_cheap = true};
@@ -223,6 +227,7 @@ Tensors rsqrt_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kRsqrt{.name = "rsqrt",
                     .signature = "rsqrt(tensor x) -> tensor",
+                    .summary = "1 / sqrt(x) of each element, in the shape of x.",
                     .forward = rsqrt_forward,
                     .backward = rsqrt_backward,
                     .is_cheap = true};
@@ -254,6 +259,7 @@ Tensors reciprocal_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kReciprocal{.name = "reciprocal",
                          .signature = "reciprocal(tensor x) -> tensor",
+                         .summary = "1 / x of each element, in the shape of x.",
                          .forward = reciprocal_forward,
                          .backward = reciprocal_backward,
                          .is_cheap = true};
@@ -287,6 +293,7 @@ Tensors silu_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSilu{.name = "silu",
                    .signature = "silu(tensor x) -> tensor",
+                   .summary = "x * sigmoid(x) of each element, in the shape of x.",
                    .forward = silu_forward,
                    .backward = silu_backward,
                    .is_cheap = true};
@@ -319,6 +326,7 @@ Tensors softplus_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSoftplus{.name = "softplus",
                        .signature = "softplus(tensor x) -> tensor",
+                       .summary = "log(1 + exp(x)) of each element, in the shape of x, without overflow.",
                        .forward = softplus_forward,
                        .backward = softplus_backward,
                        .is_cheap = true};
@@ -352,6 +360,7 @@ Tensors gelu_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kGelu{.name = "gelu",
                    .signature = "gelu(tensor x) -> tensor",
+                   .summary = "x * (1 + erf(x / sqrt(2))) / 2 of each element, in the shape of x.",
                    .forward = gelu_forward,
                    .backward = gelu_backward,
                    .is_cheap = true};
@@ -389,6 +398,7 @@ Tensors leaky_relu_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kLeakyRelu{.name = "leaky_relu",
                         .signature = "leaky_relu(tensor x, float64 negative_slope = 0.01) -> tensor",
+                        .summary = "x where x > 0, else negative_slope * x, in the shape of x.",
                         .forward = leaky_relu_forward,
                         .backward = leaky_relu_backward,
                         .is_cheap = true};
@@ -424,6 +434,7 @@ Tensors elu_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kElu{.name = "elu",
                   .signature = "elu(tensor x, float64 alpha = 1) -> tensor",
+                  .summary = "x where x > 0, else alpha * (exp(x) - 1), in the shape of x.",
                   .forward = elu_forward,
                   .backward = elu_backward,
                   .is_cheap = true};
@@ -466,6 +477,7 @@ Tensors clamp_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kClamp{.name = "clamp",
                     .signature = "clamp(tensor x, float64 min = -inf, float64 max = inf) -> tensor",
+                    .summary = "Each element limited to min .. max, in the shape of x.",
                     .forward = clamp_forward,
                     .backward = clamp_backward,
                     .is_cheap = true};

@@ -73,6 +73,7 @@ Tensors where_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kWhere{.name = "where",
                     .signature = "where(tensor condition, tensor x, tensor y) -> tensor",
+                    .summary = "x where condition (bool) holds, else y, elementwise, shapes broadcast.",
                     .forward = where_forward,
                     .backward = where_backward,
                     .is_cheap = true};
@@ -143,6 +144,7 @@ Tensors gather_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kGather{.name = "gather",
                      .signature = "gather(tensor x, tensor index, int64 dim) -> tensor",
+                     .summary = "The elements of x at index (int64) along dim, in the shape of index.",
                      .forward = gather_forward,
                      .backward = gather_backward,
                      .is_cheap = true};
@@ -235,6 +237,7 @@ Tensors index_select_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kIndexSelect{.name = "index_select",
                           .signature = "index_select(tensor x, tensor index, int64 dim = 0) -> tensor",
+                          .summary = "The parts of x that index (int64, [n]) names along dim, which gets the size n.",
                           .forward = index_select_forward,
                           .backward = index_select_backward};
 
@@ -265,9 +268,11 @@ Tensors embedding_backward(const Saved& saved, Tensors gradients) {
 
 }  // namespace
 
-constexpr Op kEmbedding{.name = "embedding",
-                        .signature = "embedding(tensor index, tensor weight) -> tensor",
-                        .forward = embedding_forward,
-                        .backward = embedding_backward};
+constexpr Op kEmbedding{
+    .name = "embedding",
+    .signature = "embedding(tensor index, tensor weight) -> tensor",
+    .summary = "The rows of weight [rows, size] that index (int64) names: the shape of index, then size.",
+    .forward = embedding_forward,
+    .backward = embedding_backward};
 
 }  // namespace distag::ops

@@ -219,6 +219,9 @@ constexpr Op kCrossEntropy{.name = "cross_entropy",
                            .signature =
                                "cross_entropy(tensor logits, tensor targets, tensor? weight, "
                                "text reduction = mean, int64 ignore_index = -100) -> tensor",
+                           .summary =
+                               "-weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], "
+                               "without those that are ignore_index; reduced by mean (over the weights), sum or none.",
                            .forward = cross_entropy_forward,
                            .backward = cross_entropy_backward,
                            .is_cheap = true};
@@ -265,6 +268,9 @@ constexpr Op kNllLoss{.name = "nll_loss",
                       .signature =
                           "nll_loss(tensor logs, tensor targets, tensor? weight, text reduction = mean, "
                           "int64 ignore_index = -100) -> tensor",
+                      .summary =
+                          "-weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are "
+                          "ignore_index; reduced by mean (over the weights), sum or none.",
                       .forward = nll_loss_forward,
                       .backward = nll_loss_backward,
                       .is_cheap = true};

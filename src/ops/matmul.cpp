@@ -98,6 +98,9 @@ Tensors matmul_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kMatmul{.name = "matmul",
                      .signature = "matmul(tensor a, tensor b) -> tensor",
+                     .summary =
+                         "[.., n, k] times [.., k, m] gives [.., n, m], batches broadcast; a 1-d side is a row or "
+                         "column, dropped again.",
                      .forward = matmul_forward,
                      .backward = matmul_backward};
 
@@ -164,6 +167,7 @@ Tensors linear_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kLinear{.name = "linear",
                      .signature = "linear(tensor x, tensor weight, tensor? bias) -> tensor",
+                     .summary = "x weight^T + bias: [.., in], [out, in] and [out] give [.., out].",
                      .forward = linear_forward,
                      .backward = linear_backward};
 

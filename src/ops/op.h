@@ -32,6 +32,8 @@ struct Op {
   // and attributes, checks their kinds, and tells people. "tensor..." takes any number, "tensor?" may be undefined or,
   // at the end, left out.
   const char* signature;
+  // One sentence for people: shapes and formula, in terms of the signature.
+  const char* summary = "";
 
   // Computes the outputs; knows nothing of history. With `saved` (whose `needed` is set) it leaves there what backward
   // needs. Throws INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.

@@ -91,6 +91,7 @@ Tensors mse_loss_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kMseLoss{.name = "mse_loss",
                       .signature = "mse_loss(tensor a, tensor b, text reduction = mean) -> tensor",
+                      .summary = "(a - b)^2 of equal shapes, reduced by mean, sum or none.",
                       .forward = mse_loss_forward,
                       .backward = mse_loss_backward,
                       .is_cheap = true};
@@ -133,6 +134,7 @@ Tensors l1_loss_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kL1Loss{.name = "l1_loss",
                      .signature = "l1_loss(tensor a, tensor b, text reduction = mean) -> tensor",
+                     .summary = "|a - b| of equal shapes, reduced by mean, sum or none.",
                      .forward = l1_loss_forward,
                      .backward = l1_loss_backward,
                      .is_cheap = true};
@@ -177,6 +179,9 @@ Tensors bce_backward(const Saved& saved, Tensors gradients) {
 constexpr Op kBinaryCrossEntropyWithLogits{
     .name = "binary_cross_entropy_with_logits",
     .signature = "binary_cross_entropy_with_logits(tensor logits, tensor targets, text reduction = mean) -> tensor",
+    .summary =
+        "-(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t of their shape, reduced by mean, sum "
+        "or none.",
     .forward = bce_forward,
     .backward = bce_backward,
     .is_cheap = true};

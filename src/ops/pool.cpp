@@ -97,6 +97,7 @@ constexpr Op kMaxPool2d{.name = "max_pool2d",
                         .signature =
                             "max_pool2d(tensor x, int64[] kernel, int64[] stride = kernel, "
                             "int64[] padding = [0,0]) -> tensor",
+                        .summary = "The largest element of each window of x [n, c, h, w].",
                         .forward = max_pool2d_forward,
                         .backward = max_pool2d_backward};
 

@@ -123,10 +123,12 @@ Tensors randn_forward(std::span<const Tensor>, const Attributes& attributes, Sav
 
 constexpr Op kRand{.name = "rand",
                    .signature = "rand(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
+                   .summary = "A tensor of the shape, uniform in [0, 1), from Philox 4x32-10.",
                    .forward = rand_forward};
 
 constexpr Op kRandn{.name = "randn",
                     .signature = "randn(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
+                    .summary = "A tensor of the shape, standard normal, from Philox 4x32-10.",
                     .forward = randn_forward};
 
 }  // namespace distag::ops

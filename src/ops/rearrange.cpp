@@ -76,6 +76,7 @@ Tensors permute_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kPermute{.name = "permute",
                       .signature = "permute(tensor x, int64[] dims) -> tensor",
+                      .summary = "The dims of x in the order of dims.",
                       .forward = permute_forward,
                       .backward = permute_backward,
                       .is_view = true,
@@ -118,6 +119,7 @@ Tensors expand_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kExpand{.name = "expand",
                      .signature = "expand(tensor x, int64[] shape) -> tensor",
+                     .summary = "x broadcast to the shape, in which -1 keeps a size.",
                      .forward = expand_forward,
                      .backward = expand_backward,
                      .is_view = true};
@@ -151,6 +153,7 @@ Tensors unsqueeze_forward(std::span<const Tensor> inputs, const Attributes& attr
 
 constexpr Op kSqueeze{.name = "squeeze",
                       .signature = "squeeze(tensor x, int64 dim) -> tensor",
+                      .summary = "x without the dim, whose size is 1.",
                       .forward = squeeze_forward,
                       .backward = reshaped_back,
                       .is_view = true,
@@ -158,6 +161,7 @@ constexpr Op kSqueeze{.name = "squeeze",
 
 constexpr Op kUnsqueeze{.name = "unsqueeze",
                         .signature = "unsqueeze(tensor x, int64 dim) -> tensor",
+                        .summary = "x with a new dim of size 1 before the place dim.",
                         .forward = unsqueeze_forward,
                         .backward = reshaped_back,
                         .is_view = true,
@@ -204,6 +208,7 @@ Tensors stack_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kStack{.name = "stack",
                     .signature = "stack(tensor... xs, int64 dim = 0) -> tensor",
+                    .summary = "Tensors of one shape along a new dim.",
                     .forward = stack_forward,
                     .backward = stack_backward};
 
@@ -254,6 +259,7 @@ Tensors split_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSplit{.name = "split",
                     .signature = "split(tensor x, int64[] sizes, int64 dim = 0) -> tensor...",
+                    .summary = "x cut along dim into parts of the sizes, which add up to its own.",
                     .forward = split_forward,
                     .backward = split_backward,
                     .is_view = true,
@@ -295,6 +301,7 @@ Tensors flip_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kFlip{.name = "flip",
                    .signature = "flip(tensor x, int64[] dims = []) -> tensor",
+                   .summary = "x with the order of the dims reversed; [] for all.",
                    .forward = flip_forward,
                    .backward = flip_backward,
                    .is_cheap = true};
@@ -332,6 +339,7 @@ Tensors pad_backward(const Saved& saved, Tensors gradients) {
 constexpr Op kPad{
     .name = "pad",
     .signature = "pad(tensor x, int64 dim = -1, int64 before = 0, int64 after = 0, float64 value = 0) -> tensor",
+    .summary = "x with `before` and `after` elements of value at the ends of dim.",
     .forward = pad_forward,
     .backward = pad_backward};
 
@@ -370,6 +378,7 @@ Tensors tril_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kTril{.name = "tril",
                    .signature = "tril(tensor x, int64 diagonal = 0) -> tensor",
+                   .summary = "x [.., n, m] with zeros above a diagonal; 0 is the main one, 1 the one above it.",
                    .forward = tril_forward,
                    .backward = tril_backward,
                    .is_cheap = true};
@@ -429,6 +438,7 @@ Tensors cumsum_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kCumsum{.name = "cumsum",
                      .signature = "cumsum(tensor x, int64 dim = -1) -> tensor",
+                     .summary = "The sums of the first elements along dim, up to each, in the shape of x.",
                      .forward = cumsum_forward,
                      .backward = cumsum_backward,
                      .is_cheap = true};

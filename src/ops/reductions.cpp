@@ -45,6 +45,7 @@ Tensors sum_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSum{.name = "sum",
                   .signature = "sum(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                  .summary = "The sum over dims ([] for all), which go away or stay with size 1.",
                   .forward = sum_forward,
                   .backward = sum_backward,
                   .is_cheap = true};
@@ -84,6 +85,7 @@ Tensors mean_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kMean{.name = "mean",
                    .signature = "mean(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                   .summary = "The mean over dims ([] for all), which go away or stay with size 1.",
                    .forward = mean_forward,
                    .backward = mean_backward,
                    .is_cheap = true};
@@ -142,14 +144,20 @@ Tensors amin_forward(std::span<const Tensor> inputs, const Attributes& attribute
 
 }  // namespace
 
-constexpr Op kMax{.name = "max",
-                  .signature = "max(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
-                  .forward = max_forward,
-                  .backward = chosen_backward,
-                  .is_cheap = true};
+constexpr Op kMax{
+    .name = "max",
+    .signature = "max(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+    .summary =
+        "The largest element over dims ([] for all), which go away or stay with size 1; equal ones share the gradient.",
+    .forward = max_forward,
+    .backward = chosen_backward,
+    .is_cheap = true};
 
 constexpr Op kAmin{.name = "amin",
                    .signature = "amin(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                   .summary =
+                       "The smallest element over dims ([] for all), which go away or stay with size 1; equal ones "
+                       "share the gradient.",
                    .forward = amin_forward,
                    .backward = chosen_backward,
                    .is_cheap = true};
@@ -197,6 +205,7 @@ Tensors argmax_forward(std::span<const Tensor> inputs, const Attributes& attribu
 
 constexpr Op kArgmax{.name = "argmax",
                      .signature = "argmax(tensor x, int64 dim = -1) -> tensor",
+                     .summary = "The index (int64) of the first largest element along dim, which goes away.",
                      .forward = argmax_forward,
                      .is_cheap = true};
 

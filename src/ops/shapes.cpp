@@ -29,6 +29,7 @@ Tensors transpose_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kTranspose{.name = "transpose",
                         .signature = "transpose(tensor x, int64 dim0, int64 dim1) -> tensor",
+                        .summary = "x with two dims swapped.",
                         .forward = transpose_forward,
                         .backward = transpose_backward,
                         .is_view = true,
@@ -80,6 +81,7 @@ Tensors reshape_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kReshape{.name = "reshape",
                       .signature = "reshape(tensor x, int64[] shape) -> tensor",
+                      .summary = "x in another shape, in which one size may be -1.",
                       .forward = reshape_forward,
                       .backward = reshape_backward,
                       .is_view = true,
@@ -125,6 +127,7 @@ constexpr Op kSlice{
     .name = "slice",
     .signature =
         "slice(tensor x, int64 dim = 0, int64 start = 0, int64 stop = 9223372036854775807, int64 step = 1) -> tensor",
+    .summary = "start, start + step, and so on, below stop, of one dim of x.",
     .forward = slice_forward,
     .backward = slice_backward,
     .is_view = true,
@@ -192,6 +195,7 @@ Tensors concat_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kConcat{.name = "concat",
                      .signature = "concat(tensor... xs, int64 dim = 0) -> tensor",
+                     .summary = "Tensors one after the other along dim; their other sizes are equal.",
                      .forward = concat_forward,
                      .backward = concat_backward,
                      .is_cheap = true};
@@ -209,6 +213,7 @@ Tensors detach_forward(std::span<const Tensor> inputs, const Attributes&, Saved*
 
 constexpr Op kDetach{.name = "detach",
                      .signature = "detach(tensor x) -> tensor",
+                     .summary = "x without history, over the same storage.",
                      .forward = detach_forward,
                      .is_view = true,
                      .is_cheap = true};
@@ -223,6 +228,7 @@ Tensors clone_backward(const Saved&, Tensors gradients) { return gradients; }
 
 constexpr Op kClone{.name = "clone",
                     .signature = "clone(tensor x) -> tensor",
+                    .summary = "x in storage of its own.",
                     .forward = clone_forward,
                     .backward = clone_backward,
                     .is_cheap = true};
@@ -246,6 +252,7 @@ Tensors cast_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kCast{.name = "cast",
                    .signature = "cast(tensor x, dtype dtype) -> tensor",
+                   .summary = "x in another dtype.",
                    .forward = cast_forward,
                    .backward = cast_backward,
                    .is_cheap = true};

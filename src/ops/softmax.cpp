@@ -112,6 +112,7 @@ Tensors softmax_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kSoftmax{.name = "softmax",
                       .signature = "softmax(tensor x, int64 dim = -1) -> tensor",
+                      .summary = "exp(x) / sum(exp(x)) along dim, in the shape of x, without overflow.",
                       .forward = softmax_forward,
                       .backward = softmax_backward,
                       .is_cheap = true};
@@ -156,6 +157,7 @@ Tensors log_softmax_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kLogSoftmax{.name = "log_softmax",
                          .signature = "log_softmax(tensor x, int64 dim = -1) -> tensor",
+                         .summary = "The logarithm of softmax along dim, in the shape of x, without overflow.",
                          .forward = log_softmax_forward,
                          .backward = log_softmax_backward,
                          .is_cheap = true};

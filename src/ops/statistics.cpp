@@ -138,11 +138,13 @@ Tensors logsumexp_backward(const Saved& saved, Tensors gradients) {
 
 }  // namespace
 
-constexpr Op kLogsumexp{.name = "logsumexp",
-                        .signature = "logsumexp(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
-                        .forward = logsumexp_forward,
-                        .backward = logsumexp_backward,
-                        .is_cheap = true};
+constexpr Op kLogsumexp{
+    .name = "logsumexp",
+    .signature = "logsumexp(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+    .summary = "log(sum(exp(x))) over dims ([] for all), which go away or stay with size 1, without overflow.",
+    .forward = logsumexp_forward,
+    .backward = logsumexp_backward,
+    .is_cheap = true};
 
 // ---- var ------------------------------------------------------------------------------------------------------------
 
@@ -245,6 +247,7 @@ Tensors var_backward(const Saved& saved, Tensors gradients) {
 constexpr Op kVar{
     .name = "var",
     .signature = "var(tensor x, int64[] dims = [], bool keepdim = false, float64 correction = 1) -> tensor",
+    .summary = "sum((x - mean)^2) / (n - correction) over dims ([] for all), which go away or stay with size 1.",
     .forward = var_forward,
     .backward = var_backward,
     .is_cheap = true};
@@ -364,6 +367,9 @@ constexpr Op kLayerNorm{.name = "layer_norm",
                         .signature =
                             "layer_norm(tensor x, tensor? weight, tensor? bias, int64 normalized_dims = 1, "
                             "float64 eps = 1e-5) -> tensor",
+                        .summary =
+                            "(x - mean) / sqrt(var + eps) over the last normalized_dims dims, times weight, plus bias, "
+                            "both of their shape.",
                         .forward = layer_norm_forward,
                         .backward = layer_norm_backward,
                         .is_cheap = true};

@@ -195,6 +195,7 @@ static void list_of_ops(void) {
     CHECK_OK(distag_get_op(i, &info, &err));
     CHECK(info.name != NULL && strncmp(info.signature, info.name, strlen(info.name)) == 0);
     CHECK(info.min_inputs <= info.max_inputs);
+    CHECK(info.summary != NULL && info.summary[0] != '\0' && info.summary[strlen(info.summary) - 1] == '.');
     for (uint32_t k = 0; k < info.attribute_count; ++k) CHECK(strstr(info.signature, info.attribute_names[k]) != NULL);
     if (strcmp(info.name, "linear") != 0) continue;
     found = 1;
@@ -207,6 +208,25 @@ static void list_of_ops(void) {
   CHECK(info.name == NULL && info.signature == NULL);
 }
 
+/* A host of 0.1 has a smaller struct, which is filled as far as it goes; of other sizes nothing is used. */
+static void op_info_of_before(void) {
+  distag_op_info info = DISTAG_OP_INFO_INIT;
+  info.struct_size = offsetof(distag_op_info, summary);
+  info.summary = "the host's own";
+  CHECK_OK(distag_get_op(0, &info, &err));
+  CHECK(info.signature != NULL && info.struct_size == offsetof(distag_op_info, summary));
+  CHECK_TEXT(info.summary, "the host's own");
+  CHECK_FAILS(distag_get_op(distag_get_op_count(), &info, &err), DISTAG_E_NOT_FOUND, "no op");
+  CHECK(info.signature == NULL);
+  CHECK_TEXT(info.summary, "the host's own");
+  info.name = "untouched";
+  info.struct_size += 4;
+  CHECK_FAILS(distag_get_op(0, &info, &err), DISTAG_E_INVALID_ARGUMENT, "distag_op_info");
+  info.struct_size = offsetof(distag_op_info, signature);
+  CHECK_FAILS(distag_get_op(0, &info, &err), DISTAG_E_INVALID_ARGUMENT, "distag_op_info");
+  CHECK_TEXT(info.name, "untouched");
+}
+
 int main(void) {
   sources();
   elementwise();
@@ -214,5 +234,6 @@ int main(void) {
   layers();
   apply_by_name();
   list_of_ops();
+  op_info_of_before();
   return check_end();
 }

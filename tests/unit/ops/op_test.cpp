@@ -35,6 +35,7 @@ TEST(SignatureTest, OfEachOpStartsWithItsName) {
   std::set<std::string> names;
   for (const Op* op : builtins()) {
     EXPECT_EQ(std::string(op->signature).find(std::string(op->name) + "("), 0u) << op->signature;
+    EXPECT_TRUE(std::string(op->summary).ends_with(".")) << op->name << " has no sentence that says what it computes";
     EXPECT_TRUE(names.insert(op->name).second) << op->name << " is there twice";
     EXPECT_EQ(find_op(op->name), op);
   }

@@ -10,6 +10,8 @@ if(TARGET distag_static)
   install(TARGETS distag_static EXPORT distagTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/include/distag.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# For those who make bindings: the header as data.
+install(FILES ${PROJECT_SOURCE_DIR}/bindings/api.json DESTINATION ${CMAKE_INSTALL_DATADIR}/distag)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT distagTargets NAMESPACE distag:: DESTINATION ${distag_package_dir})
 

@@ -4,6 +4,9 @@ from collections import namedtuple
 
 Function = namedtuple("Function", "name result parameters line")
 Parameter = namedtuple("Parameter", "type name note")
+Member = namedtuple("Member", "type name count note")
+Enumerator = namedtuple("Enumerator", "name value note")
+Callback = namedtuple("Callback", "name result parameters line")
 
 TABLE = re.compile(r"typedef struct distag_api \{.*?\} distag_api;", re.S)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
@@ -85,6 +88,77 @@ def structs(text):
     for match in re.finditer(r"typedef struct (distag_\w+) \{(.*?)\} \1;", plain, re.S):
         members = [" ".join(member.split()) for member in match.group(2).split(";") if member.strip()]
         found[match.group(1)] = members
+    return found
+
+
+def struct_members(text):
+    """The members of each struct with a body, each with the comment behind it; one with a function type has no name of
+    a type, but its declaration: `void *(*)(void *user_data, size_t size)`."""
+    found = {}
+    for match in re.finditer(r"typedef struct (distag_\w+) \{(.*?)\} \1;", TABLE.sub("", text), re.S):
+        pieces = re.findall(r"([^;]*?);[ \t]*((?:/\*.*?\*/)?)", match.group(2), re.S)
+        found[match.group(1)] = [member for declaration, comment in pieces for member in members_of(declaration, comment)]
+    return found
+
+
+def members_of(declaration, comment):
+    """The members that one declaration makes: `uint64_t made, served;` makes two."""
+    declaration = " ".join(without_comments(declaration).split())
+    note = " ".join(comment.strip("/* ").split())
+    pointer = re.match(r"(.*?\(\*)(\w+)(\)\s*\(.*\))$", declaration)
+    if pointer:
+        return [Member(pointer.group(1) + pointer.group(3), pointer.group(2), 1, note)]
+    type_, names = re.match(r"(.*?)(\w+(?:\[\d+\])?(?:, \w+)*)$", declaration).groups()
+    counted = [re.match(r"(\w+)(?:\[(\d+)\])?$", name).groups() for name in names.split(", ")]
+    return [Member(type_.strip(), name, int(count or 1), note) for name, count in counted]
+
+
+def enums(text):
+    """The enumerators of each enum, each with the comment behind it."""
+    found = {}
+    for name, body in re.findall(r"^enum (distag_\w+) \{(.*?)\};", text, re.M | re.S):
+        pieces = re.findall(r"(\w+) = (-?\d+),?[ \t]*((?:/\*.*?\*/)?)", body, re.S)
+        found[name] = [Enumerator(each, int(value), " ".join(comment.strip("/* ").split()))
+                       for each, value, comment in pieces]
+    return found
+
+
+def enum_types(text):
+    """The typedef of each enum that has one: it stands right before the enum."""
+    return {enum: name for name, enum in re.findall(r"^typedef \w+ (distag_\w+);\nenum (distag_\w+) \{", text, re.M)}
+
+
+def typedefs(text):
+    """The scalar types that have a name of their own: {"distag_status": "int32_t"}."""
+    return {name: base for base, name in re.findall(r"^typedef (\w+) (distag_\w+);", text, re.M)}
+
+
+def callbacks(text):
+    """The function types, those of the ops in the table aside."""
+    found = []
+    for match in re.finditer(r"^typedef ([^;{}()]*?)\(\*(distag_\w+)\)\((.*?)\);", text, re.M | re.S):
+        if not match.group(2).endswith("_op"):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Callback(match.group(2), match.group(1).strip(), split_parameters(match.group(3)), line))
+    return found
+
+
+def constants(text):
+    """The numbers that are defined, as numbers."""
+    number = r"(?:INT64_C\()?\(?(?:\(int64_t\))?(-?\d+)(?:LL)?\)*"
+    return {name: int(value) for name, value in
+            re.findall(rf"^#define (DISTAG_\w+) {number}[ \t]*(?:/\*.*)?$", text, re.M)}
+
+
+def slot_versions(text):
+    """The version since which each function has its slot, by the comments of the table."""
+    found, since = {}, ""
+    for piece in re.findall(r"/\*.*?\*/|[^;/]+;", TABLE.search(text).group(0), re.S):
+        version = re.match(r"/\* (\d+\.\d+)\b", piece)
+        since = version.group(1) if version else since
+        pointer = re.match(r".*?\(\*(\w+)\)\(", piece, re.S)
+        names = [pointer.group(1)] if pointer else re.findall(r"(op_\w+)\s*[,;]", piece)
+        found.update((slot_function(name), since) for name in names)
     return found
 
 

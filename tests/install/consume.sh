@@ -16,8 +16,9 @@ mkdir -p "$work"
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 
-expected="$prefix/include/distag.h"
-[ -f "$expected" ] || { echo "not installed: $expected"; exit 1; }
+for expected in include/distag.h share/distag/api.json; do
+  [ -f "$prefix/$expected" ] || { echo "not installed: $expected"; exit 1; }
+done
 foreign=$(find "$prefix/include" -type f ! -name distag.h)
 [ -z "$foreign" ] || { echo "installed, but no part of the interface: $foreign"; exit 1; }
 

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Writes all that is generated for bindings: bindings/api.json, and the raw layer of each language.
+
+    bindings/generate.py LIBRARY [FOLDER]
+
+LIBRARY is a built libdistag.so, which tells the ops; all else is read in include/distag.h. FOLDER (this one unless
+given) gets the files."""
+import json
+import os
+import sys
+
+sys.dont_write_bytecode = True
+
+import description  # noqa: E402
+import emit_python  # noqa: E402
+import operations  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HEADER = os.path.join(HERE, "..", "include", "distag.h")
+
+
+def describe(library, header=HEADER):
+    with open(header, encoding="utf-8") as file:
+        api = description.describe(file.read())
+    api["ops"] = operations.describe(library, api)
+    return api
+
+
+def entries(values, indent):
+    """A list in JSON with an entry per line, so that a change shows as a line."""
+    lines = ",\n".join(indent + json.dumps(value, ensure_ascii=False) for value in values)
+    return f"[\n{lines}\n{indent[:-1]}]" if values else "[]"
+
+
+def json_text(api):
+    parts = [f' "{key}": ' + (entries(value, "  ") if isinstance(value, list) and value and isinstance(value[0], dict)
+                              else json.dumps(value)) for key, value in api.items()]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def files(api):
+    """Path and text of each generated file."""
+    found = {"api.json": json_text(api)}
+    found.update((f"python/distag/{name}", text) for name, text in emit_python.files(api).items())
+    return found
+
+
+def main():
+    folder = sys.argv[2] if len(sys.argv) > 2 else HERE
+    for path, text in files(describe(sys.argv[1])).items():
+        target = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "w", encoding="utf-8") as file:
+            file.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except description.Unfit as unfit:
+        sys.exit(f"bindings/generate.py: {unfit}")

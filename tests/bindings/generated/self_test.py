@@ -1,0 +1,89 @@
+"""Plants functions into a copy of distag.h: those that no convention explains are refused, those that follow the
+conventions are understood. usage: self_test.py REPOSITORY"""
+import os
+import sys
+
+# A declaration, and a part of the complaint that must come.
+UNFIT = [
+    ("distag_status distag_tensor_fold(distag_tensor *tensor, const int64_t *folds, distag_error *err);",
+     "an array without its length"),
+    ("distag_status distag_tensor_fill(distag_tensor *tensor, int64_t *items, size_t count, distag_error *err);",
+     "has its capacity behind it"),
+    ("distag_status distag_worker_watch(distag_worker *worker, distag_future_callback callback, distag_error *err);",
+     "a callback without user_data"),
+    ("distag_status distag_worker_watch(distag_worker *worker, distag_future_callback callback, void *user_data, "
+     "distag_error *err);", "a callback without destroy"),
+    ("distag_status distag_tensor_split(distag_tensor *tensor, float **out_rows, distag_error *err);",
+     "what is written"),
+    ("distag_status distag_tensor_link(distag_tensor *tensor, struct stranger *other, distag_error *err);",
+     "no convention explains the type"),
+    ("const double *distag_tensor_get_norms(distag_tensor *tensor);", "no convention says how long"),
+]
+
+# A declaration, and what must be found of some of its parameters.
+FIT = [
+    ("distag_status distag_value_copy_float64s(distag_value *value, double *items /* nullable with capacity 0 */, "
+     "size_t capacity, size_t *out_count, distag_error *err);",
+     {"items": {"role": "buffer", "length": "capacity", "nullable": True}, "capacity": {"role": "length"},
+      "out_count": {"role": "out"}}),
+    ("distag_status distag_tensor_create_snapshot(distag_tensor *tensor, distag_tensor **out_snapshot, "
+     "distag_error *err);", {"out_snapshot": {"role": "out", "owned": True}}),
+    ("distag_status distag_gradients_get_first(distag_gradients *gradients, distag_tensor **out_tensor, "
+     "distag_error *err);", {"out_tensor": {"role": "out", "owned": False}}),
+    ("struct DLThing; distag_status distag_tensor_import(struct DLThing *managed /* take */, "
+     "distag_tensor **out_tensor, distag_error *err);", {"managed": {"role": "take"}}),
+    ("struct DLThing; distag_status distag_tensor_export(distag_tensor *tensor, uint32_t flags, "
+     "struct DLThing **out_managed, distag_error *err);", {"out_managed": {"role": "out", "owned": True}}),
+    ("distag_status distag_tensor_get_spec(distag_tensor *tensor, distag_member *out_spec, distag_error *err);",
+     {"out_spec": {"role": "fill"}}),
+]
+
+
+def planted(text, declaration):
+    """The header with one more function, which has a comment."""
+    declaration = declaration.replace("distag_status distag_", "DISTAG_API distag_status distag_", 1)
+    if not declaration.startswith("DISTAG_API") and "DISTAG_API" not in declaration:
+        declaration = "DISTAG_API " + declaration
+    declaration = declaration.replace("; DISTAG_API", ";\nDISTAG_API")
+    place = text.index("/* ====", text.index("13. Looking inside"))
+    return text[:place] + "/* Planted. */\n" + declaration + "\n\n" + text[place:]
+
+
+def check_unfit(description, text):
+    for declaration, expected in UNFIT:
+        try:
+            description.describe(planted(text, declaration))
+        except description.Unfit as unfit:
+            if expected not in str(unfit):
+                yield f"{declaration}: {expected!r} was expected, not {str(unfit)!r}"
+        else:
+            yield f"not refused: {declaration}"
+
+
+def check_fit(description, text):
+    for declaration, expected in FIT:
+        described = description.describe(planted(text, declaration))
+        name = declaration[declaration.index("distag_", declaration.index("distag_status ") + 8):].split("(")[0]
+        function = next(each for each in described["functions"] if each["name"] == name)
+        parameters = {parameter["name"]: parameter for parameter in function["parameters"]}
+        for parameter, wanted in expected.items():
+            found = {key: parameters[parameter].get(key) for key in wanted}
+            if found != wanted:
+                yield f"{name}: {parameter}: {wanted} was expected, not {found}"
+
+
+def main():
+    repository = sys.argv[1]
+    sys.path.insert(0, os.path.join(repository, "bindings"))
+    import description
+
+    with open(os.path.join(repository, "include", "distag.h"), encoding="utf-8") as file:
+        text = file.read()
+    complaints = list(check_unfit(description, text)) + list(check_fit(description, text))
+    print("\n".join(complaints))
+    print(f"{len(UNFIT)} planted faults, {len(FIT)} planted functions, {len(complaints)} complaints")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

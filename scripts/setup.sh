@@ -1,17 +1,21 @@
 #!/bin/sh
-# Installs what distag is built from, by apt. usage: scripts/setup.sh [samples|tests|ci]
-# samples: to build the library; tests (default): and its suite; ci: and what .ci/run checks with.
+# Installs what distag is built from, by apt. usage: scripts/setup.sh [samples|tests|bindings|ci]
+# samples: to build the library; bindings: and to try the bindings of other languages; tests (default): and the whole
+# suite; ci: and what .ci/run checks with.
 # As root or with sudo. Where there is no apt it names what is missing and fails.
 set -eu
 
 what=${1:-tests}
 packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev"
+bindings="python3 python3-numpy python3-pip python3-venv mypy"
+suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev clang"
 case $what in
   samples) ;;
-  tests) packages="$packages libgtest-dev librapidcheck-dev libbenchmark-dev python3 clang" ;;
-  ci) packages="$packages libgtest-dev librapidcheck-dev libbenchmark-dev python3 clang clang-14 clang-format-14" ;;
-  *) echo "scripts/setup.sh: \"$what\" is not known: use samples, tests or ci" >&2; exit 2 ;;
+  bindings) packages="$packages $bindings" ;;
+  tests) packages="$packages $suite" ;;
+  ci) packages="$packages $suite clang-14 clang-format-14" ;;
+  *) echo "scripts/setup.sh: \"$what\" is not known: use samples, bindings, tests or ci" >&2; exit 2 ;;
 esac
 
 # Elsewhere than on Debian and its kin we cannot install, but can say what to install.
@@ -20,8 +24,9 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   commands="gcc g++ cmake ninja pkg-config flatc"
   modules="libzmq libisal openblas fmt xtensor"
   headers="zmq.hpp flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp"
-  if [ "$what" != samples ]; then
-    commands="$commands python3 clang"
+  [ "$what" = samples ] || commands="$commands python3 mypy"
+  if [ "$what" != samples ] && [ "$what" != bindings ]; then
+    commands="$commands clang"
     headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"
   fi
   [ "$what" != ci ] || commands="$commands clang++-14 clang-format-14"

@@ -1,0 +1,33 @@
+"""Any op by name."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any
+
+from . import _raw
+from ._arguments import handle_array, text
+from ._dtypes import DType
+from ._handles import TensorHandle
+from ._library import lib
+from ._raw import distag_error
+from .errors import fail
+from .values import to_value
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def apply(op: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], outputs: int = 1,
+          record: bool = True) -> list[Tensor]:
+    """Runs any op by name (distag_apply), and gives its outputs; with `record` false nothing is recorded."""
+    array, count = handle_array(inputs)
+    results = (c_void_p * outputs)()
+    err = distag_error()
+    keep: list[Any] = []
+    plain = {key: int(value) if isinstance(value, DType) else value for key, value in attributes.items()}
+    given = to_value(plain, keep, op) if plain else None
+    flags = 0 if record else _raw.APPLY_NO_GRAD
+    if lib.distag_apply(text(op), array, count, given, flags, byref(results), outputs, byref(err)):
+        fail(err)
+    return [Tensor(TensorHandle(result)) for result in results]

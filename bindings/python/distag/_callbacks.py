@@ -1,0 +1,113 @@
+"""What the library calls back. A number stands for each Python object it keeps; `FORGET`, its destroy function, drops it.
+
+The tables below are the only state of this package. Each call into Python that the library makes goes through one of
+a few functions that ctypes makes once, so a collector cannot free what the library still knows."""
+from __future__ import annotations
+
+import _thread
+import itertools
+import sys
+import threading
+from ctypes import c_void_p
+from typing import Any, Callable
+
+from . import _raw
+from .errors import write_error
+
+_objects: dict[int, Any] = {}
+_numbers = itertools.count(1)
+
+
+def keep(item: Any) -> int:
+    """The number that stands for an object until FORGET is called with it."""
+    number = next(_numbers)
+    _objects[number] = item
+    return number
+
+
+def get(number: Any) -> Any:
+    """The object of a number."""
+    return _objects[number]
+
+
+def count() -> int:
+    """How many objects the library keeps."""
+    return len(_objects)
+
+
+def forget_all() -> None:
+    """In a forked child: the handles of the parent are dead, and so is what they kept."""
+    _objects.clear()
+    local.invocations.clear()
+
+
+def report(failure: BaseException) -> None:
+    """Tells of a failure that has nobody to go to; Ctrl-C goes to the main thread, where it belongs."""
+    if isinstance(failure, KeyboardInterrupt):
+        _thread.interrupt_main()
+        return
+    arguments: Any = _Unraisable(failure)
+    sys.unraisablehook(arguments)
+
+
+class _Unraisable:
+    """The arguments of sys.unraisablehook."""
+
+    err_msg = "Exception ignored in a callback of distag"
+    object = None
+
+    def __init__(self, failure: BaseException) -> None:
+        self.exc_type = type(failure)
+        self.exc_value = failure
+        self.exc_traceback = failure.__traceback__
+
+
+def answer(err: int, work: Callable[[], object]) -> int:
+    """Runs what a callback does, and gives the status: 0 only if it came to its end. Nothing is let through."""
+    status = _raw.E_USER
+    try:
+        work()
+        status = _raw.OK
+    except BaseException as failure:
+        if isinstance(failure, KeyboardInterrupt):
+            _thread.interrupt_main()
+        status = write_error(err, failure)
+    finally:
+        return status  # also when the lines above fail: then it is the first one
+
+
+def tell(work: Callable[[], object]) -> None:
+    """Runs a callback whose failure nobody waits for."""
+    try:
+        work()
+    except BaseException as failure:
+        report(failure)
+
+
+def pass_on(target: int, handle: Any) -> None:
+    """Writes a reference of its own to an out_ parameter, which passes it to the library."""
+    type(handle).retain(handle)
+    c_void_p.from_address(target).value = handle.value
+
+
+def _forget(number: int) -> None:
+    tell(lambda: _destroy(_objects.pop(number, None)))
+
+
+def _destroy(item: Any) -> None:
+    destroy = getattr(type(item), "_distag_destroy", None)
+    if destroy is not None:
+        destroy(item)
+
+
+FORGET = _raw.distag_deleter(_forget)
+
+
+class Local(threading.local):
+    """What a thread is doing: the invocations it answers, the innermost last."""
+
+    def __init__(self) -> None:
+        self.invocations: list[Any] = []
+
+
+local = Local()

@@ -1,0 +1,35 @@
+"""Element types."""
+from __future__ import annotations
+
+from . import _raw
+
+
+class DType(int):
+    """The type of a tensor's elements: its number in the C interface, with its name, size and code for `struct`."""
+
+    name: str
+    size: int
+    format: str
+
+    def __new__(cls, number: int, name: str, size: int, code: str) -> "DType":
+        dtype = super().__new__(cls, number)
+        dtype.name = name
+        dtype.size = size
+        dtype.format = code
+        return dtype
+
+    def __repr__(self) -> str:
+        return f"distag.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+float32 = DType(_raw.FLOAT32, "float32", 4, "f")
+float64 = DType(_raw.FLOAT64, "float64", 8, "d")
+int64 = DType(_raw.INT64, "int64", 8, "q")
+bool_ = DType(_raw.BOOL, "bool", 1, "?")
+
+BY_NUMBER = {int(dtype): dtype for dtype in (float32, float64, int64, bool_)}
+BY_NAME = {dtype.name: dtype for dtype in BY_NUMBER.values()}
+FLOATING = (float32, float64)

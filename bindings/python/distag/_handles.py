@@ -1,0 +1,141 @@
+"""Owned handles: each is one reference of the C interface, dropped when its object goes.
+
+An object of this package holds its handle in `_h`, and gives the handle object, not its number, to each C call. So the
+arguments of a call keep their handles alive until it returns, whatever another thread closes or collects meanwhile."""
+from __future__ import annotations
+
+import gc
+import os
+from ctypes import c_void_p
+from typing import Any, NoReturn
+
+from . import _raw
+from ._library import lib
+from .errors import ClosedError
+
+
+class Handle(c_void_p):
+    """One reference. A subclass names the functions that add and drop one."""
+
+    __slots__ = ()
+    retain: Any
+
+    @classmethod
+    def lent(cls, address: int) -> "Handle":
+        """A reference of our own to what is lent."""
+        cls.retain(address)
+        return cls(address)
+
+
+class TensorHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_tensor_retain
+
+    def __del__(self, release: Any = lib.distag_tensor_release) -> None:
+        release(self)
+
+
+class ValueHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_value_retain
+
+    def __del__(self, release: Any = lib.distag_value_release) -> None:
+        release(self)
+
+
+class WorkerHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_worker_retain
+
+    def __del__(self, release: Any = lib.distag_worker_release) -> None:
+        release(self)
+
+
+class FutureHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_future_retain
+
+    def __del__(self, release: Any = lib.distag_future_release) -> None:
+        release(self)
+
+
+class ContextHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_context_retain
+
+    def __del__(self, release: Any = lib.distag_context_release) -> None:
+        release(self)
+
+
+class GradientsHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_gradients_retain
+
+    def __del__(self, release: Any = lib.distag_gradients_release) -> None:
+        release(self)
+
+
+class RRefHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_rref_retain
+
+    def __del__(self, release: Any = lib.distag_rref_release) -> None:
+        release(self)
+
+
+class OptimizerHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_optimizer_retain
+
+    def __del__(self, release: Any = lib.distag_optimizer_release) -> None:
+        release(self)
+
+
+class ReplyHandle(Handle):
+    __slots__ = ()
+    retain = lib.distag_reply_retain
+
+    def __del__(self, release: Any = lib.distag_reply_release) -> None:
+        release(self)
+
+
+_home = os.getpid()  # the process that loaded the library
+
+
+def close_all() -> None:
+    """Closes every object: in a forked child the handles of the parent are dead."""
+    for item in gc.get_objects():
+        if issubclass(type(item), Owner):
+            Owner.close(item)
+
+
+class Owner:
+    """An object with a handle in `_h`, which goes when the object is closed or collected."""
+
+    __slots__ = ("_h", "__weakref__")
+    _h: Any
+
+    def close(self) -> None:
+        """Drops the handle now. Again does nothing; any other use of the object raises ClosedError."""
+        try:
+            del self._h
+        except AttributeError:
+            pass  # closed already
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the object was closed."""
+        try:
+            self._h
+        except ClosedError:
+            return True
+        return False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # Called for what is not there: after close that is the handle.
+        if name == "_h" and os.getpid() != _home:
+            raise ClosedError(f"this {type(self).__name__} is closed, or was made before the process forked",
+                              _raw.E_INVALID_STATE)
+        if name == "_h":
+            raise ClosedError(f"this {type(self).__name__} is closed", _raw.E_INVALID_ARGUMENT)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")

@@ -1,0 +1,108 @@
+"""Numbers of the host as row-major memory: nested lists, NumPy arrays, buffers."""
+from __future__ import annotations
+
+import array
+from ctypes import addressof, c_char, c_int64
+from typing import Any
+
+from . import _raw
+from ._dtypes import BY_NAME, FLOATING, DType, bool_, float32, int64
+from .errors import UnsupportedError, UsageError
+
+int64_type = c_int64
+CODES = {"f": "float32", "d": "float64", "q": "int64", "l": "int64", "?": "bool"}
+
+
+class Packed:
+    """Memory with its dtype and shape; `address` is good as long as this lives."""
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], memory: Any, address: Any, size: int) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.memory = memory
+        self.address = address
+        self.size = size
+
+
+def pack(data: Any, dtype: DType | None) -> Packed:
+    """The memory of the data in a dtype, or in that which fits it."""
+    if hasattr(data, "__array_interface__"):
+        return _pack_numpy(data, dtype)
+    if isinstance(data, (bytes, bytearray, memoryview, array.array)):
+        return _pack_buffer(memoryview(data), dtype)
+    shape: list[int] = []
+    flat: list[Any] = []
+    _flatten(data, 0, shape, flat)
+    chosen = dtype or _dtype_of(flat)
+    return _pack_numbers(flat, tuple(shape), chosen)
+
+
+def _flatten(data: Any, depth: int, shape: list[int], flat: list[Any]) -> None:
+    if not isinstance(data, (list, tuple)):
+        if depth != len(shape):
+            raise _ragged()
+        flat.append(data)
+        return
+    if depth == len(shape):
+        if flat:
+            raise _ragged()
+        shape.append(len(data))
+    elif shape[depth] != len(data):
+        raise _ragged()
+    for item in data:
+        _flatten(item, depth + 1, shape, flat)
+
+
+def _ragged() -> UsageError:
+    return UsageError("the lists have different lengths or depths", _raw.E_INVALID_ARGUMENT)
+
+
+def _dtype_of(flat: list[Any]) -> DType:
+    if flat and all(isinstance(item, bool) for item in flat):
+        return bool_
+    if flat and all(isinstance(item, int) for item in flat):
+        return int64
+    return float32
+
+
+def _pack_numbers(flat: list[Any], shape: tuple[int, ...], dtype: DType) -> Packed:
+    numbers: array.array[Any]
+    try:
+        if dtype is bool_:
+            numbers = array.array("B", [1 if item else 0 for item in flat])
+        elif dtype in FLOATING:
+            numbers = array.array(dtype.format, [float(item) for item in flat])
+        else:
+            numbers = array.array("q", [item.__index__() for item in flat])
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise UsageError(f"no {dtype.name}: {error}", _raw.E_INVALID_ARGUMENT) from None
+    address, count = numbers.buffer_info()
+    return Packed(dtype, shape, numbers, address if count else None, count * numbers.itemsize)
+
+
+def _pack_buffer(view: memoryview, dtype: DType | None) -> Packed:
+    found = BY_NAME.get(CODES.get(view.format, ""))
+    if found is None or dtype not in (None, found):
+        raise UnsupportedError(f"a buffer of format {view.format!r}: make it float32, float64, int64 or bool",
+                               _raw.E_UNSUPPORTED)
+    data = bytearray(view.tobytes())
+    return Packed(found, tuple(view.shape or ()), data, addressof(c_char.from_buffer(data)) if data else None, len(data))
+
+
+def dtype_of_numpy(data: Any) -> DType:
+    """The dtype of a NumPy array that has one of ours."""
+    dtype = BY_NAME.get(data.dtype.name)
+    if dtype is None or not data.dtype.isnative:
+        raise UnsupportedError(f"arrays of {data.dtype}: convert it to float32, float64, int64 or bool",
+                               _raw.E_UNSUPPORTED)
+    return dtype
+
+
+def _pack_numpy(data: Any, dtype: DType | None) -> Packed:
+    import numpy
+
+    data = numpy.asarray(data)
+    if dtype is None:
+        dtype = dtype_of_numpy(data)
+    rows = numpy.ascontiguousarray(data, dtype=dtype.name).reshape(data.shape)
+    return Packed(dtype, tuple(rows.shape), rows, rows.ctypes.data if rows.size else None, rows.nbytes)

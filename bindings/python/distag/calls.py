@@ -1,0 +1,47 @@
+"""Arguments that all calls share: the context they are recorded in, and their options."""
+from __future__ import annotations
+
+from contextvars import ContextVar
+from ctypes import byref, sizeof
+from typing import TYPE_CHECKING, Any, Union
+
+from . import _raw
+from ._arguments import Duration, limit_ns, text
+
+if TYPE_CHECKING:
+    from .context import Context
+
+current: ContextVar[Any] = ContextVar("distag_context", default=None)
+
+
+class Current:
+    """The default of `context` arguments: the context of the innermost `with`, or of the call being answered."""
+
+    def __repr__(self) -> str:
+        return "CURRENT"
+
+
+CURRENT = Current()
+ContextArgument = Union["Context", None, Current]
+
+
+def current_context() -> Context | None:
+    """The context that calls of this thread or coroutine are recorded in, unless they name another."""
+    context: Context | None = current.get()
+    return context
+
+
+def context_handle(context: ContextArgument) -> Any:
+    """The handle that a call is given; None records nothing."""
+    chosen: Context | None = current.get() if isinstance(context, Current) else context
+    return None if chosen is None else chosen._h
+
+
+def call_options(timeout: Duration = None, within: Any = None, label: str | None = None) -> Any:
+    """A pointer to the options of a call, or None when all are defaults."""
+    if timeout is None and within is None and label is None:
+        return None
+    options = _raw.distag_call_options(struct_size=sizeof(_raw.distag_call_options), timeout_ns=limit_ns(timeout))
+    options.within = within
+    options.label = None if label is None else text(label, "label")
+    return byref(options)

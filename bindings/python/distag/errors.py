@@ -1,0 +1,122 @@
+"""Failures of distag as exceptions: one class per ten of their status, which says how to go on."""
+from __future__ import annotations
+
+import enum
+from ctypes import byref
+from typing import Any, NoReturn
+
+from . import _raw
+from ._library import lib
+from ._raw import distag_error
+
+
+class Status(enum.IntEnum):
+    """The statuses that this version knows; others pass through as plain numbers."""
+
+    OK = _raw.OK
+    INVALID_ARGUMENT = _raw.E_INVALID_ARGUMENT
+    INVALID_STATE = _raw.E_INVALID_STATE
+    NOT_FOUND = _raw.E_NOT_FOUND
+    DENIED = _raw.E_DENIED
+    UNSUPPORTED = _raw.E_UNSUPPORTED
+    OVERLOADED = _raw.E_OVERLOADED
+    OUT_OF_MEMORY = _raw.E_OUT_OF_MEMORY
+    DISCONNECTED = _raw.E_DISCONNECTED
+    PEER_RESTARTED = _raw.E_PEER_RESTARTED
+    DEADLINE = _raw.E_DEADLINE
+    CANCELLED = _raw.E_CANCELLED
+    REMOTE = _raw.E_REMOTE
+    PROTOCOL = _raw.E_PROTOCOL
+    INTERNAL = _raw.E_INTERNAL
+    GRAPH_FREED = _raw.E_GRAPH_FREED
+    UNREACHED_SEND = _raw.E_UNREACHED_SEND
+    USER = _raw.E_USER
+
+
+class DistagError(Exception):
+    """A call that failed. `message` names the failure, its place, the remedy and every worker it passed."""
+
+    def __init__(self, message: str, code: int = _raw.E_USER, origin_rank: int = -1,
+                 may_have_run: bool = False) -> None:
+        super().__init__(message, code, origin_rank, may_have_run)
+        self.message = message
+        self.code = Status(code) if code in Status._value2member_map_ else code
+        self.origin_rank = origin_rank  # the worker on which it arose; -1: this process
+        self.may_have_run = may_have_run  # the function ran, or nobody knows
+
+    @property
+    def name(self) -> str:
+        """The name of the status: "DEADLINE"."""
+        name: bytes = lib.distag_status_get_name(self.code)
+        return name.decode()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
+
+
+class UsageError(DistagError, ValueError):
+    """1x: mend the call."""
+
+
+class ClosedError(UsageError):
+    """Use of an object after it was closed."""
+
+
+class UnsupportedError(DistagError):
+    """2x: use another way."""
+
+
+class RetryError(DistagError):
+    """3x: wait and try again."""
+
+
+class ReconnectError(DistagError, ConnectionError):
+    """4x: reconnect."""
+
+
+class GaveUpError(DistagError, TimeoutError):
+    """5x: time is up, or somebody cancelled."""
+
+
+class OtherError(DistagError):
+    """6x: read the message."""
+
+
+class UserError(DistagError):
+    """1000 and above: a function failed with a status of its own."""
+
+
+TENS: dict[int, type[DistagError]] = {1: UsageError, 2: UnsupportedError, 3: RetryError, 4: ReconnectError,
+                                      5: GaveUpError, 6: OtherError}
+
+
+def error_of(err: Any) -> DistagError:
+    """The exception that stands for a distag_error."""
+    code: int = err.code
+    kind: type[DistagError] = UserError
+    if code < _raw.E_USER:
+        kind = TENS.get(code // 10, DistagError)
+    message = err.message.decode("utf-8", "replace")
+    return kind(message, code, err.origin_rank, bool(err.flags & _raw.ERROR_MAY_HAVE_RUN))
+
+
+def fail(err: Any) -> NoReturn:
+    """Raises what a call has written to its distag_error."""
+    raise error_of(err)
+
+
+def write_error(address: int, failure: BaseException) -> int:
+    """Writes an exception to the distag_error of a callback, and gives its status: 1000 unless distag raised it."""
+    err = distag_error.from_address(address)
+    code = _raw.E_USER
+    if isinstance(failure, DistagError):
+        code = int(failure.code) or _raw.E_USER
+        message = failure.message
+    else:
+        message = f"{type(failure).__name__}: {failure}"
+    text = message.encode("utf-8", "replace").replace(b"\0", b" ")
+    lib.distag_error_set(byref(err), code, text)
+    if isinstance(failure, DistagError):
+        err.origin_rank = failure.origin_rank
+        err.flags = _raw.ERROR_MAY_HAVE_RUN if failure.may_have_run else 0
+    return code

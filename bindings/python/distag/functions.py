@@ -1,0 +1,214 @@
+"""Functions that workers offer: how they are declared, and what they see of a call."""
+from __future__ import annotations
+
+import concurrent.futures
+import weakref
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
+
+from . import _callbacks, _raw
+from ._arguments import FOREVER, invalid
+from ._handles import Owner, ReplyHandle
+from ._library import lib
+from ._raw import distag_error
+from .calls import current
+from .context import Context
+from .errors import ClosedError, UsageError, error_of, fail, write_error
+from .futures import Future
+from .values import from_value, to_result
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Functions that were declared: every worker made afterwards offers them unless it names its own.
+declared: dict[str, Callable[..., Any]] = {}
+
+
+@overload
+def function(offered: F) -> F: ...
+
+
+@overload
+def function(offered: str) -> Callable[[F], F]: ...
+
+
+def function(offered: Any) -> Any:
+    """Declares a function that workers offer, by its own name or by the given one: `@distag.function`."""
+    if isinstance(offered, str):
+        return lambda named: _declare(named, offered)
+    return _declare(offered, offered.__name__)
+
+
+def _declare(offered: Any, name: str) -> Any:
+    offered.distag_name = name
+    declared[name] = offered
+    return offered
+
+
+def name_of(offered: str | Callable[..., Any]) -> str:
+    """The name under which a function is offered."""
+    return offered if isinstance(offered, str) else getattr(offered, "distag_name", offered.__name__)
+
+
+class Invocation:
+    """The call that is being answered, for its function alone: it is over when the function returns."""
+
+    __slots__ = ("_lent", "worker", "context", "is_deferred")
+
+    def __init__(self, lent: int, worker: Worker | None) -> None:
+        self._lent: int | None = lent
+        self.worker = worker
+        context = lib.distag_invocation_get_context(lent)
+        self.context = Context._lent(context, worker) if context else None
+        self.is_deferred = False
+
+    @property
+    def _address(self) -> int:
+        if self._lent is None:
+            raise ClosedError("this call is over: keep what its answer needs", _raw.E_INVALID_STATE)
+        return self._lent
+
+    @property
+    def caller(self) -> str:
+        """The name of the worker that calls."""
+        name: bytes = lib.distag_invocation_get_caller(self._address)
+        return name.decode()
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until the deadline; FOREVER without one."""
+        left: int = lib.distag_invocation_get_time_left(self._address)
+        return FOREVER if left == _raw.FOREVER else left / _raw.SECOND
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return bool(lib.distag_invocation_is_cancelled(self._address))
+
+    def defer(self) -> Reply:
+        """Keeps the call open after the function has returned, until the reply is finished."""
+        out, err = ReplyHandle(), distag_error()
+        if lib.distag_invocation_defer(self._address, byref(out), byref(err)):
+            fail(err)
+        self.is_deferred = True
+        return Reply(out)
+
+    def _arguments(self) -> list[Any]:
+        count = lib.distag_invocation_get_arg_count(self._lent)
+        return [from_value(lib.distag_invocation_get_arg(self._lent, index)) for index in range(count)]
+
+    def _return(self, result: Any) -> None:
+        keep: list[Any] = []
+        err = distag_error()
+        if lib.distag_invocation_return(self._lent, to_result(result, keep), byref(err)):
+            fail(err)
+
+
+class Reply(Owner):
+    """The answer that a function still owes."""
+
+    __slots__ = ()
+
+    def __init__(self, handle: ReplyHandle) -> None:
+        self._h = handle
+
+    def finish(self, result: Any = None) -> None:
+        """Answers the call."""
+        keep: list[Any] = []
+        value = to_result(result, keep)
+        self._finish(value, None)
+
+    def fail(self, failure: BaseException) -> None:
+        """Answers with a failure."""
+        error = distag_error()
+        write_error(c_void_p.from_buffer(_address_of(error)).value or 0, failure)
+        self._finish(None, byref(error))
+
+    def _finish(self, value: Any, error: Any) -> None:
+        err = distag_error()
+        if lib.distag_reply_finish(self._h, value, error, byref(err)):
+            raise error_of(err)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return bool(lib.distag_reply_is_cancelled(self._h))
+
+
+def _address_of(structure: Any) -> Any:
+    from ctypes import addressof
+
+    return c_void_p(addressof(structure))
+
+
+def current_call() -> Invocation:
+    """The call that this thread is answering."""
+    if not _callbacks.local.invocations:
+        raise UsageError("this thread answers no call", _raw.E_INVALID_STATE)
+    found: Invocation = _callbacks.local.invocations[-1]
+    return found
+
+
+class Offered:
+    """A function of one worker, as the library keeps it."""
+
+    __slots__ = ("function", "worker")
+
+    def __init__(self, offered: Callable[..., Any], worker: Worker) -> None:
+        self.function = offered
+        self.worker = weakref.ref(worker)
+
+    def run(self, lent: int) -> None:
+        """Answers one call."""
+        invocation = Invocation(lent, self.worker())
+        _callbacks.local.invocations.append(invocation)
+        token = current.set(invocation.context)
+        try:
+            self.answer(invocation)
+        finally:
+            current.reset(token)
+            _callbacks.local.invocations.pop()
+            invocation._lent = None
+
+    def answer(self, invocation: Invocation) -> None:
+        result = self.function(*invocation._arguments())
+        if invocation.is_deferred:
+            return
+        if isinstance(result, (Future, concurrent.futures.Future)):
+            answer_later(invocation.defer(), result)
+        elif result is not None:
+            invocation._return(result)
+
+
+def answer_later(reply: Reply, result: Any) -> None:
+    """Finishes a reply as a future ends."""
+    result.add_done_callback(lambda future: _finish_with(reply, future))
+
+
+def _finish_with(reply: Reply, future: Any) -> None:
+    try:
+        result = future.result()
+    except BaseException as failure:
+        reply.fail(failure)
+    else:
+        reply.finish(result)
+
+
+def _call(number: int, invocation: int, err: int) -> int:
+    return _callbacks.answer(err, lambda: _callbacks.get(number).run(invocation))
+
+
+CALL = _raw.distag_function(_call)
+
+
+def offer(worker: Worker, offered: Callable[..., Any], name: str) -> None:
+    """Registers a function with a worker."""
+    if not callable(offered):
+        raise invalid(f"{name}: a {type(offered).__name__} is no function")
+    err = distag_error()
+    item = Offered(offered, worker)
+    if lib.distag_worker_register(worker._h, name.encode(), CALL, _callbacks.keep(item), _callbacks.FORGET, None,
+                                  byref(err)):
+        fail(err)

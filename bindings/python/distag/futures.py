@@ -1,0 +1,169 @@
+"""Futures: results that come later, for threads that wait and for event loops."""
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable
+from ctypes import byref, c_void_p
+from typing import Any, Callable, Generic, TypeVar
+
+from . import _callbacks, _raw
+from ._arguments import Duration, nanoseconds
+from ._handles import FutureHandle, Owner, ValueHandle
+from ._library import lib
+from ._raw import distag_error
+from .errors import DistagError, error_of, fail
+from .values import from_value, to_value
+
+T = TypeVar("T")
+SLICE_NS = 50 * _raw.MILLISECOND  # a wait goes back to Python this often, so that Ctrl-C is heard
+
+
+def wait(handle: FutureHandle, timeout_ns: int) -> None:
+    """Waits until a future is complete and raises its failure, or DEADLINE. Signals are handled meanwhile; what they
+    raise cancels the operation."""
+    end = None if timeout_ns < 0 else time.monotonic_ns() + timeout_ns
+    left = timeout_ns
+    try:
+        while True:
+            err = distag_error()
+            slice_ns = SLICE_NS if end is None else min(SLICE_NS, left)
+            status = lib.distag_future_wait(handle, slice_ns, byref(err))
+            if not status:
+                return
+            if end is not None:
+                left = end - time.monotonic_ns()
+            if status != _raw.E_DEADLINE or lib.distag_future_poll(handle) or (end is not None and left <= 0):
+                fail(err)
+    except DistagError:
+        raise
+    except BaseException:
+        lib.distag_future_cancel(handle)
+        raise
+
+
+class Future(Owner, Generic[T]):
+    """A result that comes later. `await` it in a coroutine of any event loop, or ask for its `result()`."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, handle: FutureHandle, read: Callable[[Any], Any] = from_value) -> None:
+        self._h = handle
+        self._read = read  # makes the result of the value, which is lent
+
+    def result(self, timeout: Duration = None) -> T:
+        """Waits for the result and gives it, or raises the failure. Without a timeout the operation's own counts."""
+        handle = self._h
+        wait(handle, nanoseconds(timeout, _raw.FOREVER))
+        return self._value(handle)
+
+    wait = result
+
+    def _value(self, handle: FutureHandle) -> T:
+        out, err = c_void_p(), distag_error()
+        if lib.distag_future_get_value(handle, byref(out), byref(err)):
+            fail(err)
+        value: T = self._read(out)
+        return value
+
+    def exception(self, timeout: Duration = None) -> DistagError | None:
+        """Waits, and gives the failure or None."""
+        try:
+            wait(self._h, nanoseconds(timeout, _raw.FOREVER))
+        except DistagError as failure:
+            if not self.done():
+                raise
+            return failure
+        return None
+
+    def done(self) -> bool:
+        """Whether it is complete, with a value or a failure."""
+        return bool(lib.distag_future_poll(self._h))
+
+    def cancel(self) -> None:
+        """Asks the operation to stop, at the callee too, and completes the future with CANCELLED."""
+        lib.distag_future_cancel(self._h)
+
+    def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
+        """Calls back with this future once it is complete, on a thread of the worker."""
+        self._when_done(lambda: callback(self))
+
+    def _when_done(self, work: Callable[[], object]) -> None:
+        err = distag_error()
+        if lib.distag_future_on_done(self._h, DONE, _callbacks.keep(work), _callbacks.FORGET, byref(err)):
+            fail(err)
+
+    def then(self, continuation: Callable[[Future[T]], Any]) -> Future[Any]:
+        """A future of what the continuation makes of this one, once it is complete."""
+        out, err = FutureHandle(), distag_error()
+        item = _Continuation(continuation, self._read)
+        if lib.distag_future_then(self._h, THEN, _callbacks.keep(item), _callbacks.FORGET, byref(out), byref(err)):
+            fail(err)
+        return Future(out)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._when_done(lambda: _wake(loop, done))
+        try:
+            yield from done
+        except BaseException:
+            self.cancel()
+            raise
+        return self.result(0)
+
+
+def _wake(loop: Any, done: Any) -> None:
+    """Completes a future of an event loop from another thread; a loop that is closed waits for nothing."""
+    try:
+        loop.call_soon_threadsafe(lambda: done.done() or done.set_result(None))
+    except RuntimeError:
+        pass
+
+
+class _Continuation:
+    def __init__(self, function: Callable[[Any], Any], read: Callable[[Any], Any]) -> None:
+        self.function = function
+        self.read = read
+
+    def run(self, future: int, out_value: int) -> None:
+        result = self.function(Future(FutureHandle.lent(future), self.read))  # type: ignore[arg-type]
+        keep: list[Any] = []
+        value = to_value(result, keep, "result")
+        _callbacks.pass_on(out_value, ValueHandle.lent(value))
+
+
+def _done(number: int, future: int) -> None:
+    _callbacks.tell(lambda: _callbacks.get(number)())
+
+
+def _then(number: int, future: int, out_value: int, err: int) -> int:
+    return _callbacks.answer(err, lambda: _callbacks.get(number).run(future, out_value))
+
+
+DONE = _raw.distag_future_callback(_done)
+THEN = _raw.distag_future_continuation(_then)
+
+
+def wait_all(futures: Iterable[Future[Any]], timeout: Duration = None) -> list[Any]:
+    """Waits until all have a value, or the first one fails, whose failure it raises; gives the results."""
+    futures = list(futures)
+    handles = [future._h for future in futures]
+    array = (c_void_p * len(handles))(*[handle.value for handle in handles])
+    timeout_ns = nanoseconds(timeout, _raw.FOREVER)
+    end = None if timeout_ns < 0 else time.monotonic_ns() + timeout_ns
+    while True:
+        err = distag_error()
+        slice_ns = SLICE_NS if end is None else max(0, min(SLICE_NS, end - time.monotonic_ns()))
+        status = lib.distag_wait_all(array, len(handles), slice_ns, byref(err))
+        if not status:
+            return [future.result(0) for future in futures]
+        is_failure = any(lib.distag_future_poll(handle) and _failed(handle) for handle in handles)
+        if status != _raw.E_DEADLINE or is_failure or (end is not None and time.monotonic_ns() >= end):
+            raise error_of(err)
+
+
+def _failed(handle: FutureHandle) -> bool:
+    out = c_void_p()
+    return bool(lib.distag_future_get_value(handle, byref(out), None))

@@ -1,0 +1,96 @@
+"""Layers: a few, so that a first model needs no other package."""
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from . import ops
+from ._arguments import Ints, int64_pair
+from ._dtypes import DType, float32
+from .tensor import Tensor
+
+
+class Module:
+    """Something with parameters. Derive a class with `forward`; parameters are its tensors that require grad and those
+    of the modules in it, in the order in which they were set."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Computes the output."""
+        raise NotImplementedError
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.forward(x)
+
+    def parameters(self) -> list[Tensor]:
+        """The tensors that an optimizer steps."""
+        return list(self._parameters())
+
+    def _parameters(self) -> Iterator[Tensor]:
+        for part in vars(self).values():
+            yield from _parameters_in(part)
+
+
+def _parameters_in(part: Any) -> Iterator[Tensor]:
+    if isinstance(part, Tensor):
+        if part.requires_grad:
+            yield part
+    elif isinstance(part, Module):
+        yield from part._parameters()
+    elif isinstance(part, (list, tuple)):
+        for each in part:
+            yield from _parameters_in(each)
+
+
+def _uniform(shape: tuple[int, ...], bound: float, dtype: DType, seed: int) -> Tensor:
+    return ((ops.rand(seed, shape, dtype) * 2.0 - 1.0) * bound).requires_grad_()
+
+
+def _seed(seed: int | None) -> int:
+    return random.getrandbits(62) if seed is None else seed
+
+
+class Linear(Module):
+    """y = x weight^T + bias, with uniform weights of at most 1 / sqrt(in_features), as in PyTorch. Without a seed it is
+    drawn by Python's `random`."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: DType = float32,
+                 seed: int | None = None) -> None:
+        bound = 1.0 / math.sqrt(in_features)
+        seed = _seed(seed)
+        self.weight = _uniform((out_features, in_features), bound, dtype, seed)
+        self.bias = _uniform((out_features,), bound, dtype, seed + 1) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.linear(x, self.weight, self.bias)
+
+
+class Conv2d(Module):
+    """A convolution of [n, c, h, w], with uniform weights as in PyTorch."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel: Ints, stride: Ints = 1, padding: Ints = 0,
+                 dilation: Ints = 1, groups: int = 1, bias: bool = True, dtype: DType = float32,
+                 seed: int | None = None) -> None:
+        rows, columns = int64_pair(kernel)
+        bound = 1.0 / math.sqrt(in_channels // groups * rows * columns)
+        seed = _seed(seed)
+        self.stride, self.padding, self.dilation = (tuple(int64_pair(each)) for each in (stride, padding, dilation))
+        self.groups = groups
+        self.weight = _uniform((out_channels, in_channels // groups, rows, columns), bound, dtype, seed)
+        self.bias = _uniform((out_channels,), bound, dtype, seed + 1) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Sequential(Module):
+    """Modules and functions one after the other: `Sequential(Linear(64, 32), distag.relu, Linear(32, 10))`."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = list(parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part(x)
+        return x

@@ -1,0 +1,174 @@
+"""Optimizers with the rules and defaults of PyTorch. They step parameters where these live: tensors of this process, or
+references to tensors, lists of tensors or objects with `parameters()`, anywhere."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ctypes import byref, c_double, c_void_p
+from typing import TYPE_CHECKING, Any
+
+from . import _raw
+from ._arguments import Duration, invalid, text
+from ._handles import FutureHandle, OptimizerHandle, Owner, ValueHandle
+from ._library import lib
+from ._raw import distag_error
+from .calls import call_options
+from .context import Context, copy_ranks
+from .errors import UsageError, fail
+from .futures import Future
+from .rref import RRef
+from .tensor import Tensor
+from .values import from_value, to_value
+from .worker import PARAMETERS
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+
+class Optimizer(Owner):
+    """An update rule and its state, for parameters anywhere. The worker may be None when all are tensors. Settings are
+    those of PyTorch: `lr`, `momentum`, `weight_decay`, `betas` ..."""
+
+    __slots__ = ()
+    kind = ""
+
+    def __init__(self, worker: Worker | None, parameters: Iterable[Any], **settings: Any) -> None:
+        found = [each for parameter in parameters for each in _parameters(worker, parameter)]
+        keep: list[Any] = []
+        values = [to_value(each, keep, f"parameters[{index}]") for index, each in enumerate(found)]
+        out, err = OptimizerHandle(), distag_error()
+        if lib.distag_optimizer_create(None if worker is None else worker._h, self.kind.encode(),
+                                       (c_void_p * len(values))(*values), len(values), byref(out), byref(err)):
+            fail(err)
+        self._h = out
+        self.set(**settings)
+
+    def set(self, **settings: Any) -> None:
+        """Changes settings from the next step on."""
+        if "betas" in settings:
+            settings["beta1"], settings["beta2"] = settings.pop("betas")
+        for name, value in settings.items():
+            err = distag_error()
+            if lib.distag_optimizer_set(self._h, text(name, "setting"), value, byref(err)):
+                fail(err)
+
+    def step(self, context: Context, timeout: Duration = None) -> None:
+        """Updates each parameter with its gradient in the context, at all owners side by side."""
+        if context.worker is not None:
+            self.step_async(context, timeout).result()
+            return
+        err = distag_error()
+        if lib.distag_optimizer_step(self._h, context._h, call_options(timeout), byref(err)):
+            fail(err)
+
+    def step_async(self, context: Context, timeout: Duration = None) -> Future[None]:
+        """The same as a future."""
+        out, err = FutureHandle(), distag_error()
+        if lib.distag_optimizer_step_async(self._h, context._h, call_options(timeout), byref(out), byref(err)):
+            fail(err)
+        return Future(out)
+
+    def stepped_ranks(self) -> list[int]:
+        """The ranks of the owners that applied the last step."""
+        return copy_ranks(lib.distag_optimizer_copy_stepped_ranks, self._h)
+
+    def clip(self, context: Context, max_norm: float, timeout: Duration = None) -> float:
+        """Scales the gradients of all parameters so that their joint 2-norm is at most max_norm; gives the norm that it
+        found."""
+        out, err = c_double(), distag_error()
+        if lib.distag_optimizer_clip(self._h, context._h, max_norm, call_options(timeout), byref(out), byref(err)):
+            fail(err)
+        return out.value
+
+    def save(self, timeout: Duration = None) -> dict[str, Any]:
+        """The state at all owners and the settings."""
+        out, err = ValueHandle(), distag_error()
+        if lib.distag_optimizer_save(self._h, call_options(timeout), byref(out), byref(err)):
+            fail(err)
+        state: dict[str, Any] = from_value(out)
+        return state
+
+    def load(self, state: dict[str, Any], timeout: Duration = None) -> None:
+        """Puts a saved state back."""
+        keep: list[Any] = []
+        err = distag_error()
+        if lib.distag_optimizer_load(self._h, to_value(state, keep, "state"), call_options(timeout), byref(err)):
+            fail(err)
+
+
+def _parameters(worker: Worker | None, parameter: Any) -> list[Any]:
+    """The tensors and references that a parameter of an optimizer stands for."""
+    if isinstance(parameter, RRef):
+        return [parameter] if worker is None else _parameters_behind(worker, parameter)
+    if isinstance(parameter, Tensor):
+        return [parameter]
+    if hasattr(parameter, "parameters"):
+        return list(parameter.parameters())
+    if isinstance(parameter, (list, tuple)):
+        return [each for item in parameter for each in _parameters(worker, item)]
+    raise invalid(f"a {type(parameter).__name__} is no parameter: give tensors, rrefs, or objects with parameters()")
+
+
+def _parameters_behind(worker: Worker, reference: RRef) -> list[Any]:
+    """References to the parameters of an object; an owner that is no Python has tensors or lists of them only."""
+    try:
+        return list(worker.call(reference.owner, PARAMETERS, reference, context=None))
+    except UsageError as failure:
+        if failure.code != _raw.E_NOT_FOUND:
+            raise
+        return [reference]
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum."""
+
+    __slots__ = ()
+    kind = "sgd"
+
+
+class Adagrad(Optimizer):
+    """Adagrad (Duchi et al. 2011)."""
+
+    __slots__ = ()
+    kind = "adagrad"
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2014)."""
+
+    __slots__ = ()
+    kind = "adam"
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
+
+    __slots__ = ()
+    kind = "adamw"
+
+
+class Adadelta(Optimizer):
+    """Adadelta (Zeiler 2012)."""
+
+    __slots__ = ()
+    kind = "adadelta"
+
+
+class RMSprop(Optimizer):
+    """RMSprop (Hinton 2012)."""
+
+    __slots__ = ()
+    kind = "rmsprop"
+
+
+class Adamax(Optimizer):
+    """Adamax (Kingma and Ba 2014)."""
+
+    __slots__ = ()
+    kind = "adamax"
+
+
+class Rprop(Optimizer):
+    """Resilient backpropagation (Riedmiller and Braun 1993)."""
+
+    __slots__ = ()
+    kind = "rprop"

@@ -1,0 +1,387 @@
+"""Tensors: dense arrays with a history. Operators and methods are ops of the library; values go in and out here."""
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from ctypes import byref, c_char, c_double, c_uint64, c_void_p
+from typing import Any, Callable, Union
+
+from . import _apply, _arguments, _callbacks, _raw, _values_in, ops, values
+from ._arguments import invalid
+from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, int64
+from ._handles import Owner, TensorHandle
+from ._library import lib
+from ._methods import TensorMethods
+from ._raw import distag_error
+from .errors import UnsupportedError, fail
+
+Scalar = Union[int, float, bool]
+Operand = Union["Tensor", int, float, bool]
+
+
+class Tensor(TensorMethods, Owner):
+    """A dense array of float32, float64, int64 or bool, with the history that gradients need.
+
+    `a == b` tells whether both stand for one tensor, so that tensors can be keys; `a.eq(b)` compares elements."""
+
+    __slots__ = ()
+    _distag_as_value = lib.distag_tensor_as_value
+
+    def __init__(self, handle: TensorHandle) -> None:
+        self._h = handle
+
+    # ---- properties ----
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return BY_NUMBER[lib.distag_tensor_get_dtype(self._h)]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return int(lib.distag_tensor_get_ndim(self._h))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dim."""
+        return _numbers(lib.distag_tensor_get_shape, self._h)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The step of each dim, in elements."""
+        return _numbers(lib.distag_tensor_get_strides, self._h)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(lib.distag_tensor_get_count(self._h))
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of the elements."""
+        return int(lib.distag_tensor_get_size(self._h))
+
+    @property
+    def id(self) -> int:
+        """The same for all objects of one tensor, in this process."""
+        return int(lib.distag_tensor_get_id(self._h))
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are wanted with respect to this tensor; also true for results of such tensors."""
+        return bool(lib.distag_tensor_get_requires_grad(self._h))
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        err = distag_error()
+        if lib.distag_tensor_set_requires_grad(self._h, wanted, byref(err)):
+            fail(err)
+
+    def requires_grad_(self, wanted: bool = True) -> Tensor:
+        """Sets requires_grad and gives the tensor itself."""
+        self.requires_grad = wanted
+        return self
+
+    @property
+    def T(self) -> Tensor:
+        """The matrix with its last two dims swapped."""
+        return ops.transpose(self, -2, -1)
+
+    # ---- values out ----
+
+    def item(self) -> Scalar:
+        """The only element."""
+        out, err = c_double(), distag_error()
+        dtype = self.dtype
+        if dtype is int64 and self.size == 1:
+            return int.from_bytes(self.tobytes(), "little", signed=True)
+        if lib.distag_tensor_get_item(self._h, byref(out), byref(err)):
+            fail(err)
+        return builtins.bool(out.value) if dtype is bool_ else out.value
+
+    def tobytes(self) -> bytearray:
+        """A copy of all elements, row-major."""
+        size = self.nbytes
+        data = bytearray(size)
+        err = distag_error()
+        if lib.distag_tensor_copy_data(self._h, (c_char * size).from_buffer(data) if size else None, size, byref(err)):
+            fail(err)
+        return data
+
+    def tolist(self) -> Any:
+        """The elements as numbers in nested lists."""
+        shape = self.shape
+        if not shape:
+            return self.item()
+        if self.size == 0:
+            return _empty_lists(shape)
+        view: Any = memoryview(self.tobytes())
+        return view.cast(self.dtype.format, shape).tolist()
+
+    def numpy(self) -> Any:
+        """The values of this moment as a NumPy array that cannot be written."""
+        import numpy
+
+        return numpy.frombuffer(bytes(self.tobytes()), dtype=self.dtype.name).reshape(self.shape)
+
+    def __array__(self, dtype: Any = None) -> Any:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    # ---- values in ----
+
+    def write(self, data: Any) -> None:
+        """Sets all values in place, unrecorded, to numbers in nested lists, or to an array, of the same shape."""
+        packed = _values_in.pack(data, self.dtype)
+        if packed.shape != self.shape:
+            raise invalid(f"write: the tensor has the shape {list(self.shape)}, the data {list(packed.shape)}")
+        err = distag_error()
+        if lib.distag_tensor_write(self._h, packed.address, packed.size, byref(err)):
+            fail(err)
+
+    def assign(self, source: Operand) -> None:
+        """Sets the values in place, unrecorded, to those of another tensor, cast and broadcast."""
+        err = distag_error()
+        if lib.distag_tensor_assign(self._h, as_tensor(source)._h, byref(err)):
+            fail(err)
+
+    def add_scaled(self, source: Operand, scale: float = 1.0) -> None:
+        """Adds scale * source to the values in place, unrecorded, cast and broadcast."""
+        err = distag_error()
+        if lib.distag_tensor_add_scaled(self._h, as_tensor(source)._h, scale, byref(err)):
+            fail(err)
+
+    # ---- hooks ----
+
+    def add_hook(self, hook: Callable[[Tensor], Tensor | None]) -> int:
+        """Adds a hook that sees the gradient of this tensor in a pass and may give another one; gives its id."""
+        from . import custom
+
+        out, err = c_uint64(), distag_error()
+        if lib.distag_tensor_add_hook(self._h, custom.HOOK, _callbacks.keep(hook), _callbacks.FORGET, byref(out),
+                                      byref(err)):
+            fail(err)
+        return out.value
+
+    def remove_hook(self, hook_id: int) -> None:
+        """Removes a hook by its id."""
+        err = distag_error()
+        if lib.distag_tensor_remove_hook(self._h, hook_id, byref(err)):
+            fail(err)
+
+    # ---- operators ----
+
+    def __add__(self, other: Operand) -> Tensor:
+        if isinstance(other, Tensor):
+            return ops.add(self, other)
+        return ops.add_scalar(self, other) if _fits(other, self) else ops.add(self, as_tensor(other, self))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Operand) -> Tensor:
+        if isinstance(other, Tensor):
+            return ops.sub(self, other)
+        return ops.add_scalar(self, -other) if _fits(other, self) else ops.sub(self, as_tensor(other, self))
+
+    def __rsub__(self, other: Scalar) -> Tensor:
+        return ops.sub(as_tensor(other, self), self)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        if isinstance(other, Tensor):
+            return ops.mul(self, other)
+        return ops.mul_scalar(self, other) if _fits(other, self) else ops.mul(self, as_tensor(other, self))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return ops.div(self, as_tensor(other, self))
+
+    def __rtruediv__(self, other: Scalar) -> Tensor:
+        return ops.div(as_tensor(other, self), self)
+
+    def __pow__(self, other: Operand) -> Tensor:
+        return ops.pow(self, as_tensor(other, self))
+
+    def __rpow__(self, other: Scalar) -> Tensor:
+        return ops.pow(as_tensor(other, self), self)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return ops.matmul(self, other)
+
+    def __neg__(self) -> Tensor:
+        return ops.neg(self)
+
+    def __abs__(self) -> Tensor:
+        return ops.abs(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tensor) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __bool__(self) -> bool:
+        return builtins.bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    # ---- parts ----
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("a tensor without dims has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Tensor:
+        if isinstance(key, Tensor):
+            return ops.index_select(self, key)
+        return _part(self, key if isinstance(key, tuple) else (key,))
+
+    def __setitem__(self, key: Any, value: Operand) -> None:
+        if isinstance(key, Tensor):
+            raise UnsupportedError("a part that an index tensor names is a copy: write to a slice", _raw.E_UNSUPPORTED)
+        self[key].assign(value if isinstance(value, Tensor) else as_tensor(value, self))
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """Gives a new shape, in which one size may be -1: reshape(2, 3) or reshape((2, 3))."""
+        return ops.reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+
+    def __repr__(self) -> str:
+        if self.is_closed:
+            return "<closed distag.Tensor>"
+        grad = ", requires_grad=True" if self.requires_grad else ""
+        content = str(self.tolist()) if self.size <= 64 else f"shape {list(self.shape)}"
+        return f"distag.Tensor({content}, {self.dtype.name}{grad})"
+
+
+def _numbers(getter: Any, handle: TensorHandle) -> tuple[int, ...]:
+    ndim = lib.distag_tensor_get_ndim(handle)
+    if not ndim:
+        return ()
+    return tuple((_values_in.int64_type * ndim).from_address(getter(handle)))
+
+
+def _empty_lists(shape: tuple[int, ...]) -> list[Any]:
+    if len(shape) == 1:
+        return []
+    return [_empty_lists(shape[1:]) for _ in range(shape[0])]
+
+
+def _fits(number: Scalar, like: Tensor) -> bool:
+    """Whether adding or multiplying with a number keeps the dtype."""
+    if not isinstance(number, (int, float)):
+        raise TypeError(f"a tensor and a {type(number).__name__} do not go together: make it a tensor")
+    dtype = like.dtype
+    return dtype in FLOATING or dtype is int64 and isinstance(number, int)
+
+
+def as_tensor(value: Operand, like: Tensor | None = None) -> Tensor:
+    """The tensor of a number, in the dtype that it takes beside `like`; a tensor is itself."""
+    if isinstance(value, Tensor):
+        return value
+    if not isinstance(value, (int, float)):
+        return tensor(value)
+    if like is not None and like.dtype in FLOATING:
+        return ops.full(value, (), like.dtype)
+    if isinstance(value, builtins.bool):
+        return tensor(value)
+    return ops.full(value, (), int64 if isinstance(value, int) and abs(value) < 2**53 else float32)
+
+
+def _part(whole: Tensor, keys: tuple[Any, ...]) -> Tensor:
+    """The part that integers, slices, None and ... name; a view."""
+    named = builtins.sum(key is not None and key is not Ellipsis for key in keys)
+    if named > whole.ndim:
+        raise IndexError(f"{named} indices for a tensor with {whole.ndim} dims")
+    dim = 0
+    for key in keys:
+        if key is Ellipsis:
+            dim += whole.ndim - dim - _behind(keys)
+        elif key is None:
+            whole, dim = ops.unsqueeze(whole, dim), dim + 1
+        elif isinstance(key, builtins.slice):
+            start, stop, step = key.indices(whole.shape[dim])
+            if step < 0:
+                raise UnsupportedError("a slice with a negative step: flip the tensor first", _raw.E_UNSUPPORTED)
+            whole, dim = ops.slice(whole, dim, start, max(start, stop), step), dim + 1
+        else:
+            whole = ops.squeeze(_one(whole, dim, key.__index__()), dim)
+    return whole
+
+
+def _behind(keys: tuple[Any, ...]) -> int:
+    """How many dims are named behind the ellipsis."""
+    return builtins.sum(key is not None for key in keys[keys.index(Ellipsis) + 1:])
+
+
+def _one(whole: Tensor, dim: int, index: int) -> Tensor:
+    size = whole.shape[dim]
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of range for dim {dim} with size {size}")
+    index %= size
+    return ops.slice(whole, dim, index, index + 1, 1)
+
+
+def tensor(data: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+    """A new tensor with a copy of the data: numbers in nested lists, a NumPy array, or anything with a buffer. Without
+    a dtype floats become float32, integers int64."""
+    if isinstance(data, Tensor):
+        result = ops.clone(ops.detach(data))
+        result = result if dtype is None else ops.cast(result, dtype)
+    else:
+        packed = _values_in.pack(data, dtype)
+        out, err = TensorHandle(), distag_error()
+        shape, ndim = _arguments.int64_array(packed.shape)
+        if lib.distag_tensor_create(packed.address, packed.size, packed.dtype, shape, ndim, byref(out), byref(err)):
+            fail(err)
+        result = Tensor(out)
+    return result.requires_grad_() if requires_grad else result
+
+
+class _Borrowed:
+    """An array that a tensor reads in place, and that nobody may write meanwhile."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.was_writable = array.flags.writeable
+        array.flags.writeable = False
+
+    def _distag_destroy(self) -> None:
+        if self.was_writable:
+            self.array.flags.writeable = True
+
+
+def from_numpy(array: Any) -> Tensor:
+    """A tensor over the memory of a NumPy array, without a copy. The array cannot be written until no tensor, graph or
+    message needs it. Such a tensor cannot be written or stepped: parameters are made by `tensor`."""
+    dtype = _values_in.dtype_of_numpy(array)
+    if any(step < 0 or step % dtype.size for step in array.strides):
+        raise invalid("from_numpy: the array has negative or odd strides: copy it first")
+    extent = builtins.sum((count - 1) * step for count, step in zip(array.shape, array.strides)) + dtype.size
+    size = extent if array.size else 0
+    shape, ndim = _arguments.int64_array(array.shape)
+    strides, _ = _arguments.int64_array(tuple(step // dtype.size for step in array.strides))
+    out, err = TensorHandle(), distag_error()
+    if lib.distag_tensor_create_borrowed(array.ctypes.data, size, dtype, shape, strides, ndim,
+                                         _callbacks.keep(_Borrowed(array)), _callbacks.FORGET, byref(out), byref(err)):
+        fail(err)
+    return Tensor(out)
+
+
+def _read_tensor(value: Any) -> Tensor:
+    lent = values.read(lib.distag_value_get_tensor, c_void_p(), value)
+    return Tensor(TensorHandle.lent(lent))  # type: ignore[arg-type]
+
+
+# Modules that this one needs make tensors as well.
+for _module in (ops, _apply):
+    setattr(_module, "Tensor", Tensor)
+values.READERS[_raw.VALUE_TENSOR] = _read_tensor

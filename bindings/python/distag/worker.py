@@ -1,0 +1,354 @@
+"""Workers: participants of a group that call each other's functions."""
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from ctypes import byref, c_int32, c_size_t, c_void_p, sizeof
+from typing import Any, Callable, NamedTuple, Union
+
+from . import _callbacks, _life, _raw, functions
+from ._arguments import FOREVER, Duration, invalid, limit_ns, nanoseconds, text
+from ._handles import FutureHandle, Owner, RRefHandle, ValueHandle, WorkerHandle
+from ._library import lib
+from ._raw import distag_error
+from .calls import CURRENT, ContextArgument, call_options, context_handle
+from .context import Context, copy_ranks, copy_report
+from .errors import UsageError, error_of, fail
+from .futures import Future
+from .rref import RRef
+from .values import from_value, to_result, to_value
+
+EXECUTORS = {"pool": _raw.EXECUTOR_POOL, "host": _raw.EXECUTOR_HOST}
+LOG_LEVELS = {"error": _raw.LOG_ERROR, "warning": _raw.LOG_WARNING, "info": _raw.LOG_INFO, "debug": _raw.LOG_DEBUG}
+STATES = {_raw.MEMBER_ALIVE: "alive", _raw.MEMBER_LEFT: "left", _raw.MEMBER_LOST: "lost"}
+OPEN_WORLD = -1
+START_TIMEOUT = 60.0
+
+Offers = Union[Mapping[str, Callable[..., Any]], Iterable[Callable[..., Any]]]
+
+
+class Member(NamedTuple):
+    """One participant as a worker sees it."""
+
+    rank: int
+    name: str
+    state: str  # "alive", "left" by its own shutdown, or "lost"
+    incarnation: int
+
+
+def _member(raw: Any) -> Member:
+    return Member(raw.rank, raw.name.decode(), STATES.get(raw.state, "other"), raw.incarnation)
+
+
+class _Listeners:
+    """The callbacks of a worker's options."""
+
+    def __init__(self, log: Callable[[str, str], object] | None, on_member: Callable[[Member], object] | None) -> None:
+        self.log = log
+        self.on_member = on_member
+
+
+def _log(number: int, level: int, message: bytes) -> None:
+    names = {value: name for name, value in LOG_LEVELS.items()}
+    _callbacks.tell(lambda: _callbacks.get(number).log(names.get(level, "other"), message.decode("utf-8", "replace")))
+
+
+def _on_member(number: int, worker: int, member: int) -> None:
+    _callbacks.tell(lambda: _callbacks.get(number).on_member(_member(_raw.distag_member.from_address(member))))
+
+
+LOG = _raw.distag_log_sink(_log)
+ON_MEMBER = _raw.distag_member_callback(_on_member)
+
+
+class Worker(Owner):
+    """One participant of a group. In a `with` it is started, and shut down at the end: when the block ends well it
+    serves until all others shut down too, when it fails it leaves at once.
+
+    Without rank and size these and the rendezvous come from the environment (`env://`). Other options are those of
+    distag_worker_options; durations are seconds. The worker offers the functions declared with `distag.function` so
+    far, or `functions`: a list of them, or a dict by their names."""
+
+    __slots__ = ("_is_down", "_starting")
+
+    def __init__(self, name: str | None = None, *, rank: int | None = None, world_size: int = 0,
+                 rendezvous: str | None = None, job: str | None = None, functions: Offers | None = None,
+                 executor: str = "pool", thread_count: int = 0, call_timeout: Duration = None, lease: Duration = None,
+                 max_message_bytes: int = 0, bind: str | None = None, advertise: str | None = None,
+                 log: Callable[[str, str], object] | None = None, log_level: str = "warning",
+                 on_member: Callable[[Member], object] | None = None) -> None:
+        if rank is None:
+            rank = -1 if world_size == OPEN_WORLD else 0
+        options = _raw.distag_worker_options(
+            struct_size=sizeof(_raw.distag_worker_options), executor=_choice("executor", executor, EXECUTORS),
+            rank=rank, world_size=world_size, thread_count=thread_count,
+            log_level=_choice("log_level", log_level, LOG_LEVELS), call_timeout_ns=limit_ns(call_timeout),
+            lease_ns=limit_ns(lease), max_message_bytes=max_message_bytes)
+        for field, given in (("name", name), ("rendezvous", rendezvous), ("job", job), ("bind", bind),
+                             ("advertise", advertise)):
+            setattr(options, field, None if given is None else text(given, field))
+        if log is not None:
+            options.on_log = LOG
+        if on_member is not None:
+            options.on_member = ON_MEMBER
+        self._is_down = True  # nothing to shut down until it is made
+        self._create(options, _Listeners(log, on_member))
+        self._starting: Future[None] | None = None
+        _offer_all(self, functions)
+
+    def _create(self, options: Any, listeners: _Listeners) -> None:
+        options.user_data = _callbacks.keep(listeners)
+        options.destroy = _callbacks.FORGET
+        out, err = WorkerHandle(), distag_error()
+        if lib.distag_worker_create(byref(options), byref(out), byref(err)):
+            fail(err)
+        self._h = out
+        self._is_down = False
+        _life.live.add(self)
+
+    # ---- life ----
+
+    def start(self, timeout: Duration = START_TIMEOUT) -> Worker:
+        """Meets the group and becomes reachable."""
+        starting = self._starting or self.start_async(timeout)
+        self._starting = None
+        starting.result()
+        return self
+
+    def start_async(self, timeout: Duration = START_TIMEOUT) -> Future[None]:
+        """The same as a future, so that one thread can start several workers."""
+        out, err = FutureHandle(), distag_error()
+        if lib.distag_worker_start_async(self._h, nanoseconds(timeout), byref(out), byref(err)):
+            fail(err)
+        self._starting = Future(out)
+        return self._starting
+
+    def shutdown(self, timeout: Duration = FOREVER) -> dict[str, Any]:
+        """Leaves the group once all others do, at the latest after the timeout, and gives the report: "clean",
+        "missing", "open_calls", "leaked_rrefs". Again it gives the same report."""
+        if any(call.worker is self for call in _callbacks.local.invocations):
+            raise UsageError("shutdown: a function cannot wait for its own worker to end: use shutdown_async",
+                             _raw.E_INVALID_STATE)
+        report = self.shutdown_async(timeout).result()
+        self._is_down = True
+        return report
+
+    def shutdown_async(self, timeout: Duration = FOREVER) -> Future[dict[str, Any]]:
+        """The same as a future."""
+        out, err = FutureHandle(), distag_error()
+        if lib.distag_worker_shutdown_async(self._h, nanoseconds(timeout), byref(out), byref(err)):
+            fail(err)
+        return Future(out)
+
+    def __enter__(self) -> Worker:
+        try:
+            return self.start() if not self.is_started else self
+        except BaseException:
+            self.leave()
+            raise
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        if kind is None:
+            self.shutdown()
+        else:
+            self.leave()
+        self.close()
+
+    def leave(self, limit: float = 5.0) -> bool:
+        """Leaves the group without waiting for it, and waits for its own functions until the limit; whether they
+        have ended."""
+        if not self._is_down:
+            self._is_down = _life.leave(self._h, time.monotonic() + limit)
+        return self._is_down
+
+    def close(self) -> None:
+        """Leaves the group if it is still in it, and drops the handle."""
+        if not self.is_closed:
+            self.leave()
+        super().close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_down", True) and not self.is_closed and self.is_started:
+            warnings.warn(f"worker {self.name} was not shut down: use it in a with statement, or call shutdown()",
+                          ResourceWarning, stacklevel=2, source=self)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it has met its group."""
+        return self.rank >= 0 and bool(self.ranks())
+
+    # ---- its place ----
+
+    @property
+    def name(self) -> str | None:
+        """Its name; None as long as it depends on the rank."""
+        name: bytes | None = lib.distag_worker_get_name(self._h)
+        return None if name is None else name.decode()
+
+    @property
+    def rank(self) -> int:
+        """Its rank; -1 before the start."""
+        return int(lib.distag_worker_get_rank(self._h))
+
+    @property
+    def world_size(self) -> int:
+        """The size of the group; in an open world the number of living members."""
+        return int(lib.distag_worker_get_world_size(self._h))
+
+    def member(self, member: int | str) -> Member:
+        """The latest member of a rank or a name."""
+        raw, err = _raw.distag_member(struct_size=sizeof(_raw.distag_member)), distag_error()
+        if isinstance(member, str):
+            status = lib.distag_worker_get_member_by_name(self._h, text(member, "name"), byref(raw), byref(err))
+        else:
+            status = lib.distag_worker_get_member(self._h, member, byref(raw), byref(err))
+        if status:
+            fail(err)
+        return _member(raw)
+
+    def ranks(self, prefix: str = "") -> list[int]:
+        """The ranks of the living members whose names begin with a prefix."""
+        return copy_ranks(lib.distag_worker_copy_ranks, self._h, text(prefix, "prefix"))
+
+    # ---- functions ----
+
+    def register(self, offered: Callable[..., Any], name: str | None = None) -> None:
+        """Offers a function, under its own name unless told."""
+        functions.offer(self, offered, name or functions.name_of(offered))
+
+    def unregister(self, name: str | Callable[..., Any], timeout: Duration = FOREVER) -> None:
+        """Withdraws a function, and waits until no call of it runs."""
+        err = distag_error()
+        if lib.distag_worker_unregister(self._h, text(functions.name_of(name), "name"), nanoseconds(timeout),
+                                        byref(err)):
+            fail(err)
+
+    # ---- calls ----
+
+    def call(self, to: str | int, function: str | Callable[..., Any], *args: Any,
+             context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None) -> Any:
+        """Calls a function of another worker and waits for its answer. Ctrl-C is heard, and cancels the call."""
+        return self.call_async(to, function, *args, context=context, timeout=timeout, label=label).result()
+
+    def call_async(self, to: str | int, function: str | Callable[..., Any], *args: Any,
+                   context: ContextArgument = CURRENT, timeout: Duration = None,
+                   label: str | None = None) -> Future[Any]:
+        """The same as a future."""
+        out, err = FutureHandle(), distag_error()
+        keep: list[Any] = []
+        if lib.distag_call_async(*self._call(to, function, args, context, timeout, label, keep), byref(out),
+                                 byref(err)):
+            fail(err)
+        return Future(out)
+
+    def remote(self, to: str | int, function: str | Callable[..., Any], *args: Any,
+               context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None) -> RRef:
+        """Calls a function whose answer stays where it is made, and gives a reference to it at once."""
+        out, err = RRefHandle(), distag_error()
+        keep: list[Any] = []
+        if lib.distag_remote(*self._call(to, function, args, context, timeout, label, keep), byref(out), byref(err)):
+            fail(err)
+        return RRef(out)
+
+    def _call(self, to: str | int, function: str | Callable[..., Any], args: Sequence[Any], context: ContextArgument,
+              timeout: Duration, label: str | None, keep: list[Any]) -> tuple[Any, ...]:
+        """The arguments that all kinds of calls begin with; `keep` holds what they point to."""
+        target = to if isinstance(to, str) else self.member(to).name
+        values = [to_value(arg, keep, f"args[{index}]") for index, arg in enumerate(args)]
+        return (self._h, context_handle(context), text(target, "to"), text(functions.name_of(function), "function"),
+                (c_void_p * len(values))(*values), len(values), call_options(timeout, self._within(), label))
+
+    def _within(self) -> int | None:
+        """The call that this thread answers for this worker: its deadline bounds the calls that it makes."""
+        calls = _callbacks.local.invocations
+        return calls[-1]._lent if calls and calls[-1].worker is self else None
+
+    def rref(self, value: Any) -> RRef:
+        """Shares a value or an object of this worker."""
+        out, err = RRefHandle(), distag_error()
+        keep: list[Any] = []
+        if lib.distag_rref_create(self._h, to_result(value, keep), byref(out), byref(err)):
+            fail(err)
+        return RRef(out)
+
+    def context(self) -> Context:
+        """A context for calls and passes that begin here: `with worker.context() as context:`."""
+        return Context(self)
+
+    def all_gather(self, value: Any = None, ranks: Sequence[int] | None = None,
+                   timeout: Duration = FOREVER) -> list[Any]:
+        """Called by each of the ranks (all, unless told) with a value of its own; each gets the values of all."""
+        keep: list[Any] = []
+        out, err = ValueHandle(), distag_error()
+        given = to_value(value, keep, "value")
+        array = None if ranks is None else (c_int32 * len(ranks))(*ranks)
+        if lib.distag_worker_all_gather(self._h, given, array, 0 if ranks is None else len(ranks),
+                                        nanoseconds(timeout), byref(out), byref(err)):
+            fail(err)
+        gathered: list[Any] = from_value(out)
+        return gathered
+
+    # ---- the host executor ----
+
+    def poll(self, max_items: int = 0, budget: Duration = FOREVER) -> int:
+        """With the host executor: runs callbacks that are due, and gives their number."""
+        done, err = c_size_t(), distag_error()
+        if lib.distag_worker_poll(self._h, max_items, nanoseconds(budget), byref(done), byref(err)):
+            fail(err)
+        return done.value
+
+    def fileno(self) -> int:
+        """With the host executor: a descriptor that is readable while `poll` has something to run."""
+        return int(lib.distag_worker_get_fd(self._h))
+
+    def attach(self, loop: Any) -> None:
+        """With the host executor: an event loop (asyncio) runs what is due. `loop.remove_reader(worker)` ends that."""
+        loop.add_reader(self.fileno(), self.poll)
+
+    # ---- looking inside ----
+
+    def stats(self) -> dict[str, int]:
+        """Counters: totals since the start, and numbers of the moment."""
+        raw, err = _raw.distag_stats(struct_size=sizeof(_raw.distag_stats)), distag_error()
+        if lib.distag_worker_get_stats(self._h, byref(raw), byref(err)):
+            fail(err)
+        return {name: getattr(raw, name) for name, *_ in raw._fields_[2:]}
+
+    def report(self) -> dict[str, Any]:
+        """The worker for people and tools: members, open calls, contexts, references, events."""
+        return copy_report(lib.distag_worker_copy_report, self._h)
+
+    def __repr__(self) -> str:
+        return "<closed distag.Worker>" if self.is_closed else f"<distag.Worker {self.name} rank {self.rank}>"
+
+
+def _choice(what: str, given: str, choices: dict[str, int]) -> int:
+    if given not in choices:
+        raise invalid(f"{what} is one of {', '.join(choices)}, not {given!r}")
+    return choices[given]
+
+
+def _offer_all(worker: Worker, offers: Offers | None) -> None:
+    if offers is None:
+        offers = functions.declared
+    if isinstance(offers, Mapping):
+        for name, offered in offers.items():
+            worker.register(offered, name)
+    else:
+        for offered in offers:
+            worker.register(offered)
+    worker.register(_parameters_of, PARAMETERS)
+
+
+PARAMETERS = "python.parameters"
+
+
+def _parameters_of(holder: Any) -> list[RRef]:
+    """Offered by every worker of this package: references to the parameters of an object that lives there."""
+    worker = functions.current_call().worker
+    item = holder.local() if isinstance(holder, RRef) else holder
+    found = item.parameters() if hasattr(item, "parameters") else item
+    return [worker.rref(list(found) if isinstance(found, (list, tuple)) else found)] if worker else []

@@ -1,0 +1,286 @@
+"""Bad days: Ctrl-C, failures where nobody expects them, collectors, forks, threads that end at the wrong time."""
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import warnings
+
+import distag
+from distag import _callbacks, _library, _raw
+from support import group
+
+HEAD = """
+import sys, threading, time, distag
+@distag.function
+def wait_long():
+    call = distag.current_call()
+    print("running", flush=True)
+    pause = threading.Event()
+    while not call.is_cancelled:
+        pause.wait(0.005)
+    print("cancelled", flush=True)
+def in_thread():
+    try:
+        a.call("b", "wait_long")
+    except distag.GaveUpError:
+        pass
+def pair():
+    ab = [distag.Worker(name, rank=rank, world_size=2, rendezvous="inproc://bad") for rank, name in enumerate("ab")]
+    distag.wait_all([worker.start_async(30) for worker in ab])
+    return ab
+"""
+
+
+def run_until_interrupted(test, program):
+    """Runs a program that prints a line and then waits, interrupts it, and gives its output and how long it lasted."""
+    child = subprocess.Popen([sys.executable, "-B", "-W", "error", "-c", HEAD + program], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+    test.assertEqual(child.stdout.readline(), "running\n")
+    began = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    heard = child.stdout.readline()
+    took = time.monotonic() - began
+    out, err = child.communicate(timeout=20)
+    return child.returncode, heard + out, err, took
+
+
+class Interrupts(unittest.TestCase):
+    def test_a_call_hears_ctrl_c_and_is_cancelled_at_the_callee(self):
+        code, out, err, took = run_until_interrupted(self, """
+a, b = pair()
+try:
+    a.call("b", "wait_long", timeout=distag.FOREVER)
+except KeyboardInterrupt:
+    print("heard", flush=True)
+for worker in (a, b):
+    worker.close()
+""")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(sorted(out.split()), ["cancelled", "heard"])
+        self.assertLess(took, 0.7)
+
+    def test_a_start_and_a_shutdown_hear_it(self):
+        code, out, err, took = run_until_interrupted(self, """
+a = distag.Worker("a", rank=0, world_size=2, rendezvous="inproc://bad")
+print("running", flush=True)
+try:
+    a.start(distag.FOREVER)
+except KeyboardInterrupt:
+    print("heard", flush=True)
+""")
+        self.assertEqual((code, out, err), (0, "heard\n", ""))
+        self.assertLess(took, 0.7)
+        code, out, err, took = run_until_interrupted(self, """
+a, b = pair()
+print("running", flush=True)
+try:
+    a.shutdown()
+except KeyboardInterrupt:
+    print("heard", flush=True)
+""")
+        self.assertEqual((code, out, err), (0, "heard\n", ""))
+        self.assertLess(took, 0.7)
+
+    def test_one_that_is_not_caught_leaves_with_a_traceback(self):
+        code, _, err, took = run_until_interrupted(self, 'a, b = pair()\na.call("b", "wait_long")\n')
+        self.assertIn(code, (-signal.SIGINT, 130))
+        self.assertIn("KeyboardInterrupt", err)
+        self.assertLess(took, 0.7)
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("not even a text")
+
+
+def raise_unprintable():
+    raise Unprintable()
+
+
+def leave():
+    sys.exit(3)
+
+
+class Failures(unittest.TestCase):
+    def setUp(self):
+        self.unraisable = []
+        self.hook, sys.unraisablehook = sys.unraisablehook, self.unraisable.append
+
+    def tearDown(self):
+        sys.unraisablehook = self.hook
+
+    def test_a_failure_without_a_text_still_fails_the_call(self):
+        with group([raise_unprintable]) as (a, _):
+            with self.assertRaises(distag.UserError) as raised:
+                a.call("b", "raise_unprintable")
+            self.assertEqual(raised.exception.code, distag.Status.USER)
+
+    def test_an_exit_is_a_failure_of_the_call(self):
+        with group([leave]) as (a, _), self.assertRaisesRegex(distag.UserError, "SystemExit: 3"):
+            a.call("b", "leave")
+
+    def test_a_result_that_is_no_value_fails_the_call_and_names_it(self):
+        with group({"give": lambda: [1, object()]}) as (a, _):
+            with self.assertRaisesRegex(distag.UsageError, r"result\[1\]"):
+                a.call("b", "give")
+
+    def test_an_object_answers_a_remote_call_only(self):
+        with group({"give": object}) as (a, _):
+            with self.assertRaises(distag.DistagError):
+                a.call("b", "give")
+
+    def test_callbacks_of_futures_members_and_logs_let_nothing_through(self):
+        def broken(*args):
+            raise ValueError("broken")
+
+        done = threading.Event()
+        with group({"one": lambda: 1}, on_member=broken, log=broken, log_level="debug") as (a, _):
+            future = a.call_async("b", "one")
+            future.add_done_callback(broken)
+            future.add_done_callback(lambda _: done.set())
+            self.assertTrue(done.wait(10))
+            self.assertEqual(future.result(), 1)
+        self.assertIn("broken", {str(each.exc_value) for each in self.unraisable})
+
+    def test_a_continuation_that_fails_fails_its_future(self):
+        with group({"one": lambda: 1}) as (a, _):
+            chained = a.call_async("b", "one").then(lambda future: future.result() // 0)
+            with self.assertRaisesRegex(distag.UserError, "ZeroDivisionError"):
+                chained.result()
+
+    def test_hooks_and_ops_fail_their_pass(self):
+        def broken(gradient):
+            raise ValueError("broken hook")
+
+        x = distag.tensor([1.0], requires_grad=True)
+        x.add_hook(broken)
+        with distag.Context() as context, self.assertRaisesRegex(distag.UserError, "broken hook"):
+            context.backward((x * 2).sum())
+
+    def test_a_distag_error_passes_through_functions_with_code_and_rank(self):
+        def ask():
+            return distag.current_call().worker.call("a", "nothing")
+
+        with group([ask]) as (a, _):
+            with self.assertRaises(distag.UsageError) as raised:
+                a.call("b", "ask")
+            self.assertEqual(raised.exception.code, distag.Status.NOT_FOUND)
+
+    def test_a_call_is_over_when_its_function_has_returned(self):
+        kept = []
+        with group({"keep": lambda: kept.append(distag.current_call())}) as (a, _):
+            a.call("b", "keep")
+            with self.assertRaises(distag.ClosedError):
+                kept[0].caller
+
+    def test_a_function_cannot_wait_for_its_own_worker_to_end(self):
+        with group({"end": lambda: distag.current_call().worker.shutdown()}) as (a, _):
+            with self.assertRaises(distag.UsageError) as raised:
+                a.call("b", "end")
+            self.assertEqual(raised.exception.code, distag.Status.INVALID_STATE)
+
+
+class Collectors(unittest.TestCase):
+    def test_a_worker_that_was_forgotten_is_told_and_leaves(self):
+        a = distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://forgotten", functions={}).start()
+        cycle = [a]
+        cycle.append(cycle)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            del a, cycle
+            gc.collect()
+        self.assertEqual([each.category for each in caught], [ResourceWarning])
+        self.assertIn("worker a was not shut down", str(caught[0].message))
+
+    def test_threads_close_what_others_use(self):
+        tensors = [distag.ones((8,)) for _ in range(50)]
+        stop = threading.Event()
+
+        def replace():
+            while not stop.is_set():
+                for index in range(len(tensors)):
+                    old, tensors[index] = tensors[index], distag.ones((8,))
+                    old.close()
+
+        closer = threading.Thread(target=replace)
+        closer.start()
+        seen = 0
+        try:
+            for index in range(4000):
+                try:
+                    seen += (tensors[index % 50] + tensors[(index + 1) % 50]).size
+                except distag.ClosedError:
+                    pass
+        finally:
+            stop.set()
+            closer.join()
+        self.assertGreater(seen, 0)
+
+    def test_a_tensor_that_borrows_frees_its_array(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("without NumPy there is no array to borrow")
+        array = numpy.arange(6.0)
+        borrowed = distag.from_numpy(array)
+        self.assertFalse(array.flags.writeable)
+        view = borrowed[1:3]
+        del borrowed
+        self.assertFalse(array.flags.writeable)
+        self.assertEqual(view.tolist(), [1.0, 2.0])
+        del view
+        self.assertTrue(array.flags.writeable)
+
+    def test_nothing_is_kept_for_callbacks_that_were_refused(self):
+        gc.collect()
+        before = _callbacks.count()
+        with self.assertRaises(distag.UsageError):
+            distag.tensor([1.0]).add_hook(print)
+        with group({"one": lambda: 1}) as (a, _):
+            with self.assertRaises(distag.UsageError):
+                a.register(print, "one")
+        gc.collect()
+        self.assertLessEqual(_callbacks.count(), before)
+
+
+def square_in_a_new_worker(number):
+    with distag.Worker("w", rank=0, world_size=1, rendezvous="inproc://child", functions={"square": lambda x: x * x}) as w:
+        return w.call("w", "square", number)
+
+
+class Processes(unittest.TestCase):
+    def test_children_of_multiprocessing_make_their_own_workers(self):
+        with group({"one": lambda: 1}) as (a, _):
+            for method in ("fork", "spawn"):
+                with multiprocessing.get_context(method).Pool(1) as pool:
+                    self.assertEqual(pool.apply(square_in_a_new_worker, (7,)), 49)
+            self.assertEqual(a.call("b", "one"), 1)
+
+    def test_leaving_without_a_shutdown_is_quiet(self):
+        for end in ("", "raise SystemExit(3)", "threading.Thread(target=in_thread, daemon=True).start()"):
+            done = subprocess.run([sys.executable, "-B", "-c", HEAD + "a, b = pair()\n" + end], text=True, timeout=30,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.assertEqual((done.returncode, done.stderr), (3 if "3" in end else 0, ""), end)
+
+    def test_an_older_library_is_refused_naming_both_versions(self):
+        needed, _raw.API_SIZE = _raw.API_SIZE, 10**6
+        try:
+            with self.assertRaisesRegex(ImportError, f"version {_raw.VERSION}, and this package needs version"):
+                _library.load_checked()
+        finally:
+            _raw.API_SIZE = needed
+
+    def test_a_library_that_is_not_there_is_named(self):
+        done = subprocess.run([sys.executable, "-B", "-c", "import distag"], stderr=subprocess.PIPE, text=True,
+                              env=dict(os.environ, DISTAG_LIBRARY="/nowhere/libdistag.so"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/libdistag.so", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,241 @@
+"""The package as its users see it: tensors, futures and event loops, the host executor, optimizers, layers, torch's
+names."""
+import asyncio
+import subprocess
+import sys
+import unittest
+
+import distag
+from distag import autograd, nn, optim, rpc
+from support import group, near
+
+
+class Layer:
+    def __init__(self, inputs, outputs):
+        self.weight = distag.randn(1, (inputs, outputs)).requires_grad_()
+
+    def parameters(self):
+        return [self.weight]
+
+
+def double(x):
+    return x * 2
+
+
+class Tensors(unittest.TestCase):
+    def test_operators(self):
+        x = distag.tensor([1.0, 2.0, 4.0])
+        for found, expected in ((x + 1, [2, 3, 5]), (1 + x, [2, 3, 5]), (x - 1, [0, 1, 3]), (1 - x, [0, -1, -3]),
+                                (x * 2, [2, 4, 8]), (x / 2, [0.5, 1, 2]), (8 / x, [8, 4, 2]), (x ** 2, [1, 4, 16]),
+                                (2 ** x, [2, 4, 16]), (-x, [-1, -2, -4]), (abs(-x), [1, 2, 4]), (x + x, [2, 4, 8])):
+            near(found.tolist(), expected)
+        self.assertEqual((distag.tensor([1, 2]) + 2.5).dtype, distag.float32)
+        self.assertEqual((distag.tensor([1, 2]) * 3).tolist(), [3, 6])
+
+    def test_parts_are_views(self):
+        x = distag.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        self.assertEqual(x[1].tolist(), [4, 5, 6])
+        self.assertEqual(x[-1, -1].item(), 6)
+        self.assertEqual(x[:, 1:].tolist(), [[2, 3], [5, 6]])
+        self.assertEqual(x[..., 0].tolist(), [1, 4])
+        self.assertEqual(x[:, None].shape, (2, 1, 3))
+        self.assertEqual(x[distag.tensor([1, 1])].tolist(), [[4, 5, 6], [4, 5, 6]])
+        x[0] = 9
+        x[:, 2] = distag.tensor([7.0, 8.0])
+        self.assertEqual(x.tolist(), [[9, 9, 7], [4, 5, 8]])
+        self.assertEqual([row.tolist() for row in x], [[9, 9, 7], [4, 5, 8]])
+        with self.assertRaises(IndexError):
+            x[2]
+        with self.assertRaises(IndexError):
+            x[0, 0, 0]
+
+    def test_broadcasting_and_promotion(self):
+        x = distag.tensor([[1.0], [2.0]]) + distag.tensor([10, 20, 30])
+        self.assertEqual(x.tolist(), [[11, 21, 31], [12, 22, 32]])
+        self.assertEqual(x.dtype, distag.float32)
+
+    def test_objects_of_one_tensor_are_equal_and_keys(self):
+        with group({"echo": lambda x: x}) as (a, _):
+            x = distag.tensor([1.0])
+            reference = a.rref(x)
+            self.assertEqual({x: 1}[reference.local()], 1)
+        self.assertNotEqual(x, distag.tensor([1.0]))
+
+    def test_what_is_no_tensor_is_refused(self):
+        for data in ([[1.0], [2.0, 3.0]], [[1], 2], ["a"], [2**63]):
+            with self.assertRaises(distag.UsageError):
+                distag.tensor(data)
+        with self.assertRaises(TypeError):
+            distag.tensor([1.0]) + "a"
+        with self.assertRaises(distag.UsageError):
+            distag.tensor([1.0, 2.0]).write([1.0])
+
+    def test_numpy_both_ways(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not here")
+        array = numpy.arange(6, dtype="float32").reshape(2, 3)
+        x = distag.tensor(array[:, ::2])
+        self.assertEqual(x.tolist(), [[0, 2], [3, 5]])
+        seen = numpy.asarray(x)
+        self.assertFalse(seen.flags.writeable)
+        numpy.testing.assert_array_equal(seen, array[:, ::2])
+        self.assertEqual(distag.from_numpy(array[:, 1:]).tolist(), [[1, 2], [4, 5]])
+        self.assertEqual(distag.tensor(numpy.zeros((0, 2))).shape, (0, 2))
+        with self.assertRaises(distag.UnsupportedError):
+            distag.tensor(numpy.zeros(2, dtype="complex64"))
+
+    def test_works_without_numpy(self):
+        program = ("import sys; sys.modules['numpy'] = None; import distag, array\n"
+                   "x = distag.tensor(array.array('f', [1, 2, 3])) * 2\n"
+                   "assert x.tolist() == [2, 4, 6] and repr(x) == 'distag.Tensor([2.0, 4.0, 6.0], float32)'\n"
+                   "assert 'asyncio' not in sys.modules")
+        subprocess.run([sys.executable, "-B", "-X", "dev", "-W", "error", "-c", program], check=True)
+
+
+class Futures(unittest.TestCase):
+    def test_are_awaited_from_any_loop(self):
+        async def gather(worker):
+            return await asyncio.gather(*[worker.call_async("b", "double", each) for each in range(20)])
+
+        with group([double]) as (a, _):
+            for _ in range(2):
+                self.assertEqual(asyncio.run(gather(a)), [2 * each for each in range(20)])
+
+    def test_a_task_that_is_cancelled_cancels_its_call(self):
+        async def give_up(worker):
+            await asyncio.wait_for(worker.call_async("b", "wait"), 0.05)
+
+        def wait():
+            import threading
+            call = distag.current_call()
+            while not call.is_cancelled:
+                threading.Event().wait(0.002)
+
+        with group([wait]) as (a, _), self.assertRaises(asyncio.TimeoutError):
+            asyncio.run(give_up(a))
+
+    def test_functions_may_answer_with_a_future(self):
+        def ask_back(x):
+            return distag.current_call().worker.call_async("a", "double", x)
+
+        with group([double, ask_back]) as (a, _):
+            self.assertEqual(a.call("b", "ask_back", 4), 8)
+
+    def test_wait_all_gives_the_first_failure(self):
+        with group({"fail": lambda: 1 // 0, "one": lambda: 1}) as (a, _):
+            with self.assertRaisesRegex(distag.UserError, "ZeroDivisionError"):
+                distag.wait_all([a.call_async("b", "one"), a.call_async("b", "fail")], 10)
+
+    def test_the_host_executor_in_an_event_loop(self):
+        async def serve(a, b):
+            for worker in (a, b):
+                worker.attach(asyncio.get_running_loop())
+            return await a.call_async("b", "double", 21)
+
+        ab = [distag.Worker(name, rank=rank, world_size=2, rendezvous="inproc://host", executor="host",
+                            functions=[double]) for rank, name in enumerate("ab")]
+        distag.wait_all([worker.start_async() for worker in ab], 30)
+        self.assertEqual(asyncio.run(serve(*ab)), 42)
+        distag.wait_all([worker.shutdown_async(10) for worker in ab])
+        for worker in ab:
+            worker.close()
+
+
+class Training(unittest.TestCase):
+    def test_an_object_behind_a_reference_is_stepped_where_it_lives(self):
+        made = []
+
+        def make_layer(*sizes):
+            made.append(Layer(*sizes))
+            return made[0]
+
+        def forward(x, layer):
+            return x @ layer.local().weight
+
+        with group([make_layer, forward]) as (a, _), a.context() as context:
+            layer = a.remote("b", "make_layer", 3, 2)
+            x = distag.ones((1, 3))
+            before = None
+            loss = a.call("b", "forward", x, layer).sum()
+            before = made[0].weight.tolist()
+            context.backward(loss)
+            optim.SGD(a, [layer], lr=0.5).step(context)
+        near(made[0].weight.tolist(), [[each - 0.5 for each in row] for row in before], 1e-6)
+
+    def test_clip_save_and_load(self):
+        x = distag.tensor([3.0, 4.0], requires_grad=True)
+        adam = optim.Adam(None, [x], lr=0.1, betas=(0.8, 0.9))
+        with distag.Context() as context:
+            context.backward((x * x * 0.5).sum())
+            self.assertAlmostEqual(adam.clip(context, 1.0), 5.0)
+            near(context.gradient(x).tolist(), [0.6, 0.8], 1e-6)
+            adam.step(context)
+        state = adam.save()
+        optim.Adam(None, [x], lr=0.1).load(state)
+        with self.assertRaises(distag.UsageError):
+            adam.set(speed=3)
+
+    def test_layers(self):
+        model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, seed=1), distag.relu, lambda x: x.reshape(1, -1),
+                              nn.Linear(32, 4, seed=2))
+        self.assertEqual([each.shape for each in model.parameters()], [(2, 1, 3, 3), (2,), (4, 32), (4,)])
+        y = model(distag.rand(3, (1, 1, 4, 4)))
+        with distag.Context() as context:
+            context.backward(y.sum())
+            self.assertEqual(len(context.gradients()), 4)
+
+    def test_remote_roots(self):
+        x = distag.tensor([2.0], requires_grad=True)
+        with group({"square": lambda each: (each * each).sum()}) as (a, _), a.context() as context:
+            loss = a.remote("b", "square", x)
+            context.backward(loss)
+            near(context.gradient(x).tolist(), [4.0])
+
+    def test_names_of_torch(self):
+        rpc.init_rpc("solo", rank=0, world_size=1, rpc_backend_options=rpc.BackendOptions(init_method="inproc://solo"))
+        rpc.worker().register(double)
+        x = distag.tensor([1.0, 2.0], requires_grad=True)
+        with autograd.context() as context_id:
+            loss = rpc.rpc_sync("solo", double, args=(x,)).sum()
+            autograd.backward(context_id, [loss])
+            self.assertEqual(autograd.get_gradients(context_id)[x].tolist(), [2, 2])
+            autograd.DistributedOptimizer(optim.SGD, [x], lr=0.5).step(context_id)
+        self.assertEqual(x.tolist(), [0, 1])
+        self.assertEqual(rpc.rpc_async("solo", double, kwargs={"x": 4}).wait(), 8)
+        self.assertEqual(rpc.remote("solo", double, args=(3,)).to_here(), 6)
+        self.assertEqual(rpc.get_worker_info("solo"), ("solo", 0))
+        with self.assertRaises(distag.UsageError):
+            rpc.init_rpc("again", rank=0, world_size=1)
+        rpc.shutdown()
+        with self.assertRaises(distag.UsageError):
+            rpc.rpc_sync("solo", double, args=(1,))
+
+
+class Groups(unittest.TestCase):
+    def test_members_gathers_and_reports(self):
+        seen = []
+        with group(on_member=lambda member: seen.append(member.name)) as (a, b):
+            self.assertEqual(a.member("b")[:3], (1, "b", "alive"))
+            self.assertEqual((a.ranks(), a.world_size, a.rank, a.name), ([0, 1], 2, 0, "a"))
+            from concurrent.futures import ThreadPoolExecutor
+            with ThreadPoolExecutor(2) as pool:
+                self.assertEqual(list(pool.map(lambda each: each.all_gather(each.name, timeout=10), (a, b))),
+                                 [["a", "b"]] * 2)
+        self.assertIn("b", seen)
+
+    def test_an_open_world(self):
+        options = dict(world_size=distag.OPEN_WORLD, rendezvous="inproc://open", functions=[double])
+        with distag.Worker("one", **options) as one, distag.Worker("two", **options) as two:
+            self.assertEqual(two.call("one", double, 2), 4)
+            self.assertEqual(one.call("two", double, 3), 6)
+
+    def test_options_that_are_none(self):
+        for options in ({"executor": "thread"}, {"log_level": "loud"}, {"call_timeout": -1}, {"name": "a\0b"}):
+            with self.assertRaises(distag.UsageError):
+                distag.Worker(**{"rank": 0, "world_size": 1, **options})
+
+
+if __name__ == "__main__":
+    unittest.main()

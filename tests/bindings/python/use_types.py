@@ -1,0 +1,30 @@
+"""A program for the type checker, never run: what users write has the types they expect."""
+from typing import Any
+
+import distag
+from distag import nn, optim
+
+
+@distag.function
+def forward(x: distag.Tensor, layer: distag.RRef) -> distag.Tensor:
+    weight: distag.Tensor = layer.local().weight
+    return (x @ weight).relu().sum(dims=0, keepdim=True)
+
+
+@distag.function("renamed")
+def other(count: int) -> float:
+    return 0.5 * count
+
+
+async def train(worker: distag.Worker, x: distag.Tensor) -> float:
+    model = nn.Sequential(nn.Linear(4, 3), distag.tanh, nn.Linear(3, 2))
+    sgd = optim.SGD(worker, [model], lr=0.1)
+    with worker.context() as context:
+        layer: distag.RRef = worker.remote("ps", "make_layer", 64, 10)
+        answer: Any = await worker.call_async("ps", forward, x, layer)
+        loss: distag.Tensor = distag.cross_entropy(model(x) + answer, distag.tensor([0, 1]))
+        context.backward(loss)
+        gradients: distag.Gradients = context.gradients()
+        largest: distag.Tensor = gradients[x].max()
+        await sgd.step_async(context)
+    return float(loss) + float(largest) + other(3)

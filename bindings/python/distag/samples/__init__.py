@@ -1,0 +1,1 @@
+"""Programs to copy: `python3 -m distag.samples.digits`, `python3 -m distag.samples.service`."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
-from ctypes import c_void_p
+from ctypes import c_void_p, py_object, pythonapi
 from typing import Any, NoReturn
 
 from . import _raw
@@ -27,76 +27,66 @@ class Handle(c_void_p):
         return cls(address)
 
 
+def as_method(function: Any) -> Any:
+    """A C function as a method. As a destructor it runs no bytecode, so that Ctrl-C is never raised in it, where it
+    would be lost."""
+    make = pythonapi.PyInstanceMethod_New
+    make.restype, make.argtypes = py_object, (py_object,)
+    return make(function)
+
+
 class TensorHandle(Handle):
     __slots__ = ()
     retain = lib.distag_tensor_retain
-
-    def __del__(self, release: Any = lib.distag_tensor_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_tensor_release)
 
 
 class ValueHandle(Handle):
     __slots__ = ()
     retain = lib.distag_value_retain
-
-    def __del__(self, release: Any = lib.distag_value_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_value_release)
 
 
 class WorkerHandle(Handle):
     __slots__ = ()
     retain = lib.distag_worker_retain
-
-    def __del__(self, release: Any = lib.distag_worker_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_worker_release)
 
 
 class FutureHandle(Handle):
     __slots__ = ()
     retain = lib.distag_future_retain
-
-    def __del__(self, release: Any = lib.distag_future_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_future_release)
 
 
 class ContextHandle(Handle):
     __slots__ = ()
     retain = lib.distag_context_retain
-
-    def __del__(self, release: Any = lib.distag_context_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_context_release)
 
 
 class GradientsHandle(Handle):
     __slots__ = ()
     retain = lib.distag_gradients_retain
-
-    def __del__(self, release: Any = lib.distag_gradients_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_gradients_release)
 
 
 class RRefHandle(Handle):
     __slots__ = ()
     retain = lib.distag_rref_retain
-
-    def __del__(self, release: Any = lib.distag_rref_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_rref_release)
 
 
 class OptimizerHandle(Handle):
     __slots__ = ()
     retain = lib.distag_optimizer_retain
-
-    def __del__(self, release: Any = lib.distag_optimizer_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_optimizer_release)
 
 
 class ReplyHandle(Handle):
     __slots__ = ()
     retain = lib.distag_reply_retain
-
-    def __del__(self, release: Any = lib.distag_reply_release) -> None:
-        release(self)
+    __del__ = as_method(lib.distag_reply_release)
 
 
 _home = os.getpid()  # the process that loaded the library

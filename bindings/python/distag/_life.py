@@ -46,7 +46,7 @@ def after_fork() -> None:
     """In a child: the parent's handles are dead there, and say so when used."""
     live.clear()
     close_all()
-    _callbacks.forget_all()
+    _callbacks.local.invocations.clear()
 
 
 atexit.register(leave_all)

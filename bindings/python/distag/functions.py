@@ -1,9 +1,8 @@
 """Functions that workers offer: how they are declared, and what they see of a call."""
 from __future__ import annotations
 
-import concurrent.futures
 import weakref
-from ctypes import byref, c_void_p
+from ctypes import addressof, byref
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
 from . import _callbacks, _raw
@@ -14,7 +13,6 @@ from ._raw import distag_error
 from .calls import current
 from .context import Context
 from .errors import ClosedError, UsageError, error_of, fail, write_error
-from .futures import Future
 from .values import from_value, to_result
 
 if TYPE_CHECKING:
@@ -123,7 +121,7 @@ class Reply(Owner):
     def fail(self, failure: BaseException) -> None:
         """Answers with a failure."""
         error = distag_error()
-        write_error(c_void_p.from_buffer(_address_of(error)).value or 0, failure)
+        write_error(addressof(error), failure)
         self._finish(None, byref(error))
 
     def _finish(self, value: Any, error: Any) -> None:
@@ -135,12 +133,6 @@ class Reply(Owner):
     def is_cancelled(self) -> bool:
         """Whether nobody waits for the answer any more."""
         return bool(lib.distag_reply_is_cancelled(self._h))
-
-
-def _address_of(structure: Any) -> Any:
-    from ctypes import addressof
-
-    return c_void_p(addressof(structure))
 
 
 def current_call() -> Invocation:
@@ -176,14 +168,14 @@ class Offered:
         result = self.function(*invocation._arguments())
         if invocation.is_deferred:
             return
-        if isinstance(result, (Future, concurrent.futures.Future)):
+        if hasattr(type(result), "add_done_callback"):  # a future, of whatever kind
             answer_later(invocation.defer(), result)
         elif result is not None:
             invocation._return(result)
 
 
 def answer_later(reply: Reply, result: Any) -> None:
-    """Finishes a reply as a future ends."""
+    """Finishes a reply as a future ends: of this package, or of concurrent.futures."""
     result.add_done_callback(lambda future: _finish_with(reply, future))
 
 

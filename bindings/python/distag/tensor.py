@@ -354,7 +354,7 @@ class _Borrowed:
         self.was_writable = array.flags.writeable
         array.flags.writeable = False
 
-    def _distag_destroy(self) -> None:
+    def __del__(self) -> None:
         if self.was_writable:
             self.array.flags.writeable = True
 

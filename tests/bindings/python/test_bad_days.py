@@ -27,7 +27,7 @@ def wait_long():
 def in_thread():
     try:
         a.call("b", "wait_long")
-    except distag.GaveUpError:
+    except distag.DistagError:
         pass
 def pair():
     ab = [distag.Worker(name, rank=rank, world_size=2, rendezvous="inproc://bad") for rank, name in enumerate("ab")]
@@ -67,8 +67,8 @@ for worker in (a, b):
     def test_a_start_and_a_shutdown_hear_it(self):
         code, out, err, took = run_until_interrupted(self, """
 a = distag.Worker("a", rank=0, world_size=2, rendezvous="inproc://bad")
-print("running", flush=True)
 try:
+    print("running", flush=True)
     a.start(distag.FOREVER)
 except KeyboardInterrupt:
     print("heard", flush=True)
@@ -77,8 +77,8 @@ except KeyboardInterrupt:
         self.assertLess(took, 0.7)
         code, out, err, took = run_until_interrupted(self, """
 a, b = pair()
-print("running", flush=True)
 try:
+    print("running", flush=True)
     a.shutdown()
 except KeyboardInterrupt:
     print("heard", flush=True)

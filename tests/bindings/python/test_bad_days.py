@@ -267,6 +267,53 @@ class Processes(unittest.TestCase):
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual((done.returncode, done.stderr), (3 if "3" in end else 0, ""), end)
 
+    def test_a_function_that_never_ends_is_left_behind(self):
+        program = HEAD + """
+@distag.function
+def never():
+    print("running", flush=True)
+    threading.Event().wait()
+a, b = pair()
+future = a.call_async("b", "never", timeout=distag.FOREVER)
+while b.stats()["calls_served"] + b.stats()["calls_open"] == 0:
+    threading.Event().wait(0.005)
+"""
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30,
+                              stdout=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_leaving_with_the_host_executor_and_calls_open(self):
+        program = """
+import distag
+ab = [distag.Worker(name, rank=rank, world_size=2, rendezvous="inproc://bad", executor="host",
+                    functions={"double": lambda x: 2 * x}) for rank, name in enumerate("ab")]
+distag.wait_all([worker.start_async(30) for worker in ab])
+futures = [ab[0].call_async("b", "double", each) for each in range(1000)]
+for future in futures:
+    future.add_done_callback(print)
+assert futures[0].result() == 0
+"""
+        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30,
+                              stdout=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_child_that_leaves_as_python_does_ends_well(self):
+        program = HEAD + """
+import os
+a, b = pair()
+x = distag.tensor([1.0])
+view = a.remote("b", "wait_long")
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    view.close()
+"""
+        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30,
+                              stdout=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_an_older_library_is_refused_naming_both_versions(self):
         needed, _raw.API_SIZE = _raw.API_SIZE, 10**6
         try:

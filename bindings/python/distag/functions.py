@@ -53,11 +53,11 @@ def name_of(offered: str | Callable[..., Any]) -> str:
 class Invocation:
     """The call that is being answered, for its function alone: it is over when the function returns."""
 
-    __slots__ = ("_lent", "worker", "context", "is_deferred")
+    __slots__ = ("_lent", "_worker", "context", "is_deferred")
 
     def __init__(self, lent: int, worker: Worker | None) -> None:
         self._lent: int | None = lent
-        self.worker = worker
+        self._worker = worker
         context = lib.distag_invocation_get_context(lent)
         self.context = Context._lent(context, worker) if context else None
         self.is_deferred = False
@@ -67,6 +67,13 @@ class Invocation:
         if self._lent is None:
             raise ClosedError("this call is over: keep what its answer needs", _raw.E_INVALID_STATE)
         return self._lent
+
+    @property
+    def worker(self) -> Worker:
+        """The worker that is called."""
+        if self._worker is None:
+            raise ClosedError("the worker of this call was collected: keep it", _raw.E_INVALID_STATE)
+        return self._worker
 
     @property
     def caller(self) -> str:

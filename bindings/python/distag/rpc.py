@@ -54,9 +54,9 @@ def init_rpc(name: str | None = None, rank: int | None = None, world_size: int =
 def worker() -> Worker:
     """The worker of this process; within a function the one that answers."""
     calls = _callbacks.local.invocations
-    if calls and calls[-1].worker is not None:
-        found: Worker = calls[-1].worker
-        return found
+    if calls:
+        answering: Worker = calls[-1].worker
+        return answering
     if not _workers:
         raise UsageError("there is no worker: call init_rpc first", _raw.E_INVALID_STATE)
     return _workers[0]

@@ -129,7 +129,7 @@ class Worker(Owner):
     def shutdown(self, timeout: Duration = FOREVER) -> dict[str, Any]:
         """Leaves the group once all others do, at the latest after the timeout, and gives the report: "clean",
         "missing", "open_calls", "leaked_rrefs". Again it gives the same report."""
-        if any(call.worker is self for call in _callbacks.local.invocations):
+        if any(call._worker is self for call in _callbacks.local.invocations):
             raise UsageError("shutdown: a function cannot wait for its own worker to end: use shutdown_async",
                              _raw.E_INVALID_STATE)
         report = self.shutdown_async(timeout).result()
@@ -264,7 +264,7 @@ class Worker(Owner):
     def _within(self) -> int | None:
         """The call that this thread answers for this worker: its deadline bounds the calls that it makes."""
         calls = _callbacks.local.invocations
-        return calls[-1]._lent if calls and calls[-1].worker is self else None
+        return calls[-1]._lent if calls and calls[-1]._worker is self else None
 
     def rref(self, value: Any) -> RRef:
         """Shares a value or an object of this worker."""
@@ -351,4 +351,4 @@ def _parameters_of(holder: Any) -> list[RRef]:
     worker = functions.current_call().worker
     item = holder.local() if isinstance(holder, RRef) else holder
     found = item.parameters() if hasattr(item, "parameters") else item
-    return [worker.rref(list(found) if isinstance(found, (list, tuple)) else found)] if worker else []
+    return [worker.rref(list(found) if isinstance(found, (list, tuple)) else found)]

@@ -55,6 +55,7 @@ class Reader:
         self.foreign = set(re.findall(r"(?:^|; )struct (\w+);", text, re.M))
         self.enum_types = header_text.enum_types(text)
         self.since = header_text.slot_versions(text)
+        self.slots = slots_of(text)
 
     def is_scalar(self, type_):
         return type_ in SCALARS or type_ in self.typedefs
@@ -191,7 +192,7 @@ class Reader:
         returned = self.describe_return(function)
         entry = {
             "name": function.name,
-            "slot": slot_of(self.text, function.name),
+            "slot": self.slots.get(function.name),
             "since": self.since.get(function.name, "0.1"),
             "comment": comment,
             "note": note_behind(self.text, function),
@@ -321,12 +322,10 @@ def size_of(members, offsets, sizes):
     return -(-end // max(widths)) * max(widths)
 
 
-def slot_of(text, name):
-    """The slot of a function in the table; distag_get_api has none."""
-    for slot in (name[len("distag_"):], "op_" + name[len("distag_"):]):
-        if re.search(rf"(\(\*|\b){slot}\b", header_text.without_comments(header_text.TABLE.search(text).group(0))):
-            return slot
-    return None
+def slots_of(text):
+    """The slot of each function that has one."""
+    table = header_text.without_comments(header_text.TABLE.search(text).group(0))
+    return {header_text.slot_function(slot): slot for slot in re.findall(r"(?:\(\*|\b(?=op_))(\w+)\b", table)}
 
 
 def note_behind(text, function):

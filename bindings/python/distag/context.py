@@ -118,10 +118,19 @@ class Context(Owner):
 
     def gradients(self) -> Gradients:
         """The gradients that tensors of this worker have, summed over the passes of this context."""
+        if self.worker is not None:
+            self.settle_async().result()
         out, err = GradientsHandle(), distag_error()
         if lib.distag_get_gradients(self._h, byref(out), byref(err)):
             fail(err)
         return Gradients(out)
+
+    def settle_async(self) -> Future[None]:
+        """Completes when the passes that ran here have their verdicts: then `gradients` does not wait."""
+        out, err = FutureHandle(), distag_error()
+        if lib.distag_context_settle_async(self._h, byref(out), byref(err)):
+            fail(err)
+        return Future(out)
 
     def gradient(self, tensor: Tensor) -> Tensor:
         """The gradient of one tensor; KeyError when no pass has reached it."""

@@ -1,6 +1,7 @@
 """Functions that workers offer: how they are declared, and what they see of a call."""
 from __future__ import annotations
 
+import inspect
 import weakref
 from ctypes import addressof, byref
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
@@ -173,12 +174,21 @@ class Offered:
 
     def answer(self, invocation: Invocation) -> None:
         result = self.function(*invocation._arguments())
+        if inspect.iscoroutine(result):
+            result = run_coroutine(result)
         if invocation.is_deferred:
             return
         if hasattr(type(result), "add_done_callback"):  # a future, of whatever kind
             answer_later(invocation.defer(), result)
         elif result is not None:
             invocation._return(result)
+
+
+def run_coroutine(coroutine: Any) -> Any:
+    """The result of an `async def` function, in an event loop of its own on this thread."""
+    import asyncio
+
+    return asyncio.run(coroutine)
 
 
 def answer_later(reply: Reply, result: Any) -> None:

@@ -11,29 +11,41 @@ from ._arguments import Duration, nanoseconds
 from ._handles import FutureHandle, Owner, ValueHandle
 from ._library import lib
 from ._raw import distag_error
-from .errors import DistagError, error_of, fail
+from .errors import DistagError, GaveUpError, fail
 from .values import from_value, to_value
 
 T = TypeVar("T")
 SLICE_NS = 50 * _raw.MILLISECOND  # a wait goes back to Python this often, so that Ctrl-C is heard
 
 
-def wait(handle: FutureHandle, timeout_ns: int) -> None:
-    """Waits until a future is complete and raises its failure, or DEADLINE. Signals are handled meanwhile; what they
-    raise cancels the operation."""
+def wait_in_slices(wait_once: Callable[[int, Any], int], timeout_ns: int,
+                   is_over: Callable[[], bool] = lambda: False, late: str = "not complete after {} ms; it goes on") -> None:
+    """Waits by `wait_once(timeout, err)`, which answers DEADLINE, until it is ok, fails otherwise, or the time is up.
+    Signals are handled meanwhile. `is_over` tells whether it would answer at once: then a DEADLINE is the answer of what
+    was waited for, or came just before."""
     end = None if timeout_ns < 0 else time.monotonic_ns() + timeout_ns
-    left = timeout_ns
+    slice_ns = SLICE_NS if end is None else min(SLICE_NS, timeout_ns)
+    was_over = False
+    while True:
+        err = distag_error()
+        status = wait_once(slice_ns, byref(err))
+        if not status:
+            return
+        if status != _raw.E_DEADLINE or was_over:
+            fail(err)
+        was_over = is_over()
+        if end is not None:
+            slice_ns = min(SLICE_NS, end - time.monotonic_ns())
+            if slice_ns <= 0 and not was_over:
+                raise GaveUpError(late.format(timeout_ns // _raw.MILLISECOND), _raw.E_DEADLINE)
+            slice_ns = max(slice_ns, 0)
+
+
+def wait(handle: FutureHandle, timeout_ns: int) -> None:
+    """Waits until a future is complete and raises its failure, or DEADLINE. Ctrl-C cancels the operation."""
     try:
-        while True:
-            err = distag_error()
-            slice_ns = SLICE_NS if end is None else min(SLICE_NS, left)
-            status = lib.distag_future_wait(handle, slice_ns, byref(err))
-            if not status:
-                return
-            if end is not None:
-                left = end - time.monotonic_ns()
-            if status != _raw.E_DEADLINE or lib.distag_future_poll(handle) or (end is not None and left <= 0):
-                fail(err)
+        wait_in_slices(lambda slice_ns, err: int(lib.distag_future_wait(handle, slice_ns, err)), timeout_ns,
+                       lambda: bool(lib.distag_future_poll(handle)))
     except DistagError:
         raise
     except BaseException:
@@ -151,19 +163,11 @@ def wait_all(futures: Iterable[Future[Any]], timeout: Duration = None) -> list[A
     futures = list(futures)
     handles = [future._h for future in futures]
     array = (c_void_p * len(handles))(*[handle.value for handle in handles])
-    timeout_ns = nanoseconds(timeout, _raw.FOREVER)
-    end = None if timeout_ns < 0 else time.monotonic_ns() + timeout_ns
-    while True:
-        err = distag_error()
-        slice_ns = SLICE_NS if end is None else max(0, min(SLICE_NS, end - time.monotonic_ns()))
-        status = lib.distag_wait_all(array, len(handles), slice_ns, byref(err))
-        if not status:
-            return [future.result(0) for future in futures]
-        is_failure = any(lib.distag_future_poll(handle) and _failed(handle) for handle in handles)
-        if status != _raw.E_DEADLINE or is_failure or (end is not None and time.monotonic_ns() >= end):
-            raise error_of(err)
+    wait_in_slices(lambda slice_ns, err: int(lib.distag_wait_all(array, len(handles), slice_ns, err)),
+                   nanoseconds(timeout, _raw.FOREVER), lambda: any(_failed(handle) for handle in handles))
+    return [future.result(0) for future in futures]
 
 
 def _failed(handle: FutureHandle) -> bool:
     out = c_void_p()
-    return bool(lib.distag_future_get_value(handle, byref(out), None))
+    return bool(lib.distag_future_poll(handle) and lib.distag_future_get_value(handle, byref(out), None))

@@ -28,7 +28,7 @@ class Optimizer(Owner):
     """An update rule and its state, for parameters anywhere. The worker may be None when all are tensors. Settings are
     those of PyTorch: `lr`, `momentum`, `weight_decay`, `betas` ..."""
 
-    __slots__ = ()
+    __slots__ = ("_has_worker",)
     kind = ""
 
     def __init__(self, worker: Worker | None, parameters: Iterable[Any], **settings: Any) -> None:
@@ -40,6 +40,7 @@ class Optimizer(Owner):
                                        (c_void_p * len(values))(*values), len(values), byref(out), byref(err)):
             fail(err)
         self._h = out
+        self._has_worker = worker is not None
         self.set(**settings)
 
     def set(self, **settings: Any) -> None:
@@ -53,7 +54,7 @@ class Optimizer(Owner):
 
     def step(self, context: Context, timeout: Duration = None) -> None:
         """Updates each parameter with its gradient in the context, at all owners side by side."""
-        if context.worker is not None:
+        if self._has_worker:
             self.step_async(context, timeout).result()
             return
         err = distag_error()
@@ -62,10 +63,7 @@ class Optimizer(Owner):
 
     def step_async(self, context: Context, timeout: Duration = None) -> Future[None]:
         """The same as a future."""
-        out, err = FutureHandle(), distag_error()
-        if lib.distag_optimizer_step_async(self._h, context._h, call_options(timeout), byref(out), byref(err)):
-            fail(err)
-        return Future(out)
+        return _future(lib.distag_optimizer_step_async, self._h, context._h, call_options(timeout))
 
     def stepped_ranks(self) -> list[int]:
         """The ranks of the owners that applied the last step."""
@@ -74,25 +72,52 @@ class Optimizer(Owner):
     def clip(self, context: Context, max_norm: float, timeout: Duration = None) -> float:
         """Scales the gradients of all parameters so that their joint 2-norm is at most max_norm; gives the norm that it
         found."""
+        if self._has_worker:
+            return self.clip_async(context, max_norm, timeout).result()
         out, err = c_double(), distag_error()
         if lib.distag_optimizer_clip(self._h, context._h, max_norm, call_options(timeout), byref(out), byref(err)):
             fail(err)
         return out.value
 
+    def clip_async(self, context: Context, max_norm: float, timeout: Duration = None) -> Future[float]:
+        """The same as a future."""
+        return _future(lib.distag_optimizer_clip_async, self._h, context._h, max_norm, call_options(timeout))
+
     def save(self, timeout: Duration = None) -> dict[str, Any]:
         """The state at all owners and the settings."""
+        if self._has_worker:
+            return self.save_async(timeout).result()
         out, err = ValueHandle(), distag_error()
         if lib.distag_optimizer_save(self._h, call_options(timeout), byref(out), byref(err)):
             fail(err)
         state: dict[str, Any] = from_value(out)
         return state
 
+    def save_async(self, timeout: Duration = None) -> Future[dict[str, Any]]:
+        """The same as a future."""
+        return _future(lib.distag_optimizer_save_async, self._h, call_options(timeout))
+
     def load(self, state: dict[str, Any], timeout: Duration = None) -> None:
         """Puts a saved state back."""
+        if self._has_worker:
+            self.load_async(state, timeout).result()
+            return
         keep: list[Any] = []
         err = distag_error()
         if lib.distag_optimizer_load(self._h, to_value(state, keep, "state"), call_options(timeout), byref(err)):
             fail(err)
+
+    def load_async(self, state: dict[str, Any], timeout: Duration = None) -> Future[None]:
+        """The same as a future."""
+        keep: list[Any] = []
+        return _future(lib.distag_optimizer_load_async, self._h, to_value(state, keep, "state"), call_options(timeout))
+
+
+def _future(function: Any, *arguments: Any) -> Future[Any]:
+    out, err = FutureHandle(), distag_error()
+    if function(*arguments, byref(out), byref(err)):
+        fail(err)
+    return Future(out)
 
 
 def _parameters(worker: Worker | None, parameter: Any) -> list[Any]:

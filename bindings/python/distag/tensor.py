@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from ctypes import byref, c_char, c_double, c_uint64, c_void_p
 from typing import Any, Callable, Union
 
-from . import _apply, _arguments, _callbacks, _raw, _values_in, ops, values
+from . import _apply, _arguments, _callbacks, _dlpack, _raw, _values_in, ops, values
 from ._arguments import invalid
-from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, int64
+from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, float64, int64
 from ._handles import Owner, TensorHandle
 from ._library import lib
 from ._methods import TensorMethods
 from ._raw import distag_error
 from .errors import UnsupportedError, fail
 
+TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy says them
 Scalar = Union[int, float, bool]
 Operand = Union["Tensor", int, float, bool]
 
@@ -119,11 +120,29 @@ class Tensor(TensorMethods, Owner):
         view: Any = memoryview(self.tobytes())
         return view.cast(self.dtype.format, shape).tolist()
 
+    def snapshot(self) -> Tensor:
+        """A tensor with the values of this moment and without history: no write to either shows in the other. Nothing
+        is copied until one of them is written."""
+        out, err = TensorHandle(), distag_error()
+        if lib.distag_tensor_create_snapshot(self._h, byref(out), byref(err)):
+            fail(err)
+        return Tensor(out)
+
     def numpy(self) -> Any:
-        """The values of this moment as a NumPy array that cannot be written."""
+        """The values of this moment as a NumPy array, which shares the memory and cannot be written."""
         import numpy
 
-        return numpy.frombuffer(bytes(self.tobytes()), dtype=self.dtype.name).reshape(self.shape)
+        return numpy.asarray(_View(self.snapshot())) if self.size else numpy.empty(self.shape, self.dtype.name)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+                   copy: bool | None = None) -> Any:
+        """The values of this moment for another library: shared and read-only if it knows version 1, else a copy."""
+        if dl_device is not None and tuple(dl_device) != _dlpack.CPU:
+            raise BufferError("a tensor of distag is on the CPU")
+        return _dlpack.export(self._h, max_version, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _dlpack.CPU
 
     def __array__(self, dtype: Any = None) -> Any:
         array = self.numpy()
@@ -346,6 +365,18 @@ def tensor(data: Any, dtype: DType | None = None, requires_grad: bool = False) -
     return result.requires_grad_() if requires_grad else result
 
 
+class _View:
+    """The memory of a snapshot as NumPy reads it, for as long as this lives."""
+
+    def __init__(self, snapshot: Tensor) -> None:
+        self.snapshot = snapshot
+        dtype = snapshot.dtype
+        self.__array_interface__ = {
+            "version": 3, "shape": snapshot.shape, "typestr": TYPES[dtype],
+            "strides": tuple(step * dtype.size for step in snapshot.strides),
+            "data": (lib.distag_tensor_get_data(snapshot._h), True)}
+
+
 class _Borrowed:
     """An array that a tensor reads in place, and that nobody may write meanwhile."""
 
@@ -374,6 +405,12 @@ def from_numpy(array: Any) -> Tensor:
                                          _callbacks.keep(_Borrowed(array)), _callbacks.FORGET, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """A tensor over the memory of another library's tensor, without a copy. Nobody may write that memory meanwhile, and
+    the tensor cannot be written or stepped: parameters are made by `tensor`."""
+    return Tensor(_dlpack.borrow(source))
 
 
 def _read_tensor(value: Any) -> Tensor:

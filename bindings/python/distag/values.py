@@ -104,6 +104,8 @@ def _convert_list(items: Any, keep: list[Any], path: str, parents: tuple[int, ..
     if count and all(type(item) is int for item in items):
         numbers = [_int64(item, f"{path}[{index}]") for index, item in enumerate(items)]
         status = lib.distag_value_create_int64_list((c_int64 * count)(*numbers), count, byref(out), byref(err))
+    elif count and all(type(item) is float for item in items):
+        status = lib.distag_value_create_float64_list((c_double * count)(*items), count, byref(out), byref(err))
     else:
         values = [_convert(item, keep, f"{path}[{index}]", parents) for index, item in enumerate(items)]
         status = lib.distag_value_create_list((c_void_p * count)(*values), count, byref(out), byref(err))
@@ -172,7 +174,12 @@ def _read_bytes(value: Any) -> bytes:
 
 
 def _read_list(value: Any) -> list[Any]:
-    return [from_value(_item(value, index)) for index in range(lib.distag_value_get_count(value))]
+    count = lib.distag_value_get_count(value)
+    if count and lib.distag_value_get_kind(_item(value, 0)) == _raw.VALUE_INT64:
+        numbers, found = (c_int64 * count)(), c_size_t()
+        if not lib.distag_value_copy_int64s(value, numbers, count, byref(found), None):
+            return list(numbers)
+    return [from_value(_item(value, index)) for index in range(count)]
 
 
 def _read_map(value: Any) -> dict[str, Any]:

@@ -11,15 +11,15 @@ from typing import Any, Callable, NamedTuple, Union
 
 from . import _callbacks, _life, _raw, functions
 from ._arguments import FOREVER, Duration, invalid, limit_ns, nanoseconds, text
-from ._handles import FutureHandle, Owner, RRefHandle, ValueHandle, WorkerHandle
+from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
 from ._library import lib
 from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
 from .context import Context, copy_ranks, copy_report
 from .errors import UsageError, error_of, fail
-from .futures import Future
+from .futures import Future, wait_in_slices
 from .rref import RRef
-from .values import from_value, to_result, to_value
+from .values import to_result, to_value
 
 EXECUTORS = {"pool": _raw.EXECUTOR_POOL, "host": _raw.EXECUTOR_HOST}
 LOG_LEVELS = {"error": _raw.LOG_ERROR, "warning": _raw.LOG_WARNING, "info": _raw.LOG_INFO, "debug": _raw.LOG_DEBUG}
@@ -281,15 +281,19 @@ class Worker(Owner):
     def all_gather(self, value: Any = None, ranks: Sequence[int] | None = None,
                    timeout: Duration = FOREVER) -> list[Any]:
         """Called by each of the ranks (all, unless told) with a value of its own; each gets the values of all."""
+        return self.all_gather_async(value, ranks, timeout).result()
+
+    def all_gather_async(self, value: Any = None, ranks: Sequence[int] | None = None,
+                         timeout: Duration = FOREVER) -> Future[list[Any]]:
+        """The same as a future."""
         keep: list[Any] = []
-        out, err = ValueHandle(), distag_error()
+        out, err = FutureHandle(), distag_error()
         given = to_value(value, keep, "value")
         array = None if ranks is None else (c_int32 * len(ranks))(*ranks)
-        if lib.distag_worker_all_gather(self._h, given, array, 0 if ranks is None else len(ranks),
-                                        nanoseconds(timeout), byref(out), byref(err)):
+        if lib.distag_worker_all_gather_async(self._h, given, array, 0 if ranks is None else len(ranks),
+                                              nanoseconds(timeout), byref(out), byref(err)):
             fail(err)
-        gathered: list[Any] = from_value(out)
-        return gathered
+        return Future(out)
 
     # ---- the host executor ----
 
@@ -299,6 +303,11 @@ class Worker(Owner):
         if lib.distag_worker_poll(self._h, max_items, nanoseconds(budget), byref(done), byref(err)):
             fail(err)
         return done.value
+
+    def wait(self, timeout: Duration = FOREVER) -> None:
+        """With the host executor: waits until `poll` has something to run, and runs nothing."""
+        wait_in_slices(lambda slice_ns, err: int(lib.distag_worker_wait(self._h, slice_ns, err)),
+                       nanoseconds(timeout), late="nothing to run after {} ms")
 
     def fileno(self) -> int:
         """With the host executor: a descriptor that is readable while `poll` has something to run."""

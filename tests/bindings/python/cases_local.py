@@ -98,11 +98,12 @@ def write(given):
 
 
 @case("tensor: a read copy or snapshot is not changed by a write")
-def snapshot(given):
+def read_copies(given):
     x = distag.tensor(given["before"])
-    copy, array = distag.tensor(x), x.tolist()
+    copy, array, snapshot = distag.tensor(x), x.tolist(), x.snapshot()
     x.write(given["written"])
     same(copy.tolist(), given["before"])
+    same(snapshot.tolist(), given["before"])
     same(array, given["before"])
     same(x.tolist(), given["written"])
 

@@ -18,6 +18,11 @@ class Layer:
         return [self.weight]
 
 
+def memory_in_use():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
 def double(x):
     return x * 2
 
@@ -86,6 +91,45 @@ class Tensors(unittest.TestCase):
         with self.assertRaises(distag.UnsupportedError):
             distag.tensor(numpy.zeros(2, dtype="complex64"))
 
+    def test_views_share_the_memory_of_a_snapshot(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not here")
+        x = distag.ones((16, 1024, 1024))  # 64 MiB
+        before = memory_in_use()
+        view, second = numpy.asarray(x), x.snapshot().numpy()
+        self.assertLess(memory_in_use() - before, 8 * 2**20)
+        self.assertEqual(view.ctypes.data, second.ctypes.data)
+        x[0, 0, 0] = 7
+        self.assertEqual((float(view[0, 0, 0]), float(x[0, 0, 0])), (1.0, 7.0))
+        self.assertEqual(distag.tensor([[1.0, 2.0], [3.0, 4.0]]).T.numpy().tolist(), [[1, 3], [2, 4]])
+        self.assertEqual(distag.tensor(2.5).numpy().shape, ())
+        self.assertEqual(distag.zeros((0, 3)).numpy().shape, (0, 3))
+
+    def test_dlpack_both_ways(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not here")
+        handles = distag.handle_count()
+        x = distag.tensor([[1.0, 2.0], [3.0, 4.0]])
+        self.assertEqual(numpy.from_dlpack(x).tolist(), [[1, 2], [3, 4]])
+        self.assertEqual(distag.from_dlpack(numpy.arange(6.0).reshape(2, 3).T).tolist(), [[0, 3], [1, 4], [2, 5]])
+        for max_version in (None, (1, 0)):
+            capsule = x.__dlpack__(max_version=max_version)
+            shared = distag.from_dlpack(capsule)
+            x.write([[5, 6], [7, 8]])
+            self.assertEqual(shared.tolist(), [[1, 2], [3, 4]])
+            with self.assertRaises(distag.UsageError):
+                distag.from_dlpack(capsule)  # it is empty now
+            x.write([[1, 2], [3, 4]])
+            x.__dlpack__(max_version=max_version)  # and nobody takes it
+        with self.assertRaises(BufferError):
+            x.__dlpack__(copy=False)
+        del x, shared, capsule
+        self.assertEqual(distag.handle_count(), handles)
+
     def test_works_without_numpy(self):
         program = ("import sys; sys.modules['numpy'] = None; import distag, array\n"
                    "x = distag.tensor(array.array('f', [1, 2, 3])) * 2\n"
@@ -123,10 +167,45 @@ class Futures(unittest.TestCase):
         with group([double, ask_back]) as (a, _):
             self.assertEqual(a.call("b", "ask_back", 4), 8)
 
+    def test_functions_may_be_coroutines(self):
+        async def twice(x):
+            worker = distag.current_call().worker
+            return sum(await asyncio.gather(worker.call_async("a", double, x), worker.call_async("a", double, x)))
+
+        with group([double, twice]) as (a, _):
+            self.assertEqual(a.call("b", "twice", 4), 16)
+
     def test_wait_all_gives_the_first_failure(self):
         with group({"fail": lambda: 1 // 0, "one": lambda: 1}) as (a, _):
             with self.assertRaisesRegex(distag.UserError, "ZeroDivisionError"):
                 distag.wait_all([a.call_async("b", "one"), a.call_async("b", "fail")], 10)
+
+    def test_a_deadline_says_how_long_it_was(self):
+        import threading
+        release = threading.Event()
+        with group({"wait": lambda: release.wait(20) and None}) as (a, _):
+            future = a.call_async("b", "wait")
+            with self.assertRaisesRegex(distag.GaveUpError, "not complete after 120 ms"):
+                future.result(0.12)
+            release.set()
+            self.assertIsNone(future.result(10))
+
+    def test_the_host_executor_by_hand(self):
+        a = distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://hand", executor="host", functions=[double])
+        a.start()
+        while True:
+            try:
+                a.poll()
+                a.wait(0.01)
+            except distag.GaveUpError as late:
+                self.assertIn("nothing to run after 10 ms", late.message)
+                break
+        future = a.call_async("a", "double", 4)
+        a.wait(10)
+        self.assertGreater(a.poll(), 0)
+        self.assertEqual(future.result(), 8)
+        a.shutdown()
+        a.close()
 
     def test_the_host_executor_in_an_event_loop(self):
         async def serve(a, b):
@@ -173,6 +252,12 @@ class Training(unittest.TestCase):
             near(context.gradient(x).tolist(), [0.6, 0.8], 1e-6)
             adam.step(context)
         state = adam.save()
+        with group() as (a, _), a.context() as context:
+            context.backward((x * x).sum())
+            adam = optim.Adam(a, [x], lr=0.1)
+            self.assertGreater(adam.clip(context, 1.0), 1.0)
+            adam.step(context)
+            adam.load(adam.save())
         optim.Adam(None, [x], lr=0.1).load(state)
         with self.assertRaises(distag.UsageError):
             adam.set(speed=3)

@@ -112,6 +112,13 @@ class Owner:
         except AttributeError:
             pass  # closed already
 
+    def __enter__(self) -> Any:
+        self._h  # a closed one says so
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
     @property
     def is_closed(self) -> bool:
         """Whether the object was closed."""

@@ -150,8 +150,8 @@ class Worker(Owner):
             self.leave()
             raise
 
-    def __exit__(self, kind: object, *exc: object) -> None:
-        if kind is None:
+    def __exit__(self, *exc: object) -> None:
+        if exc[0] is None:
             self.shutdown()
         else:
             self.leave()

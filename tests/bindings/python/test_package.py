@@ -259,8 +259,9 @@ class Training(unittest.TestCase):
             adam.step(context)
             adam.load(adam.save())
         optim.Adam(None, [x], lr=0.1).load(state)
-        with self.assertRaises(distag.UsageError):
+        with self.assertRaises(distag.UsageError), adam:
             adam.set(speed=3)
+        self.assertTrue(adam.is_closed)
 
     def test_layers(self):
         model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, seed=1), distag.relu, lambda x: x.reshape(1, -1),

@@ -8,7 +8,7 @@ import _thread
 import itertools
 import sys
 import threading
-from ctypes import c_void_p
+from ctypes import c_void_p, py_object, pythonapi
 from typing import Any, Callable
 
 from . import _raw
@@ -84,8 +84,15 @@ def pass_on(target: int, handle: Any) -> None:
     c_void_p.from_address(target).value = handle.value
 
 
+def immortal(callback: Any) -> Any:
+    """A callback that is never freed, not even as the interpreter ends: a thread of the library may be about to call
+    it."""
+    pythonapi.Py_IncRef(py_object(callback))
+    return callback
+
+
 # Runs no bytecode, for the same reason as the destructors of handles.
-FORGET = _raw.distag_deleter(_objects.pop)
+FORGET = immortal(_raw.distag_deleter(_objects.pop))
 
 
 class Local(threading.local):

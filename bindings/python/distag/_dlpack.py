@@ -7,6 +7,7 @@ from typing import Any
 
 from . import _raw
 from ._arguments import invalid
+from ._callbacks import immortal
 from ._handles import TensorHandle
 from ._library import lib
 from ._raw import distag_error
@@ -68,7 +69,7 @@ def _end(capsule: int) -> None:
             kind.from_address(address).deleter(address)
 
 
-END = CFUNCTYPE(None, c_void_p)(_end)
+END = immortal(CFUNCTYPE(None, c_void_p)(_end))
 
 
 def export(handle: TensorHandle, max_version: Any, copy: bool | None) -> Any:

@@ -4,42 +4,48 @@ from __future__ import annotations
 import atexit
 import os
 import time
-import weakref
 from ctypes import byref
-from typing import TYPE_CHECKING, Any
 
 from . import _callbacks, _raw
-from ._handles import close_all
+from ._handles import FutureHandle, WorkerHandle, close_all
 from ._library import lib
 from ._raw import distag_error
-
-if TYPE_CHECKING:
-    from .worker import Worker
 
 LIMIT_S = 5.0
 STEP_NS = 50 * _raw.MILLISECOND
 
-live: weakref.WeakSet[Worker] = weakref.WeakSet()
+# The workers that are not down yet, whether anybody still has their objects or not.
+live: dict[int, WorkerHandle] = {}
 
 
-def leave(handle: Any, end: float) -> bool:
-    """Takes a worker out of its group without waiting for it; waits for its functions until `end`, by steps, in which
-    they get their turn to run. Whether it is down."""
+def abandon(handle: WorkerHandle) -> None:
+    """Lets a worker that nobody has any more leave its group. Its handle stays here until the interpreter ends, so that
+    no thread of it outlives that."""
+    lib.distag_worker_shutdown_async(handle, 0, byref(FutureHandle()), None)
+
+
+def try_to_leave(handle: WorkerHandle, timeout_ns: int) -> bool:
+    """Whether the worker is down, or cannot be shut down from here."""
+    err = distag_error()
+    return bool(lib.distag_worker_shutdown(handle, timeout_ns, None, byref(err)) != _raw.E_DEADLINE)
+
+
+def leave(handles: dict[int, WorkerHandle], end: float) -> None:
+    """Takes workers out of their groups without waiting for these; waits for their functions until `end`, by steps, in
+    which they get their turn to run. Those that are down are taken out of `handles`."""
     timeout_ns = 0
-    while True:
-        err = distag_error()
-        status = lib.distag_worker_shutdown(handle, timeout_ns, None, byref(err))
-        if status != _raw.E_DEADLINE or time.monotonic() >= end:
-            return not status
+    while handles:
+        for key, handle in list(handles.items()):
+            if try_to_leave(handle, timeout_ns):
+                handles.pop(key, None)
+        if time.monotonic() >= end:
+            return
         timeout_ns = STEP_NS
 
 
 def leave_all() -> None:
     """Before the interpreter ends: no thread of a worker may run Python afterwards."""
-    end = time.monotonic() + LIMIT_S
-    for worker in list(live):
-        if not worker.is_closed:
-            worker.leave(max(0.0, end - time.monotonic()))
+    leave(live, time.monotonic() + LIMIT_S)
 
 
 def after_fork() -> None:

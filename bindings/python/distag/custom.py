@@ -99,6 +99,6 @@ def _hook(number: int, gradient: int, out: int, err: int) -> int:
     return _callbacks.answer(err, lambda: _run_hook(number, gradient, out))
 
 
-FORWARD = _raw.distag_custom_forward(_forward)
-BACKWARD = _raw.distag_custom_backward(_backward)
-HOOK = _raw.distag_tensor_hook(_hook)
+FORWARD = _callbacks.immortal(_raw.distag_custom_forward(_forward))
+BACKWARD = _callbacks.immortal(_raw.distag_custom_backward(_backward))
+HOOK = _callbacks.immortal(_raw.distag_tensor_hook(_hook))

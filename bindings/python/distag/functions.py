@@ -209,7 +209,7 @@ def _call(number: int, invocation: int, err: int) -> int:
     return _callbacks.answer(err, lambda: _callbacks.get(number).run(invocation))
 
 
-CALL = _raw.distag_function(_call)
+CALL = _callbacks.immortal(_raw.distag_function(_call))
 
 
 def offer(worker: Worker, offered: Callable[..., Any], name: str) -> None:

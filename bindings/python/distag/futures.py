@@ -154,8 +154,8 @@ def _then(number: int, future: int, out_value: int, err: int) -> int:
     return _callbacks.answer(err, lambda: _callbacks.get(number).run(future, out_value))
 
 
-DONE = _raw.distag_future_callback(_done)
-THEN = _raw.distag_future_continuation(_then)
+DONE = _callbacks.immortal(_raw.distag_future_callback(_done))
+THEN = _callbacks.immortal(_raw.distag_future_continuation(_then))
 
 
 def wait_all(futures: Iterable[Future[Any]], timeout: Duration = None) -> list[Any]:

@@ -144,9 +144,10 @@ class Tensor(TensorMethods, Owner):
     def __dlpack_device__(self) -> tuple[int, int]:
         return _dlpack.CPU
 
-    def __array__(self, dtype: Any = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         array = self.numpy()
-        return array if dtype is None else array.astype(dtype, copy=False)
+        array = array if dtype is None else array.astype(dtype, copy=False)
+        return array.copy() if copy else array
 
     # ---- values in ----
 
@@ -350,10 +351,11 @@ def _one(whole: Tensor, dim: int, index: int) -> Tensor:
 
 
 def tensor(data: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
-    """A new tensor with a copy of the data: numbers in nested lists, a NumPy array, or anything with a buffer. Without
-    a dtype floats become float32, integers int64."""
-    if isinstance(data, Tensor):
-        result = ops.clone(ops.detach(data))
+    """A new tensor with a copy of the data: numbers in nested lists, a NumPy array, a tensor of another library, or
+    anything with a buffer. Without a dtype floats become float32, integers int64."""
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
+        source = data if isinstance(data, Tensor) else from_dlpack(data)
+        result = ops.clone(ops.detach(source))
         result = result if dtype is None else ops.cast(result, dtype)
     else:
         packed = _values_in.pack(data, dtype)

@@ -60,8 +60,8 @@ def _on_member(number: int, worker: int, member: int) -> None:
     _callbacks.tell(lambda: _callbacks.get(number).on_member(_member(_raw.distag_member.from_address(member))))
 
 
-LOG = _raw.distag_log_sink(_log)
-ON_MEMBER = _raw.distag_member_callback(_on_member)
+LOG = _callbacks.immortal(_raw.distag_log_sink(_log))
+ON_MEMBER = _callbacks.immortal(_raw.distag_member_callback(_on_member))
 
 
 class Worker(Owner):
@@ -107,7 +107,7 @@ class Worker(Owner):
             fail(err)
         self._h = out
         self._is_down = False
-        _life.live.add(self)
+        _life.live[id(out)] = out
 
     # ---- life ----
 
@@ -133,8 +133,12 @@ class Worker(Owner):
             raise UsageError("shutdown: a function cannot wait for its own worker to end: use shutdown_async",
                              _raw.E_INVALID_STATE)
         report = self.shutdown_async(timeout).result()
-        self._is_down = True
+        self._down()
         return report
+
+    def _down(self) -> None:
+        self._is_down = True
+        _life.live.pop(id(self._h), None)
 
     def shutdown_async(self, timeout: Duration = FOREVER) -> Future[dict[str, Any]]:
         """The same as a future."""
@@ -161,7 +165,10 @@ class Worker(Owner):
         """Leaves the group without waiting for it, and waits for its own functions until the limit; whether they
         have ended."""
         if not self._is_down:
-            self._is_down = _life.leave(self._h, time.monotonic() + limit)
+            handles = {0: self._h}
+            _life.leave(handles, time.monotonic() + limit)
+            if not handles:
+                self._down()
         return self._is_down
 
     def close(self) -> None:
@@ -171,7 +178,11 @@ class Worker(Owner):
         super().close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_is_down", True) and not self.is_closed and self.is_started:
+        if getattr(self, "_is_down", True) or self.is_closed:
+            return
+        was_started = self.is_started
+        _life.abandon(self._h)
+        if was_started:
             warnings.warn(f"worker {self.name} was not shut down: use it in a with statement, or call shutdown()",
                           ResourceWarning, stacklevel=2, source=self)
 

@@ -284,6 +284,23 @@ while b.stats()["calls_served"] + b.stats()["calls_open"] == 0:
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertLess(time.monotonic() - began, 10)
 
+    def test_workers_that_were_forgotten_end_before_the_interpreter_does(self):
+        program = HEAD + """
+import warnings
+warnings.simplefilter("ignore")
+@distag.function
+def short():
+    threading.Event().wait(0.002)
+ab = pair()
+futures = [ab[0].call_async("b", "short") for _ in range(500)]
+for future in futures:
+    future.add_done_callback(lambda done: None)
+del ab, future
+"""
+        for _ in range(3):
+            done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_leaving_with_the_host_executor_and_calls_open(self):
         program = """
 import distag

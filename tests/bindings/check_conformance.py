@@ -17,7 +17,8 @@ def main():
     complaints += [f"not ok: {name}" for verdict, _, name in lines if verdict != "ok"]
     complaints += [f"left out: {name}" for name in names if name not in found]
     complaints += [f"no case of the file: {name}" for name in found if name not in names]
-    if not complaints and (found != names or [number for _, number, _ in lines] != [str(i + 1) for i in range(len(names))]):
+    numbers = [int(number) for _, number, _ in lines]
+    if not complaints and (found != names or numbers != list(range(1, len(names) + 1))):
         complaints.append("the cases do not have the order or the numbers of the file")
     if f"1..{len(names)}" not in done.stdout.split("\n"):
         complaints.append(f"there is no line 1..{len(names)}")

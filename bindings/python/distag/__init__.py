@@ -1,13 +1,15 @@
 """distag: distributed autograd. Workers call each other's functions, and one backward pass runs through all of them."""
 from __future__ import annotations
 
+from typing import Any
+
 from . import _raw, nn, ops, optim
 from ._apply import apply
 from ._arguments import FOREVER
 from ._dtypes import DType, bool_, float32, float64, int64
 from ._library import lib as _lib
 from .calls import CURRENT, current_context
-from .context import Context, Gradients
+from .context import Context, Gradients, copy_report
 from .custom import CustomOp
 from .errors import (ClosedError, DistagError, GaveUpError, OtherError, ReconnectError, RetryError, Status,
                      UnsupportedError, UsageError, UserError)
@@ -20,13 +22,19 @@ from .tensor import Tensor, from_dlpack, from_numpy, tensor
 from .worker import OPEN_WORLD, Member, Worker
 
 __version__ = _raw.VERSION
-__all__ = ["CURRENT", "ClosedError", "Context", "CustomOp", "DType", "DistagError", "FOREVER", "Future", "GaveUpError",
-           "Gradients", "Invocation", "Member", "OPEN_WORLD", "OtherError", "RRef", "ReconnectError", "Reply",
-           "RetryError", "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker", "apply", "bool_",
-           "current_call", "current_context", "float32", "float64", "from_dlpack", "from_numpy", "function", "handle_count", "int64",
-           "nn", "ops", "optim", "tensor", "wait_all", *_op_names]
+__all__ = ["CURRENT", "ClosedError", "Context", "CustomOp", "DType", "DistagError", "FOREVER", "Future",
+           "GaveUpError", "Gradients", "Invocation", "Member", "OPEN_WORLD", "OtherError", "RRef", "ReconnectError",
+           "Reply", "RetryError", "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker",
+           "apply", "bool_", "current_call", "current_context", "float32", "float64", "from_dlpack", "from_numpy",
+           "function", "handle_count", "handle_report", "int64", "nn", "ops", "optim", "tensor", "wait_all",
+           *_op_names]
 
 
 def handle_count() -> int:
     """Handles of this process that are not released yet."""
     return int(_lib.distag_get_handle_count())
+
+
+def handle_report() -> dict[str, Any]:
+    """The live handles by kind; with DISTAG_VALIDATE=1 in the environment also the function that made each."""
+    return copy_report(_lib.distag_copy_handle_report)

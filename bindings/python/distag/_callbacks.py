@@ -1,4 +1,5 @@
-"""What the library calls back. A number stands for each Python object it keeps; `FORGET`, its destroy function, drops it.
+"""What the library calls back. A number stands for each Python object that it keeps; `FORGET`, the destroy function,
+drops that object.
 
 The tables below are the only state of this package. Each call into Python that the library makes goes through one of
 a few functions that ctypes makes once, so a collector cannot free what the library still knows."""

@@ -86,7 +86,8 @@ def _pack_buffer(view: memoryview, dtype: DType | None) -> Packed:
         raise UnsupportedError(f"a buffer of format {view.format!r}: make it float32, float64, int64 or bool",
                                _raw.E_UNSUPPORTED)
     data = bytearray(view.tobytes())
-    return Packed(found, tuple(view.shape or ()), data, addressof(c_char.from_buffer(data)) if data else None, len(data))
+    address = addressof(c_char.from_buffer(data)) if data else None
+    return Packed(found, tuple(view.shape or ()), data, address, len(data))
 
 
 def dtype_of_numpy(data: Any) -> DType:

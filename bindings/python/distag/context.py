@@ -193,12 +193,12 @@ def copy_ranks(function: Any, handle: Any, *arguments: Any) -> list[int]:
         capacity = count.value
 
 
-def copy_report(function: Any, handle: Any) -> dict[str, Any]:
+def copy_report(function: Any, *handle: Any) -> dict[str, Any]:
     """A report in JSON, which may grow between two calls."""
     capacity = 4096
     while True:
         buffer, size, err = create_string_buffer(capacity), c_size_t(), distag_error()
-        if function(handle, buffer, capacity, byref(size), byref(err)):
+        if function(*handle, buffer, capacity, byref(size), byref(err)):
             fail(err)
         if size.value < capacity:
             report: dict[str, Any] = json.loads(buffer.value)

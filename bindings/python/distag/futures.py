@@ -19,10 +19,11 @@ SLICE_NS = 50 * _raw.MILLISECOND  # a wait goes back to Python this often, so th
 
 
 def wait_in_slices(wait_once: Callable[[int, Any], int], timeout_ns: int,
-                   is_over: Callable[[], bool] = lambda: False, late: str = "not complete after {} ms; it goes on") -> None:
+                   is_over: Callable[[], bool] = lambda: False,
+                   late: str = "not complete after {} ms; it goes on") -> None:
     """Waits by `wait_once(timeout, err)`, which answers DEADLINE, until it is ok, fails otherwise, or the time is up.
-    Signals are handled meanwhile. `is_over` tells whether it would answer at once: then a DEADLINE is the answer of what
-    was waited for, or came just before."""
+    Signals are handled meanwhile. `is_over` tells whether it would answer at once: then a DEADLINE is the answer of
+    what was waited for, or came just before."""
     end = None if timeout_ns < 0 else time.monotonic_ns() + timeout_ns
     slice_ns = SLICE_NS if end is None else min(SLICE_NS, timeout_ns)
     was_over = False

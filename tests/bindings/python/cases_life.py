@@ -20,7 +20,7 @@ def square(x):
 
 def nothing_is_left():
     gc.collect()
-    same(distag.handle_count(), 0)
+    assert distag.handle_count() == 0, distag.handle_report()
     same(_callbacks.count(), 0)
 
 
@@ -158,4 +158,5 @@ def reports(given):
         same([name for name in given["report"] if name not in report], [])
         same(stats["calls_made"] >= 1, True)
         same(isinstance(context.report(), dict), True)
+        same(isinstance(distag.handle_report(), dict), True)
         same(sorted(context.info()), ["gradient_count", "known_count", "pass_count", "recv_count", "send_count"])

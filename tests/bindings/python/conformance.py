@@ -1,4 +1,5 @@
-"""Runs the cases of bindings/conformance/cases.json through the Python binding. usage: conformance.py REPOSITORY [WORDS]
+"""Runs the cases of bindings/conformance/cases.json through the Python binding.
+usage: conformance.py REPOSITORY [WORDS...]
 With WORDS, only the cases whose names have one of them."""
 import gc
 import json

@@ -249,8 +249,9 @@ class Collectors(unittest.TestCase):
 
 
 def square_in_a_new_worker(number):
-    with distag.Worker("w", rank=0, world_size=1, rendezvous="inproc://child", functions={"square": lambda x: x * x}) as w:
-        return w.call("w", "square", number)
+    options = {"rendezvous": "inproc://child", "functions": {"square": lambda x: x * x}}
+    with distag.Worker("w", rank=0, world_size=1, **options) as worker:
+        return worker.call("w", "square", number)
 
 
 class Processes(unittest.TestCase):

@@ -1,5 +1,5 @@
-"""The four patterns of PyTorch's RPC examples: distag's program and the one with PyTorch's API give the same losses, and
-distag's is not the longer one. PyTorch's side runs where PyTorch is installed."""
+"""The four patterns of PyTorch's RPC examples: distag's program and the one with PyTorch's API give the same losses,
+and distag's is not the longer one. PyTorch's side runs where PyTorch is installed."""
 import importlib.util
 import json
 import os

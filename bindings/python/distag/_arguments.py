@@ -1,7 +1,6 @@
 """Arguments of C calls made of those of Python: arrays of numbers and of handles, texts, times."""
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Sequence
 from ctypes import c_int64, c_void_p
@@ -11,10 +10,12 @@ from . import _raw
 from .errors import UsageError
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from .tensor import Tensor
 
 Ints = Union[int, Sequence[int]]
-Duration = Union[float, datetime.timedelta, None]
+Duration = Union[float, "timedelta", None]
 INFINITY = math.inf
 FOREVER = math.inf
 
@@ -76,7 +77,7 @@ def nanoseconds(duration: Duration, default: int = 0) -> int:
     """A duration in seconds, or as a timedelta; None is the default, FOREVER is for ever."""
     if duration is None:
         return default
-    if isinstance(duration, datetime.timedelta):
+    if not isinstance(duration, (int, float)):
         duration = duration.total_seconds()
     if duration == math.inf:
         return _raw.FOREVER

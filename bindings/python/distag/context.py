@@ -1,7 +1,6 @@
 """Contexts: one forward with its backward passes, and the gradients that they leave."""
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import Token
 from ctypes import addressof, byref, c_int32, c_size_t, c_void_p, create_string_buffer, sizeof
@@ -195,6 +194,8 @@ def copy_ranks(function: Any, handle: Any, *arguments: Any) -> list[int]:
 
 def copy_report(function: Any, *handle: Any) -> dict[str, Any]:
     """A report in JSON, which may grow between two calls."""
+    import json
+
     capacity = 4096
     while True:
         buffer, size, err = create_string_buffer(capacity), c_size_t(), distag_error()

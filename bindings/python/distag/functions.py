@@ -1,7 +1,7 @@
 """Functions that workers offer: how they are declared, and what they see of a call."""
 from __future__ import annotations
 
-import inspect
+import types
 import weakref
 from ctypes import addressof, byref
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
@@ -174,7 +174,7 @@ class Offered:
 
     def answer(self, invocation: Invocation) -> None:
         result = self.function(*invocation._arguments())
-        if inspect.iscoroutine(result):
+        if isinstance(result, types.CoroutineType):
             result = run_coroutine(result)
         if invocation.is_deferred:
             return

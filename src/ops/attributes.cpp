@@ -3,16 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/error.h"
-
 namespace distag::ops {
 
-Setting::Setting(const char* name, const Dims& value) : name_(name) {
-  Value::List items;
-  items.reserve(value.size());
-  for (int64_t item : value) items.emplace_back(item);
-  value_ = Value::list(std::move(items));
-}
+Setting::Setting(const char* name, const Dims& value) : name_(name), value_(dims_value(value)) {}
 
 Attributes make_attributes(std::initializer_list<Setting> settings) {
   std::vector<const Setting*> sorted;
@@ -24,60 +17,6 @@ Attributes make_attributes(std::initializer_list<Setting> settings) {
   attributes.reserve(sorted.size());
   for (const Setting* setting : sorted) attributes.emplace_back(setting->name(), setting->value());
   return attributes;
-}
-
-const Value* find_attribute(const Attributes& attributes, std::string_view name) {
-  for (const auto& [key, value] : attributes) {
-    if (key == name) return value.is_null() ? nullptr : &value;
-  }
-  return nullptr;
-}
-
-int64_t get_int(const Attributes& attributes, std::string_view name, int64_t fallback) {
-  const Value* value = find_attribute(attributes, name);
-  return value != nullptr ? value->as_int64() : fallback;
-}
-
-double get_float(const Attributes& attributes, std::string_view name, double fallback) {
-  const Value* value = find_attribute(attributes, name);
-  return value != nullptr ? value->as_float64() : fallback;
-}
-
-bool get_bool(const Attributes& attributes, std::string_view name, bool fallback) {
-  const Value* value = find_attribute(attributes, name);
-  return value != nullptr ? value->as_bool() : fallback;
-}
-
-std::string get_text(const Attributes& attributes, std::string_view name, const char* fallback) {
-  const Value* value = find_attribute(attributes, name);
-  return value != nullptr ? value->as_text() : fallback;
-}
-
-Dims get_dims(const Attributes& attributes, std::string_view name, const Dims& fallback) {
-  const Value* value = find_attribute(attributes, name);
-  if (value == nullptr) return fallback;
-  Dims dims;
-  for (const Value& item : value->as_list()) dims.push_back(item.as_int64());
-  return dims;
-}
-
-Dtype get_dtype(const Attributes& attributes, std::string_view name, Dtype fallback) {
-  const Value* value = find_attribute(attributes, name);
-  if (value == nullptr) return fallback;
-  if (value->kind() == ValueKind::kText) {
-    constexpr int32_t kLastDtype = 9;
-    for (int32_t number = 1; number <= kLastDtype; ++number) {
-      auto dtype = static_cast<Dtype>(number);
-      if (value->as_text() != dtype_name(dtype)) continue;
-      checked_dtype_size(dtype);
-      return dtype;
-    }
-    fail(Status::kInvalidArgument, "\"{}\" is no dtype: use float32, float64, int64 or bool", value->as_text());
-  }
-  int64_t number = value->as_int64();
-  auto dtype = static_cast<Dtype>(number >= 0 && number <= INT32_MAX ? number : 0);
-  checked_dtype_size(dtype);
-  return dtype;
 }
 
 }  // namespace distag::ops

@@ -1,11 +1,10 @@
 #pragma once
 
 #include <initializer_list>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "ops/op.h"
+#include "tensor/attributes.h"
 
 namespace distag::ops {
 
@@ -31,15 +30,13 @@ class Setting {
 
 Attributes make_attributes(std::initializer_list<Setting> settings);
 
-// The value of that name; nullptr when it is not there or null, which mean the default.
-const Value* find_attribute(const Attributes& attributes, std::string_view name);
-
-// Typed reads. Kinds have been checked against the signature; a list holds at most kMaxRank items.
-int64_t get_int(const Attributes& attributes, std::string_view name, int64_t fallback);
-double get_float(const Attributes& attributes, std::string_view name, double fallback);
-bool get_bool(const Attributes& attributes, std::string_view name, bool fallback);
-std::string get_text(const Attributes& attributes, std::string_view name, const char* fallback);
-Dims get_dims(const Attributes& attributes, std::string_view name, const Dims& fallback = {});
-Dtype get_dtype(const Attributes& attributes, std::string_view name, Dtype fallback);
+// Reads, for those who name this layer.
+using distag::find_attribute;
+using distag::get_bool;
+using distag::get_dims;
+using distag::get_dtype;
+using distag::get_float;
+using distag::get_int;
+using distag::get_text;
 
 }  // namespace distag::ops

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "ops/signature.h"
-#include "tensor/value.h"
+#include "tensor/attributes.h"
 
 namespace distag::ops {
 
 // Named settings of one application, as distag_apply takes them, sorted by name; what is not there has the default of
 // the signature. Checked against the signature before forward runs: unknown names are NOT_FOUND, wrong kinds
 // INVALID_ARGUMENT. Made and read with attributes.h.
-using Attributes = Value::Map;
+using Attributes = distag::Attributes;
 
 // State that one application keeps for its backward: snapshots of tensors, and the numbers it needs.
 struct Saved {

@@ -1,0 +1,139 @@
+#include "layout/rule.h"
+
+#include "layout/rule_maker.h"
+
+namespace distag::layout {
+namespace {
+
+struct Entry {
+  const char* op;
+  void (*make)(RuleMaker& maker);
+};
+
+constexpr Entry kRules[] = {
+    {"add", linear_elementwise_rule},
+    {"sub", linear_elementwise_rule},
+    {"mul", elementwise_rule},
+    {"div", elementwise_rule},
+    {"maximum", elementwise_rule},
+    {"eq", elementwise_rule},
+    {"pow", elementwise_rule},
+    {"where", elementwise_rule},
+    {"add_scalar", elementwise_rule},
+    {"mul_scalar", linear_elementwise_rule},
+    {"neg", linear_elementwise_rule},
+    {"clone", linear_elementwise_rule},
+    {"detach", linear_elementwise_rule},
+    {"cast", cast_rule},
+    {"exp", elementwise_rule},
+    {"log", elementwise_rule},
+    {"sqrt", elementwise_rule},
+    {"tanh", elementwise_rule},
+    {"sigmoid", elementwise_rule},
+    {"relu", elementwise_rule},
+    {"sin", elementwise_rule},
+    {"cos", elementwise_rule},
+    {"abs", elementwise_rule},
+    {"square", elementwise_rule},
+    {"rsqrt", elementwise_rule},
+    {"reciprocal", elementwise_rule},
+    {"clamp", elementwise_rule},
+    {"silu", elementwise_rule},
+    {"softplus", elementwise_rule},
+    {"gelu", elementwise_rule},
+    {"leaky_relu", elementwise_rule},
+    {"elu", elementwise_rule},
+    {"sum", sum_rule},
+    {"mean", mean_rule},
+    {"max", reduction_rule},
+    {"amin", reduction_rule},
+    {"var", reduction_rule},
+    {"logsumexp", reduction_rule},
+    {"argmax", argmax_rule},
+    {"mse_loss", pairwise_loss_rule},
+    {"l1_loss", pairwise_loss_rule},
+    {"binary_cross_entropy_with_logits", pairwise_loss_rule},
+    {"cross_entropy", classification_loss_rule},
+    {"nll_loss", classification_loss_rule},
+    {"matmul", matmul_rule},
+    {"linear", linear_rule},
+    {"conv2d", conv2d_rule},
+    {"max_pool2d", max_pool2d_rule},
+    {"softmax", softmax_rule},
+    {"log_softmax", softmax_rule},
+    {"cumsum", softmax_rule},
+    {"layer_norm", layer_norm_rule},
+    {"embedding", embedding_rule},
+    {"gather", gather_rule},
+    {"index_select", index_select_rule},
+    {"transpose", transpose_rule},
+    {"permute", permute_rule},
+    {"squeeze", squeeze_rule},
+    {"unsqueeze", unsqueeze_rule},
+    {"expand", expand_rule},
+    {"reshape", reshape_rule},
+    {"slice", slice_rule},
+    {"concat", concat_rule},
+    {"stack", stack_rule},
+    {"split", split_rule},
+    {"flip", flip_rule},
+    {"pad", pad_rule},
+    {"tril", tril_rule},
+};
+
+constexpr std::string_view kSources[] = {"zeros", "ones", "full", "arange", "rand", "randn"};
+
+const Entry* find_entry(std::string_view op) {
+  for (const Entry& entry : kRules) {
+    if (op == entry.op) return &entry;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool has_rule(std::string_view op) { return find_entry(op) != nullptr; }
+
+bool is_source(std::string_view op) {
+  return std::find(std::begin(kSources), std::end(kSources), op) != std::end(kSources);
+}
+
+Rule rule_of(const OpCall& call) {
+  const Entry* entry = find_entry(call.op);
+  if (entry == nullptr) {
+    fail(Status::kUnsupported, "{}: takes no sharded tensors: give it the members' own parts (to_local)", call.op);
+  }
+  RuleMaker maker(call);
+  entry->make(maker);
+  return std::move(maker.rule);
+}
+
+RuleMaker::RuleMaker(const OpCall& call) : call_(call) {
+  for (const Operand& operand : call.inputs) {
+    rule.inputs.emplace_back(operand.is_defined ? operand.shape.size() : 0);
+  }
+}
+
+int RuleMaker::add_factor(bool sums) {
+  rule.sums.push_back(sums);
+  return static_cast<int>(rule.sums.size()) - 1;
+}
+
+size_t RuleMaker::checked_dim(int64_t dim, size_t rank) const {
+  const auto count = static_cast<int64_t>(rank);
+  if (dim < -count || dim >= count) {
+    refuse("dim {} is out of range for a tensor of {} dims", dim, rank);
+  }
+  return static_cast<size_t>(dim < 0 ? dim + count : dim);
+}
+
+size_t RuleMaker::dim_attribute(std::string_view name, int64_t fallback, size_t rank) const {
+  return checked_dim(get_int(call_.attributes, name, fallback), rank);
+}
+
+void RuleMaker::add_output(const Dims& shape) {
+  rule.outputs.emplace_back(shape.size());
+  rule.output_shapes.push_back(shape);
+}
+
+}  // namespace distag::layout

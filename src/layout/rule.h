@@ -1,0 +1,68 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "layout/spec.h"
+#include "tensor/attributes.h"
+
+namespace distag::layout {
+
+// An input of an op as far as its placement is concerned.
+struct Operand {
+  bool is_defined = true;  // an optional input may be left out
+  Dtype dtype = Dtype::kFloat32;
+  Dims shape;  // of the whole
+  Spec spec;
+  bool is_parameter = false;
+};
+
+// One application of an op to sharded tensors.
+struct OpCall {
+  std::string_view op;
+  const Attributes& attributes;
+  std::span<const Operand> inputs;
+};
+
+// A dim of an input or output as an operand of einsum: dims of one factor are cut alike. A block of `size` indices of
+// this dim stands for size * unit indices of the factor, so that reshape can relate dims of different sizes.
+struct FactorDim {
+  static constexpr int kWhole = -1;  // may not be cut
+  int factor = kWhole;
+  int64_t unit = 1;
+};
+
+// What members run in the place of the op, so that the parts of a sum add up.
+enum class LocalForm : uint8_t {
+  kSame,
+  kSumOfMean,        // the sum, times one over the count of the whole; for mean
+  kLossOfMean,       // reduction sum, likewise; for losses
+  kLossOverWeights,  // reduction sum, over the weights of all rows of all members; for losses of classes
+  kBlockOfShape,     // the attribute shape is that of the member's part; for reshape, expand
+  kReshape,          // a reshape to the member's part; for squeeze, which would judge by the size of the part
+  kBandOfRows,       // the diagonal counts from the member's part; for tril
+};
+
+// How an op lets its dims be cut.
+struct Rule {
+  std::vector<std::vector<FactorDim>> inputs;  // empty for one that is left out
+  std::vector<std::vector<FactorDim>> outputs;
+  std::vector<Dims> output_shapes;
+  std::vector<bool> sums;  // by factor: where it is cut, the outputs are partial
+  bool is_linear = false;  // op(a + b) = op(a) + op(b): where all inputs are partial, the outputs may be
+  LocalForm form = LocalForm::kSame;
+  double scale = 1;                  // of forms that compute a mean
+  std::optional<size_t> added_once;  // an input, as a bias, that one member adds where the output is partial
+};
+
+// The rule of an application, by its shapes and attributes. Throws INVALID_ARGUMENT, as the op itself would, when they
+// do not fit; UNSUPPORTED for an op that has no rule (it is the host's own).
+Rule rule_of(const OpCall& call);
+
+// Whether there is a rule for the op, and whether the op makes tensors of nothing, which needs none.
+bool has_rule(std::string_view op);
+bool is_source(std::string_view op);
+
+}  // namespace distag::layout

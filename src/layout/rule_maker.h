@@ -1,0 +1,75 @@
+#pragma once
+
+#include "base/error.h"
+#include "layout/rule.h"
+
+namespace distag::layout {
+
+// The parts of rules that several kinds of ops share.
+class RuleMaker {
+ public:
+  explicit RuleMaker(const OpCall& call);
+
+  const OpCall& call() const { return call_; }
+  const Operand& input(size_t i) const { return call_.inputs[i]; }
+  bool has_input(size_t i) const { return i < call_.inputs.size() && call_.inputs[i].is_defined; }
+  const Dims& shape(size_t i) const { return call_.inputs[i].shape; }
+  // A dim that may count from the end. Throws INVALID_ARGUMENT out of range.
+  size_t checked_dim(int64_t dim, size_t rank) const;
+  size_t dim_attribute(std::string_view name, int64_t fallback, size_t rank) const;
+
+  int factor() { return add_factor(false); }
+  int sum_factor() { return add_factor(true); }
+  // The dim of an input, or of an output, is of that factor.
+  void place_input(size_t i, size_t dim, int factor, int64_t unit = 1) { rule.inputs[i][dim] = {factor, unit}; }
+  void place_output(size_t dim, int factor, int64_t unit = 1) { rule.outputs[0][dim] = {factor, unit}; }
+  // Adds an output whose dims are whole.
+  void add_output(const Dims& shape);
+
+  template <typename... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) const {
+    fail(Status::kInvalidArgument, "{}: {}", call_.op, fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  Rule rule;
+
+ private:
+  int add_factor(bool sums);
+
+  const OpCall& call_;
+};
+
+// Rules by kind; each fills the maker's.
+void elementwise_rule(RuleMaker& maker);  // inputs broadcast
+void linear_elementwise_rule(RuleMaker& maker);
+void cast_rule(RuleMaker& maker);
+void sum_rule(RuleMaker& maker);
+void mean_rule(RuleMaker& maker);
+void reduction_rule(RuleMaker& maker);  // reduced dims are whole
+void argmax_rule(RuleMaker& maker);
+void pairwise_loss_rule(RuleMaker& maker);
+void classification_loss_rule(RuleMaker& maker);
+void matmul_rule(RuleMaker& maker);
+void linear_rule(RuleMaker& maker);
+void conv2d_rule(RuleMaker& maker);
+void max_pool2d_rule(RuleMaker& maker);
+void softmax_rule(RuleMaker& maker);  // also cumsum: the dim is whole
+void layer_norm_rule(RuleMaker& maker);
+void embedding_rule(RuleMaker& maker);
+void gather_rule(RuleMaker& maker);
+void index_select_rule(RuleMaker& maker);
+void transpose_rule(RuleMaker& maker);
+void permute_rule(RuleMaker& maker);
+void squeeze_rule(RuleMaker& maker);
+void unsqueeze_rule(RuleMaker& maker);
+void expand_rule(RuleMaker& maker);
+void reshape_rule(RuleMaker& maker);
+void slice_rule(RuleMaker& maker);
+void concat_rule(RuleMaker& maker);
+void stack_rule(RuleMaker& maker);
+void split_rule(RuleMaker& maker);
+void flip_rule(RuleMaker& maker);
+void pad_rule(RuleMaker& maker);
+void tril_rule(RuleMaker& maker);
+
+}  // namespace distag::layout

@@ -1,0 +1,250 @@
+// Rules of ops with a factor that two inputs share, or with layers of their own: products, images, tables, norms.
+#include "layout/rule_maker.h"
+
+namespace distag::layout {
+namespace {
+
+// The dims of a matmul from the right: rows and columns, then batches; a 1-d side has no batches and one dim less.
+struct MatmulSides {
+  size_t left;
+  size_t right;
+  bool left_is_row;
+  bool right_is_column;
+  size_t left_batches() const { return left_is_row ? 0 : left - 2; }
+  size_t right_batches() const { return right_is_column ? 0 : right - 2; }
+};
+
+// The batch dims of both sides broadcast; gives their shape and a factor for each.
+Dims place_batches(RuleMaker& maker, const MatmulSides& sides, std::vector<int>& factors) {
+  const size_t count = std::max(sides.left_batches(), sides.right_batches());
+  Dims shape;
+  shape.resize(count, 1);
+  for (size_t side = 0; side < 2; ++side) {
+    const size_t own = side == 0 ? sides.left_batches() : sides.right_batches();
+    for (size_t d = 0; d < own; ++d) {
+      int64_t& size = shape[count - own + d];
+      const int64_t other = maker.shape(side)[d];
+      if (size == 1) size = other;
+      if (other != 1 && other != size) {
+        maker.refuse("batches of {} and {} do not broadcast", to_string(maker.shape(0)), to_string(maker.shape(1)));
+      }
+    }
+  }
+  for (size_t d = 0; d < count; ++d) factors.push_back(maker.factor());
+  for (size_t side = 0; side < 2; ++side) {
+    const size_t own = side == 0 ? sides.left_batches() : sides.right_batches();
+    for (size_t d = 0; d < own; ++d) {
+      const size_t place = count - own + d;
+      if (maker.shape(side)[d] == shape[place]) maker.place_input(side, d, factors[place]);
+    }
+  }
+  return shape;
+}
+
+// Also a bias, which one member adds where the product is partial.
+void place_bias(RuleMaker& maker, int factor) {
+  if (!maker.has_input(2)) return;
+  maker.place_input(2, 0, factor);
+  maker.rule.added_once = 2;
+}
+
+}  // namespace
+
+void matmul_rule(RuleMaker& maker) {
+  const Dims& a = maker.shape(0);
+  const Dims& b = maker.shape(1);
+  if (a.empty() || b.empty())
+    maker.refuse("both sides need at least one dim, not {} and {}", to_string(a), to_string(b));
+  const MatmulSides sides{a.size(), b.size(), a.size() == 1, b.size() == 1};
+  const size_t inner = sides.right_is_column ? 0 : b.size() - 2;
+  if (a.back() != b[inner]) {
+    maker.refuse("inner sizes {} and {} differ ({} x {})", a.back(), b[inner], to_string(a), to_string(b));
+  }
+  std::vector<int> factors;
+  Dims shape = place_batches(maker, sides, factors);
+  if (!sides.left_is_row) {
+    shape.push_back(a[a.size() - 2]);
+    factors.push_back(maker.factor());
+    maker.place_input(0, a.size() - 2, factors.back());
+  }
+  if (!sides.right_is_column) {
+    shape.push_back(b.back());
+    factors.push_back(maker.factor());
+    maker.place_input(1, b.size() - 1, factors.back());
+  }
+  const int sum = maker.sum_factor();
+  maker.place_input(0, a.size() - 1, sum);
+  maker.place_input(1, inner, sum);
+  maker.add_output(shape);
+  for (size_t d = 0; d < shape.size(); ++d) maker.place_output(d, factors[d]);
+}
+
+void linear_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const Dims& weight = maker.shape(1);
+  const bool fits = !x.empty() && weight.size() == 2 && x.back() == weight[1] &&
+                    (!maker.has_input(2) || maker.shape(2) == Dims{weight[0]});
+  if (!fits) maker.refuse("x {} and weight {} do not fit: [.., in], [out, in] do", to_string(x), to_string(weight));
+  Dims shape = x;
+  shape[shape.size() - 1] = weight[0];
+  maker.add_output(shape);
+  for (size_t d = 0; d + 1 < x.size(); ++d) {
+    const int row = maker.factor();
+    maker.place_input(0, d, row);
+    maker.place_output(d, row);
+  }
+  const int sum = maker.sum_factor();
+  maker.place_input(0, x.size() - 1, sum);
+  maker.place_input(1, 1, sum);
+  const int column = maker.factor();
+  maker.place_input(1, 0, column);
+  maker.place_output(x.size() - 1, column);
+  place_bias(maker, column);
+}
+
+namespace {
+
+int64_t window_size(const RuleMaker& maker, int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+                    int64_t dilation) {
+  const int64_t free = size + 2 * padding - dilation * (kernel - 1) - 1;
+  if (stride < 1 || free < 0) maker.refuse("a window of {} does not fit a side of {}", kernel, size);
+  return free / stride + 1;
+}
+
+void check_images(const RuleMaker& maker) {
+  if (maker.shape(0).size() != 4) maker.refuse("x {}: [n, channels, h, w] is wanted", to_string(maker.shape(0)));
+}
+
+}  // namespace
+
+void conv2d_rule(RuleMaker& maker) {
+  check_images(maker);
+  const Attributes& attributes = maker.call().attributes;
+  const Dims& x = maker.shape(0);
+  const Dims& weight = maker.shape(1);
+  const Dims stride = get_dims(attributes, "stride", Dims{1, 1});
+  const Dims padding = get_dims(attributes, "padding", Dims{0, 0});
+  const Dims dilation = get_dims(attributes, "dilation", Dims{1, 1});
+  const int64_t groups = get_int(attributes, "groups", 1);
+  const bool fits = weight.size() == 4 && stride.size() == 2 && padding.size() == 2 && dilation.size() == 2 &&
+                    groups >= 1 && weight[1] * groups == x[1] && weight[0] % groups == 0 &&
+                    (!maker.has_input(2) || maker.shape(2) == Dims{weight[0]});
+  if (!fits) maker.refuse("x {} and weight {} in {} groups do not fit", to_string(x), to_string(weight), groups);
+  maker.add_output({x[0], weight[0], window_size(maker, x[2], weight[2], stride[0], padding[0], dilation[0]),
+                    window_size(maker, x[3], weight[3], stride[1], padding[1], dilation[1])});
+  const int image = maker.factor();
+  maker.place_input(0, 0, image);
+  maker.place_output(0, image);
+  if (groups > 1) return;
+  const int in = maker.sum_factor();
+  const int out = maker.factor();
+  maker.place_input(0, 1, in);
+  maker.place_input(1, 1, in);
+  maker.place_input(1, 0, out);
+  maker.place_output(1, out);
+  place_bias(maker, out);
+}
+
+void max_pool2d_rule(RuleMaker& maker) {
+  check_images(maker);
+  const Attributes& attributes = maker.call().attributes;
+  const Dims& x = maker.shape(0);
+  const Dims kernel = get_dims(attributes, "kernel");
+  const Dims stride = get_dims(attributes, "stride", kernel);
+  const Dims padding = get_dims(attributes, "padding", Dims{0, 0});
+  if (kernel.size() != 2 || stride.size() != 2 || padding.size() != 2)
+    maker.refuse("kernel, stride and padding are pairs");
+  maker.add_output({x[0], x[1], window_size(maker, x[2], kernel[0], stride[0], padding[0], 1),
+                    window_size(maker, x[3], kernel[1], stride[1], padding[1], 1)});
+  for (size_t d = 0; d < 2; ++d) {
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+// Of x all dims but the last ones pass; those are whole, as are weight and bias.
+void layer_norm_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const int64_t whole = get_int(maker.call().attributes, "normalized_dims", 1);
+  if (whole < 1 || whole > static_cast<int64_t>(x.size())) {
+    maker.refuse("normalized_dims {} of a tensor of {} dims", whole, x.size());
+  }
+  const Dims tail(std::span<const int64_t>(x).last(static_cast<size_t>(whole)));
+  for (size_t i = 1; i < 3; ++i) {
+    if (!maker.has_input(i) || maker.shape(i).size() <= tail.size()) continue;
+    maker.refuse("weight and bias {} do not fit the dims {}", to_string(maker.shape(i)), to_string(tail));
+  }
+  maker.add_output(x);
+  for (size_t d = 0; d + tail.size() < x.size(); ++d) {
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+// The rows of the table are whole.
+void embedding_rule(RuleMaker& maker) {
+  const Dims& index = maker.shape(0);
+  const Dims& table = maker.shape(1);
+  if (table.size() != 2) maker.refuse("weight {}: [rows, columns] is wanted", to_string(table));
+  Dims shape = index;
+  shape.push_back(table[1]);
+  maker.add_output(shape);
+  for (size_t d = 0; d < index.size(); ++d) {
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+  const int column = maker.factor();
+  maker.place_input(1, 1, column);
+  maker.place_output(index.size(), column);
+}
+
+// The dim along which it chooses is whole in x; the index passes there, and elsewhere both do where they agree.
+void gather_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const Dims& index = maker.shape(1);
+  const size_t dim = maker.dim_attribute("dim", 0, x.size());
+  if (index.size() != x.size()) {
+    maker.refuse("index {} and x {} differ in their number of dims", to_string(index), to_string(x));
+  }
+  maker.add_output(index);
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (d != dim && index[d] != x[d]) continue;
+    const int factor = maker.factor();
+    maker.place_input(1, d, factor);
+    maker.place_output(d, factor);
+    if (d != dim) maker.place_input(0, d, factor);
+  }
+}
+
+void index_select_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const size_t dim = maker.dim_attribute("dim", 0, x.size());
+  if (maker.shape(1).size() != 1) maker.refuse("index {}: one dim is wanted", to_string(maker.shape(1)));
+  Dims shape = x;
+  shape[dim] = maker.shape(1)[0];
+  maker.add_output(shape);
+  for (size_t d = 0; d < x.size(); ++d) {
+    const int factor = maker.factor();
+    if (d == dim) maker.place_input(1, 0, factor);
+    if (d != dim) maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+void softmax_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  maker.add_output(x);
+  if (x.empty()) return;
+  const size_t dim = maker.dim_attribute("dim", -1, x.size());
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (d == dim) continue;
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+}  // namespace distag::layout

@@ -1,0 +1,168 @@
+// The rule of every op against the op on the whole, forward and backward, over random specs and all small meshes.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "layout/spec_text.h"
+#include "ops/attributes.h"
+#include "ops/samples.h"
+#include "spmd/simulated_mesh.h"
+#include "support/tensors.h"
+#include "unit/layout/meshes.h"
+
+namespace distag::testing {
+namespace {
+
+using layout::MeshShape;
+using layout::Spec;
+using ops::make_attributes;
+
+// Of each sample on each mesh; fewer where all takes ten times as long.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kSpecs = 2;
+#else
+constexpr int kSpecs = 20;
+#endif
+
+// Ops without a gradient, and sums of dtypes that have none.
+std::vector<Sample> other_samples() {
+  std::vector<Sample> samples;
+  const Tensor x = tensor_of<double>({3, 4}, {1, 5, 2, 5, 0, -1, 7, 7, 3, 3, 3, 2});
+  const Tensor n = tensor_of<int64_t>({5, 3}, {1, -2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5});
+  const Tensor flags = tensor_of<uint8_t>({5, 3}, {1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1});
+  for (int64_t dim : {0, 1}) {
+    samples.push_back({"argmax", {x}, make_attributes({{"dim", dim}})});
+    samples.push_back({"sum", {n}, make_attributes({{"dims", Dims{dim}}})});
+    samples.push_back({"sum", {flags}, make_attributes({{"dims", Dims{dim}}})});
+  }
+  samples.push_back({"sum", {n}, {}});
+  samples.push_back({"sum", {flags}, {}});
+  samples.push_back({"eq", {x, x}, {}});
+  samples.push_back({"eq", {n, tensor_of<int64_t>({3}, {1, 5, 3})}, {}});
+  samples.push_back({"detach", {x}, {}});
+  samples.push_back({"cast", {x}, make_attributes({{"dtype", Dtype::kInt64}})});
+  samples.push_back({"cast", {flags}, make_attributes({{"dtype", Dtype::kFloat64}})});
+  // Rows that the default ignores count for nothing, in the mean as well.
+  samples.push_back({"cross_entropy", {x, tensor_of<int64_t>({3}, {2, -100, 0})}, {}});
+  samples.push_back({"cross_entropy", {x, tensor_of<int64_t>({3}, {-100, -100, -100})}, {}});
+  // Shards that are cut in two, in three and not at all.
+  samples.push_back({"reshape",
+                     {tensor_of<double>({12, 8}, std::vector<double>(96, 1.5))},
+                     make_attributes({{"shape", Dims{16, 6}}})});
+  samples.push_back({"reshape",
+                     {tensor_of<double>({12, 2}, std::vector<double>(24, 1.5))},
+                     make_attributes({{"shape", Dims{4, 3, 2}}})});
+  return samples;
+}
+
+std::string title(const Sample& sample, const MeshShape& mesh, const std::vector<Sharded>& inputs) {
+  std::string text = sample.op + " on " + to_string(mesh.sizes()) + ":";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (sample.inputs[i]) text += " " + describe(sample.inputs[i]) + " as " + print_spec(mesh, inputs[i].spec);
+  }
+  for (const auto& [name, value] : sample.attributes) text += " " + name;
+  return text;
+}
+
+Tensor weights_like(const Tensor& output) {
+  Tensor weights = Tensor::empty(output.dtype(), output.shape());
+  for (int64_t i = 0; i < weights.count(); ++i) {
+    weights.mutable_data_as<double>()[i] = 0.3 + 0.17 * static_cast<double>((i * 5) % 11);
+  }
+  return weights;
+}
+
+// What the op gives on the whole.
+struct Expected {
+  Tensors outputs;
+  Tensors gradients;  // empty for an op without
+};
+
+Expected expected_of(const Sample& sample) {
+  const ops::Op& op = *ops::find_op(sample.op);
+  ops::Saved saved;
+  saved.needed = ~uint64_t{0};
+  ops::check_arguments(op, sample.inputs, sample.attributes);
+  Expected expected;
+  expected.outputs = op.forward(sample.inputs, sample.attributes, &saved);
+  if (op.backward == nullptr || !is_floating(expected.outputs[0].dtype())) return expected;
+  Tensors seeds;
+  for (const Tensor& output : expected.outputs) seeds.push_back(weights_like(output));
+  expected.gradients = op.backward(saved, std::move(seeds));
+  expected.gradients.resize(sample.inputs.size());
+  return expected;
+}
+
+void check(const Sample& sample, const Expected& expected, const SimulatedMesh& mesh,
+           const std::vector<Sharded>& inputs, const std::vector<bool>& are_parameters) {
+  const Applied applied = mesh.apply(sample.op, inputs, sample.attributes, are_parameters);
+  ASSERT_EQ(applied.outputs.size(), expected.outputs.size());
+  for (size_t i = 0; i < expected.outputs.size(); ++i) {
+    SCOPED_TRACE("output as " + print_spec(mesh.shape(), applied.outputs[i].spec));
+    expect_close(mesh.whole(applied.outputs[i]), expected.outputs[i]);
+  }
+  if (expected.gradients.empty()) return;
+  std::vector<Sharded> seeds;
+  for (const Sharded& output : applied.outputs) {
+    seeds.push_back(mesh.cut(weights_like(expected.outputs[seeds.size()]), output.spec.dual()));
+  }
+  const std::vector<Sharded> gradients = applied.backward(seeds);
+  for (size_t i = 0; i < expected.gradients.size(); ++i) {
+    if (!sample.inputs[i] || !is_floating(sample.inputs[i].dtype()) || !expected.gradients[i]) continue;
+    SCOPED_TRACE("gradient " + std::to_string(i) + " as " + print_spec(mesh.shape(), gradients[i].spec));
+    ASSERT_EQ(gradients[i].shards.size(), static_cast<size_t>(mesh.shape().count()));
+    expect_close(mesh.whole(gradients[i]), expected.gradients[i]);
+    // Where it goes then: to the dual of the input's own spec.
+    expect_close(mesh.whole(mesh.redistribute(gradients[i], inputs[i].spec.dual())), expected.gradients[i]);
+  }
+}
+
+void check_over_specs(const Sample& sample, int count, Random& random) {
+  const Expected expected = expected_of(sample);
+  for (const Dims& sizes : mesh_sizes()) {
+    const SimulatedMesh mesh(mesh_of(sizes));
+    for (int i = 0; i < count; ++i) {
+      std::vector<Sharded> inputs;
+      std::vector<bool> are_parameters;
+      for (const Tensor& input : sample.inputs) {
+        are_parameters.push_back(below(random, 2) == 0);
+        if (!input) {
+          inputs.emplace_back();
+          continue;
+        }
+        const bool may_be_partial = is_floating(input.dtype());
+        inputs.push_back(mesh.cut(input, random_spec(mesh.shape(), input.rank(), may_be_partial, random)));
+      }
+      SCOPED_TRACE(title(sample, mesh.shape(), inputs));
+      check(sample, expected, mesh, inputs, are_parameters);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(Rules, EqualTheOpOnTheWhole) {
+  Random random(5);
+  for (const Sample& sample : gradient_samples()) {
+    check_over_specs(sample, kSpecs, random);
+    if (HasFailure()) return;
+  }
+  for (const Sample& sample : other_samples()) {
+    check_over_specs(sample, 4 * kSpecs, random);
+    if (HasFailure()) return;
+  }
+}
+
+// Also an op that is new: it has a rule, or makes tensors of nothing.
+TEST(Rules, EveryOpHasOne) {
+  std::set<std::string> sampled;
+  for (const Sample& sample : gradient_samples()) sampled.insert(sample.op);
+  for (const Sample& sample : other_samples()) sampled.insert(sample.op);
+  for (const ops::Op* op : ops::builtins()) {
+    EXPECT_NE(layout::has_rule(op->name), layout::is_source(op->name)) << op->name;
+    EXPECT_TRUE(layout::is_source(op->name) || sampled.count(op->name) == 1) << op->name << " has no sample";
+  }
+}
+
+}  // namespace
+}  // namespace distag::testing

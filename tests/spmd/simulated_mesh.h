@@ -1,0 +1,54 @@
+#pragma once
+
+#include "layout/placement.h"
+#include "ops/op.h"
+
+namespace distag::testing {
+
+// A tensor cut over the members of a mesh: its shards lie side by side, by position.
+struct Sharded {
+  Dims shape;
+  layout::Spec spec;
+  Tensors shards;
+};
+
+// One application of an op by all members, and what backward needs of it.
+struct Applied {
+  layout::Placement placement;
+  std::vector<Sharded> outputs;
+
+  // The gradients of the inputs (without shards where there is none), from those of the outputs in the duals.
+  std::function<std::vector<Sharded>(const std::vector<Sharded>& gradients)> backward;
+};
+
+// All members in one process and one thread: collectives are functions of lists.
+class SimulatedMesh {
+ public:
+  explicit SimulatedMesh(layout::MeshShape shape) : shape_(std::move(shape)) {}
+
+  const layout::MeshShape& shape() const { return shape_; }
+
+  // The shards of a tensor. The parts of a sum are different ones, and add up to the very values.
+  Sharded cut(const Tensor& whole, const layout::Spec& spec) const;
+  // The tensor that shards make up. Fails the test where a shard has another shape than its box, or members that hold
+  // the same box other bits.
+  Tensor whole(const Sharded& x) const;
+  Sharded redistribute(const Sharded& x, const layout::Spec& to) const;
+
+  // The four steps of an op on sharded tensors. Inputs that are left out have no shards.
+  Applied apply(const std::string& op, const std::vector<Sharded>& inputs, const ops::Attributes& attributes,
+                const std::vector<bool>& are_parameters = {}) const;
+  // The sum of gradients of one tensor, brought to the dual of its spec once.
+  Sharded meet(const layout::Spec& own, const std::vector<Sharded>& arrivals) const;
+
+ private:
+  Sharded summed(const Sharded& x, const layout::Move& move) const;
+
+  layout::MeshShape shape_;
+};
+
+Tensor box_of_tensor(const Tensor& whole, const layout::Box& box);
+// Each number within 1e-12 of the largest of them, and NaN where that is; the same bits of other dtypes.
+void expect_close(const Tensor& got, const Tensor& expected);
+
+}  // namespace distag::testing

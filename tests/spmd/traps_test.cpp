@@ -1,0 +1,214 @@
+// Programs that a careless rule gets wrong, by name.
+#include <gtest/gtest.h>
+
+#include "layout/spec_text.h"
+#include "ops/attributes.h"
+#include "spmd/simulated_mesh.h"
+#include "support/tensors.h"
+#include "unit/layout/meshes.h"
+
+namespace distag::testing {
+namespace {
+
+using layout::MeshShape;
+using layout::MoveClass;
+using layout::parse_spec;
+using layout::print_spec;
+using ops::make_attributes;
+
+Tensor doubles(const Dims& shape) {
+  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    tensor.mutable_data_as<double>()[i] = static_cast<double>((i * 37 + 11) % 23) / 4 - 2.5;
+  }
+  return tensor;
+}
+
+// A mesh, tensors on it by the text of their spec, and an op on them beside the op on the whole.
+class Traps : public ::testing::Test {
+ protected:
+  Traps() : mesh_(mesh_of({2, 3})) {}
+
+  Sharded cut(const Tensor& whole, const char* spec) {
+    wholes_.push_back(whole);
+    return mesh_.cut(whole, parse_spec(mesh_.shape(), spec, whole.rank()));
+  }
+
+  // The spec of the result, which has been compared, as have the gradients of a seed of ones.
+  std::string run(const char* op, const std::vector<Sharded>& inputs, const ops::Attributes& attributes = {},
+                  const std::vector<bool>& are_parameters = {}) {
+    const ops::Op& whole = *ops::find_op(op);
+    ops::Saved saved;
+    saved.needed = ~uint64_t{0};
+    const Tensors expected = whole.forward(wholes_, attributes, &saved);
+    const Applied applied = mesh_.apply(op, inputs, attributes, are_parameters);
+    moves_ = applied.placement.moves;
+    expect_close(mesh_.whole(applied.outputs[0]), expected[0]);
+    gradients_.clear();
+    if (whole.backward != nullptr && is_floating(expected[0].dtype())) {
+      const Tensor seed = ones(expected[0].shape());
+      const Tensors wanted = whole.backward(saved, {seed});
+      const auto got = applied.backward({mesh_.cut(seed, applied.outputs[0].spec.dual())});
+      for (size_t i = 0; i < got.size(); ++i) {
+        if (wanted[i]) expect_close(mesh_.whole(got[i]), wanted[i]);
+        gradients_.push_back(print_spec(mesh_.shape(), got[i].spec));
+      }
+    }
+    wholes_.clear();
+    return print_spec(mesh_.shape(), applied.outputs[0].spec);
+  }
+
+  static Tensor ones(const Dims& shape) {
+    Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
+    for (int64_t i = 0; i < tensor.count(); ++i) tensor.mutable_data_as<double>()[i] = 1;
+    return tensor;
+  }
+
+  SimulatedMesh mesh_;
+  Tensors wholes_;
+  MoveClass moves_ = MoveClass::kNone;
+  std::vector<std::string> gradients_;
+};
+
+TEST_F(Traps, ReluOfAPartialTensorSumsFirst) {
+  EXPECT_EQ(run("relu", {cut(doubles({4, 3}), "(x, None) sum(y)")}), "('x', None)");
+  EXPECT_EQ(moves_, MoveClass::kParameters);
+  EXPECT_EQ(run("neg", {cut(doubles({4, 3}), "(x, None) sum(y)")}), "('x', None) sum('y')");
+  EXPECT_EQ(moves_, MoveClass::kNone);
+}
+
+TEST_F(Traps, PartialTimesPartialSumsBoth) {
+  const Sharded a = cut(doubles({4}), "(None,) sum(x)");
+  const Sharded b = cut(doubles({4}), "(None,) sum(x)");
+  EXPECT_EQ(run("mul", {a, b}), "(None,)");
+}
+
+TEST_F(Traps, PartialPlusRepeatedIsNotAddedTwice) {
+  const Sharded a = cut(doubles({4}), "(None,) sum(x)");
+  const Sharded b = cut(doubles({4}), "(None,)");
+  EXPECT_EQ(run("add", {a, b}), "(None,)");
+  EXPECT_EQ(run("add", {cut(doubles({4}), "(None,) sum(x)"), cut(doubles({4}), "(None,) sum(x)")}), "(None,) sum('x')");
+  EXPECT_EQ(run("add_scalar", {cut(doubles({4}), "(None,) sum(x)")}, make_attributes({{"value", 3.0}})), "(None,)");
+}
+
+TEST_F(Traps, ABiasIsAddedOnce) {
+  const Sharded x = cut(doubles({4, 6}), "(None, y)");
+  const Sharded weight = cut(doubles({5, 6}), "(None, y)");
+  const Sharded bias = cut(doubles({5}), "(None,)");
+  EXPECT_EQ(run("linear", {x, weight, bias}), "(None, None) sum('y')");
+  EXPECT_EQ(moves_, MoveClass::kNone);
+  // All members have the whole gradient of the bias.
+  EXPECT_EQ(gradients_, (std::vector<std::string>{"(None, 'y')", "(None, 'y')", "(None,)"}));
+}
+
+TEST_F(Traps, AMeanIsOverTheCountOfTheWhole) {
+  for (int64_t rows : {1, 2, 4, 5, 7}) {
+    EXPECT_EQ(run("mean", {cut(doubles({rows, 2}), "((y, x), None)")}, make_attributes({{"dims", Dims{0}}})),
+              "(None,) sum('x', 'y')");
+    EXPECT_EQ(run("mse_loss", {cut(doubles({rows, 2}), "(y, x)"), cut(ones({rows, 2}), "(y, x)")}), "() sum('x', 'y')");
+  }
+}
+
+TEST_F(Traps, SumsOfIntegersAndFlagsAreIntegers) {
+  const Tensor flags = tensor_of<uint8_t>({5}, {1, 0, 1, 1, 1});
+  EXPECT_EQ(run("sum", {cut(flags, "(y,)")}), "() sum('y')");
+  EXPECT_EQ(run("sum", {cut(tensor_of<int64_t>({4}, {int64_t{1} << 60, 1, -7, 2}), "(y,)")}), "() sum('y')");
+}
+
+TEST_F(Traps, SoftmaxAndMaxOverEmptyShards) {
+  EXPECT_EQ(run("softmax", {cut(doubles({3, 2}), "(x, y)")}), "('x', None)");
+  EXPECT_EQ(run("max", {cut(doubles({3, 2}), "(x, y)")}, make_attributes({{"dims", Dims{1}}})), "('x',)");
+  EXPECT_EQ(run("softmax", {cut(doubles({1, 4}), "(y, None)")}), "('y', None)");
+}
+
+TEST_F(Traps, SqueezeJudgesByTheWhole) {
+  EXPECT_EQ(run("squeeze", {cut(doubles({2, 3}), "(None, y)")}, make_attributes({{"dim", 1}})), "(None, 'y')");
+  EXPECT_EQ(run("squeeze", {cut(doubles({2, 1}), "(x, y)")}, make_attributes({{"dim", 1}})), "('x',)");
+}
+
+TEST_F(Traps, ReshapeKeepsACutOnlyWhereBoxesAgree) {
+  // Halves of 12 rows of 8 are halves of 16 rows of 6; thirds of 12 rows are no rows of 16.
+  EXPECT_EQ(run("reshape", {cut(doubles({12, 8}), "(x, None)")}, make_attributes({{"shape", Dims{16, 6}}})),
+            "('x', None)");
+  EXPECT_EQ(moves_, MoveClass::kNone);
+  EXPECT_EQ(run("reshape", {cut(doubles({12, 8}), "(y, None)")}, make_attributes({{"shape", Dims{16, 6}}})),
+            "(None, None)");
+  EXPECT_EQ(moves_, MoveClass::kData);
+  // 5 is cut in 3 and 2, and so are 10 in 5 and 5.
+  EXPECT_EQ(run("reshape", {cut(doubles({5, 2}), "(x, None)")}, make_attributes({{"shape", Dims{10}}})), "(None,)");
+}
+
+TEST_F(Traps, UnevenSizesCutByTwoAxes) {
+  for (int64_t size : {0, 1, 4, 5, 7, 8}) {
+    EXPECT_EQ(run("exp", {cut(doubles({size}), "((x, y),)")}), "(('x', 'y'),)");
+    run("add", {cut(doubles({size}), "((x, y),)"), cut(doubles({size}), "((y, x),)")});
+    run("add", {cut(doubles({size}), "((x, y),)"), cut(doubles({size}), "(x,)")});
+  }
+}
+
+TEST_F(Traps, OperandsKeepTheirOrder) {
+  const Tensor a = doubles({6});
+  const Tensor b = ones({6});
+  run("sub", {cut(a, "(x,)"), cut(b, "(y,)")});
+  run("sub", {cut(b, "(y,)"), cut(a, "(None,) sum(x)")});
+}
+
+TEST_F(Traps, ABroadcastDimOfSizeOneIsWhole) {
+  EXPECT_EQ(run("mul", {cut(doubles({4, 3}), "(x, y)"), cut(doubles({4, 1}), "(x, None)")}), "('x', 'y')");
+  EXPECT_EQ(gradients_, (std::vector<std::string>{"('x', 'y')", "('x', None) sum('y')"}));
+  run("mul", {cut(doubles({4, 3}), "(x, y)"), cut(doubles({1, 1}), "(y, x)")});
+}
+
+TEST_F(Traps, ADimOfSizeZeroGoesThroughBlas) {
+  EXPECT_EQ(run("matmul", {cut(doubles({4, 0}), "(x, y)"), cut(doubles({0, 3}), "(y, None)")}), "('x', None) sum('y')");
+  EXPECT_EQ(run("matmul", {cut(doubles({1, 4}), "(y, None)"), cut(doubles({4, 3}), "(None, x)")}), "('y', 'x')");
+}
+
+// Each use gives a part of the gradient; they are added as they are, and summed over the members once.
+TEST_F(Traps, ATensorUsedThreeTimesIsSummedOnce) {
+  const Tensor weight = doubles({3, 2});
+  const Sharded own = mesh_.cut(weight, parse_spec(mesh_.shape(), "(None, None)", 2));
+  const auto part = [&](const Tensor& whole, const char* spec) {
+    return mesh_.cut(whole, parse_spec(mesh_.shape(), spec, 2));
+  };
+  const std::vector<Sharded> arrivals = {part(weight, "(None, None) sum(x)"), part(ones({3, 2}), "(None, None) sum(x)"),
+                                         part(weight, "(None, None)")};
+  std::vector<layout::Spec> specs;
+  for (const Sharded& arrival : arrivals) specs.push_back(arrival.spec);
+  EXPECT_EQ(print_spec(mesh_.shape(), layout::meeting_spec(own.spec, specs)), "(None, None) sum('x')");
+  Tensor expected = doubles({3, 2});
+  for (int64_t i = 0; i < expected.count(); ++i) {
+    expected.mutable_data_as<double>()[i] = 2 * expected.data_as<double>()[i] + 1;
+  }
+  expect_close(mesh_.whole(mesh_.meet(own.spec, arrivals)), expected);
+}
+
+// Weights come to the data, also where moving the data would be cheaper.
+TEST_F(Traps, ParametersAreGatheredAndDataIsNot) {
+  const Sharded x = cut(doubles({6, 2}), "(y, None)");
+  const Sharded weight = cut(doubles({30, 2}), "(y, None)");
+  EXPECT_EQ(run("linear", {x, weight}, {}, {false, true}), "('y', None)");
+  EXPECT_EQ(moves_, MoveClass::kParameters);
+  EXPECT_EQ(gradients_[1], "(None, None) sum('y')");
+}
+
+// A column-cut and then a row-cut weight: no communication but the one sum at the end.
+TEST_F(Traps, TensorParallelLayersMoveNothing) {
+  EXPECT_EQ(
+      run("linear", {cut(doubles({4, 6}), "(x, None)"), cut(doubles({6, 6}), "(y, None)"), cut(doubles({6}), "(y,)")}),
+      "('x', 'y')");
+  EXPECT_EQ(moves_, MoveClass::kNone);
+  EXPECT_EQ(gradients_[0], "('x', None) sum('y')");
+  EXPECT_EQ(gradients_[1], "('y', None) sum('x')");
+  EXPECT_EQ(run("linear", {cut(doubles({4, 6}), "(x, y)"), cut(doubles({6, 6}), "(None, y)")}), "('x', None) sum('y')");
+  EXPECT_EQ(moves_, MoveClass::kNone);
+  EXPECT_EQ(gradients_[0], "('x', 'y')");
+}
+
+TEST_F(Traps, AHiddenMoveIsSeen) {
+  run("add", {cut(doubles({6}), "(x,)"), cut(doubles({6}), "(y,)")});
+  EXPECT_EQ(moves_, MoveClass::kData);
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -40,6 +40,8 @@ const char* status_name(Status status) {
       return "GRAPH_FREED";
     case Status::kUnreachedSend:
       return "UNREACHED_SEND";
+    case Status::kDiverged:
+      return "DIVERGED";
     case Status::kUser:
       return "USER";
   }

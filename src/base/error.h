@@ -28,6 +28,7 @@ enum class Status : int32_t {
   kInternal = 62,
   kGraphFreed = 63,
   kUnreachedSend = 64,
+  kDiverged = 65,
   kUser = 1000,
 };
 

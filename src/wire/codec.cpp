@@ -126,8 +126,8 @@ void finish(flatbuffers::FlatBufferBuilder& builder, uint64_t number, uint64_t a
 
 // Those that travel on numbered streams, but for what the streams themselves say.
 bool may_be_long(protocol::Body type) {
-  return type >= protocol::Body::Call && type <= protocol::Body::Sought && type != protocol::Body::Join &&
-         type != protocol::Body::Roster;
+  return type >= protocol::Body::Call && type != protocol::Body::Join && type != protocol::Body::Roster &&
+         type != protocol::Body::Long;
 }
 
 // The header frame that stands for a long one.

@@ -366,6 +366,53 @@ Drop decode(DecodeState&, const protocol::Drop& table) { return {decode_id(*tabl
 Seek decode(DecodeState&, const protocol::Seek& table) { return {decode_id(*table.value(), "value")}; }
 Sought decode(DecodeState&, const protocol::Sought& table) { return {decode_id(*table.value(), "value")}; }
 
+Part decode(DecodeState& state, const protocol::Part& table) {
+  Part part;
+  part.mesh = decode_id(*table.mesh(), "mesh");
+  part.line = decode_text(state, table.line(), kMaxNameBytes, "name of a line");
+  part.number = table.number();
+  part.part = table.part();
+  part.hash = table.hash();
+  part.pieces = decode_values(state, table.pieces_type(), table.pieces());
+  if (part.number == 0) malformed("a part of call 0");
+  for (const Value& piece : part.pieces) {
+    const bool is_unstored = state.is_outline && piece.is_null();
+    if (piece.kind() != ValueKind::kTensor && !is_unstored) malformed("a piece that is a {}", kind_name(piece.kind()));
+  }
+  return part;
+}
+
+Calls decode(DecodeState& state, const protocol::Calls& table) {
+  constexpr size_t kMostCalls = 64;
+  Calls calls;
+  calls.mesh = decode_id(*table.mesh(), "mesh");
+  calls.line = decode_text(state, table.line(), kMaxNameBytes, "name of a line");
+  const size_t count = table.calls() == nullptr ? 0 : table.calls()->size();
+  const size_t texts = table.texts() == nullptr ? 0 : table.texts()->size();
+  if (count > kMostCalls || texts != count) malformed("{} calls with {} texts", count, texts);
+  if (count == 0) return calls;
+  state.spend(count * sizeof(protocol::CallHash));
+  check_aligned(table.calls()->Data(), alignof(protocol::CallHash));
+  for (unsigned i = 0; i < count; ++i) {
+    const protocol::CallHash& made = *table.calls()->Get(i);
+    calls.calls.push_back(
+        {made.number(), made.hash(), decode_text(state, table.texts()->Get(i), kMaxNoteBytes, "text of a call")});
+  }
+  return calls;
+}
+
+MeshEnd decode(DecodeState& state, const protocol::MeshEnd& table) {
+  MeshEnd end;
+  end.mesh = decode_id(*table.mesh(), "mesh");
+  bool failed = false;
+  end.error = decode_optional_error(state, table.error(), &failed);
+  end.left = table.left();
+  return end;
+}
+
+// Of a header that stands for a long one there is no more to decode: see codec.cpp.
+Body decode_long(DecodeState&, const void*) { malformed("a LONG within a LONG"); }
+
 template <typename Table>
 Body decode_as(DecodeState& state, const void* table) {
   return decode(state, *static_cast<const Table*>(table));
@@ -375,21 +422,27 @@ Body decode_as(DecodeState& state, const void* table) {
 
 Body decode_body(DecodeState& state, uint8_t type, const void* table) {
   using Decode = Body (*)(DecodeState&, const void*);
-  // In the order of the union, which is that of Body.
-  static constexpr Decode kDecoders[] = {
-      decode_as<protocol::Hello>,       decode_as<protocol::Welcome>,     decode_as<protocol::Refuse>,
-      decode_as<protocol::Ack>,         decode_as<protocol::Ping>,        decode_as<protocol::Leave>,
-      decode_as<protocol::Chunk>,       decode_as<protocol::Call>,        decode_as<protocol::Reply>,
-      decode_as<protocol::Cancel>,      decode_as<protocol::Join>,        decode_as<protocol::Roster>,
-      decode_as<protocol::QuietAsk>,    decode_as<protocol::QuietAnswer>, decode_as<protocol::QuietVerdict>,
-      decode_as<protocol::Joined>,      decode_as<protocol::Release>,     decode_as<protocol::Discover>,
-      decode_as<protocol::Discovered>,  decode_as<protocol::Start>,       decode_as<protocol::Grad>,
-      decode_as<protocol::Done>,        decode_as<protocol::Verdict>,     decode_as<protocol::Probe>,
-      decode_as<protocol::ProbeAnswer>, decode_as<protocol::Holders>,     decode_as<protocol::Fork>,
-      decode_as<protocol::Forked>,      decode_as<protocol::Drop>,        decode_as<protocol::Seek>,
-      decode_as<protocol::Sought>};
-  static_assert(std::size(kDecoders) == std::variant_size_v<Body>);
-  static_assert(std::size(kDecoders) + 1 == static_cast<size_t>(protocol::Body::MAX));  // and Long, see codec.cpp
+  // In the order of the union, which is that of Body and Long.
+  static constexpr Decode kDecoders[] = {decode_as<protocol::Hello>,        decode_as<protocol::Welcome>,
+                                         decode_as<protocol::Refuse>,       decode_as<protocol::Ack>,
+                                         decode_as<protocol::Ping>,         decode_as<protocol::Leave>,
+                                         decode_as<protocol::Chunk>,        decode_as<protocol::Call>,
+                                         decode_as<protocol::Reply>,        decode_as<protocol::Cancel>,
+                                         decode_as<protocol::Join>,         decode_as<protocol::Roster>,
+                                         decode_as<protocol::QuietAsk>,     decode_as<protocol::QuietAnswer>,
+                                         decode_as<protocol::QuietVerdict>, decode_as<protocol::Joined>,
+                                         decode_as<protocol::Release>,      decode_as<protocol::Discover>,
+                                         decode_as<protocol::Discovered>,   decode_as<protocol::Start>,
+                                         decode_as<protocol::Grad>,         decode_as<protocol::Done>,
+                                         decode_as<protocol::Verdict>,      decode_as<protocol::Probe>,
+                                         decode_as<protocol::ProbeAnswer>,  decode_as<protocol::Holders>,
+                                         decode_as<protocol::Fork>,         decode_as<protocol::Forked>,
+                                         decode_as<protocol::Drop>,         decode_as<protocol::Seek>,
+                                         decode_as<protocol::Sought>,       decode_long,
+                                         decode_as<protocol::Part>,         decode_as<protocol::Calls>,
+                                         decode_as<protocol::MeshEnd>};
+  static_assert(std::size(kDecoders) == std::variant_size_v<Body> + 1);
+  static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
   if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);
   return kDecoders[type - 1](state, table);
 }

@@ -211,6 +211,32 @@ class BodyEncoder {
     return make(protocol::Body::Sought, protocol::CreateSought(builder_, &value));
   }
 
+  EncodedUnion operator()(const Part& part) {
+    EncodedValues pieces = encode_values(builder_, payload_, part.pieces);
+    auto line = text(part.line, kMaxNameBytes, "name of a line");
+    protocol::Id mesh = wire_id(part.mesh);
+    return make(protocol::Body::Part, protocol::CreatePart(builder_, &mesh, line, part.number, part.part, part.hash,
+                                                           pieces.types, pieces.values));
+  }
+  EncodedUnion operator()(const Calls& calls) {
+    std::vector<protocol::CallHash> hashes;
+    std::vector<Offset<String>> texts;
+    for (const Calls::Made& made : calls.calls) {
+      hashes.emplace_back(made.number, made.hash);
+      texts.push_back(mended(made.text, kMaxNoteBytes));
+    }
+    auto all_hashes = builder_.CreateVectorOfStructs(hashes);
+    auto all_texts = builder_.CreateVector(texts);
+    auto line = text(calls.line, kMaxNameBytes, "name of a line");
+    protocol::Id mesh = wire_id(calls.mesh);
+    return make(protocol::Body::Calls, protocol::CreateCalls(builder_, &mesh, line, all_hashes, all_texts));
+  }
+  EncodedUnion operator()(const MeshEnd& end) {
+    auto why = error(true, end.error);
+    protocol::Id mesh = wire_id(end.mesh);
+    return make(protocol::Body::MeshEnd, protocol::CreateMeshEnd(builder_, &mesh, why, end.left));
+  }
+
  private:
   static protocol::Id wire_id(const Id& id) { return protocol::Id(id.maker, id.counter); }
 

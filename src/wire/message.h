@@ -264,9 +264,36 @@ struct Sought {
   Id value;
 };
 
+// ---- meshes ----
+
+struct Part {
+  Id mesh;
+  std::string line;
+  uint64_t number = 0;
+  uint32_t part = 0;
+  uint64_t hash = 0;
+  Values pieces;  // tensors
+};
+struct Calls {
+  struct Made {
+    uint64_t number = 0;
+    uint64_t hash = 0;
+    std::string text;
+  };
+  Id mesh;
+  std::string line;
+  std::vector<Made> calls;  // oldest first
+};
+struct MeshEnd {
+  Id mesh;
+  Error error;
+  bool left = false;  // the sender owes nothing more
+};
+
+// In the order of the union of the schema; but for Long, which stands between Sought and Part there.
 using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster, QuietAsk,
                           QuietAnswer, QuietVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
-                          Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought>;
+                          Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part, Calls, MeshEnd>;
 
 // Payload frame `frame` of a message went ahead of it in chunks.
 struct Transfer {

@@ -26,6 +26,7 @@ Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
   state_->optim.set_places(&state_->places);
   state_->rpc.set_op_runner(&autograd::apply);
   state_->rpc.add_idle_check([rrefs = &state_->rrefs] { return rrefs->is_idle(); });
+  state_->rpc.add_idle_check([meshes = &state_->meshes] { return meshes->is_idle(); });
   state_->rpc.add_idle_check([dist = &state_->dist] { return dist->is_idle(); });
 }
 
@@ -33,6 +34,7 @@ Worker::~Worker() = default;
 
 Rpc& Worker::rpc() { return state_->rpc; }
 Rrefs& Worker::rrefs() { return state_->rrefs; }
+Meshes& Worker::meshes() { return state_->meshes; }
 Dist& Worker::dist() { return state_->dist; }
 optim::Optim& Worker::optim() { return state_->optim; }
 const WorkerOptions& Worker::options() const { return state_->options; }
@@ -228,6 +230,7 @@ void Worker::State::begin_service() {
   fresh.is_open_world = is_open_world;
   fresh.started = true;
   rrefs.begin(session->self());
+  meshes.begin(session->self());
   dist.begin(*session);
   optim.begin(session->self());
   rpc.begin(*session, roster, is_open_world);
@@ -306,6 +309,7 @@ void Worker::State::close_soon(const std::shared_ptr<Future<ShutdownReport>>& le
 void Worker::State::close(ShutdownReport report) {
   if (phase == WorkerPhase::kStopped) return;
   EachStep each;
+  each([this] { meshes.stop(); });
   each([this] { rrefs.stop(); });
   each([this] { dist.stop(); });
   each([this] { rendezvous.reset(); });
@@ -369,6 +373,7 @@ Heard Worker::State::lead(const Peer& from, wire::Message message) {
   try {
     std::optional<Heard> heard = rpc.handle(from, message);
     if (!heard) heard = rrefs.handle(from, message);
+    if (!heard) heard = meshes.handle(from, message);
     if (!heard) heard = dist.handle(from, message);
     if (heard) return *heard;
   } catch (const Violation&) {
@@ -384,7 +389,7 @@ Heard Worker::State::lead(const Peer& from, wire::Message message) {
 void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error& why) {
   environment.log.write(LogLevel::kInfo, fmt::format("a {} of worker \"{}\" was refused: {}",
                                                      wire::body_name(outline.body), from.name, why.message()));
-  if (!rpc.refuse(from, outline, why)) dist.refuse(from, outline, why);
+  if (!rpc.refuse(from, outline, why) && !meshes.refuse(from, outline, why)) dist.refuse(from, outline, why);
 }
 
 // It met the group before us. A message that there is no room for is refused, as far as its sender waits for an answer:
@@ -454,6 +459,7 @@ void Worker::on_lost(const Peer& peer, const Error& error) {
     return;
   }
   state_->note("lost: " + error.message());
+  state_->meshes.on_lost(peer, error);
   state_->dist.on_lost(peer, error);
   state_->optim.on_gone(peer);
   state_->rpc.on_lost(peer, error);
@@ -468,6 +474,7 @@ void Worker::on_left(const Peer& peer) {
     return;
   }
   state_->note(fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank));
+  state_->meshes.on_left(peer);
   state_->dist.on_left(peer);
   state_->optim.on_gone(peer);
   state_->rpc.on_left(peer);

@@ -8,6 +8,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "coll/meshes.h"
 #include "dist/dist.h"
 #include "optim/optim.h"
 #include "rpc/rendezvous.h"
@@ -67,6 +68,7 @@ class Worker : private SessionEvents {
 
   Rpc& rpc();
   Rrefs& rrefs();
+  Meshes& meshes();
   Dist& dist();
   optim::Optim& optim();
   const WorkerOptions& options() const;

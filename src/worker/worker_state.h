@@ -31,6 +31,7 @@ struct Worker::State {
         rrefs(Rrefs::Environment{environment.loop, environment.compute, environment.log, environment.random,
                                  options.call_timeout},
               rpc),
+        meshes(Meshes::Environment{environment.loop, environment.compute, options.call_timeout}, rpc),
         dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
                                options.lease},
              rpc),
@@ -45,6 +46,7 @@ struct Worker::State {
   const WorkerOptions options;
   Rpc rpc;
   Rrefs rrefs;
+  Meshes meshes;
   Dist dist;
   RrefPlaces places;
   optim::Optim optim;

@@ -32,6 +32,7 @@ TEST(Error, ContextGoesBeforeTheMessage) {
 TEST(Error, StatusNames) {
   EXPECT_STREQ(status_name(Status::kOk), "OK");
   EXPECT_STREQ(status_name(Status::kUnreachedSend), "UNREACHED_SEND");
+  EXPECT_STREQ(status_name(Status::kDiverged), "DIVERGED");
   EXPECT_STREQ(status_name(Status::kUser), "USER");
   EXPECT_STREQ(status_name(static_cast<Status>(1234)), "USER");
   EXPECT_STREQ(status_name(static_cast<Status>(7)), "UNKNOWN");

@@ -85,7 +85,10 @@ inline std::vector<Body> all_bodies() {
           Forked{{74, 75}, 76},
           Drop{{74, 75}},
           Seek{{71, 72}},
-          Sought{{71, 72}}};
+          Sought{{71, 72}},
+          Part{{91, 92}, "line", 7, 1, 8, {Value(floats({2})), Value(floats({300, 7}))}},
+          Calls{{91, 92}, "line", {{6, 5, "all_reduce(float32[2])"}, {7, 8, "all_gather(float32[2])"}}},
+          MeshEnd{{91, 92}, error, true}};
 }
 
 }  // namespace distag::wire

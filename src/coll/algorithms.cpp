@@ -1,0 +1,440 @@
+#include "coll/algorithms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "layout/spec_text.h"
+#include "tensor/strided.h"
+
+namespace distag {
+namespace {
+
+using layout::block_of;
+using layout::Box;
+using layout::Range;
+using Expected = OpenCollective::Expected;
+using Pieces = std::map<int64_t, Tensors>;
+
+const char* kind_name(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return "all_reduce";
+    case CollectiveKind::kAllGather:
+      return "all_gather";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kAllToAll:
+      return "all_to_all";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+    case CollectiveKind::kReduce:
+      return "reduce";
+    case CollectiveKind::kPermute:
+      return "permute";
+  }
+  return "unknown";
+}
+
+bool has_reduction(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter ||
+         kind == CollectiveKind::kReduce;
+}
+
+// ---- parts of tensors ----
+
+// Elements of a row-major tensor, one after the other.
+Tensor flat_part(const Tensor& x, Range range) { return x.view({range.extent}, {1}, x.offset() + range.offset); }
+
+Tensor part_of(const Tensor& x, const Box& box) {
+  if (box.empty()) return Tensor::empty(x.dtype(), box.extent);
+  int64_t offset = x.offset();
+  for (size_t i = 0; i < box.offset.size(); ++i) offset += box.offset[i] * x.strides()[i];
+  return x.view(box.extent, x.strides(), offset).contiguous();
+}
+
+Box block_along(const Dims& shape, size_t dim, Range range) {
+  Box box;
+  box.offset.resize(shape.size());
+  box.extent = shape;
+  box.offset[dim] = range.offset;
+  box.extent[dim] = range.extent;
+  return box;
+}
+
+void write_part(Tensor& target, const Dims& offset, const Tensor& part) {
+  if (part.count() == 0) return;
+  int64_t first = 0;
+  for (size_t i = 0; i < offset.size(); ++i) first += offset[i] * target.strides()[i];
+  const size_t item = dtype_size(target.dtype());
+  copy_strided(target.mutable_data() + static_cast<size_t>(first) * item, target.strides(), part.data(), part.strides(),
+               part.shape(), item);
+}
+
+Box relative(Box box, const Box& outer) {
+  for (size_t i = 0; i < box.offset.size(); ++i) box.offset[i] -= outer.offset[i];
+  return box;
+}
+
+// ---- steps ----
+
+// The members that take part, in the order of their index along the axes.
+struct Group {
+  const layout::MeshShape& mesh;
+  std::vector<int64_t> members;
+  int64_t own;  // index among them
+
+  Group(const Mesh& of, const layout::Axes& axes)
+      : mesh(of.shape()),
+        members(of.shape().group_of(axes, of.position())),
+        own(of.shape().index_along(axes, of.position())) {}
+  int64_t count() const { return static_cast<int64_t>(members.size()); }
+  int64_t operator[](int64_t index) const { return members[static_cast<size_t>(index)]; }
+};
+
+std::vector<Operand> operands_of(const Group& group, Pieces& pieces) {
+  std::vector<Operand> operands;
+  for (auto& [position, tensors] : pieces) {
+    operands.push_back({group.mesh.granules()[static_cast<size_t>(position)], position, std::move(tensors.front())});
+  }
+  return operands;
+}
+
+// Every member gets the own tensor; goes on with those of all.
+void gather(OpenCollective& open, uint32_t part, const Group& group, const Tensor& x,
+            const std::function<Expected(int64_t index)>& expected, UniqueFunction<void(Pieces)> then) {
+  Pieces outgoing;
+  std::map<int64_t, std::vector<Expected>> incoming;
+  for (int64_t i = 0; i < group.count(); ++i) {
+    outgoing[group[i]] = {x};
+    if (i != group.own) incoming[group[i]] = {expected(i)};
+  }
+  open.exchange(part, std::move(outgoing), std::move(incoming), std::move(then));
+}
+
+// Member i gets piece i of each; goes on with the reduction of what this one gets.
+void scatter_reduce(OpenCollective& open, uint32_t part, const Group& group, const Tensors& pieces, Reduction reduction,
+                    UniqueFunction<void(Tensor)> then) {
+  const Tensor& mine = pieces[static_cast<size_t>(group.own)];
+  Pieces outgoing;
+  std::map<int64_t, std::vector<Expected>> incoming;
+  for (int64_t i = 0; i < group.count(); ++i) {
+    outgoing[group[i]] = {pieces[static_cast<size_t>(i)]};
+    if (i != group.own) incoming[group[i]] = {{mine.dtype(), mine.shape()}};
+  }
+  open.exchange(part, std::move(outgoing), std::move(incoming),
+                [self = open.shared_from_this(), group, reduction, then = std::move(then)](Pieces came) mutable {
+                  self->reduce(reduction, operands_of(group, came), std::move(then));
+                });
+}
+
+Tensors chunks_of(const Tensor& x, int64_t count) {
+  Tensors chunks;
+  for (int64_t i = 0; i < count; ++i) chunks.push_back(flat_part(x, block_of(x.count(), count, i)));
+  return chunks;
+}
+
+// From chunk i of member i the whole, as a tensor of that shape.
+void gather_chunks(OpenCollective& open, uint32_t part, const Group& group, const Tensor& chunk, const Dims& shape,
+                   UniqueFunction<void(Tensor)> then) {
+  const int64_t size = element_count(shape);
+  auto expected = [&](int64_t i) { return Expected{chunk.dtype(), {block_of(size, group.count(), i).extent}}; };
+  gather(open, part, group, chunk, expected,
+         [group, shape, size, dtype = chunk.dtype(), then = std::move(then)](Pieces came) mutable {
+           Tensor whole = Tensor::empty(dtype, {size});
+           for (int64_t i = 0; i < group.count(); ++i) {
+             write_part(whole, {block_of(size, group.count(), i).offset}, came.at(group[i]).front());
+           }
+           then(whole.view(shape, row_major_strides(shape), 0));
+         });
+}
+
+// Takes the parts `part` and the next one.
+void all_reduce(OpenCollective& open, uint32_t part, const Group& group, const Tensor& x, Reduction reduction,
+                UniqueFunction<void(Tensor)> then) {
+  if (group.count() * static_cast<int64_t>(x.byte_size()) <= Mesh::kMostDirectBytes) {
+    auto same = [&x](int64_t) { return Expected{x.dtype(), x.shape()}; };
+    gather(open, part, group, x, same,
+           [self = open.shared_from_this(), group, reduction, then = std::move(then)](Pieces came) mutable {
+             self->reduce(reduction, operands_of(group, came), std::move(then));
+           });
+    return;
+  }
+  scatter_reduce(open, part, group, chunks_of(x, group.count()), reduction,
+                 [self = open.shared_from_this(), part, group, shape = x.shape(), then = std::move(then)](
+                     Tensor chunk) mutable { gather_chunks(*self, part + 1, group, chunk, shape, std::move(then)); });
+}
+
+// One after the other along the dim, in the order of the group.
+Tensor concatenated(const Group& group, const Pieces& pieces, size_t dim) {
+  const Tensor& first = pieces.at(group[0]).front();
+  Dims shape = first.shape();
+  shape[dim] = 0;
+  for (const auto& [position, tensors] : pieces) shape[dim] += tensors.front().shape()[dim];
+  Tensor whole = Tensor::empty(first.dtype(), shape);
+  Dims offset;
+  offset.resize(shape.size());
+  for (int64_t i = 0; i < group.count(); ++i) {
+    const Tensor& piece = pieces.at(group[i]).front();
+    write_part(whole, offset, piece);
+    offset[dim] += piece.shape()[dim];
+  }
+  return whole;
+}
+
+// ---- collectives ----
+
+UniqueFunction<void(Tensor)> completing(OpenCollective& open) {
+  return [self = open.shared_from_this()](Tensor result) { self->complete(std::move(result)); };
+}
+
+size_t dim_of(int64_t dim, const Tensor& x) {
+  return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(x.rank()) : dim);
+}
+
+void run_all_gather(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+  const Tensor& x = call.tensor;
+  const size_t dim = dim_of(call.dim, x);
+  auto expected = [&](int64_t) { return Expected{x.dtype(), x.shape(), dim}; };
+  gather(open, 0, group, x, expected,
+         [self = open.shared_from_this(), group, dim](Pieces came) { self->complete(concatenated(group, came, dim)); });
+}
+
+void run_reduce_scatter(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+  const Tensor& x = call.tensor;
+  const size_t dim = dim_of(call.dim, x);
+  Tensors blocks;
+  for (int64_t i = 0; i < group.count(); ++i) {
+    blocks.push_back(part_of(x, block_along(x.shape(), dim, block_of(x.shape()[dim], group.count(), i))));
+  }
+  scatter_reduce(open, 0, group, blocks, call.reduction, completing(open));
+}
+
+void run_all_to_all(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+  const Tensor& x = call.tensor;
+  const size_t dim = dim_of(call.dim, x);
+  Pieces outgoing;
+  std::map<int64_t, std::vector<Expected>> incoming;
+  Dims shape = x.shape();
+  shape[dim] = block_of(x.shape()[dim], group.count(), group.own).extent;
+  for (int64_t i = 0; i < group.count(); ++i) {
+    outgoing[group[i]] = {part_of(x, block_along(x.shape(), dim, block_of(x.shape()[dim], group.count(), i)))};
+    if (i != group.own) incoming[group[i]] = {{x.dtype(), shape}};
+  }
+  open.exchange(0, std::move(outgoing), std::move(incoming),
+                [self = open.shared_from_this(), group, dim = dim_of(call.dim_to, x)](Pieces came) {
+                  self->complete(concatenated(group, came, dim));
+                });
+}
+
+void run_broadcast(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+  const Tensor& x = call.tensor;
+  const bool is_root = group.own == call.root;
+  const bool is_direct = static_cast<int64_t>(x.byte_size()) <= Mesh::kMostDirectBroadcast;
+  const Tensors chunks = is_direct ? Tensors() : chunks_of(x, group.count());
+  const Dims shape = is_direct ? x.shape() : chunks[static_cast<size_t>(group.own)].shape();
+  Pieces outgoing;
+  std::map<int64_t, std::vector<Expected>> incoming;
+  for (int64_t i = 0; is_root && i < group.count(); ++i) {
+    outgoing[group[i]] = {is_direct ? x : chunks[static_cast<size_t>(i)]};
+  }
+  if (!is_root) incoming[group[call.root]] = {{x.dtype(), shape}};
+  open.exchange(0, std::move(outgoing), std::move(incoming),
+                [self = open.shared_from_this(), group, is_direct, shape = x.shape(), root = call.root](Pieces came) {
+                  const Tensor& piece = came.at(group[root]).front();
+                  if (is_direct) return self->complete(piece);
+                  gather_chunks(*self, 1, group, piece, shape, completing(*self));
+                });
+}
+
+// To the root alone: whole operands, or chunks that the members have reduced.
+void run_reduce(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+  const Tensor& x = call.tensor;
+  const bool is_root = group.own == call.root;
+  if (group.count() * static_cast<int64_t>(x.byte_size()) <= Mesh::kMostDirectBytes) {
+    std::map<int64_t, std::vector<Expected>> incoming;
+    for (int64_t i = 0; is_root && i < group.count(); ++i) {
+      if (i != group.own) incoming[group[i]] = {{x.dtype(), x.shape()}};
+    }
+    open.exchange(0, {{group[call.root], {x}}}, std::move(incoming),
+                  [self = open.shared_from_this(), group, is_root, reduction = call.reduction](Pieces came) {
+                    if (!is_root) return self->complete(Tensor());
+                    self->reduce(reduction, operands_of(group, came), completing(*self));
+                  });
+    return;
+  }
+  scatter_reduce(open, 0, group, chunks_of(x, group.count()), call.reduction,
+                 [self = open.shared_from_this(), group, is_root, shape = x.shape(), root = call.root](Tensor chunk) {
+                   const int64_t size = element_count(shape);
+                   std::map<int64_t, std::vector<Expected>> incoming;
+                   for (int64_t i = 0; is_root && i < group.count(); ++i) {
+                     if (i != group.own)
+                       incoming[group[i]] = {{chunk.dtype(), {block_of(size, group.count(), i).extent}}};
+                   }
+                   self->exchange(1, {{group[root], {chunk}}}, std::move(incoming),
+                                  [self, group, is_root, shape](Pieces came) {
+                                    if (!is_root) return self->complete(Tensor());
+                                    const Tensor whole = concatenated(group, came, 0);
+                                    self->complete(whole.view(shape, row_major_strides(shape), 0));
+                                  });
+                 });
+}
+
+void run_permute(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+  const int64_t count = group.count();
+  const int64_t shift = (call.shift % count + count) % count;
+  const int64_t to = (group.own + shift) % count;
+  const int64_t from = (group.own + count - shift) % count;
+  std::map<int64_t, std::vector<Expected>> incoming;
+  if (from != group.own) incoming[group[from]] = {{call.tensor.dtype(), call.tensor.shape()}};
+  open.exchange(
+      0, {{group[to], {call.tensor}}}, std::move(incoming),
+      [self = open.shared_from_this(), from = group[from]](Pieces came) { self->complete(came.at(from).front()); });
+}
+
+void count(MeshStats& stats, CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      ++stats.all_reduces;
+      break;
+    case CollectiveKind::kAllGather:
+      ++stats.all_gathers;
+      break;
+    case CollectiveKind::kReduceScatter:
+      ++stats.reduce_scatters;
+      break;
+    case CollectiveKind::kAllToAll:
+      ++stats.all_to_alls;
+      break;
+    case CollectiveKind::kBroadcast:
+      ++stats.broadcasts;
+      break;
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kPermute:
+      ++stats.moves;
+      break;
+  }
+}
+
+// ---- moves of sharded tensors ----
+
+constexpr uint32_t kMovePart = 2;  // behind those of a sum
+
+void move_boxes(OpenCollective& open, const layout::Move& move, const Dims& shape, const Tensor& shard) {
+  const layout::MeshShape& mesh = open.mesh->shape();
+  const int64_t own = open.mesh->position();
+  const Box held = box_of(mesh, move.after_sum(), shape, own);
+  Pieces outgoing;
+  std::map<int64_t, std::vector<Expected>> incoming;
+  for (const layout::Transfer& transfer : move.given_by(own)) {
+    outgoing[transfer.to] = {part_of(shard, relative(transfer.box, held))};
+  }
+  const std::vector<layout::Transfer> taken = move.taken_by(own);
+  for (const layout::Transfer& transfer : taken) {
+    if (transfer.from != own) incoming[transfer.from] = {{shard.dtype(), transfer.box.extent}};
+  }
+  const Box target = box_of(mesh, move.to(), shape, own);
+  open.exchange(kMovePart, std::move(outgoing), std::move(incoming),
+                [self = open.shared_from_this(), taken, target, dtype = shard.dtype()](Pieces came) {
+                  Tensor result = Tensor::empty(dtype, target.extent);
+                  for (const layout::Transfer& transfer : taken) {
+                    write_part(result, relative(transfer.box, target).offset, came.at(transfer.from).front());
+                  }
+                  self->complete(std::move(result));
+                });
+}
+
+void count(MeshStats& stats, const layout::Move& move) {
+  stats.all_reduces += move.sum() == layout::SumKind::kAllReduce;
+  stats.reduce_scatters += move.sum() == layout::SumKind::kReduceScatter;
+  stats.all_gathers += move.move() == layout::MoveKind::kAllGather;
+  stats.all_to_alls += move.move() == layout::MoveKind::kAllToAll;
+  stats.moves += move.move() == layout::MoveKind::kBoxes;
+}
+
+}  // namespace
+
+void check_collective(const layout::MeshShape& mesh, const CollectiveCall& call) {
+  const char* name = kind_name(call.kind);
+  const Tensor& x = call.tensor;
+  if (!x) fail(Status::kInvalidArgument, "{}: a tensor is missing", name);
+  const auto rank = static_cast<int64_t>(x.rank());
+  const bool uses_dim = call.kind == CollectiveKind::kAllGather || call.kind == CollectiveKind::kReduceScatter ||
+                        call.kind == CollectiveKind::kAllToAll;
+  for (const int64_t dim : {call.dim, call.kind == CollectiveKind::kAllToAll ? call.dim_to : call.dim}) {
+    if (!uses_dim || (dim >= -rank && dim < rank)) continue;
+    fail(Status::kInvalidArgument, "{}: dim {} is out of range for {}", name, dim, describe(x));
+  }
+  const bool uses_root = call.kind == CollectiveKind::kBroadcast || call.kind == CollectiveKind::kReduce;
+  const int64_t members = mesh.size_of(call.axes);
+  if (uses_root && (call.root < 0 || call.root >= members)) {
+    fail(Status::kInvalidArgument, "{}: root {} is none of the {} members", name, call.root, members);
+  }
+  if (has_reduction(call.kind) && std::string_view(reduction_name(call.reduction)) == "unknown") {
+    fail(Status::kInvalidArgument, "{}: {} is no reduction: use sum, product, min or max", name,
+         static_cast<int32_t>(call.reduction));
+  }
+}
+
+std::string describe(const layout::MeshShape& mesh, const CollectiveCall& call) {
+  std::string text = fmt::format("{}({}", kind_name(call.kind), describe(call.tensor));
+  if (has_reduction(call.kind)) text += fmt::format(", {}", reduction_name(call.reduction));
+  return text + fmt::format(", axes {})", names_of(mesh, call.axes));
+}
+
+uint64_t fingerprint_of(const CollectiveCall& call) {
+  Fingerprint fingerprint;
+  fingerprint.add(static_cast<uint64_t>(call.kind)).add(static_cast<uint64_t>(call.tensor.dtype()));
+  const size_t open_dim = call.kind == CollectiveKind::kAllGather ? dim_of(call.dim, call.tensor) : size_t{kMaxRank};
+  for (size_t i = 0; i < call.tensor.rank(); ++i) {
+    fingerprint.add(i == open_dim ? UINT64_MAX : static_cast<uint64_t>(call.tensor.shape()[i]));
+  }
+  for (uint8_t axis : call.axes) fingerprint.add(axis);
+  fingerprint.add(static_cast<uint64_t>(call.reduction)).add(static_cast<uint64_t>(call.dim));
+  fingerprint.add(static_cast<uint64_t>(call.dim_to)).add(static_cast<uint64_t>(call.root));
+  return fingerprint.add(static_cast<uint64_t>(call.shift)).value();
+}
+
+void run_collective(OpenCollective& open, const CollectiveCall& call, MeshStats& stats) {
+  const Group group(*open.mesh, call.axes);
+  if (group.count() > 1) count(stats, call.kind);
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      return all_reduce(open, 0, group, call.tensor, call.reduction, completing(open));
+    case CollectiveKind::kAllGather:
+      return run_all_gather(open, group, call);
+    case CollectiveKind::kReduceScatter:
+      return run_reduce_scatter(open, group, call);
+    case CollectiveKind::kAllToAll:
+      return run_all_to_all(open, group, call);
+    case CollectiveKind::kBroadcast:
+      return run_broadcast(open, group, call);
+    case CollectiveKind::kReduce:
+      return run_reduce(open, group, call);
+    case CollectiveKind::kPermute:
+      return run_permute(open, group, call);
+  }
+}
+
+void run_move(OpenCollective& open, const layout::Move& move, const Dims& shape, const Tensor& shard,
+              MeshStats& stats) {
+  if (move.is_identity()) return open.complete(shard);
+  count(stats, move);
+  auto go_on = [self = open.shared_from_this(), move, shape](Tensor summed) { move_boxes(*self, move, shape, summed); };
+  if (move.sum() == layout::SumKind::kNothing) return go_on(shard);
+  const Group group(*open.mesh, move.sum_axes());
+  if (move.sum() == layout::SumKind::kAllReduce) {
+    return all_reduce(open, 0, group, shard, Reduction::kSum, std::move(go_on));
+  }
+  const layout::MeshShape& mesh = open.mesh->shape();
+  const Box held = box_of(mesh, move.from(), shape, open.mesh->position());
+  Tensors pieces;
+  for (const int64_t member : group.members) {
+    pieces.push_back(part_of(shard, relative(box_of(mesh, move.after_sum(), shape, member), held)));
+  }
+  scatter_reduce(open, 0, group, pieces, Reduction::kSum, std::move(go_on));
+}
+
+}  // namespace distag

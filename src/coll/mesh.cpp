@@ -1,0 +1,469 @@
+#include "coll/mesh.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/violation.h"
+#include "coll/algorithms.h"
+#include "layout/spec_text.h"
+#include "rpc/shared.h"
+#include "wire/codec.h"
+
+namespace distag {
+namespace {
+
+// Room for what stands around a piece.
+constexpr size_t kMostHeaderBytes = size_t{64} << 10;
+// Steps of one collective are fewer.
+constexpr uint32_t kMostParts = 8;
+
+size_t byte_size(const Tensors& pieces) {
+  size_t bytes = 0;
+  for (const Tensor& piece : pieces) bytes += piece.byte_size();
+  return bytes;
+}
+
+}  // namespace
+
+Mesh::Mesh(Environment environment, std::shared_ptr<LoopGate> gate, Id id, layout::MeshShape shape, int64_t position,
+           std::vector<std::shared_ptr<const Peer>> members, Nanos timeout)
+    : environment_(environment),
+      gate_(std::move(gate)),
+      id_(id),
+      shape_(std::move(shape)),
+      position_(position),
+      members_(std::move(members)),
+      timeout_(timeout) {}
+
+// ---- calls ----
+
+template <typename Result, typename Begin>
+std::shared_ptr<Future<Result>> Mesh::queue(Begin begin) {
+  auto future = Future<Result>::make();
+  const bool is_queued = gate_->run([owed = Owed(future), future, begin = std::move(begin)]() mutable {
+    try {
+      begin(future);
+      owed.take();
+    } catch (...) {
+      future->fail(current_error());
+    }
+  });
+  if (!is_queued) fail_dropped(*future);
+  return future;
+}
+
+std::shared_ptr<Future<Tensor>> Mesh::collective(CollectiveCall call) {
+  if (call.tensor) call.tensor = wire::prepare(Value(call.tensor)).as_tensor();
+  return queue<Tensor>([self = shared_from_this(), call = std::move(call)](const auto& future) {
+    self->begin_collective(call, future);
+  });
+}
+
+std::shared_ptr<Future<Tensor>> Mesh::redistribute(RedistributeCall call) {
+  call.shard = wire::prepare(Value(call.shard)).as_tensor();
+  return queue<Tensor>([self = shared_from_this(), call = std::move(call)](const auto& future) {
+    self->begin_redistribute(call, future);
+  });
+}
+
+std::shared_ptr<Future<Unit>> Mesh::note(std::string line, std::string text, uint64_t fingerprint) {
+  return queue<Unit>([self = shared_from_this(), line = std::move(line), text = std::move(text),
+                      fingerprint](const std::shared_ptr<Future<Unit>>& future) {
+    self->check_open();
+    ++self->stats_.calls;
+    LineState& state = self->lines_[line];
+    self->compare_early(line, state, state.line.begin_call(text, fingerprint));
+    future->complete(Unit());
+  });
+}
+
+void Mesh::end(const Error& error) {
+  gate_->run([self = shared_from_this(), error] { self->end_now(error, true); });
+}
+
+void Mesh::leave() {
+  gate_->run([self = shared_from_this()] {
+    if (self->ended_ || std::exchange(self->is_leaving_, true)) return;
+    if (self->is_idle()) self->tell_left();
+  });
+}
+
+void Mesh::check_open() const {
+  if (ended_) throw *ended_;
+  if (is_leaving_) fail(Status::kInvalidState, "{}: this worker has released it", where(""));
+}
+
+Mesh::OpenPointer Mesh::begin_call(const std::string& line, std::string text, uint64_t fingerprint, Nanos timeout,
+                                   std::shared_ptr<Future<Tensor>> future) {
+  ++stats_.calls;
+  LineState& state = lines_[line];
+  auto call = std::make_shared<Open>();
+  call->mesh = shared_from_this();
+  call->line = line;
+  call->text = text;
+  call->number = state.line.begin_call(std::move(text), fingerprint);
+  call->hash = state.line.hash();
+  call->begun = environment_.loop.now();
+  call->timeout = timeout == 0 ? timeout_ : timeout;
+  call->future = std::move(future);
+  const Nanos deadline = deadline_after(call->begun, call->timeout);
+  if (deadline != kNever) {
+    call->timer = environment_.loop.start_timer(deadline, [this, call] { on_due(call); });
+  }
+  state.open.emplace(call->number, call);
+  ++stats_.open;
+  compare_early(line, state, call->number);
+  return call;
+}
+
+void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Future<Tensor>>& future) {
+  check_open();
+  try {
+    check_collective(shape_, call);
+  } catch (const Error& error) {
+    // The same on all members: a call that fails on its arguments is one of the line.
+    ++stats_.calls;
+    LineState& state = lines_[call.line];
+    const uint64_t fingerprint = Fingerprint().add(error.message()).value();
+    compare_early(call.line, state, state.line.begin_call(describe(shape_, call), fingerprint));
+    throw;
+  }
+  const OpenPointer open = begin_call(call.line, describe(shape_, call), fingerprint_of(call), call.timeout, future);
+  try {
+    run_collective(*open, call, stats_);
+  } catch (...) {
+    open->fail_alone(current_error());
+  }
+}
+
+void Mesh::begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future) {
+  check_open();
+  const layout::Move move(shape_, call.shape, call.from, call.to);
+  const std::string text =
+      fmt::format("redistribute({}{}, {}, {})", dtype_name(call.shard.dtype()), to_string(call.shape),
+                  print_spec(shape_, call.from), print_spec(shape_, call.to));
+  const OpenPointer open = begin_call(call.line, text, Fingerprint().add(text).value(), call.timeout, future);
+  try {
+    if (call.shard.shape() != local_shape(shape_, call.from, call.shape, position_)) {
+      fail(Status::kInvalidArgument, "{}: the shard {} is not the box of its spec", text, describe(call.shard));
+    }
+    run_move(*open, move, call.shape, call.shard, stats_);
+  } catch (...) {
+    open->fail_alone(current_error());
+  }
+}
+
+// Parts that came before the call was made.
+void Mesh::compare_early(const std::string& name, LineState& state, uint64_t number) {
+  for (auto early = state.early.lower_bound({number, 0, 0}); early != state.early.end(); ++early) {
+    if (early->first.number != number) return;
+    if (early->second.hash == state.line.hash()) continue;
+    tell_diverged(early->first.from, name);
+    return;
+  }
+}
+
+void Mesh::on_due(const OpenPointer& call) {
+  call->timer = 0;
+  std::string members;
+  for (int64_t position : call->missing()) members += (members.empty() ? "" : ", ") + describe_member(position);
+  end_now(Error(Status::kDeadline,
+                fmt::format("{}: after {} call {}, {}, waits for {}", where(call->line), describe_time(call->timeout),
+                            call->number, call->text, members.empty() ? "its own reduction" : members)),
+          true);
+}
+
+void Mesh::finish(const OpenPointer& call) {
+  call->is_over = true;
+  if (call->timer != 0) environment_.loop.cancel_timer(std::exchange(call->timer, 0));
+  --stats_.open;
+  LineState& state = lines_[call->line];
+  state.open.erase(call->number);
+  state.early.erase(state.early.lower_bound({call->number, 0, 0}), state.early.lower_bound({call->number + 1, 0, 0}));
+  if (is_leaving_ && is_idle()) tell_left();
+}
+
+// ---- messages ----
+
+std::optional<int64_t> Mesh::position_of(Incarnation incarnation) const {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i] != nullptr && members_[i]->incarnation == incarnation) return static_cast<int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+Heard Mesh::on_part(int64_t from, const wire::Part& part) {
+  if (ended_) return Heard::kStale;
+  if (part.part >= kMostParts) violation("part {} of a collective", part.part);
+  LineState& state = lines_[part.line];
+  const bool is_ahead = part.number > state.line.last();
+  if (!is_ahead) {
+    const Line::Made* made = state.line.find(part.number);
+    if (made == nullptr || made->hash != part.hash) {
+      tell_diverged(from, part.line);
+      return Heard::kHandled;
+    }
+    const auto open = state.open.find(part.number);
+    if (open == state.open.end()) violation("a piece for call {}, {}, which has none to come", part.number, made->text);
+    if (open->second->exchanges.contains(part.part)) {
+      const OpenPointer call = open->second;  // which this may finish
+      call->take(part.part, from, part.pieces);
+      return Heard::kHandled;
+    }
+  }
+  const bool is_new = state.early.emplace(EarlyKey{part.number, part.part, from}, part).second;
+  if (!is_new) violation("a second piece for part {} of call {}", part.part, part.number);
+  return Heard::kHandled;
+}
+
+// To the member whose calls differ, which tells all.
+void Mesh::tell_diverged(int64_t to, const std::string& line) {
+  wire::Calls calls{id_, line, {}};
+  for (const Line::Made& made : lines_[line].line.calls()) calls.calls.push_back(made);
+  send(to, std::move(calls));
+}
+
+Heard Mesh::on_calls(int64_t from, const wire::Calls& calls) {
+  if (ended_) return Heard::kStale;
+  Program own{describe_member(position_), lines_[calls.line].line.calls()};
+  Program other{describe_member(from), {calls.calls.begin(), calls.calls.end()}};
+  if (from < position_) std::swap(own, other);
+  end_now(Error(Status::kDiverged, fmt::format("{}: {}", where(calls.line), describe_divergence(own, other))), true);
+  return Heard::kHandled;
+}
+
+Heard Mesh::on_end(int64_t from, const wire::MeshEnd& end) {
+  if (ended_) return Heard::kStale;
+  if (end.left) {
+    on_left(from);
+  } else {
+    end_now(end.error, false);
+  }
+  return Heard::kHandled;
+}
+
+void Mesh::on_lost(int64_t from, const Error& error) {
+  Error lost(error.status(), fmt::format("{}: {} is lost: {}", where(""), describe_member(from), error.message()));
+  end_now(lost.set_origin_rank(shape_.ranks()[static_cast<size_t>(from)]), true);
+}
+
+void Mesh::on_left(int64_t from) {
+  if (ended_ || left_.contains(from)) return;
+  Error error(Status::kDisconnected, fmt::format("{}: {} has left it", where(""), describe_member(from)));
+  error.set_origin_rank(shape_.ranks()[static_cast<size_t>(from)]);
+  left_.emplace(from, error);
+  for (const auto& [name, state] : lines_) {
+    for (const auto& [number, call] : state.open) {
+      const std::vector<int64_t> missing = call->missing();
+      if (std::find(missing.begin(), missing.end(), from) == missing.end()) continue;
+      end_now(error, false);
+      return;
+    }
+  }
+}
+
+void Mesh::send(int64_t to, wire::Body body) {
+  environment_.rpc.send(*members_[static_cast<size_t>(to)], std::move(body), nullptr);
+}
+
+// ---- the end ----
+
+void Mesh::end_now(Error error, bool tell) {
+  if (ended_) return;
+  if (error.origin_rank() < 0) error.set_origin_rank(shape_.ranks()[static_cast<size_t>(position_)]);
+  ended_ = error;
+  std::vector<OpenPointer> open;
+  for (auto& [name, state] : lines_) {
+    for (auto& [number, call] : state.open) open.push_back(call);
+    state.open.clear();
+    state.early.clear();
+  }
+  stats_.open = 0;
+  for (const OpenPointer& call : open) {
+    call->is_over = true;
+    call->exchanges.clear();
+    if (call->timer != 0) environment_.loop.cancel_timer(std::exchange(call->timer, 0));
+  }
+  for (int64_t to = 0; tell && to < shape_.count(); ++to) {
+    if (to != position_) send(to, wire::MeshEnd{id_, error, false});
+  }
+  for (const OpenPointer& call : open) call->future->fail(error);
+}
+
+void Mesh::tell_left() {
+  const Error error(Status::kDisconnected, fmt::format("{}: {} has left it", where(""), describe_member(position_)));
+  for (int64_t to = 0; to < shape_.count(); ++to) {
+    if (to != position_) send(to, wire::MeshEnd{id_, error, true});
+  }
+  ended_ = Error(Status::kInvalidState, fmt::format("{}: this worker has released it", where("")));
+}
+
+void Mesh::stop() { end_now(Error(Status::kCancelled, fmt::format("{}: the worker was shut down", where(""))), false); }
+
+MeshStats Mesh::stats() const { return stats_; }
+
+std::string Mesh::describe_member(int64_t position) const {
+  const auto& peer = members_[static_cast<size_t>(position)];
+  return describe_peer(*peer);
+}
+
+std::string Mesh::where(const std::string& line) const {
+  return line.empty() ? fmt::format("mesh \"{}\"", shape_.name())
+                      : fmt::format("mesh \"{}\", line \"{}\"", shape_.name(), line);
+}
+
+// ---- a call under way ----
+
+std::vector<int64_t> OpenCollective::missing() const {
+  std::vector<int64_t> positions;
+  for (const auto& [part, exchange] : exchanges) {
+    for (const auto& [position, expected] : exchange.expected) positions.push_back(position);
+  }
+  return positions;
+}
+
+// Each begins with another one.
+void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgoing) {
+  const size_t own_limit = mesh->environment_.rpc.session().limits().max_message_bytes;
+  for (int64_t i = 1; i < mesh->shape_.count(); ++i) {
+    const auto piece = outgoing.find((mesh->position_ + i) % mesh->shape_.count());
+    if (piece == outgoing.end()) continue;
+    const Peer& to = *mesh->members_[static_cast<size_t>(piece->first)];
+    const size_t limit = to.max_message_bytes == 0 ? own_limit : std::min<size_t>(own_limit, to.max_message_bytes);
+    const size_t bytes = byte_size(piece->second);
+    if (bytes + kMostHeaderBytes > limit) {
+      fail(Status::kInvalidArgument, "{}: a piece of {} bytes for {} is too large: raise max_message_bytes of both",
+           text, bytes, describe_peer(to));
+    }
+    Values pieces;
+    for (const Tensor& tensor : piece->second) pieces.emplace_back(tensor);
+    mesh->stats_.bytes_sent += bytes;
+    ++mesh->stats_.parts_sent;
+    mesh->send(piece->first, wire::Part{mesh->id_, line, number, part, hash, std::move(pieces)});
+  }
+}
+
+// What came before this member was at the step. Of another program nothing is taken: its member hears of that from the
+// comparison.
+void OpenCollective::take_early(uint32_t part) {
+  auto& early = mesh->lines_[line].early;
+  std::vector<std::pair<int64_t, wire::Part>> kept;
+  auto found = early.lower_bound({number, part, 0});
+  while (found != early.end() && found->first.number == number && found->first.part == part) {
+    kept.emplace_back(found->first.from, std::move(found->second));
+    found = early.erase(found);
+  }
+  for (const auto& [from, message] : kept) {
+    if (is_over || message.hash != hash) continue;
+    try {
+      take(part, from, message.pieces);
+    } catch (const Violation& error) {
+      mesh->environment_.rpc.session().fence(mesh->members_[static_cast<size_t>(from)]->incarnation, error);
+    }
+  }
+}
+
+void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing,
+                              std::map<int64_t, std::vector<Expected>> expected,
+                              UniqueFunction<void(std::map<int64_t, Tensors>)> then) {
+  const auto self = shared_from_this();
+  const bool is_complete = expected.empty();
+  Exchange& exchange = exchanges[part];
+  exchange.expected = std::move(expected);
+  exchange.then = std::move(then);
+  if (const auto mine = outgoing.find(mesh->position_); mine != outgoing.end()) {
+    exchange.came.emplace(mine->first, mine->second);
+  }
+  send(part, outgoing);
+  take_early(part);
+  if (is_over) return;
+  if (is_complete) {
+    auto done = std::move(exchange.then);
+    done(std::move(exchange.came));
+    return;
+  }
+  for (const int64_t position : missing()) {
+    const auto left = mesh->left_.find(position);
+    if (left == mesh->left_.end()) continue;
+    const Error error = left->second;
+    mesh->end_now(error, false);
+    return;
+  }
+}
+
+void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
+  Exchange& exchange = exchanges.at(part);
+  const auto expected = exchange.expected.find(from);
+  if (expected == exchange.expected.end() || expected->second.size() != pieces.size()) {
+    violation("{} pieces for part {} of call {}, {}, which it has not, or has already", pieces.size(), part, number,
+              text);
+  }
+  Tensors came;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Tensor& piece = pieces[i].as_tensor();
+    const Expected& wanted = expected->second[i];
+    Dims shape = piece.shape();
+    if (wanted.open_dim < shape.size() && shape.size() == wanted.shape.size()) {
+      shape[wanted.open_dim] = wanted.shape[wanted.open_dim];
+    }
+    if (piece.dtype() != wanted.dtype || shape != wanted.shape) {
+      violation("{} for part {} of call {}, {}", describe(piece), part, number, text);
+    }
+    mesh->stats_.bytes_received += piece.byte_size();
+    came.push_back(piece);
+  }
+  exchange.expected.erase(expected);
+  exchange.came.emplace(from, std::move(came));
+  if (!exchange.expected.empty()) return;
+  const auto self = shared_from_this();
+  auto then = std::move(exchange.then);
+  auto all = std::move(exchange.came);
+  try {
+    then(std::move(all));
+  } catch (...) {
+    fail_alone(current_error());
+  }
+}
+
+void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then) {
+  constexpr size_t kOnTheLoop = 64 << 10;
+  if (operands.front().value.byte_size() <= kOnTheLoop) {
+    then(fold(reduction, std::move(operands)));
+    return;
+  }
+  mesh->environment_.compute.post_or_drop(
+      [self = shared_from_this(), reduction, operands = std::move(operands), then = std::move(then)]() mutable {
+        Tensor result;
+        std::optional<Error> error;
+        try {
+          result = fold(reduction, std::move(operands));
+        } catch (...) {
+          error = current_error();
+        }
+        self->mesh->gate_->run(
+            [self, result = std::move(result), error = std::move(error), then = std::move(then)]() mutable {
+              if (self->is_over) return;
+              try {
+                if (error) throw *error;
+                then(std::move(result));
+              } catch (...) {
+                self->fail_alone(current_error());
+              }
+            });
+      });
+}
+
+void OpenCollective::complete(Tensor result) {
+  if (is_over) return;
+  const auto self = shared_from_this();
+  mesh->finish(self);
+  future->complete(std::move(result));
+}
+
+void OpenCollective::fail_alone(const Error& error) {
+  if (is_over) return;
+  Error told = error;
+  mesh->end_now(told.add_context(mesh->where(line)), true);
+}
+
+}  // namespace distag

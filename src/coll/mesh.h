@@ -1,0 +1,207 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/loop.h"
+#include "coll/fold.h"
+#include "coll/line.h"
+#include "layout/move.h"
+#include "rpc/loop_gate.h"
+#include "rpc/rpc.h"
+
+namespace distag {
+
+// The numbers are those of distag_collective_kind.
+enum class CollectiveKind : int32_t {
+  kAllReduce = 1,
+  kAllGather = 2,
+  kReduceScatter = 3,
+  kAllToAll = 4,
+  kBroadcast = 5,
+  kReduce = 6,
+  kPermute = 7,
+};
+
+// A collective of a plain tensor among the members that differ along `axes` only.
+struct CollectiveCall {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  layout::Axes axes;
+  Tensor tensor;
+  Reduction reduction = Reduction::kSum;
+  int64_t dim = 0;
+  int64_t dim_to = 0;
+  int64_t root = 0;   // a position among those that take part
+  int64_t shift = 0;  // of a permute: to the member that many positions on
+  std::string line;   // empty: the mesh itself
+  Nanos timeout = 0;  // 0: that of the mesh
+};
+
+// The same values of a sharded tensor under another spec.
+struct RedistributeCall {
+  Dims shape;  // of the whole
+  Tensor shard;
+  layout::Spec from;
+  layout::Spec to;
+  std::string line;
+  Nanos timeout = 0;
+};
+
+// What this worker did on a mesh, all lines together. Of collectives those that sent something.
+struct MeshStats {
+  uint64_t calls = 0;
+  uint64_t all_reduces = 0;
+  uint64_t all_gathers = 0;
+  uint64_t reduce_scatters = 0;
+  uint64_t all_to_alls = 0;
+  uint64_t broadcasts = 0;
+  uint64_t moves = 0;
+  uint64_t parts_sent = 0;
+  uint64_t bytes_sent = 0;  // of elements, to other members
+  uint64_t bytes_received = 0;
+  uint64_t open = 0;  // calls under way
+};
+
+// One mesh as a member has it: an order of calls per line, matched with those of the others by number, compared by
+// hash. Once it has ended, with one error, all that is open and all that follows fails with that. Public methods may be
+// called on any thread; all state is on the loop. Shared with what it posts.
+class Mesh : public std::enable_shared_from_this<Mesh> {
+ public:
+  struct Open;  // a call under way
+  struct Environment {
+    Loop& loop;
+    Executor& compute;  // reductions that take long
+    Rpc& rpc;
+  };
+  // From this size on an operand is reduced in chunks, each by one member, instead of by all; times the members.
+  static constexpr int64_t kMostDirectBytes = 512 << 10;
+  static constexpr int64_t kMostDirectBroadcast = 64 << 10;
+
+  Mesh(Environment environment, std::shared_ptr<LoopGate> gate, Id id, layout::MeshShape shape, int64_t position,
+       std::vector<std::shared_ptr<const Peer>> members, Nanos timeout);
+
+  const Id& id() const { return id_; }
+  const layout::MeshShape& shape() const { return shape_; }
+  int64_t position() const { return position_; }
+
+  // The result; undefined where a member has none (a reduce to another one). Arguments that are wrong fail the future,
+  // and are a call all the same.
+  std::shared_ptr<Future<Tensor>> collective(CollectiveCall call);
+  std::shared_ptr<Future<Tensor>> redistribute(RedistributeCall call);
+  // A call that sends nothing; compared by the next one that does.
+  std::shared_ptr<Future<Unit>> note(std::string line, std::string text, uint64_t fingerprint);
+  // Ends it for all members: a failure that the others cannot know.
+  void end(const Error& error);
+  // No call follows. What is under way is finished, then the others are told.
+  void leave();
+
+  // On the loop.
+  const std::optional<Error>& ended() const { return ended_; }
+  MeshStats stats() const;
+  bool is_idle() const { return stats_.open == 0; }
+  std::optional<int64_t> position_of(Incarnation incarnation) const;
+  // Throws Violation.
+  Heard on_part(int64_t from, const wire::Part& part);
+  Heard on_calls(int64_t from, const wire::Calls& calls);
+  Heard on_end(int64_t from, const wire::MeshEnd& end);
+  void on_lost(int64_t from, const Error& error);
+  void on_left(int64_t from);
+  void stop();
+  // Ends it, and tells nobody but those who wait here, unless `tell`.
+  void end_now(Error error, bool tell);
+
+ private:
+  using OpenPointer = std::shared_ptr<Open>;
+  struct EarlyKey {
+    uint64_t number;
+    uint32_t part;
+    int64_t from;
+    auto operator<=>(const EarlyKey&) const = default;
+  };
+  struct LineState {
+    Line line;
+    std::map<uint64_t, OpenPointer> open;
+    std::map<EarlyKey, wire::Part> early;  // of calls, or of steps of calls, that this member has not come to
+  };
+
+  template <typename Result, typename Begin>
+  std::shared_ptr<Future<Result>> queue(Begin begin);
+  OpenPointer begin_call(const std::string& line, std::string text, uint64_t fingerprint, Nanos timeout,
+                         std::shared_ptr<Future<Tensor>> future);
+  void begin_collective(const CollectiveCall& call, const std::shared_ptr<Future<Tensor>>& future);
+  void begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future);
+  void check_open() const;
+  void compare_early(const std::string& name, LineState& state, uint64_t number);
+  void on_due(const OpenPointer& call);
+  void finish(const OpenPointer& call);
+  void tell_diverged(int64_t to, const std::string& line);
+  void send(int64_t to, wire::Body body);
+  void tell_left();
+  std::string describe_member(int64_t position) const;
+  std::string where(const std::string& line) const;  // `mesh "train", line "b"`
+
+  const Environment environment_;
+  const std::shared_ptr<LoopGate> gate_;
+  const Id id_;
+  const layout::MeshShape shape_;
+  const int64_t position_;
+  const std::vector<std::shared_ptr<const Peer>> members_;  // by position
+  const Nanos timeout_;
+
+  // On the loop.
+  std::map<std::string, LineState> lines_;
+  std::optional<Error> ended_;
+  std::map<int64_t, Error> left_;  // members that make no more calls
+  bool is_leaving_ = false;
+  MeshStats stats_;
+};
+
+// A call of a mesh that waits for parts of other members. On the loop.
+struct Mesh::Open : std::enable_shared_from_this<Mesh::Open> {
+  // What is to come from a member: `open_dim` of the shape is not known.
+  struct Expected {
+    Dtype dtype;
+    Dims shape;
+    size_t open_dim = kMaxRank;
+  };
+  struct Exchange {
+    std::map<int64_t, std::vector<Expected>> expected;  // by position, as long as it has not come
+    std::map<int64_t, Tensors> came;
+    UniqueFunction<void(std::map<int64_t, Tensors>)> then;
+  };
+
+  std::shared_ptr<Mesh> mesh;
+  std::string line;
+  uint64_t number = 0;
+  uint64_t hash = 0;
+  std::string text;
+  Nanos begun = 0;
+  Nanos timeout = kForever;
+  Loop::TimerId timer = 0;
+  bool is_over = false;
+  std::shared_ptr<Future<Tensor>> future;
+  std::map<uint32_t, Exchange> exchanges;
+
+  // Step `part`: sends to members, waits for what is expected of members, and goes on with all of that; the own piece
+  // is in `outgoing` as well.
+  void exchange(uint32_t part, std::map<int64_t, Tensors> outgoing, std::map<int64_t, std::vector<Expected>> expected,
+                UniqueFunction<void(std::map<int64_t, Tensors>)> then);
+  // Reduces on the executor where that takes long, and goes on here.
+  void reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then);
+  // The pieces of a member for a step that has begun. Throws Violation for what this call does not expect, or has.
+  void take(uint32_t part, int64_t from, const Values& pieces);
+  void complete(Tensor result);
+  void fail_alone(const Error& error);  // ends the mesh
+  void send(uint32_t part, const std::map<int64_t, Tensors>& outgoing);
+  void take_early(uint32_t part);
+  // The positions of those from whom something is to come.
+  std::vector<int64_t> missing() const;
+};
+
+using OpenCollective = Mesh::Open;
+
+}  // namespace distag

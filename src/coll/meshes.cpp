@@ -1,0 +1,219 @@
+#include "coll/meshes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/violation.h"
+#include "rpc/shared.h"
+
+namespace distag {
+namespace {
+
+constexpr Nanos kEarlyLife = 10 * kSecond;
+constexpr size_t kMostEarlyBytes = size_t{1} << 20;  // of each sender
+constexpr size_t kMostEnded = 64;
+
+std::string text_of(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "[" + text + "]";
+}
+
+// What members must agree on.
+std::string describe(const layout::MeshRequest& request) {
+  std::string axes;
+  for (const std::string& name : request.axis_names) axes += (axes.empty() ? "" : ", ") + name;
+  return fmt::format("mesh_create(\"{}\", {}, ({}), ranks {}, outer shape {}, granules {})", request.name,
+                     to_string(request.shape), axes, text_of({request.ranks.begin(), request.ranks.end()}),
+                     to_string(request.outer_shape), text_of(request.granules));
+}
+
+const Id* mesh_of(const wire::Body& body) {
+  if (const auto* part = std::get_if<wire::Part>(&body)) return &part->mesh;
+  if (const auto* calls = std::get_if<wire::Calls>(&body)) return &calls->mesh;
+  if (const auto* end = std::get_if<wire::MeshEnd>(&body)) return &end->mesh;
+  return nullptr;
+}
+
+size_t bytes_of(const wire::Body& body) {
+  size_t bytes = 256;
+  if (const auto* part = std::get_if<wire::Part>(&body)) {
+    for (const Value& piece : part->pieces) bytes += piece.as_tensor().byte_size();
+  }
+  return bytes;
+}
+
+// The request of one member as it is gathered: its text, the counter it proposes, its incarnation.
+struct Proposal {
+  std::string request;
+  int64_t counter;
+  Incarnation member;
+
+  static Proposal decode(const Value& value) {
+    const Value::List& items = value.as_list();
+    if (items.size() != 3) fail(Status::kProtocol, "a request for a mesh of {} items", items.size());
+    return {items[0].as_text(), items[1].as_int64(), static_cast<Incarnation>(items[2].as_int64())};
+  }
+};
+
+}  // namespace
+
+Meshes::Meshes(Environment environment, Rpc& rpc)
+    : environment_(environment), rpc_(rpc), gate_(std::make_shared<LoopGate>(environment.loop)) {}
+
+Meshes::~Meshes() { gate_->close(); }
+
+std::shared_ptr<Future<std::shared_ptr<Mesh>>> Meshes::create(layout::MeshRequest request, Nanos timeout) {
+  if (request.ranks.empty()) {
+    for (const MemberRecord& member : rpc_.membership().all()) {
+      if (member.state == Standing::kMember) request.ranks.push_back(member.peer.rank);
+    }
+    std::sort(request.ranks.begin(), request.ranks.end());
+  }
+  layout::MeshShape shape = layout::MeshShape::make(request);
+  if (timeout == 0) timeout = environment_.call_timeout;
+  const std::string own = describe(request);
+  auto made = Future<std::shared_ptr<Mesh>>::make();
+  auto begin = [this, made, shape, own, timeout] {
+    const Value proposal =
+        Value::list({Value::text(own), Value(++last_mesh_), Value(static_cast<int64_t>(self_.incarnation))});
+    try {
+      const auto gathered = rpc_.all_gather(proposal, shape.ranks(), timeout);
+      gathered->on_done([this, gate = gate_, made, shape, own, timeout, raw = gathered.get()] {
+        std::optional<Value> requests;
+        if (raw->error() == nullptr) requests = raw->value();
+        Error error = raw->error() == nullptr ? Error() : *raw->error();
+        const bool runs = gate->run([this, made, shape, own, timeout, requests, error]() mutable {
+          try {
+            if (!requests) throw error.add_context(fmt::format("mesh \"{}\"", shape.name()));
+            on_agreed(shape, own, timeout, *requests, made);
+          } catch (...) {
+            made->fail(current_error());
+          }
+        });
+        if (!runs) fail_dropped(*made);
+      });
+    } catch (...) {
+      made->fail(current_error());
+    }
+  };
+  if (!gate_->run(std::move(begin))) fail_dropped(*made);
+  return made;
+}
+
+void Meshes::on_agreed(const layout::MeshShape& shape, const std::string& own, Nanos timeout, const Value& requests,
+                       const Made& made) {
+  std::vector<std::shared_ptr<const Peer>> members;
+  std::optional<std::pair<int32_t, Id>> lowest;
+  for (size_t i = 0; i < shape.ranks().size(); ++i) {
+    const int32_t rank = shape.ranks()[i];
+    const Proposal proposal = Proposal::decode(requests.as_list().at(i));
+    if (proposal.request != own) {
+      fail(Status::kDiverged, "mesh \"{}\": members differ: this worker (rank {}) calls {}, rank {} calls {}",
+           shape.name(), self_.rank, own, rank, proposal.request);
+    }
+    const Id id{proposal.member, static_cast<uint64_t>(proposal.counter)};
+    if (!lowest || rank < lowest->first) lowest = {rank, id};
+    members.push_back(rank == self_.rank ? std::make_shared<const Peer>(self_) : rpc_.find_peer(proposal.member));
+    if (members.back() == nullptr || (rank != self_.rank && rpc_.is_gone(proposal.member))) {
+      fail(Status::kDisconnected, "mesh \"{}\": rank {} is gone", shape.name(), rank);
+    }
+  }
+  const std::optional<int64_t> position = shape.position_of(self_.rank);
+  forget_ended();
+  auto mesh = std::make_shared<Mesh>(Mesh::Environment{environment_.loop, environment_.compute, rpc_}, gate_,
+                                     lowest->second, shape, *position, std::move(members), timeout);
+  meshes_.emplace(mesh->id(), mesh);
+  lead_early(mesh);
+  made->complete(mesh);
+}
+
+void Meshes::stop() {
+  for (const auto& [id, mesh] : std::exchange(meshes_, {})) mesh->stop();
+  early_.clear();
+}
+
+// Of the meshes that have ended the latest are kept: what is late for them is known to be.
+void Meshes::forget_ended() {
+  auto ended = std::count_if(meshes_.begin(), meshes_.end(), [](const auto& entry) { return entry.second->ended(); });
+  std::erase_if(meshes_, [&ended](const auto& entry) {
+    return entry.second->ended() && ended-- > static_cast<decltype(ended)>(kMostEnded);
+  });
+}
+
+// ---- messages ----
+
+std::optional<Heard> Meshes::handle(const Peer& from, const wire::Message& message) {
+  const Id* id = mesh_of(message.body);
+  if (id == nullptr) return std::nullopt;
+  rpc_.count_received(from);
+  const auto mesh = meshes_.find(*id);
+  if (mesh == meshes_.end()) return keep(*id, from, message.body);
+  return lead(*std::shared_ptr(mesh->second), from, message.body);
+}
+
+Heard Meshes::lead(Mesh& mesh, const Peer& from, const wire::Body& body) {
+  const std::optional<int64_t> position = mesh.position_of(from.incarnation);
+  if (!position)
+    violation("{} of a worker that is no member of mesh \"{}\"", wire::body_name(body), mesh.shape().name());
+  if (const auto* part = std::get_if<wire::Part>(&body)) return mesh.on_part(*position, *part);
+  if (const auto* calls = std::get_if<wire::Calls>(&body)) return mesh.on_calls(*position, *calls);
+  return mesh.on_end(*position, std::get<wire::MeshEnd>(body));
+}
+
+Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
+  const Nanos now = environment_.loop.now();
+  std::erase_if(early_, [now](const Early& early) { return early.expires <= now; });
+  size_t bytes = bytes_of(body);
+  for (const Early& early : early_) bytes += early.from.incarnation == from.incarnation ? early.bytes : 0;
+  if (bytes > kMostEarlyBytes) return Heard::kStale;
+  early_.push_back({mesh, from, body, deadline_after(now, kEarlyLife), bytes_of(body)});
+  return Heard::kHandled;
+}
+
+void Meshes::lead_early(const std::shared_ptr<Mesh>& mesh) {
+  std::deque<Early> others;
+  for (Early& early : std::exchange(early_, {})) {
+    if (early.mesh != mesh->id()) {
+      others.push_back(std::move(early));
+      continue;
+    }
+    try {
+      lead(*mesh, early.from, early.body);
+    } catch (const Violation& error) {
+      rpc_.session().fence(early.from.incarnation, error);
+    }
+  }
+  early_ = std::move(others);
+}
+
+bool Meshes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  const Id* id = mesh_of(outline.body);
+  if (id == nullptr) return false;
+  rpc_.count_received(from);
+  const auto mesh = meshes_.find(*id);
+  if (mesh != meshes_.end()) std::shared_ptr(mesh->second)->end_now(why, true);
+  return true;
+}
+
+void Meshes::on_lost(const Peer& peer, const Error& error) {
+  for (const auto& [id, mesh] : std::map(meshes_)) {
+    if (const auto position = mesh->position_of(peer.incarnation)) mesh->on_lost(*position, error);
+  }
+  std::erase_if(early_, [&peer](const Early& early) { return early.from.incarnation == peer.incarnation; });
+}
+
+void Meshes::on_left(const Peer& peer) {
+  for (const auto& [id, mesh] : std::map(meshes_)) {
+    if (const auto position = mesh->position_of(peer.incarnation)) mesh->on_left(*position);
+  }
+}
+
+bool Meshes::is_idle() const {
+  return std::all_of(meshes_.begin(), meshes_.end(), [](const auto& entry) { return entry.second->is_idle(); });
+}
+
+}  // namespace distag

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/log.h"
+#include "coll/mesh.h"
+
+namespace distag {
+
+// The meshes of which one worker is a member: makes them, and leads messages and losses to them. Public methods may be
+// called on any thread unless they say otherwise.
+class Meshes {
+ public:
+  struct Environment {
+    Loop& loop;
+    Executor& compute;
+    Nanos call_timeout;
+  };
+
+  Meshes(Environment environment, Rpc& rpc);
+  ~Meshes();
+
+  // Once all ranks of the request (none: all living members of the group, ascending) have called it alike. Throws
+  // INVALID_ARGUMENT for a request that does not fit, or without this worker; the future fails with DIVERGED (other
+  // requests elsewhere), DEADLINE naming who is missing, DISCONNECTED. `timeout` is also that of the mesh's calls that
+  // take none; 0: the call timeout of the worker.
+  std::shared_ptr<Future<std::shared_ptr<Mesh>>> create(layout::MeshRequest request, Nanos timeout);
+
+  // On the loop, before messages come; and at the shutdown.
+  void begin(const Peer& self) { self_ = self; }
+  void stop();
+
+  // On the loop. nullopt when the message is of another layer. Throws Violation.
+  std::optional<Heard> handle(const Peer& from, const wire::Message& message);
+  // In its place, when there is no memory for its payload. False when it is of another layer.
+  bool refuse(const Peer& from, const wire::Message& outline, const Error& why);
+  void on_lost(const Peer& peer, const Error& error);
+  void on_left(const Peer& peer);
+  bool is_idle() const;
+
+ private:
+  // A message of a mesh whose creation has not ended here.
+  struct Early {
+    Id mesh;
+    Peer from;
+    wire::Body body;
+    Nanos expires = 0;
+    size_t bytes = 0;
+  };
+  using Made = std::shared_ptr<Future<std::shared_ptr<Mesh>>>;
+
+  void on_agreed(const layout::MeshShape& shape, const std::string& own, Nanos timeout, const Value& requests,
+                 const Made& made);
+  Heard keep(const Id& mesh, const Peer& from, const wire::Body& body);
+  Heard lead(Mesh& mesh, const Peer& from, const wire::Body& body);
+  void lead_early(const std::shared_ptr<Mesh>& mesh);
+  void forget_ended();
+
+  const Environment environment_;
+  Rpc& rpc_;
+  const std::shared_ptr<LoopGate> gate_;
+  std::atomic<int64_t> last_mesh_{0};
+
+  // On the loop.
+  Peer self_;
+  std::map<Id, std::shared_ptr<Mesh>> meshes_;
+  std::deque<Early> early_;
+};
+
+}  // namespace distag

@@ -1,0 +1,673 @@
+// Collectives of meshes over whole workers: values, counts, one order of addition, early parts, members that differ, do
+// not come, fail alone, are lost or leave, and messages that no correct member sends.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/violation.h"
+#include "coll/meshes.h"
+#include "layout/spec_text.h"
+#include "ops/op.h"
+#include "support/sim_group.h"
+#include "support/tensors.h"
+
+namespace distag::sim {
+namespace {
+
+using distag::testing::tensor_of;
+using distag::testing::values_of;
+using Result = std::shared_ptr<Future<Tensor>>;
+
+// A group and a mesh of all of it, as each member has it.
+class MeshGroup {
+ public:
+  MeshGroup(uint64_t seed, const Dims& shape, SimGroupOptions options = {}, std::vector<int64_t> granules = {},
+            Nanos timeout = 30 * kSecond)
+      : timeout_(timeout) {
+    options.size = static_cast<int32_t>(element_count(shape));
+    group_ = std::make_unique<SimWorkerGroup>(seed, options);
+    group_->start();
+    request_.name = "train";
+    request_.shape = shape;
+    for (size_t i = 0; i < shape.size(); ++i) request_.axis_names.emplace_back(1, static_cast<char>("xyz"[i]));
+    request_.granules = std::move(granules);
+    make();
+  }
+
+  void make() {
+    meshes_.clear();
+    std::vector<std::shared_ptr<Future<std::shared_ptr<Mesh>>>> made;
+    for (int32_t rank = 0; rank < group_->size(); ++rank) {
+      made.push_back(group_->worker(rank).meshes().create(request_, timeout_));
+    }
+    for (const auto& one : made) {
+      wait(*one, kForever);
+      meshes_.push_back(one->value());
+    }
+  }
+
+  int32_t size() const { return group_->size(); }
+  SimWorkerGroup& group() { return *group_; }
+  Mesh& mesh(int32_t rank) { return *meshes_[static_cast<size_t>(rank)]; }
+  layout::Axes all_axes() const { return layout::axes_of((layout::AxisSet{1} << request_.shape.size()) - 1); }
+  MeshStats stats(int32_t rank) {
+    MeshStats stats;
+    group_->loop(rank).run([&] { stats = mesh(rank).stats(); });
+    return stats;
+  }
+  void shut_down() {
+    for (const ShutdownReport& report : group_->shutdown()) EXPECT_TRUE(report.clean);
+  }
+
+  layout::MeshRequest request_;
+
+ private:
+  const Nanos timeout_;
+  std::unique_ptr<SimWorkerGroup> group_;
+  std::vector<std::shared_ptr<Mesh>> meshes_;
+};
+
+Tensor numbers(const Dims& shape, int64_t seed) {
+  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    tensor.mutable_data_as<double>()[i] = static_cast<double>((i * 7919 + seed * 104729) % 1009) / 7.0 - 70;
+  }
+  return tensor;
+}
+
+CollectiveCall call_of(CollectiveKind kind, const layout::Axes& axes, const Tensor& tensor) {
+  CollectiveCall call;
+  call.kind = kind;
+  call.axes = axes;
+  call.tensor = tensor;
+  return call;
+}
+
+Tensor value_of(const Result& result) {
+  wait(*result, kForever);
+  return result->value();
+}
+
+Error failure_of(const Completion& completion) {
+  wait(const_cast<Completion&>(completion), kForever);
+  if (completion.error() != nullptr) return *completion.error();
+  ADD_FAILURE() << "it did not fail";
+  return Error();
+}
+
+void expect_failure(const Error& error, Status status, const std::string& word) {
+  EXPECT_EQ(error.status(), status) << error.message();
+  EXPECT_NE(error.message().find(word), std::string::npos) << error.message();
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && values_of<double>(a) == values_of<double>(b);
+}
+
+// Sum in the one order: ascending positions.
+Tensor expected_sum(const std::vector<Tensor>& operands) {
+  auto sum = values_of<double>(operands[0]);
+  for (size_t k = 1; k < operands.size(); ++k) {
+    const auto next = values_of<double>(operands[k]);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += next[i];
+  }
+  return tensor_of<double>(operands[0].shape(), sum);
+}
+
+// ---- values and counts ----
+
+TEST(Collectives, AllReduceHasTheSameBitsByEachAlgorithm) {
+  for_each_seed(12, [](uint64_t seed) {
+    SimGroupOptions options;
+    options.faults.drop = 0.005;
+    MeshGroup members(seed, {1 + static_cast<int64_t>(seed % 4)}, options);
+    // The first goes directly, the second in chunks; 3 elements make chunks that are empty.
+    for (const int64_t count : {int64_t{3}, int64_t{70001}, int64_t{0}}) {
+      std::vector<Tensor> operands;
+      std::vector<Result> results;
+      for (int32_t rank = 0; rank < members.size(); ++rank) {
+        operands.push_back(numbers({count}, rank + 1));
+        results.push_back(
+            members.mesh(rank).collective(call_of(CollectiveKind::kAllReduce, members.all_axes(), operands.back())));
+      }
+      for (const Result& result : results) EXPECT_TRUE(same_bits(value_of(result), expected_sum(operands)));
+    }
+    members.shut_down();
+  });
+}
+
+TEST(Collectives, CountTheMessagesAndBytesThatGo) {
+  MeshGroup members(1, {4});
+  auto run = [&members](int64_t count) {
+    const MeshStats before = members.stats(0);
+    std::vector<Result> results;
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      results.push_back(members.mesh(rank).collective(
+          call_of(CollectiveKind::kAllReduce, members.all_axes(), numbers({count}, rank))));
+    }
+    for (const Result& result : results) value_of(result);
+    MeshStats after = members.stats(0);
+    after.parts_sent -= before.parts_sent;
+    after.bytes_sent -= before.bytes_sent;
+    after.bytes_received -= before.bytes_received;
+    return after;
+  };
+  // Directly: everyone sends its operand to the three others. 4 x 128 KiB are just that.
+  MeshStats stats = run(16384);
+  EXPECT_EQ(stats.parts_sent, 3u);
+  EXPECT_EQ(stats.bytes_sent, 3u * 131072u);
+  EXPECT_EQ(stats.bytes_received, 3u * 131072u);
+  // In chunks: three quarters go, and three times the own quarter.
+  stats = run(16388);
+  EXPECT_EQ(stats.parts_sent, 6u);
+  EXPECT_EQ(stats.bytes_sent, 2u * 3u * 4097u * 8u);
+  EXPECT_EQ(stats.bytes_received, 2u * 3u * 4097u * 8u);
+  EXPECT_EQ(stats.all_reduces, 2u);
+  EXPECT_EQ(stats.calls, 2u);
+}
+
+// Positions of a granule first, then the granules: also where positions alternate between granules.
+TEST(Collectives, FoldGranulesFirst) {
+  MeshGroup members(3, {4}, {}, {1, 0, 1, 0});
+  const double values[] = {1e16, 1.0, -1e16, 1.0};
+  std::vector<Result> results;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    results.push_back(members.mesh(rank).collective(
+        call_of(CollectiveKind::kAllReduce, {0}, Tensor::scalar(Dtype::kFloat64, values[rank]))));
+  }
+  // (1 + 1) + (1e16 - 1e16); ascending positions would give 1.
+  for (const Result& result : results) EXPECT_EQ(value_of(result).item(), 2.0);
+}
+
+TEST(Collectives, ReduceByMinimumMaximumAndProduct) {
+  MeshGroup members(1, {3});
+  const std::pair<Reduction, double> cases[] = {
+      {Reduction::kMin, -2}, {Reduction::kMax, 5}, {Reduction::kProduct, -30}, {Reduction::kSum, 6}};
+  for (const auto& [reduction, expected] : cases) {
+    const double values[] = {3, -2, 5};
+    std::vector<Result> results;
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      CollectiveCall call = call_of(CollectiveKind::kAllReduce, {0}, Tensor::scalar(Dtype::kFloat64, values[rank]));
+      call.reduction = reduction;
+      results.push_back(members.mesh(rank).collective(call));
+    }
+    for (const Result& result : results) EXPECT_EQ(value_of(result).item(), expected);
+  }
+}
+
+TEST(Collectives, GiveWhatTheirNamesSay) {
+  for_each_seed(10, [](uint64_t seed) {
+    MeshGroup members(seed, {2, 3});
+    const layout::Axes row{1};
+    auto run = [&](const std::function<CollectiveCall(int32_t rank)>& make) {
+      std::vector<Result> results;
+      for (int32_t rank = 0; rank < 6; ++rank) results.push_back(members.mesh(rank).collective(make(rank)));
+      std::vector<Tensor> values;
+      for (const Result& result : results) values.push_back(value_of(result));
+      return values;
+    };
+    auto of = [](const Tensor& tensor) { return tensor ? values_of<double>(tensor) : std::vector<double>(); };
+    using Numbers = std::vector<double>;
+    // Sizes of the dim differ: the one in the middle has none.
+    auto got = run([&](int32_t rank) {
+      const int64_t rows = (rank % 3 + 2) % 3;
+      return call_of(CollectiveKind::kAllGather, row, tensor_of<double>({rows}, Numbers(size_t(rows), rank)));
+    });
+    EXPECT_EQ(of(got[1]), (Numbers{0, 0, 2}));
+    EXPECT_EQ(of(got[5]), (Numbers{3, 3, 5}));
+    const auto four = [](int32_t rank) { return tensor_of<double>({4}, {1.0 * rank, 10.0, 20.0, 30.0}); };
+    got = run([&](int32_t rank) { return call_of(CollectiveKind::kReduceScatter, row, four(rank)); });
+    EXPECT_EQ(of(got[0]), (Numbers{3, 30}));
+    EXPECT_EQ(of(got[4]), (Numbers{60, 90}));
+    EXPECT_EQ(of(got[5]), Numbers());
+    got = run([&](int32_t rank) {
+      CollectiveCall call = call_of(CollectiveKind::kAllToAll, row,
+                                    tensor_of<double>({1, 3}, {10.0 * rank, 10.0 * rank + 1, 10.0 * rank + 2}));
+      call.dim = 1;
+      call.dim_to = 0;
+      return call;
+    });
+    EXPECT_EQ(got[4].shape(), (Dims{3, 1}));
+    EXPECT_EQ(of(got[4]), (Numbers{31, 41, 51}));
+    for (const int64_t count : {int64_t{2}, int64_t{9000}}) {
+      got = run([&](int32_t rank) {
+        CollectiveCall call = call_of(CollectiveKind::kBroadcast, row, numbers({count}, rank));
+        call.root = 2;
+        return call;
+      });
+      EXPECT_TRUE(same_bits(got[0], numbers({count}, 2)) && same_bits(got[5], numbers({count}, 5)));
+    }
+    for (const int64_t count : {int64_t{2}, int64_t{30000}}) {
+      got = run([&](int32_t rank) {
+        CollectiveCall call = call_of(CollectiveKind::kReduce, row, numbers({count}, rank));
+        call.root = 1;
+        return call;
+      });
+      EXPECT_FALSE(got[0]);
+      EXPECT_TRUE(same_bits(got[4], expected_sum({numbers({count}, 3), numbers({count}, 4), numbers({count}, 5)})));
+    }
+    got = run([&](int32_t rank) {
+      CollectiveCall call = call_of(CollectiveKind::kPermute, row, Tensor::scalar(Dtype::kFloat64, rank));
+      call.shift = -1;
+      return call;
+    });
+    EXPECT_EQ(got[0].item(), 1);
+    EXPECT_EQ(got[5].item(), 3);
+    members.shut_down();
+  });
+}
+
+// The shard that a member holds of a tensor; of a sum the first member holds all.
+Tensor shard_of(const layout::MeshShape& mesh, const layout::Spec& spec, const Tensor& whole, int64_t position) {
+  const layout::Box box = box_of(mesh, spec, whole.shape(), position);
+  int64_t offset = 0;
+  for (size_t i = 0; i < box.offset.size() && !box.empty(); ++i) offset += box.offset[i] * whole.strides()[i];
+  Tensor shard =
+      box.empty() ? Tensor::empty(whole.dtype(), box.extent) : whole.view(box.extent, whole.strides(), offset).clone();
+  if (mesh.index_along(layout::axes_of(spec.partial()), position) != 0) {
+    for (int64_t i = 0; i < shard.count(); ++i) shard.mutable_data_as<double>()[i] = 0;
+  }
+  return shard;
+}
+
+TEST(Collectives, RedistributeGivesEachMemberItsBox) {
+  for_each_seed(60, [](uint64_t seed) {
+    const Dims meshes[] = {{4}, {2, 2}, {2, 3}};
+    MeshGroup members(seed, meshes[seed % 3]);
+    SeededRandom random(seed);
+    for (int round = 0; round < 5; ++round) {
+      const layout::MeshShape& mesh = members.mesh(0).shape();
+      auto random_spec = [&](bool may_be_partial) {
+        layout::Spec spec(2);
+        for (uint8_t axis = 0; axis < mesh.axis_count(); ++axis) {
+          const uint64_t place = random.next() % 4;
+          if (place < 2) spec.dim(place).push_back(axis);
+          if (place == 2 && may_be_partial) spec.set_partial(spec.partial() | layout::AxisSet{1} << axis);
+        }
+        return spec;
+      };
+      const Dims shape{static_cast<int64_t>(random.next() % 8), static_cast<int64_t>(1 + random.next() % 7)};
+      const Tensor whole = numbers(shape, 5);
+      const layout::Spec from = random_spec(true);
+      const layout::Spec to = random_spec(false);
+      SCOPED_TRACE(print_spec(mesh, from) + " -> " + print_spec(mesh, to) + " of " + to_string(shape));
+      std::vector<Result> results;
+      for (int32_t rank = 0; rank < members.size(); ++rank) {
+        results.push_back(members.mesh(rank).redistribute({shape, shard_of(mesh, from, whole, rank), from, to, "", 0}));
+      }
+      for (int32_t rank = 0; rank < members.size(); ++rank) {
+        EXPECT_TRUE(same_bits(value_of(results[static_cast<size_t>(rank)]), shard_of(mesh, to, whole, rank)));
+      }
+    }
+    members.shut_down();
+  });
+}
+
+// ---- order ----
+
+// Each member makes its calls far ahead of the others, on two lines, over connections that drop.
+TEST(Collectives, MeetByNumberAndLineWhateverComesFirst) {
+  for_each_seed(40, [](uint64_t seed) {
+    SimGroupOptions options;
+    options.faults.drop = 0.02;
+    MeshGroup members(seed, {3}, options);
+    std::map<int, std::vector<Result>> results;
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      for (int k = 0; k < 20; ++k) {
+        CollectiveCall call = call_of(CollectiveKind::kAllReduce, {0}, Tensor::scalar(Dtype::kFloat64, 100 * k + rank));
+        call.line = (k + rank) % 2 == 0 ? "" : "b";
+        call.tensor = Tensor::scalar(Dtype::kFloat64, call.line.empty() ? 1 : 10);
+        results[rank].push_back(members.mesh(rank).collective(call));
+      }
+      members.group().scheduler().run_for(20 * kMillisecond);
+    }
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      for (int k = 0; k < 20; ++k) {
+        EXPECT_EQ(value_of(results[rank][static_cast<size_t>(k)]).item(), (k + rank) % 2 == 0 ? 3 : 30);
+      }
+    }
+    members.shut_down();
+  });
+}
+
+TEST(Collectives, KeepTheValuesOfTheCall) {
+  MeshGroup members(1, {2});
+  Tensor x = tensor_of<double>({2}, {1, 2});
+  const Result first = members.mesh(0).collective(call_of(CollectiveKind::kAllReduce, {0}, x));
+  x.mutable_data_as<double>()[0] = 50;
+  const Result second =
+      members.mesh(1).collective(call_of(CollectiveKind::kAllReduce, {0}, tensor_of<double>({2}, {1, 1})));
+  EXPECT_EQ(values_of<double>(value_of(second)), (std::vector<double>{2, 3}));
+  EXPECT_EQ(values_of<double>(value_of(first)), (std::vector<double>{2, 3}));
+}
+
+// ---- members that differ ----
+
+CollectiveCall sum_of(const Dims& shape) { return call_of(CollectiveKind::kAllReduce, {0}, numbers(shape, 1)); }
+
+TEST(Collectives, OfProgramsThatDifferFailOnAllWithBothCalls) {
+  struct Different {
+    CollectiveCall call;
+    const char* text;
+  };
+  CollectiveCall by_max = sum_of({2});
+  by_max.reduction = Reduction::kMax;
+  const Different cases[] = {
+      {sum_of({3}), "all_reduce(float64[3], sum, axes x)"},
+      {call_of(CollectiveKind::kAllGather, {0}, numbers({2}, 1)), "all_gather(float64[2], axes x)"},
+      {call_of(CollectiveKind::kAllReduce, {0}, tensor_of<float>({2}, {1, 2})), "all_reduce(float32[2], sum, axes x)"},
+      {by_max, "all_reduce(float64[2], max, axes x)"},
+  };
+  for_each_seed(20, [&cases](uint64_t seed) {
+    const Different& different = cases[seed % std::size(cases)];
+    MeshGroup members(seed, {3});
+    const auto odd = static_cast<int32_t>(seed % 3);
+    std::vector<Result> results;
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      members.mesh(rank).note("", "add(a, b)", 7);
+      results.push_back(members.mesh(rank).collective(rank == odd ? different.call : sum_of({2})));
+    }
+    for (const Result& result : results) {
+      const Error error = failure_of(*result);
+      expect_failure(error, Status::kDiverged, "mesh \"train\": programs differ at call 2: ");
+      expect_failure(error, Status::kDiverged, different.text);
+      expect_failure(error, Status::kDiverged, "all_reduce(float64[2], sum, axes x)");
+      expect_failure(error, Status::kDiverged, "the last equal call was 1, add(a, b)");
+    }
+    // And whatever follows.
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      expect_failure(failure_of(*members.mesh(rank).collective(sum_of({2}))), Status::kDiverged, "programs differ");
+    }
+    members.shut_down();
+  });
+}
+
+TEST(Collectives, ComparePastCallsThatSendNothing) {
+  MeshGroup members(1, {2});
+  members.mesh(0).note("", "add(a, b)", 7);
+  members.mesh(1).note("", "add(b, a)", 8);
+  for (int i = 0; i < 70; ++i) {
+    members.mesh(0).note("", "exp", 1);
+    members.mesh(1).note("", "exp", 1);
+  }
+  const Result one = members.mesh(0).collective(sum_of({2}));
+  const Result two = members.mesh(1).collective(sum_of({2}));
+  expect_failure(failure_of(*one), Status::kDiverged, "programs differ before call 9, the first that both remember");
+  expect_failure(failure_of(*two), Status::kDiverged, "programs differ before call 9, the first that both remember");
+}
+
+TEST(Collectives, ACallThatSendsNothingIsComparedWithThePartsThatCame) {
+  MeshGroup members(1, {2});
+  const Result one = members.mesh(0).collective(sum_of({2}));
+  members.group().scheduler().run_for(kSecond);
+  members.mesh(1).note("", "exp", 1);
+  expect_failure(failure_of(*one), Status::kDiverged,
+                 "programs differ at call 1: worker \"w0\" (rank 0) calls all_reduce(float64[2], sum, axes x), worker "
+                 "\"w1\" (rank 1) calls exp");
+}
+
+TEST(Collectives, AWrongArgumentFailsTheCallAndNotTheMesh) {
+  MeshGroup members(1, {2});
+  std::vector<Result> results;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    CollectiveCall call = call_of(CollectiveKind::kAllGather, {0}, numbers({2}, 1));
+    call.dim = 1;
+    expect_failure(failure_of(*members.mesh(rank).collective(call)), Status::kInvalidArgument,
+                   "all_gather: dim 1 is out of range for float64[2]");
+    results.push_back(members.mesh(rank).collective(sum_of({2})));
+  }
+  for (const Result& result : results) value_of(result);
+}
+
+TEST(Collectives, AMemberThatDoesNotCallIsNamed) {
+  for_each_seed(10, [](uint64_t seed) {
+    MeshGroup members(seed, {3}, {}, {}, 2 * kSecond);
+    const Nanos begun = members.group().scheduler().now();
+    const Result one = members.mesh(0).collective(sum_of({2}));
+    const Result two = members.mesh(1).collective(sum_of({2}));
+    for (const Result& result : {one, two}) {
+      expect_failure(failure_of(*result), Status::kDeadline,
+                     "call 1, all_reduce(float64[2], sum, axes x), waits for worker \"w2\" (rank 2)");
+    }
+    EXPECT_LT(members.group().scheduler().now() - begun, 3 * kSecond);
+    // It comes once it has been told, to the same error.
+    members.group().scheduler().run_for(kSecond);
+    expect_failure(failure_of(*members.mesh(2).collective(sum_of({2}))), Status::kDeadline, "waits for worker \"w2\"");
+    members.shut_down();
+  });
+}
+
+TEST(Collectives, AMemberThatFailsAloneEndsItForAll) {
+  MeshGroup members(1, {3});
+  const Result one = members.mesh(0).collective(sum_of({2}));
+  members.mesh(2).end(Error(Status::kOutOfMemory, "no memory for the batch"));
+  const Error error = failure_of(*one);
+  expect_failure(error, Status::kOutOfMemory, "no memory for the batch");
+  EXPECT_EQ(error.origin_rank(), 2);
+  expect_failure(failure_of(*members.mesh(1).collective(sum_of({2}))), Status::kOutOfMemory, "no memory");
+}
+
+// ---- losses and leaves ----
+
+TEST(Collectives, AKilledMemberEndsItWithItsName) {
+  for_each_seed(60, [](uint64_t seed) {
+    SimGroupOptions options;
+    options.lease = 5 * kSecond;
+    MeshGroup members(seed, {4}, options);
+    const auto victim = static_cast<int32_t>(seed % 4);
+    const int64_t count = seed % 2 == 0 ? 3 : 70001;
+    std::vector<std::vector<Result>> results(4);
+    for (int k = 0; k < 3; ++k) {
+      for (int32_t rank = 0; rank < 4; ++rank) {
+        if (k == 2 && rank == victim) continue;
+        results[static_cast<size_t>(rank)].push_back(members.mesh(rank).collective(sum_of({count})));
+      }
+    }
+    members.group().scheduler().run_for(static_cast<Nanos>(seed % 7) * 100 * kMicrosecond);
+    members.group().kill(victim);
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      if (rank == victim) continue;
+      expect_failure(failure_of(*results[static_cast<size_t>(rank)].back()), Status::kDisconnected,
+                     "worker \"w" + std::to_string(victim) + "\"");
+      for (const Result& result : results[static_cast<size_t>(rank)]) {
+        wait(*result, kForever);
+        if (result->error() != nullptr) continue;
+        EXPECT_TRUE(same_bits(result->value(), expected_sum(std::vector<Tensor>(4, numbers({count}, 1)))));
+      }
+    }
+    // The survivors make a new one.
+    layout::MeshRequest request = members.request_;
+    request.shape = {3};
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      if (rank != victim) request.ranks.push_back(rank);
+    }
+    std::vector<std::shared_ptr<Future<std::shared_ptr<Mesh>>>> made;
+    for (const int32_t rank : request.ranks) {
+      made.push_back(members.group().worker(rank).meshes().create(request, 30 * kSecond));
+    }
+    std::vector<Result> sums;
+    for (const auto& one : made) {
+      wait(*one, kForever);
+      sums.push_back(one->value()->collective(sum_of({2})));
+    }
+    for (const Result& sum : sums) value_of(sum);
+  });
+}
+
+TEST(Collectives, AMemberMayLeaveBeforeOthersHaveFinished) {
+  for_each_seed(40, [](uint64_t seed) {
+    MeshGroup members(seed, {4});
+    const int64_t count = seed % 2 == 0 ? 3 : 70001;
+    std::vector<Result> results;
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      for (int k = 0; k < 3; ++k) results.push_back(members.mesh(rank).collective(sum_of({count})));
+      members.mesh(rank).leave();
+      members.group().scheduler().run_for(static_cast<Nanos>(seed % 5) * 200 * kMicrosecond);
+    }
+    for (const Result& result : results) value_of(result);
+    members.group().scheduler().run_for(kSecond);
+    expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kInvalidState, "has released it");
+    members.shut_down();
+  });
+}
+
+TEST(Collectives, CallsThatWaitForAMemberThatLeftNameIt) {
+  MeshGroup members(1, {2});
+  members.mesh(1).leave();
+  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
+                 "worker \"w1\" (rank 1) has left it");
+}
+
+TEST(Collectives, ASlowMemberIsNoLostOne) {
+  for_each_seed(20, [](uint64_t seed) {
+    MeshGroup members(seed, {3});
+    members.group().network().cut_all();
+    std::vector<Result> results;
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      results.push_back(members.mesh(rank).collective(sum_of({70001})));
+      members.group().scheduler().run_for(500 * kMillisecond);
+      members.group().network().cut_all();
+    }
+    for (const Result& result : results) value_of(result);
+    members.shut_down();
+  });
+}
+
+// ---- creation ----
+
+TEST(Collectives, MembersThatAskForOtherMeshesAreTold) {
+  SimGroupOptions options;
+  SimWorkerGroup group(1, options);
+  group.start();
+  layout::MeshRequest request;
+  request.shape = {2, 1};
+  const auto one = group.worker(0).meshes().create(request, kSecond);
+  request.shape = {1, 2};
+  const auto two = group.worker(1).meshes().create(request, kSecond);
+  expect_failure(failure_of(*one), Status::kDiverged, "mesh_create(\"mesh\", [1, 2]");
+  expect_failure(failure_of(*two), Status::kDiverged, "mesh_create(\"mesh\", [2, 1]");
+  request.shape = {2};
+  const auto alone = group.worker(0).meshes().create(request, kSecond);
+  expect_failure(failure_of(*alone), Status::kDeadline, "\"w1\"");
+}
+
+TEST(Collectives, TwoMeshesOverTheSameRanksAreTwo) {
+  MeshGroup members(1, {2});
+  Mesh& first = members.mesh(0);
+  const Result waiting = first.collective(sum_of({2}));
+  const std::shared_ptr<Mesh> kept = first.shared_from_this();
+  members.make();
+  EXPECT_NE(kept->id(), members.mesh(0).id());
+  const Result one = members.mesh(0).collective(sum_of({2}));
+  const Result two = members.mesh(1).collective(sum_of({2}));
+  value_of(one);
+  value_of(two);
+  EXPECT_FALSE(waiting->is_done());
+}
+
+// ---- three verdicts ----
+
+class ForgedParts : public ::testing::Test {
+ protected:
+  ForgedParts() : members_(1, {2, 2}) {
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      peers_.push_back(members_.group().worker(0).rpc().membership().find_by_rank(rank)->peer);
+    }
+  }
+  // As if it came now to w0.
+  std::optional<Heard> deliver(size_t from, wire::Body body) {
+    std::optional<Heard> heard;
+    members_.group().loop(0).run([&] {
+      heard = members_.group().worker(0).meshes().handle(peers_[from], wire::Message{0, 0, {}, std::move(body)});
+    });
+    return heard;
+  }
+  void expect_violation(size_t from, const wire::Body& body) {
+    EXPECT_THROW(deliver(from, body), Violation) << wire::body_name(body);
+  }
+  // Of the call that w0 has made and w1 has not: the part that w1 will send, but for its values.
+  wire::Part part() {
+    std::optional<wire::Part> caught;
+    members_.group().network().set_tap([&caught](const std::string&, const std::string& to, const Frames& frames) {
+      if (to != "w1" || caught) return;
+      const wire::Message message = wire::decode(frames.front(), {frames.begin() + 1, frames.end()}, {});
+      if (const auto* body = std::get_if<wire::Part>(&message.body)) caught = *body;
+    });
+    own_ = members_.mesh(0).collective(call_of(CollectiveKind::kAllReduce, {1}, numbers({2}, 1)));
+    EXPECT_TRUE(members_.group().scheduler().run_until([&] { return caught.has_value(); }, kSecond));
+    members_.group().network().set_tap({});
+    return *caught;
+  }
+
+  MeshGroup members_;
+  std::vector<Peer> peers_;
+  Result own_;
+};
+
+TEST_F(ForgedParts, APieceThatTheCallHasNotIsAViolation) {
+  const wire::Part real = part();
+  expect_violation(2, real);  // a member that takes no part
+  wire::Part forged = real;
+  forged.part = 99;
+  expect_violation(1, forged);
+  forged = real;
+  forged.pieces = {Value(numbers({3}, 1))};
+  expect_violation(1, forged);
+  forged.pieces = {real.pieces[0], real.pieces[0]};
+  expect_violation(1, forged);
+  EXPECT_FALSE(own_->is_done());
+  EXPECT_EQ(deliver(1, real), Heard::kHandled);
+  EXPECT_TRUE(same_bits(value_of(own_), expected_sum({numbers({2}, 1), numbers({2}, 1)})));
+  expect_violation(1, real);  // twice: the call is over
+}
+
+TEST_F(ForgedParts, APieceTwiceIsAViolationAlsoBeforeTheCall) {
+  wire::Part real = part();
+  real.number = 2;
+  EXPECT_EQ(deliver(1, real), Heard::kHandled);
+  expect_violation(1, real);
+}
+
+TEST_F(ForgedParts, AWorkerThatIsNoMemberIsAViolation) {
+  Peer stranger = peers_[1];
+  stranger.incarnation ^= 1;
+  peers_.push_back(stranger);
+  expect_violation(4, part());
+  expect_violation(4, wire::MeshEnd{members_.mesh(0).id(), Error(Status::kRemote, "no"), false});
+  expect_violation(4, wire::Calls{members_.mesh(0).id(), "", {}});
+}
+
+TEST_F(ForgedParts, AfterTheEndAllIsStale) {
+  const wire::Part real = part();
+  members_.mesh(0).end(Error(Status::kRemote, "over"));
+  members_.group().scheduler().run_for(kSecond);
+  EXPECT_EQ(deliver(1, real), Heard::kStale);
+  EXPECT_EQ(deliver(1, wire::Calls{real.mesh, "", {}}), Heard::kStale);
+  EXPECT_EQ(deliver(1, wire::MeshEnd{real.mesh, Error(Status::kInternal, "again"), false}), Heard::kStale);
+  expect_failure(failure_of(*own_), Status::kRemote, "over");
+}
+
+TEST_F(ForgedParts, OfAnUnknownMeshIsKeptAndThenDropped) {
+  wire::Part unknown = part();
+  unknown.mesh.counter += 100;
+  EXPECT_EQ(deliver(1, unknown), Heard::kHandled);
+  unknown.pieces = {Value(numbers({1 << 18}, 1))};  // 2 MiB: more than is kept
+  EXPECT_EQ(deliver(1, unknown), Heard::kStale);
+}
+
+TEST_F(ForgedParts, APieceWithoutMemoryEndsTheMesh) {
+  wire::Part outline = part();
+  outline.pieces = {Value()};
+  members_.group().loop(0).run([&] {
+    EXPECT_TRUE(members_.group().worker(0).meshes().refuse(peers_[1], wire::Message{0, 0, {}, outline},
+                                                           Error(Status::kOutOfMemory, "no memory for a part")));
+  });
+  expect_failure(failure_of(*own_), Status::kOutOfMemory, "no memory for a part");
+}
+
+}  // namespace
+}  // namespace distag::sim

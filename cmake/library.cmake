@@ -11,13 +11,13 @@ target_include_directories(distag INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_D
                                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(distag PRIVATE ${distag_seen_capi} distag_compile)
 target_link_options(distag PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/distag.map -Wl,--exclude-libs,ALL
-                    -Wl,--gc-sections -Wl,--as-needed)
+                    -Wl,--gc-sections -Wl,--as-needed -Wl,--wrap=_Znwm -Wl,--wrap=_Znam)  # src/capi/operator_new.cpp
 if(NOT DISTAG_SANITIZE)
   target_link_options(distag PRIVATE -Wl,-z,defs)
 endif()
 
-# libdistag.a: the same as one object whose only global symbols are distag_*, so that nothing of it (operator new, the
-# modules' names) meets the host's. Position independent, as everything here is. A sanitizer's build has none.
+# libdistag.a: the same as one object whose only global symbols are distag_*, so that nothing of it (the modules' names)
+# meets the host's. Position independent, as everything here is. A sanitizer's build has none.
 if(DISTAG_SANITIZE)
   return()
 endif()
@@ -28,7 +28,7 @@ endforeach()
 set(distag_object ${PROJECT_BINARY_DIR}/distag_static.o)
 add_custom_command(
   OUTPUT ${distag_object}
-  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${distag_object} --whole-archive ${distag_archives}
+  COMMAND ${CMAKE_LINKER} -r --force-group-allocation --wrap=_Znwm --wrap=_Znam -o ${distag_object} --whole-archive ${distag_archives}
   COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=distag_* ${distag_object}
   DEPENDS distag_capi ${distag_seen_capi}
   COMMENT "One object of all modules"

@@ -1,24 +1,43 @@
-// Allocation within the library alone: the version script keeps these from being seen outside. They ask the process's
-// own operator new, which the host may have replaced, and whose operator delete frees what they give. A thread with a
-// reserve falls back on it.
+// Allocation within the library alone. The linker leads operator new of all modules here (--wrap in cmake/library.cmake),
+// and this one to the process's own, which the host may have replaced, and whose operator delete frees what it gives. A
+// thread with a reserve falls back on that.
 
 #include <cstddef>
 #include <new>
 
 #include "base/reserve.h"
 
+// The names that the linker gives: of new(size_t) and new[](size_t).
+extern "C" {
+void* __real__Znwm(size_t size);
+void* __real__Znam(size_t size);
+void* __wrap__Znwm(size_t size);
+void* __wrap__Znam(size_t size);
+}
+
 namespace {
 
-using distag::Reserve;
-
-void* served(void* memory, size_t size) {
-  if (memory != nullptr) return memory;
-  if (Reserve* const reserve = distag::current_reserve()) memory = reserve->take(size);
+__attribute__((noinline, cold)) void* take_from_reserve(size_t size) {
+  distag::Reserve* const reserve = distag::current_reserve();
+  void* const memory = reserve == nullptr ? nullptr : reserve->take(size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
 }  // namespace
 
-void* operator new(size_t size) { return served(::operator new(size, std::nothrow), size); }
-void* operator new[](size_t size) { return served(::operator new[](size, std::nothrow), size); }
+void* __wrap__Znwm(size_t size) {
+  try {
+    return __real__Znwm(size);
+  } catch (const std::bad_alloc&) {
+    return take_from_reserve(size);
+  }
+}
+
+void* __wrap__Znam(size_t size) {
+  try {
+    return __real__Znam(size);
+  } catch (const std::bad_alloc&) {
+    return take_from_reserve(size);
+  }
+}

@@ -19,40 +19,25 @@ BufferRef Storage::make_writable() {
   return std::exchange(buffer_, std::move(own));
 }
 
-LockedStorages::~LockedStorages() {
-  for (size_t i = locked_; i-- > 0;) all()[i]->unlock();
-}
-
-void LockedStorages::add(Storage& storage) {
-  if (count_ < few_.size()) {
-    few_[count_++] = &storage;
-    return;
-  }
+void LockedStorages::add_to_many(Storage& storage) {
   if (many_.empty()) many_.assign(few_.begin(), few_.end());
   many_.push_back(&storage);
   ++count_;
 }
 
-void LockedStorages::lock() {
-  sort();
-  for (; locked_ < count_; ++locked_) all()[locked_]->lock();
+void LockedStorages::sort_many() {
+  std::sort(many_.begin(), many_.end(), std::less<>());
+  count_ = static_cast<size_t>(std::unique(many_.begin(), many_.end()) - many_.begin());
 }
 
 bool LockedStorages::try_lock() {
-  sort();
+  if (!many_.empty()) sort_many();
   for (; locked_ < count_; ++locked_) {
-    if (all()[locked_]->try_lock()) continue;
-    while (locked_ > 0) all()[--locked_]->unlock();
+    if (first()[locked_]->try_lock()) continue;
+    while (locked_ > 0) first()[--locked_]->unlock();
     return false;
   }
   return true;
-}
-
-void LockedStorages::sort() {
-  if (count_ < 2) return;
-  Storage** first = many_.empty() ? few_.data() : many_.data();
-  std::sort(first, first + count_, std::less<>());
-  count_ = static_cast<size_t>(std::unique(first, first + count_) - first);
 }
 
 }  // namespace distag

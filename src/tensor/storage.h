@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -62,20 +63,42 @@ class Storage {
 class LockedStorages {
  public:
   LockedStorages() = default;
-  ~LockedStorages();
+  ~LockedStorages() {
+    for (size_t i = locked_; i-- > 0;) first()[i]->unlock();
+  }
   LockedStorages(const LockedStorages&) = delete;
   LockedStorages& operator=(const LockedStorages&) = delete;
 
   // One more; twice is as good as once. Not once they are locked.
-  void add(Storage& storage);
-  void lock();
+  void add(Storage& storage) {
+    if (count_ < few_.size()) {
+      insert(storage);
+    } else {
+      add_to_many(storage);
+    }
+  }
+  void lock() {
+    if (!many_.empty()) sort_many();
+    for (Storage* const* storages = first(); locked_ < count_; ++locked_) storages[locked_]->lock();
+  }
   bool try_lock();  // all or none, without waiting
-  std::span<Storage* const> all() const { return {many_.empty() ? few_.data() : many_.data(), count_}; }
+  std::span<Storage* const> all() const { return {first(), count_}; }
 
  private:
-  void sort();
+  Storage* const* first() const { return many_.empty() ? few_.data() : many_.data(); }
 
-  std::array<Storage*, 4> few_{};
+  // At its place in few_, unless it is there.
+  void insert(Storage& storage) {
+    size_t place = count_;
+    while (place > 0 && std::less<>()(&storage, few_[place - 1])) --place;
+    if (place > 0 && few_[place - 1] == &storage) return;
+    for (size_t i = count_++; i > place; --i) few_[i] = few_[i - 1];
+    few_[place] = &storage;
+  }
+  void add_to_many(Storage& storage);
+  void sort_many();
+
+  std::array<Storage*, 4> few_;
   std::vector<Storage*> many_;  // all of them, where they are more than a few
   size_t count_ = 0;
   size_t locked_ = 0;

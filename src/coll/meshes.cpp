@@ -41,7 +41,9 @@ const Id* mesh_of(const wire::Body& body) {
 size_t bytes_of(const wire::Body& body) {
   size_t bytes = 256;
   if (const auto* part = std::get_if<wire::Part>(&body)) {
-    for (const Value& piece : part->pieces) bytes += piece.as_tensor().byte_size();
+    for (const Value& piece : part->pieces) bytes += 256 + piece.as_tensor().byte_size();
+  } else if (const auto* calls = std::get_if<wire::Calls>(&body)) {
+    for (const auto& call : calls->calls) bytes += 64 + call.text.size();
   }
   return bytes;
 }

@@ -20,8 +20,8 @@ PassInitiator::~PassInitiator() = default;
 void PassInitiator::begin() {
   part_ = std::make_shared<PassPart>(shared_, context_, plan_.info, std::move(plan_.task));
   part_->set_lead(this);
-  context_->passes[plan_.info.pass] = {part_, shared_from_this()};
   shared_.open_passes[plan_.info.pass] = context_;
+  context_->passes[plan_.info.pass] = {part_, shared_from_this()};
   if (context_->is_own) ++context_->open_passes;
   participants_[shared_.self.incarnation];
   if (plan_.deadline != kNever) {

@@ -63,14 +63,18 @@ std::shared_ptr<PassPart> Passes::find_or_make(const std::shared_ptr<DistContext
     fail(Status::kDisconnected, "the initiator of the pass was never in the group, or gone before this worker joined");
   }
   if (const Error* gone = shared_.session->gone(initiator)) throw *gone;
+  if (shared_.open_passes.contains(info.pass)) {
+    violation("worker \"{}\" names pass {} of {} in another context", from.name, info.pass.counter,
+              shared_.describe(initiator));
+  }
   if (shared_.parts_of_others[initiator] >= kMaxPerInitiator) {
     fail(Status::kOverloaded, "{} takes part in {} passes of {}, which is the limit",
          shared_.describe(shared_.self.incarnation), kMaxPerInitiator, shared_.describe(initiator));
   }
   auto part = std::make_shared<PassPart>(shared_, context, info, nullptr);
   part->set_lead(std::make_unique<PassFollower>(shared_, context->record, *part));
-  context->passes[info.pass].part = part;
   shared_.open_passes[info.pass] = context;
+  context->passes[info.pass].part = part;
   if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
   if (info.fast) part->take_all_sends({});
   return part;

@@ -198,8 +198,11 @@ void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
     send_taken(call);
   }
   // Arguments that take long to free are not freed here.
-  if (has_items(call->args(), kManyItems)) {
+  if (!has_items(call->args(), kManyItems)) return;
+  try {
     shared_.environment.compute.post_or_drop([call = std::move(call)] {});
+  } catch (...) {
+    // Without memory for a task they are.
   }
 }
 

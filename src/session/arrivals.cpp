@@ -190,8 +190,13 @@ std::optional<Error> Session::State::take_payload(PeerRecord& record, const wire
   } catch (const std::bad_alloc&) {
     // Not even an outline will be made of it.
   }
-  return Error(Status::kOutOfMemory,
-               fmt::format("{} has no memory for what {} sent", describe(shared.config.self), describe(record.peer)));
+  // The transfers are taken: nothing may throw from here on.
+  try {
+    return Error(Status::kOutOfMemory,
+                 fmt::format("{} has no memory for what {} sent", describe(shared.config.self), describe(record.peer)));
+  } catch (const std::bad_alloc&) {
+    return Error(Status::kOutOfMemory, "no memory");
+  }
 }
 
 // Puts the frames that came in pieces in their places, a long header first. All of them are taken, also when there
@@ -237,6 +242,7 @@ void Session::State::on_decoded(PeerRecord& record, Inbox::Decoded decoded) {
   } catch (...) {
     note_failure(record.peer, current_error());
   }
+  if (record.inbox.is_empty() && record.on_heard) std::exchange(record.on_heard, Task())();
 }
 
 void Session::State::deliver(PeerRecord& record, Inbox::Decoded decoded) {

@@ -100,8 +100,10 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
       on_refuse(record, *refusal);
     } else if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
       if (welcome->incarnation != record.peer.incarnation) {
-        lose(record, loss_error(record, Status::kPeerRestarted, "another incarnation listens at its address"),
-             wire::RefuseReason::kFenced);
+        end_once_heard(record, [this, &record] {
+          lose(record, loss_error(record, Status::kPeerRestarted, "another incarnation listens at its address"),
+               wire::RefuseReason::kFenced);
+        });
       } else if (!welcome->proof.empty()) {
         violation("it proves that it knows the key of a group, and this worker has none");
       } else if (!record.outgoing.on_welcome(*welcome)) {
@@ -125,7 +127,9 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
 void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) {
   using wire::RefuseReason;
   if (refusal.reason == RefuseReason::kStopping) {
-    on_leave(record);
+    end_once_heard(record, [this, &record] {
+      if (record.is_member()) on_leave(record);
+    });
     return;
   }
   if (refusal.reason == RefuseReason::kDamaged) {
@@ -138,7 +142,9 @@ void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) 
   if (is_misunderstanding) status = Status::kProtocol;
   const bool is_other = refusal.incarnation != 0 && refusal.incarnation != record.peer.incarnation;
   if (refusal.reason == RefuseReason::kIncarnation && is_other) status = Status::kPeerRestarted;
-  lose(record, loss_error(record, status, "it refused this worker: " + refusal.text), RefuseReason::kFenced);
+  end_once_heard(record, [this, &record, status, why = "it refused this worker: " + refusal.text] {
+    lose(record, loss_error(record, status, why), RefuseReason::kFenced);
+  });
 }
 
 }  // namespace distag

@@ -43,8 +43,8 @@ bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
   try {
     if (decoder_->post([turn, limits = limits_, &loop = loop_, self = std::weak_ptr(self_)] {
           decode(*turn, limits);
-          loop.post_or_drop([turn, self] {
-            turn->is_decoded = true;
+          turn->is_decoded = true;
+          loop.post_or_drop([self] {
             if (const auto inbox = self.lock()) (*inbox)->drain();
           });
         })) {
@@ -81,7 +81,8 @@ Inbox::Decoded Inbox::decode(const wire::Arrival& arrival, const Frames& payload
         shortage = current_error();
       }
     }
-    decoded.message = arrival.decode_outline(arrival.is_long() && !payload.empty() ? payload.front() : Frame());
+    if (arrival.is_long() && payload.empty()) throw *shortage;  // nothing tells what the message was
+    decoded.message = arrival.decode_outline(arrival.is_long() ? payload.front() : Frame());
     decoded.shortage = std::move(shortage);
   } catch (...) {
     decoded.failure = std::current_exception();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <list>
@@ -43,15 +44,16 @@ class Inbox {
   struct Turn {
     Arrived arrived;
     Decoded decoded;
-    bool is_given_out = false;  // the decoder has it
-    bool is_decoded = false;
+    bool is_given_out = false;             // the decoder has it
+    std::atomic<bool> is_decoded = false;  // set by the decoder
   };
   using Place = std::list<std::shared_ptr<Turn>>;
   static Place make_place() { return {std::make_shared<Turn>()}; }
 
   bool is_empty() const { return waiting_.empty(); }
   void add(Place place, Arrived arrived) noexcept;
-  // Hands out those that are ready. Not from within on_decoded.
+  // Hands out those that are ready. Not from within on_decoded. Runs by itself, and has to be asked now and then: it
+  // may lack the memory to post a task.
   void drain();
   void clear() { waiting_.clear(); }
 

@@ -55,14 +55,18 @@ void Session::State::tick() {
   start_ticking();
   pool.trim();
   bury_those_that_are_over();
+  self_inbox.drain();
   for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
+    record->inbox.drain();
     if (!record->is_member() || record->outgoing.is_idle()) continue;
     if (was_paused) {
       record->outgoing.restart_lease(now);
     } else if (const Nanos since = record->outgoing.owed_since(); since != kNever && now - since >= lease) {
       const std::string why =
           fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(now - since) / kSecond);
-      lose(*record, loss_error(*record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
+      end_once_heard(*record, [this, record, why] {
+        lose(*record, loss_error(*record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
+      });
     } else {
       record->outgoing.tick(now);
     }

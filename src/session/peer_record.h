@@ -43,6 +43,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   uint64_t next_number = 1;
   Transfers transfers;
   Inbox inbox;
+  Task on_heard;  // an end that waits until the inbox is empty
 
   // Acknowledgements that are to go to it.
   uint64_t acknowledged = 0;

@@ -199,6 +199,7 @@ void Session::State::retire(PeerRecord& record, Standing standing, const Error& 
   record.gone = why;
   record.transfers.clear();
   record.inbox.clear();
+  record.on_heard.reset();
   record.ack_due = kNever;
 }
 
@@ -259,7 +260,17 @@ bool Session::State::is_drained() const {
 }
 
 void Session::State::on_dead(PeerRecord& record, const std::string& why) {
-  lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kUnreachable);
+  end_once_heard(record, [this, &record, why] {
+    lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kUnreachable);
+  });
+}
+
+void Session::State::end_once_heard(PeerRecord& record, Task end) {
+  if (record.inbox.is_empty()) {
+    end();
+  } else if (!record.on_heard) {
+    record.on_heard = std::move(end);
+  }
 }
 
 void Session::State::on_progress() { end_leave_when_done(); }

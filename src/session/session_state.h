@@ -64,6 +64,8 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   // Its last event follows as a task of its own. `word` is what it is told on its connection.
   void lose(PeerRecord& record, const Error& why, wire::RefuseReason word);
   void on_leave(PeerRecord& record);
+  // Runs it once the messages that wait to be decoded are heard: they are acknowledged, so they count.
+  void end_once_heard(PeerRecord& record, Task end);
   void retire(PeerRecord& record, Standing standing, const Error& why);
   Error loss_error(const Peer& peer, Nanos heard_at, Status status, const std::string& why) const;
   Error loss_error(const PeerRecord& record, Status status, const std::string& why) const {

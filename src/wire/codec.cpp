@@ -23,6 +23,8 @@ namespace {
 // Room for additions when a message is numbered: a recording, for which a bit per tensor and some workers are counted.
 constexpr size_t kRoomForNumbering = 8192;
 
+constexpr size_t kAlignment = 8;  // of a builder's memory
+
 // To copy or to look at, on a loop.
 constexpr size_t kQuickBytes = size_t{128} << 10;
 
@@ -152,7 +154,7 @@ Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>&
   std::optional<LongRoom> long_room;
   size_t room_bytes = StackRoom::kSize;
   if (const Packed* packed = packed_of(body)) {
-    room_bytes = packed->table_bytes() + kRoomForNumbering;
+    room_bytes = (packed->table_bytes() + kRoomForNumbering) / kAlignment * kAlignment;  // as the builder rounds it
     long_room.emplace(room_bytes, packed->tail());
   }
   flatbuffers::FlatBufferBuilder builder(room_bytes,
@@ -267,7 +269,10 @@ Encoded encode(const Message& message, const Limits& limits) {
 }
 
 Payload payload_of(const Body& body, const Limits& limits) {
-  if (const Packed* packed = packed_of(body)) return {packed->frames(), 0};
+  if (const Packed* packed = packed_of(body)) {
+    const size_t header_bytes = packed->header_bytes() + kHeaderBytes;
+    return {packed->frames(), header_bytes > limits.max_header_bytes ? 0 : header_bytes};
+  }
   Encoded encoded = encode_parts(0, 0, {}, body, limits);
   if (encoded.is_long) encoded.payload.erase(encoded.payload.begin());
   return {std::move(encoded.payload), encoded.header.size()};

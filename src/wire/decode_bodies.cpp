@@ -395,6 +395,8 @@ Calls decode(DecodeState& state, const protocol::Calls& table) {
   check_aligned(table.calls()->Data(), alignof(protocol::CallHash));
   for (unsigned i = 0; i < count; ++i) {
     const protocol::CallHash& made = *table.calls()->Get(i);
+    const uint64_t expected = i == 0 ? std::max<uint64_t>(1, made.number()) : calls.calls.back().number + 1;
+    if (made.number() != expected) malformed("call {} where {} was expected", made.number(), expected);
     calls.calls.push_back(
         {made.number(), made.hash(), decode_text(state, table.texts()->Get(i), kMaxNoteBytes, "text of a call")});
   }

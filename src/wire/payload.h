@@ -27,7 +27,7 @@ class PayloadWriter {
       tail_size_ += size;
       return true;
     }
-    if (is_tail_long_ && size <= tail_.size()) {
+    if (size <= tail_.size() ? is_tail_long_ : size <= kMaxJoinedBytes && frames_.size() >= kManyFrames) {
       const auto* bytes = static_cast<const std::byte*>(data);
       if (long_tail_.empty()) long_tail_.assign(tail_.begin(), tail_.begin() + static_cast<ptrdiff_t>(tail_size_));
       long_tail_.insert(long_tail_.end(), bytes, bytes + size);
@@ -47,6 +47,11 @@ class PayloadWriter {
   Frames take_frames() { return std::move(frames_); }
 
  private:
+  // A header names at most 4,096 frames that went ahead of it. Of 1 GiB in all no more than these are frames: beyond
+  // the first many, pieces are joined to the tail, which makes the header a long one.
+  static constexpr size_t kManyFrames = 1024;
+  static constexpr size_t kMaxJoinedBytes = size_t{1} << 20;
+
   bool is_tail_long_;
   std::array<std::byte, kMaxTailBytes> tail_;
   size_t tail_size_ = 0;

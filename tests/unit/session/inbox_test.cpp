@@ -81,6 +81,60 @@ TEST_F(InboxTest, LeavingComesAfterTheMessagesBeforeIt) {
   EXPECT_TRUE(b.lost.empty());
 }
 
+// It is acknowledged, so its sender may be gone before it is decoded.
+TEST_F(InboxTest, AnAcknowledgedMessageIsHeardAlsoOfAPeerThatIsGoneByThen) {
+  b.say(a, 1);
+  a.say(b, 1);
+  ASSERT_TRUE(run_until([this] { return a.heard.size() == 1 && b.heard.size() == 1; }));
+  b.decoder.freeze();
+  a.send(b.id(), text_call(a, kLong / 2));
+  bool is_left = false;
+  a.loop.run([&] { a.session->leave(a.loop.now() + 5 * kSecond, [&is_left] { is_left = true; }); });
+  ASSERT_TRUE(run_until([&is_left] { return is_left; }));
+  a.stop();
+  network.kill("a");
+  scheduler.run_for(10 * kSecond);
+  EXPECT_TRUE(b.lost.empty()) << b.lost.front().second.message();
+  b.decoder.thaw();
+  ASSERT_TRUE(run_until([this] { return b.left.size() == 1; }));
+  EXPECT_EQ(b.messages.size(), 2u);
+  EXPECT_TRUE(b.lost.empty());
+}
+
+TEST_F(InboxTest, APeerThatIsLostIsLostOnceItsMessagesAreHeard) {
+  b.say(a, 1);
+  ASSERT_TRUE(run_until([this] { return a.heard.size() == 1; }));
+  b.decoder.freeze();
+  a.send(b.id(), text_call(a, kLong / 2));
+  ASSERT_TRUE(run_until([this] { return a.session->is_drained(); }));
+  network.kill("a");
+  b.say(a, 2);
+  scheduler.run_for(10 * kSecond);
+  EXPECT_TRUE(b.lost.empty());
+  b.decoder.thaw();
+  ASSERT_TRUE(run_until([this] { return b.lost.size() == 1; }));
+  EXPECT_EQ(b.messages.size(), 1u);
+}
+
+// A header has no room for the names of more than 4,096 frames that go ahead.
+TEST_F(InboxTest, MorePiecesThanAHeaderCanName) {
+  for (const bool is_packed : {false, true}) {
+    Value::List pieces;
+    for (int i = 0; i < 6'000; ++i) pieces.push_back(Value::bytes(Value::Bytes(5'000, static_cast<std::byte>(i))));
+    wire::Call call = text_call(a, 1);
+    call.args = {Value::list(pieces)};
+    if (is_packed) call.packed = wire::Packed::make(call.args);
+    for (Node* to : {&a, &b}) {
+      to->messages.clear();
+      a.send(to->id(), call);
+      ASSERT_TRUE(run_until([to] { return to->messages.size() == 1; }));
+      const Value heard = std::get<wire::Call>(to->messages.front().body).args.front();
+      ASSERT_EQ(heard.as_list().size(), 6'000u);
+      EXPECT_EQ(heard.as_list()[5'999].as_bytes().back(), static_cast<std::byte>(5'999 % 256));
+    }
+  }
+}
+
 TEST_F(InboxTest, AViolationThatTheDecoderFindsEndsThePeer) {
   // A byte string arrives as a text that is none: bytes change behind the sender's checks.
   auto bytes = std::make_shared<std::string>(kLong / 2, 't');

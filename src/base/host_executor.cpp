@@ -28,14 +28,6 @@ size_t HostExecutor::poll(size_t max_items, Nanos max_time) {
   return ran;
 }
 
-bool HostExecutor::wait_for_task(Nanos timeout) {
-  const auto next = Future<Unit>::make();
-  pump_->add_waiter(next);
-  if (waiting() == 0) wait_and_run_nothing(*next, timeout);
-  pump_->forget_waiter(next);
-  return waiting() > 0 || is_stopped() || next->is_done();
-}
-
 bool HostExecutor::is_stopped() const { return pump_->is_stopped(); }
 
 void HostExecutor::add_waiter(std::shared_ptr<Future<Unit>> next) { pump_->add_waiter(std::move(next)); }

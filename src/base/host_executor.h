@@ -22,9 +22,6 @@ class HostExecutor final : public Executor {
   // Does not wait for more. Returns how many ran: none while another thread is inside a task.
   size_t poll(size_t max_items, Nanos max_time);
 
-  // Waits, and runs nothing, until poll() has something to run, or nothing will ever come (stopped). False when that is
-  // not so after `timeout` (negative: none). Any thread; throws as check_can_wait() does.
-  bool wait_for_task(Nanos timeout);
   bool is_stopped() const;
 
   // Completes with the next task that is posted, or when it is stopped. To be forgotten by who waits no longer.

@@ -25,6 +25,7 @@ class Arrival {
   Arrival& operator=(const Arrival&) = delete;
 
   void wait(Nanos timeout) { distag::wait(*next_, timeout); }
+  void wait_and_run_nothing(Nanos timeout) { distag::wait_and_run_nothing(*next_, timeout); }
 
  private:
   EventQueue& queue_;
@@ -45,7 +46,8 @@ void run_due(distag_worker& worker) {
 OneEvent pop_open(EventQueue& queue) {
   for (;;) {
     OneEvent event = queue.pop();
-    if (event.empty() || event.front().call == nullptr || !event.front().call->is_cancelled()) return event;
+    const std::shared_ptr<Invocation> call = event.empty() ? nullptr : event.front().call;
+    if (call == nullptr || (!call->is_cancelled() && call->time_left() != 0)) return event;
   }
 }
 
@@ -91,6 +93,11 @@ void post_event(Ref<distag_worker> taker, OneEvent event) noexcept {
 
 namespace distag::capi {
 
+void check_takes_events(distag_worker& worker) {
+  worker.check_up();
+  if (worker.events().queue.has_left()) refuse(Status::kInvalidState, "the worker is shut down");
+}
+
 Function make_offer(distag_worker& worker, std::shared_ptr<HostFunction> function, uint64_t tag) {
   return [&worker, function, tag](Invocation& call) {
     OneEvent event(1);
@@ -109,13 +116,35 @@ distag_status distag_future_post(distag_future* future, distag_worker* worker, u
     distag_future& live = need(future, "future");
     distag_worker& taker = need_worker(worker);
     taker.need_host();
-    taker.check_up();
+    check_takes_events(taker);
     OneEvent event(1);
     event.front().tag = tag;
     event.front().future = Ref<distag_future>::share(&live);
     live.get().on_done([taker = Ref<distag_worker>::share(&taker), event = std::move(event)]() mutable {
       post_event(std::move(taker), std::move(event));
     });
+  });
+}
+
+distag_status distag_worker_wait(distag_worker* worker, int64_t timeout_ns, distag_error* err) {
+  return guard(__func__, err, [=] {
+    // Held: others may release theirs while this one waits.
+    const auto held = Ref<distag_worker>::share(&need_worker(worker));
+    HostExecutor& host = held->need_host();
+    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
+    held->check_up();
+    check_can_wait();
+    const EventQueue& queue = held->events().queue;
+    const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+    for (;;) {
+      Arrival arrival(held->events().queue, host);
+      const bool has_left = queue.has_left() || host.is_stopped();
+      if (host.waiting() > 0 || !queue.is_empty()) return;
+      if (has_left) refuse(Status::kInvalidState, "the worker is shut down");
+      const Nanos left = time_left(deadline);
+      if (left == 0) refuse(Status::kDeadline, "nothing to poll for after {} ms", timeout / kMillisecond);
+      arrival.wait_and_run_nothing(left);
+    }
   });
 }
 

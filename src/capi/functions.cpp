@@ -121,6 +121,7 @@ distag_status distag_worker_offer(distag_worker* worker, const char* name, uint6
     std::string text = need_function_name(name);
     check_function_options(options);
     live.need_host();
+    check_takes_events(live);
     auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), nullptr, HostData(nullptr, nullptr)});
     live.register_function(made, make_offer(live, made, tag));
   });

@@ -26,6 +26,7 @@ distag_status create_list(const char* function, const Number* items, size_t coun
   return create(function, out_value, err, [items, count] {
     check_array(items, count, "items");
     Value::List list;
+    if (count > list.max_size()) refuse(Status::kInvalidArgument, "{} items are more than memory can hold", count);
     list.reserve(count);
     for (size_t i = 0; i < count; ++i) list.emplace_back(items[i]);
     return Value::list(std::move(list));

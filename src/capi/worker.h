@@ -112,6 +112,8 @@ inline distag_worker& need_worker(distag_worker* worker) { return need(worker, "
 // The function that rpc runs for one of the host, or for one that was offered and comes as an event.
 Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function);
 Function make_offer(distag_worker& worker, std::shared_ptr<HostFunction> function, uint64_t tag);
+// Throws INVALID_STATE once the worker has left: no event would come.
+void check_takes_events(distag_worker& worker);
 
 distag_member to_member(const MemberRecord& record);
 

@@ -84,21 +84,6 @@ distag_status distag_worker_poll(distag_worker* worker, size_t max_items, int64_
   });
 }
 
-distag_status distag_worker_wait(distag_worker* worker, int64_t timeout_ns, distag_error* err) {
-  return guard(__func__, err, [=] {
-    // Held: others may release theirs while this one waits.
-    const auto held = Ref<distag_worker>::share(&need_worker(worker));
-    HostExecutor& host = held->need_host();
-    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
-    held->check_up();
-    check_can_wait();
-    if (!host.wait_for_task(timeout)) {
-      refuse(Status::kDeadline, "nothing to poll for after {} ms", timeout / kMillisecond);
-    }
-    if (host.is_stopped()) refuse(Status::kInvalidState, "the worker is shut down");
-  });
-}
-
 int64_t distag_worker_get_fd(distag_worker* worker) {
   return guard_or<int64_t>(-1, [worker]() -> int64_t {
     distag_worker* live = peek(worker);

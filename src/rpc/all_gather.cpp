@@ -63,9 +63,8 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
 std::vector<int32_t> AllGather::group() const {
   std::vector<int32_t> ranks;
   for (const MemberRecord& member : shared_.membership.all()) {
-    if (member.state == Standing::kLeft) continue;
     // A static group is whole with all its members only.
-    if (member.state == Standing::kLost && shared_.is_open_world) continue;
+    if (shared_.is_open_world && member.state != Standing::kMember) continue;
     if (ranks.empty() || ranks.back() != member.peer.rank) ranks.push_back(member.peer.rank);
   }
   return ranks;

@@ -104,7 +104,8 @@ std::optional<Range> find_range(const DLTensor& given, const Reach& reach, int64
   uintptr_t first = 0;
   int64_t below = 0;
   int64_t above = 0;
-  bool overflow = __builtin_add_overflow(reinterpret_cast<uintptr_t>(given.data), given.byte_offset, &first);
+  bool overflow = given.byte_offset > static_cast<uint64_t>(PTRDIFF_MAX);
+  overflow |= __builtin_add_overflow(reinterpret_cast<uintptr_t>(given.data), given.byte_offset, &first);
   overflow |= __builtin_mul_overflow(reach.lowest, -item_size, &below);
   overflow |= __builtin_mul_overflow(reach.highest, item_size, &above);
   overflow |= __builtin_add_overflow(above, item_size, &above);

@@ -80,6 +80,24 @@ static void tensors(void) {
   distag_tensor_release(mine);
 }
 
+/* Of a static group all are wanted, also those that have left. */
+static void after_one_has_left(distag_value *value) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_worker *pair[2];
+  for (int32_t i = 0; i < 2; ++i) {
+    const distag_worker_options options = group_options(i, 2, "inproc://all_gather-left");
+    CHECK_OK(distag_worker_create(&options, &pair[i], &err));
+  }
+  CHECK_INT(group_start(pair, 2), 0);
+  distag_worker_shutdown(pair[1], 0, NULL, NULL);
+  for (int i = 0; i < 20; ++i) {
+    CHECK_FAILS(distag_worker_all_gather(pair[0], value, NULL, 0, 20 * DISTAG_SECOND, NULL, &err),
+                DISTAG_E_DISCONNECTED, "w1");
+  }
+  distag_worker_shutdown(pair[0], 0, NULL, NULL);
+  for (int32_t i = 0; i < 2; ++i) distag_worker_release(pair[i]);
+}
+
 int main(void) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *value = NULL;
@@ -96,6 +114,7 @@ int main(void) {
   tensors();
   CHECK_INT(group_shutdown(workers, kSize), 0);
   CHECK_FAILS(distag_worker_all_gather(workers[0], value, NULL, 0, 0, NULL, &err), DISTAG_E_INVALID_STATE, "down");
+  after_one_has_left(value);
   distag_value_release(value);
   for (int32_t i = 0; i < kSize; ++i) distag_worker_release(workers[i]);
   return check_end();

@@ -309,6 +309,7 @@ static void hostile_imports(void) {
   REFUSED(managed.tensor.data = (char *)memory + 4, invalid, "aligned");
   REFUSED(managed.tensor.byte_offset = 1, invalid, "aligned");
   REFUSED(managed.tensor.byte_offset = UINT64_MAX, invalid, "outside");
+  REFUSED(managed.tensor.byte_offset = (uint64_t)1 << 63, invalid, "outside");
   REFUSED(shape[0] = -2, invalid, "negative");
   REFUSED((shape[0] = -2, managed.tensor.strides = NULL), invalid, "negative");
   REFUSED((shape[0] = INT64_MAX, shape[1] = 2), invalid, "more elements");

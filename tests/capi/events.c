@@ -343,6 +343,10 @@ static void ends_by_events(void) {
   CHECK(event.kind == DISTAG_EVENT_FUTURE && event.tag == kTagDone);
   distag_future_release(event.future);
   CHECK_FAILS(distag_worker_take_event(host, DISTAG_FOREVER, &event, &err), DISTAG_E_INVALID_STATE, "down");
+  /* It has left, and nobody has waited for its future yet. */
+  CHECK_FAILS(distag_worker_wait(host, DISTAG_FOREVER, &err), DISTAG_E_INVALID_STATE, "down");
+  CHECK_FAILS(distag_future_post(down, host, kTagDone, &err), DISTAG_E_INVALID_STATE, "down");
+  CHECK_FAILS(distag_worker_offer(host, "late", 1, NULL, &err), DISTAG_E_INVALID_STATE, "down");
   CHECK_OK(distag_future_wait(down, 20 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_wait(other, 20 * DISTAG_SECOND, &err));
   distag_future_release(down);

@@ -243,7 +243,8 @@ distag_status distag_context_settle_async(distag_context* context, distag_future
   return guard(__func__, err, [=] {
     distag_context& live = need(context, "context");
     need_pointer(out_future, "out_future");
-    *out_future = new distag_future(live.get().settle_async(), *live.worker());
+    auto settled = live.get().settle_async();  // refused without a worker
+    *out_future = new distag_future(std::move(settled), *live.worker());
   });
 }
 

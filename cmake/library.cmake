@@ -26,9 +26,11 @@ foreach(module IN LISTS distag_seen_capi)
   list(APPEND distag_archives $<TARGET_FILE:${module}>)
 endforeach()
 set(distag_object ${PROJECT_BINARY_DIR}/distag_static.o)
+find_program(DISTAG_GNU_LD NAMES ld.bfd ld REQUIRED)  # also where the compiler brings another linker
+mark_as_advanced(DISTAG_GNU_LD)
 add_custom_command(
   OUTPUT ${distag_object}
-  COMMAND ${CMAKE_LINKER} -r --force-group-allocation --wrap=_Znwm --wrap=_Znam -o ${distag_object} --whole-archive ${distag_archives}
+  COMMAND ${DISTAG_GNU_LD} -r --force-group-allocation --wrap=_Znwm --wrap=_Znam -o ${distag_object} --whole-archive ${distag_archives}
   COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=distag_* ${distag_object}
   DEPENDS distag_capi ${distag_seen_capi}
   COMMENT "One object of all modules"

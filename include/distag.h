@@ -956,8 +956,8 @@ DISTAG_API distag_status distag_wait_all(distag_future *const *futures, size_t c
 
 /* ---- Events (since 0.3): for hosts that nothing may call back (code under a JIT, ahead-of-time runtimes). They need
  * DISTAG_EXECUTOR_HOST. Events come in order, by the queue that distag_worker_poll runs: they are taken, or wait for
- * that. distag_worker_wait returns while there is one. The descriptor is readable when one comes, until a poll, a take or
- * a blocking call of the polling thread: after each of these, take until DEADLINE with a timeout of 0. ---- */
+ * that. distag_worker_wait returns while there is one. The descriptor is readable when one comes, until a poll, a take
+ * or a blocking call of the polling thread: after each of these, take until DEADLINE with a timeout of 0. ---- */
 
 typedef uint32_t distag_event_kind;
 enum distag_event_kind_code {

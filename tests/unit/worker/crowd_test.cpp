@@ -22,8 +22,10 @@ constexpr int32_t kCrowd = 256;
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double kSlowdown = 15;  // each access to memory is checked, and each allocation is another one
+constexpr Nanos kLease = 30 * kSecond;
 #else
 constexpr double kSlowdown = 1;
+constexpr Nanos kLease = 5 * kSecond;
 #endif
 
 using Clock = std::chrono::steady_clock;
@@ -49,6 +51,7 @@ class Crowd {
       options.worker.rank = rank;
       options.worker.world_size = size;
       options.worker.rendezvous = "inproc://crowd";
+      options.worker.lease = kLease;
       options.thread_count = 1;
       workers_.push_back(std::make_unique<ProductionWorker>(options));
       rpc(rank).register_function("hear", [](Invocation&) {});

@@ -39,10 +39,18 @@ std::shared_ptr<Context> need_context(const distag_optimizer& optimizer, distag_
   return live.shared();
 }
 
-// What is done without waiting needs a thread to do it.
-distag_worker& need_worker_of(const distag_optimizer& optimizer) {
-  if (optimizer.worker() != nullptr) return *optimizer.worker();
-  refuse(Status::kUnsupported, "the optimizer has no worker, so there is no thread to run it: use the call that waits");
+// An operation without waiting, which needs a thread to do it.
+template <typename Operation>
+void begin(const distag_optimizer& optimizer, const distag_call_options* options, distag_future** out_future,
+           Operation&& operation) {
+  need_pointer(out_future, "out_future");
+  const optim::OptimizerCall call = make_call(options);
+  if (optimizer.worker() == nullptr) {
+    refuse(Status::kUnsupported,
+           "the optimizer has no worker, so there is no thread to run it: use the call that waits");
+  }
+  auto future = operation(call);
+  *out_future = new distag_future(std::move(future), *optimizer.worker());
 }
 
 }  // namespace
@@ -90,10 +98,7 @@ distag_status distag_optimizer_step_async(distag_optimizer* optimizer, distag_co
     check_present({optimizer, context}, {"optimizer", "context"});
     const distag_optimizer& live = need(optimizer, "optimizer");
     const std::shared_ptr<Context> within = need_context(live, context);
-    need_pointer(out_future, "out_future");
-    const optim::OptimizerCall call = make_call(options);
-    distag_worker& worker = need_worker_of(live);
-    *out_future = new distag_future(live.get().step_async(within, call), worker);
+    begin(live, options, out_future, [&](const auto& call) { return live.get().step_async(within, call); });
   });
 }
 
@@ -148,10 +153,7 @@ distag_status distag_optimizer_clip_async(distag_optimizer* optimizer, distag_co
     check_present({optimizer, context}, {"optimizer", "context"});
     const distag_optimizer& live = need(optimizer, "optimizer");
     const std::shared_ptr<Context> within = need_context(live, context);
-    need_pointer(out_future, "out_future");
-    const optim::OptimizerCall call = make_call(options);
-    distag_worker& worker = need_worker_of(live);
-    *out_future = new distag_future(live.get().clip_async(within, max_norm, call), worker);
+    begin(live, options, out_future, [&](const auto& call) { return live.get().clip_async(within, max_norm, call); });
   });
 }
 
@@ -160,10 +162,7 @@ distag_status distag_optimizer_save_async(distag_optimizer* optimizer, const dis
   clear(out_future);
   return guard(__func__, err, [=] {
     const distag_optimizer& live = need(optimizer, "optimizer");
-    need_pointer(out_future, "out_future");
-    const optim::OptimizerCall call = make_call(options);
-    distag_worker& worker = need_worker_of(live);
-    *out_future = new distag_future(live.get().save_async(call), worker);
+    begin(live, options, out_future, [&live](const auto& call) { return live.get().save_async(call); });
   });
 }
 
@@ -175,9 +174,6 @@ distag_status distag_optimizer_load_async(distag_optimizer* optimizer, distag_va
     check_present({optimizer, state}, {"optimizer", "state"});
     const distag_optimizer& live = need(optimizer, "optimizer");
     const Value given = need(state, "state").get();
-    need_pointer(out_future, "out_future");
-    const optim::OptimizerCall call = make_call(options);
-    distag_worker& worker = need_worker_of(live);
-    *out_future = new distag_future(live.get().load_async(given, call), worker);
+    begin(live, options, out_future, [&](const auto& call) { return live.get().load_async(given, call); });
   });
 }

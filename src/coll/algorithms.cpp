@@ -387,6 +387,7 @@ std::string describe(const layout::MeshShape& mesh, const CollectiveCall& call) 
 uint64_t fingerprint_of(const CollectiveCall& call) {
   Fingerprint fingerprint;
   fingerprint.add(static_cast<uint64_t>(call.kind)).add(static_cast<uint64_t>(call.tensor.dtype()));
+  fingerprint.add(call.tensor.rank()).add(call.axes.size());
   const size_t open_dim = call.kind == CollectiveKind::kAllGather ? dim_of(call.dim, call.tensor) : size_t{kMaxRank};
   for (size_t i = 0; i < call.tensor.rank(); ++i) {
     fingerprint.add(i == open_dim ? UINT64_MAX : static_cast<uint64_t>(call.tensor.shape()[i]));

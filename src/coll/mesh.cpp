@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/violation.h"
 #include "coll/algorithms.h"
 #include "layout/spec_text.h"
 #include "rpc/shared.h"
+#include "tensor/utf8.h"
 #include "wire/codec.h"
+#include "wire/format.h"
 
 namespace distag {
 namespace {
@@ -36,6 +39,16 @@ Mesh::Mesh(Environment environment, std::shared_ptr<LoopGate> gate, Id id, layou
       timeout_(timeout) {}
 
 // ---- calls ----
+
+namespace {
+
+void check_line(const std::string& line) {
+  if (line.size() <= wire::kMaxNameBytes && is_valid_utf8(line) && line.find('\0') == std::string::npos) return;
+  fail(Status::kInvalidArgument, "the name of a line has {} bytes: give at most {}, of UTF-8 without a zero byte",
+       line.size(), wire::kMaxNameBytes);
+}
+
+}  // namespace
 
 template <typename Result, typename Begin>
 std::shared_ptr<Future<Result>> Mesh::queue(Begin begin) {
@@ -70,6 +83,7 @@ std::shared_ptr<Future<Unit>> Mesh::note(std::string line, std::string text, uin
   return queue<Unit>([self = shared_from_this(), line = std::move(line), text = std::move(text),
                       fingerprint](const std::shared_ptr<Future<Unit>>& future) {
     self->check_open();
+    check_line(line);
     ++self->stats_.calls;
     LineState& state = self->lines_[line];
     self->compare_early(line, state, state.line.begin_call(text, fingerprint));
@@ -84,7 +98,7 @@ void Mesh::end(const Error& error) {
 void Mesh::leave() {
   gate_->run([self = shared_from_this()] {
     if (self->ended_ || std::exchange(self->is_leaving_, true)) return;
-    if (self->is_idle()) self->tell_left();
+    self->tell_left_if_due();
   });
 }
 
@@ -118,6 +132,7 @@ Mesh::OpenPointer Mesh::begin_call(const std::string& line, std::string text, ui
 
 void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Future<Tensor>>& future) {
   check_open();
+  check_line(call.line);
   try {
     check_collective(shape_, call);
   } catch (const Error& error) {
@@ -128,28 +143,38 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
     compare_early(call.line, state, state.line.begin_call(describe(shape_, call), fingerprint));
     throw;
   }
-  const OpenPointer open = begin_call(call.line, describe(shape_, call), fingerprint_of(call), call.timeout, future);
+  OpenPointer open;
   try {
+    open = begin_call(call.line, describe(shape_, call), fingerprint_of(call), call.timeout, future);
     run_collective(*open, call, stats_);
   } catch (...) {
-    open->fail_alone(current_error());
+    on_begin_failed(open, call.line);
   }
+}
+
+// The others wait for a call that this member has numbered, or cannot number: without it the mesh is over.
+void Mesh::on_begin_failed(const OpenPointer& open, const std::string& line) {
+  if (open != nullptr) return open->fail_alone(current_error());
+  end_now(current_error().add_context(where(line)), true);
+  throw;
 }
 
 void Mesh::begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future) {
   check_open();
+  check_line(call.line);
   const layout::Move move(shape_, call.shape, call.from, call.to);
   const std::string text =
       fmt::format("redistribute({}{}, {}, {})", dtype_name(call.shard.dtype()), to_string(call.shape),
                   print_spec(shape_, call.from), print_spec(shape_, call.to));
-  const OpenPointer open = begin_call(call.line, text, Fingerprint().add(text).value(), call.timeout, future);
+  OpenPointer open;
   try {
+    open = begin_call(call.line, text, Fingerprint().add(text).value(), call.timeout, future);
     if (call.shard.shape() != local_shape(shape_, call.from, call.shape, position_)) {
       fail(Status::kInvalidArgument, "{}: the shard {} is not the box of its spec", text, describe(call.shard));
     }
     run_move(*open, move, call.shape, call.shard, stats_);
   } catch (...) {
-    open->fail_alone(current_error());
+    on_begin_failed(open, call.line);
   }
 }
 
@@ -180,7 +205,7 @@ void Mesh::finish(const OpenPointer& call) {
   LineState& state = lines_[call->line];
   state.open.erase(call->number);
   state.early.erase(state.early.lower_bound({call->number, 0, 0}), state.early.lower_bound({call->number + 1, 0, 0}));
-  if (is_leaving_ && is_idle()) tell_left();
+  tell_left_if_due();
 }
 
 // ---- messages ----
@@ -198,12 +223,15 @@ Heard Mesh::on_part(int64_t from, const wire::Part& part) {
   LineState& state = lines_[part.line];
   const bool is_ahead = part.number > state.line.last();
   if (!is_ahead) {
+    // The line remembers its last calls; one that is under way may be older.
+    const auto open = state.open.find(part.number);
     const Line::Made* made = state.line.find(part.number);
-    if (made == nullptr || made->hash != part.hash) {
+    const bool is_equal =
+        open != state.open.end() ? open->second->hash == part.hash : made != nullptr && made->hash == part.hash;
+    if (!is_equal) {
       tell_diverged(from, part.line);
       return Heard::kHandled;
     }
-    const auto open = state.open.find(part.number);
     if (open == state.open.end()) violation("a piece for call {}, {}, which has none to come", part.number, made->text);
     if (open->second->exchanges.contains(part.part)) {
       const OpenPointer call = open->second;  // which this may finish
@@ -260,34 +288,58 @@ void Mesh::on_left(int64_t from) {
       return;
     }
   }
+  tell_left_if_due();
 }
 
 void Mesh::send(int64_t to, wire::Body body) {
   environment_.rpc.send(*members_[static_cast<size_t>(to)], std::move(body), nullptr);
 }
 
+void Mesh::send_part(int64_t to, wire::Part part) {
+  size_t& on_their_way = parts_on_their_way_[to];
+  environment_.rpc.send(*members_[static_cast<size_t>(to)], std::move(part), [weak = weak_from_this(), to] {
+    const auto mesh = weak.lock();
+    if (mesh == nullptr) return;
+    --mesh->parts_on_their_way_[to];
+    mesh->tell_left_if_due();
+  });
+  ++on_their_way;
+}
+
 // ---- the end ----
 
+// Whatever fails on the way: nobody who waits here is left waiting.
 void Mesh::end_now(Error error, bool tell) {
   if (ended_) return;
   if (error.origin_rank() < 0) error.set_origin_rank(shape_.ranks()[static_cast<size_t>(position_)]);
   ended_ = error;
-  std::vector<OpenPointer> open;
+  stats_.open = 0;
   for (auto& [name, state] : lines_) {
-    for (auto& [number, call] : state.open) open.push_back(call);
+    for (auto& [number, call] : state.open) {
+      call->is_over = true;
+      call->exchanges.clear();
+      if (call->timer != 0) environment_.loop.cancel_timer(std::exchange(call->timer, 0));
+    }
+  }
+  EachStep each;
+  for (auto& [name, state] : lines_) {
+    for (auto& [number, call] : state.open) each([&call = call, &error] { call->future->fail(error); });
     state.open.clear();
     state.early.clear();
   }
-  stats_.open = 0;
-  for (const OpenPointer& call : open) {
-    call->is_over = true;
-    call->exchanges.clear();
-    if (call->timer != 0) environment_.loop.cancel_timer(std::exchange(call->timer, 0));
-  }
   for (int64_t to = 0; tell && to < shape_.count(); ++to) {
-    if (to != position_) send(to, wire::MeshEnd{id_, error, false});
+    if (to != position_) each([this, to, &error] { send(to, wire::MeshEnd{id_, error, false}); });
   }
-  for (const OpenPointer& call : open) call->future->fail(error);
+  each.check();
+}
+
+// A part that is larger than a message goes in pieces, which what is smaller would overtake.
+void Mesh::tell_left_if_due() {
+  if (!is_leaving_ || ended_ || !is_idle()) return;
+  for (const auto& [to, parts] : parts_on_their_way_) {
+    if (parts != 0 && !left_.contains(to)) return;
+  }
+  tell_left();
 }
 
 void Mesh::tell_left() {
@@ -324,7 +376,7 @@ std::vector<int64_t> OpenCollective::missing() const {
 
 // Each begins with another one.
 void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgoing) {
-  const size_t own_limit = mesh->environment_.rpc.session().limits().max_message_bytes;
+  const size_t own_limit = mesh->members_[static_cast<size_t>(mesh->position_)]->max_message_bytes;
   for (int64_t i = 1; i < mesh->shape_.count(); ++i) {
     const auto piece = outgoing.find((mesh->position_ + i) % mesh->shape_.count());
     if (piece == outgoing.end()) continue;
@@ -339,12 +391,12 @@ void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgo
     for (const Tensor& tensor : piece->second) pieces.emplace_back(tensor);
     mesh->stats_.bytes_sent += bytes;
     ++mesh->stats_.parts_sent;
-    mesh->send(piece->first, wire::Part{mesh->id_, line, number, part, hash, std::move(pieces)});
+    mesh->send_part(piece->first, wire::Part{mesh->id_, line, number, part, hash, std::move(pieces)});
   }
 }
 
-// What came before this member was at the step. Of another program nothing is taken: its member hears of that from the
-// comparison.
+// Takes the parts that came before this member was at the step. Of another program nothing is taken: its member hears
+// of that from the comparison.
 void OpenCollective::take_early(uint32_t part) {
   auto& early = mesh->lines_[line].early;
   std::vector<std::pair<int64_t, wire::Part>> kept;
@@ -358,7 +410,7 @@ void OpenCollective::take_early(uint32_t part) {
     try {
       take(part, from, message.pieces);
     } catch (const Violation& error) {
-      mesh->environment_.rpc.session().fence(mesh->members_[static_cast<size_t>(from)]->incarnation, error);
+      mesh->environment_.rpc.fence(mesh->members_[static_cast<size_t>(from)]->incarnation, error);
     }
   }
 }

@@ -51,7 +51,7 @@ struct RedistributeCall {
   Nanos timeout = 0;
 };
 
-// What this worker did on a mesh, all lines together. Of collectives those that sent something.
+// The work of this worker on a mesh, all lines together. Of collectives those that sent something.
 struct MeshStats {
   uint64_t calls = 0;
   uint64_t all_reduces = 0;
@@ -140,7 +140,10 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void finish(const OpenPointer& call);
   void tell_diverged(int64_t to, const std::string& line);
   void send(int64_t to, wire::Body body);
+  void send_part(int64_t to, wire::Part part);
   void tell_left();
+  void tell_left_if_due();  // once no call is under way and all parts have arrived
+  void on_begin_failed(const OpenPointer& open, const std::string& line);
   std::string describe_member(int64_t position) const;
   std::string where(const std::string& line) const;  // `mesh "train", line "b"`
 
@@ -157,12 +160,13 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::optional<Error> ended_;
   std::map<int64_t, Error> left_;  // members that make no more calls
   bool is_leaving_ = false;
+  std::map<int64_t, size_t> parts_on_their_way_;  // by member: not acknowledged yet
   MeshStats stats_;
 };
 
 // A call of a mesh that waits for parts of other members. On the loop.
 struct Mesh::Open : std::enable_shared_from_this<Mesh::Open> {
-  // What is to come from a member: `open_dim` of the shape is not known.
+  // A piece that is to come from a member: `open_dim` of the shape is not known.
   struct Expected {
     Dtype dtype;
     Dims shape;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/error.h"
 #include "base/violation.h"
 #include "rpc/shared.h"
@@ -22,7 +23,7 @@ std::string text_of(const std::vector<int64_t>& numbers) {
   return "[" + text + "]";
 }
 
-// What members must agree on.
+// The text that members must agree on.
 std::string describe(const layout::MeshRequest& request) {
   std::string axes;
   for (const std::string& name : request.axis_names) axes += (axes.empty() ? "" : ", ") + name;
@@ -134,8 +135,10 @@ void Meshes::on_agreed(const layout::MeshShape& shape, const std::string& own, N
 }
 
 void Meshes::stop() {
-  for (const auto& [id, mesh] : std::exchange(meshes_, {})) mesh->stop();
+  EachStep each;
+  for (const auto& [id, mesh] : std::exchange(meshes_, {})) each([&mesh = mesh] { mesh->stop(); });
   early_.clear();
+  each.check();
 }
 
 // Of the meshes that have ended the latest are kept: what is late for them is known to be.
@@ -151,10 +154,11 @@ void Meshes::forget_ended() {
 std::optional<Heard> Meshes::handle(const Peer& from, const wire::Message& message) {
   const Id* id = mesh_of(message.body);
   if (id == nullptr) return std::nullopt;
-  rpc_.count_received(from);
   const auto mesh = meshes_.find(*id);
-  if (mesh == meshes_.end()) return keep(*id, from, message.body);
-  return lead(*std::shared_ptr(mesh->second), from, message.body);
+  const Heard heard =
+      mesh == meshes_.end() ? keep(*id, from, message.body) : lead(*std::shared_ptr(mesh->second), from, message.body);
+  rpc_.count_received(from);  // a failure on the way leads to refuse(), which counts it
+  return heard;
 }
 
 Heard Meshes::lead(Mesh& mesh, const Peer& from, const wire::Body& body) {
@@ -186,7 +190,7 @@ void Meshes::lead_early(const std::shared_ptr<Mesh>& mesh) {
     try {
       lead(*mesh, early.from, early.body);
     } catch (const Violation& error) {
-      rpc_.session().fence(early.from.incarnation, error);
+      rpc_.fence(early.from.incarnation, error);
     }
   }
   early_ = std::move(others);
@@ -197,7 +201,10 @@ bool Meshes::refuse(const Peer& from, const wire::Message& outline, const Error&
   if (id == nullptr) return false;
   rpc_.count_received(from);
   const auto mesh = meshes_.find(*id);
-  if (mesh != meshes_.end()) std::shared_ptr(mesh->second)->end_now(why, true);
+  if (mesh == meshes_.end()) return true;
+  const std::shared_ptr<Mesh> known = mesh->second;
+  if (!known->position_of(from.incarnation)) violation("{} of no member of a mesh", wire::body_name(outline.body));
+  known->end_now(why, true);
   return true;
 }
 

@@ -52,7 +52,7 @@ inline bool has_axis(AxisSet set, size_t axis) { return ((set >> axis) & 1) != 0
 // Ascending.
 Axes axes_of(AxisSet set);
 
-// What a mesh is made from. Empty lists stand for what has a default.
+// The request for a mesh. Empty lists stand for the defaults.
 struct MeshRequest {
   std::string name = "mesh";
   Dims shape;                           // of a granule when there is an outer shape; one size may be -1

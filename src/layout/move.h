@@ -4,7 +4,7 @@
 
 namespace distag::layout {
 
-// What brings a tensor from one spec to another. Boxes are parts of the whole tensor.
+// The way of a tensor from one spec to another. Boxes are parts of the whole tensor.
 enum class MoveKind : uint8_t {
   kNothing,    // every member has what it needs
   kAllGather,  // along axes that cut no longer

@@ -25,7 +25,7 @@ struct Placement {
 // The cheapest placement, by metadata alone: so all members choose alike. Throws as rule_of() does.
 Placement choose_placement(const MeshShape& mesh, const OpCall& call, const Rule& rule);
 
-// What one member runs.
+// The work of one member.
 struct LocalCall {
   std::string op;
   Attributes attributes;

@@ -34,7 +34,7 @@ struct FactorDim {
   int64_t unit = 1;
 };
 
-// What members run in the place of the op, so that the parts of a sum add up.
+// The op that members run in its place, so that the parts of a sum add up.
 enum class LocalForm : uint8_t {
   kSame,
   kSumOfMean,        // the sum, times one over the count of the whole; for mean

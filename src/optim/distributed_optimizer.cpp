@@ -25,7 +25,7 @@ const Value& need(const Value& answer, const char* key) {
   return *found;
 }
 
-// What is late may still be done.
+// A round that is late may still be done.
 Error late(Nanos timeout) {
   const double seconds = static_cast<double>(timeout) / static_cast<double>(kSecond);
   return Error(Status::kDeadline, fmt::format("not done within {:g} s", seconds)).set_may_have_run(true);

@@ -108,6 +108,10 @@ void Rpc::send(const Peer& to, wire::Body body, Task on_acknowledged) {
   }
 }
 
+void Rpc::fence(Incarnation peer, const Error& why) {
+  if (state_->session != nullptr) state_->session->fence(peer, why);
+}
+
 void Rpc::count_received(const Peer& from) { ++state_->peer_of(from).requests_received; }
 
 std::shared_ptr<const Peer> Rpc::find_peer(Incarnation incarnation) const {

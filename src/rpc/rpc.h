@@ -181,6 +181,8 @@ class Rpc {
   // gone.
   void send(const Peer& to, wire::Body body, Task on_acknowledged);
   void count_received(const Peer& from);
+  // On the loop: the peer has sent something that no correct one sends.
+  void fence(Incarnation peer, const Error& why);
   // On the loop.
   std::shared_ptr<const Peer> find_peer(Incarnation incarnation) const;  // nullptr: unknown
   bool is_gone(Incarnation incarnation) const;                           // or unknown

@@ -409,13 +409,15 @@ bool Arrival::takes_long(const Frames& payload) const {
   for (const Frame& frame : payload) bytes += frame.size();
   if (bytes <= kQuickBytes) return false;
   const protocol::Message& root = root_of(view_.data);
-  if (const auto* call = root.body_as_Call()) {
+  const auto work_of = [](const auto* types, const auto* values) {
     size_t work = 0;
-    for (unsigned i = 0; call->args() != nullptr && i < call->args()->size(); ++i) {
-      work += decode_work(static_cast<uint8_t>(call->args_type()->Get(i)), call->args()->Get(i));
+    for (unsigned i = 0; values != nullptr && i < values->size(); ++i) {
+      work += decode_work(static_cast<uint8_t>(types->Get(i)), values->Get(i));
     }
-    return work > kQuickBytes;
-  }
+    return work;
+  };
+  if (const auto* call = root.body_as_Call()) return work_of(call->args_type(), call->args()) > kQuickBytes;
+  if (const auto* part = root.body_as_Part()) return work_of(part->pieces_type(), part->pieces()) > kQuickBytes;
   const auto* reply = root.body_as_Reply();
   return reply != nullptr && decode_work(static_cast<uint8_t>(reply->result_type()), reply->result()) > kQuickBytes;
 }

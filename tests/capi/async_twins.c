@@ -288,7 +288,7 @@ static void settles(void) {
   distag_tensor_release(x);
 }
 
-/* What is open when its worker goes completes; what is asked later is refused. */
+/* An operation that is open when its worker goes completes; a later one is refused. */
 static void beside_a_shutdown(void) {
   distag_tensor *a = leaf(1);
   distag_context *context = NULL;

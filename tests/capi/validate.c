@@ -158,7 +158,7 @@ static void while_its_lender_ends(void) {
 }
 #endif
 
-/* What was taken as an event ends with its finish. */
+/* An invocation that was taken as an event ends with its finish. */
 static void finished(void) {
   distag_worker_options options = group_options(0, 1, "inproc://validate-events");
   distag_worker *worker = NULL;

@@ -515,6 +515,45 @@ TEST(Collectives, AMemberMayLeaveBeforeOthersHaveFinished) {
   });
 }
 
+// A part above the size of a message goes in pieces, which MESH_END would overtake.
+TEST(Collectives, AMemberThatLeavesHasSentItsLargePartsBefore) {
+  for_each_seed(10, [](uint64_t seed) {
+    MeshGroup members(seed, {2});
+    CollectiveCall call = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({700'001}, 1));
+    std::vector<Result> results;
+    for (int32_t rank : {1, 0}) {  // the root, 0, has to wait for the other
+      results.push_back(members.mesh(rank).collective(call));
+      if (rank == 1) members.mesh(rank).leave();
+      members.group().scheduler().run_for(static_cast<Nanos>(seed % 3) * 100 * kMicrosecond);
+    }
+    for (const Result& result : results) value_of(result);
+    members.shut_down();
+  });
+}
+
+// A line remembers its last 64 calls, and one that is under way may be older.
+TEST(Collectives, AMemberMayBeFarAhead) {
+  MeshGroup members(1, {2});
+  const int count = 3 * static_cast<int>(Line::kRemembered);
+  std::vector<Result> results;
+  for (int32_t rank : {0, 1}) {
+    for (int k = 0; k < count; ++k) results.push_back(members.mesh(rank).collective(sum_of({3})));
+    members.group().scheduler().run_for(10 * kMillisecond);
+  }
+  for (const Result& result : results) value_of(result);
+  members.shut_down();
+}
+
+TEST(Collectives, ALineHasAName) {
+  MeshGroup members(1, {2});
+  CollectiveCall call = sum_of({3});
+  call.line = std::string(128, 'l');
+  expect_failure(failure_of(*members.mesh(0).collective(call)), Status::kInvalidArgument, "at most 127");
+  call.line = "\xFF";
+  expect_failure(failure_of(*members.mesh(0).collective(call)), Status::kInvalidArgument, "UTF-8");
+  members.shut_down();
+}
+
 TEST(Collectives, CallsThatWaitForAMemberThatLeftNameIt) {
   MeshGroup members(1, {2});
   members.mesh(1).leave();

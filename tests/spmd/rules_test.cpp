@@ -73,7 +73,7 @@ Tensor weights_like(const Tensor& output) {
   return weights;
 }
 
-// What the op gives on the whole.
+// The result of the op on the whole.
 struct Expected {
   Tensors outputs;
   Tensors gradients;  // empty for an op without

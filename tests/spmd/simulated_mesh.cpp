@@ -181,7 +181,7 @@ Sharded SimulatedMesh::meet(const Spec& own, const std::vector<Sharded>& arrival
 
 namespace {
 
-// What one member has of an application.
+// The part of an application that one member has.
 struct Part {
   LocalCall call;
   ops::Saved saved;

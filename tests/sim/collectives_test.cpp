@@ -515,11 +515,11 @@ TEST(Collectives, AMemberMayLeaveBeforeOthersHaveFinished) {
   });
 }
 
-// A part above the size of a message goes in pieces, which MESH_END would overtake.
+// A part goes in pieces, of which 8 MiB are on their way at most: MESH_END would overtake the rest.
 TEST(Collectives, AMemberThatLeavesHasSentItsLargePartsBefore) {
-  for_each_seed(10, [](uint64_t seed) {
+  for_each_seed(3, [](uint64_t seed) {
     MeshGroup members(seed, {2});
-    CollectiveCall call = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({700'001}, 1));
+    CollectiveCall call = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2'500'001}, 1));
     std::vector<Result> results;
     for (int32_t rank : {1, 0}) {  // the root, 0, has to wait for the other
       results.push_back(members.mesh(rank).collective(call));

@@ -32,13 +32,13 @@
  *  8. A function blocks only if its comment says "Blocks". It then takes a timeout or says its bound, and has an _async
  *     twin that gives a distag_future where a host may not want to wait. A timeout parameter of 0 does not wait; in
  *     options 0 is default.
- *  9. Callbacks run on the worker's pool. With DISTAG_EXECUTOR_HOST they run only in distag_worker_poll, and in
- *     blocking calls made by the thread that polls, whichever worker they are about; then no host code runs on distag's
- *     threads, destroy functions included, allocators and thread hooks excepted. Without a worker they run inside the
- *     call that needs them. Callbacks run without distag locks and may call anything but distag_worker_shutdown of
- *     their own worker. Handles they get are lent; a handle they write to an out_ parameter passes to distag; their err
- *     is never NULL and starts clean. A destroy function runs exactly once, on every path, also when the call it was
- *     given to fails.
+ *  9. Callbacks run on the worker's pool. With DISTAG_EXECUTOR_HOST they run only in distag_worker_poll, and in the
+ *     other blocking calls of the thread that polls, on whichever worker, except distag_worker_wait; no host code runs
+ *     on distag's threads, destroy functions included, except allocators and thread hooks. Without a worker they run
+ *     inside the call that needs them. Callbacks run without distag locks and may call anything but
+ *     distag_worker_shutdown of their own worker. Handles they get are lent; a handle they write to an out_ parameter
+ *     passes to distag; their err is never NULL and starts clean. A destroy function runs exactly once, on every path,
+ *     also when the call it was given to fails.
  *     A callback that ends its thread (pthread_exit) counts as one that never returns: the thread is parked for good,
  *     another one takes its place, and a shutdown answers DEADLINE. A thread hook may end its thread: the worker
  *     goes on as if it had returned.
@@ -975,12 +975,12 @@ typedef struct distag_event {
 #define DISTAG_EVENT_INIT {sizeof(distag_event), 0, 0, NULL, NULL}
 
 /* Offers a function, as distag_worker_register does, whose calls come as events.
- * Fails: as distag_worker_register; INVALID_STATE with the pool executor. */
+ * Fails: as distag_worker_register; INVALID_STATE with the pool executor, or when the worker has left. */
 DISTAG_API distag_status distag_worker_offer(distag_worker *worker, const char *name, uint64_t tag,
                                              const distag_function_options *options /* nullable */,
                                              distag_error *err);
 
-/* Has an event come to a worker, of this future or another's, once the future is complete; dropped with the worker.
+/* Has an event come to a worker, the future's own or another, once the future is complete; dropped with the worker.
  * Fails: INVALID_STATE with the pool executor, or when the worker is shut down. */
 DISTAG_API distag_status distag_future_post(distag_future *future, distag_worker *worker, uint64_t tag,
                                             distag_error *err);
@@ -1054,8 +1054,8 @@ DISTAG_API distag_status distag_backward_async(distag_context *context, distag_t
  * context has ended. */
 DISTAG_API distag_status distag_get_gradients(distag_context *context, distag_gradients **out_gradients,
                                               distag_error *err);
-/* Completes, with null, when the passes that ran here have their verdicts: then distag_get_gradients answers at once,
- * or fails as this future did (since 0.3). Fails also: UNSUPPORTED without a worker, where there is no wait. */
+/* Completes, with null, when the passes that have run here by now have their verdicts: then distag_get_gradients
+ * answers at once (since 0.3). Fails as that would; and UNSUPPORTED without a worker, where there is no wait. */
 DISTAG_API distag_status distag_context_settle_async(distag_context *context, distag_future **out_future,
                                                      distag_error *err);
 /* The leaves that were reached, in the order of their ids. */
@@ -1248,7 +1248,7 @@ DISTAG_API distag_status distag_context_copy_report(distag_context *context,
 DISTAG_API uint64_t distag_get_handle_count(void);
 
 /* The same in JSON, by kind, copied as the reports above (since 0.3). With DISTAG_VALIDATE=1 also each handle, with the
- * function that "made_by" it ("distag": for a callback), "age_ms", and "lent" if it goes with its lender. */
+ * function that "made_by" it ("distag": on its thread, or by a getter), "age_ms", and "lent" if another ends it. */
 DISTAG_API distag_status distag_copy_handle_report(char *buffer /* nullable with capacity 0 */, size_t capacity,
                                                    size_t *out_size, distag_error *err);
 

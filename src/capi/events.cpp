@@ -33,6 +33,10 @@ class Arrival {
   const std::shared_ptr<Future<Unit>> next_ = Future<Unit>::make();
 };
 
+[[noreturn]] void refuse_after_end() {
+  refuse(Status::kInvalidState, "the worker is shut down, or has left its group: nothing more comes");
+}
+
 // Events come by tasks of the pump, in their turn with all else that it runs.
 void run_due(distag_worker& worker) {
   const CallbackScope scope(&worker);
@@ -54,6 +58,9 @@ OneEvent pop_open(EventQueue& queue) {
 OneEvent next_event(distag_worker& worker, Nanos timeout) {
   EventQueue& queue = worker.events().queue;
   HostExecutor& host = *worker.host();
+  host.poll(0, 0);  // from now on the caller is the thread that polls
+  run_due(worker);
+  if (OneEvent event = pop_open(queue); !event.empty()) return event;
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   for (;;) {
     Arrival arrival(queue, host);
@@ -61,9 +68,10 @@ OneEvent next_event(distag_worker& worker, Nanos timeout) {
     run_due(worker);
     OneEvent event = pop_open(queue);
     if (!event.empty()) return event;
-    if (has_left) refuse(Status::kInvalidState, "the worker is shut down");
+    if (has_left) refuse_after_end();
     const Nanos left = time_left(deadline);
-    if (left == 0) refuse(Status::kDeadline, "no event after {} ms", timeout / kMillisecond);
+    if (left == 0)
+      refuse(Status::kDeadline, "no event after {} ms: take again, or wait longer", timeout / kMillisecond);
     arrival.wait(left);
   }
 }
@@ -85,7 +93,7 @@ void post_event(Ref<distag_worker> taker, OneEvent event) noexcept {
       taker->events().queue.push(std::move(event));
     });
   } catch (...) {
-    // Nothing is left to tell: nobody will take it.
+    // There is no memory to pass it on: it is lost.
   }
 }
 
@@ -95,7 +103,7 @@ namespace distag::capi {
 
 void check_takes_events(distag_worker& worker) {
   worker.check_up();
-  if (worker.events().queue.has_left()) refuse(Status::kInvalidState, "the worker is shut down");
+  if (worker.events().queue.has_left()) refuse_after_end();
 }
 
 Function make_offer(distag_worker& worker, std::shared_ptr<HostFunction> function, uint64_t tag) {
@@ -140,9 +148,11 @@ distag_status distag_worker_wait(distag_worker* worker, int64_t timeout_ns, dist
       Arrival arrival(held->events().queue, host);
       const bool has_left = queue.has_left() || host.is_stopped();
       if (host.waiting() > 0 || !queue.is_empty()) return;
-      if (has_left) refuse(Status::kInvalidState, "the worker is shut down");
+      if (has_left) refuse_after_end();
       const Nanos left = time_left(deadline);
-      if (left == 0) refuse(Status::kDeadline, "nothing to poll for after {} ms", timeout / kMillisecond);
+      if (left == 0) {
+        refuse(Status::kDeadline, "nothing to poll for after {} ms: wait again, or longer", timeout / kMillisecond);
+      }
       arrival.wait_and_run_nothing(left);
     }
   });

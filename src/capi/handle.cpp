@@ -11,6 +11,13 @@
 
 namespace distag::capi {
 
+bool read_validation() {
+  const char* text = std::getenv("DISTAG_VALIDATE");
+  const bool is_on = text != nullptr && std::strcmp(text, "1") == 0;
+  validation.store(is_on ? Validation::kOn : Validation::kOff, std::memory_order_relaxed);
+  return is_on;
+}
+
 struct HandleRecord {
   Kind kind;
   const char* maker;  // nullptr: distag itself, for a callback
@@ -27,19 +34,6 @@ namespace {
 std::atomic<uint64_t> count{0};
 std::atomic<uint32_t> count_generation{0};
 std::atomic<uint64_t> misuses{0};
-
-enum class Validation : int { kUnknown, kOff, kOn };
-std::atomic<Validation> validation{Validation::kUnknown};
-
-bool validates() {
-  Validation now = validation.load(std::memory_order_relaxed);
-  if (now == Validation::kUnknown) {
-    const char* text = std::getenv("DISTAG_VALIDATE");
-    now = text != nullptr && std::strcmp(text, "1") == 0 ? Validation::kOn : Validation::kOff;
-    validation.store(now, std::memory_order_relaxed);
-  }
-  return now == Validation::kOn;
-}
 
 // The remains of a handle, at its place. Smaller than any handle.
 class ReleasedHandle;
@@ -174,13 +168,7 @@ void note_misuse() {
 
 uint64_t misuse_count() { return misuses.load(std::memory_order_relaxed); }
 
-MakerScope::MakerScope(const char* function) : before_(current_maker) {
-  if (validates()) current_maker = function;
-}
-
-MakerScope::~MakerScope() {
-  if (validates()) current_maker = before_;
-}
+const char* MakerScope::exchange(const char* function) { return std::exchange(current_maker, function); }
 
 std::string handle_report() {
   std::string kinds;

@@ -24,6 +24,15 @@ enum class Kind : uint32_t {
   kStandIn,  // for a handle of another kind; not counted
 };
 
+// DISTAG_VALIDATE of the environment, as it is when it is first asked for.
+enum class Validation : int { kUnknown, kOff, kOn };
+inline std::atomic<Validation> validation{Validation::kUnknown};
+bool read_validation();
+inline bool validates() {
+  const Validation now = validation.load(std::memory_order_relaxed);
+  return now == Validation::kUnknown ? read_validation() : now == Validation::kOn;
+}
+
 // The birth of a handle, for the report; kept for ever, as the handle's memory is. With DISTAG_VALIDATE=1 only.
 struct HandleRecord;
 
@@ -188,13 +197,20 @@ class StandIn final : public Handle {
 // Names the function of the C API that the calling thread is in, as the maker of the handles made meanwhile. Nests.
 class MakerScope {
  public:
-  explicit MakerScope(const char* function);
-  ~MakerScope();
+  explicit MakerScope(const char* function) : is_on_(validates()) {
+    if (is_on_) before_ = exchange(function);
+  }
+  ~MakerScope() {
+    if (is_on_) exchange(before_);
+  }
   MakerScope(const MakerScope&) = delete;
   MakerScope& operator=(const MakerScope&) = delete;
 
  private:
-  const char* const before_;
+  static const char* exchange(const char* function);
+
+  const bool is_on_;
+  const char* before_ = nullptr;
 };
 
 // Handles of this process that are not released yet.

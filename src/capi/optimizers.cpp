@@ -45,11 +45,7 @@ void begin(const distag_optimizer& optimizer, const distag_call_options* options
            Operation&& operation) {
   need_pointer(out_future, "out_future");
   const optim::OptimizerCall call = make_call(options);
-  if (optimizer.worker() == nullptr) {
-    refuse(Status::kUnsupported,
-           "the optimizer has no worker, so there is no thread to run it: use the call that waits");
-  }
-  auto future = operation(call);
+  auto future = operation(call);  // refused without a worker
   *out_future = new distag_future(std::move(future), *optimizer.worker());
 }
 

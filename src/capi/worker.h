@@ -94,6 +94,7 @@ struct distag_worker final : distag::capi::Handle {
   std::unique_ptr<distag::ProductionWorker> production_;
   const std::unique_ptr<distag::capi::Events> events_;  // ends before what its calls are of
   std::atomic<bool> was_started_{false};
+  std::atomic<bool> is_asked_to_leave_{false};
 
   distag::capi::Lent<distag::capi::StandIn> lent_;
 

@@ -80,6 +80,10 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
   }
   production_ = std::make_unique<ProductionWorker>(std::move(options));
   core().rrefs().set_host(link_);
+  // A shutdown that was asked for marks it in its turn.
+  core().when_stopped()->on_done([this] {
+    if (!is_asked_to_leave_) events_->queue.mark_left();
+  });
 }
 
 distag_worker::~distag_worker() { link_->cut(); }
@@ -203,6 +207,7 @@ Value distag_worker::shutdown(Nanos timeout) {
 }
 
 std::shared_ptr<Future<ShutdownReport>> distag_worker::begin_leaving(Nanos timeout) {
+  is_asked_to_leave_ = true;
   auto outcome = production_->begin_shutdown(timeout);
   outcome->on_done([this] { events_->queue.mark_left(); });
   return outcome;
@@ -226,6 +231,7 @@ void distag_worker::take_down(Nanos timeout) {
 std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
   auto future = Future<Value>::make();
   future->claim();  // a worker that leaves cannot be called back
+  is_asked_to_leave_ = true;
   const std::shared_ptr<Future<ShutdownReport>> outcome = production_->begin_shutdown(timeout);
   outcome->on_done([this, future, report = outcome.get()] {
     tell_of_shutdown(*report, *future);

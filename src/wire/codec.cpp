@@ -153,7 +153,8 @@ Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>&
   StackRoom room;
   std::optional<LongRoom> long_room;
   size_t room_bytes = StackRoom::kSize;
-  if (const Packed* packed = packed_of(body)) {
+  const Packed* const packed = packed_of(body);
+  if (packed != nullptr) {
     room_bytes = (packed->table_bytes() + kRoomForNumbering) / kAlignment * kAlignment;  // as the builder rounds it
     long_room.emplace(room_bytes, packed->tail());
   }
@@ -163,15 +164,16 @@ Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>&
   const EncodedUnion encoded_body = encode_body(builder, payload, body);
   finish(builder, number, ack, transfers, encoded_body);
 
-  size_t header_bytes = builder.GetSize() + payload.tail().size();
+  const std::span<const std::byte> tail = packed != nullptr ? packed->tail() : payload.tail();
+  const size_t header_bytes = builder.GetSize() + tail.size();
   Encoded encoded;
   encoded.is_long =
       header_bytes > limits.max_header_bytes && may_be_long(static_cast<protocol::Body>(encoded_body.type));
   check_header_size(body, header_bytes, encoded.is_long ? limits.max_long_header_bytes : limits.max_header_bytes);
   std::optional<Frame> in_place = long_room ? long_room->header(builder) : std::nullopt;
-  encoded.header = in_place ? std::move(*in_place) : make_header(builder, payload.tail());
-  encoded.payload_bytes = payload.frame_bytes();
-  encoded.payload = payload.take_frames();
+  encoded.header = in_place ? std::move(*in_place) : make_header(builder, tail);
+  encoded.payload_bytes = packed != nullptr ? packed->frame_bytes() : payload.frame_bytes();
+  encoded.payload = packed != nullptr ? packed->frames() : payload.take_frames();
   if (const auto* chunk = std::get_if<Chunk>(&body); chunk != nullptr && !chunk->abandoned) {
     encoded.payload.push_back(chunk->piece);
     encoded.payload_bytes = chunk->piece.size();

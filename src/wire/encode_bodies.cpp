@@ -48,8 +48,8 @@ class BodyEncoder {
 
   EncodedUnion operator()(const Call& call) {
     auto function = name(call.function, "name of a function");
-    EncodedValues args = call.packed != nullptr ? call.packed->put_values(builder_, payload_)
-                                                : encode_values(builder_, payload_, call.args);
+    EncodedValues args =
+        call.packed != nullptr ? call.packed->put_values(builder_) : encode_values(builder_, payload_, call.args);
     auto noted = recording(call.recording);
     Offset<String> label;
     if (!call.label.empty()) label = mended(call.label, kMaxNameBytes);
@@ -65,8 +65,8 @@ class BodyEncoder {
       auto noted = recording(reply.recording);
       return make(protocol::Body::Reply, protocol::CreateReply(builder_, &id, why, protocol::Value::NONE, 0, noted));
     }
-    EncodedUnion result = reply.packed != nullptr ? reply.packed->put_value(builder_, payload_)
-                                                  : encode_value(builder_, payload_, reply.result);
+    EncodedUnion result =
+        reply.packed != nullptr ? reply.packed->put_value(builder_) : encode_value(builder_, payload_, reply.result);
     auto noted = recording(reply.recording);
     return make(
         protocol::Body::Reply,

@@ -49,21 +49,20 @@ std::shared_ptr<const Packed> Packed::make(const Value& value) {
 }
 
 // Offsets in a builder count from its end, so that those of tables put there grow by the bytes that lie behind them.
-uint32_t Packed::put_tables(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) const {
-  payload = payload_;
+uint32_t Packed::put_tables(flatbuffers::FlatBufferBuilder& builder) const {
   builder.Align(kTableAlignment);
   const auto behind = static_cast<uint32_t>(builder.GetSize());
   builder.PushBytes(reinterpret_cast<const uint8_t*>(tables_.data()), tables_.size());
   return behind;
 }
 
-EncodedValues Packed::put_values(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) const {
-  const uint32_t behind = put_tables(builder, payload);
+EncodedValues Packed::put_values(flatbuffers::FlatBufferBuilder& builder) const {
+  const uint32_t behind = put_tables(builder);
   return {values_.types + behind, values_.values + behind};
 }
 
-EncodedUnion Packed::put_value(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) const {
-  const uint32_t behind = put_tables(builder, payload);
+EncodedUnion Packed::put_value(flatbuffers::FlatBufferBuilder& builder) const {
+  const uint32_t behind = put_tables(builder);
   return {value_.type, value_.offset + behind};
 }
 

@@ -18,9 +18,9 @@ class Packed {
   static std::shared_ptr<const Packed> make(const Values& values);
   static std::shared_ptr<const Packed> make(const Value& value);
 
-  // The only values with payload of their message.
-  EncodedValues put_values(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) const;
-  EncodedUnion put_value(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) const;
+  // Their tables; tail() and frames() are the payload of their message.
+  EncodedValues put_values(flatbuffers::FlatBufferBuilder& builder) const;
+  EncodedUnion put_value(flatbuffers::FlatBufferBuilder& builder) const;
 
   size_t table_bytes() const { return tables_.size(); }
   std::span<const std::byte> tail() const { return payload_.tail(); }
@@ -31,7 +31,7 @@ class Packed {
  private:
   template <typename Encode>
   static std::shared_ptr<const Packed> make_by(const Encode& encode);
-  uint32_t put_tables(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) const;
+  uint32_t put_tables(flatbuffers::FlatBufferBuilder& builder) const;
 
   std::vector<std::byte> tables_;  // as a builder has them; they refer to each other by distance
   PayloadWriter payload_{PayloadWriter::Tail::kLong};

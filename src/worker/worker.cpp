@@ -269,6 +269,8 @@ void Worker::State::abandon_start(const Error& error) {
 
 // ---- shutdown ----
 
+const std::shared_ptr<Future<ShutdownReport>>& Worker::when_stopped() const { return state_->stop_future; }
+
 std::shared_ptr<Future<ShutdownReport>> Worker::shutdown(Nanos timeout) {
   auto future = Future<ShutdownReport>::make();
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);

@@ -75,7 +75,8 @@ class Worker : private SessionEvents {
 
   // After a failure, a cancel included, it can be started again. The value is null.
   std::shared_ptr<Future<Value>> start(Nanos timeout);
-  std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);  // the same outcome for every call
+  std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);      // the same outcome for every call
+  const std::shared_ptr<Future<ShutdownReport>>& when_stopped() const;  // also by a failure of its loop; any thread
   // On the loop: a task of it threw, so nobody knows what was left undone. A start fails with the error; a started
   // worker leaves its group, what is open on it ends with the error, and its report is not clean.
   void on_loop_failure(const Error& error) noexcept;

@@ -10,7 +10,7 @@
 #include "capi/support/group.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { kSeconds = 1, kIsMeasured = 0, kOpen = 100 };
+enum { kSeconds = 1, kIsMeasured = 0, kOpen = 100 }; /* a sanitizer is slow, and has memory of its own */
 #else
 enum { kSeconds = 3, kIsMeasured = 1, kOpen = 1500 };
 #endif

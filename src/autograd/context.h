@@ -41,7 +41,7 @@ struct ContextInfo {
 };
 
 // One forward and its backward passes, as its user sees it: within this process (LocalContext) or across workers
-// (dist). A handle: the creator's last one ends the context. Thread-safe.
+// (dautograd). A handle: the creator's last one ends the context. Thread-safe.
 class Context {
  public:
   virtual ~Context() = default;

@@ -175,7 +175,8 @@ distag_status distag_context_create(distag_worker* worker, distag_context** out_
     distag_worker* live = worker == nullptr ? nullptr : &need_worker(worker);
     need_pointer(out_context, "out_context");
     if (live != nullptr) live->check_up();
-    std::shared_ptr<Context> context = live == nullptr ? make_local_context() : live->core().dist().create_context();
+    std::shared_ptr<Context> context =
+        live == nullptr ? make_local_context() : live->core().dautograd().create_context();
     *out_context = new distag_context(std::move(context), live);
   });
 }

@@ -14,7 +14,8 @@ using namespace distag::capi;
 distag_context* distag_invocation::context() {
   const ReserveScope scope(worker_.reserve());
   return context_.get([this]() -> distag_context* {
-    std::shared_ptr<Context> found = call_->context() ? worker_.core().dist().find_context(call_->context()) : nullptr;
+    std::shared_ptr<Context> found =
+        call_->context() ? worker_.core().dautograd().find_context(call_->context()) : nullptr;
     return found == nullptr ? nullptr : new distag_context(std::move(found), &worker_);
   });
 }

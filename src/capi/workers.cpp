@@ -173,10 +173,10 @@ distag_status distag_worker_get_stats(distag_worker* worker, distag_stats* out_s
     filled.calls_failed = stats.rpc.calls_failed;
     filled.calls_open = stats.rpc.calls_open;
     filled.futures_open = stats.rpc.futures_open;
-    filled.contexts = stats.dist.contexts;
-    filled.passes_run = stats.dist.passes_run;
-    filled.passes_failed = stats.dist.passes_failed;
-    filled.passes_open = stats.dist.passes_open;
+    filled.contexts = stats.dautograd.contexts;
+    filled.passes_run = stats.dautograd.passes_run;
+    filled.passes_failed = stats.dautograd.passes_failed;
+    filled.passes_open = stats.dautograd.passes_open;
     filled.rrefs_owned = stats.rrefs.owned;
     filled.rrefs_used = stats.rrefs.used;
     filled.rref_forks = stats.rrefs.forks;

@@ -8,10 +8,10 @@
 
 #include "base/executor.h"
 #include "base/loop.h"
+#include "base/loop_gate.h"
 #include "coll/fold.h"
 #include "coll/line.h"
 #include "layout/move.h"
-#include "rpc/loop_gate.h"
 #include "rpc/rpc.h"
 
 namespace distag {

@@ -123,7 +123,7 @@ OwnerName DistributedOptimizer::State::describe(const Owner& owner) const {
 }
 
 void DistributedOptimizer::State::check_context(Context& context) const {
-  if (shared->dist.is_mine(context)) return;
+  if (shared->dautograd.is_mine(context)) return;
   const bool is_here = std::all_of(owners.begin(), owners.end(), [](const Owner& owner) { return owner.name.empty(); });
   if (is_here && !context.global_id()) return;
   fail(Status::kInvalidArgument, "optimizer: the context {:#x} is none of this worker", context.id());

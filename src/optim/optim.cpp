@@ -50,12 +50,12 @@ class SeenParameters {
 
 }  // namespace
 
-Optim::Optim(Loop& loop, Executor& compute, Rpc& rpc, Dist& dist)
-    : shared_(std::make_shared<Shared>(loop, compute, rpc, dist)) {
+Optim::Optim(Loop& loop, Executor& compute, Rpc& rpc, Dautograd& dautograd)
+    : shared_(std::make_shared<Shared>(loop, compute, rpc, dautograd)) {
   for (const Verb verb : kVerbs) {
-    rpc.register_function(function_name(verb), [verb, owner = shared_->owner, &dist](Invocation& invocation) {
+    rpc.register_function(function_name(verb), [verb, owner = shared_->owner, &dautograd](Invocation& invocation) {
       Request request = Request::decode(verb, invocation.args());
-      const auto context = dist.find_context(invocation.context());
+      const auto context = dautograd.find_context(invocation.context());
       const std::string asker = invocation.caller();
       owner->handle(std::move(request), asker, context, Responder(invocation.defer()));
     });

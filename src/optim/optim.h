@@ -7,7 +7,7 @@
 #include "base/executor.h"
 #include "base/loop.h"
 #include "base/mutex.h"
-#include "dist/dist.h"
+#include "dautograd/dautograd.h"
 #include "optim/optimizer.h"
 #include "optim/owner.h"
 #include "optim/parameter_places.h"
@@ -20,17 +20,17 @@ class Optim {
  public:
   // The services that the optimizers of this worker use.
   struct Shared {
-    Shared(Loop& timers, Executor& executor, Rpc& calls, Dist& contexts)
+    Shared(Loop& timers, Executor& executor, Rpc& calls, Dautograd& contexts)
         : loop(timers),
           compute(executor),
           rpc(calls),
-          dist(contexts),
+          dautograd(contexts),
           owner(std::make_shared<OptimizerOwner>(executor)) {}
 
     Loop& loop;
     Executor& compute;
     Rpc& rpc;
-    Dist& dist;
+    Dautograd& dautograd;
     ParameterPlaces* places = nullptr;
     const std::shared_ptr<OptimizerOwner> owner;
     Mutex mutex;
@@ -39,7 +39,7 @@ class Optim {
   };
 
   // Registers the functions by which other workers reach this one.
-  Optim(Loop& loop, Executor& compute, Rpc& rpc, Dist& dist);
+  Optim(Loop& loop, Executor& compute, Rpc& rpc, Dautograd& dautograd);
   // Before the start; without, parameters are tensors.
   void set_places(ParameterPlaces* places);
 

@@ -8,7 +8,7 @@
 #include "autograd/context.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "dist/strand.h"
+#include "base/strand.h"
 #include "optim/local_optimizer.h"
 #include "optim/parameter_places.h"
 #include "optim/request.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/loop_gate.h"
 #include "rpc/function_table.h"
-#include "rpc/loop_gate.h"
 #include "rpc/membership.h"
 #include "rpc/rpc.h"
 #include "rpc/running_functions.h"

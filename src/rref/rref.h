@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/loop_gate.h"
 #include "base/mutex.h"
-#include "rpc/loop_gate.h"
 #include "rref/owned.h"
 #include "session/session.h"
 #include "wire/message.h"

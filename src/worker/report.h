@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/snapshot.h"
+#include "dautograd/snapshot.h"
 #include "rpc/membership.h"
 #include "rpc/open_call.h"
 #include "rref/rrefs.h"

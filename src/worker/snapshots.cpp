@@ -50,7 +50,7 @@ std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
       }
     }
     snapshot.calls = state->rpc.open_calls();
-    snapshot.contexts = state->dist.contexts();
+    snapshot.contexts = state->dautograd.contexts();
     snapshot.rrefs = state->rrefs.owned_values();
     snapshot.events.assign(state->event_log.events().begin(), state->event_log.events().end());
     owed->complete(std::move(snapshot));
@@ -62,7 +62,7 @@ std::shared_ptr<Future<ContextSnapshot>> Worker::fetch_snapshot(const Id& contex
   auto future = Future<ContextSnapshot>::make();
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future), context] {
     try {
-      owed->complete(state->dist.context(context));
+      owed->complete(state->dautograd.context(context));
     } catch (...) {
       owed->fail(current_error());
     }

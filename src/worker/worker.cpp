@@ -21,13 +21,13 @@ constexpr size_t kMostEarlyStrangers = 4096;
 
 Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
     : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
-  state_->rpc.set_hook(&state_->dist);
+  state_->rpc.set_hook(&state_->dautograd);
   state_->rpc.set_reference_hook(&state_->rrefs);
   state_->optim.set_places(&state_->places);
   state_->rpc.set_op_runner(&autograd::apply);
   state_->rpc.add_idle_check([rrefs = &state_->rrefs] { return rrefs->is_idle(); });
   state_->rpc.add_idle_check([meshes = &state_->meshes] { return meshes->is_idle(); });
-  state_->rpc.add_idle_check([dist = &state_->dist] { return dist->is_idle(); });
+  state_->rpc.add_idle_check([dautograd = &state_->dautograd] { return dautograd->is_idle(); });
 }
 
 Worker::~Worker() = default;
@@ -35,7 +35,7 @@ Worker::~Worker() = default;
 Rpc& Worker::rpc() { return state_->rpc; }
 Rrefs& Worker::rrefs() { return state_->rrefs; }
 Meshes& Worker::meshes() { return state_->meshes; }
-Dist& Worker::dist() { return state_->dist; }
+Dautograd& Worker::dautograd() { return state_->dautograd; }
 optim::Optim& Worker::optim() { return state_->optim; }
 const WorkerOptions& Worker::options() const { return state_->options; }
 bool Worker::is_started() const { return state_->get_view().started; }
@@ -49,7 +49,7 @@ int32_t Worker::world_size() const {
 WorkerStats Worker::stats() const {
   WorkerStats stats;
   stats.rpc = state_->rpc.stats();
-  stats.dist = state_->dist.stats();
+  stats.dautograd = state_->dautograd.stats();
   stats.rrefs = state_->rrefs.stats();
   stats.callbacks_waiting = state_->environment.functions.waiting();
   const State::View view = state_->get_view();
@@ -231,7 +231,7 @@ void Worker::State::begin_service() {
   fresh.started = true;
   rrefs.begin(session->self());
   meshes.begin(session->self());
-  dist.begin(*session);
+  dautograd.begin(*session);
   optim.begin(session->self());
   rpc.begin(*session, roster, is_open_world);
   phase = WorkerPhase::kStarted;
@@ -313,7 +313,7 @@ void Worker::State::close(ShutdownReport report) {
   EachStep each;
   each([this] { meshes.stop(); });
   each([this] { rrefs.stop(); });
-  each([this] { dist.stop(); });
+  each([this] { dautograd.stop(); });
   each([this] { rendezvous.reset(); });
   each([this] {
     MutexLock lock(mutex);
@@ -376,7 +376,7 @@ Heard Worker::State::lead(const Peer& from, wire::Message message) {
     std::optional<Heard> heard = rpc.handle(from, message);
     if (!heard) heard = rrefs.handle(from, message);
     if (!heard) heard = meshes.handle(from, message);
-    if (!heard) heard = dist.handle(from, message);
+    if (!heard) heard = dautograd.handle(from, message);
     if (heard) return *heard;
   } catch (const Violation&) {
     throw;
@@ -391,7 +391,7 @@ Heard Worker::State::lead(const Peer& from, wire::Message message) {
 void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error& why) {
   environment.log.write(LogLevel::kInfo, fmt::format("a {} of worker \"{}\" was refused: {}",
                                                      wire::body_name(outline.body), from.name, why.message()));
-  if (!rpc.refuse(from, outline, why) && !meshes.refuse(from, outline, why)) dist.refuse(from, outline, why);
+  if (!rpc.refuse(from, outline, why) && !meshes.refuse(from, outline, why)) dautograd.refuse(from, outline, why);
 }
 
 // It met the group before us. A message that there is no room for is refused, as far as its sender waits for an answer:
@@ -462,7 +462,7 @@ void Worker::on_lost(const Peer& peer, const Error& error) {
   }
   state_->note("lost: " + error.message());
   state_->meshes.on_lost(peer, error);
-  state_->dist.on_lost(peer, error);
+  state_->dautograd.on_lost(peer, error);
   state_->optim.on_gone(peer);
   state_->rpc.on_lost(peer, error);
   state_->rrefs.on_gone(peer);
@@ -477,7 +477,7 @@ void Worker::on_left(const Peer& peer) {
   }
   state_->note(fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank));
   state_->meshes.on_left(peer);
-  state_->dist.on_left(peer);
+  state_->dautograd.on_left(peer);
   state_->optim.on_gone(peer);
   state_->rpc.on_left(peer);
   state_->rrefs.on_gone(peer);
@@ -494,7 +494,7 @@ void Worker::on_restarted(const Peer& peer, const Error& error) {
     state_->early_events.push_back([this, peer, error] { on_restarted(peer, error); });
     return;
   }
-  state_->dist.on_restarted(peer, error);
+  state_->dautograd.on_restarted(peer, error);
 }
 
 // Members of our group may know it before we do: who says HELLO while we join is let in.

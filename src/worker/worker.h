@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "coll/meshes.h"
-#include "dist/dist.h"
+#include "dautograd/dautograd.h"
 #include "optim/optim.h"
 #include "rpc/rendezvous.h"
 #include "rpc/rpc.h"
@@ -35,7 +35,7 @@ struct WorkerOptions {
 
 struct WorkerStats {
   RpcStats rpc;
-  DistStats dist;
+  DautogradStats dautograd;
   RrefStats rrefs;
   SessionStats session;
   uint64_t callbacks_waiting = 0;
@@ -69,7 +69,7 @@ class Worker : private SessionEvents {
   Rpc& rpc();
   Rrefs& rrefs();
   Meshes& meshes();
-  Dist& dist();
+  Dautograd& dautograd();
   optim::Optim& optim();
   const WorkerOptions& options() const;
 

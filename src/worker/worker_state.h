@@ -32,11 +32,11 @@ struct Worker::State {
                                  options.call_timeout},
               rpc),
         meshes(Meshes::Environment{environment.loop, environment.compute, options.call_timeout}, rpc),
-        dist(Dist::Environment{environment.loop, environment.compute, environment.functions, environment.log,
-                               options.lease},
-             rpc),
+        dautograd(Dautograd::Environment{environment.loop, environment.compute, environment.functions, environment.log,
+                                         options.lease},
+                  rpc),
         places(rrefs),
-        optim(environment.loop, environment.compute, rpc, dist),
+        optim(environment.loop, environment.compute, rpc, dautograd),
         news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)) {
     view.name = options.name;
     view.world_size = std::max(options.world_size, 0);
@@ -47,7 +47,7 @@ struct Worker::State {
   Rpc rpc;
   Rrefs rrefs;
   Meshes meshes;
-  Dist dist;
+  Dautograd dautograd;
   RrefPlaces places;
   optim::Optim optim;
   const std::shared_ptr<MemberNews> news;

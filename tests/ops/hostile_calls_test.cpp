@@ -56,7 +56,7 @@ void call_once(SimWorkerGroup& group, const ops::Op& op, uint64_t seed, Outcome&
   const Tensors inputs = generator.inputs(op.arguments);
   const ops::Attributes attributes = generator.attributes(op.arguments);
   try {
-    const auto context = group.worker(0).dist().create_context();
+    const auto context = group.worker(0).dautograd().create_context();
     const Values args = call_arguments(inputs, attributes);
     const Tensors roots = roots_of(group.call(0, 1, op.name, args, context->global_id()));
     ++outcome.calls;
@@ -92,7 +92,7 @@ TEST(HostileCallsTest, GradientsOfAProductOfNothing) {
   SimWorkerGroup group(1, {});
   group.start();
   for (const auto& [a, b] : {std::pair<Dims, Dims>{{2, 3, 0}, {0, 4}}, {{2, 3, 4}, {4, 0}}, {{0, 3, 4}, {4, 2}}}) {
-    const auto context = group.worker(0).dist().create_context();
+    const auto context = group.worker(0).dautograd().create_context();
     Tensor left = Tensor::empty(Dtype::kFloat32, a);
     Tensor right = Tensor::empty(Dtype::kFloat32, b);
     if (left.count() > 0) std::fill_n(left.mutable_data_as<float>(), left.count(), 1.0F);

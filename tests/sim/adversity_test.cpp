@@ -143,7 +143,7 @@ class Adversity {
   }
 
   void run_program() {
-    const auto context = group_.worker(0).dist().create_context();
+    const auto context = group_.worker(0).dautograd().create_context();
     const Tensors outputs = run_distributed(group_, graph_, context->global_id());
     const Tensors roots = make_roots(outputs, graph_.roots[0]);
     BackwardOptions options;

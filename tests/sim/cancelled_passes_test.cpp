@@ -22,7 +22,7 @@ void expect_nobody_lost(SimWorkerGroup& group) {
 void expect_no_pass_open(SimWorkerGroup& group) {
   const auto open = [&group] {
     uint64_t count = 0;
-    for (int32_t rank = 0; rank < group.size(); ++rank) count += group.worker(rank).stats().dist.passes_open;
+    for (int32_t rank = 0; rank < group.size(); ++rank) count += group.worker(rank).stats().dautograd.passes_open;
     return count;
   };
   EXPECT_TRUE(group.scheduler().run_until([&open] { return open() == 0; }, kSecond)) << open();
@@ -68,7 +68,7 @@ void run_with_cancels(uint64_t seed, BackwardMode mode, const SimFaults& faults,
   register_blocks(group, graph);
   group.start();
   {
-    const auto context = group.worker(0).dist().create_context();
+    const auto context = group.worker(0).dautograd().create_context();
     const Tensors outputs = run_distributed(group, graph, context->global_id());
     const Tensors roots = make_roots(outputs, graph.roots[0]);
     BackwardOptions backward;

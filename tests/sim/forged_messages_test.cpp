@@ -38,7 +38,7 @@ class ForgedMessagesTest : public SquareTest {
   void deliver(int32_t to, size_t from, wire::Body body) {
     group_->loop(to).run([&] {
       wire::Message message{0, 0, {}, std::move(body)};
-      group_->worker(to).dist().handle(peers_[from], message);
+      group_->worker(to).dautograd().handle(peers_[from], message);
     });
   }
   void expect_violation(int32_t to, size_t from, const wire::Body& body) {
@@ -48,7 +48,8 @@ class ForgedMessagesTest : public SquareTest {
   void fall_short(int32_t to, size_t from, wire::Body body) {
     group_->loop(to).run([&] {
       const wire::Message outline{0, 0, {}, std::move(body)};
-      EXPECT_TRUE(group_->worker(to).dist().refuse(peers_[from], outline, Error(Status::kOutOfMemory, "no memory")));
+      EXPECT_TRUE(
+          group_->worker(to).dautograd().refuse(peers_[from], outline, Error(Status::kOutOfMemory, "no memory")));
     });
   }
   // Begins a pass, and gives the first message of this kind that goes to w1.
@@ -136,7 +137,7 @@ TEST_F(ForgedMessagesTest, ACommitOfAPassThatHasNotRunIsNotTakenForItsGradients)
   group_->scheduler().run_until([this] { return stats(1).passes_open == 1; }, kSecond);
   deliver(1, 0, wire::Verdict{id(), discover.pass, true, {}});
   try {
-    group_->worker(1).dist().find_context(id())->gradients();
+    group_->worker(1).dautograd().find_context(id())->gradients();
     ADD_FAILURE() << "there were gradients";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::kProtocol) << error.message();
@@ -154,7 +155,7 @@ TEST_F(ForgedMessagesTest, ALateAnswerMakesNoContext) {
   context_.reset();
   y_ = Tensor();
   group_->scheduler().run_for(kSecond);
-  group_->loop(1).run([&] { group_->worker(1).dist().on_receive(recording, peers_[2], {}, "call", true); });
+  group_->loop(1).run([&] { group_->worker(1).dautograd().on_receive(recording, peers_[2], {}, "call", true); });
   EXPECT_EQ(stats(1).contexts, 0u);
 }
 
@@ -166,7 +167,7 @@ TEST_F(ForgedMessagesTest, NorDoesACallInAContextOfOneThatIsGone) {
   group_->kill(0);
   group_->scheduler().run_for(20 * kSecond);
   group_->loop(1).run(
-      [&] { EXPECT_THROW(group_->worker(1).dist().on_receive(recording, peers_[2], {}, "call", false), Error); });
+      [&] { EXPECT_THROW(group_->worker(1).dautograd().on_receive(recording, peers_[2], {}, "call", false), Error); });
   EXPECT_EQ(stats(1).contexts, 0u);
 }
 

@@ -58,7 +58,7 @@ void expect_gradients(SimWorkerGroup& group, const RandomGraph& graph, const Id&
     if (group.is_killed(rank)) continue;
     std::shared_ptr<const Gradients> actual;
     try {
-      actual = group.worker(rank).dist().find_context(id)->gradients();
+      actual = group.worker(rank).dautograd().find_context(id)->gradients();
     } catch (const Error& error) {
       if (group.is_killed(rank)) continue;  // while it was asked
       // A worker that the forward never reached knows nothing of the context.
@@ -81,7 +81,7 @@ void expect_nothing_left(SimWorkerGroup& group) {
     for (int32_t rank = 0; rank < group.size(); ++rank) {
       if (group.is_killed(rank)) continue;
       const WorkerStats stats = group.worker(rank).stats();
-      count += stats.dist.contexts + stats.dist.passes_open + stats.rpc.calls_open;
+      count += stats.dautograd.contexts + stats.dautograd.passes_open + stats.rpc.calls_open;
     }
     return count;
   };

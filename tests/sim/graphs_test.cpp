@@ -34,7 +34,7 @@ void run_passes_in_turn(uint64_t seed, const SimFaults& faults) {
   register_blocks(group, graph);
   group.start();
   {
-    const auto context = group.worker(0).dist().create_context();
+    const auto context = group.worker(0).dautograd().create_context();
     {
       const Tensors outputs = run_distributed(group, graph, context->global_id());
       for (size_t pass = 0; pass < 2; ++pass) {
@@ -68,7 +68,7 @@ TEST(GraphsTest, PassesSideBySideAddUp) {
     register_blocks(group, graph);
     group.start();
     {
-      const auto context = group.worker(0).dist().create_context();
+      const auto context = group.worker(0).dautograd().create_context();
       const Tensors outputs = run_distributed(group, graph, context->global_id());
       std::vector<std::shared_ptr<Future<Unit>>> ended;
       for (size_t pass = 0; pass < 2; ++pass) {
@@ -97,7 +97,7 @@ TEST(GraphsTest, ASecondPassWithoutRetainAnswersGraphFreed) {
     SimWorkerGroup group(seed, group_options(graph));
     register_blocks(group, graph);
     group.start();
-    const auto context = group.worker(0).dist().create_context();
+    const auto context = group.worker(0).dautograd().create_context();
     const Tensors roots = make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]);
     context->backward(roots, BackwardOptions());
     try {
@@ -121,7 +121,7 @@ TEST(GraphsTest, FastEqualsItWhereEverythingIsUsed) {
     register_blocks(group, graph);
     group.start();
     {
-      const auto context = group.worker(0).dist().create_context();
+      const auto context = group.worker(0).dautograd().create_context();
       BackwardOptions backward;
       backward.mode = BackwardMode::kFast;
       context->backward(make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]), backward);
@@ -144,7 +144,7 @@ TEST(GraphsTest, FastEqualsItOverSlowConnections) {
     register_blocks(group, graph);
     group.start();
     {
-      const auto context = group.worker(0).dist().create_context();
+      const auto context = group.worker(0).dautograd().create_context();
       BackwardOptions backward;
       backward.mode = BackwardMode::kFast;
       backward.timeout = 300 * kSecond;
@@ -165,7 +165,7 @@ TEST(GraphsTest, FastEqualsItOrNamesTheResultsThatWereNotUsed) {
     register_blocks(group, graph);
     group.start();
     {
-      const auto context = group.worker(0).dist().create_context();
+      const auto context = group.worker(0).dautograd().create_context();
       const Tensors outputs = run_distributed(group, graph, context->global_id());
       BackwardOptions backward;
       backward.mode = BackwardMode::kFast;
@@ -208,13 +208,13 @@ TEST(GraphsTest, ThePassesOfAFunctionGiveTheSame) {
     BackwardOptions backward;
     backward.mode = options.use_everything ? BackwardMode::kFast : BackwardMode::kSmart;
     group.worker(options.home).rpc().register_function("program", [&group, &graph, backward](Invocation& invocation) {
-      const auto context = group.worker(graph.options.home).dist().find_context(invocation.context());
+      const auto context = group.worker(graph.options.home).dautograd().find_context(invocation.context());
       const Tensors outputs = run_distributed(group, graph, invocation.context());
       context->backward(make_roots(outputs, graph.roots[0]), backward);
     });
     group.start();
     {
-      const auto context = group.worker(0).dist().create_context();
+      const auto context = group.worker(0).dautograd().create_context();
       group.call(0, options.home, "program", {}, context->global_id());
       expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
     }
@@ -246,7 +246,7 @@ TEST(GraphsTest, ADeathGivesAllGradientsOrAnError) {
     const auto others = static_cast<uint64_t>(options.workers - 1);
     const int32_t victim = kill_soon(group, 1 + static_cast<int32_t>(group.scheduler().below(others)));
     {
-      const auto context = group.worker(0).dist().create_context();
+      const auto context = group.worker(0).dautograd().create_context();
       BackwardOptions backward;
       if (options.use_everything) backward.mode = BackwardMode::kFast;
       try {
@@ -278,7 +278,7 @@ TEST(GraphsTest, TheDeathOfTheInitiatorLeavesNothingBehind) {
     register_blocks(group, graph);
     group.start();
     auto program = group.scheduler().spawn([&group, &graph] {
-      const auto context = group.worker(0).dist().create_context();
+      const auto context = group.worker(0).dautograd().create_context();
       const Tensors outputs = run_distributed(group, graph, context->global_id());
       context->backward(make_roots(outputs, graph.roots[0]), BackwardOptions());
     });

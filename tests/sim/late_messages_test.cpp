@@ -31,13 +31,13 @@ class LateMessagesTest : public SquareTest {
   // As if it came now from a peer's stream.
   void deliver(int32_t to, int32_t from, wire::Body body) {
     group_->loop(to).run([&] {
-      Dist& dist = group_->worker(to).dist();
+      Dautograd& dautograd = group_->worker(to).dautograd();
       const Peer& peer = peers_[static_cast<size_t>(from)];
       wire::Message message{0, 0, {}, std::move(body)};
       try {
-        EXPECT_TRUE(dist.handle(peer, message).has_value());
+        EXPECT_TRUE(dautograd.handle(peer, message).has_value());
       } catch (...) {
-        EXPECT_TRUE(dist.refuse(peer, message, current_error()));
+        EXPECT_TRUE(dautograd.refuse(peer, message, current_error()));
       }
     });
     group_->scheduler().run_for(kSecond);
@@ -69,7 +69,7 @@ TEST_F(LateMessagesTest, OneInitiatorHasSoManyPassesOpenAndNoMore) {
     group_->loop(1).run([&] {
       wire::Message message{0, 0, {}, discover_of(incarnation(0), 100 + i)};
       try {
-        group_->worker(1).dist().handle(peers_[0], message);
+        group_->worker(1).dautograd().handle(peers_[0], message);
       } catch (const Error& error) {
         EXPECT_EQ(error.status(), Status::kOverloaded) << error.message();
       }
@@ -89,7 +89,7 @@ TEST_F(LateMessagesTest, AFastPassGoesOnWithoutAHolderThatHasLeft) {
     recording.context = context_->global_id();
     recording.creator_rank = 0;
     recording.joined = {incarnation(2)};
-    group_->worker(0).dist().on_receive(recording, peers_[1], {}, "call", true);
+    group_->worker(0).dautograd().on_receive(recording, peers_[1], {}, "call", true);
   });
   BackwardOptions fast;
   fast.mode = BackwardMode::kFast;

@@ -136,16 +136,16 @@ TEST_P(ReturnTest, ContextsOfTheOldIncarnationAnswerThatItRestarted) {
     register_all(group);
     group.start();
     // One that it made, of which worker 0 keeps a handle, and one of worker 0 that it takes part in.
-    auto theirs = group.worker(1).dist().create_context();
+    auto theirs = group.worker(1).dautograd().create_context();
     const Id id = theirs->global_id();
     group.call(1, 0, "square", {Value(leaf(3))}, id);
-    auto handle = group.worker(0).dist().find_context(id);
-    auto ours = group.worker(0).dist().create_context();
+    auto handle = group.worker(0).dautograd().find_context(id);
+    auto ours = group.worker(0).dautograd().create_context();
     const Tensor loss = group.call(0, 1, "square", {Value(leaf(3))}, ours->global_id()).as_tensor();
 
     group.kill(1);
-    ASSERT_TRUE(
-        group.scheduler().run_until([&group] { return group.worker(0).stats().dist.contexts == 1; }, 60 * kSecond));
+    ASSERT_TRUE(group.scheduler().run_until([&group] { return group.worker(0).stats().dautograd.contexts == 1; },
+                                            60 * kSecond));
     Error error = error_of([&] { handle->gradients(); });
     EXPECT_EQ(error.status(), Status::kDisconnected) << error.message();
 
@@ -160,7 +160,7 @@ TEST_P(ReturnTest, ContextsOfTheOldIncarnationAnswerThatItRestarted) {
     error = error_of([&] { ours->backward({loss}, {}); });
     EXPECT_EQ(error.status(), Status::kPeerRestarted) << error.message();
     // A new one with the new incarnation works.
-    auto fresh = group.worker(0).dist().create_context();
+    auto fresh = group.worker(0).dautograd().create_context();
     const Tensor x = leaf(3);
     const Tensor y = group.call(0, 1, "square", {Value(x)}, fresh->global_id()).as_tensor();
     fresh->backward({y}, {});
@@ -293,7 +293,7 @@ TEST(OpenWorldTest, AContextReachesThoseWhoMetItsCreatorLate) {
     start(group.worker(newcomer));
     const int32_t middle = (newcomer + 1) % 3;
     const int32_t last = (newcomer + 2) % 3;
-    auto context = group.worker(newcomer).dist().create_context();
+    auto context = group.worker(newcomer).dautograd().create_context();
     const Tensor x = leaf(3);
     const Tensor y =
         group.call(newcomer, middle, "relay", {Value(int64_t{last}), Value(x)}, context->global_id()).as_tensor();
@@ -447,10 +447,10 @@ TEST(Members, TheContextsOfOneThatLeavesEndInSlices) {
   group.start();
   std::vector<std::shared_ptr<Context>> contexts;
   for (int i = 0; i < 200; ++i) {
-    contexts.push_back(group.worker(1).dist().create_context());
+    contexts.push_back(group.worker(1).dautograd().create_context());
     group.call(1, 0, "hear", {}, contexts.back()->global_id());
   }
-  const auto held = [&group] { return group.worker(0).stats().dist.contexts; };
+  const auto held = [&group] { return group.worker(0).stats().dautograd.contexts; };
   ASSERT_EQ(held(), 200u);
   const auto left = group.worker(1).shutdown(0);
   for (const uint64_t rest : {136u, 72u, 8u, 0u}) {

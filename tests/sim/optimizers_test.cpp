@@ -79,7 +79,7 @@ class OptimizerGroup {
 
   // A context of the worker in which the gradient of all parameters of these owners is `slope`.
   std::shared_ptr<Context> make_gradients(int32_t rank, std::vector<int32_t> owners, double slope) {
-    auto context = group.worker(rank).dist().create_context();
+    auto context = group.worker(rank).dautograd().create_context();
     add_gradients(rank, *context, owners, slope);
     return context;
   }

@@ -60,14 +60,14 @@ class PassesTest : public ::testing::Test {
     });
   }
 
-  std::shared_ptr<Context> make_context(int32_t rank = 0) { return group_->worker(rank).dist().create_context(); }
+  std::shared_ptr<Context> make_context(int32_t rank = 0) { return group_->worker(rank).dautograd().create_context(); }
   std::shared_ptr<Context> find_context(int32_t rank, const Context& context) {
-    return group_->worker(rank).dist().find_context(context.global_id());
+    return group_->worker(rank).dautograd().find_context(context.global_id());
   }
   Tensor call(const Context& context, int32_t to, const std::string& function, Values args) {
     return group_->call(0, to, function, std::move(args), context.global_id()).as_tensor();
   }
-  DistStats stats(int32_t rank) { return group_->worker(rank).stats().dist; }
+  DautogradStats stats(int32_t rank) { return group_->worker(rank).stats().dautograd; }
   void settle() { group_->scheduler().run_for(kSecond); }
 
   void expect_counts(int32_t rank, const Context& context, uint32_t sends, uint32_t recvs, std::vector<int32_t> known) {
@@ -235,10 +235,10 @@ TEST_F(PassesTest, AContextNeedsAStartedWorkerAndTheRightOne) {
   EXPECT_EQ(error_of([&] { make_context(); }).status(), Status::kInvalidState);
   group_->start();
   const auto context = make_context(0);
-  EXPECT_TRUE(group_->worker(0).dist().is_mine(*context));
-  EXPECT_FALSE(group_->worker(1).dist().is_mine(*context));
-  EXPECT_FALSE(group_->worker(1).dist().is_mine(*make_local_context()));
-  EXPECT_EQ(group_->worker(0).dist().find_context({}), nullptr);
+  EXPECT_TRUE(group_->worker(0).dautograd().is_mine(*context));
+  EXPECT_FALSE(group_->worker(1).dautograd().is_mine(*context));
+  EXPECT_FALSE(group_->worker(1).dautograd().is_mine(*make_local_context()));
+  EXPECT_EQ(group_->worker(0).dautograd().find_context({}), nullptr);
 }
 
 // ---- passes ----
@@ -419,7 +419,7 @@ TEST_F(PassesTest, ReleaseEndsPassesThatOthersBegan) {
   auto gate = Future<Unit>::make();
   std::shared_ptr<Future<Value>> pass;
   group_->worker(1).rpc().register_function("begin_pass", [this, gate, &pass](Invocation& invocation) {
-    const auto context = group_->worker(1).dist().find_context(invocation.context());
+    const auto context = group_->worker(1).dautograd().find_context(invocation.context());
     const Tensor y = custom("slow", scalar_leaf(1), [gate](Tensors gradients) {
       wait(*gate, kForever);
       return gradients;
@@ -445,7 +445,7 @@ TEST_F(PassesTest, AVerdictLostWithItsInitiatorIsNotTakenForNoGradients) {
   const Tensor x = scalar_leaf(3);
   const Tensor y = group_->call(1, 2, "square", {Value(x)}, context->global_id()).as_tensor();
   group_->worker(0).rpc().register_function("pass", [this](Invocation& invocation) {
-    const auto here = group_->worker(0).dist().find_context(invocation.context());
+    const auto here = group_->worker(0).dautograd().find_context(invocation.context());
     here->backward({apply(ops::kSum, {invocation.args()[0].as_tensor()})}, {});
   });
   CallRequest request;

@@ -116,7 +116,7 @@ class RandomPassing {
 
   void act(int32_t rank) {
     std::shared_ptr<Context> context;
-    if (below(3) == 0) context = group_->worker(rank).dist().create_context();
+    if (below(3) == 0) context = group_->worker(rank).dautograd().create_context();
     const Id id = context ? context->global_id() : Id{};
     Values args;
     for (uint64_t i = below(3); i > 0; --i) args.push_back(any_value(rank));
@@ -180,7 +180,7 @@ class RandomPassing {
       if (group_->is_killed(rank)) continue;
       const WorkerStats stats = group_->worker(rank).stats();
       if (stats.rrefs.owned + stats.rrefs.used + stats.rrefs.forks != 0 || !rrefs(rank).is_idle()) return false;
-      if (stats.dist.contexts + stats.rpc.calls_open + stats.rpc.futures_open != 0) return false;
+      if (stats.dautograd.contexts + stats.rpc.calls_open + stats.rpc.futures_open != 0) return false;
     }
     return true;
   }
@@ -191,7 +191,7 @@ class RandomPassing {
       EXPECT_EQ(stats.rrefs.owned, 0u) << "w" << rank;
       EXPECT_EQ(stats.rrefs.used, 0u) << "w" << rank;
       EXPECT_EQ(stats.rrefs.forks, 0u) << "w" << rank;
-      EXPECT_EQ(stats.dist.contexts, 0u) << "w" << rank;
+      EXPECT_EQ(stats.dautograd.contexts, 0u) << "w" << rank;
       EXPECT_EQ(stats.rpc.calls_open, 0u) << "w" << rank;
       EXPECT_EQ(stats.rpc.futures_open, 0u) << "w" << rank;
       EXPECT_TRUE(rrefs(rank).is_idle()) << "w" << rank;

@@ -35,7 +35,7 @@ class ReportsTest : public ::testing::Test {
     group_.start();
     leaf_ = Tensor::scalar(Dtype::kFloat64, 2);
     autograd::set_requires_grad(leaf_, true);
-    context_ = group_.worker(0).dist().create_context();
+    context_ = group_.worker(0).dautograd().create_context();
   }
 
   Tensor call_held() { return group_.call(0, 1, "held", {Value(leaf_)}, context_->global_id()).as_tensor(); }

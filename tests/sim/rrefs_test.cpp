@@ -219,7 +219,7 @@ TEST_F(RrefsTest, AFailureIsKeptAndAnswersEveryUse) {
 // As with arguments. Its owner has never heard of it, and would call it released.
 TEST_F(RrefsTest, AnAnswerCarriesNoReferenceWhoseCreationHasFailed) {
   make(3);
-  const Id ended = group_->worker(1).dist().create_context()->global_id();
+  const Id ended = group_->worker(1).dautograd().create_context()->global_id();
   settle();
   group_->worker(1).rpc().register_function("begin", [this, ended](Invocation& invocation) {
     invocation.set_result(Value::list({as_value(remote(1, 2, "make", {whole(1)}, ended))}));
@@ -351,7 +351,7 @@ TEST_F(RrefsTest, AnOwnerThatIsBackHasNoneOfTheOldValues) {
     EXPECT_EQ(error_of([&] { group_->call(0, 1, "make", {as_value(reference)}); }).status(), Status::kOk)
         << "it can be passed on, also to the new one";
     EXPECT_EQ(error_of([&] { group_->call(0, 1, "hand_on", {as_value(reference)}); }).status(), Status::kPeerRestarted);
-    const auto context = group_->worker(0).dist().create_context();
+    const auto context = group_->worker(0).dautograd().create_context();
     const Error lost = error_of([&] { optimizer->step(context, {}); });
     EXPECT_EQ(lost.status(), Status::kPeerRestarted) << lost.message();
     EXPECT_EQ(fetch(0, remote(0, 1, "make", {whole(2)})).as_int64(), 2);
@@ -381,7 +381,7 @@ TEST_F(RrefsTest, TheForksOfAUserThatIsBackAreGone) {
 
 TEST_F(RrefsTest, HistoryCrossesAFetchInAContext) {
   make(2);
-  const auto context = group_->worker(0).dist().create_context();
+  const auto context = group_->worker(0).dautograd().create_context();
   Tensor a = Tensor::scalar(Dtype::kFloat64, 2), b = Tensor::scalar(Dtype::kFloat64, 3);
   autograd::set_requires_grad(a, true);
   autograd::set_requires_grad(b, true);
@@ -391,7 +391,7 @@ TEST_F(RrefsTest, HistoryCrossesAFetchInAContext) {
   // As the peer counts it: remote(add), fetched twice, both used.
   EXPECT_EQ(context->info().send_count, 1u);
   EXPECT_EQ(context->info().recv_count, 2u);
-  const auto there = group_->worker(1).dist().find_context(context->global_id());
+  const auto there = group_->worker(1).dautograd().find_context(context->global_id());
   EXPECT_EQ(there->info().send_count, 2u);
   EXPECT_EQ(there->info().recv_count, 1u);
   EXPECT_EQ(context->known_ranks(), std::vector<int32_t>{1});

@@ -67,14 +67,14 @@ class SlowPassesTest : public ::testing::Test {
           group_->call(rank, to, invocation.args()[1].as_text(), std::move(rest), invocation.context()));
     });
     rpc.register_function("pass", [this, rank](Invocation& invocation) {
-      const auto context = group_->worker(rank).dist().find_context(invocation.context());
+      const auto context = group_->worker(rank).dautograd().find_context(invocation.context());
       context->backward({invocation.args()[0].as_tensor()}, fast_);
     });
   }
 
-  std::shared_ptr<Context> make_context(int32_t rank = 0) { return group_->worker(rank).dist().create_context(); }
+  std::shared_ptr<Context> make_context(int32_t rank = 0) { return group_->worker(rank).dautograd().create_context(); }
   std::shared_ptr<Context> find_context(int32_t rank, const Context& context) {
-    return group_->worker(rank).dist().find_context(context.global_id());
+    return group_->worker(rank).dautograd().find_context(context.global_id());
   }
   Tensor call(const Context& context, int32_t to, const std::string& function, Values args) {
     return group_->call(0, to, function, std::move(args), context.global_id()).as_tensor();
@@ -211,7 +211,7 @@ TEST(CancelTest, IsKeptAtAnyMomentOfAPass) {
     const size_t moment = run % 20;
     SimWorkerGroup group(1 + run / 20, SimGroupOptions());
     group.start();
-    const auto context = group.worker(0).dist().create_context();
+    const auto context = group.worker(0).dautograd().create_context();
     const Tensor x = scalar_leaf(3);
     const Tensor y = group.call(0, 1, "add", {Value(x), Value(x)}, context->global_id()).as_tensor();
     const auto pass = context->backward_async({y}, {});

@@ -30,7 +30,7 @@ class SquareTest : public ::testing::Test {
     for (int32_t rank = 0; rank < 3; ++rank) {
       peers_.push_back(group_->worker(0).rpc().membership().find_by_rank(rank)->peer);
     }
-    context_ = group_->worker(0).dist().create_context();
+    context_ = group_->worker(0).dautograd().create_context();
     x_ = Tensor::empty(Dtype::kFloat64, {elements});
     std::fill_n(x_.mutable_data_as<double>(), elements, 3.0);
     autograd::set_requires_grad(x_, true);
@@ -40,7 +40,7 @@ class SquareTest : public ::testing::Test {
 
   Incarnation incarnation(size_t rank) const { return peers_[rank].incarnation; }
   Id id() const { return context_->global_id(); }
-  DistStats stats(int32_t rank) { return group_->worker(rank).stats().dist; }
+  DautogradStats stats(int32_t rank) { return group_->worker(rank).stats().dautograd; }
 
   std::unique_ptr<SimWorkerGroup> group_;
   std::vector<Peer> peers_;

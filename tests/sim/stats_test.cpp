@@ -87,44 +87,44 @@ TEST_F(StatsTest, ACancelledCallFailsAndIsOpenNoMore) {
 TEST_F(StatsTest, ContextsAndPasses) {
   Tensor leaf = Tensor::scalar(Dtype::kFloat64, 2);
   autograd::set_requires_grad(leaf, true);
-  auto context = group_.worker(0).dist().create_context();
-  auto other = group_.worker(0).dist().create_context();
-  EXPECT_EQ(stats(0).dist.contexts, 2u);
-  EXPECT_EQ(stats(1).dist.contexts, 0u);
+  auto context = group_.worker(0).dautograd().create_context();
+  auto other = group_.worker(0).dautograd().create_context();
+  EXPECT_EQ(stats(0).dautograd.contexts, 2u);
+  EXPECT_EQ(stats(1).dautograd.contexts, 0u);
   const Tensor root = echo(Value(leaf), context->global_id()).as_tensor();
-  EXPECT_EQ(stats(1).dist.contexts, 1u);
+  EXPECT_EQ(stats(1).dautograd.contexts, 1u);
   context->backward({root}, {});
   EXPECT_THROW(context->backward({root}, {}), Error);  // the graph is gone
   settle();
   for (int32_t rank = 0; rank < 2; ++rank) {
-    const DistStats seen = stats(rank).dist;
+    const DautogradStats seen = stats(rank).dautograd;
     EXPECT_EQ(seen.passes_run, 2u) << "w" << rank;
     EXPECT_EQ(seen.passes_failed, 1u) << "w" << rank;
     EXPECT_EQ(seen.passes_open, 0u) << "w" << rank;
   }
   context.reset();
   settle();
-  EXPECT_EQ(stats(0).dist.contexts, 1u);
-  EXPECT_EQ(stats(1).dist.contexts, 0u);
+  EXPECT_EQ(stats(0).dautograd.contexts, 1u);
+  EXPECT_EQ(stats(1).dautograd.contexts, 0u);
   other.reset();
   settle();
-  EXPECT_EQ(stats(0).dist.contexts, 0u);
+  EXPECT_EQ(stats(0).dautograd.contexts, 0u);
 }
 
 TEST_F(StatsTest, APassIsOpenUntilItsVerdict) {
   Tensor leaf = Tensor::scalar(Dtype::kFloat64, 2);
   autograd::set_requires_grad(leaf, true);
-  const auto context = group_.worker(0).dist().create_context();
+  const auto context = group_.worker(0).dautograd().create_context();
   const Tensor root = echo(Value(leaf), context->global_id()).as_tensor();
   group_.freeze(1);
   const auto pass = context->backward_async({root}, {});
   settle();
-  EXPECT_EQ(stats(0).dist.passes_open, 1u);
-  EXPECT_EQ(stats(0).dist.passes_run, 1u);
+  EXPECT_EQ(stats(0).dautograd.passes_open, 1u);
+  EXPECT_EQ(stats(0).dautograd.passes_run, 1u);
   group_.thaw(1);
   wait(*pass, kForever);
   settle();
-  EXPECT_EQ(stats(0).dist.passes_open + stats(1).dist.passes_open, 0u);
+  EXPECT_EQ(stats(0).dautograd.passes_open + stats(1).dautograd.passes_open, 0u);
 }
 
 TEST_F(StatsTest, BytesAreThoseOnTheNetwork) {

@@ -99,7 +99,7 @@ TEST_F(PassThreadsTest, ManyThreadsRunForwardsAndPassesAtOnce) {
     threads.emplace_back([this, thread] {
       const int32_t home = thread % 3;
       for (int64_t step = 0; step < 25; ++step) {
-        const auto context = worker(home).dist().create_context();
+        const auto context = worker(home).dautograd().create_context();
         const int64_t depth = step % 4;
         const Tensor x = leaf(1);
         const Tensor y = call(home, context->global_id(), "power", {Value(depth), Value(x)});
@@ -118,7 +118,7 @@ TEST_F(PassThreadsTest, ManyThreadsRunForwardsAndPassesAtOnce) {
 
 TEST_F(PassThreadsTest, PassesOfOneContextRunSideBySide) {
   start(2);
-  const auto context = worker(0).dist().create_context();
+  const auto context = worker(0).dautograd().create_context();
   const Tensor x = leaf(1, 50000);  // more than a loop takes on by itself
   const Tensor y = call(0, context->global_id(), "power", {Value(int64_t{1}), Value(x)});
   const Tensor loss = apply(ops::kSum, {y});
@@ -138,7 +138,7 @@ TEST_F(PassThreadsTest, CancelledPassesLeaveNothing) {
   start(2);
   const Tensor x = leaf(1);
   for (int i = 0; i < 50; ++i) {
-    const auto context = worker(0).dist().create_context();
+    const auto context = worker(0).dautograd().create_context();
     const Tensor y = call(0, context->global_id(), "custom", {Value(x)});
     auto pass = context->backward_async({apply(ops::kSum, {y})}, {});
     if (i % 2 == 0) pass->cancel();
@@ -153,7 +153,7 @@ TEST_F(PassThreadsTest, CancelledPassesLeaveNothing) {
 
 TEST_F(PassThreadsTest, HandlesMayOutliveTheirWorker) {
   start(2);
-  const auto context = worker(0).dist().create_context();
+  const auto context = worker(0).dautograd().create_context();
   const Tensor y = call(0, context->global_id(), "power", {Value(int64_t{0}), Value(leaf(1))});
   TearDown();
   workers_.clear();

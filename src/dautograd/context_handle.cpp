@@ -1,0 +1,165 @@
+#include "dautograd/context_handle.h"
+
+#include <utility>
+
+#include "autograd/roots.h"
+#include "base/executor.h"
+#include "base/future_deadline.h"
+#include "dautograd/context_table.h"
+#include "dautograd/passes.h"
+
+namespace distag {
+
+using autograd::GraphTask;
+
+namespace {
+
+// Where the canceller of a future finds the pass. Touched on the loop only.
+using InitiatorSlot = std::shared_ptr<std::weak_ptr<PassInitiator>>;
+
+void post_begin(const std::shared_ptr<DautogradShared>& shared, const Id& context, PassInitiator::Plan plan,
+                InitiatorSlot slot) {
+  shared->gate.run([shared, context, owed = Owed<Value>(plan.future), slot = std::move(slot),
+                    plan = std::make_unique<PassInitiator::Plan>(std::move(plan))]() mutable {
+    if (shared->passes == nullptr) return;
+    owed.take();
+    const auto initiator = shared->passes->begin(context, std::move(*plan));
+    if (slot != nullptr) *slot = initiator;
+  });
+}
+
+Tensors run_host_step(Executor& functions, GraphTask::HostStep& step) {
+  auto future = Future<Tensors>::make();
+  functions.post_or_drop([owed = Owed<Tensors>(future), step = &step]() mutable {
+    const auto result = owed.take();
+    try {
+      result->complete(step->run());
+    } catch (...) {
+      result->fail(current_error());
+    }
+  });
+  wait(*future, kForever);
+  return future->value();
+}
+
+PassInitiator::Plan make_plan(DautogradShared& shared, const Tensors& roots, const BackwardOptions& options) {
+  PassInitiator::Plan plan;
+  plan.roots = autograd::check_roots(roots, options.seeds);
+  plan.info = {shared.next_pass(), options.retain_graph, options.mode == BackwardMode::kFast};
+  plan.timeout = options.timeout;
+  plan.deadline = deadline_after(shared.environment.loop.now(), options.timeout);
+  plan.future = Future<Value>::make();
+  return plan;
+}
+
+// A pass that does not leave this worker, on the thread that asks for it.
+void run_here(DautogradShared& shared, ContextRecord& record, PassInitiator::Plan& plan) {
+  GraphTask& task = *plan.task;
+  Executor& functions = shared.environment.functions;
+  GraphTask::RunOptions options;
+  options.runs_host_code = &functions == &shared.environment.compute;
+  if (plan.deadline != kNever) {
+    options.check_stop = [&plan, &clock = shared.environment.loop.clock()] {
+      if (clock.now() < plan.deadline) return;
+      fail(Status::kDeadline, "not done within {:g} s",
+           static_cast<double>(plan.timeout) / static_cast<double>(kSecond));
+    };
+  }
+  for (size_t i = 0; i < plan.roots.edges.size(); ++i) {
+    task.deliver(plan.roots.edges[i], std::move(plan.roots.seeds[i]));
+  }
+  while (!task.is_finished()) {
+    task.run(options);
+    for (GraphTask::HostStep& step : task.take_host_steps()) {
+      Tensors gradients = run_host_step(functions, step);
+      task.finish_host_step(step, std::move(gradients));
+    }
+  }
+  record.check();
+  record.commit(plan.info.pass, task.take_gradients());
+  if (!plan.info.retain_graph) task.free_saved();
+}
+
+}  // namespace
+
+ContextHandle::~ContextHandle() {
+  if (!keeps_) return;
+  shared_->gate.run([shared = shared_, id = record_->id()] {
+    if (shared->contexts == nullptr) return;
+    const auto context = shared->contexts->find(id);
+    if (context == nullptr) return;
+    context->is_handle_gone = true;
+    shared->contexts->release_if_over(context);
+  });
+}
+
+// Walks on this thread, and stays there when the graph does not leave this worker.
+void ContextHandle::backward(const Tensors& roots, const BackwardOptions& options) {
+  record_->check();
+  PassInitiator::Plan plan = make_plan(*shared_, roots, options);
+  check_can_wait();
+  if (!plan.info.fast) {
+    plan.task = std::make_shared<GraphTask>(PassPart::make_recv_check(*record_));
+    try {
+      plan.task->expand(plan.roots.edges);
+      plan.task->walk();
+      plan.reached = plan.task->take_reached();
+      if (plan.reached.empty()) {
+        run_local(plan);
+        return;
+      }
+    } catch (...) {
+      Error error = current_error();
+      throw shared_->sign(std::move(error)).set_origin_rank(-1).add_context("backward pass");
+    }
+  }
+  const auto future = plan.future;
+  post_begin(shared_, record_->id(), std::move(plan), nullptr);
+  wait(*future, kForever);
+  future->value();
+}
+
+std::shared_ptr<Future<Value>> ContextHandle::settle_async() {
+  auto settled = record_->settle();
+  if (settled->is_done()) return settled;
+  const Nanos lease = shared_->environment.lease;
+  // By the gate: what is posted to a loop that is gone would not end it, but then the context has.
+  shared_->gate.run([shared = shared_, record = record_, settled, lease] {
+    Loop& loop = shared->environment.loop;
+    set_deadline(loop, settled, deadline_after(loop.now(), lease), [record, lease] { return record->late(lease); });
+  });
+  return settled;
+}
+
+void ContextHandle::run_local(PassInitiator::Plan& plan) {
+  auto& counters = shared_->counters;
+  record_->begin_pass();
+  ++counters.passes_run;
+  ++counters.passes_open;
+  try {
+    run_here(*shared_, *record_, plan);
+  } catch (...) {
+    ++counters.passes_failed;
+    --counters.passes_open;
+    record_->end_pass();
+    throw;
+  }
+  --counters.passes_open;
+  record_->end_pass();
+}
+
+std::shared_ptr<Future<Value>> ContextHandle::backward_async(const Tensors& roots, const BackwardOptions& options) {
+  record_->check();
+  PassInitiator::Plan plan = make_plan(*shared_, roots, options);
+  auto future = plan.future;
+  auto slot = std::make_shared<std::weak_ptr<PassInitiator>>();
+  future->set_canceller([shared = shared_, slot] {
+    shared->gate.run([slot] {
+      if (const auto initiator = slot->lock()) initiator->abort(Error(Status::kCancelled, "cancelled by the caller"));
+    });
+  });
+  post_begin(shared_, record_->id(), std::move(plan), std::move(slot));
+  return future;
+}
+
+}  // namespace distag

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+
+#include "autograd/context.h"
+#include "dautograd/context_record.h"
+#include "dautograd/pass_initiator.h"
+#include "dautograd/shared.h"
+
+namespace distag {
+
+// A context as the host holds it. The creator's keeps the context: when it goes, the context ends. Others just name it.
+class ContextHandle final : public Context {
+ public:
+  ContextHandle(std::shared_ptr<DautogradShared> shared, std::shared_ptr<ContextRecord> record, bool keeps)
+      : shared_(std::move(shared)), record_(std::move(record)), keeps_(keeps) {}
+  ~ContextHandle() override;
+
+  uint64_t id() const override { return record_->number(); }
+  Id global_id() const override { return record_->id(); }
+  void backward(const Tensors& roots, const BackwardOptions& options) override;
+  std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) override;
+  std::shared_ptr<const Gradients> gradients() override { return record_->read(shared_->environment.lease); }
+  std::shared_ptr<Future<Value>> settle_async() override;
+  void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) override {
+    record_->scale(leaves, factor, passes);
+  }
+  ContextInfo info() override { return record_->info(); }
+  std::vector<int32_t> known_ranks() override { return record_->known_ranks(); }
+
+  bool is_of(const DautogradShared& shared) const { return shared_.get() == &shared; }
+
+ private:
+  void run_local(PassInitiator::Plan& plan);
+
+  const std::shared_ptr<DautogradShared> shared_;
+  const std::shared_ptr<ContextRecord> record_;
+  const bool keeps_;
+};
+
+}  // namespace distag

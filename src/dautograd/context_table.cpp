@@ -1,0 +1,229 @@
+#include "dautograd/context_table.h"
+
+#include "base/each_step.h"
+#include "base/mutex.h"
+#include "base/violation.h"
+#include "dautograd/pass_initiator.h"
+#include "dautograd/pass_part.h"
+
+namespace distag {
+namespace {
+
+Error end_with_creator(const Error& loss) {
+  return Error(loss.status(), "the context ended with its creator: " + loss.message());
+}
+
+}  // namespace
+
+std::shared_ptr<ContextRecord> ContextTable::find_record(const Id& id) const {
+  if (auto context = find(id)) return context->record;
+  auto record = std::make_shared<ContextRecord>(id, number_of(id, -1));
+  record->close(Error(Status::kInvalidState, "the context has ended"));
+  return record;
+}
+
+std::shared_ptr<DistributedContext> ContextTable::find(const Id& id) const {
+  MutexLock lock(mutex_);
+  const auto creator = by_creator_.find(id.maker);
+  if (creator == by_creator_.end()) return nullptr;
+  const auto found = creator->second.find(id);
+  return found == creator->second.end() ? nullptr : found->second;
+}
+
+uint64_t ContextTable::number_of(const Id& id, int32_t creator_rank) const {
+  if (id.maker == shared_.self.incarnation) {
+    creator_rank = shared_.self.rank;
+  } else if (auto creator = shared_.rpc.membership().find(id.maker)) {
+    creator_rank = creator->peer.rank;
+  }
+  constexpr uint64_t kCounterMask = (uint64_t{1} << 48) - 1;
+  return (static_cast<uint64_t>(static_cast<uint16_t>(creator_rank)) << 48) | (id.counter & kCounterMask);
+}
+
+std::shared_ptr<DistributedContext> ContextTable::insert(std::shared_ptr<ContextRecord> record, bool is_own) {
+  auto context = std::make_shared<DistributedContext>();
+  const Id id = record->id();
+  context->record = std::move(record);
+  context->is_own = is_own;
+  MutexLock lock(mutex_);
+  by_creator_[id.maker][id] = context;
+  ++shared_.counters.contexts;
+  return context;
+}
+
+void ContextTable::add_own(std::shared_ptr<ContextRecord> record) { insert(std::move(record), true); }
+
+std::vector<std::shared_ptr<DistributedContext>> ContextTable::all() const {
+  std::vector<std::shared_ptr<DistributedContext>> result;
+  MutexLock lock(mutex_);
+  for (const auto& [creator, contexts] : by_creator_) {
+    for (const auto& [id, context] : contexts) result.push_back(context);
+  }
+  return result;
+}
+
+size_t ContextTable::count_of(Incarnation creator) const {
+  MutexLock lock(mutex_);
+  auto found = by_creator_.find(creator);
+  return found == by_creator_.end() ? 0 : found->second.size();
+}
+
+Error ContextTable::missing(const Id& id) const {
+  if (id.maker == shared_.self.incarnation && id.counter > shared_.last_context) {
+    return Error(Status::kInvalidArgument, "the context is not one of this worker");
+  }
+  const Error* gone = shared_.session == nullptr ? nullptr : shared_.session->gone(id.maker);
+  if (gone != nullptr) return end_with_creator(*gone);
+  return Error(Status::kInvalidState, "the context has ended, or is of another worker");
+}
+
+std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::Recording& recording, const Peer& from) {
+  const Id& id = recording.context;
+  if (auto found = find(id)) return found;
+  const bool is_known_worker = id.maker == shared_.self.incarnation || shared_.session->find(id.maker) != nullptr;
+  if (!is_known_worker) {
+    fail(Status::kDisconnected, "the creator of the context was never in the group, or gone before this worker joined");
+  }
+  if (id.maker == shared_.self.incarnation || shared_.session->gone(id.maker) != nullptr) throw missing(id);
+  if (count_of(id.maker) >= kMaxPerCreator) {
+    fail(Status::kOverloaded, "this worker holds {} contexts of {}, which is the limit; release some there",
+         kMaxPerCreator, shared_.describe(id.maker));
+  }
+  auto context = insert(std::make_shared<ContextRecord>(id, number_of(id, recording.creator_rank)), false);
+  if (id.maker != from.incarnation) {
+    shared_.tell(id.maker, wire::Joined{id, {}});
+    context->holders.insert(shared_.self.incarnation);
+  }
+  return context;
+}
+
+void ContextTable::note_holders(DistributedContext& context, const std::vector<Incarnation>& workers) {
+  for (Incarnation worker : workers) {
+    if (context.is_own && (worker == shared_.self.incarnation || shared_.is_gone(worker))) continue;
+    if (worker != context.id().maker) context.holders.insert(worker);
+  }
+}
+
+std::vector<Incarnation> ContextTable::holders_to_tell(DistributedContext& context, Incarnation to) {
+  std::vector<Incarnation> result;
+  if (context.is_own) return result;
+  std::set<Incarnation>& told = context.told[to];
+  for (Incarnation holder : context.holders) {
+    if (holder != to && told.insert(holder).second) result.push_back(holder);
+  }
+  return result;
+}
+
+void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& context) {
+  if (!context->is_own || !context->is_handle_gone || context->open_calls != 0 || context->open_passes != 0) return;
+  for (Incarnation holder : context->holders) shared_.tell(holder, wire::Release{{context->id()}});
+  drop(context, Error(Status::kInvalidState, "the context has ended"));
+}
+
+Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {
+  Heard heard = Heard::kStale;
+  for (const Id& id : release.contexts) {
+    if (id.maker != from.incarnation) {
+      violation("worker \"{}\" ends a context of another", from.name);
+    }
+    auto context = find(id);
+    if (context == nullptr) continue;
+    drop(context, Error(Status::kInvalidState, fmt::format("the context has ended: its creator, {}, released it",
+                                                           shared_.describe(id.maker))));
+    shared_.rpc.end_context(id);
+    heard = Heard::kHandled;
+  }
+  return heard;
+}
+
+Heard ContextTable::on_joined(const Peer& from, const Id& id) {
+  if (id.maker != shared_.self.incarnation) {
+    violation("worker \"{}\" joined a context that is not of this worker", from.name);
+  }
+  if (auto context = find(id)) {
+    context->holders.insert(from.incarnation);
+    return Heard::kHandled;
+  }
+  shared_.tell(from.incarnation, wire::Release{{id}});
+  return Heard::kStale;
+}
+
+void ContextTable::on_gone(Incarnation peer, const Error& error) {
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [creator, contexts] : by_creator_) {
+      if (creator == peer) continue;
+      for (const auto& [id, context] : contexts) context->holders.erase(peer);
+    }
+  }
+  end_orphans(peer, error);
+}
+
+std::shared_ptr<DistributedContext> ContextTable::any_of(Incarnation creator) const {
+  MutexLock lock(mutex_);
+  const auto found = by_creator_.find(creator);
+  return found == by_creator_.end() || found->second.empty() ? nullptr : found->second.begin()->second;
+}
+
+void ContextTable::end_orphans(Incarnation creator, const Error& error) {
+  for (size_t i = 0; i < kSlice; ++i) {
+    const std::shared_ptr<DistributedContext> context = any_of(creator);
+    if (context == nullptr) return;
+    const Error* latest = shared_.session->gone(creator);  // it may have restarted meanwhile
+    const bool is_restarted = latest != nullptr && latest->status() == Status::kPeerRestarted;
+    const bool has_handles = context->record.use_count() > 1;
+    if (has_handles && !is_restarted) orphans_[creator].push_back(context->record);
+    const Id id = context->id();
+    drop(context, end_with_creator(latest == nullptr ? error : *latest));
+    // Posted: calls to the lost worker itself end with the loss, not with the context.
+    shared_.environment.loop.post_or_drop([rpc = &shared_.rpc, id] { rpc->end_context(id); });
+  }
+  shared_.environment.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_), creator, error] {
+    if (!alive.expired() && shared_.is_started) end_orphans(creator, error);
+  });
+}
+
+void ContextTable::on_restarted(Incarnation peer, const Error& error) {
+  const auto found = orphans_.find(peer);
+  if (found == orphans_.end()) return;
+  for (const auto& orphan : found->second) {
+    if (const auto record = orphan.lock()) record->close_anew(end_with_creator(error));
+  }
+  orphans_.erase(found);
+}
+
+void ContextTable::drop(const std::shared_ptr<DistributedContext>& context, const Error& why) {
+  const Id id = context->id();
+  EachStep each;
+  each([&context, &why] { context->record->close(why); });
+  for (const auto& [pass_id, pass] : std::exchange(context->passes, {})) {
+    each([&pass = pass, &why] {
+      if (pass.initiator != nullptr) {
+        pass.initiator->abort(why.status() == Status::kInvalidState ? Error(Status::kCancelled, why.message()) : why);
+      } else {
+        pass.part->end(why);
+      }
+    });
+  }
+  if (!context->sends.empty()) {
+    each([this, &context] { shared_.environment.compute.post_or_drop([sends = std::move(context->sends)] {}); });
+    context->sends.clear();
+  }
+  --shared_.counters.contexts;
+  {
+    MutexLock lock(mutex_);
+    const auto creator = by_creator_.find(id.maker);
+    if (creator != by_creator_.end() && creator->second.erase(id) != 0 && creator->second.empty()) {
+      by_creator_.erase(creator);
+    }
+  }
+  each.check();
+}
+
+void ContextTable::drop_all(const Error& why) {
+  EachStep each;
+  for (const auto& context : all()) each([this, &context, &why] { drop(context, why); });
+  each.check();
+}
+
+}  // namespace distag

@@ -1,0 +1,149 @@
+#include "dautograd/dautograd.h"
+
+#include <algorithm>
+
+#include "dautograd/context_handle.h"
+#include "dautograd/context_table.h"
+#include "dautograd/passes.h"
+#include "dautograd/recorder.h"
+#include "dautograd/take_snapshot.h"
+
+namespace distag {
+
+struct Dautograd::State {
+  State(Environment environment, Rpc& rpc)
+      : shared(std::make_shared<DautogradShared>(environment, rpc)),
+        contexts(*shared),
+        recorder(*shared, contexts),
+        passes(*shared, contexts) {
+    shared->contexts = &contexts;
+    shared->passes = &passes;
+  }
+
+  const std::shared_ptr<DautogradShared> shared;
+  ContextTable contexts;
+  Recorder recorder;
+  Passes passes;
+};
+
+Dautograd::Dautograd(Environment environment, Rpc& rpc) : state_(std::make_unique<State>(environment, rpc)) {}
+
+Dautograd::~Dautograd() {
+  state_->shared->gate.close();
+  state_->shared->contexts = nullptr;
+  state_->shared->passes = nullptr;
+}
+
+void Dautograd::begin(Session& session) {
+  state_->shared->session = &session;
+  state_->shared->self = session.self();
+  state_->shared->is_started = true;
+}
+
+std::shared_ptr<Context> Dautograd::create_context() {
+  DautogradShared& shared = *state_->shared;
+  if (!shared.is_started) {
+    fail(Status::kInvalidState, "a context needs a started worker: start it first, and make contexts before its end");
+  }
+  const Id id{shared.self.incarnation, ++shared.last_context};
+  constexpr uint64_t kCounterMask = (uint64_t{1} << 48) - 1;
+  const uint64_t number =
+      (static_cast<uint64_t>(static_cast<uint16_t>(shared.self.rank)) << 48) | (id.counter & kCounterMask);
+  auto record = std::make_shared<ContextRecord>(id, number);
+  // First: nobody else would end the context.
+  auto handle = std::make_shared<ContextHandle>(state_->shared, record, true);
+  state_->contexts.add_own(std::move(record));
+  return handle;
+}
+
+std::shared_ptr<Context> Dautograd::find_context(const Id& id) {
+  if (!id) return nullptr;
+  return std::make_shared<ContextHandle>(state_->shared, state_->contexts.find_record(id), false);
+}
+
+bool Dautograd::is_mine(const Context& context) const {
+  const auto* handle = dynamic_cast<const ContextHandle*>(&context);
+  return handle != nullptr && handle->is_of(*state_->shared);
+}
+
+// ---- calls ----
+
+void Dautograd::on_call_begun(const Id& id) {
+  const auto context = state_->contexts.find(id);
+  if (context == nullptr) throw state_->contexts.missing(id);
+  ++context->open_calls;
+}
+
+void Dautograd::on_call_ended(const Id& id) {
+  const auto context = state_->contexts.find(id);
+  if (context == nullptr) return;
+  --context->open_calls;
+  state_->contexts.release_if_over(context);
+}
+
+wire::Recording Dautograd::on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                                   const std::string& call, bool is_answer) {
+  return state_->recorder.on_send(context, to, values, call, is_answer);
+}
+
+void Dautograd::on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+                           const std::string& call, bool is_answer) {
+  state_->recorder.on_receive(recording, from, values, call, is_answer);
+}
+
+// ---- messages and losses ----
+
+std::optional<Heard> Dautograd::handle(const Peer& from, wire::Message& message) {
+  const auto* release = std::get_if<wire::Release>(&message.body);
+  return release == nullptr ? state_->passes.handle(from, message) : state_->contexts.on_release(from, *release);
+}
+
+bool Dautograd::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  return state_->passes.refuse(from, outline, why);
+}
+
+void Dautograd::on_lost(const Peer& peer, const Error& error) {
+  if (!state_->shared->is_started) return;
+  state_->passes.on_gone(peer.incarnation, error);
+  state_->contexts.on_gone(peer.incarnation, error);
+}
+
+void Dautograd::on_left(const Peer& peer) {
+  on_lost(peer, Error(Status::kDisconnected,
+                      fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank)));
+}
+
+void Dautograd::on_restarted(const Peer& peer, const Error& error) {
+  state_->contexts.on_restarted(peer.incarnation, error);
+}
+
+bool Dautograd::is_idle() const { return state_->shared->counters.passes_open == 0; }
+
+void Dautograd::stop() {
+  state_->shared->is_started = false;
+  state_->contexts.drop_all(Error(Status::kInvalidState, "the worker was shut down"));
+  state_->shared->session = nullptr;
+}
+
+DautogradStats Dautograd::stats() const {
+  const auto& counters = state_->shared->counters;
+  return {counters.contexts, counters.passes_run, counters.passes_failed, counters.passes_open};
+}
+
+std::vector<ContextSnapshot> Dautograd::contexts() const {
+  std::vector<ContextSnapshot> result;
+  for (const auto& context : state_->contexts.all()) result.push_back(take_snapshot(*state_->shared, *context));
+  std::sort(result.begin(), result.end(),
+            [](const ContextSnapshot& a, const ContextSnapshot& b) { return a.record->number() < b.record->number(); });
+  return result;
+}
+
+ContextSnapshot Dautograd::context(const Id& id) const {
+  const auto context = state_->contexts.find(id);
+  if (context == nullptr) throw state_->contexts.missing(id);
+  ContextSnapshot snapshot = take_snapshot(*state_->shared, *context);
+  add_sends(snapshot, *state_->shared, *context);
+  return snapshot;
+}
+
+}  // namespace distag

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+
+#include "autograd/context.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "dautograd/snapshot.h"
+#include "rpc/rpc.h"
+
+namespace distag {
+
+struct DautogradStats {
+  uint64_t contexts = 0;
+  uint64_t passes_run = 0;
+  uint64_t passes_failed = 0;
+  uint64_t passes_open = 0;
+};
+
+// Distributed autograd of one worker: contexts, recording, passes. schemas/autograd.fbs states the rules of a pass.
+// A CallHook of Rpc, and a taker of its own messages.
+class Dautograd final : public CallHook {
+ public:
+  struct Environment {
+    Loop& loop;
+    Executor& compute;    // strands of passes: graph walks, backward, sums, freeing of graphs
+    Executor& functions;  // backward of custom ops: host code
+    Log& log;
+    Nanos lease;
+  };
+
+  Dautograd(Environment environment, Rpc& rpc);
+  ~Dautograd() override;
+
+  // On the loop, before messages and calls come: the streams are up and the group is known.
+  void begin(Session& session);
+
+  // A new context of this worker; throws INVALID_STATE when the worker is not started. Any thread.
+  std::shared_ptr<Context> create_context();
+  // The context an invocation came in; nullptr for {0,0}. A handle of this kind does not keep the context. Any thread.
+  std::shared_ptr<Context> find_context(const Id& id);
+  // Whether create_context or find_context of this worker gave the handle. Any thread.
+  bool is_mine(const Context& context) const;
+
+  // CallHook, on the loop.
+  void on_call_begun(const Id& context) override;
+  void on_call_ended(const Id& context) override;
+  wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                          const std::string& call, bool is_answer) override;
+  void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+                  const std::string& call, bool is_answer) override;
+
+  // On the loop. handle() is nullopt and refuse() false when the message is of another layer.
+  std::optional<Heard> handle(const Peer& from, wire::Message& message);
+  // It could not be handled here: the one thing that it is about fails.
+  bool refuse(const Peer& from, const wire::Message& outline, const Error& why);
+  void on_lost(const Peer& peer, const Error& error);
+  void on_left(const Peer& peer);
+  void on_restarted(const Peer& peer, const Error& error);
+  bool is_idle() const;
+  // At shutdown: ends all contexts and passes with CANCELLED.
+  void stop();
+
+  DautogradStats stats() const;  // any thread
+  // On the loop, by number. With the sends of the one that is asked for; throws why that one is over.
+  std::vector<ContextSnapshot> contexts() const;
+  ContextSnapshot context(const Id& id) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace distag

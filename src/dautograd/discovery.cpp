@@ -1,0 +1,117 @@
+#include "dautograd/discovery.h"
+
+#include <map>
+#include <utility>
+
+#include "base/violation.h"
+
+namespace distag {
+
+using autograd::GraphTask;
+
+namespace {
+
+// The pairs to ask each peer for: one message, or more when it would be too long.
+using Questions = std::map<Incarnation, std::vector<std::vector<wire::PairBits>>>;
+
+Questions sort_by_peer(const std::vector<GraphTask::Reached>& reached) {
+  constexpr size_t kMaxBytes = 32 << 10;
+  constexpr size_t kBytesPerPair = 64;
+  Questions questions;
+  std::map<Incarnation, size_t> bytes;
+  for (const GraphTask::Reached& item : reached) {
+    const PairInfo& info = static_cast<const RecvNode&>(*item.recv).info();
+    auto& lists = questions[info.peer];
+    size_t& used = bytes[info.peer];
+    if (lists.empty() || used > kMaxBytes) {
+      lists.emplace_back();
+      used = 0;
+    }
+    used += kBytesPerPair + item.slots.size();
+    lists.back().push_back({info.pair.counter, info.pair.maker, item.slots});
+  }
+  return questions;
+}
+
+}  // namespace
+
+void Discovery::open(const wire::Discover& discover) {
+  const auto [request, is_new] = requests_.try_emplace(discover.request);
+  if (!is_new) violation("a DISCOVER with an id that was used before");
+  request->second.asker = discover.request.maker;
+  request->second.participants.insert(shared_.self.incarnation);
+}
+
+void Discovery::ask(const Id& id, const std::vector<GraphTask::Reached>& reached) {
+  if (!requests_.contains(id)) return;  // failed already
+  for (auto& [peer, lists] : sort_by_peer(reached)) {
+    for (auto& pairs : lists) {
+      const Id question = shared_.next_request();
+      try {
+        questions_.emplace(question, Question{id, peer});
+        ++requests_.at(id).open;
+        shared_.session->send(peer, wire::Discover{context_, pass_, question, retain_graph_, std::move(pairs)});
+      } catch (...) {
+        fail(id, shared_.sign(current_error()));
+        return;
+      }
+    }
+  }
+  if (requests_.at(id).open == 0) end(id);
+}
+
+Heard Discovery::on_discovered(const Peer& from, const wire::Discovered& discovered) {
+  const auto question = questions_.find(discovered.request);
+  if (question == questions_.end()) return Heard::kStale;
+  if (question->second.to != from.incarnation) violation("worker \"{}\" answers a DISCOVER to another", from.name);
+  const Id id = question->second.request;
+  questions_.erase(question);
+  const auto request = requests_.find(id);
+  if (request == requests_.end()) return Heard::kStale;  // failed already
+  if (discovered.failed) {
+    fail(id, discovered.error);
+    return Heard::kHandled;
+  }
+  request->second.participants.insert(discovered.participants.begin(), discovered.participants.end());
+  if (--request->second.open == 0) end(id);
+  return Heard::kHandled;
+}
+
+// The owner may let go of this then.
+void Discovery::end(const Id& id) {
+  const auto node = requests_.extract(id);
+  const Request& request = node.mapped();
+  if (request.asker == 0) {
+    owner_.on_planned(request.participants);
+    return;
+  }
+  wire::Discovered answer{context_, pass_, id, false, {}, {}};
+  answer.participants.assign(request.participants.begin(), request.participants.end());
+  shared_.tell(request.asker, std::move(answer));
+}
+
+void Discovery::fail(const Id& id, const Error& error) {
+  const auto node = requests_.extract(id);
+  if (node.empty()) return;
+  if (node.mapped().asker == 0) {
+    owner_.on_failed_search(error);
+  } else {
+    shared_.tell(node.mapped().asker, wire::Discovered{context_, pass_, id, true, error, {}});
+  }
+}
+
+void Discovery::fail_all(const Error& error) {
+  while (!requests_.empty()) {
+    const Id id = requests_.begin()->first;
+    fail(id, error);
+  }
+}
+
+std::vector<Incarnation> Discovery::asked() const {
+  std::vector<Incarnation> result;
+  result.reserve(questions_.size());
+  for (const auto& [id, question] : questions_) result.push_back(question.to);
+  return result;
+}
+
+}  // namespace distag

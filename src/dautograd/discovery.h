@@ -1,0 +1,72 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/graph_task.h"
+#include "dautograd/distributed_context.h"
+#include "dautograd/shared.h"
+
+namespace distag {
+
+// The first half of a SMART pass on one worker: whom the walks ask, and who waits for them. Over for good before the
+// pass runs; what comes for it then finds nobody. On the loop.
+//
+// A request is a walk that somebody waits for: the initiator itself (its root, the id {0,0}) or the sender of a
+// DISCOVER. It is open until all DISCOVERs that it caused are answered, and ends with one answer.
+class Discovery {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The root has ended: who takes part, as far as the walks went; or why the pass must abort.
+    virtual void on_planned(const std::set<Incarnation>& participants) = 0;
+    virtual void on_failed_search(const Error& error) = 0;
+  };
+
+  Discovery(DautogradShared& shared, Owner& owner, const Id& context, const Id& pass, bool retain_graph)
+      : shared_(shared), owner_(owner), context_(context), pass_(pass), retain_graph_(retain_graph) {}
+
+  void open_root() { requests_[Id()]; }
+  // Throws Violation for an id that is open.
+  void open(const wire::Discover& discover);
+
+  // The walk of a request has reached these: asks those that hold their sends, and answers if there is nobody to ask.
+  void ask(const Id& request, const std::vector<autograd::GraphTask::Reached>& reached);
+  // Throws Violation for an answer of another than was asked.
+  Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
+  // Ends it, if it is open.
+  void fail(const Id& request, const Error& error);
+  // All that are open; of others than the root.
+  void fail_all(const Error& error);
+
+  bool is_open() const { return !requests_.empty(); }
+  std::vector<Incarnation> asked() const;  // who has not answered
+
+ private:
+  struct Request {
+    Incarnation asker = 0;  // 0: the root
+    size_t open = 0;        // DISCOVERs it caused that are not answered
+    std::set<Incarnation> participants;
+  };
+  struct Question {
+    Id request;  // that it is asked for
+    Incarnation to = 0;
+  };
+
+  void end(const Id& request);
+
+  DautogradShared& shared_;
+  Owner& owner_;
+  const Id context_;
+  const Id pass_;
+  const bool retain_graph_;
+  std::unordered_map<Id, Request> requests_;
+  std::unordered_map<Id, Question> questions_;  // by the id of the DISCOVER
+};
+
+}  // namespace distag

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "base/ids.h"
+#include "dautograd/context_record.h"
+#include "dautograd/nodes.h"
+
+namespace distag {
+
+class PassInitiator;
+class PassPart;
+
+// A context as the loop of one worker sees it. On the loop only.
+struct DistributedContext {
+  struct Pass {
+    std::shared_ptr<PassPart> part;
+    std::shared_ptr<PassInitiator> initiator;  // only where the pass was begun
+  };
+
+  std::shared_ptr<ContextRecord> record;
+  bool is_own = false;  // this worker made it
+
+  std::unordered_map<Id, std::shared_ptr<SendNode>> sends;
+  size_t recv_count = 0;
+  std::map<Id, Pass> passes;
+
+  // The workers that hold the context, without this one: at the creator all of them, as far as it knows; elsewhere
+  // those that joined below calls of this worker, which answers hand up.
+  std::set<Incarnation> holders;
+  std::unordered_map<Incarnation, std::set<Incarnation>> told;  // by peer, elsewhere than at the creator
+
+  // At the creator: it is over when the handle is gone and the others are 0.
+  bool is_handle_gone = false;
+  size_t open_calls = 0;
+  size_t open_passes = 0;
+
+  const Id& id() const { return record->id(); }
+  void note_counts() { record->set_counts(sends.size(), recv_count); }
+};
+
+}  // namespace distag

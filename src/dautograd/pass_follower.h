@@ -1,0 +1,35 @@
+#pragma once
+
+#include "dautograd/pass_part.h"
+
+namespace distag {
+
+// Leads the part of a pass on a worker that did not begin it: reports go to the initiator as messages. On the loop.
+class PassFollower final : public PassLead {
+ public:
+  // The part owns this.
+  PassFollower(DautogradShared& shared, std::shared_ptr<ContextRecord> context, const PassPart& part)
+      : shared_(shared), context_(std::move(context)), part_(part) {}
+
+  void on_planned(const std::set<Incarnation>&) override {}  // it begins no walk of its own
+
+  void on_done() override {
+    const PassInfo& info = part_.info();
+    context_->begin_doubt(info.pass);
+    wire::Done done{context_->id(), info.pass, false, {}, part_.grads_sent(), part_.grads_received(), {}};
+    if (info.fast) done.grads_to.assign(part_.grads_to().begin(), part_.grads_to().end());
+    shared_.tell(info.pass.maker, std::move(done));
+  }
+
+  void on_failed(const Error& error) override {
+    const Id& pass = part_.info().pass;
+    shared_.tell(pass.maker, wire::Done{context_->id(), pass, true, error, 0, 0, {}});
+  }
+
+ private:
+  DautogradShared& shared_;
+  const std::shared_ptr<ContextRecord> context_;
+  const PassPart& part_;
+};
+
+}  // namespace distag

@@ -1,0 +1,148 @@
+#include "dautograd/pass_graph.h"
+
+#include <utility>
+
+namespace distag {
+
+using autograd::GraphTask;
+
+namespace {
+
+// Up to here a graph is walked, run (where its nodes are cheap) and freed on the loop, in a fraction of a millisecond.
+constexpr size_t kFewNodes = 32;
+
+}  // namespace
+
+PassGraph::PassGraph(DautogradShared& shared, Owner& owner, std::shared_ptr<GraphTask> task)
+    : shared_(shared.shared_from_this()),
+      owner_(&owner),
+      task_(std::move(task)),
+      strand_(std::make_shared<Strand>(shared.environment.compute)) {}
+
+// Work that is small is not worth the way to the pool and back.
+void PassGraph::work(const std::optional<Id>& walk, Work action) {
+  if (busy_ == 0) {
+    Outcome outcome;
+    ++busy_;
+    const bool is_complete = advance(action, true, outcome);
+    if (is_complete) {
+      on_worked(walk, std::move(outcome));
+      return;
+    }
+    --busy_;
+    action = nullptr;
+  }
+  post_work(walk, std::move(action));
+}
+
+void PassGraph::post_work(const std::optional<Id>& walk, Work action) {
+  ++busy_;
+  strand_->post_or_drop([self = shared_from_this(), walk, action = std::move(action)]() mutable {
+    Outcome outcome;
+    self->advance(action, false, outcome);
+    action.reset();
+    const std::shared_ptr<DautogradShared> shared = self->shared_;
+    shared->gate.run([self = std::move(self), walk, outcome = std::move(outcome)]() mutable {
+      self->on_worked(walk, std::move(outcome));
+    });
+  });
+}
+
+bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
+  try {
+    const auto check_stop = [this] {
+      if (stop_) fail(Status::kCancelled, "the pass has ended");
+    };
+    check_stop();
+    if (action) action(*task_);
+    if (!task_->walk(is_on_loop ? kFewNodes : GraphTask::kNoLimit)) return false;
+    GraphTask::RunOptions options;
+    options.runs_host_code = &shared_->environment.functions == &shared_->environment.compute;
+    options.max_cheap_nodes = is_on_loop ? kFewNodes : 0;
+    options.check_stop = check_stop;
+    if (!task_->run(options)) return false;
+    outcome.reached = task_->take_reached();
+    outcome.leaving = task_->take_leaving();
+    outcome.host_steps = task_->take_host_steps();
+    outcome.is_finished = task_->is_finished();
+    if (outcome.is_finished) outcome.gradients = task_->take_gradients();
+  } catch (...) {
+    outcome.failed = true;
+    outcome.error = current_error();
+  }
+  return true;
+}
+
+void PassGraph::on_worked(const std::optional<Id>& walk, Outcome outcome) {
+  const auto self = shared_from_this();
+  --busy_;
+  if (owner_ == nullptr) {
+    if (busy_ == 0) discard();
+    return;
+  }
+  if (stop_) return;
+  for (GraphTask::HostStep& step : outcome.host_steps) post_host_step(std::move(step));
+  owner_->on_worked(walk, std::move(outcome));
+}
+
+// ---- host code ----
+
+void PassGraph::post_host_step(GraphTask::HostStep step) {
+  ++host_steps_;
+  shared_->environment.functions.post_or_drop([self = shared_from_this(), step = std::move(step)]() mutable {
+    std::optional<Error> error;
+    Tensors gradients;
+    try {
+      if (self->stop_) fail(Status::kCancelled, "the pass has ended");
+      gradients = step.run();
+    } catch (...) {
+      error = current_error();
+    }
+    const std::shared_ptr<DautogradShared> shared = self->shared_;
+    shared->gate.run([self = std::move(self), step = std::move(step), error = std::move(error),
+                      gradients = std::move(gradients)]() mutable {
+      self->on_host_step(std::move(step), std::move(error), std::move(gradients));
+    });
+  });
+}
+
+void PassGraph::on_host_step(GraphTask::HostStep step, std::optional<Error> error, Tensors gradients) {
+  --host_steps_;
+  if (stop_) return;
+  if (error) {
+    Outcome outcome;
+    outcome.failed = true;
+    outcome.error = *std::move(error);
+    owner_->on_worked(std::nullopt, std::move(outcome));
+    return;
+  }
+  work(std::nullopt, [step = std::move(step), gradients = std::move(gradients)](GraphTask& task) mutable {
+    task.finish_host_step(step, std::move(gradients));
+  });
+}
+
+// ---- the end ----
+
+void PassGraph::close(bool frees_saved, Task leftovers) {
+  stop_ = true;
+  owner_ = nullptr;
+  frees_saved_ = frees_saved;
+  leftovers_ = std::move(leftovers);
+  if (busy_ == 0) discard();
+}
+
+void PassGraph::discard() {
+  const bool is_small = task_->visited() <= kFewNodes && !is_partial_;
+  Task discard = [task = std::move(task_), leftovers = std::move(leftovers_), frees = frees_saved_]() mutable {
+    if (frees) task->free_saved();
+    leftovers.reset();
+    task.reset();
+  };
+  if (is_small) {
+    discard();
+  } else {
+    shared_->environment.compute.post_or_drop(std::move(discard));
+  }
+}
+
+}  // namespace distag

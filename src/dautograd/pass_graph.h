@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "autograd/graph_task.h"
+#include "base/strand.h"
+#include "base/task.h"
+#include "dautograd/shared.h"
+
+namespace distag {
+
+// The graph of one pass on one worker, and the work on it: one piece at a time on a strand, or a little right on the
+// loop. Everything on the loop but the work itself. Held by its part, and by the work beyond the part's end.
+class PassGraph : public std::enable_shared_from_this<PassGraph> {
+ public:
+  using Work = UniqueFunction<void(autograd::GraphTask&)>;
+
+  // The results that a piece of work leaves for the loop.
+  struct Outcome {
+    bool failed = false;
+    Error error;
+    bool is_finished = false;
+    std::vector<autograd::GraphTask::Reached> reached;
+    std::vector<autograd::GraphTask::Leaving> leaving;
+    std::vector<autograd::GraphTask::HostStep> host_steps;  // begun by the time that the owner sees this
+    std::vector<Gradients::Entry> gradients;
+  };
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // `walk` is the request that the work walked for; none for other work. Not after stop() or close().
+    virtual void on_worked(const std::optional<Id>& walk, Outcome outcome) = 0;
+  };
+
+  // `task` may have walked already.
+  PassGraph(DautogradShared& shared, Owner& owner, std::shared_ptr<autograd::GraphTask> task);
+
+  // Begins with `action`, then walks and runs as far as it goes.
+  void work(const std::optional<Id>& walk, Work action);
+  // Of some send not all values are live: the others may hang on a large graph.
+  void note_partial() { is_partial_ = true; }
+
+  bool is_idle() const { return busy_ == 0 && host_steps_ == 0; }
+  // Sources whose gradients have not come; only when idle, and before close().
+  std::vector<std::shared_ptr<autograd::Node>> waiting_sources() const { return task_->waiting_sources(); }
+
+  // Gives up between two nodes; nothing more is told.
+  void stop() { stop_ = true; }
+  // The same for good: frees what the pass held, and with `frees_saved` the graph itself. `leftovers` go with it.
+  void close(bool frees_saved, Task leftovers);
+
+ private:
+  void post_work(const std::optional<Id>& walk, Work action);
+  // False when the limits left some of it.
+  bool advance(Work& action, bool is_on_loop, Outcome& outcome);
+  void on_worked(const std::optional<Id>& walk, Outcome outcome);
+  void post_host_step(autograd::GraphTask::HostStep step);
+  void on_host_step(autograd::GraphTask::HostStep step, std::optional<Error> error, Tensors gradients);
+  void discard();
+
+  const std::shared_ptr<DautogradShared> shared_;  // the strand may outlive the Dautograd
+  Owner* owner_;                                   // nullptr once closed
+  std::shared_ptr<autograd::GraphTask> task_;      // touched by the strand, and by the loop while busy_ is 0
+  const std::shared_ptr<Strand> strand_;
+  std::atomic<bool> stop_{false};
+  size_t busy_ = 0;        // pieces of work on the strand
+  size_t host_steps_ = 0;  // on the functions executor
+  bool is_partial_ = false;
+  bool frees_saved_ = false;
+  Task leftovers_;
+};
+
+}  // namespace distag

@@ -1,0 +1,314 @@
+#include "dautograd/pass_initiator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag {
+namespace {
+
+// Delays of the rounds of a FAST pass that does not move: the first, and what they double up to.
+constexpr Nanos kFirstProbe = 100 * kMillisecond;
+constexpr Nanos kLastProbe = 2 * kSecond;
+
+}  // namespace
+
+PassInitiator::PassInitiator(DautogradShared& shared, std::shared_ptr<DistributedContext> context, Plan plan,
+                             Task on_over)
+    : shared_(shared), context_(std::move(context)), plan_(std::move(plan)), on_over_(std::move(on_over)) {}
+
+PassInitiator::~PassInitiator() = default;
+
+void PassInitiator::begin() {
+  part_ = std::make_shared<PassPart>(shared_, context_, plan_.info, std::move(plan_.task));
+  part_->set_lead(this);
+  shared_.open_passes[plan_.info.pass] = context_;
+  context_->passes[plan_.info.pass] = {part_, shared_from_this()};
+  if (context_->is_own) ++context_->open_passes;
+  participants_[shared_.self.incarnation];
+  if (plan_.deadline != kNever) {
+    deadline_timer_ = shared_.environment.loop.start_timer(plan_.deadline, [this] {
+      deadline_timer_ = 0;
+      on_deadline();
+    });
+  }
+  if (!plan_.info.fast) {
+    plan_.reached.empty() ? part_->expand_roots(plan_.roots.edges) : part_->go_on_from(std::move(plan_.reached));
+  } else if (context_->is_own) {
+    begin_fast({context_->holders.begin(), context_->holders.end()});
+  } else {
+    shared_.tell(context_->id().maker, wire::Holders{context_->id(), plan_.info.pass, false, {}});
+  }
+}
+
+void PassInitiator::on_planned(const std::set<Incarnation>& participants) {
+  for (Incarnation participant : participants) participants_[participant];
+  if (!has_lost_participant()) run();
+}
+
+// A loss is between two workers: others may still hear one that this worker does not, but its DONE would never come.
+bool PassInitiator::has_lost_participant() {
+  for (const auto& [worker, participant] : participants_) {
+    const Error* gone = participant.is_done ? nullptr : shared_.session->gone(worker);
+    if (gone == nullptr) continue;
+    abort(shared_.sign(*gone));
+    return true;
+  }
+  return false;
+}
+
+void PassInitiator::run() {
+  is_planned_ = true;
+  part_->run_roots(std::move(plan_.roots.edges), std::move(plan_.roots.seeds));
+}
+
+void PassInitiator::on_holders(const std::vector<Incarnation>& holders) {
+  if (!plan_.info.fast || is_planned_) return;
+  if (holders.empty()) {
+    abort(Error(Status::kInvalidState, "the context has ended at its creator"));
+    return;
+  }
+  // A worker that joined below this one is known here, while the word of it may still be on its way to the creator.
+  std::set<Incarnation> all = context_->holders;
+  all.insert(holders.begin(), holders.end());
+  begin_fast({all.begin(), all.end()});
+}
+
+void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
+  const auto self = shared_from_this();
+  for (Incarnation holder : holders) {
+    // The graph of one that is gone is gone too: a send whose gradient has to come from there says so.
+    if (holder == shared_.self.incarnation || shared_.is_gone(holder)) continue;
+    participants_[holder];
+    try {
+      shared_.session->send(holder, wire::Start{context_->id(), plan_.info.pass, plan_.info.retain_graph});
+    } catch (const Error& error) {
+      abort(shared_.sign(error));
+      return;
+    }
+  }
+  schedule_probe(kFirstProbe);
+  part_->take_all_sends(plan_.roots.edges);
+  if (!is_over_) run();
+}
+
+// ---- reports ----
+
+void PassInitiator::on_joined(const Peer& from) {
+  joined_.insert(from.incarnation);
+  if (plan_.info.fast) add_participant(from.incarnation);
+}
+
+void PassInitiator::on_done() {
+  note_own();
+  participants_[shared_.self.incarnation].is_done = true;
+  if (!has_lost_participant()) decide();
+}
+
+void PassInitiator::note_own() {
+  Participant& own = participants_[shared_.self.incarnation];
+  own.grads_sent = part_->grads_sent();
+  own.grads_received = part_->grads_received();
+  note_targets({part_->grads_to().begin(), part_->grads_to().end()});
+}
+
+// A worker that got a GRAD takes part, even if it has joined the context so late that the creator did not know.
+void PassInitiator::note_targets(const std::vector<Incarnation>& grads_to) {
+  if (!plan_.info.fast) return;
+  for (Incarnation worker : grads_to) add_participant(worker);
+}
+
+// A round of probes that is under way does not ask the new one: another has to.
+void PassInitiator::add_participant(Incarnation worker) {
+  if (participants_.try_emplace(worker).second && probe_timer_ == 0) schedule_probe(kFirstProbe);
+}
+
+void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
+  if (done.failed) {
+    joined_.insert(from.incarnation);
+    abort(done.error);
+    return;
+  }
+  Participant& participant = participants_[from.incarnation];
+  participant.is_done = true;
+  participant.grads_sent = done.grads_sent;
+  participant.grads_received = done.grads_received;
+  note_targets(done.grads_to);
+  if (plan_.info.fast) schedule_probe(kFirstProbe);
+  if (!has_lost_participant()) decide();
+}
+
+void PassInitiator::on_failed(const Error& error) { abort(error); }
+
+void PassInitiator::on_gone(Incarnation peer, const Error& error) {
+  if (participants_.contains(peer) || joined_.contains(peer)) {
+    abort(shared_.sign(error));
+  } else {
+    part_->on_gone(peer, error);
+  }
+}
+
+std::vector<std::string> PassInitiator::waits_for() const {
+  std::vector<std::string> result;
+  for (const auto& [worker, participant] : participants_) {
+    if (!participant.is_done && worker != shared_.self.incarnation) result.push_back(shared_.describe(worker));
+  }
+  return result;
+}
+
+void PassInitiator::on_deadline() {
+  std::string waits;
+  for (const auto& [worker, participant] : participants_) {
+    if (!participant.is_done) waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
+  }
+  abort(Error(
+      Status::kDeadline,
+      fmt::format("not done within {:g} s; {} {}", static_cast<double>(plan_.timeout) / static_cast<double>(kSecond),
+                  is_planned_ ? "not done:" : "still finding out what the roots depend on, from", waits)));
+}
+
+// ---- the end ----
+
+// Each DONE names those to whom its GRADs went, so nobody who takes part is left out.
+void PassInitiator::decide() {
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  for (const auto& [worker, participant] : participants_) {
+    if (!participant.is_done) return;
+    sent += participant.grads_sent;
+    received += participant.grads_received;
+  }
+  if (sent == received) commit();
+}
+
+void PassInitiator::commit() {
+  if (!plan_.future->claim()) {
+    abort(Error(Status::kCancelled, "cancelled by the caller"));
+    return;
+  }
+  const auto self = shared_from_this();
+  is_over_ = true;
+  tell_verdict(true, Error());
+  part_->commit();
+  plan_.future->complete(Value());
+  finish();
+}
+
+void PassInitiator::abort(Error error) {
+  if (is_over_) return;
+  const auto self = shared_from_this();
+  const Owed<Value> owed(plan_.future);  // when there is no memory to say more
+  is_over_ = true;
+  if (error.origin_rank() == shared_.self.rank) error.set_origin_rank(-1);
+  error.add_context("backward pass");
+  tell_verdict(false, error);
+  part_->drop();
+  plan_.future->fail(std::move(error));
+  finish();
+}
+
+void PassInitiator::tell_verdict(bool commits, const Error& error) {
+  std::set<Incarnation> workers = joined_;
+  for (const auto& [worker, participant] : participants_) workers.insert(worker);
+  if (!commits) workers.insert(part_->peers().begin(), part_->peers().end());
+  workers.erase(shared_.self.incarnation);
+  for (Incarnation worker : workers) {
+    if (shared_.is_gone(worker)) continue;
+    shared_.tell(worker, wire::Verdict{context_->id(), plan_.info.pass, commits, error});
+  }
+}
+
+void PassInitiator::finish() {
+  if (deadline_timer_ != 0) shared_.environment.loop.cancel_timer(deadline_timer_);
+  if (probe_timer_ != 0) shared_.environment.loop.cancel_timer(probe_timer_);
+  deadline_timer_ = probe_timer_ = 0;
+  if (context_->is_own) --context_->open_passes;
+  on_over_();
+}
+
+// ---- FAST: nothing can move ----
+
+void PassInitiator::schedule_probe(Nanos delay) {
+  Loop& loop = shared_.environment.loop;
+  if (probe_timer_ != 0) loop.cancel_timer(probe_timer_);
+  probe_delay_ = delay;
+  probe_timer_ = loop.start_timer(loop.now() + delay, [this] {
+    probe_timer_ = 0;
+    probe();
+  });
+}
+
+void PassInitiator::probe() {
+  if (has_lost_participant()) return;
+  ++round_;
+  for (auto& [worker, participant] : participants_) {
+    if (participant.is_done || worker == shared_.self.incarnation) continue;
+    shared_.tell(worker, wire::Probe{context_->id(), plan_.info.pass, round_});
+  }
+  judge_round();
+}
+
+void PassInitiator::on_probe_answer(const Peer& from, const wire::ProbeAnswer& answer) {
+  auto found = participants_.find(from.incarnation);
+  if (answer.round != round_ || found == participants_.end()) return;
+  Participant& participant = found->second;
+  participant.round = answer.round;
+  if (!participant.is_done) {
+    participant.is_idle = answer.idle;
+    participant.grads_sent = answer.grads_sent;
+    participant.grads_received = answer.grads_received;
+    participant.unreached = answer.unreached;
+    note_targets(answer.grads_to);
+  }
+  judge_round();
+}
+
+void PassInitiator::judge_round() {
+  Participant& own = participants_[shared_.self.incarnation];
+  if (!own.is_done) {
+    note_own();
+    own.round = round_;
+    own.is_idle = part_->is_idle();
+    if (own.is_idle) own.unreached = part_->waiting_calls();
+  }
+  std::vector<uint64_t> counts;
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  bool is_still = true;
+  for (const auto& [worker, participant] : participants_) {
+    if (!participant.is_done && participant.round != round_) return;
+    is_still = is_still && (participant.is_done || participant.is_idle);
+    sent += participant.grads_sent;
+    received += participant.grads_received;
+    counts.insert(counts.end(), {worker, participant.grads_sent, participant.grads_received});
+  }
+  if (std::exchange(judged_round_, round_) == round_) return;
+  if (!is_still || sent != received) {
+    counts.clear();
+  } else if (counts == last_counts_) {
+    abort(Error(Status::kUnreachedSend, describe_unreached()));
+    return;
+  }
+  last_counts_ = std::move(counts);
+  schedule_probe(std::min(2 * probe_delay_, kLastProbe));
+}
+
+std::string PassInitiator::describe_unreached() const {
+  constexpr size_t kMostNamed = 20;
+  std::set<std::string> calls;
+  for (const auto& [worker, participant] : participants_) {
+    if (!participant.is_done) calls.insert(participant.unreached.begin(), participant.unreached.end());
+  }
+  std::string text;
+  size_t named = 0;
+  for (const std::string& call : calls) {
+    if (++named > kMostNamed) break;
+    text += (text.empty() ? "" : ", ") + call;
+  }
+  if (calls.size() > kMostNamed) text += fmt::format(" and {} more", calls.size() - kMostNamed);
+  return fmt::format(
+      "the roots do not depend on all that was recorded: {} failed, or its results were not used; use SMART, which "
+      "finds out what they depend on",
+      text);
+}
+
+}  // namespace distag

@@ -1,0 +1,350 @@
+#include "dautograd/pass_part.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/violation.h"
+
+namespace distag {
+
+using autograd::GraphTask;
+
+PassPart::PassPart(DautogradShared& shared, std::shared_ptr<DistributedContext> context, PassInfo info,
+                   std::shared_ptr<GraphTask> task)
+    : shared_(shared),
+      context_(std::move(context)),
+      info_(info),
+      graph_(std::make_shared<PassGraph>(
+          shared, static_cast<PassGraph::Owner&>(*this),
+          task ? std::move(task) : std::make_shared<GraphTask>(make_recv_check(*context_->record)))) {
+  if (!info_.fast) {
+    discovery_ = std::make_unique<Discovery>(shared_, static_cast<Discovery::Owner&>(*this), context_->id(), info_.pass,
+                                             info_.retain_graph);
+  }
+  context_->record->begin_pass();
+  if (info_.pass.maker != shared_.self.incarnation) ++shared_.parts_of_others[info_.pass.maker];
+  ++shared_.counters.passes_run;
+  ++shared_.counters.passes_open;
+}
+
+PassPart::~PassPart() {
+  if (!is_closed_) graph_->close(false, nullptr);
+}
+
+GraphTask::CheckRecv PassPart::make_recv_check(const ContextRecord& context) {
+  return [id = context.id(), number = context.number()](const autograd::Node& node) {
+    const PairInfo& info = static_cast<const RecvNode&>(node).info();
+    if (info.context == id) return;
+    fail(Status::kInvalidArgument,
+         "the pass is of context {}, but a root depends on {}, recorded in context {}; detach the value, or use one "
+         "context",
+         number, info.describe(), info.context_number);
+  };
+}
+
+void PassPart::set_lead(std::unique_ptr<PassLead> lead) {
+  own_lead_ = std::move(lead);
+  lead_ = own_lead_.get();
+}
+
+void PassPart::on_worked(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
+  const auto self = shared_from_this();
+  if (outcome.failed) {
+    const Error error = shared_.sign(std::move(outcome.error));
+    if (walk && discovery_ != nullptr) {
+      discovery_->fail(*walk, error);
+    } else {
+      fail_part(error);
+    }
+    return;
+  }
+  note_reached(outcome.reached);
+  is_finished_ = outcome.is_finished;
+  if (is_finished_) staged_ = std::move(outcome.gradients);
+  ++unnumbered_;  // nothing is reported before all of this is on its way
+  for (GraphTask::Leaving& leaving : outcome.leaving) send_grad(std::move(leaving));
+  --unnumbered_;
+  if (walk && discovery_ != nullptr) discovery_->ask(*walk, outcome.reached);
+  report_if_done();
+}
+
+void PassPart::note_reached(const std::vector<GraphTask::Reached>& reached) {
+  for (const GraphTask::Reached& item : reached) {
+    live_recvs_.insert(item.recv.get());
+    peers_.insert(static_cast<const RecvNode&>(*item.recv).info().peer);
+  }
+}
+
+// ---- walks ----
+
+void PassPart::expand_roots(std::vector<autograd::Edge> roots) {
+  discovery_->open_root();
+  graph_->work(Id(), [roots = std::move(roots)](GraphTask& task) { task.expand(roots); });
+}
+
+void PassPart::go_on_from(std::vector<GraphTask::Reached> reached) {
+  discovery_->open_root();
+  note_reached(reached);
+  discovery_->ask(Id(), reached);
+}
+
+void PassPart::on_planned(const std::set<Incarnation>& participants) { lead_->on_planned(participants); }
+
+// False when somebody still searches: then nobody may run yet.
+bool PassPart::end_discovery() {
+  if (is_searching()) return false;
+  discovery_.reset();
+  return true;
+}
+
+void PassPart::on_discover(const Peer& from, const wire::Discover& discover) {
+  if (reported_ == Report::kFailed) return;  // the initiator knows
+  if (discovery_ == nullptr) fail(Status::kInvalidState, "the pass runs already");
+  peers_.insert(from.incarnation);
+  discovery_->open(discover);
+  std::vector<std::pair<std::shared_ptr<SendNode>, autograd::Bits>> sources;
+  for (const wire::PairBits& item : discover.pairs) {
+    auto found = context_->sends.find(Id{item.pair_maker, item.pair_counter});
+    if (found == context_->sends.end()) {
+      discovery_->fail(discover.request,
+                       shared_.sign(Error(Status::kGraphFreed,
+                                          "the graph of a call was freed by an earlier backward pass; use retain_graph "
+                                          "there to run another")));
+      return;
+    }
+    const SendNode& send = *found->second;
+    if (send.info().peer != from.incarnation || item.bits.size() != send.slots()) {
+      violation("a DISCOVER for {}, which has {} values and went elsewhere", send.name(), send.slots());
+    }
+    if (std::find(item.bits.begin(), item.bits.end(), false) != item.bits.end()) graph_->note_partial();
+    live_sends_.emplace(found->first, found->second);
+    sources.emplace_back(found->second, item.bits);
+  }
+  graph_->work(discover.request, [sources = std::move(sources)](GraphTask& task) {
+    for (const auto& [send, bits] : sources) task.add_source(send, bits);
+  });
+}
+
+Heard PassPart::on_discovered(const Peer& from, const wire::Discovered& discovered) {
+  if (reported_ == Report::kFailed || discovery_ == nullptr) return Heard::kStale;
+  return discovery_->on_discovered(from, discovered);
+}
+
+void PassPart::take_all_sends(std::vector<autograd::Edge> roots) {
+  live_sends_ = context_->sends;
+  std::vector<std::shared_ptr<SendNode>> sends;
+  sends.reserve(live_sends_.size());
+  for (const auto& [pair, send] : live_sends_) {
+    sends.push_back(send);
+    peers_.insert(send->info().peer);
+    if (const Error* gone = shared_.session->gone(send->info().peer)) {
+      Error error = *gone;
+      fail_part(shared_.sign(std::move(error.add_context(send->name()))));
+      return;
+    }
+  }
+  graph_->work(std::nullopt, [roots = std::move(roots), sends = std::move(sends)](GraphTask& task) {
+    task.expand(roots);
+    for (const auto& send : sends) task.add_source(send, autograd::Bits(send->slots(), true));
+  });
+}
+
+// ---- gradients ----
+
+void PassPart::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
+  end_discovery();
+  graph_->work(std::nullopt, [roots = std::move(roots), seeds = std::move(seeds)](GraphTask& task) mutable {
+    for (size_t i = 0; i < roots.size(); ++i) task.deliver(roots[i], std::move(seeds[i]));
+  });
+}
+
+void PassPart::send_grad(GraphTask::Leaving leaving) {
+  if (reported_ != Report::kNothing) return;
+  const PairInfo& info = static_cast<const RecvNode&>(*leaving.recv).info();
+  wire::Grad grad{context_->id(), info_.pass, info.pair, info_.retain_graph, info_.fast, std::move(leaving.live), {}};
+  for (Tensor& gradient : leaving.gradients) {
+    grad.gradients.push_back(gradient ? Value(std::move(gradient)) : Value());
+  }
+  ++grads_sent_;
+  grads_to_.insert(info.peer);
+  ++unnumbered_;
+  SendOptions options;
+  options.on_number = [self = shared_from_this()](wire::Message&) {
+    --self->unnumbered_;
+    if (!self->is_closed_) self->report_if_done();
+  };
+  try {
+    shared_.session->send(info.peer, std::move(grad), std::move(options));
+  } catch (...) {
+    fail_part(shared_.sign(current_error()));
+  }
+}
+
+// The part of the graph that the pass has reached depends on its initiator too: a GRAD that does not fit to it need not
+// be its sender's fault.
+std::shared_ptr<SendNode> PassPart::find_live_send(const Peer& from, const Id& pair) {
+  auto found = live_sends_.find(pair);
+  if (found != live_sends_.end()) {
+    if (found->second->info().peer == from.incarnation) return found->second;
+    violation("gradients for {}, which went elsewhere", found->second->name());
+  }
+  auto recorded = context_->sends.find(pair);
+  if (recorded == context_->sends.end()) {
+    fail_by_grad(
+        shared_.sign(Error(Status::kGraphFreed,
+                           "the graph of a call was freed by an earlier backward pass; use retain_graph there to "
+                           "run another")));
+  } else if (!info_.fast) {
+    fail_by_grad(
+        shared_.sign(Error(Status::kProtocol, fmt::format("gradients came for {}, which the pass has not reached",
+                                                          recorded->second->name()))));
+  } else {
+    fail_by_grad(shared_.sign(Error(
+        Status::kInvalidState, fmt::format("{} were recorded while a FAST pass ran; wait for calls before the pass",
+                                           recorded->second->name()))));
+  }
+  return nullptr;
+}
+
+void PassPart::on_grad(const Peer& from, wire::Grad& grad) {
+  if (reported_ == Report::kFailed) return;
+  const std::shared_ptr<SendNode> send = find_live_send(from, grad.pair);
+  if (send == nullptr) return;
+  if (grad.live.size() != send->slots()) {
+    violation("gradients for {} of {} values", grad.live.size(), send->slots());
+  }
+  Tensors gradients(send->slots());
+  auto next = grad.gradients.begin();
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!grad.live[i]) continue;
+    if (next == grad.gradients.end()) violation("too few gradients came for {}", send->name());
+    const Value& value = *next++;
+    if (value.is_null()) continue;
+    const SendNode::Slot& slot = send->metadata()[i];
+    const Tensor& gradient = value.as_tensor();
+    if (gradient.shape() != slot.shape || gradient.dtype() != slot.dtype) {
+      violation("{} is no gradient of {}{}", describe(gradient), dtype_name(slot.dtype), to_string(slot.shape));
+    }
+    gradients[i] = gradient;
+  }
+  if (next != grad.gradients.end()) violation("too many gradients came for {}", send->name());
+  if (!end_discovery()) {
+    fail_part(shared_.sign(Error(Status::kProtocol, "the pass was run before its discovery had ended here")));
+    return;
+  }
+  grad.gradients.clear();  // so that they have one holder
+  ++grads_received_;
+  send->note_fired();
+  graph_->work(std::nullopt, [send, gradients = std::move(gradients)](GraphTask& task) mutable {
+    task.deliver_source(*send, std::move(gradients));
+  });
+}
+
+std::vector<std::string> PassPart::waiting_calls() const {
+  std::vector<std::string> result;
+  for (const auto& node : graph_->waiting_sources()) result.push_back(static_cast<const SendNode&>(*node).info().call);
+  return result;
+}
+
+std::vector<std::string> PassPart::waits_for() const {
+  std::vector<std::string> result;
+  if (discovery_ != nullptr) {
+    for (const Incarnation asked : discovery_->asked()) {
+      result.push_back(shared_.describe(asked) + ", to search on from what came from it");
+    }
+  }
+  if (reported_ != Report::kNothing || is_searching()) return result;
+  if (!is_idle()) {
+    result.emplace_back("tasks of this worker");
+  } else {
+    for (const auto& node : graph_->waiting_sources()) result.push_back("the gradient of " + node->name());
+  }
+  return result;
+}
+
+// ---- the end ----
+
+void PassPart::report_if_done() {
+  if (!is_finished_ || !is_idle() || is_closed_ || reported_ != Report::kNothing) return;
+  reported_ = Report::kDone;
+  lead_->on_done();
+}
+
+void PassPart::fail_part(const Error& error) {
+  if (reported_ != Report::kNothing) return;
+  reported_ = Report::kFailed;
+  graph_->stop();
+  lead_->on_failed(error);
+}
+
+// Its initiator takes a part that is done for whole, and would wait for the gradient to be counted.
+void PassPart::fail_by_grad(const Error& error) {
+  if (reported_ != Report::kDone) return fail_part(error);
+  lead_->on_failed(error);
+}
+
+void PassPart::on_gone(Incarnation peer, const Error& error) {
+  if (peers_.contains(peer)) fail_part(shared_.sign(error));
+}
+
+void PassPart::end(const Error& why) {
+  const auto self = shared_from_this();
+  fail_part(shared_.sign(why));
+  if (!is_closed_) drop();
+}
+
+void PassPart::fail_here(const Error& error) {
+  const auto self = shared_from_this();
+  if (reported_ != Report::kDone) return fail_part(error);
+  // Its initiator may commit what is not whole here.
+  context_->record->lose_verdict(
+      info_.pass, Error(error.status(), fmt::format("gradients: the end of pass {} failed here: {}", info_.pass.counter,
+                                                    error.message())));
+  drop();
+}
+
+void PassPart::commit_if_done() {
+  if (is_done()) return commit();
+  context_->record->lose_verdict(
+      info_.pass, Error(Status::kProtocol, fmt::format("gradients: {} committed pass {}, which has not run here",
+                                                       shared_.describe(info_.pass.maker), info_.pass.counter)));
+  drop();
+}
+
+void PassPart::commit() {
+  context_->record->commit(info_.pass, std::move(staged_));
+  if (!info_.retain_graph) {
+    for (const auto& [pair, send] : live_sends_) context_->sends.erase(pair);
+    context_->recv_count -= std::min(context_->recv_count, live_recvs_.size());
+    context_->note_counts();
+  }
+  close(!info_.retain_graph);
+}
+
+void PassPart::drop() {
+  context_->record->forget(info_.pass);
+  ++shared_.counters.passes_failed;
+  close(false);
+}
+
+void PassPart::lose_initiator(const Error& error) {
+  const auto self = shared_from_this();
+  if (discovery_ != nullptr) discovery_->fail_all(shared_.sign(error));
+  drop();
+}
+
+void PassPart::close(bool frees_graph) {
+  const auto self = shared_from_this();
+  is_closed_ = true;
+  lead_ = nullptr;
+  discovery_.reset();
+  --shared_.counters.passes_open;
+  const auto others = shared_.parts_of_others.find(info_.pass.maker);
+  if (others != shared_.parts_of_others.end() && --others->second == 0) shared_.parts_of_others.erase(others);
+  context_->record->end_pass();
+  context_->passes.erase(info_.pass);
+  shared_.open_passes.erase(info_.pass);
+  graph_->close(frees_graph, [sends = std::move(live_sends_), staged = std::move(staged_)] {});
+}
+
+}  // namespace distag

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "dautograd/discovery.h"
+#include "dautograd/distributed_context.h"
+#include "dautograd/pass_graph.h"
+#include "dautograd/shared.h"
+
+namespace distag {
+
+// The id of a pass, and how it is run.
+struct PassInfo {
+  Id pass;
+  bool retain_graph = false;
+  bool fast = false;
+};
+
+// Whom the part of a pass on one worker reports to: the initiator here, or messages to the one elsewhere. On the loop.
+class PassLead {
+ public:
+  virtual ~PassLead() = default;
+  // Every walk that started here has come to its end everywhere; who takes part, as far as those walks went.
+  virtual void on_planned(const std::set<Incarnation>& participants) = 0;
+  // All nodes here have run and all GRADs are numbered.
+  virtual void on_done() = 0;
+  // Once, and nothing after it.
+  virtual void on_failed(const Error& error) = 0;
+};
+
+// The part that one pass has on one worker: the gradients from and to peers, and the staging of what leaves get. A
+// SMART pass begins with a Discovery and runs once that is over, which another worker's part notices by its first GRAD.
+// On the loop; the graph belongs to a PassGraph. Ended by commit() or drop(), exactly once; nothing is reported after
+// that.
+class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph::Owner, Discovery::Owner {
+ public:
+  // `task` may have walked from the roots already.
+  PassPart(DautogradShared& shared, std::shared_ptr<DistributedContext> context, PassInfo info,
+           std::shared_ptr<autograd::GraphTask> task);
+  ~PassPart() override;
+  PassPart(const PassPart&) = delete;
+  PassPart& operator=(const PassPart&) = delete;
+
+  // A walk meets a recv: it has to be of this context. Any thread.
+  static autograd::GraphTask::CheckRecv make_recv_check(const ContextRecord& context);
+
+  void set_lead(std::unique_ptr<PassLead> lead);  // owned
+  void set_lead(PassLead* lead) { lead_ = lead; }
+  const PassInfo& info() const { return info_; }
+
+  // The initiator's: walks from the roots (or goes on where a walk has reached), and when all is planned runs them.
+  void expand_roots(std::vector<autograd::Edge> roots);
+  void go_on_from(std::vector<autograd::GraphTask::Reached> reached);
+  void run_roots(std::vector<autograd::Edge> roots, Tensors seeds);
+
+  // Throw Violation for what their sender may not say, and any other Error for what cannot be done here.
+  void on_discover(const Peer& from, const wire::Discover& discover);
+  Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
+  void on_grad(const Peer& from, wire::Grad& grad);
+  // FAST: all sends recorded so far are live, and the roots with them.
+  void take_all_sends(std::vector<autograd::Edge> roots);
+  void on_gone(Incarnation peer, const Error& error);
+
+  // Of those that wait for a gradient, for reports.
+  bool is_idle() const { return graph_->is_idle() && unnumbered_ == 0; }
+  uint64_t grads_sent() const { return grads_sent_; }
+  uint64_t grads_received() const { return grads_received_; }
+  const std::set<Incarnation>& grads_to() const { return grads_to_; }
+  std::vector<std::string> waiting_calls() const;  // only when idle
+  bool is_done() const { return reported_ == Report::kDone; }
+  // The work that this part does, and the workers, tasks and gradients that it waits for.
+  bool is_searching() const { return discovery_ != nullptr && discovery_->is_open(); }
+  std::vector<std::string> waits_for() const;
+  const std::set<Incarnation>& peers() const { return peers_; }
+
+  // The context ends: tells the lead, and is over.
+  void end(const Error& why);
+  // Something about it failed here, whatever has been reported.
+  void fail_here(const Error& error);
+  void commit();
+  void commit_if_done();  // of another initiator
+  void drop();
+  // This worker has lost it. A worker that waits for an answer from here may hear it still, and pass the error on.
+  void lose_initiator(const Error& error);
+
+ private:
+  enum class Report { kNothing, kDone, kFailed };
+
+  // PassGraph::Owner, Discovery::Owner
+  void on_worked(const std::optional<Id>& walk, PassGraph::Outcome outcome) override;
+  void on_planned(const std::set<Incarnation>& participants) override;
+  void on_failed_search(const Error& error) override { fail_part(error); }
+
+  void note_reached(const std::vector<autograd::GraphTask::Reached>& reached);
+  bool end_discovery();
+  void send_grad(autograd::GraphTask::Leaving leaving);
+  std::shared_ptr<SendNode> find_live_send(const Peer& from, const Id& pair);
+  void report_if_done();
+  void fail_part(const Error& error);
+  void fail_by_grad(const Error& error);  // one came that fits to nothing here
+  void close(bool frees_graph);
+
+  DautogradShared& shared_;
+  const std::shared_ptr<DistributedContext> context_;
+  const PassInfo info_;
+  const std::shared_ptr<PassGraph> graph_;
+  std::unique_ptr<Discovery> discovery_;  // SMART, until it runs
+
+  std::unique_ptr<PassLead> own_lead_;
+  PassLead* lead_ = nullptr;
+  Report reported_ = Report::kNothing;
+  bool is_closed_ = false;
+  bool is_finished_ = false;
+  size_t unnumbered_ = 0;  // GRADs
+  uint64_t grads_sent_ = 0;
+  uint64_t grads_received_ = 0;
+  std::set<Incarnation> grads_to_;
+  std::unordered_map<Id, std::shared_ptr<SendNode>> live_sends_;
+  std::unordered_set<const autograd::Node*> live_recvs_;
+  std::set<Incarnation> peers_;  // this part needs
+  std::vector<Gradients::Entry> staged_;
+};
+
+}  // namespace distag

@@ -1,0 +1,118 @@
+#include "dautograd/recorder.h"
+
+#include "autograd/autograd.h"
+#include "base/violation.h"
+#include "dautograd/nodes.h"
+
+namespace distag {
+namespace {
+
+// The tensors of a message that require grad, and which of all of them those are.
+struct Tracked {
+  Tensors tensors;
+  std::vector<bool> marks;
+};
+
+Tracked find_tracked(const std::vector<const Value*>& values) {
+  Tracked result;
+  for (const Value* value : values) {
+    value->for_each_tensor([&result](const Tensor& tensor) {
+      result.marks.push_back(autograd::requires_grad(tensor));
+      if (result.marks.back()) result.tensors.push_back(tensor);
+    });
+  }
+  return result;
+}
+
+std::shared_ptr<SendNode> make_send(PairInfo info, const Tensors& tensors) {
+  std::vector<autograd::Edge> next;
+  std::vector<SendNode::Slot> slots;
+  next.reserve(tensors.size());
+  slots.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    next.push_back(autograd::gradient_edge(tensor));
+    slots.push_back({tensor.shape(), tensor.dtype()});
+  }
+  return std::make_shared<SendNode>(std::move(info), std::move(next), std::move(slots));
+}
+
+// The marked tensors of a message that came. Throws PROTOCOL when the marks do not fit.
+Tensors take_marked(const wire::Recording& recording, const std::vector<const Value*>& values) {
+  Tensors result;
+  size_t count = 0;
+  for (const Value* value : values) {
+    value->for_each_tensor([&](const Tensor& tensor) {
+      if (count < recording.tracked.size() && recording.tracked[count]) result.push_back(tensor);
+      ++count;
+    });
+  }
+  if (count != recording.tracked.size() || result.empty()) {
+    violation("{} tensors came, {} are said to, of which {} require grad", count, recording.tracked.size(),
+              result.size());
+  }
+  for (const Tensor& tensor : result) {
+    if (!is_floating(tensor.dtype())) violation("{} cannot require grad", describe(tensor));
+  }
+  return result;
+}
+
+}  // namespace
+
+wire::Recording Recorder::on_send(const Id& id, const Peer& to, const std::vector<const Value*>& values,
+                                  const std::string& call, bool is_answer) {
+  wire::Recording recording;
+  recording.context = id;
+  auto context = contexts_.find(id);
+  if (context == nullptr) return recording;
+  recording.creator_rank = static_cast<int32_t>(context->record->number() >> 48);
+  context->record->add_known(to.rank);
+  if (is_answer) {
+    recording.joined = contexts_.holders_to_tell(*context, to.incarnation);
+  } else if (context->is_own && to.incarnation != shared_.self.incarnation) {
+    context->holders.insert(to.incarnation);
+  }
+  Tracked tracked = find_tracked(values);
+  if (tracked.tensors.empty()) return recording;
+  PairInfo info;
+  info.pair = {shared_.self.incarnation, ++shared_.last_pair};
+  info.context = id;
+  info.context_number = context->record->number();
+  info.peer = to.incarnation;
+  info.call = call;
+  info.is_answer = is_answer;
+  recording.pair = info.pair;
+  recording.tracked = std::move(tracked.marks);
+  context->sends.emplace(recording.pair, make_send(std::move(info), tracked.tensors));
+  context->note_counts();
+  return recording;
+}
+
+void Recorder::on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+                          const std::string& call, bool is_answer) {
+  if (!recording.context) return;
+  const std::shared_ptr<DistributedContext> context =
+      is_answer ? contexts_.find(recording.context) : contexts_.find_or_make(recording, from);
+  if (context == nullptr) return;  // over: the answer comes without history
+  context->record->add_known(from.rank);
+  contexts_.note_holders(*context, recording.joined);
+  if (!recording.pair) return;
+  if (recording.pair.maker != from.incarnation) {
+    violation("worker \"{}\" sent a pair that is not its own", from.name);
+  }
+  const Tensors tensors = take_marked(recording, values);
+  PairInfo info;
+  info.pair = recording.pair;
+  info.context = recording.context;
+  info.context_number = context->record->number();
+  info.peer = from.incarnation;
+  info.call = call;
+  info.is_answer = is_answer;
+  auto recv = std::make_shared<RecvNode>(std::move(info), static_cast<uint32_t>(tensors.size()));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    autograd::set_history(tensors[i], autograd::Edge{recv, static_cast<uint32_t>(i)});
+  }
+  ++context->recv_count;
+  context->note_counts();
+}
+
+}  // namespace distag

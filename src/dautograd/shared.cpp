@@ -1,0 +1,32 @@
+#include "dautograd/shared.h"
+
+namespace distag {
+
+bool DautogradShared::is_gone(Incarnation worker) const {
+  if (worker == self.incarnation) return false;
+  return session == nullptr || session->find(worker) == nullptr || session->gone(worker) != nullptr;
+}
+
+std::string DautogradShared::describe(Incarnation worker) const {
+  if (worker == self.incarnation) return fmt::format("worker \"{}\" (rank {})", self.name, self.rank);
+  const Peer* peer = session == nullptr ? nullptr : session->find(worker);
+  if (peer == nullptr) return fmt::format("a worker that is not known here ({:016x})", worker);
+  return fmt::format("worker \"{}\" (rank {})", peer->name, peer->rank);
+}
+
+void DautogradShared::tell(Incarnation to, wire::Body body) {
+  if (session == nullptr) return;
+  try {
+    session->send(to, std::move(body));
+  } catch (const Error& error) {
+    environment.log.write(LogLevel::kDebug, fmt::format("not told {}: {}", describe(to), error.message()));
+  }
+}
+
+Error DautogradShared::sign(Error error) const {
+  if (error.origin_rank() < 0) error.set_origin_rank(self.rank);
+  error.add_context(fmt::format("worker \"{}\" (rank {})", self.name, self.rank));
+  return error;
+}
+
+}  // namespace distag

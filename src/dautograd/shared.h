@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "base/loop_gate.h"
+#include "dautograd/dautograd.h"
+#include "dautograd/distributed_context.h"
+#include "session/session.h"
+
+namespace distag {
+
+class ContextTable;
+class Passes;
+
+struct DistributedContext;
+
+// The state that the parts of Dautograd have in common. Handles, strands and futures hold it, beyond the Dautograd if
+// need be: then the gate is closed.
+struct DautogradShared : std::enable_shared_from_this<DautogradShared> {
+  DautogradShared(Dautograd::Environment environment_, Rpc& rpc_)
+      : environment(environment_), rpc(rpc_), gate(environment_.loop) {}
+
+  const Dautograd::Environment environment;
+  Rpc& rpc;  // on the loop
+
+  // Any thread.
+  LoopGate gate;
+  std::atomic<bool> is_started{false};  // `self` is set before and stays
+  Peer self;
+  std::atomic<uint64_t> last_context{0};
+  std::atomic<uint64_t> last_pass{0};
+  struct Counters {
+    std::atomic<uint64_t> contexts{0};
+    std::atomic<uint64_t> passes_run{0};
+    std::atomic<uint64_t> passes_failed{0};
+    std::atomic<uint64_t> passes_open{0};
+  } counters;
+
+  // On the loop.
+  Session* session = nullptr;
+  ContextTable* contexts = nullptr;  // these two for handles; nullptr once the Dautograd has gone
+  Passes* passes = nullptr;
+  std::unordered_map<Incarnation, size_t> parts_of_others;  // open, by initiator
+  std::unordered_map<Id, std::shared_ptr<DistributedContext>> open_passes;
+  uint64_t last_pair = 0;
+  uint64_t last_request = 0;
+
+  Id next_pass() { return {self.incarnation, ++last_pass}; }
+  Id next_request() { return {self.incarnation, ++last_request}; }
+  bool is_gone(Incarnation worker) const;          // or was never known; on the loop
+  std::string describe(Incarnation worker) const;  // `worker "ps1" (rank 3)`; on the loop
+
+  // A message whose loss nobody needs to hear of: the loss of its receiver says it all.
+  void tell(Incarnation to, wire::Body body);
+  // An error of this worker, on its way to others.
+  Error sign(Error error) const;
+};
+
+}  // namespace distag

@@ -1,0 +1,182 @@
+// The engine as passes across workers use it: sources, recvs, host code that runs elsewhere.
+#include "autograd/graph_task.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+#include "dautograd/nodes.h"
+#include "ops/builtins.h"
+#include "support/leaves.h"
+
+namespace distag {
+namespace {
+
+using autograd::Bits;
+using autograd::Edge;
+using autograd::GraphTask;
+using testing::scalar_leaf;
+
+Tensor number(double value) { return Tensor::scalar(Dtype::kFloat64, value); }
+
+Tensor apply(const ops::Op& op, std::vector<Tensor> inputs) { return autograd::apply(op, inputs, {})[0]; }
+
+std::shared_ptr<RecvNode> receive(std::vector<Tensor> tensors) {
+  auto recv = std::make_shared<RecvNode>(PairInfo{{1, 1}, {2, 2}, 2, 1, "call \"f\" on \"b\"", true},
+                                         static_cast<uint32_t>(tensors.size()));
+  for (size_t i = 0; i < tensors.size(); ++i) autograd::set_history(tensors[i], {recv, static_cast<uint32_t>(i)});
+  return recv;
+}
+
+std::shared_ptr<SendNode> send(std::vector<Tensor> tensors) {
+  std::vector<Edge> next;
+  std::vector<SendNode::Slot> slots;
+  for (const Tensor& tensor : tensors) {
+    next.push_back(autograd::gradient_edge(tensor));
+    slots.push_back({tensor.shape(), tensor.dtype()});
+  }
+  return std::make_shared<SendNode>(PairInfo{}, std::move(next), std::move(slots));
+}
+
+void accept(const autograd::Node&) {}
+
+TEST(GraphTaskTest, TellsEachSlotOfARecvOnceAndSendsItsGradientsTogether) {
+  GraphTask task(accept);
+  Tensor a = number(2), b = number(3), c = number(4);
+  auto recv = receive({a, b, c});
+  const Tensor first = apply(ops::kMul, {a, a});
+  const Tensor second = apply(ops::kMul, {a, c});
+  task.expand(std::vector<Edge>{autograd::gradient_edge(first)});
+  task.walk();
+  auto reached = task.take_reached();
+  ASSERT_EQ(reached.size(), 1u);
+  EXPECT_EQ(reached[0].slots, (Bits{true, false, false}));
+  task.expand(std::vector<Edge>{autograd::gradient_edge(second)});
+  task.walk();
+  reached = task.take_reached();
+  ASSERT_EQ(reached.size(), 1u);
+  EXPECT_EQ(reached[0].slots, (Bits{false, false, true}));
+
+  task.deliver(autograd::gradient_edge(first), number(1));
+  EXPECT_TRUE(task.run({}));
+  EXPECT_TRUE(task.take_leaving().empty()) << "the other use of a is still to come";
+  EXPECT_FALSE(task.is_finished());
+  task.deliver(autograd::gradient_edge(second), number(1));
+  EXPECT_TRUE(task.run({}));
+  const auto leaving = task.take_leaving();
+  ASSERT_EQ(leaving.size(), 1u);
+  EXPECT_EQ(leaving[0].live, (Bits{true, false, true}));
+  EXPECT_EQ(leaving[0].gradients[0].item(), 4 + 4);
+  EXPECT_EQ(leaving[0].gradients[1].item(), 2);
+  EXPECT_TRUE(task.is_finished());
+}
+
+TEST(GraphTaskTest, ASourceIsWalkedSlotBySlotAndFiresOnce) {
+  GraphTask task(accept);
+  const Tensor x = scalar_leaf(5), y = scalar_leaf(6);
+  auto source = send({apply(ops::kMul, {x, x}), y, x});
+  task.add_source(source, {true, false, false});
+  task.walk();
+  const size_t before = task.visited();
+  task.add_source(source, {true, false, true});
+  task.walk();
+  EXPECT_EQ(task.visited(), before) << "x was there already, y is not live";
+  EXPECT_EQ(task.waiting_sources().size(), 1u);
+  task.deliver_source(*source, {number(1), Tensor(), number(100)});
+  task.run({});
+  EXPECT_TRUE(task.is_finished());
+  const auto gradients = task.take_gradients();
+  ASSERT_EQ(gradients.size(), 1u);
+  EXPECT_EQ(gradients[0].gradient.item(), 110);
+  try {
+    task.deliver_source(*source, {number(1), Tensor(), number(1)});
+    FAIL() << "it came twice";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kProtocol);
+  }
+}
+
+TEST(GraphTaskTest, UndefinedGradientsAreArrivalsToo) {
+  GraphTask task(accept);
+  Tensor a = number(2);
+  auto recv = receive({a});
+  const Tensor x = scalar_leaf(3);
+  auto source = send({apply(ops::kMul, {a, x}), a});
+  task.add_source(source, {true, true});
+  task.walk();
+  task.deliver_source(*source, {Tensor(), Tensor()});
+  task.run({});
+  EXPECT_TRUE(task.is_finished());
+  EXPECT_TRUE(task.take_gradients().empty());
+  const auto leaving = task.take_leaving();
+  ASSERT_EQ(leaving.size(), 1u);
+  EXPECT_FALSE(leaving[0].gradients[0]);
+}
+
+TEST(GraphTaskTest, HostCodeIsHandedOutAndGoesOnWhenItIsDone) {
+  GraphTask task(accept);
+  const Tensor x = scalar_leaf(3);
+  autograd::CustomOp op;
+  op.name = "host";
+  op.forward = [](std::span<const Tensor> inputs, size_t) { return Tensors{inputs[0].clone()}; };
+  op.backward = [](Tensors gradients, size_t) { return gradients; };
+  const Tensor y = autograd::apply_custom(op, std::vector<Tensor>{x}, 1)[0];
+  task.expand(std::vector<Edge>{autograd::gradient_edge(y)});
+  task.walk();
+  task.deliver(autograd::gradient_edge(y), number(7));
+  EXPECT_TRUE(task.run({}));
+  auto steps = task.take_host_steps();
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_FALSE(task.is_finished());
+  task.finish_host_step(steps[0], steps[0].run());
+  EXPECT_TRUE(task.run({}));
+  EXPECT_TRUE(task.is_finished());
+  EXPECT_EQ(task.take_gradients()[0].gradient.item(), 7);
+}
+
+TEST(GraphTaskTest, LimitsLeaveTheRestForLater) {
+  GraphTask task(accept);
+  Tensor y = scalar_leaf(1);
+  for (int i = 0; i < 10; ++i) y = apply(ops::kNeg, {y});
+  task.expand(std::vector<Edge>{autograd::gradient_edge(y)});
+  EXPECT_FALSE(task.walk(4));
+  EXPECT_TRUE(task.walk());
+  task.deliver(autograd::gradient_edge(y), number(1));
+  EXPECT_FALSE(task.run({.max_cheap_nodes = 4}));
+  EXPECT_TRUE(task.run({.max_cheap_nodes = 100}));
+  EXPECT_EQ(task.take_gradients()[0].gradient.item(), 1);
+
+  GraphTask large(accept);
+  Tensor big = Tensor::empty(Dtype::kFloat64, {10000});
+  autograd::set_requires_grad(big, true);
+  const Tensor sum = apply(ops::kSum, {big});
+  large.expand(std::vector<Edge>{autograd::gradient_edge(sum)});
+  large.walk();
+  large.deliver(autograd::gradient_edge(sum), number(1));
+  EXPECT_FALSE(large.run({.max_cheap_nodes = 100})) << "80 kB are not cheap";
+  EXPECT_TRUE(large.run({}));
+}
+
+TEST(GraphTaskTest, AWalkEndsAtANodeThatWasFreed) {
+  const Tensor x = scalar_leaf(1);
+  const Tensor y = apply(ops::kTanh, {apply(ops::kExp, {x})});
+  GraphTask first(accept);
+  first.expand(std::vector<Edge>{autograd::gradient_edge(y)});
+  first.walk();
+  first.free_saved();
+  GraphTask second(accept);
+  try {
+    second.expand(std::vector<Edge>{autograd::gradient_edge(y)});
+    FAIL() << "it was freed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kGraphFreed);
+    EXPECT_NE(error.message().find("\"tanh\""), std::string::npos) << error.message();
+  }
+  // The task that walked before holds what it needs.
+  first.deliver(autograd::gradient_edge(y), number(1));
+  EXPECT_TRUE(first.run({}));
+  EXPECT_EQ(first.take_gradients().size(), 1u);
+}
+
+}  // namespace
+}  // namespace distag

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace distag {
 
@@ -28,5 +29,8 @@ class SteadyClock final : public Clock {
 inline Nanos deadline_after(Nanos now, Nanos timeout) {
   return timeout < 0 || timeout >= kNever - now ? kNever : now + timeout;
 }
+
+// "2.5 s", "30 ms"
+std::string describe_time(Nanos time);
 
 }  // namespace distag

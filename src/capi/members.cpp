@@ -25,7 +25,7 @@ using namespace distag::capi;
 
 namespace {
 
-const Membership& need_members(distag_worker* worker) { return need_worker(worker).core().rpc().membership(); }
+const Membership& need_members(distag_worker* worker) { return need_worker(worker).core().group().membership(); }
 
 void clear_member(distag_member* out_member) {
   const distag_member nobody = DISTAG_MEMBER_INIT;

@@ -127,7 +127,7 @@ std::shared_ptr<Future<Value>> begin_all_gather(distag_worker& worker, const Val
   worker.check_up();
   std::optional<std::vector<int32_t>> named;
   if (given.ranks != nullptr) named.emplace(given.ranks, given.ranks + given.rank_count);
-  return worker.core().rpc().all_gather(value, std::move(named), timeout);
+  return worker.core().group().all_gather(value, std::move(named), timeout);
 }
 
 }  // namespace

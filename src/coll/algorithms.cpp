@@ -81,12 +81,12 @@ Box relative(Box box, const Box& outer) {
 // ---- steps ----
 
 // The members that take part, in the order of their index along the axes.
-struct Group {
+struct AxisGroup {
   const layout::MeshShape& mesh;
   std::vector<int64_t> members;
   int64_t own;  // index among them
 
-  Group(const Mesh& of, const layout::Axes& axes)
+  AxisGroup(const Mesh& of, const layout::Axes& axes)
       : mesh(of.shape()),
         members(of.shape().group_of(axes, of.position())),
         own(of.shape().index_along(axes, of.position())) {}
@@ -94,7 +94,7 @@ struct Group {
   int64_t operator[](int64_t index) const { return members[static_cast<size_t>(index)]; }
 };
 
-std::vector<Operand> operands_of(const Group& group, Pieces& pieces) {
+std::vector<Operand> operands_of(const AxisGroup& group, Pieces& pieces) {
   std::vector<Operand> operands;
   for (auto& [position, tensors] : pieces) {
     operands.push_back({group.mesh.granules()[static_cast<size_t>(position)], position, std::move(tensors.front())});
@@ -103,7 +103,7 @@ std::vector<Operand> operands_of(const Group& group, Pieces& pieces) {
 }
 
 // Every member gets the own tensor; goes on with those of all.
-void gather(OpenCollective& open, uint32_t part, const Group& group, const Tensor& x,
+void gather(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensor& x,
             const std::function<Expected(int64_t index)>& expected, UniqueFunction<void(Pieces)> then) {
   Pieces outgoing;
   std::map<int64_t, std::vector<Expected>> incoming;
@@ -115,8 +115,8 @@ void gather(OpenCollective& open, uint32_t part, const Group& group, const Tenso
 }
 
 // Member i gets piece i of each; goes on with the reduction of what this one gets.
-void scatter_reduce(OpenCollective& open, uint32_t part, const Group& group, const Tensors& pieces, Reduction reduction,
-                    UniqueFunction<void(Tensor)> then) {
+void scatter_reduce(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensors& pieces,
+                    Reduction reduction, UniqueFunction<void(Tensor)> then) {
   const Tensor& mine = pieces[static_cast<size_t>(group.own)];
   Pieces outgoing;
   std::map<int64_t, std::vector<Expected>> incoming;
@@ -137,7 +137,7 @@ Tensors chunks_of(const Tensor& x, int64_t count) {
 }
 
 // From chunk i of member i the whole, as a tensor of that shape.
-void gather_chunks(OpenCollective& open, uint32_t part, const Group& group, const Tensor& chunk, const Dims& shape,
+void gather_chunks(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensor& chunk, const Dims& shape,
                    UniqueFunction<void(Tensor)> then) {
   const int64_t size = element_count(shape);
   auto expected = [&](int64_t i) { return Expected{chunk.dtype(), {block_of(size, group.count(), i).extent}}; };
@@ -152,7 +152,7 @@ void gather_chunks(OpenCollective& open, uint32_t part, const Group& group, cons
 }
 
 // Takes the parts `part` and the next one.
-void all_reduce(OpenCollective& open, uint32_t part, const Group& group, const Tensor& x, Reduction reduction,
+void all_reduce(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensor& x, Reduction reduction,
                 UniqueFunction<void(Tensor)> then) {
   if (group.count() * static_cast<int64_t>(x.byte_size()) <= Mesh::kMostDirectBytes) {
     auto same = [&x](int64_t) { return Expected{x.dtype(), x.shape()}; };
@@ -168,7 +168,7 @@ void all_reduce(OpenCollective& open, uint32_t part, const Group& group, const T
 }
 
 // One after the other along the dim, in the order of the group.
-Tensor concatenated(const Group& group, const Pieces& pieces, size_t dim) {
+Tensor concatenated(const AxisGroup& group, const Pieces& pieces, size_t dim) {
   const Tensor& first = pieces.at(group[0]).front();
   Dims shape = first.shape();
   shape[dim] = 0;
@@ -194,7 +194,7 @@ size_t dim_of(int64_t dim, const Tensor& x) {
   return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(x.rank()) : dim);
 }
 
-void run_all_gather(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+void run_all_gather(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const size_t dim = dim_of(call.dim, x);
   auto expected = [&](int64_t) { return Expected{x.dtype(), x.shape(), dim}; };
@@ -202,7 +202,7 @@ void run_all_gather(OpenCollective& open, const Group& group, const CollectiveCa
          [self = open.shared_from_this(), group, dim](Pieces came) { self->complete(concatenated(group, came, dim)); });
 }
 
-void run_reduce_scatter(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+void run_reduce_scatter(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const size_t dim = dim_of(call.dim, x);
   Tensors blocks;
@@ -212,7 +212,7 @@ void run_reduce_scatter(OpenCollective& open, const Group& group, const Collecti
   scatter_reduce(open, 0, group, blocks, call.reduction, completing(open));
 }
 
-void run_all_to_all(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+void run_all_to_all(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const size_t dim = dim_of(call.dim, x);
   Pieces outgoing;
@@ -229,7 +229,7 @@ void run_all_to_all(OpenCollective& open, const Group& group, const CollectiveCa
                 });
 }
 
-void run_broadcast(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+void run_broadcast(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const bool is_root = group.own == call.root;
   const bool is_direct = static_cast<int64_t>(x.byte_size()) <= Mesh::kMostDirectBroadcast;
@@ -250,7 +250,7 @@ void run_broadcast(OpenCollective& open, const Group& group, const CollectiveCal
 }
 
 // To the root alone: whole operands, or chunks that the members have reduced.
-void run_reduce(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+void run_reduce(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const bool is_root = group.own == call.root;
   if (group.count() * static_cast<int64_t>(x.byte_size()) <= Mesh::kMostDirectBytes) {
@@ -282,7 +282,7 @@ void run_reduce(OpenCollective& open, const Group& group, const CollectiveCall& 
                  });
 }
 
-void run_permute(OpenCollective& open, const Group& group, const CollectiveCall& call) {
+void run_permute(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const int64_t count = group.count();
   const int64_t shift = (call.shift % count + count) % count;
   const int64_t to = (group.own + shift) % count;
@@ -399,7 +399,7 @@ uint64_t fingerprint_of(const CollectiveCall& call) {
 }
 
 void run_collective(OpenCollective& open, const CollectiveCall& call, MeshStats& stats) {
-  const Group group(*open.mesh, call.axes);
+  const AxisGroup group(*open.mesh, call.axes);
   if (group.count() > 1) count(stats, call.kind);
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
@@ -425,7 +425,7 @@ void run_move(OpenCollective& open, const layout::Move& move, const Dims& shape,
   count(stats, move);
   auto go_on = [self = open.shared_from_this(), move, shape](Tensor summed) { move_boxes(*self, move, shape, summed); };
   if (move.sum() == layout::SumKind::kNothing) return go_on(shard);
-  const Group group(*open.mesh, move.sum_axes());
+  const AxisGroup group(*open.mesh, move.sum_axes());
   if (move.sum() == layout::SumKind::kAllReduce) {
     return all_reduce(open, 0, group, shard, Reduction::kSum, std::move(go_on));
   }

@@ -7,7 +7,6 @@
 #include "base/violation.h"
 #include "coll/algorithms.h"
 #include "layout/spec_text.h"
-#include "rpc/shared.h"
 #include "tensor/utf8.h"
 #include "wire/codec.h"
 #include "wire/format.h"
@@ -292,12 +291,12 @@ void Mesh::on_left(int64_t from) {
 }
 
 void Mesh::send(int64_t to, wire::Body body) {
-  environment_.rpc.send(*members_[static_cast<size_t>(to)], std::move(body), nullptr);
+  environment_.group.send(*members_[static_cast<size_t>(to)], std::move(body), nullptr);
 }
 
 void Mesh::send_part(int64_t to, wire::Part part) {
   size_t& on_their_way = parts_on_their_way_[to];
-  environment_.rpc.send(*members_[static_cast<size_t>(to)], std::move(part), [weak = weak_from_this(), to] {
+  environment_.group.send(*members_[static_cast<size_t>(to)], std::move(part), [weak = weak_from_this(), to] {
     const auto mesh = weak.lock();
     if (mesh == nullptr) return;
     --mesh->parts_on_their_way_[to];
@@ -410,7 +409,7 @@ void OpenCollective::take_early(uint32_t part) {
     try {
       take(part, from, message.pieces);
     } catch (const Violation& error) {
-      mesh->environment_.rpc.fence(mesh->members_[static_cast<size_t>(from)]->incarnation, error);
+      mesh->environment_.group.fence(mesh->members_[static_cast<size_t>(from)]->incarnation, error);
     }
   }
 }

@@ -11,8 +11,8 @@
 #include "base/loop_gate.h"
 #include "coll/fold.h"
 #include "coll/line.h"
+#include "group/group.h"
 #include "layout/move.h"
-#include "rpc/rpc.h"
 
 namespace distag {
 
@@ -75,7 +75,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   struct Environment {
     Loop& loop;
     Executor& compute;  // reductions that take long
-    Rpc& rpc;
+    Group& group;
   };
   // From this size on an operand is reduced in chunks, each by one member, instead of by all; times the members.
   static constexpr int64_t kMostDirectBytes = 512 << 10;

@@ -8,7 +8,6 @@
 #include "base/each_step.h"
 #include "base/error.h"
 #include "base/violation.h"
-#include "rpc/shared.h"
 
 namespace distag {
 namespace {
@@ -32,11 +31,10 @@ std::string describe(const layout::MeshRequest& request) {
                      to_string(request.outer_shape), text_of(request.granules));
 }
 
-const Id* mesh_of(const wire::Body& body) {
-  if (const auto* part = std::get_if<wire::Part>(&body)) return &part->mesh;
-  if (const auto* calls = std::get_if<wire::Calls>(&body)) return &calls->mesh;
-  if (const auto* end = std::get_if<wire::MeshEnd>(&body)) return &end->mesh;
-  return nullptr;
+Id mesh_of(const wire::Body& body) {
+  if (const auto* part = std::get_if<wire::Part>(&body)) return part->mesh;
+  if (const auto* calls = std::get_if<wire::Calls>(&body)) return calls->mesh;
+  return std::get<wire::MeshEnd>(body).mesh;
 }
 
 size_t bytes_of(const wire::Body& body) {
@@ -64,14 +62,14 @@ struct Proposal {
 
 }  // namespace
 
-Meshes::Meshes(Environment environment, Rpc& rpc)
-    : environment_(environment), rpc_(rpc), gate_(std::make_shared<LoopGate>(environment.loop)) {}
+Meshes::Meshes(Environment environment, Group& group)
+    : environment_(environment), group_(group), gate_(std::make_shared<LoopGate>(environment.loop)) {}
 
 Meshes::~Meshes() { gate_->close(); }
 
 std::shared_ptr<Future<std::shared_ptr<Mesh>>> Meshes::create(layout::MeshRequest request, Nanos timeout) {
   if (request.ranks.empty()) {
-    for (const MemberRecord& member : rpc_.membership().all()) {
+    for (const MemberRecord& member : group_.membership().all()) {
       if (member.state == Standing::kMember) request.ranks.push_back(member.peer.rank);
     }
     std::sort(request.ranks.begin(), request.ranks.end());
@@ -84,7 +82,7 @@ std::shared_ptr<Future<std::shared_ptr<Mesh>>> Meshes::create(layout::MeshReques
     const Value proposal =
         Value::list({Value::text(own), Value(++last_mesh_), Value(static_cast<int64_t>(self_.incarnation))});
     try {
-      const auto gathered = rpc_.all_gather(proposal, shape.ranks(), timeout);
+      const auto gathered = group_.all_gather(proposal, shape.ranks(), timeout);
       gathered->on_done([this, gate = gate_, made, shape, own, timeout, raw = gathered.get()] {
         std::optional<Value> requests;
         if (raw->error() == nullptr) requests = raw->value();
@@ -120,14 +118,14 @@ void Meshes::on_agreed(const layout::MeshShape& shape, const std::string& own, N
     }
     const Id id{proposal.member, static_cast<uint64_t>(proposal.counter)};
     if (!lowest || rank < lowest->first) lowest = {rank, id};
-    members.push_back(rank == self_.rank ? std::make_shared<const Peer>(self_) : rpc_.find_peer(proposal.member));
-    if (members.back() == nullptr || (rank != self_.rank && rpc_.is_gone(proposal.member))) {
+    members.push_back(rank == self_.rank ? std::make_shared<const Peer>(self_) : group_.find_peer(proposal.member));
+    if (members.back() == nullptr || (rank != self_.rank && group_.is_gone(proposal.member))) {
       fail(Status::kDisconnected, "mesh \"{}\": rank {} is gone", shape.name(), rank);
     }
   }
   const std::optional<int64_t> position = shape.position_of(self_.rank);
   forget_ended();
-  auto mesh = std::make_shared<Mesh>(Mesh::Environment{environment_.loop, environment_.compute, rpc_}, gate_,
+  auto mesh = std::make_shared<Mesh>(Mesh::Environment{environment_.loop, environment_.compute, group_}, gate_,
                                      lowest->second, shape, *position, std::move(members), timeout);
   meshes_.emplace(mesh->id(), mesh);
   lead_early(mesh);
@@ -151,13 +149,12 @@ void Meshes::forget_ended() {
 
 // ---- messages ----
 
-std::optional<Heard> Meshes::handle(const Peer& from, const wire::Message& message) {
-  const Id* id = mesh_of(message.body);
-  if (id == nullptr) return std::nullopt;
-  const auto mesh = meshes_.find(*id);
+Heard Meshes::handle(const Peer& from, const wire::Message& message) {
+  const Id id = mesh_of(message.body);
+  const auto mesh = meshes_.find(id);
   const Heard heard =
-      mesh == meshes_.end() ? keep(*id, from, message.body) : lead(*std::shared_ptr(mesh->second), from, message.body);
-  rpc_.count_received(from);  // a failure on the way leads to refuse(), which counts it
+      mesh == meshes_.end() ? keep(id, from, message.body) : lead(*std::shared_ptr(mesh->second), from, message.body);
+  group_.count_received(from);  // a failure on the way leads to refuse(), which counts it
   return heard;
 }
 
@@ -190,22 +187,19 @@ void Meshes::lead_early(const std::shared_ptr<Mesh>& mesh) {
     try {
       lead(*mesh, early.from, early.body);
     } catch (const Violation& error) {
-      rpc_.fence(early.from.incarnation, error);
+      group_.fence(early.from.incarnation, error);
     }
   }
   early_ = std::move(others);
 }
 
-bool Meshes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
-  const Id* id = mesh_of(outline.body);
-  if (id == nullptr) return false;
-  rpc_.count_received(from);
-  const auto mesh = meshes_.find(*id);
-  if (mesh == meshes_.end()) return true;
+void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  group_.count_received(from);
+  const auto mesh = meshes_.find(mesh_of(outline.body));
+  if (mesh == meshes_.end()) return;
   const std::shared_ptr<Mesh> known = mesh->second;
   if (!known->position_of(from.incarnation)) violation("{} of no member of a mesh", wire::body_name(outline.body));
   known->end_now(why, true);
-  return true;
 }
 
 void Meshes::on_lost(const Peer& peer, const Error& error) {

@@ -21,7 +21,7 @@ class Meshes {
     Nanos call_timeout;
   };
 
-  Meshes(Environment environment, Rpc& rpc);
+  Meshes(Environment environment, Group& group);
   ~Meshes();
 
   // Once all ranks of the request (none: all living members of the group, ascending) have called it alike. Throws
@@ -34,10 +34,10 @@ class Meshes {
   void begin(const Peer& self) { self_ = self; }
   void stop();
 
-  // On the loop. nullopt when the message is of another layer. Throws Violation.
-  std::optional<Heard> handle(const Peer& from, const wire::Message& message);
-  // In its place, when there is no memory for its payload. False when it is of another layer.
-  bool refuse(const Peer& from, const wire::Message& outline, const Error& why);
+  // On the loop. Throws Violation.
+  Heard handle(const Peer& from, const wire::Message& message);
+  // In its place, when there is no memory for its payload.
+  void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
   bool is_idle() const;
@@ -61,7 +61,7 @@ class Meshes {
   void forget_ended();
 
   const Environment environment_;
-  Rpc& rpc_;
+  Group& group_;
   const std::shared_ptr<LoopGate> gate_;
   std::atomic<int64_t> last_mesh_{0};
 

@@ -33,7 +33,7 @@ std::shared_ptr<DistributedContext> ContextTable::find(const Id& id) const {
 uint64_t ContextTable::number_of(const Id& id, int32_t creator_rank) const {
   if (id.maker == shared_.self.incarnation) {
     creator_rank = shared_.self.rank;
-  } else if (auto creator = shared_.rpc.membership().find(id.maker)) {
+  } else if (auto creator = shared_.group.membership().find(id.maker)) {
     creator_rank = creator->peer.rank;
   }
   constexpr uint64_t kCounterMask = (uint64_t{1} << 48) - 1;

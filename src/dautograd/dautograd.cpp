@@ -11,8 +11,8 @@
 namespace distag {
 
 struct Dautograd::State {
-  State(Environment environment, Rpc& rpc)
-      : shared(std::make_shared<DautogradShared>(environment, rpc)),
+  State(Environment environment, Group& group, Rpc& rpc)
+      : shared(std::make_shared<DautogradShared>(environment, group, rpc)),
         contexts(*shared),
         recorder(*shared, contexts),
         passes(*shared, contexts) {
@@ -26,7 +26,8 @@ struct Dautograd::State {
   Passes passes;
 };
 
-Dautograd::Dautograd(Environment environment, Rpc& rpc) : state_(std::make_unique<State>(environment, rpc)) {}
+Dautograd::Dautograd(Environment environment, Group& group, Rpc& rpc)
+    : state_(std::make_unique<State>(environment, group, rpc)) {}
 
 Dautograd::~Dautograd() {
   state_->shared->gate.close();
@@ -93,13 +94,13 @@ void Dautograd::on_receive(const wire::Recording& recording, const Peer& from, c
 
 // ---- messages and losses ----
 
-std::optional<Heard> Dautograd::handle(const Peer& from, wire::Message& message) {
+Heard Dautograd::handle(const Peer& from, wire::Message& message) {
   const auto* release = std::get_if<wire::Release>(&message.body);
   return release == nullptr ? state_->passes.handle(from, message) : state_->contexts.on_release(from, *release);
 }
 
-bool Dautograd::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
-  return state_->passes.refuse(from, outline, why);
+void Dautograd::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  state_->passes.refuse(from, outline, why);
 }
 
 void Dautograd::on_lost(const Peer& peer, const Error& error) {

@@ -30,7 +30,7 @@ class Dautograd final : public CallHook {
     Nanos lease;
   };
 
-  Dautograd(Environment environment, Rpc& rpc);
+  Dautograd(Environment environment, Group& group, Rpc& rpc);
   ~Dautograd() override;
 
   // On the loop, before messages and calls come: the streams are up and the group is known.
@@ -51,10 +51,10 @@ class Dautograd final : public CallHook {
   void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
                   const std::string& call, bool is_answer) override;
 
-  // On the loop. handle() is nullopt and refuse() false when the message is of another layer.
-  std::optional<Heard> handle(const Peer& from, wire::Message& message);
+  // On the loop.
+  Heard handle(const Peer& from, wire::Message& message);
   // It could not be handled here: the one thing that it is about fails.
-  bool refuse(const Peer& from, const wire::Message& outline, const Error& why);
+  void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
   void on_restarted(const Peer& peer, const Error& error);

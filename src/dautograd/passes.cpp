@@ -28,13 +28,13 @@ std::shared_ptr<PassInitiator> Passes::begin(const Id& id, PassInitiator::Plan p
   return initiator;
 }
 
-std::optional<Heard> Passes::handle(const Peer& from, wire::Message& message) {
+Heard Passes::handle(const Peer& from, wire::Message& message) {
   return std::visit(
-      [this, &from](auto& body) -> std::optional<Heard> {
+      [this, &from](auto& body) {
         if constexpr (requires { this->handle(from, body); }) {
           return handle(from, body);
         } else {
-          return std::nullopt;
+          return Heard::kStale;  // of another layer: never led here
         }
       },
       message.body);
@@ -204,23 +204,19 @@ Heard Passes::handle(const Peer& from, wire::Holders& holders) {
 
 // ---- messages that fail here ----
 
-bool Passes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+void Passes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
   const Error error = shared_.sign(why);
   if (const auto* discover = std::get_if<wire::Discover>(&outline.body)) {
     shared_.tell(from.incarnation,
                  wire::Discovered{discover->context, discover->pass, discover->request, true, error, {}});
-    return true;
+    return;
   }
-  return std::visit(
+  std::visit(
       [this, &error](const auto& body) {
         if constexpr (requires { body.pass; }) {
           fail_pass(body.context, body.pass, error);
-          return true;
         } else if constexpr (std::is_same_v<std::decay_t<decltype(body)>, wire::Holders>) {
           if (body.answer) fail_pass(body.context, body.request, error);
-          return true;
-        } else {
-          return false;
         }
       },
       outline.body);

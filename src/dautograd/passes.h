@@ -18,11 +18,10 @@ class Passes {
   // Completes plan.future, whatever happens. Returns the initiator, nullptr when it never began.
   std::shared_ptr<PassInitiator> begin(const Id& context, PassInitiator::Plan plan);
 
-  // nullopt when the message is of another layer. Throws Violation for what its sender may not say, and any other Error
-  // for what fails here: refuse() follows.
-  std::optional<Heard> handle(const Peer& from, wire::Message& message);
-  // Fails the one thing that the message is about. False when it is of another layer.
-  bool refuse(const Peer& from, const wire::Message& outline, const Error& why);
+  // Throws Violation for what its sender may not say, and any other Error for what fails here: refuse() follows.
+  Heard handle(const Peer& from, wire::Message& message);
+  // Fails the one thing that the message is about.
+  void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_gone(Incarnation peer, const Error& error);
 
  private:

@@ -20,10 +20,11 @@ struct DistributedContext;
 // The state that the parts of Dautograd have in common. Handles, strands and futures hold it, beyond the Dautograd if
 // need be: then the gate is closed.
 struct DautogradShared : std::enable_shared_from_this<DautogradShared> {
-  DautogradShared(Dautograd::Environment environment_, Rpc& rpc_)
-      : environment(environment_), rpc(rpc_), gate(environment_.loop) {}
+  DautogradShared(Dautograd::Environment environment_, Group& group_, Rpc& rpc_)
+      : environment(environment_), group(group_), rpc(rpc_), gate(environment_.loop) {}
 
   const Dautograd::Environment environment;
+  Group& group;
   Rpc& rpc;  // on the loop
 
   // Any thread.

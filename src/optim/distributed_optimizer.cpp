@@ -118,7 +118,7 @@ void DistributedOptimizer::State::forget() noexcept {
 OwnerName DistributedOptimizer::State::describe(const Owner& owner) const {
   const Peer here = self();
   if (owner.name.empty()) return {here.name, here.rank};
-  const auto peer = shared->rpc.membership().peer_named(owner.name);
+  const auto peer = shared->group.membership().peer_named(owner.name);
   return {owner.name, peer == nullptr ? -1 : peer->rank};
 }
 

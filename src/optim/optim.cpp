@@ -50,8 +50,8 @@ class SeenParameters {
 
 }  // namespace
 
-Optim::Optim(Loop& loop, Executor& compute, Rpc& rpc, Dautograd& dautograd)
-    : shared_(std::make_shared<Shared>(loop, compute, rpc, dautograd)) {
+Optim::Optim(Loop& loop, Executor& compute, Group& group, Rpc& rpc, Dautograd& dautograd)
+    : shared_(std::make_shared<Shared>(loop, compute, group, rpc, dautograd)) {
   for (const Verb verb : kVerbs) {
     rpc.register_function(function_name(verb), [verb, owner = shared_->owner, &dautograd](Invocation& invocation) {
       Request request = Request::decode(verb, invocation.args());

@@ -20,15 +20,17 @@ class Optim {
  public:
   // The services that the optimizers of this worker use.
   struct Shared {
-    Shared(Loop& timers, Executor& executor, Rpc& calls, Dautograd& contexts)
+    Shared(Loop& timers, Executor& executor, Group& members, Rpc& calls, Dautograd& contexts)
         : loop(timers),
           compute(executor),
+          group(members),
           rpc(calls),
           dautograd(contexts),
           owner(std::make_shared<OptimizerOwner>(executor)) {}
 
     Loop& loop;
     Executor& compute;
+    Group& group;
     Rpc& rpc;
     Dautograd& dautograd;
     ParameterPlaces* places = nullptr;
@@ -39,7 +41,7 @@ class Optim {
   };
 
   // Registers the functions by which other workers reach this one.
-  Optim(Loop& loop, Executor& compute, Rpc& rpc, Dautograd& dautograd);
+  Optim(Loop& loop, Executor& compute, Group& group, Rpc& rpc, Dautograd& dautograd);
   // Before the start; without, parameters are tensors.
   void set_places(ParameterPlaces* places);
 

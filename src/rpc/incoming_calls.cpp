@@ -30,7 +30,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
   if (open_.contains(request.call)) {
     violation("{} makes a call under the id of one that is open", describe_peer(from));
   }
-  CallPeer& peer = shared_.peer_of(from);
+  GroupPeer& peer = shared_.group->peer_of(from);
   ++peer.requests_received;
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
@@ -39,8 +39,8 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     call = take_in(owner, peer.peer, request);
     if (shortage != nullptr) throw *shortage;
     if (is_expired) fail(Status::kDeadline, "its time was up when it arrived");
-    if (refuses_new_ && from.incarnation != shared_.self.incarnation) {
-      fail(Status::kDisconnected, "{} is leaving the group", describe_peer(shared_.self));
+    if (refuses_new_ && from.incarnation != shared_.group->self.incarnation) {
+      fail(Status::kDisconnected, "{} is leaving the group", describe_peer(shared_.group->self));
     }
     Target target = find_target(call->function());
     receive_recording(*call);
@@ -68,7 +68,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
     if (shared_.references == nullptr) fail(Status::kUnsupported, "this worker knows no remote references");
     kept = shared_.references->on_creation(
         *from, request.keep,
-        fmt::format("{} from \"{}\"", name_call(request.function, request.label, shared_.self), from->name));
+        fmt::format("{} from \"{}\"", name_call(request.function, request.label, shared_.group->self), from->name));
   }
   const Id id = request.call;
   const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
@@ -118,8 +118,8 @@ IncomingCalls::Target IncomingCalls::find_target(const std::string& name) const 
   target.function = shared_.functions.find(name);
   if (target.function == nullptr && shared_.op_runner) target.op = ops::find_op(name);
   if (target.function == nullptr && target.op == nullptr) {
-    fail(Status::kNotFound, "{} has no function \"{}\", and no built-in op has that name", describe_peer(shared_.self),
-         name);
+    fail(Status::kNotFound, "{} has no function \"{}\", and no built-in op has that name",
+         describe_peer(shared_.group->self), name);
   }
   return target;
 }
@@ -127,13 +127,13 @@ IncomingCalls::Target IncomingCalls::find_target(const std::string& name) const 
 void IncomingCalls::receive_recording(const IncomingCall& call) {
   if (!call.context()) return;
   if (shared_.hook == nullptr) {
-    fail(Status::kUnsupported, "{} keeps no contexts", describe_peer(shared_.self));
+    fail(Status::kUnsupported, "{} keeps no contexts", describe_peer(shared_.group->self));
   }
   std::vector<const Value*> values;
   values.reserve(call.args().size());
   for (const Value& value : call.args()) values.push_back(&value);
   shared_.hook->on_receive(call.recording(), *call.peer(), values,
-                           name_call(call.function(), call.label(), shared_.self), false);
+                           name_call(call.function(), call.label(), shared_.group->self), false);
 }
 
 void IncomingCalls::dispatch(const std::shared_ptr<IncomingCall>& call, Target target) {
@@ -178,8 +178,8 @@ void IncomingCalls::send_refusal(const Peer& to, const Id& call, Error error) {
   wire::Reply reply;
   reply.call = call;
   reply.failed = true;
-  reply.error = std::move(error.set_may_have_run(false).set_origin_rank(shared_.self.rank));
-  shared_.session->send(to.incarnation, std::move(reply));
+  reply.error = std::move(error.set_may_have_run(false).set_origin_rank(shared_.group->self.rank));
+  shared_.group->session->send(to.incarnation, std::move(reply));
 }
 
 bool IncomingCalls::remove(const IncomingCall& call) {
@@ -213,12 +213,12 @@ void IncomingCalls::send_taken(const std::shared_ptr<IncomingCall>& call) {
   if (answer.error) {
     reply.failed = true;
     reply.error = std::move(*answer.error);
-    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.self.rank);
+    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
   }
   if (const auto kept = call->take_kept()) {
     if (reply.failed) {
       Error failure = reply.error;
-      kept->fail(failure.add_context(name_call(call->function(), call->label(), shared_.self)));
+      kept->fail(failure.add_context(name_call(call->function(), call->label(), shared_.group->self)));
     } else {
       kept->complete(std::move(answer.value));
     }
@@ -240,7 +240,7 @@ void IncomingCalls::check_made(wire::Reply& reply) const {
     reply.failed = true;
     reply.result = Value();
     reply.error = current_error().set_may_have_run(true);
-    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.self.rank);
+    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
   }
 }
 
@@ -256,7 +256,7 @@ void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value orig
   }
   const bool failed = reply.failed;
   try {
-    shared_.session->send(call.peer()->incarnation, std::move(reply), std::move(options));
+    shared_.group->session->send(call.peer()->incarnation, std::move(reply), std::move(options));
   } catch (...) {
     Error error = current_error();
     // A failure that does not go out either means that the caller is gone.
@@ -265,7 +265,7 @@ void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value orig
     instead.call = call.id();
     instead.failed = true;
     instead.error = error.add_context("the answer cannot travel").set_may_have_run(true);
-    instead.error.set_origin_rank(shared_.self.rank);
+    instead.error.set_origin_rank(shared_.group->self.rank);
     send(call, std::move(instead), Value());
   }
 }
@@ -275,14 +275,14 @@ void IncomingCalls::record(const IncomingCall& call, wire::Reply& reply, const V
   if (!reply.failed) values.push_back(&original);
   try {
     reply.recording = shared_.hook->on_send(call.context(), *call.peer(), values,
-                                            name_call(call.function(), call.label(), shared_.self), true);
+                                            name_call(call.function(), call.label(), shared_.group->self), true);
     // A context that is not known here, or over, has no rank but the one the call told.
     reply.recording.creator_rank = call.recording().creator_rank;
   } catch (...) {
     reply.failed = true;
     reply.result = Value();
     reply.error = current_error().set_may_have_run(true);
-    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.self.rank);
+    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
   }
 }
 
@@ -349,7 +349,7 @@ size_t IncomingCalls::stop() {
   const auto open = std::exchange(open_, {});
   for (const auto& [id, call] : open) {
     shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
-    if (id.maker != shared_.self.incarnation) ++of_others;
+    if (id.maker != shared_.group->self.incarnation) ++of_others;
     EachStep each;
     each([this, &call = call] { close(call, "lost its worker, which was shut down"); });
     if (const auto kept = call->take_kept()) fail_dropped(*kept);

@@ -6,7 +6,7 @@
 
 #include "rpc/calls_by_context.h"
 #include "rpc/deadlines.h"
-#include "rpc/invocation.h"
+#include "rpc/incoming_call.h"
 #include "rpc/op_call.h"
 #include "rpc/outgoing_calls.h"
 #include "rpc/shared.h"

@@ -1,119 +1,37 @@
 #pragma once
 
-#include <atomic>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "base/mutex.h"
-#include "rpc/open_call.h"
-#include "rpc/rpc.h"
-#include "rpc/shared.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "group/service.h"
+#include "tensor/value.h"
 
 namespace distag {
 
-class IncomingCalls;
-struct OutgoingCall;
+class Rpc;
 
-// The answer to a call: a value or an error. `original` is the value with its history, where that is wanted.
-struct Answer {
-  Value value;
-  std::shared_ptr<const wire::Packed> packed;  // in its place
-  Value original;
-  std::optional<Error> error;
-};
-
-// One call from a peer, from its arrival until nothing here holds it any more. Its answer is whatever comes first of
-// the function's result or failure, a deferred reply, and the end by deadline, cancel, loss or shutdown.
-//
-//   queued  -> running   begin(): a thread takes it, the call is open and the door not closed
-//   queued  -> over      close(): it ended in the queue and never runs
-//   running -> returned  finish_run(): the function has returned or thrown
-class IncomingCall final : public Invocation {
+// One incoming call as its function sees it. Thread-safe.
+class Invocation : public std::enable_shared_from_this<Invocation> {
  public:
-  IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-               wire::Call&& request, Nanos deadline, std::shared_ptr<Future<Value>> kept = nullptr);
-
-  // Invocation
-  Rpc& rpc() override { return shared_->rpc; }
-  const std::string& function() const override { return request_.function; }
-  const std::string& caller() const override { return caller_->name; }
-  const Id& context() const override { return request_.recording.context; }
-  const Values& args() const override { return request_.args; }
-  Nanos deadline() const override { return deadline_; }
-  Nanos time_left() const override;
-  bool is_cancelled() const override;
-  void set_result(Value value) override;
-  std::shared_ptr<PendingReply> defer() override;
-
-  // Runs the function, unless the call is over by now. Any thread.
-  void run(const Function& function);
-  // The same for a built-in op or a failure that needs no thread. On the loop.
-  bool begin();
-  void finish_run();
-
-  // Sends the answer, once: false when there was one before. Any thread.
-  bool answer(Value value);
-  bool answer(Error error);
-  // The deferred reply is gone unfinished. Any thread.
-  void drop_reply() noexcept;
-  // Nobody hears an answer any more. Any thread.
-  bool is_worker_down() const;
-
-  // ---- on the loop ----
-
-  const Id& id() const { return request_.call; }
-  const std::shared_ptr<const Peer>& peer() const { return caller_; }
-  const std::string& label() const { return request_.label; }
-  const wire::Recording& recording() const { return request_.recording; }
-  Answer& pending_answer() { return answer_; }
-  // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
-  std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }
-  bool keeps_result() const { return static_cast<bool>(request_.keep); }
-  Nanos arrived() const { return arrived_; }
-  OpenCall::Stage stage() const;
-
-  // Nobody waits for the answer any more. Gives whether the function has begun.
-  bool close();
-  // A call that was made within this one and ends with it.
-  void add_nested(const std::shared_ptr<OutgoingCall>& call);
-  std::vector<std::weak_ptr<OutgoingCall>> take_nested() { return std::move(nested_); }
-
- private:
-  enum class Stage : uint8_t { kQueued, kRunning, kReturned, kOver };
-  enum class Reply : uint8_t { kNone, kSet, kDeferred, kDropped };
-
-  void check_unanswered(const char* what) const REQUIRES(mutex_);
-  // The answer as it leaves here. Throws when it cannot.
-  Answer leaving(Value value) const;
-  void run_begun(const Function& function);
-  void answer_dropped();
-  bool claim_answer();
-  void hand_over();
-
-  const std::shared_ptr<RpcShared> shared_;
-  IncomingCalls& table_;  // lives as long as shared_
-  const std::shared_ptr<const Peer> caller_;
-  const wire::Call request_;
-  const Nanos arrived_;
-  const Nanos deadline_;
-  RunningFunctions::Run run_;
-
-  std::atomic<Stage> stage_{Stage::kQueued};
-  std::atomic<bool> is_cancelled_{false};
-  std::atomic<bool> is_answered_{false};
-
-  // The reply that the function gives while it runs.
-  mutable Mutex mutex_;
-  Reply reply_ GUARDED_BY(mutex_) = Reply::kNone;
-  Answer result_ GUARDED_BY(mutex_);
-
-  Answer answer_;  // written by who claims it, then of the loop
-  std::shared_ptr<Future<Value>> kept_;
-  std::vector<std::weak_ptr<OutgoingCall>> nested_;
-  size_t nested_limit_ = 16;
+  virtual ~Invocation() = default;
+  virtual Rpc& rpc() = 0;
+  virtual const std::string& function() const = 0;
+  virtual const std::string& caller() const = 0;  // name of the worker
+  virtual const Id& context() const = 0;          // {0,0}: none
+  virtual const Values& args() const = 0;
+  virtual Nanos deadline() const = 0;   // kNever: none
+  virtual Nanos time_left() const = 0;  // kForever: no limit
+  virtual bool is_cancelled() const = 0;
+  // Sets the answer, which goes out when the function returns. Throws INVALID_STATE when answered or deferred already.
+  virtual void set_result(Value value) = 0;
+  // Keeps the call open after the function has returned. Throws INVALID_STATE likewise.
+  virtual std::shared_ptr<PendingReply> defer() = 0;
 };
+
+// Runs on the functions executor; throws Error to fail the call.
+using Function = std::function<void(Invocation&)>;
 
 }  // namespace distag

@@ -5,7 +5,7 @@
 
 #include "base/each_step.h"
 #include "base/violation.h"
-#include "rpc/invocation.h"
+#include "rpc/incoming_call.h"
 
 namespace distag {
 OutgoingCalls::OutgoingCalls(RpcShared& shared)
@@ -23,7 +23,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
       shared_.hook->on_call_begun(call->context);
       call->is_in_context = true;
     }
-    call->id = {shared_.self.incarnation, ++last_counter_};
+    call->id = {shared_.group->self.incarnation, ++last_counter_};
     by_context_.add(call->context, call->id);
     open_.emplace(call->id, call);
     shared_.counters.open_made.fetch_add(1, std::memory_order_relaxed);
@@ -54,7 +54,7 @@ void OutgoingCalls::check(const OutgoingCall& call) const {
   for (const Value& arg : call.args) {
     if (arg.has_external()) shared_.references->check_made(arg);
   }
-  shared_.check_present(call.to);
+  shared_.group->check_present(call.to);
 }
 
 void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
@@ -72,13 +72,13 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
     };
   }
   options.on_number = [this, call](wire::Message& message) { on_number(*call, std::get<wire::Call>(message.body)); };
-  call->ticket = shared_.session->send(call->to, std::move(body), std::move(options));
+  call->ticket = shared_.group->session->send(call->to, std::move(body), std::move(options));
 }
 
 // From here on the callee decides. A call that ended meanwhile goes out without time, so that it does not run.
 void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
   call.is_numbered = true;
-  ++shared_.peer_of(*call.peer).requests_sent;
+  ++shared_.group->peer_of(*call.peer).requests_sent;
   for (Value& arg : body.args) convert_references(shared_, *call.peer, arg);
   if (call.kept) {
     shared_.references->on_creation_numbered(*call.kept);
@@ -109,7 +109,7 @@ void OutgoingCalls::record(OutgoingCall& call, wire::Call& body) {
 }
 
 Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error* shortage) {
-  if (reply.call.maker != shared_.self.incarnation || reply.call.counter > last_counter_) {
+  if (reply.call.maker != shared_.group->self.incarnation || reply.call.counter > last_counter_) {
     violation("{} answers a call that was never made", describe_peer(from));
   }
   const auto found = open_.find(reply.call);
@@ -163,12 +163,12 @@ void OutgoingCalls::on_due(const Id& id) {
 void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {
   if (!call.is_numbered) {
     // One that makes a value always goes out, so that the owner can tell what became of it.
-    if (!call.kept && shared_.session->withdraw(call.to, call.ticket)) return;
+    if (!call.kept && shared_.group->session->withdraw(call.to, call.ticket)) return;
     call.is_numbered = true;
   }
   if (!tell_callee) return;
   try {
-    shared_.session->send(call.to, wire::Cancel{call.id});
+    shared_.group->session->send(call.to, wire::Cancel{call.id});
   } catch (const Error&) {
     // The callee is lost, which cancels there as well.
   }
@@ -210,7 +210,7 @@ size_t OutgoingCalls::stop(const Error& why) {
   for (const auto& [id, call] : open) {
     EachStep each;
     each([this, &call = call] {
-      if (!call->is_numbered) shared_.session->withdraw(call->to, call->ticket);
+      if (!call->is_numbered) shared_.group->session->withdraw(call->to, call->ticket);
     });
     each([this, &call = call, &why] { end(call, failure(*call, why.status(), why.message())); });
     fail_dropped(call->future);  // when there was no memory to say more

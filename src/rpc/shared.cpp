@@ -31,20 +31,4 @@ std::string describe_call(const std::string& function, const std::string& label,
   return fmt::format("{} (rank {})", name_call(function, label, callee), callee.rank);
 }
 
-std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
-
-std::string describe_time(Nanos time) {
-  if (time >= kSecond) return fmt::format("{:g} s", static_cast<double>(time) / static_cast<double>(kSecond));
-  return fmt::format("{:g} ms", static_cast<double>(time) / static_cast<double>(kMillisecond));
-}
-
-void RpcShared::check_present(Incarnation worker) const {
-  const Error* gone = session == nullptr ? nullptr : session->gone(worker);
-  if (gone != nullptr) throw *gone;
-}
-
-void RpcShared::check_rank_present(int32_t rank) const {
-  if (const auto member = membership.find_by_rank(rank)) check_present(member->peer.incarnation);
-}
-
 }  // namespace distag

@@ -101,8 +101,9 @@ void collect_owned(const Value& value, std::vector<std::shared_ptr<Rref>>& found
 }  // namespace
 
 struct Rrefs::State final : Sharing::Streams {
-  State(Environment given, Rpc& calls)
+  State(Environment given, Group& members, Rpc& calls)
       : environment(given),
+        group(members),
         rpc(calls),
         home(std::make_shared<RrefHome>(given.loop, given.log)),
         own_maker(given.random.next()),
@@ -112,16 +113,17 @@ struct Rrefs::State final : Sharing::Streams {
 
   // Sharing::Streams
   void send(const Peer& to, wire::Body body, Task on_acknowledged) override {
-    rpc.send(to, std::move(body), std::move(on_acknowledged));
+    group.send(to, std::move(body), std::move(on_acknowledged));
   }
-  std::shared_ptr<const Peer> find(Incarnation worker) const override { return rpc.find_peer(worker); }
-  bool is_gone(Incarnation worker) const override { return rpc.is_gone(worker); }
+  std::shared_ptr<const Peer> find(Incarnation worker) const override { return group.find_peer(worker); }
+  bool is_gone(Incarnation worker) const override { return group.is_gone(worker); }
   std::string name_of_rank(int32_t rank) const override {
-    const auto member = rpc.membership().find_by_rank(rank);
+    const auto member = group.membership().find_by_rank(rank);
     return member ? member->peer.name : "";
   }
 
   const Environment environment;
+  Group& group;
   Rpc& rpc;
   const std::shared_ptr<RrefHome> home;
   const uint64_t own_maker;
@@ -131,7 +133,8 @@ struct Rrefs::State final : Sharing::Streams {
   Sharing sharing;
 };
 
-Rrefs::Rrefs(Environment environment, Rpc& rpc) : state_(std::make_shared<State>(environment, rpc)) {
+Rrefs::Rrefs(Environment environment, Group& group, Rpc& rpc)
+    : state_(std::make_shared<State>(environment, group, rpc)) {
   rpc.register_internal(kFetch, [&compute = environment.compute](Invocation& call) { answer_fetch(call, compute); });
 }
 
@@ -194,17 +197,9 @@ std::shared_ptr<Future<Value>> Rrefs::fetch(const std::shared_ptr<Rref>& referen
 
 // ---- messages, losses, counts ----
 
-std::optional<Heard> Rrefs::handle(const Peer& from, const wire::Message& message) {
-  try {
-    const std::optional<Heard> heard = state_->sharing.handle(from, message.body);
-    if (heard) state_->rpc.count_received(from);
-    return heard;
-  } catch (const Violation&) {
-    throw;
-  } catch (...) {
-    state_->rpc.count_received(from);
-    throw;
-  }
+Heard Rrefs::handle(const Peer& from, const wire::Message& message) {
+  state_->group.count_received(from);  // also of what fails here
+  return state_->sharing.handle(from, message.body);
 }
 
 void Rrefs::on_gone(const Peer& peer) { state_->sharing.on_gone(peer); }
@@ -226,7 +221,7 @@ std::vector<OwnedValueInfo> Rrefs::owned_values() const {
     infos.emplace(value->id(), OwnedValueInfo{number_of(value->id()), value->origin(), state, {}});
   }
   for (const auto& [value, holder] : state_->sharing.forks()) {
-    const auto peer = state_->rpc.find_peer(holder);
+    const auto peer = state_->group.find_peer(holder);
     const auto found = infos.find(value->id());
     if (peer != nullptr && found != infos.end()) found->second.holders.push_back(peer->name);
   }
@@ -241,7 +236,7 @@ std::vector<OwnedValueInfo> Rrefs::owned_values() const {
 std::vector<std::string> Rrefs::leaks() const {
   std::vector<std::string> lines;
   for (const auto& [value, holder] : state_->sharing.forks()) {
-    const auto peer = state_->rpc.find_peer(holder);
+    const auto peer = state_->group.find_peer(holder);
     lines.push_back(fmt::format("worker \"{}\" holds a reference to a value {}", peer == nullptr ? "" : peer->name,
                                 value->origin().empty() ? "that was shared" : "made by " + value->origin()));
   }

@@ -48,7 +48,7 @@ class Rrefs final : public ReferenceHook {
     Nanos call_timeout;
   };
 
-  Rrefs(Environment environment, Rpc& rpc);
+  Rrefs(Environment environment, Group& group, Rpc& rpc);
   ~Rrefs() override;
 
   // The object that every reference of this worker can give for it, beyond its end if need be. Before the first
@@ -67,8 +67,8 @@ class Rrefs final : public ReferenceHook {
   // as Rpc::call does.
   std::shared_ptr<Future<Value>> fetch(const std::shared_ptr<Rref>& reference, FetchOptions options);
 
-  // On the loop. handle() is nullopt when the message is of another layer.
-  std::optional<Heard> handle(const Peer& from, const wire::Message& message);
+  // On the loop.
+  Heard handle(const Peer& from, const wire::Message& message);
   void on_gone(const Peer& peer);  // lost, or left
   bool is_idle() const;
   std::vector<OwnedValueInfo> owned_values() const;

@@ -167,13 +167,12 @@ std::vector<Sharing::Leak> Sharing::forks() const {
 
 // ---- messages and losses ----
 
-std::optional<Heard> Sharing::handle(const Peer& from, const wire::Body& body) {
+Heard Sharing::handle(const Peer& from, const wire::Body& body) {
   if (const auto* fork = std::get_if<wire::Fork>(&body)) return on_fork(from, *fork);
   if (const auto* forked = std::get_if<wire::Forked>(&body)) return on_forked(from, *forked);
   if (const auto* drop = std::get_if<wire::Drop>(&body)) return on_drop(from, *drop);
   if (const auto* seek = std::get_if<wire::Seek>(&body)) return on_seek(from, *seek);
-  if (const auto* sought = std::get_if<wire::Sought>(&body)) return on_sought(from, *sought);
-  return std::nullopt;
+  return on_sought(from, std::get<wire::Sought>(body));
 }
 
 Heard Sharing::on_fork(const Peer& from, const wire::Fork& fork) {

@@ -58,7 +58,7 @@ class Sharing {
   // ---- messages, losses, releases ----
 
   // nullopt when it is another's. Throws Violation.
-  std::optional<Heard> handle(const Peer& from, const wire::Body& body);
+  Heard handle(const Peer& from, const wire::Body& body);
   void on_gone(const Peer& peer);
   void drop(const Peer& owner, const Id& fork);
 

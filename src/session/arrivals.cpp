@@ -84,13 +84,13 @@ void Session::State::note_damage(const wire::Damaged& damage, const PeerRecord* 
   ++shared.stats.messages_refused;
   damage_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
                    fmt::format("{}: {}; the connection is made again",
-                               record == nullptr ? "a stranger" : describe(record->peer), damage.message()));
+                               record == nullptr ? "a stranger" : describe_peer(record->peer), damage.message()));
 }
 
 void Session::State::note_failure(const Peer& from, const Error& error) {
   failure_log.write(shared.log, LogLevel::kError, shared.loop.now(),
                     fmt::format("a message of {} is lost to a failure of this worker: {}",
-                                from.name.empty() ? "a stranger" : describe(from), error.message()));
+                                from.name.empty() ? "a stranger" : describe_peer(from), error.message()));
 }
 
 // Without a number: HELLO from anybody, ACK from a peer.
@@ -192,8 +192,8 @@ std::optional<Error> Session::State::take_payload(PeerRecord& record, const wire
   }
   // The transfers are taken: nothing may throw from here on.
   try {
-    return Error(Status::kOutOfMemory,
-                 fmt::format("{} has no memory for what {} sent", describe(shared.config.self), describe(record.peer)));
+    return Error(Status::kOutOfMemory, fmt::format("{} has no memory for what {} sent",
+                                                   describe_peer(shared.config.self), describe_peer(record.peer)));
   } catch (const std::bad_alloc&) {
     return Error(Status::kOutOfMemory, "no memory");
   }

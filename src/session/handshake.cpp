@@ -54,8 +54,8 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   if (record != nullptr) {
     if (record->peer.name == hello.name && record->peer.rank == hello.rank) return record;
     return refuse_it(wire::RefuseReason::kProtocol,
-                     fmt::format("this incarnation is known as {}, not as {}", describe(record->peer),
-                                 describe({hello.rank, hello.name, {}, 0, 0, 0})));
+                     fmt::format("this incarnation is known as {}, not as {}", describe_peer(record->peer),
+                                 describe_peer({hello.rank, hello.name, {}, 0, 0, 0})));
   }
   const Peer stranger{hello.rank,        hello.name,       hello.endpoint,
                       hello.incarnation, hello.generation, hello.max_message_bytes};
@@ -70,7 +70,8 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kUnreachable, "it cannot be dialled back: " + current_error().message());
   }
   if (!events.on_stranger(stranger)) {
-    return refuse_it(wire::RefuseReason::kUnknown, fmt::format("{} is not a member of the group", describe(stranger)));
+    return refuse_it(wire::RefuseReason::kUnknown,
+                     fmt::format("{} is not a member of the group", describe_peer(stranger)));
   }
   add_peer(stranger);
   post([this, stranger] { events.on_admitted(stranger); });

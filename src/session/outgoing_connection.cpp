@@ -95,7 +95,7 @@ void OutgoingConnection::dial() {
   } catch (...) {
     const Error error = current_error();
     // Out of descriptors or memory: by the next attempt that may have changed, and the lease bounds it.
-    shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe(peer_), error.message()));
+    shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message()));
     transition(Event::kDropped);
     if (error.status() == Status::kInvalidArgument) owner_.on_dead(error.message());
   }

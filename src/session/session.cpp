@@ -6,7 +6,7 @@
 #include "session/session_state.h"
 
 namespace distag {
-std::string describe(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
+std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
 
 // ---- the table ----
 
@@ -144,7 +144,7 @@ void Session::State::check_size_for(const PeerRecord& record, const wire::Body& 
   fail(Status::kInvalidArgument,
        "a {} of {} bytes is above the max_message_bytes of {}, which is {} (that of this worker is {}): send less at a "
        "time, or raise it there",
-       wire::body_name(body), size, describe(record.peer), limit, shared.config.limits.max_message_bytes);
+       wire::body_name(body), size, describe_peer(record.peer), limit, shared.config.limits.max_message_bytes);
 }
 
 void Session::State::open(PeerRecord& record) {
@@ -190,7 +190,7 @@ Error Session::State::loss_error(const Peer& peer, Nanos heard_at, Status status
   if (heard_at >= 0) {
     heard = fmt::format("last heard {:.2f} s ago", static_cast<double>(shared.loop.now() - heard_at) / kSecond);
   }
-  return Error(status, fmt::format("{} is lost: {}; {}", describe(peer), why, heard));
+  return Error(status, fmt::format("{} is lost: {}; {}", describe_peer(peer), why, heard));
 }
 
 // Nothing of it is heard or said any more.
@@ -224,7 +224,7 @@ void Session::State::lose(PeerRecord& record, const Error& why, wire::RefuseReas
 void Session::State::on_leave(PeerRecord& record) {
   record.outgoing.send_ack();
   retire(record, Standing::kLeft,
-         Error(Status::kDisconnected, fmt::format("{} has left the group", describe(record.peer))));
+         Error(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer))));
   record.outgoing.end();
   if (!leaving) post([this, peer = record.peer] { events.on_left(peer); });
   end_leave_when_done();

@@ -27,6 +27,9 @@ struct Peer {
   uint64_t max_message_bytes = 0;  // what it takes; 0: not known
 };
 
+// `worker "ps1" (rank 3)`
+std::string describe_peer(const Peer& peer);
+
 // How an incarnation stands with this worker: once it is no member, it never is again. One that was lost or has left
 // has restarted when a newer one of its name is known. The first three are those of distag_member_state.
 enum class Standing : int32_t { kMember = 1, kLeft = 2, kLost = 3, kRestarted = 4 };

@@ -38,6 +38,5 @@ struct StreamShared {
 };
 
 // `worker "b" (rank 1)`
-std::string describe(const Peer& peer);
 
 }  // namespace distag

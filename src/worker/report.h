@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dautograd/snapshot.h"
-#include "rpc/membership.h"
+#include "group/membership.h"
 #include "rpc/open_call.h"
 #include "rref/rrefs.h"
 #include "worker/event_log.h"

@@ -26,7 +26,7 @@ WorkerSnapshot Worker::State::snapshot() const {
   snapshot.name = seen.name;
   snapshot.rank = seen.rank;
   snapshot.now = environment.loop.now();
-  for (MemberRecord& member : rpc.membership().all()) snapshot.members.push_back({std::move(member), false, ""});
+  for (MemberRecord& member : group.membership().all()) snapshot.members.push_back({std::move(member), false, ""});
   return snapshot;
 }
 

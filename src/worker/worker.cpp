@@ -7,17 +7,10 @@
 #include "base/each_step.h"
 #include "base/mutex.h"
 #include "base/violation.h"
+#include "worker/routes.h"
 #include "worker/worker_state.h"
 
 namespace distag {
-
-namespace {
-
-// For a worker that is starting: what others, members or not, may send it meanwhile.
-constexpr size_t kMostEarlyMessages = 65536;
-constexpr size_t kMostEarlyStrangers = 4096;
-
-}  // namespace
 
 Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
     : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
@@ -25,13 +18,14 @@ Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
   state_->rpc.set_reference_hook(&state_->rrefs);
   state_->optim.set_places(&state_->places);
   state_->rpc.set_op_runner(&autograd::apply);
-  state_->rpc.add_idle_check([rrefs = &state_->rrefs] { return rrefs->is_idle(); });
-  state_->rpc.add_idle_check([meshes = &state_->meshes] { return meshes->is_idle(); });
-  state_->rpc.add_idle_check([dautograd = &state_->dautograd] { return dautograd->is_idle(); });
+  state_->group.add_idle_check([rrefs = &state_->rrefs] { return rrefs->is_idle(); });
+  state_->group.add_idle_check([meshes = &state_->meshes] { return meshes->is_idle(); });
+  state_->group.add_idle_check([dautograd = &state_->dautograd] { return dautograd->is_idle(); });
 }
 
 Worker::~Worker() = default;
 
+Group& Worker::group() { return state_->group; }
 Rpc& Worker::rpc() { return state_->rpc; }
 Rrefs& Worker::rrefs() { return state_->rrefs; }
 Meshes& Worker::meshes() { return state_->meshes; }
@@ -43,7 +37,7 @@ std::string Worker::name() const { return state_->get_view().name; }
 int32_t Worker::rank() const { return state_->get_view().rank; }
 int32_t Worker::world_size() const {
   const State::View view = state_->get_view();
-  return view.is_open_world ? static_cast<int32_t>(state_->rpc.membership().alive_count()) : view.world_size;
+  return view.is_open_world ? static_cast<int32_t>(state_->group.membership().alive_count()) : view.world_size;
 }
 
 WorkerStats Worker::stats() const {
@@ -233,16 +227,13 @@ void Worker::State::begin_service() {
   meshes.begin(session->self());
   dautograd.begin(*session);
   optim.begin(session->self());
-  rpc.begin(*session, roster, is_open_world);
+  group.begin(*session, roster, is_open_world);
   phase = WorkerPhase::kStarted;
   set_view(fresh);
   for (const Peer& member : roster) tell_of(member);
   note(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
-  // A graceful end waits until all that was sent has come.
-  for (const auto& [incarnation, refused] : std::exchange(early_refused, {})) {
-    for (uint64_t i = 0; i < refused.second; ++i) rpc.count_received(refused.first);
-  }
-  for (Task& event : std::exchange(early_events, {})) event();
+  // A graceful end waits until all that was sent has come: what was refused as well.
+  gate.open([this](const Peer& from) { group.count_received(from); });
   const Value nothing;
   std::exchange(start_future, nullptr)->complete(nothing);
 }
@@ -251,9 +242,7 @@ void Worker::State::forget_start() {
   environment.loop.cancel_timer(std::exchange(resolve_timer, 0));
   greeting.reset();
   roster.clear();
-  early_events.clear();
-  early_refused.clear();
-  early_messages = early_bytes = early_strangers = 0;
+  gate.close();
 }
 
 void Worker::State::abandon_start(const Error& error) {
@@ -297,11 +286,11 @@ void Worker::State::begin_stop(Nanos deadline) {
   const bool first = phase == WorkerPhase::kStarted;
   if (first) note("shutdown began");
   phase = WorkerPhase::kStopping;
-  std::shared_ptr<Future<ShutdownReport>> left = rpc.shutdown(deadline);
+  std::shared_ptr<Future<ShutdownReport>> left = group.shutdown(deadline);
   if (first) close_soon(left);
 }
 
-// The report completes inside of rpc and session: they are taken down by a task of their own.
+// The report completes inside of group and session: they are taken down by a task of their own.
 void Worker::State::close_soon(const std::shared_ptr<Future<ShutdownReport>>& left) {
   left->on_done([this, outcome = left.get()] {
     environment.loop.post_or_drop([this, report = outcome->value()] { close(report); });
@@ -357,8 +346,8 @@ void Worker::State::end_by_failure(const Error& error) {
         return;
       }
       phase = WorkerPhase::kStopping;
-      if (!rpc.leave_for(error)) return close(std::move(report));
-      return close_soon(rpc.shutdown(0));
+      if (!group.leave_for(error)) return close(std::move(report));
+      return close_soon(group.shutdown(0));
     case 1:
       return close(std::move(report));
     default:
@@ -373,11 +362,20 @@ void Worker::State::end_by_failure(const Error& error) {
 // A failure of this worker is nobody's fault: it ends the one thing that the message is about.
 Heard Worker::State::lead(const Peer& from, wire::Message message) {
   try {
-    std::optional<Heard> heard = rpc.handle(from, message);
-    if (!heard) heard = rrefs.handle(from, message);
-    if (!heard) heard = meshes.handle(from, message);
-    if (!heard) heard = dautograd.handle(from, message);
-    if (heard) return *heard;
+    switch (taker_of(message.body)) {
+      case Taker::kGroup:
+        return group.handle(from, message);
+      case Taker::kCalls:
+        return rpc.handle(from, message);
+      case Taker::kReferences:
+        return rrefs.handle(from, message);
+      case Taker::kMeshes:
+        return meshes.handle(from, message);
+      case Taker::kAutograd:
+        return dautograd.handle(from, message);
+      case Taker::kNobody:
+        break;
+    }
   } catch (const Violation&) {
     throw;
   } catch (...) {
@@ -391,21 +389,30 @@ Heard Worker::State::lead(const Peer& from, wire::Message message) {
 void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error& why) {
   environment.log.write(LogLevel::kInfo, fmt::format("a {} of worker \"{}\" was refused: {}",
                                                      wire::body_name(outline.body), from.name, why.message()));
-  if (!rpc.refuse(from, outline, why) && !meshes.refuse(from, outline, why)) dautograd.refuse(from, outline, why);
+  switch (taker_of(outline.body)) {
+    case Taker::kCalls:
+      return rpc.refuse(from, outline, why);
+    case Taker::kMeshes:
+      return meshes.refuse(from, outline, why);
+    case Taker::kAutograd:
+      return dautograd.refuse(from, outline, why);
+    case Taker::kGroup:
+    case Taker::kReferences:
+    case Taker::kNobody:
+      break;
+  }
 }
 
 // It met the group before us. A message that there is no room for is refused, as far as its sender waits for an answer:
 // before anything ran here, nobody has to ask for more than calls and passes of the FAST kind.
 Heard Worker::State::keep_for_start(const Peer& from, wire::Message message) {
-  const size_t size = wire::check(message.body, session->limits());
-  if (early_messages < kMostEarlyMessages && size <= session->limits().max_message_bytes - early_bytes) {
-    ++early_messages;
-    early_bytes += size;
-    early_events.push_back([this, from, early = std::move(message)]() mutable { lead_early(from, std::move(early)); });
-    return Heard::kHandled;
-  }
+  const size_t bytes = wire::check(message.body, session->limits());
+  auto early = std::make_shared<wire::Message>(std::move(message));
+  const bool is_kept = gate.pass_message([this, from, early] { lead_early(from, std::move(*early)); }, bytes,
+                                         session->limits().max_message_bytes);
+  if (is_kept) return Heard::kHandled;
   refuse_early(
-      from, message,
+      from, *early,
       Error(Status::kOverloaded,
             fmt::format("worker \"{}\" is starting, and keeps no more messages until then", session->self().name)));
   return Heard::kStale;
@@ -414,7 +421,7 @@ Heard Worker::State::keep_for_start(const Peer& from, wire::Message message) {
 void Worker::State::refuse_early(const Peer& from, const wire::Message& outline, Error why) {
   why.set_origin_rank(session->self().rank);
   if (const auto* call = std::get_if<wire::Call>(&outline.body)) {
-    ++early_refused.try_emplace(from.incarnation, from, 0).first->second.second;
+    gate.count_refused(from);
     session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}});
   } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
     session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
@@ -453,35 +460,35 @@ void Worker::on_unstored(const Peer& from, wire::Message outline, const Error& w
   }
 }
 
-// Autograd first: passes end with the loss itself, not with the failure of a call that hangs on it.
 void Worker::on_lost(const Peer& peer, const Error& error) {
-  if (state_->phase == WorkerPhase::kStarting) {
-    state_->early_events.push_back([this, peer, error] { on_lost(peer, error); });
-    if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
-    return;
-  }
-  state_->note("lost: " + error.message());
-  state_->meshes.on_lost(peer, error);
-  state_->dautograd.on_lost(peer, error);
-  state_->optim.on_gone(peer);
-  state_->rpc.on_lost(peer, error);
-  state_->rrefs.on_gone(peer);
-  state_->on_gone(peer);
+  if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
+  state_->gate.pass([state = state_.get(), peer, error] { state->on_lost(peer, error); });
 }
 
 void Worker::on_left(const Peer& peer) {
-  if (state_->phase == WorkerPhase::kStarting) {
-    state_->early_events.push_back([this, peer] { on_left(peer); });
-    if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
-    return;
-  }
-  state_->note(fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank));
-  state_->meshes.on_left(peer);
-  state_->dautograd.on_left(peer);
-  state_->optim.on_gone(peer);
-  state_->rpc.on_left(peer);
-  state_->rrefs.on_gone(peer);
-  state_->on_gone(peer);
+  if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
+  state_->gate.pass([state = state_.get(), peer] { state->on_left(peer); });
+}
+
+// Autograd before calls: passes end with the loss itself, not with the failure of a call that hangs on it.
+void Worker::State::on_lost(const Peer& peer, const Error& error) {
+  note("lost: " + error.message());
+  meshes.on_lost(peer, error);
+  dautograd.on_lost(peer, error);
+  optim.on_gone(peer);
+  group.on_lost(peer, error);
+  rrefs.on_gone(peer);
+  on_gone(peer);
+}
+
+void Worker::State::on_left(const Peer& peer) {
+  note(fmt::format("{} has left the group", describe_peer(peer)));
+  meshes.on_left(peer);
+  dautograd.on_left(peer);
+  optim.on_gone(peer);
+  group.on_left(peer);
+  rrefs.on_gone(peer);
+  on_gone(peer);
 }
 
 void Worker::State::on_gone(const Peer& peer) {
@@ -490,48 +497,44 @@ void Worker::State::on_gone(const Peer& peer) {
 }
 
 void Worker::on_restarted(const Peer& peer, const Error& error) {
-  if (state_->phase == WorkerPhase::kStarting) {
-    state_->early_events.push_back([this, peer, error] { on_restarted(peer, error); });
-    return;
-  }
-  state_->dautograd.on_restarted(peer, error);
+  state_->gate.pass([state = state_.get(), peer, error] { state->dautograd.on_restarted(peer, error); });
 }
 
 // Members of our group may know it before we do: who says HELLO while we join is let in.
 bool Worker::on_stranger(const Peer& peer) {
-  if (state_->phase != WorkerPhase::kStarting) return state_->may_join(peer);
-  return state_->early_strangers++ < kMostEarlyStrangers;
+  return state_->gate.is_open() ? state_->may_join(peer) : state_->gate.admit_stranger();
 }
 
 void Worker::on_admitted(const Peer& peer) {
-  if (state_->phase == WorkerPhase::kStarting) {
-    state_->early_events.push_back([this, peer] { on_admitted(peer); });
-  } else if (state_->phase != WorkerPhase::kStopped && state_->may_join(peer)) {
-    state_->add_member(peer);
-  } else if (state_->phase == WorkerPhase::kStarted) {
-    state_->session->fence(peer.incarnation, Error(Status::kDenied, fmt::format("worker \"{}\" is not a member of the "
-                                                                                "group",
-                                                                                peer.name)));
+  state_->gate.pass([state = state_.get(), peer] { state->on_admitted(peer); });
+}
+
+void Worker::State::on_admitted(const Peer& peer) {
+  if (may_join(peer)) {
+    add_member(peer);
+  } else if (phase == WorkerPhase::kStarted) {
+    session->fence(peer.incarnation,
+                   Error(Status::kDenied, fmt::format("worker \"{}\" is not a member of the group", peer.name)));
   }
 }
 
 // To an open world everyone whose name and rank are no other's; to a static one who comes back.
 bool Worker::State::may_join(const Peer& peer) const {
-  const Membership& members = rpc.membership();
+  const Membership& members = group.membership();
   const auto holder = members.find_by_rank(peer.rank);
   if (holder) return holder->peer.name == peer.name;
   return is_open_world && !members.find_by_name(peer.name);
 }
 
 void Worker::State::add_member(const Peer& peer) {
-  if (rpc.membership().find(peer.incarnation)) return;
-  rpc.on_joined(peer);
+  if (group.membership().find(peer.incarnation)) return;
+  group.on_joined(peer);
   tell_of(peer);
 }
 
 // As the membership has it now.
 void Worker::State::tell_of(const Peer& peer) {
-  if (auto record = rpc.membership().find(peer.incarnation)) news->post(*std::move(record));
+  if (auto record = group.membership().find(peer.incarnation)) news->post(*std::move(record));
 }
 
 }  // namespace distag

@@ -10,8 +10,9 @@
 #include "base/pool.h"
 #include "coll/meshes.h"
 #include "dautograd/dautograd.h"
+#include "group/group.h"
+#include "group/rendezvous.h"
 #include "optim/optim.h"
-#include "rpc/rendezvous.h"
 #include "rpc/rpc.h"
 #include "rref/rrefs.h"
 #include "session/session.h"
@@ -66,6 +67,7 @@ class Worker : private SessionEvents {
   Worker(WorkerEnvironment environment, WorkerOptions options);
   ~Worker() override;  // only after shutdown has completed, or before start
 
+  Group& group();
   Rpc& rpc();
   Rrefs& rrefs();
   Meshes& meshes();

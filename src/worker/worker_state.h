@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "worker/greeting.h"
 #include "worker/member_news.h"
 #include "worker/rref_places.h"
+#include "worker/start_gate.h"
 #include "worker/worker.h"
 
 namespace distag {
@@ -25,18 +25,18 @@ struct Worker::State {
   State(WorkerEnvironment given, WorkerOptions wanted)
       : environment(std::move(given)),
         options(std::move(wanted)),
-        rpc(Rpc::Environment{environment.loop, environment.functions, environment.compute, environment.log,
-                             environment.random},
-            RpcConfig{options.call_timeout, options.lease}),
+        group(Group::Environment{environment.loop, environment.random, options.lease}),
+        rpc(group, Rpc::Environment{environment.loop, environment.functions, environment.compute, environment.log},
+            RpcConfig{options.call_timeout}),
         rrefs(Rrefs::Environment{environment.loop, environment.compute, environment.log, environment.random,
                                  options.call_timeout},
-              rpc),
-        meshes(Meshes::Environment{environment.loop, environment.compute, options.call_timeout}, rpc),
+              group, rpc),
+        meshes(Meshes::Environment{environment.loop, environment.compute, options.call_timeout}, group),
         dautograd(Dautograd::Environment{environment.loop, environment.compute, environment.functions, environment.log,
                                          options.lease},
-                  rpc),
+                  group, rpc),
         places(rrefs),
-        optim(environment.loop, environment.compute, rpc, dautograd),
+        optim(environment.loop, environment.compute, group, rpc, dautograd),
         news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)) {
     view.name = options.name;
     view.world_size = std::max(options.world_size, 0);
@@ -44,6 +44,7 @@ struct Worker::State {
 
   WorkerEnvironment environment;
   const WorkerOptions options;
+  Group group;
   Rpc rpc;
   Rrefs rrefs;
   Meshes meshes;
@@ -68,11 +69,7 @@ struct Worker::State {
   // The start, from the roster on, and what members do meanwhile: led on once the service begins.
   std::vector<Peer> roster;
   std::unique_ptr<Greeting> greeting;
-  std::vector<Task> early_events;
-  size_t early_messages = 0;
-  size_t early_bytes = 0;
-  size_t early_strangers = 0;
-  std::unordered_map<Incarnation, std::pair<Peer, uint64_t>> early_refused;  // calls that have come all the same
+  StartGate gate;
 
   struct View {
     std::string name;
@@ -116,7 +113,10 @@ struct Worker::State {
   bool may_join(const Peer& peer) const;
   void add_member(const Peer& peer);
   void tell_of(const Peer& peer);
+  void on_lost(const Peer& peer, const Error& error);
+  void on_left(const Peer& peer);
   void on_gone(const Peer& peer);
+  void on_admitted(const Peer& peer);
   void abandon_start(const Error& error);
   void begin_stop(Nanos deadline);
   void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);

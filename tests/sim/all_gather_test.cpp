@@ -23,7 +23,7 @@ SimGroupOptions options_for(int32_t size) {
 
 Gathered gather(SimWorkerGroup& group, int32_t rank, int64_t value, std::optional<Ranks> ranks = std::nullopt,
                 Nanos timeout = 30 * kSecond) {
-  return group.worker(rank).rpc().all_gather(Value(value), std::move(ranks), timeout);
+  return group.worker(rank).group().all_gather(Value(value), std::move(ranks), timeout);
 }
 
 std::vector<int64_t> values_of(const Gathered& gathered) {
@@ -280,7 +280,7 @@ TEST(AllGather, WhatIsTooLargeForOneOfThemReachesTheOthers) {
   std::vector<Gathered> all;
   for (int32_t rank = 0; rank < 7; ++rank) {
     const Tensor part = Tensor::empty(Dtype::kFloat32, {int64_t{50'000}});
-    all.push_back(group.worker(rank).rpc().all_gather(Value(part), std::nullopt, 30 * kSecond));
+    all.push_back(group.worker(rank).group().all_gather(Value(part), std::nullopt, 30 * kSecond));
   }
   for (int32_t rank = 0; rank < 7; ++rank) {
     const Gathered& one = all[static_cast<size_t>(rank)];

@@ -614,7 +614,7 @@ class ForgedParts : public ::testing::Test {
  protected:
   ForgedParts() : members_(1, {2, 2}) {
     for (int32_t rank = 0; rank < 4; ++rank) {
-      peers_.push_back(members_.group().worker(0).rpc().membership().find_by_rank(rank)->peer);
+      peers_.push_back(members_.group().worker(0).group().membership().find_by_rank(rank)->peer);
     }
   }
   // As if it came now to w0.
@@ -702,8 +702,8 @@ TEST_F(ForgedParts, APieceWithoutMemoryEndsTheMesh) {
   wire::Part outline = part();
   outline.pieces = {Value()};
   members_.group().loop(0).run([&] {
-    EXPECT_TRUE(members_.group().worker(0).meshes().refuse(peers_[1], wire::Message{0, 0, {}, outline},
-                                                           Error(Status::kOutOfMemory, "no memory for a part")));
+    members_.group().worker(0).meshes().refuse(peers_[1], wire::Message{0, 0, {}, outline},
+                                               Error(Status::kOutOfMemory, "no memory for a part"));
   });
   expect_failure(failure_of(*own_), Status::kOutOfMemory, "no memory for a part");
 }

@@ -48,8 +48,7 @@ class ForgedMessagesTest : public SquareTest {
   void fall_short(int32_t to, size_t from, wire::Body body) {
     group_->loop(to).run([&] {
       const wire::Message outline{0, 0, {}, std::move(body)};
-      EXPECT_TRUE(
-          group_->worker(to).dautograd().refuse(peers_[from], outline, Error(Status::kOutOfMemory, "no memory")));
+      group_->worker(to).dautograd().refuse(peers_[from], outline, Error(Status::kOutOfMemory, "no memory"));
     });
   }
   // Begins a pass, and gives the first message of this kind that goes to w1.
@@ -77,7 +76,7 @@ class ForgedMessagesTest : public SquareTest {
     context_->backward({sum(y_)}, {});
     EXPECT_EQ(context_->gradients()->find(x_)->contiguous().data_as<double>()[0], gradient);
     for (int32_t rank = 0; rank < 3; ++rank) {
-      EXPECT_EQ(group_->worker(rank).rpc().membership().alive_count(), 3u) << "w" << rank;
+      EXPECT_EQ(group_->worker(rank).group().membership().alive_count(), 3u) << "w" << rank;
     }
   }
 

@@ -160,8 +160,8 @@ TEST(SimGroupTest, WhoBreaksTheProtocolIsLostForThat) {
       wait(*begun, kForever);
       // It cancels a call that is not its own.
       group.loop(1).post_or_drop([&group] {
-        const Incarnation victim = group.worker(0).rpc().membership().find_by_rank(0)->peer.incarnation;
-        group.worker(1).rpc().session().send(victim, wire::Cancel{{victim, 1}});
+        const Incarnation victim = group.worker(0).group().membership().find_by_rank(0)->peer.incarnation;
+        group.worker(1).group().session().send(victim, wire::Cancel{{victim, 1}});
       });
     });
     const Error error = failure_of(group, 0, 1, "hang");

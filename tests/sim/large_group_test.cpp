@@ -72,7 +72,7 @@ TEST(LargeGroup, StartsCallsARingGathersAndLeavesWithFewMessagesOfEachWorker) {
 
   std::vector<std::shared_ptr<Future<Value>>> gathered;
   for (int32_t rank = 0; rank < kSize; ++rank) {
-    gathered.push_back(group.worker(rank).rpc().all_gather(Value(int64_t{rank}), std::nullopt, 30 * kSecond));
+    gathered.push_back(group.worker(rank).group().all_gather(Value(int64_t{rank}), std::nullopt, 30 * kSecond));
   }
   for (const auto& one : gathered) {
     wait(*one, kForever);

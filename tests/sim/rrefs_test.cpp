@@ -481,7 +481,7 @@ TEST_F(RrefsTest, AShutdownDoesNotWaitForWhatTwoThatLostEachOtherSaid) {
   group_->network().part("w1", "w2");
   reference.reset();
   group_->scheduler().run_for(20 * kSecond);
-  ASSERT_EQ(group_->worker(1).rpc().membership().find_by_rank(2)->state, Standing::kLost);
+  ASSERT_EQ(group_->worker(1).group().membership().find_by_rank(2)->state, Standing::kLost);
   const Nanos begin = group_->scheduler().now();
   for (const ShutdownReport& report : group_->shutdown()) EXPECT_EQ(report.open_calls, 0);
   EXPECT_LT(group_->scheduler().now() - begin, 10 * kSecond);

@@ -28,7 +28,7 @@ class SquareTest : public ::testing::Test {
     }
     group_->start();
     for (int32_t rank = 0; rank < 3; ++rank) {
-      peers_.push_back(group_->worker(0).rpc().membership().find_by_rank(rank)->peer);
+      peers_.push_back(group_->worker(0).group().membership().find_by_rank(rank)->peer);
     }
     context_ = group_->worker(0).dautograd().create_context();
     x_ = Tensor::empty(Dtype::kFloat64, {elements});

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "rpc/gathering.h"
-#include "rpc/rendezvous.h"
+#include "group/gathering.h"
+#include "group/rendezvous.h"
 
 namespace distag::sim {
 

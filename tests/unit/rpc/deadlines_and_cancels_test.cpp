@@ -5,6 +5,7 @@
 namespace distag {
 namespace {
 
+using testing::NodeConfig;
 using testing::number;
 using testing::RpcGroup;
 
@@ -54,7 +55,7 @@ TEST(Deadlines, AreKeptByTheCallerAndEndTheCallAtTheCallee) {
 }
 
 TEST(Deadlines, ComeFromTheWorkerUnlessGiven) {
-  RpcConfig config;
+  NodeConfig config;
   config.call_timeout = 3 * kSecond;
   RpcGroup group(2, 1, config);
   Holder holder;
@@ -249,7 +250,7 @@ TEST(Losses, EndCallsToTheWorkerAndCancelThoseFromIt) {
       << error.message();
   EXPECT_TRUE(error.may_have_run());
   EXPECT_TRUE(group.scheduler.run_until([&at_other] { return at_other.reply->is_cancelled(); }, kSecond));
-  EXPECT_EQ(group.rpc(0).membership().find_by_name("w1")->state, Standing::kLost);
+  EXPECT_EQ(group.node(0).members.membership().find_by_name("w1")->state, Standing::kLost);
   const Error later = group.error_of(*group.start(0, "w1", "hold"));
   EXPECT_EQ(later.status(), Status::kDisconnected);
   EXPECT_FALSE(later.may_have_run());
@@ -267,7 +268,7 @@ TEST(Losses, AWorkerThatLeftIsDisconnected) {
   EXPECT_EQ(error.status(), Status::kDisconnected);
   EXPECT_EQ(error.message(), "call \"hold\" on \"w1\" (rank 1): worker \"w1\" (rank 1) has left the group");
   EXPECT_TRUE(error.may_have_run());
-  EXPECT_EQ(group.rpc(0).membership().find_by_name("w1")->state, Standing::kLeft);
+  EXPECT_EQ(group.node(0).members.membership().find_by_name("w1")->state, Standing::kLeft);
 }
 
 }  // namespace

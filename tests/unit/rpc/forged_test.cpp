@@ -31,7 +31,7 @@ class ForgedTest : public ::testing::Test {
   void deliver(size_t to, size_t from, wire::Body body) {
     group_.node(to).loop.run([&] {
       wire::Message message{0, 0, {}, std::move(body)};
-      group_.rpc(to).handle(peer(from), message);
+      group_.node(to).handle(peer(from), message);
     });
   }
   void expect_violation(size_t to, size_t from, const wire::Body& body) {

@@ -7,6 +7,7 @@
 namespace distag {
 namespace {
 
+using testing::NodeConfig;
 using testing::number;
 using testing::RpcGroup;
 
@@ -16,7 +17,7 @@ constexpr Nanos kLongestCall = 3 * kSecond;
 // deadlines of their own.
 class Storm {
  public:
-  Storm(uint64_t seed, int32_t size) : group_(size, seed, RpcConfig{kLongestCall, 2 * kSecond}), size_(size) {
+  Storm(uint64_t seed, int32_t size) : group_(size, seed, NodeConfig{kLongestCall, 2 * kSecond}), size_(size) {
     for (size_t rank = 0; rank < static_cast<size_t>(size); ++rank) {
       Rpc& rpc = group_.rpc(rank);
       rpc.register_function("note", [this](Invocation& invocation) { note(invocation); });

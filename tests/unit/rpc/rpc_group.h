@@ -13,20 +13,27 @@
 #include "support/sim_lanes.h"
 #include "support/sim_network.h"
 #include "support/sim_scheduler.h"
+#include "worker/routes.h"
 
 namespace distag::testing {
 
-// One worker as far as this layer goes: a session and an Rpc over a simulated network.
+struct NodeConfig {
+  Nanos call_timeout = RpcConfig{}.call_timeout;
+  Nanos lease = 5 * kSecond;
+};
+
+// One worker as far as this layer goes: a session, a Group and an Rpc over a simulated network.
 class RpcNode final : private SessionEvents {
  public:
-  RpcNode(sim::SimScheduler& scheduler, sim::SimNetwork& network, int32_t rank, RpcConfig config,
+  RpcNode(sim::SimScheduler& scheduler, sim::SimNetwork& network, int32_t rank, NodeConfig config,
           std::shared_ptr<FrameMemory> memory = nullptr)
       : loop(scheduler, name_of(rank) + " loop"),
         functions(scheduler, name_of(rank) + " functions"),
         compute(scheduler, name_of(rank) + " compute"),
         random_(scheduler.random().next()),
         transport_(network, loop, name_of(rank)),
-        rpc(Rpc::Environment{loop, functions, compute, log_, random_}, config) {
+        members(Group::Environment{loop, random_, config.lease}),
+        rpc(members, Rpc::Environment{loop, functions, compute, log_}, RpcConfig{config.call_timeout}) {
     rpc.set_op_runner([](const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool) {
       ops::check_arguments(op, inputs, attributes);
       return op.forward(inputs, attributes, nullptr);
@@ -53,19 +60,23 @@ class RpcNode final : private SessionEvents {
     loop.stop();
   }
 
-  void begin(const std::vector<Peer>& members) {
+  void begin(const std::vector<Peer>& given) {
     loop.run([&] {
-      for (const Peer& member : members) {
+      for (const Peer& member : given) {
         if (member.incarnation != session->self().incarnation) session->add_peer(member);
       }
-      rpc.begin(*session, members);
+      this->members.begin(*session, given);
     });
   }
 
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout) {
     std::shared_ptr<Future<ShutdownReport>> report;
-    loop.run([&] { report = rpc.shutdown(deadline_after(loop.now(), timeout)); });
+    loop.run([&] { report = members.shutdown(deadline_after(loop.now(), timeout)); });
     return report;
+  }
+
+  Heard handle(const Peer& from, wire::Message& message) {
+    return taker_of(message.body) == Taker::kGroup ? members.handle(from, message) : rpc.handle(from, message);
   }
 
   static std::string name_of(int32_t rank) { return "w" + std::to_string(rank); }
@@ -75,12 +86,12 @@ class RpcNode final : private SessionEvents {
   sim::SimExecutor compute;
 
  private:
-  Heard on_message(const Peer& from, wire::Message message) override { return rpc.handle(from, message).value(); }
+  Heard on_message(const Peer& from, wire::Message message) override { return handle(from, message); }
   void on_unstored(const Peer& from, wire::Message outline, const Error& why) override {
-    EXPECT_TRUE(rpc.refuse(from, outline, why));
+    rpc.refuse(from, outline, why);
   }
-  void on_lost(const Peer& peer, const Error& error) override { rpc.on_lost(peer, error); }
-  void on_left(const Peer& peer) override { rpc.on_left(peer); }
+  void on_lost(const Peer& peer, const Error& error) override { members.on_lost(peer, error); }
+  void on_left(const Peer& peer) override { members.on_left(peer); }
   bool on_stranger(const Peer&) override { return false; }
 
   Log log_;
@@ -88,6 +99,7 @@ class RpcNode final : private SessionEvents {
   sim::SimTransport transport_;
 
  public:
+  Group members;
   Rpc rpc;
   std::unique_ptr<Session> session;
 };
@@ -95,7 +107,7 @@ class RpcNode final : private SessionEvents {
 // Workers "w0", "w1", ... that know each other.
 class RpcGroup {
  public:
-  explicit RpcGroup(int32_t size, uint64_t seed = 1, RpcConfig config = {},
+  explicit RpcGroup(int32_t size, uint64_t seed = 1, NodeConfig config = {},
                     const std::shared_ptr<FrameMemory>& memory = nullptr)
       : scheduler(seed), network(scheduler) {
     for (int32_t rank = 0; rank < size; ++rank) {

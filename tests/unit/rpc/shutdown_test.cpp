@@ -112,7 +112,7 @@ TEST(Shutdown, WaitsForCallsOnTheirWay) {
 TEST(Shutdown, AsksOtherLayersWhetherTheyAreIdle) {
   RpcGroup group(2);
   bool idle = false;
-  group.rpc(1).add_idle_check([&idle] { return idle; });
+  group.node(1).members.add_idle_check([&idle] { return idle; });
   group.begin();
   auto first = group.node(0).shutdown(kForever);
   auto second = group.node(1).shutdown(kForever);

@@ -8,6 +8,7 @@
 #include "rpc/rpc.h"
 #include "session/session.h"
 #include "transport/inproc/inproc_transport.h"
+#include "worker/routes.h"
 
 namespace distag {
 namespace {
@@ -18,7 +19,8 @@ class ThreadedNode final : public SessionEvents {
   explicit ThreadedNode(int32_t rank)
       : loop("loop", ThreadHooks{}),
         pool("pool", 1, ThreadHooks{}),
-        rpc(Rpc::Environment{loop, pool, pool, log, random}, RpcConfig{}) {
+        members(Group::Environment{loop, random}),
+        rpc(members, Rpc::Environment{loop, pool, pool, log}, RpcConfig{}) {
     loop.start();
     on_loop([this, rank] {
       transport = std::make_unique<InprocTransport>(loop);
@@ -42,12 +44,12 @@ class ThreadedNode final : public SessionEvents {
     loop.stop();
   }
 
-  void begin(const std::vector<Peer>& members) {
+  void begin(const std::vector<Peer>& given) {
     on_loop([&] {
-      for (const Peer& member : members) {
+      for (const Peer& member : given) {
         if (member.incarnation != self.incarnation) session->add_peer(member);
       }
-      rpc.begin(*session, members);
+      this->members.begin(*session, given);
     });
   }
   void on_loop(std::function<void()> task) {
@@ -60,22 +62,25 @@ class ThreadedNode final : public SessionEvents {
   }
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout) {
     std::shared_ptr<Future<ShutdownReport>> report;
-    on_loop([&] { report = rpc.shutdown(deadline_after(loop.now(), timeout)); });
+    on_loop([&] { report = members.shutdown(deadline_after(loop.now(), timeout)); });
     return report;
   }
 
-  Heard on_message(const Peer& from, wire::Message message) override { return rpc.handle(from, message).value(); }
-  void on_unstored(const Peer& from, wire::Message outline, const Error& why) override {
-    EXPECT_TRUE(rpc.refuse(from, outline, why));
+  Heard on_message(const Peer& from, wire::Message message) override {
+    return taker_of(message.body) == Taker::kGroup ? members.handle(from, message) : rpc.handle(from, message);
   }
-  void on_lost(const Peer& peer, const Error& error) override { rpc.on_lost(peer, error); }
-  void on_left(const Peer& peer) override { rpc.on_left(peer); }
+  void on_unstored(const Peer& from, wire::Message outline, const Error& why) override {
+    rpc.refuse(from, outline, why);
+  }
+  void on_lost(const Peer& peer, const Error& error) override { members.on_lost(peer, error); }
+  void on_left(const Peer& peer) override { members.on_left(peer); }
   bool on_stranger(const Peer&) override { return false; }
 
   FdLoop loop;
   Pool pool;
   Log log;
   SystemRandom random;
+  Group members;
   Rpc rpc;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Session> session;

@@ -1,0 +1,190 @@
+#include "group/all_gather.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/codec.h"
+
+namespace distag {
+namespace {
+
+// The answer to a call that is late tells who did not come; it is awaited this much longer.
+constexpr Nanos kPatience = kSecond;
+
+std::string describe(const Ranks& ranks) { return fmt::format("all_gather of {}", describe_ranks(ranks)); }
+
+Ranks ascending(const std::vector<int32_t>& given) {
+  Ranks ranks = given;
+  std::sort(ranks.begin(), ranks.end());
+  const auto twice = std::adjacent_find(ranks.begin(), ranks.end());
+  if (twice != ranks.end()) fail(Status::kInvalidArgument, "all_gather: rank {} is named twice", *twice);
+  return ranks;
+}
+
+}  // namespace
+
+void AllGather::check_serving() const {
+  const GroupPhase phase = shared_.phase.load(std::memory_order_acquire);
+  if (phase == GroupPhase::kServing) return;
+  fail(Status::kInvalidState, "all_gather: the worker {}",
+       phase == GroupPhase::kCreated ? "is not started" : "was shut down");
+}
+
+std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optional<std::vector<int32_t>> ranks,
+                                                Nanos timeout) {
+  check_serving();
+  auto turn = std::make_shared<Turn>();
+  turn->order = ranks ? std::move(*ranks) : group();
+  turn->ranks = ascending(turn->order);
+  for (const int32_t rank : turn->ranks) {
+    if (!shared_.membership.find_by_rank(rank)) {
+      fail(Status::kInvalidArgument, "all_gather: there is no rank {} in the group", rank);
+    }
+  }
+  if (!std::binary_search(turn->ranks.begin(), turn->ranks.end(), shared_.self.rank)) {
+    fail(Status::kInvalidArgument, "{}: the own rank {} is not among them", describe(turn->ranks), shared_.self.rank);
+  }
+  turn->value = wire::prepare(value);
+  turn->timeout = timeout;
+  turn->deadline = deadline_after(shared_.loop.now(), timeout);
+  turn->future->set_canceller([weak = weak_from_this(), weak_turn = std::weak_ptr(turn), &loop = shared_.loop] {
+    const auto self = weak.lock();
+    const auto cancelled = weak_turn.lock();
+    if (self == nullptr || cancelled == nullptr) return;
+    loop.post_or_drop([self, cancelled] { self->on_cancelled(cancelled); });
+  });
+  if (!run_on(shared_.loop, [self = shared_from_this(), turn] { self->enqueue(turn); })) {
+    fail(Status::kInvalidState, "{}: the worker was shut down", describe(turn->ranks));
+  }
+  return turn->future;
+}
+
+std::vector<int32_t> AllGather::group() const {
+  std::vector<int32_t> ranks;
+  for (const MemberRecord& member : shared_.membership.all()) {
+    // A static group is whole with all its members only.
+    if (shared_.is_open_world && member.state != Standing::kMember) continue;
+    if (ranks.empty() || ranks.back() != member.peer.rank) ranks.push_back(member.peer.rank);
+  }
+  return ranks;
+}
+
+void AllGather::enqueue(const TurnPointer& turn) {
+  std::deque<TurnPointer>& queue = turns_[turn->ranks];
+  queue.push_back(turn);
+  if (queue.size() == 1) {
+    send(turn);
+  } else if (turn->deadline != kNever) {
+    turn->timer = shared_.loop.start_timer(turn->deadline, [this, turn] { on_due(turn); });
+  }
+}
+
+void AllGather::send(const TurnPointer& turn) {
+  turn->number = static_cast<int64_t>(shared_.random.next() >> 1);
+  GatherRequest request{turn->ranks, kForever, turn->number, std::move(turn->value)};
+  if (turn->deadline != kNever) {
+    request.time_left = std::max<Nanos>(0, turn->deadline - shared_.loop.now());
+  }
+  if (turn->deadline != kNever) {
+    const Nanos latest = deadline_after(std::max(turn->deadline, shared_.loop.now()), kPatience);
+    turn->timer = shared_.loop.start_timer(latest, [this, turn] { on_late(*turn); });
+  }
+  std::shared_ptr<Future<Value>> answer;
+  try {
+    check_serving();
+    for (const int32_t rank : turn->ranks) shared_.check_rank_present(rank);
+    // It is answered at its deadline there. Until then the values may still come.
+    const Peer first = shared_.membership.find_by_rank(turn->ranks.front())->peer;
+    answer = shared_.service->ask(first, kFunction, std::move(request).encode());
+  } catch (...) {
+    answer = Future<Value>::make();
+    answer->fail(current_error());
+  }
+  turn->call = answer;
+  answer->on_done([weak = weak_from_this(), turn, raw = answer.get()] {
+    if (const auto self = weak.lock()) self->on_answer(turn, *raw);
+  });
+}
+
+bool AllGather::expects(const Ranks& ranks, int64_t turn) const {
+  const auto found = turns_.find(ranks);
+  return found != turns_.end() && found->second.front()->number == turn;
+}
+
+void AllGather::take(const Ranks& ranks, const Value& values) {
+  const TurnPointer turn = turns_.at(ranks).front();
+  if (std::exchange(turn->has_values, true)) return;
+  cancel_timer(*turn);
+  const Value::List& given = values.as_list();
+  Value::List ordered;
+  for (const int32_t rank : turn->order) {
+    const auto place = std::lower_bound(turn->ranks.begin(), turn->ranks.end(), rank) - turn->ranks.begin();
+    ordered.push_back(given[static_cast<size_t>(place)]);
+  }
+  turn->future->complete(Value::list(std::move(ordered)));
+}
+
+void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) {
+  cancel_timer(*turn);
+  try {
+    answer.value();
+    if (!turn->has_values) fail(Status::kProtocol, "the round is over, and its values have not come");
+  } catch (...) {
+    turn->future->fail(current_error().add_context(describe(turn->ranks)));  // unless it has them
+  }
+  // As a task of its own: what answered it may be in the middle of its work.
+  shared_.loop.post_or_drop([weak = weak_from_this(), ranks = turn->ranks] {
+    if (const auto self = weak.lock()) self->send_next(ranks);
+  });
+}
+
+void AllGather::send_next(const Ranks& ranks) {
+  const auto found = turns_.find(ranks);
+  if (found == turns_.end()) return;
+  found->second.pop_front();
+  if (found->second.empty()) {
+    turns_.erase(found);
+    return;
+  }
+  const TurnPointer next = found->second.front();
+  cancel_timer(*next);
+  send(next);
+}
+
+void AllGather::on_due(const TurnPointer& turn) {
+  turn->timer = 0;
+  std::erase(turns_.at(turn->ranks), turn);
+  turn->future->fail(Error(Status::kDeadline, fmt::format("{}: after {} an earlier one of these ranks is not complete",
+                                                          describe(turn->ranks), describe_time(turn->timeout))));
+}
+
+// The member that is to answer does not, though it lives. Nobody waits for the values, but the turn is not over.
+void AllGather::on_late(Turn& turn) {
+  turn.timer = 0;
+  turn.future->fail(
+      Error(Status::kDeadline, fmt::format("{}: after {} there is no answer of rank {}", describe(turn.ranks),
+                                           describe_time(turn.timeout), turn.ranks.front())));
+}
+
+// One that waits for its turn leaves the queue. The one under way withdraws its call, and is over with that.
+void AllGather::on_cancelled(const TurnPointer& turn) {
+  cancel_timer(*turn);
+  if (turn->call != nullptr) return turn->call->cancel();
+  const auto found = turns_.find(turn->ranks);
+  if (found != turns_.end()) std::erase(found->second, turn);
+}
+
+void AllGather::cancel_timer(Turn& turn) {
+  if (turn.timer != 0) shared_.loop.cancel_timer(std::exchange(turn.timer, 0));
+}
+
+void AllGather::stop() {
+  for (auto& [ranks, queue] : std::exchange(turns_, {})) {
+    for (const TurnPointer& turn : queue) {
+      cancel_timer(*turn);
+      fail_dropped(*turn->future);
+    }
+  }
+}
+
+}  // namespace distag

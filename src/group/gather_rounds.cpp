@@ -1,0 +1,211 @@
+#include "group/gather_rounds.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace distag {
+
+std::string describe_ranks(const Ranks& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+  return text;
+}
+
+Value encode_row(const std::vector<int64_t>& numbers) {
+  Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(numbers.size())});
+  std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_as<int64_t>());
+  return Value(std::move(tensor));
+}
+
+std::vector<int64_t> decode_row(const Value& value) {
+  const Tensor& tensor = value.as_tensor();
+  if (tensor.dtype() != Dtype::kInt64 || tensor.shape().size() != 1 || !tensor.is_contiguous()) {
+    fail(Status::kInvalidArgument, "all_gather: ranks and turns are rows of int64");
+  }
+  const int64_t* const given = tensor.data_as<int64_t>();
+  return {given, given + tensor.count()};
+}
+
+Value encode_ranks(const Ranks& ranks) { return encode_row({ranks.begin(), ranks.end()}); }
+
+Ranks decode_ranks(const Value& value) {
+  const std::vector<int64_t> given = decode_row(value);
+  Ranks ranks;
+  ranks.reserve(given.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] < 0 || given[i] > std::numeric_limits<int32_t>::max() || (i > 0 && given[i] <= given[i - 1])) {
+      fail(Status::kInvalidArgument, "all_gather: {} is no rank there, they ascend", given[i]);
+    }
+    ranks.push_back(static_cast<int32_t>(given[i]));
+  }
+  return ranks;
+}
+
+Values GatherRequest::encode() && {
+  return {encode_ranks(ranks), Value(static_cast<int64_t>(time_left)), Value(turn), std::move(value)};
+}
+
+GatherRequest GatherRequest::decode(const Values& args) {
+  if (args.size() != 4) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 4", args.size());
+  GatherRequest request;
+  request.ranks = decode_ranks(args[0]);
+  request.time_left = args[1].as_int64();
+  request.turn = args[2].as_int64();
+  request.value = args[3];
+  return request;
+}
+
+void GatherRounds::on_call(const GroupCall& call) {
+  GatherRequest request = GatherRequest::decode(call.args);
+  check(request, call.from);
+  Round& round = rounds_[request.ranks];
+  drop_given_up(round);
+  if (round.came.contains(call.from.rank)) {
+    fail(Status::kInvalidState, "all_gather: {} has come before", describe_peer(call.from));
+  }
+  add(round, std::move(request), call.from, call.defer());
+}
+
+void GatherRounds::check(const GatherRequest& request, const Peer& caller) const {
+  const Ranks& ranks = request.ranks;
+  if (ranks.empty() || ranks.front() != shared_.self.rank ||
+      !std::binary_search(ranks.begin(), ranks.end(), caller.rank)) {
+    fail(Status::kInvalidArgument, "all_gather: {} came to rank {} from rank {}", describe_ranks(ranks),
+         shared_.self.rank, caller.rank);
+  }
+  for (const int32_t rank : ranks) shared_.check_rank_present(rank);
+}
+
+// Names who is missing as far as they are known.
+std::string GatherRounds::describe_missing(const Ranks& ranks, const Round& round) const {
+  std::string text;
+  for (const int32_t rank : ranks) {
+    if (round.came.contains(rank)) continue;
+    const auto member = shared_.membership.find_by_rank(rank);
+    text += fmt::format("{}{}", text.empty() ? "" : ", ",
+                        member ? describe_peer(member->peer) : fmt::format("rank {}", rank));
+  }
+  return text;
+}
+
+void GatherRounds::drop_given_up(Round& round) {
+  Ranks gone;
+  for (const auto& [rank, contribution] : round.came) {
+    if (contribution.reply->is_cancelled()) gone.push_back(rank);
+  }
+  for (const int32_t rank : gone) remove(round, rank);
+}
+
+void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply) {
+  const Ranks& ranks = request.ranks;
+  round.came.emplace(caller.rank,
+                     Contribution{caller.incarnation, request.turn, std::move(request.value), std::move(reply)});
+  if (round.came.size() == ranks.size()) {
+    complete(ranks);
+    return;
+  }
+  if (request.time_left == 0) {
+    on_due(ranks, caller.rank, 0);
+    return;
+  }
+  if (round.came.size() == 1) look_for_missing(ranks, round);
+  if (request.time_left != kForever) {
+    const Nanos deadline = deadline_after(shared_.loop.now(), request.time_left);
+    round.came.at(caller.rank).timer =
+        shared_.loop.start_timer(deadline, [this, ranks, rank = caller.rank, timeout = request.time_left] {
+          rounds_.at(ranks).came.at(rank).timer = 0;
+          on_due(ranks, rank, timeout);
+        });
+  }
+}
+
+// A member that has not been heard of yet would not be missed: a stream to each tells when one is lost.
+void GatherRounds::look_for_missing(const Ranks& ranks, const Round& round) {
+  for (const int32_t rank : ranks) {
+    if (rank == shared_.self.rank || round.came.contains(rank)) continue;
+    const auto member = shared_.membership.find_by_rank(rank);
+    if (!member || member->state != Standing::kMember) continue;
+    try {
+      shared_.session->send(member->peer.incarnation, wire::Ping{});
+    } catch (const Error&) {
+      // It is being told of as lost.
+    }
+  }
+}
+
+void GatherRounds::on_due(const Ranks& ranks, int32_t rank, Nanos timeout) {
+  Round& round = rounds_.at(ranks);
+  drop_given_up(round);
+  const auto found = round.came.find(rank);
+  if (found != round.came.end()) {
+    const std::shared_ptr<PendingReply> reply = found->second.reply;
+    reply->fail(Error(Status::kDeadline, fmt::format("after {} there did not come: {}", describe_time(timeout),
+                                                     describe_missing(ranks, round))));
+    remove(round, rank);
+  }
+  if (round.came.empty()) rounds_.erase(ranks);
+}
+
+void GatherRounds::remove(Round& round, int32_t rank) {
+  const auto found = round.came.find(rank);
+  if (found->second.timer != 0) shared_.loop.cancel_timer(found->second.timer);
+  round.came.erase(found);
+}
+
+void GatherRounds::complete(const Ranks& given) {
+  const Ranks ranks = given;  // may be that of the round
+  auto round = std::make_shared<Round>(std::move(rounds_.at(ranks)));
+  rounds_.erase(ranks);
+  Value::List values;
+  std::vector<int64_t> turns;
+  for (auto& [rank, contribution] : round->came) {
+    if (contribution.timer != 0) shared_.loop.cancel_timer(contribution.timer);
+    values.push_back(std::move(contribution.value));
+    turns.push_back(contribution.turn);
+  }
+  spread_(ranks, turns, Value::list(std::move(values)), [round](const LeftOut& left_out) {
+    for (const auto& [rank, contribution] : round->came) {
+      const auto found = left_out.find(rank);
+      if (found == left_out.end()) {
+        contribution.reply->finish(Value());
+      } else {
+        contribution.reply->fail(found->second);
+      }
+    }
+  });
+}
+
+void GatherRounds::fail_round(const Ranks& ranks, const Error& error) {
+  Round round = std::move(rounds_.at(ranks));
+  rounds_.erase(ranks);
+  for (const auto& [rank, contribution] : round.came) {
+    if (contribution.timer != 0) shared_.loop.cancel_timer(contribution.timer);
+    contribution.reply->fail(error);
+  }
+}
+
+void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
+  std::vector<Ranks> hit;
+  for (auto& [ranks, round] : rounds_) {
+    if (!std::binary_search(ranks.begin(), ranks.end(), peer.rank)) continue;
+    const auto came = round.came.find(peer.rank);
+    if (came != round.came.end() && came->second.from == peer.incarnation) remove(round, peer.rank);
+    hit.push_back(ranks);
+  }
+  // Who is there again under its rank may still come.
+  const auto latest = shared_.membership.find_by_rank(peer.rank);
+  if (latest && latest->peer.incarnation != peer.incarnation) return;
+  for (const Ranks& ranks : hit) fail_round(ranks, error);
+}
+
+void GatherRounds::stop() {
+  for (auto& [ranks, round] : rounds_) {
+    for (auto& [rank, contribution] : round.came) {
+      if (contribution.timer != 0) shared_.loop.cancel_timer(contribution.timer);
+    }
+  }
+  rounds_.clear();
+}
+
+}  // namespace distag

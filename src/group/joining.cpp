@@ -1,0 +1,107 @@
+#include "group/joining.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag {
+namespace {
+
+constexpr size_t kMaxName = 127;
+
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxName && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.' || c == ':';
+  });
+}
+
+void check_request(const JoinRequest& request) {
+  const bool is_open = request.world_size < 0;
+  if (request.world_size == 0) fail(Status::kInvalidArgument, "a world has at least one worker, not 0");
+  if (!is_open && (request.self.rank < 0 || request.self.rank >= request.world_size)) {
+    fail(Status::kInvalidArgument, "rank {} is not in 0 .. {}", request.self.rank, request.world_size - 1);
+  }
+  if (request.job.empty() || request.job.size() > kMaxName) {
+    fail(Status::kInvalidArgument, "the name of a job has 1 to {} bytes, this one has {}", kMaxName,
+         request.job.size());
+  }
+  if (!is_name(request.self.name) && !(is_open && request.self.name.empty())) {
+    fail(Status::kInvalidArgument,
+         "the name of a worker has 1 to {} characters of A-Z a-z 0-9 _ - . : ; \"{}\" has not", kMaxName,
+         request.self.name);
+  }
+}
+
+}  // namespace
+
+Joining::Joining(Loop& loop, Log& log, std::string uri) : loop_(loop), log_(log), uri_(std::move(uri)) {}
+
+Joining::~Joining() {
+  if (deadline_timer_ != 0) loop_.cancel_timer(deadline_timer_);
+  cancel_timer();
+}
+
+void Joining::join(const JoinRequest& request, Callback done) {
+  request_ = request;
+  done_ = std::move(done);
+  try {
+    check_request(request_);
+    if (request_.deadline != kNever) {
+      deadline_timer_ = loop_.start_timer(request_.deadline, [this] {
+        deadline_timer_ = 0;
+        give_up(on_deadline());
+      });
+    }
+    begin();
+  } catch (...) {
+    give_up(current_error());
+  }
+}
+
+void Joining::succeed(std::vector<Peer> members) {
+  Outcome outcome;
+  outcome.members = std::move(members);
+  outcome.ok = true;
+  tell(std::move(outcome));
+}
+
+void Joining::give_up(Error error) {
+  Outcome outcome;
+  outcome.error = std::move(error);
+  tell(std::move(outcome));
+}
+
+void Joining::tell(Outcome outcome) {
+  if (std::exchange(is_over_, true)) return;
+  if (deadline_timer_ != 0) loop_.cancel_timer(std::exchange(deadline_timer_, 0));
+  loop_.post_or_drop(
+      [alive = std::weak_ptr<char>(alive_), done = std::move(done_), outcome = std::move(outcome)]() mutable {
+        if (!alive.expired()) done(std::move(outcome));
+      });
+}
+
+wire::Join Joining::join_message() const {
+  wire::Join join;
+  join.job = request_.job;
+  join.world_size = request_.world_size;
+  join.member = to_member(request_.self);
+  return join;
+}
+
+void Joining::set_timer(Nanos when, Task task) {
+  cancel_timer();
+  timer_ = loop_.start_timer(when, [this, kept = std::move(task)]() mutable {
+    timer_ = 0;
+    kept();
+  });
+}
+
+void Joining::cancel_timer() {
+  if (timer_ != 0) loop_.cancel_timer(std::exchange(timer_, 0));
+}
+
+Nanos Joining::next_pause(Nanos pause, Nanos first, Nanos longest) {
+  return pause == 0 ? first : std::min(2 * pause, longest);
+}
+
+}  // namespace distag

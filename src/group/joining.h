@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "group/gathering.h"
+#include "group/rendezvous.h"
+
+namespace distag {
+
+// The part that every kind of rendezvous has in common: one request, its deadline, and an outcome that is told once, by
+// a task of its own. On the loop.
+class Joining : public Rendezvous {
+ public:
+  Joining(Loop& loop, Log& log, std::string uri);
+  ~Joining() override;
+
+  void join(const JoinRequest& request, Callback done) final;
+
+ protected:
+  // The request is sound and the clock runs. The error that it throws is the outcome.
+  virtual void begin() = 0;
+  // Time is up; on_deadline() says why nobody came.
+  virtual Error on_deadline() = 0;
+
+  void succeed(std::vector<Peer> members);
+  void give_up(Error error);
+  bool is_over() const { return is_over_; }
+
+  const JoinRequest& request() const { return request_; }
+  const std::string& uri() const { return uri_; }
+  wire::Join join_message() const;
+
+  // Runs the task at `when` unless this is gone by then; a timer that is set anew replaces the one before.
+  void set_timer(Nanos when, Task task);
+  void cancel_timer();
+  // For tasks that others post: expired once this is gone.
+  std::weak_ptr<char> alive() const { return alive_; }
+  // `pause`, doubled up to `longest`, with the first value when it is 0.
+  static Nanos next_pause(Nanos pause, Nanos first, Nanos longest);
+
+  Loop& loop_;
+  Log& log_;
+
+ private:
+  void tell(Outcome outcome);
+
+  const std::string uri_;
+  JoinRequest request_;
+  Callback done_;
+  bool is_over_ = false;
+  Loop::TimerId deadline_timer_ = 0;
+  Loop::TimerId timer_ = 0;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();
+};
+
+}  // namespace distag

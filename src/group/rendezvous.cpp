@@ -1,0 +1,88 @@
+#include "group/rendezvous.h"
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "group/rendezvous_file.h"
+#include "group/rendezvous_inproc.h"
+#include "group/rendezvous_tcp.h"
+
+namespace distag {
+namespace {
+
+using Getter = std::function<const char*(const char*)>;
+
+constexpr std::string_view kEnvironmentUri = "env://";
+
+struct Variable {
+  std::string name;
+  std::string value;
+};
+
+// DISTAG_<name> goes before <name>.
+std::optional<Variable> find_variable(const std::string& name, const Getter& get_environment) {
+  for (const std::string& candidate : {"DISTAG_" + name, name}) {
+    const char* value = get_environment(candidate.c_str());
+    if (value != nullptr && *value != '\0') return Variable{candidate, value};
+  }
+  return std::nullopt;
+}
+
+Variable get_variable(const std::string& name, const Getter& get_environment) {
+  if (const std::optional<Variable> variable = find_variable(name, get_environment)) return *variable;
+  fail(
+      Status::kInvalidArgument,
+      "rendezvous: neither {} nor {} is set in the environment; set it, or give rank, world_size and rendezvous in the "
+      "options",
+      "DISTAG_" + name, name);
+}
+
+int32_t get_number(const std::string& name, int32_t least, int32_t most, const Getter& get_environment) {
+  const Variable variable = get_variable(name, get_environment);
+  const std::string& text = variable.value;
+  int32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < least || number > most) {
+    fail(Status::kInvalidArgument, "rendezvous: {}=\"{}\" is no number in {} .. {}", variable.name, text, least, most);
+  }
+  return number;
+}
+
+}  // namespace
+
+RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
+                                    const Getter& get_environment) {
+  RendezvousTarget target{uri, rank, world_size};
+  if (world_size == 0) {
+    target.world_size = get_number("WORLD_SIZE", -1, INT32_MAX, get_environment);
+    if (target.world_size == 0) fail(Status::kInvalidArgument, "rendezvous: WORLD_SIZE is 0; -1 is an open world");
+    if (target.world_size > 0) {
+      target.rank = get_number("RANK", 0, target.world_size - 1, get_environment);
+    } else {
+      target.rank = find_variable("RANK", get_environment) ? get_number("RANK", -1, INT32_MAX, get_environment) : -1;
+    }
+  } else if (world_size > 0 && (rank < 0 || rank >= world_size)) {
+    fail(Status::kInvalidArgument, "rank {} is not in 0 .. {}", rank, world_size - 1);
+  }
+  if (uri == kEnvironmentUri) {
+    const std::string host = get_variable("MASTER_ADDR", get_environment).value;
+    const int32_t port = get_number("MASTER_PORT", 1, 65535, get_environment);
+    const bool needs_brackets = host.find(':') != std::string::npos && host.front() != '[';
+    target.uri = needs_brackets ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
+  }
+  return target;
+}
+
+std::string default_name(int32_t rank) { return fmt::format("worker{}", rank); }
+
+std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log) {
+  if (uri.starts_with("tcp://")) return make_tcp_rendezvous(uri, loop, transport, log);
+  if (uri.starts_with("file://")) return make_file_rendezvous(uri, loop, log);
+  if (uri.starts_with("inproc://")) return make_inproc_rendezvous(uri, loop, log);
+  fail(Status::kInvalidArgument, "rendezvous \"{}\" is none of env://, tcp://host:port, file:///dir and inproc://name",
+       uri);
+}
+
+}  // namespace distag

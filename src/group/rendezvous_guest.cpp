@@ -1,0 +1,129 @@
+#include "group/rendezvous_guest.h"
+
+#include <utility>
+
+#include "wire/codec.h"
+
+namespace distag {
+namespace {
+
+constexpr Nanos kFirstPause = 10 * kMillisecond;
+constexpr Nanos kLongestPause = 200 * kMillisecond;
+constexpr Nanos kLongestPauseOfMember = 5 * kSecond;
+constexpr Nanos kRepeat = 500 * kMillisecond;
+
+}  // namespace
+
+RendezvousGuest::RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log)
+    : Joining(loop, log, uri), transport_(transport) {}
+
+void RendezvousGuest::begin() {
+  self_ = join_message().member;
+  dial();
+}
+
+Error RendezvousGuest::on_deadline() {
+  if (was_answered_) return missing_error(uri(), missing_, request().world_size);
+  return Error(
+      Status::kDisconnected,
+      fmt::format("rendezvous \"{}\": nobody answered there in time; rank 0 serves it from its start to its end, and "
+                  "once that worker is gone nobody can join the group any more",
+                  uri()));
+}
+
+void RendezvousGuest::dial() {
+  if (is_done()) return;
+  ConnectionEvents events;
+  events.on_connected = [this] { say_join(); };
+  events.on_writable = [this] { say_join(); };
+  events.on_message = [this](Frames frames) { on_message(frames); };
+  events.on_dropped = [this](bool) { redial(); };
+  try {
+    connection_ = transport_.dial(uri(), std::move(events));
+  } catch (...) {
+    give_up(current_error().add_context(fmt::format("rendezvous \"{}\"", uri())));
+  }
+}
+
+void RendezvousGuest::say_join() {
+  if (is_done() || connection_ == nullptr) return;
+  wire::Join join = join_message();
+  join.member = self_;
+  const Frames frames = wire::pack({0, 0, {}, std::move(join)}, wire::Limits(), transport_);
+  if (!connection_->send(frames)) return;  // on_writable says it again
+  if (is_member_) return;
+  set_timer(deadline_after(loop_.now(), kRepeat), [this] { say_join(); });
+}
+
+void RendezvousGuest::on_message(const Frames& frames) {
+  if (is_done()) return;
+  try {
+    const wire::Message message = wire::unpack(frames, wire::Limits(), transport_);
+    if (const auto* refuse = std::get_if<wire::Refuse>(&message.body)) {
+      if (refuse->reason == wire::RefuseReason::kDamaged) return redial();
+    }
+    const auto* roster = std::get_if<wire::Roster>(&message.body);
+    if (roster == nullptr) fail(Status::kProtocol, "{} instead of ROSTER", wire::body_name(message.body));
+    on_roster(*roster);
+  } catch (const wire::Damaged&) {
+    redial();
+  } catch (...) {
+    give_up(current_error().add_context(fmt::format("rendezvous \"{}\"", uri())));
+  }
+}
+
+void RendezvousGuest::on_roster(const wire::Roster& roster) {
+  if (!roster.proof.empty()) {
+    fail(Status::kProtocol, "who serves there proves that it knows the key of a group, and this worker has none");
+  }
+  was_answered_ = true;
+  if (is_member_) return on_word_to_member(roster);
+  if (roster.refused) {
+    give_up(roster.error);
+    return;
+  }
+  missing_ = roster.missing;
+  if (roster.members.empty()) return;
+  if (roster.offset == 0) roster_.clear();
+  if (roster.offset != roster_.size()) return;  // it begins again with our next JOIN
+  roster_.insert(roster_.end(), roster.members.begin(), roster.members.end());
+  if (roster_.size() == roster.total) on_whole_roster(std::exchange(roster_, {}));
+}
+
+void RendezvousGuest::on_whole_roster(const std::vector<wire::Member>& roster) {
+  std::vector<Peer> members;
+  members.reserve(roster.size());
+  for (const wire::Member& member : roster) {
+    members.push_back(to_peer(member));
+    if (member.incarnation == self_.incarnation) {
+      self_ = member;
+      is_member_ = true;
+    }
+  }
+  const bool is_whole = request().world_size < 0 || members.size() == static_cast<size_t>(request().world_size);
+  if (!is_member_ || !is_whole) {
+    is_member_ = false;
+    fail(Status::kProtocol, "the roster of {} is not that of our group", members.size());
+  }
+  pause_ = 0;
+  cancel_timer();
+  succeed(std::move(members));
+}
+
+// Its connection was made again. The worker that serves there now may be another.
+void RendezvousGuest::on_word_to_member(const wire::Roster& roster) {
+  pause_ = 0;
+  if (!roster.refused) return;
+  is_member_ = false;
+  set_timer(loop_.now(), [this] { connection_.reset(); });
+}
+
+void RendezvousGuest::redial() {
+  pause_ = next_pause(pause_, kFirstPause, is_member_ ? kLongestPauseOfMember : kLongestPause);
+  set_timer(deadline_after(loop_.now(), pause_), [this] {
+    connection_.reset();
+    dial();
+  });
+}
+
+}  // namespace distag

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "group/joining.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// All ranks but 0 of a tcp rendezvous: dials until rank 0 answers, and says JOIN until it has the roster. The
+// connection then stays, and is made again should it drop: by it rank 0 knows that the place is taken.
+class RendezvousGuest final : public Joining {
+ public:
+  RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log);
+
+ private:
+  void begin() override;
+  Error on_deadline() override;
+
+  void dial();
+  void say_join();
+  void on_message(const Frames& frames);
+  void on_roster(const wire::Roster& roster);
+  void on_whole_roster(const std::vector<wire::Member>& roster);
+  void on_word_to_member(const wire::Roster& roster);
+  // Closes the connection from outside of its callbacks, and dials again after a pause.
+  void redial();
+  bool is_done() const { return is_over() && !is_member_; }
+
+  Transport& transport_;
+  std::unique_ptr<Connection> connection_;
+  bool was_answered_ = false;
+  bool is_member_ = false;
+  wire::Member self_;  // as the group knows it
+  std::vector<int32_t> missing_;
+  std::vector<wire::Member> roster_;  // the pages that have come
+  Nanos pause_ = 0;
+};
+
+}  // namespace distag

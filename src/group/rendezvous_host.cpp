@@ -1,0 +1,151 @@
+#include "group/rendezvous_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/codec.h"
+
+namespace distag {
+namespace {
+
+// A failure is told to the guests this long before it is told here, since the socket closes with it.
+constexpr Nanos kFarewell = 100 * kMillisecond;
+// Members in a page of a roster, and missing ranks in one: with names and endpoints of any length they fit a message.
+constexpr size_t kPageMembers = 40;
+constexpr size_t kMostMissing = 8192;
+
+}  // namespace
+
+RendezvousHost::RendezvousHost(const std::string& uri, Loop& loop, Transport& transport, Log& log)
+    : Joining(loop, log, uri), transport_(transport) {}
+
+void RendezvousHost::begin() {
+  gathering_.emplace(uri(), request().job, request().world_size);
+  AcceptorEvents events;
+  events.on_message = [this](const ConnectionToken& from, Frames frames) { on_message(from, frames); };
+  try {
+    acceptor_ = transport_.listen(uri(), std::move(events));
+  } catch (...) {
+    throw current_error().add_context(fmt::format("rendezvous \"{}\"", uri()));
+  }
+  gathering_->add(join_message().member);
+  if (gathering_->has_met()) return succeed(gathering_->members());
+  if (request().deadline == kNever) return;
+  const Nanos time = request().deadline - loop_.now();
+  set_timer(request().deadline - std::min(kFarewell, time / 10), [this] {
+    if (!gathering_->has_met() && !failure_) {
+      fail_all(gathering_->missing_error());
+    }
+  });
+}
+
+Error RendezvousHost::on_deadline() { return failure_ ? *failure_ : gathering_->missing_error(); }
+
+void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frames) {
+  try {
+    const wire::Message message = wire::unpack(frames, wire::Limits(), transport_);
+    const auto* join = std::get_if<wire::Join>(&message.body);
+    if (join == nullptr) fail(Status::kProtocol, "{} instead of JOIN", wire::body_name(message.body));
+    on_join(from, *join);
+  } catch (const wire::Damaged& damage) {
+    answer(from, wire::Refuse{wire::RefuseReason::kDamaged, 0, damage.message()});
+  } catch (...) {
+    Error error = current_error();
+    refusal_log_.write(log_, LogLevel::kWarning, loop_.now(),
+                       fmt::format("rendezvous \"{}\": refused: {}", uri(), error.message()));
+    wire::Roster refusal;
+    refusal.refused = true;
+    refusal.error = std::move(error);
+    answer(from, std::move(refusal));
+  }
+}
+
+void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join) {
+  if (failure_) throw *failure_;
+  const bool had_met = gathering_->has_met();
+  if (!gathering_->has(join.member.incarnation)) admit(from, join);
+  guests_[join.member.incarnation] = from;
+  if (gathering_->has_met() && !had_met) {
+    complete();
+  } else {
+    answer_with_roster(from);
+  }
+}
+
+void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) {
+  if (join.member.generation != 0) {
+    fail(Status::kInvalidState, "rendezvous \"{}\": worker \"{}\" was given up here, or is of an earlier group", uri(),
+         join.member.name);
+  }
+  try {
+    transport_.check_endpoint(join.member.endpoint);
+  } catch (...) {
+    throw current_error().add_context(
+        fmt::format("rendezvous \"{}\": worker \"{}\" cannot be dialled", uri(), join.member.name));
+  }
+  if (const Peer* rival = gathering_->find_rival(join.member)) {
+    const Incarnation incarnation = rival->incarnation;
+    const auto guest = guests_.find(incarnation);
+    if (guest != guests_.end() && !answer(guest->second, roster_of_missing())) on_gone(incarnation);
+  }
+  try {
+    gathering_->check(join);
+  } catch (const Error& error) {
+    if (gathering_->ends_it_for_all(join)) {
+      guests_[join.member.incarnation] = from;
+      fail_all(error);
+    }
+    throw;
+  }
+  gathering_->add(join.member);
+}
+
+void RendezvousHost::on_gone(Incarnation incarnation) {
+  gathering_->remove(incarnation);
+  guests_.erase(incarnation);
+}
+
+void RendezvousHost::complete() {
+  for (const auto& [incarnation, guest] : guests_) answer_with_roster(guest);
+  succeed(gathering_->members());
+}
+
+void RendezvousHost::fail_all(const Error& error) {
+  failure_ = error;
+  for (const auto& [incarnation, guest] : guests_) {
+    wire::Roster refusal;
+    refusal.refused = true;
+    refusal.error = error;
+    answer(guest, std::move(refusal));
+  }
+  set_timer(std::min(deadline_after(loop_.now(), kFarewell), request().deadline), [this] { give_up(*failure_); });
+}
+
+wire::Roster RendezvousHost::roster_of_missing() const {
+  wire::Roster roster;
+  roster.missing = gathering_->missing();
+  roster.missing.resize(std::min(roster.missing.size(), kMostMissing));
+  return roster;
+}
+
+// Page by page. False: the guest is gone. One that cannot take all of it now asks again.
+bool RendezvousHost::answer_with_roster(const ConnectionToken& to) {
+  if (!gathering_->has_met()) return answer(to, roster_of_missing());
+  wire::Roster roster;
+  const std::vector<Peer> members = gathering_->members();
+  roster.total = static_cast<uint32_t>(members.size());
+  for (const Peer& peer : members) {
+    roster.members.push_back(to_member(peer));
+    if (roster.members.size() < kPageMembers && roster.offset + roster.members.size() < members.size()) continue;
+    if (!answer(to, roster)) return false;
+    roster.offset += static_cast<uint32_t>(roster.members.size());
+    roster.members.clear();
+  }
+  return true;
+}
+
+bool RendezvousHost::answer(const ConnectionToken& to, wire::Body body) {
+  return acceptor_->reply(to, wire::pack({0, 0, {}, std::move(body)}, wire::Limits(), transport_));
+}
+
+}  // namespace distag

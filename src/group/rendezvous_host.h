@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/log_throttle.h"
+#include "group/joining.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// Rank 0 of a tcp rendezvous: takes JOINs until all are there, then tells everybody who is in the group. Goes on for
+// who comes back, and in an open world for everyone. A mistake of one joiner is answered to that joiner alone; a world
+// of another size, or the deadline, ends it for all while the group gathers. A member is here as long as its connection
+// is.
+class RendezvousHost final : public Joining {
+ public:
+  RendezvousHost(const std::string& uri, Loop& loop, Transport& transport, Log& log);
+
+  void on_gone(Incarnation incarnation) override;
+
+ private:
+  void begin() override;
+  Error on_deadline() override;
+
+  void on_message(const ConnectionToken& from, const Frames& frames);
+  void on_join(const ConnectionToken& from, const wire::Join& join);
+  // Throws when the joiner may not come in. A rival whose connection is gone makes room.
+  void admit(const ConnectionToken& from, const wire::Join& join);
+  void complete();
+  void fail_all(const Error& error);
+  bool answer(const ConnectionToken& to, wire::Body body);
+  wire::Roster roster_of_missing() const;
+  bool answer_with_roster(const ConnectionToken& to);
+
+  Transport& transport_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::optional<Gathering> gathering_;
+  std::map<Incarnation, ConnectionToken> guests_;
+  std::optional<Error> failure_;
+  LogThrottle refusal_log_;
+};
+
+}  // namespace distag

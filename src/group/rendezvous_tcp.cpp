@@ -1,0 +1,64 @@
+#include "group/rendezvous_tcp.h"
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "group/rendezvous_guest.h"
+#include "group/rendezvous_host.h"
+
+namespace distag {
+namespace {
+
+// Rank 0 is the host, all others are its guests.
+class TcpRendezvous final : public Rendezvous {
+ public:
+  TcpRendezvous(std::string uri, Loop& loop, Transport& transport, Log& log)
+      : uri_(std::move(uri)), loop_(loop), transport_(transport), log_(log) {}
+
+  void join(const JoinRequest& request, Callback done) override {
+    if (request.self.rank == 0) {
+      role_ = std::make_unique<RendezvousHost>(uri_, loop_, transport_, log_);
+    } else {
+      role_ = std::make_unique<RendezvousGuest>(uri_, loop_, transport_, log_);
+    }
+    role_->join(request, std::move(done));
+  }
+  void on_gone(Incarnation incarnation) override {
+    if (role_ != nullptr) role_->on_gone(incarnation);
+  }
+
+ private:
+  const std::string uri_;
+  Loop& loop_;
+  Transport& transport_;
+  Log& log_;
+  std::unique_ptr<Rendezvous> role_;
+};
+
+void check_address(const std::string& uri) {
+  const std::string_view address = std::string_view(uri).substr(std::string_view("tcp://").size());
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon != std::string_view::npos && colon != 0) {
+    const std::string_view digits = address.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (error != std::errc() || end != digits.data() + digits.size()) port = -1;
+  }
+  if (port == 0) {
+    fail(Status::kInvalidArgument, "rendezvous \"{}\": port 0 would be another one each time; choose one that all know",
+         uri);
+  }
+  if (port < 0 || port > 65535) {
+    fail(Status::kInvalidArgument, "rendezvous \"{}\": give host and port, as in tcp://127.0.0.1:29500", uri);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Rendezvous> make_tcp_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log) {
+  check_address(uri);
+  return std::make_unique<TcpRendezvous>(uri, loop, transport, log);
+}
+
+}  // namespace distag

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+
+#include "base/loop.h"
+#include "base/random.h"
+#include "group/membership.h"
+#include "session/session.h"
+
+namespace distag {
+
+class GroupService;
+
+enum class GroupPhase { kCreated, kServing, kStopped };
+
+// A member as requests see it. On the loop.
+struct GroupPeer {
+  std::shared_ptr<const Peer> peer;
+  uint64_t requests_sent = 0;
+  uint64_t requests_received = 0;
+};
+
+// The state that the parts of the group, and the calls above it, have in common. It lives as long as what the host
+// keeps of its calls.
+struct GroupShared {
+  GroupShared(Loop& loop_, Random& random_) : loop(loop_), random(random_) {}
+
+  Loop& loop;
+  Random& random;
+
+  // Any thread.
+  Membership membership;
+  std::atomic<GroupPhase> phase{GroupPhase::kCreated};
+
+  // Set before the start, then as it is.
+  GroupService* service = nullptr;
+
+  // On the loop.
+  Session* session = nullptr;  // nullptr before the start and after the shutdown
+  Peer self;
+  bool is_open_world = false;
+  std::unordered_map<Incarnation, GroupPeer> peers;
+
+  // On the loop. Throws what requests to it fail with, if it is gone; of a rank, to its latest member.
+  void check_present(Incarnation worker) const {
+    const Error* gone = session == nullptr ? nullptr : session->gone(worker);
+    if (gone != nullptr) throw *gone;
+  }
+  void check_rank_present(int32_t rank) const {
+    if (const auto member = membership.find_by_rank(rank)) check_present(member->peer.incarnation);
+  }
+
+  GroupPeer& peer_of(const Peer& peer) {
+    GroupPeer& entry = peers[peer.incarnation];
+    if (entry.peer == nullptr) entry.peer = std::make_shared<const Peer>(peer);
+    return entry;
+  }
+};
+
+}  // namespace distag

@@ -1,0 +1,311 @@
+#include "group/shutdown_vote.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace distag {
+namespace {
+
+constexpr Nanos kFirstPace = kMillisecond;
+constexpr Nanos kLastPace = 20 * kMillisecond;
+// For each member that is to be told who is missing: so the leader says that to one of them each millisecond at most.
+constexpr Nanos kTellPace = kMillisecond;
+
+bool is_ready(const wire::QuietAnswer& answer) { return answer.stopping && answer.idle; }
+
+// As they come from a peer they may be in any order.
+void sort(wire::QuietAnswer& answer) {
+  std::sort(answer.counts.begin(), answer.counts.end(),
+            [](const wire::PeerCount& one, const wire::PeerCount& other) { return one.peer < other.peer; });
+  std::sort(answer.lost.begin(), answer.lost.end());
+}
+
+// Of a sorted answer; whom it does not name it has neither sent to nor heard from.
+wire::PeerCount count_of(const wire::QuietAnswer& answer, Incarnation peer) {
+  const auto found =
+      std::lower_bound(answer.counts.begin(), answer.counts.end(), peer,
+                       [](const wire::PeerCount& count, Incarnation wanted) { return count.peer < wanted; });
+  return found != answer.counts.end() && found->peer == peer ? *found : wire::PeerCount{peer, 0, 0};
+}
+
+bool has_lost(const wire::QuietAnswer& answer, Incarnation peer) {
+  return std::binary_search(answer.lost.begin(), answer.lost.end(), peer);
+}
+
+}  // namespace
+
+ShutdownVote::ShutdownVote(GroupShared& shared, Callbacks callbacks)
+    : shared_(shared), callbacks_(std::move(callbacks)) {}
+
+void ShutdownVote::begin() {
+  if (is_stopping_ || is_over_) return;
+  is_stopping_ = true;
+  on_members_changed();
+}
+
+void ShutdownVote::stop() {
+  is_over_ = true;
+  if (timer_ != 0) shared_.loop.cancel_timer(std::exchange(timer_, 0));
+  if (tell_timer_ != 0) shared_.loop.cancel_timer(std::exchange(tell_timer_, 0));
+}
+
+void ShutdownVote::on_members_changed() {
+  if (!is_stopping_ || is_over_) return;
+  is_round_stale_ = true;  // until the next one begins
+  if (shared_.is_open_world) {
+    look_whether_idle();
+  } else if (!is_leader()) {
+    greet_leader();
+    answer_leader();
+  } else if (round_ == 0) {
+    start_round();
+  } else {
+    pace(kFirstPace);  // others may go in the same moment
+  }
+}
+
+Incarnation ShutdownVote::leader() const {
+  const Incarnation lowest = shared_.membership.lowest_alive();
+  return lowest == 0 ? shared_.self.incarnation : lowest;
+}
+
+std::vector<Incarnation> ShutdownVote::others() const {
+  std::vector<Incarnation> others = shared_.membership.those(Standing::kMember);
+  std::erase(others, shared_.self.incarnation);
+  return others;
+}
+
+wire::QuietAnswer ShutdownVote::own_answer() const {
+  wire::QuietAnswer answer;
+  answer.stopping = is_stopping_;
+  answer.idle = callbacks_.is_idle();
+  for (const auto& [incarnation, peer] : shared_.peers) {
+    if (peer.requests_sent == 0 && peer.requests_received == 0) continue;
+    answer.counts.push_back({incarnation, peer.requests_sent, peer.requests_received});
+  }
+  answer.lost = shared_.membership.those(Standing::kLost);
+  sort(answer);
+  return answer;
+}
+
+// ---- the leader ----
+
+void ShutdownVote::start_round() {
+  ++round_;
+  is_round_stale_ = false;
+  ready_ = 0;
+  answers_.clear();
+  answers_[shared_.self.incarnation] = own_answer();
+  told_missing_ = missing_to_leader();
+  for (const Incarnation peer : others()) send(peer, wire::QuietAsk{round_, told_missing_});
+  examine_round();
+}
+
+void ShutdownVote::on_answer(const Peer& from, wire::QuietAnswer answer) {
+  if (is_over_ || !is_leader() || answer.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
+  if (answer.stopping) known_stopping_.insert(from.incarnation);
+  sort(answer);
+  wire::QuietAnswer& latest = answers_[from.incarnation];
+  if (is_ready(latest)) --ready_;
+  if (is_ready(answer)) ++ready_;
+  latest = std::move(answer);
+  tell_missing_soon();
+  examine_round();
+}
+
+std::vector<Incarnation> ShutdownVote::missing_to_leader() const {
+  std::vector<Incarnation> missing = shared_.membership.those(Standing::kLost);
+  for (const Incarnation peer : others()) {
+    if (!known_stopping_.contains(peer)) missing.push_back(peer);
+  }
+  return missing;
+}
+
+void ShutdownVote::tell_missing_soon() {
+  if (tell_timer_ != 0) return;
+  Loop& loop = shared_.loop;
+  const Nanos pause = kTellPace * static_cast<Nanos>(answers_.size());
+  tell_timer_ = loop.start_timer(deadline_after(loop.now(), pause), [this] {
+    tell_timer_ = 0;
+    if (is_leader()) tell_missing();
+  });
+}
+
+// Those that wait want to name in their report for whom.
+void ShutdownVote::tell_missing() {
+  std::vector<Incarnation> missing = missing_to_leader();
+  if (missing == told_missing_) return;
+  told_missing_ = std::move(missing);
+  for (const auto& [incarnation, answer] : answers_) {
+    if (incarnation != shared_.self.incarnation && answer.stopping) {
+      send(incarnation, wire::QuietAsk{round_, told_missing_});
+    }
+  }
+}
+
+// All others that live have answered that they are ready: nobody who does not live is among those, as a round is begun
+// anew when one goes. The next answer wakes us.
+bool ShutdownVote::is_round_complete() const {
+  return !is_round_stale_ && ready_ + 1 == shared_.membership.alive_count();
+}
+
+void ShutdownVote::examine_round() {
+  wire::QuietAnswer& own = answers_[shared_.self.incarnation];
+  if (!is_ready(own)) {
+    own = own_answer();
+    if (!is_ready(own)) {
+      pace(kFirstPace);
+      return;
+    }
+  }
+  if (!is_round_complete()) return;
+  if (ready_ == 0 || is_balanced()) {
+    finish();
+    return;
+  }
+  const bool is_first = previous_.empty();
+  previous_ = answers_;
+  if (is_first) {
+    start_round();
+  } else {
+    pace(kFirstPace);
+  }
+}
+
+// Whether this round and the one before it together show that nothing is on its way. Counts only grow: what is not
+// named now was not named before.
+bool ShutdownVote::is_balanced() const {
+  for (const auto& [one, answer] : answers_) {
+    const auto before = previous_.find(one);
+    if (before == previous_.end()) return false;
+    for (const wire::PeerCount& count : answer.counts) {
+      const auto other = answers_.find(count.peer);
+      if (other == answers_.end()) continue;
+      if (has_lost(answer, other->first) || has_lost(other->second, one)) continue;
+      const wire::PeerCount there = count_of(other->second, one);
+      if (count.requests_sent != there.requests_received || count.requests_received != there.requests_sent) {
+        return false;
+      }
+      const wire::PeerCount earlier = count_of(before->second, count.peer);
+      if (count.requests_sent != earlier.requests_sent || count.requests_received != earlier.requests_received) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void ShutdownVote::finish() {
+  for (const Incarnation peer : others()) send(peer, wire::QuietVerdict{round_});
+  stop();
+  callbacks_.on_quiet();
+}
+
+// ---- a member ----
+
+void ShutdownVote::on_ask(const Peer& from, const wire::QuietAsk& ask) {
+  if (is_over_) return;
+  missing_ = ask.missing;
+  if (from.incarnation == leader_ && ask.round == asked_round_) return;
+  leader_ = from.incarnation;
+  asked_round_ = ask.round;
+  is_answer_final_ = false;
+  told_stopping_ = false;
+  pace_ = 0;
+  wire::QuietAnswer answer = own_answer();
+  answer.round = asked_round_;
+  is_answer_final_ = is_ready(answer);
+  told_stopping_ = answer.stopping;
+  send(leader_, std::move(answer));
+  if (is_stopping_ && !is_answer_final_) pace(kFirstPace);
+}
+
+// Makes a stream to the leader, by which we hear of its end even if it never begins a round.
+void ShutdownVote::greet_leader() {
+  const Incarnation now = leader();
+  if (now == greeted_) return;
+  greeted_ = now;
+  wire::QuietAnswer greeting;
+  greeting.stopping = true;
+  send(now, std::move(greeting));
+}
+
+// Another answer only where it helps the leader: when we want to stop, and when we are idle as well.
+void ShutdownVote::answer_leader() {
+  if (leader_ == 0 || is_answer_final_ || !is_stopping_) return;
+  wire::QuietAnswer answer = own_answer();
+  if (is_ready(answer) || !told_stopping_) {
+    answer.round = asked_round_;
+    is_answer_final_ = is_ready(answer);
+    told_stopping_ = true;
+    send(leader_, std::move(answer));
+  }
+  if (!is_answer_final_) pace(kFirstPace);
+}
+
+void ShutdownVote::on_verdict(const Peer& from, const wire::QuietVerdict& verdict) {
+  if (is_over_ || !is_stopping_ || from.incarnation != leader_ || verdict.round != asked_round_) return;
+  stop();
+  callbacks_.on_quiet();
+}
+
+std::vector<std::string> ShutdownVote::missing() const {
+  if (shared_.is_open_world) return {};
+  std::vector<Incarnation> missing = missing_;
+  if (is_leader()) {
+    missing = missing_to_leader();
+  } else if (leader_ == 0) {
+    missing = {leader()};  // it has not begun
+  }
+  std::vector<std::string> names;
+  for (const MemberRecord& member : shared_.membership.all()) {
+    const bool is_missing = std::find(missing.begin(), missing.end(), member.peer.incarnation) != missing.end();
+    if (is_missing || member.state == Standing::kLost) names.push_back(member.peer.name);
+  }
+  return names;
+}
+
+// ---- of an open group ----
+
+// Nobody else is waited for.
+void ShutdownVote::look_whether_idle() {
+  if (!callbacks_.is_idle()) return pace(kFirstPace);
+  stop();
+  callbacks_.on_quiet();
+}
+
+// ---- all ----
+
+void ShutdownVote::pace(Nanos first) {
+  if (timer_ != 0) return;
+  pace_ = pace_ == 0 ? first : std::min(2 * pace_, kLastPace);
+  Loop& loop = shared_.loop;
+  timer_ = loop.start_timer(deadline_after(loop.now(), pace_), [this] {
+    timer_ = 0;
+    tick();
+  });
+}
+
+void ShutdownVote::tick() {
+  if (is_over_) return;
+  if (shared_.is_open_world) return look_whether_idle();
+  if (!is_leader()) {
+    answer_leader();
+    return;
+  }
+  if (is_round_stale_ || is_ready(answers_[shared_.self.incarnation])) {
+    start_round();  // members have changed, or the counts of the last one did not match
+  } else {
+    examine_round();
+  }
+}
+
+void ShutdownVote::send(Incarnation to, wire::Body body) {
+  try {
+    shared_.session->send(to, std::move(body));
+  } catch (const Error&) {
+    // It is lost, of which we are told otherwise.
+  }
+}
+
+}  // namespace distag

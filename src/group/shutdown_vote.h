@@ -1,0 +1,92 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "group/shared.h"
+
+namespace distag {
+
+// How the members of a static group find out that none of them has anything left to do: the lowest living rank leads.
+// It asks in rounds; each member answers whether it wants to stop, is idle, and how many requests it sent to and got
+// from each peer. Two rounds in a row with all stopping and idle and equal counts, in which each pair has got what it
+// sent, are quiet: nothing can have been on its way between them. Members that are lost, and pairs that lost each
+// other, are left out. In an open group each is quiet by itself once it is idle. On the loop.
+//
+//   waiting -> asked      the leader's QuietAsk: answered now, and again whenever the answer is another
+//   any     -> leading    this is the lowest living rank and wants to stop
+//   any     -> quiet      the leader's verdict, or its own; the last state
+class ShutdownVote {
+ public:
+  struct Callbacks {
+    std::function<bool()> is_idle;  // nothing of this worker is under way
+    std::function<void()> on_quiet;
+  };
+
+  ShutdownVote(GroupShared& shared, Callbacks callbacks);
+
+  void begin();  // the shutdown was asked for here
+  void stop();   // cancels the timer; nothing happens after it
+
+  void on_ask(const Peer& from, const wire::QuietAsk& ask);
+  void on_answer(const Peer& from, wire::QuietAnswer answer);
+  void on_verdict(const Peer& from, const wire::QuietVerdict& verdict);
+  void on_members_changed();
+
+  // Members that were lost, or keep the group from being quiet by not asking for it, as far as it is known here. By
+  // rank.
+  std::vector<std::string> missing() const;
+
+ private:
+  bool is_leader() const { return leader() == shared_.self.incarnation; }
+  Incarnation leader() const;               // the lowest living rank
+  std::vector<Incarnation> others() const;  // that live
+  wire::QuietAnswer own_answer() const;
+
+  void start_round();
+  std::vector<Incarnation> missing_to_leader() const;
+  void tell_missing_soon();
+  void tell_missing();
+  void examine_round();
+  bool is_round_complete() const;
+  bool is_balanced() const;
+  void finish();
+
+  void greet_leader();
+  void answer_leader();
+  void look_whether_idle();
+  void tick();
+  void pace(Nanos first);
+  void send(Incarnation to, wire::Body body);
+
+  GroupShared& shared_;
+  const Callbacks callbacks_;
+  bool is_stopping_ = false;
+  bool is_over_ = false;
+
+  // As leader.
+  uint64_t round_ = 0;
+  std::map<Incarnation, wire::QuietAnswer> answers_;   // of this round, the latest of each, its own included
+  std::map<Incarnation, wire::QuietAnswer> previous_;  // of the round before, if all were stopping and idle in it
+  size_t ready_ = 0;                                   // of answers_, those of others that want to stop and are idle
+  bool is_round_stale_ = false;                        // members have changed since it was begun
+  std::set<Incarnation> known_stopping_;
+  std::vector<Incarnation> told_missing_;
+  Loop::TimerId tell_timer_ = 0;
+
+  // As a member.
+  Incarnation greeted_ = 0;  // the leader that knows of us
+  Incarnation leader_ = 0;   // who asked last
+  uint64_t asked_round_ = 0;
+  bool is_answer_final_ = false;  // it said stopping and idle
+  bool told_stopping_ = false;
+  std::vector<Incarnation> missing_;
+
+  Loop::TimerId timer_ = 0;
+  Nanos pace_ = 0;
+};
+
+}  // namespace distag

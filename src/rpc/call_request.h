@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "session/session.h"
+#include "tensor/value.h"
+#include "wire/message.h"
+
+namespace distag {
+
+class Invocation;
+
+struct CallRequest {
+  Id context;  // {0,0}: none
+  std::string to;
+  std::string function;
+  Values args;
+  Nanos timeout = 0;                   // 0: the worker's default; kForever: none
+  std::shared_ptr<Invocation> within;  // the call being answered: bounds deadline and cancellation
+  std::string label;
+  Incarnation to_incarnation = 0;  // 0: the latest of that name
+  // Not empty: the result stays at the callee, as what this makes of it. The answer is null.
+  std::function<std::shared_ptr<wire::Reference>(const std::shared_ptr<const Peer>& callee)> keep_as = nullptr;
+};
+
+}  // namespace distag

@@ -1,0 +1,224 @@
+#include "rpc/incoming_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/each_step.h"
+#include "base/mutex.h"
+#include "rpc/incoming_calls.h"
+#include "rpc/outgoing_calls.h"
+#include "wire/codec.h"
+#include "wire/packed.h"
+
+namespace distag {
+namespace {
+
+// The reply that a function owes after it has returned.
+class DeferredReply final : public PendingReply {
+ public:
+  explicit DeferredReply(std::shared_ptr<IncomingCall> call) : call_(std::move(call)) {}
+  ~DeferredReply() override {
+    if (!is_finished_.load()) call_->drop_reply();
+  }
+
+  bool finish(Value value) override {
+    if (call_->is_worker_down() || is_finished_.exchange(true)) return false;
+    call_->answer(std::move(value));
+    return true;
+  }
+
+  bool fail(Error error) override {
+    if (call_->is_worker_down() || is_finished_.exchange(true)) return false;
+    call_->answer(std::move(error.set_may_have_run(true)));
+    return true;
+  }
+
+  bool is_cancelled() const override { return call_->is_cancelled(); }
+
+ private:
+  const std::shared_ptr<IncomingCall> call_;
+  std::atomic<bool> is_finished_{false};
+};
+
+}  // namespace
+
+IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
+                           wire::Call&& request, Nanos deadline, std::shared_ptr<Future<Value>> kept)
+    : shared_(std::move(shared)),
+      table_(table),
+      caller_(std::move(caller)),
+      request_(std::move(request)),
+      arrived_(shared_->environment.loop.now()),
+      deadline_(deadline),
+      kept_(std::move(kept)) {}
+
+OpenCall::Stage IncomingCall::stage() const {
+  switch (stage_.load()) {
+    case Stage::kQueued:
+      return OpenCall::Stage::kWaiting;
+    case Stage::kReturned:
+      return OpenCall::Stage::kDeferred;
+    case Stage::kRunning:
+    case Stage::kOver:
+      break;
+  }
+  return OpenCall::Stage::kRunning;
+}
+
+Nanos IncomingCall::time_left() const {
+  if (deadline_ == kNever) return kForever;
+  return std::max<Nanos>(0, deadline_ - shared_->environment.loop.now());
+}
+
+bool IncomingCall::is_worker_down() const { return shared_->group->phase.load() == GroupPhase::kStopped; }
+
+bool IncomingCall::is_cancelled() const { return is_cancelled_.load(std::memory_order_acquire); }
+
+void IncomingCall::check_unanswered(const char* what) const {
+  if (reply_ == Reply::kNone && stage_.load() != Stage::kReturned) return;
+  const char* state = reply_ == Reply::kNone ? "went out" : reply_ == Reply::kSet ? "was set" : "was deferred";
+  fail(Status::kInvalidState, "{}: the answer of call \"{}\" {} before", what, request_.function, state);
+}
+
+Answer IncomingCall::leaving(Value value) const {
+  check_references(*shared_, value);
+  Answer answer;
+  if (keeps_result()) {
+    answer.value = std::move(value);
+    return answer;
+  }
+  if (value.kind() == ValueKind::kObject) {
+    fail(Status::kInvalidArgument,
+         "an object of type \"{}\" cannot travel: it answers only calls whose result stays here",
+         value.as_object()->type);
+  }
+  answer.value = wire::prepare(value);
+  answer.packed = wire::Packed::make(answer.value);
+  if (answer.packed != nullptr) answer.value = Value();
+  if (context() && value.has_tensor()) answer.original = std::move(value);
+  return answer;
+}
+
+void IncomingCall::set_result(Value value) {
+  Answer travelling = leaving(std::move(value));
+  MutexLock lock(mutex_);
+  check_unanswered("return");
+  reply_ = Reply::kSet;
+  result_ = std::move(travelling);
+}
+
+std::shared_ptr<PendingReply> IncomingCall::defer() {
+  auto self = std::static_pointer_cast<IncomingCall>(shared_from_this());
+  MutexLock lock(mutex_);
+  check_unanswered("defer");
+  auto reply = std::make_shared<DeferredReply>(std::move(self));
+  reply_ = Reply::kDeferred;
+  return reply;
+}
+
+void IncomingCall::drop_reply() noexcept {
+  {
+    MutexLock lock(mutex_);
+    reply_ = Reply::kDropped;
+    // It may still fail by itself, and says so when it returns.
+    if (stage_.load() == Stage::kRunning) return;
+  }
+  EachStep each;
+  each([this] { answer_dropped(); });
+}
+
+void IncomingCall::answer_dropped() {
+  answer(Error(Status::kRemote, "the function put its answer off and then dropped it without finishing")
+             .set_may_have_run(true));
+}
+
+bool IncomingCall::begin() {
+  if (!shared_->running.begin(run_, request_.function)) return false;
+  Stage expected = Stage::kQueued;
+  if (stage_.compare_exchange_strong(expected, Stage::kRunning)) return true;
+  shared_->running.end(run_);
+  return false;
+}
+
+void IncomingCall::run(const Function& function) {
+  if (!begin()) return;
+  EachStep each;
+  each([this, &function] { run_begun(function); });
+  finish_run();
+  each.check();
+}
+
+void IncomingCall::run_begun(const Function& function) {
+  try {
+    function(*this);
+  } catch (...) {
+    answer(current_error().set_may_have_run(true));
+    return;
+  }
+  Reply reply = Reply::kNone;
+  Answer result;
+  {
+    MutexLock lock(mutex_);
+    stage_.store(Stage::kReturned);
+    reply = reply_;
+    result = std::move(result_);
+  }
+  if (reply == Reply::kDropped) {
+    answer_dropped();
+  } else if (reply != Reply::kDeferred && claim_answer()) {
+    answer_ = std::move(result);
+    hand_over();
+  }
+}
+
+void IncomingCall::finish_run() {
+  stage_.store(Stage::kReturned);
+  shared_->running.end(run_);
+}
+
+bool IncomingCall::claim_answer() { return !is_answered_.exchange(true); }
+
+bool IncomingCall::answer(Value value) {
+  Answer travelling;
+  try {
+    travelling = leaving(std::move(value));
+  } catch (...) {
+    return answer(current_error().set_may_have_run(true).add_context("the answer cannot travel"));
+  }
+  if (!claim_answer()) return false;
+  answer_ = std::move(travelling);
+  hand_over();
+  return true;
+}
+
+bool IncomingCall::answer(Error error) {
+  if (!claim_answer()) return false;
+  answer_.error = std::move(error);
+  hand_over();
+  return true;
+}
+
+void IncomingCall::hand_over() {
+  shared_->gate.run([self = std::static_pointer_cast<IncomingCall>(shared_from_this())]() mutable {
+    self->table_.send_answer(std::move(self));
+  });
+}
+
+bool IncomingCall::close() {
+  is_cancelled_.store(true, std::memory_order_release);
+  Stage expected = Stage::kQueued;
+  return !stage_.compare_exchange_strong(expected, Stage::kOver);
+}
+
+void IncomingCall::add_nested(const std::shared_ptr<OutgoingCall>& call) {
+  if (nested_.size() >= nested_limit_) {
+    std::erase_if(nested_, [](const std::weak_ptr<OutgoingCall>& nested) {
+      const auto alive = nested.lock();
+      return alive == nullptr || alive->future.is_done();
+    });
+    nested_limit_ = std::max<size_t>(16, 2 * nested_.size());
+  }
+  nested_.push_back(call);
+}
+
+}  // namespace distag

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/future.h"
+#include "base/ids.h"
+#include "base/task.h"
+#include "session/session.h"
+#include "tensor/value.h"
+#include "wire/message.h"
+
+namespace distag {
+
+// The layer above as calls see it (remote references), by what calls need of it. All on the loop, unless it says
+// otherwise.
+
+// References among the values of a message. Only asked for values that have references.
+class ReferenceTravel {
+ public:
+  virtual ~ReferenceTravel() = default;
+
+  // Throws INVALID_ARGUMENT for a value that holds a reference of another worker. Any thread.
+  virtual void check(const Value& value) const = 0;
+  // Throws what became of a value whose call never went out; decided when the message is sent.
+  virtual void check_made(const Value& value) const = 0;
+
+  // A value as it travels, when its message gets its number: it has to be held until after that. And as it arrives,
+  // before anything else is done with the message.
+  virtual Value on_send(const Peer& to, const Value& value) = 0;
+  virtual Value on_receive(const Peer& from, const Value& value) = 0;
+};
+
+// Calls whose result stays at the callee as `kept`.
+class ReferenceCreation {
+ public:
+  virtual ~ReferenceCreation() = default;
+
+  // At the caller: queued, numbered, acknowledged; or it never goes out.
+  virtual void on_creation_queued(const wire::Reference& kept) = 0;
+  virtual void on_creation_numbered(const wire::Reference& kept) = 0;
+  virtual void on_creation_acknowledged(wire::Reference& kept) = 0;
+  virtual void on_creation_failed(wire::Reference& kept, const Peer& callee, const Error& error) = 0;
+  // At the callee, when it has come: where its result goes, and what holds it until then.
+  virtual std::shared_ptr<Future<Value>> on_creation(const Peer& from, const Id& value, const std::string& call) = 0;
+};
+
+// Arguments that refer to values of this worker.
+class ReferencedArguments {
+ public:
+  virtual ~ReferencedArguments() = default;
+
+  // Runs `ready` once all of these values are made; with the first failure among those that are arguments themselves.
+  virtual void when_ready(const Values& args, UniqueFunction<void(const Error*)> ready) = 0;
+  // The arguments, with those that refer to a value of this worker replaced by it. Any thread, once they are ready.
+  virtual Values resolve(const Values& args) const = 0;
+};
+
+// Installed by the worker before the start.
+class ReferenceHook : public ReferenceTravel, public ReferenceCreation, public ReferencedArguments {
+ public:
+  // The values that other workers still hold, a line each.
+  virtual std::vector<std::string> leaks() const = 0;
+};
+
+}  // namespace distag

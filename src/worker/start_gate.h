@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/task.h"
+#include "session/session.h"
+#include "wire/message.h"
+
+namespace distag {
+
+// Holds back what others do while a worker starts, in order, until its layers are there to hear of it. Those who met
+// the group before us, members or not, have a bounded room for it. On the loop.
+class StartGate {
+ public:
+  // Runs the event at once when the gate is open, else once it opens.
+  void pass(Task event);
+  // As pass(), of a message of `bytes`, of which `most_bytes` may wait in all. False when there is no room.
+  bool pass_message(Task event, size_t bytes, size_t most_bytes);
+  // Whether one more stranger may come in meanwhile.
+  bool admit_stranger();
+  // A call that was refused, since there was no room, has come all the same.
+  void count_refused(const Peer& from) { ++refused_.try_emplace(from.incarnation, from, 0).first->second.second; }
+
+  bool is_open() const { return is_open_; }
+  // Calls `count` for every call that was refused, then runs what was held back.
+  template <typename Count>
+  void open(Count&& count) {
+    for (const auto& [incarnation, refused] : std::exchange(refused_, {})) {
+      for (uint64_t i = 0; i < refused.second; ++i) count(refused.first);
+    }
+    is_open_ = true;
+    for (Task& event : std::exchange(events_, {})) event();
+  }
+  // Forgets what waits, and holds back again.
+  void close() { *this = StartGate(); }
+
+ private:
+  bool is_open_ = false;
+  std::vector<Task> events_;
+  size_t messages_ = 0;
+  size_t bytes_ = 0;
+  size_t strangers_ = 0;
+  std::unordered_map<Incarnation, std::pair<Peer, uint64_t>> refused_;
+};
+
+}  // namespace distag

@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "base/error.h"
+#include "group/rendezvous.h"
+#include "support/expect.h"
+
+namespace distag {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+RendezvousTarget resolve(const std::string& uri, int32_t rank, int32_t world_size, const Environment& environment) {
+  return resolve_rendezvous(uri, rank, world_size, [&environment](const char* name) -> const char* {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+std::string failure(const std::string& uri, int32_t rank, int32_t world_size, const Environment& environment) {
+  return testing::failure_of([&] { resolve(uri, rank, world_size, environment); });
+}
+
+const Environment kPlain = {{"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
+
+TEST(ResolveRendezvous, TakesAllFromTheEnvironment) {
+  const RendezvousTarget target = resolve("env://", 0, 0, kPlain);
+  EXPECT_EQ(target.uri, "tcp://127.0.0.1:29500");
+  EXPECT_EQ(target.rank, 1);
+  EXPECT_EQ(target.world_size, 3);
+}
+
+TEST(ResolveRendezvous, OwnVariablesGoFirstOneByOne) {
+  Environment environment = kPlain;
+  environment["DISTAG_RANK"] = "2";
+  environment["DISTAG_MASTER_PORT"] = "4711";
+  const RendezvousTarget target = resolve("env://", 0, 0, environment);
+  EXPECT_EQ(target.uri, "tcp://127.0.0.1:4711");
+  EXPECT_EQ(target.rank, 2);
+  EXPECT_EQ(target.world_size, 3);
+}
+
+TEST(ResolveRendezvous, OptionsGoBeforeTheEnvironment) {
+  const RendezvousTarget target = resolve("env://", 4, 5, kPlain);
+  EXPECT_EQ(target.rank, 4);
+  EXPECT_EQ(target.world_size, 5);
+}
+
+TEST(ResolveRendezvous, RankAndSizeOfAnyUriMayComeFromTheEnvironment) {
+  const RendezvousTarget target = resolve("file:///tmp/x", 0, 0, kPlain);
+  EXPECT_EQ(target.uri, "file:///tmp/x");
+  EXPECT_EQ(target.rank, 1);
+  EXPECT_EQ(target.world_size, 3);
+}
+
+TEST(ResolveRendezvous, BracketsAnIpv6Address) {
+  Environment environment = kPlain;
+  environment["MASTER_ADDR"] = "::1";
+  EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "tcp://[::1]:29500");
+}
+
+TEST(ResolveRendezvous, NamesWhatIsMissing) {
+  Environment environment = kPlain;
+  environment.erase("MASTER_ADDR");
+  EXPECT_EQ(failure("env://", 0, 0, environment),
+            "INVALID_ARGUMENT: rendezvous: neither DISTAG_MASTER_ADDR nor MASTER_ADDR is set in the environment; set "
+            "it, or give rank, world_size and rendezvous in the options");
+}
+
+TEST(ResolveRendezvous, RefusesWhatIsNoNumber) {
+  Environment environment = kPlain;
+  environment["RANK"] = "1x";
+  EXPECT_EQ(failure("env://", 0, 0, environment), "INVALID_ARGUMENT: rendezvous: RANK=\"1x\" is no number in 0 .. 2");
+  environment["DISTAG_RANK"] = "3";
+  EXPECT_EQ(failure("env://", 0, 0, environment),
+            "INVALID_ARGUMENT: rendezvous: DISTAG_RANK=\"3\" is no number in 0 .. 2");
+  environment["DISTAG_RANK"] = "0";
+  environment["MASTER_PORT"] = "0";
+  EXPECT_EQ(failure("env://", 0, 0, environment),
+            "INVALID_ARGUMENT: rendezvous: MASTER_PORT=\"0\" is no number in 1 .. 65535");
+}
+
+TEST(ResolveRendezvous, AnOpenWorldNeedsNoRank) {
+  EXPECT_EQ(resolve("inproc://x", -1, -1, {}).rank, -1);
+  EXPECT_EQ(resolve("inproc://x", 7, -1, {}).rank, 7);
+  EXPECT_EQ(resolve("env://", 7, -1, kPlain).uri, "tcp://127.0.0.1:29500");
+  Environment environment = {{"WORLD_SIZE", "-1"}};
+  EXPECT_EQ(resolve("inproc://x", 0, 0, environment).world_size, -1);
+  EXPECT_EQ(resolve("inproc://x", 0, 0, environment).rank, -1);
+  environment["RANK"] = "5";
+  EXPECT_EQ(resolve("inproc://x", 0, 0, environment).rank, 5);
+  environment["WORLD_SIZE"] = "0";
+  EXPECT_EQ(failure("inproc://x", 0, 0, environment),
+            "INVALID_ARGUMENT: rendezvous: WORLD_SIZE is 0; -1 is an open world");
+}
+
+TEST(ResolveRendezvous, RefusesARankOutsideOfTheWorld) {
+  EXPECT_EQ(failure("inproc://x", 2, 2, {}), "INVALID_ARGUMENT: rank 2 is not in 0 .. 1");
+  EXPECT_EQ(failure("inproc://x", -1, 2, {}), "INVALID_ARGUMENT: rank -1 is not in 0 .. 1");
+}
+
+}  // namespace
+}  // namespace distag

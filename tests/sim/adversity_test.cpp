@@ -1,7 +1,8 @@
 // Forwards and passes in adversity: connections that drop, dials that fail, links that are parted (one way, too) or
-// slow for what is large, hosts that pause, tasks that take their time; passes that are cancelled, run out of time and
-// are repeated; and, in the second kind, a worker that dies or leaves, or two that lose each other. After every step:
-// nobody has given up anybody but those.
+// slow for what is large, hosts that pause, tasks that take their time, clocks that differ, jump and stand; passes that
+// are cancelled, run out of time and are repeated; and, in the kinds with a loss, a worker that dies, leaves or stops
+// for longer than a lease, or two that lose each other. After every step: nobody has given up anybody but those who are
+// gone, and who could not be heard for a lease.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,13 +13,23 @@
 
 #include "base/error.h"
 #include "sim/graph_checks.h"
+#include "sim/hearing.h"
 #include "sim/random_graph.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
 namespace {
 
+constexpr Nanos kLease = 5 * kSecond;
 constexpr Nanos kLongestTrouble = 300 * kMillisecond;  // far below a lease
+constexpr Nanos kLongestPause = 3200 * kMillisecond;   // with all other troubles, still below one
+constexpr Nanos kBearableSilence = kLease * 9 / 10;    // whose clocks differ by a little
+constexpr double kLargestDrift = 0.02;
+
+struct Kind {
+  bool has_loss = false;
+  bool has_clocks = false;  // of the hosts, each its own; and hosts that pause for long
+};
 
 struct Tally {
   size_t runs = 0;
@@ -29,29 +40,40 @@ struct Tally {
 
 class Adversity {
  public:
-  Adversity(uint64_t seed, bool has_loss, Tally* tally)
-      : has_loss_(has_loss), tally_(tally), random_(seed), graph_(seed, graph_options(seed)), group_(seed, options()) {
+  Adversity(uint64_t seed, const Kind& kind, Tally* tally)
+      : kind_(kind),
+        tally_(tally),
+        random_(seed),
+        graph_(seed, graph_options(seed)),
+        group_(seed, options()),
+        hearing_(group_.scheduler(), group_.size()) {
     register_blocks(group_, graph_);
     group_.scheduler().set_observer([this] { look_at_log(); });
     if (below(4) == 0) group_.scheduler().set_longest_task(between(0, kMillisecond));
   }
 
+  ~Adversity() { group_.scheduler().set_observer(nullptr); }
+  Adversity(const Adversity&) = delete;
+  Adversity& operator=(const Adversity&) = delete;
+
   void run() {
     SCOPED_TRACE(graph_.describe());
     ++tally_->runs;
+    if (kind_.has_clocks) set_clocks();
     group_.start();
     for (uint64_t trouble = below(5); trouble > 0; --trouble) plan_trouble();
-    if (has_loss_) plan_loss();
+    if (kind_.has_clocks) plan_pause();
+    if (kind_.has_loss) plan_loss();
     try {
       run_program();
     } catch (const Error& error) {
       ++tally_->failures;
-      EXPECT_TRUE(has_loss_) << error.message();
+      EXPECT_TRUE(kind_.has_loss) << error.message();
     }
-    group_.scheduler().run_for(has_loss_ ? 30 * kSecond : kSecond);
+    group_.scheduler().run_for(kind_.has_loss ? 30 * kSecond : kind_.has_clocks ? 2 * kLease : kSecond);
     expect_nothing_left(group_);
     const auto reports = group_.shutdown();
-    for (const ShutdownReport& report : reports) EXPECT_TRUE(report.clean || has_loss_);
+    for (const ShutdownReport& report : reports) EXPECT_TRUE(report.clean || kind_.has_loss);
   }
 
  private:
@@ -74,7 +96,7 @@ class Adversity {
   SimGroupOptions options() {
     SimGroupOptions options;
     options.size = graph_.options.workers;
-    options.is_open = has_loss_;
+    options.is_open = kind_.has_loss;
     options.faults.max_delay = between(10 * kMicrosecond, 3 * kMillisecond);
     options.faults.delay_per_kib = between(0, 2 * kMillisecond);
     options.faults.drop = below(2) == 0 ? 0 : up_to(0.03);
@@ -86,6 +108,28 @@ class Adversity {
   // At some moment of what a forward and its passes take.
   void soon(Task task) { later(between(0, 20 * kMillisecond), std::move(task)); }
   void later(Nanos delay, Task task) { group_.scheduler().at(group_.scheduler().now() + delay, std::move(task)); }
+
+  void part(int32_t a, int32_t b, bool is_one_way) {
+    is_one_way ? group_.network().part_one_way(name(a), name(b)) : group_.network().part(name(a), name(b));
+    hearing_.note_part(a, b, true);
+  }
+  void join(int32_t a, int32_t b) {
+    group_.network().join(name(a), name(b));
+    hearing_.note_part(a, b, false);
+  }
+  void pause(int32_t rank, Nanos duration, bool clock_stands = false) {
+    if (group_.is_killed(rank)) return;
+    clock_stands ? group_.suspend(rank) : group_.freeze(rank);
+    hearing_.note_stop(rank, true);
+    later(duration, [this, rank] {
+      group_.thaw(rank);
+      hearing_.note_stop(rank, false);
+    });
+  }
+  void jump_clock(int32_t rank, Nanos ahead) {
+    group_.jump_clock(rank, ahead);
+    hearing_.note_jump(rank, ahead);
+  }
 
   void plan_trouble() {
     const int32_t a = any_rank();
@@ -99,17 +143,34 @@ class Adversity {
       case 2:
         soon([this, a, b, duration, is_one_way = below(2) == 0] {
           if (given_up_.contains(std::minmax(a, b))) return;
-          is_one_way ? group_.network().part_one_way(name(a), name(b)) : group_.network().part(name(a), name(b));
+          part(a, b, is_one_way);
           later(duration, [this, a, b] {
-            if (!given_up_.contains(std::minmax(a, b))) group_.network().join(name(a), name(b));
+            if (!given_up_.contains(std::minmax(a, b))) join(a, b);
           });
         });
         break;
       default:
-        soon([this, a, duration] {
-          if (group_.is_killed(a)) return;
-          group_.freeze(a);
-          later(duration, [this, a] { group_.thaw(a); });
+        soon([this, a, duration] { pause(a, duration); });
+    }
+  }
+
+  void set_clocks() {
+    for (int32_t rank = 0; rank < group_.size(); ++rank) {
+      group_.run_clock_at(rank, 1 - kLargestDrift + up_to(2 * kLargestDrift));
+      if (below(2) == 0) group_.jump_clock(rank, between(0, 1000 * kSecond));
+    }
+  }
+
+  // As SIGSTOP does it, or the suspension of a machine; or the clock alone goes on.
+  void plan_pause() {
+    const int32_t rank = any_rank();
+    switch (below(3)) {
+      case 0:
+        soon([this, rank, ahead = between(0, 2 * kLease)] { jump_clock(rank, ahead); });
+        break;
+      default:
+        soon([this, rank, duration = between(0, kLongestPause), clock_stands = below(2) == 0] {
+          pause(rank, duration, clock_stands);
         });
     }
   }
@@ -119,7 +180,7 @@ class Adversity {
     const int32_t victim = any_rank(1);
     const int32_t other =
         (victim + 1 + static_cast<int32_t>(below(static_cast<uint64_t>(group_.size() - 1)))) % group_.size();
-    switch (below(3)) {
+    switch (below(kind_.has_clocks ? 5 : 3)) {
       case 0:
         soon([this, victim] {
           gone_.insert(name(victim));
@@ -132,12 +193,16 @@ class Adversity {
           group_.worker(victim).shutdown(patience);
         });
         break;
-      default:
+      case 2:
         soon([this, victim, other, is_one_way = below(2) == 0] {
           given_up_.insert(std::minmax(victim, other));
-          is_one_way ? group_.network().part_one_way(name(victim), name(other))
-                     : group_.network().part(name(victim), name(other));
-          later(12 * kSecond, [this, victim, other] { group_.network().join(name(victim), name(other)); });
+          part(victim, other, is_one_way);
+          later(12 * kSecond, [this, victim, other] { join(victim, other); });
+        });
+        break;
+      default:
+        soon([this, victim, duration = between(kLease, 3 * kLease), clock_stands = below(2) == 0] {
+          pause(victim, duration, clock_stands);
         });
     }
   }
@@ -153,7 +218,7 @@ class Adversity {
     for (uint64_t attempt = below(4); attempt > 0; --attempt) committed += end_soon(*context, roots, options);
     context->backward(roots, options);
     ++tally_->passes;
-    if (has_loss_) return;  // whose gradients are gone with it
+    if (kind_.has_loss) return;  // whose gradients are gone with it
     expect_gradients(group_, graph_, context->global_id(), *local_gradients_of_repeats(graph_, committed + 1));
   }
 
@@ -172,7 +237,7 @@ class Adversity {
     if (error == nullptr) return true;
     ++tally_->ended_early;
     const bool is_ours = error->status() == Status::kCancelled || error->status() == Status::kDeadline;
-    EXPECT_TRUE(is_ours || has_loss_) << error->message();
+    EXPECT_TRUE(is_ours || kind_.has_loss) << error->message();
     return false;
   }
 
@@ -186,13 +251,14 @@ class Adversity {
       const std::string by = line.substr(0, line.find(':'));
       const size_t quote = line.find('"') + 1;
       const std::string lost = line.substr(quote, line.find('"', quote) - quote);
-      EXPECT_TRUE(gone_.contains(by) || gone_.contains(lost) ||
-                  given_up_.contains(std::minmax(std::stoi(by.substr(1)), std::stoi(lost.substr(1)))))
-          << line;
+      const Nanos silence = hearing_.longest_silence(std::stoi(by.substr(1)), std::stoi(lost.substr(1)));
+      EXPECT_TRUE(gone_.contains(by) || gone_.contains(lost) || silence >= kBearableSilence)
+          << line << "\nafter a silence of " << static_cast<double>(silence) / kSecond << " s";
+      EXPECT_TRUE(kind_.has_loss) << line;
     }
   }
 
-  const bool has_loss_;
+  const Kind kind_;
   Tally* const tally_;
   SeededRandom random_;
   bool is_fast_ = false;
@@ -201,28 +267,36 @@ class Adversity {
   size_t seen_ = 0;
   const RandomGraph graph_;
   SimWorkerGroup group_;
+  Hearing hearing_;
 };
 
-Tally run_seeds(uint64_t count, bool has_loss) {
+Tally run_seeds(const Kind& kind) {
   Tally tally;
-  for_each_seed(count, [has_loss, &tally](uint64_t seed) { Adversity(seed, has_loss, &tally).run(); });
+  for_each_seed(2000, [&kind, &tally](uint64_t seed) { Adversity(seed, kind, &tally).run(); });
   return tally;
 }
 
-TEST(AdversityTest, WithoutALossNobodyIsGivenUpAndAPassCanBeRepeated) {
-  const Tally tally = run_seeds(2000, false);
+void expect_no_loss(const Tally& tally) {
   EXPECT_EQ(tally.passes, tally.runs);
   if (std::getenv("DISTAG_SIM_SEED") == nullptr) {
     EXPECT_GT(tally.ended_early, tally.runs / 4);
   }
 }
 
-TEST(AdversityTest, WithALossNobodyElseIsGivenUpAndNothingIsLeft) {
-  const Tally tally = run_seeds(2000, true);
-  if (std::getenv("DISTAG_SIM_SEED") == nullptr) {
-    EXPECT_GT(tally.passes, tally.runs / 10);
-    EXPECT_GT(tally.failures, tally.runs / 10);
-  }
+void expect_losses(const Tally& tally) {
+  if (std::getenv("DISTAG_SIM_SEED") != nullptr) return;
+  EXPECT_GT(tally.passes, tally.runs / 10);
+  EXPECT_GT(tally.failures, tally.runs / 10);
+}
+
+TEST(AdversityTest, WithoutALossNobodyIsGivenUpAndAPassCanBeRepeated) { expect_no_loss(run_seeds({})); }
+
+TEST(AdversityTest, WithALossNobodyElseIsGivenUpAndNothingIsLeft) { expect_losses(run_seeds({.has_loss = true})); }
+
+TEST(AdversityTest, ClocksThatDifferAndHostsThatPauseLoseNobody) { expect_no_loss(run_seeds({.has_clocks = true})); }
+
+TEST(AdversityTest, WithSuchClocksALossTakesNobodyElse) {
+  expect_losses(run_seeds({.has_loss = true, .has_clocks = true}));
 }
 
 }  // namespace

@@ -59,6 +59,43 @@ TEST(SimLoopTest, ATimerCancelledAfterItWasDueDoesNotRun) {
   EXPECT_FALSE(ran);
 }
 
+TEST(SimLoopTest, ItsClockMayRunAtAnotherRateStandAndJump) {
+  SimScheduler scheduler(1);
+  SimLoop loop(scheduler, "loop");
+  loop.set_clock(100 * kSecond, 1.5);
+  const Nanos begin = loop.now();
+  EXPECT_EQ(begin, scheduler.now() + 100 * kSecond);
+  scheduler.run_for(2 * kSecond);
+  EXPECT_EQ(loop.now(), begin + 3 * kSecond);
+  loop.set_clock(0, 0);
+  scheduler.run_for(2 * kSecond);
+  EXPECT_EQ(loop.now(), begin + 3 * kSecond);
+  loop.set_clock(kSecond, 1);
+  EXPECT_EQ(loop.now(), begin + 4 * kSecond);
+}
+
+TEST(SimLoopTest, TimersFireByItsClockWhateverThatDoesMeanwhile) {
+  for (const double rate : {0.5, 1.0, 1.1}) {
+    SimScheduler scheduler(1);
+    SimLoop loop(scheduler, "loop");
+    loop.set_clock(0, rate);
+    Nanos fired = 0;
+    loop.run([&] { loop.start_timer(loop.now() + 10 * kSecond, [&] { fired = loop.now(); }); });
+    const Nanos due = loop.now() + 10 * kSecond;
+    scheduler.run_for(2 * kSecond);
+    loop.set_clock(0, 0);
+    scheduler.run_for(60 * kSecond);
+    EXPECT_EQ(fired, 0);
+    loop.set_clock(3 * kSecond, rate);
+    const Nanos left = static_cast<Nanos>(static_cast<double>(due - loop.now()) / rate);
+    scheduler.run_for(left - kMillisecond);
+    EXPECT_EQ(fired, 0);
+    scheduler.run_for(2 * kMillisecond);
+    EXPECT_GE(fired, due);
+    EXPECT_LT(fired, due + kMillisecond);
+  }
+}
+
 TEST(SimLoopTest, RefusesTimersFromElsewhereAndWaitsOnIt) {
   SimScheduler scheduler(1);
   SimLoop loop(scheduler, "loop");

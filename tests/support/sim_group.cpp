@@ -1,5 +1,6 @@
 #include "support/sim_group.h"
 
+#include <array>
 #include <utility>
 
 #include "group/gathering.h"
@@ -78,8 +79,21 @@ struct SimWorkerGroup::Node {
   SeededRandom random;
   Log log;
   std::unique_ptr<Worker> worker;
+  double clock_rate = 1;
+  bool suspended = false;
   bool killed = false;
   bool down = false;
+
+  void freeze() {
+    for (Lane* lane : lanes()) lane->freeze();
+  }
+  void thaw() {
+    for (Lane* lane : lanes()) lane->thaw();
+    if (std::exchange(suspended, false)) loop.set_clock(0, clock_rate);
+  }
+
+ private:
+  std::array<Lane*, 4> lanes() { return {&loop, &functions, &compute, &decoder}; }
 };
 
 SimWorkerGroup::SimWorkerGroup(uint64_t seed, SimGroupOptions options)
@@ -141,10 +155,7 @@ SimWorkerGroup::~SimWorkerGroup() {
 // should end.
 void SimWorkerGroup::take_down(Node& node) {
   if (std::exchange(node.down, true)) return;
-  node.loop.thaw();
-  node.functions.thaw();
-  node.compute.thaw();
-  node.decoder.thaw();
+  node.thaw();
   auto report = node.worker->shutdown(0);
   scheduler_->run_until([&report] { return report->is_done(); }, 60 * kSecond);
 }
@@ -203,21 +214,29 @@ Worker& SimWorkerGroup::restart(int32_t rank) {
   return *place->worker;
 }
 
-void SimWorkerGroup::freeze(int32_t rank) {
+void SimWorkerGroup::freeze(int32_t rank) { nodes_.at(static_cast<size_t>(rank))->freeze(); }
+
+void SimWorkerGroup::suspend(int32_t rank) {
   Node& node = *nodes_.at(static_cast<size_t>(rank));
-  node.loop.freeze();
-  node.functions.freeze();
-  node.compute.freeze();
-  node.decoder.freeze();
+  node.freeze();
+  node.suspended = true;
+  node.loop.set_clock(0, 0);
 }
 
 void SimWorkerGroup::thaw(int32_t rank) {
   Node& node = *nodes_.at(static_cast<size_t>(rank));
-  if (node.killed) return;
-  node.loop.thaw();
-  node.functions.thaw();
-  node.compute.thaw();
-  node.decoder.thaw();
+  if (!node.killed) node.thaw();
+}
+
+void SimWorkerGroup::run_clock_at(int32_t rank, double rate) {
+  Node& node = *nodes_.at(static_cast<size_t>(rank));
+  node.clock_rate = rate;
+  if (!node.suspended) node.loop.set_clock(0, rate);
+}
+
+void SimWorkerGroup::jump_clock(int32_t rank, Nanos ahead) {
+  Node& node = *nodes_.at(static_cast<size_t>(rank));
+  node.loop.set_clock(ahead, node.suspended ? 0 : node.clock_rate);
 }
 
 bool SimWorkerGroup::is_killed(int32_t rank) const { return nodes_.at(static_cast<size_t>(rank))->killed; }

@@ -48,12 +48,16 @@ class SimWorkerGroup {
   Value call(int32_t from, CallRequest request);
   Value call(int32_t from, int32_t to, const std::string& function, Values args, const Id& context = {});
 
-  // SIGKILL, SIGSTOP and SIGCONT. A killed worker stays dead, until a new process takes its name and rank: restart()
-  // gives its worker, which is not started yet.
+  // SIGKILL, SIGSTOP and SIGCONT; a suspended machine's clock stands as well. A killed worker stays dead, until a new
+  // process takes its name and rank: restart() gives its worker, which is not started yet.
   void kill(int32_t rank);
   Worker& restart(int32_t rank);
   void freeze(int32_t rank);
+  void suspend(int32_t rank);
   void thaw(int32_t rank);
+  // The clock of its host: how much it gains for each second of the simulation, and how far it jumps ahead.
+  void run_clock_at(int32_t rank, double rate);
+  void jump_clock(int32_t rank, Nanos ahead);
   bool is_killed(int32_t rank) const;
 
   // The records that the workers logged, a line each: "w1: ...".

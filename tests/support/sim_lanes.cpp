@@ -37,7 +37,27 @@ class HostCodeGoesTo {
 
 }  // namespace
 
-SimLoop::SimLoop(SimScheduler& scheduler, std::string name) : Lane(scheduler, std::move(name)) {}
+Nanos SimHostClock::now() const {
+  const Nanos passed = world_.now() - since_;
+  return shown_ + (rate_ == 1 ? passed : static_cast<Nanos>(static_cast<double>(passed) * rate_));
+}
+
+void SimHostClock::set(Nanos ahead, double rate) {
+  shown_ = now() + ahead;
+  since_ = world_.now();
+  rate_ = rate;
+}
+
+Nanos SimHostClock::world_time(Nanos when) const {
+  if (when == kNever) return kNever;
+  if (rate_ == 1) return since_ + (when - shown_);
+  if (when <= now()) return world_.now();
+  if (rate_ == 0) return kNever;
+  return since_ + static_cast<Nanos>(static_cast<double>(when - shown_) / rate_) + 1;  // not a moment too early
+}
+
+SimLoop::SimLoop(SimScheduler& scheduler, std::string name)
+    : Lane(scheduler, std::move(name)), clock_(scheduler.clock()) {}
 
 SimLoop::~SimLoop() { stop(); }
 
@@ -51,9 +71,26 @@ Loop::TimerId SimLoop::start_timer(Nanos when, Task task) {
   if (!is_current()) throw std::logic_error("start_timer of loop \"" + name() + "\" is called from elsewhere");
   const TimerId id = next_timer_++;
   if (stopped_) return id;
-  const uint64_t event = when == kNever ? 0 : scheduler_.at(when, [this, id] { queue_.push_back({id, Task()}); });
-  timers_.emplace(id, Timer{event, std::move(task)});
+  schedule(id, timers_.emplace(id, Timer{when, std::move(task)}).first->second);
   return id;
+}
+
+void SimLoop::schedule(TimerId id, Timer& timer) {
+  const Nanos when = clock_.world_time(timer.when);
+  if (when == kNever) return;
+  timer.event = scheduler_.at(when, [this, id = id] {
+    timers_.at(id).is_due = true;
+    queue_.push_back({id, Task()});
+  });
+}
+
+void SimLoop::set_clock(Nanos ahead, double rate) {
+  clock_.set(ahead, rate);
+  for (auto& [id, timer] : timers_) {
+    if (timer.is_due) continue;
+    scheduler_.cancel(timer.event);
+    schedule(id, timer);
+  }
 }
 
 void SimLoop::cancel_timer(TimerId id) {
@@ -62,7 +99,7 @@ void SimLoop::cancel_timer(TimerId id) {
   if (node) scheduler_.cancel(node.mapped().event);
 }
 
-const Clock& SimLoop::clock() const { return scheduler_.clock(); }
+const Clock& SimLoop::clock() const { return clock_; }
 
 bool SimLoop::is_current() const { return scheduler_.current_ == this && scheduler_.current_fiber_ == nullptr; }
 

@@ -13,6 +13,25 @@
 
 namespace distag::sim {
 
+// The time of one host, which need not be that of the others: it may run at a rate of its own, jump ahead, or stand.
+class SimHostClock final : public Clock {
+ public:
+  explicit SimHostClock(const Clock& world) : world_(world) {}
+
+  Nanos now() const override;
+  // From now on it is `ahead` further and gains `rate` for each of the world's; 0: it stands.
+  void set(Nanos ahead, double rate);
+  double rate() const { return rate_; }
+  // The time of the world at which it shows `when`, if it goes on like this. kNever: it does not.
+  Nanos world_time(Nanos when) const;
+
+ private:
+  const Clock& world_;
+  double rate_ = 1;
+  Nanos shown_ = 0;  // at `since_` of the world
+  Nanos since_ = 0;
+};
+
 // A loop thread. Its tasks run in the order they were posted, on the main stack; a wait in one is refused.
 class SimLoop final : public Loop, public Lane {
  public:
@@ -24,6 +43,9 @@ class SimLoop final : public Loop, public Lane {
   void cancel_timer(TimerId id) override;
   const Clock& clock() const override;
   bool is_current() const override;
+
+  // Changes the clock of its host; see SimHostClock. From the main thread and events of the scheduler.
+  void set_clock(Nanos ahead, double rate);
 
   // Runs the task here and now as if on the loop. For tests of what lives on a loop.
   void run(Task task);
@@ -37,14 +59,19 @@ class SimLoop final : public Loop, public Lane {
 
  private:
   struct Timer {
-    uint64_t event;
+    Nanos when;  // by the clock of the host
     Task task;
+    uint64_t event = 0;  // 0: its time does not come
+    bool is_due = false;
   };
   struct Entry {
     TimerId timer;  // 0: posted
     Task task;
   };
 
+  void schedule(TimerId id, Timer& timer);
+
+  SimHostClock clock_;
   std::deque<Entry> queue_;
   std::map<TimerId, Timer> timers_;
   TimerId next_timer_ = 1;

@@ -1,8 +1,8 @@
 // Forwards and passes in adversity: connections that drop, dials that fail, links that are parted (one way, too) or
-// slow for what is large, hosts that pause, tasks that take their time, clocks that differ, jump and stand; passes that
-// are cancelled, run out of time and are repeated; and, in the kinds with a loss, a worker that dies, leaves or stops
-// for longer than a lease, or two that lose each other. After every step: nobody has given up anybody but those who are
-// gone, and who could not be heard for a lease.
+// slow for what is large, hosts that pause, tasks that take their time, clocks that differ, jump and stand, and too few
+// descriptors; passes that are cancelled, run out of time and are repeated; and, in the kinds with a loss, a worker
+// that dies, leaves or stops for longer than a lease, or two that lose each other. After every step: nobody has given
+// up anybody but those who are gone, and who could not be heard for a lease.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -23,12 +23,14 @@ namespace {
 constexpr Nanos kLease = 5 * kSecond;
 constexpr Nanos kLongestTrouble = 300 * kMillisecond;  // far below a lease
 constexpr Nanos kLongestPause = 3200 * kMillisecond;   // with all other troubles, still below one
-constexpr Nanos kBearableSilence = kLease * 9 / 10;    // whose clocks differ by a little
+constexpr Nanos kLongestShortage = 2 * kSecond;
+constexpr Nanos kBearableSilence = kLease * 9 / 10;  // whose clocks differ by a little
 constexpr double kLargestDrift = 0.02;
 
 struct Kind {
   bool has_loss = false;
-  bool has_clocks = false;  // of the hosts, each its own; and hosts that pause for long
+  bool has_clocks = false;    // of the hosts, each its own; and hosts that pause for long
+  bool has_shortage = false;  // of descriptors, at every dial and of a host for a while
 };
 
 struct Tally {
@@ -63,6 +65,7 @@ class Adversity {
     group_.start();
     for (uint64_t trouble = below(5); trouble > 0; --trouble) plan_trouble();
     if (kind_.has_clocks) plan_pause();
+    if (kind_.has_shortage) plan_shortage();
     if (kind_.has_loss) plan_loss();
     try {
       run_program();
@@ -102,6 +105,7 @@ class Adversity {
     options.faults.drop = below(2) == 0 ? 0 : up_to(0.03);
     options.faults.would_block = below(2) == 0 ? 0 : up_to(0.05);
     options.faults.fail_dial = below(2) == 0 ? 0 : up_to(0.2);
+    if (kind_.has_shortage) options.faults.no_descriptor = up_to(0.5);
     return options;
   }
 
@@ -173,6 +177,22 @@ class Adversity {
           pause(rank, duration, clock_stands);
         });
     }
+  }
+
+  // It has to dial again, and is dialled, in the middle of it.
+  void plan_shortage() {
+    const int32_t rank = any_rank();
+    soon([this, rank, cut_at = between(0, kMillisecond), duration = between(0, kLongestShortage)] {
+      group_.network().set_short(name(rank), true);
+      hearing_.note_shortage(rank, true);
+      later(cut_at, [this, rank] {
+        for (int32_t other = 0; other < group_.size(); ++other) group_.network().cut(name(rank), name(other));
+      });
+      later(duration, [this, rank] {
+        group_.network().set_short(name(rank), false);
+        hearing_.note_shortage(rank, false);
+      });
+    });
   }
 
   // Of a worker other than the one that runs the program, or between any two.
@@ -297,6 +317,12 @@ TEST(AdversityTest, ClocksThatDifferAndHostsThatPauseLoseNobody) { expect_no_los
 
 TEST(AdversityTest, WithSuchClocksALossTakesNobodyElse) {
   expect_losses(run_seeds({.has_loss = true, .has_clocks = true}));
+}
+
+TEST(AdversityTest, ForWantOfDescriptorsNobodyIsLost) { expect_no_loss(run_seeds({.has_shortage = true})); }
+
+TEST(AdversityTest, AmongAllOfThatALossTakesNobodyElse) {
+  expect_losses(run_seeds({.has_loss = true, .has_clocks = true, .has_shortage = true}));
 }
 
 }  // namespace

@@ -25,6 +25,16 @@ class Hearing {
     }
     look();
   }
+  // Who has no descriptors cannot make a connection again.
+  void note_shortage(int32_t rank, bool is_short) {
+    look();
+    if (is_short) {
+      short_.insert(rank);
+    } else {
+      short_.erase(rank);
+    }
+    look();
+  }
   void note_part(int32_t a, int32_t b, bool is_parted) {
     look();
     if (is_parted) {
@@ -67,9 +77,8 @@ class Hearing {
     Nanos ahead;
   };
 
-  bool is_silent(int32_t a, int32_t b) const {
-    return stopped_.contains(a) || stopped_.contains(b) || parted_.contains({a, b});
-  }
+  bool is_deaf(int32_t rank) const { return stopped_.contains(rank) || short_.contains(rank); }
+  bool is_silent(int32_t a, int32_t b) const { return is_deaf(a) || is_deaf(b) || parted_.contains({a, b}); }
 
   // A message that was under way in a jump may be lost to the silence that follows.
   Nanos jumped(Nanos now, const Pair& pair) const {
@@ -108,6 +117,7 @@ class Hearing {
   const SimScheduler& scheduler_;
   const int32_t workers_;
   std::set<int32_t> stopped_;
+  std::set<int32_t> short_;
   std::set<Pair> parted_;
   std::vector<Jump> jumps_;
   std::map<Pair, Silence> silences_;

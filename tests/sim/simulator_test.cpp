@@ -468,6 +468,20 @@ TEST(SimSizeTest, WhatIsLargeComesLaterIfItIsToAndATaskKeepsItsLane) {
   });
 }
 
+TEST_F(SimNetworkTest, AHostWithoutDescriptorsDialsNobodyAndKeepsWhoDialsItWaiting) {
+  begin(1);
+  network->set_short("a", true);
+  dial();
+  scheduler->run_for(kSecond);
+  EXPECT_FALSE(connected);
+  EXPECT_FALSE(dropped);
+  network->set_short("a", false);
+  scheduler->run_for(kSecond);
+  EXPECT_TRUE(connected);
+  network->set_short("b", true);
+  EXPECT_EQ(status_of([this] { dial(); }), Status::kOutOfMemory);
+}
+
 TEST_F(SimNetworkTest, NoCallbackAfterTheConnectionIsGone) {
   begin(1);
   dial();

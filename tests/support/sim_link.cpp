@@ -8,6 +8,7 @@ namespace {
 
 constexpr Nanos kRetryParted = 5 * kMillisecond;
 constexpr Nanos kDialTimeout = 2 * kSecond;
+constexpr Nanos kAcceptAgain = 20 * kMillisecond;
 
 ConnectionToken make_token(uint64_t id) {
   ConnectionToken token;
@@ -28,7 +29,12 @@ SimLink::SimLink(SimNetwork& network, SimTransport& dialer, ConnectionEvents eve
 void SimLink::dial(const std::string& endpoint) {
   ++network_.traffic_.dials;
   SimScheduler& scheduler = network_.scheduler_;
-  scheduler.at(scheduler.now() + network_.delay(), [weak = weak_from_this(), endpoint] {
+  dial_ends_ = scheduler.now() + kDialTimeout;
+  establish_at(scheduler.now() + network_.delay(), endpoint);
+}
+
+void SimLink::establish_at(Nanos when, const std::string& endpoint) {
+  network_.scheduler_.at(when, [weak = weak_from_this(), endpoint] {
     if (const auto link = weak.lock()) link->establish(endpoint);
   });
 }
@@ -44,6 +50,9 @@ void SimLink::establish(const std::string& endpoint) {
       if (const auto link = weak.lock()) link->drop(false);
     });
     return;
+  }
+  if (network_.is_short(acceptor_host_)) {
+    return scheduler.now() < dial_ends_ ? establish_at(scheduler.now() + kAcceptAgain, endpoint) : drop(false);
   }
   if (scheduler.chance(network_.faults.fail_dial)) return drop(false);
   acceptor_ = found->second;

@@ -38,6 +38,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
     Nanos last = 0;
   };
 
+  void establish_at(Nanos when, const std::string& endpoint);
   void establish(const std::string& endpoint);
   void put(Direction& direction, Frames frames, const std::string& from, const std::string& to);
   void deliver(Direction& direction);
@@ -57,6 +58,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
   ConnectionToken token_;
   Direction forward_;
   Direction backward_;
+  Nanos dial_ends_ = kNever;
   bool connected_ = false;
   bool dropped_ = false;
   bool told_ = false;     // on_dropped has been called: nothing follows

@@ -65,6 +65,14 @@ void SimNetwork::join(const std::string& a, const std::string& b) {
   parted_.erase(std::pair(b, a));
 }
 
+void SimNetwork::set_short(const std::string& host, bool is_short) {
+  if (is_short) {
+    short_.insert(host);
+  } else {
+    short_.erase(host);
+  }
+}
+
 void SimNetwork::kill(const std::string& host) {
   for (SimTransport* transport : transports_) {
     if (transport->host_ == host) transport->dead_ = true;
@@ -95,6 +103,9 @@ std::unique_ptr<Acceptor> SimTransport::listen(const std::string& address, Accep
 
 std::unique_ptr<Connection> SimTransport::dial(const std::string& endpoint, ConnectionEvents events) {
   check_address(endpoint);
+  if (network_.is_short(host_) || network_.scheduler_.chance(network_.faults.no_descriptor)) {
+    fail(Status::kOutOfMemory, "no descriptors are left for another connection");
+  }
   const auto link = std::make_shared<SimLink>(network_, *this, std::move(events), network_.next_name_++);
   network_.links_.push_back(link);
   if (network_.links_.size() % 256 == 0) {

@@ -18,10 +18,11 @@ namespace distag::sim {
 struct SimFaults {
   Nanos min_delay = 5 * kMicrosecond;
   Nanos max_delay = 300 * kMicrosecond;
-  double drop = 0;       // chance for each message that its connection drops once it is on its way
-  double fail_dial = 0;  // chance for each dial that it comes to nothing, though somebody listens
-  double flip = 0;       // chance for each message that bits of a byte flip on its way, where a transport is not exact
-  double vanish = 0;     // chance for each message that it never comes, though the connection stays; the same
+  double drop = 0;           // chance for each message that its connection drops once it is on its way
+  double fail_dial = 0;      // chance for each dial that it comes to nothing, though somebody listens
+  double no_descriptor = 0;  // chance for each dial that it is refused at once, as no descriptor is left for it
+  double flip = 0;    // chance for each message that bits of a byte flip on its way, where a transport is not exact
+  double vanish = 0;  // chance for each message that it never comes, though the connection stays; the same
   double would_block = 0;   // chance for each send to be told to come back later
   Nanos delay_per_kib = 0;  // the larger, the later
   size_t capacity = 1000;   // messages on their way in one direction of a connection
@@ -57,6 +58,8 @@ class SimNetwork {
   // The same in one direction.
   void part_one_way(const std::string& from, const std::string& to);
   void join(const std::string& a, const std::string& b);
+  // No descriptor is left on the host: it dials nobody, and who dials it waits.
+  void set_short(const std::string& host, bool is_short);
   // The host's process dies: its connections drop, its endpoints refuse. A transport made later on it lives.
   void kill(const std::string& host);
 
@@ -72,6 +75,7 @@ class SimNetwork {
 
   void damage(Frames& frames);
   bool is_parted(const std::string& from, const std::string& to) const;
+  bool is_short(const std::string& host) const { return short_.contains(host); }
   Nanos delay() { return scheduler_.between(faults.min_delay, faults.max_delay); }
   void drop_where(const std::function<bool(const SimLink&)>& chosen);
 
@@ -82,6 +86,7 @@ class SimNetwork {
   std::vector<std::weak_ptr<SimLink>> links_;
   std::set<SimTransport*> transports_;
   std::set<std::pair<std::string, std::string>> parted_;
+  std::set<std::string> short_;  // hosts without descriptors
   uint64_t next_name_ = 1;
 };
 

@@ -41,6 +41,8 @@ void RendezvousGuest::dial() {
   try {
     connection_ = transport_.dial(uri(), std::move(events));
   } catch (...) {
+    // Out of descriptors or memory: by the next attempt that may have changed, and a member has a place to keep.
+    if (is_member_) return redial();
     give_up(current_error().add_context(fmt::format("rendezvous \"{}\"", uri())));
   }
 }

@@ -136,6 +136,19 @@ TEST(RendezvousTcp, ARestartedGuestTakesThePlaceOfTheOneThatDied) {
   EXPECT_EQ(again.outcome().members[1].generation, 2u);
 }
 
+TEST(RendezvousTcp, AMemberKeepsItsPlaceThoughItFoundNoDescriptorToDialAgain) {
+  Meeting meeting(kUri);
+  meeting.add(0, 2);
+  meeting.add(1, 2);
+  ASSERT_TRUE(meeting.joiners[1]->succeeds());
+  meeting.network.set_short("w1", true);
+  meeting.network.cut("w0", "w1");
+  meeting.scheduler.run_for(kSecond);
+  meeting.network.set_short("w1", false);
+  meeting.scheduler.run_for(20 * kSecond);
+  EXPECT_EQ(meeting.add(1, 2).error().status(), Status::kInvalidState);
+}
+
 TEST(RendezvousTcp, AnotherSizeOfTheWorldFailsAll) {
   Meeting meeting(kUri);
   meeting.add(0, 3);

@@ -141,7 +141,12 @@ bool IncomingCall::begin() {
 }
 
 void IncomingCall::run(const Function& function) {
-  if (!begin()) return;
+  try {
+    if (!begin()) return;
+  } catch (...) {
+    answer(current_error().set_may_have_run(false));
+    return;
+  }
   EachStep each;
   each([this, &function] { run_begun(function); });
   finish_run();

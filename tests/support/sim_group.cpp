@@ -70,8 +70,10 @@ struct SimWorkerGroup::Node {
     loop.set_host_code_executor(&functions);
     compute.set_host_code_executor(&functions);
     decoder.set_host_code_executor(&functions);
+    for (SimExecutor* pool : {&functions, &compute, &decoder}) pool->set_memory(&memory);
   }
 
+  SimMemory memory;
   SimLoop loop;
   SimExecutor functions;
   SimExecutor compute;
@@ -107,6 +109,7 @@ SimWorkerGroup::SimWorkerGroup(uint64_t seed, SimGroupOptions options)
 std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   auto node = std::make_unique<Node>(*scheduler_, name(rank));
   node->log = Log(options_.log_level, [this, rank](LogLevel, std::string text) {
+    const MemoryScope own(nullptr);
     log_lines_.push_back(name(rank) + ": " + std::move(text));
   });
   WorkerOptions options;
@@ -161,6 +164,7 @@ void SimWorkerGroup::take_down(Node& node) {
 }
 
 Worker& SimWorkerGroup::worker(int32_t rank) { return *nodes_.at(static_cast<size_t>(rank))->worker; }
+SimMemory& SimWorkerGroup::memory(int32_t rank) { return nodes_.at(static_cast<size_t>(rank))->memory; }
 SimLoop& SimWorkerGroup::loop(int32_t rank) { return nodes_.at(static_cast<size_t>(rank))->loop; }
 
 void SimWorkerGroup::start(Nanos timeout) {

@@ -39,6 +39,7 @@ class SimWorkerGroup {
   int32_t size() const { return options_.size; }
   Worker& worker(int32_t rank);
   SimLoop& loop(int32_t rank);
+  SimMemory& memory(int32_t rank);  // of its pools; that of its loop is never short
   static std::string name(int32_t rank) { return "w" + std::to_string(rank); }
 
   void start(Nanos timeout = 60 * kSecond);

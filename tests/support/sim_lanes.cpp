@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/error.h"
 #include "base/host_code.h"
 
 namespace distag::sim {
@@ -23,6 +24,15 @@ class Restore {
   T& place_;
   const T before_;
 };
+
+// Anything else that a task throws is a defect, which ends the simulation.
+bool is_shortage(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (...) {
+    return current_error().status() == Status::kOutOfMemory;
+  }
+}
 
 class HostCodeGoesTo {
  public:
@@ -63,6 +73,7 @@ SimLoop::~SimLoop() { stop(); }
 
 bool SimLoop::post(Task task) {
   if (stopped_) return false;
+  const MemoryScope reserve(nullptr);  // which production keeps for this
   queue_.push_back({0, std::move(task)});
   return true;
 }
@@ -107,6 +118,7 @@ void SimLoop::run(Task task) {
   const Restore<const Lane*> lane(scheduler_.current_, this);
   const Restore<Fiber*> fiber(scheduler_.current_fiber_, nullptr);
   const HostCodeGoesTo host(host_code());
+  const MemoryScope reserve(nullptr);
   task();
   task.reset();
 }
@@ -143,6 +155,7 @@ SimExecutor::~SimExecutor() { stop(); }
 
 bool SimExecutor::post(Task task) {
   if (stopped_) return false;
+  const MemoryScope reserve(nullptr);
   tasks_.push_back(std::move(task));
   return true;
 }
@@ -183,6 +196,7 @@ void SimExecutor::resume(Fiber* fiber) {
   const HostCodeGoesTo host(host_code());
   std::exception_ptr thrown;
   try {
+    const MemoryScope scope(memory_);
     fiber->resume();
   } catch (...) {
     thrown = std::current_exception();
@@ -194,6 +208,7 @@ void SimExecutor::resume(Fiber* fiber) {
     scheduler_.give_fiber(std::move(node.mapped().fiber));
     if (aborted) return;  // what it threw is the end that it was given
   }
+  if (thrown && memory_ != nullptr && is_shortage(thrown)) return;
   if (thrown) std::rethrow_exception(thrown);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/executor.h"
 #include "base/loop.h"
+#include "support/sim_memory.h"
 #include "support/sim_scheduler.h"
 
 namespace distag::sim {
@@ -89,6 +90,8 @@ class SimExecutor final : public Executor, public Lane {
   // Destroys what has not begun; waits that have not ended throw CANCELLED.
   void stop();
   size_t running() const { return fibers_.size(); }
+  // The memory that its tasks use; nullptr: one that is never short. A task that throws for want of it has ended.
+  void set_memory(SimMemory* memory) { memory_ = memory; }
 
   bool is_ready() const override;
   void run_one() override;
@@ -104,6 +107,7 @@ class SimExecutor final : public Executor, public Lane {
   void resume(Fiber* fiber);
   bool is_aborted(const Fiber* fiber) const;
 
+  SimMemory* memory_ = nullptr;
   std::vector<Task> tasks_;
   std::map<Fiber*, Running> fibers_;
   std::vector<Fiber*> order_;  // of fibers_, by their begin: addresses differ from run to run

@@ -27,6 +27,7 @@ SimLink::SimLink(SimNetwork& network, SimTransport& dialer, ConnectionEvents eve
       token_(make_token(id)) {}
 
 void SimLink::dial(const std::string& endpoint) {
+  const MemoryScope own(nullptr);
   ++network_.traffic_.dials;
   SimScheduler& scheduler = network_.scheduler_;
   dial_ends_ = scheduler.now() + kDialTimeout;
@@ -66,6 +67,7 @@ void SimLink::establish(const std::string& endpoint) {
 }
 
 bool SimLink::send(const Frames& frames) {
+  const MemoryScope own(nullptr);
   if (dropped_) return false;
   const bool refuse = !connected_ || forward_.queue.size() >= network_.faults.capacity;
   SimScheduler& scheduler = network_.scheduler_;
@@ -83,6 +85,7 @@ bool SimLink::send(const Frames& frames) {
 }
 
 bool SimLink::reply(Frames frames) {
+  const MemoryScope own(nullptr);
   if (dropped_ || dialer_ == nullptr || backward_.queue.size() >= network_.faults.capacity) return false;
   put(backward_, std::move(frames), acceptor_host_, dialer_host_);
   return true;
@@ -175,6 +178,7 @@ void SimLink::drop(bool refused) {
 }
 
 void SimLink::close() {
+  const MemoryScope own(nullptr);
   dialer_ = nullptr;
   backward_.queue.clear();
   if (std::exchange(dropped_, true)) return;
@@ -182,6 +186,7 @@ void SimLink::close() {
 }
 
 void SimLink::lose_acceptor() {
+  const MemoryScope own(nullptr);
   acceptor_ = nullptr;
   drop(false);
   forward_.queue.clear();

@@ -89,6 +89,7 @@ SimTransport::SimTransport(SimNetwork& network, SimLoop& loop, std::string host)
 SimTransport::~SimTransport() { network_.transports_.erase(this); }
 
 std::unique_ptr<Acceptor> SimTransport::listen(const std::string& address, AcceptorEvents events) {
+  const MemoryScope own(nullptr);
   check_address(address);
   if (dead_) fail(Status::kInvalidState, "host \"{}\" is dead", host_);
   std::string endpoint = address;
@@ -102,6 +103,7 @@ std::unique_ptr<Acceptor> SimTransport::listen(const std::string& address, Accep
 }
 
 std::unique_ptr<Connection> SimTransport::dial(const std::string& endpoint, ConnectionEvents events) {
+  const MemoryScope own(nullptr);
   check_address(endpoint);
   if (network_.is_short(host_) || network_.scheduler_.chance(network_.faults.no_descriptor)) {
     fail(Status::kOutOfMemory, "no descriptors are left for another connection");

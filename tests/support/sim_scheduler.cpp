@@ -44,6 +44,7 @@ bool SimScheduler::chance(double probability) {
 }
 
 uint64_t SimScheduler::at(Nanos when, Task event) {
+  const MemoryScope own(nullptr);
   const uint64_t id = next_event_++;
   events_.emplace(std::pair(when, id), std::move(event));
   event_times_.emplace(id, when);
@@ -156,8 +157,10 @@ bool SimScheduler::wait(Completion& completion, Nanos timeout) {
 bool SimScheduler::wait_in_fiber(Completion& completion, Nanos deadline) {
   SimExecutor* pool = current_pool_;
   if (pool->is_aborted(current_fiber_)) fail(Status::kCancelled, "the simulation of this thread has ended");
+  const MemoryScope own(nullptr);
   auto waiting = std::make_shared<Waiting>(Waiting{pool, current_fiber_, false});
   auto wake = [this, weak = std::weak_ptr<Waiting>(waiting)] {
+    const MemoryScope none(nullptr);
     const auto alive = weak.lock();
     if (!alive || std::exchange(alive->resumable, true)) return;
     resumable_.push_back(alive);

@@ -1,12 +1,114 @@
-// A worker that gets no memory at some moment, on its pools. Tasks of the loop, and what is posted to them, have the
-// reserve (base/reserve.h).
+// Forwards and passes of workers one of which gets no memory at some moment, on its pools: for one allocation, or for
+// several that follow each other. What comes out is right or OUT_OF_MEMORY; nobody is given up, nothing hangs, and
+// afterwards all goes well again. Tasks of the loop, and what is posted to them, have the reserve (base/reserve.h).
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+#include <vector>
+
 #include "base/error.h"
+#include "sim/graph_checks.h"
+#include "sim/random_graph.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
 namespace {
+
+struct Tally {
+  size_t runs = 0;
+  size_t refused = 0;  // runs in which memory was refused
+  size_t failures = 0;
+};
+
+class Shortage {
+ public:
+  Shortage(uint64_t seed, Tally* tally)
+      : tally_(tally), random_(seed), graph_(seed, graph_options(seed)), group_(seed, options()) {
+    register_blocks(group_, graph_);
+  }
+
+  void run() {
+    SCOPED_TRACE(graph_.describe());
+    ++tally_->runs;
+    group_.start();
+    victim_ = static_cast<int32_t>(below(static_cast<uint64_t>(group_.size())));
+    SimMemory& memory = group_.memory(victim_);
+    memory.refuse(below(uint64_t{1} << (2 + below(11))), below(4) == 0 ? 1 + below(8) : 1);
+    while (try_program() && ++attempts_ < 20) {
+    }
+    EXPECT_LT(attempts_, 20);
+    memory.refuse(0, 0);
+    tally_->refused += memory.refused() != 0;
+    group_.scheduler().run_for(10 * kSecond);
+    expect_nothing_left(group_);
+    for (const std::string& line : group_.log_lines()) {
+      EXPECT_EQ(line.find(" is lost: "), std::string::npos) << line;
+      EXPECT_EQ(line.find("broke the protocol"), std::string::npos) << line;
+    }
+    for (const ShutdownReport& report : group_.shutdown()) EXPECT_TRUE(report.clean);
+  }
+
+ private:
+  uint64_t below(uint64_t bound) { return bound < 2 ? 0 : random_.next() % bound; }
+
+  GraphOptions graph_options(uint64_t seed) {
+    GraphOptions options;
+    options.workers = 2 + static_cast<int32_t>(below(3));
+    options.use_everything = is_fast_ = seed % 3 == 0;
+    return options;
+  }
+  SimGroupOptions options() {
+    SimGroupOptions options;
+    options.size = graph_.options.workers;
+    options.call_timeout = 20 * kSecond;
+    options.faults.drop = below(2) == 0 ? 0 : 0.01;
+    return options;
+  }
+
+  // Whether it is to be tried again: memory was short.
+  bool try_program() {
+    try {
+      run_program();
+      return false;
+    } catch (const Error& error) {
+      ++tally_->failures;
+      EXPECT_EQ(error.status(), Status::kOutOfMemory) << error.message();
+      EXPECT_NE(group_.memory(victim_).refused(), 0u) << error.message();
+      return true;
+    }
+  }
+
+  void run_program() {
+    const auto context = group_.worker(0).dist().create_context();
+    const Tensors roots = make_roots(run_distributed(group_, graph_, context->global_id()), graph_.roots[0]);
+    BackwardOptions options;
+    options.mode = is_fast_ ? BackwardMode::kFast : BackwardMode::kSmart;
+    options.retain_graph = true;
+    options.timeout = 20 * kSecond;
+    size_t committed = 0;
+    for (int pass = 0; pass < 4 && committed < 2; ++pass) committed += try_pass(*context, roots, options);
+    expect_gradients(group_, graph_, context->global_id(), *local_gradients_of_repeats(graph_, committed));
+  }
+
+  bool try_pass(Context& context, const Tensors& roots, const BackwardOptions& options) {
+    const auto pass = context.backward_async(roots, options);
+    wait(*pass, kForever);
+    const Error* error = pass->error();
+    if (error == nullptr) return true;
+    ++tally_->failures;
+    EXPECT_EQ(error->status(), Status::kOutOfMemory) << error->message();
+    return false;
+  }
+
+  Tally* const tally_;
+  SeededRandom random_;
+  bool is_fast_ = false;
+  int32_t victim_ = 0;
+  int attempts_ = 0;
+  const RandomGraph graph_;
+  SimWorkerGroup group_;
+};
 
 TEST(ShortageTest, ACallWhoseFunctionCannotBeginIsAnswered) {
   SimWorkerGroup group(1, SimGroupOptions());
@@ -24,6 +126,14 @@ TEST(ShortageTest, ACallWhoseFunctionCannotBeginIsAnswered) {
   EXPECT_FALSE(has_run);
   group.call(0, 1, "run", {});
   EXPECT_TRUE(has_run);
+}
+
+TEST(ShortageTest, OfOneWorkersMemoryFailsWhatNeedsItAndNothingElse) {
+  Tally tally;
+  for_each_seed(2000, [&tally](uint64_t seed) { Shortage(seed, &tally).run(); });
+  if (std::getenv("DISTAG_SIM_SEED") != nullptr) return;
+  EXPECT_GT(tally.refused, tally.runs / 4);
+  EXPECT_GT(tally.failures, tally.runs / 10);
 }
 
 }  // namespace

@@ -66,13 +66,20 @@ Tensor leaf(double value) {
   return tensor;
 }
 
+struct World {
+  const char* name;
+  bool is_open;
+  const char* rendezvous;
+};
+
 // Static and open alike: killed by SIGKILL, and started again under the same name and rank.
-class ReturnTest : public testing::TestWithParam<bool> {
+class ReturnTest : public testing::TestWithParam<World> {
  protected:
   static SimGroupOptions options(int32_t size = 3) {
     SimGroupOptions made;
     made.size = size;
-    made.is_open = GetParam();
+    made.is_open = GetParam().is_open;
+    made.rendezvous = GetParam().rendezvous;
     return made;
   }
 };
@@ -212,20 +219,22 @@ TEST_P(ReturnTest, AWorkerComesBackAgainAndAgain) {
   });
 }
 
-// Others may have met the one whose start was cancelled.
+// Others may have met the one whose start was cancelled. Of rank 0, which serves it, that ends a tcp rendezvous: those
+// who had met there come to no other one.
 TEST_P(ReturnTest, AStartMayBeCancelledAtAnyMomentAndMadeAgain) {
   for_each_seed(200, [](uint64_t seed) {
     SimWorkerGroup group(seed, options());
     register_all(group);
-    auto cancelled = group.worker(0).start(60 * kSecond);
-    auto second = group.worker(1).start(60 * kSecond);
+    const int32_t rank = std::string(GetParam().rendezvous).starts_with("tcp://") ? 1 : 0;
+    auto cancelled = group.worker(rank).start(60 * kSecond);
+    auto second = group.worker(1 - rank).start(60 * kSecond);
     auto third = group.worker(2).start(60 * kSecond);
     group.scheduler().run_for(group.scheduler().between(0, 2 * kMillisecond));
     cancelled->cancel();
     wait(*cancelled, kForever);
     if (cancelled->error() != nullptr) {
       EXPECT_EQ(cancelled->error()->status(), Status::kCancelled);
-      start(group.worker(0));
+      start(group.worker(rank));
     }
     for (auto* future : {&second, &third}) {
       wait(**future, kForever);
@@ -237,8 +246,12 @@ TEST_P(ReturnTest, AStartMayBeCancelledAtAnyMomentAndMadeAgain) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, ReturnTest, testing::Bool(),
-                         [](const auto& world) { return std::string(world.param ? "Open" : "Static"); });
+INSTANTIATE_TEST_SUITE_P(Worlds, ReturnTest,
+                         testing::Values(World{"Static", false, "inproc://simulation"},
+                                         World{"Open", true, "inproc://simulation"},
+                                         World{"StaticByTcp", false, "tcp://w0:29500"},
+                                         World{"OpenByTcp", true, "tcp://w0:29500"}),
+                         [](const auto& world) { return std::string(world.param.name); });
 
 SimGroupOptions open_world(int32_t size) {
   SimGroupOptions options;

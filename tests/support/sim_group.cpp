@@ -116,7 +116,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   options.rank = rank;
   options.world_size = options_.is_open ? -1 : options_.size;
   options.name = name(rank);
-  options.rendezvous = "inproc://simulation";
+  options.rendezvous = options_.rendezvous;
   options.lease = options_.lease;
   options.call_timeout = options_.call_timeout;
   options.max_message_bytes =
@@ -130,8 +130,8 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
                                 [this, rank, loop = &node->loop](const std::string&) -> std::unique_ptr<Transport> {
                                   return std::make_unique<SimTransport>(*network_, *loop, name(rank));
                                 },
-                                [this, loop = &node->loop](const std::string&, Transport&) {
-                                  return std::make_unique<MeetingPoint>(*meeting_, *loop);
+                                [this, made = node.get()](const std::string& uri, Transport& transport) {
+                                  return make_meeting_point(*made, uri, transport);
                                 },
                                 [](const char*) -> const char* { return nullptr; }};
   if (options_.on_member) {
@@ -140,6 +140,12 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   if (options_.memory) environment.memory = options_.memory(rank);
   node->worker = std::make_unique<Worker>(std::move(environment), std::move(options));
   return node;
+}
+
+std::unique_ptr<Rendezvous> SimWorkerGroup::make_meeting_point(Node& node, const std::string& uri,
+                                                               Transport& transport) {
+  if (uri.starts_with("inproc://")) return std::make_unique<MeetingPoint>(*meeting_, node.loop);
+  return make_rendezvous(uri, node.loop, transport, node.log);
 }
 
 SimWorkerGroup::~SimWorkerGroup() {

@@ -21,6 +21,8 @@ struct SimGroupOptions {
   size_t max_message_bytes = size_t{1} << 30;
   std::function<size_t(int32_t rank)> max_message_bytes_of = nullptr;  // instead, of each
   LogLevel log_level = LogLevel::kWarning;
+  // Where they meet: a stand-in that never fails, or, by its uri, the rendezvous that rank 0 serves over the network.
+  std::string rendezvous = "inproc://simulation";
   bool is_open = false;  // an open world, which start() lets all join
   std::function<void(int32_t rank, const MemberRecord& member)> on_member = nullptr;  // what each is told
   std::function<std::shared_ptr<FrameMemory>(int32_t rank)> memory = nullptr;         // for payload; none: their own
@@ -70,6 +72,7 @@ class SimWorkerGroup {
   class MeetingPoint;
 
   std::unique_ptr<Node> make_node(int32_t rank);
+  std::unique_ptr<Rendezvous> make_meeting_point(Node& node, const std::string& uri, Transport& transport);
   void take_down(Node& node);
 
   const SimGroupOptions options_;

@@ -1,6 +1,6 @@
 // Groups that meet by the rendezvous of rank 0, over a network that drops, refuses and parts: members who come at any
-// moment, give a start up and begin again, are killed or leave and come back; and the end of rank 0, after which the
-// others go on and nobody joins any more.
+// moment, give a start up and begin again, are killed or leave and come back; rivals for a place that is taken; and the
+// end of rank 0, after which the others go on and nobody joins any more.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,10 +12,12 @@
 
 #include "base/error.h"
 #include "support/sim_group.h"
+#include "unit/rpc/joiners.h"
 
 namespace distag::sim {
 namespace {
 
+constexpr const char* kUri = "tcp://w0:29500";
 constexpr Nanos kPatience = 60 * kSecond;
 
 class Meetings {
@@ -32,7 +34,11 @@ class Meetings {
     start_all();
     expect_all_call_all();
     for (uint64_t round = below(4); round > 0; --round) {
-      return_once();
+      if (below(3) == 0) {
+        expect_no_place_for_a_rival();
+      } else {
+        return_once();
+      }
       expect_all_call_all();
     }
     if (below(2) == 0) end_without_host();
@@ -53,7 +59,7 @@ class Meetings {
     SimGroupOptions options;
     options.size = 2 + static_cast<int32_t>(below(4));
     options.is_open = is_open_;
-    options.rendezvous = "tcp://w0:29500";
+    options.rendezvous = kUri;
     options.faults.max_delay = between(10 * kMicrosecond, 3 * kMillisecond);
     options.faults.drop = below(2) == 0 ? 0 : up_to(0.1);
     options.faults.would_block = below(2) == 0 ? 0 : up_to(0.1);
@@ -180,6 +186,31 @@ class Meetings {
     group_.scheduler().run_for(3 * kSecond);  // the trouble is over
   }
 
+  // Its connection to rank 0 drops, and the next dials find no descriptor: its place is its own all the same.
+  void expect_no_place_for_a_rival() {
+    const int32_t rank = any_guest();
+    group_.network().set_short(name(rank), below(2) == 0);
+    for (uint64_t cuts = 1 + below(3); cuts > 0; --cuts) {
+      group_.network().cut(name(0), name(rank));
+      group_.scheduler().run_for(between(0, 500 * kMillisecond));
+    }
+    group_.network().set_short(name(rank), false);
+    const double drop = std::exchange(group_.network().faults.drop, 0);
+    group_.scheduler().run_for(20 * kSecond);  // longer than it may pause before it dials again
+    JoinRequest request;
+    request.job = "default";
+    request.world_size = is_open_ ? -1 : group_.size();
+    request.self.rank = rank;
+    request.self.name = name(rank);
+    request.self.endpoint = "sim://rival";
+    request.self.incarnation = 1 + rivals_++;
+    request.deadline = deadline_after(group_.scheduler().now(), kPatience);
+    distag::testing::Joiner rival(group_.scheduler(), group_.network(), kUri, std::move(request));
+    rival.join();
+    EXPECT_EQ(rival.error().status(), Status::kInvalidState) << rival.error().message();
+    group_.network().faults.drop = drop;
+  }
+
   // Nobody joins any more, and says so at its deadline.
   void end_without_host() {
     end(0);
@@ -216,6 +247,7 @@ class Meetings {
   std::set<std::string> began_again_;
   std::set<std::string> gone_;  // once at least
   std::set<int32_t> is_away_;   // for good
+  uint64_t rivals_ = 0;
   size_t seen_ = 0;
   SimWorkerGroup group_;
 };

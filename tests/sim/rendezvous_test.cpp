@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "support/sim_group.h"
-#include "unit/rpc/joiners.h"
+#include "unit/group/joiners.h"
 
 namespace distag::sim {
 namespace {

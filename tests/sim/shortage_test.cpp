@@ -80,7 +80,7 @@ class Shortage {
   }
 
   void run_program() {
-    const auto context = group_.worker(0).dist().create_context();
+    const auto context = group_.worker(0).dautograd().create_context();
     const Tensors roots = make_roots(run_distributed(group_, graph_, context->global_id()), graph_.roots[0]);
     BackwardOptions options;
     options.mode = is_fast_ ? BackwardMode::kFast : BackwardMode::kSmart;

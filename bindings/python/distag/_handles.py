@@ -14,7 +14,18 @@ from ._library import lib
 from .errors import ClosedError
 
 
-class Handle(c_void_p):
+class Uncopied:
+    """Something that stands for one reference, or for a call: a copy made by Python would drop it a second time."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} is not copied or pickled: it is one reference of this process. Values "
+                        "travel in calls, objects behind an RRef; of a tensor tolist(), clone() and snapshot() give "
+                        "the values")
+
+
+class Handle(Uncopied, c_void_p):
     """One reference. A subclass names the functions that add and drop one."""
 
     __slots__ = ()
@@ -99,7 +110,7 @@ def close_all() -> None:
             Owner.close(item)
 
 
-class Owner:
+class Owner(Uncopied):
     """An object with a handle in `_h`, which goes when the object is closed or collected."""
 
     __slots__ = ("_h", "__weakref__")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
 from . import _callbacks, _raw
 from ._arguments import FOREVER, invalid
-from ._handles import Owner, ReplyHandle
+from ._handles import Owner, ReplyHandle, Uncopied
 from ._library import lib
 from ._raw import distag_error
 from .calls import current
@@ -51,7 +51,7 @@ def name_of(offered: str | Callable[..., Any]) -> str:
     return offered if isinstance(offered, str) else getattr(offered, "distag_name", offered.__name__)
 
 
-class Invocation:
+class Invocation(Uncopied):
     """The call that is being answered, for its function alone: it is over when the function returns."""
 
     __slots__ = ("_lent", "_worker", "context", "is_deferred")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from ctypes import byref, c_char, c_double, c_uint64, c_void_p
+from ctypes import byref, c_char, c_double, c_uint64, c_void_p, sizeof
 from typing import Any, Callable, Union
 
 from . import _apply, _arguments, _callbacks, _dlpack, _raw, _values_in, ops, values
@@ -13,7 +13,7 @@ from ._handles import Owner, TensorHandle
 from ._library import lib
 from ._methods import TensorMethods
 from ._raw import distag_error
-from .errors import UnsupportedError, fail
+from .errors import UnsupportedError, UsageError, fail
 
 TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy says them
 Scalar = Union[int, float, bool]
@@ -148,6 +148,15 @@ class Tensor(TensorMethods, Owner):
         array = self.numpy()
         array = array if dtype is None else array.astype(dtype, copy=False)
         return array.copy() if copy else array
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        """A leaf with a copy of the values, which requires grad if this one does; not of what has a history."""
+        info, err = _raw.distag_tensor_info(struct_size=sizeof(_raw.distag_tensor_info)), distag_error()
+        if lib.distag_tensor_get_info(self._h, byref(info), byref(err)):
+            fail(err)
+        if info.flags & _raw.TENSOR_HAS_HISTORY:
+            raise UsageError("deepcopy: the tensor has a history: copy tensor.detach()", _raw.E_INVALID_STATE)
+        return ops.clone(ops.detach(self)).requires_grad_(self.requires_grad)
 
     # ---- values in ----
 

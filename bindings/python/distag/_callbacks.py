@@ -5,15 +5,17 @@ The tables below are the only state of this package. Each call into Python that 
 a few functions that ctypes makes once, so a collector cannot free what the library still knows."""
 from __future__ import annotations
 
-import _thread
 import itertools
 import sys
 import threading
 from ctypes import c_void_p, py_object, pythonapi
-from typing import Any, Callable
+from opcode import opmap
+from typing import Any, Callable, TypeVar
 
 from . import _raw
-from .errors import write_error
+from .errors import note_interrupt, write_error
+
+F = TypeVar("F", bound=Any)
 
 _objects: dict[int, Any] = {}
 _numbers = itertools.count(1)
@@ -37,12 +39,11 @@ def count() -> int:
 
 
 def report(failure: BaseException) -> None:
-    """Tells of a failure that has nobody to go to; Ctrl-C goes to the main thread, where it belongs."""
-    if isinstance(failure, KeyboardInterrupt):
-        _thread.interrupt_main()
-        return
-    arguments: Any = _Unraisable(failure)
-    sys.unraisablehook(arguments)
+    """Tells of a failure that has nobody to go to; Ctrl-C goes to the main thread."""
+    note_interrupt(failure)
+    if not isinstance(failure, KeyboardInterrupt):
+        arguments: Any = _Unraisable(failure)
+        sys.unraisablehook(arguments)
 
 
 class _Unraisable:
@@ -57,26 +58,44 @@ class _Unraisable:
         self.exc_traceback = failure.__traceback__
 
 
+def uninterrupted(function: F) -> F:
+    """The function without the check for signals that Python makes as it begins: Ctrl-C that came while the library ran
+    would be raised there, before any `try`, and be lost. It is raised in what the function calls within one. (The
+    argument 2 of RESUME says so to the interpreter; without that instruction there is no such check to leave out.)"""
+    code = function.__code__
+    at = next((index for index in range(0, len(code.co_code), 2) if code.co_code[index] == opmap.get("RESUME")), None)
+    if at is not None:
+        function.__code__ = code.replace(co_code=code.co_code[:at + 1] + b"\2" + code.co_code[at + 2:])
+    return function
+
+
+@uninterrupted
 def answer(err: int, work: Callable[[], object]) -> int:
     """Runs what a callback does, and gives the status: 0 only if it came to its end. Nothing is let through."""
     status = _raw.E_USER
     try:
-        work()
-        status = _raw.OK
-    except BaseException as failure:
-        if isinstance(failure, KeyboardInterrupt):
-            _thread.interrupt_main()
-        status = write_error(err, failure)
+        try:
+            work()
+            status = _raw.OK
+        except BaseException as failure:
+            note_interrupt(failure)
+            status = write_error(err, failure)
+    except BaseException as failure:  # of the lines above: the status is that which they came to
+        note_interrupt(failure)
     finally:
-        return status  # also when the lines above fail: then it is the first one
+        return status
 
 
+@uninterrupted
 def tell(work: Callable[[], object]) -> None:
     """Runs a callback whose failure nobody waits for."""
     try:
-        work()
+        try:
+            work()
+        except BaseException as failure:
+            report(failure)
     except BaseException as failure:
-        report(failure)
+        note_interrupt(failure)
 
 
 def pass_on(target: int, handle: Any) -> None:

@@ -79,11 +79,13 @@ def _run_backward(op: CustomOp, gradients: list[Any], out: int, count: int) -> N
     _write_tensors(op.backward(*gradients), out, count, "backward")
 
 
+@_callbacks.uninterrupted
 def _forward(number: int, inputs: int, input_count: int, out: int, output_count: int, err: int) -> int:
     return _callbacks.answer(err, lambda: _run_forward(_callbacks.get(number), _lent_tensors(inputs, input_count),
                                                        out, output_count))
 
 
+@_callbacks.uninterrupted
 def _backward(number: int, gradients: int, output_count: int, out: int, input_count: int, err: int) -> int:
     return _callbacks.answer(err, lambda: _run_backward(_callbacks.get(number), _lent_tensors(gradients, output_count),
                                                         out, input_count))
@@ -95,6 +97,7 @@ def _run_hook(number: int, gradient: int, out: int) -> None:
         _callbacks.pass_on(out, result._h)
 
 
+@_callbacks.uninterrupted
 def _hook(number: int, gradient: int, out: int, err: int) -> int:
     return _callbacks.answer(err, lambda: _run_hook(number, gradient, out))
 

@@ -1,7 +1,9 @@
 """Failures of distag as exceptions: one class per ten of their status, which says how to go on."""
 from __future__ import annotations
 
+import _thread
 import enum
+import threading
 from ctypes import byref
 from typing import Any, NoReturn
 
@@ -100,8 +102,33 @@ def error_of(err: Any) -> DistagError:
     return kind(message, code, err.origin_rank, bool(err.flags & _raw.ERROR_MAY_HAVE_RUN))
 
 
+class Interrupt:
+    """Whether Ctrl-C was heard in a callback on the main thread, below a call of the library: no exception passes
+    through that, so it is raised when the call has returned."""
+
+    is_due = False
+
+
+def note_interrupt(failure: BaseException) -> None:
+    """Keeps a Ctrl-C that ended a callback; one of another thread goes to the main thread, where it belongs."""
+    if not isinstance(failure, KeyboardInterrupt):
+        return
+    if threading.current_thread() is threading.main_thread():
+        Interrupt.is_due = True
+    else:
+        _thread.interrupt_main()
+
+
+def raise_interrupt() -> None:
+    """Raises the Ctrl-C that a callback of the call before has heard."""
+    if Interrupt.is_due and threading.current_thread() is threading.main_thread():
+        Interrupt.is_due = False
+        raise KeyboardInterrupt
+
+
 def fail(err: Any) -> NoReturn:
     """Raises what a call has written to its distag_error."""
+    raise_interrupt()
     raise error_of(err)
 
 

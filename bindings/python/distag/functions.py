@@ -205,6 +205,7 @@ def _finish_with(reply: Reply, future: Any) -> None:
         reply.finish(result)
 
 
+@_callbacks.uninterrupted
 def _call(number: int, invocation: int, err: int) -> int:
     return _callbacks.answer(err, lambda: _callbacks.get(number).run(invocation))
 

@@ -11,7 +11,7 @@ from ._arguments import Duration, nanoseconds
 from ._handles import FutureHandle, Owner, ValueHandle
 from ._library import lib
 from ._raw import distag_error
-from .errors import DistagError, GaveUpError, fail
+from .errors import DistagError, GaveUpError, fail, raise_interrupt
 from .values import from_value, to_value
 
 T = TypeVar("T")
@@ -30,6 +30,7 @@ def wait_in_slices(wait_once: Callable[[int, Any], int], timeout_ns: int,
     while True:
         err = distag_error()
         status = wait_once(slice_ns, byref(err))
+        raise_interrupt()
         if not status:
             return
         if status != _raw.E_DEADLINE or was_over:
@@ -147,10 +148,12 @@ class _Continuation:
         _callbacks.pass_on(out_value, ValueHandle.lent(value))
 
 
+@_callbacks.uninterrupted
 def _done(number: int, future: int) -> None:
     _callbacks.tell(lambda: _callbacks.get(number)())
 
 
+@_callbacks.uninterrupted
 def _then(number: int, future: int, out_value: int, err: int) -> int:
     return _callbacks.answer(err, lambda: _callbacks.get(number).run(future, out_value))
 

@@ -16,13 +16,14 @@ from ._library import lib
 from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
 from .context import Context, copy_ranks, copy_report
-from .errors import UsageError, error_of, fail
+from .errors import UsageError, fail, raise_interrupt
 from .futures import Future, wait_in_slices
 from .rref import RRef
 from .values import to_result, to_value
 
 EXECUTORS = {"pool": _raw.EXECUTOR_POOL, "host": _raw.EXECUTOR_HOST}
 LOG_LEVELS = {"error": _raw.LOG_ERROR, "warning": _raw.LOG_WARNING, "info": _raw.LOG_INFO, "debug": _raw.LOG_DEBUG}
+LEVELS = {value: name for name, value in LOG_LEVELS.items()}
 STATES = {_raw.MEMBER_ALIVE: "alive", _raw.MEMBER_LEFT: "left", _raw.MEMBER_LOST: "lost"}
 OPEN_WORLD = -1
 START_TIMEOUT = 60.0
@@ -51,11 +52,12 @@ class _Listeners:
         self.on_member = on_member
 
 
+@_callbacks.uninterrupted
 def _log(number: int, level: int, message: bytes) -> None:
-    names = {value: name for name, value in LOG_LEVELS.items()}
-    _callbacks.tell(lambda: _callbacks.get(number).log(names.get(level, "other"), message.decode("utf-8", "replace")))
+    _callbacks.tell(lambda: _callbacks.get(number).log(LEVELS.get(level, "other"), message.decode("utf-8", "replace")))
 
 
+@_callbacks.uninterrupted
 def _on_member(number: int, worker: int, member: int) -> None:
     _callbacks.tell(lambda: _callbacks.get(number).on_member(_member(_raw.distag_member.from_address(member))))
 
@@ -313,6 +315,7 @@ class Worker(Owner):
         done, err = c_size_t(), distag_error()
         if lib.distag_worker_poll(self._h, max_items, nanoseconds(budget), byref(done), byref(err)):
             fail(err)
+        raise_interrupt()
         return done.value
 
     def wait(self, timeout: Duration = FOREVER) -> None:

@@ -1,6 +1,9 @@
 """Bad days: Ctrl-C, failures where nobody expects them, collectors, forks, threads that end at the wrong time."""
+import ctypes
+import functools
 import gc
 import multiprocessing
+import operator
 import os
 import signal
 import subprocess
@@ -11,7 +14,7 @@ import unittest
 import warnings
 
 import distag
-from distag import _callbacks, _library, _raw
+from distag import _callbacks, _library, _raw, custom, errors, functions, futures, worker
 from support import group
 
 HEAD = """
@@ -91,6 +94,73 @@ except KeyboardInterrupt:
         self.assertIn(code, (-signal.SIGINT, 130))
         self.assertIn("KeyboardInterrupt", err)
         self.assertLess(took, 0.7)
+
+
+def interrupt(*args):
+    signal.raise_signal(signal.SIGINT)
+
+
+class Interrupted(distag.CustomOp):
+    def __init__(self, forward=lambda x: x * 1.0, backward=lambda gradient: gradient):
+        self.forward, self.backward = forward, backward
+
+    def forward(self, x):
+        raise NotImplementedError
+
+    def backward(self, gradient):
+        raise NotImplementedError
+
+
+class InterruptsOfCallbacks(unittest.TestCase):
+    """Ctrl-C in a callback that the library runs on the main thread ends the call below which it ran."""
+
+    def tearDown(self):
+        self.assertFalse(errors.Interrupt.is_due)
+
+    def test_of_a_function_a_callback_or_a_continuation_ends_the_poll(self):
+        def poll_until_interrupted(a):
+            with self.assertRaises(KeyboardInterrupt):
+                while True:
+                    a.wait(10)
+                    a.poll(1)
+
+        with distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://interrupted", executor="host",
+                           functions=[interrupt]) as a:
+            future = a.call_async("a", "interrupt")
+            poll_until_interrupted(a)
+            future.add_done_callback(interrupt)
+            poll_until_interrupted(a)
+            chained = future.then(interrupt)
+            poll_until_interrupted(a)
+            for each in (future, chained):
+                with self.assertRaisesRegex(distag.UserError, "KeyboardInterrupt"):
+                    each.result(10)
+
+    def test_of_a_function_ends_the_wait_that_runs_it(self):
+        with distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://interrupted", executor="host",
+                           functions=[interrupt]) as a, self.assertRaises(KeyboardInterrupt):
+            a.call("a", "interrupt")
+
+    def test_of_an_op_and_a_hook_ends_their_call(self):
+        x = distag.tensor([1.0], requires_grad=True)
+        with self.assertRaises(KeyboardInterrupt):
+            Interrupted(forward=interrupt)(x)
+        hooked = distag.tensor([1.0], requires_grad=True)
+        hooked.add_hook(interrupt)
+        for loss in (Interrupted(backward=interrupt)(x).sum(), (hooked * 2).sum()):
+            with distag.Context() as context, self.assertRaises(KeyboardInterrupt):
+                context.backward(loss)
+
+    def test_that_came_before_a_callback_began_is_kept_for_the_call(self):
+        err = _raw.distag_error()
+        for callback in (functions.CALL, futures.DONE, futures.THEN, custom.FORWARD, custom.BACKWARD, custom.HOOK,
+                         worker.LOG, worker.ON_MEMBER):
+            arguments = [kind() for kind in callback._argtypes_]
+            arguments[-1:] = [ctypes.addressof(err)] if callback._restype_ else arguments[-1:]
+            # Two calls in C: between them Python does not look for signals.
+            list(map(operator.call, [ctypes.pythonapi.PyErr_SetInterrupt, functools.partial(callback, *arguments)]))
+            with self.assertRaises(KeyboardInterrupt):
+                errors.raise_interrupt()
 
 
 class Unprintable(Exception):

@@ -91,7 +91,12 @@ def _arguments(to: str | int | WorkerInfo, func: str | Callable[..., Any], args:
     if kwargs:
         if isinstance(func, str):
             raise invalid("kwargs need the function itself, not its name: arguments travel by their places")
-        bound = inspect.signature(func).bind(*given, **kwargs)
+        signature = inspect.signature(func)
+        bound = signature.bind(*given, **kwargs)
+        for name in kwargs:
+            if name not in signature.parameters or signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
+                raise invalid(f"{func.__name__}: the argument {name} has no place, and arguments travel by their places: "
+                              "give it one in the function's head")
         bound.apply_defaults()
         given = bound.args
     return (target, func, *given)

@@ -299,6 +299,26 @@ class Training(unittest.TestCase):
             rpc.rpc_sync("solo", double, args=(1,))
 
 
+    def test_keywords_travel_by_their_places_or_not_at_all(self):
+        def scale(x, by=2, plus=0, *, minus=0):
+            return x * by + plus - minus
+
+        def count(x, **others):
+            return len(others)
+
+        options = rpc.BackendOptions(init_method="inproc://keywords")
+        rpc.init_rpc("solo", rank=0, world_size=1, rpc_backend_options=options)
+        try:
+            for function in (scale, count):
+                rpc.worker().register(function)
+            self.assertEqual(rpc.rpc_sync("solo", scale, kwargs={"plus": 1, "x": 4}), 9)
+            for function, name in ((scale, "minus"), (count, "other")):
+                with self.assertRaisesRegex(distag.UsageError, f"the argument {name} has no place"):
+                    rpc.rpc_sync("solo", function, args=(4,), kwargs={name: 1})
+        finally:
+            rpc.shutdown()
+
+
 class Groups(unittest.TestCase):
     def test_members_gathers_and_reports(self):
         seen = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 from ctypes import byref, c_char, c_double, c_uint64, c_void_p, sizeof
-from typing import Any, Callable, Union
+from numbers import Integral, Real
+from typing import Any, Callable, Protocol, TypeGuard, Union
 
 from . import _apply, _arguments, _callbacks, _dlpack, _raw, _values_in, ops, values
-from ._arguments import invalid
+from ._arguments import Ints, invalid
 from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, float64, int64
 from ._handles import Owner, TensorHandle
 from ._library import lib
@@ -16,8 +17,18 @@ from ._raw import distag_error
 from .errors import UnsupportedError, UsageError, fail
 
 TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy says them
+EXACT = 2**53  # up to it a float64 holds every integer
+
+
+class Array(Protocol):
+    """An array or a number of NumPy, as far as this package needs to know it."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+
 Scalar = Union[int, float, bool]
-Operand = Union["Tensor", int, float, bool]
+Operand = Union["Tensor", int, float, bool, list[Any], tuple[Any, ...], Array]
 
 
 class Tensor(TensorMethods, Owner):
@@ -27,6 +38,7 @@ class Tensor(TensorMethods, Owner):
 
     __slots__ = ()
     _distag_as_value = lib.distag_tensor_as_value
+    __array_ufunc__ = None  # on the left of an operator NumPy leaves it to us, and to the history
 
     def __init__(self, handle: TensorHandle) -> None:
         self._h = handle
@@ -172,13 +184,13 @@ class Tensor(TensorMethods, Owner):
     def assign(self, source: Operand) -> None:
         """Sets the values in place, unrecorded, to those of another tensor, cast and broadcast."""
         err = distag_error()
-        if lib.distag_tensor_assign(self._h, as_tensor(source)._h, byref(err)):
+        if lib.distag_tensor_assign(self._h, as_tensor(source, self)._h, byref(err)):
             fail(err)
 
     def add_scaled(self, source: Operand, scale: float = 1.0) -> None:
         """Adds scale * source to the values in place, unrecorded, cast and broadcast."""
         err = distag_error()
-        if lib.distag_tensor_add_scaled(self._h, as_tensor(source)._h, scale, byref(err)):
+        if lib.distag_tensor_add_scaled(self._h, as_tensor(source, self)._h, scale, byref(err)):
             fail(err)
 
     # ---- hooks ----
@@ -204,39 +216,42 @@ class Tensor(TensorMethods, Owner):
     def __add__(self, other: Operand) -> Tensor:
         if isinstance(other, Tensor):
             return ops.add(self, other)
-        return ops.add_scalar(self, other) if _fits(other, self) else ops.add(self, as_tensor(other, self))
+        return ops.add_scalar(self, other) if _fits(other, self) else _with(ops.add, self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Operand) -> Tensor:
         if isinstance(other, Tensor):
             return ops.sub(self, other)
-        return ops.add_scalar(self, -other) if _fits(other, self) else ops.sub(self, as_tensor(other, self))
+        return ops.add_scalar(self, -other) if _fits(other, self) else _with(ops.sub, self, other)
 
-    def __rsub__(self, other: Scalar) -> Tensor:
-        return ops.sub(as_tensor(other, self), self)
+    def __rsub__(self, other: Operand) -> Tensor:
+        return _with(ops.sub, self, other, is_left=True)
 
     def __mul__(self, other: Operand) -> Tensor:
         if isinstance(other, Tensor):
             return ops.mul(self, other)
-        return ops.mul_scalar(self, other) if _fits(other, self) else ops.mul(self, as_tensor(other, self))
+        return ops.mul_scalar(self, other) if _fits(other, self) else _with(ops.mul, self, other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Operand) -> Tensor:
-        return ops.div(self, as_tensor(other, self))
+        return _with(ops.div, self, other)
 
-    def __rtruediv__(self, other: Scalar) -> Tensor:
-        return ops.div(as_tensor(other, self), self)
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return _with(ops.div, self, other, is_left=True)
 
     def __pow__(self, other: Operand) -> Tensor:
-        return ops.pow(self, as_tensor(other, self))
+        return _with(ops.pow, self, other)
 
-    def __rpow__(self, other: Scalar) -> Tensor:
-        return ops.pow(as_tensor(other, self), self)
+    def __rpow__(self, other: Operand) -> Tensor:
+        return _with(ops.pow, self, other, is_left=True)
 
-    def __matmul__(self, other: Tensor) -> Tensor:
-        return ops.matmul(self, other)
+    def __matmul__(self, other: Operand) -> Tensor:
+        return ops.matmul(self, other) if isinstance(other, Tensor) else _with(ops.matmul, self, other)
+
+    def __rmatmul__(self, other: Operand) -> Tensor:
+        return _with(ops.matmul, self, other, is_left=True)
 
     def __neg__(self) -> Tensor:
         return ops.neg(self)
@@ -277,7 +292,7 @@ class Tensor(TensorMethods, Owner):
     def __setitem__(self, key: Any, value: Operand) -> None:
         if isinstance(key, Tensor):
             raise UnsupportedError("a part that an index tensor names is a copy: write to a slice", _raw.E_UNSUPPORTED)
-        self[key].assign(value if isinstance(value, Tensor) else as_tensor(value, self))
+        self[key].assign(value)
 
     def reshape(self, *shape: Any) -> Tensor:
         """Gives a new shape, in which one size may be -1: reshape(2, 3) or reshape((2, 3))."""
@@ -304,25 +319,49 @@ def _empty_lists(shape: tuple[int, ...]) -> list[Any]:
     return [_empty_lists(shape[1:]) for _ in range(shape[0])]
 
 
-def _fits(number: Scalar, like: Tensor) -> bool:
-    """Whether adding or multiplying with a number keeps the dtype."""
-    if not isinstance(number, (int, float)):
-        raise TypeError(f"a tensor and a {type(number).__name__} do not go together: make it a tensor")
-    dtype = like.dtype
-    return dtype in FLOATING or dtype is int64 and isinstance(number, int)
+def _fits(other: Operand, like: Tensor) -> TypeGuard[Scalar]:
+    """Whether the tensor and a number are added and multiplied exactly by way of a float64, and keep the dtype."""
+    if isinstance(other, float):
+        return like.dtype in FLOATING
+    return isinstance(other, int) and -EXACT <= other <= EXACT and like.dtype is not bool_
 
 
-def as_tensor(value: Operand, like: Tensor | None = None) -> Tensor:
-    """The tensor of a number, in the dtype that it takes beside `like`; a tensor is itself."""
+def _with(op: Callable[[Tensor, Tensor], Tensor], x: Tensor, other: Operand, is_left: bool = False) -> Tensor:
+    """The op of a tensor and whatever stands at its right, or left; what is no numbers is left to Python."""
+    if not isinstance(other, (Tensor, int, float)) and not _is_numbers(other):
+        return NotImplemented
+    made = as_tensor(other, x)
+    return op(made, x) if is_left else op(x, made)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple, Real)) or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
+
+
+def as_tensor(value: Operand, like: Tensor) -> Tensor:
+    """The tensor of a number, or of a list of numbers, in the dtype that it takes beside `like`; of an array, in its
+    own. A tensor is itself."""
     if isinstance(value, Tensor):
         return value
-    if not isinstance(value, (int, float)):
+    if not _is_numbers(value):
+        raise TypeError(f"a number, a tensor, an array or a list of numbers is wanted, not a {type(value).__name__}")
+    dtype = like.dtype
+    if isinstance(value, (list, tuple)):
+        return tensor(value, dtype if dtype in FLOATING else None)
+    if not isinstance(value, Real):
         return tensor(value)
-    if like is not None and like.dtype in FLOATING:
-        return ops.full(value, (), like.dtype)
+    if dtype in FLOATING:
+        return ops.full(float(value), (), dtype)
     if isinstance(value, builtins.bool):
         return tensor(value)
-    return ops.full(value, (), int64 if isinstance(value, int) and abs(value) < 2**53 else float32)
+    return tensor(int(value) if isinstance(value, Integral) else float(value))
+
+
+def full(value: float, shape: Ints = (), dtype: DType = float32) -> Tensor:
+    """A tensor of the shape, filled with value; also with an integer that no float64 holds."""
+    if dtype is int64 and isinstance(value, Integral) and not -EXACT <= value <= EXACT:
+        return ops.clone(ops.expand(tensor(value, int64), shape))
+    return ops.full(value, shape, dtype)
 
 
 def _part(whole: Tensor, keys: tuple[Any, ...]) -> Tensor:

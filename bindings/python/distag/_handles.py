@@ -20,9 +20,9 @@ class Uncopied:
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} is not copied or pickled: it is one reference of this process. Values "
-                        "travel in calls, objects behind an RRef; of a tensor tolist(), clone() and snapshot() give "
-                        "the values")
+        raise TypeError(f"a {type(self).__name__} is not copied or pickled: it is one reference of this process. "
+                        "Values travel in calls, objects behind an RRef; of a tensor tolist(), clone() and snapshot() "
+                        "give the values")
 
 
 class Handle(Uncopied, c_void_p):

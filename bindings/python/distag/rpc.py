@@ -9,7 +9,7 @@ from . import _callbacks, _raw
 from ._arguments import FOREVER, Duration, invalid
 from .calls import CURRENT
 from .errors import UsageError
-from .functions import function
+from .functions import function, name_of
 from .futures import Future, wait_all
 from .rref import RRef
 from .worker import Worker
@@ -95,8 +95,8 @@ def _arguments(to: str | int | WorkerInfo, func: str | Callable[..., Any], args:
         bound = signature.bind(*given, **kwargs)
         for name in kwargs:
             if name not in signature.parameters or signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
-                raise invalid(f"{func.__name__}: the argument {name} has no place, and arguments travel by their places: "
-                              "give it one in the function's head")
+                raise invalid(f"{name_of(func)}: the argument {name} has no place, and arguments travel by their "
+                              "places: give it one in the function's head")
         bound.apply_defaults()
         given = bound.args
     return (target, func, *given)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import threading
 from collections.abc import Iterator
 from ctypes import byref, c_char, c_double, c_uint64, c_void_p, sizeof
 from numbers import Integral, Real
@@ -335,7 +336,8 @@ def _with(op: Callable[[Tensor, Tensor], Tensor], x: Tensor, other: Operand, is_
 
 
 def _is_numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple, Real)) or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
+    known = isinstance(value, (list, tuple, Real))
+    return known or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
 
 
 def as_tensor(value: Operand, like: Tensor) -> Tensor:
@@ -427,17 +429,38 @@ class _View:
             "data": (lib.distag_tensor_get_data(snapshot._h), True)}
 
 
-class _Borrowed:
-    """An array that a tensor reads in place, and that nobody may write meanwhile."""
+class _Locked:
+    """An array that nobody may write, and how many tensors read it in place."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
         self.was_writable = array.flags.writeable
-        array.flags.writeable = False
+        self.readers = 0
+
+
+class _Borrowed:
+    """What a tensor has of an array that it reads in place: the last one to go makes it writable again."""
+
+    locked: dict[int, _Locked] = {}
+    guard = threading.RLock()  # reentrant: a collector may end one of these anywhere
+
+    def __init__(self, array: Any) -> None:
+        with self.guard:
+            self.lock = self.locked.get(id(array)) or self.locked.setdefault(id(array), _Locked(array))
+            self.lock.readers += 1
+            array.flags.writeable = False
 
     def __del__(self) -> None:
-        if self.was_writable:
-            self.array.flags.writeable = True
+        with self.guard:
+            self.lock.readers -= 1
+            if self.lock.readers:
+                return
+            del self.locked[id(self.lock.array)]
+            if self.lock.was_writable:
+                try:
+                    self.lock.array.flags.writeable = True
+                except ValueError:
+                    pass  # a view of an array that was locked after it: it stays as that is
 
 
 def from_numpy(array: Any) -> Tensor:

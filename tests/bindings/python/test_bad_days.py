@@ -306,6 +306,50 @@ class Collectors(unittest.TestCase):
         del view
         self.assertTrue(array.flags.writeable)
 
+    def test_an_array_that_is_borrowed_twice_is_locked_until_both_are_gone(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("without NumPy there is no array to borrow")
+        array = numpy.arange(6.0)
+        for order in ((0, 1), (1, 0)):
+            borrowed = [distag.from_numpy(array), distag.from_numpy(array)]
+            borrowed[order[0]].close()
+            self.assertFalse(array.flags.writeable)
+            borrowed[order[1]].close()
+            self.assertTrue(array.flags.writeable)
+        array.flags.writeable = False
+        distag.from_numpy(array).close()
+        self.assertFalse(array.flags.writeable)
+
+    def test_a_view_that_is_borrowed_before_its_array_is_given_back_quietly(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("without NumPy there is no array to borrow")
+        unraisable = []
+        self.addCleanup(setattr, sys, "unraisablehook", sys.unraisablehook)
+        sys.unraisablehook = unraisable.append
+        array = numpy.arange(6.0)
+        part, whole = distag.from_numpy(array[:2]), distag.from_numpy(array)
+        part.close()
+        self.assertFalse(array.flags.writeable)
+        whole.close()
+        self.assertTrue(array.flags.writeable)
+        self.assertEqual(unraisable, [])
+
+    def test_leaving_with_a_borrowed_array_is_quiet(self):
+        program = """
+try:
+    import numpy
+except ImportError:
+    numpy = None
+import distag
+kept = numpy and distag.from_numpy(numpy.arange(6.0))
+"""
+        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_nothing_is_kept_for_callbacks_that_were_refused(self):
         gc.collect()
         before = _callbacks.count()

@@ -1,5 +1,5 @@
-"""Numbers of the host beside tensors: Python's, NumPy's, lists. None loses a history, and none is rounded or cut without
-a word."""
+"""Numbers of the host beside tensors: Python's, NumPy's, lists. None loses a history, and none is rounded or cut
+without a word."""
 import unittest
 
 import distag
@@ -72,9 +72,10 @@ class BigIntegers(unittest.TestCase):
 
     def test_beside_int64_they_are_exact(self):
         x = distag.tensor([1, 2])
-        for found, expected in ((x + self.big, [self.big + 1, self.big + 2]), (self.big + x, [self.big + 1, self.big + 2]),
-                                (x - self.big, [1 - self.big, 2 - self.big]), (self.big - x, [self.big - 1, self.big - 2]),
-                                (x * self.big, [self.big, 2 * self.big]), (x + 2**62, [2**62 + 1, 2**62 + 2]),
+        big = self.big
+        for found, expected in ((x + big, [big + 1, big + 2]), (big + x, [big + 1, big + 2]),
+                                (x - big, [1 - big, 2 - big]), (big - x, [big - 1, big - 2]),
+                                (x * big, [big, 2 * big]), (x + 2**62, [2**62 + 1, 2**62 + 2]),
                                 (x - -2**62, [2**62 + 1, 2**62 + 2])):
             self.assertEqual((found.tolist(), found.dtype), (expected, distag.int64))
 

@@ -12,7 +12,7 @@ from ._handles import ContextHandle, FutureHandle, GradientsHandle, Owner, Tenso
 from ._library import lib
 from ._raw import distag_error
 from .calls import current
-from .errors import fail
+from .errors import UsageError, fail
 from .futures import Future
 from .rref import RRef
 from .tensor import Tensor
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Root = Union[Tensor, RRef]
 MODES = {"smart": _raw.BACKWARD_SMART, "fast": _raw.BACKWARD_FAST}
+
+
 class Gradients(Owner, Mapping[Tensor, Tensor]):
     """The gradients of a moment, by tensor."""
 
@@ -73,6 +75,9 @@ class Context(Owner):
 
     def __enter__(self) -> Context:
         self._h  # a closed one says so
+        if self._token is not None:
+            raise UsageError("this context is entered already, and ends with that `with`: another thread or function "
+                             "names it, context=context", _raw.E_INVALID_STATE)
         self._token = current.set(self)
         return self
 

@@ -272,6 +272,16 @@ class Training(unittest.TestCase):
             context.backward(y.sum())
             self.assertEqual(len(context.gradients()), 4)
 
+    def test_a_context_that_is_entered_is_not_entered_again(self):
+        with group([double]) as (a, _):
+            with a.context() as context:
+                with self.assertRaisesRegex(distag.UsageError, "entered already"), context:
+                    pass
+                self.assertIs(distag.current_context(), context)
+                self.assertEqual(a.call("b", "double", 2), 4)
+            self.assertIsNone(distag.current_context())
+            self.assertEqual(a.call("b", "double", 2), 4)
+
     def test_remote_roots(self):
         x = distag.tensor([2.0], requires_grad=True)
         with group({"square": lambda each: (each * each).sum()}) as (a, _), a.context() as context:

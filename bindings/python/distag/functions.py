@@ -4,16 +4,17 @@ from __future__ import annotations
 import types
 import weakref
 from ctypes import addressof, byref
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
 from . import _callbacks, _raw
-from ._arguments import FOREVER, invalid
+from ._arguments import FOREVER, invalid, text
 from ._handles import Owner, ReplyHandle, Uncopied
 from ._library import lib
 from ._raw import distag_error
 from .calls import current
 from .context import Context
-from .errors import ClosedError, UsageError, error_of, fail, write_error
+from .errors import ClosedError, GaveUpError, UsageError, error_of, fail, write_error
 from .values import from_value, to_result
 
 if TYPE_CHECKING:
@@ -207,18 +208,58 @@ def _finish_with(reply: Reply, future: Any) -> None:
 
 @_callbacks.uninterrupted
 def _call(number: int, invocation: int, err: int) -> int:
-    return _callbacks.answer(err, lambda: _callbacks.get(number).run(invocation))
+    return _callbacks.answer(err, lambda: _callbacks.get(number).offered.run(invocation))
 
 
 CALL = _callbacks.immortal(_raw.distag_function(_call))
 
 
-def offer(worker: Worker, offered: Callable[..., Any], name: str) -> None:
+class Place:
+    """The place of a function at its worker: it is gone when the function is withdrawn and none of its calls runs."""
+
+    __slots__ = ("offered", "__weakref__")
+
+    def __init__(self, offered: Offered) -> None:
+        self.offered = offered
+
+
+class Watch:
+    """Tells when a place is gone; it runs no bytecode of its own where that happens."""
+
+    __slots__ = ("gone", "reference")
+
+    def __init__(self, place: Place) -> None:
+        self.gone: SimpleQueue[Any] = SimpleQueue()
+        self.reference = weakref.ref(place, self.gone.put)
+
+    def wait(self, timeout_ns: int) -> bool:
+        """Waits for that, and hears Ctrl-C; false when the time was up first."""
+        try:
+            self.gone.get(timeout=None if timeout_ns < 0 else timeout_ns / _raw.SECOND)
+        except Empty:
+            return False
+        return True
+
+
+def offer(worker: Worker, offered: Callable[..., Any], name: str) -> Watch:
     """Registers a function with a worker."""
     if not callable(offered):
         raise invalid(f"{name}: a {type(offered).__name__} is no function")
     err = distag_error()
-    item = Offered(offered, worker)
-    if lib.distag_worker_register(worker._h, name.encode(), CALL, _callbacks.keep(item), _callbacks.FORGET, None,
+    place = Place(Offered(offered, worker))
+    if lib.distag_worker_register(worker._h, text(name, "name"), CALL, _callbacks.keep(place), _callbacks.FORGET, None,
                                   byref(err)):
         fail(err)
+    return Watch(place)
+
+
+def withdraw(worker: Worker, name: str, watch: Watch | None, timeout_ns: int) -> None:
+    """Unregisters a function, and waits until none of its calls runs."""
+    err = distag_error()
+    status = lib.distag_worker_unregister(worker._h, text(name, "name"), 0, byref(err))
+    if not status or status == _raw.E_DEADLINE and watch and watch.wait(timeout_ns):
+        return
+    if status == _raw.E_DEADLINE:
+        raise GaveUpError(f"unregister: {name} is withdrawn, and a call of it still runs after "
+                          f"{timeout_ns // _raw.MILLISECOND} ms", _raw.E_DEADLINE)
+    fail(err)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Generic, TypeVar
 
@@ -43,16 +43,23 @@ def wait_in_slices(wait_once: Callable[[int, Any], int], timeout_ns: int,
             slice_ns = max(slice_ns, 0)
 
 
-def wait(handle: FutureHandle, timeout_ns: int) -> None:
-    """Waits until a future is complete and raises its failure, or DEADLINE. Ctrl-C cancels the operation."""
+def wait_or_cancel(handles: Sequence[FutureHandle], wait_once: Callable[[int, Any], int], timeout_ns: int,
+                   is_over: Callable[[], bool]) -> None:
+    """Waits in slices for what the futures stand for; Ctrl-C cancels it."""
     try:
-        wait_in_slices(lambda slice_ns, err: int(lib.distag_future_wait(handle, slice_ns, err)), timeout_ns,
-                       lambda: bool(lib.distag_future_poll(handle)))
+        wait_in_slices(wait_once, timeout_ns, is_over)
     except DistagError:
         raise
     except BaseException:
-        lib.distag_future_cancel(handle)
+        for handle in handles:
+            lib.distag_future_cancel(handle)
         raise
+
+
+def wait(handle: FutureHandle, timeout_ns: int) -> None:
+    """Waits until a future is complete and raises its failure, or DEADLINE. Ctrl-C cancels the operation."""
+    wait_or_cancel((handle,), lambda slice_ns, err: int(lib.distag_future_wait(handle, slice_ns, err)), timeout_ns,
+                   lambda: bool(lib.distag_future_poll(handle)))
 
 
 class Future(Owner, Generic[T]):
@@ -163,11 +170,12 @@ THEN = _callbacks.immortal(_raw.distag_future_continuation(_then))
 
 
 def wait_all(futures: Iterable[Future[Any]], timeout: Duration = None) -> list[Any]:
-    """Waits until all have a value, or the first one fails, whose failure it raises; gives the results."""
+    """Waits until all have a value, or the first one fails, whose failure it raises; gives the results. Ctrl-C cancels
+    all of them."""
     futures = list(futures)
     handles = [future._h for future in futures]
     array = (c_void_p * len(handles))(*[handle.value for handle in handles])
-    wait_in_slices(lambda slice_ns, err: int(lib.distag_wait_all(array, len(handles), slice_ns, err)),
+    wait_or_cancel(handles, lambda slice_ns, err: int(lib.distag_wait_all(array, len(handles), slice_ns, err)),
                    nanoseconds(timeout, _raw.FOREVER), lambda: any(_failed(handle) for handle in handles))
     return [future.result(0) for future in futures]
 

@@ -17,6 +17,7 @@ from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
 from .context import Context, copy_ranks, copy_report
 from .errors import UsageError, fail, raise_interrupt
+from .functions import Watch
 from .futures import Future, wait_in_slices
 from .rref import RRef
 from .values import to_result, to_value
@@ -74,7 +75,7 @@ class Worker(Owner):
     distag_worker_options; durations are seconds. The worker offers the functions declared with `distag.function` so
     far, or `functions`: a list of them, or a dict by their names."""
 
-    __slots__ = ("_is_down", "_starting")
+    __slots__ = ("_is_down", "_starting", "_watches")
 
     def __init__(self, name: str | None = None, *, rank: int | None = None, world_size: int = 0,
                  rendezvous: str | None = None, job: str | None = None, functions: Offers | None = None,
@@ -99,6 +100,7 @@ class Worker(Owner):
         self._is_down = True  # nothing to shut down until it is made
         self._create(options, _Listeners(log, on_member))
         self._starting: Future[None] | None = None
+        self._watches: dict[str, Watch] = {}
         _offer_all(self, functions)
 
     def _create(self, options: Any, listeners: _Listeners) -> None:
@@ -230,14 +232,13 @@ class Worker(Owner):
 
     def register(self, offered: Callable[..., Any], name: str | None = None) -> None:
         """Offers a function, under its own name unless told."""
-        functions.offer(self, offered, name or functions.name_of(offered))
+        known = name or functions.name_of(offered)
+        self._watches[known] = functions.offer(self, offered, known)
 
     def unregister(self, name: str | Callable[..., Any], timeout: Duration = FOREVER) -> None:
         """Withdraws a function, and waits until no call of it runs."""
-        err = distag_error()
-        if lib.distag_worker_unregister(self._h, text(functions.name_of(name), "name"), nanoseconds(timeout),
-                                        byref(err)):
-            fail(err)
+        known = functions.name_of(name)
+        functions.withdraw(self, known, self._watches.get(known), nanoseconds(timeout))
 
     # ---- calls ----
 

@@ -19,14 +19,30 @@ from support import group
 
 HEAD = """
 import sys, threading, time, distag
+served = threading.Semaphore(0)
+pause = threading.Event()
 @distag.function
-def wait_long():
+def wait_quietly():
     call = distag.current_call()
-    print("running", flush=True)
-    pause = threading.Event()
+    served.release()
     while not call.is_cancelled:
         pause.wait(0.005)
-    print("cancelled", flush=True)
+    print("cancelled\\n", end="", flush=True)
+@distag.function
+def wait_long():
+    print("running", flush=True)
+    wait_quietly()
+def is_in(name):
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame and frame.f_code.co_name != name:
+        frame = frame.f_back
+    return frame is not None
+def say_when_in(name):
+    def look():
+        while not is_in(name):
+            pause.wait(0.001)
+        print("running", flush=True)
+    threading.Thread(target=look, daemon=True).start()
 def in_thread():
     try:
         a.call("b", "wait_long")
@@ -87,6 +103,41 @@ except KeyboardInterrupt:
     print("heard", flush=True)
 """)
         self.assertEqual((code, out, err), (0, "heard\n", ""))
+        self.assertLess(took, 0.7)
+
+    def test_wait_all_hears_it_and_cancels_all(self):
+        code, out, err, took = run_until_interrupted(self, """
+a, b = pair()
+futures = [a.call_async("b", "wait_quietly", timeout=distag.FOREVER) for _ in range(2)]
+for _ in futures:
+    served.acquire()
+say_when_in("wait_in_slices")
+try:
+    distag.wait_all(futures)
+except KeyboardInterrupt:
+    print("heard", flush=True)
+for worker in (a, b):
+    worker.close()
+""")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(sorted(out.split()), ["cancelled", "cancelled", "heard"])
+        self.assertLess(took, 0.7)
+
+    def test_unregister_hears_it(self):
+        code, out, err, took = run_until_interrupted(self, """
+a, b = pair()
+future = a.call_async("b", "wait_quietly", timeout=distag.FOREVER)
+served.acquire()
+say_when_in("withdraw")
+try:
+    b.unregister("wait_quietly")
+except KeyboardInterrupt:
+    print("heard", flush=True)
+for worker in (a, b):
+    worker.close()
+""")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(sorted(out.split()), ["cancelled", "heard"])
         self.assertLess(took, 0.7)
 
     def test_one_that_is_not_caught_leaves_with_a_traceback(self):

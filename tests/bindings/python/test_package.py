@@ -3,6 +3,7 @@ names."""
 import asyncio
 import subprocess
 import sys
+import threading
 import unittest
 
 import distag
@@ -152,7 +153,6 @@ class Futures(unittest.TestCase):
             await asyncio.wait_for(worker.call_async("b", "wait"), 0.05)
 
         def wait():
-            import threading
             call = distag.current_call()
             while not call.is_cancelled:
                 threading.Event().wait(0.002)
@@ -181,7 +181,6 @@ class Futures(unittest.TestCase):
                 distag.wait_all([a.call_async("b", "one"), a.call_async("b", "fail")], 10)
 
     def test_a_deadline_says_how_long_it_was(self):
-        import threading
         release = threading.Event()
         with group({"wait": lambda: release.wait(20) and None}) as (a, _):
             future = a.call_async("b", "wait")
@@ -330,6 +329,28 @@ class Training(unittest.TestCase):
 
 
 class Groups(unittest.TestCase):
+    def test_unregister_waits_for_the_calls_that_run(self):
+        began, release, ended = threading.Event(), threading.Event(), []
+
+        def wait():
+            began.set()
+            release.wait(20)
+            ended.append(1)
+
+        with group([wait]) as (a, b):
+            future = a.call_async("b", "wait")
+            self.assertTrue(began.wait(10))
+            with self.assertRaisesRegex(distag.GaveUpError, "wait is withdrawn, and a call of it still runs after 10 ms"):
+                b.unregister(wait, 0.01)
+            b.register(wait)
+            again = a.call_async("b", "wait")
+            threading.Timer(0.01, release.set).start()
+            b.unregister(wait, 20)
+            self.assertGreaterEqual(len(ended), 1)
+            with self.assertRaises(distag.UsageError):
+                b.unregister(wait)
+            distag.wait_all([future, again], 10)
+
     def test_members_gathers_and_reports(self):
         seen = []
         with group(on_member=lambda member: seen.append(member.name)) as (a, b):

@@ -18,6 +18,12 @@ STEP_NS = 50 * _raw.MILLISECOND
 live: dict[int, WorkerHandle] = {}
 
 
+def forget(handle: WorkerHandle) -> None:
+    """Lets go of a worker that is down."""
+    if live.get(id(handle)) is handle:
+        del live[id(handle)]
+
+
 def abandon(handle: WorkerHandle) -> None:
     """Lets a worker that nobody has any more leave its group. Its handle stays here until the interpreter ends, so that
     no thread of it outlives that."""

@@ -5,6 +5,7 @@ import math
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import byref, c_int32, c_size_t, c_void_p, sizeof
 from typing import Any, Callable, NamedTuple, Union
@@ -20,7 +21,7 @@ from .errors import UsageError, fail, raise_interrupt
 from .functions import Watch
 from .futures import Future, wait_in_slices
 from .rref import RRef
-from .values import to_result, to_value
+from .values import from_value, to_result, to_value
 
 EXECUTORS = {"pool": _raw.EXECUTOR_POOL, "host": _raw.EXECUTOR_HOST}
 LOG_LEVELS = {"error": _raw.LOG_ERROR, "warning": _raw.LOG_WARNING, "info": _raw.LOG_INFO, "debug": _raw.LOG_DEBUG}
@@ -75,7 +76,7 @@ class Worker(Owner):
     distag_worker_options; durations are seconds. The worker offers the functions declared with `distag.function` so
     far, or `functions`: a list of them, or a dict by their names."""
 
-    __slots__ = ("_is_down", "_starting", "_watches")
+    __slots__ = ("_ending", "_is_down", "_starting", "_watches")
 
     def __init__(self, name: str | None = None, *, rank: int | None = None, world_size: int = 0,
                  rendezvous: str | None = None, job: str | None = None, functions: Offers | None = None,
@@ -100,6 +101,7 @@ class Worker(Owner):
         self._is_down = True  # nothing to shut down until it is made
         self._create(options, _Listeners(log, on_member))
         self._starting: Future[None] | None = None
+        self._ending: FutureHandle | None = None
         self._watches: dict[str, Watch] = {}
         _offer_all(self, functions)
 
@@ -136,20 +138,24 @@ class Worker(Owner):
         if any(call._worker is self for call in _callbacks.local.invocations):
             raise UsageError("shutdown: a function cannot wait for its own worker to end: use shutdown_async",
                              _raw.E_INVALID_STATE)
-        report = self.shutdown_async(timeout).result()
-        self._down()
-        return report
-
-    def _down(self) -> None:
-        self._is_down = True
-        _life.live.pop(id(self._h), None)
+        return self.shutdown_async(timeout).result()
 
     def shutdown_async(self, timeout: Duration = FOREVER) -> Future[dict[str, Any]]:
         """The same as a future."""
+        handle, here = self._h, weakref.ref(self)
         out, err = FutureHandle(), distag_error()
-        if lib.distag_worker_shutdown_async(self._h, nanoseconds(timeout), byref(out), byref(err)):
+        if lib.distag_worker_shutdown_async(handle, nanoseconds(timeout), byref(out), byref(err)):
             fail(err)
-        return Future(out)
+        self._ending = out
+
+        def read(report: Any) -> dict[str, Any]:
+            _life.forget(handle)
+            worker = here()
+            if worker is not None:
+                worker._is_down = True
+            return dict(from_value(report))
+
+        return Future(out, read)
 
     def __enter__(self) -> Worker:
         try:
@@ -169,10 +175,12 @@ class Worker(Owner):
         """Leaves the group without waiting for it, and waits for its own functions until the limit; whether they
         have ended."""
         if not self._is_down:
-            handles = {0: self._h}
+            handle = self._h
+            handles = {0: handle}
             _life.leave(handles, time.monotonic() + limit)
             if not handles:
-                self._down()
+                self._is_down = True
+                _life.forget(handle)
         return self._is_down
 
     def close(self) -> None:
@@ -183,6 +191,9 @@ class Worker(Owner):
 
     def __del__(self) -> None:
         if getattr(self, "_is_down", True) or self.is_closed:
+            return
+        if self._ending is not None and lib.distag_future_poll(self._ending):
+            _life.forget(self._h)
             return
         was_started = self.is_started
         _life.abandon(self._h)

@@ -14,7 +14,7 @@ import unittest
 import warnings
 
 import distag
-from distag import _callbacks, _library, _raw, custom, errors, functions, futures, worker
+from distag import _callbacks, _library, _life, _raw, custom, errors, functions, futures, worker
 from support import group
 
 HEAD = """
@@ -317,6 +317,24 @@ class Collectors(unittest.TestCase):
             gc.collect()
         self.assertEqual([each.category for each in caught], [ResourceWarning])
         self.assertIn("worker a was not shut down", str(caught[0].message))
+
+    def test_a_worker_that_was_shut_down_by_a_future_is_let_go(self):
+        known = len(_life.live)
+        workers = [distag.Worker(name, rank=rank, world_size=2, rendezvous="inproc://let-go", functions={})
+                   for rank, name in enumerate("ab")]
+        distag.wait_all([each.start_async() for each in workers])
+        self.assertEqual(len(_life.live), known + 2)
+        ends = [each.shutdown_async(10) for each in workers]
+        self.assertEqual([each["clean"] for each in distag.wait_all(ends)], [True, True])
+        self.assertEqual(len(_life.live), known)
+        workers.clear()  # and nothing warns
+        self.assertEqual([each.result()["clean"] for each in ends], [True, True])
+        one = distag.Worker("one", rank=0, world_size=1, rendezvous="inproc://unread", functions={}).start()
+        end = one.shutdown_async(10)
+        while not end.done():
+            pass
+        del one  # though nobody has read its report
+        self.assertEqual(len(_life.live), known)
 
     def test_threads_close_what_others_use(self):
         tensors = [distag.ones((8,)) for _ in range(50)]

@@ -14,7 +14,7 @@ from ._library import lib
 from ._raw import distag_error
 from .calls import current
 from .context import Context
-from .errors import ClosedError, GaveUpError, UsageError, error_of, fail, write_error
+from .errors import ClosedError, GaveUpError, UsageError, error_of, fail, note_interrupt, write_error
 from .values import from_value, to_result
 
 if TYPE_CHECKING:
@@ -199,11 +199,10 @@ def answer_later(reply: Reply, result: Any) -> None:
 
 def _finish_with(reply: Reply, future: Any) -> None:
     try:
-        result = future.result()
-    except BaseException as failure:
+        reply.finish(future.result())
+    except BaseException as failure:  # of the future, or of a result that is no value
+        note_interrupt(failure)
         reply.fail(failure)
-    else:
-        reply.finish(result)
 
 
 @_callbacks.uninterrupted

@@ -99,10 +99,10 @@ class Worker(Owner):
         if on_member is not None:
             options.on_member = ON_MEMBER
         self._is_down = True  # nothing to shut down until it is made
-        self._create(options, _Listeners(log, on_member))
         self._starting: Future[None] | None = None
         self._ending: FutureHandle | None = None
         self._watches: dict[str, Watch] = {}
+        self._create(options, _Listeners(log, on_member))
         _offer_all(self, functions)
 
     def _create(self, options: Any, listeners: _Listeners) -> None:

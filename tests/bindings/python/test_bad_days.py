@@ -1,4 +1,5 @@
 """Bad days: Ctrl-C, failures where nobody expects them, collectors, forks, threads that end at the wrong time."""
+import concurrent.futures
 import ctypes
 import functools
 import gc
@@ -249,6 +250,15 @@ class Failures(unittest.TestCase):
         with group({"give": lambda: [1, object()]}) as (a, _):
             with self.assertRaisesRegex(distag.UsageError, r"result\[1\]"):
                 a.call("b", "give")
+
+    def test_a_late_result_that_is_no_value_fails_the_call_and_names_it(self):
+        late = concurrent.futures.Future()
+        with group({"give": lambda: late}) as (a, _):
+            future = a.call_async("b", "give")
+            late.set_result([1, object()])
+            with self.assertRaisesRegex(distag.UsageError, r"result\[1\]"):
+                future.result(10)
+        self.assertEqual(self.unraisable, [])
 
     def test_an_object_answers_a_remote_call_only(self):
         with group({"give": object}) as (a, _):

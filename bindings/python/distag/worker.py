@@ -385,5 +385,6 @@ def _parameters_of(holder: Any) -> list[RRef]:
     """Offered by every worker of this package: references to the parameters of an object that lives there."""
     worker = functions.current_call().worker
     item = holder.local() if isinstance(holder, RRef) else holder
-    found = item.parameters() if hasattr(item, "parameters") else item
-    return [worker.rref(list(found) if isinstance(found, (list, tuple)) else found)]
+    if hasattr(item, "parameters"):
+        item = list(item.parameters())
+    return [worker.rref(list(item) if isinstance(item, tuple) else item)]

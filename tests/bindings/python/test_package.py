@@ -242,6 +242,23 @@ class Training(unittest.TestCase):
             optim.SGD(a, [layer], lr=0.5).step(context)
         near(made[0].weight.tolist(), [[each - 0.5 for each in row] for row in before], 1e-6)
 
+    def test_parameters_may_come_from_a_generator(self):
+        class Model:
+            def __init__(self):
+                self.weights = [distag.ones((1,)).requires_grad_(), distag.ones((1,)).requires_grad_()]
+
+            def parameters(self):
+                yield from self.weights
+
+        model = Model()
+        with group({"make": lambda: model, "loss": lambda: (model.weights[0] + model.weights[1]).sum()}) as (a, _):
+            sgd = optim.SGD(a, [a.remote("b", "make")], lr=0.5)
+            for _ in range(2):
+                with a.context() as context:
+                    context.backward(a.call("b", "loss"))
+                    sgd.step(context)
+        self.assertEqual([each.item() for each in model.weights], [0.0, 0.0])
+
     def test_clip_save_and_load(self):
         x = distag.tensor([3.0, 4.0], requires_grad=True)
         adam = optim.Adam(None, [x], lr=0.1, betas=(0.8, 0.9))

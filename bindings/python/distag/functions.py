@@ -38,18 +38,27 @@ def function(offered: Any) -> Any:
     """Declares a function that workers offer, by its own name or by the given one: `@distag.function`."""
     if isinstance(offered, str):
         return lambda named: _declare(named, offered)
-    return _declare(offered, offered.__name__)
+    return _declare(offered, name_of(offered))
 
 
 def _declare(offered: Any, name: str) -> Any:
-    offered.distag_name = name
+    try:
+        offered.distag_name = name
+    except AttributeError:
+        pass  # a method, or a function in C, has no attributes: its own name is all that it goes by
     declared[name] = offered
     return offered
 
 
 def name_of(offered: str | Callable[..., Any]) -> str:
     """The name under which a function is offered."""
-    return offered if isinstance(offered, str) else getattr(offered, "distag_name", offered.__name__)
+    if isinstance(offered, str):
+        return offered
+    name: str | None = getattr(offered, "distag_name", None) or getattr(offered, "__name__", None)
+    if name is None:
+        raise invalid(f"an object of type {type(offered).__name__} has no name: give one, as in "
+                      "worker.register(function, name) or distag.function(name)(function)")
+    return name
 
 
 class Invocation(Uncopied):

@@ -1,13 +1,14 @@
 """The package as its users see it: tensors, futures and event loops, the host executor, optimizers, layers, torch's
 names."""
 import asyncio
+import functools
 import subprocess
 import sys
 import threading
 import unittest
 
 import distag
-from distag import autograd, nn, optim, rpc
+from distag import autograd, functions, nn, optim, rpc
 from support import group, near
 
 
@@ -345,6 +346,47 @@ class Training(unittest.TestCase):
             rpc.shutdown()
 
 
+class Adder:
+    def __init__(self, number):
+        self.number = number
+
+    def __call__(self, x):
+        return x + self.number
+
+    def method(self, x):
+        return x - self.number
+
+
+class Names(unittest.TestCase):
+    """Functions without a __name__, or without attributes."""
+
+    def setUp(self):
+        known = dict(functions.declared)
+        self.addCleanup(functions.declared.update, known)
+        self.addCleanup(functions.declared.clear)
+
+    def test_partials_and_objects_are_offered_under_a_name(self):
+        adder = distag.function("add_1")(Adder(1))
+        partial = distag.function("twice")(functools.partial(double))
+        with group(functions.declared) as (a, b):
+            self.assertEqual((a.call("b", adder, 2), a.call("b", partial, 2)), (3, 4))
+            b.register(Adder(5), "add_5")
+            self.assertEqual(a.call("b", "add_5", 2), 7)
+
+    def test_methods_and_functions_in_c_are_declared(self):
+        method = distag.function(Adder(1).method)
+        builtin = distag.function(len)
+        with group(functions.declared) as (a, _):
+            self.assertEqual((a.call("b", method, 2), a.call("b", builtin, [1, 2])), (1, 2))
+
+    def test_without_a_name_they_are_refused(self):
+        with group() as (a, _):
+            for use in (lambda: distag.function(Adder(1)), lambda: a.register(functools.partial(double)),
+                        lambda: a.call("b", Adder(1), 1)):
+                with self.assertRaisesRegex(distag.UsageError, "has no name: give one"):
+                    use()
+
+
 class Groups(unittest.TestCase):
     def test_unregister_waits_for_the_calls_that_run(self):
         began, release, ended = threading.Event(), threading.Event(), []
@@ -360,7 +402,9 @@ class Groups(unittest.TestCase):
             with self.assertRaisesRegex(distag.GaveUpError, "and a call of it still runs after 10 ms"):
                 b.unregister(wait, 0.01)
             b.register(wait)
+            began.clear()
             again = a.call_async("b", "wait")
+            self.assertTrue(began.wait(10))
             threading.Timer(0.01, release.set).start()
             b.unregister(wait, 20)
             self.assertGreaterEqual(len(ended), 1)

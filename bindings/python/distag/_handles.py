@@ -105,6 +105,7 @@ _home = os.getpid()  # the process that loaded the library
 
 def close_all() -> None:
     """Closes every object: in a forked child the handles of the parent are dead."""
+    gc.unfreeze()  # what a parent freezes before it forks is not listed
     for item in gc.get_objects():
         if issubclass(type(item), Owner):
             Owner.close(item)

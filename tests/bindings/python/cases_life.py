@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import distag
 from distag import _callbacks
-from support import cases, fails, group, near, same
+from support import cases, fails, group, near, same, wait_for_child
 
 CASES, case = cases()
 
@@ -108,7 +108,8 @@ answering.wait()
 
 def leave_once(given, program):
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-B", "-c", program, str(given["calls"])], stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-B", "-c", program, str(given["calls"])], stderr=subprocess.PIPE, text=True,
+                          timeout=60)
     same((done.returncode, done.stderr), (given["exit_code"], ""))
     assert time.monotonic() - began < given["seconds"]
 
@@ -145,7 +146,7 @@ def fork(given):
                 traceback.print_exc()
             finally:
                 os._exit(status)
-        same(os.waitpid(child, 0)[1], 0)
+        same(wait_for_child(child), 0)
         same(a.call("b", "square", 3), 9)
 
 

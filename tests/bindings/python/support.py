@@ -4,6 +4,8 @@ import itertools
 import json
 import math
 import os
+import signal
+import threading
 
 import distag
 
@@ -36,6 +38,29 @@ def group(functions=None, names=("a", "b"), **options):
     finally:
         for worker in workers:
             worker.close()
+
+
+@contextlib.contextmanager
+def killed_when_late(child, seconds=60):
+    """Kills a process of subprocess that the block is still waiting for after a time."""
+    timer = threading.Timer(seconds, child.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def wait_for_child(child, seconds=60):
+    """The status of a forked child; one that hangs is killed, which is its status then."""
+    timer = threading.Timer(seconds, os.kill, (child, signal.SIGKILL))
+    timer.start()
+    try:
+        return os.waitpid(child, 0)[1]
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def near(found, expected, absolute=0.0, relative=0.0):

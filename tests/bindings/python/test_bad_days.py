@@ -16,7 +16,7 @@ import warnings
 
 import distag
 from distag import _callbacks, _library, _life, _raw, custom, errors, functions, futures, worker
-from support import group
+from support import group, killed_when_late, wait_for_child
 
 HEAD = """
 import sys, threading, time, distag
@@ -60,12 +60,13 @@ def run_until_interrupted(test, program):
     """Runs a program that prints a line and then waits, interrupts it, and gives its output and how long it lasted."""
     child = subprocess.Popen([sys.executable, "-B", "-W", "error", "-c", HEAD + program], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True)
-    test.assertEqual(child.stdout.readline(), "running\n")
-    began = time.monotonic()
-    child.send_signal(signal.SIGINT)
-    heard = child.stdout.readline()
-    took = time.monotonic() - began
-    out, err = child.communicate(timeout=20)
+    with killed_when_late(child):
+        test.assertEqual(child.stdout.readline(), "running\n")
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        heard = child.stdout.readline()
+        took = time.monotonic() - began
+        out, err = child.communicate()
     return child.returncode, heard + out, err, took
 
 
@@ -452,8 +453,18 @@ class Processes(unittest.TestCase):
         with group({"one": lambda: 1}) as (a, _):
             for method in ("fork", "spawn"):
                 with multiprocessing.get_context(method).Pool(1) as pool:
-                    self.assertEqual(pool.apply(square_in_a_new_worker, (7,)), 49)
+                    self.assertEqual(pool.apply_async(square_in_a_new_worker, (7,)).get(60), 49)
             self.assertEqual(a.call("b", "one"), 1)
+
+    def test_objects_that_a_parent_froze_are_closed_in_its_child(self):
+        x = distag.tensor([1.0])
+        gc.freeze()
+        self.addCleanup(gc.unfreeze)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if x.is_closed else 1)
+        self.assertEqual(wait_for_child(child), 0)
+        self.assertEqual(x.tolist(), [1.0])
 
     def test_leaving_without_a_shutdown_is_quiet(self):
         for end in ("", "raise SystemExit(3)", "threading.Thread(target=in_thread, daemon=True).start()"):
@@ -512,7 +523,7 @@ assert futures[0].result() == 0
 
     def test_a_child_that_leaves_as_python_does_ends_well(self):
         program = HEAD + """
-import os
+import os, signal
 a, b = pair()
 x = distag.tensor([1.0])
 view = a.remote("b", "wait_long")
@@ -520,6 +531,8 @@ child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
     view.close()
+else:
+    signal.alarm(25)
 """
         done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30,
                               stdout=subprocess.DEVNULL)
@@ -534,7 +547,7 @@ if child:
             _raw.API_SIZE = needed
 
     def test_a_library_that_is_not_there_is_named(self):
-        done = subprocess.run([sys.executable, "-B", "-c", "import distag"], stderr=subprocess.PIPE, text=True,
+        done = subprocess.run([sys.executable, "-B", "-c", "import distag"], stderr=subprocess.PIPE, text=True, timeout=60,
                               env=dict(os.environ, DISTAG_LIBRARY="/nowhere/libdistag.so"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nowhere/libdistag.so", done.stderr)

@@ -9,6 +9,7 @@ import types
 import unittest
 
 import distag
+from support import killed_when_late
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 BUILD = os.path.dirname(os.environ["DISTAG_LIBRARY"])
@@ -66,9 +67,10 @@ class Samples(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-B", "-m", "distag.samples.service", f"file://{folder}"]
             server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            self.assertEqual(server.stdout.readline(), "service serves\n")
-            self.assertEqual(run(*command, "ask"), (0, "mean 3.0\nstopping\n", ""))
-            self.assertEqual(server.communicate(timeout=20), ("served 2 calls\n", None))
+            with killed_when_late(server):
+                self.assertEqual(server.stdout.readline(), "service serves\n")
+                self.assertEqual(run(*command, "ask"), (0, "mean 3.0\nstopping\n", ""))
+                self.assertEqual(server.communicate(), ("served 2 calls\n", None))
             self.assertEqual(server.returncode, 0)
 
 

@@ -137,7 +137,7 @@ class Tensors(unittest.TestCase):
                    "x = distag.tensor(array.array('f', [1, 2, 3])) * 2\n"
                    "assert x.tolist() == [2, 4, 6] and repr(x) == 'distag.Tensor([2.0, 4.0, 6.0], float32)'\n"
                    "assert 'asyncio' not in sys.modules")
-        subprocess.run([sys.executable, "-B", "-X", "dev", "-W", "error", "-c", program], check=True)
+        subprocess.run([sys.executable, "-B", "-X", "dev", "-W", "error", "-c", program], check=True, timeout=60)
 
 
 class Futures(unittest.TestCase):

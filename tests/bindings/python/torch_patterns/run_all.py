@@ -3,6 +3,7 @@ process, because PyTorch takes seconds to load. usage: run_all.py DIGITS.CSV NAM
 import json
 import os
 import runpy
+import signal
 import socket
 import sys
 
@@ -29,6 +30,7 @@ def fork_rank(path, rank, count, port, output):
     child = os.fork()
     if child:
         return child
+    signal.alarm(60)  # one that hangs ends itself
     status = 1
     try:
         run_rank(path, rank, count, port, output)

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from ctypes import c_int64, c_void_p
+from ctypes import c_int64, c_void_p, sizeof
+from numbers import Integral, Real
+from operator import index
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _raw
@@ -18,6 +20,7 @@ Ints = Union[int, Sequence[int]]
 Duration = Union[float, "timedelta", None]
 INFINITY = math.inf
 FOREVER = math.inf
+LONGEST = 2**62 / _raw.SECOND  # seconds, some 146 years: longer is for ever
 
 
 def invalid(message: str) -> UsageError:
@@ -25,31 +28,43 @@ def invalid(message: str) -> UsageError:
     return UsageError(message, _raw.E_INVALID_ARGUMENT)
 
 
+def ints(values: Ints, what: str = "sizes and dims") -> list[int]:
+    """A list of one integer or several, of Python's or NumPy's."""
+    try:
+        return [index(values)] if isinstance(values, (int, Integral)) else [index(value) for value in values]
+    except TypeError:
+        raise invalid(f"{what} are integers, not {values!r}") from None
+
+
+def fit(number: int, kind: Any, what: str) -> int:
+    """An integer as it is; one that does not fit into the type of C, which would cut it, is refused."""
+    if kind(index(number)).value != number:
+        raise invalid(f"{what}: {number} does not fit into {8 * sizeof(kind)} bits")
+    return number
+
+
 def int64_array(values: Ints) -> tuple[Any, int]:
     """An array and its length, of one number or several."""
-    if isinstance(values, int):
-        values = (values,)
-    count = len(values)
-    return (c_int64 * count)(*values), count
+    numbers = ints(values)
+    array = (c_int64 * len(numbers))(*numbers)
+    if list(array) != numbers:
+        raise invalid(f"sizes and dims have at most 64 bits, not {numbers}")
+    return array, len(numbers)
 
 
 def int64_pair(values: Ints) -> Any:
     """An array of two numbers; one number stands for both."""
-    if isinstance(values, int):
-        return (c_int64 * 2)(values, values)
-    if len(values) != 2:
-        raise invalid(f"two numbers are wanted (rows, columns), not {len(values)}")
-    return (c_int64 * 2)(*values)
-
-
-def ints(values: Ints) -> list[int]:
-    """A list of one number or several."""
-    return [values] if isinstance(values, int) else list(values)
+    array, count = int64_array(values)
+    if count == 1 and isinstance(values, (int, Integral)):
+        return (c_int64 * 2)(array[0], array[0])
+    if count != 2:
+        raise invalid(f"two numbers are wanted (rows, columns), not {count}")
+    return array
 
 
 def length(values: Ints) -> int:
     """How many numbers there are."""
-    return 1 if isinstance(values, int) else len(values)
+    return len(ints(values))
 
 
 def handle_of(tensor: Tensor | None) -> Any:
@@ -77,13 +92,12 @@ def nanoseconds(duration: Duration, default: int = 0) -> int:
     """A duration in seconds, or as a timedelta; None is the default, FOREVER is for ever."""
     if duration is None:
         return default
-    if not isinstance(duration, (int, float)):
+    if hasattr(duration, "total_seconds"):
         duration = duration.total_seconds()
-    if duration == math.inf:
-        return _raw.FOREVER
-    if not duration >= 0:
-        raise invalid(f"a duration is a number of seconds from 0 on, or FOREVER, not {duration}")
-    return min(int(duration * _raw.SECOND), 2**63 - 1)
+    if not isinstance(duration, Real) or not duration >= 0:
+        raise invalid("a duration is a number of seconds from 0 on, a timedelta, None for the default, or FOREVER, "
+                      f"not {duration!r}")
+    return _raw.FOREVER if duration >= LONGEST else int(duration * _raw.SECOND)
 
 
 def limit_ns(duration: Duration) -> int:

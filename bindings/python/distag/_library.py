@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import sys
 from typing import Any
@@ -48,12 +49,28 @@ def check(library: Any) -> None:
                           "older package")
 
 
+def checked(kind: Any) -> Any:
+    """The type of a parameter that takes an integer of Python or NumPy, where ctypes would cut one that does not fit."""
+
+    def convert(value: Any) -> Any:
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"an integer is wanted, or a dtype such as distag.float32, not {value!r}")
+        number = operator.index(value)
+        made = kind(number)
+        if made.value != number:
+            raise OverflowError(f"{number} does not fit into {kind.__name__}")
+        return made
+
+    return type(kind.__name__, (), {"from_param": staticmethod(convert)})
+
+
 def bind(library: Any) -> Any:
     """Gives each function the types of its result and parameters."""
+    integers = {kind: checked(kind) for kind in (ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64)}
     for name, result, parameters in _raw.PROTOTYPES:
         function = getattr(library, name)
         function.restype = result
-        function.argtypes = parameters
+        function.argtypes = tuple(integers.get(kind, kind) for kind in parameters)
     return library
 
 

@@ -10,6 +10,7 @@ from ._dtypes import BY_NAME, FLOATING, DType, bool_, float32, int64
 from .errors import UnsupportedError, UsageError
 
 int64_type = c_int64
+PLAIN = (int, float, list, tuple)
 CODES = {"f": "float32", "d": "float64", "q": "int64", "l": "int64", "?": "bool"}
 
 
@@ -38,6 +39,8 @@ def pack(data: Any, dtype: DType | None) -> Packed:
 
 
 def _flatten(data: Any, depth: int, shape: list[int], flat: list[Any]) -> None:
+    if not isinstance(data, PLAIN) and hasattr(data, "tolist"):  # of NumPy, or a tensor: within a list, numbers
+        data = data.tolist()
     if not isinstance(data, (list, tuple)):
         if depth != len(shape):
             raise _ragged()
@@ -69,15 +72,19 @@ def _pack_numbers(flat: list[Any], shape: tuple[int, ...], dtype: DType) -> Pack
     numbers: array.array[Any]
     try:
         if dtype is bool_:
-            numbers = array.array("B", [1 if item else 0 for item in flat])
-        elif dtype in FLOATING:
-            numbers = array.array(dtype.format, [float(item) for item in flat])
+            numbers = array.array("B", [_bit(item) for item in flat])
         else:
-            numbers = array.array("q", [item.__index__() for item in flat])
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            numbers = array.array(dtype.format, flat)
+    except (TypeError, OverflowError) as error:
         raise UsageError(f"no {dtype.name}: {error}", _raw.E_INVALID_ARGUMENT) from None
     address, count = numbers.buffer_info()
     return Packed(dtype, shape, numbers, address if count else None, count * numbers.itemsize)
+
+
+def _bit(item: Any) -> int:
+    if not isinstance(item, (int, float)):
+        raise TypeError(f"must be a bool or a number, not {type(item).__name__}")
+    return 1 if item else 0
 
 
 def _pack_buffer(view: memoryview, dtype: DType | None) -> Packed:
@@ -99,11 +106,22 @@ def dtype_of_numpy(data: Any) -> DType:
     return dtype
 
 
+def _check_cast(data: Any, dtype: DType) -> None:
+    """Refuses what NumPy would cut: fractions, imaginary parts, the highest bit."""
+    kind = data.dtype.kind
+    if kind not in ("biu" if dtype is int64 else "biuf"):
+        raise UsageError(f"no {dtype.name}: an array of {data.dtype}: convert it by array.astype(\"{dtype.name}\")",
+                         _raw.E_INVALID_ARGUMENT)
+    if dtype is int64 and kind == "u" and data.size and data.max() >= 2**63:
+        raise UsageError(f"no int64: {data.max()} is too large", _raw.E_INVALID_ARGUMENT)
+
+
 def _pack_numpy(data: Any, dtype: DType | None) -> Packed:
     import numpy
 
     data = numpy.asarray(data)
     if dtype is None:
         dtype = dtype_of_numpy(data)
+    _check_cast(data, dtype)
     rows = numpy.ascontiguousarray(data, dtype=dtype.name).reshape(data.shape)
     return Packed(dtype, tuple(rows.shape), rows, rows.ctypes.data if rows.size else None, rows.nbytes)

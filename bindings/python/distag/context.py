@@ -7,7 +7,7 @@ from ctypes import addressof, byref, c_int32, c_size_t, c_void_p, create_string_
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _raw
-from ._arguments import Duration, handle_array, invalid, nanoseconds
+from ._arguments import Duration, handle_array, invalid, limit_ns
 from ._handles import ContextHandle, FutureHandle, GradientsHandle, Owner, TensorHandle
 from ._library import lib
 from ._raw import distag_error
@@ -171,7 +171,7 @@ def _backward_arguments(roots: Root | Sequence[Root], seeds: Sequence[Tensor | N
     if mode not in MODES:
         raise invalid(f"backward: the mode is one of {', '.join(MODES)}, not {mode!r}")
     options = _raw.distag_backward_options(struct_size=sizeof(_raw.distag_backward_options), mode=MODES[mode],
-                                           retain_graph=retain_graph, timeout_ns=nanoseconds(timeout))
+                                           retain_graph=retain_graph, timeout_ns=limit_ns(timeout))
     if options.timeout_ns == _raw.FOREVER:
         options.timeout_ns = 0
     keep: list[Any] = [rref._h for rref in rrefs]

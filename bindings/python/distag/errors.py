@@ -137,7 +137,9 @@ def write_error(address: int, failure: BaseException) -> int:
     err = distag_error.from_address(address)
     code = _raw.E_USER
     if isinstance(failure, DistagError):
-        code = int(failure.code) or _raw.E_USER
+        code = int(failure.code)
+        if not 0 < code < 2**31:
+            code = _raw.E_USER
         message = failure.message
     else:
         message = f"{type(failure).__name__}: {failure}"

@@ -297,7 +297,7 @@ class Tensor(TensorMethods, Owner):
 
     def reshape(self, *shape: Any) -> Tensor:
         """Gives a new shape, in which one size may be -1: reshape(2, 3) or reshape((2, 3))."""
-        return ops.reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+        return ops.reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, Integral)) else shape)
 
     def __repr__(self) -> str:
         if self.is_closed:

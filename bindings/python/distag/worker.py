@@ -7,11 +7,11 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from ctypes import byref, c_int32, c_size_t, c_void_p, sizeof
+from ctypes import byref, c_int32, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any, Callable, NamedTuple, Union
 
 from . import _callbacks, _life, _raw, functions
-from ._arguments import FOREVER, Duration, invalid, limit_ns, nanoseconds, text
+from ._arguments import FOREVER, Duration, fit, invalid, limit_ns, nanoseconds, text
 from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
 from ._library import lib
 from ._raw import distag_error
@@ -88,9 +88,12 @@ class Worker(Owner):
             rank = -1 if world_size == OPEN_WORLD else 0
         options = _raw.distag_worker_options(
             struct_size=sizeof(_raw.distag_worker_options), executor=_choice("executor", executor, EXECUTORS),
-            rank=rank, world_size=world_size, thread_count=thread_count,
             log_level=_choice("log_level", log_level, LOG_LEVELS), call_timeout_ns=limit_ns(call_timeout),
-            lease_ns=limit_ns(lease), max_message_bytes=max_message_bytes)
+            lease_ns=limit_ns(lease))
+        for field, kind, number in (("rank", c_int32, rank), ("world_size", c_int32, world_size),
+                                    ("thread_count", c_uint32, thread_count),
+                                    ("max_message_bytes", c_uint64, max_message_bytes)):
+            setattr(options, field, fit(number, kind, field))
         for field, given in (("name", name), ("rendezvous", rendezvous), ("job", job), ("bind", bind),
                              ("advertise", advertise)):
             setattr(options, field, None if given is None else text(given, field))
@@ -314,7 +317,7 @@ class Worker(Owner):
         keep: list[Any] = []
         out, err = FutureHandle(), distag_error()
         given = to_value(value, keep, "value")
-        array = None if ranks is None else (c_int32 * len(ranks))(*ranks)
+        array = None if ranks is None else (c_int32 * len(ranks))(*[fit(rank, c_int32, "rank") for rank in ranks])
         if lib.distag_worker_all_gather_async(self._h, given, array, 0 if ranks is None else len(ranks),
                                               nanoseconds(timeout), byref(out), byref(err)):
             fail(err)
@@ -325,7 +328,7 @@ class Worker(Owner):
     def poll(self, max_items: int = 0, budget: Duration = FOREVER) -> int:
         """With the host executor: runs callbacks that are due, and gives their number."""
         done, err = c_size_t(), distag_error()
-        if lib.distag_worker_poll(self._h, max_items, nanoseconds(budget), byref(done), byref(err)):
+        if lib.distag_worker_poll(self._h, fit(max_items, c_size_t, "max_items"), nanoseconds(budget), byref(done), byref(err)):
             fail(err)
         raise_interrupt()
         return done.value

@@ -1,8 +1,13 @@
 """Numbers of the host beside tensors: Python's, NumPy's, lists. None loses a history, and none is rounded or cut
 without a word."""
+import ctypes
+import datetime
+import fractions
 import unittest
 
 import distag
+from distag._arguments import nanoseconds
+from support import group
 
 try:
     import numpy
@@ -98,6 +103,100 @@ class BigIntegers(unittest.TestCase):
         for operate in (lambda: distag.tensor([1]) + 2**63, lambda: distag.full(2**64, (), distag.int64)):
             with self.assertRaisesRegex(distag.UsageError, "no int64"):
                 operate()
+
+
+class Conversions(unittest.TestCase):
+    @needs_numpy
+    def test_numpys_numbers_in_lists_keep_their_kind(self):
+        for item, dtype in ((numpy.int64(3), distag.int64), (numpy.uint8(3), distag.int64),
+                            (numpy.float32(3), distag.float32), (numpy.bool_(True), distag.bool_)):
+            x = distag.tensor([item, item])
+            self.assertEqual((x.dtype, x.tolist()), (dtype, [item.item()] * 2))
+        self.assertEqual(distag.tensor([numpy.array([1, 2]), [3, 4]]).tolist(), [[1, 2], [3, 4]])
+
+    def test_tensors_in_lists_are_numbers(self):
+        x = distag.tensor([2**53 + 1, 2])
+        self.assertEqual(distag.tensor([x, [3, x[1]]]).tolist(), [[2**53 + 1, 2], [3, 2]])
+
+    @needs_numpy
+    def test_arrays_that_would_be_cut_are_refused(self):
+        for array, dtype in ((numpy.array([1.5]), distag.int64), (numpy.array([2**63], "uint64"), distag.int64),
+                             (numpy.array([1j]), distag.float32), (numpy.array(["1"]), distag.float64),
+                             (numpy.array([None]), distag.bool_)):
+            with self.assertRaisesRegex(distag.UsageError, f"no {dtype.name}"):
+                distag.tensor(array, dtype)
+        with self.assertRaisesRegex(distag.UsageError, "no int64"):
+            distag.tensor([1, 2]).write(numpy.array([1.0, 2.0]))
+        self.assertEqual(distag.tensor(numpy.array([1, 0], "uint8"), distag.int64).tolist(), [1, 0])
+        self.assertEqual(distag.tensor(numpy.array([1, 0]), distag.bool_).tolist(), [True, False])
+
+    def test_texts_are_no_numbers(self):
+        for dtype in (None, distag.float32, distag.float64, distag.int64, distag.bool_):
+            for data in (["1"], [b"1"], [None], "1"):
+                with self.assertRaisesRegex(distag.UsageError, "no "):
+                    distag.tensor(data, dtype)
+        with self.assertRaisesRegex(distag.UsageError, "no int64"):
+            distag.tensor([1.5], distag.int64)
+
+    @needs_numpy
+    def test_numpys_integers_are_sizes_dims_and_indices(self):
+        two, one = numpy.int64(2), numpy.int32(1)
+        self.assertEqual(distag.zeros((two, one)).shape, (2, 1))
+        self.assertEqual(distag.zeros(two).shape, (2,))
+        x = distag.tensor([[1, 2], [3, 4]])
+        self.assertEqual(x.sum(one).tolist(), [3, 7])
+        self.assertEqual(x.reshape(two * two).shape, (4,))
+        self.assertEqual(x.transpose(one, numpy.int64(0)).tolist(), [[1, 3], [2, 4]])
+        self.assertEqual(distag.zeros((1, 1, 4, 4)).max_pool2d(two).shape, (1, 1, 2, 2))
+        self.assertEqual(distag.apply("sum", [x], {"dims": [one]})[0].tolist(), [3, 7])
+
+    def test_integers_that_do_not_fit_are_refused(self):
+        x = distag.ones((2, 2))
+        for use in (lambda: distag.zeros((2**64 + 2,)), lambda: x.sum((2**64,)), lambda: x.transpose(2**64, 1),
+                    lambda: distag.rand(-1, (2,)), lambda: x.softmax(2**64), lambda: x.remove_hook(2**64)):
+            with self.assertRaisesRegex((distag.UsageError, ctypes.ArgumentError), "bits|fit"):
+                use()
+        for options in ({"rank": 2**32}, {"world_size": 2**33}, {"thread_count": -1}, {"max_message_bytes": 2**64}):
+            with self.assertRaisesRegex(distag.UsageError, f"{[*options][0]}: .* does not fit"):
+                distag.Worker("a", **{"rank": 0, "world_size": 1, "rendezvous": "inproc://fit", **options})
+
+
+class Times(unittest.TestCase):
+    def test_what_is_no_duration_is_refused(self):
+        for timeout in (-1, float("nan"), "5", [1], 1j):
+            with self.assertRaisesRegex(distag.UsageError, "a duration is a number of seconds"):
+                nanoseconds(timeout)
+
+    def test_durations_in_nanoseconds(self):
+        for timeout, expected in ((None, 7), (0, 0), (1.5, 1500000000), (datetime.timedelta(seconds=2), 2 * 10**9),
+                                  (fractions.Fraction(1, 2), 5 * 10**8), (distag.FOREVER, -1), (1e300, -1),
+                                  (10**400, -1), (datetime.timedelta.max, -1)):
+            self.assertEqual(nanoseconds(timeout, 7), expected)
+
+    @needs_numpy
+    def test_numpys_durations(self):
+        self.assertEqual(nanoseconds(numpy.float32(0.5)), 5 * 10**8)
+
+    def test_a_timeout_of_0_of_a_pass_is_the_shortest_one(self):
+        with group({"double": lambda x: x * 2}) as (a, _), a.context() as context:
+            loss = a.call("b", "double", distag.tensor([1.0], requires_grad=True)).sum()
+            with self.assertRaises(distag.GaveUpError):
+                context.backward(loss, timeout=0)
+
+    def test_a_huge_timeout_waits(self):
+        with group({"one": lambda: 1}) as (a, _):
+            self.assertEqual(a.call("b", "one", timeout=1e300), 1)
+            self.assertEqual(a.call_async("b", "one", timeout=1e10).result(1e12), 1)
+
+
+class Statuses(unittest.TestCase):
+    def test_a_status_that_does_not_fit_is_no_success(self):
+        def fail():
+            raise distag.UserError("text", 2**32)
+
+        with group([fail]) as (a, _), self.assertRaisesRegex(distag.UserError, "text") as raised:
+            a.call("b", "fail")
+        self.assertEqual(raised.exception.code, distag.Status.USER)
 
 
 if __name__ == "__main__":

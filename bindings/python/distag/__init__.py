@@ -18,7 +18,7 @@ from .futures import Future, wait_all
 from .ops import *  # noqa: F401,F403
 from .ops import __all__ as _op_names
 from .rref import RRef
-from .tensor import Tensor, from_dlpack, from_numpy, full, tensor
+from .tensor import Tensor, from_dlpack, from_numpy, full, tensor  # this full stands for that of ops
 from .worker import OPEN_WORLD, Member, Worker
 
 __version__ = _raw.VERSION

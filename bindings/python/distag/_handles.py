@@ -7,7 +7,7 @@ from __future__ import annotations
 import gc
 import os
 from ctypes import c_void_p, py_object, pythonapi
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from . import _raw
 from ._library import lib
@@ -25,19 +25,6 @@ class Uncopied:
                         "give the values")
 
 
-class Handle(Uncopied, c_void_p):
-    """One reference. A subclass names the functions that add and drop one."""
-
-    __slots__ = ()
-    retain: Any
-
-    @classmethod
-    def lent(cls, address: int) -> "Handle":
-        """A reference of our own to what is lent."""
-        cls.retain(address)
-        return cls(address)
-
-
 def as_method(function: Any) -> Any:
     """A C function as a method. As a destructor it runs no bytecode, so that Ctrl-C is never raised in it, where it
     would be lost."""
@@ -46,58 +33,57 @@ def as_method(function: Any) -> Any:
     return make(function)
 
 
-class TensorHandle(Handle):
+class Handle(Uncopied, c_void_p):
+    """One reference to a `noun` of the C interface."""
+
     __slots__ = ()
-    retain = lib.distag_tensor_retain
-    __del__ = as_method(lib.distag_tensor_release)
+    retain: Any
+
+    def __init_subclass__(cls, noun: str) -> None:
+        cls.retain = getattr(lib, f"distag_{noun}_retain")
+        cls.__del__ = as_method(getattr(lib, f"distag_{noun}_release"))  # type: ignore[attr-defined]
+
+    @classmethod
+    def lent(cls, address: int) -> Self:
+        """A reference of our own to what is lent."""
+        cls.retain(address)
+        return cls(address)
 
 
-class ValueHandle(Handle):
+class TensorHandle(Handle, noun="tensor"):
     __slots__ = ()
-    retain = lib.distag_value_retain
-    __del__ = as_method(lib.distag_value_release)
 
 
-class WorkerHandle(Handle):
+class ValueHandle(Handle, noun="value"):
     __slots__ = ()
-    retain = lib.distag_worker_retain
-    __del__ = as_method(lib.distag_worker_release)
 
 
-class FutureHandle(Handle):
+class WorkerHandle(Handle, noun="worker"):
     __slots__ = ()
-    retain = lib.distag_future_retain
-    __del__ = as_method(lib.distag_future_release)
 
 
-class ContextHandle(Handle):
+class FutureHandle(Handle, noun="future"):
     __slots__ = ()
-    retain = lib.distag_context_retain
-    __del__ = as_method(lib.distag_context_release)
 
 
-class GradientsHandle(Handle):
+class ContextHandle(Handle, noun="context"):
     __slots__ = ()
-    retain = lib.distag_gradients_retain
-    __del__ = as_method(lib.distag_gradients_release)
 
 
-class RRefHandle(Handle):
+class GradientsHandle(Handle, noun="gradients"):
     __slots__ = ()
-    retain = lib.distag_rref_retain
-    __del__ = as_method(lib.distag_rref_release)
 
 
-class OptimizerHandle(Handle):
+class RRefHandle(Handle, noun="rref"):
     __slots__ = ()
-    retain = lib.distag_optimizer_retain
-    __del__ = as_method(lib.distag_optimizer_release)
 
 
-class ReplyHandle(Handle):
+class OptimizerHandle(Handle, noun="optimizer"):
     __slots__ = ()
-    retain = lib.distag_reply_retain
-    __del__ = as_method(lib.distag_reply_release)
+
+
+class ReplyHandle(Handle, noun="reply"):
+    __slots__ = ()
 
 
 _home = os.getpid()  # the process that loaded the library

@@ -50,7 +50,7 @@ def check(library: Any) -> None:
 
 
 def checked(kind: Any) -> Any:
-    """The type of a parameter that takes an integer of Python or NumPy, where ctypes would cut one that does not fit."""
+    """The type of a parameter that takes an integer of Python or NumPy; ctypes would cut one that does not fit."""
 
     def convert(value: Any) -> Any:
         if not hasattr(value, "__index__"):

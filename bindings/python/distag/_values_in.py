@@ -6,7 +6,7 @@ from ctypes import addressof, c_char, c_int64
 from typing import Any
 
 from . import _raw
-from ._dtypes import BY_NAME, FLOATING, DType, bool_, float32, int64
+from ._dtypes import BY_NAME, DType, bool_, float32, int64
 from .errors import UnsupportedError, UsageError
 
 int64_type = c_int64

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Union
 
 from . import _raw
 from ._arguments import Duration, handle_array, invalid, limit_ns
-from ._handles import ContextHandle, FutureHandle, GradientsHandle, Owner, TensorHandle
+from ._handles import ContextHandle, GradientsHandle, Owner, TensorHandle
 from ._library import lib
 from ._raw import distag_error
 from .calls import current
 from .errors import UsageError, fail
-from .futures import Future
+from .futures import Future, begin
 from .rref import RRef
 from .tensor import Tensor
 
@@ -49,7 +49,7 @@ class Gradients(Owner, Mapping[Tensor, Tensor]):
 
 
 def _lent_tensor(lent: int) -> Tensor:
-    return Tensor(TensorHandle.lent(lent))  # type: ignore[arg-type]
+    return Tensor(TensorHandle.lent(lent))
 
 
 class Context(Owner):
@@ -114,11 +114,9 @@ class Context(Owner):
                        retain_graph: bool = False, mode: str = "smart", timeout: Duration = None) -> Future[None]:
         """The same as a future."""
         tensors, options, keep = _backward_arguments(roots, seeds, retain_graph, mode, timeout)
-        out, err = FutureHandle(), distag_error()
-        if lib.distag_backward_async(self._h, *tensors, byref(options), byref(out), byref(err)):
-            fail(err)
+        future = begin(lib.distag_backward_async, self._h, *tensors, byref(options))
         del keep
-        return Future(out)
+        return future
 
     def gradients(self) -> Gradients:
         """The gradients that tensors of this worker have, summed over the passes of this context."""
@@ -131,10 +129,7 @@ class Context(Owner):
 
     def settle_async(self) -> Future[None]:
         """Completes when the passes that ran here have their verdicts: then `gradients` does not wait."""
-        out, err = FutureHandle(), distag_error()
-        if lib.distag_context_settle_async(self._h, byref(out), byref(err)):
-            fail(err)
-        return Future(out)
+        return begin(lib.distag_context_settle_async, self._h)
 
     def gradient(self, tensor: Tensor) -> Tensor:
         """The gradient of one tensor; KeyError when no pass has reached it."""

@@ -57,7 +57,7 @@ class CustomOp:
 def _lent_tensors(address: int, count: int) -> list[Tensor | None]:
     if not count:
         return []
-    return [Tensor(TensorHandle.lent(lent)) if lent else None  # type: ignore[arg-type]
+    return [Tensor(TensorHandle.lent(lent)) if lent else None
             for lent in (c_void_p * count).from_address(address)]
 
 
@@ -92,7 +92,7 @@ def _backward(number: int, gradients: int, output_count: int, out: int, input_co
 
 
 def _run_hook(number: int, gradient: int, out: int) -> None:
-    result = _callbacks.get(number)(Tensor(TensorHandle.lent(gradient)))  # type: ignore[arg-type]
+    result = _callbacks.get(number)(Tensor(TensorHandle.lent(gradient)))
     if result is not None:
         _callbacks.pass_on(out, result._h)
 

@@ -14,7 +14,7 @@ from ._library import lib
 from ._raw import distag_error
 from .calls import current
 from .context import Context
-from .errors import ClosedError, GaveUpError, UsageError, error_of, fail, note_interrupt, write_error
+from .errors import ClosedError, GaveUpError, UsageError, fail, note_interrupt, write_error
 from .values import from_value, to_result
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Reply(Owner):
     def _finish(self, value: Any, error: Any) -> None:
         err = distag_error()
         if lib.distag_reply_finish(self._h, value, error, byref(err)):
-            raise error_of(err)
+            fail(err)
 
     @property
     def is_cancelled(self) -> bool:

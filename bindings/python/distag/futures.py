@@ -115,11 +115,8 @@ class Future(Owner, Generic[T]):
 
     def then(self, continuation: Callable[[Future[T]], Any]) -> Future[Any]:
         """A future of what the continuation makes of this one, once it is complete."""
-        out, err = FutureHandle(), distag_error()
         item = _Continuation(continuation, self._read)
-        if lib.distag_future_then(self._h, THEN, _callbacks.keep(item), _callbacks.FORGET, byref(out), byref(err)):
-            fail(err)
-        return Future(out)
+        return begin(lib.distag_future_then, self._h, THEN, _callbacks.keep(item), _callbacks.FORGET)
 
     def __await__(self) -> Generator[Any, None, T]:
         import asyncio
@@ -133,6 +130,14 @@ class Future(Owner, Generic[T]):
             self.cancel()
             raise
         return self.result(0)
+
+
+def begin(function: Any, *arguments: Any, read: Callable[[Any], Any] = from_value) -> Future[Any]:
+    """The future of an operation that a function of the library begins; `read` makes its result of the value."""
+    out, err = FutureHandle(), distag_error()
+    if function(*arguments, byref(out), byref(err)):
+        fail(err)
+    return Future(out, read)
 
 
 def _wake(loop: Any, done: Any) -> None:
@@ -149,7 +154,7 @@ class _Continuation:
         self.read = read
 
     def run(self, future: int, out_value: int) -> None:
-        result = self.function(Future(FutureHandle.lent(future), self.read))  # type: ignore[arg-type]
+        result = self.function(Future(FutureHandle.lent(future), self.read))
         keep: list[Any] = []
         value = to_value(result, keep, "result")
         _callbacks.pass_on(out_value, ValueHandle.lent(value))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import _raw
 from ._arguments import Duration, invalid, text
-from ._handles import FutureHandle, OptimizerHandle, Owner, ValueHandle
+from ._handles import OptimizerHandle, Owner, ValueHandle
 from ._library import lib
 from ._raw import distag_error
 from .calls import call_options
 from .context import Context, copy_ranks
 from .errors import UsageError, fail
-from .futures import Future
+from .futures import Future, begin
 from .rref import RRef
 from .tensor import Tensor
 from .values import from_value, to_value
@@ -63,7 +63,7 @@ class Optimizer(Owner):
 
     def step_async(self, context: Context, timeout: Duration = None) -> Future[None]:
         """The same as a future."""
-        return _future(lib.distag_optimizer_step_async, self._h, context._h, call_options(timeout))
+        return begin(lib.distag_optimizer_step_async, self._h, context._h, call_options(timeout))
 
     def stepped_ranks(self) -> list[int]:
         """The ranks of the owners that applied the last step."""
@@ -81,7 +81,7 @@ class Optimizer(Owner):
 
     def clip_async(self, context: Context, max_norm: float, timeout: Duration = None) -> Future[float]:
         """The same as a future."""
-        return _future(lib.distag_optimizer_clip_async, self._h, context._h, max_norm, call_options(timeout))
+        return begin(lib.distag_optimizer_clip_async, self._h, context._h, max_norm, call_options(timeout))
 
     def save(self, timeout: Duration = None) -> dict[str, Any]:
         """The state at all owners and the settings."""
@@ -95,7 +95,7 @@ class Optimizer(Owner):
 
     def save_async(self, timeout: Duration = None) -> Future[dict[str, Any]]:
         """The same as a future."""
-        return _future(lib.distag_optimizer_save_async, self._h, call_options(timeout))
+        return begin(lib.distag_optimizer_save_async, self._h, call_options(timeout))
 
     def load(self, state: dict[str, Any], timeout: Duration = None) -> None:
         """Puts a saved state back."""
@@ -110,14 +110,7 @@ class Optimizer(Owner):
     def load_async(self, state: dict[str, Any], timeout: Duration = None) -> Future[None]:
         """The same as a future."""
         keep: list[Any] = []
-        return _future(lib.distag_optimizer_load_async, self._h, to_value(state, keep, "state"), call_options(timeout))
-
-
-def _future(function: Any, *arguments: Any) -> Future[Any]:
-    out, err = FutureHandle(), distag_error()
-    if function(*arguments, byref(out), byref(err)):
-        fail(err)
-    return Future(out)
+        return begin(lib.distag_optimizer_load_async, self._h, to_value(state, keep, "state"), call_options(timeout))
 
 
 def _parameters(worker: Worker | None, parameter: Any) -> list[Any]:

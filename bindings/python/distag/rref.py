@@ -6,12 +6,12 @@ from typing import Any
 
 from . import _raw, values
 from ._arguments import Duration
-from ._handles import FutureHandle, Owner, RRefHandle
+from ._handles import Owner, RRefHandle
 from ._library import lib
 from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
 from .errors import fail
-from .futures import Future
+from .futures import Future, begin
 
 
 class RRef(Owner):
@@ -29,10 +29,7 @@ class RRef(Owner):
 
     def fetch_async(self, *, context: ContextArgument = CURRENT, timeout: Duration = None) -> Future[Any]:
         """The same as a future."""
-        out, err = FutureHandle(), distag_error()
-        if lib.distag_rref_fetch_async(self._h, context_handle(context), call_options(timeout), byref(out), byref(err)):
-            fail(err)
-        return Future(out)
+        return begin(lib.distag_rref_fetch_async, self._h, context_handle(context), call_options(timeout))
 
     def local(self) -> Any:
         """The value itself, at its owner: a tensor, an object."""
@@ -79,7 +76,7 @@ class RRef(Owner):
 
 def _read_rref(value: Any) -> RRef:
     lent = values.read(lib.distag_value_get_rref, c_void_p(), value)
-    return RRef(RRefHandle.lent(lent))  # type: ignore[arg-type]
+    return RRef(RRefHandle.lent(lent))
 
 
 values.READERS[_raw.VALUE_RREF] = _read_rref

@@ -488,7 +488,7 @@ def from_dlpack(source: Any) -> Tensor:
 
 def _read_tensor(value: Any) -> Tensor:
     lent = values.read(lib.distag_value_get_tensor, c_void_p(), value)
-    return Tensor(TensorHandle.lent(lent))  # type: ignore[arg-type]
+    return Tensor(TensorHandle.lent(lent))
 
 
 # Modules that this one needs make tensors as well.

@@ -1,8 +1,6 @@
 """Workers: participants of a group that call each other's functions."""
 from __future__ import annotations
 
-import math
-import sys
 import time
 import warnings
 import weakref
@@ -19,7 +17,7 @@ from .calls import CURRENT, ContextArgument, call_options, context_handle
 from .context import Context, copy_ranks, copy_report
 from .errors import UsageError, fail, raise_interrupt
 from .functions import Watch
-from .futures import Future, wait_in_slices
+from .futures import Future, begin, wait_in_slices
 from .rref import RRef
 from .values import from_value, to_result, to_value
 
@@ -129,10 +127,7 @@ class Worker(Owner):
 
     def start_async(self, timeout: Duration = START_TIMEOUT) -> Future[None]:
         """The same as a future, so that one thread can start several workers."""
-        out, err = FutureHandle(), distag_error()
-        if lib.distag_worker_start_async(self._h, nanoseconds(timeout), byref(out), byref(err)):
-            fail(err)
-        self._starting = Future(out)
+        self._starting = begin(lib.distag_worker_start_async, self._h, nanoseconds(timeout))
         return self._starting
 
     def shutdown(self, timeout: Duration = FOREVER) -> dict[str, Any]:
@@ -146,10 +141,6 @@ class Worker(Owner):
     def shutdown_async(self, timeout: Duration = FOREVER) -> Future[dict[str, Any]]:
         """The same as a future."""
         handle, here = self._h, weakref.ref(self)
-        out, err = FutureHandle(), distag_error()
-        if lib.distag_worker_shutdown_async(handle, nanoseconds(timeout), byref(out), byref(err)):
-            fail(err)
-        self._ending = out
 
         def read(report: Any) -> dict[str, Any]:
             _life.forget(handle)
@@ -158,7 +149,9 @@ class Worker(Owner):
                 worker._is_down = True
             return dict(from_value(report))
 
-        return Future(out, read)
+        future = begin(lib.distag_worker_shutdown_async, handle, nanoseconds(timeout), read=read)
+        self._ending = future._h
+        return future
 
     def __enter__(self) -> Worker:
         try:
@@ -265,12 +258,8 @@ class Worker(Owner):
                    context: ContextArgument = CURRENT, timeout: Duration = None,
                    label: str | None = None) -> Future[Any]:
         """The same as a future."""
-        out, err = FutureHandle(), distag_error()
         keep: list[Any] = []
-        if lib.distag_call_async(*self._call(to, function, args, context, timeout, label, keep), byref(out),
-                                 byref(err)):
-            fail(err)
-        return Future(out)
+        return begin(lib.distag_call_async, *self._call(to, function, args, context, timeout, label, keep))
 
     def remote(self, to: str | int, function: str | Callable[..., Any], *args: Any,
                context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None) -> RRef:
@@ -315,20 +304,18 @@ class Worker(Owner):
                          timeout: Duration = FOREVER) -> Future[list[Any]]:
         """The same as a future."""
         keep: list[Any] = []
-        out, err = FutureHandle(), distag_error()
         given = to_value(value, keep, "value")
         array = None if ranks is None else (c_int32 * len(ranks))(*[fit(rank, c_int32, "rank") for rank in ranks])
-        if lib.distag_worker_all_gather_async(self._h, given, array, 0 if ranks is None else len(ranks),
-                                              nanoseconds(timeout), byref(out), byref(err)):
-            fail(err)
-        return Future(out)
+        return begin(lib.distag_worker_all_gather_async, self._h, given, array, 0 if ranks is None else len(ranks),
+                     nanoseconds(timeout))
 
     # ---- the host executor ----
 
     def poll(self, max_items: int = 0, budget: Duration = FOREVER) -> int:
         """With the host executor: runs callbacks that are due, and gives their number."""
         done, err = c_size_t(), distag_error()
-        if lib.distag_worker_poll(self._h, fit(max_items, c_size_t, "max_items"), nanoseconds(budget), byref(done), byref(err)):
+        count = fit(max_items, c_size_t, "max_items")
+        if lib.distag_worker_poll(self._h, count, nanoseconds(budget), byref(done), byref(err)):
             fail(err)
         raise_interrupt()
         return done.value

@@ -547,7 +547,8 @@ else:
             _raw.API_SIZE = needed
 
     def test_a_library_that_is_not_there_is_named(self):
-        done = subprocess.run([sys.executable, "-B", "-c", "import distag"], stderr=subprocess.PIPE, text=True, timeout=60,
+        done = subprocess.run([sys.executable, "-B", "-c", "import distag"], stderr=subprocess.PIPE, text=True,
+                              timeout=60,
                               env=dict(os.environ, DISTAG_LIBRARY="/nowhere/libdistag.so"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nowhere/libdistag.so", done.stderr)

@@ -267,17 +267,23 @@ class Failures(unittest.TestCase):
                 a.call("b", "give")
 
     def test_callbacks_of_futures_members_and_logs_let_nothing_through(self):
-        def broken(*args):
-            raise ValueError("broken")
+        called = {name: threading.Event() for name in ("member", "log", "callback")}
 
-        done = threading.Event()
-        with group({"one": lambda: 1}, on_member=broken, log=broken, log_level="debug") as (a, _):
-            future = a.call_async("b", "one")
-            future.add_done_callback(broken)
-            future.add_done_callback(lambda _: done.set())
-            self.assertTrue(done.wait(10))
-            self.assertEqual(future.result(), 1)
-        self.assertIn("broken", {str(each.exc_value) for each in self.unraisable})
+        def broken(name):
+            def fail(*args):
+                called[name].set()
+                raise ValueError(f"broken {name}")
+            return fail
+
+        with group({"fail": lambda: 1 // 0}, on_member=broken("member"), log=broken("log")) as (a, _):
+            future = a.call_async("b", "fail")
+            future.add_done_callback(broken("callback"))
+            a.remote("b", "fail").close()  # nobody sees its failure, so it is logged
+            for event in called.values():
+                self.assertTrue(event.wait(10))
+            with self.assertRaises(distag.UserError):
+                future.result()
+        self.assertEqual({str(each.exc_value) for each in self.unraisable}, {f"broken {name}" for name in called})
 
     def test_a_continuation_that_fails_fails_its_future(self):
         with group({"one": lambda: 1}) as (a, _):

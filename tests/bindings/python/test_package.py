@@ -260,22 +260,46 @@ class Training(unittest.TestCase):
                     sgd.step(context)
         self.assertEqual([each.item() for each in model.weights], [0.0, 0.0])
 
-    def test_clip_save_and_load(self):
+    def clip(self, worker):
         x = distag.tensor([3.0, 4.0], requires_grad=True)
-        adam = optim.Adam(None, [x], lr=0.1, betas=(0.8, 0.9))
-        with distag.Context() as context:
+        adam = optim.Adam(worker, [x])
+        with distag.Context(worker) as context:
             context.backward((x * x * 0.5).sum())
             self.assertAlmostEqual(adam.clip(context, 1.0), 5.0)
             near(context.gradient(x).tolist(), [0.6, 0.8], 1e-6)
+
+    def test_clip_scales_the_gradients(self):
+        self.clip(None)
+        with group() as (a, _):
+            self.clip(a)
+
+    def step(self, worker, adam, x, scale):
+        with distag.Context(worker) as context:
+            context.backward((x * x * scale).sum())
             adam.step(context)
-        state = adam.save()
-        with group() as (a, _), a.context() as context:
-            context.backward((x * x).sum())
-            adam = optim.Adam(a, [x], lr=0.1)
-            self.assertGreater(adam.clip(context, 1.0), 1.0)
-            adam.step(context)
-            adam.load(adam.save())
-        optim.Adam(None, [x], lr=0.1).load(state)
+
+    def save_and_load(self, worker):
+        """One optimizer goes on; another begins with its state, and does the same, or with none, and does not."""
+        x = distag.tensor([3.0, 4.0], requires_grad=True)
+        adam = optim.Adam(worker, [x], lr=0.1, betas=(0.8, 0.9))
+        self.step(worker, adam, x, 1.0)
+        state, values = adam.save(), x.tolist()
+        self.step(worker, adam, x, 0.01)
+        for is_loaded in (True, False):
+            y = distag.tensor(values, requires_grad=True)
+            other = optim.Adam(worker, [y], lr=0.1, betas=(0.8, 0.9))
+            if is_loaded:
+                other.load(state)
+            self.step(worker, other, y, 0.01)
+            self.assertEqual(y.tolist() == x.tolist(), is_loaded)
+
+    def test_a_state_that_is_loaded_goes_on(self):
+        self.save_and_load(None)
+        with group() as (a, _):
+            self.save_and_load(a)
+
+    def test_settings_that_there_are_not(self):
+        adam = optim.Adam(None, [distag.ones((1,)).requires_grad_()])
         with self.assertRaises(distag.UsageError), adam:
             adam.set(speed=3)
         self.assertTrue(adam.is_closed)

@@ -69,11 +69,18 @@ def length(values: Ints) -> int:
 
 def handle_of(tensor: Tensor | None) -> Any:
     """The handle, or nothing."""
+    if tensor is not None and not hasattr(tensor, "_h"):
+        raise invalid(f"a tensor or None is wanted, not a {type(tensor).__name__}")
     return None if tensor is None else tensor._h
 
 
 def handle_array(tensors: Sequence[Tensor | None]) -> tuple[Any, int]:
     """An array of the handles, which it keeps alive, and its length."""
+    if hasattr(tensors, "_h"):
+        raise invalid("a list of tensors is wanted, not one tensor")
+    for position, tensor in enumerate(tensors):
+        if tensor is not None and not hasattr(tensor, "_h"):
+            raise invalid(f"a list of tensors is wanted, and item {position} is a {type(tensor).__name__}")
     handles = [None if tensor is None else tensor._h for tensor in tensors]
     array = (c_void_p * len(handles))(*[None if handle is None else handle.value for handle in handles])
     array.keep = handles  # type: ignore[attr-defined]
@@ -82,6 +89,8 @@ def handle_array(tensors: Sequence[Tensor | None]) -> tuple[Any, int]:
 
 def text(value: str, what: str = "text") -> bytes:
     """UTF-8 for the library, which would end it at a NUL."""
+    if not isinstance(value, str):
+        raise invalid(f"{what}: a text is wanted, not a {type(value).__name__}")
     encoded = value.encode()
     if b"\0" in encoded:
         raise invalid(f"{what}: a text cannot hold a NUL: give bytes")

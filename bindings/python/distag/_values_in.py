@@ -89,9 +89,12 @@ def _bit(item: Any) -> int:
 
 def _pack_buffer(view: memoryview, dtype: DType | None) -> Packed:
     found = BY_NAME.get(CODES.get(view.format, ""))
-    if found is None or dtype not in (None, found):
-        raise UnsupportedError(f"a buffer of format {view.format!r}: make it float32, float64, int64 or bool",
-                               _raw.E_UNSUPPORTED)
+    if found is None:
+        raise UnsupportedError(f"a buffer of format {view.format!r}: make it float32, float64, int64 or bool, or say "
+                               "what bytes are, as in memoryview(data).cast(\"f\")", _raw.E_UNSUPPORTED)
+    if dtype is not None and dtype is not found:
+        raise UnsupportedError(f"a buffer of {found.name} is not converted: make a tensor of it, and cast that to "
+                               f"{dtype.name}", _raw.E_UNSUPPORTED)
     data = bytearray(view.tobytes())
     address = addressof(c_char.from_buffer(data)) if data else None
     return Packed(found, tuple(view.shape or ()), data, address, len(data))

@@ -33,7 +33,7 @@ class Gradients(Owner, Mapping[Tensor, Tensor]):
         self._h = handle
 
     def __getitem__(self, tensor: Tensor) -> Tensor:
-        found = lib.distag_gradients_find(self._h, tensor._h)
+        found = lib.distag_gradients_find(self._h, tensor._h) if isinstance(tensor, Tensor) else None
         if not found:
             raise KeyError(tensor)
         return _lent_tensor(found)

@@ -64,6 +64,8 @@ def _lent_tensors(address: int, count: int) -> list[Tensor | None]:
 def _write_tensors(results: Outputs, address: int, count: int, what: str) -> None:
     if isinstance(results, Tensor) or results is None:
         results = [results]
+    if not isinstance(results, (list, tuple)) or not all(each is None or isinstance(each, Tensor) for each in results):
+        raise invalid(f"{what} gives a tensor, or a list of tensors and None, not {results!r}")
     if len(results) != count:
         raise invalid(f"{what} gives {count} tensors, not {len(results)}")
     for index, result in enumerate(results):
@@ -94,6 +96,8 @@ def _backward(number: int, gradients: int, output_count: int, out: int, input_co
 def _run_hook(number: int, gradient: int, out: int) -> None:
     result = _callbacks.get(number)(Tensor(TensorHandle.lent(gradient)))
     if result is not None:
+        if not isinstance(result, Tensor):
+            raise invalid(f"a hook gives a tensor or None, not {result!r}")
         _callbacks.pass_on(out, result._h)
 
 

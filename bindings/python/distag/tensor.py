@@ -371,38 +371,52 @@ def _part(whole: Tensor, keys: tuple[Any, ...]) -> Tensor:
     named = builtins.sum(key is not None and key is not Ellipsis for key in keys)
     if named > whole.ndim:
         raise IndexError(f"{named} indices for a tensor with {whole.ndim} dims")
-    dim = 0
+    if builtins.sum(key is Ellipsis for key in keys) > 1:
+        raise IndexError("an index has one ... at most")
+    shape, dim = whole.shape, 0  # the dim of what is left, and
+    given = 0  # that of the tensor, which errors name
     for key in keys:
         if key is Ellipsis:
-            dim += whole.ndim - dim - _behind(keys)
-        elif key is None:
+            dim, given = dim + len(shape) - named, given + len(shape) - named
+            continue
+        if key is None:
             whole, dim = ops.unsqueeze(whole, dim), dim + 1
-        elif isinstance(key, builtins.slice):
-            start, stop, step = key.indices(whole.shape[dim])
-            if step < 0:
-                raise UnsupportedError("a slice with a negative step: flip the tensor first", _raw.E_UNSUPPORTED)
-            whole, dim = ops.slice(whole, dim, start, max(start, stop), step), dim + 1
+            continue
+        if isinstance(key, builtins.slice):
+            whole, dim = _range(whole, dim, key, shape[given]), dim + 1
         else:
-            whole = ops.squeeze(_one(whole, dim, key.__index__()), dim)
+            whole = _one(whole, dim, _index(key, given, shape[given]))
+        given += 1
     return whole
 
 
-def _behind(keys: tuple[Any, ...]) -> int:
-    """How many dims are named behind the ellipsis."""
-    return builtins.sum(key is not None for key in keys[keys.index(Ellipsis) + 1:])
+def _range(whole: Tensor, dim: int, key: builtins.slice, size: int) -> Tensor:
+    start, stop, step = key.indices(size)
+    if step < 0:
+        raise UnsupportedError("a slice with a negative step: flip the tensor first", _raw.E_UNSUPPORTED)
+    return ops.slice(whole, dim, start, max(start, stop), step)
 
 
 def _one(whole: Tensor, dim: int, index: int) -> Tensor:
-    size = whole.shape[dim]
+    return ops.squeeze(ops.slice(whole, dim, index, index + 1, 1), dim)
+
+
+def _index(key: Any, dim: int, size: int) -> int:
+    """An index from 0 on."""
+    if isinstance(key, builtins.bool) or not isinstance(key, (int, Integral)):
+        raise TypeError(f"an index is an integer, a slice, None, ... or, alone, a tensor of int64, not a "
+                        f"{type(key).__name__}")
+    index = int(key)
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range for dim {dim} with size {size}")
-    index %= size
-    return ops.slice(whole, dim, index, index + 1, 1)
+    return index % size
 
 
 def tensor(data: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
     """A new tensor with a copy of the data: numbers in nested lists, a NumPy array, a tensor of another library, or
     anything with a buffer. Without a dtype floats become float32, integers int64."""
+    if dtype is not None and not isinstance(dtype, DType):
+        raise invalid(f"tensor: a dtype is distag.float32, float64, int64 or bool_, not {dtype!r}")
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         source = data if isinstance(data, Tensor) else from_dlpack(data)
         result = ops.clone(ops.detach(source))
@@ -466,6 +480,9 @@ class _Borrowed:
 def from_numpy(array: Any) -> Tensor:
     """A tensor over the memory of a NumPy array, without a copy. The array cannot be written until no tensor, graph or
     message needs it. Such a tensor cannot be written or stepped: parameters are made by `tensor`."""
+    if not hasattr(array, "__array_interface__") or not hasattr(array, "ctypes"):
+        raise invalid(f"from_numpy: a {type(array).__name__} is no NumPy array: distag.tensor copies lists and "
+                      "buffers, from_dlpack borrows from other libraries")
     dtype = _values_in.dtype_of_numpy(array)
     if any(step < 0 or step % dtype.size for step in array.strides):
         raise invalid("from_numpy: the array has negative or odd strides: copy it first")

@@ -331,6 +331,12 @@ class Worker(Owner):
 
     def attach(self, loop: Any) -> None:
         """With the host executor: an event loop (asyncio) runs what is due. `loop.remove_reader(worker)` ends that."""
+        if self.fileno() < 0:
+            raise UsageError("attach: the worker runs its callbacks on threads of its own: make it with "
+                             "executor=\"host\"", _raw.E_INVALID_STATE)
+        if not hasattr(loop, "add_reader"):
+            raise invalid(f"attach: an event loop is wanted, such as asyncio.get_running_loop(), not a "
+                          f"{type(loop).__name__}")
         loop.add_reader(self.fileno(), self.poll)
 
     # ---- looking inside ----

@@ -20,6 +20,7 @@ Ints = Union[int, Sequence[int]]
 Duration = Union[float, "timedelta", None]
 INFINITY = math.inf
 FOREVER = math.inf
+TORCH_UNSET = -1.0
 LONGEST = 2**62 / _raw.SECOND  # seconds, some 146 years: longer is for ever
 
 
@@ -31,7 +32,7 @@ def invalid(message: str) -> UsageError:
 def ints(values: Ints, what: str = "sizes and dims") -> list[int]:
     """A list of one integer or several, of Python's or NumPy's."""
     try:
-        return [index(values)] if isinstance(values, (int, Integral)) else [index(value) for value in values]
+        return [index(values)] if isinstance(values, (int, Integral)) else list(map(index, values))
     except TypeError:
         raise invalid(f"{what} are integers, not {values!r}") from None
 
@@ -107,6 +108,11 @@ def nanoseconds(duration: Duration, default: int = 0) -> int:
         raise invalid("a duration is a number of seconds from 0 on, a timedelta, None for the default, or FOREVER, "
                       f"not {duration!r}")
     return _raw.FOREVER if duration >= LONGEST else int(duration * _raw.SECOND)
+
+
+def torch_timeout(timeout: float) -> Duration:
+    """A timeout as torch says it: -1 is the default, 0 for ever."""
+    return None if timeout == TORCH_UNSET else FOREVER if timeout == 0 else timeout
 
 
 def limit_ns(duration: Duration) -> int:

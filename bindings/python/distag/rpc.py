@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 
 from . import _callbacks, _raw
-from ._arguments import FOREVER, Duration, invalid
+from ._arguments import FOREVER, TORCH_UNSET, Duration, invalid, torch_timeout
 from .calls import CURRENT
 from .errors import UsageError
 from .functions import function, name_of
@@ -16,8 +16,6 @@ from .worker import Worker
 
 __all__ = ["BackendOptions", "Future", "RRef", "WorkerInfo", "function", "get_worker_info", "init_rpc", "remote",
            "rpc_async", "rpc_sync", "shutdown", "wait_all", "worker"]
-
-UNSET_TIMEOUT = -1.0
 
 # What torch's functions mean by "this process": set by init_rpc, gone after shutdown.
 _workers: list[Worker] = []
@@ -45,7 +43,7 @@ def init_rpc(name: str | None = None, rank: int | None = None, world_size: int =
         raise UsageError("init_rpc: there is a worker already: shut it down first", _raw.E_INVALID_STATE)
     made = Worker(name, rank=rank, world_size=world_size, rendezvous=rpc_backend_options.init_method,
                   thread_count=rpc_backend_options.num_worker_threads,
-                  call_timeout=_timeout(rpc_backend_options.rpc_timeout))
+                  call_timeout=torch_timeout(rpc_backend_options.rpc_timeout))
     made.start()
     _workers.append(made)
     return made
@@ -80,10 +78,6 @@ def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
     return WorkerInfo(member.name, member.rank)
 
 
-def _timeout(timeout: float) -> Duration:
-    return None if timeout == UNSET_TIMEOUT else FOREVER if timeout == 0 else timeout
-
-
 def _arguments(to: str | int | WorkerInfo, func: str | Callable[..., Any], args: Iterable[Any] | None,
                kwargs: Mapping[str, Any] | None) -> tuple[Any, ...]:
     target = to.name if isinstance(to, WorkerInfo) else to
@@ -103,18 +97,18 @@ def _arguments(to: str | int | WorkerInfo, func: str | Callable[..., Any], args:
 
 
 def rpc_sync(to: str | int | WorkerInfo, func: str | Callable[..., Any], args: Iterable[Any] | None = None,
-             kwargs: Mapping[str, Any] | None = None, timeout: float = UNSET_TIMEOUT) -> Any:
+             kwargs: Mapping[str, Any] | None = None, timeout: float = TORCH_UNSET) -> Any:
     """Calls a function that the other worker offers, and waits for its answer."""
     return rpc_async(to, func, args, kwargs, timeout).result()
 
 
 def rpc_async(to: str | int | WorkerInfo, func: str | Callable[..., Any], args: Iterable[Any] | None = None,
-              kwargs: Mapping[str, Any] | None = None, timeout: float = UNSET_TIMEOUT) -> Future[Any]:
+              kwargs: Mapping[str, Any] | None = None, timeout: float = TORCH_UNSET) -> Future[Any]:
     """The same as a future."""
-    return worker().call_async(*_arguments(to, func, args, kwargs), context=CURRENT, timeout=_timeout(timeout))
+    return worker().call_async(*_arguments(to, func, args, kwargs), context=CURRENT, timeout=torch_timeout(timeout))
 
 
 def remote(to: str | int | WorkerInfo, func: str | Callable[..., Any], args: Iterable[Any] | None = None,
-           kwargs: Mapping[str, Any] | None = None, timeout: float = UNSET_TIMEOUT) -> RRef:
+           kwargs: Mapping[str, Any] | None = None, timeout: float = TORCH_UNSET) -> RRef:
     """Calls a function whose answer stays where it is made."""
-    return worker().remote(*_arguments(to, func, args, kwargs), context=CURRENT, timeout=_timeout(timeout))
+    return worker().remote(*_arguments(to, func, args, kwargs), context=CURRENT, timeout=torch_timeout(timeout))

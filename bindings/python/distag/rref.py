@@ -5,7 +5,7 @@ from ctypes import byref, c_void_p
 from typing import Any
 
 from . import _raw, values
-from ._arguments import Duration
+from ._arguments import TORCH_UNSET, Duration, torch_timeout
 from ._handles import Owner, RRefHandle
 from ._library import lib
 from ._raw import distag_error
@@ -60,9 +60,11 @@ class RRef(Owner):
         """The same for all references to one value."""
         return int(lib.distag_rref_get_id(self._h))
 
-    # The names of torch.
-    to_here = fetch
-    local_value = local
+    def to_here(self, timeout: float = TORCH_UNSET, *, context: ContextArgument = CURRENT) -> Any:
+        """torch's name for `fetch`, and its timeouts: -1 is the default, 0 for ever."""
+        return self.fetch(context=context, timeout=torch_timeout(timeout))
+
+    local_value = local  # torch's name
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RRef) and self.id == other.id

@@ -26,9 +26,17 @@ def to_value(item: Any, keep: list[Any], path: str) -> Any:
 
 def to_result(item: Any, keep: list[Any]) -> Any:
     """The value of a function's answer, which may be an object of the host: that answers a remote call only."""
-    if isinstance(item, KINDS) or hasattr(item, "__index__") or hasattr(item, "_distag_as_value"):
+    if isinstance(item, KINDS) or hasattr(item, "_distag_as_value"):
         return to_value(item, keep, "result")
+    number = plain(item)
+    if isinstance(number, KINDS) or hasattr(number, "__index__") and not hasattr(number, "ndim"):
+        return to_value(number, keep, "result")
     return keep_value(object_value(item), keep)
+
+
+def plain(item: Any) -> Any:
+    """A number of NumPy as Python's; anything else as it is."""
+    return item.tolist() if getattr(item, "ndim", None) == 0 and hasattr(item, "tolist") else item
 
 
 def keep_value(handle: Any, keep: list[Any]) -> Any:
@@ -57,7 +65,7 @@ def _convert(item: Any, keep: list[Any], path: str, parents: tuple[int, ...]) ->
             raise invalid(f"{path} is nested deeper than {MAX_DEPTH}")
         convert = _convert_map if isinstance(item, dict) else _convert_list
         return keep_value(convert(item, keep, path, parents + (id(item),)), keep)
-    return keep_value(_scalar(item, path), keep)
+    return keep_value(_scalar(item if isinstance(item, KINDS) else plain(item), path), keep)
 
 
 def _scalar(item: Any, path: str) -> ValueHandle:

@@ -161,6 +161,28 @@ class Conversions(unittest.TestCase):
                 distag.Worker("a", **{"rank": 0, "world_size": 1, "rendezvous": "inproc://fit", **options})
 
 
+class Values(unittest.TestCase):
+    @needs_numpy
+    def test_numpys_numbers_travel_as_pythons(self):
+        numbers = [numpy.float32(0.5), numpy.float64(0.1), numpy.int16(3), numpy.bool_(True), numpy.array(7)]
+        with group({"echo": lambda x: x, "give": lambda index: numbers[index]}) as (a, _):
+            self.assertEqual(a.call("b", "echo", numbers), [0.5, 0.1, 3, True, 7])
+            for index, number in enumerate(numbers):
+                for found in (a.call("b", "echo", number), a.call("b", "give", index)):
+                    self.assertEqual((found, type(found)), (number, type(number.tolist())))
+            with self.assertRaisesRegex(distag.UsageError, r"args\[0\]: an object of type ndarray is no value"):
+                a.call("b", "echo", numpy.zeros(2))
+
+    @needs_numpy
+    def test_an_array_stays_behind_a_reference(self):
+        with group({"make": lambda: numpy.arange(3), "sum": lambda array: int(array.local().sum())}) as (a, _):
+            self.assertEqual(a.call("b", "sum", a.remote("b", "make")), 3)
+
+    def test_tuples_travel_as_lists(self):
+        with group({"echo": lambda x: x}) as (a, _):
+            self.assertEqual(a.call("b", "echo", (1, (2.0, "a"))), [1, [2.0, "a"]])
+
+
 class Times(unittest.TestCase):
     def test_what_is_no_duration_is_refused(self):
         for timeout in (-1, float("nan"), "5", [1], 1j):

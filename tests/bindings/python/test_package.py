@@ -342,6 +342,8 @@ class Training(unittest.TestCase):
         self.assertEqual(x.tolist(), [0, 1])
         self.assertEqual(rpc.rpc_async("solo", double, kwargs={"x": 4}).wait(), 8)
         self.assertEqual(rpc.remote("solo", double, args=(3,)).to_here(), 6)
+        for timeout in (5, 0, -1):
+            self.assertEqual(rpc.remote("solo", double, args=(3,)).to_here(timeout), 6)
         self.assertEqual(rpc.get_worker_info("solo"), ("solo", 0))
         with self.assertRaises(distag.UsageError):
             rpc.init_rpc("again", rank=0, world_size=1)

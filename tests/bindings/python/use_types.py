@@ -27,4 +27,6 @@ async def train(worker: distag.Worker, x: distag.Tensor) -> float:
         gradients: distag.Gradients = context.gradients()
         largest: distag.Tensor = gradients[x].max()
         await sgd.step_async(context)
+        mixed: distag.Tensor = 2 - x * [1.0, 2.0] @ [[1.0, 2.0], [3.0, 4.0]]
+        distag.optim.Adam(worker, mixed[0, ..., None]).clip(context, max_norm=1.0, timeout=distag.FOREVER)
     return float(loss) + float(largest) + other(3)

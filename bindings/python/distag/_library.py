@@ -5,7 +5,7 @@ import ctypes
 import operator
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _raw
 
@@ -49,28 +49,48 @@ def check(library: Any) -> None:
                           "older package")
 
 
-def checked(kind: Any) -> Any:
-    """The type of a parameter that takes an integer of Python or NumPy; ctypes would cut one that does not fit."""
+INTEGERS = {ctypes.c_int32: (-2**31, 2**31), ctypes.c_int64: (-2**63, 2**63), ctypes.c_uint64: (0, 2**64)}
 
-    def convert(value: Any) -> Any:
-        if not hasattr(value, "__index__"):
-            raise TypeError(f"an integer is wanted, or a dtype such as distag.float32, not {value!r}")
-        number = operator.index(value)
-        made = kind(number)
-        if made.value != number:
-            raise OverflowError(f"{number} does not fit into {kind.__name__}")
-        return made
 
-    return type(kind.__name__, (), {"from_param": staticmethod(convert)})
+def checked(function: Any, parameters: Any) -> Any:
+    """A function whose integers may be NumPy's, and are refused where ctypes would cut them. (Converters of ctypes are
+    no place for that: there Ctrl-C becomes an ArgumentError.)"""
+    ranges = [(place, *INTEGERS[kind]) for place, kind in enumerate(parameters) if kind in INTEGERS]
+
+    def call(*arguments: Any) -> Any:
+        for place, begin, end in ranges:
+            number = arguments[place]
+            if not isinstance(number, int):
+                number = integer(number)
+                arguments = (*arguments[:place], number, *arguments[place + 1:])
+            if not begin <= number < end:
+                refuse(f"{number} does not fit: an integer from {begin} to {end - 1} is wanted")
+        return function(*arguments)
+
+    return call if ranges else function
+
+
+def integer(given: Any) -> int:
+    """An integer of NumPy, or whatever else says that it is one."""
+    if not hasattr(given, "__index__"):
+        refuse(f"an integer is wanted, or a dtype such as distag.float32, not {given!r}")
+    return operator.index(given)
+
+
+def refuse(message: str) -> NoReturn:
+    """Raises the error of an argument."""
+    from ._arguments import invalid  # which needs the library itself
+
+    raise invalid(message)
 
 
 def bind(library: Any) -> Any:
     """Gives each function the types of its result and parameters."""
-    integers = {kind: checked(kind) for kind in (ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64)}
     for name, result, parameters in _raw.PROTOTYPES:
         function = getattr(library, name)
         function.restype = result
-        function.argtypes = tuple(integers.get(kind, kind) for kind in parameters)
+        function.argtypes = parameters
+        setattr(library, name, checked(function, parameters))
     return library
 
 

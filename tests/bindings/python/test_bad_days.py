@@ -164,6 +164,19 @@ class Interrupted(distag.CustomOp):
         raise NotImplementedError
 
 
+class InterruptsOfArguments(unittest.TestCase):
+    def test_while_an_argument_is_converted_it_is_no_error_of_that(self):
+        class Two:
+            def __index__(self):
+                signal.raise_signal(signal.SIGINT)
+                return 2
+
+        x = distag.ones((2, 2))
+        for use in (lambda: x.softmax(Two()), lambda: distag.zeros((Two(),)), lambda: distag.rand(Two(), (2,))):
+            with self.assertRaises(KeyboardInterrupt):
+                use()
+
+
 class InterruptsOfCallbacks(unittest.TestCase):
     """Ctrl-C in a callback that the library runs on the main thread ends the call below which it ran."""
 

@@ -1,6 +1,5 @@
 """Numbers of the host beside tensors: Python's, NumPy's, lists. None loses a history, and none is rounded or cut
 without a word."""
-import ctypes
 import datetime
 import fractions
 import unittest
@@ -154,7 +153,7 @@ class Conversions(unittest.TestCase):
         x = distag.ones((2, 2))
         for use in (lambda: distag.zeros((2**64 + 2,)), lambda: x.sum((2**64,)), lambda: x.transpose(2**64, 1),
                     lambda: distag.rand(-1, (2,)), lambda: x.softmax(2**64), lambda: x.remove_hook(2**64)):
-            with self.assertRaisesRegex((distag.UsageError, ctypes.ArgumentError), "bits|fit"):
+            with self.assertRaisesRegex(distag.UsageError, "bits|fit"):
                 use()
         for options in ({"rank": 2**32}, {"world_size": 2**33}, {"thread_count": -1}, {"max_message_bytes": 2**64}):
             with self.assertRaisesRegex(distag.UsageError, f"{[*options][0]}: .* does not fit"):

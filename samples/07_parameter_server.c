@@ -173,7 +173,7 @@ typedef struct trainer {
   distag_tensor *parameters[kParameters]; /* lent by it */
 } trainer;
 
-/* What arrives is this worker's own: it can be asked for gradients as it is. Takes the list. */
+/* References that arrive become this worker's own: they serve to ask for gradients as they are. Takes the list. */
 static void use_network(trainer *self, distag_value *network, distag_error *err) {
   distag_value_release(self->network);
   self->network = network;

@@ -68,7 +68,7 @@ static distag_status forward(void *weight, distag_invocation *invocation, distag
   return err->code;
 }
 
-/* What the context has for the weight of this stage. */
+/* The context's gradient of this stage's weight. */
 static distag_status gradient(void *weight, distag_invocation *invocation, distag_error *err) {
   distag_gradients *gradients = NULL;
   distag_get_gradients(distag_invocation_get_context(invocation), &gradients, err);

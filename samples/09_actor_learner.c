@@ -54,7 +54,7 @@ enum { kPosition, kVelocity, kAngle, kSpin }; /* of the state: m, m/s, rad, rad/
 typedef struct cart_pole {
   uint64_t seed;
   double state[kState];
-  /* What was played since the agent called: states, actions, and the discounted rewards that followed. */
+  /* The play since the agent called: states, actions, and the discounted rewards that followed. */
   int64_t count;
   float states[kEpisodes * kMostSteps][kState];
   int64_t actions[kEpisodes * kMostSteps];

@@ -89,7 +89,7 @@ static void wait_for_news(trainer *self, distag_error *err) {
   distag_worker_poll(self->worker, 0, DISTAG_FOREVER, NULL, err);
 }
 
-/* What can happen at any time, at the worst of times. */
+/* The failures that can happen at any time, at the worst of times. */
 enum moment { kInForward, kInBackward, kInUpdate, kInSave, kInRecovery, kKills };
 static const struct { int step, rank; } kPlan[kKills] = {{25, 2}, {58, 1}, {93, 2}, {120, 1}, {120, 2}};
 

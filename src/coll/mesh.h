@@ -96,7 +96,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Future<Unit>> note(std::string line, std::string text, uint64_t fingerprint);
   // Ends it for all members: a failure that the others cannot know.
   void end(const Error& error);
-  // No call follows. What is under way is finished, then the others are told.
+  // No call follows. Calls under way are finished, then the others are told.
   void leave();
 
   // On the loop.

@@ -193,7 +193,7 @@ void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
     if (came != round.came.end() && came->second.from == peer.incarnation) remove(round, peer.rank);
     hit.push_back(ranks);
   }
-  // Who is there again under its rank may still come.
+  // A worker that is there again under this rank may still come.
   const auto latest = shared_.membership.find_by_rank(peer.rank);
   if (latest && latest->peer.incarnation != peer.incarnation) return;
   for (const Ranks& ranks : hit) fail_round(ranks, error);

@@ -1,4 +1,4 @@
-// What distag's rows are held against: raw DEALER/ROUTER ping-pongs of the bytes of one call, and cblas_sgemm.
+// The references of distag's rows: raw DEALER/ROUTER ping-pongs of the bytes of one call, and cblas_sgemm.
 #include <cblas.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 
 namespace bench {
 
-// What one step makes, released at its end. Calls are checked once, by done().
+// The objects of one step, released at its end. Calls are checked once, by done().
 class Step {
  public:
   Step() = default;

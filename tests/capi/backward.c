@@ -209,7 +209,7 @@ static void unreached(void) {
   distag_context_release(context);
 }
 
-/* What was recorded in another context is named by its call. */
+/* A record of another context is named by its call. */
 static void of_another_context(void) {
   distag_context *context = NULL, *other = NULL;
   distag_tensor *x = leaf(2), *y = NULL;

@@ -117,7 +117,7 @@ static void chain(void) {
   distag_tensor_release(NULL);
 }
 
-/* What is wrong with an argument says of which function or op. */
+/* An error of an argument names its function or op. */
 static void who_failed(void) {
   const int64_t negative[] = {2, -3}, two_unknown[] = {-1, -1}, one[] = {1, 1}, huge[] = {INT64_MAX, 0};
   const int64_t image[] = {1, 1, 2, 2};

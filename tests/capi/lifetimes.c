@@ -1,4 +1,4 @@
-/* What is released, cancelled or written to while something of it is still under way. */
+/* Objects that are released, cancelled or written to while something of them is still under way. */
 #include "capi/check.h"
 #include "capi/support/group.h"
 

@@ -7,7 +7,7 @@
 
 static distag_error err = DISTAG_ERROR_INIT;
 
-/* What one worker was told: "w1+ w1- ", written under the host executor, that is by the thread that polls. */
+/* The news that one worker was told: "w1+ w1- ", written under the host executor, that is by the thread that polls. */
 typedef struct {
   char teller[32];
   char text[256];

@@ -1,4 +1,4 @@
-/* What other libraries offer and this one does not, as docs/parity.md lists it: each is refused with a clear error. */
+/* Features of other libraries that this one lacks, as docs/parity.md lists them: each is refused with a clear error. */
 #include "capi/check.h"
 #include "capi/support/group.h"
 

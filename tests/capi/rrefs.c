@@ -239,7 +239,7 @@ static void failures(void) {
   CHECK_OK(distag_remote(w0, NULL, "w1", "missing", NULL, 0, NULL, &rref, &err));
   CHECK_FAILS(distag_rref_fetch(rref, NULL, NULL, &value, &err), DISTAG_E_NOT_FOUND, "missing");
   distag_rref_release(rref);
-  /* What never went out fails as it failed, at once and wherever it is used from here. */
+  /* A value that never went out fails as it failed, at once and wherever it is used from here. */
   distag_value *object = NULL;
   CHECK_OK(distag_value_create_object("model", NULL, NULL, &object, &err));
   CHECK_OK(distag_remote(w0, NULL, "w1", "echo", &object, 1, NULL, &rref, &err));
@@ -305,7 +305,7 @@ static void a_remote_root(void) {
   expect_nothing_left();
 }
 
-/* What users hold while the workers shut down is told, and safe to touch afterwards. */
+/* References held while the workers shut down are told of, and safe to touch afterwards. */
 static void a_shutdown_with_references(void) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker_options options[2] = {group_options(0, 2, "inproc://leaks"), group_options(1, 2, "inproc://leaks")};

@@ -37,7 +37,7 @@ static distag_status echo(void *user_data, distag_invocation *invocation, distag
   return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), told);
 }
 
-/* What all threads ask of the same handles is lent from one place. */
+/* All threads that ask the same handles are lent from one place. */
 static void read_shared(void) {
   for (size_t i = 0; i < distag_value_get_count(list); ++i) {
     distag_value *item = distag_value_get_item(list, i);

@@ -80,7 +80,7 @@ static void see(void *user_data, distag_future *future) {
   (void)future;
 }
 
-/* What distag still holds is released all the same. */
+/* Handles that distag still holds are released all the same. */
 static void released_by_the_host_alone(distag_worker *worker) {
   distag_future *future = NULL;
   const uint64_t misuses = distag_get_misuse_count();

@@ -1,4 +1,4 @@
-/* What a worker does for its host beside calls: log, thread hooks, allocator, start that fails, last release. */
+/* The services of a worker to its host beside calls: log, thread hooks, allocator, start that fails, last release. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdatomic.h>

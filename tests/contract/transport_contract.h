@@ -13,7 +13,7 @@
 #include "base/fd_loop.h"
 #include "transport/transport.h"
 
-// What the conformance suite of transports is written with. A new transport is tested by one more TransportKind in
+// The parts of the conformance suite of transports. A new transport is tested by one more TransportKind in
 // transport_contract_test.cpp.
 namespace distag::testing {
 
@@ -75,7 +75,7 @@ inline std::string text_of(const Frame& frame) {
   return std::string(reinterpret_cast<const char*>(frame.data()), frame.size());
 }
 
-// What happened on one endpoint, in order; filled on its loop, awaited by the test.
+// The events of one endpoint, in order; filled on its loop, awaited by the test.
 class Record {
  public:
   struct Event {

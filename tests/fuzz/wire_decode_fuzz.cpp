@@ -1,5 +1,5 @@
 // Decodes a message as a transport hands it over. Input: for each frame its length (2 bytes, little-endian) and its
-// bytes; the first one is the header. What is not refused must encode again.
+// bytes; the first one is the header. A message that is not refused must encode again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,7 @@ import sys
 import check_conventions
 import check_frozen
 
-# What is replaced, by what, and a part of the complaint that must come.
+# A text, its replacement, and a part of the complaint that must come.
 VIOLATIONS = [
     ("#include <stddef.h>", "#include <stddef.h>\n#include <stdio.h>", "includes"),
     ("  uint64_t (*get_handle_count)(void);\n", "", "no slot"),
@@ -100,7 +100,7 @@ def main():
     if not any("distag_rref_get_local" in complaint for complaint in check_conventions.check_walk(text, "")):
         print("not found: that distag_rref_get_local is walked by no test")
         failures += 1
-    # What is appended is no violation.
+    # Appending is no violation.
     appended = text.replace("} distag_api;", "  void (*halt)(void);\n} distag_api;", 1)
     failures += len(list(check_frozen.check(appended, frozen)))
     return 1 if failures else 0

@@ -22,8 +22,8 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// A tcp port of the loopback that nobody else is given as long as this lives. Who asks for it by its number can listen
-// there all the same.
+// A tcp port of the loopback that nobody else is given as long as this lives. Others that ask for it by its number can
+// listen there all the same.
 class ReservedPort {
  public:
   ReservedPort();
@@ -82,7 +82,7 @@ class Group {
 // When the program was started as one of the other processes: its exit status. Else -1.
 int run_if_participant(int argc, char** argv);
 
-// What a call answers, and its error; for values that are lists of int64.
+// The answer of a call, and its error; for values that are lists of int64.
 std::vector<int64_t> call_for_numbers(distag_worker* worker, const char* to, const char* function,
                                       distag_context* context = nullptr);
 std::string text_of(const distag_error& err);

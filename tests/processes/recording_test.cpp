@@ -1,4 +1,5 @@
-// What a recorded graph holds on each worker: the send and recv nodes, and the workers it knows, of the usual shapes.
+// The content of a recorded graph on each worker: the send and recv nodes, and the workers it knows, of the usual
+// shapes.
 #include <gtest/gtest.h>
 
 #include "processes/processes.h"

@@ -14,7 +14,7 @@
 enum { kMostTries = 60 };
 
 static const int64_t kStartTime = 3 * DISTAG_SECOND;
-/* What a shortage loses on a connection is sent again half a lease later. */
+/* Messages that a shortage loses on a connection are sent again half a lease later. */
 static const int64_t kLease = 2 * DISTAG_SECOND;
 static const int64_t kCallTime = 3 * DISTAG_SECOND;
 static const int64_t kShutdownTime = 4 * DISTAG_SECOND;
@@ -216,7 +216,7 @@ static void run_member(int32_t rank, const run_plan *plan, const char *directory
   result->handles = (long long)distag_get_handle_count();
 }
 
-/* The other process is this one's child. What it sees counts too, once this process is well. */
+/* The other process is this one's child. Its findings count too, once this process is well. */
 static void run_tcp(const run_plan *plan, run_result *result, int32_t short_rank) {
   run_result *const other = mmap(NULL, sizeof *other, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (other == MAP_FAILED) return run_note_wrong(result, "mmap", 0, 1);

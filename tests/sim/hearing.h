@@ -25,7 +25,7 @@ class Hearing {
     }
     look();
   }
-  // Who has no descriptors cannot make a connection again.
+  // A host without descriptors cannot make a connection again.
   void note_shortage(int32_t rank, bool is_short) {
     look();
     if (is_short) {

@@ -236,7 +236,7 @@ class Meetings {
       if (line.find(" is lost: ") == std::string::npos) continue;
       const size_t quote = line.find('"') + 1;
       const std::string lost = line.substr(quote, line.find('"', quote) - quote);
-      // Who gave up a start that others had heard of comes as another. That one is not silent.
+      // A worker that gave up a start that others had heard of comes as another. That one is not silent.
       if (began_again_.contains(lost) && line.find("acknowledged nothing") == std::string::npos) continue;
       EXPECT_TRUE(gone_.contains(line.substr(0, line.find(':'))) || gone_.contains(lost)) << line;
     }

@@ -1,5 +1,5 @@
 // Forwards and passes of workers one of which gets no memory at some moment, on its pools: for one allocation, or for
-// several that follow each other. What comes out is right or OUT_OF_MEMORY; nobody is given up, nothing hangs, and
+// several that follow each other. The result is right or OUT_OF_MEMORY; nobody is given up, nothing hangs, and
 // afterwards all goes well again. Tasks of the loop, and what is posted to them, have the reserve (base/reserve.h).
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@ from .worker import Worker
 __all__ = ["BackendOptions", "Future", "RRef", "WorkerInfo", "function", "get_worker_info", "init_rpc", "remote",
            "rpc_async", "rpc_sync", "shutdown", "wait_all", "worker"]
 
-# What torch's functions mean by "this process": set by init_rpc, gone after shutdown.
+# The worker that torch's functions mean by "this process": set by init_rpc, gone after shutdown.
 _workers: list[Worker] = []
 
 

@@ -1,18 +1,16 @@
 // Contexts, the backward pass, gradients.
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/mutex.h"
 #include "capi/call_request.h"
 #include "capi/context.h"
 #include "capi/future.h"
 #include "capi/rref.h"
 #include "capi/struct_check.h"
+#include "worker/remote_roots.h"
 
 using namespace distag;
 using namespace distag::capi;
@@ -58,17 +56,15 @@ BackwardOptions make_backward_options(const distag_backward_options* given, size
   return made;
 }
 
-using Fetches = std::vector<std::shared_ptr<Future<Value>>>;
-
 // Roots that live elsewhere are fetched in the context, so that the pass reaches them across that call.
-Fetches fetch_remote_roots(distag_context* context, const distag_backward_options* given, Nanos timeout) {
+RootFetches fetch_remote_roots(distag_context* context, const distag_backward_options* given, Nanos timeout) {
   const distag_backward_options options = read_struct(given, "distag_backward_options");
   check_array(options.remote_roots, options.remote_root_count, "distag_backward_options.remote_roots");
   std::vector<const distag_rref*> roots;
   for (size_t i = 0; i < options.remote_root_count; ++i) {
     roots.push_back(&need(options.remote_roots[i], "an item of remote_roots"));
   }
-  Fetches fetches;
+  RootFetches fetches;
   for (const distag_rref* root : roots) {
     FetchOptions fetch;
     fetch.context = need_context_of(root->worker(), context);
@@ -76,92 +72,6 @@ Fetches fetch_remote_roots(distag_context* context, const distag_backward_option
     fetches.push_back(root->worker().core().rrefs().fetch(root->core(), std::move(fetch)));
   }
   return fetches;
-}
-
-// Adds what came. Throws the failure of a fetch, INVALID_ARGUMENT for a value that is no tensor.
-void add_remote_roots(const Fetches& fetches, Tensors& roots, Tensors& seeds) {
-  for (const auto& fetch : fetches) {
-    const Value& value = fetch->value();
-    if (value.kind() != ValueKind::kTensor) {
-      fail(Status::kInvalidArgument, "a remote root is a {}, not a tensor", kind_name(value.kind()));
-    }
-    roots.push_back(value.as_tensor());
-    if (!seeds.empty()) seeds.emplace_back();
-  }
-}
-
-// A pass that begins when its remote roots have come.
-class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
- public:
-  RemoteRootsPass(std::shared_ptr<Context> context, Tensors roots, BackwardOptions options, Fetches fetches)
-      : context_(std::move(context)),
-        roots_(std::move(roots)),
-        options_(std::move(options)),
-        fetches_(std::move(fetches)),
-        left_(fetches_.size()) {}
-
-  std::shared_ptr<Future<Value>> start() {
-    outcome_->set_canceller([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->cancel();
-    });
-    for (const auto& fetch : fetches_) {
-      fetch->on_done([self = shared_from_this()] {
-        if (self->left_.fetch_sub(1) == 1) self->go_on();
-      });
-    }
-    return outcome_;
-  }
-
- private:
-  void go_on() {
-    try {
-      add_remote_roots(fetches_, roots_, options_.seeds);
-      const auto pass = context_->backward_async(roots_, options_);
-      bool is_cancelled = false;
-      {
-        MutexLock lock(mutex_);
-        pass_ = pass;
-        is_cancelled = is_cancelled_;
-      }
-      if (is_cancelled) pass->cancel();
-      pass->on_done([outcome = outcome_, ended = pass.get()] {
-        if (const Error* error = ended->error()) {
-          outcome->fail(*error);
-        } else {
-          outcome->complete(Value());
-        }
-      });
-    } catch (...) {
-      outcome_->fail(current_error());
-    }
-  }
-
-  void cancel() {
-    std::shared_ptr<Future<Value>> pass;
-    {
-      MutexLock lock(mutex_);
-      is_cancelled_ = true;
-      pass = pass_;
-    }
-    for (const auto& fetch : fetches_) fetch->cancel();
-    if (pass) pass->cancel();
-  }
-
-  const std::shared_ptr<Context> context_;
-  Tensors roots_;
-  BackwardOptions options_;
-  const Fetches fetches_;
-  std::atomic<size_t> left_;
-  const std::shared_ptr<Future<Value>> outcome_ = Future<Value>::make();
-  Mutex mutex_;
-  std::shared_ptr<Future<Value>> pass_ GUARDED_BY(mutex_);
-  bool is_cancelled_ GUARDED_BY(mutex_) = false;
-};
-
-// The time left for a pass, for which 0 would be no limit.
-Nanos time_left_for_pass(Nanos deadline) {
-  const Nanos left = time_left(deadline);
-  return left == 0 ? 1 : left;
 }
 
 }  // namespace
@@ -194,14 +104,8 @@ distag_status distag_backward(distag_context* context, distag_tensor* const* roo
     // Held: a callback in the pass may release the last reference.
     const auto held = Ref<distag_context>::share(&need(context, "context"));
     BackwardOptions made = make_backward_options(options, root_count);
-    const Nanos deadline = deadline_after(SteadyClock().now(), made.timeout);
-    const Fetches fetches = fetch_remote_roots(context, options, made.timeout);
-    if (!fetches.empty()) {
-      for (const auto& fetch : fetches) wait(*fetch, kForever);
-      add_remote_roots(fetches, tensors, made.seeds);
-      made.timeout = time_left_for_pass(deadline);
-    }
-    held->get().backward(tensors, made);
+    const RootFetches fetches = fetch_remote_roots(context, options, made.timeout);
+    distag::backward(held->get(), std::move(tensors), fetches, std::move(made));
   });
 }
 
@@ -218,12 +122,8 @@ distag_status distag_backward_async(distag_context* context, distag_tensor* cons
     if (live.worker() == nullptr) {
       refuse(Status::kUnsupported, "the context has no worker, so there is no thread to run it: use distag_backward");
     }
-    Fetches fetches = fetch_remote_roots(context, options, made.timeout);
-    const std::shared_ptr<Context> shared = live.shared();
-    const auto future = fetches.empty() ? shared->backward_async(tensors, made)
-                                        : std::make_shared<RemoteRootsPass>(shared, std::move(tensors), std::move(made),
-                                                                            std::move(fetches))
-                                              ->start();
+    RootFetches fetches = fetch_remote_roots(context, options, made.timeout);
+    const auto future = distag::backward_async(live.shared(), std::move(tensors), std::move(fetches), std::move(made));
     const ReserveScope scope(live.worker()->reserve());
     *out_future = new distag_future(future, *live.worker());
   });

@@ -12,6 +12,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import description  # noqa: E402
+import emit_cpp  # noqa: E402
 import emit_python  # noqa: E402
 import operations  # noqa: E402
 
@@ -42,6 +43,7 @@ def files(api):
     """Path and text of each generated file."""
     found = {"api.json": json_text(api)}
     found.update((f"python/distag/{name}", text) for name, text in emit_python.files(api).items())
+    found.update((f"cpp/distag/{name}", text) for name, text in emit_cpp.files(api).items())
     return found
 
 

@@ -1,0 +1,93 @@
+// Code of the host below a call of C: what it throws becomes a status.
+#ifndef DISTAG_CALLBACKS_HPP
+#define DISTAG_CALLBACKS_HPP
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+
+#include "status.hpp"
+
+namespace distag {
+namespace detail {
+
+inline void copy_error(distag_error* to, const distag_error& from) noexcept {
+  if (to == nullptr) return;
+  distag_error_set(to, from.code, from.message);
+  to->origin_rank = from.origin_rank;
+  to->flags = from.flags;
+}
+
+#ifndef DISTAG_HPP_NO_EXCEPTIONS
+// "std::out_of_range: no such user"
+inline std::string describe(const std::exception& failure) {
+#if defined(__GXX_RTTI) || defined(__cpp_rtti)
+  int code = 0;
+  char* name = abi::__cxa_demangle(typeid(failure).name(), nullptr, nullptr, &code);
+  std::string text = code == 0 ? name : "exception";
+  std::free(name);
+  return text + ": " + failure.what();
+#else
+  return std::string("exception: ") + failure.what();
+#endif
+}
+#endif
+
+// Runs code of the host; its failure goes to `err`, which C gave. An exit of the thread (pthread_exit) goes through.
+template <class Body>
+distag_status guarded(distag_error* err, Body&& body) {
+#ifdef DISTAG_HPP_NO_EXCEPTIONS
+  body();
+  return err->code;
+#else
+  try {
+    body();
+    return err->code;
+  } catch (const error& failure) {
+    copy_error(err, *failure.status().raw());
+  } catch (const std::exception& failure) {
+    distag_error_set(err, DISTAG_E_USER, describe(failure).c_str());
+  } catch (abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    distag_error_set(err, DISTAG_E_USER, "an exception that is no std::exception");
+  }
+  return err->code;
+#endif
+}
+
+// The same where nobody hears of a failure.
+template <class Body>
+void guarded_alone(Body&& body) {
+  distag_error ignored = DISTAG_ERROR_INIT;
+  guarded(&ignored, std::forward<Body>(body));
+}
+
+// Calls what may take a `status &` as its last argument to fail without an exception.
+template <class F, class... Given>
+decltype(auto) call_fallible(distag_error* err, F&& function, Given&&... given) {
+  if constexpr (std::is_invocable<F, Given..., status&>::value) {
+    struct keeper {  // after the call, also where the result is not movable
+      distag_error* err;
+      status seen{};
+      ~keeper() {
+        if (seen) copy_error(err, *seen.raw());
+      }
+    } kept{err};
+    return function(std::forward<Given>(given)..., kept.seen);
+  } else {
+    return function(std::forward<Given>(given)...);
+  }
+}
+
+template <class F, class... Given>
+constexpr bool is_fallible_call =
+    std::is_invocable<F, Given...>::value || std::is_invocable<F, Given..., status&>::value;
+
+}  // namespace detail
+}  // namespace distag
+
+#endif

@@ -44,6 +44,24 @@ class attribute {
   ints ints_;
 };
 
+// The attributes of an op: {{"dim", 1}, {"keepdim", true}}, or a std::vector of them.
+class attributes {
+ public:
+  attributes() noexcept = default;
+  attributes(std::initializer_list<attribute> items) noexcept : attributes(items.begin(), items.size()) {}
+  attributes(const std::vector<attribute>& items) noexcept : attributes(items.data(), items.size()) {}
+
+  const attribute* begin() const noexcept { return data_; }
+  const attribute* end() const noexcept { return data_ + size_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  attributes(const attribute* data, std::size_t size) noexcept : data_(data), size_(size) {}
+
+  const attribute* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
 namespace detail {
 
 // Inputs of an op as an array of handles.
@@ -55,14 +73,14 @@ struct inputs {
   std::size_t size;
 };
 
-inline distag_value* create_attributes(std::initializer_list<attribute> attributes, outcome& err) {
+inline distag_value* create_attributes(const attributes& given, outcome& err) {
   constexpr std::size_t kMost = 16;
   const char* keys[kMost] = {};
   distag_value *items[kMost] = {}, *map = nullptr;
   std::size_t count = 0;
-  if (attributes.size() > kMost) return err.fail(errc::invalid_argument, "no op has that many attributes"), nullptr;
+  if (given.size() > kMost) return err.fail(errc::invalid_argument, "no op has that many attributes"), nullptr;
   distag_status status = DISTAG_OK;
-  for (const attribute& each : attributes) {
+  for (const attribute& each : given) {
     keys[count] = each.name();
     if (status == DISTAG_OK) status = each.create(&items[count], err.raw());
     ++count;
@@ -73,25 +91,25 @@ inline distag_value* create_attributes(std::initializer_list<attribute> attribut
   return map;
 }
 
-inline void apply(const char* op, inputs given, std::initializer_list<attribute> attributes, std::uint32_t flags,
-                  distag_tensor** outputs, std::size_t count, outcome& err) {
+inline void apply(const char* op, inputs given, const attributes& with, std::uint32_t flags, distag_tensor** outputs,
+                  std::size_t count, outcome& err) {
   distag_value* map = nullptr;
-  if (attributes.size() != 0 && (map = create_attributes(attributes, err)) == nullptr) return;
+  if (with.size() != 0 && (map = create_attributes(with, err)) == nullptr) return;
   const distag_status status = distag_apply(op, given.data, given.size, map, flags, outputs, count, err.raw());
   distag_value_release(map);
   err.check(status);
 }
 
-inline tensor apply_one(const char* op, inputs given, std::initializer_list<attribute> attributes, outcome& err) {
+inline tensor apply_one(const char* op, inputs given, const attributes& with, outcome& err) {
   tensor made;
-  apply(op, given, attributes, 0, made.put(), 1, err);
+  apply(op, given, with, 0, made.put(), 1, err);
   return made;
 }
 
-inline std::vector<tensor> apply_many(const char* op, inputs given, std::initializer_list<attribute> attributes,
-                                      std::size_t count, outcome& err, std::uint32_t flags = 0) {
+inline std::vector<tensor> apply_many(const char* op, inputs given, const attributes& with, std::size_t count,
+                                      outcome& err, std::uint32_t flags = 0) {
   std::vector<tensor> made(count);
-  apply(op, given, attributes, flags, reinterpret_cast<distag_tensor**>(made.data()), count, err);
+  apply(op, given, with, flags, reinterpret_cast<distag_tensor**>(made.data()), count, err);
   if (err.failed()) made.clear();
   return made;
 }
@@ -99,15 +117,14 @@ inline std::vector<tensor> apply_many(const char* op, inputs given, std::initial
 }  // namespace detail
 
 // Runs any op by its name: those of ops.hpp, and those of a newer library. An empty tensor is an input left out.
-inline std::vector<tensor> apply(const char* op, tensors inputs, std::initializer_list<attribute> attributes = {},
+inline std::vector<tensor> apply(const char* op, tensors inputs, const attributes& with = {},
                                  std::size_t output_count = 1, outcome err = {}) {
-  return detail::apply_many(op, inputs, attributes, output_count, err);
+  return detail::apply_many(op, inputs, with, output_count, err);
 }
 // The same, with nothing recorded.
-inline std::vector<tensor> apply_no_grad(const char* op, tensors inputs,
-                                         std::initializer_list<attribute> attributes = {}, std::size_t output_count = 1,
-                                         outcome err = {}) {
-  return detail::apply_many(op, inputs, attributes, output_count, err, DISTAG_APPLY_NO_GRAD);
+inline std::vector<tensor> apply_no_grad(const char* op, tensors inputs, const attributes& with = {},
+                                         std::size_t output_count = 1, outcome err = {}) {
+  return detail::apply_many(op, inputs, with, output_count, err, DISTAG_APPLY_NO_GRAD);
 }
 
 }  // namespace distag

@@ -10,17 +10,17 @@ namespace distag {
 class op_methods {
  public:
   // a + b, elementwise, shapes broadcast.
-  tensor add(const tensor &b, outcome err = {}) const;
+  tensor add(const tensor& b, outcome err = {}) const;
   // a - b, elementwise, shapes broadcast.
-  tensor sub(const tensor &b, outcome err = {}) const;
+  tensor sub(const tensor& b, outcome err = {}) const;
   // a * b, elementwise, shapes broadcast.
-  tensor mul(const tensor &b, outcome err = {}) const;
+  tensor mul(const tensor& b, outcome err = {}) const;
   // a / b, elementwise, shapes broadcast; integers give floats.
-  tensor div(const tensor &b, outcome err = {}) const;
+  tensor div(const tensor& b, outcome err = {}) const;
   // The larger of a and b, elementwise, shapes broadcast; equal ones share the gradient.
-  tensor maximum(const tensor &b, outcome err = {}) const;
+  tensor maximum(const tensor& b, outcome err = {}) const;
   // a == b as bool, elementwise, shapes broadcast.
-  tensor eq(const tensor &b, outcome err = {}) const;
+  tensor eq(const tensor& b, outcome err = {}) const;
   // x + value, in the shape and dtype of x.
   tensor add_scalar(double value, outcome err = {}) const;
   // x * value, in the shape and dtype of x.
@@ -41,24 +41,24 @@ class op_methods {
   tensor relu(outcome err = {}) const;
   // The sum over dims ([] for all), which go away or stay with size 1.
   tensor sum(ints dims = {}, bool keepdim = false, outcome err = {}) const;
-  tensor sum(status &err) const;
-  tensor sum(ints dims, status &err) const;
+  tensor sum(status& err) const;
+  tensor sum(ints dims, status& err) const;
   // The mean over dims ([] for all), which go away or stay with size 1.
   tensor mean(ints dims = {}, bool keepdim = false, outcome err = {}) const;
-  tensor mean(status &err) const;
-  tensor mean(ints dims, status &err) const;
+  tensor mean(status& err) const;
+  tensor mean(ints dims, status& err) const;
   // The largest element over dims ([] for all), which go away or stay with size 1; equal ones share the gradient.
   tensor max(ints dims = {}, bool keepdim = false, outcome err = {}) const;
-  tensor max(status &err) const;
-  tensor max(ints dims, status &err) const;
+  tensor max(status& err) const;
+  tensor max(ints dims, status& err) const;
   // The index (int64) of the first largest element along dim, which goes away.
   tensor argmax(std::int64_t dim = -1, outcome err = {}) const;
-  tensor argmax(status &err) const;
+  tensor argmax(status& err) const;
   // [.., n, k] times [.., k, m] gives [.., n, m], batches broadcast; a 1-d side is a row or column, dropped again.
-  tensor matmul(const tensor &b, outcome err = {}) const;
+  tensor matmul(const tensor& b, outcome err = {}) const;
   // x weight^T + bias: [.., in], [out, in] and [out] give [.., out].
-  tensor linear(const tensor &weight, tensor_or_none bias = {}, outcome err = {}) const;
-  tensor linear(const tensor &weight, status &err) const;
+  tensor linear(const tensor& weight, tensor_or_none bias = {}, outcome err = {}) const;
+  tensor linear(const tensor& weight, status& err) const;
   // x with two dims swapped.
   tensor transpose(std::int64_t dim0, std::int64_t dim1, outcome err = {}) const;
   // x in another shape, in which one size may be -1.
@@ -66,38 +66,38 @@ class op_methods {
   // start, start + step, and so on, below stop, of one dim of x.
   tensor slice(std::int64_t dim = 0, std::int64_t start = 0, std::int64_t stop = 9223372036854775807, std::int64_t step
       = 1, outcome err = {}) const;
-  tensor slice(status &err) const;
-  tensor slice(std::int64_t dim, status &err) const;
-  tensor slice(std::int64_t dim, std::int64_t start, status &err) const;
-  tensor slice(std::int64_t dim, std::int64_t start, std::int64_t stop, status &err) const;
+  tensor slice(status& err) const;
+  tensor slice(std::int64_t dim, status& err) const;
+  tensor slice(std::int64_t dim, std::int64_t start, status& err) const;
+  tensor slice(std::int64_t dim, std::int64_t start, std::int64_t stop, status& err) const;
   // exp(x) / sum(exp(x)) along dim, in the shape of x, without overflow.
   tensor softmax(std::int64_t dim = -1, outcome err = {}) const;
-  tensor softmax(status &err) const;
+  tensor softmax(status& err) const;
   // The logarithm of softmax along dim, in the shape of x, without overflow.
   tensor log_softmax(std::int64_t dim = -1, outcome err = {}) const;
-  tensor log_softmax(status &err) const;
+  tensor log_softmax(status& err) const;
   // -weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that are
   // ignore_index; reduced by mean (over the weights), sum or none.
-  tensor cross_entropy(const tensor &targets, tensor_or_none weight = {}, const char *reduction = "mean", std::int64_t
+  tensor cross_entropy(const tensor& targets, tensor_or_none weight = {}, const char* reduction = "mean", std::int64_t
       ignore_index = -100, outcome err = {}) const;
-  tensor cross_entropy(const tensor &targets, status &err) const;
-  tensor cross_entropy(const tensor &targets, tensor_or_none weight, status &err) const;
-  tensor cross_entropy(const tensor &targets, tensor_or_none weight, const char *reduction, status &err) const;
+  tensor cross_entropy(const tensor& targets, status& err) const;
+  tensor cross_entropy(const tensor& targets, tensor_or_none weight, status& err) const;
+  tensor cross_entropy(const tensor& targets, tensor_or_none weight, const char* reduction, status& err) const;
   // (a - b)^2 of equal shapes, reduced by mean, sum or none.
-  tensor mse_loss(const tensor &b, const char *reduction = "mean", outcome err = {}) const;
-  tensor mse_loss(const tensor &b, status &err) const;
+  tensor mse_loss(const tensor& b, const char* reduction = "mean", outcome err = {}) const;
+  tensor mse_loss(const tensor& b, status& err) const;
   // x [n, c, h, w] convolved with weight [out, c / groups, kh, kw], plus bias [out].
-  tensor conv2d(const tensor &weight, tensor_or_none bias = {}, ints stride = {1, 1}, ints padding = {0, 0}, ints
+  tensor conv2d(const tensor& weight, tensor_or_none bias = {}, ints stride = {1, 1}, ints padding = {0, 0}, ints
       dilation = {1, 1}, std::int64_t groups = 1, outcome err = {}) const;
-  tensor conv2d(const tensor &weight, status &err) const;
-  tensor conv2d(const tensor &weight, tensor_or_none bias, status &err) const;
-  tensor conv2d(const tensor &weight, tensor_or_none bias, ints stride, status &err) const;
-  tensor conv2d(const tensor &weight, tensor_or_none bias, ints stride, ints padding, status &err) const;
-  tensor conv2d(const tensor &weight, tensor_or_none bias, ints stride, ints padding, ints dilation, status &err) const;
+  tensor conv2d(const tensor& weight, status& err) const;
+  tensor conv2d(const tensor& weight, tensor_or_none bias, status& err) const;
+  tensor conv2d(const tensor& weight, tensor_or_none bias, ints stride, status& err) const;
+  tensor conv2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, status& err) const;
+  tensor conv2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints dilation, status& err) const;
   // The largest element of each window of x [n, c, h, w].
   tensor max_pool2d(ints kernel, ints stride = {}, ints padding = {0, 0}, outcome err = {}) const;
-  tensor max_pool2d(ints kernel, status &err) const;
-  tensor max_pool2d(ints kernel, ints stride, status &err) const;
+  tensor max_pool2d(ints kernel, status& err) const;
+  tensor max_pool2d(ints kernel, ints stride, status& err) const;
   // x in another dtype.
   tensor cast(dtype type, outcome err = {}) const;
   // x in storage of its own.
@@ -118,8 +118,8 @@ class op_methods {
   tensor reciprocal(outcome err = {}) const;
   // Each element limited to min .. max, in the shape of x.
   tensor clamp(double min = -detail::infinity, double max = detail::infinity, outcome err = {}) const;
-  tensor clamp(status &err) const;
-  tensor clamp(double min, status &err) const;
+  tensor clamp(status& err) const;
+  tensor clamp(double min, status& err) const;
   // x * sigmoid(x) of each element, in the shape of x.
   tensor silu(outcome err = {}) const;
   // log(1 + exp(x)) of each element, in the shape of x, without overflow.
@@ -128,10 +128,10 @@ class op_methods {
   tensor gelu(outcome err = {}) const;
   // x where x > 0, else negative_slope * x, in the shape of x.
   tensor leaky_relu(double negative_slope = 0.01, outcome err = {}) const;
-  tensor leaky_relu(status &err) const;
+  tensor leaky_relu(status& err) const;
   // x where x > 0, else alpha * (exp(x) - 1), in the shape of x.
   tensor elu(double alpha = 1, outcome err = {}) const;
-  tensor elu(status &err) const;
+  tensor elu(status& err) const;
   // The dims of x in the order of dims.
   tensor permute(ints dims, outcome err = {}) const;
   // x broadcast to the shape, in which -1 keeps a size.
@@ -142,72 +142,72 @@ class op_methods {
   tensor unsqueeze(std::int64_t dim, outcome err = {}) const;
   // x cut along dim into parts of the sizes, which add up to its own.
   std::vector<tensor> split(ints sizes, std::int64_t dim = 0, outcome err = {}) const;
-  std::vector<tensor> split(ints sizes, status &err) const;
+  std::vector<tensor> split(ints sizes, status& err) const;
   // x with the order of the dims reversed; [] for all.
   tensor flip(ints dims = {}, outcome err = {}) const;
-  tensor flip(status &err) const;
+  tensor flip(status& err) const;
   // x with `before` and `after` elements of value at the ends of dim.
   tensor pad(std::int64_t dim = -1, std::int64_t before = 0, std::int64_t after = 0, double value = 0, outcome err = {})
       const;
-  tensor pad(status &err) const;
-  tensor pad(std::int64_t dim, status &err) const;
-  tensor pad(std::int64_t dim, std::int64_t before, status &err) const;
-  tensor pad(std::int64_t dim, std::int64_t before, std::int64_t after, status &err) const;
+  tensor pad(status& err) const;
+  tensor pad(std::int64_t dim, status& err) const;
+  tensor pad(std::int64_t dim, std::int64_t before, status& err) const;
+  tensor pad(std::int64_t dim, std::int64_t before, std::int64_t after, status& err) const;
   // x [.., n, m] with zeros above a diagonal; 0 is the main one, 1 the one above it.
   tensor tril(std::int64_t diagonal = 0, outcome err = {}) const;
-  tensor tril(status &err) const;
+  tensor tril(status& err) const;
   // The sums of the first elements along dim, up to each, in the shape of x.
   tensor cumsum(std::int64_t dim = -1, outcome err = {}) const;
-  tensor cumsum(status &err) const;
+  tensor cumsum(status& err) const;
   // x where condition (bool) holds, else y, elementwise, shapes broadcast.
-  tensor where(const tensor &x, const tensor &y, outcome err = {}) const;
+  tensor where(const tensor& x, const tensor& y, outcome err = {}) const;
   // The elements of x at index (int64) along dim, in the shape of index.
-  tensor gather(const tensor &index, std::int64_t dim, outcome err = {}) const;
+  tensor gather(const tensor& index, std::int64_t dim, outcome err = {}) const;
   // The parts of x that index (int64, [n]) names along dim, which gets the size n.
-  tensor index_select(const tensor &index, std::int64_t dim = 0, outcome err = {}) const;
-  tensor index_select(const tensor &index, status &err) const;
+  tensor index_select(const tensor& index, std::int64_t dim = 0, outcome err = {}) const;
+  tensor index_select(const tensor& index, status& err) const;
   // The rows of weight [rows, size] that index (int64) names: the shape of index, then size.
-  tensor embedding(const tensor &weight, outcome err = {}) const;
+  tensor embedding(const tensor& weight, outcome err = {}) const;
   // log(sum(exp(x))) over dims ([] for all), which go away or stay with size 1, without overflow.
   tensor logsumexp(ints dims = {}, bool keepdim = false, outcome err = {}) const;
-  tensor logsumexp(status &err) const;
-  tensor logsumexp(ints dims, status &err) const;
+  tensor logsumexp(status& err) const;
+  tensor logsumexp(ints dims, status& err) const;
   // sum((x - mean)^2) / (n - correction) over dims ([] for all), which go away or stay with size 1.
   tensor var(ints dims = {}, bool keepdim = false, double correction = 1, outcome err = {}) const;
-  tensor var(status &err) const;
-  tensor var(ints dims, status &err) const;
-  tensor var(ints dims, bool keepdim, status &err) const;
+  tensor var(status& err) const;
+  tensor var(ints dims, status& err) const;
+  tensor var(ints dims, bool keepdim, status& err) const;
   // (x - mean) / sqrt(var + eps) over the last normalized_dims dims, times weight, plus bias, both of their shape.
   tensor layer_norm(tensor_or_none weight = {}, tensor_or_none bias = {}, std::int64_t normalized_dims = 1, double eps =
       1e-5, outcome err = {}) const;
-  tensor layer_norm(status &err) const;
-  tensor layer_norm(tensor_or_none weight, status &err) const;
-  tensor layer_norm(tensor_or_none weight, tensor_or_none bias, status &err) const;
-  tensor layer_norm(tensor_or_none weight, tensor_or_none bias, std::int64_t normalized_dims, status &err) const;
+  tensor layer_norm(status& err) const;
+  tensor layer_norm(tensor_or_none weight, status& err) const;
+  tensor layer_norm(tensor_or_none weight, tensor_or_none bias, status& err) const;
+  tensor layer_norm(tensor_or_none weight, tensor_or_none bias, std::int64_t normalized_dims, status& err) const;
   // a to the power of b, elementwise, shapes broadcast; integers give int64.
-  tensor pow(const tensor &b, outcome err = {}) const;
+  tensor pow(const tensor& b, outcome err = {}) const;
   // The smallest element over dims ([] for all), which go away or stay with size 1; equal ones share the gradient.
   tensor amin(ints dims = {}, bool keepdim = false, outcome err = {}) const;
-  tensor amin(status &err) const;
-  tensor amin(ints dims, status &err) const;
+  tensor amin(status& err) const;
+  tensor amin(ints dims, status& err) const;
   // -weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index; reduced
   // by mean (over the weights), sum or none.
-  tensor nll_loss(const tensor &targets, tensor_or_none weight = {}, const char *reduction = "mean", std::int64_t
+  tensor nll_loss(const tensor& targets, tensor_or_none weight = {}, const char* reduction = "mean", std::int64_t
       ignore_index = -100, outcome err = {}) const;
-  tensor nll_loss(const tensor &targets, status &err) const;
-  tensor nll_loss(const tensor &targets, tensor_or_none weight, status &err) const;
-  tensor nll_loss(const tensor &targets, tensor_or_none weight, const char *reduction, status &err) const;
+  tensor nll_loss(const tensor& targets, status& err) const;
+  tensor nll_loss(const tensor& targets, tensor_or_none weight, status& err) const;
+  tensor nll_loss(const tensor& targets, tensor_or_none weight, const char* reduction, status& err) const;
   // |a - b| of equal shapes, reduced by mean, sum or none.
-  tensor l1_loss(const tensor &b, const char *reduction = "mean", outcome err = {}) const;
-  tensor l1_loss(const tensor &b, status &err) const;
+  tensor l1_loss(const tensor& b, const char* reduction = "mean", outcome err = {}) const;
+  tensor l1_loss(const tensor& b, status& err) const;
   // -(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t of their shape, reduced by mean, sum or
   // none.
-  tensor binary_cross_entropy_with_logits(const tensor &targets, const char *reduction = "mean", outcome err = {})
+  tensor binary_cross_entropy_with_logits(const tensor& targets, const char* reduction = "mean", outcome err = {})
       const;
-  tensor binary_cross_entropy_with_logits(const tensor &targets, status &err) const;
+  tensor binary_cross_entropy_with_logits(const tensor& targets, status& err) const;
 
  private:
-  const tensor &self() const;
+  const tensor& self() const;
 };
 
 }  // namespace distag

@@ -12,10 +12,10 @@ inline tensor zeros(ints shape = {}, dtype type = dtype::float32, outcome err = 
   err.check(distag_zeros(static_cast<distag_dtype>(type), shape.data(), shape.size(), result.put(), err.raw()));
   return result;
 }
-inline tensor zeros(status &err) {
+inline tensor zeros(status& err) {
   return zeros(ints{}, dtype::float32, err);
 }
-inline tensor zeros(ints shape, status &err) {
+inline tensor zeros(ints shape, status& err) {
   return zeros(shape, dtype::float32, err);
 }
 
@@ -25,10 +25,10 @@ inline tensor ones(ints shape = {}, dtype type = dtype::float32, outcome err = {
   err.check(distag_ones(static_cast<distag_dtype>(type), shape.data(), shape.size(), result.put(), err.raw()));
   return result;
 }
-inline tensor ones(status &err) {
+inline tensor ones(status& err) {
   return ones(ints{}, dtype::float32, err);
 }
-inline tensor ones(ints shape, status &err) {
+inline tensor ones(ints shape, status& err) {
   return ones(shape, dtype::float32, err);
 }
 
@@ -38,10 +38,10 @@ inline tensor full(double value, ints shape = {}, dtype type = dtype::float32, o
   err.check(distag_full(value, static_cast<distag_dtype>(type), shape.data(), shape.size(), result.put(), err.raw()));
   return result;
 }
-inline tensor full(double value, status &err) {
+inline tensor full(double value, status& err) {
   return full(value, ints{}, dtype::float32, err);
 }
-inline tensor full(double value, ints shape, status &err) {
+inline tensor full(double value, ints shape, status& err) {
   return full(value, shape, dtype::float32, err);
 }
 
@@ -51,10 +51,10 @@ inline tensor arange(double start, double stop, double step = 1, dtype type = dt
   err.check(distag_arange(start, stop, step, static_cast<distag_dtype>(type), result.put(), err.raw()));
   return result;
 }
-inline tensor arange(double start, double stop, status &err) {
+inline tensor arange(double start, double stop, status& err) {
   return arange(start, stop, 1, dtype::float32, err);
 }
-inline tensor arange(double start, double stop, double step, status &err) {
+inline tensor arange(double start, double stop, double step, status& err) {
   return arange(start, stop, step, dtype::float32, err);
 }
 
@@ -65,10 +65,10 @@ inline tensor rand(std::int64_t seed, ints shape = {}, dtype type = dtype::float
       result.put(), err.raw()));
   return result;
 }
-inline tensor rand(std::int64_t seed, status &err) {
+inline tensor rand(std::int64_t seed, status& err) {
   return rand(seed, ints{}, dtype::float32, err);
 }
-inline tensor rand(std::int64_t seed, ints shape, status &err) {
+inline tensor rand(std::int64_t seed, ints shape, status& err) {
   return rand(seed, shape, dtype::float32, err);
 }
 
@@ -79,215 +79,215 @@ inline tensor randn(std::int64_t seed, ints shape = {}, dtype type = dtype::floa
       result.put(), err.raw()));
   return result;
 }
-inline tensor randn(std::int64_t seed, status &err) {
+inline tensor randn(std::int64_t seed, status& err) {
   return randn(seed, ints{}, dtype::float32, err);
 }
-inline tensor randn(std::int64_t seed, ints shape, status &err) {
+inline tensor randn(std::int64_t seed, ints shape, status& err) {
   return randn(seed, shape, dtype::float32, err);
 }
 
 // a + b, elementwise, shapes broadcast.
-inline tensor add(const tensor &a, const tensor &b, outcome err = {}) {
+inline tensor add(const tensor& a, const tensor& b, outcome err = {}) {
   tensor result;
   err.check(distag_add(a.get(), b.get(), result.put(), err.raw()));
   return result;
 }
 
 // a - b, elementwise, shapes broadcast.
-inline tensor sub(const tensor &a, const tensor &b, outcome err = {}) {
+inline tensor sub(const tensor& a, const tensor& b, outcome err = {}) {
   tensor result;
   err.check(distag_sub(a.get(), b.get(), result.put(), err.raw()));
   return result;
 }
 
 // a * b, elementwise, shapes broadcast.
-inline tensor mul(const tensor &a, const tensor &b, outcome err = {}) {
+inline tensor mul(const tensor& a, const tensor& b, outcome err = {}) {
   tensor result;
   err.check(distag_mul(a.get(), b.get(), result.put(), err.raw()));
   return result;
 }
 
 // a / b, elementwise, shapes broadcast; integers give floats.
-inline tensor div(const tensor &a, const tensor &b, outcome err = {}) {
+inline tensor div(const tensor& a, const tensor& b, outcome err = {}) {
   tensor result;
   err.check(distag_div(a.get(), b.get(), result.put(), err.raw()));
   return result;
 }
 
 // The larger of a and b, elementwise, shapes broadcast; equal ones share the gradient.
-inline tensor maximum(const tensor &a, const tensor &b, outcome err = {}) {
+inline tensor maximum(const tensor& a, const tensor& b, outcome err = {}) {
   tensor result;
   err.check(distag_maximum(a.get(), b.get(), result.put(), err.raw()));
   return result;
 }
 
 // a == b as bool, elementwise, shapes broadcast.
-inline tensor eq(const tensor &a, const tensor &b, outcome err = {}) {
+inline tensor eq(const tensor& a, const tensor& b, outcome err = {}) {
   tensor result;
   err.check(distag_eq(a.get(), b.get(), result.put(), err.raw()));
   return result;
 }
 
 // x + value, in the shape and dtype of x.
-inline tensor add_scalar(const tensor &x, double value, outcome err = {}) {
+inline tensor add_scalar(const tensor& x, double value, outcome err = {}) {
   tensor result;
   err.check(distag_add_scalar(x.get(), value, result.put(), err.raw()));
   return result;
 }
 
 // x * value, in the shape and dtype of x.
-inline tensor mul_scalar(const tensor &x, double value, outcome err = {}) {
+inline tensor mul_scalar(const tensor& x, double value, outcome err = {}) {
   tensor result;
   err.check(distag_mul_scalar(x.get(), value, result.put(), err.raw()));
   return result;
 }
 
 // -x, in the shape of x.
-inline tensor neg(const tensor &x, outcome err = {}) {
+inline tensor neg(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_neg(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // e to the power of each element, in the shape of x.
-inline tensor exp(const tensor &x, outcome err = {}) {
+inline tensor exp(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_exp(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // The natural logarithm of each element, in the shape of x.
-inline tensor log(const tensor &x, outcome err = {}) {
+inline tensor log(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_log(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // The square root of each element, in the shape of x.
-inline tensor sqrt(const tensor &x, outcome err = {}) {
+inline tensor sqrt(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_sqrt(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // The hyperbolic tangent of each element, in the shape of x.
-inline tensor tanh(const tensor &x, outcome err = {}) {
+inline tensor tanh(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_tanh(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // 1 / (1 + exp(-x)) of each element, in the shape of x.
-inline tensor sigmoid(const tensor &x, outcome err = {}) {
+inline tensor sigmoid(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_sigmoid(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // max(x, 0) of each element, in the shape of x; its gradient at 0 is 0.
-inline tensor relu(const tensor &x, outcome err = {}) {
+inline tensor relu(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_relu(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // The sum over dims ([] for all), which go away or stay with size 1.
-inline tensor sum(const tensor &x, ints dims = {}, bool keepdim = false, outcome err = {}) {
+inline tensor sum(const tensor& x, ints dims = {}, bool keepdim = false, outcome err = {}) {
   tensor result;
   err.check(distag_sum(x.get(), dims.data(), dims.size(), keepdim ? 1 : 0, result.put(), err.raw()));
   return result;
 }
-inline tensor sum(const tensor &x, status &err) {
+inline tensor sum(const tensor& x, status& err) {
   return sum(x, ints{}, false, err);
 }
-inline tensor sum(const tensor &x, ints dims, status &err) {
+inline tensor sum(const tensor& x, ints dims, status& err) {
   return sum(x, dims, false, err);
 }
 
 // The mean over dims ([] for all), which go away or stay with size 1.
-inline tensor mean(const tensor &x, ints dims = {}, bool keepdim = false, outcome err = {}) {
+inline tensor mean(const tensor& x, ints dims = {}, bool keepdim = false, outcome err = {}) {
   tensor result;
   err.check(distag_mean(x.get(), dims.data(), dims.size(), keepdim ? 1 : 0, result.put(), err.raw()));
   return result;
 }
-inline tensor mean(const tensor &x, status &err) {
+inline tensor mean(const tensor& x, status& err) {
   return mean(x, ints{}, false, err);
 }
-inline tensor mean(const tensor &x, ints dims, status &err) {
+inline tensor mean(const tensor& x, ints dims, status& err) {
   return mean(x, dims, false, err);
 }
 
 // The largest element over dims ([] for all), which go away or stay with size 1; equal ones share the gradient.
-inline tensor max(const tensor &x, ints dims = {}, bool keepdim = false, outcome err = {}) {
+inline tensor max(const tensor& x, ints dims = {}, bool keepdim = false, outcome err = {}) {
   tensor result;
   err.check(distag_max(x.get(), dims.data(), dims.size(), keepdim ? 1 : 0, result.put(), err.raw()));
   return result;
 }
-inline tensor max(const tensor &x, status &err) {
+inline tensor max(const tensor& x, status& err) {
   return max(x, ints{}, false, err);
 }
-inline tensor max(const tensor &x, ints dims, status &err) {
+inline tensor max(const tensor& x, ints dims, status& err) {
   return max(x, dims, false, err);
 }
 
 // The index (int64) of the first largest element along dim, which goes away.
-inline tensor argmax(const tensor &x, std::int64_t dim = -1, outcome err = {}) {
+inline tensor argmax(const tensor& x, std::int64_t dim = -1, outcome err = {}) {
   tensor result;
   err.check(distag_argmax(x.get(), dim, result.put(), err.raw()));
   return result;
 }
-inline tensor argmax(const tensor &x, status &err) {
+inline tensor argmax(const tensor& x, status& err) {
   return argmax(x, -1, err);
 }
 
 // [.., n, k] times [.., k, m] gives [.., n, m], batches broadcast; a 1-d side is a row or column, dropped again.
-inline tensor matmul(const tensor &a, const tensor &b, outcome err = {}) {
+inline tensor matmul(const tensor& a, const tensor& b, outcome err = {}) {
   tensor result;
   err.check(distag_matmul(a.get(), b.get(), result.put(), err.raw()));
   return result;
 }
 
 // x weight^T + bias: [.., in], [out, in] and [out] give [.., out].
-inline tensor linear(const tensor &x, const tensor &weight, tensor_or_none bias = {}, outcome err = {}) {
+inline tensor linear(const tensor& x, const tensor& weight, tensor_or_none bias = {}, outcome err = {}) {
   tensor result;
   err.check(distag_linear(x.get(), weight.get(), bias.get(), result.put(), err.raw()));
   return result;
 }
-inline tensor linear(const tensor &x, const tensor &weight, status &err) {
+inline tensor linear(const tensor& x, const tensor& weight, status& err) {
   return linear(x, weight, tensor_or_none{}, err);
 }
 
 // x with two dims swapped.
-inline tensor transpose(const tensor &x, std::int64_t dim0, std::int64_t dim1, outcome err = {}) {
+inline tensor transpose(const tensor& x, std::int64_t dim0, std::int64_t dim1, outcome err = {}) {
   tensor result;
   err.check(distag_transpose(x.get(), dim0, dim1, result.put(), err.raw()));
   return result;
 }
 
 // x in another shape, in which one size may be -1.
-inline tensor reshape(const tensor &x, ints shape, outcome err = {}) {
+inline tensor reshape(const tensor& x, ints shape, outcome err = {}) {
   tensor result;
   err.check(distag_reshape(x.get(), shape.data(), shape.size(), result.put(), err.raw()));
   return result;
 }
 
 // start, start + step, and so on, below stop, of one dim of x.
-inline tensor slice(const tensor &x, std::int64_t dim = 0, std::int64_t start = 0, std::int64_t stop =
+inline tensor slice(const tensor& x, std::int64_t dim = 0, std::int64_t start = 0, std::int64_t stop =
     9223372036854775807, std::int64_t step = 1, outcome err = {}) {
   tensor result;
   err.check(distag_slice(x.get(), dim, start, stop, step, result.put(), err.raw()));
   return result;
 }
-inline tensor slice(const tensor &x, status &err) {
+inline tensor slice(const tensor& x, status& err) {
   return slice(x, 0, 0, 9223372036854775807, 1, err);
 }
-inline tensor slice(const tensor &x, std::int64_t dim, status &err) {
+inline tensor slice(const tensor& x, std::int64_t dim, status& err) {
   return slice(x, dim, 0, 9223372036854775807, 1, err);
 }
-inline tensor slice(const tensor &x, std::int64_t dim, std::int64_t start, status &err) {
+inline tensor slice(const tensor& x, std::int64_t dim, std::int64_t start, status& err) {
   return slice(x, dim, start, 9223372036854775807, 1, err);
 }
-inline tensor slice(const tensor &x, std::int64_t dim, std::int64_t start, std::int64_t stop, status &err) {
+inline tensor slice(const tensor& x, std::int64_t dim, std::int64_t start, std::int64_t stop, status& err) {
   return slice(x, dim, start, stop, 1, err);
 }
 
@@ -297,34 +297,34 @@ inline tensor concat(tensors xs, std::int64_t dim = 0, outcome err = {}) {
   err.check(distag_concat(xs.data(), xs.size(), dim, result.put(), err.raw()));
   return result;
 }
-inline tensor concat(tensors xs, status &err) {
+inline tensor concat(tensors xs, status& err) {
   return concat(xs, 0, err);
 }
 
 // exp(x) / sum(exp(x)) along dim, in the shape of x, without overflow.
-inline tensor softmax(const tensor &x, std::int64_t dim = -1, outcome err = {}) {
+inline tensor softmax(const tensor& x, std::int64_t dim = -1, outcome err = {}) {
   tensor result;
   err.check(distag_softmax(x.get(), dim, result.put(), err.raw()));
   return result;
 }
-inline tensor softmax(const tensor &x, status &err) {
+inline tensor softmax(const tensor& x, status& err) {
   return softmax(x, -1, err);
 }
 
 // The logarithm of softmax along dim, in the shape of x, without overflow.
-inline tensor log_softmax(const tensor &x, std::int64_t dim = -1, outcome err = {}) {
+inline tensor log_softmax(const tensor& x, std::int64_t dim = -1, outcome err = {}) {
   tensor result;
   err.check(distag_log_softmax(x.get(), dim, result.put(), err.raw()));
   return result;
 }
-inline tensor log_softmax(const tensor &x, status &err) {
+inline tensor log_softmax(const tensor& x, status& err) {
   return log_softmax(x, -1, err);
 }
 
 // -weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that are
 // ignore_index; reduced by mean (over the weights), sum or none.
-inline tensor cross_entropy(const tensor &logits, const tensor &targets, tensor_or_none weight = {}, const char
-    *reduction = "mean", std::int64_t ignore_index = -100, outcome err = {}) {
+inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_or_none weight = {}, const char*
+    reduction = "mean", std::int64_t ignore_index = -100, outcome err = {}) {
   if (!weight && detail::same_text(reduction, "mean") && ignore_index == -100) {
     tensor result;
     err.check(distag_cross_entropy(logits.get(), targets.get(), result.put(), err.raw()));
@@ -333,19 +333,19 @@ inline tensor cross_entropy(const tensor &logits, const tensor &targets, tensor_
   return detail::apply_one("cross_entropy", {logits.get(), targets.get(), weight.get()}, {{"reduction", reduction},
       {"ignore_index", ignore_index}}, err);
 }
-inline tensor cross_entropy(const tensor &logits, const tensor &targets, status &err) {
+inline tensor cross_entropy(const tensor& logits, const tensor& targets, status& err) {
   return cross_entropy(logits, targets, tensor_or_none{}, "mean", -100, err);
 }
-inline tensor cross_entropy(const tensor &logits, const tensor &targets, tensor_or_none weight, status &err) {
+inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_or_none weight, status& err) {
   return cross_entropy(logits, targets, weight, "mean", -100, err);
 }
-inline tensor cross_entropy(const tensor &logits, const tensor &targets, tensor_or_none weight, const char *reduction,
-    status &err) {
+inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_or_none weight, const char* reduction,
+    status& err) {
   return cross_entropy(logits, targets, weight, reduction, -100, err);
 }
 
 // (a - b)^2 of equal shapes, reduced by mean, sum or none.
-inline tensor mse_loss(const tensor &a, const tensor &b, const char *reduction = "mean", outcome err = {}) {
+inline tensor mse_loss(const tensor& a, const tensor& b, const char* reduction = "mean", outcome err = {}) {
   if (detail::same_text(reduction, "mean")) {
     tensor result;
     err.check(distag_mse_loss(a.get(), b.get(), result.put(), err.raw()));
@@ -353,12 +353,12 @@ inline tensor mse_loss(const tensor &a, const tensor &b, const char *reduction =
   }
   return detail::apply_one("mse_loss", {a.get(), b.get()}, {{"reduction", reduction}}, err);
 }
-inline tensor mse_loss(const tensor &a, const tensor &b, status &err) {
+inline tensor mse_loss(const tensor& a, const tensor& b, status& err) {
   return mse_loss(a, b, "mean", err);
 }
 
 // x [n, c, h, w] convolved with weight [out, c / groups, kh, kw], plus bias [out].
-inline tensor conv2d(const tensor &x, const tensor &weight, tensor_or_none bias = {}, ints stride = {1, 1}, ints padding
+inline tensor conv2d(const tensor& x, const tensor& weight, tensor_or_none bias = {}, ints stride = {1, 1}, ints padding
     = {0, 0}, ints dilation = {1, 1}, std::int64_t groups = 1, outcome err = {}) {
   if (dilation == ints{1, 1} && groups == 1 && stride.size() == 2 && padding.size() == 2) {
     tensor result;
@@ -368,26 +368,26 @@ inline tensor conv2d(const tensor &x, const tensor &weight, tensor_or_none bias 
   return detail::apply_one("conv2d", {x.get(), weight.get(), bias.get()}, {{"stride", stride}, {"padding", padding},
       {"dilation", dilation}, {"groups", groups}}, err);
 }
-inline tensor conv2d(const tensor &x, const tensor &weight, status &err) {
+inline tensor conv2d(const tensor& x, const tensor& weight, status& err) {
   return conv2d(x, weight, tensor_or_none{}, ints{1, 1}, ints{0, 0}, ints{1, 1}, 1, err);
 }
-inline tensor conv2d(const tensor &x, const tensor &weight, tensor_or_none bias, status &err) {
+inline tensor conv2d(const tensor& x, const tensor& weight, tensor_or_none bias, status& err) {
   return conv2d(x, weight, bias, ints{1, 1}, ints{0, 0}, ints{1, 1}, 1, err);
 }
-inline tensor conv2d(const tensor &x, const tensor &weight, tensor_or_none bias, ints stride, status &err) {
+inline tensor conv2d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, status& err) {
   return conv2d(x, weight, bias, stride, ints{0, 0}, ints{1, 1}, 1, err);
 }
-inline tensor conv2d(const tensor &x, const tensor &weight, tensor_or_none bias, ints stride, ints padding, status &err)
+inline tensor conv2d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, ints padding, status& err)
     {
   return conv2d(x, weight, bias, stride, padding, ints{1, 1}, 1, err);
 }
-inline tensor conv2d(const tensor &x, const tensor &weight, tensor_or_none bias, ints stride, ints padding, ints
-    dilation, status &err) {
+inline tensor conv2d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints
+    dilation, status& err) {
   return conv2d(x, weight, bias, stride, padding, dilation, 1, err);
 }
 
 // The largest element of each window of x [n, c, h, w].
-inline tensor max_pool2d(const tensor &x, ints kernel, ints stride = {}, ints padding = {0, 0}, outcome err = {}) {
+inline tensor max_pool2d(const tensor& x, ints kernel, ints stride = {}, ints padding = {0, 0}, outcome err = {}) {
   if (kernel.size() == 2 && (stride.empty() ? kernel : stride).size() == 2 && padding.size() == 2) {
     tensor result;
     err.check(distag_max_pool2d(x.get(), kernel.data(), (stride.empty() ? kernel : stride).data(), padding.data(),
@@ -397,123 +397,123 @@ inline tensor max_pool2d(const tensor &x, ints kernel, ints stride = {}, ints pa
   return detail::apply_one("max_pool2d", {x.get()}, {{"kernel", kernel}, {"stride", (stride.empty() ? kernel : stride)},
       {"padding", padding}}, err);
 }
-inline tensor max_pool2d(const tensor &x, ints kernel, status &err) {
+inline tensor max_pool2d(const tensor& x, ints kernel, status& err) {
   return max_pool2d(x, kernel, ints{}, ints{0, 0}, err);
 }
-inline tensor max_pool2d(const tensor &x, ints kernel, ints stride, status &err) {
+inline tensor max_pool2d(const tensor& x, ints kernel, ints stride, status& err) {
   return max_pool2d(x, kernel, stride, ints{0, 0}, err);
 }
 
 // x in another dtype.
-inline tensor cast(const tensor &x, dtype type, outcome err = {}) {
+inline tensor cast(const tensor& x, dtype type, outcome err = {}) {
   tensor result;
   err.check(distag_cast(x.get(), static_cast<distag_dtype>(type), result.put(), err.raw()));
   return result;
 }
 
 // x in storage of its own.
-inline tensor clone(const tensor &x, outcome err = {}) {
+inline tensor clone(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_clone(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // x without history, over the same storage.
-inline tensor detach(const tensor &x, outcome err = {}) {
+inline tensor detach(const tensor& x, outcome err = {}) {
   tensor result;
   err.check(distag_detach(x.get(), result.put(), err.raw()));
   return result;
 }
 
 // The sine of each element, in the shape of x.
-inline tensor sin(const tensor &x, outcome err = {}) {
+inline tensor sin(const tensor& x, outcome err = {}) {
   return detail::apply_one("sin", {x.get()}, {}, err);
 }
 
 // The cosine of each element, in the shape of x.
-inline tensor cos(const tensor &x, outcome err = {}) {
+inline tensor cos(const tensor& x, outcome err = {}) {
   return detail::apply_one("cos", {x.get()}, {}, err);
 }
 
 // The absolute value of each element, in the shape of x.
-inline tensor abs(const tensor &x, outcome err = {}) {
+inline tensor abs(const tensor& x, outcome err = {}) {
   return detail::apply_one("abs", {x.get()}, {}, err);
 }
 
 // x * x of each element, in the shape of x.
-inline tensor square(const tensor &x, outcome err = {}) {
+inline tensor square(const tensor& x, outcome err = {}) {
   return detail::apply_one("square", {x.get()}, {}, err);
 }
 
 // 1 / sqrt(x) of each element, in the shape of x.
-inline tensor rsqrt(const tensor &x, outcome err = {}) {
+inline tensor rsqrt(const tensor& x, outcome err = {}) {
   return detail::apply_one("rsqrt", {x.get()}, {}, err);
 }
 
 // 1 / x of each element, in the shape of x.
-inline tensor reciprocal(const tensor &x, outcome err = {}) {
+inline tensor reciprocal(const tensor& x, outcome err = {}) {
   return detail::apply_one("reciprocal", {x.get()}, {}, err);
 }
 
 // Each element limited to min .. max, in the shape of x.
-inline tensor clamp(const tensor &x, double min = -detail::infinity, double max = detail::infinity, outcome err = {}) {
+inline tensor clamp(const tensor& x, double min = -detail::infinity, double max = detail::infinity, outcome err = {}) {
   return detail::apply_one("clamp", {x.get()}, {{"min", min}, {"max", max}}, err);
 }
-inline tensor clamp(const tensor &x, status &err) {
+inline tensor clamp(const tensor& x, status& err) {
   return clamp(x, -detail::infinity, detail::infinity, err);
 }
-inline tensor clamp(const tensor &x, double min, status &err) {
+inline tensor clamp(const tensor& x, double min, status& err) {
   return clamp(x, min, detail::infinity, err);
 }
 
 // x * sigmoid(x) of each element, in the shape of x.
-inline tensor silu(const tensor &x, outcome err = {}) {
+inline tensor silu(const tensor& x, outcome err = {}) {
   return detail::apply_one("silu", {x.get()}, {}, err);
 }
 
 // log(1 + exp(x)) of each element, in the shape of x, without overflow.
-inline tensor softplus(const tensor &x, outcome err = {}) {
+inline tensor softplus(const tensor& x, outcome err = {}) {
   return detail::apply_one("softplus", {x.get()}, {}, err);
 }
 
 // x * (1 + erf(x / sqrt(2))) / 2 of each element, in the shape of x.
-inline tensor gelu(const tensor &x, outcome err = {}) {
+inline tensor gelu(const tensor& x, outcome err = {}) {
   return detail::apply_one("gelu", {x.get()}, {}, err);
 }
 
 // x where x > 0, else negative_slope * x, in the shape of x.
-inline tensor leaky_relu(const tensor &x, double negative_slope = 0.01, outcome err = {}) {
+inline tensor leaky_relu(const tensor& x, double negative_slope = 0.01, outcome err = {}) {
   return detail::apply_one("leaky_relu", {x.get()}, {{"negative_slope", negative_slope}}, err);
 }
-inline tensor leaky_relu(const tensor &x, status &err) {
+inline tensor leaky_relu(const tensor& x, status& err) {
   return leaky_relu(x, 0.01, err);
 }
 
 // x where x > 0, else alpha * (exp(x) - 1), in the shape of x.
-inline tensor elu(const tensor &x, double alpha = 1, outcome err = {}) {
+inline tensor elu(const tensor& x, double alpha = 1, outcome err = {}) {
   return detail::apply_one("elu", {x.get()}, {{"alpha", alpha}}, err);
 }
-inline tensor elu(const tensor &x, status &err) {
+inline tensor elu(const tensor& x, status& err) {
   return elu(x, 1, err);
 }
 
 // The dims of x in the order of dims.
-inline tensor permute(const tensor &x, ints dims, outcome err = {}) {
+inline tensor permute(const tensor& x, ints dims, outcome err = {}) {
   return detail::apply_one("permute", {x.get()}, {{"dims", dims}}, err);
 }
 
 // x broadcast to the shape, in which -1 keeps a size.
-inline tensor expand(const tensor &x, ints shape, outcome err = {}) {
+inline tensor expand(const tensor& x, ints shape, outcome err = {}) {
   return detail::apply_one("expand", {x.get()}, {{"shape", shape}}, err);
 }
 
 // x without the dim, whose size is 1.
-inline tensor squeeze(const tensor &x, std::int64_t dim, outcome err = {}) {
+inline tensor squeeze(const tensor& x, std::int64_t dim, outcome err = {}) {
   return detail::apply_one("squeeze", {x.get()}, {{"dim", dim}}, err);
 }
 
 // x with a new dim of size 1 before the place dim.
-inline tensor unsqueeze(const tensor &x, std::int64_t dim, outcome err = {}) {
+inline tensor unsqueeze(const tensor& x, std::int64_t dim, outcome err = {}) {
   return detail::apply_one("unsqueeze", {x.get()}, {{"dim", dim}}, err);
 }
 
@@ -521,198 +521,198 @@ inline tensor unsqueeze(const tensor &x, std::int64_t dim, outcome err = {}) {
 inline tensor stack(tensors xs, std::int64_t dim = 0, outcome err = {}) {
   return detail::apply_one("stack", xs, {{"dim", dim}}, err);
 }
-inline tensor stack(tensors xs, status &err) {
+inline tensor stack(tensors xs, status& err) {
   return stack(xs, 0, err);
 }
 
 // x cut along dim into parts of the sizes, which add up to its own.
-inline std::vector<tensor> split(const tensor &x, ints sizes, std::int64_t dim = 0, outcome err = {}) {
+inline std::vector<tensor> split(const tensor& x, ints sizes, std::int64_t dim = 0, outcome err = {}) {
   return detail::apply_many("split", {x.get()}, {{"sizes", sizes}, {"dim", dim}}, sizes.size(), err);
 }
-inline std::vector<tensor> split(const tensor &x, ints sizes, status &err) {
+inline std::vector<tensor> split(const tensor& x, ints sizes, status& err) {
   return split(x, sizes, 0, err);
 }
 
 // x with the order of the dims reversed; [] for all.
-inline tensor flip(const tensor &x, ints dims = {}, outcome err = {}) {
+inline tensor flip(const tensor& x, ints dims = {}, outcome err = {}) {
   return detail::apply_one("flip", {x.get()}, {{"dims", dims}}, err);
 }
-inline tensor flip(const tensor &x, status &err) {
+inline tensor flip(const tensor& x, status& err) {
   return flip(x, ints{}, err);
 }
 
 // x with `before` and `after` elements of value at the ends of dim.
-inline tensor pad(const tensor &x, std::int64_t dim = -1, std::int64_t before = 0, std::int64_t after = 0, double value
+inline tensor pad(const tensor& x, std::int64_t dim = -1, std::int64_t before = 0, std::int64_t after = 0, double value
     = 0, outcome err = {}) {
   return detail::apply_one("pad", {x.get()}, {{"dim", dim}, {"before", before}, {"after", after}, {"value", value}},
       err);
 }
-inline tensor pad(const tensor &x, status &err) {
+inline tensor pad(const tensor& x, status& err) {
   return pad(x, -1, 0, 0, 0, err);
 }
-inline tensor pad(const tensor &x, std::int64_t dim, status &err) {
+inline tensor pad(const tensor& x, std::int64_t dim, status& err) {
   return pad(x, dim, 0, 0, 0, err);
 }
-inline tensor pad(const tensor &x, std::int64_t dim, std::int64_t before, status &err) {
+inline tensor pad(const tensor& x, std::int64_t dim, std::int64_t before, status& err) {
   return pad(x, dim, before, 0, 0, err);
 }
-inline tensor pad(const tensor &x, std::int64_t dim, std::int64_t before, std::int64_t after, status &err) {
+inline tensor pad(const tensor& x, std::int64_t dim, std::int64_t before, std::int64_t after, status& err) {
   return pad(x, dim, before, after, 0, err);
 }
 
 // x [.., n, m] with zeros above a diagonal; 0 is the main one, 1 the one above it.
-inline tensor tril(const tensor &x, std::int64_t diagonal = 0, outcome err = {}) {
+inline tensor tril(const tensor& x, std::int64_t diagonal = 0, outcome err = {}) {
   return detail::apply_one("tril", {x.get()}, {{"diagonal", diagonal}}, err);
 }
-inline tensor tril(const tensor &x, status &err) {
+inline tensor tril(const tensor& x, status& err) {
   return tril(x, 0, err);
 }
 
 // The sums of the first elements along dim, up to each, in the shape of x.
-inline tensor cumsum(const tensor &x, std::int64_t dim = -1, outcome err = {}) {
+inline tensor cumsum(const tensor& x, std::int64_t dim = -1, outcome err = {}) {
   return detail::apply_one("cumsum", {x.get()}, {{"dim", dim}}, err);
 }
-inline tensor cumsum(const tensor &x, status &err) {
+inline tensor cumsum(const tensor& x, status& err) {
   return cumsum(x, -1, err);
 }
 
 // x where condition (bool) holds, else y, elementwise, shapes broadcast.
-inline tensor where(const tensor &condition, const tensor &x, const tensor &y, outcome err = {}) {
+inline tensor where(const tensor& condition, const tensor& x, const tensor& y, outcome err = {}) {
   return detail::apply_one("where", {condition.get(), x.get(), y.get()}, {}, err);
 }
 
 // The elements of x at index (int64) along dim, in the shape of index.
-inline tensor gather(const tensor &x, const tensor &index, std::int64_t dim, outcome err = {}) {
+inline tensor gather(const tensor& x, const tensor& index, std::int64_t dim, outcome err = {}) {
   return detail::apply_one("gather", {x.get(), index.get()}, {{"dim", dim}}, err);
 }
 
 // The parts of x that index (int64, [n]) names along dim, which gets the size n.
-inline tensor index_select(const tensor &x, const tensor &index, std::int64_t dim = 0, outcome err = {}) {
+inline tensor index_select(const tensor& x, const tensor& index, std::int64_t dim = 0, outcome err = {}) {
   return detail::apply_one("index_select", {x.get(), index.get()}, {{"dim", dim}}, err);
 }
-inline tensor index_select(const tensor &x, const tensor &index, status &err) {
+inline tensor index_select(const tensor& x, const tensor& index, status& err) {
   return index_select(x, index, 0, err);
 }
 
 // The rows of weight [rows, size] that index (int64) names: the shape of index, then size.
-inline tensor embedding(const tensor &index, const tensor &weight, outcome err = {}) {
+inline tensor embedding(const tensor& index, const tensor& weight, outcome err = {}) {
   return detail::apply_one("embedding", {index.get(), weight.get()}, {}, err);
 }
 
 // log(sum(exp(x))) over dims ([] for all), which go away or stay with size 1, without overflow.
-inline tensor logsumexp(const tensor &x, ints dims = {}, bool keepdim = false, outcome err = {}) {
+inline tensor logsumexp(const tensor& x, ints dims = {}, bool keepdim = false, outcome err = {}) {
   return detail::apply_one("logsumexp", {x.get()}, {{"dims", dims}, {"keepdim", keepdim}}, err);
 }
-inline tensor logsumexp(const tensor &x, status &err) {
+inline tensor logsumexp(const tensor& x, status& err) {
   return logsumexp(x, ints{}, false, err);
 }
-inline tensor logsumexp(const tensor &x, ints dims, status &err) {
+inline tensor logsumexp(const tensor& x, ints dims, status& err) {
   return logsumexp(x, dims, false, err);
 }
 
 // sum((x - mean)^2) / (n - correction) over dims ([] for all), which go away or stay with size 1.
-inline tensor var(const tensor &x, ints dims = {}, bool keepdim = false, double correction = 1, outcome err = {}) {
+inline tensor var(const tensor& x, ints dims = {}, bool keepdim = false, double correction = 1, outcome err = {}) {
   return detail::apply_one("var", {x.get()}, {{"dims", dims}, {"keepdim", keepdim}, {"correction", correction}}, err);
 }
-inline tensor var(const tensor &x, status &err) {
+inline tensor var(const tensor& x, status& err) {
   return var(x, ints{}, false, 1, err);
 }
-inline tensor var(const tensor &x, ints dims, status &err) {
+inline tensor var(const tensor& x, ints dims, status& err) {
   return var(x, dims, false, 1, err);
 }
-inline tensor var(const tensor &x, ints dims, bool keepdim, status &err) {
+inline tensor var(const tensor& x, ints dims, bool keepdim, status& err) {
   return var(x, dims, keepdim, 1, err);
 }
 
 // (x - mean) / sqrt(var + eps) over the last normalized_dims dims, times weight, plus bias, both of their shape.
-inline tensor layer_norm(const tensor &x, tensor_or_none weight = {}, tensor_or_none bias = {}, std::int64_t
+inline tensor layer_norm(const tensor& x, tensor_or_none weight = {}, tensor_or_none bias = {}, std::int64_t
     normalized_dims = 1, double eps = 1e-5, outcome err = {}) {
   return detail::apply_one("layer_norm", {x.get(), weight.get(), bias.get()}, {{"normalized_dims", normalized_dims},
       {"eps", eps}}, err);
 }
-inline tensor layer_norm(const tensor &x, status &err) {
+inline tensor layer_norm(const tensor& x, status& err) {
   return layer_norm(x, tensor_or_none{}, tensor_or_none{}, 1, 1e-5, err);
 }
-inline tensor layer_norm(const tensor &x, tensor_or_none weight, status &err) {
+inline tensor layer_norm(const tensor& x, tensor_or_none weight, status& err) {
   return layer_norm(x, weight, tensor_or_none{}, 1, 1e-5, err);
 }
-inline tensor layer_norm(const tensor &x, tensor_or_none weight, tensor_or_none bias, status &err) {
+inline tensor layer_norm(const tensor& x, tensor_or_none weight, tensor_or_none bias, status& err) {
   return layer_norm(x, weight, bias, 1, 1e-5, err);
 }
-inline tensor layer_norm(const tensor &x, tensor_or_none weight, tensor_or_none bias, std::int64_t normalized_dims,
-    status &err) {
+inline tensor layer_norm(const tensor& x, tensor_or_none weight, tensor_or_none bias, std::int64_t normalized_dims,
+    status& err) {
   return layer_norm(x, weight, bias, normalized_dims, 1e-5, err);
 }
 
 // a to the power of b, elementwise, shapes broadcast; integers give int64.
-inline tensor pow(const tensor &a, const tensor &b, outcome err = {}) {
+inline tensor pow(const tensor& a, const tensor& b, outcome err = {}) {
   return detail::apply_one("pow", {a.get(), b.get()}, {}, err);
 }
 
 // The smallest element over dims ([] for all), which go away or stay with size 1; equal ones share the gradient.
-inline tensor amin(const tensor &x, ints dims = {}, bool keepdim = false, outcome err = {}) {
+inline tensor amin(const tensor& x, ints dims = {}, bool keepdim = false, outcome err = {}) {
   return detail::apply_one("amin", {x.get()}, {{"dims", dims}, {"keepdim", keepdim}}, err);
 }
-inline tensor amin(const tensor &x, status &err) {
+inline tensor amin(const tensor& x, status& err) {
   return amin(x, ints{}, false, err);
 }
-inline tensor amin(const tensor &x, ints dims, status &err) {
+inline tensor amin(const tensor& x, ints dims, status& err) {
   return amin(x, dims, false, err);
 }
 
 // -weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index; reduced
 // by mean (over the weights), sum or none.
-inline tensor nll_loss(const tensor &logs, const tensor &targets, tensor_or_none weight = {}, const char *reduction =
+inline tensor nll_loss(const tensor& logs, const tensor& targets, tensor_or_none weight = {}, const char* reduction =
     "mean", std::int64_t ignore_index = -100, outcome err = {}) {
   return detail::apply_one("nll_loss", {logs.get(), targets.get(), weight.get()}, {{"reduction", reduction},
       {"ignore_index", ignore_index}}, err);
 }
-inline tensor nll_loss(const tensor &logs, const tensor &targets, status &err) {
+inline tensor nll_loss(const tensor& logs, const tensor& targets, status& err) {
   return nll_loss(logs, targets, tensor_or_none{}, "mean", -100, err);
 }
-inline tensor nll_loss(const tensor &logs, const tensor &targets, tensor_or_none weight, status &err) {
+inline tensor nll_loss(const tensor& logs, const tensor& targets, tensor_or_none weight, status& err) {
   return nll_loss(logs, targets, weight, "mean", -100, err);
 }
-inline tensor nll_loss(const tensor &logs, const tensor &targets, tensor_or_none weight, const char *reduction, status
-    &err) {
+inline tensor nll_loss(const tensor& logs, const tensor& targets, tensor_or_none weight, const char* reduction, status&
+    err) {
   return nll_loss(logs, targets, weight, reduction, -100, err);
 }
 
 // |a - b| of equal shapes, reduced by mean, sum or none.
-inline tensor l1_loss(const tensor &a, const tensor &b, const char *reduction = "mean", outcome err = {}) {
+inline tensor l1_loss(const tensor& a, const tensor& b, const char* reduction = "mean", outcome err = {}) {
   return detail::apply_one("l1_loss", {a.get(), b.get()}, {{"reduction", reduction}}, err);
 }
-inline tensor l1_loss(const tensor &a, const tensor &b, status &err) {
+inline tensor l1_loss(const tensor& a, const tensor& b, status& err) {
   return l1_loss(a, b, "mean", err);
 }
 
 // -(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t of their shape, reduced by mean, sum or
 // none.
-inline tensor binary_cross_entropy_with_logits(const tensor &logits, const tensor &targets, const char *reduction =
+inline tensor binary_cross_entropy_with_logits(const tensor& logits, const tensor& targets, const char* reduction =
     "mean", outcome err = {}) {
   return detail::apply_one("binary_cross_entropy_with_logits", {logits.get(), targets.get()}, {{"reduction",
       reduction}}, err);
 }
-inline tensor binary_cross_entropy_with_logits(const tensor &logits, const tensor &targets, status &err) {
+inline tensor binary_cross_entropy_with_logits(const tensor& logits, const tensor& targets, status& err) {
   return binary_cross_entropy_with_logits(logits, targets, "mean", err);
 }
 
-inline tensor op_methods::add(const tensor &b, outcome err) const {
+inline tensor op_methods::add(const tensor& b, outcome err) const {
   return distag::add(self(), b, err);
 }
-inline tensor op_methods::sub(const tensor &b, outcome err) const {
+inline tensor op_methods::sub(const tensor& b, outcome err) const {
   return distag::sub(self(), b, err);
 }
-inline tensor op_methods::mul(const tensor &b, outcome err) const {
+inline tensor op_methods::mul(const tensor& b, outcome err) const {
   return distag::mul(self(), b, err);
 }
-inline tensor op_methods::div(const tensor &b, outcome err) const {
+inline tensor op_methods::div(const tensor& b, outcome err) const {
   return distag::div(self(), b, err);
 }
-inline tensor op_methods::maximum(const tensor &b, outcome err) const {
+inline tensor op_methods::maximum(const tensor& b, outcome err) const {
   return distag::maximum(self(), b, err);
 }
-inline tensor op_methods::eq(const tensor &b, outcome err) const {
+inline tensor op_methods::eq(const tensor& b, outcome err) const {
   return distag::eq(self(), b, err);
 }
 inline tensor op_methods::add_scalar(double value, outcome err) const {
@@ -745,43 +745,43 @@ inline tensor op_methods::relu(outcome err) const {
 inline tensor op_methods::sum(ints dims, bool keepdim, outcome err) const {
   return distag::sum(self(), dims, keepdim, err);
 }
-inline tensor op_methods::sum(status &err) const {
+inline tensor op_methods::sum(status& err) const {
   return distag::sum(self(), ints{}, false, err);
 }
-inline tensor op_methods::sum(ints dims, status &err) const {
+inline tensor op_methods::sum(ints dims, status& err) const {
   return distag::sum(self(), dims, false, err);
 }
 inline tensor op_methods::mean(ints dims, bool keepdim, outcome err) const {
   return distag::mean(self(), dims, keepdim, err);
 }
-inline tensor op_methods::mean(status &err) const {
+inline tensor op_methods::mean(status& err) const {
   return distag::mean(self(), ints{}, false, err);
 }
-inline tensor op_methods::mean(ints dims, status &err) const {
+inline tensor op_methods::mean(ints dims, status& err) const {
   return distag::mean(self(), dims, false, err);
 }
 inline tensor op_methods::max(ints dims, bool keepdim, outcome err) const {
   return distag::max(self(), dims, keepdim, err);
 }
-inline tensor op_methods::max(status &err) const {
+inline tensor op_methods::max(status& err) const {
   return distag::max(self(), ints{}, false, err);
 }
-inline tensor op_methods::max(ints dims, status &err) const {
+inline tensor op_methods::max(ints dims, status& err) const {
   return distag::max(self(), dims, false, err);
 }
 inline tensor op_methods::argmax(std::int64_t dim, outcome err) const {
   return distag::argmax(self(), dim, err);
 }
-inline tensor op_methods::argmax(status &err) const {
+inline tensor op_methods::argmax(status& err) const {
   return distag::argmax(self(), -1, err);
 }
-inline tensor op_methods::matmul(const tensor &b, outcome err) const {
+inline tensor op_methods::matmul(const tensor& b, outcome err) const {
   return distag::matmul(self(), b, err);
 }
-inline tensor op_methods::linear(const tensor &weight, tensor_or_none bias, outcome err) const {
+inline tensor op_methods::linear(const tensor& weight, tensor_or_none bias, outcome err) const {
   return distag::linear(self(), weight, bias, err);
 }
-inline tensor op_methods::linear(const tensor &weight, status &err) const {
+inline tensor op_methods::linear(const tensor& weight, status& err) const {
   return distag::linear(self(), weight, tensor_or_none{}, err);
 }
 inline tensor op_methods::transpose(std::int64_t dim0, std::int64_t dim1, outcome err) const {
@@ -794,78 +794,78 @@ inline tensor op_methods::slice(std::int64_t dim, std::int64_t start, std::int64
     const {
   return distag::slice(self(), dim, start, stop, step, err);
 }
-inline tensor op_methods::slice(status &err) const {
+inline tensor op_methods::slice(status& err) const {
   return distag::slice(self(), 0, 0, 9223372036854775807, 1, err);
 }
-inline tensor op_methods::slice(std::int64_t dim, status &err) const {
+inline tensor op_methods::slice(std::int64_t dim, status& err) const {
   return distag::slice(self(), dim, 0, 9223372036854775807, 1, err);
 }
-inline tensor op_methods::slice(std::int64_t dim, std::int64_t start, status &err) const {
+inline tensor op_methods::slice(std::int64_t dim, std::int64_t start, status& err) const {
   return distag::slice(self(), dim, start, 9223372036854775807, 1, err);
 }
-inline tensor op_methods::slice(std::int64_t dim, std::int64_t start, std::int64_t stop, status &err) const {
+inline tensor op_methods::slice(std::int64_t dim, std::int64_t start, std::int64_t stop, status& err) const {
   return distag::slice(self(), dim, start, stop, 1, err);
 }
 inline tensor op_methods::softmax(std::int64_t dim, outcome err) const {
   return distag::softmax(self(), dim, err);
 }
-inline tensor op_methods::softmax(status &err) const {
+inline tensor op_methods::softmax(status& err) const {
   return distag::softmax(self(), -1, err);
 }
 inline tensor op_methods::log_softmax(std::int64_t dim, outcome err) const {
   return distag::log_softmax(self(), dim, err);
 }
-inline tensor op_methods::log_softmax(status &err) const {
+inline tensor op_methods::log_softmax(status& err) const {
   return distag::log_softmax(self(), -1, err);
 }
-inline tensor op_methods::cross_entropy(const tensor &targets, tensor_or_none weight, const char *reduction,
+inline tensor op_methods::cross_entropy(const tensor& targets, tensor_or_none weight, const char* reduction,
     std::int64_t ignore_index, outcome err) const {
   return distag::cross_entropy(self(), targets, weight, reduction, ignore_index, err);
 }
-inline tensor op_methods::cross_entropy(const tensor &targets, status &err) const {
+inline tensor op_methods::cross_entropy(const tensor& targets, status& err) const {
   return distag::cross_entropy(self(), targets, tensor_or_none{}, "mean", -100, err);
 }
-inline tensor op_methods::cross_entropy(const tensor &targets, tensor_or_none weight, status &err) const {
+inline tensor op_methods::cross_entropy(const tensor& targets, tensor_or_none weight, status& err) const {
   return distag::cross_entropy(self(), targets, weight, "mean", -100, err);
 }
-inline tensor op_methods::cross_entropy(const tensor &targets, tensor_or_none weight, const char *reduction, status
-    &err) const {
+inline tensor op_methods::cross_entropy(const tensor& targets, tensor_or_none weight, const char* reduction, status&
+    err) const {
   return distag::cross_entropy(self(), targets, weight, reduction, -100, err);
 }
-inline tensor op_methods::mse_loss(const tensor &b, const char *reduction, outcome err) const {
+inline tensor op_methods::mse_loss(const tensor& b, const char* reduction, outcome err) const {
   return distag::mse_loss(self(), b, reduction, err);
 }
-inline tensor op_methods::mse_loss(const tensor &b, status &err) const {
+inline tensor op_methods::mse_loss(const tensor& b, status& err) const {
   return distag::mse_loss(self(), b, "mean", err);
 }
-inline tensor op_methods::conv2d(const tensor &weight, tensor_or_none bias, ints stride, ints padding, ints dilation,
+inline tensor op_methods::conv2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints dilation,
     std::int64_t groups, outcome err) const {
   return distag::conv2d(self(), weight, bias, stride, padding, dilation, groups, err);
 }
-inline tensor op_methods::conv2d(const tensor &weight, status &err) const {
+inline tensor op_methods::conv2d(const tensor& weight, status& err) const {
   return distag::conv2d(self(), weight, tensor_or_none{}, ints{1, 1}, ints{0, 0}, ints{1, 1}, 1, err);
 }
-inline tensor op_methods::conv2d(const tensor &weight, tensor_or_none bias, status &err) const {
+inline tensor op_methods::conv2d(const tensor& weight, tensor_or_none bias, status& err) const {
   return distag::conv2d(self(), weight, bias, ints{1, 1}, ints{0, 0}, ints{1, 1}, 1, err);
 }
-inline tensor op_methods::conv2d(const tensor &weight, tensor_or_none bias, ints stride, status &err) const {
+inline tensor op_methods::conv2d(const tensor& weight, tensor_or_none bias, ints stride, status& err) const {
   return distag::conv2d(self(), weight, bias, stride, ints{0, 0}, ints{1, 1}, 1, err);
 }
-inline tensor op_methods::conv2d(const tensor &weight, tensor_or_none bias, ints stride, ints padding, status &err)
+inline tensor op_methods::conv2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, status& err)
     const {
   return distag::conv2d(self(), weight, bias, stride, padding, ints{1, 1}, 1, err);
 }
-inline tensor op_methods::conv2d(const tensor &weight, tensor_or_none bias, ints stride, ints padding, ints dilation,
-    status &err) const {
+inline tensor op_methods::conv2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints dilation,
+    status& err) const {
   return distag::conv2d(self(), weight, bias, stride, padding, dilation, 1, err);
 }
 inline tensor op_methods::max_pool2d(ints kernel, ints stride, ints padding, outcome err) const {
   return distag::max_pool2d(self(), kernel, stride, padding, err);
 }
-inline tensor op_methods::max_pool2d(ints kernel, status &err) const {
+inline tensor op_methods::max_pool2d(ints kernel, status& err) const {
   return distag::max_pool2d(self(), kernel, ints{}, ints{0, 0}, err);
 }
-inline tensor op_methods::max_pool2d(ints kernel, ints stride, status &err) const {
+inline tensor op_methods::max_pool2d(ints kernel, ints stride, status& err) const {
   return distag::max_pool2d(self(), kernel, stride, ints{0, 0}, err);
 }
 inline tensor op_methods::cast(dtype type, outcome err) const {
@@ -898,10 +898,10 @@ inline tensor op_methods::reciprocal(outcome err) const {
 inline tensor op_methods::clamp(double min, double max, outcome err) const {
   return distag::clamp(self(), min, max, err);
 }
-inline tensor op_methods::clamp(status &err) const {
+inline tensor op_methods::clamp(status& err) const {
   return distag::clamp(self(), -detail::infinity, detail::infinity, err);
 }
-inline tensor op_methods::clamp(double min, status &err) const {
+inline tensor op_methods::clamp(double min, status& err) const {
   return distag::clamp(self(), min, detail::infinity, err);
 }
 inline tensor op_methods::silu(outcome err) const {
@@ -916,13 +916,13 @@ inline tensor op_methods::gelu(outcome err) const {
 inline tensor op_methods::leaky_relu(double negative_slope, outcome err) const {
   return distag::leaky_relu(self(), negative_slope, err);
 }
-inline tensor op_methods::leaky_relu(status &err) const {
+inline tensor op_methods::leaky_relu(status& err) const {
   return distag::leaky_relu(self(), 0.01, err);
 }
 inline tensor op_methods::elu(double alpha, outcome err) const {
   return distag::elu(self(), alpha, err);
 }
-inline tensor op_methods::elu(status &err) const {
+inline tensor op_methods::elu(status& err) const {
   return distag::elu(self(), 1, err);
 }
 inline tensor op_methods::permute(ints dims, outcome err) const {
@@ -940,133 +940,133 @@ inline tensor op_methods::unsqueeze(std::int64_t dim, outcome err) const {
 inline std::vector<tensor> op_methods::split(ints sizes, std::int64_t dim, outcome err) const {
   return distag::split(self(), sizes, dim, err);
 }
-inline std::vector<tensor> op_methods::split(ints sizes, status &err) const {
+inline std::vector<tensor> op_methods::split(ints sizes, status& err) const {
   return distag::split(self(), sizes, 0, err);
 }
 inline tensor op_methods::flip(ints dims, outcome err) const {
   return distag::flip(self(), dims, err);
 }
-inline tensor op_methods::flip(status &err) const {
+inline tensor op_methods::flip(status& err) const {
   return distag::flip(self(), ints{}, err);
 }
 inline tensor op_methods::pad(std::int64_t dim, std::int64_t before, std::int64_t after, double value, outcome err)
     const {
   return distag::pad(self(), dim, before, after, value, err);
 }
-inline tensor op_methods::pad(status &err) const {
+inline tensor op_methods::pad(status& err) const {
   return distag::pad(self(), -1, 0, 0, 0, err);
 }
-inline tensor op_methods::pad(std::int64_t dim, status &err) const {
+inline tensor op_methods::pad(std::int64_t dim, status& err) const {
   return distag::pad(self(), dim, 0, 0, 0, err);
 }
-inline tensor op_methods::pad(std::int64_t dim, std::int64_t before, status &err) const {
+inline tensor op_methods::pad(std::int64_t dim, std::int64_t before, status& err) const {
   return distag::pad(self(), dim, before, 0, 0, err);
 }
-inline tensor op_methods::pad(std::int64_t dim, std::int64_t before, std::int64_t after, status &err) const {
+inline tensor op_methods::pad(std::int64_t dim, std::int64_t before, std::int64_t after, status& err) const {
   return distag::pad(self(), dim, before, after, 0, err);
 }
 inline tensor op_methods::tril(std::int64_t diagonal, outcome err) const {
   return distag::tril(self(), diagonal, err);
 }
-inline tensor op_methods::tril(status &err) const {
+inline tensor op_methods::tril(status& err) const {
   return distag::tril(self(), 0, err);
 }
 inline tensor op_methods::cumsum(std::int64_t dim, outcome err) const {
   return distag::cumsum(self(), dim, err);
 }
-inline tensor op_methods::cumsum(status &err) const {
+inline tensor op_methods::cumsum(status& err) const {
   return distag::cumsum(self(), -1, err);
 }
-inline tensor op_methods::where(const tensor &x, const tensor &y, outcome err) const {
+inline tensor op_methods::where(const tensor& x, const tensor& y, outcome err) const {
   return distag::where(self(), x, y, err);
 }
-inline tensor op_methods::gather(const tensor &index, std::int64_t dim, outcome err) const {
+inline tensor op_methods::gather(const tensor& index, std::int64_t dim, outcome err) const {
   return distag::gather(self(), index, dim, err);
 }
-inline tensor op_methods::index_select(const tensor &index, std::int64_t dim, outcome err) const {
+inline tensor op_methods::index_select(const tensor& index, std::int64_t dim, outcome err) const {
   return distag::index_select(self(), index, dim, err);
 }
-inline tensor op_methods::index_select(const tensor &index, status &err) const {
+inline tensor op_methods::index_select(const tensor& index, status& err) const {
   return distag::index_select(self(), index, 0, err);
 }
-inline tensor op_methods::embedding(const tensor &weight, outcome err) const {
+inline tensor op_methods::embedding(const tensor& weight, outcome err) const {
   return distag::embedding(self(), weight, err);
 }
 inline tensor op_methods::logsumexp(ints dims, bool keepdim, outcome err) const {
   return distag::logsumexp(self(), dims, keepdim, err);
 }
-inline tensor op_methods::logsumexp(status &err) const {
+inline tensor op_methods::logsumexp(status& err) const {
   return distag::logsumexp(self(), ints{}, false, err);
 }
-inline tensor op_methods::logsumexp(ints dims, status &err) const {
+inline tensor op_methods::logsumexp(ints dims, status& err) const {
   return distag::logsumexp(self(), dims, false, err);
 }
 inline tensor op_methods::var(ints dims, bool keepdim, double correction, outcome err) const {
   return distag::var(self(), dims, keepdim, correction, err);
 }
-inline tensor op_methods::var(status &err) const {
+inline tensor op_methods::var(status& err) const {
   return distag::var(self(), ints{}, false, 1, err);
 }
-inline tensor op_methods::var(ints dims, status &err) const {
+inline tensor op_methods::var(ints dims, status& err) const {
   return distag::var(self(), dims, false, 1, err);
 }
-inline tensor op_methods::var(ints dims, bool keepdim, status &err) const {
+inline tensor op_methods::var(ints dims, bool keepdim, status& err) const {
   return distag::var(self(), dims, keepdim, 1, err);
 }
 inline tensor op_methods::layer_norm(tensor_or_none weight, tensor_or_none bias, std::int64_t normalized_dims, double
     eps, outcome err) const {
   return distag::layer_norm(self(), weight, bias, normalized_dims, eps, err);
 }
-inline tensor op_methods::layer_norm(status &err) const {
+inline tensor op_methods::layer_norm(status& err) const {
   return distag::layer_norm(self(), tensor_or_none{}, tensor_or_none{}, 1, 1e-5, err);
 }
-inline tensor op_methods::layer_norm(tensor_or_none weight, status &err) const {
+inline tensor op_methods::layer_norm(tensor_or_none weight, status& err) const {
   return distag::layer_norm(self(), weight, tensor_or_none{}, 1, 1e-5, err);
 }
-inline tensor op_methods::layer_norm(tensor_or_none weight, tensor_or_none bias, status &err) const {
+inline tensor op_methods::layer_norm(tensor_or_none weight, tensor_or_none bias, status& err) const {
   return distag::layer_norm(self(), weight, bias, 1, 1e-5, err);
 }
-inline tensor op_methods::layer_norm(tensor_or_none weight, tensor_or_none bias, std::int64_t normalized_dims, status
-    &err) const {
+inline tensor op_methods::layer_norm(tensor_or_none weight, tensor_or_none bias, std::int64_t normalized_dims, status&
+    err) const {
   return distag::layer_norm(self(), weight, bias, normalized_dims, 1e-5, err);
 }
-inline tensor op_methods::pow(const tensor &b, outcome err) const {
+inline tensor op_methods::pow(const tensor& b, outcome err) const {
   return distag::pow(self(), b, err);
 }
 inline tensor op_methods::amin(ints dims, bool keepdim, outcome err) const {
   return distag::amin(self(), dims, keepdim, err);
 }
-inline tensor op_methods::amin(status &err) const {
+inline tensor op_methods::amin(status& err) const {
   return distag::amin(self(), ints{}, false, err);
 }
-inline tensor op_methods::amin(ints dims, status &err) const {
+inline tensor op_methods::amin(ints dims, status& err) const {
   return distag::amin(self(), dims, false, err);
 }
-inline tensor op_methods::nll_loss(const tensor &targets, tensor_or_none weight, const char *reduction, std::int64_t
+inline tensor op_methods::nll_loss(const tensor& targets, tensor_or_none weight, const char* reduction, std::int64_t
     ignore_index, outcome err) const {
   return distag::nll_loss(self(), targets, weight, reduction, ignore_index, err);
 }
-inline tensor op_methods::nll_loss(const tensor &targets, status &err) const {
+inline tensor op_methods::nll_loss(const tensor& targets, status& err) const {
   return distag::nll_loss(self(), targets, tensor_or_none{}, "mean", -100, err);
 }
-inline tensor op_methods::nll_loss(const tensor &targets, tensor_or_none weight, status &err) const {
+inline tensor op_methods::nll_loss(const tensor& targets, tensor_or_none weight, status& err) const {
   return distag::nll_loss(self(), targets, weight, "mean", -100, err);
 }
-inline tensor op_methods::nll_loss(const tensor &targets, tensor_or_none weight, const char *reduction, status &err)
+inline tensor op_methods::nll_loss(const tensor& targets, tensor_or_none weight, const char* reduction, status& err)
     const {
   return distag::nll_loss(self(), targets, weight, reduction, -100, err);
 }
-inline tensor op_methods::l1_loss(const tensor &b, const char *reduction, outcome err) const {
+inline tensor op_methods::l1_loss(const tensor& b, const char* reduction, outcome err) const {
   return distag::l1_loss(self(), b, reduction, err);
 }
-inline tensor op_methods::l1_loss(const tensor &b, status &err) const {
+inline tensor op_methods::l1_loss(const tensor& b, status& err) const {
   return distag::l1_loss(self(), b, "mean", err);
 }
-inline tensor op_methods::binary_cross_entropy_with_logits(const tensor &targets, const char *reduction, outcome err)
+inline tensor op_methods::binary_cross_entropy_with_logits(const tensor& targets, const char* reduction, outcome err)
     const {
   return distag::binary_cross_entropy_with_logits(self(), targets, reduction, err);
 }
-inline tensor op_methods::binary_cross_entropy_with_logits(const tensor &targets, status &err) const {
+inline tensor op_methods::binary_cross_entropy_with_logits(const tensor& targets, status& err) const {
   return distag::binary_cross_entropy_with_logits(self(), targets, "mean", err);
 }
 

@@ -225,9 +225,11 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
   // Whether it has elements of T.
   template <class T>
   bool is_of(outcome& err) const {
-    if (get() != nullptr && distag_tensor_get_dtype(get()) == code_of<T>()) return true;
-    return err.fail(errc::invalid_argument, get() == nullptr ? "the tensor is empty or was moved from"
-                                                             : "the tensor has another dtype: cast it first");
+    const distag_dtype found = distag_tensor_get_dtype(get());
+    if (found == code_of<T>()) return true;
+    distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;  // a handle that is none says why
+    if (found == 0) return err.check(distag_tensor_get_info(get(), &info, err.raw()));
+    return err.fail(errc::invalid_argument, "the tensor has another dtype: cast it first");
   }
 
  private:

@@ -1,0 +1,370 @@
+// What the cases of bindings/conformance do not reach: memory, DLPack, futures, the host executor, options.
+#include <gtest/gtest.h>
+
+#include <distag.hpp>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+using namespace std::chrono_literals;
+using distag::tensor;
+using distag::value;
+
+namespace {
+
+distag::worker_options alone(const char* name) {
+  distag::worker_options options;
+  options.name = name;
+  options.world_size = 1;
+  options.rendezvous = std::string("inproc://unit_") + name;
+  return options;
+}
+
+// A worker that is a group of its own.
+distag::worker started(const distag::worker_options& options) {
+  distag::worker worker(options);
+  worker.start(20s);
+  return worker;
+}
+distag::worker started(const char* name) { return started(alone(name)); }
+
+TEST(Tensor, take_keeps_the_memory_of_the_vector) {
+  std::vector<float> numbers(16 << 20, 1.5f);
+  const float* memory = numbers.data();
+  const tensor taken = tensor::take(std::move(numbers), {4096, 4096});
+  EXPECT_EQ(taken.view<float>().data(), memory);
+  EXPECT_TRUE(taken.is_borrowed());
+  EXPECT_THROW(taken.write(std::vector<float>(16 << 20)), distag::usage_error);
+}
+
+TEST(Tensor, borrowed_memory_is_held_until_nothing_needs_it) {
+  auto owner = std::make_shared<std::vector<double>>(6, 2.0);
+  const std::weak_ptr<std::vector<double>> seen = owner;
+  tensor borrowed = tensor::borrow(owner->data(), owner->size(), {2, 2}, owner, {3, 1});
+  auto view = borrowed.slice(0, 0, 1).view<double>();
+  owner.reset();
+  borrowed.close();
+  EXPECT_FALSE(seen.expired());
+  view = {};
+  EXPECT_TRUE(seen.expired());
+}
+
+TEST(Tensor, handles_are_values) {
+  tensor a = tensor::of({1.0f});
+  const tensor b = a;
+  EXPECT_EQ(a, b);
+  EXPECT_NE(a, a.clone());
+  const tensor c = std::move(a);
+  EXPECT_FALSE(a);  // NOLINT: moved from
+  EXPECT_EQ(c.id(), b.id());
+  EXPECT_EQ(std::hash<tensor>()(b), std::hash<tensor>()(c));
+}
+
+TEST(Tensor, arithmetic_is_written_as_numbers_are) {
+  const tensor x = tensor::of({1.0, 2.0});
+  EXPECT_EQ((-(2 * x + 1) / 2 - x * x).to_vector<double>(), (std::vector<double>{-2.5, -6.5}));
+  EXPECT_EQ((1 - x / x).to_vector<double>(), (std::vector<double>{0, 0}));
+  EXPECT_EQ(x.sum({0}, true).ndim(), 1u);
+  EXPECT_EQ(distag::concat({x, x}, 0).count(), 4u);
+  EXPECT_EQ(x.split({1, 1})[1].item(), 2);
+}
+
+TEST(Tensor, another_dtype_is_refused) {
+  const tensor x = tensor::of({1.0f});
+  EXPECT_THROW(x.view<double>(), distag::usage_error);
+  EXPECT_THROW(x.to_vector<std::int64_t>(), distag::usage_error);
+  distag::status err;
+  x.write({1.0}, err);
+  EXPECT_EQ(err.code(), distag::errc::invalid_argument);
+}
+
+TEST(Tensor, dlpack_there_and_back_shares_the_memory) {
+  const tensor x = tensor::of({1.0f, 2.0f});
+  const tensor back = tensor::from_dlpack(x.to_dlpack());
+  EXPECT_EQ(back.view<float>().data(), x.view<float>().data());
+  const tensor legacy = tensor::from_dlpack(x.to_legacy_dlpack(distag::dlpack::share));
+  EXPECT_EQ(legacy.view<float>().data(), x.view<float>().data());
+  const tensor copy = tensor::from_dlpack(x.to_legacy_dlpack());
+  EXPECT_NE(copy.view<float>().data(), x.view<float>().data());
+  EXPECT_EQ(copy.to_vector<float>(), x.to_vector<float>());
+}
+
+TEST(Status, a_failure_passes_through_a_chain) {
+  distag::status err;
+  const tensor none = distag::zeros({2, 3}, err).matmul(distag::zeros({4, 5}, err), err);
+  const std::string first = err.message();
+  const double sum = none.relu(err).sum(err).item(err);
+  EXPECT_EQ(sum, 0);
+  EXPECT_EQ(first, err.message());
+  EXPECT_EQ(err.how_to_go_on(), distag::remedy::usage);
+  EXPECT_STREQ(err.name(), "INVALID_ARGUMENT");
+  err.clear();
+  EXPECT_TRUE(err.ok());
+}
+
+struct two_outputs {
+  std::vector<tensor> forward(const tensor& a, const tensor& b) { return {a + b, a - b}; }
+  std::vector<tensor> backward(const std::vector<tensor>& gradients) {
+    EXPECT_FALSE(gradients[1]);  // none reached the second output
+    return {gradients[0], tensor()};
+  }
+};
+
+TEST(CustomOp, has_several_inputs_and_outputs) {
+  const tensor a = tensor::of({1.0, 2.0}).requires_grad(true), b = tensor::of({3.0, 5.0}).requires_grad(true);
+  const auto made = distag::apply_custom("two_outputs", two_outputs(), {a, b}, 2);
+  EXPECT_EQ(made[1].to_vector<double>(), (std::vector<double>{-2, -3}));
+  const distag::context context = distag::context::local();
+  context.backward(made[0].sum());
+  EXPECT_EQ(context.gradient(a).to_vector<double>(), (std::vector<double>{1, 1}));
+}
+
+TEST(Hook, may_only_look) {
+  const tensor x = tensor::of({1.0f}).requires_grad(true);
+  int seen = 0;
+  x.add_hook([&](const tensor&) { ++seen; });
+  const distag::context context = distag::context::local();
+  context.backward(x * 3);
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(context.gradient(x).item(), 3);
+}
+
+TEST(Function, takes_what_its_parameters_say) {
+  const distag::worker worker = started("function");
+  worker.register_function("f", [](distag::invocation& call, int a, const std::vector<double>& b,
+                                   std::optional<std::string> c, const distag::context& within) {
+    return std::string(call.caller()) + std::to_string(a) + std::to_string(b.size()) + c.value_or("none") +
+           (within ? " recorded" : "");
+  });
+  const auto call = [&](const distag::arguments& args) { return worker.call<std::string>("function", "f", args); };
+  EXPECT_EQ(call({1, std::vector<double>{1, 2}, "text"}), "function12text");
+  EXPECT_EQ(call({1, std::vector<double>{}}), "function10none");
+  EXPECT_EQ(distag::context(worker).call<std::string>("function", "f", {1, std::vector<double>{}}),
+            "function10none recorded");
+  EXPECT_THROW(call({1}), distag::usage_error);
+  EXPECT_THROW(call({1, std::vector<double>{}, "text", 4}), distag::usage_error);
+  try {
+    call({1, std::vector<std::string>{"x"}});
+    FAIL();
+  } catch (const distag::error& failure) {
+    EXPECT_NE(std::string(failure.what()).find("f: args[1]"), std::string::npos) << failure.what();
+  }
+}
+
+TEST(Function, follows_a_future_that_it_returns) {
+  const distag::worker worker = started("follows");
+  worker.register_function("double", [](int x) { return 2 * x; });
+  worker.register_function("later", [](const distag::invocation& call, int x) {
+    return call.call_async<int>("follows", "double", {x}).then([](int found) { return found + 1; });
+  });
+  EXPECT_EQ(worker.call<int>("follows", "later", {20}), 41);
+  worker.register_function("fails",
+                           [](const distag::invocation& call) { return call.call_async("follows", "no_such"); });
+  EXPECT_THROW(worker.call("follows", "fails"), distag::usage_error);
+  worker.unregister("double", 10s);
+  EXPECT_THROW(worker.call("follows", "double", {1}), distag::usage_error);
+}
+
+TEST(Function, takes_the_value_behind_a_reference) {
+  const distag::worker worker = started("behind");
+  worker.register_function("sum", [](const tensor& x, int n) { return x.sum().item() * n; });
+  const distag::rref x = worker.share(tensor::of({1.0, 2.0})), n = worker.share(7);
+  EXPECT_EQ(worker.call<double>("behind", "sum", {x, n}), 21);
+  const distag::worker* other = nullptr;
+  worker.register_function("name", [&](const distag::invocation& call) {
+    const distag::worker here = call.worker();  // its end is not the worker's
+    other = &here;
+    return std::string(here.name());
+  });
+  EXPECT_EQ(worker.call<std::string>("behind", "name"), "behind");
+  EXPECT_EQ(worker.call<std::string>("behind", "name"), "behind");
+}
+
+TEST(Future, chains_and_tells_failures) {
+  const distag::worker worker = started("chains");
+  worker.register_function("one", [] { return 1; });
+  const auto failed = worker.call_async<int>("chains", "no_such").then([](int x) { return x; });
+  EXPECT_THROW(failed.get(), distag::usage_error);
+  const auto seen = worker.call_async<int>("chains", "no_such").then([](const distag::future<int>& done) {
+    distag::status err;
+    done.get(err);
+    return std::string(err.name());
+  });
+  EXPECT_EQ(seen.get(10s), "NOT_FOUND");
+  const auto thrown = worker.call_async<int>("chains", "one").then([](int) -> int { throw std::runtime_error("no"); });
+  EXPECT_THROW(thrown.get(), distag::user_error);
+  std::promise<int> told;
+  worker.call_async<int>("chains", "one").on_done([&](const distag::future<int>& done) { told.set_value(done.get()); });
+  EXPECT_EQ(told.get_future().get(), 1);
+  const distag::future<void> void_after = worker.call_async<int>("chains", "one").then([](int) {});
+  EXPECT_EQ(void_after.then([] { return 5; }).get(), 5);
+}
+
+#ifdef DISTAG_HPP_COROUTINES
+struct task {
+  struct promise_type {
+    task get_return_object() { return {}; }
+    std::suspend_never initial_suspend() { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+};
+
+task ask(const distag::worker& worker, std::promise<std::string>& told) {
+  const int found = co_await worker.call_async<int>("awaits", "one");
+  try {
+    co_await worker.call_async<int>("awaits", "no_such");
+  } catch (const distag::error& failure) {
+    told.set_value(std::to_string(found) + failure.name());
+  }
+}
+
+TEST(Future, is_awaited) {
+  const distag::worker worker = started("awaits");
+  worker.register_function("one", [] { return 1; });
+  std::promise<std::string> told;
+  ask(worker, told);
+  EXPECT_EQ(told.get_future().get(), "1NOT_FOUND");
+}
+#endif
+
+TEST(HostExecutor, runs_functions_in_poll) {
+  distag::worker_options options = alone("host");
+  options.executor = distag::executor::host;
+  const distag::worker worker = started(options);
+  std::thread::id ran;
+  worker.register_function("where", [&] { ran = std::this_thread::get_id(); });
+  const auto future = worker.call_async<void>("host", "where");
+  EXPECT_GE(worker.fd(), 0);
+  worker.wait(10s);
+  EXPECT_EQ(worker.poll(), 1u);
+  EXPECT_EQ(ran, std::this_thread::get_id());
+  future.get(10s);
+  ran = {};
+  worker.call("host", "where");  // the wait runs it
+  EXPECT_EQ(ran, std::this_thread::get_id());
+}
+
+TEST(HostExecutor, gives_events) {
+  distag::worker_options options = alone("events");
+  options.executor = distag::executor::host;
+  const distag::worker worker = started(options);
+  worker.offer("ask", 7);
+  const auto future = worker.call_async<int>("events", "ask", {20});
+  future.post(worker, 8);
+  int answered = 0, done = 0;
+  while (done == 0) {
+    auto event = worker.take_event(10s);
+    ASSERT_TRUE(event);
+    if (event->kind == distag::event_kind::call) {
+      EXPECT_EQ(event->tag, 7u);
+      event->call.finish(event->call.get<int>(0) + 1);
+      ++answered;
+    } else {
+      EXPECT_EQ(event->tag, 8u);
+      EXPECT_EQ(event->done.get().as<int>(), 21);
+      ++done;
+    }
+  }
+  EXPECT_EQ(answered, 1);
+  EXPECT_FALSE(worker.take_event(0ns));
+  worker.call_async<int>("events", "ask", {20});
+  { const auto dropped = worker.take_event(10s); }  // fails its call
+}
+
+class counting_memory : public distag::memory {
+ public:
+  std::atomic<int> blocks{0}, all{0};
+  void* allocate(std::size_t size, std::size_t alignment) override {
+    ++blocks, ++all;
+    return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  }
+  void deallocate(void* block, std::size_t, std::size_t) override {
+    --blocks;
+    std::free(block);
+  }
+};
+
+TEST(Options, callbacks_and_memory_are_used) {
+  const auto memory = std::make_shared<counting_memory>();
+  std::atomic<int> members{0}, threads{0}, lines{0};
+  {
+    distag::worker_options options = alone("options");
+    options.memory = memory;
+    options.log_level = distag::log_level::debug;
+    options.on_log = [&](distag::log_level, const char*) { ++lines; };
+    options.on_member = [&](const distag::member& seen) { members += seen.name == "options" ? 1 : 0; };
+    options.on_thread_start = [&](const char*) { ++threads; };
+    options.on_thread_stop = [&](const char*) { --threads; };
+    const distag::worker worker = started(options);
+    worker.register_function("echo", [](const tensor& x) { return x; });
+    EXPECT_EQ(worker.call<tensor>("options", "echo", {distag::ones({100000})}).mean().item(), 1);
+    EXPECT_EQ(worker.member("options").rank, 0);
+    EXPECT_EQ(worker.ranks(), std::vector<std::int32_t>{0});
+    EXPECT_EQ(worker.all_gather("x", {}, 10s)[0].as<std::string>(), "x");
+    EXPECT_TRUE(worker.shutdown(10s)["clean"].as<bool>());
+  }
+  EXPECT_GE(members, 1);
+  EXPECT_EQ(threads, 0);
+  EXPECT_EQ(memory->blocks, 0);
+}
+
+TEST(Options, that_are_refused_say_why) {
+  distag::worker_options options = alone("no space in names");
+  EXPECT_THROW(distag::worker{options}, distag::usage_error);
+  distag::status err;
+  const distag::worker none(options, err);
+  EXPECT_FALSE(none);
+  none.start(err);  // passes through
+  EXPECT_EQ(err.code(), distag::errc::invalid_argument);
+}
+
+TEST(Worker, leaves_when_it_ends_and_waits_for_its_functions) {
+  std::atomic<bool> runs{false}, ended{false};
+  distag::future<void> open;
+  {
+    const distag::worker worker = started("ends");
+    worker.register_function("long", [&](const distag::invocation& call) {
+      runs = true;
+      while (!call.is_cancelled()) std::this_thread::yield();
+      ended = true;
+    });
+    open = worker.call_async<void>("ends", "long");
+    while (!runs) std::this_thread::yield();
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_THROW(open.get(), distag::gave_up_error);
+}
+
+TEST(Optimizer, clips_saves_and_loads) {
+  const tensor weight = tensor::of({3.0, 4.0}).requires_grad(true);
+  const distag::optimizer adam("adam", {weight}, {{"lr", 0.5}});
+  const distag::context context = distag::context::local();
+  context.backward((weight * weight).sum());
+  EXPECT_NEAR(adam.clip(context, 1), 10, 1e-9);
+  adam.step(context);
+  const value state = adam.save();
+  const auto before = weight.to_vector<double>();
+  EXPECT_NEAR(before[0], 2.5, 1e-6);
+  adam.load(state);
+  EXPECT_EQ(adam.stepped_ranks(), std::vector<std::int32_t>{-1});
+  EXPECT_THROW(adam.set("no_such", 1), distag::usage_error);
+}
+
+TEST(Value, converts_containers) {
+  const std::map<std::string, std::vector<std::string>> given{{"a", {"x", "y"}}, {"b", {}}};
+  EXPECT_EQ((value(given).as<std::map<std::string, std::vector<std::string>>>()), given);
+  EXPECT_EQ((value(std::make_tuple(1, std::string("x"), true)).as<std::tuple<int, std::string, bool>>()),
+            std::make_tuple(1, std::string("x"), true));
+  EXPECT_EQ(value(std::vector<double>{1, 2}).as<std::vector<double>>(), (std::vector<double>{1, 2}));
+  EXPECT_THROW(value(300).as<std::uint8_t>(), distag::usage_error);
+  EXPECT_THROW(value(-1).as<std::uint64_t>(), distag::usage_error);
+  EXPECT_THROW(value(~std::uint64_t{0}), distag::usage_error);
+  EXPECT_THROW((value(1).as<std::vector<int>>()), distag::usage_error);
+  EXPECT_TRUE(value(nullptr).is_null());
+  EXPECT_FALSE(value(given)["none"]);
+}
+
+}  // namespace

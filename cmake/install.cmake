@@ -10,6 +10,9 @@ if(TARGET distag_static)
   install(TARGETS distag_static EXPORT distagTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/include/distag.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/bindings/cpp/distag.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/bindings/cpp/distag DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.hpp")
 # For those who make bindings: the header as data.
 install(FILES ${PROJECT_SOURCE_DIR}/bindings/api.json DESTINATION ${CMAKE_INSTALL_DATADIR}/distag)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

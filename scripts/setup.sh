@@ -8,8 +8,9 @@ set -eu
 what=${1:-tests}
 packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev"
-bindings="python3 python3-numpy python3-pip python3-venv mypy"
-suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev clang"
+bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
+  libignition-plugin-dev"
+suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev"
 case $what in
   samples) ;;
   bindings) packages="$packages $bindings" ;;
@@ -24,9 +25,12 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   commands="gcc g++ cmake ninja pkg-config flatc"
   modules="libzmq libisal openblas fmt xtensor"
   headers="zmq.hpp flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp"
-  [ "$what" = samples ] || commands="$commands python3 mypy"
+  if [ "$what" != samples ]; then
+    commands="$commands python3 mypy clang"
+    modules="$modules eigen3 ignition-plugin1"
+    headers="$headers class_loader/class_loader/class_loader.hpp"
+  fi
   if [ "$what" != samples ] && [ "$what" != bindings ]; then
-    commands="$commands clang"
     headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"
   fi
   [ "$what" != ci ] || commands="$commands clang++-14 clang-format-14"

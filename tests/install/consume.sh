@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs a built tree, moves the prefix, and builds and runs a program against it: by find_package and by pkg-config,
 # with the shared library and with the archive.
-# usage: consume.sh CMAKE GENERATOR BUILD_TREE CONSUMER WORK_FOLDER C_COMPILER [SANITIZER]
+# usage: consume.sh CMAKE GENERATOR BUILD_TREE CONSUMER WORK_FOLDER C_COMPILER CXX_COMPILER [SANITIZER]
 set -eu
-cmake=$1 generator=$2 build=$3 consumer=$4 work=$5 compiler=$6 sanitizer=${7:-}
+cmake=$1 generator=$2 build=$3 consumer=$4 work=$5 compiler=$6 cxx_compiler=$7 sanitizer=${8:-}
 
 flags=""
 case $sanitizer in
@@ -16,16 +16,17 @@ mkdir -p "$work"
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 
-for expected in include/distag.h share/distag/api.json; do
+for expected in include/distag.h include/distag.hpp include/distag/ops.hpp share/distag/api.json; do
   [ -f "$prefix/$expected" ] || { echo "not installed: $expected"; exit 1; }
 done
-foreign=$(find "$prefix/include" -type f ! -name distag.h)
+foreign=$(find "$prefix/include" -type f ! -name distag.h ! -name '*.hpp')
 [ -z "$foreign" ] || { echo "installed, but no part of the interface: $foreign"; exit 1; }
 
 "$cmake" -G "$generator" -S "$consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$compiler" \
-  -DCMAKE_C_FLAGS="$flags" >"$work/configure.log"
+  -DCMAKE_CXX_COMPILER="$cxx_compiler" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" >"$work/configure.log"
 "$cmake" --build "$work/cmake" >"$work/build.log"
 "$work/cmake/consumer"
+"$work/cmake/consumer_cpp"
 archive=$(find "$prefix" -name libdistag.a)
 [ -z "$archive" ] || "$work/cmake/consumer_static"
 

@@ -1,0 +1,51 @@
+// Math of xtensor and Eigen on the memory of distag's tensors, and back, without a copy.
+//
+//   c++ -std=c++17 views.cpp $(pkg-config --cflags --libs distag eigen3) -o views && ./views
+//
+// A worker offers "normalize": its rows get the length 1, by Eigen. The caller makes its tensor of the memory of a
+// std::vector, and sums the rows of the answer by xtensor.
+#include <Eigen/Dense>
+#include <cstdio>
+#include <distag.hpp>
+#include <xtensor/xadapt.hpp>
+#include <xtensor/xmath.hpp>
+
+using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// The elements of a view as a matrix of Eigen.
+Eigen::Map<const matrix> as_eigen(const distag::view<float>& view) {
+  return {view.data(), view.shape()[0], view.shape()[1]};
+}
+
+// The same as an expression of xtensor.
+auto as_xtensor(const distag::view<float>& view) {
+  const std::vector<std::size_t> shape(view.shape().begin(), view.shape().end());
+  return xt::adapt(view.data(), view.size(), xt::no_ownership(), shape);
+}
+
+distag::tensor normalize(const distag::tensor& x) {
+  const auto view = x.view<float>();
+  std::vector<float> rows(view.size());
+  Eigen::Map<matrix>(rows.data(), view.shape()[0], view.shape()[1]) = as_eigen(view).rowwise().normalized();
+  return distag::tensor::take(std::move(rows), view.shape());
+}
+
+int main() {
+  distag::worker_options options;
+  options.world_size = 1;
+  options.rendezvous = "inproc://views";
+  const distag::worker worker(options);
+  worker.register_function("normalize", normalize);
+  worker.start();
+
+  std::vector<float> numbers{3, 4, 0, 8, 6, 0};
+  const float* memory = numbers.data();
+  const distag::tensor x = distag::tensor::take(std::move(numbers), {2, 3});
+  const auto view = x.view<float>();
+  std::printf("bytes copied into the tensor and out of it: %d\n", view.data() == memory ? 0 : 24);
+
+  const auto rows = worker.call<distag::tensor>("worker0", "normalize", {x}).view<float>();
+  const xt::xarray<float> sums = xt::sum(as_xtensor(rows), {1});
+  std::printf("rows of length 1, summed: %.1f %.1f\n", static_cast<double>(sums(0)), static_cast<double>(sums(1)));
+  worker.shutdown();
+}

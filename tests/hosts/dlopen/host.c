@@ -1,0 +1,96 @@
+/* A host that loads a plugin, trains in it, serves calls of 1 MiB in frames, and unloads it, many times.
+ *
+ * usage: host times|zmq|two PLUGIN LIBRARY...
+ *   times  100 times, by turns with RTLD_DEEPBIND and without
+ *   zmq    once with RTLD_DEEPBIND, in a host that has functions named as those of libzmq and FlatBuffers
+ * (HOST_HAS_ZMQ) two    two plugins, each with a copy of the library of its own, at a time */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sched.h>
+
+#include "../left.h"
+#include "plugin.h"
+
+#ifdef HOST_HAS_ZMQ
+/* Names of libzmq and of the C++ FlatBuffers, exported by the host, that must not be taken for the real ones. */
+int zmq_calls;
+void* zmq_ctx_new(void);
+void* zmq_ctx_new(void) { return ++zmq_calls, NULL; }
+void* zmq_socket(void* context, int type);
+void* zmq_socket(void* context, int type) { return ++zmq_calls, (void)context, (void)type, NULL; }
+int zmq_errno(void);
+int zmq_errno(void) { return ++zmq_calls; }
+char other_flatbuffers[3] __asm__("_ZN11flatbuffers13ClassicLocale9instance_E");
+#else
+static int zmq_calls;
+#endif
+
+typedef struct loaded {
+  void* handle;
+  const plugin_functions* functions;
+} loaded;
+
+static void need(int holds, const char* what) {
+  if (holds) return;
+  printf("failed: %s\n", what);
+  exit(1);
+}
+
+static loaded load(const char* plugin, const char* library, int flags) {
+  loaded made;
+  made.handle = dlopen(plugin, RTLD_NOW | RTLD_LOCAL | flags);
+  if (made.handle == NULL) printf("%s\n", dlerror());
+  need(made.handle != NULL, "dlopen");
+  made.functions = dlsym(made.handle, "plugin");
+  need(made.functions != NULL && made.functions->begin(library, RTLD_LOCAL | flags) == 0, "begin");
+  return made;
+}
+
+static void train(const loaded* made) {
+  double gradient[3] = {0};
+  need(made->functions->train(gradient) == 0, "train");
+  need(gradient[0] == 2 && gradient[1] == 4 && gradient[2] == 6, "the gradients");
+}
+
+static void run_frames(const loaded* made, frames* all) {
+  for (int state = 1; state == 1; sched_yield()) {
+    begin_frame(all);
+    state = made->functions->frame();
+    end_frame(all);
+    need(state >= 0, "frame");
+  }
+}
+
+static void unload(const loaded* made) {
+  need(made->functions->end() == 0, "end");
+  need(dlclose(made->handle) == 0, "dlclose");
+}
+
+int main(int argc, char** argv) {
+  const left before = count_left();
+  frames all = {0};
+  need(argc >= 4, "usage: host times|zmq|two PLUGIN LIBRARY...");
+  if (strcmp(argv[1], "two") == 0) {
+    const loaded first = load(argv[2], argv[3], 0), second = load(argv[4], argv[5], 0);
+    need(count_mappings("copy1/libdistag") > 0 && count_mappings("copy2/libdistag") > 0, "two copies");
+    train(&first);
+    train(&second);
+    unload(&first);
+    train(&second);
+    unload(&second);
+    check_left(before, "plugin.so");
+    return puts("two copies: ok"), 0;
+  }
+  const int times = strcmp(argv[1], "zmq") == 0 ? 1 : 100;
+  for (int i = 0; i < times; ++i) {
+    const loaded made = load(argv[2], argv[3], times == 1 || i % 2 == 1 ? RTLD_DEEPBIND : 0);
+    train(&made);
+    if (i % 10 == 0) run_frames(&made, &all);
+    unload(&made);
+    check_left(before, "plugin.so");
+  }
+  check_frames(&all);
+  need(zmq_calls == 0, "a function of the host was taken for one of libzmq");
+  printf("%s: ok, %d frames, the longest %.2f ms\n", argv[1], all.count, all.longest);
+  return 0;
+}

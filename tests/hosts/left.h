@@ -1,0 +1,80 @@
+/* What a host counts before it loads a plugin and after it has unloaded it. */
+#ifndef DISTAG_TESTS_HOSTS_LEFT_H
+#define DISTAG_TESTS_HOSTS_LEFT_H
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Entries of a folder of /proc: threads of this process in "task", descriptors in "fd". */
+static inline int count_entries(const char* folder) {
+  DIR* open = opendir(folder);
+  int count = 0;
+  while (open != NULL && readdir(open) != NULL) ++count;
+  if (open != NULL) closedir(open);
+  return count;
+}
+
+/* Mappings of files whose path has a part in it. */
+static inline int count_mappings(const char* part) {
+  char line[4096];
+  FILE* maps = fopen("/proc/self/maps", "r");
+  int count = 0;
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL) count += strstr(line, part) != NULL;
+  if (maps != NULL) fclose(maps);
+  return count;
+}
+
+typedef struct left {
+  int threads, descriptors;
+} left;
+
+static inline left count_left(void) {
+  left found;
+  found.threads = count_entries("/proc/self/task");
+  found.descriptors = count_entries("/proc/self/fd");
+  return found;
+}
+
+/* Ends the host when something is left of a plugin and its library. */
+static inline void check_left(left before, const char* plugin) {
+  const left now = count_left();
+  const int plugins = count_mappings(plugin), libraries = count_mappings("libdistag");
+  if (now.threads == before.threads && now.descriptors == before.descriptors && plugins + libraries == 0) return;
+  printf("left: %d threads, %d descriptors, mappings of %s %d, of libdistag %d\n", now.threads - before.threads,
+         now.descriptors - before.descriptors, plugin, plugins, libraries);
+  exit(1);
+}
+
+/* Frames of a host. Those of a machine that does something else as well are long at times: so the longest is told by
+ * the time of the processor, and by the clock all but one in twenty have to be short. */
+typedef struct frames {
+  int count, late;
+  double longest; /* ms of the processor */
+  struct timespec clock, processor;
+} frames;
+
+static inline double milliseconds_since(clockid_t which, struct timespec begin) {
+  struct timespec now;
+  clock_gettime(which, &now);
+  return (double)(now.tv_sec - begin.tv_sec) * 1e3 + (double)(now.tv_nsec - begin.tv_nsec) * 1e-6;
+}
+static inline void begin_frame(frames* all) {
+  clock_gettime(CLOCK_MONOTONIC, &all->clock);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &all->processor);
+}
+static inline void end_frame(frames* all) {
+  const double busy = milliseconds_since(CLOCK_THREAD_CPUTIME_ID, all->processor);
+  ++all->count;
+  all->late += milliseconds_since(CLOCK_MONOTONIC, all->clock) > 5;
+  if (busy > all->longest) all->longest = busy;
+}
+static inline void check_frames(const frames* all) {
+  if (all->count > 0 && all->longest < 5 && all->late * 20 <= all->count) return;
+  printf("%d frames, %d of them late, the longest %.2f ms\n", all->count, all->late, all->longest);
+  exit(1);
+}
+
+#endif

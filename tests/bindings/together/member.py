@@ -1,0 +1,69 @@
+"""A member of the group in Python: see README.md. usage: member.py RANK SIZE FOLDER DIGITS FIRST STEPS"""
+import csv
+import struct
+import sys
+import zlib
+
+import distag
+
+BATCH, LINES = 32, 1600
+
+
+def read_digits(path):
+    with open(path, encoding="utf-8") as file:
+        return [[int(number) for number in line] for line in csv.reader(file)]
+
+
+def train_step(worker, data, turn, number, begin):
+    lines = data[begin:begin + BATCH]
+    x = distag.tensor([[pixel / 16 for pixel in line[:-1]] for line in lines], distag.float32)
+    with worker.context() as context:
+        for rank in range(worker.world_size):
+            x = worker.call(f"layer{rank}", "forward", x)
+        loss = distag.cross_entropy(x, distag.tensor([line[-1] for line in lines], distag.int64))
+        context.backward(loss)
+        sums = [worker.call(f"layer{rank}", "step") for rank in range(worker.world_size)]
+    print(turn, number, struct.pack(">f", loss.item()).hex(), *sums, flush=True)
+
+
+def main():
+    rank, size, first, steps = (int(sys.argv[index]) for index in (1, 2, 5, 6))
+    data = read_digits(sys.argv[4])
+    shape = (10 if rank == size - 1 else 32, 64 if rank == 0 else 32)
+    weight = (distag.randn(100 + rank, shape) * 0.2).requires_grad_()
+    bias = distag.zeros(shape[:1]).requires_grad_()
+
+    def forward(x):
+        y = distag.linear(x, weight, bias)
+        return y if rank == size - 1 else y.relu()
+
+    def step():
+        context = distag.current_call().context
+        sgd.step(context)
+        gradients = context.gradients()
+        crc = 0
+        for each in (weight, gradients[weight], bias, gradients[bias]):
+            crc = zlib.crc32(each.tobytes(), crc)
+        return crc
+
+    worker = distag.Worker(f"layer{rank}", rank=rank, world_size=size, rendezvous=f"file://{sys.argv[3]}",
+                           functions={"forward": forward, "step": step})
+    sgd = distag.optim.SGD(worker, [weight, bias], lr=0.1, momentum=0.9)
+    try:
+        worker.start(30)
+        for turn in range(size):
+            if (first + turn) % size == rank:
+                for number in range(steps):
+                    train_step(worker, data, turn, number, BATCH * (steps * turn + number) % LINES)
+            worker.all_gather(None, timeout=30)
+        worker.shutdown(30)
+    except distag.DistagError as failure:
+        print("failed", failure.code, failure.message, flush=True)
+        sys.stdin.read()
+        worker.close()
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

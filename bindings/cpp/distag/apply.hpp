@@ -121,6 +121,9 @@ inline std::vector<tensor> apply(const char* op, tensors inputs, const attribute
                                  std::size_t output_count = 1, outcome err = {}) {
   return detail::apply_many(op, inputs, with, output_count, err);
 }
+inline std::vector<tensor> apply(const char* op, tensors inputs, const attributes& with, status& err) {
+  return apply(op, inputs, with, 1, outcome(err));
+}
 // The same, with nothing recorded.
 inline std::vector<tensor> apply_no_grad(const char* op, tensors inputs, const attributes& with = {},
                                          std::size_t output_count = 1, outcome err = {}) {

@@ -80,6 +80,10 @@ class calls {
     return call<T>(to, function, args, call_options(), outcome(err));
   }
   template <class T = value>
+  T call(text to, text function, status& err) const {
+    return call<T>(to, function, arguments(), call_options(), outcome(err));
+  }
+  template <class T = value>
   future<T> call_async(text to, text function, const arguments& args = {}, const call_options& options = {},
                        outcome err = {}) const {
     return as_caller().template call_async<T>(to, function, args, options, err);
@@ -88,10 +92,15 @@ class calls {
   future<T> call_async(text to, text function, const arguments& args, status& err) const {
     return call_async<T>(to, function, args, call_options(), outcome(err));
   }
+  template <class T = value>
+  future<T> call_async(text to, text function, status& err) const {
+    return call_async<T>(to, function, arguments(), call_options(), outcome(err));
+  }
   // Calls a function and leaves its answer there.
   rref remote(text to, text function, const arguments& args = {}, const call_options& options = {},
               outcome err = {}) const;
   rref remote(text to, text function, const arguments& args, status& err) const;
+  rref remote(text to, text function, status& err) const;
 
  private:
   caller as_caller() const noexcept { return static_cast<const Self&>(*this).as_caller(); }

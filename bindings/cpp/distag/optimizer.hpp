@@ -25,6 +25,10 @@ class optimizer : public detail::handle<distag_optimizer, distag_optimizer_retai
     create(nullptr, kind, parameters, settings, err);
   }
 
+  optimizer(const worker& with, text kind, const arguments& parameters, status& err)
+      : optimizer(with, kind, parameters, {}, outcome(err)) {}
+  optimizer(text kind, const arguments& parameters, status& err) : optimizer(kind, parameters, {}, outcome(err)) {}
+
   void set(text setting, double value, outcome err = {}) const {
     err.check(distag_optimizer_set(get(), setting.c_str(), value, err.raw()));
   }
@@ -39,6 +43,9 @@ class optimizer : public detail::handle<distag_optimizer, distag_optimizer_retai
     const detail::raw_call_options raw(options);
     err.check(distag_optimizer_step_async(get(), with.get(), &raw, &made, err.raw()));
     return future<void>(made);
+  }
+  future<void> step_async(const context& with, status& err) const {
+    return step_async(with, call_options(), outcome(err));
   }
   // Ranks of the owners that applied the last step.
   std::vector<std::int32_t> stepped_ranks(outcome err = {}) const {
@@ -56,12 +63,18 @@ class optimizer : public detail::handle<distag_optimizer, distag_optimizer_retai
     err.check(distag_optimizer_clip(get(), with.get(), max_norm, &raw, &norm, err.raw()));
     return norm;
   }
+  double clip(const context& with, double max_norm, status& err) const {
+    return clip(with, max_norm, call_options(), outcome(err));
+  }
   future<double> clip_async(const context& with, double max_norm, const call_options& options = {},
                             outcome err = {}) const {
     distag_future* made = nullptr;
     const detail::raw_call_options raw(options);
     err.check(distag_optimizer_clip_async(get(), with.get(), max_norm, &raw, &made, err.raw()));
     return future<double>(made);
+  }
+  future<double> clip_async(const context& with, double max_norm, status& err) const {
+    return clip_async(with, max_norm, call_options(), outcome(err));
   }
   // The state at all owners and the settings, as one value. Block.
   value save(const call_options& options = {}, outcome err = {}) const {
@@ -70,21 +83,27 @@ class optimizer : public detail::handle<distag_optimizer, distag_optimizer_retai
     err.check(distag_optimizer_save(get(), &raw, state.put(), err.raw()));
     return state;
   }
+  value save(status& err) const { return save(call_options(), outcome(err)); }
   void load(const value& state, const call_options& options = {}, outcome err = {}) const {
     const detail::raw_call_options raw(options);
     err.check(distag_optimizer_load(get(), state.get(), &raw, err.raw()));
   }
+  void load(const value& state, status& err) const { load(state, call_options(), outcome(err)); }
   future<value> save_async(const call_options& options = {}, outcome err = {}) const {
     distag_future* made = nullptr;
     const detail::raw_call_options raw(options);
     err.check(distag_optimizer_save_async(get(), &raw, &made, err.raw()));
     return future<value>(made);
   }
+  future<value> save_async(status& err) const { return save_async(call_options(), outcome(err)); }
   future<void> load_async(const value& state, const call_options& options = {}, outcome err = {}) const {
     distag_future* made = nullptr;
     const detail::raw_call_options raw(options);
     err.check(distag_optimizer_load_async(get(), state.get(), &raw, &made, err.raw()));
     return future<void>(made);
+  }
+  future<void> load_async(const value& state, status& err) const {
+    return load_async(state, call_options(), outcome(err));
   }
 
  private:

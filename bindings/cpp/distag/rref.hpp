@@ -27,11 +27,19 @@ class rref : public detail::handle<distag_rref, distag_rref_retain, distag_rref_
     return fetch_in<T>(within.get(), options, err);
   }
   template <class T = value>
+  T fetch(const context& within, status& err) const {
+    return fetch<T>(within, call_options(), outcome(err));
+  }
+  template <class T = value>
   future<T> fetch_async(const context& within = {}, const call_options& options = {}, outcome err = {}) const {
     distag_future* made = nullptr;
     const detail::raw_call_options raw(options);
     err.check(distag_rref_fetch_async(get(), within.get(), &raw, &made, err.raw()));
     return future<T>(made);
+  }
+  template <class T = value>
+  future<T> fetch_async(const context& within, status& err) const {
+    return fetch_async<T>(within, call_options(), outcome(err));
   }
   // The value itself, at its owner.
   template <class T = value>
@@ -93,6 +101,10 @@ rref calls<Self>::remote(text to, text function, const arguments& args, const ca
 template <class Self>
 rref calls<Self>::remote(text to, text function, const arguments& args, status& err) const {
   return remote(to, function, args, call_options(), outcome(err));
+}
+template <class Self>
+rref calls<Self>::remote(text to, text function, status& err) const {
+  return remote(to, function, arguments(), call_options(), outcome(err));
 }
 
 }  // namespace detail

@@ -282,6 +282,7 @@ class worker : public detail::calls<worker> {
     err.check(distag_worker_start_async(get(), timeout.count(), &made, err.raw()));
     return future<void>(made);
   }
+  future<void> start_async(status& err) const { return start_async(std::chrono::seconds(60), outcome(err)); }
   // Serves until all members do the same, then leaves; gives the report. Blocks.
   value shutdown(nanoseconds timeout = forever, outcome err = {}) const {
     value report;
@@ -294,6 +295,7 @@ class worker : public detail::calls<worker> {
     err.check(distag_worker_shutdown_async(get(), timeout.count(), &made, err.raw()));
     return future<value>(made);
   }
+  future<value> shutdown_async(status& err) const { return shutdown_async(forever, outcome(err)); }
 
   // Offers a function: see functions.hpp for its parameters.
   template <class F>
@@ -305,6 +307,7 @@ class worker : public detail::calls<worker> {
   void unregister(text name, nanoseconds timeout = forever, outcome err = {}) const {
     err.check(distag_worker_unregister(get(), name.c_str(), timeout.count(), err.raw()));
   }
+  void unregister(text name, status& err) const { unregister(name, forever, outcome(err)); }
   // Shares a value of this worker.
   rref share(const value& given, outcome err = {}) const {
     rref made;
@@ -318,9 +321,11 @@ class worker : public detail::calls<worker> {
     err.check(distag_worker_poll(get(), max_items, max_time.count(), &done, err.raw()));
     return done;
   }
+  std::size_t poll(status& err) const { return poll(0, forever, outcome(err)); }
   void wait(nanoseconds timeout = forever, outcome err = {}) const {
     err.check(distag_worker_wait(get(), timeout.count(), err.raw()));
   }
+  void wait(status& err) const { wait(forever, outcome(err)); }
   std::int64_t fd() const noexcept { return distag_worker_get_fd(get()); }
   void offer(text name, std::uint64_t tag, outcome err = {}) const {
     err.check(distag_worker_offer(get(), name.c_str(), tag, nullptr, err.raw()));
@@ -338,6 +343,7 @@ class worker : public detail::calls<worker> {
     found.done = future<value>(raw.future);
     return found;
   }
+  std::optional<event> take_event(status& err) const { return take_event(forever, outcome(err)); }
 
   const char* name() const noexcept { return distag_worker_get_name(get()); }  // lent
   int rank() const noexcept { return distag_worker_get_rank(get()); }
@@ -361,6 +367,7 @@ class worker : public detail::calls<worker> {
         },
         err);
   }
+  std::vector<std::int32_t> ranks(status& err) const { return ranks("", outcome(err)); }
   // Each of the ranks ({}: all) gives a value and gets all of them. Blocks.
   value all_gather(const value& own, const std::vector<std::int32_t>& ranks = {}, nanoseconds timeout = forever,
                    outcome err = {}) const {
@@ -369,12 +376,16 @@ class worker : public detail::calls<worker> {
                                        timeout.count(), all.put(), err.raw()));
     return all;
   }
+  value all_gather(const value& own, status& err) const { return all_gather(own, {}, forever, outcome(err)); }
   future<value> all_gather_async(const value& own, const std::vector<std::int32_t>& ranks = {},
                                  nanoseconds timeout = forever, outcome err = {}) const {
     distag_future* made = nullptr;
     err.check(distag_worker_all_gather_async(get(), own.get(), ranks.empty() ? nullptr : ranks.data(), ranks.size(),
                                              timeout.count(), &made, err.raw()));
     return future<value>(made);
+  }
+  future<value> all_gather_async(const value& own, status& err) const {
+    return all_gather_async(own, {}, forever, outcome(err));
   }
 
   distag_stats stats(outcome err = {}) const {

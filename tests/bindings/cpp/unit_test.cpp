@@ -29,6 +29,15 @@ distag::worker started(const distag::worker_options& options) {
 }
 distag::worker started(const char* name) { return started(alone(name)); }
 
+// At the end nothing is left, and no handle was released in a wrong way.
+class Ends : public testing::Environment {
+  void TearDown() override {
+    EXPECT_EQ(distag::handle_count(), 0u) << distag::handle_report();
+    EXPECT_EQ(distag_get_misuse_count(), 0u);
+  }
+};
+const testing::Environment* const ends = testing::AddGlobalTestEnvironment(new Ends);
+
 TEST(Tensor, take_keeps_the_memory_of_the_vector) {
   std::vector<float> numbers(16 << 20, 1.5f);
   const float* memory = numbers.data();

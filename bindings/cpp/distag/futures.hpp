@@ -98,7 +98,8 @@ class future : public detail::handle<distag_future, distag_future_retain, distag
   // co_await: goes on where callbacks run, on the pool of the worker or in its poll().
   bool await_ready() const noexcept { return is_ready(); }
   bool await_suspend(std::coroutine_handle<> waiting) const {
-    return distag_future_on_done(get_handle(), &future::resume, waiting.address(), nullptr, nullptr) == DISTAG_OK;
+    const future kept = *this;  // this one may go with the coroutine, before the call below returns
+    return distag_future_on_done(kept.get_handle(), &future::resume, waiting.address(), nullptr, nullptr) == DISTAG_OK;
   }
   T await_resume() const { return get(); }
 #endif

@@ -39,9 +39,8 @@ class status {
   status() noexcept { clear(); }
   explicit status(const distag_error& given) noexcept { raw_ = given; }
 
-  explicit operator bool() const noexcept {
-    return raw_.code != DISTAG_OK;
-  }  // as of std::error_code: true is a failure
+  // As of std::error_code: true is a failure.
+  explicit operator bool() const noexcept { return raw_.code != DISTAG_OK; }
   bool ok() const noexcept { return raw_.code == DISTAG_OK; }
   errc code() const noexcept { return static_cast<errc>(raw_.code); }
   const char* name() const noexcept { return distag_status_get_name(raw_.code); }
@@ -64,6 +63,7 @@ class status {
     distag_error_set(&raw_, static_cast<distag_status>(code), message);
   }
   void set(errc code, const std::string& message) noexcept { set(code, message.c_str()); }
+  void set(int code, const std::string& message) noexcept { set(static_cast<errc>(code), message.c_str()); }
 
   distag_error* raw() noexcept { return &raw_; }
   const distag_error* raw() const noexcept { return &raw_; }

@@ -137,7 +137,7 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
   bool has_history() const noexcept { return has_flag(DISTAG_TENSOR_HAS_HISTORY); }
 
   bool requires_grad() const noexcept { return distag_tensor_get_requires_grad(get()) == 1; }
-  tensor& requires_grad(bool wanted, outcome err = {}) {
+  tensor requires_grad(bool wanted, outcome err = {}) const {
     err.check(distag_tensor_set_requires_grad(get(), wanted ? 1 : 0, err.raw()));
     return *this;
   }

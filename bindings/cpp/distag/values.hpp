@@ -64,6 +64,8 @@ class conversion {
 template <class T, class Enable = void>
 struct convert;
 
+class value;
+
 namespace detail {
 
 using value_handle = handle<distag_value, distag_value_retain, distag_value_release>;
@@ -77,6 +79,12 @@ template <class T, class = void>
 struct is_lent : std::false_type {};
 template <class T>
 struct is_lent<T, std::void_t<decltype(&convert<T>::lend)>> : std::true_type {};
+
+// What value has a constructor for, beside those of its own. The order counts: for a value itself is_convertible must
+// not be asked before its converter is known.
+template <class T>
+using becomes_value =
+    std::conjunction<std::negation<std::is_same<T, value>>, std::negation<std::is_same<T, tensor>>, is_convertible<T>>;
 
 // A name for a type of host objects, the same for all that see the same type.
 template <class T>
@@ -99,10 +107,7 @@ class value : public detail::value_handle {
   explicit value(distag_value* owned) noexcept : handle(owned) {}
   static value retained(distag_value* lent) noexcept { return value(handle::retained(lent).release()); }
   value(const tensor& given) noexcept : value(handle::retained(distag_tensor_as_value(given.get())).release()) {}
-  template <class T, std::enable_if_t<detail::is_convertible<std::decay_t<T>>::value &&
-                                          !std::is_same<std::decay_t<T>, value>::value &&
-                                          !std::is_same<std::decay_t<T>, tensor>::value,
-                                      int> = 0>
+  template <class T, std::enable_if_t<detail::becomes_value<std::decay_t<T>>::value, int> = 0>
   value(const T& given, outcome err = {}) {
     outcome quiet(err.raw());
     conversion way(quiet);

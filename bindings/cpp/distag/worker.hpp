@@ -425,4 +425,6 @@ void future<T>::post(const worker& to, std::uint64_t tag, outcome err) const {
 
 }  // namespace distag
 
+#undef DISTAG_HPP_LOCAL
+
 #endif

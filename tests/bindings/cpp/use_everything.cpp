@@ -59,6 +59,8 @@ void use_everything() {
   sgd.step_async(context).get();
   const std::vector<distag::value> dynamic{x, made, 3, "text", nullptr};
   worker.call("worker1", "all", dynamic);
+  worker.call("worker1", "all", {dynamic[0]});
+  worker.call("worker1", "all", {distag::value(3), std::pair(1, 2.0)});
   distag::apply("clamp", {x}, {{"min", 0.5}});
   worker.shutdown();
 }

@@ -35,7 +35,7 @@ void offer(const distag::worker& worker, distag::status& err) {
   worker.register_function(
       "weight", [](layer& used) { return used.weight; }, err);
   worker.register_function(
-      "fail", [](distag::status& own) { own.set(static_cast<distag::errc>(1042), "not today"); }, err);
+      "fail", [](distag::status& own) { own.set(1042, "not today"); }, err);
 }
 
 // d sum(3 w x) / dx = 3 w = 6, by two workers.

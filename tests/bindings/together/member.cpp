@@ -34,8 +34,10 @@ struct digits {
       }
     }
   }
-  tensor images(int begin) const { return tensor::copy(&pixels[begin * kPixels], kBatch * kPixels, {kBatch, kPixels}); }
-  tensor targets(int begin) const { return tensor::copy(&classes[begin], kBatch, {kBatch}); }
+  tensor images(int begin) const {
+    return tensor::copy(pixels.data() + begin * kPixels, kBatch * kPixels, {kBatch, kPixels});
+  }
+  tensor targets(int begin) const { return tensor::copy(classes.data() + begin, kBatch, {kBatch}); }
 };
 
 std::string name_of(int rank) { return "layer" + std::to_string(rank); }
@@ -66,8 +68,8 @@ int main(int argc, char** argv) {
   const digits data(argv[4]);
   const tensor weight = distag::randn(100 + rank, {rank == size - 1 ? 10 : 32, rank == 0 ? kPixels : 32}) * 0.2;
   const tensor bias = distag::zeros({rank == size - 1 ? 10 : 32});
-  tensor(weight).requires_grad(true);
-  tensor(bias).requires_grad(true);
+  weight.requires_grad(true);
+  bias.requires_grad(true);
   distag::optimizer sgd;
   distag::worker worker;  // leaves after a failure, without waiting for others
   try {

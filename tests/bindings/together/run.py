@@ -16,11 +16,14 @@ class Group:
     def __init__(self, commands, digits, first, steps):
         self.folder = tempfile.TemporaryDirectory()
         self.processes = []
-        for rank, command in enumerate(commands):
-            arguments = [rank, len(commands), self.folder.name, digits, first, steps]
-            self.processes.append(subprocess.Popen(command + [str(each) for each in arguments], env=ENVIRONMENT,
-                                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                                   text=True))
+        try:
+            for rank, command in enumerate(commands):
+                arguments = [str(each) for each in (rank, len(commands), self.folder.name, digits, first, steps)]
+                self.processes.append(subprocess.Popen(command + arguments, env=ENVIRONMENT, stdin=subprocess.PIPE,
+                                                       stdout=subprocess.PIPE, text=True))
+        except OSError:  # those that run end with it
+            self.__exit__()
+            raise
 
     def __enter__(self):
         return self

@@ -153,7 +153,7 @@ class Op:
                     lines.append(f"{name}_, {name}_count = handle_array({name})")
                     arguments += [f"{name}_", f"{name}_count"]
                 else:
-                    arguments.append(f"handle_of({name})" if kind == "optional" else f"{name}._h")
+                    arguments.append(f"handle_of({name})" if kind == "optional" else f'tensor_of({name}, "{name}")')
             elif length is None:
                 arguments.append(name)
             elif isinstance(length, int):
@@ -238,7 +238,8 @@ def ops_text(api):
              "from ctypes import byref",
              "from typing import TYPE_CHECKING", "",
              "from ._apply import apply",
-             "from ._arguments import INFINITY, Ints, handle_array, handle_of, int64_array, int64_pair, ints, length",
+             "from ._arguments import (INFINITY, Ints, handle_array, handle_of, int64_array, int64_pair, ints, length,",
+             "                         tensor_of)",
              "from ._dtypes import DType, float32",
              "from ._handles import TensorHandle",
              "from ._library import lib",

@@ -75,6 +75,14 @@ def handle_of(tensor: Tensor | None) -> Any:
     return None if tensor is None else tensor._h
 
 
+def tensor_of(tensor: Tensor, name: str) -> Any:
+    """The handle of an argument that is a tensor."""
+    try:
+        return tensor._h
+    except AttributeError:
+        raise invalid(f"{name}: a tensor is wanted, not a {type(tensor).__name__}") from None
+
+
 def handle_array(tensors: Sequence[Tensor | None]) -> tuple[Any, int]:
     """An array of the handles, which it keeps alive, and its length."""
     if hasattr(tensors, "_h"):

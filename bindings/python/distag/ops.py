@@ -7,7 +7,8 @@ from ctypes import byref
 from typing import TYPE_CHECKING
 
 from ._apply import apply
-from ._arguments import INFINITY, Ints, handle_array, handle_of, int64_array, int64_pair, ints, length
+from ._arguments import (INFINITY, Ints, handle_array, handle_of, int64_array, int64_pair, ints, length,
+                         tensor_of)
 from ._dtypes import DType, float32
 from ._handles import TensorHandle
 from ._library import lib
@@ -124,7 +125,7 @@ def randn(seed: int, shape: Ints = (), dtype: DType = float32) -> Tensor:
 def add(a: Tensor, b: Tensor) -> Tensor:
     """a + b, elementwise, shapes broadcast."""
     out, err = TensorHandle(), distag_error()
-    if _add(a._h, b._h, byref(out), byref(err)):
+    if _add(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -132,7 +133,7 @@ def add(a: Tensor, b: Tensor) -> Tensor:
 def sub(a: Tensor, b: Tensor) -> Tensor:
     """a - b, elementwise, shapes broadcast."""
     out, err = TensorHandle(), distag_error()
-    if _sub(a._h, b._h, byref(out), byref(err)):
+    if _sub(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -140,7 +141,7 @@ def sub(a: Tensor, b: Tensor) -> Tensor:
 def mul(a: Tensor, b: Tensor) -> Tensor:
     """a * b, elementwise, shapes broadcast."""
     out, err = TensorHandle(), distag_error()
-    if _mul(a._h, b._h, byref(out), byref(err)):
+    if _mul(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -148,7 +149,7 @@ def mul(a: Tensor, b: Tensor) -> Tensor:
 def div(a: Tensor, b: Tensor) -> Tensor:
     """a / b, elementwise, shapes broadcast; integers give floats."""
     out, err = TensorHandle(), distag_error()
-    if _div(a._h, b._h, byref(out), byref(err)):
+    if _div(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -156,7 +157,7 @@ def div(a: Tensor, b: Tensor) -> Tensor:
 def maximum(a: Tensor, b: Tensor) -> Tensor:
     """The larger of a and b, elementwise, shapes broadcast; equal ones share the gradient."""
     out, err = TensorHandle(), distag_error()
-    if _maximum(a._h, b._h, byref(out), byref(err)):
+    if _maximum(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -164,7 +165,7 @@ def maximum(a: Tensor, b: Tensor) -> Tensor:
 def eq(a: Tensor, b: Tensor) -> Tensor:
     """a == b as bool, elementwise, shapes broadcast."""
     out, err = TensorHandle(), distag_error()
-    if _eq(a._h, b._h, byref(out), byref(err)):
+    if _eq(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -172,7 +173,7 @@ def eq(a: Tensor, b: Tensor) -> Tensor:
 def add_scalar(x: Tensor, value: float) -> Tensor:
     """x + value, in the shape and dtype of x."""
     out, err = TensorHandle(), distag_error()
-    if _add_scalar(x._h, value, byref(out), byref(err)):
+    if _add_scalar(tensor_of(x, "x"), value, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -180,7 +181,7 @@ def add_scalar(x: Tensor, value: float) -> Tensor:
 def mul_scalar(x: Tensor, value: float) -> Tensor:
     """x * value, in the shape and dtype of x."""
     out, err = TensorHandle(), distag_error()
-    if _mul_scalar(x._h, value, byref(out), byref(err)):
+    if _mul_scalar(tensor_of(x, "x"), value, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -188,7 +189,7 @@ def mul_scalar(x: Tensor, value: float) -> Tensor:
 def neg(x: Tensor) -> Tensor:
     """-x, in the shape of x."""
     out, err = TensorHandle(), distag_error()
-    if _neg(x._h, byref(out), byref(err)):
+    if _neg(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -196,7 +197,7 @@ def neg(x: Tensor) -> Tensor:
 def exp(x: Tensor) -> Tensor:
     """e to the power of each element, in the shape of x."""
     out, err = TensorHandle(), distag_error()
-    if _exp(x._h, byref(out), byref(err)):
+    if _exp(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -204,7 +205,7 @@ def exp(x: Tensor) -> Tensor:
 def log(x: Tensor) -> Tensor:
     """The natural logarithm of each element, in the shape of x."""
     out, err = TensorHandle(), distag_error()
-    if _log(x._h, byref(out), byref(err)):
+    if _log(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -212,7 +213,7 @@ def log(x: Tensor) -> Tensor:
 def sqrt(x: Tensor) -> Tensor:
     """The square root of each element, in the shape of x."""
     out, err = TensorHandle(), distag_error()
-    if _sqrt(x._h, byref(out), byref(err)):
+    if _sqrt(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -220,7 +221,7 @@ def sqrt(x: Tensor) -> Tensor:
 def tanh(x: Tensor) -> Tensor:
     """The hyperbolic tangent of each element, in the shape of x."""
     out, err = TensorHandle(), distag_error()
-    if _tanh(x._h, byref(out), byref(err)):
+    if _tanh(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -228,7 +229,7 @@ def tanh(x: Tensor) -> Tensor:
 def sigmoid(x: Tensor) -> Tensor:
     """1 / (1 + exp(-x)) of each element, in the shape of x."""
     out, err = TensorHandle(), distag_error()
-    if _sigmoid(x._h, byref(out), byref(err)):
+    if _sigmoid(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -236,7 +237,7 @@ def sigmoid(x: Tensor) -> Tensor:
 def relu(x: Tensor) -> Tensor:
     """max(x, 0) of each element, in the shape of x; its gradient at 0 is 0."""
     out, err = TensorHandle(), distag_error()
-    if _relu(x._h, byref(out), byref(err)):
+    if _relu(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -245,7 +246,7 @@ def sum(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
     """The sum over dims ([] for all), which go away or stay with size 1."""
     dims_, dims_count = int64_array(dims)
     out, err = TensorHandle(), distag_error()
-    if _sum(x._h, dims_, dims_count, keepdim, byref(out), byref(err)):
+    if _sum(tensor_of(x, "x"), dims_, dims_count, keepdim, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -254,7 +255,7 @@ def mean(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
     """The mean over dims ([] for all), which go away or stay with size 1."""
     dims_, dims_count = int64_array(dims)
     out, err = TensorHandle(), distag_error()
-    if _mean(x._h, dims_, dims_count, keepdim, byref(out), byref(err)):
+    if _mean(tensor_of(x, "x"), dims_, dims_count, keepdim, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -264,7 +265,7 @@ def max(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
     gradient."""
     dims_, dims_count = int64_array(dims)
     out, err = TensorHandle(), distag_error()
-    if _max(x._h, dims_, dims_count, keepdim, byref(out), byref(err)):
+    if _max(tensor_of(x, "x"), dims_, dims_count, keepdim, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -272,7 +273,7 @@ def max(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
 def argmax(x: Tensor, dim: int = -1) -> Tensor:
     """The index (int64) of the first largest element along dim, which goes away."""
     out, err = TensorHandle(), distag_error()
-    if _argmax(x._h, dim, byref(out), byref(err)):
+    if _argmax(tensor_of(x, "x"), dim, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -281,7 +282,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     """[.., n, k] times [.., k, m] gives [.., n, m], batches broadcast; a 1-d side is a row or column, dropped
     again."""
     out, err = TensorHandle(), distag_error()
-    if _matmul(a._h, b._h, byref(out), byref(err)):
+    if _matmul(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -289,7 +290,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x weight^T + bias: [.., in], [out, in] and [out] give [.., out]."""
     out, err = TensorHandle(), distag_error()
-    if _linear(x._h, weight._h, handle_of(bias), byref(out), byref(err)):
+    if _linear(tensor_of(x, "x"), tensor_of(weight, "weight"), handle_of(bias), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -297,7 +298,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """x with two dims swapped."""
     out, err = TensorHandle(), distag_error()
-    if _transpose(x._h, dim0, dim1, byref(out), byref(err)):
+    if _transpose(tensor_of(x, "x"), dim0, dim1, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -306,7 +307,7 @@ def reshape(x: Tensor, shape: Ints) -> Tensor:
     """x in another shape, in which one size may be -1."""
     shape_, shape_count = int64_array(shape)
     out, err = TensorHandle(), distag_error()
-    if _reshape(x._h, shape_, shape_count, byref(out), byref(err)):
+    if _reshape(tensor_of(x, "x"), shape_, shape_count, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -314,7 +315,7 @@ def reshape(x: Tensor, shape: Ints) -> Tensor:
 def slice(x: Tensor, dim: int = 0, start: int = 0, stop: int = 9223372036854775807, step: int = 1) -> Tensor:
     """start, start + step, and so on, below stop, of one dim of x."""
     out, err = TensorHandle(), distag_error()
-    if _slice(x._h, dim, start, stop, step, byref(out), byref(err)):
+    if _slice(tensor_of(x, "x"), dim, start, stop, step, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -331,7 +332,7 @@ def concat(xs: Sequence[Tensor], dim: int = 0) -> Tensor:
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along dim, in the shape of x, without overflow."""
     out, err = TensorHandle(), distag_error()
-    if _softmax(x._h, dim, byref(out), byref(err)):
+    if _softmax(tensor_of(x, "x"), dim, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -339,7 +340,7 @@ def softmax(x: Tensor, dim: int = -1) -> Tensor:
 def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
     """The logarithm of softmax along dim, in the shape of x, without overflow."""
     out, err = TensorHandle(), distag_error()
-    if _log_softmax(x._h, dim, byref(out), byref(err)):
+    if _log_softmax(tensor_of(x, "x"), dim, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -350,7 +351,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, weight: Tensor | None = None,
     are ignore_index; reduced by mean (over the weights), sum or none."""
     if weight is None and reduction == "mean" and ignore_index == -100:
         out, err = TensorHandle(), distag_error()
-        if _cross_entropy(logits._h, targets._h, byref(out), byref(err)):
+        if _cross_entropy(tensor_of(logits, "logits"), tensor_of(targets, "targets"), byref(out), byref(err)):
             fail(err)
         return Tensor(out)
     return apply("cross_entropy", (logits, targets, weight), {"reduction": reduction, "ignore_index": ignore_index},
@@ -361,7 +362,7 @@ def mse_loss(a: Tensor, b: Tensor, reduction: str = "mean") -> Tensor:
     """(a - b)^2 of equal shapes, reduced by mean, sum or none."""
     if reduction == "mean":
         out, err = TensorHandle(), distag_error()
-        if _mse_loss(a._h, b._h, byref(out), byref(err)):
+        if _mse_loss(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
             fail(err)
         return Tensor(out)
     return apply("mse_loss", (a, b), {"reduction": reduction}, 1)[0]
@@ -374,7 +375,8 @@ def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints =
         stride_ = int64_pair(stride)
         padding_ = int64_pair(padding)
         out, err = TensorHandle(), distag_error()
-        if _conv2d(x._h, weight._h, handle_of(bias), stride_, padding_, byref(out), byref(err)):
+        if _conv2d(tensor_of(x, "x"), tensor_of(weight, "weight"), handle_of(bias), stride_, padding_, byref(out),
+            byref(err)):
             fail(err)
         return Tensor(out)
     return apply("conv2d", (x, weight, bias), {"stride": ints(stride), "padding": ints(padding), "dilation":
@@ -387,7 +389,7 @@ def max_pool2d(x: Tensor, kernel: Ints, stride: Ints | None = None, padding: Int
     stride_ = int64_pair(stride if stride is not None else kernel)
     padding_ = int64_pair(padding)
     out, err = TensorHandle(), distag_error()
-    if _max_pool2d(x._h, kernel_, stride_, padding_, byref(out), byref(err)):
+    if _max_pool2d(tensor_of(x, "x"), kernel_, stride_, padding_, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -395,7 +397,7 @@ def max_pool2d(x: Tensor, kernel: Ints, stride: Ints | None = None, padding: Int
 def cast(x: Tensor, dtype: DType) -> Tensor:
     """x in another dtype."""
     out, err = TensorHandle(), distag_error()
-    if _cast(x._h, dtype, byref(out), byref(err)):
+    if _cast(tensor_of(x, "x"), dtype, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -403,7 +405,7 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
 def clone(x: Tensor) -> Tensor:
     """x in storage of its own."""
     out, err = TensorHandle(), distag_error()
-    if _clone(x._h, byref(out), byref(err)):
+    if _clone(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -411,7 +413,7 @@ def clone(x: Tensor) -> Tensor:
 def detach(x: Tensor) -> Tensor:
     """x without history, over the same storage."""
     out, err = TensorHandle(), distag_error()
-    if _detach(x._h, byref(out), byref(err)):
+    if _detach(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 

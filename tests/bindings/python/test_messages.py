@@ -49,6 +49,8 @@ class Messages(unittest.TestCase):
                   lambda: distag.concat(x))
         self.says(distag.UsageError, "item 1 is a int", lambda: distag.concat([x, 1]), lambda: Bad(None)(x, 1))
         self.says(distag.UsageError, "a tensor or None is wanted, not a int", lambda: distag.linear(x, x, 1))
+        self.says(distag.UsageError, "a: a tensor is wanted, not a int", lambda: distag.add(1, x))
+        self.says(distag.UsageError, "b: a tensor is wanted, not a list", lambda: x.maximum([1.0]))
 
     def test_of_results_of_ops_and_hooks(self):
         x = distag.tensor([1.0], requires_grad=True)

@@ -17,6 +17,8 @@ class EachStep {
     }
   }
 
+  bool has_failed() const { return static_cast<bool>(first_); }
+
   // Throws what the first one that failed has thrown.
   void check() const {
     if (first_) std::rethrow_exception(first_);

@@ -5,6 +5,7 @@
 
 #include "session/session_state.h"
 
+#include "base/each_step.h"
 #include "base/violation.h"
 
 namespace distag {
@@ -63,7 +64,11 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
     }
   } catch (...) {
     note_failure(record == nullptr ? Peer() : record->peer, current_error());
-    if (record != nullptr && record->is_member() && record->next_number == expected) hear_again(*record);
+    if (record == nullptr) {
+      ask_to_dial_again(from);
+    } else if (record->is_member() && record->next_number == expected) {
+      hear_again(*record);
+    }
   }
 }
 
@@ -88,9 +93,12 @@ void Session::State::note_damage(const wire::Damaged& damage, const PeerRecord* 
 }
 
 void Session::State::note_failure(const Peer& from, const Error& error) {
-  failure_log.write(shared.log, LogLevel::kError, shared.loop.now(),
-                    fmt::format("a message of {} is lost to a failure of this worker: {}",
-                                from.name.empty() ? "a stranger" : describe_peer(from), error.message()));
+  EachStep each;
+  each([this, &from, &error] {
+    failure_log.write(shared.log, LogLevel::kError, shared.loop.now(),
+                      fmt::format("a message of {} is lost to a failure of this worker: {}",
+                                  from.name.empty() ? "a stranger" : describe_peer(from), error.message()));
+  });
 }
 
 // Without a number: HELLO from anybody, ACK from a peer.
@@ -157,6 +165,10 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   const bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
   Inbox::Decoded decoded;
   if (!waits) decoded = Inbox::decode(arrival, std::exchange(frames, {}), std::move(shortage));
+  // Nothing of it has taken effect: it is to come again.
+  if (decoded.failure && arrival.transfer_count() == 0 && arrival.long_transfer() == 0) {
+    std::rethrow_exception(decoded.failure);
+  }
   // It counts as received whatever becomes of it.
   record.next_number = number + 1;
   note_received(record, bytes);

@@ -2,6 +2,7 @@
 
 #include "session/session_state.h"
 
+#include "base/each_step.h"
 #include "base/violation.h"
 
 namespace distag {
@@ -12,9 +13,10 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   PeerRecord* record = admit(from, hello);
   if (record == nullptr) return;
   record->heard_at = shared.loop.now();
-  connections.erase(record->stale_connection);
-  record->stale_connection = std::exchange(record->connection, from);
+  ConnectionToken token = from;
   connections[from] = {record->peer.incarnation, record};
+  connections.erase(record->stale_connection);
+  record->stale_connection = std::exchange(record->connection, std::move(token));
 
   wire::Welcome welcome{shared.config.self.incarnation, record->next_number};
   reply(from, std::move(welcome));
@@ -78,6 +80,26 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   return find(stranger.incarnation);
 }
 
+// Made while there is memory: who said HELLO would else wait for half a lease.
+void Session::State::keep_words_ready() noexcept {
+  EachStep each;
+  for (Frames& word : again_words) {
+    if (!word.empty()) continue;
+    each([this, &word] {
+      wire::Refuse again{wire::RefuseReason::kDamaged, shared.config.self.incarnation, {}};
+      word = wire::pack({0, 0, {}, std::move(again)}, shared.config.limits, shared.transport);
+    });
+  }
+}
+
+void Session::State::ask_to_dial_again(const ConnectionToken& from) {
+  for (Frames& word : again_words) {
+    if (word.empty()) continue;
+    acceptor->reply(from, std::exchange(word, {}));
+    return;
+  }
+}
+
 void Session::State::refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text) {
   wire::Refuse refuse{reason, shared.config.self.incarnation, text};
   reply(to, std::move(refuse));
@@ -122,6 +144,7 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
          wire::RefuseReason::kProtocol);
   } catch (...) {
     note_failure(record.peer, current_error());
+    record.outgoing.on_damaged();  // its answer is lost: it is dialled again
   }
 }
 

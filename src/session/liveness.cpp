@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/each_step.h"
 #include "session/session_state.h"
 
 namespace distag {
@@ -36,7 +37,12 @@ void Session::State::on_ack_timer() {
     return !record->is_ack_listed;
   };
   owed_acks.erase(std::remove_if(owed_acks.begin(), owed_acks.end(), is_settled), owed_acks.end());
-  if (next != kNever) ack_timer = shared.loop.start_timer(next, [this] { on_ack_timer(); });
+  if (next == kNever) return;
+  try {
+    ack_timer = shared.loop.start_timer(next, [this] { on_ack_timer(); });
+  } catch (const std::bad_alloc&) {
+    // As above.
+  }
 }
 
 // ---- leases ----
@@ -50,26 +56,32 @@ void Session::State::start_ticking() {
 void Session::State::tick() {
   tick_timer = 0;
   const Nanos now = shared.loop.now();
-  const Nanos lease = shared.config.lease;
-  const bool was_paused = now - next_tick > lease / 4;
+  const bool was_paused = now - next_tick > shared.config.lease / 4;
   start_ticking();
-  pool.trim();
-  bury_those_that_are_over();
-  self_inbox.drain();
-  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
-    record->inbox.drain();
-    if (!record->is_member() || record->outgoing.is_idle()) continue;
-    if (was_paused) {
-      record->outgoing.restart_lease(now);
-    } else if (const Nanos since = record->outgoing.owed_since(); since != kNever && now - since >= lease) {
-      const std::string why =
-          fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(now - since) / kSecond);
-      end_once_heard(*record, [this, record, why] {
-        lose(*record, loss_error(*record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
-      });
-    } else {
-      record->outgoing.tick(now);
-    }
+  // Without memory for one of these the next tick is there.
+  EachStep each;
+  each([this] { pool.trim(); });
+  each([this] { bury_those_that_are_over(); });
+  keep_words_ready();
+  each([this] { self_inbox.drain(); });
+  for (size_t i = 0; i < in_order.size(); ++i) {
+    each([this, i, now, was_paused] { tick(*in_order[i], now, was_paused); });
+  }
+}
+
+void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
+  record.inbox.drain();
+  if (!record.is_member() || record.outgoing.is_idle()) return;
+  if (was_paused) {
+    record.outgoing.restart_lease(now);
+  } else if (const Nanos since = record.outgoing.owed_since(); since != kNever && now - since >= shared.config.lease) {
+    const std::string why =
+        fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(now - since) / kSecond);
+    end_once_heard(record, [this, &record, why] {
+      lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
+    });
+  } else {
+    record.outgoing.tick(now);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "session/outgoing_connection.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace distag {
@@ -91,6 +92,7 @@ void OutgoingConnection::dial() {
   has_greeted_ = false;
   is_blocked_ = false;
   try {
+    dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
     connection_ = shared_.transport.dial(peer_.endpoint, events_of(++epoch_));
   } catch (...) {
     const Error error = current_error();
@@ -121,8 +123,17 @@ ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
   return events;
 }
 
+// Without memory for a HELLO it is dialled again.
 void OutgoingConnection::greet() {
   if (!is_greeting() || has_greeted_) return;
+  try {
+    has_greeted_ = send(make_hello());
+  } catch (const std::bad_alloc&) {
+    transition(Event::kStalled);
+  }
+}
+
+Frames OutgoingConnection::make_hello() const {
   const Peer& self = shared_.config.self;
   wire::Hello hello;
   hello.job = shared_.config.job;
@@ -133,7 +144,7 @@ void OutgoingConnection::greet() {
   hello.endpoint = self.endpoint;
   hello.wanted = peer_.incarnation;
   hello.max_message_bytes = shared_.config.limits.max_message_bytes;
-  has_greeted_ = send(wire::pack({0, 0, {}, std::move(hello)}, shared_.config.limits, shared_.transport));
+  return wire::pack({0, 0, {}, std::move(hello)}, shared_.config.limits, shared_.transport);
 }
 
 void OutgoingConnection::welcome() {
@@ -156,9 +167,13 @@ void OutgoingConnection::drop_connection() {
   if (!connection_) return;
   // It may be the one whose callback runs.
   dropped_.push_back(std::move(connection_));
-  shared_.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_)] {
-    if (alive.lock()) dropped_.clear();
-  });
+  try {
+    shared_.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_)] {
+      if (alive.lock()) dropped_.clear();
+    });
+  } catch (const std::bad_alloc&) {
+    // It goes with the next one.
+  }
 }
 
 void OutgoingConnection::wait_to_retry() {
@@ -167,10 +182,19 @@ void OutgoingConnection::wait_to_retry() {
   const Nanos longest = kFirstRetry << std::min(drops_, kMaxDoublings);
   const auto jitter = static_cast<Nanos>(shared_.random.next() % static_cast<uint64_t>(longest));
   shared_.loop.cancel_timer(retry_timer_);
-  retry_timer_ = shared_.loop.start_timer(shared_.loop.now() + longest / 2 + jitter / 2, [this] {
-    retry_timer_ = 0;
-    transition(Event::kRetryDue);
-  });
+  retry_timer_ = 0;
+  try {
+    retry_timer_ = shared_.loop.start_timer(shared_.loop.now() + longest / 2 + jitter / 2, [this] {
+      retry_timer_ = 0;
+      transition(Event::kRetryDue);
+    });
+  } catch (const std::bad_alloc&) {
+    // tick() dials.
+  }
+}
+
+void OutgoingConnection::tick() {
+  if (retry_timer_ == 0) transition(Event::kRetryDue);
 }
 
 // True: the peer is gone. The first drop may itself be a refusal.

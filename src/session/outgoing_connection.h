@@ -37,6 +37,8 @@ class OutgoingConnection {
   // Ends the connection, and dials again later. `drop` counts towards the end of the peer, `stall` does not.
   void drop() { transition(Event::kDropped); }
   void stall() { transition(Event::kStalled); }
+  // Dials, if there was no memory for the timer that would.
+  void tick();
   // From now on each drop is the end.
   void end() { ending_ = true; }
   // The peer has welcomed us.
@@ -74,6 +76,7 @@ class OutgoingConnection {
   void dial();
   ConnectionEvents events_of(uint64_t epoch);
   void greet();
+  Frames make_hello() const;
   void drop_connection();
   void wait_to_retry();
   bool note_drop(bool refused);

@@ -1,6 +1,7 @@
 #include "session/outgoing_stream.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace distag {
@@ -24,10 +25,11 @@ void OutgoingStream::end() {
 
 void OutgoingStream::leave() {
   farewell_ = Farewell::kDue;
-  pump();
+  pump_if_possible();
 }
 
 void OutgoingStream::drop_messages() {
+  std::exchange(stuck_, nullptr).reset();
   queue_.clear();
   large_.clear();
   abandoned_.clear();
@@ -53,7 +55,7 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
     wire::Payload payload = wire::payload_of(body, shared_.numbering_limits());
     large_.push_back(
         LargeMessage({ticket, std::move(body), std::move(options)}, std::move(payload.frames), payload.header_bytes));
-    pump();
+    pump_if_possible();
     return ticket;
   }
   if (can_number() && queue_.empty()) {
@@ -77,14 +79,24 @@ bool OutgoingStream::withdraw(Session::Ticket ticket) {
   if (large == large_.end()) return false;
   give_up(*large);
   large_.erase(large);
-  pump();
+  pump_if_possible();
   owner_.on_progress();
   return true;
+}
+
+// Without memory the next tick tries again.
+void OutgoingStream::pump_if_possible() {
+  try {
+    pump();
+  } catch (const std::bad_alloc&) {
+    is_short_ = true;
+  }
 }
 
 // Goes on numbering while the connection takes it. Small messages first, so that they pass between chunks.
 void OutgoingStream::pump() {
   while (can_number()) {
+    make_spare();  // so that what is taken out is not lost
     if (!queue_.empty()) {
       QueuedMessage queued = queue_.take_front();
       number(std::move(queued.body), std::move(queued.options));
@@ -92,13 +104,13 @@ void OutgoingStream::pump() {
       wire::Chunk chunk;
       chunk.transfer = abandoned_.back();
       chunk.abandoned = true;
-      abandoned_.pop_back();
       number(std::move(chunk), {});
+      abandoned_.pop_back();
     } else if (!large_.empty()) {
       if (!pump_large()) break;
     } else if (farewell_ == Farewell::kDue) {
-      farewell_ = Farewell::kSaid;
       number(wire::Leave{}, {});
+      farewell_ = Farewell::kSaid;
     } else {
       break;
     }
@@ -116,45 +128,85 @@ bool OutgoingStream::pump_large() {
   wire::Chunk chunk = large.next_chunk(last_transfer_);
   const size_t size = chunk.piece.size();
   wire::Message message{0, 0, {}, std::move(chunk)};
-  keep(message, encode_next(message), size, {});
+  Task nothing;
+  keep(message, encode_next(message), size, nothing);
   large.note_sent(size);  // now that it has its number, whatever becomes of it on the connection
   transmit_last();
   return true;
 }
 
-// on_number first: what it sends to the same peer goes before.
 void OutgoingStream::number(wire::Body body, SendOptions options) {
-  wire::Message message{0, 0, {}, std::move(body)};
-  if (options.on_number) options.on_number(message);
-  if (connection_.is_closed()) return;
-  keep_and_transmit(message, 0, std::move(options.on_acknowledged));
+  number({0, 0, {}, std::move(body)}, std::move(options), std::nullopt);
 }
 
 void OutgoingStream::number_large(LargeMessage large) {
   wire::Message message{0, 0, large.transfers(), std::move(large.message().body)};
-  SendOptions& options = large.message().options;
+  SendOptions options = std::move(large.message().options);
+  number(std::move(message), std::move(options), std::move(large));
+}
+
+// on_number first: what it sends to the same peer goes before. From then on others reckon with the message: it goes out
+// whatever happens, and the place where it waits for memory, if need be, is there before.
+void OutgoingStream::number(wire::Message message, SendOptions options, std::optional<LargeMessage> large) {
+  make_spare();
+  std::unique_ptr<Stuck> place = std::move(spare_);
   if (options.on_number) options.on_number(message);
   if (connection_.is_closed()) return;
+  *place = {std::move(message), std::move(options.on_acknowledged), std::move(large), nullptr};
+  if (stuck_ != nullptr) return stick(std::move(place));
+  try {
+    keep_whole(place->message, place->large, place->on_acknowledged);
+    *place = {};
+    if (spare_ == nullptr) spare_ = std::move(place);
+  } catch (const std::bad_alloc&) {
+    stick(std::move(place));
+  }
+}
+
+void OutgoingStream::keep_whole(wire::Message& message, const std::optional<LargeMessage>& large,
+                                Task& on_acknowledged) {
   wire::Encoded encoded = encode_next(message);
-  if (!large.matches(encoded)) {
+  if (large && !message.transfers.empty() && !large->matches(encoded)) {
     // It became something else when it was numbered: an answer that failed. The chunks that went ahead are not for it.
-    give_up(large);
+    give_up(*large);
     message.transfers.clear();
     encoded = encode_next(message);
   }
-  keep(message, std::move(encoded), 0, std::move(options.on_acknowledged));
+  keep(message, std::move(encoded), 0, on_acknowledged);
   transmit_last();
+}
+
+void OutgoingStream::make_spare() {
+  if (spare_ == nullptr) spare_ = std::make_unique<Stuck>();
+}
+
+void OutgoingStream::stick(std::unique_ptr<Stuck> place) {
+  std::unique_ptr<Stuck>* last = &stuck_;
+  while (*last != nullptr) last = &(*last)->next;
+  *last = std::move(place);
+  is_short_ = true;
+}
+
+void OutgoingStream::free_stuck() {
+  while (stuck_ != nullptr && connection_.is_ready() && sent_.has_all_transmitted()) {
+    keep_whole(stuck_->message, stuck_->large, stuck_->on_acknowledged);
+    std::unique_ptr<Stuck> gone = std::move(stuck_);
+    stuck_ = std::move(gone->next);
+    *gone = {};
+    if (spare_ == nullptr) spare_ = std::move(gone);
+  }
 }
 
 // The chunks that went ahead of it are to be forgotten.
 void OutgoingStream::give_up(const LargeMessage& large) {
+  abandoned_.reserve(abandoned_.size() + large.transfers().size());  // all of them or none
   for (const wire::Transfer& transfer : large.transfers()) {
     if (transfer.id != 0) abandoned_.push_back(transfer.id);
   }
 }
 
-void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged) {
-  keep(message, encode_next(message), chunk_bytes, std::move(on_acknowledged));
+void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task& on_acknowledged) {
+  keep(message, encode_next(message), chunk_bytes, on_acknowledged);
   transmit_last();
 }
 
@@ -165,8 +217,9 @@ wire::Encoded OutgoingStream::encode_next(wire::Message& message) {
   return wire::encode(message, shared_.numbering_limits());
 }
 
-// It has its number from here on, after what goes ahead of it. Without memory for it, it has none.
-void OutgoingStream::keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task on_acknowledged) {
+// It has its number from here on, after what goes ahead of it. Without memory for it, it has none, and nothing of it is
+// lost.
+void OutgoingStream::keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task& on_acknowledged) {
   Frame long_header;
   if (encoded.is_long) {
     long_header = take_long_header(encoded);
@@ -191,26 +244,38 @@ void OutgoingStream::keep(wire::Message& message, wire::Encoded encoded, size_t 
 
   const size_t bytes = encoded.header.size() + encoded.payload_bytes;
   last_numbered_ = shared_.loop.now();
-  sent_.add({message.number, std::move(encoded.header), std::move(encoded.payload), bytes, chunk_bytes,
-             std::move(on_acknowledged)});
+  sent_.add({message.number, std::move(encoded.header), std::move(encoded.payload), bytes, chunk_bytes, {}});
+  sent_.last().on_acknowledged = std::move(on_acknowledged);
   owner_.on_ack_sent(message.ack);
   if (owed_since_ == kNever) owed_since_ = last_numbered_;
 }
 
-// Unless others are to go before it.
+// Unless others are to go before it. It is kept: without memory it goes later, and is not its sender's concern.
 void OutgoingStream::transmit_last() {
   SentMessages::Sent* const next = sent_.next_to_transmit();
-  if (next != nullptr && next->number == sent_.last_number()) transmit(*next);
+  if (next == nullptr || next->number != sent_.last_number()) return;
+  try {
+    transmit(*next);
+  } catch (const std::bad_alloc&) {
+    is_short_ = true;
+  }
 }
 
 // In chunks that take the next numbers, however many are unacknowledged: what follows them has its place already.
 uint64_t OutgoingStream::send_ahead(const Frame& frame) {
+  abandoned_.reserve(abandoned_.size() + 1);
   const uint64_t transfer = ++last_transfer_;
   for (size_t offset = 0; offset < frame.size(); offset += kChunkBytes) {
     wire::Chunk chunk = chunk_at(frame, transfer, offset);
     const size_t size = chunk.piece.size();
     wire::Message message{0, 0, {}, std::move(chunk)};
-    keep_and_transmit(message, size, {});
+    Task nothing;
+    try {
+      keep_and_transmit(message, size, nothing);
+    } catch (...) {
+      if (offset != 0) abandoned_.push_back(transfer);
+      throw;
+    }
   }
   return transfer;
 }
@@ -227,8 +292,18 @@ bool OutgoingStream::transmit(SentMessages::Sent& sent) {
   return true;
 }
 
-// The messages that have a number and are not on their way, then those that have none.
+// Without memory the next tick tries again.
 void OutgoingStream::on_ready() {
+  is_short_ = false;
+  try {
+    go_on();
+  } catch (const std::bad_alloc&) {
+    is_short_ = true;
+  }
+}
+
+// The messages that have a number and are not on their way, then those that have none.
+void OutgoingStream::go_on() {
   while (connection_.is_ready()) {
     SentMessages::Sent* const sent = sent_.next_to_transmit();
     if (sent == nullptr) break;
@@ -238,14 +313,20 @@ void OutgoingStream::on_ready() {
     }
     if (!transmit(*sent)) return;
   }
+  free_stuck();
   pump();
   if (ack_due_) send_ack();
 }
 
 void OutgoingStream::send_ack() {
   const uint64_t number = owner_.received();
-  ack_due_ = !connection_.is_ready() ||
-             !connection_.send(wire::pack({0, number, {}, wire::Ack{}}, shared_.config.limits, shared_.transport));
+  ack_due_ = true;
+  try {
+    ack_due_ = !connection_.is_ready() ||
+               !connection_.send(wire::pack({0, number, {}, wire::Ack{}}, shared_.config.limits, shared_.transport));
+  } catch (const std::bad_alloc&) {
+    is_short_ = true;
+  }
   if (!ack_due_) owner_.on_ack_sent(number);
 }
 
@@ -259,7 +340,7 @@ bool OutgoingStream::on_ack(uint64_t number) {
   if (!progress) return true;
   owed_since_ = kNever;
   if (!sent_.is_empty()) owe_from_now();
-  pump();
+  if (connection_.is_ready()) on_ready();
   owner_.on_progress();
   return true;
 }
@@ -277,6 +358,8 @@ void OutgoingStream::restart_lease(Nanos now) {
 
 void OutgoingStream::tick(Nanos now) {
   const Nanos lease = shared_.config.lease;
+  connection_.tick();
+  if (is_short_ && connection_.is_ready()) on_ready();
   if (owed_since_ != kNever && now - std::max(owed_since_, connection_.dialled_at()) >= lease / 2) {
     connection_.stall();
   } else if (is_open() && sent_.is_empty() && now - last_numbered_ >= lease / 8) {

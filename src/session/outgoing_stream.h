@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,7 +55,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   bool is_over() const { return connection_.is_over(); }
   // Nothing queued and nothing unacknowledged.
   bool is_drained() const {
-    return queue_.empty() && large_.empty() && abandoned_.empty() && sent_.is_empty() && farewell_ != Farewell::kDue;
+    return stuck_ == nullptr && queue_.empty() && large_.empty() && abandoned_.empty() && sent_.is_empty() &&
+           farewell_ != Farewell::kDue;
   }
 
   // `size` is about what the message takes. 0: it has its number; else the ticket, under which it waits.
@@ -81,16 +84,30 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void on_dead(const std::string& why) override { owner_.on_dead(why); }
   void on_closed() override { drop_messages(); }
 
+  struct Stuck {
+    wire::Message message;
+    Task on_acknowledged;
+    std::optional<LargeMessage> large;
+    std::unique_ptr<Stuck> next;
+  };
+
   void drop_messages();
-  bool can_number() const { return connection_.is_ready() && sent_.has_all_transmitted(); }
+  bool can_number() const { return connection_.is_ready() && stuck_ == nullptr && sent_.has_all_transmitted(); }
+  void go_on();
   void pump();
+  void pump_if_possible();
+  void make_spare();
+  void number(wire::Message message, SendOptions options, std::optional<LargeMessage> large);
+  void keep_whole(wire::Message& message, const std::optional<LargeMessage>& large, Task& on_acknowledged);
+  void stick(std::unique_ptr<Stuck> place);
+  void free_stuck();
   bool pump_large();
   void number(wire::Body body, SendOptions options);
   void number_large(LargeMessage large);
   void give_up(const LargeMessage& large);
-  void keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task on_acknowledged);
+  void keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task& on_acknowledged);
   wire::Encoded encode_next(wire::Message& message);
-  void keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task on_acknowledged);
+  void keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task& on_acknowledged);
   void transmit_last();
   uint64_t send_ahead(const Frame& frame);
   bool transmit(SentMessages::Sent& sent);
@@ -105,6 +122,11 @@ class OutgoingStream final : OutgoingConnection::Owner {
   std::vector<uint64_t> abandoned_;  // transfers that the peer is to forget
   uint64_t last_transfer_ = 0;
   SentMessages sent_;
+  // Messages that are to be numbered next, as there was no memory when it was their turn: others reckon with them, so
+  // they go as soon as there is some. The room for one is kept ready.
+  std::unique_ptr<Stuck> stuck_;
+  std::unique_ptr<Stuck> spare_;
+  bool is_short_ = false;  // something could not go on for want of memory
   Frames scratch_;
 
   bool ack_due_ = false;  // one could not go, or may be lost with the connection that it was on

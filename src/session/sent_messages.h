@@ -31,6 +31,7 @@ class SentMessages {
 
   // Its number is the one after the last.
   void add(Sent sent);
+  Sent& last() { return unacknowledged_.back(); }  // that was added
   // The first that this connection has not taken; nullptr: it has taken all.
   Sent* next_to_transmit();
   bool has_all_transmitted() const { return next_to_transmit_ == last_number_ + 1; }

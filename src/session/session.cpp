@@ -6,6 +6,12 @@
 #include "session/session_state.h"
 
 namespace distag {
+namespace {
+
+constexpr Nanos kSelfAgain = 100 * kMillisecond;  // after a shortage of memory
+
+}  // namespace
+
 std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
 
 // ---- the table ----
@@ -23,6 +29,7 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
 Session::State::~State() {
   shared.loop.cancel_timer(ack_timer);
   shared.loop.cancel_timer(tick_timer);
+  shared.loop.cancel_timer(self_timer);
   shared.loop.cancel_timer(leave_timer);
 }
 
@@ -154,27 +161,55 @@ void Session::State::open(PeerRecord& record) {
   record.outgoing.open();
 }
 
-// The same encoding and order as to a peer; nothing can get lost on the way.
+// The same encoding and order as to a peer; nothing can get lost on the way. Once others reckon with the message it
+// goes, as soon as there is memory for it.
 Session::Ticket Session::State::send_to_self(wire::Body body, SendOptions options) {
   wire::check(body, shared.config.limits);
-  wire::Message message{0, 0, {}, std::move(body)};
+  std::list<ToSelf> place(1);
+  wire::Message& message = place.front().message;
+  message = {0, 0, {}, std::move(body)};
   if (options.on_number) options.on_number(message);
+  place.front().on_acknowledged = std::move(options.on_acknowledged);
+  to_self.splice(to_self.end(), place);
+  deliver_to_self();
+  return 0;
+}
+
+void Session::State::deliver_to_self() {
+  try {
+    while (!to_self.empty()) {
+      hand_to_self(to_self.front());
+      to_self.pop_front();
+    }
+  } catch (const std::bad_alloc&) {
+    if (self_timer != 0) return;
+    self_timer = shared.loop.start_timer(shared.loop.now() + kSelfAgain, [this] {
+      self_timer = 0;
+      deliver_to_self();
+    });
+  }
+}
+
+void Session::State::hand_to_self(ToSelf& own) {
+  wire::Message& message = own.message;
   message.number = last_self_number + 1;
   message.ack = last_self_delivered;
-  wire::Encoded encoded = wire::encode(message, shared.config.limits);
-  last_self_number = message.number;
-  const size_t bytes = encoded.header.size() + encoded.payload_bytes;
-  shared.stats.bytes_sent += bytes;
-  shared.stats.bytes_in_flight += bytes;
-  post([this, encoded = std::move(encoded), bytes, on_acknowledged = std::move(options.on_acknowledged)]() mutable {
+  auto encoded = std::make_unique<wire::Encoded>(wire::encode(message, shared.config.limits));
+  const size_t bytes = encoded->header.size() + encoded->payload_bytes;
+  auto given = std::make_unique<Task>();
+  Task& on_acknowledged = *given;
+  post([this, encoded = std::move(encoded), bytes, on_acknowledged = std::move(given)]() mutable {
     shared.stats.bytes_received += bytes;
     shared.stats.bytes_in_flight -= bytes;
     ++last_self_delivered;
-    receive_from_self(std::exchange(encoded, {}));
-    if (on_acknowledged) on_acknowledged();
+    receive_from_self(std::exchange(*encoded, {}));
+    if (*on_acknowledged) (*on_acknowledged)();
     end_leave_when_done();
   });
-  return 0;
+  on_acknowledged = std::move(own.on_acknowledged);
+  last_self_number = message.number;
+  shared.stats.bytes_sent += bytes;
+  shared.stats.bytes_in_flight += bytes;
 }
 
 void Session::State::post(Task task) {
@@ -245,7 +280,7 @@ void Session::State::leave(Nanos deadline, Task done) {
 }
 
 void Session::State::end_leave_when_done() {
-  if (!on_left_all || last_self_delivered != last_self_number) return;
+  if (!on_left_all || !to_self.empty() || last_self_delivered != last_self_number) return;
   // Nothing is sent any more, so who is passed here stays so.
   while (settled < in_order.size() && is_drained(*in_order[settled])) ++settled;
   if (settled < in_order.size()) return;
@@ -255,7 +290,7 @@ void Session::State::end_leave_when_done() {
 }
 
 bool Session::State::is_drained() const {
-  return last_self_delivered == last_self_number &&
+  return to_self.empty() && last_self_delivered == last_self_number &&
          std::all_of(in_order.begin(), in_order.end(), [](const PeerRecord* record) { return is_drained(*record); });
 }
 
@@ -290,6 +325,7 @@ std::string Session::listen(const std::string& address) {
   };
   state_->acceptor = state_->shared.transport.listen(address, std::move(acceptor_events));
   state_->shared.config.self.endpoint = state_->acceptor->endpoint();
+  state_->keep_words_ready();
   return endpoint();
 }
 

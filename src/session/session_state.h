@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +59,12 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   // ---- sending ----
   Ticket send(Incarnation to, wire::Body body, SendOptions options);
   Ticket send_to_self(wire::Body body, SendOptions options);
+  struct ToSelf {
+    wire::Message message;
+    Task on_acknowledged;
+  };
+  void deliver_to_self();
+  void hand_to_self(ToSelf& own);
   void check_size_for(const PeerRecord& record, const wire::Body& body, size_t size) const;
   void open(PeerRecord& record);
 
@@ -98,6 +106,8 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   // ---- handshake ----
   void on_hello(const ConnectionToken& from, const wire::Hello& hello);
   PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello);
+  void keep_words_ready() noexcept;
+  void ask_to_dial_again(const ConnectionToken& from);
   void refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text);
   void reply(const ConnectionToken& to, wire::Body body);
   void on_refuse(PeerRecord& record, const wire::Refuse& refuse);
@@ -115,6 +125,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void on_ack_timer();
   void start_ticking();
   void tick();
+  void tick(PeerRecord& record, Nanos now, bool was_paused);
 
   // Runs the task on the loop soon, unless the session is gone by then.
   void post(Task task);
@@ -136,11 +147,14 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   LogThrottle stranger_log;
   LogThrottle damage_log;
   LogThrottle failure_log;
+  std::array<Frames, 8> again_words;   // for those who say HELLO while there is no memory
   std::vector<std::byte> header_room;  // for the header that is being read
   Ticket last_ticket = 0;
   uint64_t last_self_number = 0;
   uint64_t last_self_delivered = 0;
   Inbox self_inbox;
+  std::list<ToSelf> to_self;  // that wait for memory
+  Loop::TimerId self_timer = 0;
   std::shared_ptr<char> alive = std::make_shared<char>();
 
   std::vector<PeerRecord*> owed_acks;

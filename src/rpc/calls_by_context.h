@@ -13,7 +13,14 @@ namespace distag {
 class CallsByContext {
  public:
   void add(const Id& context, const Id& call) {
-    if (context) calls_[context].insert(call);
+    if (!context) return;
+    const auto [entry, is_new] = calls_.try_emplace(context);
+    try {
+      entry->second.insert(call);
+    } catch (...) {
+      if (is_new) calls_.erase(entry);
+      throw;
+    }
   }
   void remove(const Id& context, const Id& call) {
     const auto found = calls_.find(context);

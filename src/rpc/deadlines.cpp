@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
+
 namespace distag {
 namespace {
 
@@ -36,16 +38,16 @@ void Deadlines::clear() {
 void Deadlines::arm() {
   if (heap_.empty()) return;
   const Nanos when = heap_.front().when;
-  if (timer_ != 0) {
-    if (timer_when_ <= when) return;
-    loop_.cancel_timer(timer_);
-  }
+  if (timer_ != 0 && timer_when_ <= when) return;
+  const Loop::TimerId before = timer_;
+  timer_ = loop_.start_timer(when, [this] { fire(); });  // first: without memory for it the one before stays
   timer_when_ = when;
-  timer_ = loop_.start_timer(when, [this] { fire(); });
+  if (before != 0) loop_.cancel_timer(before);
 }
 
 void Deadlines::fire() {
   timer_ = 0;
+  EachStep each;  // one that finds no memory leaves the others their end
   const Nanos now = loop_.now();
   while (!heap_.empty()) {
     const Entry first = heap_.front();
@@ -54,11 +56,12 @@ void Deadlines::fire() {
     std::pop_heap(heap_.begin(), heap_.end(), later);
     heap_.pop_back();
     if (open) {
-      on_due_(first.call);  // ends it, which counts an entry that is out of the heap already
+      each([this, &first] { on_due_(first.call); });  // ends it, which counts an entry that is out of the heap already
     }
     if (ended_ > 0) --ended_;
   }
-  arm();
+  each([this] { arm(); });
+  each.check();
 }
 
 void Deadlines::drop_ended() {

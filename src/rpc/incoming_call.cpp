@@ -23,19 +23,30 @@ class DeferredReply final : public PendingReply {
 
   bool finish(Value value) override {
     if (call_->is_worker_down() || is_finished_.exchange(true)) return false;
-    call_->answer(std::move(value));
+    give([this, &value] { call_->answer(std::move(value)); });
     return true;
   }
 
   bool fail(Error error) override {
     if (call_->is_worker_down() || is_finished_.exchange(true)) return false;
-    call_->answer(std::move(error.set_may_have_run(true)));
+    give([this, &error] { call_->answer(std::move(error.set_may_have_run(true))); });
     return true;
   }
 
   bool is_cancelled() const override { return call_->is_cancelled(); }
 
  private:
+  // One that finds no memory may be given again.
+  template <typename Give>
+  void give(Give&& answer) {
+    try {
+      answer();
+    } catch (...) {
+      is_finished_.store(false);
+      throw;
+    }
+  }
+
   const std::shared_ptr<IncomingCall> call_;
   std::atomic<bool> is_finished_{false};
 };
@@ -172,7 +183,11 @@ void IncomingCall::run_begun(const Function& function) {
     answer_dropped();
   } else if (reply != Reply::kDeferred && claim_answer()) {
     answer_ = std::move(result);
-    hand_over();
+    try {
+      hand_over();
+    } catch (...) {
+      answer(current_error().set_may_have_run(true));
+    }
   }
 }
 
@@ -203,10 +218,19 @@ bool IncomingCall::answer(Error error) {
   return true;
 }
 
+// Without memory to reach the loop it is unanswered again, so that another answer, or the deadline, still counts.
 void IncomingCall::hand_over() {
-  shared_->gate.run([self = std::static_pointer_cast<IncomingCall>(shared_from_this())]() mutable {
-    self->table_.send_answer(std::move(self));
-  });
+  try {
+    shared_->gate.run([self = std::static_pointer_cast<IncomingCall>(shared_from_this())]() mutable {
+      self->table_.send_answer(std::move(self));
+    });
+  } catch (...) {
+    if (!shared_->environment.loop.is_current()) {
+      answer_ = {};
+      is_answered_.store(false);
+    }
+    throw;
+  }
 }
 
 bool IncomingCall::close() {

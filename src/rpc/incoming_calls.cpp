@@ -13,6 +13,7 @@ namespace distag {
 namespace {
 
 constexpr size_t kManyItems = 4096;
+constexpr Nanos kSendAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
 
@@ -31,7 +32,6 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     violation("{} makes a call under the id of one that is open", describe_peer(from));
   }
   GroupPeer& peer = shared_.group->peer_of(from);
-  ++peer.requests_received;
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
   std::shared_ptr<IncomingCall> call;
@@ -56,6 +56,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
       send_refusal(from, id, std::move(error));
     }
   }
+  ++peer.requests_received;  // once, also when it is tried again as a refusal
   return Heard::kHandled;
 }
 
@@ -259,21 +260,38 @@ void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value orig
     shared_.group->session->send(call.peer()->incarnation, std::move(reply), std::move(options));
   } catch (...) {
     Error error = current_error();
-    // A failure that does not go out either means that the caller is gone.
-    if (failed || error.status() == Status::kDisconnected || error.status() == Status::kPeerRestarted) return;
-    wire::Reply instead;
-    instead.call = call.id();
-    instead.failed = true;
-    instead.error = error.add_context("the answer cannot travel").set_may_have_run(true);
-    instead.error.set_origin_rank(shared_.group->self.rank);
-    send(call, std::move(instead), Value());
+    if (error.status() == Status::kDisconnected || error.status() == Status::kPeerRestarted) return;
+    // A failure that does not go out either means that the caller is gone, or that there is no memory yet.
+    if (failed && error.status() == Status::kOutOfMemory) return send_later(call);
+    if (failed) return;
+    EachStep each;
+    each([this, &call, &error] { send_instead(call, std::move(error)); });
+    if (each.has_failed()) send_later(call);
   }
 }
 
+void IncomingCalls::send_instead(const IncomingCall& call, Error error) {
+  wire::Reply instead;
+  instead.call = call.id();
+  instead.failed = true;
+  instead.error = std::move(error.add_context("the answer cannot travel").set_may_have_run(true));
+  instead.error.set_origin_rank(shared_.group->self.rank);
+  send(call, std::move(instead), Value());
+}
+
+// Its caller would wait for ever.
+void IncomingCalls::send_later(const IncomingCall& call) {
+  Loop& loop = shared_.environment.loop;
+  loop.start_timer(loop.now() + kSendAgain,
+                   [this, held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this())] {
+                     if (!is_stopped_) send_instead(*held, Error(Status::kOutOfMemory, "no memory"));
+                   });
+}
+
 void IncomingCalls::record(const IncomingCall& call, wire::Reply& reply, const Value& original) {
-  std::vector<const Value*> values;
-  if (!reply.failed) values.push_back(&original);
   try {
+    std::vector<const Value*> values;
+    if (!reply.failed) values.push_back(&original);
     reply.recording = shared_.hook->on_send(call.context(), *call.peer(), values,
                                             name_call(call.function(), call.label(), shared_.group->self), true);
     // A context that is not known here, or over, has no rank but the one the call told.

@@ -59,6 +59,8 @@ class IncomingCalls {
   void send_taken(const std::shared_ptr<IncomingCall>& call);
   void check_made(wire::Reply& reply) const;
   void send(const IncomingCall& call, wire::Reply reply, Value original);
+  void send_instead(const IncomingCall& call, Error error);
+  void send_later(const IncomingCall& call);
   void record(const IncomingCall& call, wire::Reply& reply, const Value& original);
   // Out of the table. False when it was not in it.
   bool remove(const IncomingCall& call);

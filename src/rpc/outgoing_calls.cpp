@@ -33,10 +33,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
     }
     send(call);
   } catch (...) {
-    Error error = current_error();
-    EachStep each;
-    each([&] { error.add_context(describe_call(call->function, call->label, *call->peer)); });
-    end(call, std::move(error));
+    end(call, name(current_error(), *call));
   }
 }
 
@@ -95,7 +92,7 @@ void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
     const auto found = open_.find(call.id);
     if (found == open_.end()) return;
     const std::shared_ptr<OutgoingCall> kept = found->second;
-    end(kept, current_error().add_context(describe_call(call.function, call.label, *call.peer)));
+    end(kept, name(current_error(), call));
   }
 }
 
@@ -124,12 +121,11 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
     throw;
   } catch (...) {
     if (call == nullptr) throw;
-    end(call,
-        current_error().set_may_have_run(true).add_context(describe_call(call->function, call->label, *call->peer)));
+    end(call, name(current_error().set_may_have_run(true), *call));
     return Heard::kHandled;
   }
   if (reply.failed) {
-    end(call, std::move(reply.error.add_context(describe_call(call->function, call->label, *call->peer))));
+    end(call, name(std::move(reply.error), *call));
   } else {
     end(call, std::move(reply.result));
   }
@@ -146,18 +142,27 @@ void OutgoingCalls::receive_recording(const OutgoingCall& call, const Peer& from
 }
 
 Error OutgoingCalls::failure(const OutgoingCall& call, Status status, std::string text) const {
-  Error error(status, std::move(text));
-  error.add_context(describe_call(call.function, call.label, *call.peer)).set_may_have_run(call.is_numbered);
+  return name(Error(status, std::move(text)).set_may_have_run(call.is_numbered), call);
+}
+
+// Says which call it is of, if there is memory to.
+Error OutgoingCalls::name(Error error, const OutgoingCall& call) noexcept {
+  EachStep each;
+  each([&error, &call] { error.add_context(describe_call(call.function, call.label, *call.peer)); });
   return error;
 }
 
 void OutgoingCalls::on_due(const Id& id) {
   const std::shared_ptr<OutgoingCall> call = open_.at(id);
-  recall(*call, false);
-  const std::string text = call->within && call->timeout == kForever
-                               ? "no answer before the deadline of the call within which it was made"
-                               : fmt::format("no answer within {}", describe_time(call->timeout));
-  end(call, failure(*call, Status::kDeadline, text));
+  EachStep each;  // what fails of the text and the word to the callee leaves the end
+  each([this, &call] { recall(*call, false); });
+  std::string text = "no answer";
+  each([&call, &text] {
+    text = call->within && call->timeout == kForever
+               ? "no answer before the deadline of the call within which it was made"
+               : fmt::format("no answer within {}", describe_time(call->timeout));
+  });
+  end(call, failure(*call, Status::kDeadline, std::move(text)));
 }
 
 void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {

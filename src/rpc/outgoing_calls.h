@@ -73,6 +73,7 @@ class OutgoingCalls {
   void receive_recording(const OutgoingCall& call, const Peer& from, const wire::Reply& reply);
   void on_due(const Id& id);
   Error failure(const OutgoingCall& call, Status status, std::string text) const;
+  static Error name(Error error, const OutgoingCall& call) noexcept;
   // Takes it back if it has no number yet, else tells the callee.
   void recall(OutgoingCall& call, bool tell_callee);
   void end(const std::shared_ptr<OutgoingCall>& call, Value value);

@@ -9,6 +9,8 @@
 namespace distag {
 namespace {
 
+constexpr Nanos kReleaseAgain = 100 * kMillisecond;  // after a shortage of memory
+
 Error end_with_creator(const Error& loss) {
   return Error(loss.status(), "the context ended with its creator: " + loss.message());
 }
@@ -46,7 +48,13 @@ std::shared_ptr<DistributedContext> ContextTable::insert(std::shared_ptr<Context
   context->record = std::move(record);
   context->is_own = is_own;
   MutexLock lock(mutex_);
-  by_creator_[id.maker][id] = context;
+  const auto [creator, is_new] = by_creator_.try_emplace(id.maker);
+  try {
+    creator->second[id] = context;
+  } catch (...) {
+    if (is_new) by_creator_.erase(creator);
+    throw;
+  }
   ++shared_.counters.contexts;
   return context;
 }
@@ -90,9 +98,13 @@ std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::Recor
          kMaxPerCreator, shared_.describe(id.maker));
   }
   auto context = insert(std::make_shared<ContextRecord>(id, number_of(id, recording.creator_rank)), false);
-  if (id.maker != from.incarnation) {
-    shared_.tell(id.maker, wire::Joined{id, {}});
+  if (id.maker == from.incarnation) return context;
+  try {
     context->holders.insert(shared_.self.incarnation);
+    shared_.tell(id.maker, wire::Joined{id, {}});
+  } catch (...) {
+    drop(context, Error(Status::kOutOfMemory, "no memory"));  // its creator would never end it
+    throw;
   }
   return context;
 }
@@ -107,17 +119,36 @@ void ContextTable::note_holders(DistributedContext& context, const std::vector<I
 std::vector<Incarnation> ContextTable::holders_to_tell(DistributedContext& context, Incarnation to) {
   std::vector<Incarnation> result;
   if (context.is_own) return result;
-  std::set<Incarnation>& told = context.told[to];
+  const auto told = context.told.find(to);
   for (Incarnation holder : context.holders) {
-    if (holder != to && told.insert(holder).second) result.push_back(holder);
+    if (holder != to && (told == context.told.end() || !told->second.contains(holder))) result.push_back(holder);
   }
   return result;
 }
 
+void ContextTable::note_told(DistributedContext& context, Incarnation to, const std::vector<Incarnation>& holders) {
+  if (!holders.empty()) context.told[to].insert(holders.begin(), holders.end());
+}
+
 void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& context) {
   if (!context->is_own || !context->is_handle_gone || context->open_calls != 0 || context->open_passes != 0) return;
-  for (Incarnation holder : context->holders) shared_.tell(holder, wire::Release{{context->id()}});
+  try {
+    while (!context->holders.empty()) {
+      shared_.tell(*context->holders.begin(), wire::Release{{context->id()}});
+      context->holders.erase(context->holders.begin());
+    }
+  } catch (const std::bad_alloc&) {
+    return release_later(context);
+  }
   drop(context, Error(Status::kInvalidState, "the context has ended"));
+}
+
+// It would stay with those who do not hear of its end.
+void ContextTable::release_later(const std::shared_ptr<DistributedContext>& context) {
+  Loop& loop = shared_.environment.loop;
+  loop.start_timer(loop.now() + kReleaseAgain, [this, alive = std::weak_ptr<char>(alive_), context] {
+    if (!alive.expired() && find(context->id()) == context) release_if_over(context);
+  });
 }
 
 Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {

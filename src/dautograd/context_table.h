@@ -33,6 +33,8 @@ class ContextTable {
   void note_holders(DistributedContext& context, const std::vector<Incarnation>& workers);
   // The holders that an answer to `to` has to tell of.
   std::vector<Incarnation> holders_to_tell(DistributedContext& context, Incarnation to);
+  // The answer that tells of them is made.
+  void note_told(DistributedContext& context, Incarnation to, const std::vector<Incarnation>& holders);
 
   // The creator's: RELEASE to all holders once nothing needs it any more.
   void release_if_over(const std::shared_ptr<DistributedContext>& context);
@@ -51,6 +53,7 @@ class ContextTable {
  private:
   static constexpr size_t kSlice = 64;
 
+  void release_later(const std::shared_ptr<DistributedContext>& context);
   void end_orphans(Incarnation creator, const Error& error);
   std::shared_ptr<DistributedContext> any_of(Incarnation creator) const;
   size_t count_of(Incarnation creator) const;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/each_step.h"
+
 namespace distag {
 
 using autograd::GraphTask;
@@ -35,17 +37,19 @@ void PassGraph::work(const std::optional<Id>& walk, Work action) {
   post_work(walk, std::move(action));
 }
 
+// The room for the outcome is there before the work, so that its end is told without memory.
 void PassGraph::post_work(const std::optional<Id>& walk, Work action) {
-  ++busy_;
-  strand_->post_or_drop([self = shared_from_this(), walk, action = std::move(action)]() mutable {
-    Outcome outcome;
-    self->advance(action, false, outcome);
+  auto room = std::make_unique<Outcome>();
+  Task task = [self = shared_from_this(), walk, action = std::move(action), outcome = std::move(room)]() mutable {
+    self->advance(action, false, *outcome);
     action.reset();
     const std::shared_ptr<DautogradShared> shared = self->shared_;
     shared->gate.run([self = std::move(self), walk, outcome = std::move(outcome)]() mutable {
-      self->on_worked(walk, std::move(outcome));
+      self->on_worked(walk, std::move(*outcome));
     });
-  });
+  };
+  strand_->post_or_drop(std::move(task));
+  ++busy_;
 }
 
 bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
@@ -123,7 +127,7 @@ void PassGraph::on_host_step(GraphTask::HostStep step, std::optional<Error> erro
 
 // ---- the end ----
 
-void PassGraph::close(bool frees_saved, Task leftovers) {
+void PassGraph::close(bool frees_saved, Leftovers leftovers) noexcept {
   stop_ = true;
   owner_ = nullptr;
   frees_saved_ = frees_saved;
@@ -131,18 +135,20 @@ void PassGraph::close(bool frees_saved, Task leftovers) {
   if (busy_ == 0) discard();
 }
 
-void PassGraph::discard() {
+// Where it is small, or there is no memory for a task, right here.
+void PassGraph::discard() noexcept {
   const bool is_small = task_->visited() <= kFewNodes && !is_partial_;
-  Task discard = [task = std::move(task_), leftovers = std::move(leftovers_), frees = frees_saved_]() mutable {
-    if (frees) task->free_saved();
-    leftovers.reset();
-    task.reset();
-  };
-  if (is_small) {
-    discard();
-  } else {
-    shared_->environment.compute.post_or_drop(std::move(discard));
+  EachStep each;
+  if (!is_small) {
+    each([this] { shared_->environment.compute.post_or_drop([self = shared_from_this()] { self->free_all(); }); });
   }
+  if (is_small || each.has_failed()) each([this] { free_all(); });
+}
+
+void PassGraph::free_all() {
+  const std::shared_ptr<GraphTask> task = std::move(task_);
+  const Leftovers leftovers = std::move(leftovers_);
+  if (frees_saved_) task->free_saved();
 }
 
 }  // namespace distag

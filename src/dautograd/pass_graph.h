@@ -3,11 +3,13 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "autograd/graph_task.h"
 #include "base/strand.h"
 #include "base/task.h"
+#include "dautograd/nodes.h"
 #include "dautograd/shared.h"
 
 namespace distag {
@@ -49,8 +51,14 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
 
   // Gives up between two nodes; nothing more is told.
   void stop() { stop_ = true; }
-  // The same for good: frees what the pass held, and with `frees_saved` the graph itself. `leftovers` go with it.
-  void close(bool frees_saved, Task leftovers);
+  // The rest of a pass, which may take long to free.
+  struct Leftovers {
+    std::unordered_map<Id, std::shared_ptr<SendNode>> sends;
+    std::vector<Gradients::Entry> staged;
+  };
+  // The same for good: frees what the pass held, and with `frees_saved` the graph itself. `leftovers` go with it. Needs
+  // no memory.
+  void close(bool frees_saved, Leftovers leftovers) noexcept;
 
  private:
   void post_work(const std::optional<Id>& walk, Work action);
@@ -59,7 +67,8 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   void on_worked(const std::optional<Id>& walk, Outcome outcome);
   void post_host_step(autograd::GraphTask::HostStep step);
   void on_host_step(autograd::GraphTask::HostStep step, std::optional<Error> error, Tensors gradients);
-  void discard();
+  void discard() noexcept;
+  void free_all();
 
   const std::shared_ptr<DautogradShared> shared_;  // the strand may outlive the Dautograd
   Owner* owner_;                                   // nullptr once closed
@@ -70,7 +79,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   size_t host_steps_ = 0;  // on the functions executor
   bool is_partial_ = false;
   bool frees_saved_ = false;
-  Task leftovers_;
+  Leftovers leftovers_;
 };
 
 }  // namespace distag

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
+
 namespace distag {
 namespace {
 
 // Delays of the rounds of a FAST pass that does not move: the first, and what they double up to.
 constexpr Nanos kFirstProbe = 100 * kMillisecond;
 constexpr Nanos kLastProbe = 2 * kSecond;
+constexpr Nanos kTellAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
 
@@ -21,9 +24,9 @@ PassInitiator::~PassInitiator() = default;
 void PassInitiator::begin() {
   part_ = std::make_shared<PassPart>(shared_, context_, plan_.info, std::move(plan_.task));
   part_->set_lead(this);
+  if (context_->is_own) ++context_->open_passes;
   shared_.open_passes[plan_.info.pass] = context_;
   context_->passes[plan_.info.pass] = {part_, shared_from_this()};
-  if (context_->is_own) ++context_->open_passes;
   participants_[shared_.self.incarnation];
   if (plan_.deadline != kNever) {
     deadline_timer_ = shared_.environment.loop.start_timer(plan_.deadline, [this] {
@@ -186,11 +189,19 @@ void PassInitiator::commit() {
     return;
   }
   const auto self = shared_from_this();
+  // First, as without memory for it nobody may hear of a commit.
+  try {
+    part_->commit();
+  } catch (...) {
+    abort(current_error());
+    return;
+  }
   is_over_ = true;
-  tell_verdict(true, Error());
-  part_->commit();
-  plan_.future->complete(Value());
-  finish();
+  EachStep each;
+  each([this] { tell_verdict(true, Error()); });
+  each([this] { plan_.future->complete(Value()); });
+  each([this] { finish(); });
+  each.check();
 }
 
 void PassInitiator::abort(Error error) {
@@ -198,22 +209,52 @@ void PassInitiator::abort(Error error) {
   const auto self = shared_from_this();
   const Owed<Value> owed(plan_.future);  // when there is no memory to say more
   is_over_ = true;
-  if (error.origin_rank() == shared_.self.rank) error.set_origin_rank(-1);
-  error.add_context("backward pass");
-  tell_verdict(false, error);
-  part_->drop();
-  plan_.future->fail(std::move(error));
-  finish();
+  EachStep text;  // the shorter one says enough
+  text([this, &error] {
+    if (error.origin_rank() == shared_.self.rank) error.set_origin_rank(-1);
+    error.add_context("backward pass");
+  });
+  if (part_ == nullptr) {  // it has not begun
+    plan_.future->fail(std::move(error));
+    return;
+  }
+  EachStep each;
+  each([this, &error] { tell_verdict(false, error); });
+  each([this] { part_->drop(); });
+  each([this, &error] { plan_.future->fail(std::move(error)); });
+  each([this] { finish(); });
+  each.check();
 }
 
+// Whom there is no memory to tell hears it later: without the verdict they would wait for ever.
 void PassInitiator::tell_verdict(bool commits, const Error& error) {
-  std::set<Incarnation> workers = joined_;
-  for (const auto& [worker, participant] : participants_) workers.insert(worker);
-  if (!commits) workers.insert(part_->peers().begin(), part_->peers().end());
-  workers.erase(shared_.self.incarnation);
-  for (Incarnation worker : workers) {
-    if (shared_.is_gone(worker)) continue;
+  if (!commits) joined_.merge(part_->take_peers());
+  EachStep each;
+  each([this, commits, &error] { tell_those_left(commits, error); });
+  if (!each.has_failed()) return;
+  Loop& loop = shared_.environment.loop;
+  loop.start_timer(loop.now() + kTellAgain, [alive = shared_.weak_from_this(), self = shared_from_this(), commits,
+                                             error = std::make_unique<Error>(error)] {
+    const auto shared = alive.lock();
+    if (shared != nullptr && shared->passes != nullptr) self->tell_verdict(commits, *error);
+  });
+}
+
+// Each that is told is forgotten.
+void PassInitiator::tell_those_left(bool commits, const Error& error) {
+  auto tell = [this, commits, &error](Incarnation worker) {
+    if (worker == shared_.self.incarnation || shared_.is_gone(worker)) return;
     shared_.tell(worker, wire::Verdict{context_->id(), plan_.info.pass, commits, error});
+  };
+  while (!participants_.empty()) {
+    const Incarnation worker = participants_.begin()->first;
+    tell(worker);
+    participants_.erase(worker);
+    joined_.erase(worker);
+  }
+  while (!joined_.empty()) {
+    tell(*joined_.begin());
+    joined_.erase(joined_.begin());
   }
 }
 

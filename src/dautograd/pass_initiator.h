@@ -67,6 +67,7 @@ class PassInitiator final : public PassLead, public std::enable_shared_from_this
   void add_participant(Incarnation worker);
   void note_targets(const std::vector<Incarnation>& grads_to);
   void tell_verdict(bool commits, const Error& error);
+  void tell_those_left(bool commits, const Error& error);
 
   // FAST: rounds of probes find out that nothing can move.
   void schedule_probe(Nanos delay);

@@ -9,6 +9,12 @@ namespace distag {
 
 using autograd::GraphTask;
 
+namespace {
+
+constexpr Nanos kFailAgain = 100 * kMillisecond;  // after a shortage of memory
+
+}  // namespace
+
 PassPart::PassPart(DautogradShared& shared, std::shared_ptr<DistributedContext> context, PassInfo info,
                    std::shared_ptr<GraphTask> task)
     : shared_(shared),
@@ -21,14 +27,16 @@ PassPart::PassPart(DautogradShared& shared, std::shared_ptr<DistributedContext> 
     discovery_ = std::make_unique<Discovery>(shared_, static_cast<Discovery::Owner&>(*this), context_->id(), info_.pass,
                                              info_.retain_graph);
   }
+  const bool is_of_other = info_.pass.maker != shared_.self.incarnation;
+  size_t* const parts = is_of_other ? &shared_.parts_of_others[info_.pass.maker] : nullptr;
   context_->record->begin_pass();
-  if (info_.pass.maker != shared_.self.incarnation) ++shared_.parts_of_others[info_.pass.maker];
+  if (parts != nullptr) ++*parts;
   ++shared_.counters.passes_run;
   ++shared_.counters.passes_open;
 }
 
 PassPart::~PassPart() {
-  if (!is_closed_) graph_->close(false, nullptr);
+  if (!is_closed_) graph_->close(false, {});
 }
 
 GraphTask::CheckRecv PassPart::make_recv_check(const ContextRecord& context) {
@@ -47,8 +55,18 @@ void PassPart::set_lead(std::unique_ptr<PassLead> lead) {
   lead_ = own_lead_.get();
 }
 
+// Where something of it finds no memory here, the pass fails.
 void PassPart::on_worked(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
   const auto self = shared_from_this();
+  try {
+    take_outcome(walk, std::move(outcome));
+  } catch (const std::bad_alloc&) {
+    if (is_closed_) throw;
+    fail_here(shared_.sign(current_error()));
+  }
+}
+
+void PassPart::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
   if (outcome.failed) {
     const Error error = shared_.sign(std::move(outcome.error));
     if (walk && discovery_ != nullptr) {
@@ -267,14 +285,40 @@ std::vector<std::string> PassPart::waits_for() const {
 void PassPart::report_if_done() {
   if (!is_finished_ || !is_idle() || is_closed_ || reported_ != Report::kNothing) return;
   reported_ = Report::kDone;
-  lead_->on_done();
+  const auto self = shared_from_this();
+  try {
+    lead_->on_done();
+  } catch (const std::bad_alloc&) {
+    if (is_closed_) throw;
+    reported_ = Report::kNothing;  // it was not
+    fail_part(shared_.sign(current_error()));
+  }
 }
 
 void PassPart::fail_part(const Error& error) {
   if (reported_ != Report::kNothing) return;
   reported_ = Report::kFailed;
   graph_->stop();
-  lead_->on_failed(error);
+  try {
+    lead_->on_failed(error);
+  } catch (const std::bad_alloc&) {
+    fail_later();
+  }
+}
+
+// Its initiator would wait for ever.
+void PassPart::fail_later() {
+  if (is_closed_) return;
+  Loop& loop = shared_.environment.loop;
+  loop.start_timer(loop.now() + kFailAgain, [alive = shared_.weak_from_this(), self = shared_from_this()] {
+    const auto shared = alive.lock();
+    if (shared == nullptr || shared->passes == nullptr || self->is_closed_) return;
+    try {
+      self->lead_->on_failed(Error(Status::kOutOfMemory, "no memory"));
+    } catch (const std::bad_alloc&) {
+      self->fail_later();
+    }
+  });
 }
 
 // Its initiator takes a part that is done for whole, and would wait for the gradient to be counted.
@@ -344,7 +388,7 @@ void PassPart::close(bool frees_graph) {
   context_->record->end_pass();
   context_->passes.erase(info_.pass);
   shared_.open_passes.erase(info_.pass);
-  graph_->close(frees_graph, [sends = std::move(live_sends_), staged = std::move(staged_)] {});
+  graph_->close(frees_graph, {std::move(live_sends_), std::move(staged_)});
 }
 
 }  // namespace distag

@@ -79,6 +79,7 @@ class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph:
   bool is_searching() const { return discovery_ != nullptr && discovery_->is_open(); }
   std::vector<std::string> waits_for() const;
   const std::set<Incarnation>& peers() const { return peers_; }
+  std::set<Incarnation> take_peers() { return std::move(peers_); }  // before its end
 
   // The context ends: tells the lead, and is over.
   void end(const Error& why);
@@ -98,12 +99,14 @@ class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph:
   void on_planned(const std::set<Incarnation>& participants) override;
   void on_failed_search(const Error& error) override { fail_part(error); }
 
+  void take_outcome(const std::optional<Id>& walk, PassGraph::Outcome outcome);
   void note_reached(const std::vector<autograd::GraphTask::Reached>& reached);
   bool end_discovery();
   void send_grad(autograd::GraphTask::Leaving leaving);
   std::shared_ptr<SendNode> find_live_send(const Peer& from, const Id& pair);
   void report_if_done();
   void fail_part(const Error& error);
+  void fail_later();
   void fail_by_grad(const Error& error);  // one came that fits to nothing here
   void close(bool frees_graph);
 

@@ -17,12 +17,17 @@ std::shared_ptr<PassInitiator> Passes::begin(const Id& id, PassInitiator::Plan p
     future->fail((shared_.session == nullptr ? stopped : contexts_.missing(id)).add_context("backward pass"));
     return nullptr;
   }
-  auto initiator = std::make_shared<PassInitiator>(shared_, context, std::move(plan),
-                                                   [this, context] { contexts_.release_if_over(context); });
+  std::shared_ptr<PassInitiator> initiator;
   try {
+    initiator = std::make_shared<PassInitiator>(shared_, context, std::move(plan),
+                                                [this, context] { contexts_.release_if_over(context); });
     initiator->begin();
   } catch (...) {
-    future->fail(current_error().add_context("backward pass"));
+    if (initiator == nullptr) {
+      future->fail(current_error());
+    } else {
+      initiator->abort(current_error());
+    }
     return nullptr;
   }
   return initiator;
@@ -72,11 +77,16 @@ std::shared_ptr<PassPart> Passes::find_or_make(const std::shared_ptr<Distributed
          shared_.describe(shared_.self.incarnation), kMaxPerInitiator, shared_.describe(initiator));
   }
   auto part = std::make_shared<PassPart>(shared_, context, info, nullptr);
-  part->set_lead(std::make_unique<PassFollower>(shared_, context->record, *part));
-  shared_.open_passes[info.pass] = context;
-  context->passes[info.pass].part = part;
-  if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
-  if (info.fast) part->take_all_sends({});
+  try {
+    part->set_lead(std::make_unique<PassFollower>(shared_, context->record, *part));
+    shared_.open_passes[info.pass] = context;
+    context->passes[info.pass].part = part;
+    if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
+    if (info.fast) part->take_all_sends({});
+  } catch (...) {
+    part->drop();
+    throw;
+  }
   return part;
 }
 

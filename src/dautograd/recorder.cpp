@@ -72,7 +72,10 @@ wire::Recording Recorder::on_send(const Id& id, const Peer& to, const std::vecto
     context->holders.insert(to.incarnation);
   }
   Tracked tracked = find_tracked(values);
-  if (tracked.tensors.empty()) return recording;
+  if (tracked.tensors.empty()) {
+    contexts_.note_told(*context, to.incarnation, recording.joined);
+    return recording;
+  }
   PairInfo info;
   info.pair = {shared_.self.incarnation, ++shared_.last_pair};
   info.context = id;
@@ -82,7 +85,9 @@ wire::Recording Recorder::on_send(const Id& id, const Peer& to, const std::vecto
   info.is_answer = is_answer;
   recording.pair = info.pair;
   recording.tracked = std::move(tracked.marks);
-  context->sends.emplace(recording.pair, make_send(std::move(info), tracked.tensors));
+  auto send = make_send(std::move(info), tracked.tensors);
+  contexts_.note_told(*context, to.incarnation, recording.joined);
+  context->sends.emplace(recording.pair, std::move(send));
   context->note_counts();
   return recording;
 }

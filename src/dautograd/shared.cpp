@@ -1,5 +1,7 @@
 #include "dautograd/shared.h"
 
+#include "base/each_step.h"
+
 namespace distag {
 
 bool DautogradShared::is_gone(Incarnation worker) const {
@@ -25,7 +27,8 @@ void DautogradShared::tell(Incarnation to, wire::Body body) {
 
 Error DautogradShared::sign(Error error) const {
   if (error.origin_rank() < 0) error.set_origin_rank(self.rank);
-  error.add_context(fmt::format("worker \"{}\" (rank {})", self.name, self.rank));
+  EachStep each;  // the shorter text says enough where there is no memory
+  each([this, &error] { error.add_context(fmt::format("worker \"{}\" (rank {})", self.name, self.rank)); });
   return error;
 }
 

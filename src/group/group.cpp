@@ -195,6 +195,15 @@ bool Group::leave_for(const Error& why) {
   return true;
 }
 
+void Group::cut_off() {
+  GroupShared& shared = state_->shared;
+  if (shared.session == nullptr) return;
+  state_->is_leaving = true;
+  if (state_->timer != 0) shared.loop.cancel_timer(std::exchange(state_->timer, 0));
+  state_->end_service(false, Error(Status::kCancelled, "shut down"));
+  shared.session = nullptr;
+}
+
 // The last step: nothing begins any more, what is open ends, and the streams say LEAVE.
 void Group::State::leave(bool is_quiet, const Error& why) {
   if (std::exchange(is_leaving, true)) return;

@@ -76,6 +76,8 @@ class Group {
   // Leaves at once, because this worker cannot go on: what is open ends with `why`. False when it has begun to leave
   // before. All that is open has ended even if this throws; the streams may not have.
   bool leave_for(const Error& why);
+  // The end without a word, before the session goes, if leaving has not come so far. May be tried again.
+  void cut_off();
 
   // For the calls.
   const std::shared_ptr<GroupShared>& shared() const;

@@ -303,6 +303,7 @@ void Worker::State::close(ShutdownReport report) {
   each([this] { meshes.stop(); });
   each([this] { rrefs.stop(); });
   each([this] { dautograd.stop(); });
+  each([this] { group.cut_off(); });
   each([this] { rendezvous.reset(); });
   each([this] {
     MutexLock lock(mutex);
@@ -331,15 +332,22 @@ void Worker::on_loop_failure(const Error& error) noexcept {
   }
 }
 
+void Worker::State::note_failure(const Error& error) {
+  EachStep each;  // without memory for a word it ends all the same
+  each([this, &error] {
+    environment.log.write(LogLevel::kError, "the worker ends, as a task of its loop failed: " + error.message());
+  });
+}
+
 // First an end by the rules: a start is abandoned, or LEAVE is said. A failure on that way, or of a shutdown that is
-// leaving, cuts it short; at last nothing is left but to tell those who wait.
+// leaving, cuts it short, which is tried some times; at last nothing is left but to tell those who wait.
 void Worker::State::end_by_failure(const Error& error) {
   if (phase == WorkerPhase::kCreated || phase == WorkerPhase::kStopped) return;
   ShutdownReport report;
   report.clean = false;
   switch (failures++) {
     case 0:
-      environment.log.write(LogLevel::kError, "the worker ends, as a task of its loop failed: " + error.message());
+      note_failure(error);
       if (phase == WorkerPhase::kStarting) {
         abandon_start(error);
         failures = 0;
@@ -349,6 +357,9 @@ void Worker::State::end_by_failure(const Error& error) {
       if (!group.leave_for(error)) return close(std::move(report));
       return close_soon(group.shutdown(0));
     case 1:
+    case 2:
+    case 3:
+    case 4:
       return close(std::move(report));
     default:
       phase = WorkerPhase::kStopped;

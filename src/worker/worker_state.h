@@ -122,6 +122,7 @@ struct Worker::State {
   void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);
   void close(ShutdownReport report);
   void end_by_failure(const Error& error);
+  void note_failure(const Error& error);
   Heard lead(const Peer& from, wire::Message message);
   void refuse(const Peer& from, wire::Message& outline, const Error& why);
   Heard keep_for_start(const Peer& from, wire::Message message);

@@ -171,6 +171,11 @@ void SimWorkerGroup::take_down(Node& node) {
 
 Worker& SimWorkerGroup::worker(int32_t rank) { return *nodes_.at(static_cast<size_t>(rank))->worker; }
 SimMemory& SimWorkerGroup::memory(int32_t rank) { return nodes_.at(static_cast<size_t>(rank))->memory; }
+void SimWorkerGroup::share_memory_with_loop(int32_t rank) {
+  Node& node = *nodes_.at(static_cast<size_t>(rank));
+  node.loop.set_memory(&node.memory, [&node](const Error& error) { node.worker->on_loop_failure(error); });
+}
+
 SimLoop& SimWorkerGroup::loop(int32_t rank) { return nodes_.at(static_cast<size_t>(rank))->loop; }
 
 void SimWorkerGroup::start(Nanos timeout) {

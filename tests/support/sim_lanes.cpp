@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -73,13 +74,27 @@ SimLoop::~SimLoop() { stop(); }
 
 bool SimLoop::post(Task task) {
   if (stopped_) return false;
-  const MemoryScope reserve(nullptr);  // which production keeps for this
+  if (queue_.size() >= queue_room_) {
+    ask_for_memory();
+    queue_room_ = 2 * queue_room_ + 1;
+  }
+  const MemoryScope own(nullptr);
   queue_.push_back({0, std::move(task)});
   return true;
 }
 
+// Of its worker's tasks: the threads of others have memory of their own.
+void SimLoop::ask_for_memory() const {
+  if (memory_ != nullptr && current_memory() == memory_ && !memory_->ask()) throw std::bad_alloc();
+}
+
 Loop::TimerId SimLoop::start_timer(Nanos when, Task task) {
   if (!is_current()) throw std::logic_error("start_timer of loop \"" + name() + "\" is called from elsewhere");
+  if (timers_.size() >= timer_room_) {
+    ask_for_memory();
+    timer_room_ = 2 * timer_room_ + 1;
+  }
+  const MemoryScope own(nullptr);
   const TimerId id = next_timer_++;
   if (stopped_) return id;
   schedule(id, timers_.emplace(id, Timer{when, std::move(task)}).first->second);
@@ -118,9 +133,18 @@ void SimLoop::run(Task task) {
   const Restore<const Lane*> lane(scheduler_.current_, this);
   const Restore<Fiber*> fiber(scheduler_.current_fiber_, nullptr);
   const HostCodeGoesTo host(host_code());
-  const MemoryScope reserve(nullptr);
-  task();
+  const MemoryScope scope(memory_);
+  run_or_fail(task);
   task.reset();
+}
+
+void SimLoop::run_or_fail(Task& task) {
+  try {
+    task();
+  } catch (...) {
+    if (memory_ == nullptr || !is_shortage(std::current_exception())) throw;
+    on_failure_(current_error());
+  }
 }
 
 void SimLoop::stop() {
@@ -155,7 +179,8 @@ SimExecutor::~SimExecutor() { stop(); }
 
 bool SimExecutor::post(Task task) {
   if (stopped_) return false;
-  const MemoryScope reserve(nullptr);
+  if (memory_ != nullptr && current_memory() == memory_ && !memory_->ask()) throw std::bad_alloc();
+  const MemoryScope own(nullptr);
   tasks_.push_back(std::move(task));
   return true;
 }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/executor.h"
 #include "base/loop.h"
 #include "support/sim_memory.h"
@@ -53,6 +55,12 @@ class SimLoop final : public Loop, public Lane {
   // Destroys what is left, as if on the loop; later tasks are destroyed unrun.
   void stop();
   size_t timer_count() const { return timers_.size(); }
+  // The memory that its tasks use, and that its own worker's posts and timers ask for; nullptr: one that is never
+  // short. A task that throws for want of it is told to `on_failure`, as by the loop of production.
+  void set_memory(SimMemory* memory, std::function<void(const Error&)> on_failure) {
+    memory_ = memory;
+    on_failure_ = std::move(on_failure);
+  }
 
   bool is_ready() const override;
   void run_one() override;
@@ -71,12 +79,19 @@ class SimLoop final : public Loop, public Lane {
   };
 
   void schedule(TimerId id, Timer& timer);
+  void ask_for_memory() const;
+  void run_or_fail(Task& task);
 
   SimHostClock clock_;
   std::deque<Entry> queue_;
   std::map<TimerId, Timer> timers_;
   TimerId next_timer_ = 1;
   bool stopped_ = false;
+  SimMemory* memory_ = nullptr;
+  std::function<void(const Error&)> on_failure_;
+  // Tables of production that ask for memory where they grow, and never shrink.
+  size_t queue_room_ = 0;
+  size_t timer_room_ = 0;
 };
 
 // A pool of threads, as many as are needed: tasks begin in random order, each on a fiber of its own.

@@ -516,8 +516,9 @@ TEST(Collectives, AMemberMayLeaveBeforeOthersHaveFinished) {
 }
 
 // A part goes in pieces, of which 8 MiB are on their way at most: MESH_END would overtake the rest.
+// Not by many seeds: a part above the window of chunks is 20 MB.
 TEST(Collectives, AMemberThatLeavesHasSentItsLargePartsBefore) {
-  for_each_seed(3, [](uint64_t seed) {
+  for (const uint64_t seed : {1u, 2u, 3u}) {
     MeshGroup members(seed, {2});
     CollectiveCall call = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2'500'001}, 1));
     std::vector<Result> results;
@@ -528,7 +529,7 @@ TEST(Collectives, AMemberThatLeavesHasSentItsLargePartsBefore) {
     }
     for (const Result& result : results) value_of(result);
     members.shut_down();
-  });
+  }
 }
 
 // A line remembers its last 64 calls, and one that is under way may be older.

@@ -187,6 +187,9 @@ void Session::State::deliver_to_self() {
       self_timer = 0;
       deliver_to_self();
     });
+  } catch (...) {
+    to_self.pop_front();  // it became something that cannot travel: no other waits for it
+    throw;
   }
 }
 

@@ -106,6 +106,20 @@ TEST_F(SessionTest, ASendToOneselfArrivesInOrderAndIsAcknowledged) {
   EXPECT_EQ(network.traffic().dials, 0u);
 }
 
+// It fits when it is sent, and not any more when it gets its number.
+TEST_F(SessionTest, AMessageToOneselfThatCannotTravelHoldsUpNoOther) {
+  SessionConfig config;
+  config.limits.max_message_bytes = 1 << 20;
+  Node c(scheduler, network, "c", 2, config);
+  SendOptions options;
+  options.on_number = [&c](wire::Message& message) { message.body = c.big_call(2 << 20); };
+  EXPECT_THROW(c.say(c, 1, std::move(options)), Error);
+  c.say(c, 2);
+  ASSERT_TRUE(run_until([&] { return c.heard.size() == 1; }));
+  EXPECT_EQ(c.heard.front(), 2u);
+  EXPECT_TRUE(c.session->is_drained());
+}
+
 TEST_F(SessionTest, ATensorSentToOneselfIsANewOneOverTheSameMemory) {
   wire::Call call = a.big_call(1 << 20);
   Tensor sent = call.args[0].as_tensor();

@@ -20,7 +20,7 @@ import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-SUITES = ("unit_session", "unit_rpc", "unit_dist", "unit_rref", "sim_tests")
+SUITES = ("unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests")
 SECONDS = 60  # for a test that takes one or two; one that hangs has noticed. A whole suite has ten times that
 SWITCH = """#pragma once
 #include <cstdlib>
@@ -119,6 +119,26 @@ def read_sources(root):
     return sources
 
 
+def missing_tests(mutants, root):
+    """Complaints of mutants whose test is not there, or in another suite."""
+    tests = {}
+    for suite in SUITES:
+        folder = os.path.join(root, "tests", suite.replace("unit_", "unit/").replace("sim_tests", "sim"))
+        text = ""
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                text += file.read()
+        found = re.findall(r"\b(?:TEST(?:_[FP])?|RC_GTEST_\w*PROP)\(\s*(\w+),\s*(\w+)", text)
+        tests[suite] = {f"{case}.{name}" for case, name in found}
+    complaints = []
+    for mutant in mutants:
+        for wanted in mutant.filter.split(":") if mutant.suite else []:
+            pattern = re.escape(re.sub(r"^\w+/|/.*$", "", wanted)).replace(r"\*", ".*")
+            if not any(re.fullmatch(pattern, name) for name in tests.get(mutant.suite, ())):
+                complaints.append(f"{mutant.name}: {mutant.suite} has no test {wanted}")
+    return complaints
+
+
 def write(path, text):
     """Leaves a file that has this text already as it is, so that it is not compiled again."""
     if os.path.exists(path):
@@ -193,8 +213,10 @@ def main():
     with open(os.path.join(HERE, "mutants.txt"), encoding="utf-8") as file:
         mutants = parse(file.read())
     if arguments[:1] == ["--check"]:
-        _, complaints = apply(mutants, read_sources(arguments[1] if len(arguments) > 1 else ROOT))
-        print("\n".join(complaints) or f"{len(mutants)} mutants, all texts found")
+        root = arguments[1] if len(arguments) > 1 else ROOT
+        _, complaints = apply(mutants, read_sources(root))
+        complaints += missing_tests(mutants, ROOT)
+        print("\n".join(complaints) or f"{len(mutants)} mutants, all texts and tests found")
         sys.exit(1 if complaints else 0)
     jobs = 2
     if arguments[:1] == ["--jobs"]:

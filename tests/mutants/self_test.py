@@ -1,7 +1,7 @@
 """The check of the table finds what is wrong with one."""
 import unittest
 
-from run import apply, parse
+from run import ROOT, apply, missing_tests, parse
 
 SOURCES = {"base/a.cpp": "if (x) f();\nif (y) f();\n"}
 
@@ -39,6 +39,14 @@ class TableTest(unittest.TestCase):
         for table in ("-x\n", "mutant: one\nunknown: 1\n", "mutant: one\n-x\n"):
             with self.assertRaises(ValueError):
                 parse(table)
+
+    def test_tests_that_are_not_there(self):
+        def missing(test):
+            return missing_tests(parse(entry(test="caught by: " + test)), ROOT)
+
+        self.assertEqual(missing("unit_group Membership.*"), [])
+        for test in ("unit_rpc Membership.*", "unit_group Membership.IsThere", "unit_none Membership.*"):
+            self.assertIn("has no test", missing(test)[0])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// What the hosts in C++ load: a component that trains, and serves calls in frames.
+// The plugin that the hosts in C++ load: a component that trains, and serves calls in frames.
 #ifndef DISTAG_TESTS_HOSTS_COMPONENT_HPP
 #define DISTAG_TESTS_HOSTS_COMPONENT_HPP
 

@@ -1,4 +1,4 @@
-/* What a host counts before it loads a plugin and after it has unloaded it. */
+/* The counts of a host before it loads a plugin and after it has unloaded it. */
 #ifndef DISTAG_TESTS_HOSTS_LEFT_H
 #define DISTAG_TESTS_HOSTS_LEFT_H
 

@@ -1,4 +1,4 @@
-// What each host in C++ asks of the component that it has loaded.
+// The requests of each host in C++ to the component that it has loaded.
 #ifndef DISTAG_TESTS_HOSTS_USE_COMPONENT_HPP
 #define DISTAG_TESTS_HOSTS_USE_COMPONENT_HPP
 

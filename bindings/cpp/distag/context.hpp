@@ -108,7 +108,7 @@ class calls {
 
 }  // namespace detail
 
-// What the leaves of this worker have got in a context. Immutable; outlives the context.
+// The gradients of this worker's leaves in a context. Immutable; outlives the context.
 class gradients : public detail::handle<distag_gradients, distag_gradients_retain, distag_gradients_release> {
  public:
   std::size_t size() const noexcept { return distag_gradients_get_count(get()); }

@@ -117,7 +117,7 @@ class invocation : public detail::calls<invocation> {
 
 namespace detail {
 
-// What a parameter of a function stands for.
+// The meaning of a parameter of a function.
 template <class P>
 struct parameter {
   using type = std::decay_t<P>;

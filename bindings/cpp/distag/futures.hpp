@@ -28,7 +28,7 @@ struct takes_value : std::bool_constant<is_fallible_call<F&, T>> {};
 template <class F>
 struct takes_value<F, void> : std::bool_constant<is_fallible_call<F&>> {};
 
-// What a continuation gives.
+// The result of a continuation.
 template <class F, class... Given>
 using fallible_result = decltype(call_fallible(nullptr, std::declval<F&>(), std::declval<Given>()...));
 

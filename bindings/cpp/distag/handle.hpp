@@ -1,4 +1,4 @@
-// What all handles share: they count.
+// The part that all handles share: they count.
 #ifndef DISTAG_HANDLE_HPP
 #define DISTAG_HANDLE_HPP
 

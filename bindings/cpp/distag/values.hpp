@@ -80,7 +80,7 @@ struct is_lent : std::false_type {};
 template <class T>
 struct is_lent<T, std::void_t<decltype(&convert<T>::lend)>> : std::true_type {};
 
-// What value has a constructor for, beside those of its own. The order counts: for a value itself is_convertible must
+// The types that value has a constructor for, beside its own. The order counts: for a value itself is_convertible must
 // not be asked before its converter is known.
 template <class T>
 using becomes_value =

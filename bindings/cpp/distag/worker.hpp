@@ -55,7 +55,7 @@ struct worker_options {
   std::optional<distag::security> security{};
 };
 
-// What a worker with the host executor has for the thread that takes: a call of an offered function, or a posted
+// An event of a worker with the host executor, for the thread that takes: a call of an offered function, or a posted
 // future.
 struct event {
   event_kind kind{};

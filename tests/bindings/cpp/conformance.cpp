@@ -30,7 +30,7 @@ void no_handles(const json& given) {
   same(distag::handle_count(), given["handles"].get<unsigned>(), distag::handle_report().c_str());
 }
 
-// What stands for a collector here: each handle is copied and released between all steps.
+// In the place of a collector: each handle is copied and released between all steps.
 void collector(const json& given) {
   group ab(offer_square);
   tensor x = tensor_of(given["x"]).requires_grad(true);

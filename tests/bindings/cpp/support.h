@@ -1,4 +1,4 @@
-// What the cases share: their table, groups of workers in this process, and comparisons.
+// The parts that the cases share: their table, groups of workers in this process, and comparisons.
 #pragma once
 
 #include <distag.hpp>

@@ -1,4 +1,4 @@
-// What the cases of bindings/conformance do not reach: memory, DLPack, futures, the host executor, options.
+// Beyond the cases of bindings/conformance: memory, DLPack, futures, the host executor, options.
 #include <gtest/gtest.h>
 
 #include <distag.hpp>

@@ -1,4 +1,4 @@
-/* What a host finds in a plugin by dlsym("plugin"). */
+/* The table that a host finds in a plugin by dlsym("plugin"). */
 #ifndef DISTAG_TESTS_HOSTS_DLOPEN_PLUGIN_H
 #define DISTAG_TESTS_HOSTS_DLOPEN_PLUGIN_H
 

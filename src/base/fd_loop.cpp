@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <ctime>
 #include <memory>
 #include <thread>
@@ -72,6 +73,12 @@ struct FdLoop::State {
   void dispatch();
   void run_task(Task& task);
   void destroy_left();
+
+  // Whether the calling thread may touch what belongs to the loop: its own, and any as long as it does not run.
+  bool may_touch() const {
+    const std::thread::id now = owner;
+    return now == std::this_thread::get_id() || now == std::thread::id();
+  }
 
   // Calls it and keeps the longest time one took. For the watchdog it is asked first for what it is.
   template <typename Call, typename Describe>
@@ -294,25 +301,39 @@ bool FdLoop::post(Task task) {
   return true;
 }
 
-Loop::TimerId FdLoop::start_timer(Nanos when, Task task) { return state_->timers.add(when, std::move(task)); }
+Loop::TimerId FdLoop::start_timer(Nanos when, Task task) {
+  assert(state_->may_touch());
+  return state_->timers.add(when, std::move(task));
+}
 
-void FdLoop::cancel_timer(TimerId id) { state_->timers.cancel(id); }
+void FdLoop::cancel_timer(TimerId id) {
+  assert(state_->may_touch());
+  state_->timers.cancel(id);
+}
 
 const Clock& FdLoop::clock() const { return state_->steady; }
 
 bool FdLoop::is_current() const { return state_->owner == std::this_thread::get_id(); }
 
-void FdLoop::watch(int fd, std::function<void()> on_readable) { state_->poller.watch(fd, std::move(on_readable)); }
+void FdLoop::watch(int fd, std::function<void()> on_readable) {
+  assert(state_->may_touch());
+  state_->poller.watch(fd, std::move(on_readable));
+}
 
-void FdLoop::unwatch(int fd) { state_->poller.unwatch(fd); }
+void FdLoop::unwatch(int fd) {
+  assert(state_->may_touch());
+  state_->poller.unwatch(fd);
+}
 
 uint64_t FdLoop::add_idle_check(std::function<bool()> check) {
+  assert(state_->may_touch());
   const uint64_t id = state_->next_idle_check++;
   state_->idle_checks.push_back({id, std::make_shared<std::function<bool()>>(std::move(check))});
   return id;
 }
 
 void FdLoop::remove_idle_check(uint64_t id) {
+  assert(state_->may_touch());
   for (State::IdleCheck& check : state_->idle_checks) {
     if (check.id == id) std::exchange(check.check, nullptr).reset();
   }

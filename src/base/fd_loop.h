@@ -13,7 +13,7 @@ namespace distag {
 class Reserve;
 
 // The production loop: one thread, epoll over an eventfd (posted tasks), the timers and watched descriptors. A wait on
-// its thread is refused with INVALID_STATE.
+// its thread is refused with INVALID_STATE. Methods that are "on the loop" may also be called while it does not run.
 class FdLoop final : public Loop {
  public:
   // The clock is the steady clock. Its thread, and who posts, fall back on the reserve. Throws OUT_OF_MEMORY when

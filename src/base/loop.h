@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <utility>
 
@@ -42,6 +43,9 @@ class Loop {
 
   Nanos now() const { return clock().now(); }
 };
+
+// First in each method that lives on the loop. Nothing in builds without asserts.
+inline void assert_on_loop([[maybe_unused]] const Loop& loop) { assert(loop.is_current()); }
 
 // Runs the task now when on the loop, else posts it. False when it was destroyed unrun.
 [[nodiscard]] inline bool run_on(Loop& loop, Task task) {

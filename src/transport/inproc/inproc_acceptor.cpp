@@ -80,6 +80,7 @@ InprocMailbox::Pushed InprocListener::push(uint64_t connection, Frames frames,
 }
 
 bool InprocListener::reply(uint64_t connection, Frames frames) {
+  mailbox_->assert_on_loop();
   std::shared_ptr<InprocMailbox> client;
   {
     MutexLock lock(mutex_);
@@ -91,6 +92,7 @@ bool InprocListener::reply(uint64_t connection, Frames frames) {
 }
 
 void InprocListener::on_item(InprocMailbox::Item item) {
+  mailbox_->assert_on_loop();
   if (!delivering_ || !events_.on_message) return;
   ConnectionToken token(sizeof item.from);
   std::memcpy(token.data(), &item.from, sizeof item.from);

@@ -43,6 +43,7 @@ void InprocConnection::State::dial(const std::shared_ptr<InprocPort>& port, cons
 }
 
 bool InprocConnection::State::send(const Frames& frames) {
+  mailbox_->assert_on_loop();
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
   if (phase_ == Phase::kConnected && listener_->push(number_, frames, mailbox_) == InprocMailbox::Pushed::kTaken) {
     return true;
@@ -59,6 +60,7 @@ void InprocConnection::State::close() {
 }
 
 void InprocConnection::State::on_item(InprocMailbox::Item item) {
+  mailbox_->assert_on_loop();
   if (phase_ == Phase::kEnded) return;
   switch (item.kind) {
     case Kind::kConnected:

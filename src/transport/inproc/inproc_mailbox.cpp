@@ -32,6 +32,11 @@ void InprocPort::close() {
   loop_ = nullptr;
 }
 
+bool InprocPort::may_touch() {
+  MutexLock lock(mutex_);
+  return loop_ == nullptr || loop_->is_current();
+}
+
 InprocMailbox::Pushed InprocMailbox::push_message(uint64_t from, Frames frames,
                                                   const std::shared_ptr<InprocMailbox>& waiter) {
   const size_t bytes = size_of(frames);
@@ -90,6 +95,7 @@ void InprocMailbox::post_delivery() {
 }
 
 void InprocMailbox::deliver() {
+  assert_on_loop();
   size_t bytes = 0;
   for (int i = 0; i < kItemsPerTurn && bytes < kBytesPerTurn; ++i) {
     Item item;

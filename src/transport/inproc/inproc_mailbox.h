@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 
@@ -17,8 +18,12 @@ class InprocPort {
 
   void post(Task task);
   void close();
+  // First in each method that lives on the loop, or is called while it does not run.
+  void assert_on_loop() { assert(may_touch()); }
 
  private:
+  bool may_touch();
+
   Mutex mutex_;  // held while posting, so that the loop cannot end meanwhile
   Loop* loop_ GUARDED_BY(mutex_);
 };
@@ -53,6 +58,7 @@ class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
   enum class Pushed { kTaken, kFull, kClosed };
   Pushed push_message(uint64_t from, Frames frames, const std::shared_ptr<InprocMailbox>& waiter);
   void push(Item::Kind kind);
+  void assert_on_loop() { port_->assert_on_loop(); }  // of its owner
 
   // Drops what is here and takes no more. Whoever waits for room is on his own.
   void close();

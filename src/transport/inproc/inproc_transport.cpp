@@ -28,11 +28,13 @@ InprocTransport::InprocTransport(Loop& loop) : port_(std::make_shared<InprocPort
 InprocTransport::~InprocTransport() { port_->close(); }
 
 std::unique_ptr<Acceptor> InprocTransport::listen(const std::string& address, AcceptorEvents events) {
+  port_->assert_on_loop();
   check_name(address);
   return std::make_unique<InprocAcceptor>(port_, address, std::move(events));
 }
 
 std::unique_ptr<Connection> InprocTransport::dial(const std::string& endpoint, ConnectionEvents events) {
+  port_->assert_on_loop();
   check_name(endpoint);
   return std::make_unique<InprocConnection>(port_, endpoint, std::move(events));
 }

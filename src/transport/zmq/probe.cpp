@@ -77,6 +77,7 @@ Probe::~Probe() {
 }
 
 void Probe::finish(ProbeResult result) {
+  assert_on_loop(loop_);
   // The callback may destroy this.
   const auto done = std::exchange(done_, nullptr);
   if (done) done(result);

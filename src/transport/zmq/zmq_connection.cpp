@@ -86,6 +86,7 @@ void ZmqConnection::State::dial() {
 }
 
 bool ZmqConnection::State::send(const Frames& frames) {
+  assert_on_loop(context_->loop());
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
   if (phase_ != Phase::kConnected) {
     wants_to_write_ = true;
@@ -111,6 +112,7 @@ void ZmqConnection::State::close() {
 }
 
 bool ZmqConnection::State::handle() {
+  assert_on_loop(context_->loop());
   if (phase_ == Phase::kDialling) check_connected();
   bool more = phase_ != Phase::kDialling && receive();
   // After the receive, which may have taken in that there is room; and what this takes in may be a message.

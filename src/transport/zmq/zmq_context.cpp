@@ -50,6 +50,7 @@ ZmqContext::~ZmqContext() {
 }
 
 void* ZmqContext::open_socket(int type) {
+  assert_on_loop(loop_);
   for (int left = kTries; left > 0; --left) {
     make_room_if_short();
     void* const socket = call([this, type] { return zmq_socket(context_, type); });
@@ -60,6 +61,7 @@ void* ZmqContext::open_socket(int type) {
 }
 
 void ZmqContext::watch(int fd, const std::shared_ptr<ZmqHandler>& handler) {
+  assert_on_loop(loop_);
   loop_.watch(fd, [this, weak = std::weak_ptr(handler)] {
     const auto alive = weak.lock();
     if (alive && alive->handle()) check_later(alive);
@@ -67,15 +69,20 @@ void ZmqContext::watch(int fd, const std::shared_ptr<ZmqHandler>& handler) {
   check_later(handler);
 }
 
-void ZmqContext::unwatch(int fd) { loop_.unwatch(fd); }
+void ZmqContext::unwatch(int fd) {
+  assert_on_loop(loop_);
+  loop_.unwatch(fd);
+}
 
 void ZmqContext::check_later(const std::shared_ptr<ZmqHandler>& handler) {
+  assert_on_loop(loop_);
   if (handler->to_be_checked_) return;
   to_check_.push_back(handler);
   handler->to_be_checked_ = true;
 }
 
 bool ZmqContext::check() {
+  assert_on_loop(loop_);
   for (size_t left = to_check_.size(); left > 0; --left) {
     // One that throws stays, to be looked at again.
     if (const auto handler = to_check_.front().lock()) {

@@ -76,6 +76,7 @@ ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, bool ipv6) : context_(
 ZmqSocket::~ZmqSocket() { close_zmq_socket(socket_); }
 
 void ZmqSocket::connect(const std::string& endpoint) {
+  assert_on_loop(context_->loop());
   auto connect = [&] { return zmq_connect(socket_, endpoint.c_str()); };
   if (context_->call([&] { return retry_zmq(connect); }) != 0) {
     fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", endpoint, zmq_strerror(zmq_errno()));
@@ -84,6 +85,7 @@ void ZmqSocket::connect(const std::string& endpoint) {
 
 // libzmq ends the process when it gets no memory.
 ZmqSocket::SendResult ZmqSocket::send(const Frames& frames) {
+  assert_on_loop(context_->loop());
   make_room_if_short();
   ZmqSent sent = ZmqSent::kSome;
   try {
@@ -106,6 +108,7 @@ ZmqSocket::SendResult ZmqSocket::send(const Frames& frames) {
 
 // libzmq takes in here what its threads have done for the socket: once that has failed the socket is of no use.
 bool ZmqSocket::receive(Frames& frames) {
+  assert_on_loop(context_->loop());
   try {
     return !is_broken_ && context_->call([&] { return receive_parts(socket_, frames); });
   } catch (...) {
@@ -115,6 +118,7 @@ bool ZmqSocket::receive(Frames& frames) {
 }
 
 ZmqSocket::Readiness ZmqSocket::readiness() {
+  assert_on_loop(context_->loop());
   try {
     const int events = is_broken_ ? 0 : context_->call([this] { return get_option(socket_, ZMQ_EVENTS); });
     return {(events & ZMQ_POLLIN) != 0, (events & ZMQ_POLLOUT) != 0};

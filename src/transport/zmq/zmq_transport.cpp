@@ -16,6 +16,7 @@ ZmqTransport::ZmqTransport(FdLoop& loop) : context_(std::make_shared<ZmqContext>
 ZmqTransport::~ZmqTransport() = default;
 
 std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, AcceptorEvents events) {
+  assert_on_loop(context_->loop());
   const SocketAddress parsed = parse_address(address, true);
   if (!parsed.is_local()) {
     fail(Status::kUnsupported,
@@ -27,12 +28,14 @@ std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, Accep
 }
 
 std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {
+  assert_on_loop(context_->loop());
   return std::make_unique<ZmqConnection>(context_, parse_address(endpoint, false), std::move(events));
 }
 
 void ZmqTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }
 
 std::string ZmqTransport::private_address() {
+  assert_on_loop(context_->loop());
   if (!directory_) directory_ = std::make_unique<PrivateDirectory>();
   std::string address = fmt::format("ipc://{}/{}", directory_->path(), ++last_address_);
   // Says now that the path is too long, not when somebody listens there.

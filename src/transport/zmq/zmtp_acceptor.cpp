@@ -92,6 +92,7 @@ void ZmtpAcceptor::State::watch() {
 }
 
 void ZmtpAcceptor::State::accept_waiting() {
+  assert_on_loop(loop_);
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     if (!has_descriptors(kAcceptReserve)) return pause();
     const int fd = listener_->accept();
@@ -144,6 +145,7 @@ void ZmtpAcceptor::State::begin(int fd) {
 
 // A callback may destroy the acceptor, which drops all connections.
 void ZmtpAcceptor::State::read(Id id) {
+  assert_on_loop(loop_);
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   const std::shared_ptr<Accepted> connection = found->second;
@@ -172,6 +174,7 @@ void ZmtpAcceptor::State::read(Id id) {
 }
 
 bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) {
+  assert_on_loop(loop_);
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
   Id id = 0;
   if (to.size() != sizeof id) return false;

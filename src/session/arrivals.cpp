@@ -27,6 +27,7 @@ void Session::State::hear_again(PeerRecord& record) {
 // The only place that catches what a peer's bytes make this worker throw: a violation ends the peer, bytes that changed
 // on their way its connection, and anything else is a failure of this worker.
 void Session::State::on_message(const ConnectionToken& from, Frames frames) {
+  assert_on_loop(shared.loop);
   auto found = connections.find(from);
   PeerRecord* record = found == connections.end() ? nullptr : found->second.record;
   if (record != nullptr && record->connection != from) return;  // it has dialled again since
@@ -245,6 +246,7 @@ bool Session::State::take_transfers(PeerRecord& record, const wire::Arrival& arr
 }
 
 void Session::State::on_decoded(PeerRecord& record, Inbox::Decoded decoded) {
+  assert_on_loop(shared.loop);
   if (!record.is_member()) return;
   try {
     deliver(record, std::move(decoded));
@@ -285,6 +287,7 @@ void Session::State::lead_up(const Peer& from, wire::Message message) {
 }
 
 void Session::State::receive_from_self(wire::Encoded encoded) {
+  assert_on_loop(shared.loop);
   try {
     const wire::Arrival arrival(encoded.header, shared.config.limits, header_room);
     const bool takes_long = arrival.takes_long(encoded.payload);
@@ -300,6 +303,7 @@ void Session::State::receive_from_self(wire::Encoded encoded) {
 }
 
 void Session::State::on_decoded(Inbox::Decoded decoded) {
+  assert_on_loop(shared.loop);
   const Peer& self = shared.config.self;
   try {
     if (decoded.failure) std::rethrow_exception(decoded.failure);

@@ -114,6 +114,7 @@ void Session::State::reply(const ConnectionToken& to, wire::Body body) {
 // ---- from whom we dialled ----
 
 void Session::State::on_answer(PeerRecord& record, Frames frames) {
+  assert_on_loop(shared.loop);
   if (!record.is_member() && record.standing != Standing::kLeft) return;
   try {
     for (const Frame& frame : frames) shared.stats.bytes_received += frame.size();

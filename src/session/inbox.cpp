@@ -13,11 +13,13 @@ constexpr size_t kBatch = 64;
 }  // namespace
 
 void Inbox::add(Place place, Arrived arrived) noexcept {
+  assert_on_loop(loop_);
   place.front()->arrived = std::move(arrived);
   waiting_.splice(waiting_.end(), place);
 }
 
 void Inbox::drain() {
+  assert_on_loop(loop_);
   for (size_t handed_out = 0; !waiting_.empty(); ++handed_out) {
     const std::shared_ptr<Turn> turn = waiting_.front();
     if (turn->is_given_out && !turn->is_decoded) return;

@@ -23,6 +23,7 @@ void Session::State::note_received(PeerRecord& record, size_t bytes) {
 }
 
 void Session::State::on_ack_timer() {
+  assert_on_loop(shared.loop);
   ack_timer = 0;
   const Nanos now = shared.loop.now();
   Nanos next = kNever;
@@ -54,6 +55,7 @@ void Session::State::start_ticking() {
 }
 
 void Session::State::tick() {
+  assert_on_loop(shared.loop);
   tick_timer = 0;
   const Nanos now = shared.loop.now();
   const bool was_paused = now - next_tick > shared.config.lease / 4;

@@ -36,6 +36,7 @@ OutgoingConnection::~OutgoingConnection() {
 // After end() every drop is Closed.
 // Everything else changes nothing.
 void OutgoingConnection::transition(Event event) {
+  assert_on_loop(shared_.loop);
   const bool has_connection = state_ == State::kDialling || state_ == State::kGreeting || state_ == State::kOpen;
   if (ending_ && (event == Event::kDropped || event == Event::kRefused || event == Event::kStalled)) {
     event = Event::kClosed;
@@ -148,12 +149,14 @@ Frames OutgoingConnection::make_hello() const {
 }
 
 void OutgoingConnection::welcome() {
+  assert_on_loop(shared_.loop);
   drops_ = 0;
   refusals_ = 0;
   transition(Event::kWelcomed);
 }
 
 bool OutgoingConnection::send(const Frames& frames) {
+  assert_on_loop(shared_.loop);
   if (!connection_->send(frames)) {
     is_blocked_ = true;
     return false;
@@ -194,6 +197,7 @@ void OutgoingConnection::wait_to_retry() {
 }
 
 void OutgoingConnection::tick() {
+  assert_on_loop(shared_.loop);
   if (retry_timer_ == 0) transition(Event::kRetryDue);
 }
 

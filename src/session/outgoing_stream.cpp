@@ -19,11 +19,13 @@ OutgoingStream::OutgoingStream(StreamShared& shared, const Peer& peer, Owner& ow
     : shared_(shared), owner_(owner), connection_(shared, peer, *this), sent_(shared.stats) {}
 
 void OutgoingStream::end() {
+  assert_on_loop(shared_.loop);
   connection_.end();
   drop_messages();
 }
 
 void OutgoingStream::leave() {
+  assert_on_loop(shared_.loop);
   farewell_ = Farewell::kDue;
   pump_if_possible();
 }
@@ -39,6 +41,7 @@ void OutgoingStream::drop_messages() {
 }
 
 bool OutgoingStream::on_welcome(const wire::Welcome& welcome) {
+  assert_on_loop(shared_.loop);
   if (!connection_.is_greeting()) return true;
   if (!on_ack(welcome.next - 1)) return false;
   sent_.rewind();
@@ -51,6 +54,7 @@ bool OutgoingStream::on_welcome(const wire::Welcome& welcome) {
 // ---- messages ----
 
 Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size) {
+  assert_on_loop(shared_.loop);
   if (size > kMaxDirectBytes) {
     wire::Payload payload = wire::payload_of(body, shared_.numbering_limits());
     large_.push_back(
@@ -67,6 +71,7 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
 }
 
 bool OutgoingStream::withdraw(Session::Ticket ticket) {
+  assert_on_loop(shared_.loop);
   auto has_ticket = [ticket](const QueuedMessage& queued) { return queued.ticket == ticket; };
   auto queued = std::find_if(queue_.begin(), queue_.end(), has_ticket);
   if (queued != queue_.end()) {
@@ -294,6 +299,7 @@ bool OutgoingStream::transmit(SentMessages::Sent& sent) {
 
 // Without memory the next tick tries again.
 void OutgoingStream::on_ready() {
+  assert_on_loop(shared_.loop);
   is_short_ = false;
   try {
     go_on();
@@ -319,6 +325,7 @@ void OutgoingStream::go_on() {
 }
 
 void OutgoingStream::send_ack() {
+  assert_on_loop(shared_.loop);
   const uint64_t number = owner_.received();
   ack_due_ = true;
   try {
@@ -331,6 +338,7 @@ void OutgoingStream::send_ack() {
 }
 
 bool OutgoingStream::on_ack(uint64_t number) {
+  assert_on_loop(shared_.loop);
   if (number > sent_.last_number()) return false;
   bool progress = false;
   while (std::optional<SentMessages::Sent> sent = sent_.take_acknowledged(number)) {
@@ -352,11 +360,13 @@ void OutgoingStream::owe_from_now() {
 }
 
 void OutgoingStream::restart_lease(Nanos now) {
+  assert_on_loop(shared_.loop);
   if (owed_since_ != kNever) owed_since_ = now;
   connection_.restart_lease(now);
 }
 
 void OutgoingStream::tick(Nanos now) {
+  assert_on_loop(shared_.loop);
   const Nanos lease = shared_.config.lease;
   connection_.tick();
   if (is_short_ && connection_.is_ready()) on_ready();

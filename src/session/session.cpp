@@ -298,6 +298,7 @@ bool Session::State::is_drained() const {
 }
 
 void Session::State::on_dead(PeerRecord& record, const std::string& why) {
+  assert_on_loop(shared.loop);
   end_once_heard(record, [this, &record, why] {
     lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kUnreachable);
   });
@@ -311,7 +312,10 @@ void Session::State::end_once_heard(PeerRecord& record, Task end) {
   }
 }
 
-void Session::State::on_progress() { end_leave_when_done(); }
+void Session::State::on_progress() {
+  assert_on_loop(shared.loop);
+  end_leave_when_done();
+}
 
 // ---- the interface ----
 
@@ -322,6 +326,7 @@ Session::Session(Loop& loop, Transport& transport, Random& random, Log& log, Ses
 Session::~Session() = default;
 
 std::string Session::listen(const std::string& address) {
+  assert_on_loop(state_->shared.loop);
   AcceptorEvents acceptor_events;
   acceptor_events.on_message = [state = state_.get()](const ConnectionToken& from, Frames frames) {
     state->on_message(from, std::move(frames));
@@ -335,39 +340,62 @@ std::string Session::listen(const std::string& address) {
 const std::string& Session::endpoint() const { return state_->acceptor->endpoint(); }
 const Peer& Session::self() const { return state_->shared.config.self; }
 const wire::Limits& Session::limits() const { return state_->shared.config.limits; }
-void Session::set_self(Peer self) { state_->set_self(std::move(self)); }
 
-bool Session::add_peer(const Peer& peer) { return state_->add_peer(peer); }
+void Session::set_self(Peer self) {
+  assert_on_loop(state_->shared.loop);
+  state_->set_self(std::move(self));
+}
+
+bool Session::add_peer(const Peer& peer) {
+  assert_on_loop(state_->shared.loop);
+  return state_->add_peer(peer);
+}
 
 const Peer* Session::find(Incarnation incarnation) const {
+  assert_on_loop(state_->shared.loop);
   if (PeerRecord* record = state_->find(incarnation)) return &record->peer;
   const Tombstone* grave = state_->find_grave(incarnation);
   return grave == nullptr ? nullptr : &grave->name->latest;
 }
 
-const Error* Session::gone(Incarnation incarnation) const { return state_->gone(incarnation); }
+const Error* Session::gone(Incarnation incarnation) const {
+  assert_on_loop(state_->shared.loop);
+  return state_->gone(incarnation);
+}
 
 bool Session::is_connected(Incarnation incarnation) const {
+  assert_on_loop(state_->shared.loop);
   PeerRecord* record = state_->find(incarnation);
   return record != nullptr && record->outgoing.is_open();
 }
 
 Session::Ticket Session::send(Incarnation to, wire::Body body, SendOptions options) {
+  assert_on_loop(state_->shared.loop);
   return state_->send(to, std::move(body), std::move(options));
 }
 
 bool Session::withdraw(Incarnation to, Ticket ticket) {
+  assert_on_loop(state_->shared.loop);
   PeerRecord* record = state_->find(to);
   return record != nullptr && ticket != 0 && record->outgoing.withdraw(ticket);
 }
 
 void Session::fence(Incarnation incarnation, const Error& why) {
+  assert_on_loop(state_->shared.loop);
   const auto word = why.status() == Status::kProtocol ? wire::RefuseReason::kProtocol : wire::RefuseReason::kFenced;
   if (PeerRecord* record = state_->find(incarnation)) state_->lose(*record, why, word);
 }
 
-void Session::leave(Nanos deadline, Task done) { state_->leave(deadline, std::move(done)); }
-bool Session::is_drained() const { return state_->is_drained(); }
+void Session::leave(Nanos deadline, Task done) {
+  assert_on_loop(state_->shared.loop);
+  state_->leave(deadline, std::move(done));
+}
+
+bool Session::is_drained() const {
+  assert_on_loop(state_->shared.loop);
+  return state_->is_drained();
+}
+
 SessionStats Session::stats() const { return state_->shared.stats; }
 
 }  // namespace distag

@@ -16,9 +16,8 @@ class FaultsTest : public PairOfSessions {
   void meet() {
     a.say(b, 1);
     b.say(a, 1);
-    ASSERT_TRUE(run_until([&] {
-      return a.heard.size() == 1 && b.heard.size() == 1 && a.session->is_drained() && b.session->is_drained();
-    }));
+    ASSERT_TRUE(
+        run_until([&] { return a.heard.size() == 1 && b.heard.size() == 1 && a.is_drained() && b.is_drained(); }));
   }
 };
 
@@ -37,8 +36,7 @@ TEST_F(FaultsTest, ADropAtAnyPointLosesAndRepeatsNothing) {
     }
     for (int step = 0; step < after; ++step) other.step();
     net.cut("c", "d");
-    ASSERT_TRUE(other.run_until(
-        [&] { return c.session->is_drained() && d.session->is_drained() && d.heard.size() == 10; }, kLease))
+    ASSERT_TRUE(other.run_until([&] { return c.is_drained() && d.is_drained() && d.heard.size() == 10; }, kLease))
         << after;
     EXPECT_EQ(c.heard, count_to(10)) << after;
     EXPECT_EQ(d.heard, count_to(10)) << after;
@@ -53,7 +51,7 @@ TEST_F(FaultsTest, WhatWasUnacknowledgedIsSentAgainAndRepetitionsAreDropped) {
   ASSERT_TRUE(run_until([&] { return b.heard.size() == 5; }));
   a.say(b, 6);
   network.cut_all();
-  ASSERT_TRUE(run_until([&] { return a.session->is_drained() && b.heard.size() == 6; }, kLease));
+  ASSERT_TRUE(run_until([&] { return a.is_drained() && b.heard.size() == 6; }, kLease));
   EXPECT_EQ(b.heard, count_to(6));
 }
 
@@ -106,8 +104,7 @@ TEST(SessionProperty, RandomDropsDelaysAndRefusalsLoseNothing) {
         EXPECT_EQ(to->heard[i] / 10, ++last[to->senders[i]]) << "seed " << seed;
       }
     }
-    ASSERT_TRUE(scheduler.run_until(
-        [&] { return a.session->is_drained() && b.session->is_drained() && c.session->is_drained(); }, 600 * kSecond))
+    ASSERT_TRUE(scheduler.run_until([&] { return a.is_drained() && b.is_drained() && c.is_drained(); }, 600 * kSecond))
         << "seed " << seed;
     for (Node* node : nodes) {
       replayed += node->session->stats().messages_replayed;
@@ -139,8 +136,8 @@ TEST(SessionProperty, WhatIsDamagedOnItsWayIsSentAgainAndNobodyIsLostForIt) {
       if (i == 10) a.send(b.id(), call);
       scheduler.run_for(scheduler.between(0, 3 * kMillisecond));
     }
-    ASSERT_TRUE(scheduler.run_until(
-        [&] { return b.messages.size() == 21 && a.heard.size() == 20 && b.session->is_drained(); }, 600 * kSecond))
+    ASSERT_TRUE(scheduler.run_until([&] { return b.messages.size() == 21 && a.heard.size() == 20 && b.is_drained(); },
+                                    600 * kSecond))
         << "seed " << seed << ", lost: " << (a.lost.empty() ? "" : a.lost[0].second.message()) << " and "
         << (b.lost.empty() ? "" : b.lost[0].second.message());
     EXPECT_TRUE(a.lost.empty() && b.lost.empty()) << "seed " << seed;
@@ -194,8 +191,8 @@ TEST(SessionProperty, LargeMessagesSurviveRandomDropsAndWithdrawals) {
       if (scheduler.chance(0.3)) a.loop.run([&] { withdrawn = a.session->withdraw(b.id(), ticket); });
       if (!withdrawn) wanted.push_back(call.call.counter);
     }
-    ASSERT_TRUE(scheduler.run_until([&] { return b.messages.size() == wanted.size() && a.session->is_drained(); },
-                                    600 * kSecond))
+    ASSERT_TRUE(
+        scheduler.run_until([&] { return b.messages.size() == wanted.size() && a.is_drained(); }, 600 * kSecond))
         << "seed " << seed;
     std::vector<uint64_t> arrived;
     for (const wire::Message& message : b.messages) {
@@ -230,7 +227,7 @@ TEST_F(FaultsTest, AKilledPeerIsLostAtOnce) {
       << error.message();
   a.loop.run([&] {
     EXPECT_TRUE(a.session->gone(b.id()) != nullptr);
-    EXPECT_TRUE(a.session->is_drained());
+    EXPECT_TRUE(a.is_drained());
     EXPECT_THROW(a.session->send(b.id(), wire::Ping{}), Error);
     EXPECT_FALSE(a.session->add_peer(b.self())) << "never heard again";
   });
@@ -262,7 +259,7 @@ TEST_F(FaultsTest, APartingShorterThanALeaseIsNoLoss) {
   a.say(b, 2);
   scheduler.run_for(kLease * 3 / 4);
   network.join("a", "b");
-  ASSERT_TRUE(run_until([&] { return b.heard.size() == 2 && a.session->is_drained(); }, kLease));
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 2 && a.is_drained(); }, kLease));
   scheduler.run_for(3 * kLease);
   EXPECT_TRUE(a.lost.empty() && b.lost.empty());
   EXPECT_EQ(b.heard, count_to(2));
@@ -328,7 +325,7 @@ TEST(SessionProperty, WhoPausedForLongerThanALeaseLooksAgainBeforeItGivesUp) {
     for (Node* node : {&a, &b}) node->loop.freeze();
     scheduler.run_for(2 * kLease);
     for (Node* node : {&a, &b}) node->loop.thaw();
-    ASSERT_TRUE(scheduler.run_until([&] { return b.heard.size() == 2 && a.session->is_drained(); }, kLease)) << seed;
+    ASSERT_TRUE(scheduler.run_until([&] { return b.heard.size() == 2 && a.is_drained(); }, kLease)) << seed;
     scheduler.run_for(2 * kLease);
     EXPECT_TRUE(a.lost.empty() && b.lost.empty()) << seed;
   }
@@ -342,7 +339,7 @@ TEST_F(FaultsTest, TheRestOfAConnectionThatWasGivenUpIsNotHeard) {
   a.say(b, 2);
   network.faults.flip = 0;
   for (uint64_t i = 3; i <= 5; ++i) a.say(b, i);
-  ASSERT_TRUE(run_until([&] { return b.heard.size() == 5 && a.session->is_drained(); }, kLease));
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 5 && a.is_drained(); }, kLease));
   EXPECT_TRUE(a.lost.empty() && b.lost.empty());
   EXPECT_EQ(b.heard, count_to(5));
   EXPECT_EQ(b.session->stats().messages_refused, 1u);
@@ -388,7 +385,7 @@ TEST_F(FaultsTest, AnyOtherFailureOfTheLayersAboveEndsNobody) {
     if (round == 2) fail(Status::kProtocol, "an answer of the host");
   };
   for (uint64_t round = 1; round <= 3; ++round) a.say(b, round);
-  ASSERT_TRUE(run_until([&] { return b.heard.size() == 3 && a.session->is_drained(); }, kSecond));
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 3 && a.is_drained(); }, kSecond));
   EXPECT_TRUE(a.lost.empty() && b.lost.empty());
   EXPECT_EQ(b.session->stats().messages_refused, 0u);
   ASSERT_FALSE(b.logged.empty());
@@ -408,7 +405,7 @@ TEST_F(FaultsTest, WhatThereIsNoMemoryForIsToldAndTheStreamGoesOn) {
   c.know(a);
   for (int i = 0; i < 3; ++i) a.send(c.id(), a.big_call(size_t{8} << 20));
   a.say(c, 1);
-  ASSERT_TRUE(run_until([&] { return c.unstored.size() == 3 && c.heard == count_to(1) && a.session->is_drained(); }));
+  ASSERT_TRUE(run_until([&] { return c.unstored.size() == 3 && c.heard == count_to(1) && a.is_drained(); }));
   for (const auto& [outline, why] : c.unstored) {
     EXPECT_EQ(why.status(), Status::kOutOfMemory);
     EXPECT_EQ(std::get<wire::Call>(outline.body).function, "big");

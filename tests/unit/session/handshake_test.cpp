@@ -189,7 +189,7 @@ TEST_F(HandshakeTest, AStrangerIsRefusedUnlessItIsTaken) {
   rogue.say(0, hello);
   ASSERT_TRUE(run_until([&] { return rogue.answers.size() == 2; }));
   EXPECT_TRUE(std::holds_alternative<wire::Welcome>(rogue.answers[1].body));
-  EXPECT_EQ(a.session->find(4711)->name, "rogue");
+  EXPECT_EQ(a.find(4711)->name, "rogue");
 }
 
 // An endpoint that cannot even be dialled makes nobody a member for a moment.
@@ -199,7 +199,7 @@ TEST_F(HandshakeTest, AStrangerWithAnEndpointThatIsNoneIsRefused) {
   rogue.say(0, hello);
   expect_refused(wire::RefuseReason::kUnreachable);
   EXPECT_NE(std::get<wire::Refuse>(rogue.answers[0].body).text.find("\"no endpoint\""), std::string::npos);
-  EXPECT_EQ(a.session->find(4711), nullptr);
+  EXPECT_EQ(a.find(4711), nullptr);
 }
 
 TEST_F(HandshakeTest, ANameInUseNeedsAHigherGeneration) {

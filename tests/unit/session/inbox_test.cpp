@@ -28,7 +28,7 @@ TEST_F(InboxTest, ThoseBehindOneThatTakesLongWaitForIt) {
     a.send(b.id(), text_call(a, kLong * i / 2));  // of one message, and in chunks
     a.say(b, 2 * i + 1);
   }
-  ASSERT_TRUE(run_until([this] { return a.session->is_drained(); })) << "acknowledged when it came";
+  ASSERT_TRUE(run_until([this] { return a.is_drained(); })) << "acknowledged when it came";
   ASSERT_FALSE(b.messages.empty());
   EXPECT_LT(b.messages.size(), 9u);
   b.decoder.thaw();
@@ -49,7 +49,7 @@ TEST_F(InboxTest, ManyThatWaitAreHandedOutInTasksOfTheirOwn) {
   b.decoder.freeze();
   a.send(b.id(), text_call(a, kLong / 2));
   for (uint64_t i = 1; i <= 1000; ++i) a.say(b, i);
-  ASSERT_TRUE(run_until([this] { return a.session->is_drained(); }));
+  ASSERT_TRUE(run_until([this] { return a.is_drained(); }));
   EXPECT_TRUE(b.messages.empty());
   b.decoder.thaw();
   ASSERT_TRUE(run_until([this] { return b.heard.size() == 1000; }));
@@ -60,7 +60,7 @@ TEST_F(InboxTest, NothingIsHeardOfAPeerThatWasGivenUpMeanwhile) {
   b.decoder.freeze();
   a.send(b.id(), text_call(a, kLong / 2));
   a.say(b, 1);
-  ASSERT_TRUE(run_until([this] { return a.session->is_drained(); }));
+  ASSERT_TRUE(run_until([this] { return a.is_drained(); }));
   b.loop.run([this] { b.session->fence(a.id(), Error(Status::kDisconnected, "enough of it")); });
   b.decoder.thaw();
   scheduler.run_for(kSecond);
@@ -106,7 +106,7 @@ TEST_F(InboxTest, APeerThatIsLostIsLostOnceItsMessagesAreHeard) {
   ASSERT_TRUE(run_until([this] { return a.heard.size() == 1; }));
   b.decoder.freeze();
   a.send(b.id(), text_call(a, kLong / 2));
-  ASSERT_TRUE(run_until([this] { return a.session->is_drained(); }));
+  ASSERT_TRUE(run_until([this] { return a.is_drained(); }));
   network.kill("a");
   b.say(a, 2);
   scheduler.run_for(10 * kSecond);

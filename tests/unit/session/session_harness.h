@@ -53,6 +53,16 @@ class Node final : public SessionEvents {
   void know(const Node& other) {
     loop.run([this, &other] { session->add_peer(other.self()); });
   }
+  const Peer* find(Incarnation incarnation) {
+    const Peer* found = nullptr;
+    loop.run([&] { found = session->find(incarnation); });
+    return found;
+  }
+  bool is_drained() {
+    bool drained = false;
+    loop.run([&] { drained = session->is_drained(); });
+    return drained;
+  }
   // A message that says `round`.
   Session::Ticket say(const Node& to, uint64_t round, SendOptions options = {}) {
     return send(to.id(), wire::QuietVerdict{round}, std::move(options));

@@ -43,18 +43,18 @@ TEST_F(SessionTest, AMessageIsAcknowledgedAloneAfterAWhile) {
   options.on_acknowledged = [&acknowledged] { acknowledged = true; };
   a.say(b, 1, std::move(options));
   ASSERT_TRUE(run_until([&] { return acknowledged; }, 100 * kMillisecond));
-  EXPECT_TRUE(a.session->is_drained());
+  EXPECT_TRUE(a.is_drained());
   EXPECT_EQ(a.session->stats().bytes_in_flight, 0u);
 }
 
 TEST_F(SessionTest, AnAnswerCarriesTheAcknowledgement) {
   a.say(b, 1);
-  ASSERT_TRUE(run_until([&] { return b.heard.size() == 1 && a.session->is_drained(); }));
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 1 && a.is_drained(); }));
   int messages_back = 0;
   network.set_tap([&](const std::string& from, const std::string&, const Frames&) { messages_back += from == "b"; });
   b.on_each = [&](const Peer& from, wire::Message&) { b.session->send(from.incarnation, wire::QuietVerdict{2}); };
   a.say(b, 2);
-  ASSERT_TRUE(run_until([&] { return a.session->is_drained(); }, 2 * kMillisecond));
+  ASSERT_TRUE(run_until([&] { return a.is_drained(); }, 2 * kMillisecond));
   EXPECT_EQ(messages_back, 1);
 }
 
@@ -98,11 +98,11 @@ TEST_F(SessionTest, ASendToOneselfArrivesInOrderAndIsAcknowledged) {
     a.say(a, i, std::move(options));
   }
   EXPECT_TRUE(a.heard.empty()) << "not within the send";
-  EXPECT_FALSE(a.session->is_drained());
+  EXPECT_FALSE(a.is_drained());
   ASSERT_TRUE(run_until([&] { return acknowledged == 3; }));
   EXPECT_EQ(a.heard, count_to(3));
   EXPECT_EQ(a.senders.front(), a.id());
-  EXPECT_TRUE(a.session->is_drained());
+  EXPECT_TRUE(a.is_drained());
   EXPECT_EQ(network.traffic().dials, 0u);
 }
 
@@ -117,7 +117,7 @@ TEST_F(SessionTest, AMessageToOneselfThatCannotTravelHoldsUpNoOther) {
   c.say(c, 2);
   ASSERT_TRUE(run_until([&] { return c.heard.size() == 1; }));
   EXPECT_EQ(c.heard.front(), 2u);
-  EXPECT_TRUE(c.session->is_drained());
+  EXPECT_TRUE(c.is_drained());
 }
 
 TEST_F(SessionTest, ATensorSentToOneselfIsANewOneOverTheSameMemory) {
@@ -155,7 +155,7 @@ TEST_F(SessionTest, WhatIsTooLargeIsRefusedAtOnce) {
       EXPECT_NE(error.message().find("1048576"), std::string::npos) << error.message();
     }
   });
-  EXPECT_TRUE(c.session->is_drained());
+  EXPECT_TRUE(c.is_drained());
 }
 
 TEST_F(SessionTest, WhatIsTooLargeForThePeerIsRefusedAtOnceAndNothingIsLost) {
@@ -218,7 +218,7 @@ TEST_F(SessionTest, ALargeMessageArrivesWhole) {
   ASSERT_EQ(received.shape(), sent.shape());
   EXPECT_EQ(std::memcmp(received.data(), sent.data(), sent.byte_size()), 0);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(received.data()) % 64, 0u);
-  ASSERT_TRUE(run_until([&] { return a.session->is_drained(); }));
+  ASSERT_TRUE(run_until([&] { return a.is_drained(); }));
 }
 
 TEST_F(SessionTest, ASmallMessagePassesBetweenTheChunksOfALargeOne) {
@@ -234,7 +234,7 @@ TEST_F(SessionTest, ASmallMessagePassesBetweenTheChunksOfALargeOne) {
 
 TEST_F(SessionTest, AtMostEightMebibytesOfChunksAreUnacknowledged) {
   a.say(b, 1);
-  ASSERT_TRUE(run_until([&] { return b.heard.size() == 1 && a.session->is_drained(); }));
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 1 && a.is_drained(); }));
   a.send(b.id(), a.big_call(64 << 20));
   size_t most = 0;
   ASSERT_TRUE(run_until([&] {
@@ -345,7 +345,7 @@ TEST_F(SessionTest, AWithdrawnLargeMessageIsForgottenByThePeer) {
     c.loop.run([&] { EXPECT_TRUE(c.session->withdraw(d.id(), ticket)); });
     c.send(d.id(), c.big_call(15 << 20, "kept"));
   }
-  ASSERT_TRUE(run_until([&] { return d.messages.size() == 4 && c.session->is_drained(); }));
+  ASSERT_TRUE(run_until([&] { return d.messages.size() == 4 && c.is_drained(); }));
   for (size_t i = 1; i < 4; ++i) EXPECT_EQ(std::get<wire::Call>(d.messages[i].body).function, "kept");
   EXPECT_TRUE(d.lost.empty());
 }
@@ -360,7 +360,7 @@ TEST_F(SessionTest, ALargeAnswerThatBecomesAnErrorWhenNumberedGoesWithoutItsChun
     answer.error = Error(Status::kInvalidState, "over");
   };
   a.send(b.id(), reply, std::move(options));
-  ASSERT_TRUE(run_until([&] { return b.messages.size() == 1 && a.session->is_drained(); }));
+  ASSERT_TRUE(run_until([&] { return b.messages.size() == 1 && a.is_drained(); }));
   EXPECT_TRUE(std::get<wire::Reply>(b.messages[0].body).failed);
   a.say(b, 5);
   ASSERT_TRUE(run_until([&] { return b.heard.size() == 1; }));

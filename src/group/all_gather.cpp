@@ -107,11 +107,13 @@ void AllGather::send(const TurnPointer& turn) {
 }
 
 bool AllGather::expects(const Ranks& ranks, int64_t turn) const {
+  assert_on_loop(shared_.loop);
   const auto found = turns_.find(ranks);
   return found != turns_.end() && found->second.front()->number == turn;
 }
 
 void AllGather::take(const Ranks& ranks, const Value& values) {
+  assert_on_loop(shared_.loop);
   const TurnPointer turn = turns_.at(ranks).front();
   if (std::exchange(turn->has_values, true)) return;
   cancel_timer(*turn);
@@ -152,6 +154,7 @@ void AllGather::send_next(const Ranks& ranks) {
 }
 
 void AllGather::on_due(const TurnPointer& turn) {
+  assert_on_loop(shared_.loop);
   turn->timer = 0;
   std::erase(turns_.at(turn->ranks), turn);
   turn->future->fail(Error(Status::kDeadline, fmt::format("{}: after {} an earlier one of these ranks is not complete",
@@ -160,6 +163,7 @@ void AllGather::on_due(const TurnPointer& turn) {
 
 // The member that is to answer does not, though it lives. Nobody waits for the values, but the turn is not over.
 void AllGather::on_late(Turn& turn) {
+  assert_on_loop(shared_.loop);
   turn.timer = 0;
   turn.future->fail(
       Error(Status::kDeadline, fmt::format("{}: after {} there is no answer of rank {}", describe(turn.ranks),
@@ -179,6 +183,7 @@ void AllGather::cancel_timer(Turn& turn) {
 }
 
 void AllGather::stop() {
+  assert_on_loop(shared_.loop);
   for (auto& [ranks, queue] : std::exchange(turns_, {})) {
     for (const TurnPointer& turn : queue) {
       cancel_timer(*turn);

@@ -57,6 +57,7 @@ GatherRequest GatherRequest::decode(const Values& args) {
 }
 
 void GatherRounds::on_call(const GroupCall& call) {
+  assert_on_loop(shared_.loop);
   GatherRequest request = GatherRequest::decode(call.args);
   check(request, call.from);
   Round& round = rounds_[request.ranks];
@@ -135,6 +136,7 @@ void GatherRounds::look_for_missing(const Ranks& ranks, const Round& round) {
 }
 
 void GatherRounds::on_due(const Ranks& ranks, int32_t rank, Nanos timeout) {
+  assert_on_loop(shared_.loop);
   Round& round = rounds_.at(ranks);
   drop_given_up(round);
   const auto found = round.came.find(rank);
@@ -186,6 +188,7 @@ void GatherRounds::fail_round(const Ranks& ranks, const Error& error) {
 }
 
 void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
+  assert_on_loop(shared_.loop);
   std::vector<Ranks> hit;
   for (auto& [ranks, round] : rounds_) {
     if (!std::binary_search(ranks.begin(), ranks.end(), peer.rank)) continue;
@@ -200,6 +203,7 @@ void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
 }
 
 void GatherRounds::stop() {
+  assert_on_loop(shared_.loop);
   for (auto& [ranks, round] : rounds_) {
     for (auto& [rank, contribution] : round.came) {
       if (contribution.timer != 0) shared_.loop.cancel_timer(contribution.timer);

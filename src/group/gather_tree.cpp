@@ -35,6 +35,7 @@ LeftOut decode(const Value& answer, const Ranks& ranks) {
 }  // namespace
 
 void GatherTree::spread(const Ranks& ranks, const std::vector<int64_t>& turns, const Value& values, Done done) {
+  assert_on_loop(shared_.loop);
   auto spread = std::make_shared<Spread>();
   spread->ranks = ranks;
   spread->args = {encode_ranks(ranks), encode_row(turns), values};
@@ -45,6 +46,7 @@ void GatherTree::spread(const Ranks& ranks, const std::vector<int64_t>& turns, c
 }
 
 void GatherTree::on_call(const GroupCall& call) {
+  assert_on_loop(shared_.loop);
   const Values& args = call.args;
   if (args.size() != 3) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 3", args.size());
   auto spread = std::make_shared<Spread>();

@@ -61,6 +61,7 @@ void Group::set_service(GroupService& service) { shared_->service = &service; }
 void Group::add_idle_check(std::function<bool()> is_idle) { state_->idle_checks.push_back(std::move(is_idle)); }
 
 void Group::begin(Session& session, std::vector<Peer> members, bool is_open_world) {
+  assert_on_loop(shared_->loop);
   shared_->session = &session;
   shared_->is_open_world = is_open_world;
   shared_->self = session.self();
@@ -78,6 +79,7 @@ const std::shared_ptr<GroupShared>& Group::shared() const { return shared_; }
 // ---- peers ----
 
 void Group::send(const Peer& to, wire::Body body, Task on_acknowledged) {
+  assert_on_loop(shared_->loop);
   if (shared_->session == nullptr || is_gone(to.incarnation)) return;
   SendOptions options;
   options.on_number = [shared = shared_.get(), to](wire::Message&) { ++shared->peer_of(to).requests_sent; };
@@ -90,24 +92,34 @@ void Group::send(const Peer& to, wire::Body body, Task on_acknowledged) {
 }
 
 void Group::fence(Incarnation peer, const Error& why) {
+  assert_on_loop(shared_->loop);
   if (shared_->session != nullptr) shared_->session->fence(peer, why);
 }
 
-void Group::count_received(const Peer& from) { ++shared_->peer_of(from).requests_received; }
+void Group::count_received(const Peer& from) {
+  assert_on_loop(shared_->loop);
+  ++shared_->peer_of(from).requests_received;
+}
 
 std::shared_ptr<const Peer> Group::find_peer(Incarnation incarnation) const {
+  assert_on_loop(shared_->loop);
   const auto found = shared_->peers.find(incarnation);
   return found == shared_->peers.end() ? nullptr : found->second.peer;
 }
 
 bool Group::is_gone(Incarnation incarnation) const {
+  assert_on_loop(shared_->loop);
   if (!shared_->peers.contains(incarnation)) return true;
   return shared_->session == nullptr || shared_->session->gone(incarnation) != nullptr;
 }
 
-void Group::on_lost(const Peer& peer, const Error& error) { state_->on_gone(peer, Standing::kLost, error); }
+void Group::on_lost(const Peer& peer, const Error& error) {
+  assert_on_loop(shared_->loop);
+  state_->on_gone(peer, Standing::kLost, error);
+}
 
 void Group::on_left(const Peer& peer) {
+  assert_on_loop(shared_->loop);
   state_->on_gone(peer, Standing::kLeft,
                   Error(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(peer))));
 }
@@ -120,6 +132,7 @@ void Group::State::on_gone(const Peer& peer, Standing standing, const Error& err
 }
 
 void Group::on_joined(const Peer& peer) {
+  assert_on_loop(shared_->loop);
   // The one before of its rank is gone: nothing is counted for it any more.
   const auto before = shared_->membership.find_by_rank(peer.rank);
   if (before && before->peer.incarnation != peer.incarnation) shared_->peers.erase(before->peer.incarnation);
@@ -131,6 +144,7 @@ void Group::on_joined(const Peer& peer) {
 // ---- messages ----
 
 Heard Group::handle(const Peer& from, wire::Message& message) {
+  assert_on_loop(shared_->loop);
   if (const auto* ask = std::get_if<wire::QuietAsk>(&message.body)) {
     state_->vote.on_ask(from, *ask);
   } else if (auto* answer = std::get_if<wire::QuietAnswer>(&message.body)) {
@@ -162,6 +176,7 @@ bool Group::State::is_idle() const {
 }
 
 std::shared_ptr<Future<ShutdownReport>> Group::shutdown(Nanos deadline) {
+  assert_on_loop(shared_->loop);
   state_->begin_shutdown(deadline);
   return state_->left;
 }
@@ -190,12 +205,14 @@ void Group::State::begin_shutdown(Nanos wanted) {
 }
 
 bool Group::leave_for(const Error& why) {
+  assert_on_loop(shared_->loop);
   if (state_->is_leaving) return false;
   state_->leave(false, why);
   return true;
 }
 
 void Group::cut_off() {
+  assert_on_loop(shared_->loop);
   GroupShared& shared = state_->shared;
   if (shared.session == nullptr) return;
   state_->is_leaving = true;
@@ -206,6 +223,7 @@ void Group::cut_off() {
 
 // The last step: nothing begins any more, what is open ends, and the streams say LEAVE.
 void Group::State::leave(bool is_quiet, const Error& why) {
+  assert_on_loop(shared.loop);
   if (std::exchange(is_leaving, true)) return;
   if (timer != 0) shared.loop.cancel_timer(std::exchange(timer, 0));
   ShutdownReport report = end_service(is_quiet, why);

@@ -62,7 +62,7 @@ class Group {
   // Any thread. Brings the values of several members to each of them, once all have come: AllGather::begin.
   std::shared_ptr<Future<Value>> all_gather(const Value& value, std::optional<std::vector<int32_t>> ranks,
                                             Nanos timeout);
-  // The functions under which other members reach this one's part in it. They throw Error to refuse.
+  // Before the start. The functions under which other members reach this one's part in it. They throw Error to refuse.
   struct Function {
     const char* name;
     std::function<void(const GroupCall&)> run;

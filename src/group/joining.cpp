@@ -42,6 +42,7 @@ Joining::~Joining() {
 }
 
 void Joining::join(const JoinRequest& request, Callback done) {
+  assert_on_loop(loop_);
   request_ = request;
   done_ = std::move(done);
   try {
@@ -72,6 +73,7 @@ void Joining::give_up(Error error) {
 }
 
 void Joining::tell(Outcome outcome) {
+  assert_on_loop(loop_);
   if (std::exchange(is_over_, true)) return;
   if (deadline_timer_ != 0) loop_.cancel_timer(std::exchange(deadline_timer_, 0));
   loop_.post_or_drop(

@@ -58,6 +58,7 @@ void RendezvousGuest::say_join() {
 }
 
 void RendezvousGuest::on_message(const Frames& frames) {
+  assert_on_loop(loop_);
   if (is_done()) return;
   try {
     const wire::Message message = wire::unpack(frames, wire::Limits(), transport_);

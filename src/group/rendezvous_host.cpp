@@ -42,6 +42,7 @@ void RendezvousHost::begin() {
 Error RendezvousHost::on_deadline() { return failure_ ? *failure_ : gathering_->missing_error(); }
 
 void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frames) {
+  assert_on_loop(loop_);
   try {
     const wire::Message message = wire::unpack(frames, wire::Limits(), transport_);
     const auto* join = std::get_if<wire::Join>(&message.body);
@@ -101,6 +102,7 @@ void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) 
 }
 
 void RendezvousHost::on_gone(Incarnation incarnation) {
+  assert_on_loop(loop_);
   gathering_->remove(incarnation);
   guests_.erase(incarnation);
 }

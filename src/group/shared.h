@@ -45,6 +45,7 @@ struct GroupShared {
 
   // On the loop. Throws what requests to it fail with, if it is gone; of a rank, to its latest member.
   void check_present(Incarnation worker) const {
+    assert_on_loop(loop);
     const Error* gone = session == nullptr ? nullptr : session->gone(worker);
     if (gone != nullptr) throw *gone;
   }
@@ -53,6 +54,7 @@ struct GroupShared {
   }
 
   GroupPeer& peer_of(const Peer& peer) {
+    assert_on_loop(loop);
     GroupPeer& entry = peers[peer.incarnation];
     if (entry.peer == nullptr) entry.peer = std::make_shared<const Peer>(peer);
     return entry;

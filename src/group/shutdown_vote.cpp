@@ -38,18 +38,21 @@ ShutdownVote::ShutdownVote(GroupShared& shared, Callbacks callbacks)
     : shared_(shared), callbacks_(std::move(callbacks)) {}
 
 void ShutdownVote::begin() {
+  assert_on_loop(shared_.loop);
   if (is_stopping_ || is_over_) return;
   is_stopping_ = true;
   on_members_changed();
 }
 
 void ShutdownVote::stop() {
+  assert_on_loop(shared_.loop);
   is_over_ = true;
   if (timer_ != 0) shared_.loop.cancel_timer(std::exchange(timer_, 0));
   if (tell_timer_ != 0) shared_.loop.cancel_timer(std::exchange(tell_timer_, 0));
 }
 
 void ShutdownVote::on_members_changed() {
+  assert_on_loop(shared_.loop);
   if (!is_stopping_ || is_over_) return;
   is_round_stale_ = true;  // until the next one begins
   if (shared_.is_open_world) {
@@ -102,6 +105,7 @@ void ShutdownVote::start_round() {
 }
 
 void ShutdownVote::on_answer(const Peer& from, wire::QuietAnswer answer) {
+  assert_on_loop(shared_.loop);
   if (is_over_ || !is_leader() || answer.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
   if (answer.stopping) known_stopping_.insert(from.incarnation);
   sort(answer);
@@ -204,6 +208,7 @@ void ShutdownVote::finish() {
 // ---- a member ----
 
 void ShutdownVote::on_ask(const Peer& from, const wire::QuietAsk& ask) {
+  assert_on_loop(shared_.loop);
   if (is_over_) return;
   missing_ = ask.missing;
   if (from.incarnation == leader_ && ask.round == asked_round_) return;
@@ -244,12 +249,14 @@ void ShutdownVote::answer_leader() {
 }
 
 void ShutdownVote::on_verdict(const Peer& from, const wire::QuietVerdict& verdict) {
+  assert_on_loop(shared_.loop);
   if (is_over_ || !is_stopping_ || from.incarnation != leader_ || verdict.round != asked_round_) return;
   stop();
   callbacks_.on_quiet();
 }
 
 std::vector<std::string> ShutdownVote::missing() const {
+  assert_on_loop(shared_.loop);
   if (shared_.is_open_world) return {};
   std::vector<Incarnation> missing = missing_;
   if (is_leader()) {
@@ -287,6 +294,7 @@ void ShutdownVote::pace(Nanos first) {
 }
 
 void ShutdownVote::tick() {
+  assert_on_loop(shared_.loop);
   if (is_over_) return;
   if (shared_.is_open_world) return look_whether_idle();
   if (!is_leader()) {

@@ -16,6 +16,7 @@ Deadlines::Deadlines(Loop& loop, std::function<bool(const Id&)> is_open, std::fu
     : loop_(loop), is_open_(std::move(is_open)), on_due_(std::move(on_due)) {}
 
 void Deadlines::add(const Id& call, Nanos when) {
+  assert_on_loop(loop_);
   if (when == kNever) return;
   heap_.push_back({when, call});
   std::push_heap(heap_.begin(), heap_.end(), later);
@@ -23,12 +24,14 @@ void Deadlines::add(const Id& call, Nanos when) {
 }
 
 void Deadlines::note_end(Nanos when) {
+  assert_on_loop(loop_);
   if (when == kNever) return;
   ++ended_;
   if (ended_ > heap_.size() / 2 + kEndedKept) drop_ended();
 }
 
 void Deadlines::clear() {
+  assert_on_loop(loop_);
   heap_.clear();
   ended_ = 0;
   if (timer_ != 0) loop_.cancel_timer(std::exchange(timer_, 0));
@@ -46,6 +49,7 @@ void Deadlines::arm() {
 }
 
 void Deadlines::fire() {
+  assert_on_loop(loop_);
   timer_ = 0;
   EachStep each;  // one that finds no memory leaves the others their end
   const Nanos now = loop_.now();

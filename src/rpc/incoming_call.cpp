@@ -64,6 +64,7 @@ IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& tab
       kept_(std::move(kept)) {}
 
 OpenCall::Stage IncomingCall::stage() const {
+  assert_on_loop(shared_->environment.loop);
   switch (stage_.load()) {
     case Stage::kQueued:
       return OpenCall::Stage::kWaiting;
@@ -240,6 +241,7 @@ bool IncomingCall::close() {
 }
 
 void IncomingCall::add_nested(const std::shared_ptr<OutgoingCall>& call) {
+  assert_on_loop(shared_->environment.loop);
   if (nested_.size() >= nested_limit_) {
     std::erase_if(nested_, [](const std::weak_ptr<OutgoingCall>& nested) {
       const auto alive = nested.lock();

@@ -50,7 +50,7 @@ class IncomingCall final : public Invocation {
 
   // Runs the function, unless the call is over by now. Any thread.
   void run(const Function& function);
-  // The same for a built-in op or a failure that needs no thread. On the loop.
+  // The same in two steps, for a built-in op or a failure that needs no thread.
   bool begin();
   void finish_run();
 
@@ -75,7 +75,7 @@ class IncomingCall final : public Invocation {
   Nanos arrived() const { return arrived_; }
   OpenCall::Stage stage() const;
 
-  // Nobody waits for the answer any more. Gives whether the function has begun.
+  // Nobody waits for the answer any more. Gives whether the function has begun. Also when the loop is gone.
   bool close();
   // A call that was made within this one and ends with it.
   void add_nested(const std::shared_ptr<OutgoingCall>& call);

@@ -26,6 +26,7 @@ IncomingCalls::IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing)
 
 Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request,
                              const Error* shortage) {
+  assert_on_loop(shared_.environment.loop);
   if (is_stopped_) return Heard::kStale;  // the peer hears that we have left
   if (request.call.maker != from.incarnation) violation("{} makes a call under the id of another", describe_peer(from));
   if (open_.contains(request.call)) {
@@ -194,6 +195,7 @@ bool IncomingCalls::remove(const IncomingCall& call) {
 // ---- answers ----
 
 void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
+  assert_on_loop(shared_.environment.loop);
   if (remove(*call)) {  // somebody waits for it
     call->close();
     send_taken(call);
@@ -317,6 +319,7 @@ bool IncomingCalls::close(const std::shared_ptr<IncomingCall>& call, const std::
 }
 
 void IncomingCalls::on_due(const Id& id) {
+  assert_on_loop(shared_.environment.loop);
   const std::shared_ptr<IncomingCall> call = open_.at(id);
   const bool has_begun = close(call, "reached its deadline");
   Error error(Status::kDeadline, has_begun ? "the function did not answer before the deadline"
@@ -325,6 +328,7 @@ void IncomingCalls::on_due(const Id& id) {
 }
 
 Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
+  assert_on_loop(shared_.environment.loop);
   if (cancel.call.maker != from.incarnation) {
     violation("{} cancels a call of another", describe_peer(from));
   }
@@ -337,6 +341,7 @@ Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
 }
 
 void IncomingCalls::on_peer_gone(Incarnation peer) {
+  assert_on_loop(shared_.environment.loop);
   std::vector<std::shared_ptr<IncomingCall>> hit;
   for (const auto& [id, call] : open_) {
     // A call that makes a value goes on: others may wait for the value.
@@ -349,6 +354,7 @@ void IncomingCalls::on_peer_gone(Incarnation peer) {
 }
 
 void IncomingCalls::end_context(const Id& context) {
+  assert_on_loop(shared_.environment.loop);
   for (const Id& id : by_context_.take(context)) {
     const auto found = open_.find(id);
     if (found == open_.end()) continue;
@@ -359,6 +365,7 @@ void IncomingCalls::end_context(const Id& context) {
 }
 
 size_t IncomingCalls::stop() {
+  assert_on_loop(shared_.environment.loop);
   is_stopped_ = true;
   shared_.running.close();
   deadlines_.clear();
@@ -381,6 +388,7 @@ void IncomingCalls::abandon() {
 }
 
 void IncomingCalls::describe(std::vector<OpenCall>& calls) const {
+  assert_on_loop(shared_.environment.loop);
   const Nanos now = shared_.environment.loop.now();
   for (const auto& [id, call] : open_) {
     calls.push_back({call->stage(), call->function(), call->label(), call->caller(), call->peer()->rank,

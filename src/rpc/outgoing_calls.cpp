@@ -15,6 +15,7 @@ OutgoingCalls::OutgoingCalls(RpcShared& shared)
           [this](const Id& id) { on_due(id); }) {}
 
 void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
+  assert_on_loop(shared_.environment.loop);
   if (call->future.is_done()) return;
   try {
     if (call->kept) shared_.references->on_creation_queued(*call->kept);
@@ -74,6 +75,7 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
 
 // From here on the callee decides. A call that ended meanwhile goes out without time, so that it does not run.
 void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
+  assert_on_loop(shared_.environment.loop);
   call.is_numbered = true;
   ++shared_.group->peer_of(*call.peer).requests_sent;
   for (Value& arg : body.args) convert_references(shared_, *call.peer, arg);
@@ -106,6 +108,7 @@ void OutgoingCalls::record(OutgoingCall& call, wire::Call& body) {
 }
 
 Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error* shortage) {
+  assert_on_loop(shared_.environment.loop);
   if (reply.call.maker != shared_.group->self.incarnation || reply.call.counter > last_counter_) {
     violation("{} answers a call that was never made", describe_peer(from));
   }
@@ -153,6 +156,7 @@ Error OutgoingCalls::name(Error error, const OutgoingCall& call) noexcept {
 }
 
 void OutgoingCalls::on_due(const Id& id) {
+  assert_on_loop(shared_.environment.loop);
   const std::shared_ptr<OutgoingCall> call = open_.at(id);
   EachStep each;  // what fails of the text and the word to the callee leaves the end
   each([this, &call] { recall(*call, false); });
@@ -180,18 +184,21 @@ void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {
 }
 
 void OutgoingCalls::on_future_cancelled(const std::shared_ptr<OutgoingCall>& call) {
+  assert_on_loop(shared_.environment.loop);
   if (!open_.contains(call->id)) return;
   recall(*call, true);
   end(call, Error(Status::kCancelled, "cancelled by the caller"));
 }
 
 void OutgoingCalls::cancel(const std::shared_ptr<OutgoingCall>& call, const std::string& reason) {
+  assert_on_loop(shared_.environment.loop);
   if (!open_.contains(call->id)) return;
   recall(*call, true);
   end(call, failure(*call, Status::kCancelled, reason));
 }
 
 void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   std::vector<std::shared_ptr<OutgoingCall>> hit;
   for (const auto& [id, call] : open_) {
     if (call->to == peer) hit.push_back(call);
@@ -200,6 +207,7 @@ void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
 }
 
 void OutgoingCalls::end_context(const Id& context) {
+  assert_on_loop(shared_.environment.loop);
   for (const Id& id : by_context_.take(context)) {
     const auto found = open_.find(id);
     if (found == open_.end()) continue;
@@ -209,6 +217,7 @@ void OutgoingCalls::end_context(const Id& context) {
 }
 
 size_t OutgoingCalls::stop(const Error& why) {
+  assert_on_loop(shared_.environment.loop);
   is_stopped_ = true;
   deadlines_.clear();
   const auto open = std::exchange(open_, {});
@@ -259,6 +268,7 @@ void OutgoingCalls::forget(OutgoingCall& call) {
 }
 
 void OutgoingCalls::describe(std::vector<OpenCall>& calls) const {
+  assert_on_loop(shared_.environment.loop);
   const Nanos now = shared_.environment.loop.now();
   for (const auto& [id, call] : open_) {
     calls.push_back({call->is_numbered ? OpenCall::Stage::kSent : OpenCall::Stage::kQueued, call->function, call->label,

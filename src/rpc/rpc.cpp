@@ -31,7 +31,10 @@ struct Rpc::State final : RpcShared, GroupService {
   // GroupService
   std::shared_ptr<Future<Value>> ask(const Peer& to, const char* function, Values args) override;
   bool is_idle() const override;
-  void refuse_new() override { incoming.refuse_new(); }
+  void refuse_new() override {
+    assert_on_loop(environment.loop);
+    incoming.refuse_new();
+  }
   void end(const Error& why, ShutdownReport& report) override;
   void on_gone(const Peer& peer, const Error& error) override;
 };
@@ -132,12 +135,14 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
 // ---- messages and losses ----
 
 Heard Rpc::handle(const Peer& from, wire::Message& message) {
+  assert_on_loop(state_->environment.loop);
   if (auto* call = std::get_if<wire::Call>(&message.body)) return state_->incoming.on_call(state_, from, *call);
   if (auto* reply = std::get_if<wire::Reply>(&message.body)) return state_->outgoing.on_reply(from, *reply);
   return state_->incoming.on_cancel(from, std::get<wire::Cancel>(message.body));
 }
 
 void Rpc::refuse(const Peer& from, wire::Message& outline, const Error& why) {
+  assert_on_loop(state_->environment.loop);
   if (auto* call = std::get_if<wire::Call>(&outline.body)) {
     state_->incoming.on_call(state_, from, *call, &why);
   } else if (auto* reply = std::get_if<wire::Reply>(&outline.body)) {
@@ -146,11 +151,13 @@ void Rpc::refuse(const Peer& from, wire::Message& outline, const Error& why) {
 }
 
 void Rpc::State::on_gone(const Peer& peer, const Error& error) {
+  assert_on_loop(environment.loop);
   outgoing.on_peer_gone(peer.incarnation, error);
   incoming.on_peer_gone(peer.incarnation);
 }
 
 void Rpc::end_context(const Id& context) {
+  assert_on_loop(state_->environment.loop);
   state_->outgoing.end_context(context);
   state_->incoming.end_context(context);
 }
@@ -158,6 +165,7 @@ void Rpc::end_context(const Id& context) {
 // ---- of the group ----
 
 std::shared_ptr<Future<Value>> Rpc::State::ask(const Peer& to, const char* function, Values args) {
+  assert_on_loop(environment.loop);
   CallRequest request;
   request.to = to.name;
   request.function = function;
@@ -167,10 +175,12 @@ std::shared_ptr<Future<Value>> Rpc::State::ask(const Peer& to, const char* funct
 }
 
 bool Rpc::State::is_idle() const {
+  assert_on_loop(environment.loop);
   return outgoing.is_idle() && incoming.is_idle() && environment.functions.waiting() == 0;
 }
 
 void Rpc::State::end(const Error& why, ShutdownReport& report) {
+  assert_on_loop(environment.loop);
   const size_t made = outgoing.stop(why);  // first: what is made within a served call counts as well
   const size_t served = incoming.stop();
   report.open_calls = static_cast<int64_t>(made + served);
@@ -203,6 +213,7 @@ RpcStats Rpc::stats() const {
 }
 
 std::vector<OpenCall> Rpc::open_calls() const {
+  assert_on_loop(state_->environment.loop);
   std::vector<OpenCall> calls;
   state_->outgoing.describe(calls);
   state_->incoming.describe(calls);

@@ -143,11 +143,13 @@ Rrefs::~Rrefs() { state_->home->gate.close(); }
 void Rrefs::set_host(std::shared_ptr<void> host) { state_->home->host = std::move(host); }
 
 void Rrefs::begin(const Peer& self) {
+  assert_on_loop(state_->environment.loop);
   state_->self.store(self.incarnation);
   state_->sharing.begin(self);
 }
 
 void Rrefs::stop() {
+  assert_on_loop(state_->environment.loop);
   state_->sharing.stop();
   for (const auto& owned : state_->home->table.all()) fail_dropped(owned->outcome());
 }
@@ -198,12 +200,20 @@ std::shared_ptr<Future<Value>> Rrefs::fetch(const std::shared_ptr<Rref>& referen
 // ---- messages, losses, counts ----
 
 Heard Rrefs::handle(const Peer& from, const wire::Message& message) {
+  assert_on_loop(state_->environment.loop);
   state_->group.count_received(from);  // also of what fails here
   return state_->sharing.handle(from, message.body);
 }
 
-void Rrefs::on_gone(const Peer& peer) { state_->sharing.on_gone(peer); }
-bool Rrefs::is_idle() const { return state_->sharing.is_idle(); }
+void Rrefs::on_gone(const Peer& peer) {
+  assert_on_loop(state_->environment.loop);
+  state_->sharing.on_gone(peer);
+}
+
+bool Rrefs::is_idle() const {
+  assert_on_loop(state_->environment.loop);
+  return state_->sharing.is_idle();
+}
 
 RrefStats Rrefs::stats() const {
   RrefStats stats;
@@ -214,6 +224,7 @@ RrefStats Rrefs::stats() const {
 }
 
 std::vector<OwnedValueInfo> Rrefs::owned_values() const {
+  assert_on_loop(state_->environment.loop);
   std::map<Id, OwnedValueInfo> infos;
   for (const auto& value : state_->home->table.all()) {
     const Future<Value>& outcome = value->outcome();
@@ -234,6 +245,7 @@ std::vector<OwnedValueInfo> Rrefs::owned_values() const {
 }
 
 std::vector<std::string> Rrefs::leaks() const {
+  assert_on_loop(state_->environment.loop);
   std::vector<std::string> lines;
   for (const auto& [value, holder] : state_->sharing.forks()) {
     const auto peer = state_->group.find_peer(holder);
@@ -257,6 +269,7 @@ void Rrefs::check(const Value& value) const {
 }
 
 void Rrefs::check_made(const Value& value) const {
+  assert_on_loop(state_->environment.loop);
   value.map_external([](const std::shared_ptr<ExternalValue>& external) {
     if (const auto failure = std::static_pointer_cast<Rref>(external)->failure()) throw *failure;
     return external;
@@ -264,22 +277,36 @@ void Rrefs::check_made(const Value& value) const {
 }
 
 Value Rrefs::on_send(const Peer& to, const Value& value) {
+  assert_on_loop(state_->environment.loop);
   return value.map_external([this, &to](const std::shared_ptr<ExternalValue>& external) {
     return state_->sharing.on_send(to, std::static_pointer_cast<Rref>(external));
   });
 }
 
 Value Rrefs::on_receive(const Peer& from, const Value& value) {
+  assert_on_loop(state_->environment.loop);
   return value.map_external([this, &from](const std::shared_ptr<ExternalValue>& external) {
     return state_->sharing.on_receive(from, static_cast<const wire::Reference&>(*external));
   });
 }
 
-void Rrefs::on_creation_queued(const wire::Reference& kept) { state_->sharing.on_creation_queued(kept.value); }
-void Rrefs::on_creation_numbered(const wire::Reference& kept) { state_->sharing.on_creation_numbered(kept.value); }
-void Rrefs::on_creation_acknowledged(wire::Reference& kept) { static_cast<Rref&>(kept).confirm(); }
+void Rrefs::on_creation_queued(const wire::Reference& kept) {
+  assert_on_loop(state_->environment.loop);
+  state_->sharing.on_creation_queued(kept.value);
+}
+
+void Rrefs::on_creation_numbered(const wire::Reference& kept) {
+  assert_on_loop(state_->environment.loop);
+  state_->sharing.on_creation_numbered(kept.value);
+}
+
+void Rrefs::on_creation_acknowledged(wire::Reference& kept) {
+  assert_on_loop(state_->environment.loop);
+  static_cast<Rref&>(kept).confirm();
+}
 
 void Rrefs::on_creation_failed(wire::Reference& kept, const Peer& callee, const Error& error) {
+  assert_on_loop(state_->environment.loop);
   auto& reference = static_cast<Rref&>(kept);
   if (reference.is_owner()) {
     reference.owned()->outcome().fail(error);
@@ -290,11 +317,13 @@ void Rrefs::on_creation_failed(wire::Reference& kept, const Peer& callee, const 
 }
 
 std::shared_ptr<Future<Value>> Rrefs::on_creation(const Peer& from, const Id& id, const std::string& call) {
+  assert_on_loop(state_->environment.loop);
   std::shared_ptr<OwnedValue> owned = state_->sharing.on_creation(from, id, call);
   return {owned, &owned->outcome()};
 }
 
 void Rrefs::when_ready(const Values& args, UniqueFunction<void(const Error*)> ready) {
+  assert_on_loop(state_->environment.loop);
   std::vector<std::shared_ptr<Rref>> all;
   for (const Value& arg : args) collect_owned(arg, all);
   std::vector<std::shared_ptr<Rref>> direct;

@@ -75,8 +75,8 @@ class Rrefs final : public ReferenceHook {
 
   RrefStats stats() const;
 
-  // ReferenceHook
-  void check(const Value& value) const override;
+  // ReferenceHook. On the loop.
+  void check(const Value& value) const override;  // any thread
   void check_made(const Value& value) const override;
   Value on_send(const Peer& to, const Value& value) override;
   Value on_receive(const Peer& from, const Value& value) override;
@@ -86,7 +86,7 @@ class Rrefs final : public ReferenceHook {
   void on_creation_failed(wire::Reference& kept, const Peer& callee, const Error& error) override;
   std::shared_ptr<Future<Value>> on_creation(const Peer& from, const Id& value, const std::string& call) override;
   void when_ready(const Values& args, UniqueFunction<void(const Error*)> ready) override;
-  Values resolve(const Values& args) const override;
+  Values resolve(const Values& args) const override;  // any thread
   std::vector<std::string> leaks() const override;
 
  private:

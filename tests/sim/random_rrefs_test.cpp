@@ -175,11 +175,16 @@ class RandomPassing {
     return value.depth() < 4 ? value : Value(int64_t{1});
   }
 
+  bool is_idle(int32_t rank) {
+    bool idle = false;
+    group_->loop(rank).run([this, rank, &idle] { idle = rrefs(rank).is_idle(); });
+    return idle;
+  }
   bool is_clean() {
     for (int32_t rank = 0; rank < group_->size(); ++rank) {
       if (group_->is_killed(rank)) continue;
       const WorkerStats stats = group_->worker(rank).stats();
-      if (stats.rrefs.owned + stats.rrefs.used + stats.rrefs.forks != 0 || !rrefs(rank).is_idle()) return false;
+      if (stats.rrefs.owned + stats.rrefs.used + stats.rrefs.forks != 0 || !is_idle(rank)) return false;
       if (stats.dautograd.contexts + stats.rpc.calls_open + stats.rpc.futures_open != 0) return false;
     }
     return true;
@@ -194,7 +199,7 @@ class RandomPassing {
       EXPECT_EQ(stats.dautograd.contexts, 0u) << "w" << rank;
       EXPECT_EQ(stats.rpc.calls_open, 0u) << "w" << rank;
       EXPECT_EQ(stats.rpc.futures_open, 0u) << "w" << rank;
-      EXPECT_TRUE(rrefs(rank).is_idle()) << "w" << rank;
+      EXPECT_TRUE(is_idle(rank)) << "w" << rank;
     }
   }
 

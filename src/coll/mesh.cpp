@@ -188,6 +188,7 @@ void Mesh::compare_early(const std::string& name, LineState& state, uint64_t num
 }
 
 void Mesh::on_due(const OpenPointer& call) {
+  assert_on_loop(environment_.loop);
   call->timer = 0;
   std::string members;
   for (int64_t position : call->missing()) members += (members.empty() ? "" : ", ") + describe_member(position);
@@ -210,6 +211,7 @@ void Mesh::finish(const OpenPointer& call) {
 // ---- messages ----
 
 std::optional<int64_t> Mesh::position_of(Incarnation incarnation) const {
+  assert_on_loop(environment_.loop);
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i] != nullptr && members_[i]->incarnation == incarnation) return static_cast<int64_t>(i);
   }
@@ -217,6 +219,7 @@ std::optional<int64_t> Mesh::position_of(Incarnation incarnation) const {
 }
 
 Heard Mesh::on_part(int64_t from, const wire::Part& part) {
+  assert_on_loop(environment_.loop);
   if (ended_) return Heard::kStale;
   if (part.part >= kMostParts) violation("part {} of a collective", part.part);
   LineState& state = lines_[part.line];
@@ -251,6 +254,7 @@ void Mesh::tell_diverged(int64_t to, const std::string& line) {
 }
 
 Heard Mesh::on_calls(int64_t from, const wire::Calls& calls) {
+  assert_on_loop(environment_.loop);
   if (ended_) return Heard::kStale;
   Program own{describe_member(position_), lines_[calls.line].line.calls()};
   Program other{describe_member(from), {calls.calls.begin(), calls.calls.end()}};
@@ -260,6 +264,7 @@ Heard Mesh::on_calls(int64_t from, const wire::Calls& calls) {
 }
 
 Heard Mesh::on_end(int64_t from, const wire::MeshEnd& end) {
+  assert_on_loop(environment_.loop);
   if (ended_) return Heard::kStale;
   if (end.left) {
     on_left(from);
@@ -270,11 +275,13 @@ Heard Mesh::on_end(int64_t from, const wire::MeshEnd& end) {
 }
 
 void Mesh::on_lost(int64_t from, const Error& error) {
+  assert_on_loop(environment_.loop);
   Error lost(error.status(), fmt::format("{}: {} is lost: {}", where(""), describe_member(from), error.message()));
   end_now(lost.set_origin_rank(shape_.ranks()[static_cast<size_t>(from)]), true);
 }
 
 void Mesh::on_left(int64_t from) {
+  assert_on_loop(environment_.loop);
   if (ended_ || left_.contains(from)) return;
   Error error(Status::kDisconnected, fmt::format("{}: {} has left it", where(""), describe_member(from)));
   error.set_origin_rank(shape_.ranks()[static_cast<size_t>(from)]);
@@ -309,6 +316,7 @@ void Mesh::send_part(int64_t to, wire::Part part) {
 
 // Whatever fails on the way: nobody who waits here is left waiting.
 void Mesh::end_now(Error error, bool tell) {
+  assert_on_loop(environment_.loop);
   if (ended_) return;
   if (error.origin_rank() < 0) error.set_origin_rank(shape_.ranks()[static_cast<size_t>(position_)]);
   ended_ = error;
@@ -349,7 +357,10 @@ void Mesh::tell_left() {
   ended_ = Error(Status::kInvalidState, fmt::format("{}: this worker has released it", where("")));
 }
 
-void Mesh::stop() { end_now(Error(Status::kCancelled, fmt::format("{}: the worker was shut down", where(""))), false); }
+void Mesh::stop() {
+  assert_on_loop(environment_.loop);
+  end_now(Error(Status::kCancelled, fmt::format("{}: the worker was shut down", where(""))), false);
+}
 
 MeshStats Mesh::stats() const { return stats_; }
 
@@ -366,6 +377,7 @@ std::string Mesh::where(const std::string& line) const {
 // ---- a call under way ----
 
 std::vector<int64_t> OpenCollective::missing() const {
+  assert_on_loop(mesh->environment_.loop);
   std::vector<int64_t> positions;
   for (const auto& [part, exchange] : exchanges) {
     for (const auto& [position, expected] : exchange.expected) positions.push_back(position);
@@ -417,6 +429,7 @@ void OpenCollective::take_early(uint32_t part) {
 void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing,
                               std::map<int64_t, std::vector<Expected>> expected,
                               UniqueFunction<void(std::map<int64_t, Tensors>)> then) {
+  assert_on_loop(mesh->environment_.loop);
   const auto self = shared_from_this();
   const bool is_complete = expected.empty();
   Exchange& exchange = exchanges[part];
@@ -443,6 +456,7 @@ void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing
 }
 
 void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
+  assert_on_loop(mesh->environment_.loop);
   Exchange& exchange = exchanges.at(part);
   const auto expected = exchange.expected.find(from);
   if (expected == exchange.expected.end() || expected->second.size() != pieces.size()) {
@@ -477,6 +491,7 @@ void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
 }
 
 void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then) {
+  assert_on_loop(mesh->environment_.loop);
   constexpr size_t kOnTheLoop = 64 << 10;
   if (operands.front().value.byte_size() <= kOnTheLoop) {
     then(fold(reduction, std::move(operands)));
@@ -505,6 +520,7 @@ void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, 
 }
 
 void OpenCollective::complete(Tensor result) {
+  assert_on_loop(mesh->environment_.loop);
   if (is_over) return;
   const auto self = shared_from_this();
   mesh->finish(self);
@@ -512,6 +528,7 @@ void OpenCollective::complete(Tensor result) {
 }
 
 void OpenCollective::fail_alone(const Error& error) {
+  assert_on_loop(mesh->environment_.loop);
   if (is_over) return;
   Error told = error;
   mesh->end_now(told.add_context(mesh->where(line)), true);

@@ -133,6 +133,7 @@ void Meshes::on_agreed(const layout::MeshShape& shape, const std::string& own, N
 }
 
 void Meshes::stop() {
+  assert_on_loop(environment_.loop);
   EachStep each;
   for (const auto& [id, mesh] : std::exchange(meshes_, {})) each([&mesh = mesh] { mesh->stop(); });
   early_.clear();
@@ -150,6 +151,7 @@ void Meshes::forget_ended() {
 // ---- messages ----
 
 Heard Meshes::handle(const Peer& from, const wire::Message& message) {
+  assert_on_loop(environment_.loop);
   const Id id = mesh_of(message.body);
   const auto mesh = meshes_.find(id);
   const Heard heard =
@@ -194,6 +196,7 @@ void Meshes::lead_early(const std::shared_ptr<Mesh>& mesh) {
 }
 
 void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  assert_on_loop(environment_.loop);
   group_.count_received(from);
   const auto mesh = meshes_.find(mesh_of(outline.body));
   if (mesh == meshes_.end()) return;
@@ -203,6 +206,7 @@ void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error&
 }
 
 void Meshes::on_lost(const Peer& peer, const Error& error) {
+  assert_on_loop(environment_.loop);
   for (const auto& [id, mesh] : std::map(meshes_)) {
     if (const auto position = mesh->position_of(peer.incarnation)) mesh->on_lost(*position, error);
   }
@@ -210,12 +214,14 @@ void Meshes::on_lost(const Peer& peer, const Error& error) {
 }
 
 void Meshes::on_left(const Peer& peer) {
+  assert_on_loop(environment_.loop);
   for (const auto& [id, mesh] : std::map(meshes_)) {
     if (const auto position = mesh->position_of(peer.incarnation)) mesh->on_left(*position);
   }
 }
 
 bool Meshes::is_idle() const {
+  assert_on_loop(environment_.loop);
   return std::all_of(meshes_.begin(), meshes_.end(), [](const auto& entry) { return entry.second->is_idle(); });
 }
 

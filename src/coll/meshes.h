@@ -31,7 +31,10 @@ class Meshes {
   std::shared_ptr<Future<std::shared_ptr<Mesh>>> create(layout::MeshRequest request, Nanos timeout);
 
   // On the loop, before messages come; and at the shutdown.
-  void begin(const Peer& self) { self_ = self; }
+  void begin(const Peer& self) {
+    assert_on_loop(environment_.loop);
+    self_ = self;
+  }
   void stop();
 
   // On the loop. Throws Violation.

@@ -62,6 +62,7 @@ std::shared_ptr<DistributedContext> ContextTable::insert(std::shared_ptr<Context
 void ContextTable::add_own(std::shared_ptr<ContextRecord> record) { insert(std::move(record), true); }
 
 std::vector<std::shared_ptr<DistributedContext>> ContextTable::all() const {
+  assert_on_loop(shared_.environment.loop);
   std::vector<std::shared_ptr<DistributedContext>> result;
   MutexLock lock(mutex_);
   for (const auto& [creator, contexts] : by_creator_) {
@@ -77,6 +78,7 @@ size_t ContextTable::count_of(Incarnation creator) const {
 }
 
 Error ContextTable::missing(const Id& id) const {
+  assert_on_loop(shared_.environment.loop);
   if (id.maker == shared_.self.incarnation && id.counter > shared_.last_context) {
     return Error(Status::kInvalidArgument, "the context is not one of this worker");
   }
@@ -86,6 +88,7 @@ Error ContextTable::missing(const Id& id) const {
 }
 
 std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::Recording& recording, const Peer& from) {
+  assert_on_loop(shared_.environment.loop);
   const Id& id = recording.context;
   if (auto found = find(id)) return found;
   const bool is_known_worker = id.maker == shared_.self.incarnation || shared_.session->find(id.maker) != nullptr;
@@ -110,6 +113,7 @@ std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::Recor
 }
 
 void ContextTable::note_holders(DistributedContext& context, const std::vector<Incarnation>& workers) {
+  assert_on_loop(shared_.environment.loop);
   for (Incarnation worker : workers) {
     if (context.is_own && (worker == shared_.self.incarnation || shared_.is_gone(worker))) continue;
     if (worker != context.id().maker) context.holders.insert(worker);
@@ -117,6 +121,7 @@ void ContextTable::note_holders(DistributedContext& context, const std::vector<I
 }
 
 std::vector<Incarnation> ContextTable::holders_to_tell(DistributedContext& context, Incarnation to) {
+  assert_on_loop(shared_.environment.loop);
   std::vector<Incarnation> result;
   if (context.is_own) return result;
   const auto told = context.told.find(to);
@@ -127,10 +132,12 @@ std::vector<Incarnation> ContextTable::holders_to_tell(DistributedContext& conte
 }
 
 void ContextTable::note_told(DistributedContext& context, Incarnation to, const std::vector<Incarnation>& holders) {
+  assert_on_loop(shared_.environment.loop);
   if (!holders.empty()) context.told[to].insert(holders.begin(), holders.end());
 }
 
 void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& context) {
+  assert_on_loop(shared_.environment.loop);
   if (!context->is_own || !context->is_handle_gone || context->open_calls != 0 || context->open_passes != 0) return;
   try {
     while (!context->holders.empty()) {
@@ -152,6 +159,7 @@ void ContextTable::release_later(const std::shared_ptr<DistributedContext>& cont
 }
 
 Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {
+  assert_on_loop(shared_.environment.loop);
   Heard heard = Heard::kStale;
   for (const Id& id : release.contexts) {
     if (id.maker != from.incarnation) {
@@ -168,6 +176,7 @@ Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {
 }
 
 Heard ContextTable::on_joined(const Peer& from, const Id& id) {
+  assert_on_loop(shared_.environment.loop);
   if (id.maker != shared_.self.incarnation) {
     violation("worker \"{}\" joined a context that is not of this worker", from.name);
   }
@@ -180,6 +189,7 @@ Heard ContextTable::on_joined(const Peer& from, const Id& id) {
 }
 
 void ContextTable::on_gone(Incarnation peer, const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   {
     MutexLock lock(mutex_);
     for (const auto& [creator, contexts] : by_creator_) {
@@ -215,6 +225,7 @@ void ContextTable::end_orphans(Incarnation creator, const Error& error) {
 }
 
 void ContextTable::on_restarted(Incarnation peer, const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   const auto found = orphans_.find(peer);
   if (found == orphans_.end()) return;
   for (const auto& orphan : found->second) {
@@ -224,6 +235,7 @@ void ContextTable::on_restarted(Incarnation peer, const Error& error) {
 }
 
 void ContextTable::drop(const std::shared_ptr<DistributedContext>& context, const Error& why) {
+  assert_on_loop(shared_.environment.loop);
   const Id id = context->id();
   EachStep each;
   each([&context, &why] { context->record->close(why); });
@@ -252,6 +264,7 @@ void ContextTable::drop(const std::shared_ptr<DistributedContext>& context, cons
 }
 
 void ContextTable::drop_all(const Error& why) {
+  assert_on_loop(shared_.environment.loop);
   EachStep each;
   for (const auto& context : all()) each([this, &context, &why] { drop(context, why); });
   each.check();

@@ -36,6 +36,7 @@ Dautograd::~Dautograd() {
 }
 
 void Dautograd::begin(Session& session) {
+  assert_on_loop(state_->shared->environment.loop);
   state_->shared->session = &session;
   state_->shared->self = session.self();
   state_->shared->is_started = true;
@@ -70,12 +71,14 @@ bool Dautograd::is_mine(const Context& context) const {
 // ---- calls ----
 
 void Dautograd::on_call_begun(const Id& id) {
+  assert_on_loop(state_->shared->environment.loop);
   const auto context = state_->contexts.find(id);
   if (context == nullptr) throw state_->contexts.missing(id);
   ++context->open_calls;
 }
 
 void Dautograd::on_call_ended(const Id& id) {
+  assert_on_loop(state_->shared->environment.loop);
   const auto context = state_->contexts.find(id);
   if (context == nullptr) return;
   --context->open_calls;
@@ -84,43 +87,54 @@ void Dautograd::on_call_ended(const Id& id) {
 
 wire::Recording Dautograd::on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
                                    const std::string& call, bool is_answer) {
+  assert_on_loop(state_->shared->environment.loop);
   return state_->recorder.on_send(context, to, values, call, is_answer);
 }
 
 void Dautograd::on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
                            const std::string& call, bool is_answer) {
+  assert_on_loop(state_->shared->environment.loop);
   state_->recorder.on_receive(recording, from, values, call, is_answer);
 }
 
 // ---- messages and losses ----
 
 Heard Dautograd::handle(const Peer& from, wire::Message& message) {
+  assert_on_loop(state_->shared->environment.loop);
   const auto* release = std::get_if<wire::Release>(&message.body);
   return release == nullptr ? state_->passes.handle(from, message) : state_->contexts.on_release(from, *release);
 }
 
 void Dautograd::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  assert_on_loop(state_->shared->environment.loop);
   state_->passes.refuse(from, outline, why);
 }
 
 void Dautograd::on_lost(const Peer& peer, const Error& error) {
+  assert_on_loop(state_->shared->environment.loop);
   if (!state_->shared->is_started) return;
   state_->passes.on_gone(peer.incarnation, error);
   state_->contexts.on_gone(peer.incarnation, error);
 }
 
 void Dautograd::on_left(const Peer& peer) {
+  assert_on_loop(state_->shared->environment.loop);
   on_lost(peer, Error(Status::kDisconnected,
                       fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank)));
 }
 
 void Dautograd::on_restarted(const Peer& peer, const Error& error) {
+  assert_on_loop(state_->shared->environment.loop);
   state_->contexts.on_restarted(peer.incarnation, error);
 }
 
-bool Dautograd::is_idle() const { return state_->shared->counters.passes_open == 0; }
+bool Dautograd::is_idle() const {
+  assert_on_loop(state_->shared->environment.loop);
+  return state_->shared->counters.passes_open == 0;
+}
 
 void Dautograd::stop() {
+  assert_on_loop(state_->shared->environment.loop);
   state_->shared->is_started = false;
   state_->contexts.drop_all(Error(Status::kInvalidState, "the worker was shut down"));
   state_->shared->session = nullptr;
@@ -132,6 +146,7 @@ DautogradStats Dautograd::stats() const {
 }
 
 std::vector<ContextSnapshot> Dautograd::contexts() const {
+  assert_on_loop(state_->shared->environment.loop);
   std::vector<ContextSnapshot> result;
   for (const auto& context : state_->contexts.all()) result.push_back(take_snapshot(*state_->shared, *context));
   std::sort(result.begin(), result.end(),
@@ -140,6 +155,7 @@ std::vector<ContextSnapshot> Dautograd::contexts() const {
 }
 
 ContextSnapshot Dautograd::context(const Id& id) const {
+  assert_on_loop(state_->shared->environment.loop);
   const auto context = state_->contexts.find(id);
   if (context == nullptr) throw state_->contexts.missing(id);
   ContextSnapshot snapshot = take_snapshot(*state_->shared, *context);

@@ -43,7 +43,7 @@ class Dautograd final : public CallHook {
   // Whether create_context or find_context of this worker gave the handle. Any thread.
   bool is_mine(const Context& context) const;
 
-  // CallHook, on the loop.
+  // CallHook. On the loop.
   void on_call_begun(const Id& context) override;
   void on_call_ended(const Id& context) override;
   wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,

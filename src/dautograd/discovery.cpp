@@ -36,6 +36,7 @@ Questions sort_by_peer(const std::vector<GraphTask::Reached>& reached) {
 }  // namespace
 
 void Discovery::open(const wire::Discover& discover) {
+  assert_on_loop(shared_.environment.loop);
   const auto [request, is_new] = requests_.try_emplace(discover.request);
   if (!is_new) violation("a DISCOVER with an id that was used before");
   request->second.asker = discover.request.maker;
@@ -43,6 +44,7 @@ void Discovery::open(const wire::Discover& discover) {
 }
 
 void Discovery::ask(const Id& id, const std::vector<GraphTask::Reached>& reached) {
+  assert_on_loop(shared_.environment.loop);
   if (!requests_.contains(id)) return;  // failed already
   for (auto& [peer, lists] : sort_by_peer(reached)) {
     for (auto& pairs : lists) {
@@ -61,6 +63,7 @@ void Discovery::ask(const Id& id, const std::vector<GraphTask::Reached>& reached
 }
 
 Heard Discovery::on_discovered(const Peer& from, const wire::Discovered& discovered) {
+  assert_on_loop(shared_.environment.loop);
   const auto question = questions_.find(discovered.request);
   if (question == questions_.end()) return Heard::kStale;
   if (question->second.to != from.incarnation) violation("worker \"{}\" answers a DISCOVER to another", from.name);
@@ -91,6 +94,7 @@ void Discovery::end(const Id& id) {
 }
 
 void Discovery::fail(const Id& id, const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   const auto node = requests_.extract(id);
   if (node.empty()) return;
   if (node.mapped().asker == 0) {
@@ -101,6 +105,7 @@ void Discovery::fail(const Id& id, const Error& error) {
 }
 
 void Discovery::fail_all(const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   while (!requests_.empty()) {
     const Id id = requests_.begin()->first;
     fail(id, error);
@@ -108,6 +113,7 @@ void Discovery::fail_all(const Error& error) {
 }
 
 std::vector<Incarnation> Discovery::asked() const {
+  assert_on_loop(shared_.environment.loop);
   std::vector<Incarnation> result;
   result.reserve(questions_.size());
   for (const auto& [id, question] : questions_) result.push_back(question.to);

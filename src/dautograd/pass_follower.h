@@ -14,6 +14,7 @@ class PassFollower final : public PassLead {
   void on_planned(const std::set<Incarnation>&) override {}  // it begins no walk of its own
 
   void on_done() override {
+    assert_on_loop(shared_.environment.loop);
     const PassInfo& info = part_.info();
     context_->begin_doubt(info.pass);
     wire::Done done{context_->id(), info.pass, false, {}, part_.grads_sent(), part_.grads_received(), {}};
@@ -22,6 +23,7 @@ class PassFollower final : public PassLead {
   }
 
   void on_failed(const Error& error) override {
+    assert_on_loop(shared_.environment.loop);
     const Id& pass = part_.info().pass;
     shared_.tell(pass.maker, wire::Done{context_->id(), pass, true, error, 0, 0, {}});
   }

@@ -23,6 +23,7 @@ PassGraph::PassGraph(DautogradShared& shared, Owner& owner, std::shared_ptr<Grap
 
 // Work that is small is not worth the way to the pool and back.
 void PassGraph::work(const std::optional<Id>& walk, Work action) {
+  assert_on_loop(shared_->environment.loop);
   if (busy_ == 0) {
     Outcome outcome;
     ++busy_;
@@ -78,6 +79,7 @@ bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
 }
 
 void PassGraph::on_worked(const std::optional<Id>& walk, Outcome outcome) {
+  assert_on_loop(shared_->environment.loop);
   const auto self = shared_from_this();
   --busy_;
   if (owner_ == nullptr) {
@@ -111,6 +113,7 @@ void PassGraph::post_host_step(GraphTask::HostStep step) {
 }
 
 void PassGraph::on_host_step(GraphTask::HostStep step, std::optional<Error> error, Tensors gradients) {
+  assert_on_loop(shared_->environment.loop);
   --host_steps_;
   if (stop_) return;
   if (error) {
@@ -128,6 +131,7 @@ void PassGraph::on_host_step(GraphTask::HostStep step, std::optional<Error> erro
 // ---- the end ----
 
 void PassGraph::close(bool frees_saved, Leftovers leftovers) noexcept {
+  assert_on_loop(shared_->environment.loop);
   stop_ = true;
   owner_ = nullptr;
   frees_saved_ = frees_saved;

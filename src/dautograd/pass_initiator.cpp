@@ -22,6 +22,7 @@ PassInitiator::PassInitiator(DautogradShared& shared, std::shared_ptr<Distribute
 PassInitiator::~PassInitiator() = default;
 
 void PassInitiator::begin() {
+  assert_on_loop(shared_.environment.loop);
   part_ = std::make_shared<PassPart>(shared_, context_, plan_.info, std::move(plan_.task));
   part_->set_lead(this);
   if (context_->is_own) ++context_->open_passes;
@@ -44,6 +45,7 @@ void PassInitiator::begin() {
 }
 
 void PassInitiator::on_planned(const std::set<Incarnation>& participants) {
+  assert_on_loop(shared_.environment.loop);
   for (Incarnation participant : participants) participants_[participant];
   if (!has_lost_participant()) run();
 }
@@ -65,6 +67,7 @@ void PassInitiator::run() {
 }
 
 void PassInitiator::on_holders(const std::vector<Incarnation>& holders) {
+  assert_on_loop(shared_.environment.loop);
   if (!plan_.info.fast || is_planned_) return;
   if (holders.empty()) {
     abort(Error(Status::kInvalidState, "the context has ended at its creator"));
@@ -97,11 +100,13 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
 // ---- reports ----
 
 void PassInitiator::on_joined(const Peer& from) {
+  assert_on_loop(shared_.environment.loop);
   joined_.insert(from.incarnation);
   if (plan_.info.fast) add_participant(from.incarnation);
 }
 
 void PassInitiator::on_done() {
+  assert_on_loop(shared_.environment.loop);
   note_own();
   participants_[shared_.self.incarnation].is_done = true;
   if (!has_lost_participant()) decide();
@@ -126,6 +131,7 @@ void PassInitiator::add_participant(Incarnation worker) {
 }
 
 void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
+  assert_on_loop(shared_.environment.loop);
   if (done.failed) {
     joined_.insert(from.incarnation);
     abort(done.error);
@@ -140,9 +146,13 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
   if (!has_lost_participant()) decide();
 }
 
-void PassInitiator::on_failed(const Error& error) { abort(error); }
+void PassInitiator::on_failed(const Error& error) {
+  assert_on_loop(shared_.environment.loop);
+  abort(error);
+}
 
 void PassInitiator::on_gone(Incarnation peer, const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   if (participants_.contains(peer) || joined_.contains(peer)) {
     abort(shared_.sign(error));
   } else {
@@ -151,6 +161,7 @@ void PassInitiator::on_gone(Incarnation peer, const Error& error) {
 }
 
 std::vector<std::string> PassInitiator::waits_for() const {
+  assert_on_loop(shared_.environment.loop);
   std::vector<std::string> result;
   for (const auto& [worker, participant] : participants_) {
     if (!participant.is_done && worker != shared_.self.incarnation) result.push_back(shared_.describe(worker));
@@ -159,6 +170,7 @@ std::vector<std::string> PassInitiator::waits_for() const {
 }
 
 void PassInitiator::on_deadline() {
+  assert_on_loop(shared_.environment.loop);
   std::string waits;
   for (const auto& [worker, participant] : participants_) {
     if (!participant.is_done) waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
@@ -205,6 +217,7 @@ void PassInitiator::commit() {
 }
 
 void PassInitiator::abort(Error error) {
+  assert_on_loop(shared_.environment.loop);
   if (is_over_) return;
   const auto self = shared_from_this();
   const Owed<Value> owed(plan_.future);  // when there is no memory to say more
@@ -279,6 +292,7 @@ void PassInitiator::schedule_probe(Nanos delay) {
 }
 
 void PassInitiator::probe() {
+  assert_on_loop(shared_.environment.loop);
   if (has_lost_participant()) return;
   ++round_;
   for (auto& [worker, participant] : participants_) {
@@ -289,6 +303,7 @@ void PassInitiator::probe() {
 }
 
 void PassInitiator::on_probe_answer(const Peer& from, const wire::ProbeAnswer& answer) {
+  assert_on_loop(shared_.environment.loop);
   auto found = participants_.find(from.incarnation);
   if (answer.round != round_ || found == participants_.end()) return;
   Participant& participant = found->second;

@@ -51,12 +51,14 @@ GraphTask::CheckRecv PassPart::make_recv_check(const ContextRecord& context) {
 }
 
 void PassPart::set_lead(std::unique_ptr<PassLead> lead) {
+  assert_on_loop(shared_.environment.loop);
   own_lead_ = std::move(lead);
   lead_ = own_lead_.get();
 }
 
 // Where something of it finds no memory here, the pass fails.
 void PassPart::on_worked(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
+  assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   try {
     take_outcome(walk, std::move(outcome));
@@ -96,17 +98,22 @@ void PassPart::note_reached(const std::vector<GraphTask::Reached>& reached) {
 // ---- walks ----
 
 void PassPart::expand_roots(std::vector<autograd::Edge> roots) {
+  assert_on_loop(shared_.environment.loop);
   discovery_->open_root();
   graph_->work(Id(), [roots = std::move(roots)](GraphTask& task) { task.expand(roots); });
 }
 
 void PassPart::go_on_from(std::vector<GraphTask::Reached> reached) {
+  assert_on_loop(shared_.environment.loop);
   discovery_->open_root();
   note_reached(reached);
   discovery_->ask(Id(), reached);
 }
 
-void PassPart::on_planned(const std::set<Incarnation>& participants) { lead_->on_planned(participants); }
+void PassPart::on_planned(const std::set<Incarnation>& participants) {
+  assert_on_loop(shared_.environment.loop);
+  lead_->on_planned(participants);
+}
 
 // False when somebody still searches: then nobody may run yet.
 bool PassPart::end_discovery() {
@@ -116,6 +123,7 @@ bool PassPart::end_discovery() {
 }
 
 void PassPart::on_discover(const Peer& from, const wire::Discover& discover) {
+  assert_on_loop(shared_.environment.loop);
   if (reported_ == Report::kFailed) return;  // the initiator knows
   if (discovery_ == nullptr) fail(Status::kInvalidState, "the pass runs already");
   peers_.insert(from.incarnation);
@@ -144,11 +152,13 @@ void PassPart::on_discover(const Peer& from, const wire::Discover& discover) {
 }
 
 Heard PassPart::on_discovered(const Peer& from, const wire::Discovered& discovered) {
+  assert_on_loop(shared_.environment.loop);
   if (reported_ == Report::kFailed || discovery_ == nullptr) return Heard::kStale;
   return discovery_->on_discovered(from, discovered);
 }
 
 void PassPart::take_all_sends(std::vector<autograd::Edge> roots) {
+  assert_on_loop(shared_.environment.loop);
   live_sends_ = context_->sends;
   std::vector<std::shared_ptr<SendNode>> sends;
   sends.reserve(live_sends_.size());
@@ -170,6 +180,7 @@ void PassPart::take_all_sends(std::vector<autograd::Edge> roots) {
 // ---- gradients ----
 
 void PassPart::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
+  assert_on_loop(shared_.environment.loop);
   end_discovery();
   graph_->work(std::nullopt, [roots = std::move(roots), seeds = std::move(seeds)](GraphTask& task) mutable {
     for (size_t i = 0; i < roots.size(); ++i) task.deliver(roots[i], std::move(seeds[i]));
@@ -225,6 +236,7 @@ std::shared_ptr<SendNode> PassPart::find_live_send(const Peer& from, const Id& p
 }
 
 void PassPart::on_grad(const Peer& from, wire::Grad& grad) {
+  assert_on_loop(shared_.environment.loop);
   if (reported_ == Report::kFailed) return;
   const std::shared_ptr<SendNode> send = find_live_send(from, grad.pair);
   if (send == nullptr) return;
@@ -259,12 +271,14 @@ void PassPart::on_grad(const Peer& from, wire::Grad& grad) {
 }
 
 std::vector<std::string> PassPart::waiting_calls() const {
+  assert_on_loop(shared_.environment.loop);
   std::vector<std::string> result;
   for (const auto& node : graph_->waiting_sources()) result.push_back(static_cast<const SendNode&>(*node).info().call);
   return result;
 }
 
 std::vector<std::string> PassPart::waits_for() const {
+  assert_on_loop(shared_.environment.loop);
   std::vector<std::string> result;
   if (discovery_ != nullptr) {
     for (const Incarnation asked : discovery_->asked()) {
@@ -328,16 +342,19 @@ void PassPart::fail_by_grad(const Error& error) {
 }
 
 void PassPart::on_gone(Incarnation peer, const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   if (peers_.contains(peer)) fail_part(shared_.sign(error));
 }
 
 void PassPart::end(const Error& why) {
+  assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   fail_part(shared_.sign(why));
   if (!is_closed_) drop();
 }
 
 void PassPart::fail_here(const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   if (reported_ != Report::kDone) return fail_part(error);
   // Its initiator may commit what is not whole here.
@@ -348,6 +365,7 @@ void PassPart::fail_here(const Error& error) {
 }
 
 void PassPart::commit_if_done() {
+  assert_on_loop(shared_.environment.loop);
   if (is_done()) return commit();
   context_->record->lose_verdict(
       info_.pass, Error(Status::kProtocol, fmt::format("gradients: {} committed pass {}, which has not run here",
@@ -356,6 +374,7 @@ void PassPart::commit_if_done() {
 }
 
 void PassPart::commit() {
+  assert_on_loop(shared_.environment.loop);
   context_->record->commit(info_.pass, std::move(staged_));
   if (!info_.retain_graph) {
     for (const auto& [pair, send] : live_sends_) context_->sends.erase(pair);
@@ -366,12 +385,14 @@ void PassPart::commit() {
 }
 
 void PassPart::drop() {
+  assert_on_loop(shared_.environment.loop);
   context_->record->forget(info_.pass);
   ++shared_.counters.passes_failed;
   close(false);
 }
 
 void PassPart::lose_initiator(const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   if (discovery_ != nullptr) discovery_->fail_all(shared_.sign(error));
   drop();

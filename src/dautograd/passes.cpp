@@ -9,6 +9,7 @@
 namespace distag {
 
 std::shared_ptr<PassInitiator> Passes::begin(const Id& id, PassInitiator::Plan plan) {
+  assert_on_loop(shared_.environment.loop);
   const std::shared_ptr<Future<Value>> future = plan.future;
   if (future->is_done()) return nullptr;  // cancelled before it began
   const auto context = contexts_.find(id);
@@ -34,6 +35,7 @@ std::shared_ptr<PassInitiator> Passes::begin(const Id& id, PassInitiator::Plan p
 }
 
 Heard Passes::handle(const Peer& from, wire::Message& message) {
+  assert_on_loop(shared_.environment.loop);
   return std::visit(
       [this, &from](auto& body) {
         if constexpr (requires { this->handle(from, body); }) {
@@ -215,6 +217,7 @@ Heard Passes::handle(const Peer& from, wire::Holders& holders) {
 // ---- messages that fail here ----
 
 void Passes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
+  assert_on_loop(shared_.environment.loop);
   const Error error = shared_.sign(why);
   if (const auto* discover = std::get_if<wire::Discover>(&outline.body)) {
     shared_.tell(from.incarnation,
@@ -248,6 +251,7 @@ void Passes::fail_pass(const Id& context, const Id& id, const Error& error) {
 }
 
 void Passes::on_gone(Incarnation peer, const Error& error) {
+  assert_on_loop(shared_.environment.loop);
   const std::vector<std::pair<Id, std::shared_ptr<DistributedContext>>> all(shared_.open_passes.begin(),
                                                                             shared_.open_passes.end());
   for (const auto& [id, context] : all) {

@@ -60,6 +60,7 @@ Tensors take_marked(const wire::Recording& recording, const std::vector<const Va
 
 wire::Recording Recorder::on_send(const Id& id, const Peer& to, const std::vector<const Value*>& values,
                                   const std::string& call, bool is_answer) {
+  assert_on_loop(shared_.environment.loop);
   wire::Recording recording;
   recording.context = id;
   auto context = contexts_.find(id);
@@ -94,6 +95,7 @@ wire::Recording Recorder::on_send(const Id& id, const Peer& to, const std::vecto
 
 void Recorder::on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
                           const std::string& call, bool is_answer) {
+  assert_on_loop(shared_.environment.loop);
   if (!recording.context) return;
   const std::shared_ptr<DistributedContext> context =
       is_answer ? contexts_.find(recording.context) : contexts_.find_or_make(recording, from);

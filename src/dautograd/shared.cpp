@@ -5,11 +5,13 @@
 namespace distag {
 
 bool DautogradShared::is_gone(Incarnation worker) const {
+  assert_on_loop(environment.loop);
   if (worker == self.incarnation) return false;
   return session == nullptr || session->find(worker) == nullptr || session->gone(worker) != nullptr;
 }
 
 std::string DautogradShared::describe(Incarnation worker) const {
+  assert_on_loop(environment.loop);
   if (worker == self.incarnation) return fmt::format("worker \"{}\" (rank {})", self.name, self.rank);
   const Peer* peer = session == nullptr ? nullptr : session->find(worker);
   if (peer == nullptr) return fmt::format("a worker that is not known here ({:016x})", worker);
@@ -17,6 +19,7 @@ std::string DautogradShared::describe(Incarnation worker) const {
 }
 
 void DautogradShared::tell(Incarnation to, wire::Body body) {
+  assert_on_loop(environment.loop);
   if (session == nullptr) return;
   try {
     session->send(to, std::move(body));

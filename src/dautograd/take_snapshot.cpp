@@ -28,6 +28,7 @@ PassSnapshot take_snapshot(const Id& id, const DistributedContext::Pass& pass) {
 }  // namespace
 
 ContextSnapshot take_snapshot(const DautogradShared& shared, const DistributedContext& context) {
+  assert_on_loop(shared.environment.loop);
   ContextSnapshot snapshot;
   snapshot.record = context.record;
   snapshot.creator = shared.describe(context.id().maker);
@@ -38,6 +39,7 @@ ContextSnapshot take_snapshot(const DautogradShared& shared, const DistributedCo
 }
 
 void add_sends(ContextSnapshot& snapshot, const DautogradShared& shared, const DistributedContext& context) {
+  assert_on_loop(shared.environment.loop);
   std::vector<std::shared_ptr<SendNode>> sends;
   for (const auto& [pair, send] : context.sends) sends.push_back(send);
   std::sort(sends.begin(), sends.end(),

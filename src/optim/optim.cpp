@@ -68,11 +68,15 @@ void Optim::set_places(ParameterPlaces* places) {
 }
 
 void Optim::begin(const Peer& self) {
+  assert_on_loop(shared_->loop);
   MutexLock lock(shared_->mutex);
   shared_->self = self;
 }
 
-void Optim::on_gone(const Peer& peer) { shared_->owner->forget_maker(peer.incarnation); }
+void Optim::on_gone(const Peer& peer) {
+  assert_on_loop(shared_->loop);
+  shared_->owner->forget_maker(peer.incarnation);
+}
 
 std::shared_ptr<Optimizer> Optim::make_optimizer(const std::string& kind, Values parameters) {
   const Rule& rule = find_rule(kind);

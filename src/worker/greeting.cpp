@@ -12,6 +12,7 @@ Greeting::~Greeting() {
 }
 
 void Greeting::begin(const std::vector<Peer>& members, Nanos deadline) {
+  assert_on_loop(loop_);
   for (const Peer& member : members) {
     if (member.incarnation != session_.self().incarnation) greet(member.incarnation);
   }
@@ -37,10 +38,12 @@ void Greeting::greet(Incarnation member) {
 }
 
 void Greeting::settle(Incarnation member) {
+  assert_on_loop(loop_);
   if (unheard_.erase(member) != 0 && unheard_.empty()) done_(std::nullopt);
 }
 
 void Greeting::on_deadline() {
+  assert_on_loop(loop_);
   std::string names;
   for (Incarnation member : unheard_) {
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", session_.find(member)->name);

@@ -179,6 +179,7 @@ void Worker::State::fail_start_soon(Error error) {
 }
 
 void Worker::State::on_joined(Rendezvous::Outcome outcome) {
+  assert_on_loop(environment.loop);
   if (phase != WorkerPhase::kStarting) return;
   if (!outcome.ok) return fail_start_soon(std::move(outcome.error));
   try {
@@ -205,6 +206,7 @@ void Worker::State::meet(std::vector<Peer> members) {
 }
 
 void Worker::State::on_greeted(std::optional<Error> error) {
+  assert_on_loop(environment.loop);
   if (phase != WorkerPhase::kStarting) return;
   if (error) return fail_start_soon(*std::move(error));
   try {
@@ -322,6 +324,7 @@ void Worker::State::close(ShutdownReport report) {
 // ---- failure of the loop ----
 
 void Worker::on_loop_failure(const Error& error) noexcept {
+  assert_on_loop(state_->environment.loop);
   for (bool is_done = false; !is_done;) {
     try {
       state_->end_by_failure(error);
@@ -451,6 +454,7 @@ void Worker::State::lead_early(const Peer& from, wire::Message message) {
 }
 
 Heard Worker::on_message(const Peer& from, wire::Message message) {
+  assert_on_loop(state_->environment.loop);
   switch (state_->phase) {
     case WorkerPhase::kStarting:
       return state_->keep_for_start(from, std::move(message));
@@ -465,6 +469,7 @@ Heard Worker::on_message(const Peer& from, wire::Message message) {
 }
 
 void Worker::on_unstored(const Peer& from, wire::Message outline, const Error& why) {
+  assert_on_loop(state_->environment.loop);
   if (state_->phase == WorkerPhase::kStarting) state_->refuse_early(from, outline, why);
   if (state_->phase == WorkerPhase::kStarted || state_->phase == WorkerPhase::kStopping) {
     state_->refuse(from, outline, why);
@@ -472,11 +477,13 @@ void Worker::on_unstored(const Peer& from, wire::Message outline, const Error& w
 }
 
 void Worker::on_lost(const Peer& peer, const Error& error) {
+  assert_on_loop(state_->environment.loop);
   if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
   state_->gate.pass([state = state_.get(), peer, error] { state->on_lost(peer, error); });
 }
 
 void Worker::on_left(const Peer& peer) {
+  assert_on_loop(state_->environment.loop);
   if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
   state_->gate.pass([state = state_.get(), peer] { state->on_left(peer); });
 }
@@ -508,15 +515,18 @@ void Worker::State::on_gone(const Peer& peer) {
 }
 
 void Worker::on_restarted(const Peer& peer, const Error& error) {
+  assert_on_loop(state_->environment.loop);
   state_->gate.pass([state = state_.get(), peer, error] { state->dautograd.on_restarted(peer, error); });
 }
 
 // Members of our group may know it before we do: who says HELLO while we join is let in.
 bool Worker::on_stranger(const Peer& peer) {
+  assert_on_loop(state_->environment.loop);
   return state_->gate.is_open() ? state_->may_join(peer) : state_->gate.admit_stranger();
 }
 
 void Worker::on_admitted(const Peer& peer) {
+  assert_on_loop(state_->environment.loop);
   state_->gate.pass([state = state_.get(), peer] { state->on_admitted(peer); });
 }
 

@@ -2,6 +2,7 @@
 import sys
 
 import check_layers
+import check_on_loop
 import check_rules
 
 LAYERS = """# comment
@@ -49,10 +50,80 @@ RULE_VIOLATIONS = [
     ("src/base/guard.h", "int x;\n", "#pragma once"),
     ("samples/note.c", "/* " + "TO" + "DO */\n", "an issue"),
 ]
+LOOP_HEADER = """// Owns the calls. On
+// the loop.
+class Calls {
+ public:
+  explicit Calls(Loop& loop);
+  static int most();
+  Error start(int call, Options options = {});
+
+  // Any thread.
+  void count();
+  void forget();
+
+  int size() const;
+  void leave();  // any thread
+  void end();
+  bool is_over() const { return over_; }
+
+ private:
+  void end(int call);
+};
+
+// Made on the loop that it is given.
+class Free {
+ public:
+  void run();
+  // On the loop.
+  void stop();
+};
+"""
+LOOP_SOURCE = """Calls::Calls(Loop& loop) : loop_(loop) { begin(); }
+int Calls::most() { return get(5); }
+Error Calls::start(int call, Options options) {
+  assert_on_loop(loop_);
+  return begin(call);
+}
+void Calls::count() { add(1); }
+void Calls::forget() { add(-1); }
+int Calls::size() const { return calls_.size(); }
+void Calls::leave() { post(1); }
+void Calls::State::end() {
+  assert_on_loop(loop_);
+}
+void Calls::end() { state_->end(); }
+void Calls::end(int call) { erase(call); }
+void Free::run() { post(1); }
+void Free::stop() {
+  port_->assert_on_loop();
+}
+"""
+# A text of the source, the one in its place, and the method that must be complained of.
+LOOP_VIOLATIONS = [
+    ("{\n  assert_on_loop(loop_);\n  return begin(call);", "{\n  return begin(call);", "Calls::start"),
+    ("  assert_on_loop(loop_);\n  return begin(call);", "  check();\n  assert_on_loop(loop_);", "Calls::start"),
+    ("return calls_.size();", "return find(1);", "Calls::size"),
+    ("State::end() {\n  assert_on_loop(loop_);", "State::end() {\n  erase(1);", "Calls::end"),
+    ("{ state_->end(); }", "{ state_->stop(); }", "Calls::end"),
+    ("  port_->assert_on_loop();", "  post(1);", "Free::stop"),
+]
+
+
+def check_loop_self(failures):
+    clean = {"rpc/calls.h": LOOP_HEADER, "rpc/calls.cpp": LOOP_SOURCE}
+    complaints, count = check_on_loop.check(clean)
+    if complaints or count != 4:
+        failures.append(f"the clean class: {count} methods on the loop, {complaints}")
+    for text, planted, expected in LOOP_VIOLATIONS:
+        complaints, _ = check_on_loop.check({**clean, "rpc/calls.cpp": LOOP_SOURCE.replace(text, planted)})
+        if len(complaints) != 1 or expected not in complaints[0]:
+            failures.append(f"{planted!r}: expected one complaint of {expected}, got {complaints}")
 
 
 def main():
     failures = []
+    check_loop_self(failures)
     if check_layers.check(CLEAN):
         failures.append(f"the clean tree is refused: {check_layers.check(CLEAN)}")
     for path, text, expected in LAYER_VIOLATIONS:
@@ -68,7 +139,7 @@ def main():
         if len(complaints) != 1 or expected not in complaints[0]:
             failures.append(f"{path}: expected one complaint with {expected!r}, got {complaints}")
     print("\n".join(failures))
-    print(f"{len(LAYER_VIOLATIONS) + len(RULE_VIOLATIONS)} planted, {len(failures)} failures")
+    print(f"{len(LAYER_VIOLATIONS) + len(RULE_VIOLATIONS) + len(LOOP_VIOLATIONS)} planted, {len(failures)} failures")
     return 1 if failures else 0
 
 

@@ -236,6 +236,7 @@ void OutgoingCalls::abandon() {
   is_stopped_ = true;
   for (const auto& [id, call] : std::exchange(open_, {})) {
     call->is_in_context = false;
+    call->kept.reset();
     end(call, failure(*call, Status::kCancelled, "its worker is gone"));
   }
 }

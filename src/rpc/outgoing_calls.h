@@ -59,7 +59,7 @@ class OutgoingCalls {
   void end_context(const Id& context);
   // Ends all and takes no more. Gives how many there were.
   size_t stop(const Error& why);
-  // The same when streams, hook and loop are gone already.
+  // The same when streams, hooks and loop are gone already.
   void abandon();
 
   bool is_idle() const { return open_.empty(); }

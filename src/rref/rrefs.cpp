@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/error.h"
 #include "base/violation.h"
 #include "rref/sharing.h"
@@ -138,7 +139,14 @@ Rrefs::Rrefs(Environment environment, Group& group, Rpc& rpc)
   rpc.register_internal(kFetch, [&compute = environment.compute](Invocation& call) { answer_fetch(call, compute); });
 }
 
-Rrefs::~Rrefs() { state_->home->gate.close(); }
+Rrefs::~Rrefs() {
+  state_->home->gate.close();
+  // Unless stop() has: nobody makes them any more.
+  EachStep each;
+  each([this] {
+    for (const auto& owned : state_->home->table.all()) fail_dropped(owned->outcome());
+  });
+}
 
 void Rrefs::set_host(std::shared_ptr<void> host) { state_->home->host = std::move(host); }
 

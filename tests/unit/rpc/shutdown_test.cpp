@@ -219,6 +219,52 @@ TEST(Shutdown, NoFunctionStartsAfterItAndThoseThatRunAreNamed) {
   EXPECT_TRUE(group.run_until([&group] { return group.rpc(1).running_functions().empty(); }));
 }
 
+// The layer above knows no references, and notes what it is told of those that calls make.
+class NotingReferences final : public ReferenceHook {
+ public:
+  void check(const Value&) const override {}
+  void check_made(const Value&) const override {}
+  Value on_send(const Peer&, const Value& value) override { return value; }
+  Value on_receive(const Peer&, const Value& value) override { return value; }
+  void on_creation_queued(const wire::Reference&) override { ++queued; }
+  void on_creation_numbered(const wire::Reference&) override { ++numbered; }
+  void on_creation_acknowledged(wire::Reference&) override {}
+  void on_creation_failed(wire::Reference&, const Peer&, const Error&) override { ++failed; }
+  std::shared_ptr<Future<Value>> on_creation(const Peer&, const Id&, const std::string&) override { return nullptr; }
+  void when_ready(const Values&, UniqueFunction<void(const Error*)> ready) override { ready(nullptr); }
+  Values resolve(const Values& args) const override { return args; }
+  std::vector<std::string> leaks() const override { return {}; }
+
+  int queued = 0;
+  int numbered = 0;
+  int failed = 0;
+};
+
+// Its hook may be gone by then, and the loop is.
+TEST(Shutdown, WithoutOneACallThatMakesAValueEndsWithoutItsHook) {
+  NotingReferences references;
+  std::shared_ptr<Future<Value>> future;
+  {
+    RpcGroup group(2);
+    group.rpc(0).set_reference_hook(&references);
+    group.begin();
+    group.node(1).loop.freeze();
+    CallRequest request;
+    request.to = "w1";
+    request.function = "make";
+    request.keep_as = [](const std::shared_ptr<const Peer>& callee) {
+      return std::make_shared<wire::Reference>(Id{1, 1}, callee->incarnation, callee->rank, Id{1, 1});
+    };
+    future = group.rpc(0).call(std::move(request));
+    group.scheduler.run_for(100 * kMillisecond);
+    ASSERT_EQ(references.queued, 1);
+    ASSERT_EQ(references.numbered, 0);
+  }
+  ASSERT_NE(future->error(), nullptr);
+  EXPECT_EQ(future->error()->status(), Status::kCancelled);
+  EXPECT_EQ(references.failed, 0);
+}
+
 TEST(Shutdown, ASecondOneHasTheSameReportAndMayBringTheDeadlineForward) {
   RpcGroup group(2);
   group.begin();

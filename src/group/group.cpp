@@ -43,6 +43,7 @@ struct Group::State {
   bool is_idle() const;
   void begin_shutdown(Nanos wanted);
   void leave(bool is_quiet, const Error& why);
+  void say_leave(bool is_quiet, const Error& why);
   ShutdownReport end_service(bool is_quiet, const Error& why);
   void on_gone(const Peer& peer, Standing standing, const Error& error);
 };
@@ -226,6 +227,13 @@ void Group::State::leave(bool is_quiet, const Error& why) {
   assert_on_loop(shared.loop);
   if (std::exchange(is_leaving, true)) return;
   if (timer != 0) shared.loop.cancel_timer(std::exchange(timer, 0));
+  shared.phase.store(GroupPhase::kStopped);
+  vote.stop();
+  all_gather->stop();
+  shared.service->end_calls(why, [this, is_quiet, why] { say_leave(is_quiet, why); });
+}
+
+void Group::State::say_leave(bool is_quiet, const Error& why) {
   ShutdownReport report = end_service(is_quiet, why);
   const Nanos patience = deadline_after(shared.loop.now(), lease);
   shared.session->leave(std::min(deadline, patience), [this, report = std::move(report)] {

@@ -41,7 +41,10 @@ class GroupService {
   virtual bool is_idle() const = 0;
   // From now on requests of others are refused; those that run go on.
   virtual void refuse_new() = 0;
-  // Ends what is open with `why`, and tells in the report what that was. The last thing that it is asked.
+  // Takes no more, ends the open calls with `why`, which may take several tasks of the loop, and then calls back. Never
+  // calls back when end() comes in between.
+  virtual void end_calls(const Error& why, std::function<void()> on_ended) = 0;
+  // Ends what is still open with `why`, and tells in the report what was open in all. The last thing that it is asked.
   virtual void end(const Error& why, ShutdownReport& report) = 0;
   // A member is lost or has left, of which the membership knows.
   virtual void on_gone(const Peer& peer, const Error& error) = 0;

@@ -9,6 +9,7 @@ namespace distag {
 namespace {
 
 constexpr size_t kEndedKept = 64;
+constexpr int kMostAtOnce = 64;  // due calls end in turns: they may be many
 
 }  // namespace
 
@@ -53,13 +54,14 @@ void Deadlines::fire() {
   timer_ = 0;
   EachStep each;  // one that finds no memory leaves the others their end
   const Nanos now = loop_.now();
-  while (!heap_.empty()) {
+  for (int ended = 0; ended < kMostAtOnce && !heap_.empty();) {
     const Entry first = heap_.front();
     const bool open = is_open_(first.call);
     if (open && first.when > now) break;
     std::pop_heap(heap_.begin(), heap_.end(), later);
     heap_.pop_back();
     if (open) {
+      ++ended;
       each([this, &first] { on_due_(first.call); });  // ends it, which counts an entry that is out of the heap already
     }
     if (ended_ > 0) --ended_;

@@ -22,7 +22,8 @@ IncomingCalls::IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing)
       outgoing_(outgoing),
       deadlines_(
           shared.environment.loop, [this](const Id& id) { return open_.contains(id); },
-          [this](const Id& id) { on_due(id); }) {}
+          [this](const Id& id) { on_due(id); }),
+      turns_(shared.environment.loop) {}
 
 Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request,
                              const Error* shortage) {
@@ -347,38 +348,51 @@ void IncomingCalls::on_peer_gone(Incarnation peer) {
     // A call that makes a value goes on: others may wait for the value.
     if (id.maker == peer && !call->keeps_result()) hit.push_back(call);
   }
-  for (const auto& call : hit) {
-    remove(*call);
-    close(call, "lost its caller");
-  }
+  turns_.for_each(std::move(hit), [this](const std::shared_ptr<IncomingCall>& call) {
+    if (remove(*call)) close(call, "lost its caller");
+  });
 }
 
 void IncomingCalls::end_context(const Id& context) {
   assert_on_loop(shared_.environment.loop);
-  for (const Id& id : by_context_.take(context)) {
+  turns_.for_each(by_context_.take(context), [this](const Id& id) {
     const auto found = open_.find(id);
-    if (found == open_.end()) continue;
+    if (found == open_.end()) return;
     const std::shared_ptr<IncomingCall> call = found->second;
     const bool has_begun = close(call, "lost its context, which has ended");
     call->answer(Error(Status::kCancelled, "its context has ended").set_may_have_run(has_begun));
-  }
+  });
+}
+
+std::vector<std::shared_ptr<IncomingCall>> IncomingCalls::begin_stop() {
+  assert_on_loop(shared_.environment.loop);
+  is_stopped_ = true;
+  shared_.running.close();
+  std::vector<std::shared_ptr<IncomingCall>> open;
+  open.reserve(open_.size());
+  for (const auto& [id, call] : open_) open.push_back(call);
+  return open;
+}
+
+bool IncomingCalls::end_open(const std::shared_ptr<IncomingCall>& call) {
+  assert_on_loop(shared_.environment.loop);
+  if (!remove(*call)) return false;
+  EachStep each;
+  each([this, &call] { close(call, "lost its worker, which was shut down"); });
+  if (const auto kept = call->take_kept()) fail_dropped(*kept);
+  return call->id().maker != shared_.group->self.incarnation;
 }
 
 size_t IncomingCalls::stop() {
   assert_on_loop(shared_.environment.loop);
   is_stopped_ = true;
   shared_.running.close();
-  deadlines_.clear();
   size_t of_others = 0;
-  by_context_.clear();
-  const auto open = std::exchange(open_, {});
-  for (const auto& [id, call] : open) {
-    shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
-    if (id.maker != shared_.group->self.incarnation) ++of_others;
-    EachStep each;
-    each([this, &call = call] { close(call, "lost its worker, which was shut down"); });
-    if (const auto kept = call->take_kept()) fail_dropped(*kept);
+  while (!open_.empty()) {
+    const std::shared_ptr<IncomingCall> call = open_.begin()->second;
+    if (end_open(call)) ++of_others;
   }
+  deadlines_.clear();
   return of_others;
 }
 

@@ -3,7 +3,9 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
+#include "base/turns.h"
 #include "rpc/calls_by_context.h"
 #include "rpc/deadlines.h"
 #include "rpc/incoming_call.h"
@@ -30,6 +32,10 @@ class IncomingCalls {
   // From now on other workers' calls are answered with DISCONNECTED.
   void refuse_new() { refuses_new_ = true; }
   void end_context(const Id& context);
+  // Takes no more, and gives those that are open: end_open() ends each. No function begins after it.
+  std::vector<std::shared_ptr<IncomingCall>> begin_stop();
+  // False when nobody else waits for it, or it has ended before.
+  bool end_open(const std::shared_ptr<IncomingCall>& call);
   // Ends all and takes no more; no function begins after it. Gives how many calls of others were open.
   size_t stop();
   // Lets go of all, when streams and loop are gone already: calls hold the state that holds this table.
@@ -70,6 +76,7 @@ class IncomingCalls {
   std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;
   CallsByContext by_context_;  // of open_
   Deadlines deadlines_;
+  Turns turns_;
   bool refuses_new_ = false;
   bool is_stopped_ = false;
 };

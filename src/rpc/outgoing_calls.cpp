@@ -12,7 +12,8 @@ OutgoingCalls::OutgoingCalls(RpcShared& shared)
     : shared_(shared),
       deadlines_(
           shared.environment.loop, [this](const Id& id) { return open_.contains(id); },
-          [this](const Id& id) { on_due(id); }) {}
+          [this](const Id& id) { on_due(id); }),
+      turns_(shared.environment.loop) {}
 
 void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   assert_on_loop(shared_.environment.loop);
@@ -203,38 +204,60 @@ void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
   for (const auto& [id, call] : open_) {
     if (call->to == peer) hit.push_back(call);
   }
-  for (const auto& call : hit) end(call, failure(*call, error.status(), error.message()));
+  turns_.for_each(std::move(hit), [this, error](const std::shared_ptr<OutgoingCall>& call) {
+    if (open_.contains(call->id)) end(call, failure(*call, error.status(), error.message()));
+  });
 }
 
 void OutgoingCalls::end_context(const Id& context) {
   assert_on_loop(shared_.environment.loop);
-  for (const Id& id : by_context_.take(context)) {
+  turns_.for_each(by_context_.take(context), [this](const Id& id) {
     const auto found = open_.find(id);
-    if (found == open_.end()) continue;
+    if (found == open_.end()) return;
     const std::shared_ptr<OutgoingCall> call = found->second;
     cancel(call, "its context has ended");
-  }
+  });
+}
+
+std::vector<std::shared_ptr<OutgoingCall>> OutgoingCalls::begin_stop() {
+  assert_on_loop(shared_.environment.loop);
+  is_stopped_ = true;
+  deadlines_.clear();
+  std::vector<std::shared_ptr<OutgoingCall>> open;
+  open.reserve(open_.size());
+  for (const auto& [id, call] : open_) open.push_back(call);
+  return open;
+}
+
+bool OutgoingCalls::end_open(const std::shared_ptr<OutgoingCall>& call, const Error& why) {
+  assert_on_loop(shared_.environment.loop);
+  if (!open_.contains(call->id)) return false;
+  EachStep each;
+  each([this, &call] {
+    if (!call->is_numbered) shared_.group->session->withdraw(call->to, call->ticket);
+  });
+  each([this, &call, &why] { end(call, failure(*call, why.status(), why.message())); });
+  fail_dropped(call->future);  // when there was no memory to say more
+  return true;
 }
 
 size_t OutgoingCalls::stop(const Error& why) {
   assert_on_loop(shared_.environment.loop);
   is_stopped_ = true;
   deadlines_.clear();
-  const auto open = std::exchange(open_, {});
-  for (const auto& [id, call] : open) {
-    EachStep each;
-    each([this, &call = call] {
-      if (!call->is_numbered) shared_.group->session->withdraw(call->to, call->ticket);
-    });
-    each([this, &call = call, &why] { end(call, failure(*call, why.status(), why.message())); });
-    fail_dropped(call->future);  // when there was no memory to say more
+  size_t count = 0;
+  while (!open_.empty()) {
+    const std::shared_ptr<OutgoingCall> call = open_.begin()->second;
+    if (end_open(call, why)) ++count;
+    open_.erase(call->id);
   }
-  return open.size();
+  return count;
 }
 
 void OutgoingCalls::abandon() {
   is_stopped_ = true;
-  for (const auto& [id, call] : std::exchange(open_, {})) {
+  while (!open_.empty()) {
+    const std::shared_ptr<OutgoingCall> call = open_.begin()->second;
     call->is_in_context = false;
     call->kept.reset();
     end(call, failure(*call, Status::kCancelled, "its worker is gone"));
@@ -262,7 +285,7 @@ void OutgoingCalls::forget(OutgoingCall& call) {
   call.originals.clear();
   if (!call.id) return;  // it was refused before it got one
   by_context_.remove(call.context, call.id);
-  if (open_.erase(call.id) != 0 || is_stopped_) {
+  if (open_.erase(call.id) != 0) {
     shared_.counters.open_made.fetch_sub(1, std::memory_order_relaxed);
     if (!is_stopped_) deadlines_.note_end(call.deadline);
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/future.h"
+#include "base/turns.h"
 #include "rpc/calls_by_context.h"
 #include "rpc/deadlines.h"
 #include "rpc/open_call.h"
@@ -57,6 +58,10 @@ class OutgoingCalls {
 
   void on_peer_gone(Incarnation peer, const Error& error);
   void end_context(const Id& context);
+  // Takes no more, and gives those that are open: end_open() ends each.
+  std::vector<std::shared_ptr<OutgoingCall>> begin_stop();
+  // False when it has ended before.
+  bool end_open(const std::shared_ptr<OutgoingCall>& call, const Error& why);
   // Ends all and takes no more. Gives how many there were.
   size_t stop(const Error& why);
   // The same when streams, hooks and loop are gone already.
@@ -84,6 +89,7 @@ class OutgoingCalls {
   std::unordered_map<Id, std::shared_ptr<OutgoingCall>> open_;
   CallsByContext by_context_;  // of open_
   Deadlines deadlines_;
+  Turns turns_;
   uint64_t last_counter_ = 0;
   bool is_stopped_ = false;
 };

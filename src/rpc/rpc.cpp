@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/thread.h"
+#include "base/turns.h"
 #include "rpc/incoming_call.h"
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
@@ -28,6 +30,10 @@ struct Rpc::State final : RpcShared, GroupService {
   OutgoingCalls outgoing;
   IncomingCalls incoming;
 
+  Turns turns{environment.loop};
+  int64_t ended_by_stop = 0;
+  bool has_ended = false;
+
   // GroupService
   std::shared_ptr<Future<Value>> ask(const Peer& to, const char* function, Values args) override;
   bool is_idle() const override;
@@ -35,6 +41,7 @@ struct Rpc::State final : RpcShared, GroupService {
     assert_on_loop(environment.loop);
     incoming.refuse_new();
   }
+  void end_calls(const Error& why, std::function<void()> on_ended) override;
   void end(const Error& why, ShutdownReport& report) override;
   void on_gone(const Peer& peer, const Error& error) override;
 };
@@ -179,11 +186,30 @@ bool Rpc::State::is_idle() const {
   return outgoing.is_idle() && incoming.is_idle() && environment.functions.waiting() == 0;
 }
 
+// First those made here: what is made within a served call counts as well. Without memory for turns end() does it all.
+void Rpc::State::end_calls(const Error& why, std::function<void()> on_ended) {
+  assert_on_loop(environment.loop);
+  EachStep each;
+  each([this, &why, &on_ended] {
+    turns.for_each(
+        outgoing.begin_stop(), [this, why](const auto& call) { ended_by_stop += outgoing.end_open(call, why) ? 1 : 0; },
+        [this, on_ended] {
+          turns.for_each(
+              incoming.begin_stop(), [this](const auto& call) { ended_by_stop += incoming.end_open(call) ? 1 : 0; },
+              [this, on_ended] {
+                if (!has_ended) on_ended();
+              });
+        });
+  });
+  if (each.has_failed() && !has_ended) on_ended();
+}
+
 void Rpc::State::end(const Error& why, ShutdownReport& report) {
   assert_on_loop(environment.loop);
-  const size_t made = outgoing.stop(why);  // first: what is made within a served call counts as well
+  has_ended = true;
+  const size_t made = outgoing.stop(why);
   const size_t served = incoming.stop();
-  report.open_calls = static_cast<int64_t>(made + served);
+  report.open_calls = ended_by_stop + static_cast<int64_t>(made + served);
   if (references != nullptr) report.leaked_rrefs = references->leaks();
 }
 

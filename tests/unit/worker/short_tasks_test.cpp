@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,7 +26,10 @@ constexpr Nanos kPatience = 60 * kSecond;
 // Two workers that are watched.
 class ShortTasks : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { start_workers(); }
+
+  void start_workers() {
+    workers_.clear();
     for (int32_t rank : {0, 1}) {
       ProductionOptions options;
       options.worker.rank = rank;
@@ -147,6 +151,87 @@ TEST_F(ShortTasks, ALargeBoolTensor) {
   Tensor flags = Tensor::empty(Dtype::kBool, {int64_t{64} << 20});
   std::fill_n(flags.mutable_data_as<bool>(), flags.count(), true);
   expect_short_tasks([&] { EXPECT_EQ(echo(Value(flags)).as_tensor().count(), flags.count()); });
+}
+
+// Calls that never answer; ends when the other worker has them all.
+class ShortTasksOfManyCalls : public ShortTasks {
+ protected:
+  static constexpr size_t kCalls = 20'000;
+
+  void TearDown() override { drop_held(); }
+
+  // From new workers, with all of them at the other worker.
+  std::vector<std::shared_ptr<Future<Value>>> call_many(Nanos timeout) {
+    drop_held();
+    start_workers();
+    const auto arrived = std::make_shared<std::atomic<size_t>>(0);
+    const auto all_arrived = Future<Unit>::make();
+    worker(0).rpc().register_function("wait", [=, this](Invocation& call) {
+      hold(call.defer());
+      if (++*arrived == kCalls) all_arrived->complete({});
+    });
+    std::vector<std::shared_ptr<Future<Value>>> calls;
+    for (size_t i = 0; i < kCalls; ++i) {
+      CallRequest request;
+      request.to = worker(0).name();
+      request.function = "wait";
+      request.timeout = timeout;
+      calls.push_back(worker(1).rpc().call(std::move(request)));
+    }
+    if (timeout == kForever) {
+      EXPECT_TRUE(wait(*all_arrived, kPatience));
+    }
+    return calls;
+  }
+
+  int64_t shut_down(int32_t rank) {
+    const auto report = worker(rank).shutdown(0);
+    EXPECT_TRUE(wait(*report, kPatience));
+    return report->value().open_calls;
+  }
+
+  static void expect_all(const std::vector<std::shared_ptr<Future<Value>>>& calls, Status status) {
+    for (const auto& call : calls) {
+      ASSERT_TRUE(wait(*call, kPatience));
+      ASSERT_EQ(call->error()->status(), status);
+    }
+  }
+
+ private:
+  void hold(std::shared_ptr<PendingReply> reply) {
+    MutexLock lock(mutex_);
+    held_.push_back(std::move(reply));
+  }
+  void drop_held() {
+    std::vector<std::shared_ptr<PendingReply>> held;
+    MutexLock lock(mutex_);
+    held.swap(held_);
+  }
+
+  Mutex mutex_;
+  std::vector<std::shared_ptr<PendingReply>> held_ GUARDED_BY(mutex_);
+};
+
+TEST_F(ShortTasksOfManyCalls, EndAtOneDeadline) {
+  expect_short_tasks([this] { expect_all(call_many(300 * kMillisecond), Status::kDeadline); });
+}
+
+TEST_F(ShortTasksOfManyCalls, EndWithTheirCaller) {
+  expect_short_tasks([this] {
+    const auto calls = call_many(kForever);
+    EXPECT_EQ(shut_down(1), static_cast<int64_t>(kCalls));
+    expect_all(calls, Status::kCancelled);
+    shut_down(0);
+  });
+}
+
+TEST_F(ShortTasksOfManyCalls, EndWithTheirCallee) {
+  expect_short_tasks([this] {
+    const auto calls = call_many(kForever);
+    EXPECT_EQ(shut_down(0), static_cast<int64_t>(kCalls));
+    expect_all(calls, Status::kDisconnected);
+    shut_down(1);
+  });
 }
 
 }  // namespace

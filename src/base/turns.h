@@ -1,0 +1,81 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "base/each_step.h"
+#include "base/loop.h"
+
+namespace distag {
+
+// Long work of the loop in short tasks, so that others get their turn in between. Work that is left when this goes is
+// not done. On the loop.
+class Turns {
+ public:
+  static constexpr size_t kItems = 64;  // of one turn
+
+  explicit Turns(Loop& loop) : loop_(loop) {}
+
+  // Calls act(item) for each of a container: the first ones now, the others in tasks of their own, in order. Until its
+  // turn comes an item is as it was: `act` looks whether there is still something to do. Without memory for a task the
+  // next turn comes at once. A failure leaves the other items their turn; the first one of a turn is thrown at its end.
+  template <typename Items, typename Act>
+  void for_each(Items items, Act act) {
+    for_each(std::move(items), std::move(act), [] {});
+  }
+
+  // The same, and calls then() after the last one.
+  template <typename Items, typename Act, typename Then>
+  void for_each(Items items, Act act, Then then) {
+    assert_on_loop(loop_);
+    take_turn(std::make_shared<Work<Items, Act, Then>>(std::move(items), std::move(act), std::move(then)));
+  }
+
+ private:
+  template <typename Items, typename Act, typename Then>
+  struct Work {
+    Work(Items items_, Act act_, Then then_)
+        : items(std::move(items_)), act(std::move(act_)), then(std::move(then_)), next(items.begin()) {}
+
+    // False when it was the last one.
+    bool take_turn(EachStep& each) {
+      for (size_t i = 0; i < kItems && next != items.end(); ++i, ++next) {
+        each([this] { act(*next); });
+      }
+      if (next != items.end()) return true;
+      each([this] { then(); });
+      return false;
+    }
+
+    Items items;
+    Act act;
+    Then then;
+    typename Items::iterator next;
+  };
+
+  template <typename SomeWork>
+  void take_turn(const std::shared_ptr<SomeWork>& work) {
+    EachStep each;
+    while (work->take_turn(each) && !post_turn(work)) {
+    }
+    each.check();
+  }
+
+  // False when the loop does not take it.
+  template <typename SomeWork>
+  bool post_turn(const std::shared_ptr<SomeWork>& work) noexcept {
+    bool is_taken = false;
+    EachStep each;
+    each([this, &work, &is_taken] {
+      is_taken = loop_.post([this, alive = std::weak_ptr<char>(alive_), work] {
+        if (!alive.expired()) take_turn(work);
+      });
+    });
+    return is_taken;
+  }
+
+  Loop& loop_;
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
+};
+
+}  // namespace distag

@@ -13,6 +13,7 @@
 #include "transport/inproc/inproc_transport.h"
 #include "transport/zmq/address.h"
 #include "transport/zmq/zmq_transport.h"
+#include "worker/long_tasks.h"
 
 namespace distag {
 
@@ -40,7 +41,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
   if (functions_ == nullptr) functions_ = pool_.get();
   decoder_ = std::make_unique<Pool>("distag-decoder", 1, hooks_for(false), reserve_);
   loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false), reserve_);
-  loop_->set_watchdog(options_.loop_watchdog);
+  loop_->set_watchdog(options_.loop_watchdog ? options_.loop_watchdog : note_long_tasks());
   if (options_.on_log) {
     log_ = std::make_unique<Log>(options_.log_level, [this](LogLevel level, std::string text) {
       functions_->post_or_drop([this, level, record = std::move(text)] { options_.on_log(level, record); });

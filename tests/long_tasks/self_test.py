@@ -1,0 +1,29 @@
+#!/usr/bin/python3
+"""The judge of long tasks finds one that is long each time, and lets one pass that was long once."""
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TASK = "static const char* name_of() [with D = distag::Worker::shutdown(distag::Nanos)::<lambda()>; R = void; Args = {}]"
+
+
+def run(lines):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "long_tasks.txt")
+        if lines is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(line + "\n" for line in lines)
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "judge.py"), path], capture_output=True, text=True,
+                              check=False)
+        return done.returncode, done.stdout
+
+
+code, printed = run(None)
+assert code == 0 and "0 took" in printed, printed
+code, printed = run([f"26000 capi_calls {TASK}"] * 4 + ["29000 capi_calls a check before the loop sleeps"] * 4)
+assert code == 0 and "4 times: distag::Worker::shutdown(distag::Nanos)::<lambda()>, 4 x, at most 26000 us" in printed, printed
+code, printed = run([f"26000 capi_calls {TASK}"] * 4 + [f"31000 python3 {TASK}", "5001 capi_calls another"])
+assert code == 1 and "FAILED: distag::Worker::shutdown" in printed and "31000 us, in capi_calls, python3" in printed and "another" not in printed, printed
+print("ok")

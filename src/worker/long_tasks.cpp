@@ -1,8 +1,9 @@
 #include "worker/long_tasks.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <memory>
+#include <errno.h>
+#include <fmt/format.h>
+
+#include <fstream>
 
 namespace distag {
 
@@ -12,11 +13,9 @@ FdLoop::Watchdog note_long_tasks() {
   return [](const char* what, Nanos taken) {
     constexpr Nanos kLong = 5 * kMillisecond;
     if (taken <= kLong) return;
-    // One write per line: several programs note theirs at once.
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(DISTAG_LONG_TASKS_FILE, "ae"), &std::fclose);
-    if (!file) return;
-    std::fprintf(file.get(), "%lld %s %s\n", static_cast<long long>(taken / kMicrosecond),
-                 program_invocation_short_name, what);
+    // One write for the line, as several programs write theirs.
+    std::ofstream(DISTAG_LONG_TASKS_FILE, std::ios::app)
+        << fmt::format("{} {} {}\n", taken / kMicrosecond, program_invocation_short_name, what);
   };
 }
 

@@ -336,9 +336,9 @@ static void ends_by_events(void) {
   distag_worker_release(caller);
 
   start();
-  CHECK_OK(distag_worker_shutdown_async(caller, 20 * DISTAG_SECOND, &other, &err));
-  CHECK_OK(distag_worker_shutdown_async(host, 20 * DISTAG_SECOND, &down, &err));
+  CHECK_OK(distag_worker_shutdown_async(host, 20 * DISTAG_SECOND, &down, &err));  // waits for the other one
   CHECK_OK(distag_future_post(down, host, kTagDone, &err));
+  CHECK_OK(distag_worker_shutdown_async(caller, 20 * DISTAG_SECOND, &other, &err));
   event = take(20 * DISTAG_SECOND);
   CHECK(event.kind == DISTAG_EVENT_FUTURE && event.tag == kTagDone);
   distag_future_release(event.future);

@@ -63,6 +63,8 @@ struct FdLoop::State {
   State(std::string name_, ThreadHooks hooks_, std::shared_ptr<Reserve> reserve_)
       : name(std::move(name_)), hooks(std::move(hooks_)), reserve(std::move(reserve_)) {}
 
+  template <typename Push>
+  bool post(Push&& push);
   void run();
   void mend_reserve();
   bool run_batch();
@@ -106,7 +108,7 @@ struct FdLoop::State {
   std::atomic<Nanos> longest{0};
 
   Mutex mutex;
-  std::vector<Task> posted GUARDED_BY(mutex);
+  TaskQueue posted GUARDED_BY(mutex);
   bool sleeping GUARDED_BY(mutex) = false;
   bool stopping GUARDED_BY(mutex) = false;
   std::thread thread;
@@ -116,7 +118,7 @@ struct FdLoop::State {
   Nanos crowded_until = 0;
   bool has_heard = false;    // since it slept last: a task was posted, or a descriptor became readable
   Nanos refill_at = kNever;  // unless the reserve is whole
-  std::vector<Task> batch;
+  TaskQueue batch;
   Poller poller;
   TimerQueue timers;
   std::vector<IdleCheck> idle_checks;
@@ -156,8 +158,10 @@ bool FdLoop::State::run_batch() {
     batch.swap(posted);
   }
   has_heard = has_heard || !batch.empty();
-  for (Task& task : batch) run_task(task);
-  batch.clear();
+  while (!batch.empty()) {
+    Task task = batch.pop();
+    run_task(task);
+  }
   return true;
 }
 
@@ -242,12 +246,12 @@ void FdLoop::State::destroy_left() {
   // destroyed.
   owner = std::this_thread::get_id();
   const ReserveScope scope(reserve.get());
-  std::vector<Task> left;
+  TaskQueue left;
   {
     MutexLock lock(mutex);
     left.swap(posted);
   }
-  left.clear();
+  while (!left.empty()) left.pop();
   timers.clear();
   std::exchange(idle_checks, {}).clear();
   poller.clear();
@@ -287,23 +291,37 @@ void FdLoop::stop() {
   state_->destroy_left();
 }
 
-bool FdLoop::post(Task task) {
-  const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
+// A refused task is destroyed after the lock is gone.
+template <typename Push>
+bool FdLoop::State::post(Push&& push) {
   bool wake = false;
   {
-    MutexLock lock(state_->mutex);
-    // A refused task is the caller's parameter, destroyed after the lock is gone.
-    if (state_->stopping) return false;
-    state_->posted.push_back(std::move(task));
-    wake = std::exchange(state_->sleeping, false);
+    MutexLock lock(mutex);
+    if (stopping) return false;
+    push(posted);
+    wake = std::exchange(sleeping, false);
   }
-  if (wake) state_->poller.wake();
+  if (wake) poller.wake();
   return true;
+}
+
+bool FdLoop::post(Task task) {
+  const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
+  return state_->post([&task](TaskQueue& queue) { queue.push(std::move(task)); });
+}
+
+bool FdLoop::post(TaskPlace& place, Task task) noexcept {
+  return state_->post([&place, &task](TaskQueue& queue) { queue.push(place, std::move(task)); });
 }
 
 Loop::TimerId FdLoop::start_timer(Nanos when, Task task) {
   assert(state_->may_touch());
   return state_->timers.add(when, std::move(task));
+}
+
+void FdLoop::start_timer(TaskPlace& place, Nanos when, Task task) noexcept {
+  assert(state_->may_touch());
+  state_->timers.add(place, when, std::move(task));
 }
 
 void FdLoop::cancel_timer(TimerId id) {

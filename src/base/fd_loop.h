@@ -35,7 +35,9 @@ class FdLoop final : public Loop {
   void stop();
 
   [[nodiscard]] bool post(Task task) override;
+  [[nodiscard]] bool post(TaskPlace& place, Task task) noexcept override;
   TimerId start_timer(Nanos when, Task task) override;
+  void start_timer(TaskPlace& place, Nanos when, Task task) noexcept override;
   void cancel_timer(TimerId id) override;
   const Clock& clock() const override;
   bool is_current() const override;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/task.h"
+#include "base/task_queue.h"
 
 namespace distag {
 
@@ -28,11 +28,18 @@ class Loop {
   // too.
   [[nodiscard]] virtual bool post(Task task) = 0;
 
+  // The same at a place that the caller has made before: needs no memory, and throws nothing.
+  [[nodiscard]] virtual bool post(TaskPlace& place, Task task) noexcept = 0;
+
   // For a task that means something only as long as the loop runs, or that says by its end that it was not run.
   void post_or_drop(Task task) { static_cast<void>(post(std::move(task))); }
+  void post_or_drop(TaskPlace& place, Task task) noexcept { static_cast<void>(post(place, std::move(task))); }
 
   // Runs the task on the loop at `when` or soon after. On the loop only. Ids are never 0 and never repeat.
   virtual TimerId start_timer(Nanos when, Task task) = 0;
+
+  // The same at a place that the caller has made before: needs no memory, and throws nothing. It cannot be cancelled.
+  virtual void start_timer(TaskPlace& place, Nanos when, Task task) noexcept = 0;
 
   // The task will not run; an id that fired or was cancelled is fine. On the loop only.
   virtual void cancel_timer(TimerId id) = 0;

@@ -27,6 +27,17 @@ class LoopGate {
     return true;
   }
 
+  // The same at a place that the caller has made before: throws nothing but what the task throws here.
+  bool run(TaskPlace& place, Task task) {
+    {
+      MutexLock lock(mutex_);
+      if (closed_) return false;
+      if (!loop_.is_current()) return loop_.post(place, std::move(task));
+    }
+    task();
+    return true;
+  }
+
   void close() {
     MutexLock lock(mutex_);
     closed_ = true;

@@ -25,6 +25,15 @@ TimerQueue::Id TimerQueue::add(Nanos when, Task task) {
   return id;
 }
 
+void TimerQueue::add(TaskPlace& place, Nanos when, Task task) noexcept {
+  place.put(std::move(task));
+  place.when_ = when;
+  TaskPlace** link = &first_placed_;
+  while (*link != nullptr && (*link)->when_ <= when) link = &(*link)->next_;
+  place.next_ = std::exchange(*link, &place);
+  ++placed_;
+}
+
 void TimerQueue::cancel(Id id) {
   Slot* const slot = find(id);
   if (slot == nullptr) return;
@@ -33,9 +42,13 @@ void TimerQueue::cancel(Id id) {
   drop_stale();
 }
 
-Nanos TimerQueue::next_due() const { return heap_.empty() ? kNever : heap_.front().when; }
+Nanos TimerQueue::next_due() const {
+  const Nanos next = heap_.empty() ? kNever : heap_.front().when;
+  return first_placed_ == nullptr ? next : std::min(next, first_placed_->when_);
+}
 
 Task TimerQueue::take_due(Nanos now) {
+  if (first_placed_ != nullptr && first_placed_->when_ <= std::min(now, next_due())) return take_placed();
   if (heap_.empty() || heap_.front().when > now) return nullptr;
   const Id id = heap_.front().id;
   Task task = release(id, *find(id));
@@ -43,7 +56,15 @@ Task TimerQueue::take_due(Nanos now) {
   return task;
 }
 
+Task TimerQueue::take_placed() noexcept {
+  TaskPlace& place = *first_placed_;
+  first_placed_ = place.next_;
+  --placed_;
+  return place.take();
+}
+
 void TimerQueue::clear() {
+  while (first_placed_ != nullptr) take_placed();
   std::vector<Slot> left;
   for (Slot& slot : slots_) {
     left.push_back({slot.uses, std::move(slot.task)});

@@ -184,11 +184,7 @@ void IncomingCall::run_begun(const Function& function) {
     answer_dropped();
   } else if (reply != Reply::kDeferred && claim_answer()) {
     answer_ = std::move(result);
-    try {
-      hand_over();
-    } catch (...) {
-      answer(current_error().set_may_have_run(true));
-    }
+    hand_over();
   }
 }
 
@@ -219,19 +215,10 @@ bool IncomingCall::answer(Error error) {
   return true;
 }
 
-// Without memory to reach the loop it is unanswered again, so that another answer, or the deadline, still counts.
 void IncomingCall::hand_over() {
-  try {
-    shared_->gate.run([self = std::static_pointer_cast<IncomingCall>(shared_from_this())]() mutable {
-      self->table_.send_answer(std::move(self));
-    });
-  } catch (...) {
-    if (!shared_->environment.loop.is_current()) {
-      answer_ = {};
-      is_answered_.store(false);
-    }
-    throw;
-  }
+  shared_->gate.run(place_, [self = std::static_pointer_cast<IncomingCall>(shared_from_this())]() mutable {
+    self->table_.send_answer(std::move(self));
+  });
 }
 
 bool IncomingCall::close() {

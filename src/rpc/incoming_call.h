@@ -77,6 +77,8 @@ class IncomingCall final : public Invocation {
 
   // Nobody waits for the answer any more. Gives whether the function has begun. Also when the loop is gone.
   bool close();
+  // For what is left to do of its answer once that has been handed over.
+  TaskPlace& place() const { return place_; }
   // A call that was made within this one and ends with it.
   void add_nested(const std::shared_ptr<OutgoingCall>& call);
   std::vector<std::weak_ptr<OutgoingCall>> take_nested() { return std::move(nested_); }
@@ -110,7 +112,8 @@ class IncomingCall final : public Invocation {
   Reply reply_ GUARDED_BY(mutex_) = Reply::kNone;
   Answer result_ GUARDED_BY(mutex_);
 
-  Answer answer_;  // written by who claims it, then of the loop
+  Answer answer_;            // written by who claims it, then of the loop
+  mutable TaskPlace place_;  // so that the answer gets to the loop without memory
   std::shared_ptr<Future<Value>> kept_;
   std::vector<std::weak_ptr<OutgoingCall>> nested_;
   size_t nested_limit_ = 16;

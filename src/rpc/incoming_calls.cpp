@@ -285,9 +285,12 @@ void IncomingCalls::send_instead(const IncomingCall& call, Error error) {
 // Its caller would wait for ever.
 void IncomingCalls::send_later(const IncomingCall& call) {
   Loop& loop = shared_.environment.loop;
-  loop.start_timer(loop.now() + kSendAgain,
+  loop.start_timer(call.place(), loop.now() + kSendAgain,
                    [this, held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this())] {
-                     if (!is_stopped_) send_instead(*held, Error(Status::kOutOfMemory, "no memory"));
+                     if (is_stopped_) return;
+                     EachStep each;
+                     each([this, &held] { send_instead(*held, Error(Status::kOutOfMemory, "no memory")); });
+                     if (each.has_failed()) send_later(*held);
                    });
 }
 

@@ -83,6 +83,14 @@ bool SimLoop::post(Task task) {
   return true;
 }
 
+bool SimLoop::post(TaskPlace& place, Task task) noexcept {
+  if (stopped_) return false;
+  const MemoryScope own(nullptr);
+  place.put(std::move(task));
+  queue_.push_back({0, Task(), &place});
+  return true;
+}
+
 // Of its worker's tasks: the threads of others have memory of their own.
 void SimLoop::ask_for_memory() const {
   if (memory_ != nullptr && current_memory() == memory_ && !memory_->ask()) throw std::bad_alloc();
@@ -94,10 +102,19 @@ Loop::TimerId SimLoop::start_timer(Nanos when, Task task) {
     ask_for_memory();
     timer_room_ = 2 * timer_room_ + 1;
   }
+  return add_timer({when, std::move(task)});
+}
+
+void SimLoop::start_timer(TaskPlace& place, Nanos when, Task task) noexcept {
+  if (stopped_) return;
+  place.put(std::move(task));
+  add_timer({when, Task(), &place});
+}
+
+Loop::TimerId SimLoop::add_timer(Timer timer) {
   const MemoryScope own(nullptr);
   const TimerId id = next_timer_++;
-  if (stopped_) return id;
-  schedule(id, timers_.emplace(id, Timer{when, std::move(task)}).first->second);
+  if (!stopped_) schedule(id, timers_.emplace(id, std::move(timer)).first->second);
   return id;
 }
 
@@ -122,7 +139,9 @@ void SimLoop::set_clock(Nanos ahead, double rate) {
 void SimLoop::cancel_timer(TimerId id) {
   if (!is_current()) throw std::logic_error("cancel_timer of loop \"" + name() + "\" is called from elsewhere");
   auto node = timers_.extract(id);
-  if (node) scheduler_.cancel(node.mapped().event);
+  if (!node) return;
+  scheduler_.cancel(node.mapped().event);
+  if (node.mapped().place != nullptr) const Task unrun = node.mapped().place->take();
 }
 
 const Clock& SimLoop::clock() const { return clock_; }
@@ -151,8 +170,9 @@ void SimLoop::stop() {
   stopped_ = true;
   run([this] {
     while (!queue_.empty()) {
-      const Entry unrun = std::move(queue_.front());
+      Entry unrun = std::move(queue_.front());
       queue_.pop_front();
+      if (unrun.place != nullptr) unrun.task = unrun.place->take();
     }
     while (!timers_.empty()) cancel_timer(timers_.begin()->first);
   });
@@ -167,7 +187,9 @@ void SimLoop::run_one() {
     auto node = timers_.extract(entry.timer);
     if (!node) return;  // cancelled after it was due
     entry.task = std::move(node.mapped().task);
+    entry.place = node.mapped().place;
   }
+  if (entry.place != nullptr) entry.task = entry.place->take();
   run(std::move(entry.task));
 }
 

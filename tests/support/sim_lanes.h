@@ -42,7 +42,9 @@ class SimLoop final : public Loop, public Lane {
   ~SimLoop() override;
 
   [[nodiscard]] bool post(Task task) override;
+  [[nodiscard]] bool post(TaskPlace& place, Task task) noexcept override;
   TimerId start_timer(Nanos when, Task task) override;
+  void start_timer(TaskPlace& place, Nanos when, Task task) noexcept override;
   void cancel_timer(TimerId id) override;
   const Clock& clock() const override;
   bool is_current() const override;
@@ -70,14 +72,17 @@ class SimLoop final : public Loop, public Lane {
   struct Timer {
     Nanos when;  // by the clock of the host
     Task task;
-    uint64_t event = 0;  // 0: its time does not come
+    TaskPlace* place = nullptr;  // which has the task instead
+    uint64_t event = 0;          // 0: its time does not come
     bool is_due = false;
   };
   struct Entry {
     TimerId timer;  // 0: posted
     Task task;
+    TaskPlace* place = nullptr;  // which has the task instead
   };
 
+  TimerId add_timer(Timer timer);
   void schedule(TimerId id, Timer& timer);
   void ask_for_memory() const;
   void run_or_fail(Task& task);

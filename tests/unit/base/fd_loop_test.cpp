@@ -39,6 +39,41 @@ TEST_F(FdLoopTest, RunsPostedTasksInOrderOnItsThread) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
+TEST_F(FdLoopTest, RunsTasksAtPlacesOfTheirPosterInOrder) {
+  constexpr size_t kCount = 100;
+  std::vector<TaskPlace> places(kCount);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < kCount; ++i) {
+    loop_.post_or_drop(places[i], [&order, i] { order.push_back(2 * i); });
+    loop_.post_or_drop([&order, i] { order.push_back(2 * i + 1); });
+  }
+  on_loop(loop_, [] { return true; });
+  ASSERT_EQ(order.size(), 2 * kCount);
+  for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i);
+}
+
+TEST_F(FdLoopTest, ATimerAtAPlaceOfItsOwnerRuns) {
+  TaskPlace place;
+  auto done = Future<Unit>::make();
+  on_loop(loop_, [this, &place, done] {
+    loop_.start_timer(place, loop_.now() + kMillisecond, [done] { done->complete(Unit{}); });
+    return true;
+  });
+  EXPECT_TRUE(wait(*done, 60 * kSecond));
+}
+
+TEST(FdLoop, AStoppedLoopDestroysTasksAtPlaces) {
+  FdLoop loop("test", {});
+  TaskPlace posted, timer;
+  auto token = std::make_shared<int>(0);
+  EXPECT_TRUE(loop.post(posted, [&loop, &timer, token] { loop.start_timer(timer, kNever - 1, [token] { FAIL(); }); }));
+  loop.start();
+  loop.stop();
+  EXPECT_EQ(token.use_count(), 1);
+  EXPECT_FALSE(loop.post(posted, [token] { FAIL(); }));
+  EXPECT_EQ(token.use_count(), 1);
+}
+
 // Time of the processor: a task that merely waits for its turn on a busy machine is no offender.
 TEST(FdLoopWatchdog, IsToldWhatEachTaskTookOfTheProcessor) {
   struct Seen {

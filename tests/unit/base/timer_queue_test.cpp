@@ -30,6 +30,29 @@ TEST(TimerQueue, RunsByTimeAndThenByOrder) {
   EXPECT_EQ(queue.next_due(), kNever);
 }
 
+TEST(TimerQueue, RunsTasksAtPlacesOfOthersByTimeToo) {
+  TimerQueue queue;
+  TaskPlace late, early, same;
+  std::string order;
+  queue.add(late, 30, [&order] { order += 'd'; });
+  queue.add(20, [&order] { order += 'c'; });
+  queue.add(early, 10, [&order] { order += 'a'; });
+  queue.add(same, 10, [&order] { order += 'b'; });
+  EXPECT_EQ(queue.size(), 4u);
+  EXPECT_EQ(queue.next_due(), 10);
+  run_due(queue, 10);
+  EXPECT_EQ(order, "ab");
+  EXPECT_EQ(queue.next_due(), 20);
+  run_due(queue, 20);
+  EXPECT_EQ(queue.next_due(), 30);
+  queue.add(early, 40, [] { FAIL(); });
+  run_due(queue, 30);
+  EXPECT_EQ(order, "abcd");
+  queue.clear();
+  EXPECT_EQ(queue.size(), 0u);
+  EXPECT_EQ(queue.next_due(), kNever);
+}
+
 TEST(TimerQueue, CancelDestroysTheTaskAtOnce) {
   TimerQueue queue;
   auto token = std::make_shared<int>(0);

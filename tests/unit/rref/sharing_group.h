@@ -23,7 +23,9 @@ class OneLoop final : public Loop {
     task();
     return true;
   }
+  [[nodiscard]] bool post(TaskPlace&, Task task) noexcept override { return post(std::move(task)); }
   TimerId start_timer(Nanos, Task) override { return 1; }
+  void start_timer(TaskPlace&, Nanos, Task) noexcept override {}
   void cancel_timer(TimerId) override {}
   const Clock& clock() const override { return clock_; }
   bool is_current() const override { return true; }

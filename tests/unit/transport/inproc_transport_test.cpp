@@ -17,7 +17,9 @@ class ManualLoop final : public Loop {
     tasks_.add(0, std::move(task));
     return true;
   }
+  [[nodiscard]] bool post(TaskPlace&, Task task) noexcept override { return post(std::move(task)); }
   TimerId start_timer(Nanos, Task) override { return 0; }
+  void start_timer(TaskPlace&, Nanos, Task) noexcept override {}
   void cancel_timer(TimerId) override {}
   const Clock& clock() const override { return clock_; }
   bool is_current() const override { return true; }

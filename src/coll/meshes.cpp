@@ -197,12 +197,13 @@ void Meshes::lead_early(const std::shared_ptr<Mesh>& mesh) {
 
 void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {
   assert_on_loop(environment_.loop);
-  group_.count_received(from);
   const auto mesh = meshes_.find(mesh_of(outline.body));
-  if (mesh == meshes_.end()) return;
-  const std::shared_ptr<Mesh> known = mesh->second;
-  if (!known->position_of(from.incarnation)) violation("{} of no member of a mesh", wire::body_name(outline.body));
-  known->end_now(why, true);
+  if (mesh != meshes_.end()) {
+    const std::shared_ptr<Mesh> known = mesh->second;
+    if (!known->position_of(from.incarnation)) violation("{} of no member of a mesh", wire::body_name(outline.body));
+    known->end_now(why, true);
+  }
+  group_.count_received(from);  // once, also when this is tried again
 }
 
 void Meshes::on_lost(const Peer& peer, const Error& error) {

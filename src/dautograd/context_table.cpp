@@ -153,7 +153,9 @@ void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& co
 // It would stay with those who do not hear of its end.
 void ContextTable::release_later(const std::shared_ptr<DistributedContext>& context) {
   Loop& loop = shared_.environment.loop;
-  loop.start_timer(loop.now() + kReleaseAgain, [this, alive = std::weak_ptr<char>(alive_), context] {
+  if (std::exchange(context->waits_to_release, true)) return;
+  loop.start_timer(context->again, loop.now() + kReleaseAgain, [this, alive = std::weak_ptr<char>(alive_), context] {
+    context->waits_to_release = false;
     if (!alive.expired() && find(context->id()) == context) release_if_over(context);
   });
 }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/ids.h"
+#include "base/task_queue.h"
 #include "dautograd/context_record.h"
 #include "dautograd/nodes.h"
 
@@ -37,6 +38,8 @@ struct DistributedContext {
   bool is_handle_gone = false;
   size_t open_calls = 0;
   size_t open_passes = 0;
+  TaskPlace again;  // for the next attempt to tell the holders, where there was no memory
+  bool waits_to_release = false;
 
   const Id& id() const { return record->id(); }
   void note_counts() { record->set_counts(sends.size(), recv_count); }

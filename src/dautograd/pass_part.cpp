@@ -324,7 +324,7 @@ void PassPart::fail_part(const Error& error) {
 void PassPart::fail_later() {
   if (is_closed_) return;
   Loop& loop = shared_.environment.loop;
-  loop.start_timer(loop.now() + kFailAgain, [alive = shared_.weak_from_this(), self = shared_from_this()] {
+  loop.start_timer(again_, loop.now() + kFailAgain, [alive = shared_.weak_from_this(), self = shared_from_this()] {
     const auto shared = alive.lock();
     if (shared == nullptr || shared->passes == nullptr || self->is_closed_) return;
     try {

@@ -119,6 +119,7 @@ class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph:
   std::unique_ptr<PassLead> own_lead_;
   PassLead* lead_ = nullptr;
   Report reported_ = Report::kNothing;
+  TaskPlace again_;  // for the next attempt to tell the initiator
   bool is_closed_ = false;
   bool is_finished_ = false;
   size_t unnumbered_ = 0;  // GRADs

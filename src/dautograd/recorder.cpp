@@ -87,8 +87,13 @@ wire::Recording Recorder::on_send(const Id& id, const Peer& to, const std::vecto
   recording.pair = info.pair;
   recording.tracked = std::move(tracked.marks);
   auto send = make_send(std::move(info), tracked.tensors);
-  contexts_.note_told(*context, to.incarnation, recording.joined);
-  context->sends.emplace(recording.pair, std::move(send));
+  const auto kept = context->sends.emplace(recording.pair, std::move(send)).first;
+  try {
+    contexts_.note_told(*context, to.incarnation, recording.joined);
+  } catch (...) {
+    context->sends.erase(kept);  // nobody hears of it
+    throw;
+  }
   context->note_counts();
   return recording;
 }

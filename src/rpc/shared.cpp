@@ -12,8 +12,8 @@ void check_references(const RpcShared& shared, const Value& value) {
 
 void convert_references(RpcShared& shared, const Peer& to, Value& value) {
   if (!value.has_external()) return;
-  Value travelling = shared.references->on_send(to, value);
-  shared.environment.loop.post_or_drop([held = std::exchange(value, std::move(travelling))] {});
+  shared.environment.loop.post_or_drop([held = value] {});
+  value = shared.references->on_send(to, value);
 }
 
 void receive_references(RpcShared& shared, const Peer& from, Value& value) {

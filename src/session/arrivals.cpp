@@ -158,14 +158,20 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
     take_ack(record, arrival.ack());
     return;
   }
+  make_spare();
   Inbox::Place place;
   const bool is_large = bytes > kLargeFrameBytes || arrival.transfer_count() != 0 || arrival.is_long();
   if (!arrival.is_chunk() && (is_large || !record.inbox.is_empty())) place = Inbox::make_place();
   std::optional<Error> shortage = take_payload(record, arrival, frames);
   const bool takes_long = arrival.is_long() || (!shortage && arrival.takes_long(frames));
-  const bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
+  bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
   Inbox::Decoded decoded;
-  if (!waits) decoded = Inbox::decode(arrival, std::exchange(frames, {}), std::move(shortage));
+  if (!waits) decoded = Inbox::decode(arrival, frames, shortage);
+  if (Inbox::lacks_memory(decoded) && !arrival.is_chunk()) {
+    waits = true;
+    place = std::exchange(spare, {});
+    decoded = {};
+  }
   // Nothing of it has taken effect: it is to come again.
   if (decoded.failure && arrival.transfer_count() == 0 && arrival.long_transfer() == 0) {
     std::rethrow_exception(decoded.failure);
@@ -181,7 +187,8 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
     record.inbox.add(std::move(place), {std::move(header), std::move(frames), std::move(shortage), takes_long});
     record.inbox.drain();
   } else {
-    deliver(record, std::move(decoded));
+    frames.clear();  // the message alone holds them
+    if (!on_decoded(record, decoded)) record.inbox.put_back(std::exchange(spare, {}), std::move(decoded));
   }
   if (record.is_member() && record.unacknowledged_bytes >= kAckBytes) record.outgoing.send_ack();
 }
@@ -245,30 +252,38 @@ bool Session::State::take_transfers(PeerRecord& record, const wire::Arrival& arr
   return is_whole;
 }
 
-void Session::State::on_decoded(PeerRecord& record, Inbox::Decoded decoded) {
+// While nothing of the message that comes has taken effect.
+void Session::State::make_spare() {
+  if (spare.empty()) spare = Inbox::make_place();
+}
+
+bool Session::State::on_decoded(PeerRecord& record, Inbox::Decoded& decoded) {
   assert_on_loop(shared.loop);
-  if (!record.is_member()) return;
+  if (!record.is_member()) return true;
   try {
-    deliver(record, std::move(decoded));
+    deliver(record, decoded);
   } catch (const Violation& error) {
     ++shared.stats.messages_refused;
     lose_for(record, error);
   } catch (...) {
-    note_failure(record.peer, current_error());
+    const Error error = current_error();
+    if (!decoded.failure && error.status() == Status::kOutOfMemory && record.is_member()) return false;
+    note_failure(record.peer, error);
   }
   if (record.inbox.is_empty() && record.on_heard) std::exchange(record.on_heard, Task())();
+  return true;
 }
 
-void Session::State::deliver(PeerRecord& record, Inbox::Decoded decoded) {
+void Session::State::deliver(PeerRecord& record, Inbox::Decoded& decoded) {
   if (decoded.failure) std::rethrow_exception(decoded.failure);
-  if (decoded.shortage) {
-    events.on_unstored(record.peer, std::move(decoded.message), *decoded.shortage);
+  if (decoded.shortage && decoded.message.body.index() >= kFirstUpperBody) {
+    events.on_unstored(record.peer, decoded.message, *decoded.shortage);
   } else {
-    deliver(record, std::move(decoded.message));
+    deliver(record, decoded.message);
   }
 }
 
-void Session::State::deliver(PeerRecord& record, wire::Message message) {
+void Session::State::deliver(PeerRecord& record, wire::Message& message) {
   if (std::holds_alternative<wire::Leave>(message.body)) {
     on_leave(record);
     return;
@@ -278,23 +293,29 @@ void Session::State::deliver(PeerRecord& record, wire::Message message) {
       violation("a {} with a number", wire::body_name(message.body));
     }
   } else {
-    lead_up(record.peer, std::move(message));
+    lead_up(record.peer, message);
   }
 }
 
-void Session::State::lead_up(const Peer& from, wire::Message message) {
-  if (events.on_message(from, std::move(message)) == Heard::kStale) ++shared.stats.messages_stale;
+void Session::State::lead_up(const Peer& from, wire::Message& message) {
+  if (events.on_message(from, message) == Heard::kStale) ++shared.stats.messages_stale;
 }
 
-void Session::State::receive_from_self(wire::Encoded encoded) {
+void Session::State::receive_from_self(wire::Encoded encoded, Inbox::Place place) {
   assert_on_loop(shared.loop);
   try {
     const wire::Arrival arrival(encoded.header, shared.config.limits, header_room);
     const bool takes_long = arrival.takes_long(encoded.payload);
     if (!takes_long && self_inbox.is_empty()) {
-      on_decoded(Inbox::decode(arrival, std::exchange(encoded.payload, {}), std::nullopt));
+      Inbox::Decoded decoded = Inbox::decode(arrival, encoded.payload, std::nullopt);
+      if (Inbox::lacks_memory(decoded)) {
+        self_inbox.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, false});
+        return self_inbox.drain();
+      }
+      encoded.payload.clear();  // the message alone holds them
+      if (!on_decoded(decoded)) self_inbox.put_back(std::move(place), std::move(decoded));
     } else {
-      self_inbox.add(Inbox::make_place(), {std::move(encoded.header), std::move(encoded.payload), {}, takes_long});
+      self_inbox.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, takes_long});
       self_inbox.drain();
     }
   } catch (...) {
@@ -302,19 +323,22 @@ void Session::State::receive_from_self(wire::Encoded encoded) {
   }
 }
 
-void Session::State::on_decoded(Inbox::Decoded decoded) {
+bool Session::State::on_decoded(Inbox::Decoded& decoded) {
   assert_on_loop(shared.loop);
   const Peer& self = shared.config.self;
   try {
     if (decoded.failure) std::rethrow_exception(decoded.failure);
     if (decoded.shortage) {
-      events.on_unstored(self, std::move(decoded.message), *decoded.shortage);
+      events.on_unstored(self, decoded.message, *decoded.shortage);
     } else {
-      lead_up(self, std::move(decoded.message));
+      lead_up(self, decoded.message);
     }
   } catch (...) {
-    note_failure(self, current_error());
+    const Error error = current_error();
+    if (!decoded.failure && error.status() == Status::kOutOfMemory) return false;
+    note_failure(self, error);
   }
+  return true;
 }
 
 }  // namespace distag

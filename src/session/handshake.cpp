@@ -76,8 +76,9 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
                      fmt::format("{} is not a member of the group", describe_peer(stranger)));
   }
   add_peer(stranger);
-  post([this, stranger] { events.on_admitted(stranger); });
-  return find(stranger.incarnation);
+  record = find(stranger.incarnation);
+  tell_soon(*record, record->admission, [](SessionEvents& to, PeerRecord& added) { to.on_admitted(added.peer); });
+  return record;
 }
 
 // Made while there is memory: who said HELLO would else wait for half a lease.

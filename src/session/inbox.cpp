@@ -9,6 +9,7 @@ namespace {
 
 // Handed out in one task of the loop.
 constexpr size_t kBatch = 64;
+constexpr Nanos kTakeAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
 
@@ -18,23 +19,52 @@ void Inbox::add(Place place, Arrived arrived) noexcept {
   waiting_.splice(waiting_.end(), place);
 }
 
+void Inbox::put_back(Place place, Decoded decoded) noexcept {
+  place.front()->decoded = std::move(decoded);
+  place.front()->is_decoded = true;
+  put_back(std::move(place));
+}
+
+void Inbox::put_back(Place place) noexcept {
+  const std::shared_ptr<Turn> turn = place.front();
+  if (turn->is_decoded && !turn->decoded.shortage) turn->decoded.shortage = Error(Status::kOutOfMemory, "no memory");
+  turn->is_put_back = true;
+  waiting_.splice(waiting_.begin(), place);
+  loop_.start_timer(turn->place, loop_.now() + kTakeAgain, make_look(turn));
+}
+
+// At the place of a turn, which it holds.
+Task Inbox::make_look(std::shared_ptr<Turn> turn) const noexcept {
+  return [turn = std::move(turn), self = std::weak_ptr(self_)] {
+    turn->is_put_back = false;
+    if (const auto inbox = self.lock()) (*inbox)->drain();
+  };
+}
+
 void Inbox::drain() {
   assert_on_loop(loop_);
   for (size_t handed_out = 0; !waiting_.empty(); ++handed_out) {
     const std::shared_ptr<Turn> turn = waiting_.front();
-    if (turn->is_given_out && !turn->is_decoded) return;
+    if (turn->is_put_back || (turn->is_given_out && !turn->is_decoded)) return;
     if (handed_out == kBatch) {
-      loop_.post_or_drop([self = std::weak_ptr(self_)] {
-        if (const auto inbox = self.lock()) (*inbox)->drain();
-      });
+      turn->is_put_back = true;
+      loop_.post_or_drop(turn->place, make_look(turn));
       return;
     }
     if (!turn->is_decoded) {
       if (turn->arrived.takes_long && give_out(turn)) return;
       decode(*turn, limits_);
     }
-    waiting_.pop_front();
-    owner_.on_decoded(std::move(turn->decoded));
+    Place taken;
+    taken.splice(taken.begin(), waiting_, waiting_.begin());
+    if (lacks_memory(turn->decoded)) {
+      turn->decoded = {};
+      turn->is_given_out = false;
+      turn->is_decoded = false;
+      return put_back(std::move(taken));
+    }
+    turn->is_decoded = true;
+    if (!owner_.on_decoded(turn->decoded)) return put_back(std::move(taken));
   }
 }
 
@@ -46,7 +76,7 @@ bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
     if (decoder_->post([turn, limits = limits_, &loop = loop_, self = std::weak_ptr(self_)] {
           decode(*turn, limits);
           turn->is_decoded = true;
-          loop.post_or_drop([self] {
+          loop.post_or_drop(turn->decoded_place, [turn, self] {
             if (const auto inbox = self.lock()) (*inbox)->drain();
           });
         })) {
@@ -62,11 +92,20 @@ bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
 void Inbox::decode(Turn& turn, const wire::Limits& limits) {
   try {
     const wire::Arrival arrival(turn.arrived.header, limits);
-    turn.decoded = decode(arrival, turn.arrived.payload, std::move(turn.arrived.shortage));
+    turn.decoded = decode(arrival, turn.arrived.payload, turn.arrived.shortage);
   } catch (...) {
     turn.decoded.failure = std::current_exception();
   }
-  turn.arrived = {};
+  if (!lacks_memory(turn.decoded)) turn.arrived = {};
+}
+
+bool Inbox::lacks_memory(const Decoded& decoded) noexcept {
+  if (!decoded.failure) return false;
+  try {
+    std::rethrow_exception(decoded.failure);
+  } catch (...) {
+    return current_error().status() == Status::kOutOfMemory;
+  }
 }
 
 // An outline is decoded where there is no memory for the message.

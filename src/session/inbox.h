@@ -32,8 +32,9 @@ class Inbox {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // May clear the inbox, but not destroy it.
-    virtual void on_decoded(Decoded decoded) = 0;
+    // May clear the inbox, but not destroy it. False: there was no memory for it, not even to refuse it. It is given
+    // again after a while, as an outline, and what is behind it waits.
+    virtual bool on_decoded(Decoded& decoded) = 0;
   };
 
   // Without a decoder all are decoded on the loop.
@@ -45,23 +46,31 @@ class Inbox {
     Arrived arrived;
     Decoded decoded;
     bool is_given_out = false;             // the decoder has it
+    bool is_put_back = false;              // its place has the task that looks again
     std::atomic<bool> is_decoded = false;  // set by the decoder
+    TaskPlace decoded_place;               // of the decoder, for the word that it has
+    TaskPlace place;                       // for a later look at the inbox
   };
   using Place = std::list<std::shared_ptr<Turn>>;
   static Place make_place() { return {std::make_shared<Turn>()}; }
 
   bool is_empty() const { return waiting_.empty(); }
   void add(Place place, Arrived arrived) noexcept;
-  // Hands out those that are ready. Not from within on_decoded. Runs by itself, and has to be asked now and then: it
-  // may lack the memory to post a task.
+  // In front of all, one that its owner could not take.
+  void put_back(Place place, Decoded decoded) noexcept;
+  // Hands out those that are ready. Not from within on_decoded. Runs by itself.
   void drain();
   void clear() { waiting_.clear(); }
 
   static Decoded decode(const wire::Arrival& arrival, const Frames& payload, std::optional<Error> shortage);
+  // There was not even memory for an outline: it is to be decoded again.
+  static bool lacks_memory(const Decoded& decoded) noexcept;
 
  private:
   static void decode(Turn& turn, const wire::Limits& limits);
   bool give_out(const std::shared_ptr<Turn>& turn);
+  void put_back(Place place) noexcept;
+  Task make_look(std::shared_ptr<Turn> turn) const noexcept;
 
   Loop& loop_;
   Executor* const decoder_;

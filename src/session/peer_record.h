@@ -20,7 +20,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
     virtual void on_answer(PeerRecord& record, Frames frames) = 0;
     virtual void on_dead(PeerRecord& record, const std::string& why) = 0;
     virtual void on_progress() = 0;
-    virtual void on_decoded(PeerRecord& record, Inbox::Decoded decoded) = 0;
+    virtual bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) = 0;
   };
 
   PeerRecord(StreamShared& shared, Peer known, FrameMemory& memory, Events& events)
@@ -45,6 +45,11 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   Inbox inbox;
   Task on_heard;  // an end that waits until the inbox is empty
 
+  // For the two events of a peer that nobody hears in another way; held by their tasks.
+  std::shared_ptr<TaskPlace> admission = std::make_shared<TaskPlace>();
+  std::shared_ptr<TaskPlace> ending = std::make_shared<TaskPlace>();
+  bool has_events_to_tell() const { return admission.use_count() + ending.use_count() != 2; }
+
   // Acknowledgements that are to go to it.
   uint64_t acknowledged = 0;
   size_t unacknowledged_bytes = 0;
@@ -64,7 +69,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   void on_answer(Frames frames) override { events_.on_answer(*this, std::move(frames)); }
   void on_dead(const std::string& why) override { events_.on_dead(*this, why); }
   void on_progress() override { events_.on_progress(); }
-  void on_decoded(Inbox::Decoded decoded) override { events_.on_decoded(*this, std::move(decoded)); }
+  bool on_decoded(Inbox::Decoded& decoded) override { return events_.on_decoded(*this, decoded); }
 
   Events& events_;
 };

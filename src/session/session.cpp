@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
 #include "session/session_state.h"
 
 namespace distag {
@@ -29,7 +30,6 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
 Session::State::~State() {
   shared.loop.cancel_timer(ack_timer);
   shared.loop.cancel_timer(tick_timer);
-  shared.loop.cancel_timer(self_timer);
   shared.loop.cancel_timer(leave_timer);
 }
 
@@ -81,25 +81,26 @@ void Session::State::replace_latest(NamedPeer& name) {
   PeerRecord* record = find(before.incarnation);
   const Error why =
       loss_error(before, record == nullptr ? -1 : record->heard_at, Status::kPeerRestarted, "it has restarted");
+  const bool is_member = record != nullptr && record->is_member();
+  // First: without memory for it the next HELLO does all of this.
+  if (!leaving && !is_member) post([this, before, why] { events.on_restarted(before, why); });
   name.restarted = why;
   if (record == nullptr) {
     graves[before.incarnation].standing = Standing::kRestarted;
     connections.erase(name.connection);
-  } else if (record->is_member()) {
+  } else if (is_member) {
     lose(*record, why, wire::RefuseReason::kReplaced);
     record->standing = Standing::kRestarted;
-    return;
   } else {
     record->standing = Standing::kRestarted;
     record->gone = why;
   }
-  if (!leaving) post([this, before, why] { events.on_restarted(before, why); });
 }
 
 // Not while anything of a record runs.
 void Session::State::bury_those_that_are_over() {
   for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
-    if (!record->is_member() && record->outgoing.is_over()) bury(*record);
+    if (!record->is_member() && record->outgoing.is_over() && !record->has_events_to_tell()) bury(*record);
   }
 }
 
@@ -182,11 +183,13 @@ void Session::State::deliver_to_self() {
       to_self.pop_front();
     }
   } catch (const std::bad_alloc&) {
-    if (self_timer != 0) return;
-    self_timer = shared.loop.start_timer(shared.loop.now() + kSelfAgain, [this] {
-      self_timer = 0;
+    if (std::exchange(waits_for_self, true)) return;
+    Task again = [this, held = self_place, session = std::weak_ptr<char>(alive)] {
+      if (session.expired()) return;
+      waits_for_self = false;
       deliver_to_self();
-    });
+    };
+    shared.loop.start_timer(*self_place, shared.loop.now() + kSelfAgain, std::move(again));
   } catch (...) {
     to_self.pop_front();  // it became something that cannot travel: no other waits for it
     throw;
@@ -197,22 +200,26 @@ void Session::State::hand_to_self(ToSelf& own) {
   wire::Message& message = own.message;
   message.number = last_self_number + 1;
   message.ack = last_self_delivered;
-  auto encoded = std::make_unique<wire::Encoded>(wire::encode(message, shared.config.limits));
-  const size_t bytes = encoded->header.size() + encoded->payload_bytes;
-  auto given = std::make_unique<Task>();
-  Task& on_acknowledged = *given;
-  post([this, encoded = std::move(encoded), bytes, on_acknowledged = std::move(given)]() mutable {
-    shared.stats.bytes_received += bytes;
-    shared.stats.bytes_in_flight -= bytes;
-    ++last_self_delivered;
-    receive_from_self(std::exchange(*encoded, {}));
-    if (*on_acknowledged) (*on_acknowledged)();
-    end_leave_when_done();
-  });
-  on_acknowledged = std::move(own.on_acknowledged);
+  auto travelling = std::make_shared<Travelling>();
+  travelling->encoded = wire::encode(message, shared.config.limits);
+  travelling->bytes = travelling->encoded.header.size() + travelling->encoded.payload_bytes;
+  travelling->on_acknowledged = std::move(own.on_acknowledged);
   last_self_number = message.number;
-  shared.stats.bytes_sent += bytes;
-  shared.stats.bytes_in_flight += bytes;
+  shared.stats.bytes_sent += travelling->bytes;
+  shared.stats.bytes_in_flight += travelling->bytes;
+  TaskPlace& place = travelling->post;
+  shared.loop.post_or_drop(place, [this, session = std::weak_ptr<char>(alive), travelling = std::move(travelling)] {
+    if (!session.expired()) arrive(*travelling);
+  });
+}
+
+void Session::State::arrive(Travelling& own) {
+  shared.stats.bytes_received += own.bytes;
+  shared.stats.bytes_in_flight -= own.bytes;
+  ++last_self_delivered;
+  receive_from_self(std::exchange(own.encoded, {}), std::move(own.place));
+  if (own.on_acknowledged) own.on_acknowledged();
+  end_leave_when_done();
 }
 
 void Session::State::post(Task task) {
@@ -232,39 +239,44 @@ Error Session::State::loss_error(const Peer& peer, Nanos heard_at, Status status
 }
 
 // Nothing of it is heard or said any more.
-void Session::State::retire(PeerRecord& record, Standing standing, const Error& why) {
+void Session::State::retire(PeerRecord& record, Standing standing, Error why) {
   record.standing = standing;
-  record.gone = why;
+  record.gone = std::move(why);
   record.transfers.clear();
   record.inbox.clear();
   record.on_heard.reset();
   record.ack_due = kNever;
 }
 
-void Session::State::lose(PeerRecord& record, const Error& why, wire::RefuseReason word) {
+void Session::State::lose(PeerRecord& record, Error why, wire::RefuseReason word) {
   if (!record.is_member()) return;
-  retire(record, Standing::kLost, why);
+  retire(record, Standing::kLost, std::move(why));
   record.outgoing.close();
   ++shared.stats.peers_lost;
+  EachStep each;  // without memory for the words the loss is a loss
   if (!record.connection.empty()) {
-    refuse(record.connection, word,
-           word == wire::RefuseReason::kUnreachable ? fmt::format("it cannot dial back to {}", record.peer.endpoint)
-                                                    : why.message());
+    each([this, &record, word] {
+      refuse(record.connection, word,
+             word == wire::RefuseReason::kUnreachable ? fmt::format("it cannot dial back to {}", record.peer.endpoint)
+                                                      : record.gone.message());
+    });
   }
   if (!leaving) {
-    shared.log.write(LogLevel::kWarning, why.message());
-    post([this, peer = record.peer, why] { events.on_lost(peer, why); });
+    each([this, &record] { shared.log.write(LogLevel::kWarning, record.gone.message()); });
+    tell_soon(record, record.ending, [](SessionEvents& to, PeerRecord& lost) { to.on_lost(lost.peer, lost.gone); });
   }
   end_leave_when_done();
 }
 
 // It is acknowledged at once; the connection stays for that until the peer drops it.
 void Session::State::on_leave(PeerRecord& record) {
+  Error why(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer)));
   record.outgoing.send_ack();
-  retire(record, Standing::kLeft,
-         Error(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer))));
+  retire(record, Standing::kLeft, std::move(why));
   record.outgoing.end();
-  if (!leaving) post([this, peer = record.peer] { events.on_left(peer); });
+  if (!leaving) {
+    tell_soon(record, record.ending, [](SessionEvents& to, PeerRecord& left) { to.on_left(left.peer); });
+  }
   end_leave_when_done();
 }
 
@@ -274,22 +286,29 @@ void Session::State::leave(Nanos deadline, Task done) {
     record->outgoing.leave();
   }
   leaving = true;
-  on_left_all = std::move(done);
+  left_all = std::make_shared<LeftAll>();
+  left_all->done = std::move(done);
   leave_timer = shared.loop.start_timer(deadline, [this] {
     leave_timer = 0;
-    if (on_left_all) shared.loop.post_or_drop(std::exchange(on_left_all, Task()));
+    tell_left_all();
   });
   end_leave_when_done();
 }
 
+// By a task of its own, in which the session may be destroyed.
+void Session::State::tell_left_all() noexcept {
+  if (left_all == nullptr) return;
+  TaskPlace& place = left_all->place;
+  shared.loop.post_or_drop(place, [told = std::exchange(left_all, nullptr)] { told->done(); });
+}
+
 void Session::State::end_leave_when_done() {
-  if (!on_left_all || !to_self.empty() || last_self_delivered != last_self_number) return;
+  if (left_all == nullptr || !to_self.empty() || last_self_delivered != last_self_number) return;
   // Nothing is sent any more, so who is passed here stays so.
   while (settled < in_order.size() && is_drained(*in_order[settled])) ++settled;
   if (settled < in_order.size()) return;
   shared.loop.cancel_timer(std::exchange(leave_timer, 0));
-  // A task of its own, in which the session may be destroyed.
-  shared.loop.post_or_drop(std::exchange(on_left_all, Task()));
+  tell_left_all();
 }
 
 bool Session::State::is_drained() const {

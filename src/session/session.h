@@ -62,12 +62,14 @@ enum class Heard { kHandled, kStale };
 class SessionEvents {
  public:
   virtual ~SessionEvents() = default;
-  // In the order of the stream, exactly once. A throw of Violation ends the peer. Any other throw is a failure of this
-  // worker, which the message does not outlive: it is logged, and nobody is given up.
-  virtual Heard on_message(const Peer& from, wire::Message message) = 0;
+  // In the order of the stream, exactly once. A throw of Violation ends the peer. OUT_OF_MEMORY leaves of the message
+  // what on_unstored needs, which follows after a while; the messages behind it wait. Any other throw is a failure of
+  // this worker, which the message does not outlive: it is logged, and nobody is given up.
+  virtual Heard on_message(const Peer& from, wire::Message& message) = 0;
   // In its place, when there was no memory for its payload: `outline` has null for each value with some. The work that
-  // the message is about fails with `why`, here and at the peer.
-  virtual void on_unstored(const Peer& from, wire::Message outline, const Error& why) = 0;
+  // the message is about fails with `why`, here and at the peer. Called again after a while when it throws
+  // OUT_OF_MEMORY.
+  virtual void on_unstored(const Peer& from, wire::Message& outline, const Error& why) = 0;
   // The last event about the peer. `error` names it: DISCONNECTED, or PEER_RESTARTED when a new incarnation is known.
   virtual void on_lost(const Peer& peer, const Error& error) = 0;
   // It said LEAVE, or was told to. No message follows.

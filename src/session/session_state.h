@@ -63,24 +63,34 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
     wire::Message message;
     Task on_acknowledged;
   };
+  // On its way. Its places are there before others reckon with it.
+  struct Travelling {
+    wire::Encoded encoded;
+    size_t bytes = 0;
+    Task on_acknowledged;
+    Inbox::Place place = Inbox::make_place();
+    TaskPlace post;
+  };
   void deliver_to_self();
   void hand_to_self(ToSelf& own);
+  void arrive(Travelling& own);
   void check_size_for(const PeerRecord& record, const wire::Body& body, size_t size) const;
   void open(PeerRecord& record);
 
   // ---- ends ----
   // Its last event follows as a task of its own. `word` is what it is told on its connection.
-  void lose(PeerRecord& record, const Error& why, wire::RefuseReason word);
+  void lose(PeerRecord& record, Error why, wire::RefuseReason word);
   void on_leave(PeerRecord& record);
   // Runs it once the messages that wait to be decoded are heard: they are acknowledged, so they count.
   void end_once_heard(PeerRecord& record, Task end);
-  void retire(PeerRecord& record, Standing standing, const Error& why);
+  void retire(PeerRecord& record, Standing standing, Error why);
   Error loss_error(const Peer& peer, Nanos heard_at, Status status, const std::string& why) const;
   Error loss_error(const PeerRecord& record, Status status, const std::string& why) const {
     return loss_error(record.peer, record.heard_at, status, why);
   }
   void leave(Nanos deadline, Task done);
   void end_leave_when_done();
+  void tell_left_all() noexcept;
   bool is_drained() const;
   static bool is_drained(const PeerRecord& record) { return !record.is_member() || record.outgoing.is_drained(); }
 
@@ -94,13 +104,14 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void take_ack(PeerRecord& record, uint64_t number);
   std::optional<Error> take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames);
   bool take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames, Frame& long_header);
-  void deliver(PeerRecord& record, Inbox::Decoded decoded);
-  void deliver(PeerRecord& record, wire::Message message);
+  void make_spare();
+  void deliver(PeerRecord& record, Inbox::Decoded& decoded);
+  void deliver(PeerRecord& record, wire::Message& message);
   void lose_for(PeerRecord& record, const Violation& violation);
   void on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage);
   void note_damage(const wire::Damaged& damage, const PeerRecord* record);
-  void receive_from_self(wire::Encoded encoded);
-  void lead_up(const Peer& from, wire::Message message);
+  void receive_from_self(wire::Encoded encoded, Inbox::Place place);
+  void lead_up(const Peer& from, wire::Message& message);
   void note_failure(const Peer& from, const Error& error);
 
   // ---- handshake ----
@@ -116,9 +127,9 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void on_answer(PeerRecord& record, Frames frames) override;
   void on_dead(PeerRecord& record, const std::string& why) override;
   void on_progress() override;
-  void on_decoded(PeerRecord& record, Inbox::Decoded decoded) override;
+  bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) override;
   // ---- Inbox::Owner, of messages to oneself ----
-  void on_decoded(Inbox::Decoded decoded) override;
+  bool on_decoded(Inbox::Decoded& decoded) override;
 
   // ---- acknowledgements and leases ----
   void note_received(PeerRecord& record, size_t bytes);
@@ -129,6 +140,14 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
 
   // Runs the task on the loop soon, unless the session is gone by then.
   void post(Task task);
+  // The same at the place of one of its events, for a task that holds no more than the record.
+  template <typename Tell>
+  void tell_soon(PeerRecord& record, const std::shared_ptr<TaskPlace>& place, Tell) noexcept {
+    static_assert(std::is_empty_v<Tell>);
+    shared.loop.post_or_drop(*place, [this, session = std::weak_ptr<char>(alive), held = place, &record] {
+      if (!session.expired()) Tell()(events, record);
+    });
+  }
 
   StreamShared shared;
   SessionEvents& events;
@@ -153,8 +172,10 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   uint64_t last_self_number = 0;
   uint64_t last_self_delivered = 0;
   Inbox self_inbox;
-  std::list<ToSelf> to_self;  // that wait for memory
-  Loop::TimerId self_timer = 0;
+  std::list<ToSelf> to_self;                                              // that wait for memory
+  std::shared_ptr<TaskPlace> self_place = std::make_shared<TaskPlace>();  // for the next attempt
+  bool waits_for_self = false;                                            // in that place
+  Inbox::Place spare;  // for a message that can not even be refused yet
   std::shared_ptr<char> alive = std::make_shared<char>();
 
   std::vector<PeerRecord*> owed_acks;
@@ -164,7 +185,11 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
 
   bool leaving = false;
   size_t settled = 0;  // of in_order, the first so many: nothing more goes to them
-  Task on_left_all;
+  struct LeftAll {
+    Task done;
+    TaskPlace place;
+  };
+  std::shared_ptr<LeftAll> left_all;  // while leaving, until it is told
   Loop::TimerId leave_timer = 0;
 };
 

@@ -374,7 +374,7 @@ void Worker::State::end_by_failure(const Error& error) {
 // ---- messages and losses ----
 
 // A failure of this worker is nobody's fault: it ends the one thing that the message is about.
-Heard Worker::State::lead(const Peer& from, wire::Message message) {
+Heard Worker::State::lead(const Peer& from, wire::Message& message) {
   try {
     switch (taker_of(message.body)) {
       case Taker::kGroup:
@@ -445,7 +445,7 @@ void Worker::State::refuse_early(const Peer& from, const wire::Message& outline,
 void Worker::State::lead_early(const Peer& from, wire::Message message) {
   if (session->gone(from.incarnation) != nullptr) return;
   try {
-    lead(from, std::move(message));
+    lead(from, message);
   } catch (const Violation& error) {
     session->fence(from.incarnation, error);
   } catch (...) {
@@ -453,14 +453,14 @@ void Worker::State::lead_early(const Peer& from, wire::Message message) {
   }
 }
 
-Heard Worker::on_message(const Peer& from, wire::Message message) {
+Heard Worker::on_message(const Peer& from, wire::Message& message) {
   assert_on_loop(state_->environment.loop);
   switch (state_->phase) {
     case WorkerPhase::kStarting:
       return state_->keep_for_start(from, std::move(message));
     case WorkerPhase::kStarted:
     case WorkerPhase::kStopping:
-      return state_->lead(from, std::move(message));
+      return state_->lead(from, message);
     case WorkerPhase::kCreated:
     case WorkerPhase::kStopped:
       break;
@@ -468,7 +468,7 @@ Heard Worker::on_message(const Peer& from, wire::Message message) {
   return Heard::kStale;
 }
 
-void Worker::on_unstored(const Peer& from, wire::Message outline, const Error& why) {
+void Worker::on_unstored(const Peer& from, wire::Message& outline, const Error& why) {
   assert_on_loop(state_->environment.loop);
   if (state_->phase == WorkerPhase::kStarting) state_->refuse_early(from, outline, why);
   if (state_->phase == WorkerPhase::kStarted || state_->phase == WorkerPhase::kStopping) {

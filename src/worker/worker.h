@@ -97,8 +97,8 @@ class Worker : private SessionEvents {
   WorkerSnapshot snapshot_at_rest() const;
 
  private:
-  Heard on_message(const Peer& from, wire::Message message) override;
-  void on_unstored(const Peer& from, wire::Message outline, const Error& why) override;
+  Heard on_message(const Peer& from, wire::Message& message) override;
+  void on_unstored(const Peer& from, wire::Message& outline, const Error& why) override;
   void on_lost(const Peer& peer, const Error& error) override;
   void on_left(const Peer& peer) override;
   bool on_stranger(const Peer& peer) override;

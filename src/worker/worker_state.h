@@ -123,7 +123,7 @@ struct Worker::State {
   void close(ShutdownReport report);
   void end_by_failure(const Error& error);
   void note_failure(const Error& error);
-  Heard lead(const Peer& from, wire::Message message);
+  Heard lead(const Peer& from, wire::Message& message);
   void refuse(const Peer& from, wire::Message& outline, const Error& why);
   Heard keep_for_start(const Peer& from, wire::Message message);
   void refuse_early(const Peer& from, const wire::Message& outline, Error why);

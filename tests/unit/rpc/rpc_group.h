@@ -86,8 +86,8 @@ class RpcNode final : private SessionEvents {
   sim::SimExecutor compute;
 
  private:
-  Heard on_message(const Peer& from, wire::Message message) override { return handle(from, message); }
-  void on_unstored(const Peer& from, wire::Message outline, const Error& why) override {
+  Heard on_message(const Peer& from, wire::Message& message) override { return handle(from, message); }
+  void on_unstored(const Peer& from, wire::Message& outline, const Error& why) override {
     rpc.refuse(from, outline, why);
   }
   void on_lost(const Peer& peer, const Error& error) override { members.on_lost(peer, error); }

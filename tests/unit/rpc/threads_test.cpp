@@ -66,10 +66,10 @@ class ThreadedNode final : public SessionEvents {
     return report;
   }
 
-  Heard on_message(const Peer& from, wire::Message message) override {
+  Heard on_message(const Peer& from, wire::Message& message) override {
     return taker_of(message.body) == Taker::kGroup ? members.handle(from, message) : rpc.handle(from, message);
   }
-  void on_unstored(const Peer& from, wire::Message outline, const Error& why) override {
+  void on_unstored(const Peer& from, wire::Message& outline, const Error& why) override {
     rpc.refuse(from, outline, why);
   }
   void on_lost(const Peer& peer, const Error& error) override { members.on_lost(peer, error); }

@@ -79,14 +79,14 @@ class Node final : public SessionEvents {
     return {{id(), ++last_call_}, function, {Value(tensor)}, kForever, {}, ""};
   }
 
-  Heard on_message(const Peer& from, wire::Message message) override {
+  Heard on_message(const Peer& from, wire::Message& message) override {
     senders.push_back(from.incarnation);
     if (const auto* verdict = std::get_if<wire::QuietVerdict>(&message.body)) heard.push_back(verdict->round);
     if (on_each) on_each(from, message);
     messages.push_back(std::move(message));
     return Heard::kHandled;
   }
-  void on_unstored(const Peer&, wire::Message outline, const Error& why) override {
+  void on_unstored(const Peer&, wire::Message& outline, const Error& why) override {
     unstored.emplace_back(std::move(outline), why);
   }
   void on_lost(const Peer& peer, const Error& error) override { lost.emplace_back(peer.incarnation, error); }

@@ -139,7 +139,9 @@ void ContextTable::note_told(DistributedContext& context, Incarnation to, const 
 void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& context) {
   assert_on_loop(shared_.environment.loop);
   if (!context->is_own || !context->is_handle_gone || context->open_calls != 0 || context->open_passes != 0) return;
+  Error over;
   try {
+    over = Error(Status::kInvalidState, "the context has ended");
     while (!context->holders.empty()) {
       shared_.tell(*context->holders.begin(), wire::Release{{context->id()}});
       context->holders.erase(context->holders.begin());
@@ -147,7 +149,7 @@ void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& co
   } catch (const std::bad_alloc&) {
     return release_later(context);
   }
-  drop(context, Error(Status::kInvalidState, "the context has ended"));
+  drop(context, over);
 }
 
 // It would stay with those who do not hear of its end.

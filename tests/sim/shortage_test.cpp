@@ -45,7 +45,7 @@ class Shortage {
     SimMemory& memory = group_.memory(victim_);
     if (with_loop_) group_.share_memory_with_loop(victim_);
     const uint64_t given = below(uint64_t{1} << (2 + below(11)));
-    memory.refuse(given, below(4) == 0 && !with_loop_ ? 1 + below(8) : 1);
+    memory.refuse(given, below(4) == 0 ? 1 + below(8) : 1);
     while (try_program() && ++attempts_ < 20) {
     }
     EXPECT_LT(attempts_, 20);

@@ -17,8 +17,8 @@ class Turns {
   explicit Turns(Loop& loop) : loop_(loop) {}
 
   // Calls act(item) for each of a container: the first ones now, the others in tasks of their own, in order. Until its
-  // turn comes an item is as it was: `act` looks whether there is still something to do. Without memory for a task the
-  // next turn comes at once. A failure leaves the other items their turn; the first one of a turn is thrown at its end.
+  // turn comes an item is as it was: `act` looks whether there is still something to do. On a loop that is stopping all
+  // come at once. A failure leaves the other items their turn; the first one of a turn is thrown at its end.
   template <typename Items, typename Act>
   void for_each(Items items, Act act) {
     for_each(std::move(items), std::move(act), [] {});
@@ -28,14 +28,18 @@ class Turns {
   template <typename Items, typename Act, typename Then>
   void for_each(Items items, Act act, Then then) {
     assert_on_loop(loop_);
-    take_turn(std::make_shared<Work<Items, Act, Then>>(std::move(items), std::move(act), std::move(then)));
+    take_turn(std::make_shared<Work<Items, Act, Then>>(std::move(items), std::move(act), std::move(then), alive_));
   }
 
  private:
   template <typename Items, typename Act, typename Then>
   struct Work {
-    Work(Items items_, Act act_, Then then_)
-        : items(std::move(items_)), act(std::move(act_)), then(std::move(then_)), next(items.begin()) {}
+    Work(Items items_, Act act_, Then then_, std::weak_ptr<char> alive_)
+        : items(std::move(items_)),
+          act(std::move(act_)),
+          then(std::move(then_)),
+          alive(std::move(alive_)),
+          next(items.begin()) {}
 
     // False when it was the last one.
     bool take_turn(EachStep& each) {
@@ -50,6 +54,8 @@ class Turns {
     Items items;
     Act act;
     Then then;
+    const std::weak_ptr<char> alive;  // the Turns
+    TaskPlace place;
     typename Items::iterator next;
   };
 
@@ -61,17 +67,12 @@ class Turns {
     each.check();
   }
 
-  // False when the loop does not take it.
+  // False when the loop is stopping.
   template <typename SomeWork>
   bool post_turn(const std::shared_ptr<SomeWork>& work) noexcept {
-    bool is_taken = false;
-    EachStep each;
-    each([this, &work, &is_taken] {
-      is_taken = loop_.post([this, alive = std::weak_ptr<char>(alive_), work] {
-        if (!alive.expired()) take_turn(work);
-      });
+    return loop_.post(work->place, [this, work] {
+      if (!work->alive.expired()) take_turn(work);
     });
-    return is_taken;
   }
 
   Loop& loop_;

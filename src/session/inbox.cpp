@@ -20,12 +20,14 @@ void Inbox::add(Place place, Arrived arrived) noexcept {
 }
 
 void Inbox::put_back(Place place, Decoded decoded) noexcept {
+  assert_on_loop(loop_);
   place.front()->decoded = std::move(decoded);
   place.front()->is_decoded = true;
   put_back(std::move(place));
 }
 
 void Inbox::put_back(Place place) noexcept {
+  assert_on_loop(loop_);
   const std::shared_ptr<Turn> turn = place.front();
   if (turn->is_decoded && !turn->decoded.shortage) turn->decoded.shortage = Error(Status::kOutOfMemory, "no memory");
   turn->is_put_back = true;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 /* Entries of a folder of /proc: threads of this process in "task", descriptors in "fd". */
@@ -49,11 +50,13 @@ static inline void check_left(left before, const char* plugin) {
 }
 
 /* Frames of a host. Those of a machine that does something else as well are long at times: so the longest is told by
- * the time of the processor, and by the clock all but one in twenty have to be short. */
+ * the time of the processor, and one that is long by the clock is late only if it slept in there by itself. All but one
+ * in twenty have to be in time. */
 typedef struct frames {
   int count, late;
   double longest; /* ms of the processor */
   struct timespec clock, processor;
+  long sleeps;
 } frames;
 
 static inline double milliseconds_since(clockid_t which, struct timespec begin) {
@@ -61,14 +64,20 @@ static inline double milliseconds_since(clockid_t which, struct timespec begin) 
   clock_gettime(which, &now);
   return (double)(now.tv_sec - begin.tv_sec) * 1e3 + (double)(now.tv_nsec - begin.tv_nsec) * 1e-6;
 }
+static inline long count_sleeps(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
 static inline void begin_frame(frames* all) {
   clock_gettime(CLOCK_MONOTONIC, &all->clock);
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &all->processor);
+  all->sleeps = count_sleeps();
 }
 static inline void end_frame(frames* all) {
   const double busy = milliseconds_since(CLOCK_THREAD_CPUTIME_ID, all->processor);
   ++all->count;
-  all->late += milliseconds_since(CLOCK_MONOTONIC, all->clock) > 5;
+  all->late += milliseconds_since(CLOCK_MONOTONIC, all->clock) > 5 && count_sleeps() > all->sleeps;
   if (busy > all->longest) all->longest = busy;
 }
 static inline void check_frames(const frames* all) {

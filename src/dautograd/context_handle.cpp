@@ -99,7 +99,7 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
   PassInitiator::Plan plan = make_plan(*shared_, roots, options);
   check_can_wait();
   if (!plan.info.fast) {
-    plan.task = std::make_shared<GraphTask>(PassPart::make_recv_check(*record_));
+    plan.task = std::make_shared<GraphTask>(LocalPass::make_recv_check(*record_));
     try {
       plan.task->expand(plan.roots.edges);
       plan.task->walk();

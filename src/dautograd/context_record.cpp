@@ -9,7 +9,7 @@
 namespace distag {
 namespace {
 
-using Doubts = std::map<Id, std::shared_ptr<Future<Unit>>>;
+using PreparedPasses = std::map<Id, std::shared_ptr<Future<Unit>>>;
 
 Error no_verdict(const Id& pass, Nanos lease) {
   return Error(Status::kDeadline,
@@ -19,18 +19,18 @@ Error no_verdict(const Id& pass, Nanos lease) {
 }
 
 // All of them together have the time of one lease.
-void await(const Doubts& doubts, Nanos lease) {
-  if (doubts.empty()) return;
+void await(const PreparedPasses& prepared, Nanos lease) {
+  if (prepared.empty()) return;
   check_can_wait();
   auto all = Future<Unit>::make();
-  auto open = std::make_shared<std::atomic<size_t>>(doubts.size());
-  for (const auto& [pass, verdict] : doubts) {
+  auto open = std::make_shared<std::atomic<size_t>>(prepared.size());
+  for (const auto& [pass, verdict] : prepared) {
     verdict->on_done([all, open] {
       if (--*open == 0) all->complete(Unit{});
     });
   }
   if (wait(*all, lease)) return;
-  for (const auto& [pass, verdict] : doubts) {
+  for (const auto& [pass, verdict] : prepared) {
     if (!verdict->is_done()) throw no_verdict(pass, lease);
   }
 }
@@ -43,14 +43,14 @@ void ContextRecord::check() const {
 }
 
 void ContextRecord::close(const Error& why) {
-  Doubts doubts;
+  PreparedPasses prepared;
   {
     MutexLock lock(mutex_);
     if (closed_) return;
     closed_ = why;
-    doubts.swap(doubts_);
+    prepared.swap(prepared_);
   }
-  for (auto& [pass, verdict] : doubts) verdict->complete(Unit{});
+  for (auto& [pass, verdict] : prepared) verdict->complete(Unit{});
 }
 
 void ContextRecord::close_anew(const Error& why) {
@@ -102,46 +102,46 @@ std::vector<int32_t> ContextRecord::known_ranks() const {
   return {known_.begin(), known_.end()};
 }
 
-void ContextRecord::begin_doubt(const Id& pass) {
+void ContextRecord::begin_prepared(const Id& pass) {
   MutexLock lock(mutex_);
-  doubts_.emplace(pass, Future<Unit>::make());
+  prepared_.emplace(pass, Future<Unit>::make());
 }
 
 void ContextRecord::commit(const Id& pass, autograd::GradientStore::Entries gradients) {
   gradients_.add(pass, std::move(gradients));
-  end_doubt(pass);
+  end_prepared(pass);
 }
 
-void ContextRecord::forget(const Id& pass) { end_doubt(pass); }
+void ContextRecord::forget(const Id& pass) { end_prepared(pass); }
 
 void ContextRecord::lose_verdict(const Id& pass, const Error& why) {
   {
     MutexLock lock(mutex_);
     if (!unknown_) unknown_ = why;
   }
-  end_doubt(pass);
+  end_prepared(pass);
 }
 
-void ContextRecord::end_doubt(const Id& pass) {
+void ContextRecord::end_prepared(const Id& pass) {
   std::shared_ptr<Future<Unit>> verdict;
   {
     MutexLock lock(mutex_);
-    auto found = doubts_.find(pass);
-    if (found == doubts_.end()) return;
+    auto found = prepared_.find(pass);
+    if (found == prepared_.end()) return;
     verdict = found->second;
-    doubts_.erase(found);
+    prepared_.erase(found);
   }
   verdict->complete(Unit{});
 }
 
 std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease) {
-  Doubts doubts;
+  PreparedPasses prepared;
   {
     MutexLock lock(mutex_);
     if (closed_) throw *closed_;
-    doubts = doubts_;
+    prepared = prepared_;
   }
-  await(doubts, lease);
+  await(prepared, lease);
   {
     MutexLock lock(mutex_);
     if (closed_) throw *closed_;
@@ -151,18 +151,18 @@ std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease) {
 }
 
 std::shared_ptr<Future<Value>> ContextRecord::settle() {
-  Doubts doubts;
+  PreparedPasses prepared;
   {
     MutexLock lock(mutex_);
     if (closed_) throw *closed_;
-    doubts = doubts_;
+    prepared = prepared_;
   }
   auto settled = Future<Value>::make();
-  auto open = std::make_shared<std::atomic<size_t>>(doubts.size() + 1);
+  auto open = std::make_shared<std::atomic<size_t>>(prepared.size() + 1);
   const auto one_ended = [self = shared_from_this(), settled, open] {
     if (--*open == 0) self->end(*settled);
   };
-  for (const auto& [pass, verdict] : doubts) verdict->on_done(one_ended);
+  for (const auto& [pass, verdict] : prepared) verdict->on_done(one_ended);
   one_ended();
   return settled;
 }
@@ -182,7 +182,7 @@ void ContextRecord::end(Future<Value>& settled) const {
 
 Error ContextRecord::late(Nanos lease) const {
   MutexLock lock(mutex_);
-  return no_verdict(doubts_.empty() ? Id{} : doubts_.begin()->first, lease);
+  return no_verdict(prepared_.empty() ? Id{} : prepared_.begin()->first, lease);
 }
 
 void ContextRecord::scale(std::span<const uint64_t> leaves, double factor, uint64_t passes) {

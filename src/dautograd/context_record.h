@@ -38,20 +38,20 @@ class ContextRecord : public std::enable_shared_from_this<ContextRecord> {
   ContextInfo counts();  // the same of one that may be over
   std::vector<int32_t> known_ranks() const;
 
-  // A pass is in doubt from DONE here to its verdict: who reads meanwhile waits.
-  void begin_doubt(const Id& pass);
-  void commit(const Id& pass, autograd::GradientStore::Entries gradients);  // ends the doubt, if there was one
+  // A pass is prepared, as a two-phase commit has it, from DONE here to its verdict: readers wait meanwhile.
+  void begin_prepared(const Id& pass);
+  void commit(const Id& pass, autograd::GradientStore::Entries gradients);  // prepared or not
   void forget(const Id& pass);                                              // likewise: it was aborted
   void lose_verdict(const Id& pass, const Error& why);                      // nobody will ever tell: reads fail now
   std::shared_ptr<const Gradients> read(Nanos lease);
-  // Completes with null once the doubts of this moment are over; fails, and throws, as read() does, but for its
+  // Completes with null once the prepared of this moment are over; fails, and throws, as read() does, but for its
   // deadline: that is the caller's to set, by late().
   std::shared_ptr<Future<Value>> settle();
   Error late(Nanos lease) const;
   void scale(std::span<const uint64_t> leaves, double factor, uint64_t passes);  // throws like check()
 
  private:
-  void end_doubt(const Id& pass);
+  void end_prepared(const Id& pass);
   void end(Future<Value>& settled) const;
 
   const Id id_;
@@ -59,7 +59,7 @@ class ContextRecord : public std::enable_shared_from_this<ContextRecord> {
   mutable Mutex mutex_;
   std::optional<Error> closed_ GUARDED_BY(mutex_);
   std::optional<Error> unknown_ GUARDED_BY(mutex_);
-  std::map<Id, std::shared_ptr<Future<Unit>>> doubts_ GUARDED_BY(mutex_);
+  std::map<Id, std::shared_ptr<Future<Unit>>> prepared_ GUARDED_BY(mutex_);
   std::set<int32_t> known_ GUARDED_BY(mutex_);
   uint32_t sends_ GUARDED_BY(mutex_) = 0;
   uint32_t recvs_ GUARDED_BY(mutex_) = 0;

@@ -3,8 +3,8 @@
 #include "base/each_step.h"
 #include "base/mutex.h"
 #include "base/violation.h"
+#include "dautograd/local_pass.h"
 #include "dautograd/pass_initiator.h"
-#include "dautograd/pass_part.h"
 
 namespace distag {
 namespace {
@@ -87,9 +87,10 @@ Error ContextTable::missing(const Id& id) const {
   return Error(Status::kInvalidState, "the context has ended, or is of another worker");
 }
 
-std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::Recording& recording, const Peer& from) {
+std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::AutogradMetadata& metadata,
+                                                               const Peer& from) {
   assert_on_loop(shared_.environment.loop);
-  const Id& id = recording.context;
+  const Id& id = metadata.context;
   if (auto found = find(id)) return found;
   const bool is_known_worker = id.maker == shared_.self.incarnation || shared_.session->find(id.maker) != nullptr;
   if (!is_known_worker) {
@@ -100,7 +101,7 @@ std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::Recor
     fail(Status::kOverloaded, "this worker holds {} contexts of {}, which is the limit; release some there",
          kMaxPerCreator, shared_.describe(id.maker));
   }
-  auto context = insert(std::make_shared<ContextRecord>(id, number_of(id, recording.creator_rank)), false);
+  auto context = insert(std::make_shared<ContextRecord>(id, number_of(id, metadata.creator_rank)), false);
   if (id.maker == from.incarnation) return context;
   try {
     context->holders.insert(shared_.self.incarnation);

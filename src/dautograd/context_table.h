@@ -25,7 +25,7 @@ class ContextTable {
 
   std::shared_ptr<DistributedContext> find(const Id& id) const;  // any thread
   // A call in the context has come from a peer. Throws OVERLOADED, INVALID_STATE, DISCONNECTED.
-  std::shared_ptr<DistributedContext> find_or_make(const wire::Recording& recording, const Peer& from);
+  std::shared_ptr<DistributedContext> find_or_make(const wire::AutogradMetadata& metadata, const Peer& from);
   // Why an id that is not in the table is not there.
   Error missing(const Id& id) const;
 

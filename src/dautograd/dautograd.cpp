@@ -85,16 +85,16 @@ void Dautograd::on_call_ended(const Id& id) {
   state_->contexts.release_if_over(context);
 }
 
-wire::Recording Dautograd::on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
-                                   const std::string& call, bool is_answer) {
+wire::AutogradMetadata Dautograd::on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                                          const std::string& call, bool is_answer) {
   assert_on_loop(state_->shared->environment.loop);
   return state_->recorder.on_send(context, to, values, call, is_answer);
 }
 
-void Dautograd::on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
-                           const std::string& call, bool is_answer) {
+void Dautograd::on_receive(const wire::AutogradMetadata& metadata, const Peer& from,
+                           const std::vector<const Value*>& values, const std::string& call, bool is_answer) {
   assert_on_loop(state_->shared->environment.loop);
-  state_->recorder.on_receive(recording, from, values, call, is_answer);
+  state_->recorder.on_receive(metadata, from, values, call, is_answer);
 }
 
 // ---- messages and losses ----

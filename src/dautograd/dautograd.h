@@ -46,9 +46,9 @@ class Dautograd final : public CallHook {
   // CallHook. On the loop.
   void on_call_begun(const Id& context) override;
   void on_call_ended(const Id& context) override;
-  wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
-                          const std::string& call, bool is_answer) override;
-  void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+  wire::AutogradMetadata on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                                 const std::string& call, bool is_answer) override;
+  void on_receive(const wire::AutogradMetadata& metadata, const Peer& from, const std::vector<const Value*>& values,
                   const std::string& call, bool is_answer) override;
 
   // On the loop.

@@ -13,12 +13,12 @@
 namespace distag {
 
 class PassInitiator;
-class PassPart;
+class LocalPass;
 
 // A context as the loop of one worker sees it. On the loop only.
 struct DistributedContext {
   struct Pass {
-    std::shared_ptr<PassPart> part;
+    std::shared_ptr<LocalPass> part;
     std::shared_ptr<PassInitiator> initiator;  // only where the pass was begun
   };
 

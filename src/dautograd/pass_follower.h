@@ -1,14 +1,14 @@
 #pragma once
 
-#include "dautograd/pass_part.h"
+#include "dautograd/local_pass.h"
 
 namespace distag {
 
 // Leads the part of a pass on a worker that did not begin it: reports go to the initiator as messages. On the loop.
-class PassFollower final : public PassLead {
+class PassFollower final : public PassObserver {
  public:
   // The part owns this.
-  PassFollower(DautogradShared& shared, std::shared_ptr<ContextRecord> context, const PassPart& part)
+  PassFollower(DautogradShared& shared, std::shared_ptr<ContextRecord> context, const LocalPass& part)
       : shared_(shared), context_(std::move(context)), part_(part) {}
 
   void on_planned(const std::set<Incarnation>&) override {}  // it begins no walk of its own
@@ -16,7 +16,7 @@ class PassFollower final : public PassLead {
   void on_done() override {
     assert_on_loop(shared_.environment.loop);
     const PassInfo& info = part_.info();
-    context_->begin_doubt(info.pass);
+    context_->begin_prepared(info.pass);
     wire::Done done{context_->id(), info.pass, false, {}, part_.grads_sent(), part_.grads_received(), {}};
     if (info.fast) done.grads_to.assign(part_.grads_to().begin(), part_.grads_to().end());
     shared_.tell(info.pass.maker, std::move(done));
@@ -31,7 +31,7 @@ class PassFollower final : public PassLead {
  private:
   DautogradShared& shared_;
   const std::shared_ptr<ContextRecord> context_;
-  const PassPart& part_;
+  const LocalPass& part_;
 };
 
 }  // namespace distag

@@ -23,8 +23,8 @@ PassInitiator::~PassInitiator() = default;
 
 void PassInitiator::begin() {
   assert_on_loop(shared_.environment.loop);
-  part_ = std::make_shared<PassPart>(shared_, context_, plan_.info, std::move(plan_.task));
-  part_->set_lead(this);
+  part_ = std::make_shared<LocalPass>(shared_, context_, plan_.info, std::move(plan_.task));
+  part_->set_observer(this);
   if (context_->is_own) ++context_->open_passes;
   shared_.open_passes[plan_.info.pass] = context_;
   context_->passes[plan_.info.pass] = {part_, shared_from_this()};

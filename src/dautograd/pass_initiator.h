@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "autograd/roots.h"
-#include "dautograd/pass_part.h"
+#include "dautograd/local_pass.h"
 
 namespace distag {
 
 // Begins a pass, and decides how it ends: in one place, when the last DONE is there, or at the first error before. On
 // the loop; held by the context's list of passes until then.
-class PassInitiator final : public PassLead, public std::enable_shared_from_this<PassInitiator> {
+class PassInitiator final : public PassObserver, public std::enable_shared_from_this<PassInitiator> {
  public:
   struct Plan {
     PassInfo info;
@@ -79,7 +79,7 @@ class PassInitiator final : public PassLead, public std::enable_shared_from_this
   const std::shared_ptr<DistributedContext> context_;
   Plan plan_;
   Task on_over_;
-  std::shared_ptr<PassPart> part_;
+  std::shared_ptr<LocalPass> part_;
   std::map<Incarnation, Participant> participants_;  // this worker included
   std::set<Incarnation> joined_;                     // to be told of an abort too
   bool is_over_ = false;

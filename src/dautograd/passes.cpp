@@ -60,8 +60,8 @@ std::shared_ptr<PassInitiator> Passes::find_initiator(const Id& context_id, cons
 }
 
 // Of a pass that was begun elsewhere. Throws why there can be none: nobody would ever end it.
-std::shared_ptr<PassPart> Passes::find_or_make(const std::shared_ptr<DistributedContext>& context, const PassInfo& info,
-                                               const Peer& from) {
+std::shared_ptr<LocalPass> Passes::find_or_make(const std::shared_ptr<DistributedContext>& context,
+                                                const PassInfo& info, const Peer& from) {
   auto found = context->passes.find(info.pass);
   if (found != context->passes.end()) return found->second.part;
   const Incarnation initiator = info.pass.maker;
@@ -78,9 +78,9 @@ std::shared_ptr<PassPart> Passes::find_or_make(const std::shared_ptr<Distributed
     fail(Status::kOverloaded, "{} takes part in {} passes of {}, which is the limit",
          shared_.describe(shared_.self.incarnation), kMaxPerInitiator, shared_.describe(initiator));
   }
-  auto part = std::make_shared<PassPart>(shared_, context, info, nullptr);
+  auto part = std::make_shared<LocalPass>(shared_, context, info, nullptr);
   try {
-    part->set_lead(std::make_unique<PassFollower>(shared_, context->record, *part));
+    part->set_observer(std::make_unique<PassFollower>(shared_, context->record, *part));
     shared_.open_passes[info.pass] = context;
     context->passes[info.pass].part = part;
     if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
@@ -112,7 +112,7 @@ Heard Passes::handle(const Peer& from, wire::Discovered& discovered) {
   }
   const DistributedContext::Pass* pass = find(discovered.context, discovered.pass);
   if (pass == nullptr) return Heard::kStale;
-  const std::shared_ptr<PassPart> part = pass->part;
+  const std::shared_ptr<LocalPass> part = pass->part;
   return part->on_discovered(from, discovered);
 }
 
@@ -147,7 +147,7 @@ Heard Passes::handle(const Peer& from, wire::Verdict& verdict) {
   }
   const DistributedContext::Pass* pass = find(verdict.context, verdict.pass);
   if (pass == nullptr) return Heard::kStale;
-  const std::shared_ptr<PassPart> part = pass->part;
+  const std::shared_ptr<LocalPass> part = pass->part;
   if (verdict.commit) {
     part->commit_if_done();
   } else {
@@ -159,7 +159,7 @@ Heard Passes::handle(const Peer& from, wire::Verdict& verdict) {
 Heard Passes::handle(const Peer& from, wire::Probe& probe) {
   wire::ProbeAnswer answer{probe.context, probe.pass, probe.round, false, 0, 0, {}, {}};
   if (DistributedContext::Pass* pass = find(probe.context, probe.pass)) {
-    const PassPart& part = *pass->part;
+    const LocalPass& part = *pass->part;
     answer.idle = part.is_idle();
     answer.grads_sent = part.grads_sent();
     answer.grads_received = part.grads_received();
@@ -243,7 +243,7 @@ void Passes::fail_pass(const Id& context, const Id& id, const Error& error) {
     const std::shared_ptr<PassInitiator> initiator = pass->initiator;
     initiator->abort(error);
   } else if (pass != nullptr) {
-    const std::shared_ptr<PassPart> part = pass->part;
+    const std::shared_ptr<LocalPass> part = pass->part;
     part->fail_here(error);
   } else if (id.maker != shared_.self.incarnation) {
     shared_.tell(id.maker, wire::Done{context, id, true, error, 0, 0, {}});

@@ -38,8 +38,8 @@ class Passes {
 
   DistributedContext::Pass* find(const Id& context, const Id& pass);
   std::shared_ptr<PassInitiator> find_initiator(const Id& context, const Id& pass);
-  std::shared_ptr<PassPart> find_or_make(const std::shared_ptr<DistributedContext>& context, const PassInfo& info,
-                                         const Peer& from);
+  std::shared_ptr<LocalPass> find_or_make(const std::shared_ptr<DistributedContext>& context, const PassInfo& info,
+                                          const Peer& from);
   void fail_pass(const Id& context, const Id& id, const Error& error);
 
   DautogradShared& shared_;

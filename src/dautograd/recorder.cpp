@@ -37,17 +37,17 @@ std::shared_ptr<SendNode> make_send(PairInfo info, const Tensors& tensors) {
 }
 
 // The marked tensors of a message that came. Throws PROTOCOL when the marks do not fit.
-Tensors take_marked(const wire::Recording& recording, const std::vector<const Value*>& values) {
+Tensors take_marked(const wire::AutogradMetadata& metadata, const std::vector<const Value*>& values) {
   Tensors result;
   size_t count = 0;
   for (const Value* value : values) {
     value->for_each_tensor([&](const Tensor& tensor) {
-      if (count < recording.tracked.size() && recording.tracked[count]) result.push_back(tensor);
+      if (count < metadata.tracked.size() && metadata.tracked[count]) result.push_back(tensor);
       ++count;
     });
   }
-  if (count != recording.tracked.size() || result.empty()) {
-    violation("{} tensors came, {} are said to, of which {} require grad", count, recording.tracked.size(),
+  if (count != metadata.tracked.size() || result.empty()) {
+    violation("{} tensors came, {} are said to, of which {} require grad", count, metadata.tracked.size(),
               result.size());
   }
   for (const Tensor& tensor : result) {
@@ -58,24 +58,24 @@ Tensors take_marked(const wire::Recording& recording, const std::vector<const Va
 
 }  // namespace
 
-wire::Recording Recorder::on_send(const Id& id, const Peer& to, const std::vector<const Value*>& values,
-                                  const std::string& call, bool is_answer) {
+wire::AutogradMetadata Recorder::on_send(const Id& id, const Peer& to, const std::vector<const Value*>& values,
+                                         const std::string& call, bool is_answer) {
   assert_on_loop(shared_.environment.loop);
-  wire::Recording recording;
-  recording.context = id;
+  wire::AutogradMetadata metadata;
+  metadata.context = id;
   auto context = contexts_.find(id);
-  if (context == nullptr) return recording;
-  recording.creator_rank = static_cast<int32_t>(context->record->number() >> 48);
+  if (context == nullptr) return metadata;
+  metadata.creator_rank = static_cast<int32_t>(context->record->number() >> 48);
   context->record->add_known(to.rank);
   if (is_answer) {
-    recording.joined = contexts_.holders_to_tell(*context, to.incarnation);
+    metadata.joined = contexts_.holders_to_tell(*context, to.incarnation);
   } else if (context->is_own && to.incarnation != shared_.self.incarnation) {
     context->holders.insert(to.incarnation);
   }
   Tracked tracked = find_tracked(values);
   if (tracked.tensors.empty()) {
-    contexts_.note_told(*context, to.incarnation, recording.joined);
-    return recording;
+    contexts_.note_told(*context, to.incarnation, metadata.joined);
+    return metadata;
   }
   PairInfo info;
   info.pair = {shared_.self.incarnation, ++shared_.last_pair};
@@ -84,37 +84,37 @@ wire::Recording Recorder::on_send(const Id& id, const Peer& to, const std::vecto
   info.peer = to.incarnation;
   info.call = call;
   info.is_answer = is_answer;
-  recording.pair = info.pair;
-  recording.tracked = std::move(tracked.marks);
+  metadata.pair = info.pair;
+  metadata.tracked = std::move(tracked.marks);
   auto send = make_send(std::move(info), tracked.tensors);
-  const auto kept = context->sends.emplace(recording.pair, std::move(send)).first;
+  const auto kept = context->sends.emplace(metadata.pair, std::move(send)).first;
   try {
-    contexts_.note_told(*context, to.incarnation, recording.joined);
+    contexts_.note_told(*context, to.incarnation, metadata.joined);
   } catch (...) {
     context->sends.erase(kept);  // nobody hears of it
     throw;
   }
   context->note_counts();
-  return recording;
+  return metadata;
 }
 
-void Recorder::on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
-                          const std::string& call, bool is_answer) {
+void Recorder::on_receive(const wire::AutogradMetadata& metadata, const Peer& from,
+                          const std::vector<const Value*>& values, const std::string& call, bool is_answer) {
   assert_on_loop(shared_.environment.loop);
-  if (!recording.context) return;
+  if (!metadata.context) return;
   const std::shared_ptr<DistributedContext> context =
-      is_answer ? contexts_.find(recording.context) : contexts_.find_or_make(recording, from);
+      is_answer ? contexts_.find(metadata.context) : contexts_.find_or_make(metadata, from);
   if (context == nullptr) return;  // over: the answer comes without history
   context->record->add_known(from.rank);
-  contexts_.note_holders(*context, recording.joined);
-  if (!recording.pair) return;
-  if (recording.pair.maker != from.incarnation) {
+  contexts_.note_holders(*context, metadata.joined);
+  if (!metadata.pair) return;
+  if (metadata.pair.maker != from.incarnation) {
     violation("worker \"{}\" sent a pair that is not its own", from.name);
   }
-  const Tensors tensors = take_marked(recording, values);
+  const Tensors tensors = take_marked(metadata, values);
   PairInfo info;
-  info.pair = recording.pair;
-  info.context = recording.context;
+  info.pair = metadata.pair;
+  info.context = metadata.context;
   info.context_number = context->record->number();
   info.peer = from.incarnation;
   info.call = call;

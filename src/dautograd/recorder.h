@@ -12,9 +12,9 @@ class Recorder {
  public:
   Recorder(DautogradShared& shared, ContextTable& contexts) : shared_(shared), contexts_(contexts) {}
 
-  wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
-                          const std::string& call, bool is_answer);
-  void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+  wire::AutogradMetadata on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                                 const std::string& call, bool is_answer);
+  void on_receive(const wire::AutogradMetadata& metadata, const Peer& from, const std::vector<const Value*>& values,
                   const std::string& call, bool is_answer);
 
  private:

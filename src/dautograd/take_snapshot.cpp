@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dautograd/local_pass.h"
 #include "dautograd/pass_initiator.h"
-#include "dautograd/pass_part.h"
 
 namespace distag {
 namespace {

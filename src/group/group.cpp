@@ -146,12 +146,12 @@ void Group::on_joined(const Peer& peer) {
 
 Heard Group::handle(const Peer& from, wire::Message& message) {
   assert_on_loop(shared_->loop);
-  if (const auto* ask = std::get_if<wire::QuietAsk>(&message.body)) {
+  if (const auto* ask = std::get_if<wire::ShutdownPoll>(&message.body)) {
     state_->vote.on_ask(from, *ask);
-  } else if (auto* answer = std::get_if<wire::QuietAnswer>(&message.body)) {
+  } else if (auto* answer = std::get_if<wire::ShutdownAnswer>(&message.body)) {
     state_->vote.on_answer(from, std::move(*answer));
   } else {
-    state_->vote.on_verdict(from, std::get<wire::QuietVerdict>(message.body));
+    state_->vote.on_verdict(from, std::get<wire::ShutdownVerdict>(message.body));
   }
   return Heard::kHandled;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "group/gathering.h"
+#include "group/rank_table.h"
 #include "group/rendezvous.h"
 
 namespace distag {

@@ -42,7 +42,7 @@ wire::Member member_from_json(const Json& json) {
           json.at("generation").get<uint64_t>(),  json.at("max_message_bytes").get<uint64_t>()};
 }
 
-Json book_to_json(const Gathering::Book& book) {
+Json book_to_json(const RankTable::Book& book) {
   Json seats = Json::array();
   for (const auto& [rank, seat] : book.seats) {
     Json json = member_to_json(to_member(seat.peer));
@@ -55,8 +55,8 @@ Json book_to_json(const Gathering::Book& book) {
               {"generations", book.generations}};
 }
 
-Gathering::Book book_from_json(const Json& json) {
-  Gathering::Book book;
+RankTable::Book book_from_json(const Json& json) {
+  RankTable::Book book;
   book.has_met = json.at("has_met").get<bool>();
   for (const Json& seat : json.at("seats")) {
     const wire::Member member = member_from_json(seat);
@@ -99,7 +99,7 @@ class FileJoining final : public Joining {
   Error on_deadline() override {
     Error error = missing_error(uri(), {}, request().world_size);
     try {
-      error = gathering(read_json(group_path())).missing_error();
+      error = rank_table(read_json(group_path())).missing_error();
     } catch (...) {
       // Whatever it is: time is up.
     }
@@ -134,10 +134,10 @@ class FileJoining final : public Joining {
   void come_in() {
     if (!enter()) return;
     std::optional<Json> json = read_json(group_path());
-    if (json && gathering(json).is_deserted()) json.reset();
+    if (json && rank_table(json).is_deserted()) json.reset();
     const wire::Join join = join_message();
     if (json) check_group(*json, join);
-    Gathering group = gathering(json);
+    RankTable group = rank_table(json);
     group.check(join);
     group.add(join.member);
     take_seat(group);
@@ -156,7 +156,7 @@ class FileJoining final : public Joining {
       fail(Status::kProtocol, "rendezvous \"{}\": this worker speaks version {} of the protocol, the group version {}",
            uri(), join.protocol, protocol);
     }
-    const Gathering theirs(uri(), json.at("job").get<std::string>(), json.at("world_size").get<int32_t>(),
+    const RankTable theirs(uri(), json.at("job").get<std::string>(), json.at("world_size").get<int32_t>(),
                            book_from_json(json.at("book")));
     try {
       if (join.job != json.at("job") || join.world_size != json.at("world_size")) theirs.check(join);
@@ -175,10 +175,10 @@ class FileJoining final : public Joining {
   }
 
   // Those who have died or left are gone.
-  Gathering gathering(const std::optional<Json>& json) const {
-    Gathering group(uri(), request().job, request().world_size,
-                    json ? book_from_json(json->at("book")) : Gathering::Book());
-    const Gathering::Book book = group.book();
+  RankTable rank_table(const std::optional<Json>& json) const {
+    RankTable group(uri(), request().job, request().world_size,
+                    json ? book_from_json(json->at("book")) : RankTable::Book());
+    const RankTable::Book book = group.book();
     for (const auto& [rank, seat] : book.seats) {
       const bool is_self = rank_ >= 0 && seat.peer.incarnation == request().self.incarnation;
       const bool is_here = is_self || is_taken(rank);
@@ -189,7 +189,7 @@ class FileJoining final : public Joining {
 
   bool is_taken(int32_t rank) const { return lock_.is_locked_by_another(kFirstSeat + static_cast<uint64_t>(rank)); }
 
-  void take_seat(const Gathering& group) {
+  void take_seat(const RankTable& group) {
     for (const auto& [rank, seat] : group.book().seats) {
       if (seat.peer.incarnation != request().self.incarnation) continue;
       if (!lock_.try_lock(kFirstSeat + static_cast<uint64_t>(rank))) {
@@ -222,7 +222,7 @@ class FileJoining final : public Joining {
     const std::optional<Json> json = read_json(group_path());
     if (!json) return;
     throw_if_failed(*json);
-    const Gathering group = gathering(json);
+    const RankTable group = rank_table(json);
     if (group.has_met()) succeed(group.members());
   }
 
@@ -233,7 +233,7 @@ class FileJoining final : public Joining {
       // Another one who is at it may have looked before our seat was free: each looks again when it has let go.
       while (enter() && !remove_deserted()) {
         lock_.unlock(kMutex);
-        if (!gathering(read_json(group_path())).is_deserted()) break;
+        if (!rank_table(read_json(group_path())).is_deserted()) break;
       }
     } catch (...) {
       // Then the files stay, and the next job finds nobody there.
@@ -243,7 +243,7 @@ class FileJoining final : public Joining {
 
   // With the mutex held. Whether nobody was there, so that the files are gone.
   bool remove_deserted() {
-    if (!gathering(read_json(group_path())).is_deserted()) return false;
+    if (!rank_table(read_json(group_path())).is_deserted()) return false;
     std::error_code ignored;
     fs::remove(group_path(), ignored);
     fs::remove(lock_path(), ignored);

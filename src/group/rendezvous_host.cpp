@@ -20,7 +20,7 @@ RendezvousHost::RendezvousHost(const std::string& uri, Loop& loop, Transport& tr
     : Joining(loop, log, uri), transport_(transport) {}
 
 void RendezvousHost::begin() {
-  gathering_.emplace(uri(), request().job, request().world_size);
+  rank_table_.emplace(uri(), request().job, request().world_size);
   AcceptorEvents events;
   events.on_message = [this](const ConnectionToken& from, Frames frames) { on_message(from, frames); };
   try {
@@ -28,18 +28,18 @@ void RendezvousHost::begin() {
   } catch (...) {
     throw current_error().add_context(fmt::format("rendezvous \"{}\"", uri()));
   }
-  gathering_->add(join_message().member);
-  if (gathering_->has_met()) return succeed(gathering_->members());
+  rank_table_->add(join_message().member);
+  if (rank_table_->has_met()) return succeed(rank_table_->members());
   if (request().deadline == kNever) return;
   const Nanos time = request().deadline - loop_.now();
   set_timer(request().deadline - std::min(kFarewell, time / 10), [this] {
-    if (!gathering_->has_met() && !failure_) {
-      fail_all(gathering_->missing_error());
+    if (!rank_table_->has_met() && !failure_) {
+      fail_all(rank_table_->missing_error());
     }
   });
 }
 
-Error RendezvousHost::on_deadline() { return failure_ ? *failure_ : gathering_->missing_error(); }
+Error RendezvousHost::on_deadline() { return failure_ ? *failure_ : rank_table_->missing_error(); }
 
 void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frames) {
   assert_on_loop(loop_);
@@ -63,10 +63,10 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
 
 void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join) {
   if (failure_) throw *failure_;
-  const bool had_met = gathering_->has_met();
-  if (!gathering_->has(join.member.incarnation)) admit(from, join);
+  const bool had_met = rank_table_->has_met();
+  if (!rank_table_->has(join.member.incarnation)) admit(from, join);
   guests_[join.member.incarnation] = from;
-  if (gathering_->has_met() && !had_met) {
+  if (rank_table_->has_met() && !had_met) {
     complete();
   } else {
     answer_with_roster(from);
@@ -84,32 +84,32 @@ void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) 
     throw current_error().add_context(
         fmt::format("rendezvous \"{}\": worker \"{}\" cannot be dialled", uri(), join.member.name));
   }
-  if (const Peer* rival = gathering_->find_rival(join.member)) {
+  if (const Peer* rival = rank_table_->find_rival(join.member)) {
     const Incarnation incarnation = rival->incarnation;
     const auto guest = guests_.find(incarnation);
     if (guest != guests_.end() && !answer(guest->second, roster_of_missing())) on_gone(incarnation);
   }
   try {
-    gathering_->check(join);
+    rank_table_->check(join);
   } catch (const Error& error) {
-    if (gathering_->ends_it_for_all(join)) {
+    if (rank_table_->ends_it_for_all(join)) {
       guests_[join.member.incarnation] = from;
       fail_all(error);
     }
     throw;
   }
-  gathering_->add(join.member);
+  rank_table_->add(join.member);
 }
 
 void RendezvousHost::on_gone(Incarnation incarnation) {
   assert_on_loop(loop_);
-  gathering_->remove(incarnation);
+  rank_table_->remove(incarnation);
   guests_.erase(incarnation);
 }
 
 void RendezvousHost::complete() {
   for (const auto& [incarnation, guest] : guests_) answer_with_roster(guest);
-  succeed(gathering_->members());
+  succeed(rank_table_->members());
 }
 
 void RendezvousHost::fail_all(const Error& error) {
@@ -125,16 +125,16 @@ void RendezvousHost::fail_all(const Error& error) {
 
 wire::Roster RendezvousHost::roster_of_missing() const {
   wire::Roster roster;
-  roster.missing = gathering_->missing();
+  roster.missing = rank_table_->missing();
   roster.missing.resize(std::min(roster.missing.size(), kMostMissing));
   return roster;
 }
 
 // Page by page. False: the guest is gone. One that cannot take all of it now asks again.
 bool RendezvousHost::answer_with_roster(const ConnectionToken& to) {
-  if (!gathering_->has_met()) return answer(to, roster_of_missing());
+  if (!rank_table_->has_met()) return answer(to, roster_of_missing());
   wire::Roster roster;
-  const std::vector<Peer> members = gathering_->members();
+  const std::vector<Peer> members = rank_table_->members();
   roster.total = static_cast<uint32_t>(members.size());
   for (const Peer& peer : members) {
     roster.members.push_back(to_member(peer));

@@ -37,7 +37,7 @@ class RendezvousHost final : public Joining {
 
   Transport& transport_;
   std::unique_ptr<Acceptor> acceptor_;
-  std::optional<Gathering> gathering_;
+  std::optional<RankTable> rank_table_;
   std::map<Incarnation, ConnectionToken> guests_;
   std::optional<Error> failure_;
   LogThrottle refusal_log_;

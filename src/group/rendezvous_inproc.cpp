@@ -14,8 +14,8 @@ namespace {
 class InprocJoining;
 
 struct Group {
-  explicit Group(Gathering gathering_) : gathering(std::move(gathering_)) {}
-  Gathering gathering;
+  explicit Group(RankTable rank_table_) : rank_table(std::move(rank_table_)) {}
+  RankTable rank_table;
   std::map<Incarnation, InprocJoining*> here;
 };
 
@@ -37,11 +37,11 @@ class InprocJoining final : public Joining {
     const wire::Join join = join_message();
     MutexLock lock(g_mutex);
     if (g_groups == nullptr) g_groups = new std::map<Key, Group>;
-    Group& group = g_groups->try_emplace(key_, Gathering(uri(), request().job, request().world_size)).first->second;
+    Group& group = g_groups->try_emplace(key_, RankTable(uri(), request().job, request().world_size)).first->second;
     try {
-      group.gathering.check(join);
+      group.rank_table.check(join);
     } catch (const Error& error) {
-      if (group.gathering.ends_it_for_all(join)) {
+      if (group.rank_table.ends_it_for_all(join)) {
         tell_all(group, {}, error);
         forget_group();
       } else if (group.here.empty()) {
@@ -49,18 +49,18 @@ class InprocJoining final : public Joining {
       }
       throw;
     }
-    const bool had_met = group.gathering.has_met();
-    group.gathering.add(join.member);
+    const bool had_met = group.rank_table.has_met();
+    group.rank_table.add(join.member);
     group.here.emplace(join.member.incarnation, this);
-    if (had_met) return post_outcome(group.gathering.members(), Error());
-    if (group.gathering.has_met()) tell_all(group, group.gathering.members(), Error());
+    if (had_met) return post_outcome(group.rank_table.members(), Error());
+    if (group.rank_table.has_met()) tell_all(group, group.rank_table.members(), Error());
   }
 
   Error on_deadline() override {
     Error error = missing_error(uri(), {}, request().world_size);
     {
       MutexLock lock(g_mutex);
-      if (Group* group = find_group()) error = group->gathering.missing_error();
+      if (Group* group = find_group()) error = group->rank_table.missing_error();
     }
     withdraw();
     return error;
@@ -100,7 +100,7 @@ class InprocJoining final : public Joining {
     const auto here = group->here.find(self);
     if (here == group->here.end() || here->second != this) return;
     group->here.erase(here);
-    group->gathering.remove(self);
+    group->rank_table.remove(self);
     if (group->here.empty()) forget_group();
   }
 

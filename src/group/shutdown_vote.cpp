@@ -11,24 +11,24 @@ constexpr Nanos kLastPace = 20 * kMillisecond;
 // For each member that is to be told who is missing: so the leader says that to one of them each millisecond at most.
 constexpr Nanos kTellPace = kMillisecond;
 
-bool is_ready(const wire::QuietAnswer& answer) { return answer.stopping && answer.idle; }
+bool is_ready(const wire::ShutdownAnswer& answer) { return answer.stopping && answer.idle; }
 
 // As they come from a peer they may be in any order.
-void sort(wire::QuietAnswer& answer) {
+void sort(wire::ShutdownAnswer& answer) {
   std::sort(answer.counts.begin(), answer.counts.end(),
             [](const wire::PeerCount& one, const wire::PeerCount& other) { return one.peer < other.peer; });
   std::sort(answer.lost.begin(), answer.lost.end());
 }
 
 // Of a sorted answer; whom it does not name it has neither sent to nor heard from.
-wire::PeerCount count_of(const wire::QuietAnswer& answer, Incarnation peer) {
+wire::PeerCount count_of(const wire::ShutdownAnswer& answer, Incarnation peer) {
   const auto found =
       std::lower_bound(answer.counts.begin(), answer.counts.end(), peer,
                        [](const wire::PeerCount& count, Incarnation wanted) { return count.peer < wanted; });
   return found != answer.counts.end() && found->peer == peer ? *found : wire::PeerCount{peer, 0, 0};
 }
 
-bool has_lost(const wire::QuietAnswer& answer, Incarnation peer) {
+bool has_lost(const wire::ShutdownAnswer& answer, Incarnation peer) {
   return std::binary_search(answer.lost.begin(), answer.lost.end(), peer);
 }
 
@@ -78,8 +78,8 @@ std::vector<Incarnation> ShutdownVote::others() const {
   return others;
 }
 
-wire::QuietAnswer ShutdownVote::own_answer() const {
-  wire::QuietAnswer answer;
+wire::ShutdownAnswer ShutdownVote::own_answer() const {
+  wire::ShutdownAnswer answer;
   answer.stopping = is_stopping_;
   answer.idle = callbacks_.is_idle();
   for (const auto& [incarnation, peer] : shared_.peers) {
@@ -100,16 +100,16 @@ void ShutdownVote::start_round() {
   answers_.clear();
   answers_[shared_.self.incarnation] = own_answer();
   told_missing_ = missing_to_leader();
-  for (const Incarnation peer : others()) send(peer, wire::QuietAsk{round_, told_missing_});
+  for (const Incarnation peer : others()) send(peer, wire::ShutdownPoll{round_, told_missing_});
   examine_round();
 }
 
-void ShutdownVote::on_answer(const Peer& from, wire::QuietAnswer answer) {
+void ShutdownVote::on_answer(const Peer& from, wire::ShutdownAnswer answer) {
   assert_on_loop(shared_.loop);
   if (is_over_ || !is_leader() || answer.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
   if (answer.stopping) known_stopping_.insert(from.incarnation);
   sort(answer);
-  wire::QuietAnswer& latest = answers_[from.incarnation];
+  wire::ShutdownAnswer& latest = answers_[from.incarnation];
   if (is_ready(latest)) --ready_;
   if (is_ready(answer)) ++ready_;
   latest = std::move(answer);
@@ -142,7 +142,7 @@ void ShutdownVote::tell_missing() {
   told_missing_ = std::move(missing);
   for (const auto& [incarnation, answer] : answers_) {
     if (incarnation != shared_.self.incarnation && answer.stopping) {
-      send(incarnation, wire::QuietAsk{round_, told_missing_});
+      send(incarnation, wire::ShutdownPoll{round_, told_missing_});
     }
   }
 }
@@ -154,7 +154,7 @@ bool ShutdownVote::is_round_complete() const {
 }
 
 void ShutdownVote::examine_round() {
-  wire::QuietAnswer& own = answers_[shared_.self.incarnation];
+  wire::ShutdownAnswer& own = answers_[shared_.self.incarnation];
   if (!is_ready(own)) {
     own = own_answer();
     if (!is_ready(own)) {
@@ -200,14 +200,14 @@ bool ShutdownVote::is_balanced() const {
 }
 
 void ShutdownVote::finish() {
-  for (const Incarnation peer : others()) send(peer, wire::QuietVerdict{round_});
+  for (const Incarnation peer : others()) send(peer, wire::ShutdownVerdict{round_});
   stop();
   callbacks_.on_quiet();
 }
 
 // ---- a member ----
 
-void ShutdownVote::on_ask(const Peer& from, const wire::QuietAsk& ask) {
+void ShutdownVote::on_ask(const Peer& from, const wire::ShutdownPoll& ask) {
   assert_on_loop(shared_.loop);
   if (is_over_) return;
   missing_ = ask.missing;
@@ -217,7 +217,7 @@ void ShutdownVote::on_ask(const Peer& from, const wire::QuietAsk& ask) {
   is_answer_final_ = false;
   told_stopping_ = false;
   pace_ = 0;
-  wire::QuietAnswer answer = own_answer();
+  wire::ShutdownAnswer answer = own_answer();
   answer.round = asked_round_;
   is_answer_final_ = is_ready(answer);
   told_stopping_ = answer.stopping;
@@ -230,7 +230,7 @@ void ShutdownVote::greet_leader() {
   const Incarnation now = leader();
   if (now == greeted_) return;
   greeted_ = now;
-  wire::QuietAnswer greeting;
+  wire::ShutdownAnswer greeting;
   greeting.stopping = true;
   send(now, std::move(greeting));
 }
@@ -238,7 +238,7 @@ void ShutdownVote::greet_leader() {
 // Another answer only where it helps the leader: when we want to stop, and when we are idle as well.
 void ShutdownVote::answer_leader() {
   if (leader_ == 0 || is_answer_final_ || !is_stopping_) return;
-  wire::QuietAnswer answer = own_answer();
+  wire::ShutdownAnswer answer = own_answer();
   if (is_ready(answer) || !told_stopping_) {
     answer.round = asked_round_;
     is_answer_final_ = is_ready(answer);
@@ -248,7 +248,7 @@ void ShutdownVote::answer_leader() {
   if (!is_answer_final_) pace(kFirstPace);
 }
 
-void ShutdownVote::on_verdict(const Peer& from, const wire::QuietVerdict& verdict) {
+void ShutdownVote::on_verdict(const Peer& from, const wire::ShutdownVerdict& verdict) {
   assert_on_loop(shared_.loop);
   if (is_over_ || !is_stopping_ || from.incarnation != leader_ || verdict.round != asked_round_) return;
   stop();

@@ -16,7 +16,7 @@ namespace distag {
 // sent, are quiet: nothing can have been on its way between them. Members that are lost, and pairs that lost each
 // other, are left out. In an open group each is quiet by itself once it is idle. On the loop.
 //
-//   waiting -> asked      the leader's QuietAsk: answered now, and again whenever the answer is another
+//   waiting -> asked      the leader's ShutdownPoll: answered now, and again whenever the answer is another
 //   any     -> leading    this is the lowest living rank and wants to stop
 //   any     -> quiet      the leader's verdict, or its own; the last state
 class ShutdownVote {
@@ -31,9 +31,9 @@ class ShutdownVote {
   void begin();  // the shutdown was asked for here
   void stop();   // cancels the timer; nothing happens after it
 
-  void on_ask(const Peer& from, const wire::QuietAsk& ask);
-  void on_answer(const Peer& from, wire::QuietAnswer answer);
-  void on_verdict(const Peer& from, const wire::QuietVerdict& verdict);
+  void on_ask(const Peer& from, const wire::ShutdownPoll& ask);
+  void on_answer(const Peer& from, wire::ShutdownAnswer answer);
+  void on_verdict(const Peer& from, const wire::ShutdownVerdict& verdict);
   void on_members_changed();
 
   // Members that were lost, or keep the group from being quiet by not asking for it, as far as it is known here. By
@@ -44,7 +44,7 @@ class ShutdownVote {
   bool is_leader() const { return leader() == shared_.self.incarnation; }
   Incarnation leader() const;               // the lowest living rank
   std::vector<Incarnation> others() const;  // that live
-  wire::QuietAnswer own_answer() const;
+  wire::ShutdownAnswer own_answer() const;
 
   void start_round();
   std::vector<Incarnation> missing_to_leader() const;
@@ -69,10 +69,10 @@ class ShutdownVote {
 
   // As leader.
   uint64_t round_ = 0;
-  std::map<Incarnation, wire::QuietAnswer> answers_;   // of this round, the latest of each, its own included
-  std::map<Incarnation, wire::QuietAnswer> previous_;  // of the round before, if all were stopping and idle in it
-  size_t ready_ = 0;                                   // of answers_, those of others that want to stop and are idle
-  bool is_round_stale_ = false;                        // members have changed since it was begun
+  std::map<Incarnation, wire::ShutdownAnswer> answers_;   // of this round, the latest of each, its own included
+  std::map<Incarnation, wire::ShutdownAnswer> previous_;  // of the round before, if all were stopping and idle in it
+  size_t ready_ = 0;                                      // of answers_, those of others that want to stop and are idle
+  bool is_round_stale_ = false;                           // members have changed since it was begun
   std::set<Incarnation> known_stopping_;
   std::vector<Incarnation> told_missing_;
   Loop::TimerId tell_timer_ = 0;

@@ -22,14 +22,14 @@ class CallHook {
 
   // When a call or an answer in a context gets its number: notes the tensors that require grad among `values` and says
   // what travels beside them. `call` names it in errors: `call "embed" on "ps1"`. An answer for a context that is over
-  // gets a recording without a pair.
-  virtual wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
-                                  const std::string& call, bool is_answer) = 0;
+  // gets metadata without a pair.
+  virtual wire::AutogradMetadata on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                                         const std::string& call, bool is_answer) = 0;
 
   // When a call (is_answer false; makes the context known here) or an answer has arrived, before anybody sees its
   // values. Gives the tracked tensors their history. Throws Error to refuse a call with it: OVERLOADED, INVALID_STATE.
-  virtual void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
-                          const std::string& call, bool is_answer) = 0;
+  virtual void on_receive(const wire::AutogradMetadata& metadata, const Peer& from,
+                          const std::vector<const Value*>& values, const std::string& call, bool is_answer) = 0;
 };
 
 }  // namespace distag

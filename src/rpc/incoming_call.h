@@ -40,7 +40,7 @@ class IncomingCall final : public Invocation {
   Rpc& rpc() override { return shared_->rpc; }
   const std::string& function() const override { return request_.function; }
   const std::string& caller() const override { return caller_->name; }
-  const Id& context() const override { return request_.recording.context; }
+  const Id& context() const override { return request_.metadata.context; }
   const Values& args() const override { return request_.args; }
   Nanos deadline() const override { return deadline_; }
   Nanos time_left() const override;
@@ -67,7 +67,7 @@ class IncomingCall final : public Invocation {
   const Id& id() const { return request_.call; }
   const std::shared_ptr<const Peer>& peer() const { return caller_; }
   const std::string& label() const { return request_.label; }
-  const wire::Recording& recording() const { return request_.recording; }
+  const wire::AutogradMetadata& metadata() const { return request_.metadata; }
   Answer& pending_answer() { return answer_; }
   // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
   std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }

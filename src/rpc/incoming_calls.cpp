@@ -45,7 +45,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
       fail(Status::kDisconnected, "{} is leaving the group", describe_peer(shared_.group->self));
     }
     Target target = find_target(call->function());
-    receive_recording(*call);
+    receive_metadata(*call);
     dispatch_when_ready(call, std::move(target));
   } catch (const Violation& error) {
     if (call != nullptr) refuse(call, error);
@@ -127,7 +127,7 @@ IncomingCalls::Target IncomingCalls::find_target(const std::string& name) const 
   return target;
 }
 
-void IncomingCalls::receive_recording(const IncomingCall& call) {
+void IncomingCalls::receive_metadata(const IncomingCall& call) {
   if (!call.context()) return;
   if (shared_.hook == nullptr) {
     fail(Status::kUnsupported, "{} keeps no contexts", describe_peer(shared_.group->self));
@@ -135,7 +135,7 @@ void IncomingCalls::receive_recording(const IncomingCall& call) {
   std::vector<const Value*> values;
   values.reserve(call.args().size());
   for (const Value& value : call.args()) values.push_back(&value);
-  shared_.hook->on_receive(call.recording(), *call.peer(), values,
+  shared_.hook->on_receive(call.metadata(), *call.peer(), values,
                            name_call(call.function(), call.label(), shared_.group->self), false);
 }
 
@@ -298,10 +298,10 @@ void IncomingCalls::record(const IncomingCall& call, wire::Reply& reply, const V
   try {
     std::vector<const Value*> values;
     if (!reply.failed) values.push_back(&original);
-    reply.recording = shared_.hook->on_send(call.context(), *call.peer(), values,
-                                            name_call(call.function(), call.label(), shared_.group->self), true);
+    reply.metadata = shared_.hook->on_send(call.context(), *call.peer(), values,
+                                           name_call(call.function(), call.label(), shared_.group->self), true);
     // A context that is not known here, or over, has no rank but the one the call told.
-    reply.recording.creator_rank = call.recording().creator_rank;
+    reply.metadata.creator_rank = call.metadata().creator_rank;
   } catch (...) {
     reply.failed = true;
     reply.result = Value();

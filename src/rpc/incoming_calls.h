@@ -53,7 +53,7 @@ class IncomingCalls {
   std::shared_ptr<IncomingCall> take_in(const std::shared_ptr<RpcShared>& owner,
                                         const std::shared_ptr<const Peer>& from, wire::Call& request);
   Target find_target(const std::string& name) const;
-  void receive_recording(const IncomingCall& call);
+  void receive_metadata(const IncomingCall& call);
   void dispatch(const std::shared_ptr<IncomingCall>& call, Target target);
   void dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target);
   void run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);

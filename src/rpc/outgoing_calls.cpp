@@ -103,7 +103,7 @@ void OutgoingCalls::record(OutgoingCall& call, wire::Call& body) {
   std::vector<const Value*> values;
   values.reserve(call.originals.size());
   for (const Value& value : call.originals) values.push_back(&value);
-  body.recording =
+  body.metadata =
       shared_.hook->on_send(call.context, *call.peer, values, name_call(call.function, call.label, *call.peer), false);
   call.originals.clear();
 }
@@ -120,7 +120,7 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
     receive_references(shared_, from, reply.result);
     if (call == nullptr) return Heard::kStale;
     if (shortage != nullptr) throw *shortage;
-    receive_recording(*call, from, reply);
+    receive_metadata(*call, from, reply);
   } catch (const Violation&) {
     throw;
   } catch (...) {
@@ -136,13 +136,12 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
   return Heard::kHandled;
 }
 
-void OutgoingCalls::receive_recording(const OutgoingCall& call, const Peer& from, const wire::Reply& reply) {
-  if (!reply.recording.context) return;
-  if (reply.recording.context != call.context)
-    violation("the answer of {} is for another context", describe_peer(from));
+void OutgoingCalls::receive_metadata(const OutgoingCall& call, const Peer& from, const wire::Reply& reply) {
+  if (!reply.metadata.context) return;
+  if (reply.metadata.context != call.context) violation("the answer of {} is for another context", describe_peer(from));
   std::vector<const Value*> values;
   if (!reply.failed) values.push_back(&reply.result);
-  shared_.hook->on_receive(reply.recording, from, values, name_call(call.function, call.label, from), true);
+  shared_.hook->on_receive(reply.metadata, from, values, name_call(call.function, call.label, from), true);
 }
 
 Error OutgoingCalls::failure(const OutgoingCall& call, Status status, std::string text) const {

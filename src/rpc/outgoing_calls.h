@@ -75,7 +75,7 @@ class OutgoingCalls {
   void send(const std::shared_ptr<OutgoingCall>& call);
   void on_number(OutgoingCall& call, wire::Call& body);
   void record(OutgoingCall& call, wire::Call& body);
-  void receive_recording(const OutgoingCall& call, const Peer& from, const wire::Reply& reply);
+  void receive_metadata(const OutgoingCall& call, const Peer& from, const wire::Reply& reply);
   void on_due(const Id& id);
   Error failure(const OutgoingCall& call, Status status, std::string text) const;
   static Error name(Error error, const OutgoingCall& call) noexcept;

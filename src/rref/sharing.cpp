@@ -113,7 +113,7 @@ void Sharing::drop(const Peer& owner, const Id& fork) { streams_.send(owner, wir
 
 // A sharer may send one fork to its receiver twice, which is not the receiver's fault: it holds it as often.
 void Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
-  forks_.emplace(ForkKey{fork, holder}, Leak{std::move(value), holder});
+  forks_.emplace(ForkKey{fork, holder}, HeldFork{std::move(value), holder});
   home_->forks.store(forks_.size(), std::memory_order_relaxed);
 }
 
@@ -158,8 +158,8 @@ void Sharing::on_creation_failed(const Peer& owner, const Id& value) {
   streams_.send(owner, wire::Sought{value}, {});
 }
 
-std::vector<Sharing::Leak> Sharing::forks() const {
-  std::vector<Leak> all;
+std::vector<Sharing::HeldFork> Sharing::forks() const {
+  std::vector<HeldFork> all;
   all.reserve(forks_.size());
   for (const auto& [fork, held] : forks_) all.push_back(held);
   return all;
@@ -200,7 +200,7 @@ Heard Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
 Heard Sharing::on_drop(const Peer& from, const wire::Drop& drop) {
   const auto found = forks_.find(ForkKey{drop.fork, from.incarnation});
   if (found == forks_.end()) return Heard::kStale;
-  const Leak ended = std::move(found->second);
+  const HeldFork ended = std::move(found->second);
   forks_.erase(found);
   home_->forks.store(forks_.size(), std::memory_order_relaxed);
   return Heard::kHandled;
@@ -244,7 +244,7 @@ void Sharing::on_gone(const Peer& peer) {
     if (sharer != nullptr) streams_.send(*sharer, wire::Forked{at->first, self_}, {});
     at = introductions_.erase(at);
   }
-  const auto forks = take_if(forks_, [gone](const Leak& held) { return held.holder == gone; });
+  const auto forks = take_if(forks_, [gone](const HeldFork& held) { return held.holder == gone; });
   home_->forks.store(forks_.size(), std::memory_order_relaxed);
   const auto holds =
       take_if(holds_, [gone](const Hold& hold) { return hold.receiver == gone || hold.reference->owner == gone; });

@@ -69,11 +69,11 @@ class Sharing {
     return is_idle() && forks_.empty() && to_self_.empty() && introductions_.empty() && unnumbered_.empty();
   }
   // A value of this worker that another worker holds.
-  struct Leak {
+  struct HeldFork {
     std::shared_ptr<OwnedValue> value;
     Incarnation holder = 0;
   };
-  std::vector<Leak> forks() const;
+  std::vector<HeldFork> forks() const;
 
  private:
   struct Hold {
@@ -114,7 +114,7 @@ class Sharing {
   struct ForkHash {
     size_t operator()(const ForkKey& key) const noexcept { return std::hash<Id>()(key.fork) ^ (key.holder * 31); }
   };
-  std::unordered_multimap<ForkKey, Leak, ForkHash> forks_;
+  std::unordered_multimap<ForkKey, HeldFork, ForkHash> forks_;
   struct Sought {
     std::weak_ptr<OwnedValue> value;
     Incarnation via = 0;

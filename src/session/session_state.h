@@ -38,7 +38,7 @@ struct Tombstone {
 
 // The table of peers, and what leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
-//   arrivals.cpp  messages that come                liveness.cpp   acknowledgements and leases
+//   receiving.cpp messages that come                liveness.cpp   acknowledgements and leases
 struct Session::State final : PeerRecord::Events, Inbox::Owner {
   State(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config,
         SessionEvents& session_events);

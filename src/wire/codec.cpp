@@ -20,7 +20,8 @@
 namespace distag::wire {
 namespace {
 
-// Room for additions when a message is numbered: a recording, for which a bit per tensor and some workers are counted.
+// Room for additions when a message is numbered: autograd metadata, for which a bit per tensor and some workers are
+// counted.
 constexpr size_t kRoomForNumbering = 8192;
 
 constexpr size_t kAlignment = 8;  // of a builder's memory
@@ -219,11 +220,11 @@ std::optional<size_t> size_of_simple(const Body& body) {
   };
   if (const auto* call = std::get_if<Call>(&body)) {
     bool is_plain = call->packed == nullptr && call->function.size() <= kMaxNameBytes && !call->function.empty() &&
-                    call->recording.joined.empty() && call->function.find('\0') == std::string::npos;
+                    call->metadata.joined.empty() && call->function.find('\0') == std::string::npos;
     return is_plain && is_valid_utf8(call->function) ? size_of_all(call->args) : std::nullopt;
   }
   if (const auto* reply = std::get_if<Reply>(&body)) {
-    if (reply->failed || reply->packed != nullptr || !reply->recording.joined.empty()) return std::nullopt;
+    if (reply->failed || reply->packed != nullptr || !reply->metadata.joined.empty()) return std::nullopt;
     std::optional<size_t> size = size_of(reply->result);
     return size ? std::optional(kHeaderBytes + *size) : std::nullopt;
   }

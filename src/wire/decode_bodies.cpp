@@ -68,27 +68,27 @@ Values decode_values(DecodeState& state, const flatbuffers::Vector<protocol::Val
   return values;
 }
 
-Recording decode_recording(DecodeState& state, const protocol::Recording* table) {
-  Recording recording;
-  if (table == nullptr) return recording;
-  recording.context = decode_id(*table->context(), "context");
-  recording.creator_rank = table->creator_rank();
-  if (recording.creator_rank < 0) malformed("a context of rank {}", recording.creator_rank);
-  recording.pair = decode_optional_id(table->pair(), "pair");
-  recording.tracked = decode_bits(state, table->tracked());
-  if (!recording.pair && !recording.tracked.empty()) malformed("tracked tensors without a pair");
-  recording.joined = decode_numbers(state, table->joined());
-  return recording;
+AutogradMetadata decode_metadata(DecodeState& state, const protocol::AutogradMetadata* table) {
+  AutogradMetadata metadata;
+  if (table == nullptr) return metadata;
+  metadata.context = decode_id(*table->context(), "context");
+  metadata.creator_rank = table->creator_rank();
+  if (metadata.creator_rank < 0) malformed("a context of rank {}", metadata.creator_rank);
+  metadata.pair = decode_optional_id(table->pair(), "pair");
+  metadata.tracked = decode_bits(state, table->tracked());
+  if (!metadata.pair && !metadata.tracked.empty()) malformed("tracked tensors without a pair");
+  metadata.joined = decode_numbers(state, table->joined());
+  return metadata;
 }
 
 // With a pair there is one bit for each tensor.
-void check_tracked(const DecodeState& state, const Recording& recording, const Values& values) {
-  if (!recording.pair || state.is_outline) return;
+void check_tracked(const DecodeState& state, const AutogradMetadata& metadata, const Values& values) {
+  if (!metadata.pair || state.is_outline) return;
   size_t count = 0;
   for (const Value& value : values) {
     value.for_each_tensor([&count](const Tensor&) { ++count; });
   }
-  if (count != recording.tracked.size()) malformed("{} tracked bits for {} tensors", recording.tracked.size(), count);
+  if (count != metadata.tracked.size()) malformed("{} tracked bits for {} tensors", metadata.tracked.size(), count);
 }
 
 Proof decode_proof(const flatbuffers::Vector<uint8_t>* bytes) {
@@ -159,8 +159,8 @@ Call decode(DecodeState& state, const protocol::Call& table) {
   call.args = decode_values(state, table.args_type(), table.args());
   call.time_left = table.time_left();
   if (call.time_left < kForever) malformed("a call with {} ns left", call.time_left);
-  call.recording = decode_recording(state, table.recording());
-  check_tracked(state, call.recording, call.args);
+  call.metadata = decode_metadata(state, table.metadata());
+  check_tracked(state, call.metadata, call.args);
   call.label = decode_text(state, table.label(), kMaxNameBytes, "label");
   call.keep = decode_optional_id(table.keep(), "value to keep");
   return call;
@@ -173,8 +173,8 @@ Reply decode(DecodeState& state, const protocol::Reply& table) {
   bool has_result = table.result_type() != protocol::Value::NONE;
   if (has_result == reply.failed) malformed("an answer with {}", has_result ? "a result and an error" : "no result");
   if (has_result) reply.result = decode_value(state, static_cast<uint8_t>(table.result_type()), table.result(), 1);
-  reply.recording = decode_recording(state, table.recording());
-  check_tracked(state, reply.recording, {reply.result});
+  reply.metadata = decode_metadata(state, table.metadata());
+  check_tracked(state, reply.metadata, {reply.result});
   return reply;
 }
 
@@ -219,12 +219,12 @@ Roster decode(DecodeState& state, const protocol::Roster& table) {
   return roster;
 }
 
-QuietAsk decode(DecodeState& state, const protocol::QuietAsk& table) {
+ShutdownPoll decode(DecodeState& state, const protocol::ShutdownPoll& table) {
   return {table.round(), decode_numbers(state, table.missing())};
 }
 
-QuietAnswer decode(DecodeState& state, const protocol::QuietAnswer& table) {
-  QuietAnswer answer;
+ShutdownAnswer decode(DecodeState& state, const protocol::ShutdownAnswer& table) {
+  ShutdownAnswer answer;
   answer.round = table.round();
   answer.stopping = table.stopping();
   answer.idle = table.idle();
@@ -239,7 +239,7 @@ QuietAnswer decode(DecodeState& state, const protocol::QuietAnswer& table) {
   return answer;
 }
 
-QuietVerdict decode(DecodeState&, const protocol::QuietVerdict& table) { return {table.round()}; }
+ShutdownVerdict decode(DecodeState&, const protocol::ShutdownVerdict& table) { return {table.round()}; }
 
 // Sets the two ids that all messages of a pass begin with.
 template <typename T, typename Table>
@@ -426,23 +426,40 @@ Body decode_as(DecodeState& state, const void* table) {
 Body decode_body(DecodeState& state, uint8_t type, const void* table) {
   using Decode = Body (*)(DecodeState&, const void*);
   // In the order of the union, which is that of Body and Long.
-  static constexpr Decode kDecoders[] = {decode_as<protocol::Hello>,        decode_as<protocol::Welcome>,
-                                         decode_as<protocol::Refuse>,       decode_as<protocol::Ack>,
-                                         decode_as<protocol::Ping>,         decode_as<protocol::Leave>,
-                                         decode_as<protocol::Chunk>,        decode_as<protocol::Call>,
-                                         decode_as<protocol::Reply>,        decode_as<protocol::Cancel>,
-                                         decode_as<protocol::Join>,         decode_as<protocol::Roster>,
-                                         decode_as<protocol::QuietAsk>,     decode_as<protocol::QuietAnswer>,
-                                         decode_as<protocol::QuietVerdict>, decode_as<protocol::Joined>,
-                                         decode_as<protocol::Release>,      decode_as<protocol::Discover>,
-                                         decode_as<protocol::Discovered>,   decode_as<protocol::Start>,
-                                         decode_as<protocol::Grad>,         decode_as<protocol::Done>,
-                                         decode_as<protocol::Verdict>,      decode_as<protocol::Probe>,
-                                         decode_as<protocol::ProbeAnswer>,  decode_as<protocol::Holders>,
-                                         decode_as<protocol::Fork>,         decode_as<protocol::Forked>,
-                                         decode_as<protocol::Drop>,         decode_as<protocol::Seek>,
-                                         decode_as<protocol::Sought>,       decode_long,
-                                         decode_as<protocol::Part>,         decode_as<protocol::Calls>,
+  static constexpr Decode kDecoders[] = {decode_as<protocol::Hello>,
+                                         decode_as<protocol::Welcome>,
+                                         decode_as<protocol::Refuse>,
+                                         decode_as<protocol::Ack>,
+                                         decode_as<protocol::Ping>,
+                                         decode_as<protocol::Leave>,
+                                         decode_as<protocol::Chunk>,
+                                         decode_as<protocol::Call>,
+                                         decode_as<protocol::Reply>,
+                                         decode_as<protocol::Cancel>,
+                                         decode_as<protocol::Join>,
+                                         decode_as<protocol::Roster>,
+                                         decode_as<protocol::ShutdownPoll>,
+                                         decode_as<protocol::ShutdownAnswer>,
+                                         decode_as<protocol::ShutdownVerdict>,
+                                         decode_as<protocol::Joined>,
+                                         decode_as<protocol::Release>,
+                                         decode_as<protocol::Discover>,
+                                         decode_as<protocol::Discovered>,
+                                         decode_as<protocol::Start>,
+                                         decode_as<protocol::Grad>,
+                                         decode_as<protocol::Done>,
+                                         decode_as<protocol::Verdict>,
+                                         decode_as<protocol::Probe>,
+                                         decode_as<protocol::ProbeAnswer>,
+                                         decode_as<protocol::Holders>,
+                                         decode_as<protocol::Fork>,
+                                         decode_as<protocol::Forked>,
+                                         decode_as<protocol::Drop>,
+                                         decode_as<protocol::Seek>,
+                                         decode_as<protocol::Sought>,
+                                         decode_long,
+                                         decode_as<protocol::Part>,
+                                         decode_as<protocol::Calls>,
                                          decode_as<protocol::MeshEnd>};
   static_assert(std::size(kDecoders) == std::variant_size_v<Body> + 1);
   static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));

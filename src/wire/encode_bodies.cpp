@@ -50,7 +50,7 @@ class BodyEncoder {
     auto function = name(call.function, "name of a function");
     EncodedValues args =
         call.packed != nullptr ? call.packed->put_values(builder_) : encode_values(builder_, payload_, call.args);
-    auto noted = recording(call.recording);
+    auto noted = metadata(call.metadata);
     Offset<String> label;
     if (!call.label.empty()) label = mended(call.label, kMaxNameBytes);
     protocol::Id id = wire_id(call.call);
@@ -62,12 +62,12 @@ class BodyEncoder {
     protocol::Id id = wire_id(reply.call);
     if (reply.failed) {
       auto why = error(true, reply.error);
-      auto noted = recording(reply.recording);
+      auto noted = metadata(reply.metadata);
       return make(protocol::Body::Reply, protocol::CreateReply(builder_, &id, why, protocol::Value::NONE, 0, noted));
     }
     EncodedUnion result =
         reply.packed != nullptr ? reply.packed->put_value(builder_) : encode_value(builder_, payload_, reply.result);
-    auto noted = recording(reply.recording);
+    auto noted = metadata(reply.metadata);
     return make(
         protocol::Body::Reply,
         protocol::CreateReply(builder_, &id, 0, static_cast<protocol::Value>(result.type), result.offset, noted));
@@ -93,22 +93,22 @@ class BodyEncoder {
     return make(protocol::Body::Roster,
                 protocol::CreateRoster(builder_, why, all, missing, roster.offset, roster.total, shown));
   }
-  EncodedUnion operator()(const QuietAsk& ask) {
+  EncodedUnion operator()(const ShutdownPoll& ask) {
     auto missing = numbers(ask.missing);
-    return make(protocol::Body::QuietAsk, protocol::CreateQuietAsk(builder_, ask.round, missing));
+    return make(protocol::Body::ShutdownPoll, protocol::CreateShutdownPoll(builder_, ask.round, missing));
   }
-  EncodedUnion operator()(const QuietAnswer& answer) {
+  EncodedUnion operator()(const ShutdownAnswer& answer) {
     std::vector<protocol::PeerCount> counts;
     for (const PeerCount& count : answer.counts) {
       counts.emplace_back(count.peer, count.requests_sent, count.requests_received);
     }
     auto all = builder_.CreateVectorOfStructs(counts);
     auto lost = numbers(answer.lost);
-    return make(protocol::Body::QuietAnswer,
-                protocol::CreateQuietAnswer(builder_, answer.round, answer.stopping, answer.idle, all, lost));
+    return make(protocol::Body::ShutdownAnswer,
+                protocol::CreateShutdownAnswer(builder_, answer.round, answer.stopping, answer.idle, all, lost));
   }
-  EncodedUnion operator()(const QuietVerdict& verdict) {
-    return make(protocol::Body::QuietVerdict, protocol::CreateQuietVerdict(builder_, verdict.round));
+  EncodedUnion operator()(const ShutdownVerdict& verdict) {
+    return make(protocol::Body::ShutdownVerdict, protocol::CreateShutdownVerdict(builder_, verdict.round));
   }
 
   EncodedUnion operator()(const Joined& joined) {
@@ -282,14 +282,14 @@ class BodyEncoder {
                                  error.may_have_run());
   }
 
-  Offset<protocol::Recording> recording(const Recording& recording) {
-    if (!recording.context) return 0;
-    auto tracked = recording.pair ? bits(recording.tracked) : 0;
-    auto joined = numbers(recording.joined);
-    protocol::Id context = wire_id(recording.context);
-    protocol::Id pair = wire_id(recording.pair);
-    return protocol::CreateRecording(builder_, &context, recording.creator_rank, recording.pair ? &pair : nullptr,
-                                     tracked, joined);
+  Offset<protocol::AutogradMetadata> metadata(const AutogradMetadata& metadata) {
+    if (!metadata.context) return 0;
+    auto tracked = metadata.pair ? bits(metadata.tracked) : 0;
+    auto joined = numbers(metadata.joined);
+    protocol::Id context = wire_id(metadata.context);
+    protocol::Id pair = wire_id(metadata.pair);
+    return protocol::CreateAutogradMetadata(builder_, &context, metadata.creator_rank, metadata.pair ? &pair : nullptr,
+                                            tracked, joined);
   }
 
   Offset<protocol::Member> member(const Member& member) {

@@ -3,12 +3,40 @@
 namespace distag::wire {
 
 const char* body_name(const Body& body) {
-  static constexpr const char* kNames[] = {
-      "HELLO",         "WELCOME", "REFUSE",  "ACK",          "PING",       "LEAVE",     "CHUNK",
-      "CALL",          "REPLY",   "CANCEL",  "JOIN",         "ROSTER",     "QUIET_ASK", "QUIET_ANSWER",
-      "QUIET_VERDICT", "JOINED",  "RELEASE", "DISCOVER",     "DISCOVERED", "START",     "GRAD",
-      "DONE",          "VERDICT", "PROBE",   "PROBE_ANSWER", "HOLDERS",    "FORK",      "FORKED",
-      "DROP",          "SEEK",    "SOUGHT",  "PART",         "CALLS",      "MESH_END"};
+  static constexpr const char* kNames[] = {"HELLO",
+                                           "WELCOME",
+                                           "REFUSE",
+                                           "ACK",
+                                           "PING",
+                                           "LEAVE",
+                                           "CHUNK",
+                                           "CALL",
+                                           "REPLY",
+                                           "CANCEL",
+                                           "JOIN",
+                                           "ROSTER",
+                                           "SHUTDOWN_POLL",
+                                           "SHUTDOWN_ANSWER",
+                                           "SHUTDOWN_VERDICT",
+                                           "JOINED",
+                                           "RELEASE",
+                                           "DISCOVER",
+                                           "DISCOVERED",
+                                           "START",
+                                           "GRAD",
+                                           "DONE",
+                                           "VERDICT",
+                                           "PROBE",
+                                           "PROBE_ANSWER",
+                                           "HOLDERS",
+                                           "FORK",
+                                           "FORKED",
+                                           "DROP",
+                                           "SEEK",
+                                           "SOUGHT",
+                                           "PART",
+                                           "CALLS",
+                                           "MESH_END"};
   static_assert(std::size(kNames) == std::variant_size_v<Body>);
   return kNames[body.index()];
 }

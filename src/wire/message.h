@@ -76,7 +76,7 @@ struct Chunk {
 
 // Notes of the layer above beside the values of a call or an answer: the context, and the pair whose send holds the
 // tensors that require grad (marked one by one in `tracked`, in the order of Value::for_each_tensor over all values).
-struct Recording {
+struct AutogradMetadata {
   Id context;
   int32_t creator_rank = -1;
   Id pair;                          // {0,0}: no tensor requires grad
@@ -91,7 +91,7 @@ struct Call {
   std::string function;
   Values args;
   Nanos time_left = kForever;
-  Recording recording;  // context {0,0}: none
+  AutogradMetadata metadata;  // context {0,0}: none
   std::string label;
   Id keep{};  // {0,0}: the result travels back; else it stays with the callee under this name
   std::shared_ptr<const Packed> packed{};  // to be sent in place of args
@@ -101,7 +101,7 @@ struct Reply {
   bool failed = false;
   Error error;  // when failed: with origin rank, may_have_run and the chain of workers in its message
   Value result;
-  Recording recording;
+  AutogradMetadata metadata;
   std::shared_ptr<const Packed> packed{};  // to be sent in place of result
 };
 struct Cancel {
@@ -138,18 +138,18 @@ struct PeerCount {
   uint64_t requests_sent = 0;
   uint64_t requests_received = 0;
 };
-struct QuietAsk {  // answered each time the answer changes, until the next round
+struct ShutdownPoll {  // answered each time the answer changes, until the next round
   uint64_t round = 0;
   std::vector<Incarnation> missing;  // who has not asked for the shutdown yet, as far as the leader knows
 };
-struct QuietAnswer {
+struct ShutdownAnswer {
   uint64_t round = 0;
   bool stopping = false;  // shutdown was asked for here
   bool idle = false;
   std::vector<PeerCount> counts;
   std::vector<Incarnation> lost;  // whom the sender has lost
 };
-struct QuietVerdict {
+struct ShutdownVerdict {
   uint64_t round = 0;  // all are quiet: leave
 };
 
@@ -291,9 +291,10 @@ struct MeshEnd {
 };
 
 // In the order of the union of the schema; but for Long, which stands between Sought and Part there.
-using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster, QuietAsk,
-                          QuietAnswer, QuietVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
-                          Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part, Calls, MeshEnd>;
+using Body =
+    std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster, ShutdownPoll,
+                 ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
+                 Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part, Calls, MeshEnd>;
 
 // Payload frame `frame` of a message went ahead of it in chunks.
 struct Transfer {

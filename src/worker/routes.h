@@ -26,9 +26,9 @@ struct TakerOf {
   // meeting, and the end of a group
   Taker operator()(const wire::Join&) const { return Taker::kNobody; }
   Taker operator()(const wire::Roster&) const { return Taker::kNobody; }
-  Taker operator()(const wire::QuietAsk&) const { return Taker::kGroup; }
-  Taker operator()(const wire::QuietAnswer&) const { return Taker::kGroup; }
-  Taker operator()(const wire::QuietVerdict&) const { return Taker::kGroup; }
+  Taker operator()(const wire::ShutdownPoll&) const { return Taker::kGroup; }
+  Taker operator()(const wire::ShutdownAnswer&) const { return Taker::kGroup; }
+  Taker operator()(const wire::ShutdownVerdict&) const { return Taker::kGroup; }
   // calls
   Taker operator()(const wire::Call&) const { return Taker::kCalls; }
   Taker operator()(const wire::Reply&) const { return Taker::kCalls; }

@@ -28,7 +28,7 @@ std::vector<TransportKind> all_kinds() {
   };
 }
 
-class TransportContract : public ::testing::TestWithParam<TransportKind> {
+class TransportContractTest : public ::testing::TestWithParam<TransportKind> {
  protected:
   std::string address(Side& side) {
     std::string address;
@@ -45,7 +45,7 @@ class TransportContract : public ::testing::TestWithParam<TransportKind> {
   Side client_{GetParam()};
 };
 
-TEST_P(TransportContract, ConnectsAndSaysSo) {
+TEST_P(TransportContractTest, ConnectsAndSaysSo) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   EXPECT_EQ(dialled.record().next("connected").what, "connected");
@@ -53,7 +53,7 @@ TEST_P(TransportContract, ConnectsAndSaysSo) {
 }
 
 // The end of the handshake meets every moment of the dialling loop: none may miss it.
-TEST_P(TransportContract, EveryDialConnects) {
+TEST_P(TransportContractTest, EveryDialConnects) {
   Listening listening(server_, address(server_));
   for (int i = 0; i < 300; ++i) {
     Dialled dialled(client_, listening.endpoint());
@@ -63,7 +63,7 @@ TEST_P(TransportContract, EveryDialConnects) {
   }
 }
 
-TEST_P(TransportContract, TakesNothingBeforeItIsConnected) {
+TEST_P(TransportContractTest, TakesNothingBeforeItIsConnected) {
   Listening listening(server_, address(server_));
   Record record;
   std::unique_ptr<Connection> connection;
@@ -79,7 +79,7 @@ TEST_P(TransportContract, TakesNothingBeforeItIsConnected) {
   client_.run([&connection] { connection.reset(); });
 }
 
-TEST_P(TransportContract, FramesArriveWhole) {
+TEST_P(TransportContractTest, FramesArriveWhole) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -110,7 +110,7 @@ TEST_P(TransportContract, FramesArriveWhole) {
   }
 }
 
-TEST_P(TransportContract, SentFrameMayChangeOwnerRightAfter) {
+TEST_P(TransportContractTest, SentFrameMayChangeOwnerRightAfter) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -128,7 +128,7 @@ TEST_P(TransportContract, SentFrameMayChangeOwnerRightAfter) {
   EXPECT_EQ(std::memcmp(got[2].data(), make_frame(10'000, 5).data(), 10'000), 0);
 }
 
-TEST_P(TransportContract, OwnersOfSentFramesAreLetGo) {
+TEST_P(TransportContractTest, OwnersOfSentFramesAreLetGo) {
   auto token = std::make_shared<std::vector<std::byte>>(300'000);
   {
     Listening listening(server_, address(server_));
@@ -145,7 +145,7 @@ TEST_P(TransportContract, OwnersOfSentFramesAreLetGo) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
-TEST_P(TransportContract, KeepsTheOrder) {
+TEST_P(TransportContractTest, KeepsTheOrder) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -163,7 +163,7 @@ TEST_P(TransportContract, KeepsTheOrder) {
   }
 }
 
-TEST_P(TransportContract, AnswersReachWhoAsked) {
+TEST_P(TransportContractTest, AnswersReachWhoAsked) {
   Listening listening(server_, address(server_));
   std::vector<std::unique_ptr<Dialled>> clients;
   for (int i = 0; i < 32; ++i) clients.push_back(std::make_unique<Dialled>(client_, listening.endpoint()));
@@ -186,7 +186,7 @@ TEST_P(TransportContract, AnswersReachWhoAsked) {
   }
 }
 
-TEST_P(TransportContract, DropsWhenTheAcceptorCloses) {
+TEST_P(TransportContractTest, DropsWhenTheAcceptorCloses) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -200,7 +200,7 @@ TEST_P(TransportContract, DropsWhenTheAcceptorCloses) {
 
 // Liveness rests on this where a transport says that it reports every loss: with no room left for more on the way
 // there, with answers on the way back, and with nothing at all.
-TEST_P(TransportContract, TheEndIsToldHoweverMuchIsOnItsWay) {
+TEST_P(TransportContractTest, TheEndIsToldHoweverMuchIsOnItsWay) {
   Listening listening(server_, address(server_));
   Dialled quiet(client_, listening.endpoint());
   Dialled busy(client_, listening.endpoint());
@@ -225,11 +225,11 @@ TEST_P(TransportContract, TheEndIsToldHoweverMuchIsOnItsWay) {
   EXPECT_EQ(busy.record().next("dropped").what, "dropped");
 }
 
-TEST_P(TransportContract, SaysWhetherItReportsEveryLoss) {
+TEST_P(TransportContractTest, SaysWhetherItReportsEveryLoss) {
   EXPECT_EQ(client_.transport().reports_every_loss(), GetParam().reports_every_loss);
 }
 
-TEST_P(TransportContract, AnswersBeforeTheCloseComeBeforeTheDrop) {
+TEST_P(TransportContractTest, AnswersBeforeTheCloseComeBeforeTheDrop) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -242,7 +242,7 @@ TEST_P(TransportContract, AnswersBeforeTheCloseComeBeforeTheDrop) {
   EXPECT_EQ(dialled.record().all(), (std::vector<std::string>{"connected", "message", "dropped"}));
 }
 
-TEST_P(TransportContract, AnswerToAClosedConnectionIsRefused) {
+TEST_P(TransportContractTest, AnswerToAClosedConnectionIsRefused) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -254,21 +254,21 @@ TEST_P(TransportContract, AnswerToAClosedConnectionIsRefused) {
   EXPECT_FALSE(sent);
 }
 
-TEST_P(TransportContract, AnswerToNobodyIsRefused) {
+TEST_P(TransportContractTest, AnswerToNobodyIsRefused) {
   Listening listening(server_, address(server_));
   EXPECT_FALSE(listening.reply({}, {text_frame("answer")}));
   EXPECT_FALSE(listening.reply(ConnectionToken(5, std::byte{1}), {text_frame("answer")}));
   EXPECT_FALSE(listening.reply(ConnectionToken(8, std::byte{1}), {text_frame("answer")}));
 }
 
-TEST_P(TransportContract, DialIsRefusedWhereNobodyListens) {
+TEST_P(TransportContractTest, DialIsRefusedWhereNobodyListens) {
   Dialled dialled(client_, no_listener(client_));
   EXPECT_EQ(dialled.record().next("refused").what, "refused");
   EXPECT_EQ(dialled.record().all().size(), 1u);
   EXPECT_FALSE(dialled.send({text_frame("late")}));
 }
 
-TEST_P(TransportContract, DialIsRefusedAfterTheListenerIsGone) {
+TEST_P(TransportContractTest, DialIsRefusedAfterTheListenerIsGone) {
   std::string endpoint;
   {
     Listening listening(server_, address(server_));
@@ -278,7 +278,7 @@ TEST_P(TransportContract, DialIsRefusedAfterTheListenerIsGone) {
   EXPECT_EQ(dialled.record().next("refused").what, "refused");
 }
 
-TEST_P(TransportContract, ListensAgainAtTheSameAddress) {
+TEST_P(TransportContractTest, ListensAgainAtTheSameAddress) {
   std::string endpoint = address(server_);
   for (int i = 0; i < 20; ++i) {
     Listening listening(server_, endpoint);
@@ -290,7 +290,7 @@ TEST_P(TransportContract, ListensAgainAtTheSameAddress) {
   }
 }
 
-TEST_P(TransportContract, AddressInUseIsRefused) {
+TEST_P(TransportContractTest, AddressInUseIsRefused) {
   Listening listening(server_, address(server_));
   for (Side* side : {&server_, &client_}) {
     try {
@@ -308,7 +308,7 @@ TEST_P(TransportContract, AddressInUseIsRefused) {
   EXPECT_EQ(text_of(listening.record().next("message").frames.at(0)), "hello");
 }
 
-TEST_P(TransportContract, BadAddressesAreRefusedWithTheirText) {
+TEST_P(TransportContractTest, BadAddressesAreRefusedWithTheirText) {
   for (const std::string& bad :
        {std::string(), std::string("nonsense"), std::string("inproc://"), std::string("ipc://"), std::string("tcp://"),
         std::string("tcp://127.0.0.1"), std::string("tcp://127.0.0.1:x"), std::string("tcp://127.0.0.1:70000"),
@@ -330,7 +330,7 @@ TEST_P(TransportContract, BadAddressesAreRefusedWithTheirText) {
   }
 }
 
-TEST_P(TransportContract, EmptyMessageIsRefused) {
+TEST_P(TransportContractTest, EmptyMessageIsRefused) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -341,7 +341,7 @@ TEST_P(TransportContract, EmptyMessageIsRefused) {
 }
 
 // The receiver's loop is held, so that nothing is taken out: the sender must be told, lose nothing, and go on later.
-TEST_P(TransportContract, BlocksWhenNobodyReadsAndGoesOn) {
+TEST_P(TransportContractTest, BlocksWhenNobodyReadsAndGoesOn) {
   Listening listening(server_, address(server_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -363,7 +363,7 @@ TEST_P(TransportContract, BlocksWhenNobodyReadsAndGoesOn) {
   for (int i = 0; i < sent; ++i) ASSERT_EQ(text_of(listening.record().next("message").frames.at(0)), std::to_string(i));
 }
 
-TEST_P(TransportContract, MayBeDestroyedInAnyOfItsCallbacks) {
+TEST_P(TransportContractTest, MayBeDestroyedInAnyOfItsCallbacks) {
   for (const char* where : {"connected", "message", "writable", "dropped", "refused"}) {
     const std::string place = where;
     auto listening = std::make_unique<Listening>(server_, address(server_));
@@ -399,7 +399,7 @@ TEST_P(TransportContract, MayBeDestroyedInAnyOfItsCallbacks) {
   }
 }
 
-TEST_P(TransportContract, AcceptorMayBeDestroyedInItsCallback) {
+TEST_P(TransportContractTest, AcceptorMayBeDestroyedInItsCallback) {
   std::unique_ptr<Acceptor> acceptor;
   std::atomic<int> messages{0};
   std::string endpoint;
@@ -420,7 +420,7 @@ TEST_P(TransportContract, AcceptorMayBeDestroyedInItsCallback) {
   EXPECT_EQ(messages, 1);
 }
 
-TEST_P(TransportContract, NoCallbackAfterDestruction) {
+TEST_P(TransportContractTest, NoCallbackAfterDestruction) {
   for (int round = 0; round < 30; ++round) {
     Listening listening(server_, address(server_));
     bool alive = true;  // of the client's loop
@@ -444,7 +444,7 @@ TEST_P(TransportContract, NoCallbackAfterDestruction) {
   }
 }
 
-TEST_P(TransportContract, MadeThingsMayOutliveNothing) {
+TEST_P(TransportContractTest, MadeThingsMayOutliveNothing) {
   // The other side's transport and loop go first; what is left here gets its drop and works on.
   auto other = std::make_unique<Side>(GetParam());
   auto listening = std::make_unique<Listening>(*other, address(*other));
@@ -458,7 +458,7 @@ TEST_P(TransportContract, MadeThingsMayOutliveNothing) {
   EXPECT_EQ(again.record().next("connected").what, "connected");
 }
 
-TEST_P(TransportContract, OneSideMayTalkToItself) {
+TEST_P(TransportContractTest, OneSideMayTalkToItself) {
   Listening listening(client_, address(client_));
   Dialled dialled(client_, listening.endpoint());
   dialled.record().next("connected");
@@ -469,7 +469,7 @@ TEST_P(TransportContract, OneSideMayTalkToItself) {
 }
 
 // Both sides send as fast as they can on connections in both directions, each from its own loop.
-TEST_P(TransportContract, ThousandsOfMessagesBothWaysAtOnce) {
+TEST_P(TransportContractTest, ThousandsOfMessagesBothWaysAtOnce) {
   struct Stream {
     std::unique_ptr<Acceptor> acceptor;
     std::unique_ptr<Connection> connection;
@@ -569,7 +569,7 @@ TEST(TransportContractLeaks, NothingIsLeft) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportContract, ::testing::ValuesIn(all_kinds()),
+INSTANTIATE_TEST_SUITE_P(All, TransportContractTest, ::testing::ValuesIn(all_kinds()),
                          [](const ::testing::TestParamInfo<TransportKind>& kind) { return kind.param.name; });
 
 }  // namespace

@@ -20,6 +20,7 @@ RULES = [
     (r"^src/(?!ops/|tensor/)", r"\bsetenv\s*\(|\bsetlocale\s*\(|\bfesetround\s*\(", "no change of the host's process state"),
     (r"^src/.*\.h$", r"(?s)\A(?!.*#pragma once)", "a header starts with #pragma once"),
     (r"^src/", r"\bcatch \([^)]*\) \{\s*\}", "an empty catch says in a comment why nothing is to be done"),
+    (r"^tests/", r"\bTEST_[FP]\(\w*(?<!Test),", "the name of a fixture ends in Test"),
     (r"", r"\b(TODO|FIXME|XXX|HACK)\b", "an issue, not a note in the code"),
 ]
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)

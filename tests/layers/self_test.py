@@ -49,6 +49,7 @@ RULE_VIOLATIONS = [
     ("samples/long.c", "\n" * 301, "more than 300"),
     ("src/base/guard.h", "int x;\n", "#pragma once"),
     ("samples/note.c", "/* " + "TO" + "DO */\n", "an issue"),
+    ("tests/unit/base/a_test.cpp", "TEST_F(Traps, Fall) {}\n", "ends in Test"),
 ]
 LOOP_HEADER = """// Owns the calls. On
 // the loop.

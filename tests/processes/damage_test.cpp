@@ -28,12 +28,12 @@ void shut_down(Meeting& meeting) {
   for (Future& end : ends) distag_future_wait(end.get(), DISTAG_FOREVER, nullptr);
 }
 
-class Damage : public ::testing::Test {
+class DamageTest : public ::testing::Test {
  protected:
-  Damage() : directory_(std::filesystem::temp_directory_path() / ("distag-damage-" + std::to_string(getpid()))) {
+  DamageTest() : directory_(std::filesystem::temp_directory_path() / ("distag-damage-" + std::to_string(getpid()))) {
     std::filesystem::create_directory(directory_);
   }
-  ~Damage() override { std::filesystem::remove_all(directory_); }
+  ~DamageTest() override { std::filesystem::remove_all(directory_); }
 
   // False when they did not meet, for a named reason.
   bool meet(Meeting& meeting, CorruptingProxy& rendezvous, CorruptingProxy (&towards)[2], int run) {
@@ -97,7 +97,7 @@ class Damage : public ::testing::Test {
 };
 
 // One byte in 256 KiB to 8 MiB, at places of a seed: in headers, payload, greetings and the lengths between them.
-TEST_F(Damage, GivesTheRightValueOrANamedError) {
+TEST_F(DamageTest, GivesTheRightValueOrANamedError) {
   int right = 0;
   int met = 0;
   uint64_t changed = 0;

@@ -611,9 +611,9 @@ TEST(Collectives, TwoMeshesOverTheSameRanksAreTwo) {
 
 // ---- three verdicts ----
 
-class ForgedParts : public ::testing::Test {
+class ForgedPartsTest : public ::testing::Test {
  protected:
-  ForgedParts() : members_(1, {2, 2}) {
+  ForgedPartsTest() : members_(1, {2, 2}) {
     for (int32_t rank = 0; rank < 4; ++rank) {
       peers_.push_back(members_.group().worker(0).group().membership().find_by_rank(rank)->peer);
     }
@@ -648,7 +648,7 @@ class ForgedParts : public ::testing::Test {
   Result own_;
 };
 
-TEST_F(ForgedParts, APieceThatTheCallHasNotIsAViolation) {
+TEST_F(ForgedPartsTest, APieceThatTheCallHasNotIsAViolation) {
   const wire::Part real = part();
   expect_violation(2, real);  // a member that takes no part
   wire::Part forged = real;
@@ -665,14 +665,14 @@ TEST_F(ForgedParts, APieceThatTheCallHasNotIsAViolation) {
   expect_violation(1, real);  // twice: the call is over
 }
 
-TEST_F(ForgedParts, APieceTwiceIsAViolationAlsoBeforeTheCall) {
+TEST_F(ForgedPartsTest, APieceTwiceIsAViolationAlsoBeforeTheCall) {
   wire::Part real = part();
   real.number = 2;
   EXPECT_EQ(deliver(1, real), Heard::kHandled);
   expect_violation(1, real);
 }
 
-TEST_F(ForgedParts, AWorkerThatIsNoMemberIsAViolation) {
+TEST_F(ForgedPartsTest, AWorkerThatIsNoMemberIsAViolation) {
   Peer stranger = peers_[1];
   stranger.incarnation ^= 1;
   peers_.push_back(stranger);
@@ -681,7 +681,7 @@ TEST_F(ForgedParts, AWorkerThatIsNoMemberIsAViolation) {
   expect_violation(4, wire::Calls{members_.mesh(0).id(), "", {}});
 }
 
-TEST_F(ForgedParts, AfterTheEndAllIsStale) {
+TEST_F(ForgedPartsTest, AfterTheEndAllIsStale) {
   const wire::Part real = part();
   members_.mesh(0).end(Error(Status::kRemote, "over"));
   members_.group().scheduler().run_for(kSecond);
@@ -691,7 +691,7 @@ TEST_F(ForgedParts, AfterTheEndAllIsStale) {
   expect_failure(failure_of(*own_), Status::kRemote, "over");
 }
 
-TEST_F(ForgedParts, OfAnUnknownMeshIsKeptAndThenDropped) {
+TEST_F(ForgedPartsTest, OfAnUnknownMeshIsKeptAndThenDropped) {
   wire::Part unknown = part();
   unknown.mesh.counter += 100;
   EXPECT_EQ(deliver(1, unknown), Heard::kHandled);
@@ -699,7 +699,7 @@ TEST_F(ForgedParts, OfAnUnknownMeshIsKeptAndThenDropped) {
   EXPECT_EQ(deliver(1, unknown), Heard::kStale);
 }
 
-TEST_F(ForgedParts, APieceWithoutMemoryEndsTheMesh) {
+TEST_F(ForgedPartsTest, APieceWithoutMemoryEndsTheMesh) {
   wire::Part outline = part();
   outline.pieces = {Value()};
   members_.group().loop(0).run([&] {

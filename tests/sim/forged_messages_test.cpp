@@ -148,25 +148,25 @@ TEST_F(ForgedMessagesTest, ACommitOfAPassThatHasNotRunIsNotTakenForItsGradients)
 
 TEST_F(ForgedMessagesTest, ALateAnswerMakesNoContext) {
   make();
-  wire::Recording recording;
-  recording.context = id();
-  recording.creator_rank = 0;
+  wire::AutogradMetadata metadata;
+  metadata.context = id();
+  metadata.creator_rank = 0;
   context_.reset();
   y_ = Tensor();
   group_->scheduler().run_for(kSecond);
-  group_->loop(1).run([&] { group_->worker(1).dautograd().on_receive(recording, peers_[2], {}, "call", true); });
+  group_->loop(1).run([&] { group_->worker(1).dautograd().on_receive(metadata, peers_[2], {}, "call", true); });
   EXPECT_EQ(stats(1).contexts, 0u);
 }
 
 TEST_F(ForgedMessagesTest, NorDoesACallInAContextOfOneThatIsGone) {
   make();
-  wire::Recording recording;
-  recording.context = {incarnation(0), 99};
-  recording.creator_rank = 0;
+  wire::AutogradMetadata metadata;
+  metadata.context = {incarnation(0), 99};
+  metadata.creator_rank = 0;
   group_->kill(0);
   group_->scheduler().run_for(20 * kSecond);
   group_->loop(1).run(
-      [&] { EXPECT_THROW(group_->worker(1).dautograd().on_receive(recording, peers_[2], {}, "call", false), Error); });
+      [&] { EXPECT_THROW(group_->worker(1).dautograd().on_receive(metadata, peers_[2], {}, "call", false), Error); });
   EXPECT_EQ(stats(1).contexts, 0u);
 }
 

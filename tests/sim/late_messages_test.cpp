@@ -85,11 +85,11 @@ TEST_F(LateMessagesTest, OneInitiatorHasSoManyPassesOpenAndNoMore) {
 TEST_F(LateMessagesTest, AFastPassGoesOnWithoutAHolderThatHasLeft) {
   leave(2);
   group_->loop(0).run([&] {
-    wire::Recording recording;
-    recording.context = context_->global_id();
-    recording.creator_rank = 0;
-    recording.joined = {incarnation(2)};
-    group_->worker(0).dautograd().on_receive(recording, peers_[1], {}, "call", true);
+    wire::AutogradMetadata metadata;
+    metadata.context = context_->global_id();
+    metadata.creator_rank = 0;
+    metadata.joined = {incarnation(2)};
+    group_->worker(0).dautograd().on_receive(metadata, peers_[1], {}, "call", true);
   });
   BackwardOptions fast;
   fast.mode = BackwardMode::kFast;

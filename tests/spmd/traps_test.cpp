@@ -25,9 +25,9 @@ Tensor doubles(const Dims& shape) {
 }
 
 // A mesh, tensors on it by the text of their spec, and an op on them beside the op on the whole.
-class Traps : public ::testing::Test {
+class TrapsTest : public ::testing::Test {
  protected:
-  Traps() : mesh_(mesh_of({2, 3})) {}
+  TrapsTest() : mesh_(mesh_of({2, 3})) {}
 
   Sharded cut(const Tensor& whole, const char* spec) {
     wholes_.push_back(whole);
@@ -70,20 +70,20 @@ class Traps : public ::testing::Test {
   std::vector<std::string> gradients_;
 };
 
-TEST_F(Traps, ReluOfAPartialTensorSumsFirst) {
+TEST_F(TrapsTest, ReluOfAPartialTensorSumsFirst) {
   EXPECT_EQ(run("relu", {cut(doubles({4, 3}), "(x, None) sum(y)")}), "('x', None)");
   EXPECT_EQ(moves_, MoveClass::kParameters);
   EXPECT_EQ(run("neg", {cut(doubles({4, 3}), "(x, None) sum(y)")}), "('x', None) sum('y')");
   EXPECT_EQ(moves_, MoveClass::kNone);
 }
 
-TEST_F(Traps, PartialTimesPartialSumsBoth) {
+TEST_F(TrapsTest, PartialTimesPartialSumsBoth) {
   const Sharded a = cut(doubles({4}), "(None,) sum(x)");
   const Sharded b = cut(doubles({4}), "(None,) sum(x)");
   EXPECT_EQ(run("mul", {a, b}), "(None,)");
 }
 
-TEST_F(Traps, PartialPlusRepeatedIsNotAddedTwice) {
+TEST_F(TrapsTest, PartialPlusRepeatedIsNotAddedTwice) {
   const Sharded a = cut(doubles({4}), "(None,) sum(x)");
   const Sharded b = cut(doubles({4}), "(None,)");
   EXPECT_EQ(run("add", {a, b}), "(None,)");
@@ -91,7 +91,7 @@ TEST_F(Traps, PartialPlusRepeatedIsNotAddedTwice) {
   EXPECT_EQ(run("add_scalar", {cut(doubles({4}), "(None,) sum(x)")}, make_attributes({{"value", 3.0}})), "(None,)");
 }
 
-TEST_F(Traps, ABiasIsAddedOnce) {
+TEST_F(TrapsTest, ABiasIsAddedOnce) {
   const Sharded x = cut(doubles({4, 6}), "(None, y)");
   const Sharded weight = cut(doubles({5, 6}), "(None, y)");
   const Sharded bias = cut(doubles({5}), "(None,)");
@@ -101,7 +101,7 @@ TEST_F(Traps, ABiasIsAddedOnce) {
   EXPECT_EQ(gradients_, (std::vector<std::string>{"(None, 'y')", "(None, 'y')", "(None,)"}));
 }
 
-TEST_F(Traps, AMeanIsOverTheCountOfTheWhole) {
+TEST_F(TrapsTest, AMeanIsOverTheCountOfTheWhole) {
   for (int64_t rows : {1, 2, 4, 5, 7}) {
     EXPECT_EQ(run("mean", {cut(doubles({rows, 2}), "((y, x), None)")}, make_attributes({{"dims", Dims{0}}})),
               "(None,) sum('x', 'y')");
@@ -109,24 +109,24 @@ TEST_F(Traps, AMeanIsOverTheCountOfTheWhole) {
   }
 }
 
-TEST_F(Traps, SumsOfIntegersAndFlagsAreIntegers) {
+TEST_F(TrapsTest, SumsOfIntegersAndFlagsAreIntegers) {
   const Tensor flags = tensor_of<uint8_t>({5}, {1, 0, 1, 1, 1});
   EXPECT_EQ(run("sum", {cut(flags, "(y,)")}), "() sum('y')");
   EXPECT_EQ(run("sum", {cut(tensor_of<int64_t>({4}, {int64_t{1} << 60, 1, -7, 2}), "(y,)")}), "() sum('y')");
 }
 
-TEST_F(Traps, SoftmaxAndMaxOverEmptyShards) {
+TEST_F(TrapsTest, SoftmaxAndMaxOverEmptyShards) {
   EXPECT_EQ(run("softmax", {cut(doubles({3, 2}), "(x, y)")}), "('x', None)");
   EXPECT_EQ(run("max", {cut(doubles({3, 2}), "(x, y)")}, make_attributes({{"dims", Dims{1}}})), "('x',)");
   EXPECT_EQ(run("softmax", {cut(doubles({1, 4}), "(y, None)")}), "('y', None)");
 }
 
-TEST_F(Traps, SqueezeJudgesByTheWhole) {
+TEST_F(TrapsTest, SqueezeJudgesByTheWhole) {
   EXPECT_EQ(run("squeeze", {cut(doubles({2, 3}), "(None, y)")}, make_attributes({{"dim", 1}})), "(None, 'y')");
   EXPECT_EQ(run("squeeze", {cut(doubles({2, 1}), "(x, y)")}, make_attributes({{"dim", 1}})), "('x',)");
 }
 
-TEST_F(Traps, ReshapeKeepsACutOnlyWhereBoxesAgree) {
+TEST_F(TrapsTest, ReshapeKeepsACutOnlyWhereBoxesAgree) {
   // Halves of 12 rows of 8 are halves of 16 rows of 6; thirds of 12 rows are no rows of 16.
   EXPECT_EQ(run("reshape", {cut(doubles({12, 8}), "(x, None)")}, make_attributes({{"shape", Dims{16, 6}}})),
             "('x', None)");
@@ -138,7 +138,7 @@ TEST_F(Traps, ReshapeKeepsACutOnlyWhereBoxesAgree) {
   EXPECT_EQ(run("reshape", {cut(doubles({5, 2}), "(x, None)")}, make_attributes({{"shape", Dims{10}}})), "(None,)");
 }
 
-TEST_F(Traps, UnevenSizesCutByTwoAxes) {
+TEST_F(TrapsTest, UnevenSizesCutByTwoAxes) {
   for (int64_t size : {0, 1, 4, 5, 7, 8}) {
     EXPECT_EQ(run("exp", {cut(doubles({size}), "((x, y),)")}), "(('x', 'y'),)");
     run("add", {cut(doubles({size}), "((x, y),)"), cut(doubles({size}), "((y, x),)")});
@@ -146,26 +146,26 @@ TEST_F(Traps, UnevenSizesCutByTwoAxes) {
   }
 }
 
-TEST_F(Traps, OperandsKeepTheirOrder) {
+TEST_F(TrapsTest, OperandsKeepTheirOrder) {
   const Tensor a = doubles({6});
   const Tensor b = ones({6});
   run("sub", {cut(a, "(x,)"), cut(b, "(y,)")});
   run("sub", {cut(b, "(y,)"), cut(a, "(None,) sum(x)")});
 }
 
-TEST_F(Traps, ABroadcastDimOfSizeOneIsWhole) {
+TEST_F(TrapsTest, ABroadcastDimOfSizeOneIsWhole) {
   EXPECT_EQ(run("mul", {cut(doubles({4, 3}), "(x, y)"), cut(doubles({4, 1}), "(x, None)")}), "('x', 'y')");
   EXPECT_EQ(gradients_, (std::vector<std::string>{"('x', 'y')", "('x', None) sum('y')"}));
   run("mul", {cut(doubles({4, 3}), "(x, y)"), cut(doubles({1, 1}), "(y, x)")});
 }
 
-TEST_F(Traps, ADimOfSizeZeroGoesThroughBlas) {
+TEST_F(TrapsTest, ADimOfSizeZeroGoesThroughBlas) {
   EXPECT_EQ(run("matmul", {cut(doubles({4, 0}), "(x, y)"), cut(doubles({0, 3}), "(y, None)")}), "('x', None) sum('y')");
   EXPECT_EQ(run("matmul", {cut(doubles({1, 4}), "(y, None)"), cut(doubles({4, 3}), "(None, x)")}), "('y', 'x')");
 }
 
 // Each use gives a part of the gradient; they are added as they are, and summed over the members once.
-TEST_F(Traps, ATensorUsedThreeTimesIsSummedOnce) {
+TEST_F(TrapsTest, ATensorUsedThreeTimesIsSummedOnce) {
   const Tensor weight = doubles({3, 2});
   const Sharded own = mesh_.cut(weight, parse_spec(mesh_.shape(), "(None, None)", 2));
   const auto part = [&](const Tensor& whole, const char* spec) {
@@ -184,7 +184,7 @@ TEST_F(Traps, ATensorUsedThreeTimesIsSummedOnce) {
 }
 
 // Weights come to the data, also where moving the data would be cheaper.
-TEST_F(Traps, ParametersAreGatheredAndDataIsNot) {
+TEST_F(TrapsTest, ParametersAreGatheredAndDataIsNot) {
   const Sharded x = cut(doubles({6, 2}), "(y, None)");
   const Sharded weight = cut(doubles({30, 2}), "(y, None)");
   EXPECT_EQ(run("linear", {x, weight}, {}, {false, true}), "('y', None)");
@@ -193,7 +193,7 @@ TEST_F(Traps, ParametersAreGatheredAndDataIsNot) {
 }
 
 // A column-cut and then a row-cut weight: no communication but the one sum at the end.
-TEST_F(Traps, TensorParallelLayersMoveNothing) {
+TEST_F(TrapsTest, TensorParallelLayersMoveNothing) {
   EXPECT_EQ(
       run("linear", {cut(doubles({4, 6}), "(x, None)"), cut(doubles({6, 6}), "(y, None)"), cut(doubles({6}), "(y,)")}),
       "('x', 'y')");
@@ -205,7 +205,7 @@ TEST_F(Traps, TensorParallelLayersMoveNothing) {
   EXPECT_EQ(gradients_[0], "('x', 'y')");
 }
 
-TEST_F(Traps, AHiddenMoveIsSeen) {
+TEST_F(TrapsTest, AHiddenMoveIsSeen) {
   run("add", {cut(doubles({6}), "(x,)"), cut(doubles({6}), "(y,)")});
   EXPECT_EQ(moves_, MoveClass::kData);
 }

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "group/gathering.h"
+#include "group/rank_table.h"
 #include "group/rendezvous.h"
 
 namespace distag::sim {
@@ -12,24 +12,24 @@ namespace distag::sim {
 class SimWorkerGroup::Meeting {
  public:
   Meeting(SimScheduler& scheduler, SimNetwork& network, int32_t world_size)
-      : scheduler_(scheduler), network_(network), gathering_("simulation", "default", world_size) {}
+      : scheduler_(scheduler), network_(network), rank_table_("simulation", "default", world_size) {}
 
   // The member that holds the name, if there is one, does not live: nobody restarts a worker that does.
   void join(SimLoop& loop, const JoinRequest& request, Rendezvous::Callback done) {
     const wire::Member member = to_member(request.self);
-    if (const Peer* rival = gathering_.find_rival(member)) gathering_.remove(rival->incarnation);
-    gathering_.add(member);
+    if (const Peer* rival = rank_table_.find_rival(member)) rank_table_.remove(rival->incarnation);
+    rank_table_.add(member);
     waiting_.push_back({&loop, std::move(done)});
-    if (!gathering_.has_met()) return;
+    if (!rank_table_.has_met()) return;
     for (Waiting& one : waiting_) {
       const Nanos when = scheduler_.now() + scheduler_.between(0, network_.faults.max_delay);
-      scheduler_.at(when, [target = one.loop, tell = std::move(one.done), members = gathering_.members()] {
+      scheduler_.at(when, [target = one.loop, tell = std::move(one.done), members = rank_table_.members()] {
         target->post_or_drop([tell, members] { tell(Rendezvous::Outcome{members, Error(), true}); });
       });
     }
     waiting_.clear();
   }
-  void remove(Incarnation incarnation) { gathering_.remove(incarnation); }
+  void remove(Incarnation incarnation) { rank_table_.remove(incarnation); }
 
  private:
   struct Waiting {
@@ -38,7 +38,7 @@ class SimWorkerGroup::Meeting {
   };
   SimScheduler& scheduler_;
   SimNetwork& network_;
-  Gathering gathering_;
+  RankTable rank_table_;
   std::vector<Waiting> waiting_;
 };
 

@@ -23,11 +23,11 @@ TEST(ContextRecordTest, AReaderWaitsForTheVerdictOfAPassThatHasRunHere) {
   ContextRecord record(kContext, 1);
   const Tensor leaf = Tensor::scalar(Dtype::kFloat64, 0);
   EXPECT_TRUE(record.read(kLong)->entries.empty());
-  record.begin_doubt(kPass);
+  record.begin_prepared(kPass);
   std::thread verdict([&] { record.commit(kPass, one_gradient(leaf, 5)); });
   EXPECT_EQ(record.read(kLong)->find(leaf)->item(), 5);
   verdict.join();
-  record.begin_doubt(kPass);
+  record.begin_prepared(kPass);
   std::thread abort([&] { record.forget(kPass); });
   EXPECT_EQ(record.read(kLong)->find(leaf)->item(), 5);
   abort.join();
@@ -35,8 +35,8 @@ TEST(ContextRecordTest, AReaderWaitsForTheVerdictOfAPassThatHasRunHere) {
 
 TEST(ContextRecordTest, AReaderWaitsAtMostTheLeaseAndNamesThePass) {
   ContextRecord record(kContext, 1);
-  record.begin_doubt(kPass);
-  record.begin_doubt({9, 4});
+  record.begin_prepared(kPass);
+  record.begin_prepared({9, 4});
   const Error error = error_of([&] { record.read(kMillisecond); });
   EXPECT_EQ(error.status(), Status::kDeadline);
   EXPECT_NE(error.message().find("pass 3"), std::string::npos) << error.message();
@@ -44,7 +44,7 @@ TEST(ContextRecordTest, AReaderWaitsAtMostTheLeaseAndNamesThePass) {
 
 TEST(ContextRecordTest, AnUnknownVerdictStaysUntilTheContextEnds) {
   ContextRecord record(kContext, 1);
-  record.begin_doubt(kPass);
+  record.begin_prepared(kPass);
   record.lose_verdict(kPass, Error(Status::kDisconnected, "lost"));
   EXPECT_EQ(error_of([&] { record.read(kLong); }).status(), Status::kDisconnected);
   record.commit({9, 4}, {});
@@ -55,7 +55,7 @@ TEST(ContextRecordTest, AnUnknownVerdictStaysUntilTheContextEnds) {
 
 TEST(ContextRecordTest, TheEndOfTheContextEndsWaitsAndTheFirstReasonStands) {
   ContextRecord record(kContext, 1);
-  record.begin_doubt(kPass);
+  record.begin_prepared(kPass);
   std::thread end([&] { record.close(Error(Status::kDisconnected, "creator lost")); });
   const Error error = error_of([&] { record.read(kLong); });
   end.join();
@@ -68,12 +68,12 @@ TEST(ContextRecordTest, TheEndOfTheContextEndsWaitsAndTheFirstReasonStands) {
 TEST(ContextRecordTest, SettledMeansThatAReaderWouldNotWait) {
   const auto record = std::make_shared<ContextRecord>(kContext, 1);
   EXPECT_TRUE(record->settle()->value().is_null());
-  record->begin_doubt(kPass);
-  record->begin_doubt({9, 4});
+  record->begin_prepared(kPass);
+  record->begin_prepared({9, 4});
   const auto settled = record->settle();
   record->commit(kPass, {});
   EXPECT_FALSE(settled->is_done());
-  record->begin_doubt({9, 5});  // of a later pass: not waited for
+  record->begin_prepared({9, 5});  // of a later pass: not waited for
   record->forget({9, 4});
   ASSERT_TRUE(settled->is_done());
   EXPECT_EQ(settled->error(), nullptr);
@@ -88,7 +88,7 @@ TEST(ContextRecordTest, SettledMeansThatAReaderWouldNotWait) {
 
 TEST(ContextRecordTest, TheEndOfTheContextEndsWhatIsNotSettled) {
   const auto record = std::make_shared<ContextRecord>(kContext, 1);
-  record->begin_doubt(kPass);
+  record->begin_prepared(kPass);
   const auto settled = record->settle();
   record->close(Error(Status::kInvalidState, "over"));
   ASSERT_TRUE(settled->is_done());

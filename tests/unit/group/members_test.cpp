@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "group/gathering.h"
 #include "group/membership.h"
+#include "group/rank_table.h"
 
 namespace distag {
 namespace {
@@ -39,10 +39,10 @@ TEST(Membership, KnowsNobodyElse) {
   EXPECT_EQ(members.all().size(), 1u);
 }
 
-TEST(Gathering, ListsManyMissingRanksBriefly) {
-  Gathering gathering("tcp://x:1", "job", 100);
+TEST(RankTable, ListsManyMissingRanksBriefly) {
+  RankTable rank_table("tcp://x:1", "job", 100);
   EXPECT_EQ(
-      missing_error("tcp://x:1", gathering.missing(), 100).message(),
+      missing_error("tcp://x:1", rank_table.missing(), 100).message(),
       "rendezvous \"tcp://x:1\": rank 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 and 84 more of a world "
       "of 100 did not come in time");
 }

@@ -17,7 +17,7 @@ using testing::Joiner;
 using testing::Meeting;
 using testing::names;
 
-class RendezvousFile : public ::testing::Test {
+class RendezvousFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const ::testing::TestInfo* info = ::testing::UnitTest::GetInstance()->current_test_info();
@@ -41,7 +41,7 @@ class RendezvousFile : public ::testing::Test {
   std::optional<Meeting> meeting_;
 };
 
-TEST_F(RendezvousFile, AllGetTheSameMembersByRank) {
+TEST_F(RendezvousFileTest, AllGetTheSameMembersByRank) {
   for (int32_t rank : {2, 0, 1}) meeting().add(rank, 3);
   for (auto& joiner : meeting().joiners) {
     ASSERT_TRUE(joiner->succeeds());
@@ -50,14 +50,14 @@ TEST_F(RendezvousFile, AllGetTheSameMembersByRank) {
   }
 }
 
-TEST_F(RendezvousFile, WhoComesLateMeetsThoseWhoWait) {
+TEST_F(RendezvousFileTest, WhoComesLateMeetsThoseWhoWait) {
   meeting().add(0, 2, 60 * kSecond);
   meeting().scheduler.run_for(20 * kSecond);
   EXPECT_TRUE(meeting().add(1, 2).succeeds());
   EXPECT_TRUE(meeting().joiners[0]->succeeds());
 }
 
-TEST_F(RendezvousFile, TheDirectoryIsEmptyAfterTheLastOneLeaves) {
+TEST_F(RendezvousFileTest, TheDirectoryIsEmptyAfterTheLastOneLeaves) {
   for (int round = 0; round < 2; ++round) {
     Joiner& first = meeting().add(0, 2);
     Joiner& second = meeting().add(1, 2);
@@ -71,7 +71,7 @@ TEST_F(RendezvousFile, TheDirectoryIsEmptyAfterTheLastOneLeaves) {
 }
 
 // Each sees the other one still there, and leaves the files to it.
-TEST_F(RendezvousFile, TheDirectoryIsEmptyAfterTwoLeaveAtOnce) {
+TEST_F(RendezvousFileTest, TheDirectoryIsEmptyAfterTwoLeaveAtOnce) {
   Meeting other(uri());
   for (int round = 0; round < 500; ++round) {
     Joiner& first = meeting().add(0, 2);
@@ -93,7 +93,7 @@ TEST_F(RendezvousFile, TheDirectoryIsEmptyAfterTwoLeaveAtOnce) {
 }
 
 // The first one is there, has the roster and leaves, all before the second one looks again.
-TEST_F(RendezvousFile, WhoLeavesEarlyIsInTheRosterOfTheOthers) {
+TEST_F(RendezvousFileTest, WhoLeavesEarlyIsInTheRosterOfTheOthers) {
   Joiner& slow = meeting().add(1, 2);
   slow.loop().freeze();
   Joiner& fast = meeting().add(0, 2);
@@ -104,7 +104,7 @@ TEST_F(RendezvousFile, WhoLeavesEarlyIsInTheRosterOfTheOthers) {
   EXPECT_EQ(names(slow.outcome()), "w0 w1");
 }
 
-TEST_F(RendezvousFile, ListsWhoIsMissingAndCleansUp) {
+TEST_F(RendezvousFileTest, ListsWhoIsMissingAndCleansUp) {
   Joiner& joiner = meeting().add(1, 3, kSecond);
   EXPECT_EQ(joiner.error().status(), Status::kDeadline);
   EXPECT_EQ(joiner.error().message(),
@@ -113,7 +113,7 @@ TEST_F(RendezvousFile, ListsWhoIsMissingAndCleansUp) {
 }
 
 // Each says the same of those who never came, whoever gives up first.
-TEST_F(RendezvousFile, WhoGaveUpIsToldApartFromWhoNeverCame) {
+TEST_F(RendezvousFileTest, WhoGaveUpIsToldApartFromWhoNeverCame) {
   Joiner& first = meeting().add(0, 4, kSecond);
   Joiner& second = meeting().add(3, 4, 2 * kSecond);
   Joiner& third = meeting().add(1, 4, 3 * kSecond);
@@ -124,7 +124,7 @@ TEST_F(RendezvousFile, WhoGaveUpIsToldApartFromWhoNeverCame) {
   EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(RendezvousFile, SaysThatAllCameButNotTogether) {
+TEST_F(RendezvousFileTest, SaysThatAllCameButNotTogether) {
   Meeting apart(uri());
   apart.add(0, 3, kSecond);
   Joiner& patient = apart.add(1, 3, 5 * kSecond);
@@ -142,7 +142,7 @@ TEST_F(RendezvousFile, SaysThatAllCameButNotTogether) {
 }
 
 // Another one takes the place of who gave up, after it was seen.
-TEST_F(RendezvousFile, WhoGaveUpIsNotInTheRoster) {
+TEST_F(RendezvousFileTest, WhoGaveUpIsNotInTheRoster) {
   Joiner& patient = meeting().add(0, 3, 60 * kSecond);
   meeting().add(1, 3, kSecond);
   meeting().scheduler.run_for(2 * kSecond);
@@ -155,7 +155,7 @@ TEST_F(RendezvousFile, WhoGaveUpIsNotInTheRoster) {
   }
 }
 
-TEST_F(RendezvousFile, RefusesANameOrRankInUseAndGoesOn) {
+TEST_F(RendezvousFileTest, RefusesANameOrRankInUseAndGoesOn) {
   meeting().add(0, 2);
   JoinRequest same_rank = meeting().request(0, 2);
   same_rank.self.name = "other";
@@ -167,7 +167,7 @@ TEST_F(RendezvousFile, RefusesANameOrRankInUseAndGoesOn) {
   EXPECT_TRUE(meeting().add(1, 2).succeeds());
 }
 
-TEST_F(RendezvousFile, AnotherSizeFailsAll) {
+TEST_F(RendezvousFileTest, AnotherSizeFailsAll) {
   meeting().add(0, 3);
   meeting().add(1, 2);
   for (auto& joiner : meeting().joiners) {
@@ -178,7 +178,7 @@ TEST_F(RendezvousFile, AnotherSizeFailsAll) {
   EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(RendezvousFile, AnotherJobIsDeniedAndTheGroupGoesOn) {
+TEST_F(RendezvousFileTest, AnotherJobIsDeniedAndTheGroupGoesOn) {
   meeting().add(0, 2);
   JoinRequest other = meeting().request(1, 2);
   other.job = "another";
@@ -187,7 +187,7 @@ TEST_F(RendezvousFile, AnotherJobIsDeniedAndTheGroupGoesOn) {
 }
 
 // The members were killed: their files are still there, and say that the group is complete.
-TEST_F(RendezvousFile, TakesADirectoryThatAKilledJobHasLeft) {
+TEST_F(RendezvousFileTest, TakesADirectoryThatAKilledJobHasLeft) {
   const fs::path kept = directory_.string() + ".kept";
   {
     Meeting earlier(uri());
@@ -207,7 +207,7 @@ TEST_F(RendezvousFile, TakesADirectoryThatAKilledJobHasLeft) {
   EXPECT_EQ(first.outcome().members[1].incarnation, second.request().self.incarnation);
 }
 
-TEST_F(RendezvousFile, RefusesForeignFilesAndPaths) {
+TEST_F(RendezvousFileTest, RefusesForeignFilesAndPaths) {
   fs::create_directory(directory_);
   std::ofstream(directory_ / "group") << "not json";
   EXPECT_EQ(meeting().add(0, 2).error().status(), Status::kProtocol);

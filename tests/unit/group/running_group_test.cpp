@@ -16,7 +16,7 @@ using testing::Joiner;
 using testing::Meeting;
 using testing::names;
 
-class RunningGroup : public ::testing::TestWithParam<const char*> {
+class RunningGroupTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     directory_ = fs::temp_directory_path() / fmt::format("distag_running_{:x}", SystemRandom().next());
@@ -65,7 +65,7 @@ class RunningGroup : public ::testing::TestWithParam<const char*> {
   std::optional<Meeting> meeting_;
 };
 
-TEST_P(RunningGroup, AnOpenWorldTakesEveryoneAtOnceAndGivesRanksAndNames) {
+TEST_P(RunningGroupTest, AnOpenWorldTakesEveryoneAtOnceAndGivesRanksAndNames) {
   Joiner& first = join(0, "first");
   ASSERT_TRUE(first.succeeds());
   EXPECT_EQ(members(first), "0 first");
@@ -80,7 +80,7 @@ TEST_P(RunningGroup, AnOpenWorldTakesEveryoneAtOnceAndGivesRanksAndNames) {
   EXPECT_EQ(self(nameless).generation, 1u);
 }
 
-TEST_P(RunningGroup, WhoLeavesAnOpenWorldIsInNoLaterRosterAndItsRankWaitsForItsName) {
+TEST_P(RunningGroupTest, WhoLeavesAnOpenWorldIsInNoLaterRosterAndItsRankWaitsForItsName) {
   ASSERT_TRUE(join(0, "first").succeeds());
   Joiner& second = join(-1, "second");
   ASSERT_TRUE(second.succeeds());
@@ -98,7 +98,7 @@ TEST_P(RunningGroup, WhoLeavesAnOpenWorldIsInNoLaterRosterAndItsRankWaitsForItsN
   EXPECT_EQ(self(again).generation, 2u);
 }
 
-TEST_P(RunningGroup, ATakenNameOrRankOfAnOpenWorldIsRefused) {
+TEST_P(RunningGroupTest, ATakenNameOrRankOfAnOpenWorldIsRefused) {
   ASSERT_TRUE(join(0, "first").succeeds());
   ASSERT_TRUE(join(-1, "second").succeeds());
   Joiner& name = join(-1, "second");
@@ -108,7 +108,7 @@ TEST_P(RunningGroup, ATakenNameOrRankOfAnOpenWorldIsRefused) {
   EXPECT_TRUE(join(-1, "third").succeeds());
 }
 
-TEST_P(RunningGroup, AnotherJobOrKindOfWorldIsRefusedAlone) {
+TEST_P(RunningGroupTest, AnotherJobOrKindOfWorldIsRefusedAlone) {
   ASSERT_TRUE(join(0, "first").succeeds());
   JoinRequest other = request(-1, "other", -1);
   other.job = "another";
@@ -119,7 +119,7 @@ TEST_P(RunningGroup, AnotherJobOrKindOfWorldIsRefusedAlone) {
   EXPECT_TRUE(join(-1, "second").succeeds());
 }
 
-TEST_P(RunningGroup, AnOpenWorldAndAStaticOneDoNotMix) {
+TEST_P(RunningGroupTest, AnOpenWorldAndAStaticOneDoNotMix) {
   Joiner& first = join(0, "first", 2);
   meeting().scheduler.run_for(100 * kMillisecond);
   Joiner& open = join(-1, "open");
@@ -129,7 +129,7 @@ TEST_P(RunningGroup, AnOpenWorldAndAStaticOneDoNotMix) {
   }
 }
 
-TEST_P(RunningGroup, AKilledMemberOfAStaticWorldComesBackUnderItsNameAndRank) {
+TEST_P(RunningGroupTest, AKilledMemberOfAStaticWorldComesBackUnderItsNameAndRank) {
   for (int32_t rank = 0; rank < 3; ++rank) meeting().add(rank, 3);
   for (auto& joiner : meeting().joiners) ASSERT_TRUE(joiner->succeeds());
   meeting().joiners[1]->kill();
@@ -143,7 +143,7 @@ TEST_P(RunningGroup, AKilledMemberOfAStaticWorldComesBackUnderItsNameAndRank) {
   EXPECT_EQ(join(1, "w1", 3).error().status(), Status::kInvalidState) << "it lives again";
 }
 
-TEST_P(RunningGroup, EveryoneMayComeAtOnce) {
+TEST_P(RunningGroupTest, EveryoneMayComeAtOnce) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     meeting_.reset();
     meeting_.emplace(uri_, seed);
@@ -165,7 +165,7 @@ TEST_P(RunningGroup, EveryoneMayComeAtOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AtEach, RunningGroup, ::testing::Values("inproc", "file", "tcp"),
+INSTANTIATE_TEST_SUITE_P(AtEach, RunningGroupTest, ::testing::Values("inproc", "file", "tcp"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST(RendezvousTcp, AMemberKeepsItsPlaceWhenItsConnectionDrops) {

@@ -79,8 +79,8 @@ TEST_F(ForgedTest, AShutdownEndsByTheVerdictOnItsRoundAlone) {
   const auto first = group_.node(0).shutdown(kForever);
   const auto second = group_.node(1).shutdown(kForever);
   group_.scheduler.run_for(kSecond);
-  for (uint64_t round = 0; round < 50; ++round) deliver(1, 2, wire::QuietVerdict{round});
-  deliver(1, 0, wire::QuietVerdict{99});
+  for (uint64_t round = 0; round < 50; ++round) deliver(1, 2, wire::ShutdownVerdict{round});
+  deliver(1, 0, wire::ShutdownVerdict{99});
   group_.scheduler.run_for(kSecond);
   EXPECT_FALSE(first->is_done());
   EXPECT_FALSE(second->is_done());

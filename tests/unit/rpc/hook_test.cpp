@@ -23,30 +23,30 @@ class NotingHook final : public CallHook {
   }
   void on_call_ended(const Id& context) override { --open[context]; }
 
-  wire::Recording on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
-                          const std::string& call, bool is_answer) override {
+  wire::AutogradMetadata on_send(const Id& context, const Peer& to, const std::vector<const Value*>& values,
+                                 const std::string& call, bool is_answer) override {
     if (refuse_send) fail(Status::kInvalidArgument, "mixed contexts");
     log.push_back(fmt::format("send {} to {}: {}", is_answer ? "answer" : "call", to.name, call));
-    wire::Recording recording;
-    recording.context = context;
-    recording.creator_rank = 0;
+    wire::AutogradMetadata metadata;
+    metadata.context = context;
+    metadata.creator_rank = 0;
     for (const Value* value : values) {
       value->for_each_tensor([&](const Tensor& sent) {
         sent_ids.push_back(sent.id());
-        recording.tracked.push_back(true);
+        metadata.tracked.push_back(true);
       });
     }
-    if (!recording.tracked.empty()) recording.pair = {self, ++last_pair};
-    return recording;
+    if (!metadata.tracked.empty()) metadata.pair = {self, ++last_pair};
+    return metadata;
   }
 
-  void on_receive(const wire::Recording& recording, const Peer& from, const std::vector<const Value*>& values,
+  void on_receive(const wire::AutogradMetadata& metadata, const Peer& from, const std::vector<const Value*>& values,
                   const std::string& call, bool is_answer) override {
     if (refuse_receive) throw Error(Status::kOverloaded, "too many contexts");
     log.push_back(fmt::format("get {} from {}: {}", is_answer ? "answer" : "call", from.name, call));
     size_t tensors = 0;
     for (const Value* value : values) value->for_each_tensor([&tensors](const Tensor&) { ++tensors; });
-    EXPECT_EQ(tensors, recording.tracked.size());
+    EXPECT_EQ(tensors, metadata.tracked.size());
   }
 
   int begun(const Id& context) { return open[context]; }
@@ -61,9 +61,9 @@ class NotingHook final : public CallHook {
   uint64_t last_pair = 0;
 };
 
-class CallHooks : public ::testing::Test {
+class CallHooksTest : public ::testing::Test {
  protected:
-  CallHooks() : group(2) {
+  CallHooksTest() : group(2) {
     for (size_t rank = 0; rank < 2; ++rank) {
       hooks[rank].self = group.node(rank).session->self().incarnation;
       group.rpc(rank).set_hook(&hooks[rank]);
@@ -92,7 +92,7 @@ class CallHooks : public ::testing::Test {
   std::shared_ptr<PendingReply> reply;
 };
 
-TEST_F(CallHooks, SeeCallAndAnswerOnBothSides) {
+TEST_F(CallHooksTest, SeeCallAndAnswerOnBothSides) {
   const Tensor sent = tensor({1, 2});
   auto future = start("same", {Value(sent)});
   group.await(*future);
@@ -105,20 +105,20 @@ TEST_F(CallHooks, SeeCallAndAnswerOnBothSides) {
 }
 
 // The history of a tensor hangs on the handle that was given, not on the snapshot that travels.
-TEST_F(CallHooks, SeeTheTensorsThatWereGiven) {
+TEST_F(CallHooksTest, SeeTheTensorsThatWereGiven) {
   const Tensor sent = tensor({1, 2});
   group.await(*start("same", {Value::list({number(1), Value(sent)})}));
   EXPECT_EQ(hooks[0].sent_ids, (std::vector<uint64_t>{sent.id()}));
 }
 
-TEST_F(CallHooks, AreNotAskedWithoutAContext) {
+TEST_F(CallHooksTest, AreNotAskedWithoutAContext) {
   group.rpc(1).register_function("plain", [](Invocation&) {});
   group.call(0, "w1", "plain", {Value(tensor({1}))});
   EXPECT_TRUE(hooks[0].log.empty());
   EXPECT_TRUE(hooks[1].log.empty());
 }
 
-TEST_F(CallHooks, MayRefuseACallBeforeItBegins) {
+TEST_F(CallHooksTest, MayRefuseACallBeforeItBegins) {
   hooks[0].refuse_begin = true;
   const Error error = group.error_of(*start("same", {number(1)}));
   EXPECT_EQ(error.status(), Status::kInvalidState);
@@ -126,7 +126,7 @@ TEST_F(CallHooks, MayRefuseACallBeforeItBegins) {
   EXPECT_TRUE(hooks[1].log.empty());
 }
 
-TEST_F(CallHooks, MayRefuseACallWhenItGetsItsNumber) {
+TEST_F(CallHooksTest, MayRefuseACallWhenItGetsItsNumber) {
   hooks[0].refuse_send = true;
   const Error error = group.error_of(*start("same", {number(1)}));
   EXPECT_EQ(error.status(), Status::kInvalidArgument);
@@ -137,7 +137,7 @@ TEST_F(CallHooks, MayRefuseACallWhenItGetsItsNumber) {
   EXPECT_EQ(group.rpc(1).stats().calls_open, 0u);
 }
 
-TEST_F(CallHooks, MayRefuseACallWhereItArrives) {
+TEST_F(CallHooksTest, MayRefuseACallWhereItArrives) {
   hooks[1].refuse_receive = true;
   const Error error = group.error_of(*start("same", {number(1)}));
   EXPECT_EQ(error.status(), Status::kOverloaded);
@@ -146,7 +146,7 @@ TEST_F(CallHooks, MayRefuseACallWhereItArrives) {
   EXPECT_EQ(error.origin_rank(), 1);
 }
 
-TEST_F(CallHooks, MayRefuseAnAnswerWhereItLeaves) {
+TEST_F(CallHooksTest, MayRefuseAnAnswerWhereItLeaves) {
   hooks[1].refuse_send = true;
   const Error error = group.error_of(*start("same", {number(1)}));
   EXPECT_EQ(error.status(), Status::kInvalidArgument);
@@ -154,7 +154,7 @@ TEST_F(CallHooks, MayRefuseAnAnswerWhereItLeaves) {
   EXPECT_EQ(error.origin_rank(), 1);
 }
 
-TEST_F(CallHooks, MayRefuseAnAnswerWhereItArrives) {
+TEST_F(CallHooksTest, MayRefuseAnAnswerWhereItArrives) {
   hooks[0].refuse_receive = true;
   const Error error = group.error_of(*start("same", {number(1)}));
   EXPECT_EQ(error.status(), Status::kOverloaded);
@@ -162,7 +162,7 @@ TEST_F(CallHooks, MayRefuseAnAnswerWhereItArrives) {
   EXPECT_EQ(hooks[0].begun(context), 0);
 }
 
-TEST_F(CallHooks, CountOneEndForEachBeginHoweverACallEnds) {
+TEST_F(CallHooksTest, CountOneEndForEachBeginHoweverACallEnds) {
   auto cancelled = start("hold");
   auto expired = start("hold", {}, kSecond);
   auto unknown = start("nope");
@@ -178,7 +178,7 @@ TEST_F(CallHooks, CountOneEndForEachBeginHoweverACallEnds) {
   EXPECT_EQ(hooks[0].begun(context), 0);
 }
 
-TEST_F(CallHooks, AContextThatEndsEndsItsCallsOnBothSides) {
+TEST_F(CallHooksTest, AContextThatEndsEndsItsCallsOnBothSides) {
   auto future = start("hold");
   ASSERT_TRUE(group.run_until([this] { return reply != nullptr; }));
   group.node(0).loop.run([this] { group.rpc(0).end_context(context); });
@@ -189,7 +189,7 @@ TEST_F(CallHooks, AContextThatEndsEndsItsCallsOnBothSides) {
   EXPECT_EQ(hooks[0].begun(context), 0);
 }
 
-TEST_F(CallHooks, AContextThatEndsAtTheCalleeAnswersCancelled) {
+TEST_F(CallHooksTest, AContextThatEndsAtTheCalleeAnswersCancelled) {
   auto future = start("hold");
   ASSERT_TRUE(group.run_until([this] { return reply != nullptr; }));
   group.node(1).loop.run([this] { group.rpc(1).end_context(context); });
@@ -200,7 +200,7 @@ TEST_F(CallHooks, AContextThatEndsAtTheCalleeAnswersCancelled) {
 }
 
 // With 20,000 calls open, a look at all of them for each of 20,000 contexts would take a minute.
-TEST_F(CallHooks, TheEndOfAContextDoesNotLookAtTheCallsOfOthers) {
+TEST_F(CallHooksTest, TheEndOfAContextDoesNotLookAtTheCallsOfOthers) {
   constexpr uint64_t kCalls = 20'000;
   std::vector<std::shared_ptr<PendingReply>> replies;
   group.rpc(1).register_function("keep", [&](Invocation& invocation) { replies.push_back(invocation.defer()); });

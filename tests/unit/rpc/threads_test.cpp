@@ -87,9 +87,9 @@ class ThreadedNode final : public SessionEvents {
   Peer self;
 };
 
-class ThreadedPair : public ::testing::Test {
+class ThreadedPairTest : public ::testing::Test {
  protected:
-  ThreadedPair() {
+  ThreadedPairTest() {
     for (int32_t rank = 0; rank < 2; ++rank) nodes.push_back(std::make_unique<ThreadedNode>(rank));
   }
   void begin() {
@@ -106,7 +106,7 @@ class ThreadedPair : public ::testing::Test {
   std::vector<std::unique_ptr<ThreadedNode>> nodes;
 };
 
-TEST_F(ThreadedPair, ManyThreadsCallBothWays) {
+TEST_F(ThreadedPairTest, ManyThreadsCallBothWays) {
   std::atomic<int> runs{0};
   for (auto& node : nodes) {
     node->rpc.register_function("next", [&runs](Invocation& invocation) {
@@ -131,7 +131,7 @@ TEST_F(ThreadedPair, ManyThreadsCallBothWays) {
   EXPECT_EQ(runs.load(), kThreads * kCalls);
 }
 
-TEST_F(ThreadedPair, CallsNestDeeplyWithOnePoolThread) {
+TEST_F(ThreadedPairTest, CallsNestDeeplyWithOnePoolThread) {
   for (size_t rank = 0; rank < 2; ++rank) {
     nodes[rank]->rpc.register_function("down", [this, rank](Invocation& invocation) {
       const int64_t left = invocation.args()[0].as_int64();
@@ -148,7 +148,7 @@ TEST_F(ThreadedPair, CallsNestDeeplyWithOnePoolThread) {
 }
 
 // Futures are cancelled, replies finished and dropped on threads of the host while calls end by themselves.
-TEST_F(ThreadedPair, CancelsRaceWithAnswers) {
+TEST_F(ThreadedPairTest, CancelsRaceWithAnswers) {
   std::mutex mutex;
   std::vector<std::shared_ptr<PendingReply>> replies;
   std::atomic<bool> stop{false};
@@ -186,7 +186,7 @@ TEST_F(ThreadedPair, CancelsRaceWithAnswers) {
   replies.clear();
 }
 
-TEST_F(ThreadedPair, ShutDownWhileOthersCall) {
+TEST_F(ThreadedPairTest, ShutDownWhileOthersCall) {
   nodes[1]->rpc.register_function("quick", [](Invocation&) {});
   begin();
   std::atomic<bool> stop{false};
@@ -212,7 +212,7 @@ TEST_F(ThreadedPair, ShutDownWhileOthersCall) {
   ASSERT_TRUE(wait(*first, 60 * kSecond));
 }
 
-TEST_F(ThreadedPair, RepliesOutliveTheirWorker) {
+TEST_F(ThreadedPairTest, RepliesOutliveTheirWorker) {
   std::shared_ptr<PendingReply> reply;
   std::shared_ptr<Invocation> invocation;
   auto held = Future<Unit>::make();

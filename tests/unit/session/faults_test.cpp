@@ -380,7 +380,7 @@ TEST_F(FaultsTest, AThrowOfTheLayersAboveRefusesThePeer) {
 
 TEST_F(FaultsTest, AnyOtherFailureOfTheLayersAboveEndsNobody) {
   b.on_each = [](const Peer&, wire::Message& message) {
-    const uint64_t round = std::get<wire::QuietVerdict>(message.body).round;
+    const uint64_t round = std::get<wire::ShutdownVerdict>(message.body).round;
     if (round == 1) throw std::bad_alloc();
     if (round == 2) fail(Status::kProtocol, "an answer of the host");
   };
@@ -441,7 +441,7 @@ TEST_F(FaultsTest, OfPastIncarnationsATombstoneIsLeft) {
       ASSERT_NE(a.session->gone(past), nullptr);
       EXPECT_EQ(a.session->gone(past)->status(), Status::kPeerRestarted);
       EXPECT_EQ(a.session->find(past)->name, "b");
-      EXPECT_THROW(a.session->send(past, wire::QuietVerdict{1}), Error);
+      EXPECT_THROW(a.session->send(past, wire::ShutdownVerdict{1}), Error);
       EXPECT_FALSE(a.session->add_peer([&] {
         Peer again = first;
         again.incarnation = past;

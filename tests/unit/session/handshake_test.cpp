@@ -134,7 +134,7 @@ TEST_F(HandshakeTest, WhoHasNoRankYetDialsBackOnceItHas) {
   bool acknowledged = false;
   SendOptions options;
   options.on_acknowledged = [&acknowledged] { acknowledged = true; };
-  a.send(joined.incarnation, wire::QuietVerdict{1}, std::move(options));
+  a.send(joined.incarnation, wire::ShutdownVerdict{1}, std::move(options));
   ASSERT_TRUE(run_until([&] { return joiner.heard.size() == 1; }));
   scheduler.run_for(100 * kMillisecond);
   EXPECT_FALSE(acknowledged);
@@ -159,7 +159,7 @@ TEST_F(HandshakeTest, AProofOfAGroupKeyIsRefused) {
 TEST_F(HandshakeTest, GarbageAndWhatHasNoChecksumBreaksTheConnectionAlone) {
   admit();
   a.transport->exact = false;
-  rogue.say(1, wire::QuietVerdict{1});
+  rogue.say(1, wire::ShutdownVerdict{1});
   expect_refused(wire::RefuseReason::kDamaged);
   rogue.dial(a);
   scheduler.run_for(kMillisecond);
@@ -236,7 +236,7 @@ TEST_F(HandshakeTest, ARestartedPeerIsNamedSo) {
   gone.name = "b2";
   a.loop.run([&] {
     a.session->add_peer(gone);
-    a.session->send(99, wire::QuietVerdict{1});
+    a.session->send(99, wire::ShutdownVerdict{1});
   });
   ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
   EXPECT_EQ(a.lost[0].second.status(), Status::kPeerRestarted);
@@ -246,11 +246,11 @@ TEST_F(HandshakeTest, AWelcomeOfAnotherIncarnationIsNone) {
   rogue.answer_to_hello = wire::Welcome{4712, 1};
   a.loop.run([&] {
     a.session->add_peer(peer);
-    a.session->send(peer.incarnation, wire::QuietVerdict{1});
+    a.session->send(peer.incarnation, wire::ShutdownVerdict{1});
   });
   ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
   EXPECT_EQ(a.lost[0].second.status(), Status::kPeerRestarted);
-  EXPECT_EQ(rogue.count_heard<wire::QuietVerdict>(), 0u);
+  EXPECT_EQ(rogue.count_heard<wire::ShutdownVerdict>(), 0u);
 }
 
 TEST_F(HandshakeTest, AFencedIncarnationIsNotWelcomedAgain) {
@@ -271,7 +271,7 @@ TEST_F(HandshakeTest, AFencedIncarnationIsNotWelcomedAgain) {
 TEST_F(HandshakeTest, WhoSpeaksAndAcknowledgesNothingIsLost) {
   rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
   admit();
-  a.send(peer.incarnation, wire::QuietVerdict{1});
+  a.send(peer.incarnation, wire::ShutdownVerdict{1});
   const Nanos begin = scheduler.now();
   for (uint64_t number = 1; a.lost.empty() && scheduler.now() - begin < 20 * kSecond; ++number) {
     rogue.say(number, wire::Ping{});
@@ -286,9 +286,9 @@ TEST_F(HandshakeTest, WhoSpeaksAndAcknowledgesNothingIsLost) {
 TEST_F(HandshakeTest, ARepetitionIsAcknowledgedToo) {
   rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
   admit();
-  rogue.say(1, wire::QuietVerdict{1});
+  rogue.say(1, wire::ShutdownVerdict{1});
   ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::Ack>() == 1; }, kSecond));
-  rogue.say(1, wire::QuietVerdict{1});
+  rogue.say(1, wire::ShutdownVerdict{1});
   ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::Ack>() == 2; }, 100 * kMillisecond));
   EXPECT_EQ(rogue.heard.back().ack, 1u);
 }
@@ -297,32 +297,32 @@ TEST_F(HandshakeTest, ARepetitionIsAcknowledgedToo) {
 TEST_F(HandshakeTest, OneRedialThatIsRefusedIsNoLoss) {
   rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
   admit();
-  a.send(peer.incarnation, wire::QuietVerdict{1});
-  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::QuietVerdict>() == 1; }, kSecond));
+  a.send(peer.incarnation, wire::ShutdownVerdict{1});
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::ShutdownVerdict>() == 1; }, kSecond));
   const uint64_t dials = network.traffic().dials;
   rogue.stop_listening();
   ASSERT_TRUE(run_until([&] { return network.traffic().dials == dials + 1; }, kSecond));
   scheduler.run_for(2 * kMillisecond);
   rogue.listen(peer.endpoint);
-  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::QuietVerdict>() == 2; }, kSecond));
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::ShutdownVerdict>() == 2; }, kSecond));
   EXPECT_TRUE(a.lost.empty());
 }
 
 // A connection on which nothing moves is given up for another one.
 TEST_F(HandshakeTest, AStreamThatStallsIsDialledAnew) {
   admit();
-  a.send(peer.incarnation, wire::QuietVerdict{1});
+  a.send(peer.incarnation, wire::ShutdownVerdict{1});
   ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::Hello>() == 1; }, kSecond));
   scheduler.run_for(2 * kSecond);
   rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
-  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::QuietVerdict>() == 1; }, 3 * kSecond));
+  ASSERT_TRUE(run_until([&] { return rogue.count_heard<wire::ShutdownVerdict>() == 1; }, 3 * kSecond));
   EXPECT_TRUE(a.lost.empty());
 }
 
 TEST_F(HandshakeTest, GarbageFromAStrangerChangesNothing) {
   rogue.say_frames({Frame::copy_of("garbage", 7)});
   expect_refused(wire::RefuseReason::kProtocol);
-  rogue.say(1, wire::QuietVerdict{1});
+  rogue.say(1, wire::ShutdownVerdict{1});
   a.say(b, 1);
   ASSERT_TRUE(run_until([&] { return b.heard.size() == 1; }));
   EXPECT_TRUE(a.heard.empty());
@@ -342,17 +342,17 @@ TEST_F(HandshakeTest, StrangersFillNoLog) {
 
 TEST_F(HandshakeTest, AGapIsAViolation) {
   admit();
-  rogue.say(1, wire::QuietVerdict{1});
-  rogue.say(3, wire::QuietVerdict{3});
+  rogue.say(1, wire::ShutdownVerdict{1});
+  rogue.say(3, wire::ShutdownVerdict{3});
   expect_lost_for("message 3 came where 2 was expected");
   EXPECT_EQ(a.heard, count_to(1));
 }
 
 TEST_F(HandshakeTest, ARepetitionIsDropped) {
   admit();
-  rogue.say(1, wire::QuietVerdict{1});
-  rogue.say(1, wire::QuietVerdict{1});
-  rogue.say(2, wire::QuietVerdict{2});
+  rogue.say(1, wire::ShutdownVerdict{1});
+  rogue.say(1, wire::ShutdownVerdict{1});
+  rogue.say(2, wire::ShutdownVerdict{2});
   ASSERT_TRUE(run_until([&] { return a.heard.size() == 2; }));
   EXPECT_EQ(a.heard, count_to(2));
   EXPECT_EQ(a.session->stats().messages_duplicated, 1u);
@@ -398,7 +398,7 @@ TEST_F(HandshakeTest, ChunksOutOfOrderAreAViolation) {
 TEST_F(HandshakeTest, AMessageThatNamesAnUnfinishedTransferIsAViolation) {
   admit();
   rogue.say(1, wire::Chunk{1, 0, 10, false, Frame::copy_of("x", 1)});
-  wire::Encoded encoded = wire::encode({2, 0, {{1, 0}}, wire::QuietVerdict{2}}, {});
+  wire::Encoded encoded = wire::encode({2, 0, {{1, 0}}, wire::ShutdownVerdict{2}}, {});
   rogue.say_frames({encoded.header});
   expect_lost_for("a message names transfer 1, which has not come");
 }

@@ -65,7 +65,7 @@ class Node final : public SessionEvents {
   }
   // A message that says `round`.
   Session::Ticket say(const Node& to, uint64_t round, SendOptions options = {}) {
-    return send(to.id(), wire::QuietVerdict{round}, std::move(options));
+    return send(to.id(), wire::ShutdownVerdict{round}, std::move(options));
   }
   Session::Ticket send(Incarnation to, wire::Body body, SendOptions options = {}) {
     Session::Ticket ticket = 0;
@@ -81,7 +81,7 @@ class Node final : public SessionEvents {
 
   Heard on_message(const Peer& from, wire::Message& message) override {
     senders.push_back(from.incarnation);
-    if (const auto* verdict = std::get_if<wire::QuietVerdict>(&message.body)) heard.push_back(verdict->round);
+    if (const auto* verdict = std::get_if<wire::ShutdownVerdict>(&message.body)) heard.push_back(verdict->round);
     if (on_each) on_each(from, message);
     messages.push_back(std::move(message));
     return Heard::kHandled;

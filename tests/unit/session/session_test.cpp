@@ -52,7 +52,7 @@ TEST_F(SessionTest, AnAnswerCarriesTheAcknowledgement) {
   ASSERT_TRUE(run_until([&] { return b.heard.size() == 1 && a.is_drained(); }));
   int messages_back = 0;
   network.set_tap([&](const std::string& from, const std::string&, const Frames&) { messages_back += from == "b"; });
-  b.on_each = [&](const Peer& from, wire::Message&) { b.session->send(from.incarnation, wire::QuietVerdict{2}); };
+  b.on_each = [&](const Peer& from, wire::Message&) { b.session->send(from.incarnation, wire::ShutdownVerdict{2}); };
   a.say(b, 2);
   ASSERT_TRUE(run_until([&] { return a.is_drained(); }, 2 * kMillisecond));
   EXPECT_EQ(messages_back, 1);
@@ -60,7 +60,7 @@ TEST_F(SessionTest, AnAnswerCarriesTheAcknowledgement) {
 
 TEST_F(SessionTest, OnNumberRunsRightBeforeAndMayChangeTheBody) {
   SendOptions options;
-  options.on_number = [](wire::Message& message) { std::get<wire::QuietVerdict>(message.body).round = 77; };
+  options.on_number = [](wire::Message& message) { std::get<wire::ShutdownVerdict>(message.body).round = 77; };
   a.say(b, 1, std::move(options));
   ASSERT_TRUE(run_until([&] { return b.heard.size() == 1; }));
   EXPECT_EQ(b.heard.front(), 77u);
@@ -70,7 +70,7 @@ TEST_F(SessionTest, WhatOnNumberSendsGoesBefore) {
   a.say(b, 1);
   ASSERT_TRUE(run_until([&] { return b.heard.size() == 1; }));
   SendOptions options;
-  options.on_number = [this](wire::Message&) { a.session->send(b.id(), wire::QuietVerdict{2}); };
+  options.on_number = [this](wire::Message&) { a.session->send(b.id(), wire::ShutdownVerdict{2}); };
   a.say(b, 3, std::move(options));
   ASSERT_TRUE(run_until([&] { return b.heard.size() == 3; }));
   EXPECT_EQ(b.heard, count_to(3));
@@ -133,7 +133,7 @@ TEST_F(SessionTest, ATensorSentToOneselfIsANewOneOverTheSameMemory) {
 TEST_F(SessionTest, AnUnknownWorkerIsNotFound) {
   a.loop.run([&] {
     try {
-      a.session->send(12345, wire::QuietVerdict{1});
+      a.session->send(12345, wire::ShutdownVerdict{1});
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_EQ(error.status(), Status::kNotFound);
@@ -184,7 +184,7 @@ TEST_F(SessionTest, WhatIsTooLargeForThePeerIsRefusedAtOnceAndNothingIsLost) {
   EXPECT_TRUE(a.lost.empty() && c.lost.empty());
 }
 
-// It has about the largest size there is, and then gets a recording with its number.
+// It has about the largest size there is, and then gets metadata with its number.
 TEST_F(SessionTest, AMessageMayGrowALittleWhenItGetsItsNumber) {
   SessionConfig config;
   config.limits.max_message_bytes = 1 << 20;
@@ -194,12 +194,12 @@ TEST_F(SessionTest, AMessageMayGrowALittleWhenItGetsItsNumber) {
   d.know(c);
   SendOptions options;
   options.on_number = [message_maker = c.id()](wire::Message& message) {
-    auto& recording = std::get<wire::Call>(message.body).recording;
-    recording.context = {1, 1};
-    recording.creator_rank = 0;
-    recording.pair = {message_maker, 2};
-    recording.tracked = {true};
-    for (uint64_t holder = 1; holder <= 500; ++holder) recording.joined.push_back(holder);
+    auto& metadata = std::get<wire::Call>(message.body).metadata;
+    metadata.context = {1, 1};
+    metadata.creator_rank = 0;
+    metadata.pair = {message_maker, 2};
+    metadata.tracked = {true};
+    for (uint64_t holder = 1; holder <= 500; ++holder) metadata.joined.push_back(holder);
   };
   c.send(d.id(), c.big_call((1 << 20) - 1024), std::move(options));
   c.say(d, 1);
@@ -227,7 +227,7 @@ TEST_F(SessionTest, ASmallMessagePassesBetweenTheChunksOfALargeOne) {
   a.send(b.id(), a.big_call(64 << 20));
   a.say(b, 2);
   ASSERT_TRUE(run_until([&] { return b.messages.size() == 3; }));
-  EXPECT_TRUE(std::holds_alternative<wire::QuietVerdict>(b.messages[1].body));
+  EXPECT_TRUE(std::holds_alternative<wire::ShutdownVerdict>(b.messages[1].body));
   EXPECT_LT(b.messages[1].number, 12u) << "it waits for a few chunks only";
   EXPECT_TRUE(std::holds_alternative<wire::Call>(b.messages[2].body));
 }
@@ -381,7 +381,7 @@ TEST_F(SessionTest, LeaveIsNoLoss) {
   b.loop.run([&] {
     EXPECT_EQ(b.session->gone(b.id()), nullptr);
     try {
-      b.session->send(b.senders.front(), wire::QuietVerdict{1});
+      b.session->send(b.senders.front(), wire::ShutdownVerdict{1});
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_EQ(error.status(), Status::kDisconnected);
@@ -439,7 +439,7 @@ TEST_F(SessionTest, WithNobodyToLeaveItIsDoneAtOnce) {
   bool done = false;
   a.loop.run([&] { a.session->leave(kNever, [&done] { done = true; }); });
   ASSERT_TRUE(run_until([&] { return done; }, kMillisecond));
-  a.loop.run([&] { EXPECT_THROW(a.session->send(b.id(), wire::QuietVerdict{1}), Error); });
+  a.loop.run([&] { EXPECT_THROW(a.session->send(b.id(), wire::ShutdownVerdict{1}), Error); });
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(PrivateDirectory, IsRemovedWithTheSocketsInIt) {
 TEST(PrivateDirectory, TwoAreDifferent) { EXPECT_NE(PrivateDirectory().path(), PrivateDirectory().path()); }
 
 // A base directory of the test's own.
-class PrivateDirectoriesAt : public testing::Test {
+class PrivateDirectoriesAtTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_NE(mkdtemp(base_.data()), nullptr);
@@ -89,7 +89,7 @@ void leave_socket(const std::string& path) {
   close(fd);
 }
 
-TEST_F(PrivateDirectoriesAt, AKilledProcessLeavesNothingForLong) {
+TEST_F(PrivateDirectoriesAtTest, AKilledProcessLeavesNothingForLong) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -114,7 +114,7 @@ TEST_F(PrivateDirectoriesAt, AKilledProcessLeavesNothingForLong) {
   EXPECT_TRUE(std::filesystem::is_empty(base_));
 }
 
-TEST_F(PrivateDirectoriesAt, ClearsNothingThatIsNotItsKind) {
+TEST_F(PrivateDirectoriesAtTest, ClearsNothingThatIsNotItsKind) {
   namespace fs = std::filesystem;
   const fs::path target = fs::path(base_) / "target";
   fs::create_directory(target);
@@ -138,7 +138,7 @@ TEST_F(PrivateDirectoriesAt, ClearsNothingThatIsNotItsKind) {
 }
 
 // Each clears what the others have just made and not locked yet; nobody may be left without a directory.
-TEST_F(PrivateDirectoriesAt, ManyStartAtOnce) {
+TEST_F(PrivateDirectoriesAtTest, ManyStartAtOnce) {
   std::atomic<int> lost{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i) {

@@ -305,9 +305,9 @@ TEST(Malformed, FieldsOutOfRange) {
   expect_malformed(encoded_header(Call{{1, 2}, "f", {}, -2, {}, ""}), {}, "a call with -2 ns left");
   Error negative(static_cast<Status>(-3), "x");
   expect_malformed(encoded_header(Reply{{1, 2}, true, negative, {}, {}}), {}, "an error of status -3");
-  Recording recording;
-  recording.context = {1, 2};
-  expect_malformed(encoded_header(Call{{1, 2}, "f", {}, 1, recording, ""}), {}, "a context of rank -1");
+  AutogradMetadata metadata;
+  metadata.context = {1, 2};
+  expect_malformed(encoded_header(Call{{1, 2}, "f", {}, 1, metadata, ""}), {}, "a context of rank -1");
 }
 
 TEST(Malformed, RecordingsThatDoNotFitTheValues) {
@@ -318,8 +318,8 @@ TEST(Malformed, RecordingsThatDoNotFitTheValues) {
         auto name = builder.CreateString("f");
         auto tracked = builder.CreateVector(std::vector<uint8_t>{1});
         protocol::Id id(1, 2);
-        auto recording = protocol::CreateRecording(builder, &id, 0, nullptr, tracked);
-        return Raw{protocol::Body::Call, protocol::CreateCall(builder, &id, name, 0, 0, -1, recording).Union()};
+        auto metadata = protocol::CreateAutogradMetadata(builder, &id, 0, nullptr, tracked);
+        return Raw{protocol::Body::Call, protocol::CreateCall(builder, &id, name, 0, 0, -1, metadata).Union()};
       }),
       {}, "tracked tensors without a pair");
 }

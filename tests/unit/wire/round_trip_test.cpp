@@ -117,11 +117,11 @@ TEST(RoundTrip, CallKeepsValuesOfAllKinds) {
   EXPECT_EQ(call.function, "f");
   EXPECT_EQ(call.time_left, 5);
   EXPECT_EQ(call.label, "label");
-  EXPECT_EQ(call.recording.context, (Id{11, 12}));
-  EXPECT_EQ(call.recording.creator_rank, 2);
-  EXPECT_EQ(call.recording.pair, (Id{15, 16}));
-  EXPECT_EQ(call.recording.tracked, (std::vector<bool>{true, false, true, false, true, false}));
-  EXPECT_EQ(call.recording.joined, (std::vector<Incarnation>{21, 22}));
+  EXPECT_EQ(call.metadata.context, (Id{11, 12}));
+  EXPECT_EQ(call.metadata.creator_rank, 2);
+  EXPECT_EQ(call.metadata.pair, (Id{15, 16}));
+  EXPECT_EQ(call.metadata.tracked, (std::vector<bool>{true, false, true, false, true, false}));
+  EXPECT_EQ(call.metadata.joined, (std::vector<Incarnation>{21, 22}));
 
   const Values& args = call.args;
   const Values sent = all_values();
@@ -148,12 +148,12 @@ TEST(RoundTrip, RepliesKeepResultOrError) {
   Reply reply = round_trip_of(sample<Reply>());
   EXPECT_FALSE(reply.failed);
   EXPECT_TRUE(equal(reply.result.as_tensor(), floats({2})));
-  EXPECT_EQ(reply.recording.tracked, std::vector<bool>{true});
+  EXPECT_EQ(reply.metadata.tracked, std::vector<bool>{true});
   Error error = Error(static_cast<Status>(1007), "host").set_origin_rank(5);
   Reply failed = round_trip_of(Reply{{1, 2}, true, error, {}, {}});
   EXPECT_TRUE(failed.failed);
   expect_equal(failed.error, error);
-  EXPECT_FALSE(failed.recording.context);
+  EXPECT_FALSE(failed.metadata.context);
 }
 
 TEST(RoundTrip, GroupMessagesKeepAllFields) {
@@ -173,17 +173,17 @@ TEST(RoundTrip, GroupMessagesKeepAllFields) {
   EXPECT_EQ(roster.missing, (std::vector<int32_t>{2, 3}));
   EXPECT_EQ(roster.offset, 40u);
   EXPECT_EQ(roster.total, 42u);
-  QuietAsk ask = round_trip_of(sample<QuietAsk>());
+  ShutdownPoll ask = round_trip_of(sample<ShutdownPoll>());
   EXPECT_EQ(ask.round, 9u);
   EXPECT_EQ(ask.missing, std::vector<Incarnation>{41});
-  QuietAnswer answer = round_trip_of(sample<QuietAnswer>());
+  ShutdownAnswer answer = round_trip_of(sample<ShutdownAnswer>());
   EXPECT_TRUE(answer.stopping && answer.idle);
   ASSERT_EQ(answer.counts.size(), 2u);
   EXPECT_EQ(answer.counts[1].peer, 42u);
   EXPECT_EQ(answer.counts[1].requests_sent, 7u);
   EXPECT_EQ(answer.counts[1].requests_received, 8u);
   EXPECT_EQ(answer.lost, std::vector<Incarnation>{43});
-  EXPECT_EQ(round_trip_of(QuietVerdict{9}).round, 9u);
+  EXPECT_EQ(round_trip_of(ShutdownVerdict{9}).round, 9u);
 }
 
 TEST(RoundTrip, PassMessagesKeepAllFields) {

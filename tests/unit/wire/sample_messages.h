@@ -49,8 +49,8 @@ inline Values all_values() {
 inline std::vector<Body> all_bodies() {
   const Id context{11, 12}, pass{13, 14}, pair{15, 16}, request{17, 18};
   const Error error = Error(Status::kGraphFreed, "why").set_origin_rank(3).set_may_have_run(true);
-  const Recording recording{context, 2, pair, {}, {21, 22}};
-  Recording tracked = recording;
+  const AutogradMetadata metadata{context, 2, pair, {}, {21, 22}};
+  AutogradMetadata tracked = metadata;
   tracked.tracked = {true, false, true, false, true, false};
   const Member member{1, "b", "tcp://127.0.0.1:5", 31, 2, 77};
   Frame piece = Frame::copy_of("12345", 5);
@@ -67,9 +67,9 @@ inline std::vector<Body> all_bodies() {
           Cancel{{1, 2}},
           Join{"job", 1, 4, member, {std::byte{9}}},
           Roster{true, error, {member, member}, {2, 3}, 40, 42, {std::byte{9}}},
-          QuietAsk{9, {41}},
-          QuietAnswer{9, true, true, {{41, 5, 6}, {42, 7, 8}}, {43}},
-          QuietVerdict{9},
+          ShutdownPoll{9, {41}},
+          ShutdownAnswer{9, true, true, {{41, 5, 6}, {42, 7, 8}}, {43}},
+          ShutdownVerdict{9},
           Joined{context, pass},
           Release{{context, pass}},
           Discover{context, pass, request, true, {{16, 15, {true, false}}, {18, 17, {}}}},

@@ -24,7 +24,7 @@ constexpr Nanos kLongest = 5 * kMillisecond;
 constexpr Nanos kPatience = 60 * kSecond;
 
 // Two workers that are watched.
-class ShortTasks : public ::testing::Test {
+class ShortTasksTest : public ::testing::Test {
  protected:
   void SetUp() override { start_workers(); }
 
@@ -108,7 +108,7 @@ class ShortTasks : public ::testing::Test {
 };
 
 // 160 KB of arguments, and a result of 64 MB: the loop would take a few of the hundred milliseconds that it takes.
-TEST_F(ShortTasks, AnOpIsJudgedByWhatItYields) {
+TEST_F(ShortTasksTest, AnOpIsJudgedByWhatItYields) {
   Tensor row = Tensor::empty(Dtype::kFloat32, {int64_t{1}, int64_t{1024}});
   std::fill_n(row.mutable_data_as<float>(), 1024, 3.0F);
   Tensor index = Tensor::empty(Dtype::kInt64, {int64_t{16'384}});
@@ -119,13 +119,13 @@ TEST_F(ShortTasks, AnOpIsJudgedByWhatItYields) {
   });
 }
 
-TEST_F(ShortTasks, ALongText) {
+TEST_F(ShortTasksTest, ALongText) {
   const size_t size = size_t{24} << 20;
   const Value text = Value::text(std::string(size, 't'));
   expect_short_tasks([&] { EXPECT_EQ(echo(text).as_text().size(), size); });
 }
 
-TEST_F(ShortTasks, ALongListOfNumbers) {
+TEST_F(ShortTasksTest, ALongListOfNumbers) {
   Value::List numbers;
   for (int64_t i = 0; i < 4'000'000; ++i) numbers.emplace_back(i);
   const Value list = Value::list(std::move(numbers));
@@ -136,7 +136,7 @@ TEST_F(ShortTasks, ALongListOfNumbers) {
   });
 }
 
-TEST_F(ShortTasks, AListOfManyTexts) {
+TEST_F(ShortTasksTest, AListOfManyTexts) {
   Value::List names;
   for (int i = 0; i < 100'000; ++i) names.push_back(Value::text("name " + std::to_string(i)));
   const Value list = Value::list(std::move(names));
@@ -147,14 +147,14 @@ TEST_F(ShortTasks, AListOfManyTexts) {
   });
 }
 
-TEST_F(ShortTasks, ALargeBoolTensor) {
+TEST_F(ShortTasksTest, ALargeBoolTensor) {
   Tensor flags = Tensor::empty(Dtype::kBool, {int64_t{64} << 20});
   std::fill_n(flags.mutable_data_as<bool>(), flags.count(), true);
   expect_short_tasks([&] { EXPECT_EQ(echo(Value(flags)).as_tensor().count(), flags.count()); });
 }
 
 // Calls that never answer; ends when the other worker has them all.
-class ShortTasksOfManyCalls : public ShortTasks {
+class ShortTasksOfManyCallsTest : public ShortTasksTest {
  protected:
   static constexpr size_t kCalls = 20'000;
 
@@ -212,11 +212,11 @@ class ShortTasksOfManyCalls : public ShortTasks {
   std::vector<std::shared_ptr<PendingReply>> held_ GUARDED_BY(mutex_);
 };
 
-TEST_F(ShortTasksOfManyCalls, EndAtOneDeadline) {
+TEST_F(ShortTasksOfManyCallsTest, EndAtOneDeadline) {
   expect_short_tasks([this] { expect_all(call_many(300 * kMillisecond), Status::kDeadline); });
 }
 
-TEST_F(ShortTasksOfManyCalls, EndWithTheirCaller) {
+TEST_F(ShortTasksOfManyCallsTest, EndWithTheirCaller) {
   expect_short_tasks([this] {
     const auto calls = call_many(kForever);
     EXPECT_EQ(shut_down(1), static_cast<int64_t>(kCalls));
@@ -225,7 +225,7 @@ TEST_F(ShortTasksOfManyCalls, EndWithTheirCaller) {
   });
 }
 
-TEST_F(ShortTasksOfManyCalls, EndWithTheirCallee) {
+TEST_F(ShortTasksOfManyCallsTest, EndWithTheirCallee) {
   expect_short_tasks([this] {
     const auto calls = call_many(kForever);
     EXPECT_EQ(shut_down(0), static_cast<int64_t>(kCalls));

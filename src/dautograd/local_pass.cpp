@@ -1,4 +1,4 @@
-#include "dautograd/pass_part.h"
+#include "dautograd/local_pass.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,8 +15,8 @@ constexpr Nanos kFailAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
 
-PassPart::PassPart(DautogradShared& shared, std::shared_ptr<DistributedContext> context, PassInfo info,
-                   std::shared_ptr<GraphTask> task)
+LocalPass::LocalPass(DautogradShared& shared, std::shared_ptr<DistributedContext> context, PassInfo info,
+                     std::shared_ptr<GraphTask> task)
     : shared_(shared),
       context_(std::move(context)),
       info_(info),
@@ -35,11 +35,11 @@ PassPart::PassPart(DautogradShared& shared, std::shared_ptr<DistributedContext> 
   ++shared_.counters.passes_open;
 }
 
-PassPart::~PassPart() {
+LocalPass::~LocalPass() {
   if (!is_closed_) graph_->close(false, {});
 }
 
-GraphTask::CheckRecv PassPart::make_recv_check(const ContextRecord& context) {
+GraphTask::CheckRecv LocalPass::make_recv_check(const ContextRecord& context) {
   return [id = context.id(), number = context.number()](const autograd::Node& node) {
     const PairInfo& info = static_cast<const RecvNode&>(node).info();
     if (info.context == id) return;
@@ -50,14 +50,14 @@ GraphTask::CheckRecv PassPart::make_recv_check(const ContextRecord& context) {
   };
 }
 
-void PassPart::set_lead(std::unique_ptr<PassLead> lead) {
+void LocalPass::set_observer(std::unique_ptr<PassObserver> lead) {
   assert_on_loop(shared_.environment.loop);
-  own_lead_ = std::move(lead);
-  lead_ = own_lead_.get();
+  own_observer_ = std::move(lead);
+  observer_ = own_observer_.get();
 }
 
 // Where something of it finds no memory here, the pass fails.
-void PassPart::on_worked(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
+void LocalPass::on_worked(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
   assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   try {
@@ -68,7 +68,7 @@ void PassPart::on_worked(const std::optional<Id>& walk, PassGraph::Outcome outco
   }
 }
 
-void PassPart::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
+void LocalPass::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
   if (outcome.failed) {
     const Error error = shared_.sign(std::move(outcome.error));
     if (walk && discovery_ != nullptr) {
@@ -88,7 +88,7 @@ void PassPart::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome ou
   report_if_done();
 }
 
-void PassPart::note_reached(const std::vector<GraphTask::Reached>& reached) {
+void LocalPass::note_reached(const std::vector<GraphTask::Reached>& reached) {
   for (const GraphTask::Reached& item : reached) {
     live_recvs_.insert(item.recv.get());
     peers_.insert(static_cast<const RecvNode&>(*item.recv).info().peer);
@@ -97,32 +97,32 @@ void PassPart::note_reached(const std::vector<GraphTask::Reached>& reached) {
 
 // ---- walks ----
 
-void PassPart::expand_roots(std::vector<autograd::Edge> roots) {
+void LocalPass::expand_roots(std::vector<autograd::Edge> roots) {
   assert_on_loop(shared_.environment.loop);
   discovery_->open_root();
   graph_->work(Id(), [roots = std::move(roots)](GraphTask& task) { task.expand(roots); });
 }
 
-void PassPart::go_on_from(std::vector<GraphTask::Reached> reached) {
+void LocalPass::go_on_from(std::vector<GraphTask::Reached> reached) {
   assert_on_loop(shared_.environment.loop);
   discovery_->open_root();
   note_reached(reached);
   discovery_->ask(Id(), reached);
 }
 
-void PassPart::on_planned(const std::set<Incarnation>& participants) {
+void LocalPass::on_planned(const std::set<Incarnation>& participants) {
   assert_on_loop(shared_.environment.loop);
-  lead_->on_planned(participants);
+  observer_->on_planned(participants);
 }
 
 // False when somebody still searches: then nobody may run yet.
-bool PassPart::end_discovery() {
+bool LocalPass::end_discovery() {
   if (is_searching()) return false;
   discovery_.reset();
   return true;
 }
 
-void PassPart::on_discover(const Peer& from, const wire::Discover& discover) {
+void LocalPass::on_discover(const Peer& from, const wire::Discover& discover) {
   assert_on_loop(shared_.environment.loop);
   if (reported_ == Report::kFailed) return;  // the initiator knows
   if (discovery_ == nullptr) fail(Status::kInvalidState, "the pass runs already");
@@ -151,13 +151,13 @@ void PassPart::on_discover(const Peer& from, const wire::Discover& discover) {
   });
 }
 
-Heard PassPart::on_discovered(const Peer& from, const wire::Discovered& discovered) {
+Heard LocalPass::on_discovered(const Peer& from, const wire::Discovered& discovered) {
   assert_on_loop(shared_.environment.loop);
   if (reported_ == Report::kFailed || discovery_ == nullptr) return Heard::kStale;
   return discovery_->on_discovered(from, discovered);
 }
 
-void PassPart::take_all_sends(std::vector<autograd::Edge> roots) {
+void LocalPass::take_all_sends(std::vector<autograd::Edge> roots) {
   assert_on_loop(shared_.environment.loop);
   live_sends_ = context_->sends;
   std::vector<std::shared_ptr<SendNode>> sends;
@@ -179,7 +179,7 @@ void PassPart::take_all_sends(std::vector<autograd::Edge> roots) {
 
 // ---- gradients ----
 
-void PassPart::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
+void LocalPass::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
   assert_on_loop(shared_.environment.loop);
   end_discovery();
   graph_->work(std::nullopt, [roots = std::move(roots), seeds = std::move(seeds)](GraphTask& task) mutable {
@@ -187,7 +187,7 @@ void PassPart::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
   });
 }
 
-void PassPart::send_grad(GraphTask::Leaving leaving) {
+void LocalPass::send_grad(GraphTask::Leaving leaving) {
   if (reported_ != Report::kNothing) return;
   const PairInfo& info = static_cast<const RecvNode&>(*leaving.recv).info();
   wire::Grad grad{context_->id(), info_.pass, info.pair, info_.retain_graph, info_.fast, std::move(leaving.live), {}};
@@ -211,7 +211,7 @@ void PassPart::send_grad(GraphTask::Leaving leaving) {
 
 // The part of the graph that the pass has reached depends on its initiator too: a GRAD that does not fit to it need not
 // be its sender's fault.
-std::shared_ptr<SendNode> PassPart::find_live_send(const Peer& from, const Id& pair) {
+std::shared_ptr<SendNode> LocalPass::find_live_send(const Peer& from, const Id& pair) {
   auto found = live_sends_.find(pair);
   if (found != live_sends_.end()) {
     if (found->second->info().peer == from.incarnation) return found->second;
@@ -235,7 +235,7 @@ std::shared_ptr<SendNode> PassPart::find_live_send(const Peer& from, const Id& p
   return nullptr;
 }
 
-void PassPart::on_grad(const Peer& from, wire::Grad& grad) {
+void LocalPass::on_grad(const Peer& from, wire::Grad& grad) {
   assert_on_loop(shared_.environment.loop);
   if (reported_ == Report::kFailed) return;
   const std::shared_ptr<SendNode> send = find_live_send(from, grad.pair);
@@ -270,14 +270,14 @@ void PassPart::on_grad(const Peer& from, wire::Grad& grad) {
   });
 }
 
-std::vector<std::string> PassPart::waiting_calls() const {
+std::vector<std::string> LocalPass::waiting_calls() const {
   assert_on_loop(shared_.environment.loop);
   std::vector<std::string> result;
   for (const auto& node : graph_->waiting_sources()) result.push_back(static_cast<const SendNode&>(*node).info().call);
   return result;
 }
 
-std::vector<std::string> PassPart::waits_for() const {
+std::vector<std::string> LocalPass::waits_for() const {
   assert_on_loop(shared_.environment.loop);
   std::vector<std::string> result;
   if (discovery_ != nullptr) {
@@ -296,12 +296,12 @@ std::vector<std::string> PassPart::waits_for() const {
 
 // ---- the end ----
 
-void PassPart::report_if_done() {
+void LocalPass::report_if_done() {
   if (!is_finished_ || !is_idle() || is_closed_ || reported_ != Report::kNothing) return;
   reported_ = Report::kDone;
   const auto self = shared_from_this();
   try {
-    lead_->on_done();
+    observer_->on_done();
   } catch (const std::bad_alloc&) {
     if (is_closed_) throw;
     reported_ = Report::kNothing;  // it was not
@@ -309,26 +309,26 @@ void PassPart::report_if_done() {
   }
 }
 
-void PassPart::fail_part(const Error& error) {
+void LocalPass::fail_part(const Error& error) {
   if (reported_ != Report::kNothing) return;
   reported_ = Report::kFailed;
   graph_->stop();
   try {
-    lead_->on_failed(error);
+    observer_->on_failed(error);
   } catch (const std::bad_alloc&) {
     fail_later();
   }
 }
 
 // Its initiator would wait for ever.
-void PassPart::fail_later() {
+void LocalPass::fail_later() {
   if (is_closed_) return;
   Loop& loop = shared_.environment.loop;
   loop.start_timer(again_, loop.now() + kFailAgain, [alive = shared_.weak_from_this(), self = shared_from_this()] {
     const auto shared = alive.lock();
     if (shared == nullptr || shared->passes == nullptr || self->is_closed_) return;
     try {
-      self->lead_->on_failed(Error(Status::kOutOfMemory, "no memory"));
+      self->observer_->on_failed(Error(Status::kOutOfMemory, "no memory"));
     } catch (const std::bad_alloc&) {
       self->fail_later();
     }
@@ -336,24 +336,24 @@ void PassPart::fail_later() {
 }
 
 // Its initiator takes a part that is done for whole, and would wait for the gradient to be counted.
-void PassPart::fail_by_grad(const Error& error) {
+void LocalPass::fail_by_grad(const Error& error) {
   if (reported_ != Report::kDone) return fail_part(error);
-  lead_->on_failed(error);
+  observer_->on_failed(error);
 }
 
-void PassPart::on_gone(Incarnation peer, const Error& error) {
+void LocalPass::on_gone(Incarnation peer, const Error& error) {
   assert_on_loop(shared_.environment.loop);
   if (peers_.contains(peer)) fail_part(shared_.sign(error));
 }
 
-void PassPart::end(const Error& why) {
+void LocalPass::end(const Error& why) {
   assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   fail_part(shared_.sign(why));
   if (!is_closed_) drop();
 }
 
-void PassPart::fail_here(const Error& error) {
+void LocalPass::fail_here(const Error& error) {
   assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   if (reported_ != Report::kDone) return fail_part(error);
@@ -364,7 +364,7 @@ void PassPart::fail_here(const Error& error) {
   drop();
 }
 
-void PassPart::commit_if_done() {
+void LocalPass::commit_if_done() {
   assert_on_loop(shared_.environment.loop);
   if (is_done()) return commit();
   context_->record->lose_verdict(
@@ -373,7 +373,7 @@ void PassPart::commit_if_done() {
   drop();
 }
 
-void PassPart::commit() {
+void LocalPass::commit() {
   assert_on_loop(shared_.environment.loop);
   context_->record->commit(info_.pass, std::move(staged_));
   if (!info_.retain_graph) {
@@ -384,24 +384,24 @@ void PassPart::commit() {
   close(!info_.retain_graph);
 }
 
-void PassPart::drop() {
+void LocalPass::drop() {
   assert_on_loop(shared_.environment.loop);
   context_->record->forget(info_.pass);
   ++shared_.counters.passes_failed;
   close(false);
 }
 
-void PassPart::lose_initiator(const Error& error) {
+void LocalPass::lose_initiator(const Error& error) {
   assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   if (discovery_ != nullptr) discovery_->fail_all(shared_.sign(error));
   drop();
 }
 
-void PassPart::close(bool frees_graph) {
+void LocalPass::close(bool frees_graph) {
   const auto self = shared_from_this();
   is_closed_ = true;
-  lead_ = nullptr;
+  observer_ = nullptr;
   discovery_.reset();
   --shared_.counters.passes_open;
   const auto others = shared_.parts_of_others.find(info_.pass.maker);

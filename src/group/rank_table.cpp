@@ -1,4 +1,4 @@
-#include "group/gathering.h"
+#include "group/rank_table.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,17 +25,17 @@ std::string list_ranks(const std::vector<int32_t>& ranks) {
 
 }  // namespace
 
-Gathering::Gathering(std::string where, std::string job, int32_t world_size)
-    : Gathering(std::move(where), std::move(job), world_size, Book()) {}
+RankTable::RankTable(std::string where, std::string job, int32_t world_size)
+    : RankTable(std::move(where), std::move(job), world_size, Book()) {}
 
-Gathering::Gathering(std::string where, std::string job, int32_t world_size, Book book)
+RankTable::RankTable(std::string where, std::string job, int32_t world_size, Book book)
     : where_(std::move(where)), job_(std::move(job)), world_size_(world_size), book_(std::move(book)) {}
 
-bool Gathering::ends_it_for_all(const wire::Join& join) const {
+bool RankTable::ends_it_for_all(const wire::Join& join) const {
   return !has_met() && join.protocol == wire::kProtocolVersion && join.job == job_ && join.world_size != world_size_;
 }
 
-void Gathering::check(const wire::Join& join) const {
+void RankTable::check(const wire::Join& join) const {
   const wire::Member& member = join.member;
   if (join.protocol != wire::kProtocolVersion) {
     fail(Status::kProtocol, "rendezvous \"{}\": worker \"{}\" speaks version {} of the protocol, the group version {}",
@@ -65,7 +65,7 @@ void Gathering::check(const wire::Join& join) const {
        rival->name);
 }
 
-void Gathering::check_world(const wire::Join& join) const {
+void RankTable::check_world(const wire::Join& join) const {
   const wire::Member& member = join.member;
   if (join.world_size != world_size_) {
     fail(Status::kInvalidArgument, "rendezvous \"{}\": worker \"{}\" expects {}, the others {}; give all the same size",
@@ -80,7 +80,7 @@ void Gathering::check_world(const wire::Join& join) const {
 }
 
 // Of a place that nobody holds now.
-void Gathering::check_place(const wire::Member& member) const {
+void RankTable::check_place(const wire::Member& member) const {
   if (member.rank < 0 && rank_for(member.name) >= kRanks) {
     fail(Status::kOverloaded, "rendezvous \"{}\": all {} ranks have been given", where_, kRanks);
   }
@@ -98,7 +98,7 @@ void Gathering::check_place(const wire::Member& member) const {
   }
 }
 
-const Gathering::Seat* Gathering::seat_of(const std::string& name) const {
+const RankTable::Seat* RankTable::seat_of(const std::string& name) const {
   for (const auto& [rank, seat] : book_.seats) {
     if (seat.peer.name == name) return &seat;
   }
@@ -106,14 +106,14 @@ const Gathering::Seat* Gathering::seat_of(const std::string& name) const {
 }
 
 // The one it had, else the lowest that nobody has had. kRanks or more: there is none.
-int32_t Gathering::rank_for(const std::string& name) const {
+int32_t RankTable::rank_for(const std::string& name) const {
   if (const Seat* old = seat_of(name)) return old->peer.rank;
   int32_t rank = 0;
   while (book_.seats.contains(rank) || (name.empty() && seat_of(default_name(rank)) != nullptr)) ++rank;
   return rank;
 }
 
-const Peer* Gathering::find_rival(const wire::Member& member) const {
+const Peer* RankTable::find_rival(const wire::Member& member) const {
   for (const auto& [rank, seat] : book_.seats) {
     const bool is_same_place = rank == member.rank || seat.peer.name == member.name;
     if (is_same_place && !seat.is_gone && seat.peer.incarnation != member.incarnation) return &seat.peer;
@@ -121,14 +121,14 @@ const Peer* Gathering::find_rival(const wire::Member& member) const {
   return nullptr;
 }
 
-bool Gathering::has(Incarnation incarnation) const {
+bool RankTable::has(Incarnation incarnation) const {
   for (const auto& [rank, seat] : book_.seats) {
     if (seat.peer.incarnation == incarnation) return !seat.is_gone;
   }
   return false;
 }
 
-void Gathering::add(const wire::Member& member) {
+void RankTable::add(const wire::Member& member) {
   if (has(member.incarnation)) return;
   Peer peer = to_peer(member);
   if (peer.rank < 0) peer.rank = rank_for(peer.name);
@@ -139,7 +139,7 @@ void Gathering::add(const wire::Member& member) {
   if (!is_open() && std::cmp_equal(book_.seats.size(), world_size_)) book_.has_met = true;
 }
 
-void Gathering::remove(Incarnation incarnation) {
+void RankTable::remove(Incarnation incarnation) {
   if (has_met()) {
     for (auto& [rank, seat] : book_.seats) seat.is_gone = seat.is_gone || seat.peer.incarnation == incarnation;
   } else {
@@ -151,11 +151,11 @@ void Gathering::remove(Incarnation incarnation) {
   }
 }
 
-bool Gathering::is_deserted() const {
+bool RankTable::is_deserted() const {
   return std::all_of(book_.seats.begin(), book_.seats.end(), [](const auto& entry) { return entry.second.is_gone; });
 }
 
-std::vector<int32_t> Gathering::missing() const {
+std::vector<int32_t> RankTable::missing() const {
   std::vector<int32_t> missing;
   for (int32_t rank = 0; rank < world_size_; ++rank) {
     if (!book_.seats.contains(rank) && !book_.withdrawn.contains(rank)) missing.push_back(rank);
@@ -163,7 +163,7 @@ std::vector<int32_t> Gathering::missing() const {
   return missing;
 }
 
-std::vector<Peer> Gathering::members() const {
+std::vector<Peer> RankTable::members() const {
   std::vector<Peer> members;
   members.reserve(book_.seats.size());
   for (const auto& [rank, seat] : book_.seats) {
@@ -180,7 +180,7 @@ Peer to_peer(const wire::Member& member) {
   return {member.rank, member.name, member.endpoint, member.incarnation, member.generation, member.max_message_bytes};
 }
 
-Error Gathering::missing_error() const {
+Error RankTable::missing_error() const {
   const std::vector<int32_t> never = missing();
   if (book_.withdrawn.empty()) return distag::missing_error(where_, never, world_size_);
   const std::string gone = list_ranks({book_.withdrawn.begin(), book_.withdrawn.end()});

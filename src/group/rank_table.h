@@ -16,7 +16,7 @@ namespace distag {
 // A static group gathers until all its ranks have come; who goes before that was never there. From then on, and in an
 // open group from the first, a rank belongs to the name that has it: only that name may come back to it, once its
 // holder is gone.
-class Gathering {
+class RankTable {
  public:
   struct Seat {
     Peer peer;
@@ -30,8 +30,8 @@ class Gathering {
   };
 
   // `where` is the uri, for messages. `world_size` -1: open.
-  Gathering(std::string where, std::string job, int32_t world_size);
-  Gathering(std::string where, std::string job, int32_t world_size, Book book);
+  RankTable(std::string where, std::string job, int32_t world_size);
+  RankTable(std::string where, std::string job, int32_t world_size, Book book);
 
   // Throws what the joiner did wrong: PROTOCOL (another version), DENIED (another job), INVALID_ARGUMENT (another size
   // of the world, a rank outside of it), INVALID_STATE (its name or rank is taken, or is another's).

@@ -24,9 +24,9 @@ struct PassInfo {
 };
 
 // Whom the part of a pass on one worker reports to: the initiator here, or messages to the one elsewhere. On the loop.
-class PassLead {
+class PassObserver {
  public:
-  virtual ~PassLead() = default;
+  virtual ~PassObserver() = default;
   // Every walk that started here has come to its end everywhere; who takes part, as far as those walks went.
   virtual void on_planned(const std::set<Incarnation>& participants) = 0;
   // All nodes here have run and all GRADs are numbered.
@@ -39,20 +39,20 @@ class PassLead {
 // SMART pass begins with a Discovery and runs once that is over, which another worker's part notices by its first GRAD.
 // On the loop; the graph belongs to a PassGraph. Ended by commit() or drop(), exactly once; nothing is reported after
 // that.
-class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph::Owner, Discovery::Owner {
+class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGraph::Owner, Discovery::Owner {
  public:
   // `task` may have walked from the roots already.
-  PassPart(DautogradShared& shared, std::shared_ptr<DistributedContext> context, PassInfo info,
-           std::shared_ptr<autograd::GraphTask> task);
-  ~PassPart() override;
-  PassPart(const PassPart&) = delete;
-  PassPart& operator=(const PassPart&) = delete;
+  LocalPass(DautogradShared& shared, std::shared_ptr<DistributedContext> context, PassInfo info,
+            std::shared_ptr<autograd::GraphTask> task);
+  ~LocalPass() override;
+  LocalPass(const LocalPass&) = delete;
+  LocalPass& operator=(const LocalPass&) = delete;
 
   // A walk meets a recv: it has to be of this context. Any thread.
   static autograd::GraphTask::CheckRecv make_recv_check(const ContextRecord& context);
 
-  void set_lead(std::unique_ptr<PassLead> lead);  // owned
-  void set_lead(PassLead* lead) { lead_ = lead; }
+  void set_observer(std::unique_ptr<PassObserver> lead);  // owned
+  void set_observer(PassObserver* lead) { observer_ = lead; }
   const PassInfo& info() const { return info_; }
 
   // The initiator's: walks from the roots (or goes on where a walk has reached), and when all is planned runs them.
@@ -116,8 +116,8 @@ class PassPart final : public std::enable_shared_from_this<PassPart>, PassGraph:
   const std::shared_ptr<PassGraph> graph_;
   std::unique_ptr<Discovery> discovery_;  // SMART, until it runs
 
-  std::unique_ptr<PassLead> own_lead_;
-  PassLead* lead_ = nullptr;
+  std::unique_ptr<PassObserver> own_observer_;
+  PassObserver* observer_ = nullptr;
   Report reported_ = Report::kNothing;
   TaskPlace again_;  // for the next attempt to tell the initiator
   bool is_closed_ = false;

@@ -13,7 +13,13 @@ bool HostExecutor::stop(Nanos timeout) {
   return !pump_->runs_elsewhere() || wait(*pump_->ended(), timeout);
 }
 
-bool HostExecutor::post(Task task) { return pump_->post(std::move(task)); }
+bool HostExecutor::post(Task task) {
+  OneTask made;
+  made.push_back(std::move(task));
+  return pump_->post(std::move(made));
+}
+
+void HostExecutor::post_or_drop_made(OneTask task) { static_cast<void>(pump_->post(std::move(task))); }
 
 size_t HostExecutor::waiting() const { return pump_->waiting(); }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <list>
 #include <memory>
 
 #include "base/executor.h"
@@ -7,6 +8,9 @@
 namespace distag {
 
 class HostPump;
+
+// A task with its place in a queue: who has it needs no memory to post it.
+using OneTask = std::list<Task>;
 
 // Runs tasks only inside poll(), in the order they were posted, and in waits of the thread that polls (the last one
 // that did, at first the one that made it), whatever they wait for. One task at a time, except within one that waits.
@@ -16,6 +20,8 @@ class HostExecutor final : public Executor {
   ~HostExecutor() override;  // stops, and waits for nobody
 
   [[nodiscard]] bool post(Task task) override;
+  // The same, without a need for memory; dropped once it is stopped.
+  void post_or_drop_made(OneTask task);
   size_t waiting() const override;
 
   // Runs at most `max_items` tasks (0: any number) and starts none once `max_time` has passed (negative: no limit).

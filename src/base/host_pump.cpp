@@ -63,14 +63,15 @@ void HostPump::stop() {
   }
 }
 
-bool HostPump::post(Task task) {
+bool HostPump::post(std::list<Task> tasks) {
   std::vector<std::shared_ptr<Future<Unit>>> reached;
   {
     MutexLock lock(mutex_);
-    // A refused task is the caller's parameter, destroyed after the lock is gone.
+    // Refused tasks are the caller's parameter, destroyed after the lock is gone.
     if (stopped_) return false;
-    tasks_.push_back(std::move(task));
-    if (tasks_.size() == 1) mark_readable();
+    const bool was_empty = tasks_.empty();
+    tasks_.splice(tasks_.end(), tasks);
+    if (was_empty) mark_readable();
     for (Parker* watcher : watchers_) watcher->unpark();
     reached.swap(waiters_);
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -32,7 +32,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   // Completes once it is stopped and the task that ran then has ended.
   const std::shared_ptr<Future<Unit>>& ended() const { return ended_; }
 
-  [[nodiscard]] bool post(Task task);  // false once it is stopped
+  [[nodiscard]] bool post(std::list<Task> tasks);  // false once it is stopped
   size_t waiting() const;
   bool is_stopped() const;
   int fd();
@@ -60,7 +60,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
 
   const uint32_t generation_;  // in a forked child, those of the parent are dead: their locks may be held for ever
   mutable Mutex mutex_;
-  std::deque<Task> tasks_ GUARDED_BY(mutex_);
+  std::list<Task> tasks_ GUARDED_BY(mutex_);
   std::thread::id poller_ GUARDED_BY(mutex_);  // does not change while depth_ > 0, so one thread runs the tasks
   size_t depth_ GUARDED_BY(mutex_) = 0;        // tasks begun and not ended
   bool stopped_ GUARDED_BY(mutex_) = false;

@@ -145,6 +145,7 @@ distag_status distag_context_settle_async(distag_context* context, distag_future
     distag_context& live = need(context, "context");
     need_pointer(out_future, "out_future");
     auto settled = live.get().settle_async();  // refused without a worker
+    const ReserveScope scope(live.worker()->reserve());
     *out_future = new distag_future(std::move(settled), *live.worker());
   });
 }

@@ -13,7 +13,7 @@ namespace {
 // Told of the next event, and of the next task that may bring one.
 class Arrival {
  public:
-  Arrival(EventQueue& queue, HostExecutor& host) : queue_(queue), host_(host) {
+  Arrival(EventQueue& queue, HostExecutor& host) : Arrival(queue, host, Future<Unit>::make()) {
     queue_.add_waiter(next_);
     host_.add_waiter(next_);
   }
@@ -28,9 +28,13 @@ class Arrival {
   void wait_and_run_nothing(Nanos timeout) { distag::wait_and_run_nothing(*next_, timeout); }
 
  private:
+  // Whole from here on: what the other constructor has added is forgotten, also when memory ends half way.
+  Arrival(EventQueue& queue, HostExecutor& host, std::shared_ptr<Future<Unit>> next)
+      : queue_(queue), host_(host), next_(std::move(next)) {}
+
   EventQueue& queue_;
   HostExecutor& host_;
-  const std::shared_ptr<Future<Unit>> next_ = Future<Unit>::make();
+  const std::shared_ptr<Future<Unit>> next_;
 };
 
 [[noreturn]] void refuse_after_end() {
@@ -85,16 +89,14 @@ distag_event describe_for_host(distag_worker& worker, Event& event) {
   return filled;
 }
 
-// Runs where the future completes.
-void post_event(Ref<distag_worker> taker, OneEvent event) noexcept {
-  try {
-    Executor& functions = taker->functions();
-    functions.post_or_drop([taker = std::move(taker), event = std::move(event)]() mutable {
-      taker->events().queue.push(std::move(event));
-    });
-  } catch (...) {
-    // There is no memory to pass it on: it is lost.
-  }
+// Has the event come in its turn with all else that the pump runs. Made before it is promised: from then on the event
+// needs no memory, so none is lost.
+OneTask make_arrival(distag_worker& taker, OneEvent event) {
+  OneTask arrival;
+  arrival.emplace_back([taker = Ref<distag_worker>::share(&taker), event = std::move(event)]() mutable {
+    taker->events().queue.push(std::move(event));
+  });
+  return arrival;
 }
 
 }  // namespace
@@ -128,9 +130,10 @@ distag_status distag_future_post(distag_future* future, distag_worker* worker, u
     OneEvent event(1);
     event.front().tag = tag;
     event.front().future = Ref<distag_future>::share(&live);
-    live.get().on_done([taker = Ref<distag_worker>::share(&taker), event = std::move(event)]() mutable {
-      post_event(std::move(taker), std::move(event));
-    });
+    live.get().on_done(
+        [taker = Ref<distag_worker>::share(&taker), arrival = make_arrival(taker, std::move(event))]() mutable {
+          taker->host()->post_or_drop_made(std::move(arrival));
+        });
   });
 }
 

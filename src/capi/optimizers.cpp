@@ -45,7 +45,8 @@ void begin(const distag_optimizer& optimizer, const distag_call_options* options
            Operation&& operation) {
   need_pointer(out_future, "out_future");
   const optim::OptimizerCall call = make_call(options);
-  auto future = operation(call);  // refused without a worker
+  auto future = operation(call);                            // refused without a worker
+  const ReserveScope scope(optimizer.worker()->reserve());  // what has begun has its future
   *out_future = new distag_future(std::move(future), *optimizer.worker());
 }
 

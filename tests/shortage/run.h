@@ -31,6 +31,8 @@ typedef void (*scenario)(const run_plan *plan, run_result *result);
 
 void run_local(const run_plan *plan, run_result *result);
 void run_in_process(const run_plan *plan, run_result *result);
+void run_twins(const run_plan *plan, run_result *result);
+void run_events(const run_plan *plan, run_result *result);
 /* In the caller's process, and in that of the worker that serves it. */
 void run_tcp_caller(const run_plan *plan, run_result *result);
 void run_tcp_server(const run_plan *plan, run_result *result);

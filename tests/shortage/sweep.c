@@ -43,6 +43,8 @@ enum { kModeCount = sizeof kModes / sizeof kModes[0] };
 static const swept kRows[] = {
     {"local", run_local, 120, 0},
     {"in_process", run_in_process, kSamples, 0},
+    {"twins", run_twins, kSamples, 0},
+    {"events", run_events, kSamples, 0},
     {"tcp_caller", run_tcp_caller, kSamples / 2, 1},
     {"tcp_server", run_tcp_server, kSamples / 2, 1},
 };

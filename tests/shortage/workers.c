@@ -9,102 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shortage/run.h"
-
-enum { kMostTries = 60 };
-
-static const int64_t kStartTime = 3 * DISTAG_SECOND;
-/* Messages that a shortage loses on a connection are sent again half a lease later. */
-static const int64_t kLease = 2 * DISTAG_SECOND;
-static const int64_t kCallTime = 3 * DISTAG_SECOND;
-static const int64_t kShutdownTime = 4 * DISTAG_SECOND;
-
-static distag_status square(void *user_data, distag_invocation *invocation, distag_error *err) {
-  distag_tensor *x = NULL, *y = NULL;
-  (void)user_data;
-  distag_invocation_get_tensor(invocation, 0, &x, err);
-  distag_mul(x, x, &y, err);
-  distag_invocation_return(invocation, distag_tensor_as_value(y), err);
-  distag_tensor_release(y);
-  return err->code;
-}
-
-static distag_status parameter(void *user_data, distag_invocation *invocation, distag_error *err) {
-  const double data[2] = {5, 6};
-  const int64_t shape[1] = {2};
-  distag_tensor *w = NULL;
-  (void)user_data;
-  distag_tensor_create(data, sizeof data, DISTAG_FLOAT64, shape, 1, &w, err);
-  distag_tensor_set_requires_grad(w, 1, err);
-  distag_invocation_return(invocation, distag_tensor_as_value(w), err);
-  distag_tensor_release(w);
-  return err->code;
-}
-
-static distag_worker *make_worker(run_result *result, int32_t rank, const char *rendezvous, const char *bind) {
-  distag_error err = DISTAG_ERROR_INIT;
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
-  distag_worker *worker = NULL;
-  options.rank = rank;
-  options.world_size = 2;
-  options.name = rank == 0 ? "w0" : "w1";
-  options.rendezvous = rendezvous;
-  options.bind = bind;
-  options.thread_count = 2;
-  options.call_timeout_ns = kCallTime;
-  options.lease_ns = kLease;
-  for (int tries = 0; worker == NULL && tries < kMostTries; ++tries) {
-    if (RUN(result, distag_worker_create(&options, &worker, &err)) &&
-        !(RUN(result, distag_worker_register(worker, "square", square, NULL, NULL, NULL, &err)) &&
-          RUN(result, distag_worker_register(worker, "parameter", parameter, NULL, NULL, NULL, &err)))) {
-      distag_worker_release(worker);
-      worker = NULL;
-    }
-  }
-  return worker;
-}
-
-/* Begins an operation of each worker and waits for all; those that fail are begun again. */
-typedef distag_status (*operation)(distag_worker *worker, int64_t timeout, distag_future **out_future,
-                                   distag_error *err);
-
-static int run_each(run_result *result, operation begin, const char *name, distag_worker **workers, int count,
-                    int64_t timeout) {
-  distag_error err = DISTAG_ERROR_INIT;
-  distag_future *futures[2] = {NULL, NULL};
-  int is_done[2] = {0, 0};
-  for (int tries = 0; tries < kMostTries; ++tries) {
-    int left = 0;
-    for (int i = 0; i < count; ++i) {
-      if (is_done[i] || futures[i] != NULL) continue;
-      result->doing = name;
-      err.code = DISTAG_OK;
-      run_note(result, name, begin(workers[i], timeout, &futures[i], &err), &err);
-    }
-    for (int i = 0; i < count; ++i) {
-      if (futures[i] == NULL) continue;
-      /* While another one has not begun it does not end: it is looked at again. */
-      const int64_t patience = futures[1 - i] == NULL && count == 2 && !is_done[1 - i] ? 0 : timeout + DISTAG_SECOND;
-      distag_status status = DISTAG_E_OUT_OF_MEMORY; /* of the wait itself, too: then it is begun again */
-      result->doing = "distag_wait_all";
-      for (int waits = 0; status == DISTAG_E_OUT_OF_MEMORY && waits < 1000; ++waits) {
-        err.code = DISTAG_OK;
-        status = distag_wait_all(&futures[i], 1, patience, &err);
-      }
-      if (!distag_future_poll(futures[i])) {
-        if (patience != 0 || status != DISTAG_E_DEADLINE) run_note(result, "distag_wait_all", status, &err);
-        continue;
-      }
-      is_done[i] = run_note(result, name, status, &err);
-      distag_future_release(futures[i]);
-      futures[i] = NULL;
-    }
-    for (int i = 0; i < count; ++i) left += !is_done[i];
-    if (left == 0 || result->late > 2) break;
-  }
-  for (int i = 0; i < count; ++i) distag_future_release(futures[i]);
-  return is_done[0] && (count < 2 || is_done[1]);
-}
+#include "shortage/group.h"
 
 static distag_tensor *make_leaf(run_result *result) {
   distag_error err = DISTAG_ERROR_INIT;
@@ -182,19 +87,13 @@ static void train(run_result *result, distag_worker *worker) {
 void run_in_process(const run_plan *plan, run_result *result) {
   distag_worker *workers[2] = {NULL, NULL};
   allocations_count_from_here(&plan->missing);
-  for (int i = 0; i < 2; ++i) workers[i] = make_worker(result, i, "inproc://shortage", NULL);
-  if (workers[0] != NULL && workers[1] != NULL &&
-      run_each(result, distag_worker_start_async, "distag_worker_start_async", workers, 2, kStartTime)) {
+  for (int i = 0; i < 2; ++i) workers[i] = make_worker(result, i, "inproc://shortage", NULL, DISTAG_EXECUTOR_POOL);
+  if (start_both(result, workers)) {
     train(result, workers[0]);
-    run_each(result, distag_worker_shutdown_async, "distag_worker_shutdown_async", workers, 2, kShutdownTime);
+    stop_both(result, workers);
   }
   result->allocations = allocations_stop();
-  for (int i = 0; i < 2; ++i) {
-    distag_error err = DISTAG_ERROR_INIT;
-    if (workers[i] != NULL) RUN(result, distag_worker_shutdown(workers[i], kShutdownTime, NULL, &err));
-    distag_worker_release(workers[i]);
-  }
-  result->handles = (long long)distag_get_handle_count();
+  release_both(result, workers);
 }
 
 /* One of two processes; `plan` is NULL in the one that gets all memory it asks for. */
@@ -203,11 +102,12 @@ static void run_member(int32_t rank, const run_plan *plan, const char *directory
   char rendezvous[512];
   snprintf(rendezvous, sizeof rendezvous, "file://%s", directory);
   allocations_count_from_here(plan == NULL ? NULL : &plan->missing);
-  distag_worker *worker = make_worker(result, rank, rendezvous, "tcp://127.0.0.1:0");
+  distag_worker *worker = make_worker(result, rank, rendezvous, "tcp://127.0.0.1:0", DISTAG_EXECUTOR_POOL);
   if (worker != NULL) {
-    if (run_each(result, distag_worker_start_async, "distag_worker_start_async", &worker, 1, kStartTime)) {
+    if (run_each(result, distag_worker_start_async, "distag_worker_start_async", &worker, 1, kStartTime, NULL)) {
       if (rank == 0) train(result, worker);
-      run_each(result, distag_worker_shutdown_async, "distag_worker_shutdown_async", &worker, 1, 2 * kShutdownTime);
+      run_each(result, distag_worker_shutdown_async, "distag_worker_shutdown_async", &worker, 1, 2 * kShutdownTime,
+               NULL);
     }
     result->allocations = allocations_stop();
     RUN(result, distag_worker_shutdown(worker, kShutdownTime, NULL, &err));

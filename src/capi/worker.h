@@ -81,7 +81,8 @@ struct distag_worker final : distag::capi::Handle {
   std::string report(distag::Context& context);
 
  private:
-  std::shared_ptr<distag::Future<distag::ShutdownReport>> begin_leaving(distag::Nanos timeout);
+  using Outcome = distag::Future<distag::ShutdownReport>;
+  std::shared_ptr<Outcome> begin_leaving(distag::Nanos timeout, distag::UniqueFunction<void(const Outcome&)> tell = {});
   void take_down(distag::Nanos timeout);
   void keep_report(const distag::ShutdownReport& report);
   void tell_of_shutdown(const distag::Future<distag::ShutdownReport>& outcome, distag::Future<distag::Value>& future);
@@ -94,7 +95,7 @@ struct distag_worker final : distag::capi::Handle {
   std::unique_ptr<distag::ProductionWorker> production_;
   const std::unique_ptr<distag::capi::Events> events_;  // ends before what its calls are of
   std::atomic<bool> was_started_{false};
-  std::atomic<bool> is_asked_to_leave_{false};
+  std::atomic<int> shutdowns_{0};  // that will mark the end of the events
 
   distag::capi::Lent<distag::capi::StandIn> lent_;
 

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/host_code.h"
 #include "base/mutex.h"
 #include "base/parker.h"
@@ -82,7 +83,7 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
   core().rrefs().set_host(link_);
   // A shutdown that was asked for marks it in its turn.
   core().when_stopped()->on_done([this] {
-    if (!is_asked_to_leave_) events_->queue.mark_left();
+    if (shutdowns_ == 0) events_->queue.mark_left();
   });
 }
 
@@ -206,11 +207,24 @@ Value distag_worker::shutdown(Nanos timeout) {
   return report_;
 }
 
-std::shared_ptr<Future<ShutdownReport>> distag_worker::begin_leaving(Nanos timeout) {
-  is_asked_to_leave_ = true;
-  auto outcome = production_->begin_shutdown(timeout);
-  outcome->on_done([this] { events_->queue.mark_left(); });
-  return outcome;
+// Once it has left, `tell` is called, then those who wait for events are told: also when there is no memory for the
+// first. A shutdown that cannot be begun leaves that to the others, or to the end of the worker.
+std::shared_ptr<distag_worker::Outcome> distag_worker::begin_leaving(Nanos timeout,
+                                                                     UniqueFunction<void(const Outcome&)> tell) {
+  ++shutdowns_;
+  try {
+    auto outcome = production_->begin_shutdown(timeout);
+    outcome->on_done([this, report = outcome.get(), tell = std::move(tell)]() mutable {
+      EachStep each;
+      if (tell) each([&tell, report] { tell(*report); });
+      each([this] { events_->queue.mark_left(); });
+      each.check();
+    });
+    return outcome;
+  } catch (...) {
+    if (--shutdowns_ == 0 && core().when_stopped()->is_done()) events_->queue.mark_left();
+    throw;
+  }
 }
 
 void distag_worker::keep_report(const ShutdownReport& report) {
@@ -231,11 +245,9 @@ void distag_worker::take_down(Nanos timeout) {
 std::shared_ptr<Future<Value>> distag_worker::shutdown_async(Nanos timeout) {
   auto future = Future<Value>::make();
   future->claim();  // a worker that leaves cannot be called back
-  is_asked_to_leave_ = true;
-  const std::shared_ptr<Future<ShutdownReport>> outcome = production_->begin_shutdown(timeout);
-  outcome->on_done([this, future, report = outcome.get()] {
-    tell_of_shutdown(*report, *future);
-    events_->queue.mark_left();  // after the event of the future, if that was posted
+  begin_leaving(timeout, [this, future](const Outcome& outcome) {
+    const Owed owed(future);
+    tell_of_shutdown(outcome, *future);
   });
   return future;
 }

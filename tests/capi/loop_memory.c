@@ -1,7 +1,9 @@
 /* Memory that runs out on the loop of a worker, at each allocation it makes while it is shut down in turn: the shutdown
- * returns in time, all futures are complete, and nothing is left. */
+ * returns in time, all futures are complete, and nothing is left. And for good: the worker ends, and a host that waits
+ * for events is told. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,14 +24,17 @@
 #endif
 
 static _Thread_local int is_loop;
-static atomic_int left; /* allocations until one fails; 0: none does */
+static atomic_int left;        /* allocations until one fails; 0: none does */
+static atomic_int is_starved;  /* the loop gets no memory at all, so that its reserve ends as well */
+static _Thread_local int here; /* allocations of this thread until one fails; 0: none does */
 
 #if HAS_OWN_MALLOC
 extern void *__libc_malloc(size_t size);
 
 /* The library finds it here. */
 __attribute__((visibility("default"))) void *malloc(size_t size) {
-  if (is_loop && atomic_load(&left) > 0 && atomic_fetch_sub(&left, 1) == 1) {
+  if ((is_loop && atomic_load(&left) > 0 && atomic_fetch_sub(&left, 1) == 1) || (is_loop && atomic_load(&is_starved)) ||
+      (here > 0 && --here == 0)) {
     errno = ENOMEM;
     return NULL;
   }
@@ -125,10 +130,89 @@ static int run_round(int n) {
   return has_failed;
 }
 
+/* ---- a host that waits for events ---- */
+
+typedef distag_status (*waiting)(distag_worker *worker, int64_t timeout, distag_error *err);
+
+/* The calls that come meanwhile are not answered: they end with the worker. */
+static distag_status take_all(distag_worker *worker, int64_t timeout, distag_error *told) {
+  distag_event event = DISTAG_EVENT_INIT;
+  distag_status status;
+  while ((status = distag_worker_take_event(worker, timeout, &event, told)) == DISTAG_OK) {
+    CHECK_INT(event.kind, DISTAG_EVENT_CALL);
+  }
+  return status;
+}
+
+static distag_status wait_and_take_all(distag_worker *worker, int64_t timeout, distag_error *told) {
+  while (distag_worker_wait(worker, timeout, told) == DISTAG_OK) {
+    if (take_all(worker, 0, told) != DISTAG_E_DEADLINE) return told->code;
+    told->code = DISTAG_OK;
+  }
+  return told->code;
+}
+
+/* Gives the loop of the other worker work until nobody waits for it any more. */
+static void *feed(void *caller) {
+  while (atomic_load(&is_starved)) {
+    distag_error told = DISTAG_ERROR_INIT;
+    distag_future *future = NULL;
+    distag_call_async(caller, NULL, "w0", "event", NULL, 0, NULL, &future, &told);
+    distag_future_wait(future, DISTAG_MILLISECOND, &told);
+    distag_future_release(future);
+  }
+  return NULL;
+}
+
+/* `n`: the allocation that a shutdown is refused before; 0: none is asked for. False when it made fewer. */
+static int run_starved_round(waiting wait, int n) {
+  distag_worker *workers[2] = {NULL};
+  distag_future *leaving = NULL;
+  pthread_t feeder;
+  for (int i = 0; i < 2; ++i) {
+    distag_worker_options options = group_options(i, 2, "inproc://starved-loop");
+    if (i == 0) options.on_thread_start = on_thread_start;
+    if (i == 0) options.executor = DISTAG_EXECUTOR_HOST;
+    CHECK_OK(distag_worker_create(&options, &workers[i], &err));
+  }
+  CHECK_OK(distag_worker_offer(workers[0], "event", 1, NULL, &err));
+  CHECK_INT(group_start(workers, 2), 0);
+  here = n;
+  distag_error refused = DISTAG_ERROR_INIT;
+  if (n > 0) distag_worker_shutdown_async(workers[0], DISTAG_FOREVER, &leaving, &refused);
+  const int has_failed = here == 0;
+  here = 0;
+  atomic_store(&is_starved, 1);
+  const int64_t begun = now_ms();
+  CHECK_INT(pthread_create(&feeder, NULL, feed, workers[1]), 0);
+  CHECK_FAILS(wait(workers[0], 20 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "left its group");
+  if (!CHECK(now_ms() - begun < 4000) || check_failures != 0) fprintf(stderr, "at allocation %d of the host\n", n);
+  atomic_store(&is_starved, 0);
+  pthread_join(feeder, NULL);
+  if (leaving != NULL) CHECK_INT(distag_future_poll(leaving), 1);
+  distag_future_release(leaving);
+  for (int i = 0; i < 2; ++i) {
+    CHECK_OK(distag_worker_shutdown(workers[i], 50 * DISTAG_MILLISECOND, NULL, &err));
+    distag_worker_release(workers[i]);
+  }
+  CHECK_INT(distag_get_handle_count(), 0);
+  return has_failed;
+}
+
+static void takers_are_told(void) {
+  run_starved_round(take_all, 0);
+  run_starved_round(wait_and_take_all, 0);
+  int n = 1;
+  while (run_starved_round(take_all, n) && check_failures == 0) ++n;
+  fprintf(stderr, "%d allocations of the host\n", n - 1);
+  CHECK(n > 2);
+}
+
 int main(void) {
   int n = 1;
   sem_init(&deferred, 0, 0);
   if (!HAS_OWN_MALLOC) return 0;
+  takers_are_told();
   while (run_round(n) && check_failures == 0) ++n;
   fprintf(stderr, "%d allocations\n", n - 1);
   CHECK(n > 10);

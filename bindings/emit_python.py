@@ -155,7 +155,8 @@ class Op:
                 else:
                     arguments.append(f"handle_of({name})" if kind == "optional" else f'tensor_of({name}, "{name}")')
             elif length is None:
-                arguments.append(name)
+                is_float = attributes[name]["type"] == "float64"
+                arguments.append(f'double({name}, "{name}")' if is_float else name)
             elif isinstance(length, int):
                 lines.append(f"{name}_ = int64_pair({name}{self.fallback(attributes[name])})")
                 arguments.append(f"{name}_")
@@ -238,7 +239,7 @@ def ops_text(api):
              "from ctypes import byref",
              "from typing import TYPE_CHECKING", "",
              "from ._apply import apply",
-             "from ._arguments import (INFINITY, Ints, handle_array, handle_of, int64_array, int64_pair, ints, length,",
+             "from ._arguments import (INFINITY, Ints, double, handle_array, handle_of, int64_array, int64_pair, ints, length,",
              "                         tensor_of)",
              "from ._dtypes import DType, float32",
              "from ._handles import TensorHandle",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Ints = Union[int, Sequence[int]]
 Duration = Union[float, "timedelta", None]
 INFINITY = math.inf
+EXACT = 2**53  # up to it a float64 holds every integer
 FOREVER = math.inf
 TORCH_UNSET = -1.0
 LONGEST = 2**62 / _raw.SECOND  # seconds, some 146 years: longer is for ever
@@ -42,6 +43,20 @@ def fit(number: int, kind: Any, what: str) -> int:
     if kind(index(number)).value != number:
         raise invalid(f"{what}: {number} does not fit into {8 * sizeof(kind)} bits")
     return number
+
+
+def double(number: Any, what: str) -> Any:
+    """A number that C takes as a float64; a whole one that none holds, and would be rounded, is refused."""
+    if isinstance(number, float) or (isinstance(number, int) and -EXACT <= number <= EXACT):
+        return number
+    given = number.item() if hasattr(number, "item") else number  # of NumPy, or a tensor
+    try:
+        nearest = float(given)
+    except OverflowError:
+        nearest = INFINITY
+    if abs(nearest) >= EXACT and nearest != given:
+        raise invalid(f"{what}: {given} would be rounded: no float64 holds it; a float is taken as it is")
+    return given
 
 
 def int64_array(values: Ints) -> tuple[Any, int]:

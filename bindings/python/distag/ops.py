@@ -7,7 +7,7 @@ from ctypes import byref
 from typing import TYPE_CHECKING
 
 from ._apply import apply
-from ._arguments import (INFINITY, Ints, handle_array, handle_of, int64_array, int64_pair, ints, length,
+from ._arguments import (INFINITY, Ints, double, handle_array, handle_of, int64_array, int64_pair, ints, length,
                          tensor_of)
 from ._dtypes import DType, float32
 from ._handles import TensorHandle
@@ -91,7 +91,7 @@ def full(value: float, shape: Ints = (), dtype: DType = float32) -> Tensor:
     """A tensor of the shape, filled with value."""
     shape_, shape_count = int64_array(shape)
     out, err = TensorHandle(), distag_error()
-    if _full(value, dtype, shape_, shape_count, byref(out), byref(err)):
+    if _full(double(value, "value"), dtype, shape_, shape_count, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -99,7 +99,7 @@ def full(value: float, shape: Ints = (), dtype: DType = float32) -> Tensor:
 def arange(start: float, stop: float, step: float = 1.0, dtype: DType = float32) -> Tensor:
     """[n]: start, start + step, and so on, below stop (above, for a negative step)."""
     out, err = TensorHandle(), distag_error()
-    if _arange(start, stop, step, dtype, byref(out), byref(err)):
+    if _arange(double(start, "start"), double(stop, "stop"), double(step, "step"), dtype, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -173,7 +173,7 @@ def eq(a: Tensor, b: Tensor) -> Tensor:
 def add_scalar(x: Tensor, value: float) -> Tensor:
     """x + value, in the shape and dtype of x."""
     out, err = TensorHandle(), distag_error()
-    if _add_scalar(tensor_of(x, "x"), value, byref(out), byref(err)):
+    if _add_scalar(tensor_of(x, "x"), double(value, "value"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -181,7 +181,7 @@ def add_scalar(x: Tensor, value: float) -> Tensor:
 def mul_scalar(x: Tensor, value: float) -> Tensor:
     """x * value, in the shape and dtype of x."""
     out, err = TensorHandle(), distag_error()
-    if _mul_scalar(tensor_of(x, "x"), value, byref(out), byref(err)):
+    if _mul_scalar(tensor_of(x, "x"), double(value, "value"), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 

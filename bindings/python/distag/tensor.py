@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, Callable, Protocol, TypeGuard, Union
 
 from . import _apply, _arguments, _callbacks, _dlpack, _raw, _values_in, ops, values
-from ._arguments import Ints, invalid
+from ._arguments import EXACT, Ints, invalid
 from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, float64, int64
 from ._handles import Owner, TensorHandle
 from ._library import lib
@@ -18,7 +18,6 @@ from ._raw import distag_error
 from .errors import UnsupportedError, UsageError, fail
 
 TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy says them
-EXACT = 2**53  # up to it a float64 holds every integer
 
 
 class Array(Protocol):
@@ -360,10 +359,12 @@ def as_tensor(value: Operand, like: Tensor) -> Tensor:
 
 
 def full(value: float, shape: Ints = (), dtype: DType = float32) -> Tensor:
-    """A tensor of the shape, filled with value; also with an integer that no float64 holds."""
-    if dtype is int64 and isinstance(value, Integral) and not -EXACT <= value <= EXACT:
-        return ops.clone(ops.expand(tensor(value, int64), shape))
-    return ops.full(value, shape, dtype)
+    """A tensor of the shape, filled with value. Every integer of 64 bits is exact as int64; one that no float64 holds is
+    refused as another dtype: give float(value) there."""
+    given = value.item() if hasattr(value, "item") else value  # of NumPy, or a tensor
+    if dtype is int64 and isinstance(given, Integral) and not -EXACT <= int(given) <= EXACT:
+        return ops.clone(ops.expand(tensor(given, int64), shape))
+    return ops.full(given, shape, dtype)
 
 
 def _part(whole: Tensor, keys: tuple[Any, ...]) -> Tensor:

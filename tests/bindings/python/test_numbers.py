@@ -1,7 +1,9 @@
 """Numbers of the host beside tensors: Python's, NumPy's, lists. None loses a history, and none is rounded or cut
 without a word."""
 import datetime
+import decimal
 import fractions
+import math
 import unittest
 
 import distag
@@ -92,6 +94,41 @@ class BigIntegers(unittest.TestCase):
         self.assertEqual(distag.full(self.big, (2,), distag.int64).tolist(), [self.big] * 2)
         self.assertEqual(distag.full(-2**63, dtype=distag.int64).item(), -2**63)
         self.assertEqual(distag.full(2, (2,), distag.int64).tolist(), [2, 2])
+
+    def test_integers_that_no_float64_holds_are_exact_or_refused(self):
+        big = 2**53 + 1
+        given = [big, fractions.Fraction(big), decimal.Decimal(big), distag.tensor(big)]
+        if numpy:
+            given += [numpy.int64(big), numpy.array(big)]
+        for value in given:
+            for fill in (distag.full, distag.ops.full):
+                if fill is distag.full and not isinstance(value, (fractions.Fraction, decimal.Decimal)):
+                    self.assertEqual(fill(value, (2,), distag.int64).tolist(), [big, big])
+                else:
+                    self.refused(lambda: fill(value, (2,), distag.int64))
+                for dtype in (distag.float32, distag.float64):
+                    self.refused(lambda: fill(value, (2,), dtype))
+        x = distag.tensor([1, 2])
+        for operate in (lambda: distag.ops.arange(big, big + 2, 1, distag.int64), lambda: distag.full(10**400),
+                        lambda: x.add_scalar(-big), lambda: x.mul_scalar(big), lambda: distag.ops.full(-2**63 - 1)):
+            self.refused(operate)
+
+    def refused(self, operate):
+        with self.assertRaisesRegex(distag.UsageError, "no float64 holds it"):
+            operate()
+
+    def test_what_a_float64_holds_is_filled_in_as_it_is(self):
+        for value in (2**53, -2**53, 2**60, -2**63, 2.0**60, fractions.Fraction(3), decimal.Decimal(2**60), True):
+            self.assertEqual(distag.full(value, (), distag.int64).tolist(), int(value))
+        self.assertEqual(distag.full(float(2**53 + 1), (), distag.float64).tolist(), 2.0**53)
+        self.assertEqual(distag.full(fractions.Fraction(1, 4)).tolist(), 0.25)
+        self.assertEqual(distag.full(math.inf).tolist(), math.inf)
+        self.assertTrue(math.isnan(distag.full(math.nan).tolist()))
+        if numpy:
+            self.assertEqual(distag.full(numpy.float32(0.5)).tolist(), 0.5)
+        for cut in (0.5, math.nan, 2.0**63):
+            with self.assertRaisesRegex(distag.UsageError, "is no int64"):
+                distag.full(cut, (), distag.int64)
 
     def test_beside_floats_they_are_floats(self):
         x = distag.tensor([1.0], distag.float64)

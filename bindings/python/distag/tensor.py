@@ -451,36 +451,69 @@ class _Locked:
         self.array = array
         self.was_writable = array.flags.writeable
         self.readers = 0
+        self.views: list[_Locked] = []  # those that wait for this one to become writable again
+
+
+def _owners(array: Any) -> Iterator[Any]:
+    """The array and the arrays that it is a view of, the one with the memory last."""
+    while hasattr(getattr(array, "flags", None), "writeable"):
+        yield array
+        array = array.base
 
 
 class _Borrowed:
-    """What a tensor has of an array that it reads in place: the last one to go makes it writable again."""
+    """What a tensor has of an array that it reads in place: the last one to go makes it writable again. What the array
+    is a slice of is locked with it: a write there would show in the tensor."""
 
     locked: dict[int, _Locked] = {}
     guard = threading.RLock()  # reentrant: a collector may end one of these anywhere
 
     def __init__(self, array: Any) -> None:
         with self.guard:
-            self.lock = self.locked.get(id(array)) or self.locked.setdefault(id(array), _Locked(array))
-            self.lock.readers += 1
-            array.flags.writeable = False
+            self.locks = [self.lock(owner) for owner in _owners(array)]
+
+    def lock(self, array: Any) -> _Locked:
+        lock = self.locked.get(id(array)) or self.locked.setdefault(id(array), _Locked(array))
+        lock.readers += 1
+        array.flags.writeable = False
+        return lock
 
     def __del__(self) -> None:
         with self.guard:
-            self.lock.readers -= 1
-            if self.lock.readers:
-                return
-            del self.locked[id(self.lock.array)]
-            if self.lock.was_writable:
-                try:
-                    self.lock.array.flags.writeable = True
-                except ValueError:
-                    pass  # a view of an array that was locked after it: it stays as that is
+            for lock in reversed(self.locks):  # a view is writable only after what it is a view of
+                self.unlock(lock)
+
+    def unlock(self, lock: _Locked) -> None:
+        lock.readers -= 1
+        if lock.readers:
+            return
+        del self.locked[id(lock.array)]
+        if not lock.was_writable:
+            return
+        owner = self.locked.get(id(lock.array.base))
+        if owner:
+            owner.views.append(lock)
+        else:
+            self.give_back(lock)
+
+    def give_back(self, lock: _Locked) -> None:
+        try:
+            lock.array.flags.writeable = True
+        except ValueError:
+            return  # a view of an array that the host has locked meanwhile: it stays as that is
+        for view in lock.views:
+            again = self.locked.get(id(view.array))
+            if again:
+                again.was_writable = True
+                again.views += view.views
+            else:
+                self.give_back(view)
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A tensor over the memory of a NumPy array, without a copy. The array cannot be written until no tensor, graph or
-    message needs it. Such a tensor cannot be written or stepped: parameters are made by `tensor`."""
+    """A tensor over the memory of a NumPy array, without a copy. The array, and the one that it is a slice of, cannot be
+    written until no tensor, graph or message needs it. NumPy does not lock other slices that were made before: nobody
+    may write through them meanwhile. Such a tensor cannot be written or stepped: parameters are made by `tensor`."""
     if not hasattr(array, "__array_interface__") or not hasattr(array, "ctypes"):
         raise invalid(f"from_numpy: a {type(array).__name__} is no NumPy array: distag.tensor copies lists and "
                       "buffers, from_dlpack borrows from other libraries")

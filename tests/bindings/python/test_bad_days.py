@@ -437,6 +437,43 @@ class Collectors(unittest.TestCase):
         self.assertTrue(array.flags.writeable)
         self.assertEqual(unraisable, [])
 
+    def test_a_slice_that_is_borrowed_locks_what_it_is_a_slice_of(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("without NumPy there is no array to borrow")
+        array = numpy.arange(6.0)
+        rows = array.reshape(2, 3)
+        part = rows[1]
+        with distag.from_numpy(part) as borrowed:
+            for locked in (array, part, array[4:], rows[1][:1].base):
+                with self.assertRaises(ValueError):
+                    locked[0] = 9
+            self.assertEqual(borrowed.tolist(), [3.0, 4.0, 5.0])
+            other = distag.from_numpy(array[:2])
+        self.assertFalse(array.flags.writeable)
+        again = distag.from_numpy(part)
+        other.close()
+        self.assertFalse(array.flags.writeable or part.flags.writeable)
+        again.close()
+        array[3] = 7
+        part[1] = 8
+        self.assertEqual(array.tolist(), [0, 1, 2, 7, 8, 5])
+
+    def test_a_slice_of_memory_that_nobody_may_write_stays_so(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("without NumPy there is no array to borrow")
+        of_bytes = numpy.frombuffer(bytes(16), "float64")
+        distag.from_numpy(of_bytes[1:]).close()
+        self.assertFalse(of_bytes.flags.writeable)
+        of_bytearray = numpy.frombuffer(bytearray(16), "float64")
+        borrowed = distag.from_numpy(of_bytearray[1:])
+        self.assertFalse(of_bytearray.flags.writeable)
+        borrowed.close()
+        self.assertTrue(of_bytearray.flags.writeable)
+
     def test_leaving_with_a_borrowed_array_is_quiet(self):
         program = """
 try:

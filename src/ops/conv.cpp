@@ -5,6 +5,8 @@
 #include "ops/attributes.h"
 #include "ops/broadcast.h"
 #include "ops/builtins.h"
+#include "ops/convolution.h"
+#include "ops/direct_convolution.h"
 #include "ops/dispatch.h"
 #include "ops/gemm.h"
 #include "ops/reduce.h"
@@ -12,25 +14,6 @@
 #include "ops/window.h"
 
 namespace distag::ops {
-namespace {
-
-struct Convolution {
-  Window window;
-  int64_t images = 0;
-  int64_t groups = 1;
-  int64_t in_channels = 0;   // of a group
-  int64_t out_channels = 0;  // of a group
-  int64_t kernel_size = 0;   // in_channels * kernel rows * kernel columns
-
-  Convolution(const Tensor& x, const Tensor& weight, const Attributes& attributes);
-  int64_t in_size() const { return in_channels * window.rows.size * window.columns.size; }
-  int64_t out_size() const { return out_channels * window.positions(); }
-  // Whether an image is its own columns.
-  bool is_pointwise() const {
-    auto is_plain = [](const Axis& axis) { return axis.kernel == 1 && axis.stride == 1 && axis.padding == 0; };
-    return is_plain(window.rows) && is_plain(window.columns);
-  }
-};
 
 Convolution::Convolution(const Tensor& x, const Tensor& weight, const Attributes& attributes) {
   groups = get_int(attributes, "groups", 1);
@@ -48,6 +31,8 @@ Convolution::Convolution(const Tensor& x, const Tensor& weight, const Attributes
   out_channels = weight.shape()[0] / groups;
   kernel_size = in_channels * weight.shape()[2] * weight.shape()[3];
 }
+
+namespace {
 
 // Calls visit(column row, image row, first, last) for the stretch of each output row in which one element of the
 // kernel lies inside of the image: `image row` points so far that position o of it is at o * stride.
@@ -110,7 +95,7 @@ void for_each_group(const Convolution& conv, Visit visit) {
 }
 
 template <typename T>
-void convolve(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias, const Convolution& conv) {
+void convolve_columns(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias, const Convolution& conv) {
   Tensor columns = Tensor::empty(x.dtype(), Dims{conv.is_pointwise() ? 0 : conv.kernel_size, conv.window.positions()});
   T* column_data = columns.mutable_data_as<T>();
   T* out = y.mutable_data_as<T>();
@@ -128,6 +113,12 @@ void convolve(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bi
                 row_major(conv.out_channels, conv.kernel_size), conv.is_pointwise() ? image : column_data,
                 row_major(conv.kernel_size, conv.window.positions()), bias ? T(1) : T(0));
   });
+}
+
+template <typename T>
+void convolve(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias, const Convolution& conv) {
+  auto* way = suits_direct_convolution<T>(conv) ? &convolve_directly<T> : &convolve_columns<T>;
+  way(y, x, weight, bias, conv);
 }
 
 Tensors conv2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
@@ -187,8 +178,9 @@ Tensor gradient_of_weight(const Tensor& g, const Tensor& x, const Tensor& weight
   constexpr int64_t kTile = 16;
   int64_t positions = conv.window.positions();
   int64_t padded = (conv.kernel_size + kTile - 1) / kTile * kTile;
-  Tensor sums = zero_tensor(weight.dtype(), Dims{conv.groups, conv.out_channels, padded});
   if (g.count() == 0 || weight.count() == 0) return zero_tensor(weight.dtype(), weight.shape());
+  if (suits_direct_convolution<T>(conv)) return differentiate_weight_directly<T>(g, x, conv);
+  Tensor sums = zero_tensor(weight.dtype(), Dims{conv.groups, conv.out_channels, padded});
   T* out = sums.mutable_data_as<T>();
   Tensor columns = Tensor::empty(x.dtype(), Dims{padded, positions});
   T* column_data = columns.mutable_data_as<T>();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 // Kernels are plain loops that the compiler vectorises. The same loop is compiled for several instruction sets, and the
 // best that the machine has is taken at run time. No instruction set changes a result: kernels use IEEE operations in a
 // fixed order, and the build forbids fusing them (-ffp-contract=off).
@@ -12,6 +14,13 @@
 #define DISTAG_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define DISTAG_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+// Before a loop over few elements that are to stay in registers.
+#if defined(__clang__)
+#define DISTAG_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define DISTAG_UNROLL _Pragma("GCC unroll 16")
 #endif
 
 #define DISTAG_INLINE [[gnu::always_inline]] inline
@@ -48,16 +57,27 @@ void run_baseline(Args... args) {
   Kernel::run(args...);
 }
 
+enum class Registers { kBaseline, kAvx2, kAvx512 };
+
+// The best that this machine has.
+inline Registers registers() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw")) {
+    return Registers::kAvx512;
+  }
+  if (__builtin_cpu_supports("avx2")) return Registers::kAvx2;
+#endif
+  return Registers::kBaseline;
+}
+
 // A pointer to Kernel::run, compiled for this machine. Kernel::run and all it calls must be DISTAG_INLINE; what is not
 // inlined is compiled for the baseline.
 template <typename Kernel, typename... Args>
 auto pick() -> void (*)(Args...) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw")) {
-    return &run_avx512<Kernel, Args...>;
-  }
-  if (__builtin_cpu_supports("avx2")) return &run_avx2<Kernel, Args...>;
+  if (registers() == Registers::kAvx512) return &run_avx512<Kernel, Args...>;
+  if (registers() == Registers::kAvx2) return &run_avx2<Kernel, Args...>;
 #endif
   return &run_baseline<Kernel, Args...>;
 }
@@ -65,6 +85,17 @@ auto pick() -> void (*)(Args...) {
 template <typename Kernel, typename... Args>
 void run(Args... args) {
   pick<Kernel, Args...>()(args...);
+}
+
+// For kernels that lay their data out in vectors of a size: Kernel<bytes>, with the widest registers of this machine
+// that have at most so many bytes.
+template <template <size_t> typename Kernel, typename... Args>
+void run_in_vectors(size_t most_bytes, Args... args) {
+#if defined(__x86_64__)
+  if (most_bytes >= 64 && registers() == Registers::kAvx512) return run_avx512<Kernel<64>, Args...>(args...);
+  if (most_bytes >= 32 && registers() != Registers::kBaseline) return run_avx2<Kernel<32>, Args...>(args...);
+#endif
+  run_baseline<Kernel<16>, Args...>(args...);
 }
 
 }  // namespace distag::ops::simd

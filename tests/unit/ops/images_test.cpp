@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "apply_op.h"
+#include "ops/broadcast.h"
+#include "ops/views.h"
 
 namespace distag::testing {
 namespace {
@@ -65,6 +68,94 @@ TEST(Conv2dTest, EqualsItsDefinition) {
       ASSERT_EQ(y.data_as<double>()[i], convolved(x, weight, s, n, o, h, w) + bias.data_as<double>()[o]) << i;
     }
   }
+}
+
+struct RandomConvolution {
+  Tensor x, weight, bias;
+  WindowSetting setting;
+  ops::Attributes attributes() const {
+    return ops::make_attributes({{"stride", Dims{setting.stride[0], setting.stride[1]}},
+                                 {"padding", Dims{setting.padding[0], setting.padding[1]}},
+                                 {"dilation", Dims{setting.dilation[0], setting.dilation[1]}},
+                                 {"groups", setting.groups}});
+  }
+};
+
+// Rows of y of up to 70 elements, mostly with a column stride of 1: whole vectors of every machine, and parts of them.
+RandomConvolution random_convolution(std::minstd_rand& random) {
+  auto below = [&random](int64_t limit) { return static_cast<int64_t>(random()) % limit; };
+  const int64_t groups = 1 + below(3);
+  const Dims kernel{1 + below(4), 1 + below(4)};
+  const WindowSetting s{
+      {1 + below(2), below(4) == 0 ? 2 : 1}, {below(3), below(3)}, {1 + below(2), 1 + below(3)}, groups};
+  const Dims image{(kernel[0] - 1) * s.dilation[0] + 1 + below(5), (kernel[1] - 1) * s.dilation[1] + 1 + below(70)};
+  const int64_t in_channels = below(8) == 0 ? 33 : 1 + below(4);  // of a group
+  const int64_t out_channels = groups * (1 + below(11));
+  return {counting({1 + below(2), groups * in_channels, image[0], image[1]}),
+          counting({out_channels, in_channels, kernel[0], kernel[1]}), counting({out_channels}), s};
+}
+
+// Adds g of one position of y to the gradients of all that it was made of.
+void add_gradients(Tensor& of_x, Tensor& of_weight, const RandomConvolution& c, double g, int64_t n, int64_t o,
+                   int64_t h, int64_t w) {
+  const Dims& weight = c.weight.shape();
+  const Dims& image = c.x.shape();
+  const int64_t first = o / (weight[0] / c.setting.groups) * weight[1];
+  for (int64_t e = 0; e < weight[1] * weight[2] * weight[3]; ++e) {
+    const int64_t row =
+        h * c.setting.stride[0] - c.setting.padding[0] + e / weight[3] % weight[2] * c.setting.dilation[0];
+    const int64_t column = w * c.setting.stride[1] - c.setting.padding[1] + e % weight[3] * c.setting.dilation[1];
+    if (row < 0 || column < 0 || row >= image[2] || column >= image[3]) continue;
+    const int64_t from = ((n * image[1] + first + e / (weight[2] * weight[3])) * image[2] + row) * image[3] + column;
+    const int64_t by = o * weight[1] * weight[2] * weight[3] + e;
+    of_x.mutable_data_as<double>()[from] += g * c.weight.data_as<double>()[by];
+    of_weight.mutable_data_as<double>()[by] += g * c.x.data_as<double>()[from];
+  }
+}
+
+// The numbers are whole, so that no order of the sums rounds.
+void check_against_definition(const RandomConvolution& c, Dtype dtype) {
+  const ops::Op* op = ops::find_op("conv2d");
+  ops::Saved saved;
+  saved.needed = 0b111;
+  const Tensors inputs{ops::as_dtype(c.x, dtype), ops::as_dtype(c.weight, dtype), ops::as_dtype(c.bias, dtype)};
+  const Tensor y = ops::as_dtype(op->forward(inputs, c.attributes(), &saved)[0], Dtype::kFloat64);
+  const Tensor g = counting(y.shape());
+  Tensor of_x = ops::zero_tensor(Dtype::kFloat64, c.x.shape());
+  Tensor of_weight = ops::zero_tensor(Dtype::kFloat64, c.weight.shape());
+  for (int64_t i = 0; i < y.count(); ++i) {
+    const int64_t w = i % y.shape()[3];
+    const int64_t h = i / y.shape()[3] % y.shape()[2];
+    const int64_t o = i / (y.shape()[3] * y.shape()[2]) % y.shape()[1];
+    const int64_t n = i / (y.shape()[3] * y.shape()[2] * y.shape()[1]);
+    ASSERT_EQ(y.data_as<double>()[i], convolved(c.x, c.weight, c.setting, n, o, h, w) + c.bias.data_as<double>()[o])
+        << i;
+    add_gradients(of_x, of_weight, c, g.data_as<double>()[i], n, o, h, w);
+  }
+  const Tensors found = op->backward(saved, {ops::as_dtype(g, dtype)});
+  ASSERT_EQ(values_of<double>(ops::as_dtype(found[0], Dtype::kFloat64)), values_of<double>(of_x));
+  ASSERT_EQ(values_of<double>(ops::as_dtype(found[1], Dtype::kFloat64)), values_of<double>(of_weight));
+}
+
+TEST(Conv2dTest, EqualsItsDefinitionForAnyShape) {
+  std::minstd_rand random(7);
+  for (int round = 0; round < 150; ++round) {
+    SCOPED_TRACE(round);
+    const RandomConvolution c = random_convolution(random);
+    check_against_definition(c, round % 2 == 0 ? Dtype::kFloat32 : Dtype::kFloat64);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Conv2dTest, AnInfinityReachesOnlyTheWeightsThatMeetIt) {
+  const ops::Op* op = ops::find_op("conv2d");
+  ops::Saved saved;
+  saved.needed = 0b10;
+  std::vector<float> row(19, 1);
+  row.back() = INFINITY;  // beyond the 17 positions of the first element of the kernel
+  op->forward(Tensors{floats({1, 1, 1, 19}, row), floats({1, 1, 1, 3}, {1, 1, 1})}, ops::make_attributes({}), &saved);
+  EXPECT_EQ(floats_of(op->backward(saved, {floats({1, 1, 1, 17}, std::vector<float>(17, 1))})[1]),
+            (std::vector<float>{17, 17, INFINITY}));
 }
 
 TEST(Conv2dTest, TakesImagesOfNothing) {

@@ -86,7 +86,6 @@ ThreadHooks ProductionWorker::hooks_for(bool runs_host_code) const {
 ProductionWorker::~ProductionWorker() {
   const ReserveScope scope(reserve_.get());  // one that could not be made for want of memory has to end as well
   if (!is_finished()) {
-    const ReserveScope scope(reserve_.get());  // it cannot be refused
     auto report = begin_shutdown(0);
     wait(*report, kForever);
     finish(kForever);

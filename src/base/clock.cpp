@@ -1,5 +1,6 @@
 #include "base/clock.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include <fmt/format.h>
@@ -10,6 +11,10 @@ Nanos SteadyClock::now() const {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   return static_cast<Nanos>(time.tv_sec) * kSecond + time.tv_nsec;
+}
+
+Nanos time_left(Nanos deadline) {
+  return deadline == kNever ? kForever : std::max<Nanos>(0, deadline - SteadyClock().now());
 }
 
 std::string describe_time(Nanos time) {

@@ -1,6 +1,7 @@
 #include "capi/boundary.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "tensor/utf8.h"
@@ -135,6 +136,21 @@ distag_status write_error(distag_error* err, const Error& error) {
   return static_cast<distag_status>(error.status());
 }
 
+Error callback_error(distag_status status, const distag_error& err, const std::string& what) {
+  const auto code = static_cast<Status>(status);
+  const bool is_known = status >= DISTAG_E_USER || (status > 0 && std::strcmp(status_name(code), "UNKNOWN") != 0);
+  std::string message(err.message, strnlen(err.message, sizeof(err.message)));
+  if (!is_valid_utf8(message)) {
+    std::replace_if(
+        message.begin(), message.end(), [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; }, '?');
+  }
+  if (message.empty()) message = fmt::format("{} failed with status {} and no message", what, status);
+  Error error(is_known ? code : Status::kRemote, std::move(message));
+  // The failure of a call that the callback made keeps the place where it arose.
+  if (err.code == status) error.set_origin_rank(err.origin_rank);
+  return error;
+}
+
 distag_status report(const char* function, distag_error* err) noexcept {
   try {
     try {
@@ -196,10 +212,6 @@ void need_known_bits(uint32_t bits, uint32_t known, const char* name) {
 bool need_flag(int64_t flag, const char* name) {
   if (flag != 0 && flag != 1) refuse(Status::kInvalidArgument, "{} is {}, not 0 or 1", name, flag);
   return flag == 1;
-}
-
-Nanos time_left(Nanos deadline) {
-  return deadline == kNever ? kForever : std::max<Nanos>(0, deadline - SteadyClock().now());
 }
 
 Nanos need_timeout(int64_t timeout, const char* name) {

@@ -37,6 +37,10 @@ void write_error(distag_error* err, Status status, const char* message);
 // Gives the status.
 distag_status write_error(distag_error* err, const Error& error);
 
+// The answer of a callback as an Error: its code where this version knows it (else REMOTE), its text. `what` names the
+// callback: `function "embed"`.
+Error callback_error(distag_status status, const distag_error& err, const std::string& what);
+
 // In a catch (...): answers as the exception says, and fills err. Holds the rule of chains, for every function.
 distag_status report(const char* function, distag_error* err) noexcept;
 
@@ -199,7 +203,5 @@ bool need_flag(int64_t flag, const char* name);
 
 // A duration of the caller: not negative, or DISTAG_FOREVER.
 Nanos need_timeout(int64_t timeout, const char* name);
-// The rest of it, until a deadline of the steady clock.
-Nanos time_left(Nanos deadline);
 
 }  // namespace distag::capi

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "capi/host_callback.h"
+#include "base/host_callback.h"
 #include "capi/value.h"
 
 using namespace distag;

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/host_callback.h"
 #include "base/host_code.h"
-#include "capi/host_callback.h"
 
 using namespace distag;
 using namespace distag::capi;

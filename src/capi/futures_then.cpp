@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "base/flat_run.h"
+#include "base/host_callback.h"
 #include "base/host_code.h"
 #include "capi/future.h"
-#include "capi/host_callback.h"
 
 using namespace distag;
 using namespace distag::capi;

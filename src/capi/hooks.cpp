@@ -1,8 +1,8 @@
 // Hooks of tensors: host code that sees gradients in backward passes.
 
 #include "autograd/autograd.h"
+#include "base/host_callback.h"
 #include "base/host_code.h"
-#include "capi/host_callback.h"
 #include "capi/value.h"
 
 using namespace distag;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/host_callback.h"
 #include "base/host_code.h"
-#include "capi/host_callback.h"
 #include "capi/op_call.h"
 #include "capi/struct_check.h"
 

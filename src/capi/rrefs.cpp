@@ -2,11 +2,11 @@
 
 #include <utility>
 
+#include "base/host_callback.h"
 #include "capi/call_options.h"
 #include "capi/call_request.h"
 #include "capi/context.h"
 #include "capi/future.h"
-#include "capi/host_callback.h"
 #include "capi/invocation.h"
 #include "capi/rref.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "autograd/autograd.h"
-#include "capi/host_callback.h"
+#include "base/host_callback.h"
 #include "capi/op_call.h"
 #include "capi/struct_check.h"
 #include "ops/op.h"

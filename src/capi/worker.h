@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/host_callback.h"
 #include "base/mutex.h"
 #include "capi/boundary.h"
-#include "capi/host_callback.h"
 #include "worker/production.h"
 
 namespace distag::capi {
@@ -41,7 +41,7 @@ struct HostFunction {
 // it never ends on a thread of the worker.
 struct distag_worker final : distag::capi::Handle {
  public:
-  distag_worker(distag::ProductionOptions options, distag::capi::HostData data, distag_member_callback on_member);
+  distag_worker(distag::ProductionOptions options, distag::HostData data, distag_member_callback on_member);
   ~distag_worker() override;
 
   // The host's last one shuts it down.
@@ -89,7 +89,7 @@ struct distag_worker final : distag::capi::Handle {
   bool settle(distag::Nanos timeout, distag::Task before_last = {});
   void shut_down_for_good(bool is_thread) noexcept;
 
-  distag::capi::HostData data_;  // of the callbacks in the options
+  distag::HostData data_;  // of the callbacks in the options
   const distag::ThreadHooks hooks_;
   const std::shared_ptr<distag::capi::WorkerLink> link_;
   std::unique_ptr<distag::ProductionWorker> production_;

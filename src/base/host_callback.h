@@ -1,18 +1,20 @@
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include "base/reserve.h"
 #include "base/task.h"
-#include "capi/boundary.h"
 
-namespace distag::capi {
+namespace distag {
 
 // The data that the host gave with a callback: its user_data, whose destroy runs exactly once, at run_destroy() or with
 // the last owner, where host code may run. In a forked child a parent's is not run. Made before anything can fail.
 class HostData {
  public:
-  HostData(void* user_data, distag_deleter destroy);
+  using Destroy = void (*)(void* user_data);
+
+  HostData(void* user_data, Destroy destroy);
   HostData(HostData&& other) noexcept
       : user_data_(other.user_data_),
         destroy_(std::exchange(other.destroy_, nullptr)),
@@ -28,7 +30,7 @@ class HostData {
 
  private:
   void* user_data_;
-  distag_deleter destroy_;
+  Destroy destroy_;
   Task on_destroyed_;
   uint32_t generation_;
 };
@@ -55,8 +57,4 @@ bool runs_callback_of(const void* owner);
 // Says whose the calling thread is, for as long as it runs; nullptr: nobody's.
 void set_thread_owner(const void* worker);
 
-// The answer of a callback as an Error: its code where this version knows it (else REMOTE), its text. `what` names the
-// callback: `function "embed"`.
-Error callback_error(distag_status status, const distag_error& err, const std::string& what);
-
-}  // namespace distag::capi
+}  // namespace distag

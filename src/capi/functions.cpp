@@ -2,10 +2,10 @@
 
 #include "base/host_code.h"
 #include "capi/context.h"
-#include "capi/event_queue.h"
 #include "capi/invocation.h"
 #include "capi/rref.h"
 #include "capi/struct_check.h"
+#include "capi/taken_calls.h"
 
 using namespace distag;
 using namespace distag::capi;
@@ -235,7 +235,7 @@ distag_status distag_invocation_finish(distag_invocation* invocation, distag_val
       refuse(Status::kInvalidState, "the invocation is lent to its function, which answers by its return");
     }
     finish(*live.reply(), answer, error, "an event");
-    live.worker().events().taken.end(live);
+    live.worker().taken_calls().end(live);
   });
 }
 

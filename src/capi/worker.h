@@ -9,11 +9,12 @@
 #include "base/host_callback.h"
 #include "base/mutex.h"
 #include "capi/boundary.h"
+#include "worker/event_queue.h"
 #include "worker/production.h"
 
 namespace distag::capi {
 
-struct Events;
+class TakenCalls;
 
 // The way from what the core keeps to its worker's handle, as long as that is there. Any thread.
 class WorkerLink {
@@ -54,7 +55,8 @@ struct distag_worker final : distag::capi::Handle {
   distag::HostExecutor* host() { return production_->host(); }
   // Throws INVALID_STATE for the pool executor.
   distag::HostExecutor& need_host();
-  distag::capi::Events& events() { return *events_; }
+  distag::EventQueue& events() { return events_; }
+  distag::capi::TakenCalls& taken_calls() { return *taken_calls_; }
   // For what cannot fail and has to be made.
   distag::Reserve* reserve() { return production_->reserve(); }
 
@@ -93,7 +95,8 @@ struct distag_worker final : distag::capi::Handle {
   const distag::ThreadHooks hooks_;
   const std::shared_ptr<distag::capi::WorkerLink> link_;
   std::unique_ptr<distag::ProductionWorker> production_;
-  const std::unique_ptr<distag::capi::Events> events_;  // ends before what its calls are of
+  distag::EventQueue events_;  // ends before what its calls are of, as do those that were taken
+  const std::unique_ptr<distag::capi::TakenCalls> taken_calls_;
   std::atomic<bool> was_started_{false};
   std::atomic<int> shutdowns_{0};  // that will mark the end of the events
 

@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "base/parker.h"
 #include "base/thread.h"
-#include "capi/event_queue.h"
+#include "capi/taken_calls.h"
 
 using namespace distag;
 using namespace distag::capi;
@@ -58,7 +58,7 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
       data_(std::move(data)),
       hooks_(options.hooks),
       link_(std::make_shared<WorkerLink>(this)),
-      events_(std::make_unique<Events>()) {
+      taken_calls_(std::make_unique<TakenCalls>()) {
   // Threads of the worker are told from others by this.
   options.hooks.on_start = [this](const char* thread_name) {
     set_thread_owner(this);
@@ -83,7 +83,7 @@ distag_worker::distag_worker(ProductionOptions options, HostData data, distag_me
   core().rrefs().set_host(link_);
   // A shutdown that was asked for marks it in its turn.
   core().when_stopped()->on_done([this] {
-    if (shutdowns_ == 0) events_->queue.mark_left();
+    if (shutdowns_ == 0) events_.mark_left();
   });
 }
 
@@ -99,7 +99,7 @@ bool distag_worker::release_by_host() noexcept {
   if (is_of_parent()) return Handle::release_by_host();
   const auto held = Ref<distag_worker>::share(this);
   const Dropped dropped = drop_host_reference();
-  if (dropped == Dropped::kLast && is_down()) events_->taken.end_all();
+  if (dropped == Dropped::kLast && is_down()) taken_calls_->end_all();
   if (dropped == Dropped::kLast && !is_down()) {
     retain();
     if (!was_started_) {
@@ -126,7 +126,7 @@ void distag_worker::shut_down_for_good(bool is_thread) noexcept {
   } catch (...) {
     return;  // threads may still run: they keep their memory
   }
-  events_->taken.end_all();
+  taken_calls_->end_all();
   release();
 }
 
@@ -217,12 +217,12 @@ std::shared_ptr<distag_worker::Outcome> distag_worker::begin_leaving(Nanos timeo
     outcome->on_done([this, report = outcome.get(), tell = std::move(tell)]() mutable {
       EachStep each;
       if (tell) each([&tell, report] { tell(*report); });
-      each([this] { events_->queue.mark_left(); });
+      each([this] { events_.mark_left(); });
       each.check();
     });
     return outcome;
   } catch (...) {
-    if (--shutdowns_ == 0 && core().when_stopped()->is_done()) events_->queue.mark_left();
+    if (--shutdowns_ == 0 && core().when_stopped()->is_done()) events_.mark_left();
     throw;
   }
 }
@@ -288,7 +288,7 @@ bool distag_worker::settle(Nanos timeout, Task before_last) {
     functions.swap(functions_);
   }
   const CallbackScope scope(this);
-  events_->queue.clear();
+  events_.clear();
   for (const auto& function : functions) function->data.run_destroy();
   if (before_last) before_last();
   data_.run_destroy();

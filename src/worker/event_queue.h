@@ -2,23 +2,24 @@
 
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <vector>
 
+#include "base/future.h"
 #include "base/mutex.h"
-#include "capi/future.h"
-#include "capi/invocation.h"
 #include "rpc/rpc.h"
 
-namespace distag::capi {
+namespace distag {
 
 // Something that has come for a host that takes events: a call with the reply it is owed, or a complete future.
 struct Event {
+  // A reference to the host's handle, and the function that drops it.
+  using FutureHandle = std::unique_ptr<void, void (*)(void*)>;
+
   uint64_t tag = 0;
   std::shared_ptr<Invocation> call;
   std::shared_ptr<PendingReply> reply;
-  Ref<distag_future> future;
+  FutureHandle future{nullptr, nullptr};
 };
 
 // One event on its way: who has the node needs no memory to pass it on.
@@ -52,24 +53,4 @@ class EventQueue {
   bool has_left_ GUARDED_BY(mutex_) = false;
 };
 
-// The calls that were taken and are not finished. Their handles are the takers', and end with the host's last reference
-// to the worker; not with the worker, since what they lend (contexts, references) may hold that. Any thread.
-class TakenCalls {
- public:
-  distag_invocation* add(distag_worker& worker, const Event& event);
-  void end(distag_invocation& taken);
-  void end_all();
-
- private:
-  using Calls = std::map<distag_invocation*, std::unique_ptr<Lent<distag_invocation>>>;
-
-  Mutex mutex_;
-  Calls calls_ GUARDED_BY(mutex_);
-};
-
-struct Events {
-  EventQueue queue;
-  TakenCalls taken;
-};
-
-}  // namespace distag::capi
+}  // namespace distag

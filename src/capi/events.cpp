@@ -16,7 +16,7 @@ namespace {
   refuse(Status::kInvalidState, "the worker is shut down, or has left its group: nothing more comes");
 }
 
-EventTaker make_taker(distag_worker& worker) { return {worker.events(), worker.need_host(), &worker}; }
+EventTaker make_taker(distag_worker& worker) { return {worker.events(), worker.need_host(), &worker.hosted()}; }
 
 Event::FutureHandle hold(distag_future& future) {
   future.retain();

@@ -56,13 +56,13 @@ distag_value& distag_invocation::need_arg(size_t index, ValueKind kind) {
 
 namespace distag::capi {
 
-Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function) {
-  return [&worker, function](Invocation& call) {
-    const CallbackScope scope(&worker);
+Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function, distag_function run) {
+  return [&worker, function, run](Invocation& call) {
+    const CallbackScope scope(&worker.hosted());
     const CallbackScope within(function.get());
     const Lent<distag_invocation> lent(new distag_invocation(worker, call.shared_from_this()));
     distag_error err = DISTAG_ERROR_INIT;
-    const distag_status status = call_host([&] { return function->function(function->data.get(), lent.get(), &err); });
+    const distag_status status = call_host([&] { return run(function->data.get(), lent.get(), &err); });
     if (status != DISTAG_OK) throw callback_error(status, err, fmt::format("function \"{}\"", function->name));
   };
 }
@@ -110,8 +110,8 @@ distag_status distag_worker_register(distag_worker* worker, const char* name, di
     std::string text = need_function_name(name);
     if (function == nullptr) refuse_null("function");
     check_function_options(options);
-    auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), function, std::move(data)});
-    live.register_function(made, make_function(live, made));
+    auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), std::move(data)});
+    live.register_function(made, make_function(live, made, function));
   });
 }
 
@@ -123,7 +123,7 @@ distag_status distag_worker_offer(distag_worker* worker, const char* name, uint6
     check_function_options(options);
     live.need_host();
     check_takes_events(live);
-    auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), nullptr, HostData(nullptr, nullptr)});
+    auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), HostData(nullptr, nullptr)});
     live.register_function(made, make_offer(live, made, tag));
   });
 }

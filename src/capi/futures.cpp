@@ -30,7 +30,7 @@ class DoneCallback {
   distag_worker& worker() const { return future_->worker(); }
 
   void run() {
-    const CallbackScope scope(&worker());
+    const CallbackScope scope(&worker().hosted());
     call_host([&] { callback_(data_.get(), lent_.get()->as<distag_future>()); });
     data_.run_destroy();
   }
@@ -57,7 +57,7 @@ void post_done_or_drop(const std::shared_ptr<DoneCallback>& done) noexcept {
 
 // A shutdown cannot end before the callback that waits for it.
 void check_no_circle(const distag_future& future) {
-  if (!future.is_of_shutdown() || future.get().is_done() || !runs_callback_of(&future.worker())) return;
+  if (!future.is_of_shutdown() || future.get().is_done() || !future.worker().runs_callback()) return;
   refuse(Status::kInvalidState, "called from a callback of the worker that shuts down: it cannot end before");
 }
 
@@ -69,7 +69,7 @@ void wait_for(distag_future& future, Nanos timeout) {
   if (!distag::wait(future.get(), timeout)) {
     refuse(Status::kDeadline, "not complete after {} ms; it goes on", timeout / kMillisecond);
   }
-  if (future.is_of_shutdown() && future.get().error() == nullptr) future.worker().join(time_left(deadline));
+  if (future.is_of_shutdown() && future.get().error() == nullptr) future.worker().hosted().join(time_left(deadline));
   future.get().value();
 }
 
@@ -160,7 +160,7 @@ distag_status distag_wait_all(distag_future* const* futures, size_t count, int64
     }
     if (all->outcome().error() != nullptr) throw *all->outcome().error();
     for (const auto& future : held) {
-      if (future->is_of_shutdown()) future->worker().join(time_left(deadline));
+      if (future->is_of_shutdown()) future->worker().hosted().join(time_left(deadline));
     }
   });
 }

@@ -39,7 +39,7 @@ class Continuation {
 
   void run() {
     if (!next_->mark_begun()) return data_.run_destroy();  // cancelled
-    const CallbackScope scope(&worker());
+    const CallbackScope scope(&worker().hosted());
     distag_error err = DISTAG_ERROR_INIT;
     distag_value* written = nullptr;
     const distag_status status =

@@ -26,7 +26,7 @@ distag_worker& distag_rref::worker() const {
 
 const char* distag_rref::owner_name() const {
   if (!core_->is_owner()) return core_->owner_peer()->name.c_str();
-  return worker_ ? worker_->name() : nullptr;
+  return worker_ ? worker_->hosted().name() : nullptr;
 }
 
 distag_value* distag_rref::local() {

@@ -65,7 +65,7 @@ distag_status distag_worker_shutdown_async(distag_worker* worker, int64_t timeou
   return guard(__func__, err, [=] {
     distag_worker& live = need_worker(worker);
     need_pointer(out_future, "out_future");
-    const auto report = live.shutdown_async(need_timeout(timeout_ns, "timeout_ns"));
+    const auto report = live.hosted().shutdown_async(need_timeout(timeout_ns, "timeout_ns"));
     const ReserveScope scope(live.reserve());
     *out_future = new distag_future(report, live, distag_future::Of::kShutdown);
   });
@@ -78,7 +78,7 @@ distag_status distag_worker_poll(distag_worker* worker, size_t max_items, int64_
     distag_worker& live = need_worker(worker);
     HostExecutor& host = live.need_host();
     live.check_up();
-    const CallbackScope scope(&live);
+    const CallbackScope scope(&live.hosted());
     const size_t done = host.poll(max_items, need_timeout(max_ns, "max_ns"));
     if (out_done != nullptr) *out_done = done;
   });
@@ -94,7 +94,7 @@ int64_t distag_worker_get_fd(distag_worker* worker) {
 const char* distag_worker_get_name(distag_worker* worker) {
   return guard_or<const char*>(nullptr, [worker]() -> const char* {
     distag_worker* live = peek(worker);
-    return live == nullptr ? nullptr : live->name();
+    return live == nullptr ? nullptr : live->hosted().name();
   });
 }
 
@@ -166,7 +166,7 @@ distag_status distag_worker_get_stats(distag_worker* worker, distag_stats* out_s
     if (is_readable(out_stats, sizeof(distag_stats))) fill_struct(out_stats, distag_stats{});
     distag_worker& live = need_worker(worker);
     check_filled_struct(out_stats, sizeof(distag_stats), "distag_stats");
-    const WorkerStats stats = live.stats();
+    const WorkerStats stats = live.hosted().stats();
     distag_stats filled{};
     filled.calls_made = stats.rpc.calls_made;
     filled.calls_served = stats.rpc.calls_served;

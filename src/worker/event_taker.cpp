@@ -9,7 +9,7 @@ namespace {
 // Told of the next event, and of the next task that may bring one.
 class Arrival {
  public:
-  Arrival(EventQueue& queue, HostExecutor& host) : queue_(queue), host_(host) {
+  Arrival(EventQueue& queue, HostExecutor& host) : Arrival(queue, host, Future<Unit>::make()) {
     queue_.add_waiter(next_);
     host_.add_waiter(next_);
   }
@@ -24,9 +24,13 @@ class Arrival {
   void wait_and_run_nothing(Nanos timeout) { distag::wait_and_run_nothing(*next_, timeout); }
 
  private:
+  // Whole from here on: what the other constructor has added is forgotten, also when memory ends half way.
+  Arrival(EventQueue& queue, HostExecutor& host, std::shared_ptr<Future<Unit>> next)
+      : queue_(queue), host_(host), next_(std::move(next)) {}
+
   EventQueue& queue_;
   HostExecutor& host_;
-  const std::shared_ptr<Future<Unit>> next_ = Future<Unit>::make();
+  const std::shared_ptr<Future<Unit>> next_;
 };
 
 }  // namespace

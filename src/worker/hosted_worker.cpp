@@ -1,0 +1,264 @@
+#include "worker/hosted_worker.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/each_step.h"
+#include "base/parker.h"
+#include "base/thread.h"
+
+namespace distag {
+
+namespace {
+
+// How long reading the counters of the streams may take; their loop answers within 2 ms when it is well.
+constexpr Nanos kStatsPatience = 50 * kMillisecond;
+
+// How much later than its deadline a loop that is well, on a busy machine, ends a shutdown.
+constexpr Nanos kShutdownPatience = 5 * kSecond;
+
+// The last destroy functions are waited for at least this long.
+constexpr Nanos kSettlePatience = 500 * kMillisecond;
+
+constexpr const char* kReleaseThread = "distag-release";
+
+Value to_value(const ShutdownReport& report) {
+  Value::List missing;
+  for (const std::string& name : report.missing) missing.push_back(Value::text(name));
+  Value::Map entries;
+  entries.emplace_back("clean", Value(report.clean));
+  Value::List leaked;
+  for (const std::string& line : report.leaked_rrefs) leaked.push_back(Value::text(line));
+  entries.emplace_back("leaked_rrefs", Value::list(std::move(leaked)));
+  entries.emplace_back("missing", Value::list(std::move(missing)));
+  entries.emplace_back("open_calls", Value(report.open_calls));
+  return Value::map(std::move(entries));
+}
+
+Error still_running(const std::vector<std::string>& functions) {
+  std::string names;
+  for (const std::string& name : functions) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name);
+  return Error(Status::kDeadline,
+               fmt::format("shutdown: time is up while functions still run: {}; the worker has left its group, shut it "
+                           "down again to wait for them",
+                           names.empty() ? "of callbacks" : names));
+}
+
+}  // namespace
+
+HostedWorker::HostedWorker(ProductionOptions options, HostData data)
+    : data_(std::move(data)), hooks_(options.hooks), production_(mark_callbacks(std::move(options))) {
+  // A shutdown that was asked for marks it in its turn.
+  core().when_stopped()->on_done([this] {
+    if (shutdowns_ == 0) events_.mark_left();
+  });
+}
+
+// Threads and callbacks of the worker are told from others by their owner.
+ProductionOptions HostedWorker::mark_callbacks(ProductionOptions options) {
+  options.hooks.on_start = [this](const char* thread_name) {
+    set_thread_owner(this);
+    if (hooks_.on_start) hooks_.on_start(thread_name);
+  };
+  if (options.on_log) {
+    options.on_log = [this, sink = std::move(options.on_log)](LogLevel level, const std::string& text) {
+      const CallbackScope scope(this);
+      sink(level, text);
+    };
+  }
+  if (options.on_member) {
+    options.on_member = [this, tell = std::move(options.on_member)](const MemberRecord& record) {
+      const CallbackScope scope(this);
+      tell(record);
+    };
+  }
+  return options;
+}
+
+void HostedWorker::register_function(std::shared_ptr<HostFunction> function, Function run) {
+  {
+    MutexLock lock(mutex_);
+    functions_.push_back(function);
+  }
+  try {
+    core().rpc().register_function(function->name, std::move(run));
+  } catch (...) {
+    MutexLock lock(mutex_);
+    std::erase(functions_, function);
+    throw;
+  }
+}
+
+HostedWorker::Withdrawal HostedWorker::unregister_function(const std::string& name, Nanos timeout) {
+  std::shared_ptr<HostFunction> function;
+  {
+    MutexLock lock(mutex_);
+    const auto found = std::find_if(functions_.begin(), functions_.end(),
+                                    [&name](const auto& registered) { return registered->name == name; });
+    if (found == functions_.end()) return Withdrawal::kUnknown;
+    if (runs_callback_of(found->get())) return Withdrawal::kFromWithinItself;
+    function = std::move(*found);
+    functions_.erase(found);
+  }
+  core().rpc().unregister_function(name);
+  auto ended = Future<Unit>::make();
+  function->data.on_destroyed([ended] { ended->complete(Unit{}); });
+  function.reset();
+  return wait(*ended, timeout) ? Withdrawal::kDone : Withdrawal::kStillRuns;
+}
+
+std::shared_ptr<Future<Value>> HostedWorker::start(Nanos timeout) {
+  was_started_ = true;
+  return production_.start(timeout);
+}
+
+std::optional<Value> HostedWorker::shutdown(Nanos timeout) {
+  const ReserveScope reserve_scope(reserve());
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  // Code that runs on this thread while it waits is a callback, for which a shutdown within this one could not end.
+  const CallbackScope callback_scope(this);
+  // From now on the caller is the thread that polls.
+  if (host() != nullptr) host()->poll(0, 0);
+  if (!is_down()) {
+    const auto outcome = begin_leaving(timeout);
+    if (!wait(*outcome, timeout == kForever ? kForever : deadline_after(timeout, kShutdownPatience))) return {};
+    keep_report(outcome->value());
+    take_down(time_left(deadline));
+  }
+  MutexLock lock(mutex_);
+  return report_;
+}
+
+// Once it has left, `tell` is called, then those who wait for events are told: also when there is no memory for the
+// first. A shutdown that cannot be begun leaves that to the others, or to the end of the worker.
+std::shared_ptr<HostedWorker::Outcome> HostedWorker::begin_leaving(Nanos timeout,
+                                                                   UniqueFunction<void(const Outcome&)> tell) {
+  ++shutdowns_;
+  try {
+    auto outcome = production_.begin_shutdown(timeout);
+    outcome->on_done([this, report = outcome.get(), tell = std::move(tell)]() mutable {
+      EachStep each;
+      if (tell) each([&tell, report] { tell(*report); });
+      each([this] { events_.mark_left(); });
+      each.check();
+    });
+    return outcome;
+  } catch (...) {
+    if (--shutdowns_ == 0 && core().when_stopped()->is_done()) events_.mark_left();
+    throw;
+  }
+}
+
+// The first one is that of all who ask.
+Value HostedWorker::keep_report(const ShutdownReport& report) {
+  MutexLock lock(mutex_);
+  if (report_.is_null()) report_ = to_value(report);
+  return report_;
+}
+
+// The worker has left: its threads end, then what the host gave.
+void HostedWorker::take_down(Nanos timeout) {
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  const bool has_ended = production_.finish(timeout);
+  const Nanos left = time_left(deadline);
+  if (!has_ended || !settle(left < 0 ? left : std::max(left, kSettlePatience))) {
+    throw still_running(core().rpc().running_functions());
+  }
+}
+
+std::shared_ptr<Future<Value>> HostedWorker::shutdown_async(Nanos timeout) {
+  auto future = Future<Value>::make();
+  future->claim();  // a worker that leaves cannot be called back
+  begin_leaving(timeout, [this, future](const Outcome& outcome) {
+    const Owed owed(future);
+    tell_of_shutdown(outcome, *future);
+  });
+  return future;
+}
+
+void HostedWorker::tell_of_shutdown(const Outcome& outcome, Future<Value>& future) {
+  if (outcome.error() != nullptr) {
+    future.fail(*outcome.error());
+    return;
+  }
+  const std::vector<std::string> running = core().rpc().running_functions();
+  if (!running.empty()) {
+    future.fail(still_running(running));
+    return;
+  }
+  future.complete(keep_report(outcome.value()));
+}
+
+void HostedWorker::join(Nanos timeout) {
+  if (!is_down() && !runs_callback_of(this)) take_down(timeout);
+}
+
+// The threads are gone: ends all that the host gave, once. A second caller waits for the first: false when that one is
+// not done in time.
+bool HostedWorker::settle(Nanos timeout, Task before_last) {
+  std::vector<std::shared_ptr<HostFunction>> functions;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(is_settling_, true)) {
+      lock.unlock();
+      return wait(*settled_, timeout);
+    }
+    functions.swap(functions_);
+  }
+  const CallbackScope scope(this);
+  events_.clear();
+  for (const auto& function : functions) function->data.run_destroy();
+  if (before_last) before_last();
+  data_.run_destroy();
+  settled_->complete(Unit{});
+  return true;
+}
+
+void HostedWorker::end_for_good(Task then) noexcept {
+  if (is_down()) return then();
+  if (!was_started_) {
+    if (take_down_for_good(false)) then();
+    return;
+  }
+  try {
+    start_thread(kReleaseThread, {}, [this, then = std::move(then)]() mutable {
+      if (take_down_for_good(true)) then();
+    }).detach();
+  } catch (...) {
+    // No thread is left to join the others on: they run until the process ends.
+  }
+}
+
+// Whether all its threads are gone: those that still run keep their memory. The hooks of a thread of its own
+// (`is_thread`) frame all but the end of their user_data.
+bool HostedWorker::take_down_for_good(bool is_thread) noexcept {
+  try {
+    if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
+    const ReserveScope may_draw(reserve());  // the host lets go of it: there is nobody to answer
+    wait(*begin_leaving(0), kForever);
+    production_.finish(kForever);
+    return settle(kForever, is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());
+  } catch (...) {
+    return false;
+  }
+}
+
+const char* HostedWorker::name() {
+  const std::string now = core().name();
+  MutexLock lock(mutex_);
+  if (now.empty()) return nullptr;
+  if (names_.empty() || names_.back() != now) names_.push_back(now);
+  return names_.back().c_str();
+}
+
+WorkerStats HostedWorker::stats() {
+  WorkerStats stats = core().stats();
+  if (!core().is_started() || is_down()) return stats;
+  // Not a wait of base: that might run callbacks, and this function is not one that blocks.
+  const auto fresh = core().fetch_session_stats();
+  if (park_until_done(*fresh, kStatsPatience) && fresh->error() == nullptr) stats.session = fresh->value();
+  return stats;
+}
+
+}  // namespace distag

@@ -1,0 +1,124 @@
+// The order in which a worker and all that its host gave it end.
+#include "worker/hosted_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// Notes the end of something that the host gave.
+struct Note {
+  Names& ended;
+  std::string name;
+  HostData data() {
+    return HostData(this, [](void* note) {
+      auto* const self = static_cast<Note*>(note);
+      self->ended.push_back(self->name);
+    });
+  }
+};
+
+class HostedWorkerTest : public ::testing::Test {
+ protected:
+  static std::unique_ptr<HostedWorker> make(HostData data, const std::string& group) {
+    ProductionOptions options;
+    options.worker.rank = 0;
+    options.worker.world_size = 1;
+    options.worker.rendezvous = "inproc://hosted_" + group;
+    options.thread_count = 1;
+    return std::make_unique<HostedWorker>(std::move(options), std::move(data));
+  }
+
+  static void add(
+      HostedWorker& worker, Note& note, std::function<void()> body = [] {}) {
+    auto function = std::make_shared<HostFunction>(HostFunction{note.name, note.data()});
+    worker.register_function(function, [function, body](Invocation&) { body(); });
+  }
+
+  static void start(HostedWorker& worker) {
+    const auto started = worker.start(20 * kSecond);
+    ASSERT_TRUE(wait(*started, 30 * kSecond));
+    started->value();
+  }
+
+  static bool is_clean(const std::optional<Value>& report) { return report->as_map()[0].second.as_bool(); }
+
+  Names ended_;
+  Note of_options_{ended_, "options"};
+};
+
+TEST_F(HostedWorkerTest, DataOfFunctionsEndsBeforeThatOfTheOptions) {
+  Note first{ended_, "first"}, second{ended_, "second"};
+  const auto worker = make(of_options_.data(), "order");
+  add(*worker, first);
+  add(*worker, second);
+  EXPECT_EQ(worker->unregister_function("third", kForever), HostedWorker::Withdrawal::kUnknown);
+  EXPECT_EQ(worker->unregister_function("first", kForever), HostedWorker::Withdrawal::kDone);
+  EXPECT_EQ(ended_, Names{"first"});
+  EXPECT_TRUE(worker->shutdown(0));
+  EXPECT_TRUE(worker->is_down());
+  EXPECT_EQ(ended_, (Names{"first", "second", "options"}));
+}
+
+TEST_F(HostedWorkerTest, ShutDownTwiceAtOnceBothGetTheReport) {
+  const auto worker = make(of_options_.data(), "twice");
+  start(*worker);
+  bool is_clean_there = false;
+  std::thread other([&] { is_clean_there = is_clean(worker->shutdown(20 * kSecond)); });
+  EXPECT_TRUE(is_clean(worker->shutdown(20 * kSecond)));
+  other.join();
+  EXPECT_TRUE(is_clean_there);
+  EXPECT_EQ(ended_, Names{"options"});
+}
+
+TEST_F(HostedWorkerTest, AFunctionThatRunsKeepsItsDataAndMakesTheShutdownLate) {
+  Note slow{ended_, "slow"};
+  const auto worker = make(of_options_.data(), "late");
+  const auto begun = Future<Unit>::make(), may_end = Future<Unit>::make();
+  add(*worker, slow, [begun, may_end] {
+    begun->complete(Unit{});
+    wait(*may_end, kForever);
+  });
+  start(*worker);
+  CallRequest request;
+  request.to = "worker0";
+  request.function = "slow";
+  const auto answer = worker->core().rpc().call(std::move(request));
+  ASSERT_TRUE(wait(*begun, 30 * kSecond));
+  try {
+    worker->shutdown(0);
+    ADD_FAILURE() << "a function still runs";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kDeadline);
+    EXPECT_NE(std::string(error.message()).find("functions still run: \"slow\""), std::string::npos);
+  }
+  EXPECT_FALSE(worker->is_down());
+  EXPECT_EQ(ended_, Names{});
+  may_end->complete(Unit{});
+  EXPECT_TRUE(worker->shutdown(kForever));
+  EXPECT_EQ(ended_, (Names{"slow", "options"}));
+}
+
+TEST_F(HostedWorkerTest, AfterItsEndForGoodItMayBeFreed) {
+  auto worker = make(of_options_.data(), "good");
+  start(*worker);
+  const auto freed = Future<Unit>::make();
+  worker->end_for_good([&worker, freed] {
+    worker.reset();
+    freed->complete(Unit{});
+  });
+  ASSERT_TRUE(wait(*freed, 30 * kSecond));
+  EXPECT_EQ(ended_, Names{"options"});
+}
+
+}  // namespace
+}  // namespace distag

@@ -245,12 +245,16 @@ void PassInitiator::tell_verdict(bool commits, const Error& error) {
   EachStep each;
   each([this, commits, &error] { tell_those_left(commits, error); });
   if (!each.has_failed()) return;
+  EachStep text;
+  text([this, &error] { verdict_ = error; });
+  if (text.has_failed()) verdict_ = Error(Status::kOutOfMemory, "no memory");
   Loop& loop = shared_.environment.loop;
-  loop.start_timer(loop.now() + kTellAgain, [alive = shared_.weak_from_this(), self = shared_from_this(), commits,
-                                             error = std::make_unique<Error>(error)] {
-    const auto shared = alive.lock();
-    if (shared != nullptr && shared->passes != nullptr) self->tell_verdict(commits, *error);
-  });
+  loop.start_timer(tell_again_, loop.now() + kTellAgain,
+                   [alive = shared_.weak_from_this(), self = shared_from_this(), commits] {
+                     const auto shared = alive.lock();
+                     const Error why = std::move(self->verdict_);
+                     if (shared != nullptr && shared->passes != nullptr) self->tell_verdict(commits, why);
+                   });
 }
 
 // Each that is told is forgotten.

@@ -86,6 +86,8 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
   bool is_planned_ = false;
   Loop::TimerId deadline_timer_ = 0;
   Loop::TimerId probe_timer_ = 0;
+  TaskPlace tell_again_;
+  Error verdict_;  // while it waits there
   Nanos probe_delay_ = 0;
   uint64_t round_ = 0;
   uint64_t judged_round_ = 0;

@@ -29,8 +29,10 @@ void TimerQueue::add(TaskPlace& place, Nanos when, Task task) noexcept {
   place.put(std::move(task));
   place.when_ = when;
   TaskPlace** link = &first_placed_;
+  if (first_placed_ != nullptr && last_placed_->when_ <= when) link = &last_placed_->next_;
   while (*link != nullptr && (*link)->when_ <= when) link = &(*link)->next_;
   place.next_ = std::exchange(*link, &place);
+  if (place.next_ == nullptr) last_placed_ = &place;
   ++placed_;
 }
 

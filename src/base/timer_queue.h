@@ -16,7 +16,8 @@ class TimerQueue {
 
   // Ids are never 0 and never repeat.
   Id add(Nanos when, Task task);
-  // At a place of the caller's: needs no memory. For the few that cannot do without: it looks through those before it.
+  // At a place of the caller's: needs no memory. Fast for a task that is due after all others of this kind; else it
+  // looks through those before it.
   void add(TaskPlace& place, Nanos when, Task task) noexcept;
   // Destroys the task. An id that was taken or cancelled is fine.
   void cancel(Id id);
@@ -54,6 +55,7 @@ class TimerQueue {
   uint64_t next_order_ = 0;
   size_t live_ = 0;
   TaskPlace* first_placed_ = nullptr;  // by time
+  TaskPlace* last_placed_ = nullptr;   // unless there is none
   size_t placed_ = 0;
 };
 

@@ -15,7 +15,8 @@ struct Group::State {
   State(GroupShared& given, Nanos given_lease)
       : shared(given),
         lease(given_lease),
-        vote(shared, {[this] { return is_idle(); }, [this] { leave(true, shut_down()); }}),
+        vote(shared, {[this] { return is_idle(); },
+                      [this] { shared.loop.post_or_drop(quiet, [this] { leave(true, shut_down()); }); }}),
         all_gather(std::make_shared<AllGather>(shared)),
         gather_tree(std::make_shared<GatherTree>(
             shared, GatherTree::Receiver{
@@ -26,6 +27,7 @@ struct Group::State {
                              GatherTree::Done done) { gather_tree->spread(ranks, turns, values, std::move(done)); }) {}
 
   GroupShared& shared;
+  TaskPlace quiet;  // a task of its own: its failure is that of the loop, not of a message
   const Nanos lease;
   ShutdownVote vote;
   const std::shared_ptr<AllGather> all_gather;

@@ -77,6 +77,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
   const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
   try {
     auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, kept);
+    request.keep = {};  // has taken effect: not when it is tried again
     deadlines_.add(id, deadline);
     open_.emplace(id, call);
     try {
@@ -89,6 +90,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
     shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
     return call;
   } catch (...) {
+    request.keep = {};
     if (kept != nullptr) kept->fail(current_error());
     throw;
   }
@@ -221,8 +223,12 @@ void IncomingCalls::send_taken(const std::shared_ptr<IncomingCall>& call) {
   }
   if (const auto kept = call->take_kept()) {
     if (reply.failed) {
-      Error failure = reply.error;
-      kept->fail(failure.add_context(name_call(call->function(), call->label(), shared_.group->self)));
+      EachStep each;
+      each([this, &reply, &kept, &call] {
+        Error failure = reply.error;
+        kept->fail(failure.add_context(name_call(call->function(), call->label(), shared_.group->self)));
+      });
+      if (!kept->is_done()) kept->fail(Error(Status::kOutOfMemory, "no memory"));
     } else {
       kept->complete(std::move(answer.value));
     }

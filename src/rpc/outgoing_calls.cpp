@@ -237,6 +237,10 @@ bool OutgoingCalls::end_open(const std::shared_ptr<OutgoingCall>& call, const Er
   });
   each([this, &call, &why] { end(call, failure(*call, why.status(), why.message())); });
   fail_dropped(call->future);  // when there was no memory to say more
+  if (open_.contains(call->id)) {
+    forget(*call);
+    if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
+  }
   return true;
 }
 
@@ -248,7 +252,6 @@ size_t OutgoingCalls::stop(const Error& why) {
   while (!open_.empty()) {
     const std::shared_ptr<OutgoingCall> call = open_.begin()->second;
     if (end_open(call, why)) ++count;
-    open_.erase(call->id);
   }
   return count;
 }

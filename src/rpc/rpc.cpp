@@ -33,6 +33,7 @@ struct Rpc::State final : RpcShared, GroupService {
   Turns turns{environment.loop};
   int64_t ended_by_stop = 0;
   bool has_ended = false;
+  bool has_told_end = false;
 
   // GroupService
   std::shared_ptr<Future<Value>> ask(const Peer& to, const char* function, Values args) override;
@@ -197,11 +198,15 @@ void Rpc::State::end_calls(const Error& why, std::function<void()> on_ended) {
           turns.for_each(
               incoming.begin_stop(), [this](const auto& call) { ended_by_stop += incoming.end_open(call) ? 1 : 0; },
               [this, on_ended] {
-                if (!has_ended) on_ended();
+                if (has_ended) return;
+                on_ended();
+                has_told_end = true;
               });
         });
   });
-  if (each.has_failed() && !has_ended) on_ended();
+  if (!each.has_failed() || has_told_end) return;
+  if (has_ended) each.check();  // on_ended() itself has failed
+  on_ended();
 }
 
 void Rpc::State::end(const Error& why, ShutdownReport& report) {

@@ -77,8 +77,8 @@ bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
   try {
     if (decoder_->post([turn, limits = limits_, &loop = loop_, self = std::weak_ptr(self_)] {
           decode(*turn, limits);
-          turn->is_decoded = true;
           loop.post_or_drop(turn->decoded_place, [turn, self] {
+            turn->is_decoded = true;  // not before: from here on its place is free
             if (const auto inbox = self.lock()) (*inbox)->drain();
           });
         })) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <list>
@@ -45,11 +44,11 @@ class Inbox {
   struct Turn {
     Arrived arrived;
     Decoded decoded;
-    bool is_given_out = false;             // the decoder has it
-    bool is_put_back = false;              // its place has the task that looks again
-    std::atomic<bool> is_decoded = false;  // set by the decoder
-    TaskPlace decoded_place;               // of the decoder, for the word that it has
-    TaskPlace place;                       // for a later look at the inbox
+    bool is_given_out = false;  // the decoder has it
+    bool is_put_back = false;   // its place has the task that looks again
+    bool is_decoded = false;
+    TaskPlace decoded_place;  // of the decoder, for the word that it has
+    TaskPlace place;          // for a later look at the inbox
   };
   using Place = std::list<std::shared_ptr<Turn>>;
   static Place make_place() { return {std::make_shared<Turn>()}; }

@@ -172,11 +172,12 @@ Session::Ticket Session::State::send_to_self(wire::Body body, SendOptions option
   if (options.on_number) options.on_number(message);
   place.front().on_acknowledged = std::move(options.on_acknowledged);
   to_self.splice(to_self.end(), place);
-  deliver_to_self();
+  deliver_to_self(true);
   return 0;
 }
 
-void Session::State::deliver_to_self() {
+// `is_sent_now`: the last one, whose sender hears if it cannot travel.
+void Session::State::deliver_to_self(bool is_sent_now) {
   try {
     while (!to_self.empty()) {
       hand_to_self(to_self.front());
@@ -187,12 +188,15 @@ void Session::State::deliver_to_self() {
     Task again = [this, held = self_place, session = std::weak_ptr<char>(alive)] {
       if (session.expired()) return;
       waits_for_self = false;
-      deliver_to_self();
+      deliver_to_self(false);
     };
     shared.loop.start_timer(*self_place, shared.loop.now() + kSelfAgain, std::move(again));
   } catch (...) {
-    to_self.pop_front();  // it became something that cannot travel: no other waits for it
-    throw;
+    // It became something that cannot travel: no other waits for it.
+    const bool is_of_sender = is_sent_now && to_self.size() == 1;
+    to_self.pop_front();
+    if (is_of_sender) throw;
+    deliver_to_self(is_sent_now);
   }
 }
 

@@ -71,7 +71,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
     Inbox::Place place = Inbox::make_place();
     TaskPlace post;
   };
-  void deliver_to_self();
+  void deliver_to_self(bool is_sent_now);
   void hand_to_self(ToSelf& own);
   void arrive(Travelling& own);
   void check_size_for(const PeerRecord& record, const wire::Body& body, size_t size) const;

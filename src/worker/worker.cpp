@@ -265,7 +265,11 @@ const std::shared_ptr<Future<ShutdownReport>>& Worker::when_stopped() const { re
 std::shared_ptr<Future<ShutdownReport>> Worker::shutdown(Nanos timeout) {
   auto future = Future<ShutdownReport>::make();
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
-  state_->stop_future->on_done([outcome = state_->stop_future.get(), future] { future->complete(outcome->value()); });
+  state_->stop_future->on_done([outcome = state_->stop_future.get(), future] {
+    EachStep each;
+    each([outcome, &future] { future->complete(outcome->value()); });
+    fail_dropped(*future);  // without memory for the report
+  });
   // A loop that takes no task any more was stopped after the worker.
   state_->environment.loop.post_or_drop([state = state_, deadline] { state->begin_stop(deadline); });
   return future;
@@ -435,8 +439,8 @@ Heard Worker::State::keep_for_start(const Peer& from, wire::Message message) {
 void Worker::State::refuse_early(const Peer& from, const wire::Message& outline, Error why) {
   why.set_origin_rank(session->self().rank);
   if (const auto* call = std::get_if<wire::Call>(&outline.body)) {
-    gate.count_refused(from);
     session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}});
+    gate.count_refused(from);  // once, also when this is tried again
   } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
     session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
   }

@@ -1,0 +1,97 @@
+// Memory of one worker's loop is refused from each moment on in turn.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/sim_group.h"
+
+namespace distag::sim {
+namespace {
+
+// Runs `scenario` for each moment at which an allocation is refused to worker `rank`, with so many after it, until one
+// is past the last.
+void for_each_moment(int32_t rank, const std::vector<uint64_t>& counts,
+                     const std::function<void(SimWorkerGroup& group, const std::function<void()>& begin)>& scenario) {
+  for (const uint64_t count : counts) {
+    bool is_past = false;
+    for (uint64_t moment = 0; !is_past; ++moment) {
+      SCOPED_TRACE("allocation " + std::to_string(moment) + ", refused " + std::to_string(count) + " times");
+      SimWorkerGroup group(1, SimGroupOptions());
+      scenario(group, [&group, rank, moment, count] {
+        group.share_memory_with_loop(rank);
+        group.memory(rank).refuse(moment, count);
+      });
+      is_past = group.memory(rank).refused() == 0;
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(ShortageMoments, AShutdownEndsOnAllSides) {
+  for_each_moment(1, {1, 2}, [](SimWorkerGroup& group, const std::function<void()>& begin) {
+    group.start();
+    begin();
+    const auto here = group.worker(0).shutdown(20 * kSecond);
+    const auto there = group.worker(1).shutdown(20 * kSecond);
+    group.scheduler().run_until([&] { return here->is_done() && there->is_done(); }, 300 * kSecond);
+    EXPECT_TRUE(here->is_done());
+    EXPECT_TRUE(there->is_done());
+  });
+}
+
+// Its values end, and no retry of a refused message makes a violator of its sender.
+TEST(ShortageMoments, ARemoteCreationLosesNobody) {
+  for_each_moment(1, {1, 2, 5, 8}, [](SimWorkerGroup& group, const std::function<void()>& begin) {
+    group.worker(1).rpc().register_function("one", [](Invocation& call) { call.set_result(Value(int64_t{1})); });
+    group.start();
+    begin();
+    CallRequest request;
+    request.to = "w1";
+    request.function = "one";
+    const auto made = group.worker(0).rrefs().remote(std::move(request));
+    const auto fetched = group.worker(0).rrefs().fetch(made, FetchOptions());
+    group.scheduler().run_until([&fetched] { return fetched->is_done(); }, 300 * kSecond);
+    EXPECT_TRUE(fetched->is_done());
+    if (fetched->is_done() && fetched->error() != nullptr) {
+      const Status status = fetched->error()->status();
+      EXPECT_TRUE(status == Status::kOutOfMemory || status == Status::kNotFound) << fetched->error()->message();
+    }
+    group.scheduler().run_for(kSecond);
+    for (const std::string& line : group.log_lines()) EXPECT_EQ(line.find(" is lost: "), std::string::npos) << line;
+  });
+}
+
+TEST(ShortageMoments, OpenCallsEndAndAreCountedOnce) {
+  static constexpr int64_t kCalls = 70;  // more than end in one task
+  for_each_moment(0, {1, 2, 3}, [](SimWorkerGroup& group, const std::function<void()>& begin) {
+    std::vector<std::shared_ptr<PendingReply>> held;
+    group.worker(1).rpc().register_function("later", [&held](Invocation& call) { held.push_back(call.defer()); });
+    group.start();
+    std::vector<std::shared_ptr<Future<Value>>> calls;
+    for (int64_t i = 0; i < kCalls; ++i) {
+      CallRequest request;
+      request.to = "w1";
+      request.function = "later";
+      request.timeout = kForever;
+      calls.push_back(group.worker(0).rpc().call(std::move(request)));
+    }
+    group.scheduler().run_for(kSecond);
+    begin();
+    const auto report = group.worker(0).shutdown(0);
+    group.scheduler().run_until([&report] { return report->is_done(); }, 300 * kSecond);
+    EXPECT_TRUE(report->is_done());
+    if (report->is_done() && report->error() == nullptr) {
+      EXPECT_LE(report->value().open_calls, kCalls);
+    }
+    for (const auto& call : calls) EXPECT_TRUE(call->is_done());
+    EXPECT_EQ(group.worker(0).stats().rpc.futures_open, 0u);
+    held.clear();
+  });
+}
+
+}  // namespace
+}  // namespace distag::sim

@@ -68,7 +68,7 @@ Values decode_values(DecodeState& state, const flatbuffers::Vector<protocol::Val
   return values;
 }
 
-AutogradMetadata decode_metadata(DecodeState& state, const protocol::AutogradMetadata* table) {
+AutogradMetadata decode_metadata(DecodeState& state, const protocol::Recording* table) {
   AutogradMetadata metadata;
   if (table == nullptr) return metadata;
   metadata.context = decode_id(*table->context(), "context");
@@ -159,7 +159,7 @@ Call decode(DecodeState& state, const protocol::Call& table) {
   call.args = decode_values(state, table.args_type(), table.args());
   call.time_left = table.time_left();
   if (call.time_left < kForever) malformed("a call with {} ns left", call.time_left);
-  call.metadata = decode_metadata(state, table.metadata());
+  call.metadata = decode_metadata(state, table.recording());
   check_tracked(state, call.metadata, call.args);
   call.label = decode_text(state, table.label(), kMaxNameBytes, "label");
   call.keep = decode_optional_id(table.keep(), "value to keep");
@@ -173,7 +173,7 @@ Reply decode(DecodeState& state, const protocol::Reply& table) {
   bool has_result = table.result_type() != protocol::Value::NONE;
   if (has_result == reply.failed) malformed("an answer with {}", has_result ? "a result and an error" : "no result");
   if (has_result) reply.result = decode_value(state, static_cast<uint8_t>(table.result_type()), table.result(), 1);
-  reply.metadata = decode_metadata(state, table.metadata());
+  reply.metadata = decode_metadata(state, table.recording());
   check_tracked(state, reply.metadata, {reply.result});
   return reply;
 }

@@ -282,14 +282,14 @@ class BodyEncoder {
                                  error.may_have_run());
   }
 
-  Offset<protocol::AutogradMetadata> metadata(const AutogradMetadata& metadata) {
+  Offset<protocol::Recording> metadata(const AutogradMetadata& metadata) {
     if (!metadata.context) return 0;
     auto tracked = metadata.pair ? bits(metadata.tracked) : 0;
     auto joined = numbers(metadata.joined);
     protocol::Id context = wire_id(metadata.context);
     protocol::Id pair = wire_id(metadata.pair);
-    return protocol::CreateAutogradMetadata(builder_, &context, metadata.creator_rank, metadata.pair ? &pair : nullptr,
-                                            tracked, joined);
+    return protocol::CreateRecording(builder_, &context, metadata.creator_rank, metadata.pair ? &pair : nullptr,
+                                     tracked, joined);
   }
 
   Offset<protocol::Member> member(const Member& member) {

@@ -318,7 +318,7 @@ TEST(Malformed, RecordingsThatDoNotFitTheValues) {
         auto name = builder.CreateString("f");
         auto tracked = builder.CreateVector(std::vector<uint8_t>{1});
         protocol::Id id(1, 2);
-        auto metadata = protocol::CreateAutogradMetadata(builder, &id, 0, nullptr, tracked);
+        auto metadata = protocol::CreateRecording(builder, &id, 0, nullptr, tracked);
         return Raw{protocol::Body::Call, protocol::CreateCall(builder, &id, name, 0, 0, -1, metadata).Union()};
       }),
       {}, "tracked tensors without a pair");

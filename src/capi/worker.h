@@ -30,7 +30,7 @@ class WorkerLink {
 // it never ends on a thread of the worker.
 struct distag_worker final : distag::capi::Handle {
  public:
-  distag_worker(distag::ProductionOptions options, distag::HostData data, distag_member_callback on_member);
+  distag_worker(distag::ThreadedOptions options, distag::HostData data, distag_member_callback on_member);
   ~distag_worker() override;
 
   // The host's last one shuts it down.
@@ -83,7 +83,7 @@ void check_takes_events(distag_worker& worker);
 distag_member to_member(const MemberRecord& record);
 
 // Checks the options and says what they ask for.
-ProductionOptions make_production_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory);
+ThreadedOptions make_threaded_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory);
 
 // The allocator of the host; nullptr when there is none. Its destroy runs after the last block came back, also when
 // this throws.

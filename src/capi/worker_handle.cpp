@@ -9,7 +9,7 @@
 using namespace distag;
 using namespace distag::capi;
 
-distag_worker::distag_worker(ProductionOptions options, HostData data, distag_member_callback on_member)
+distag_worker::distag_worker(ThreadedOptions options, HostData data, distag_member_callback on_member)
     : Handle(Kind::kWorker), link_(std::make_shared<WorkerLink>(this)), taken_calls_(std::make_unique<TakenCalls>()) {
   if (on_member != nullptr) {
     lent();  // made before a callback depends on it

@@ -90,13 +90,13 @@ std::function<void(const char*)> make_hook(distag_thread_hook hook, void* user_d
 
 }  // namespace
 
-ProductionOptions make_production_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory) {
+ThreadedOptions make_threaded_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory) {
   check_enums(options);
   check_place(options);
   check_security(options.security);
   need_zero(options.max_in_flight_bytes, "max_in_flight_bytes");
   void* const user_data = options.user_data;
-  ProductionOptions made;
+  ThreadedOptions made;
   made.worker = make_worker_options(options);
   made.host_executor = options.executor == DISTAG_EXECUTOR_HOST;
   made.thread_count = options.thread_count;

@@ -20,7 +20,7 @@ distag_status distag_worker_create(const distag_worker_options* options, distag_
     std::shared_ptr<FrameMemory> memory = make_frame_memory(is_given ? options->allocator : nullptr);
     const distag_worker_options given = read_struct(options, "distag_worker_options");
     need_pointer(out_worker, "out_worker");
-    ProductionOptions made = make_production_options(given, std::move(memory));
+    ThreadedOptions made = make_threaded_options(given, std::move(memory));
     *out_worker = new distag_worker(std::move(made), std::move(data), given.on_member);
   });
 }

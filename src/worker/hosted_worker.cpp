@@ -47,8 +47,8 @@ Error still_running(const std::vector<std::string>& functions) {
 
 }  // namespace
 
-HostedWorker::HostedWorker(ProductionOptions options, HostData data)
-    : data_(std::move(data)), hooks_(options.hooks), production_(mark_callbacks(std::move(options))) {
+HostedWorker::HostedWorker(ThreadedOptions options, HostData data)
+    : data_(std::move(data)), hooks_(options.hooks), worker_(mark_callbacks(std::move(options))) {
   // A shutdown that was asked for marks it in its turn.
   core().when_stopped()->on_done([this] {
     if (shutdowns_ == 0) events_.mark_left();
@@ -56,7 +56,7 @@ HostedWorker::HostedWorker(ProductionOptions options, HostData data)
 }
 
 // Threads and callbacks of the worker are told from others by their owner.
-ProductionOptions HostedWorker::mark_callbacks(ProductionOptions options) {
+ThreadedOptions HostedWorker::mark_callbacks(ThreadedOptions options) {
   options.hooks.on_start = [this](const char* thread_name) {
     set_thread_owner(this);
     if (hooks_.on_start) hooks_.on_start(thread_name);
@@ -110,7 +110,7 @@ HostedWorker::Withdrawal HostedWorker::unregister_function(const std::string& na
 
 std::shared_ptr<Future<Value>> HostedWorker::start(Nanos timeout) {
   was_started_ = true;
-  return production_.start(timeout);
+  return worker_.start(timeout);
 }
 
 std::optional<Value> HostedWorker::shutdown(Nanos timeout) {
@@ -136,7 +136,7 @@ std::shared_ptr<HostedWorker::Outcome> HostedWorker::begin_leaving(Nanos timeout
                                                                    UniqueFunction<void(const Outcome&)> tell) {
   ++shutdowns_;
   try {
-    auto outcome = production_.begin_shutdown(timeout);
+    auto outcome = worker_.begin_shutdown(timeout);
     outcome->on_done([this, report = outcome.get(), tell = std::move(tell)]() mutable {
       EachStep each;
       if (tell) each([&tell, report] { tell(*report); });
@@ -160,7 +160,7 @@ Value HostedWorker::keep_report(const ShutdownReport& report) {
 // The worker has left: its threads end, then what the host gave.
 void HostedWorker::take_down(Nanos timeout) {
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
-  const bool has_ended = production_.finish(timeout);
+  const bool has_ended = worker_.finish(timeout);
   const Nanos left = time_left(deadline);
   if (!has_ended || !settle(left < 0 ? left : std::max(left, kSettlePatience))) {
     throw still_running(core().rpc().running_functions());
@@ -237,7 +237,7 @@ bool HostedWorker::take_down_for_good(bool is_thread) noexcept {
     if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
     const ReserveScope may_draw(reserve());  // the host lets go of it: there is nobody to answer
     wait(*begin_leaving(0), kForever);
-    production_.finish(kForever);
+    worker_.finish(kForever);
     return settle(kForever, is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());
   } catch (...) {
     return false;

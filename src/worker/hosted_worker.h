@@ -10,7 +10,7 @@
 #include "base/host_callback.h"
 #include "base/mutex.h"
 #include "worker/event_queue.h"
-#include "worker/production.h"
+#include "worker/threaded_worker.h"
 
 namespace distag {
 
@@ -26,12 +26,12 @@ struct HostFunction {
 class HostedWorker {
  public:
   // `data` is that of the callbacks in the options.
-  HostedWorker(ProductionOptions options, HostData data);
+  HostedWorker(ThreadedOptions options, HostData data);
 
-  Worker& core() { return production_.worker(); }
-  Executor& functions() { return production_.functions(); }
-  HostExecutor* host() { return production_.host(); }  // nullptr with the pool executor
-  Reserve* reserve() { return production_.reserve(); }
+  Worker& core() { return worker_.worker(); }
+  Executor& functions() { return worker_.functions(); }
+  HostExecutor* host() { return worker_.host(); }  // nullptr with the pool executor
+  Reserve* reserve() { return worker_.reserve(); }
   EventQueue& events() { return events_; }
 
   // `run` holds the function.
@@ -59,7 +59,7 @@ class HostedWorker {
   WorkerStats stats();
 
  private:
-  ProductionOptions mark_callbacks(ProductionOptions options);
+  ThreadedOptions mark_callbacks(ThreadedOptions options);
   using Outcome = Future<ShutdownReport>;
   std::shared_ptr<Outcome> begin_leaving(Nanos timeout, UniqueFunction<void(const Outcome&)> tell = {});
   void tell_of_shutdown(const Outcome& outcome, Future<Value>& future);
@@ -70,7 +70,7 @@ class HostedWorker {
 
   HostData data_;  // of the callbacks in the options
   const ThreadHooks hooks_;
-  ProductionWorker production_;
+  ThreadedWorker worker_;
   EventQueue events_;  // ends before what its calls are of
   std::atomic<bool> was_started_{false};
   std::atomic<int> shutdowns_{0};  // that will mark the end of the events

@@ -160,7 +160,7 @@ SimWorkerGroup::~SimWorkerGroup() {
   }
 }
 
-// As ProductionWorker does it. A shutdown that hangs here would hang in production, but a test that failed already
+// As ThreadedWorker does it. A shutdown that hangs here would hang in production, but a test that failed already
 // should end.
 void SimWorkerGroup::take_down(Node& node) {
   if (std::exchange(node.down, true)) return;

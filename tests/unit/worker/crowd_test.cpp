@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/production.h"
+#include "worker/threaded_worker.h"
 
 namespace distag {
 namespace {
@@ -47,13 +47,13 @@ class Crowd {
  public:
   explicit Crowd(int32_t size) {
     for (int32_t rank = 0; rank < size; ++rank) {
-      ProductionOptions options;
+      ThreadedOptions options;
       options.worker.rank = rank;
       options.worker.world_size = size;
       options.worker.rendezvous = "inproc://crowd";
       options.worker.lease = kLease;
       options.thread_count = 1;
-      workers_.push_back(std::make_unique<ProductionWorker>(options));
+      workers_.push_back(std::make_unique<ThreadedWorker>(options));
       rpc(rank).register_function("hear", [](Invocation&) {});
     }
     std::vector<std::shared_ptr<Future<Value>>> started;
@@ -97,7 +97,7 @@ class Crowd {
   }
 
  private:
-  std::vector<std::unique_ptr<ProductionWorker>> workers_;
+  std::vector<std::unique_ptr<ThreadedWorker>> workers_;
 };
 
 struct Cost {

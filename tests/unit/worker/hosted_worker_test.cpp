@@ -30,7 +30,7 @@ struct Note {
 class HostedWorkerTest : public ::testing::Test {
  protected:
   static std::unique_ptr<HostedWorker> make(HostData data, const std::string& group) {
-    ProductionOptions options;
+    ThreadedOptions options;
     options.worker.rank = 0;
     options.worker.world_size = 1;
     options.worker.rendezvous = "inproc://hosted_" + group;

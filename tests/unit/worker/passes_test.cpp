@@ -10,7 +10,7 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "ops/builtins.h"
-#include "worker/production.h"
+#include "worker/threaded_worker.h"
 
 namespace distag {
 namespace {
@@ -30,14 +30,14 @@ class PassThreadsTest : public ::testing::Test {
     static std::atomic<int> groups{0};
     const std::string name = "inproc://passes" + std::to_string(++groups);
     for (int32_t rank = 0; rank < size; ++rank) {
-      ProductionOptions options;
+      ThreadedOptions options;
       options.worker.rank = rank;
       options.worker.world_size = size;
       options.worker.name = "w" + std::to_string(rank);
       options.worker.rendezvous = name;
       options.thread_count = 2;
       options.host_executor = host_executor;
-      workers_.push_back(std::make_unique<ProductionWorker>(options));
+      workers_.push_back(std::make_unique<ThreadedWorker>(options));
       register_functions(rank);
     }
     std::vector<std::shared_ptr<Future<Value>>> started;
@@ -88,7 +88,7 @@ class PassThreadsTest : public ::testing::Test {
 
   Worker& worker(int32_t rank) { return workers_[static_cast<size_t>(rank)]->worker(); }
 
-  std::vector<std::unique_ptr<ProductionWorker>> workers_;
+  std::vector<std::unique_ptr<ThreadedWorker>> workers_;
 };
 
 // d/dx of x^(2^(depth + 1)) at 1 is 2^(depth + 1).

@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "base/mutex.h"
-#include "worker/production.h"
+#include "worker/threaded_worker.h"
 
 namespace distag {
 namespace {
@@ -31,13 +31,13 @@ class ShortTasksTest : public ::testing::Test {
   void start_workers() {
     workers_.clear();
     for (int32_t rank : {0, 1}) {
-      ProductionOptions options;
+      ThreadedOptions options;
       options.worker.rank = rank;
       options.worker.world_size = 2;
       options.worker.rendezvous = "inproc://short tasks";
       options.thread_count = 2;
       options.loop_watchdog = [this](const char* what, Nanos taken) { note(what, taken); };
-      workers_.push_back(std::make_unique<ProductionWorker>(options));
+      workers_.push_back(std::make_unique<ThreadedWorker>(options));
     }
     std::vector<std::shared_ptr<Future<Value>>> started;
     for (const auto& one : workers_) started.push_back(one->start(kPatience));
@@ -104,7 +104,7 @@ class ShortTasksTest : public ::testing::Test {
   Mutex mutex_;
   Longest longest_ GUARDED_BY(mutex_);
 
-  std::vector<std::unique_ptr<ProductionWorker>> workers_;  // last: their loops tell of tasks until they end
+  std::vector<std::unique_ptr<ThreadedWorker>> workers_;  // last: their loops tell of tasks until they end
 };
 
 // 160 KB of arguments, and a result of 64 MB: the loop would take a few of the hundred milliseconds that it takes.

@@ -14,7 +14,7 @@
 
 namespace distag {
 
-struct ProductionOptions {
+struct ThreadedOptions {
   WorkerOptions worker;
   bool host_executor = false;  // functions, callbacks and deleters run in HostExecutor::poll
   size_t thread_count = 0;     // of the pool; 0: one per core
@@ -28,10 +28,10 @@ struct ProductionOptions {
 
 // A worker with its threads and sockets: one loop thread, a pool, and with the host executor a queue for host code.
 // Starts no thread before start(). Thread-safe.
-class ProductionWorker {
+class ThreadedWorker {
  public:
-  explicit ProductionWorker(ProductionOptions options);
-  ~ProductionWorker();  // shuts down with timeout 0 and joins; not on a thread of its own
+  explicit ThreadedWorker(ThreadedOptions options);
+  ~ThreadedWorker();  // shuts down with timeout 0 and joins; not on a thread of its own
 
   Worker& worker() { return *worker_; }
   Executor& functions() { return *functions_; }
@@ -52,7 +52,7 @@ class ProductionWorker {
   void run_what_waits(Nanos deadline);
   Nanos time_left(Nanos deadline) const;
 
-  const ProductionOptions options_;
+  const ThreadedOptions options_;
   const std::shared_ptr<Reserve> reserve_;  // of all threads of the worker
   std::unique_ptr<HostExecutor> host_;
   std::unique_ptr<Pool> pool_;

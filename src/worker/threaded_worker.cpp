@@ -1,4 +1,4 @@
-#include "worker/production.h"
+#include "worker/threaded_worker.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -31,7 +31,7 @@ bool starts_with(const std::string& text, const char* prefix) { return text.rfin
 
 }  // namespace
 
-ProductionWorker::ProductionWorker(ProductionOptions options)
+ThreadedWorker::ThreadedWorker(ThreadedOptions options)
     : options_(std::move(options)), reserve_(std::make_shared<Reserve>()), random_(std::make_unique<SystemRandom>()) {
   if (options_.host_executor) host_ = std::make_unique<HostExecutor>();
   // Set before any thread starts: the hooks read it on their threads.
@@ -72,7 +72,7 @@ ProductionWorker::ProductionWorker(ProductionOptions options)
 }
 
 // The host's hooks, and where host code goes that comes up on the thread.
-ThreadHooks ProductionWorker::hooks_for(bool runs_host_code) const {
+ThreadHooks ThreadedWorker::hooks_for(bool runs_host_code) const {
   return ThreadHooks{[this, runs_host_code](const char* thread_name) {
                        if (options_.hooks.on_start) options_.hooks.on_start(thread_name);
                        if (!runs_host_code) exchange_host_code_executor(functions_);
@@ -83,7 +83,7 @@ ThreadHooks ProductionWorker::hooks_for(bool runs_host_code) const {
                      }};
 }
 
-ProductionWorker::~ProductionWorker() {
+ThreadedWorker::~ThreadedWorker() {
   const ReserveScope scope(reserve_.get());  // one that could not be made for want of memory has to end as well
   if (!is_finished()) {
     auto report = begin_shutdown(0);
@@ -92,7 +92,7 @@ ProductionWorker::~ProductionWorker() {
   }
 }
 
-std::shared_ptr<Future<Value>> ProductionWorker::start(Nanos timeout) {
+std::shared_ptr<Future<Value>> ThreadedWorker::start(Nanos timeout) {
   {
     MutexLock lock(mutex_);
     if (is_ending_) fail(Status::kInvalidState, "start: the worker is shut down");
@@ -103,7 +103,7 @@ std::shared_ptr<Future<Value>> ProductionWorker::start(Nanos timeout) {
   return worker_->start(timeout);
 }
 
-std::shared_ptr<Future<ShutdownReport>> ProductionWorker::begin_shutdown(Nanos timeout) {
+std::shared_ptr<Future<ShutdownReport>> ThreadedWorker::begin_shutdown(Nanos timeout) {
   {
     MutexLock lock(mutex_);
     is_ending_ = true;
@@ -114,7 +114,7 @@ std::shared_ptr<Future<ShutdownReport>> ProductionWorker::begin_shutdown(Nanos t
   return report;
 }
 
-bool ProductionWorker::finish(Nanos timeout) {
+bool ThreadedWorker::finish(Nanos timeout) {
   const Nanos deadline = deadline_after(loop_->now(), timeout);
   const Nanos latest = deadline_after(loop_->now(), timeout < 0 ? timeout : std::max(timeout, kPatience));
   for (;;) {
@@ -142,7 +142,7 @@ bool ProductionWorker::finish(Nanos timeout) {
   return is_finished();
 }
 
-bool ProductionWorker::take_down(Nanos deadline, Nanos latest) {
+bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {
   if (!wait(*worker_->rpc().when_no_function_runs(), time_left(deadline))) return false;
   // The loop first: what it let go of in its last moments may still run on the executors.
   loop_->stop();
@@ -158,7 +158,7 @@ bool ProductionWorker::take_down(Nanos deadline, Nanos latest) {
 
 // Callbacks of futures that the shutdown completed, and deleters. A callback or deleter that is not begun by the
 // deadline never starts.
-void ProductionWorker::run_what_waits(Nanos deadline) {
+void ThreadedWorker::run_what_waits(Nanos deadline) {
   while (pool_->waiting() > 0) {
     auto reached = Future<Unit>::make();
     if (!pool_->post([owed = Owed(reached)] { owed->complete(Unit{}); })) return;
@@ -166,7 +166,7 @@ void ProductionWorker::run_what_waits(Nanos deadline) {
   }
 }
 
-Nanos ProductionWorker::time_left(Nanos deadline) const {
+Nanos ThreadedWorker::time_left(Nanos deadline) const {
   if (deadline == kNever) return kForever;
   return std::max<Nanos>(0, deadline - loop_->now());
 }

@@ -8,6 +8,11 @@
 
 #include "support.h"
 
+// A forked child looks for no leaks: what threads of its parent held on their stacks at that moment has no owner there.
+static bool is_forked = false;
+extern "C" int __lsan_is_turned_off();
+extern "C" int __lsan_is_turned_off() { return is_forked ? 1 : 0; }
+
 namespace {
 
 using distag::tensor;
@@ -100,6 +105,7 @@ void forked(const json& given) {
   group ab(offer_square);
   const pid_t child = fork();
   if (child == 0) {
+    is_forked = true;
     int code = 1;
     try {
       in_child(given, x, ab[0]);

@@ -10,7 +10,7 @@
 
 // A forked child looks for no leaks: what threads of its parent held on their stacks at that moment has no owner there.
 static bool is_forked = false;
-extern "C" int __lsan_is_turned_off();
+extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off();
 extern "C" int __lsan_is_turned_off() { return is_forked ? 1 : 0; }
 
 namespace {

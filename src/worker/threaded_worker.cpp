@@ -166,9 +166,4 @@ void ThreadedWorker::run_what_waits(Nanos deadline) {
   }
 }
 
-Nanos ThreadedWorker::time_left(Nanos deadline) const {
-  if (deadline == kNever) return kForever;
-  return std::max<Nanos>(0, deadline - loop_->now());
-}
-
 }  // namespace distag

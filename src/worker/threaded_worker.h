@@ -50,7 +50,6 @@ class ThreadedWorker {
   ThreadHooks hooks_for(bool runs_host_code) const;
   bool take_down(Nanos deadline, Nanos latest);
   void run_what_waits(Nanos deadline);
-  Nanos time_left(Nanos deadline) const;
 
   const ThreadedOptions options_;
   const std::shared_ptr<Reserve> reserve_;  // of all threads of the worker

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/graph_checks.h"
+#include "sim/random_graph.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
@@ -91,6 +93,36 @@ TEST(ShortageMoments, OpenCallsEndAndAreCountedOnce) {
     EXPECT_EQ(group.worker(0).stats().rpc.futures_open, 0u);
     held.clear();
   });
+}
+
+// Those who took part have its gradients: also when the word to them finds no memory, nor the retry of it.
+TEST(ShortageMoments, ACommittedPassIsToldToAll) {
+  GraphOptions shape;
+  shape.workers = 2;
+  const RandomGraph graph(3, shape);
+  size_t committed = 0;
+  for_each_moment(0, {1, 2, 3, 5, 8}, [&](SimWorkerGroup& group, const std::function<void()>& begin) {
+    register_blocks(group, graph);
+    group.start();
+    const auto context = group.worker(0).dautograd().create_context();
+    const Tensors roots = make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]);
+    begin();
+    const auto pass = context->backward_async(roots, BackwardOptions());
+    wait(*pass, kForever);
+    group.memory(0).refuse(0, 0);
+    if (pass->error() != nullptr) {
+      EXPECT_EQ(pass->error()->status(), Status::kOutOfMemory) << pass->error()->message();
+      return;
+    }
+    ++committed;
+    group.scheduler().run_for(kSecond);
+    try {
+      EXPECT_NE(group.worker(1).dautograd().find_context(context->global_id())->gradients(), nullptr);
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.message();
+    }
+  });
+  EXPECT_GT(committed, 5u);  // the last one of each row has met no refusal
 }
 
 }  // namespace

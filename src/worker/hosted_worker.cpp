@@ -114,7 +114,6 @@ std::shared_ptr<Future<Value>> HostedWorker::start(Nanos timeout) {
 }
 
 std::optional<Value> HostedWorker::shutdown(Nanos timeout) {
-  const ReserveScope reserve_scope(reserve());
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   // Code that runs on this thread while it waits is a callback, for which a shutdown within this one could not end.
   const CallbackScope callback_scope(this);

@@ -421,6 +421,7 @@ TEST_F(FaultsTest, MessagesOfAFencedPeerAreNotLookedAt) {
   b.say(a, 2);
   ASSERT_TRUE(run_until([&] { return !b.lost.empty(); }, 10 * kMillisecond));
   EXPECT_EQ(a.heard, count_to(1));
+  a.loop.run([&] { EXPECT_EQ(a.session->stats().messages_refused, 1u); });
 }
 
 // Ten thousand restarts of one worker: each incarnation stays refused, and costs a few bytes.

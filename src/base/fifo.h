@@ -31,6 +31,14 @@ class Fifo {
     settle();
     return item;
   }
+  // What take_front() gave, in front again.
+  void put_back(T item) {
+    if (first_ > 0) {
+      items_[--first_] = std::move(item);
+    } else {
+      items_.insert(items_.begin(), std::move(item));
+    }
+  }
   void erase(Iterator place) {
     const T erased = std::move(*place);
     items_.erase(place);

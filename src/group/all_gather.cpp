@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
 #include "wire/codec.h"
 
 namespace distag {
@@ -53,7 +54,7 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
     if (self == nullptr || cancelled == nullptr) return;
     loop.post_or_drop([self, cancelled] { self->on_cancelled(cancelled); });
   });
-  if (!run_on(shared_.loop, [self = shared_from_this(), turn] { self->enqueue(turn); })) {
+  if (!run_on(shared_.loop, [self = shared_from_this(), turn] { self->try_to_enqueue(turn); })) {
     fail(Status::kInvalidState, "{}: the worker was shut down", describe(turn->ranks));
   }
   return turn->future;
@@ -67,6 +68,25 @@ std::vector<int32_t> AllGather::group() const {
     if (ranks.empty() || ranks.back() != member.peer.rank) ranks.push_back(member.peer.rank);
   }
   return ranks;
+}
+
+void AllGather::try_to_enqueue(const TurnPointer& turn) {
+  try {
+    enqueue(turn);
+  } catch (...) {
+    give_up(turn, current_error());
+  }
+}
+
+// There is no memory for it. The next of its ranks begins.
+void AllGather::give_up(const TurnPointer& turn, Error why) {
+  cancel_timer(*turn);
+  EachStep each;
+  each([&turn, &why] { turn->future->fail(std::move(why)); });
+  each([&turn] {
+    if (turn->call != nullptr) turn->call->cancel();
+  });
+  send_next_soon(turn);
 }
 
 void AllGather::enqueue(const TurnPointer& turn) {
@@ -109,21 +129,23 @@ void AllGather::send(const TurnPointer& turn) {
 bool AllGather::expects(const Ranks& ranks, int64_t turn) const {
   assert_on_loop(shared_.loop);
   const auto found = turns_.find(ranks);
-  return found != turns_.end() && found->second.front()->number == turn;
+  return found != turns_.end() && !found->second.empty() && found->second.front()->number == turn;
 }
 
 void AllGather::take(const Ranks& ranks, const Value& values) {
   assert_on_loop(shared_.loop);
   const TurnPointer turn = turns_.at(ranks).front();
-  if (std::exchange(turn->has_values, true)) return;
-  cancel_timer(*turn);
+  if (turn->has_values) return;
   const Value::List& given = values.as_list();
   Value::List ordered;
   for (const int32_t rank : turn->order) {
     const auto place = std::lower_bound(turn->ranks.begin(), turn->ranks.end(), rank) - turn->ranks.begin();
     ordered.push_back(given[static_cast<size_t>(place)]);
   }
-  turn->future->complete(Value::list(std::move(ordered)));
+  Value result = Value::list(std::move(ordered));
+  turn->has_values = true;
+  cancel_timer(*turn);
+  turn->future->complete(std::move(result));
 }
 
 void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) {
@@ -132,25 +154,42 @@ void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) 
     answer.value();
     if (!turn->has_values) fail(Status::kProtocol, "the round is over, and its values have not come");
   } catch (...) {
-    turn->future->fail(current_error().add_context(describe(turn->ranks)));  // unless it has them
+    Error error = current_error();
+    EachStep each;  // without memory for the words it fails all the same
+    each([&error, &turn] { error.add_context(describe(turn->ranks)); });
+    each([&error, &turn] { turn->future->fail(std::move(error)); });  // unless it has them
   }
-  // As a task of its own: what answered it may be in the middle of its work.
-  shared_.loop.post_or_drop([weak = weak_from_this(), ranks = turn->ranks] {
-    if (const auto self = weak.lock()) self->send_next(ranks);
+  send_next_soon(turn);
+}
+
+// As a task of its own: what ended the turn may be in the middle of its work.
+void AllGather::send_next_soon(const TurnPointer& turn) {
+  shared_.loop.post_or_drop(turn->next, [weak = weak_from_this(), turn] {
+    if (const auto self = weak.lock()) self->send_next(*turn);
   });
 }
 
-void AllGather::send_next(const Ranks& ranks) {
-  const auto found = turns_.find(ranks);
+void AllGather::send_next(const Turn& turn) {
+  const auto found = turns_.find(turn.ranks);
   if (found == turns_.end()) return;
-  found->second.pop_front();
+  const bool was_first = found->second.empty() || found->second.front().get() == &turn;
+  std::erase_if(found->second, [&turn](const TurnPointer& other) { return other.get() == &turn; });
+  if (!found->second.empty() && !was_first) return;
   if (found->second.empty()) {
     turns_.erase(found);
     return;
   }
   const TurnPointer next = found->second.front();
   cancel_timer(*next);
-  send(next);
+  try_to_send(next);
+}
+
+void AllGather::try_to_send(const TurnPointer& turn) {
+  try {
+    send(turn);
+  } catch (...) {
+    give_up(turn, current_error());
+  }
 }
 
 void AllGather::on_due(const TurnPointer& turn) {

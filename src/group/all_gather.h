@@ -43,20 +43,25 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
     Loop::TimerId timer = 0;              // ends its future
     std::shared_ptr<Future<Value>> call;  // once it is under way
     bool has_values = false;
+    TaskPlace next;  // for the next of its ranks to begin
     std::shared_ptr<Future<Value>> future = Future<Value>::make();
   };
   using TurnPointer = std::shared_ptr<Turn>;
 
   void check_serving() const;
   std::vector<int32_t> group() const;
+  void try_to_enqueue(const TurnPointer& turn);
   void enqueue(const TurnPointer& turn);
+  void try_to_send(const TurnPointer& turn);
   void send(const TurnPointer& turn);
   void on_answer(const TurnPointer& turn, const Future<Value>& answer);
   void on_due(const TurnPointer& turn);
   void on_late(Turn& turn);
   void on_cancelled(const TurnPointer& turn);
   void cancel_timer(Turn& turn);
-  void send_next(const Ranks& ranks);
+  void give_up(const TurnPointer& turn, Error why);
+  void send_next_soon(const TurnPointer& turn);
+  void send_next(const Turn& turn);
 
   GroupShared& shared_;
   std::map<Ranks, std::deque<TurnPointer>> turns_;  // the first of each is under way; on the loop

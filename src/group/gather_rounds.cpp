@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/each_step.h"
+
 namespace distag {
 
 std::string describe_ranks(const Ranks& ranks) {
@@ -65,7 +67,15 @@ void GatherRounds::on_call(const GroupCall& call) {
   if (round.came.contains(call.from.rank)) {
     fail(Status::kInvalidState, "all_gather: {} has come before", describe_peer(call.from));
   }
-  add(round, std::move(request), call.from, call.defer());
+  const Ranks ranks = request.ranks;
+  try {
+    add(round, std::move(request), call.from, call.defer());
+  } catch (...) {
+    // It fails, and may come once more.
+    const auto found = rounds_.find(ranks);
+    if (found != rounds_.end()) remove(found->second, call.from.rank);
+    throw;
+  }
 }
 
 void GatherRounds::check(const GatherRequest& request, const Peer& caller) const {
@@ -151,6 +161,7 @@ void GatherRounds::on_due(const Ranks& ranks, int32_t rank, Nanos timeout) {
 
 void GatherRounds::remove(Round& round, int32_t rank) {
   const auto found = round.came.find(rank);
+  if (found == round.came.end()) return;
   if (found->second.timer != 0) shared_.loop.cancel_timer(found->second.timer);
   round.came.erase(found);
 }
@@ -159,23 +170,40 @@ void GatherRounds::complete(const Ranks& given) {
   const Ranks ranks = given;  // may be that of the round
   auto round = std::make_shared<Round>(std::move(rounds_.at(ranks)));
   rounds_.erase(ranks);
+  for (auto& [rank, contribution] : round->came) {
+    if (contribution.timer != 0) shared_.loop.cancel_timer(std::exchange(contribution.timer, 0));
+  }
   Value::List values;
   std::vector<int64_t> turns;
   for (auto& [rank, contribution] : round->came) {
-    if (contribution.timer != 0) shared_.loop.cancel_timer(contribution.timer);
     values.push_back(std::move(contribution.value));
     turns.push_back(contribution.turn);
   }
-  spread_(ranks, turns, Value::list(std::move(values)), [round](const LeftOut& left_out) {
+  spread_(ranks, turns, Value::list(std::move(values)), [round](const LeftOut* left_out) {
+    const Error unknown(Status::kOutOfMemory, "no memory");  // whoever has the values does not mind it
     for (const auto& [rank, contribution] : round->came) {
-      const auto found = left_out.find(rank);
-      if (found == left_out.end()) {
-        contribution.reply->finish(Value());
-      } else {
-        contribution.reply->fail(found->second);
+      const Error* why = &unknown;
+      if (left_out != nullptr) {
+        const auto found = left_out->find(rank);
+        why = found == left_out->end() ? nullptr : &found->second;
       }
+      answer(*contribution.reply, why);
     }
   });
+}
+
+// One that finds no memory keeps none of the others from theirs.
+void GatherRounds::answer(PendingReply& reply, const Error* why) noexcept {
+  EachStep each;
+  each([&reply, why] {
+    if (why == nullptr) {
+      reply.finish(Value());
+    } else {
+      reply.fail(*why);
+    }
+  });
+  if (!each.has_failed()) return;
+  each([&reply] { reply.fail(Error(Status::kOutOfMemory, "no memory")); });
 }
 
 void GatherRounds::fail_round(const Ranks& ranks, const Error& error) {

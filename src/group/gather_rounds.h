@@ -46,9 +46,10 @@ struct GatherRequest {
 // values have reached everybody. On the loop.
 class GatherRounds {
  public:
-  // Brings the values to all, this worker first. `turns`: those of the requests, by rank.
+  // Brings the values to all, this worker first, and tells whom they did not reach; nullptr: some, but there was no
+  // memory to note whom. `turns`: those of the requests, by rank.
   using Spread = std::function<void(const Ranks& ranks, const std::vector<int64_t>& turns, const Value& values,
-                                    UniqueFunction<void(const LeftOut&)>)>;
+                                    UniqueFunction<void(const LeftOut*)>)>;
 
   GatherRounds(GroupShared& shared, Spread spread) : shared_(shared), spread_(std::move(spread)) {}
 
@@ -79,6 +80,7 @@ class GatherRounds {
   void on_due(const Ranks& ranks, int32_t rank, Nanos timeout);
   void remove(Round& round, int32_t rank);
   void complete(const Ranks& ranks);
+  static void answer(PendingReply& reply, const Error* why) noexcept;
   void fail_round(const Ranks& ranks, const Error& error);
 
   GroupShared& shared_;

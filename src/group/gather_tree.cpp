@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
+
+#include "base/each_step.h"
 
 namespace distag {
 namespace {
@@ -41,7 +44,11 @@ void GatherTree::spread(const Ranks& ranks, const std::vector<int64_t>& turns, c
   spread->args = {encode_ranks(ranks), encode_row(turns), values};
   spread->done = std::move(done);
   send_below(spread, 0);
-  if (receiver_.expects(ranks, turns.front())) receiver_.take(ranks, values);
+  try {
+    if (receiver_.expects(ranks, turns.front())) receiver_.take(ranks, values);
+  } catch (...) {
+    note_left_out(*spread, ranks.front(), current_error());
+  }
   close(*spread);
 }
 
@@ -66,7 +73,14 @@ void GatherTree::on_call(const GroupCall& call) {
     fail(Status::kInvalidState, "all_gather of {}: {} does not wait for this round", describe_ranks(ranks),
          describe_peer(shared_.self));
   }
-  spread->done = [reply = call.defer()](const LeftOut& left_out) { reply->finish(encode(left_out)); };
+  spread->done = [reply = call.defer()](const LeftOut* left_out) {
+    EachStep each;
+    each([left_out, &reply] {
+      if (left_out == nullptr) throw std::bad_alloc();
+      reply->finish(encode(*left_out));
+    });
+    if (each.has_failed()) reply->fail(Error(Status::kOutOfMemory, "no memory"));
+  };
   // First: what is on its way is held as it is now, whatever the host does with what it gets.
   send_below(spread, own);
   receiver_.take(ranks, values);
@@ -81,32 +95,44 @@ void GatherTree::send_below(const SpreadPointer& spread, size_t place) {
 
 void GatherTree::send(const SpreadPointer& spread, size_t place) {
   ++spread->open;
-  std::shared_ptr<Future<Value>> answer;
   try {
     const auto member = shared_.membership.find_by_rank(spread->ranks[place]);
     if (!member) fail(Status::kNotFound, "there is no rank {} any more", spread->ranks[place]);
-    answer = shared_.service->ask(member->peer, kFunction, spread->args);  // its loss ends it
+    const auto answer = shared_.service->ask(member->peer, kFunction, spread->args);  // its loss ends it
+    answer->on_done([weak = weak_from_this(), spread, place, raw = answer.get()] {
+      if (const auto self = weak.lock()) self->on_answer(spread, place, *raw);
+    });
   } catch (...) {
-    answer = Future<Value>::make();
-    answer->fail(current_error());
+    leave_out(spread, place, current_error());
   }
-  answer->on_done([weak = weak_from_this(), spread, place, raw = answer.get()] {
-    if (const auto self = weak.lock()) self->on_answer(spread, place, *raw);
-  });
 }
 
 void GatherTree::on_answer(const SpreadPointer& spread, size_t place, const Future<Value>& answer) {
   try {
     spread->left_out.merge(decode(answer.value(), spread->ranks));
   } catch (...) {
-    spread->left_out.emplace(spread->ranks[place], current_error());
-    if (shared_.phase.load() == GroupPhase::kServing) send_below(spread, place);
+    return leave_out(spread, place, current_error());
   }
   close(*spread);
 }
 
-void GatherTree::close(Spread& spread) {
-  if (--spread.open == 0) spread.done(spread.left_out);
+// Whatever finds no memory here, those below it are tried, and all end.
+void GatherTree::leave_out(const SpreadPointer& spread, size_t place, Error why) {
+  note_left_out(*spread, spread->ranks[place], std::move(why));
+  if (shared_.phase.load() == GroupPhase::kServing) send_below(spread, place);
+  close(*spread);
+}
+
+void GatherTree::note_left_out(Spread& spread, int32_t rank, Error why) noexcept {
+  EachStep each;
+  each([&spread, rank, &why] { spread.left_out.emplace(rank, std::move(why)); });
+  spread.forgets |= each.has_failed();
+}
+
+void GatherTree::close(Spread& spread) noexcept {
+  if (--spread.open > 0) return;
+  EachStep each;  // replies that it holds fail when it does
+  each([&spread] { spread.done(spread.forgets ? nullptr : &spread.left_out); });
 }
 
 }  // namespace distag

@@ -25,7 +25,8 @@ class GatherTree : public std::enable_shared_from_this<GatherTree> {
  public:
   static constexpr const char* kFunction = "distag.all_gather_values";
 
-  using Done = UniqueFunction<void(const LeftOut&)>;
+  // nullptr: some were left out, but there was no memory to note which.
+  using Done = UniqueFunction<void(const LeftOut*)>;
   struct Receiver {
     std::function<bool(const Ranks&, int64_t turn)> expects;
     std::function<void(const Ranks&, const Value& values)> take;
@@ -45,6 +46,7 @@ class GatherTree : public std::enable_shared_from_this<GatherTree> {
     Values args;
     size_t open = 1;  // calls, and who begins it
     LeftOut left_out;
+    bool forgets = false;  // there was no memory for one of them
     Done done;
   };
   using SpreadPointer = std::shared_ptr<Spread>;
@@ -52,7 +54,9 @@ class GatherTree : public std::enable_shared_from_this<GatherTree> {
   void send_below(const SpreadPointer& spread, size_t place);
   void send(const SpreadPointer& spread, size_t place);
   void on_answer(const SpreadPointer& spread, size_t place, const Future<Value>& answer);
-  static void close(Spread& spread);
+  void leave_out(const SpreadPointer& spread, size_t place, Error why);
+  static void note_left_out(Spread& spread, int32_t rank, Error why) noexcept;
+  static void close(Spread& spread) noexcept;
 
   GroupShared& shared_;
   const Receiver receiver_;

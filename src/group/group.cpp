@@ -1,8 +1,10 @@
 #include "group/group.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "base/each_step.h"
 #include "group/all_gather.h"
 #include "group/gather_rounds.h"
 #include "group/gather_tree.h"
@@ -15,8 +17,7 @@ struct Group::State {
   State(GroupShared& given, Nanos given_lease)
       : shared(given),
         lease(given_lease),
-        vote(shared, {[this] { return is_idle(); },
-                      [this] { shared.loop.post_or_drop(quiet, [this] { leave(true, shut_down()); }); }}),
+        vote(shared, {[this] { return is_idle(); }, [this] { leave(true, shut_down()); }}),
         all_gather(std::make_shared<AllGather>(shared)),
         gather_tree(std::make_shared<GatherTree>(
             shared, GatherTree::Receiver{
@@ -27,7 +28,6 @@ struct Group::State {
                              GatherTree::Done done) { gather_tree->spread(ranks, turns, values, std::move(done)); }) {}
 
   GroupShared& shared;
-  TaskPlace quiet;  // a task of its own: its failure is that of the loop, not of a message
   const Nanos lease;
   ShutdownVote vote;
   const std::shared_ptr<AllGather> all_gather;
@@ -40,12 +40,16 @@ struct Group::State {
   Nanos deadline = kNever;
   Loop::TimerId timer = 0;
   bool is_leaving = false;
+  bool leaves_quiet = false;
+  std::optional<Error> leaves_for;
+  TaskPlace leave_place;
 
   static Error shut_down() { return {Status::kCancelled, "the worker was shut down"}; }
   bool is_idle() const;
   void begin_shutdown(Nanos wanted);
   void leave(bool is_quiet, const Error& why);
-  void say_leave(bool is_quiet, const Error& why);
+  void try_to_say_leave() noexcept;
+  void say_leave();
   ShutdownReport end_service(bool is_quiet, const Error& why);
   void on_gone(const Peer& peer, Standing standing, const Error& error);
 };
@@ -227,16 +231,27 @@ void Group::cut_off() {
 // The last step: nothing begins any more, what is open ends, and the streams say LEAVE.
 void Group::State::leave(bool is_quiet, const Error& why) {
   assert_on_loop(shared.loop);
-  if (std::exchange(is_leaving, true)) return;
+  if (is_leaving) return;
+  leaves_for = why;
+  leaves_quiet = is_quiet;
+  is_leaving = true;
   if (timer != 0) shared.loop.cancel_timer(std::exchange(timer, 0));
   shared.phase.store(GroupPhase::kStopped);
   vote.stop();
   all_gather->stop();
-  shared.service->end_calls(why, [this, is_quiet, why] { say_leave(is_quiet, why); });
+  shared.service->end_calls(why, [this] { try_to_say_leave(); });
 }
 
-void Group::State::say_leave(bool is_quiet, const Error& why) {
-  ShutdownReport report = end_service(is_quiet, why);
+// Should it find no memory, it is tried by a task of its own: if that fails as well, the worker ends by that failure.
+void Group::State::try_to_say_leave() noexcept {
+  EachStep each;
+  each([this] { say_leave(); });
+  if (each.has_failed()) shared.loop.post_or_drop(leave_place, [this] { say_leave(); });
+}
+
+void Group::State::say_leave() {
+  if (shared.session == nullptr) return;  // it was cut off
+  ShutdownReport report = end_service(leaves_quiet, *leaves_for);
   const Nanos patience = deadline_after(shared.loop.now(), lease);
   shared.session->leave(std::min(deadline, patience), [this, report = std::move(report)] {
     shared.session = nullptr;

@@ -1,6 +1,7 @@
 #include "group/shutdown_vote.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace distag {
@@ -8,6 +9,7 @@ namespace {
 
 constexpr Nanos kFirstPace = kMillisecond;
 constexpr Nanos kLastPace = 20 * kMillisecond;
+constexpr Nanos kAgain = 100 * kMillisecond;  // after a shortage of memory
 // For each member that is to be told who is missing: so the leader says that to one of them each millisecond at most.
 constexpr Nanos kTellPace = kMillisecond;
 
@@ -55,16 +57,18 @@ void ShutdownVote::on_members_changed() {
   assert_on_loop(shared_.loop);
   if (!is_stopping_ || is_over_) return;
   is_round_stale_ = true;  // until the next one begins
-  if (shared_.is_open_world) {
-    look_whether_idle();
-  } else if (!is_leader()) {
-    greet_leader();
-    answer_leader();
-  } else if (round_ == 0) {
-    start_round();
-  } else {
-    pace(kFirstPace);  // others may go in the same moment
-  }
+  try_or_tick([this] {
+    if (shared_.is_open_world) {
+      look_whether_idle();
+    } else if (!is_leader()) {
+      greet_leader();
+      answer_leader();
+    } else if (round_ == 0) {
+      start_round();
+    } else {
+      pace(kFirstPace);  // others may go in the same moment
+    }
+  });
 }
 
 Incarnation ShutdownVote::leader() const {
@@ -95,26 +99,31 @@ wire::ShutdownAnswer ShutdownVote::own_answer() const {
 
 void ShutdownVote::start_round() {
   ++round_;
-  is_round_stale_ = false;
+  is_round_stale_ = true;  // until all are asked
   ready_ = 0;
   answers_.clear();
   answers_[shared_.self.incarnation] = own_answer();
   told_missing_ = missing_to_leader();
   for (const Incarnation peer : others()) send(peer, wire::ShutdownPoll{round_, told_missing_});
+  is_round_stale_ = false;
   examine_round();
 }
 
-void ShutdownVote::on_answer(const Peer& from, wire::ShutdownAnswer answer) {
+// Without memory for it, it comes again.
+void ShutdownVote::on_answer(const Peer& from, const wire::ShutdownAnswer& given) {
   assert_on_loop(shared_.loop);
-  if (is_over_ || !is_leader() || answer.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
-  if (answer.stopping) known_stopping_.insert(from.incarnation);
+  if (is_over_ || !is_leader() || given.round != round_ || !answers_.contains(shared_.self.incarnation)) return;
+  wire::ShutdownAnswer answer = given;
   sort(answer);
+  if (answer.stopping) known_stopping_.insert(from.incarnation);
   wire::ShutdownAnswer& latest = answers_[from.incarnation];
   if (is_ready(latest)) --ready_;
   if (is_ready(answer)) ++ready_;
   latest = std::move(answer);
-  tell_missing_soon();
-  examine_round();
+  try_or_tick([this] {
+    tell_missing_soon();
+    examine_round();
+  });
 }
 
 std::vector<Incarnation> ShutdownVote::missing_to_leader() const {
@@ -131,7 +140,9 @@ void ShutdownVote::tell_missing_soon() {
   const Nanos pause = kTellPace * static_cast<Nanos>(answers_.size());
   tell_timer_ = loop.start_timer(deadline_after(loop.now(), pause), [this] {
     tell_timer_ = 0;
-    if (is_leader()) tell_missing();
+    try_or_tick([this] {
+      if (is_leader()) tell_missing();
+    });
   });
 }
 
@@ -139,12 +150,12 @@ void ShutdownVote::tell_missing_soon() {
 void ShutdownVote::tell_missing() {
   std::vector<Incarnation> missing = missing_to_leader();
   if (missing == told_missing_) return;
-  told_missing_ = std::move(missing);
   for (const auto& [incarnation, answer] : answers_) {
     if (incarnation != shared_.self.incarnation && answer.stopping) {
-      send(incarnation, wire::ShutdownPoll{round_, told_missing_});
+      send(incarnation, wire::ShutdownPoll{round_, missing});
     }
   }
+  told_missing_ = std::move(missing);
 }
 
 // All others that live have answered that they are ready: nobody who does not live is among those, as a round is begun
@@ -201,8 +212,13 @@ bool ShutdownVote::is_balanced() const {
 
 void ShutdownVote::finish() {
   for (const Incarnation peer : others()) send(peer, wire::ShutdownVerdict{round_});
+  be_quiet();
+}
+
+// As a task of its own: should it find no memory half way, the worker ends by that failure.
+void ShutdownVote::be_quiet() {
   stop();
-  callbacks_.on_quiet();
+  shared_.loop.post_or_drop(quiet_place_, [this] { callbacks_.on_quiet(); });
 }
 
 // ---- a member ----
@@ -212,27 +228,30 @@ void ShutdownVote::on_ask(const Peer& from, const wire::ShutdownPoll& ask) {
   if (is_over_) return;
   missing_ = ask.missing;
   if (from.incarnation == leader_ && ask.round == asked_round_) return;
+  wire::ShutdownAnswer answer = own_answer();
+  answer.round = ask.round;
+  const bool is_final = is_ready(answer);
+  const bool is_stopping = answer.stopping;
+  send(from.incarnation, std::move(answer));
+  // It is asked again when there was no memory for the answer.
   leader_ = from.incarnation;
   asked_round_ = ask.round;
-  is_answer_final_ = false;
-  told_stopping_ = false;
+  is_answer_final_ = is_final;
+  told_stopping_ = is_stopping;
   pace_ = 0;
-  wire::ShutdownAnswer answer = own_answer();
-  answer.round = asked_round_;
-  is_answer_final_ = is_ready(answer);
-  told_stopping_ = answer.stopping;
-  send(leader_, std::move(answer));
-  if (is_stopping_ && !is_answer_final_) pace(kFirstPace);
+  try_or_tick([this] {
+    if (is_stopping_ && !is_answer_final_) pace(kFirstPace);
+  });
 }
 
 // Makes a stream to the leader, by which we hear of its end even if it never begins a round.
 void ShutdownVote::greet_leader() {
   const Incarnation now = leader();
   if (now == greeted_) return;
-  greeted_ = now;
   wire::ShutdownAnswer greeting;
   greeting.stopping = true;
   send(now, std::move(greeting));
+  greeted_ = now;
 }
 
 // Another answer only where it helps the leader: when we want to stop, and when we are idle as well.
@@ -241,9 +260,10 @@ void ShutdownVote::answer_leader() {
   wire::ShutdownAnswer answer = own_answer();
   if (is_ready(answer) || !told_stopping_) {
     answer.round = asked_round_;
-    is_answer_final_ = is_ready(answer);
-    told_stopping_ = true;
+    const bool is_final = is_ready(answer);
     send(leader_, std::move(answer));
+    is_answer_final_ = is_final;
+    told_stopping_ = true;
   }
   if (!is_answer_final_) pace(kFirstPace);
 }
@@ -251,8 +271,7 @@ void ShutdownVote::answer_leader() {
 void ShutdownVote::on_verdict(const Peer& from, const wire::ShutdownVerdict& verdict) {
   assert_on_loop(shared_.loop);
   if (is_over_ || !is_stopping_ || from.incarnation != leader_ || verdict.round != asked_round_) return;
-  stop();
-  callbacks_.on_quiet();
+  be_quiet();
 }
 
 std::vector<std::string> ShutdownVote::missing() const {
@@ -277,11 +296,29 @@ std::vector<std::string> ShutdownVote::missing() const {
 // Nobody else is waited for.
 void ShutdownVote::look_whether_idle() {
   if (!callbacks_.is_idle()) return pace(kFirstPace);
-  stop();
-  callbacks_.on_quiet();
+  be_quiet();
 }
 
 // ---- all ----
+
+template <typename Step>
+void ShutdownVote::try_or_tick(Step&& step) {
+  try {
+    step();
+  } catch (const std::bad_alloc&) {
+    tick_again();
+  }
+}
+
+void ShutdownVote::tick_again() noexcept {
+  if (std::exchange(again_->is_set, true)) return;
+  Loop& loop = shared_.loop;
+  loop.start_timer(again_->place, deadline_after(loop.now(), kAgain),
+                   [this, again = again_, alive = std::weak_ptr<char>(alive_)] {
+                     again->is_set = false;
+                     if (!alive.expired()) tick();
+                   });
+}
 
 void ShutdownVote::pace(Nanos first) {
   if (timer_ != 0) return;
@@ -295,9 +332,13 @@ void ShutdownVote::pace(Nanos first) {
 
 void ShutdownVote::tick() {
   assert_on_loop(shared_.loop);
-  if (is_over_) return;
+  if (!is_over_) try_or_tick([this] { go_on(); });
+}
+
+void ShutdownVote::go_on() {
   if (shared_.is_open_world) return look_whether_idle();
   if (!is_leader()) {
+    greet_leader();
     answer_leader();
     return;
   }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,7 +33,7 @@ class ShutdownVote {
   void stop();   // cancels the timer; nothing happens after it
 
   void on_ask(const Peer& from, const wire::ShutdownPoll& ask);
-  void on_answer(const Peer& from, wire::ShutdownAnswer answer);
+  void on_answer(const Peer& from, const wire::ShutdownAnswer& answer);
   void on_verdict(const Peer& from, const wire::ShutdownVerdict& verdict);
   void on_members_changed();
 
@@ -58,7 +59,13 @@ class ShutdownVote {
   void greet_leader();
   void answer_leader();
   void look_whether_idle();
+  // What fails for want of memory is tried again after a while.
+  template <typename Step>
+  void try_or_tick(Step&& step);
+  void tick_again() noexcept;
   void tick();
+  void go_on();
+  void be_quiet();
   void pace(Nanos first);
   void send(Incarnation to, wire::Body body);
 
@@ -87,6 +94,13 @@ class ShutdownVote {
 
   Loop::TimerId timer_ = 0;
   Nanos pace_ = 0;
+  struct Again {
+    TaskPlace place;
+    bool is_set = false;
+  };
+  const std::shared_ptr<Again> again_ = std::make_shared<Again>();
+  TaskPlace quiet_place_;
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
 };
 
 }  // namespace distag

@@ -54,14 +54,13 @@ class DeferredReply final : public PendingReply {
 }  // namespace
 
 IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-                           wire::Call&& request, Nanos deadline, std::shared_ptr<Future<Value>> kept)
+                           wire::Call&& request, Nanos deadline)
     : shared_(std::move(shared)),
       table_(table),
       caller_(std::move(caller)),
       request_(std::move(request)),
       arrived_(shared_->environment.loop.now()),
-      deadline_(deadline),
-      kept_(std::move(kept)) {}
+      deadline_(deadline) {}
 
 OpenCall::Stage IncomingCall::stage() const {
   assert_on_loop(shared_->environment.loop);
@@ -137,6 +136,7 @@ void IncomingCall::drop_reply() noexcept {
   }
   EachStep each;
   each([this] { answer_dropped(); });
+  if (each.has_failed()) each([this] { answer(Error(Status::kOutOfMemory, "no memory")); });
 }
 
 void IncomingCall::answer_dropped() {

@@ -34,7 +34,7 @@ struct Answer {
 class IncomingCall final : public Invocation {
  public:
   IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-               wire::Call&& request, Nanos deadline, std::shared_ptr<Future<Value>> kept = nullptr);
+               wire::Call&& request, Nanos deadline);
 
   // Invocation
   Rpc& rpc() override { return shared_->rpc; }
@@ -69,6 +69,9 @@ class IncomingCall final : public Invocation {
   const std::string& label() const { return request_.label; }
   const wire::AutogradMetadata& metadata() const { return request_.metadata; }
   Answer& pending_answer() { return answer_; }
+  const Id& value() const { return request_.keep; }
+  wire::Call give_back() { return std::move(request_); }  // it was not taken in
+  void keep_in(std::shared_ptr<Future<Value>> kept) { kept_ = std::move(kept); }
   // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
   std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }
   bool keeps_result() const { return static_cast<bool>(request_.keep); }
@@ -98,7 +101,7 @@ class IncomingCall final : public Invocation {
   const std::shared_ptr<RpcShared> shared_;
   IncomingCalls& table_;  // lives as long as shared_
   const std::shared_ptr<const Peer> caller_;
-  const wire::Call request_;
+  wire::Call request_;
   const Nanos arrived_;
   const Nanos deadline_;
   RunningFunctions::Run run_;

@@ -34,6 +34,8 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     violation("{} makes a call under the id of one that is open", describe_peer(from));
   }
   GroupPeer& peer = shared_.group->peer_of(from);
+  // Without memory for them the call comes again.
+  for (Value& arg : request.args) receive_references(shared_, from, arg);
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
   std::shared_ptr<IncomingCall> call;
@@ -52,6 +54,8 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     throw;
   } catch (...) {
     Error error = current_error();
+    // Somebody may wait for the value: the call comes again.
+    if (call == nullptr && request.keep && error.status() == Status::kOutOfMemory) throw;
     if (call != nullptr) {
       refuse(call, std::move(error));
     } else {
@@ -65,35 +69,34 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
 // Handles of its references are made before anything else is decided, so that they go with it.
 std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcShared>& owner,
                                                      const std::shared_ptr<const Peer>& from, wire::Call& request) {
-  for (Value& arg : request.args) receive_references(shared_, *from, arg);
-  std::shared_ptr<Future<Value>> kept;
-  if (request.keep) {
-    if (shared_.references == nullptr) fail(Status::kUnsupported, "this worker knows no remote references");
-    kept = shared_.references->on_creation(
-        *from, request.keep,
-        fmt::format("{} from \"{}\"", name_call(request.function, request.label, shared_.group->self), from->name));
+  if (request.keep && shared_.references == nullptr) {
+    fail(Status::kUnsupported, "this worker knows no remote references");
   }
   const Id id = request.call;
   const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
+  auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline);
   try {
-    auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, kept);
-    request.keep = {};  // has taken effect: not when it is tried again
     deadlines_.add(id, deadline);
     open_.emplace(id, call);
-    try {
-      by_context_.add(call->context(), id);
-    } catch (...) {
-      open_.erase(id);
-      throw;
-    }
-    shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
-    shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
-    return call;
+    by_context_.add(call->context(), id);
+    if (call->keeps_result()) begin_value(*call);
   } catch (...) {
-    request.keep = {};
-    if (kept != nullptr) kept->fail(current_error());
+    by_context_.remove(call->context(), id);
+    open_.erase(id);
+    request = call->give_back();
     throw;
   }
+  shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
+  shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
+  return call;
+}
+
+// Last of all that may fail: a value is made once, though its call may come here again for want of memory.
+void IncomingCalls::begin_value(IncomingCall& call) {
+  const Peer& from = *call.peer();
+  call.keep_in(shared_.references->on_creation(
+      from, call.value(),
+      fmt::format("{} from \"{}\"", name_call(call.function(), call.label(), shared_.group->self), from.name)));
 }
 
 // A function starts when the values that its arguments refer to are there.
@@ -261,7 +264,7 @@ void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value orig
     options.on_number = [this, held = std::move(held), original = std::move(original)](wire::Message& message) {
       auto& body = std::get<wire::Reply>(message.body);
       if (held->context()) record(*held, body, original);
-      convert_references(shared_, *held->peer(), body.result);
+      convert_reference(shared_, *held->peer(), body.result);
     };
   }
   const bool failed = reply.failed;

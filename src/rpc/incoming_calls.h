@@ -50,6 +50,7 @@ class IncomingCalls {
     const ops::Op* op = nullptr;
   };
 
+  void begin_value(IncomingCall& call);
   std::shared_ptr<IncomingCall> take_in(const std::shared_ptr<RpcShared>& owner,
                                         const std::shared_ptr<const Peer>& from, wire::Call& request);
   Target find_target(const std::string& name) const;

@@ -77,13 +77,13 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
 // From here on the callee decides. A call that ended meanwhile goes out without time, so that it does not run.
 void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
   assert_on_loop(shared_.environment.loop);
+  GroupPeer& peer = shared_.group->peer_of(*call.peer);
+  if (call.kept) shared_.environment.loop.post_or_drop([held = call.kept] {});
+  convert_references(shared_, *call.peer, body.args);
+  // Nothing before this has counted when there was no memory for it: the call does not go out then.
   call.is_numbered = true;
-  ++shared_.group->peer_of(*call.peer).requests_sent;
-  for (Value& arg : body.args) convert_references(shared_, *call.peer, arg);
-  if (call.kept) {
-    shared_.references->on_creation_numbered(*call.kept);
-    shared_.environment.loop.post_or_drop([held = std::move(call.kept)] {});
-  }
+  ++peer.requests_sent;
+  if (call.kept) shared_.references->on_creation_numbered(*std::exchange(call.kept, nullptr));
   body.time_left = 0;
   if (!call.future.mark_begun()) return;
   try {
@@ -116,8 +116,8 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
   const auto found = open_.find(reply.call);
   const std::shared_ptr<OutgoingCall> call = found == open_.end() ? nullptr : found->second;
   if (call != nullptr && call->to != from.incarnation) violation("{} answers a call to another", describe_peer(from));
+  receive_references(shared_, from, reply.result);  // without memory for them the answer comes again
   try {
-    receive_references(shared_, from, reply.result);
     if (call == nullptr) return Heard::kStale;
     if (shortage != nullptr) throw *shortage;
     receive_metadata(*call, from, reply);
@@ -131,7 +131,7 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
   if (reply.failed) {
     end(call, name(std::move(reply.error), *call));
   } else {
-    end(call, std::move(reply.result));
+    end(call, std::exchange(reply.result, Value()));  // it may come here again, when a callback finds no memory
   }
   return Heard::kHandled;
 }
@@ -275,11 +275,17 @@ void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Value value) 
 void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Error error) {
   forget(*call);
   shared_.counters.failed.fetch_add(1, std::memory_order_relaxed);
+  EachStep each;  // a callback or a word to the owner that finds no memory leaves the end
   if (call->kept && !call->is_numbered && shared_.references != nullptr) {
-    shared_.references->on_creation_failed(*std::exchange(call->kept, nullptr), *call->peer, error);
+    each([this, &call, &error] {
+      shared_.references->on_creation_failed(*std::exchange(call->kept, nullptr), *call->peer, error);
+    });
   }
-  call->future.fail(std::move(error));
-  if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
+  each([&call, &error] { call->future.fail(std::move(error)); });
+  each([this, &call] {
+    if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
+  });
+  each.check();
 }
 
 void OutgoingCalls::forget(OutgoingCall& call) {

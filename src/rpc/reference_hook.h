@@ -26,9 +26,11 @@ class ReferenceTravel {
   // Throws what became of a value whose call never went out; decided when the message is sent.
   virtual void check_made(const Value& value) const = 0;
 
-  // A value as it travels, when its message gets its number: it has to be held until after that. And as it arrives,
-  // before anything else is done with the message.
-  virtual Value on_send(const Peer& to, const Value& value) = 0;
+  // The values of a message as they travel, when it gets its number: they have to be held until after that. When it
+  // throws, the message does not go out.
+  virtual Values on_send(const Peer& to, const Values& values) = 0;
+  // A value as it arrives, before anything else is done with the message. When there is no memory for it, it may be
+  // asked for again, also of a value that it has given.
   virtual Value on_receive(const Peer& from, const Value& value) = 0;
 };
 

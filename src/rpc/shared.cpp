@@ -1,5 +1,6 @@
 #include "rpc/shared.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace distag {
@@ -10,10 +11,17 @@ void check_references(const RpcShared& shared, const Value& value) {
   shared.references->check(value);
 }
 
-void convert_references(RpcShared& shared, const Peer& to, Value& value) {
+void convert_references(RpcShared& shared, const Peer& to, Values& values) {
+  if (std::none_of(values.begin(), values.end(), [](const Value& value) { return value.has_external(); })) return;
+  shared.environment.loop.post_or_drop([held = values] {});
+  values = shared.references->on_send(to, values);
+}
+
+void convert_reference(RpcShared& shared, const Peer& to, Value& value) {
   if (!value.has_external()) return;
-  shared.environment.loop.post_or_drop([held = value] {});
-  value = shared.references->on_send(to, value);
+  Values values{value};
+  convert_references(shared, to, values);
+  value = std::move(values.front());
 }
 
 void receive_references(RpcShared& shared, const Peer& from, Value& value) {

@@ -6,6 +6,44 @@
 #include "rref/sharing.h"
 
 namespace distag {
+namespace {
+
+constexpr Nanos kDropAgain = 100 * kMillisecond;  // after a shortage of memory
+
+}  // namespace
+
+// The word to the owner that a fork has ended: made with the fork, as there may be no memory at its end.
+struct ForkRelease : std::enable_shared_from_this<ForkRelease> {
+  ForkRelease(std::shared_ptr<RrefHome> home_, std::shared_ptr<const Peer> owner_, const Id& fork_)
+      : home(std::move(home_)), owner(std::move(owner_)), fork(fork_) {}
+
+  const std::shared_ptr<RrefHome> home;
+  const std::shared_ptr<const Peer> owner;
+  const Id fork;
+  TaskPlace place;
+  bool is_late = false;  // on the loop
+
+  void begin() {
+    home->gate.run(place, [self = shared_from_this()] { self->say(); });
+  }
+
+ private:
+  void say() {
+    assert_on_loop(home->loop);
+    try {
+      home->sharing->drop(*owner, fork);
+    } catch (...) {
+      return say_later();
+    }
+    if (std::exchange(is_late, false)) home->sharing->note_late_drops(-1);
+  }
+
+  void say_later() {
+    if (!std::exchange(is_late, true)) home->sharing->note_late_drops(1);
+    home->loop.start_timer(place, home->loop.now() + kDropAgain,
+                           [self = shared_from_this()] { self->home->gate.run([self] { self->say(); }); });
+  }
+};
 
 std::shared_ptr<OwnedValue> RrefHome::make_value(const Id& id) {
   auto value = std::make_shared<OwnedValue>(shared_from_this(), id);
@@ -23,7 +61,8 @@ Rref::Rref(std::shared_ptr<RrefHome> home, const Id& value_id, std::shared_ptr<c
            const Id& fork_id)
     : Reference(value_id, owner_of_it->incarnation, owner_of_it->rank, fork_id),
       home_(std::move(home)),
-      owner_peer_(std::move(owner_of_it)) {
+      owner_peer_(std::move(owner_of_it)),
+      release_(fork_id ? std::make_shared<ForkRelease>(home_, owner_peer_, fork_id) : nullptr) {
   home_->used.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -36,11 +75,10 @@ Rref::~Rref() {
         log.write(LogLevel::kWarning, text);
       });
     }
-    if (!fork) return;
-    home_->gate.run([home = home_, to = owner_peer_, dropped = fork] { home->sharing->drop(*to, dropped); });
   } catch (...) {
-    // Without memory for the task the fork lives as long as this worker.
+    // Without memory for the words.
   }
+  if (release_ != nullptr) release_->begin();
 }
 
 uint64_t number_of(const Id& value) {

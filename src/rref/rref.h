@@ -17,14 +17,16 @@
 namespace distag {
 
 class Sharing;
+struct ForkRelease;
 
 // The state that the references and values of one worker have in common. They may outlive it: then the gate is closed.
 struct RrefHome : std::enable_shared_from_this<RrefHome> {
-  RrefHome(Loop& loop, Log& log_) : gate(loop), log(log_) {}
+  RrefHome(Loop& loop_, Log& log_) : gate(loop_), loop(loop_), log(log_) {}
 
   std::shared_ptr<OwnedValue> make_value(const Id& id);
 
   LoopGate gate;
+  Loop& loop;                  // through the gate
   Log& log;                    // through the gate
   Sharing* sharing = nullptr;  // through the gate
   std::shared_ptr<void> host;  // of the layer above, see Rrefs::set_host
@@ -54,6 +56,8 @@ class Rref final : public wire::Reference {
   const std::shared_ptr<const Peer>& owner_peer() const { return owner_peer_; }     // nullptr at the owner
   bool is_confirmed() const { return confirmed_.load(std::memory_order_acquire); }  // the owner knows of it
   void confirm() { confirmed_.store(true, std::memory_order_release); }
+  // The owner was not told of its fork: nothing is to be dropped. Before anybody else has it.
+  void forget_fork() { release_.reset(); }
 
   // Elsewhere: the call that should have made the value never went out. Logged if nobody asks for it.
   void fail(Error error);
@@ -63,6 +67,7 @@ class Rref final : public wire::Reference {
   const std::shared_ptr<RrefHome> home_;
   const std::shared_ptr<OwnedValue> owned_;
   const std::shared_ptr<const Peer> owner_peer_;
+  std::shared_ptr<ForkRelease> release_;  // nullptr: without a fork
   std::atomic<bool> confirmed_{false};
   Mutex mutex_;
   std::optional<Error> failure_ GUARDED_BY(mutex_);

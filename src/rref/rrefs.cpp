@@ -11,6 +11,7 @@
 #include "base/violation.h"
 #include "rref/sharing.h"
 #include "tensor/access.h"
+#include "wire/arrived_reference.h"
 
 namespace distag {
 namespace {
@@ -209,8 +210,9 @@ std::shared_ptr<Future<Value>> Rrefs::fetch(const std::shared_ptr<Rref>& referen
 
 Heard Rrefs::handle(const Peer& from, const wire::Message& message) {
   assert_on_loop(state_->environment.loop);
-  state_->group.count_received(from);  // also of what fails here
-  return state_->sharing.handle(from, message.body);
+  const Heard heard = state_->sharing.handle(from, message.body);
+  state_->group.count_received(from);  // once, also when it is tried again for want of memory
+  return heard;
 }
 
 void Rrefs::on_gone(const Peer& peer) {
@@ -284,17 +286,33 @@ void Rrefs::check_made(const Value& value) const {
   });
 }
 
-Value Rrefs::on_send(const Peer& to, const Value& value) {
+Values Rrefs::on_send(const Peer& to, const Values& values) {
   assert_on_loop(state_->environment.loop);
-  return value.map_external([this, &to](const std::shared_ptr<ExternalValue>& external) {
-    return state_->sharing.on_send(to, std::static_pointer_cast<Rref>(external));
-  });
+  Sharing& sharing = state_->sharing;
+  const uint64_t mark = sharing.mark();
+  try {
+    Values travelling;
+    travelling.reserve(values.size());
+    for (const Value& value : values) {
+      travelling.push_back(value.map_external([&sharing, &to](const std::shared_ptr<ExternalValue>& external) {
+        return sharing.on_send(to, std::static_pointer_cast<Rref>(external));
+      }));
+    }
+    return travelling;
+  } catch (...) {
+    sharing.take_back(mark);
+    throw;
+  }
 }
 
+// A reference is received once, though its message may come here again when there was no memory for all of it.
 Value Rrefs::on_receive(const Peer& from, const Value& value) {
   assert_on_loop(state_->environment.loop);
   return value.map_external([this, &from](const std::shared_ptr<ExternalValue>& external) {
-    return state_->sharing.on_receive(from, static_cast<const wire::Reference&>(*external));
+    if (dynamic_cast<const Rref*>(external.get()) != nullptr) return external;
+    auto& reference = static_cast<wire::ArrivedReference&>(*external);
+    if (reference.received == nullptr) reference.received = state_->sharing.on_receive(from, reference);
+    return reference.received;
   });
 }
 
@@ -316,12 +334,18 @@ void Rrefs::on_creation_acknowledged(wire::Reference& kept) {
 void Rrefs::on_creation_failed(wire::Reference& kept, const Peer& callee, const Error& error) {
   assert_on_loop(state_->environment.loop);
   auto& reference = static_cast<Rref&>(kept);
-  if (reference.is_owner()) {
-    reference.owned()->outcome().fail(error);
-  } else {
-    reference.fail(error);
-  }
-  state_->sharing.on_creation_failed(callee, kept.value);
+  EachStep each;
+  each([&reference, &error] {
+    if (reference.is_owner()) {
+      reference.owned()->outcome().fail(error);
+    } else {
+      reference.fail(error);
+    }
+  });
+  if (each.has_failed() && reference.is_owner()) fail_dropped(reference.owned()->outcome());
+  if (each.has_failed() && !reference.is_owner()) reference.fail(Error(Status::kOutOfMemory, "no memory"));
+  each([this, &callee, &kept] { state_->sharing.on_creation_failed(callee, kept.value); });
+  each.check();
 }
 
 std::shared_ptr<Future<Value>> Rrefs::on_creation(const Peer& from, const Id& id, const std::string& call) {

@@ -99,21 +99,45 @@ std::shared_ptr<Rref> Sharing::on_receive(const Peer& from, const wire::Referenc
 }
 
 void Sharing::introduce(const Peer& owner, Incarnation sharer, const std::shared_ptr<Rref>& reference) {
-  introductions_.emplace(reference->fork, Introduction{sharer, owner.incarnation});
-  streams_.send(owner, wire::Fork{reference->value, reference->fork},
-                [this, fork = reference->fork, weak = std::weak_ptr<Rref>(reference)] {
-                  introductions_.erase(fork);
-                  if (const auto alive = weak.lock()) alive->confirm();
-                });
+  const Id fork = reference->fork;
+  try {
+    introductions_.emplace(fork, Introduction{sharer, owner.incarnation});
+    streams_.send(owner, wire::Fork{reference->value, fork}, [this, fork, weak = std::weak_ptr<Rref>(reference)] {
+      introductions_.erase(fork);
+      if (const auto alive = weak.lock()) alive->confirm();
+    });
+  } catch (...) {
+    introductions_.erase(fork);
+    reference->forget_fork();
+    throw;
+  }
 }
 
 void Sharing::drop(const Peer& owner, const Id& fork) { streams_.send(owner, wire::Drop{fork}, {}); }
 
+void Sharing::take_back(uint64_t mark) {
+  const auto is_later = [this, mark](const Id& fork) {
+    return fork.maker == self_ && fork.counter % 2 == 0 && fork.counter > mark;
+  };
+  std::erase_if(forks_, [&is_later](const auto& entry) { return is_later(entry.first.fork); });
+  std::erase_if(holds_, [&is_later](const auto& entry) { return is_later(entry.first); });
+  std::erase_if(to_self_, [&is_later](const auto& entry) { return is_later(entry.first); });
+  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+}
+
 // ---- values of this worker ----
 
 // A sharer may send one fork to its receiver twice, which is not the receiver's fault: it holds it as often.
-void Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
-  forks_.emplace(ForkKey{fork, holder}, HeldFork{std::move(value), holder});
+Sharing::Forks::iterator Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
+  const auto added = forks_.emplace(ForkKey{fork, holder}, HeldFork{std::move(value), holder});
+  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+  return added;
+}
+
+// The value goes last, when the table is whole again.
+void Sharing::end_fork(Forks::iterator fork) {
+  const HeldFork ended = std::move(fork->second);
+  forks_.erase(fork);
   home_->forks.store(forks_.size(), std::memory_order_relaxed);
 }
 
@@ -131,7 +155,14 @@ std::shared_ptr<OwnedValue> Sharing::find_or_seek(const Id& id, Incarnation via)
   }
   // An answer that is still awaited is one for the new value too: whoever comes up with an earlier one has let go of
   // it.
-  if (sought_.insert_or_assign(id, Sought{value, via}).second) streams_.send(*maker, wire::Seek{id}, {});
+  const auto [sought, is_new] = sought_.insert_or_assign(id, Sought{value, via});
+  if (!is_new) return value;
+  try {
+    streams_.send(*maker, wire::Seek{id}, {});
+  } catch (...) {
+    sought_.erase(sought);
+    throw;
+  }
   return value;
 }
 
@@ -144,18 +175,18 @@ std::shared_ptr<OwnedValue> Sharing::on_creation(const Peer& from, const Id& id,
   if (id.maker != from.incarnation) {
     violation("worker \"{}\" makes a value under the name of another's", from.name);
   }
-  sought_.erase(id);
   std::shared_ptr<OwnedValue> value = home_->table.find(id);
   if (value == nullptr) value = home_->make_value(id);
   if (!value->origin().empty()) violation("worker \"{}\" makes a value twice", from.name);
-  value->set_origin(std::move(origin));
   if (from.incarnation != self_) add_fork(id, value, from.incarnation);
+  value->set_origin(std::move(origin));
+  sought_.erase(id);
   return value;
 }
 
 void Sharing::on_creation_failed(const Peer& owner, const Id& value) {
-  unnumbered_.erase(value);
   streams_.send(owner, wire::Sought{value}, {});
+  unnumbered_.erase(value);
 }
 
 std::vector<Sharing::HeldFork> Sharing::forks() const {
@@ -180,8 +211,13 @@ Heard Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
   if (sharer == from.incarnation || sharer == self_) {
     violation("worker \"{}\" introduces a fork that no other user made", from.name);
   }
-  add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation);
-  if (const auto peer = streams_.find(sharer)) streams_.send(*peer, wire::Forked{fork.fork, from.incarnation}, {});
+  const auto added = add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation);
+  try {
+    if (const auto peer = streams_.find(sharer)) streams_.send(*peer, wire::Forked{fork.fork, from.incarnation}, {});
+  } catch (...) {
+    end_fork(added);
+    throw;
+  }
   return Heard::kHandled;
 }
 
@@ -200,9 +236,7 @@ Heard Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
 Heard Sharing::on_drop(const Peer& from, const wire::Drop& drop) {
   const auto found = forks_.find(ForkKey{drop.fork, from.incarnation});
   if (found == forks_.end()) return Heard::kStale;
-  const HeldFork ended = std::move(found->second);
-  forks_.erase(found);
-  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+  end_fork(found);
   return Heard::kHandled;
 }
 
@@ -219,8 +253,8 @@ Heard Sharing::on_sought(const Peer& from, const wire::Sought& sought) {
   const auto found = sought_.find(sought.value);
   if (found == sought_.end()) return Heard::kStale;
   const Sought ended = found->second;
-  sought_.erase(found);
   if (const auto value = ended.value.lock()) fail_as_gone(*value, ended.via, "all references to it were released");
+  sought_.erase(sought.value);
   return Heard::kHandled;
 }
 

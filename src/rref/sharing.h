@@ -43,6 +43,9 @@ class Sharing {
 
   // A reference as it travels, when its message is numbered. It has to be held until after that.
   std::shared_ptr<ExternalValue> on_send(const Peer& to, const std::shared_ptr<Rref>& reference);
+  // Undoes what on_send() has done since the mark: their message does not go out. They are held by the caller.
+  uint64_t mark() const { return last_fork_; }
+  void take_back(uint64_t mark);
   // And as it arrives, before anything else is done with the message. Throws Violation.
   std::shared_ptr<Rref> on_receive(const Peer& from, const wire::Reference& reference);
 
@@ -60,10 +63,13 @@ class Sharing {
   // nullopt when it is another's. Throws Violation.
   Heard handle(const Peer& from, const wire::Body& body);
   void on_gone(const Peer& peer);
+  // Throws when there is no memory for it: then it is still to be said.
   void drop(const Peer& owner, const Id& fork);
+  // Between a first attempt to drop that failed and the one that did not.
+  void note_late_drops(int change) { late_drops_ += change; }
 
-  // Nothing of this worker waits for another's word.
-  bool is_idle() const { return holds_.empty() && sought_.empty(); }
+  // Nothing of this worker waits for another's word, or is to be said yet.
+  bool is_idle() const { return holds_.empty() && sought_.empty() && late_drops_ == 0; }
   // No reference is known here, nor on its way to or from here.
   bool is_empty() const {
     return is_idle() && forks_.empty() && to_self_.empty() && introductions_.empty() && unnumbered_.empty();
@@ -90,7 +96,6 @@ class Sharing {
   std::shared_ptr<OwnedValue> find_or_seek(const Id& value, Incarnation via);
   void fail_as_gone(OwnedValue& value, Incarnation via, const char* why);
   std::string name_of(Incarnation worker) const;
-  void add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder);
   void introduce(const Peer& owner, Incarnation sharer, const std::shared_ptr<Rref>& reference);
   Heard on_fork(const Peer& from, const wire::Fork& fork);
   Heard on_forked(const Peer& from, const wire::Forked& forked);
@@ -103,6 +108,7 @@ class Sharing {
   const uint64_t own_maker_;  // of the ids of values that this worker shares; no incarnation
   Incarnation self_ = 0;
   int32_t rank_ = 0;
+  int late_drops_ = 0;
   uint64_t last_fork_ = 0;  // even, as the ids of values that calls make are odd: the fork of their creator has that id
 
   // At the owner. By holder too: nobody can take the name of another's fork.
@@ -114,7 +120,11 @@ class Sharing {
   struct ForkHash {
     size_t operator()(const ForkKey& key) const noexcept { return std::hash<Id>()(key.fork) ^ (key.holder * 31); }
   };
-  std::unordered_multimap<ForkKey, HeldFork, ForkHash> forks_;
+  using Forks = std::unordered_multimap<ForkKey, HeldFork, ForkHash>;
+  Forks::iterator add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder);
+  void end_fork(Forks::iterator fork);
+
+  Forks forks_;
   struct Sought {
     std::weak_ptr<OwnedValue> value;
     Incarnation via = 0;

@@ -103,8 +103,7 @@ void OutgoingStream::pump() {
   while (can_number()) {
     make_spare();  // so that what is taken out is not lost
     if (!queue_.empty()) {
-      QueuedMessage queued = queue_.take_front();
-      number(std::move(queued.body), std::move(queued.options));
+      number_queued(queue_.take_front());
     } else if (!abandoned_.empty()) {
       wire::Chunk chunk;
       chunk.transfer = abandoned_.back();
@@ -141,18 +140,31 @@ bool OutgoingStream::pump_large() {
 }
 
 void OutgoingStream::number(wire::Body body, SendOptions options) {
-  number({0, 0, {}, std::move(body)}, std::move(options), std::nullopt);
+  wire::Message message{0, 0, {}, std::move(body)};
+  number(message, options, std::nullopt);
+}
+
+// One that finds no memory before others reckon with it stays in front.
+void OutgoingStream::number_queued(QueuedMessage queued) {
+  wire::Message message{0, 0, {}, std::move(queued.body)};
+  try {
+    number(message, queued.options, std::nullopt);
+  } catch (const std::bad_alloc&) {
+    queued.body = std::move(message.body);
+    queue_.put_back(std::move(queued));
+    throw;
+  }
 }
 
 void OutgoingStream::number_large(LargeMessage large) {
   wire::Message message{0, 0, large.transfers(), std::move(large.message().body)};
   SendOptions options = std::move(large.message().options);
-  number(std::move(message), std::move(options), std::move(large));
+  number(message, options, std::move(large));
 }
 
 // on_number first: what it sends to the same peer goes before. From then on others reckon with the message: it goes out
 // whatever happens, and the place where it waits for memory, if need be, is there before.
-void OutgoingStream::number(wire::Message message, SendOptions options, std::optional<LargeMessage> large) {
+void OutgoingStream::number(wire::Message& message, SendOptions& options, std::optional<LargeMessage> large) {
   make_spare();
   std::unique_ptr<Stuck> place = std::move(spare_);
   if (options.on_number) options.on_number(message);

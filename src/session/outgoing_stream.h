@@ -97,7 +97,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void pump();
   void pump_if_possible();
   void make_spare();
-  void number(wire::Message message, SendOptions options, std::optional<LargeMessage> large);
+  void number(wire::Message& message, SendOptions& options, std::optional<LargeMessage> large);
+  void number_queued(QueuedMessage queued);
   void keep_whole(wire::Message& message, const std::optional<LargeMessage>& large, Task& on_acknowledged);
   void stick(std::unique_ptr<Stuck> place);
   void free_stuck();

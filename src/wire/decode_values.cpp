@@ -5,6 +5,7 @@
 
 #include "tensor/utf8.h"
 #include "values_generated.h"
+#include "wire/arrived_reference.h"
 #include "wire/decoder.h"
 
 namespace distag::wire {
@@ -164,7 +165,7 @@ Value decode_map(DecodeState& state, const protocol::Map& table, size_t depth) {
 }
 
 Value decode_reference(const protocol::Reference& table) {
-  auto reference = std::make_shared<Reference>();
+  auto reference = std::make_shared<ArrivedReference>();
   reference->value = {table.value()->maker(), table.value()->counter()};
   reference->owner = table.owner();
   reference->owner_rank = table.owner_rank();

@@ -303,7 +303,7 @@ void Worker::State::close_soon(const std::shared_ptr<Future<ShutdownReport>>& le
   });
 }
 
-void Worker::State::close(ShutdownReport report) {
+void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
   if (phase == WorkerPhase::kStopped) return;
   EachStep each;
   each([this] { meshes.stop(); });
@@ -316,7 +316,7 @@ void Worker::State::close(ShutdownReport report) {
     view.started = false;
     if (session) view.session = session->stats();
   });
-  each.check();  // what failed is tried again: by end_by_failure
+  if (!is_last_attempt) each.check();  // what failed is tried again: by end_by_failure
   phase = WorkerPhase::kStopped;
   forget_start();
   session.reset();
@@ -369,6 +369,8 @@ void Worker::State::end_by_failure(const Error& error) {
     case 4:
       return close(std::move(report));
     default:
+      EachStep each;
+      each([this, &report] { close(report, true); });
       phase = WorkerPhase::kStopped;
       if (start_future) fail_dropped(*start_future);
       stop_future->complete(std::move(report));
@@ -397,13 +399,20 @@ Heard Worker::State::lead(const Peer& from, wire::Message& message) {
   } catch (const Violation&) {
     throw;
   } catch (...) {
-    refuse(from, message, current_error());
+    const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory && !is_refused(message)) throw;  // it comes again
+    refuse(from, message, error);
     return Heard::kHandled;
   }
   violation("{} is no message that a started worker gets", wire::body_name(message.body));
 }
 
-// Of the others nobody waits for an answer.
+// Those of the group and of references are not: what they say has to be heard. They are small, so it waits for memory.
+bool Worker::State::is_refused(const wire::Message& message) {
+  const Taker taker = taker_of(message.body);
+  return taker != Taker::kGroup && taker != Taker::kReferences;
+}
+
 void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error& why) {
   environment.log.write(LogLevel::kInfo, fmt::format("a {} of worker \"{}\" was refused: {}",
                                                      wire::body_name(outline.body), from.name, why.message()));
@@ -475,8 +484,11 @@ Heard Worker::on_message(const Peer& from, wire::Message& message) {
 void Worker::on_unstored(const Peer& from, wire::Message& outline, const Error& why) {
   assert_on_loop(state_->environment.loop);
   if (state_->phase == WorkerPhase::kStarting) state_->refuse_early(from, outline, why);
-  if (state_->phase == WorkerPhase::kStarted || state_->phase == WorkerPhase::kStopping) {
+  if (state_->phase != WorkerPhase::kStarted && state_->phase != WorkerPhase::kStopping) return;
+  if (State::is_refused(outline)) {
     state_->refuse(from, outline, why);
+  } else {
+    state_->lead(from, outline);  // all of it is there
   }
 }
 

@@ -120,10 +120,11 @@ struct Worker::State {
   void abandon_start(const Error& error);
   void begin_stop(Nanos deadline);
   void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);
-  void close(ShutdownReport report);
+  void close(ShutdownReport report, bool is_last_attempt = false);
   void end_by_failure(const Error& error);
   void note_failure(const Error& error);
   Heard lead(const Peer& from, wire::Message& message);
+  static bool is_refused(const wire::Message& message);
   void refuse(const Peer& from, wire::Message& outline, const Error& why);
   Heard keep_for_start(const Peer& from, wire::Message message);
   void refuse_early(const Peer& from, const wire::Message& outline, Error why);

@@ -224,7 +224,7 @@ class NotingReferences final : public ReferenceHook {
  public:
   void check(const Value&) const override {}
   void check_made(const Value&) const override {}
-  Value on_send(const Peer&, const Value& value) override { return value; }
+  Values on_send(const Peer&, const Values& values) override { return values; }
   Value on_receive(const Peer&, const Value& value) override { return value; }
   void on_creation_queued(const wire::Reference&) override { ++queued; }
   void on_creation_numbered(const wire::Reference&) override { ++numbered; }

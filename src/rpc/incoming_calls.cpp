@@ -12,7 +12,6 @@
 namespace distag {
 namespace {
 
-constexpr size_t kManyItems = 4096;
 constexpr Nanos kSendAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
@@ -207,7 +206,7 @@ void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
     send_taken(call);
   }
   // Arguments that take long to free are not freed here.
-  if (!has_items(call->args(), kManyItems)) return;
+  if (!takes_long_to_free(call->args())) return;
   try {
     shared_.environment.compute.post_or_drop([call = std::move(call)] {});
   } catch (...) {

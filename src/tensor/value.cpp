@@ -225,6 +225,9 @@ Value Value::map_external(const MapExternal& map) const {
 
 namespace {
 
+constexpr size_t kManyItems = 4096;
+constexpr size_t kManyBytes = size_t{16} << 20;  // whose pages go back within a millisecond
+
 void spend_items(const Value& value, size_t& budget) {
   if (budget == 0 || value.depth() == 0) return;
   if (value.kind() == ValueKind::kList) {
@@ -240,7 +243,31 @@ void spend_items(const Value& value, size_t& budget) {
   }
 }
 
+bool has_bytes(const Value& value, size_t count) {
+  switch (value.kind()) {
+    case ValueKind::kText:
+      return value.as_text().size() >= count;
+    case ValueKind::kBytes:
+      return value.as_bytes().size() >= count;
+    case ValueKind::kTensor:
+      return value.as_tensor().byte_size() >= count;
+    case ValueKind::kList:
+      return std::any_of(value.as_list().begin(), value.as_list().end(),
+                         [count](const Value& item) { return has_bytes(item, count); });
+    case ValueKind::kMap:
+      return std::any_of(value.as_map().begin(), value.as_map().end(),
+                         [count](const auto& entry) { return has_bytes(entry.second, count); });
+    default:
+      return false;
+  }
+}
+
 }  // namespace
+
+bool takes_long_to_free(const Values& values) {
+  return has_items(values, kManyItems) ||
+         std::any_of(values.begin(), values.end(), [](const Value& value) { return has_bytes(value, kManyBytes); });
+}
 
 bool has_items(const Values& values, size_t count) {
   for (const Value& value : values) spend_items(value, count);

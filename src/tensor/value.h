@@ -116,5 +116,7 @@ using Values = std::vector<Value>;
 
 // Whether lists and maps among them hold at least so many items in all. Looks at no more than those.
 bool has_items(const Values& values, size_t count);
+// Whether they have so many items, or one of them so many bytes, that a loop should leave their end to another thread.
+bool takes_long_to_free(const Values& values);
 
 }  // namespace distag

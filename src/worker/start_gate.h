@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "base/loop.h"
 #include "base/task.h"
+#include "base/task_queue.h"
 #include "session/session.h"
 #include "wire/message.h"
 
@@ -15,31 +18,46 @@ namespace distag {
 // the group before us, members or not, have a bounded room for it. On the loop.
 class StartGate {
  public:
+  explicit StartGate(Loop& loop) : loop_(loop) {}
+  ~StartGate() { close(); }
+
   // Runs the event at once when the gate is open, else once it opens.
   void pass(Task event);
-  // As pass(), of a message of `bytes`, of which `most_bytes` may wait in all. False when there is no room.
-  bool pass_message(Task event, size_t bytes, size_t most_bytes);
+  // Holds a message of `bytes`, of which `most_bytes` may wait in all. False when there is no room. `lead` tells
+  // whether it has led the message on: if not, for want of memory, it is asked again after a while, before what came
+  // later.
+  bool hold_message(UniqueFunction<bool()> lead, size_t bytes, size_t most_bytes);
   // Whether one more stranger may come in meanwhile.
   bool admit_stranger();
   // A call that was refused, since there was no room, has come all the same.
   void count_refused(const Peer& from) { ++refused_.try_emplace(from.incarnation, from, 0).first->second.second; }
 
   bool is_open() const { return is_open_; }
-  // Calls `count` for every call that was refused, then runs what was held back.
+  // Calls `count` for every call that was refused, then lets through what was held back.
   template <typename Count>
   void open(Count&& count) {
+    assert_on_loop(loop_);
     for (const auto& [incarnation, refused] : std::exchange(refused_, {})) {
       for (uint64_t i = 0; i < refused.second; ++i) count(refused.first);
     }
-    is_open_ = true;
-    for (Task& event : std::exchange(events_, {})) event();
+    let_through();
   }
   // Forgets what waits, and holds back again.
-  void close() { *this = StartGate(); }
+  void close() noexcept;
 
  private:
+  struct Retry {
+    TaskPlace place;
+    bool is_over = false;
+  };
+
+  void hold(UniqueFunction<bool()> event);
+  void let_through();
+
+  Loop& loop_;
   bool is_open_ = false;
-  std::vector<Task> events_;
+  std::list<UniqueFunction<bool()>> held_;
+  std::shared_ptr<Retry> retry_;  // there while anything is held
   size_t messages_ = 0;
   size_t bytes_ = 0;
   size_t strangers_ = 0;

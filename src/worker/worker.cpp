@@ -432,14 +432,22 @@ void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error
 
 // It met the group before us. A message that there is no room for is refused, as far as its sender waits for an answer:
 // before anything ran here, nobody has to ask for more than calls and passes of the FAST kind.
-Heard Worker::State::keep_for_start(const Peer& from, wire::Message message) {
+Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
   const size_t bytes = wire::check(message.body, session->limits());
-  auto early = std::make_shared<wire::Message>(std::move(message));
-  const bool is_kept = gate.pass_message([this, from, early] { lead_early(from, std::move(*early)); }, bytes,
-                                         session->limits().max_message_bytes);
+  auto early = std::make_shared<wire::Message>();
+  UniqueFunction<bool()> lead_it = [this, from, early] { return lead_early(from, *early); };
+  std::swap(*early, message);
+  bool is_kept = false;
+  try {
+    is_kept = gate.hold_message(std::move(lead_it), bytes, session->limits().max_message_bytes);
+  } catch (...) {
+    std::swap(*early, message);  // it comes again
+    throw;
+  }
   if (is_kept) return Heard::kHandled;
+  std::swap(*early, message);
   refuse_early(
-      from, *early,
+      from, message,
       Error(Status::kOverloaded,
             fmt::format("worker \"{}\" is starting, and keeps no more messages until then", session->self().name)));
   return Heard::kStale;
@@ -455,25 +463,29 @@ void Worker::State::refuse_early(const Peer& from, const wire::Message& outline,
   }
 }
 
-void Worker::State::lead_early(const Peer& from, wire::Message message) {
-  if (session->gone(from.incarnation) != nullptr) return;
+// False: there is no memory for it now.
+bool Worker::State::lead_early(const Peer& from, wire::Message& message) {
+  if (session->gone(from.incarnation) != nullptr) return true;
   try {
     lead(from, message);
   } catch (const Violation& error) {
     session->fence(from.incarnation, error);
   } catch (...) {
-    note("an early message was lost: " + current_error().message());
+    const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory) return false;
+    note("an early message was lost: " + error.message());
   }
+  return true;
 }
 
 Heard Worker::on_message(const Peer& from, wire::Message& message) {
   assert_on_loop(state_->environment.loop);
   switch (state_->phase) {
     case WorkerPhase::kStarting:
-      return state_->keep_for_start(from, std::move(message));
+      return state_->keep_for_start(from, message);
     case WorkerPhase::kStarted:
     case WorkerPhase::kStopping:
-      return state_->lead(from, message);
+      return state_->gate.is_open() ? state_->lead(from, message) : state_->keep_for_start(from, message);
     case WorkerPhase::kCreated:
     case WorkerPhase::kStopped:
       break;
@@ -483,12 +495,13 @@ Heard Worker::on_message(const Peer& from, wire::Message& message) {
 
 void Worker::on_unstored(const Peer& from, wire::Message& outline, const Error& why) {
   assert_on_loop(state_->environment.loop);
-  if (state_->phase == WorkerPhase::kStarting) state_->refuse_early(from, outline, why);
-  if (state_->phase != WorkerPhase::kStarted && state_->phase != WorkerPhase::kStopping) return;
-  if (State::is_refused(outline)) {
+  if (state_->phase == WorkerPhase::kCreated || state_->phase == WorkerPhase::kStopped) return;
+  if (!State::is_refused(outline)) {
+    on_message(from, outline);  // all of it is there
+  } else if (state_->gate.is_open()) {
     state_->refuse(from, outline, why);
   } else {
-    state_->lead(from, outline);  // all of it is there
+    state_->refuse_early(from, outline, why);
   }
 }
 

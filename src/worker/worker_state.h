@@ -37,7 +37,8 @@ struct Worker::State {
                   group, rpc),
         places(rrefs),
         optim(environment.loop, environment.compute, group, rpc, dautograd),
-        news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)) {
+        news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)),
+        gate(environment.loop) {
     view.name = options.name;
     view.world_size = std::max(options.world_size, 0);
   }
@@ -126,9 +127,9 @@ struct Worker::State {
   Heard lead(const Peer& from, wire::Message& message);
   static bool is_refused(const wire::Message& message);
   void refuse(const Peer& from, wire::Message& outline, const Error& why);
-  Heard keep_for_start(const Peer& from, wire::Message message);
+  Heard keep_for_start(const Peer& from, wire::Message& message);
   void refuse_early(const Peer& from, const wire::Message& outline, Error why);
-  void lead_early(const Peer& from, wire::Message message);
+  bool lead_early(const Peer& from, wire::Message& message);
 };
 
 }  // namespace distag

@@ -17,13 +17,13 @@ namespace {
 
 // Runs `scenario` for each moment at which an allocation is refused to worker `rank`, with so many after it, until one
 // is past the last.
-void for_each_moment(int32_t rank, const std::vector<uint64_t>& counts,
+void for_each_moment(int32_t rank, const std::vector<uint64_t>& counts, const SimGroupOptions& options,
                      const std::function<void(SimWorkerGroup& group, const std::function<void()>& begin)>& scenario) {
   for (const uint64_t count : counts) {
     bool is_past = false;
     for (uint64_t moment = 0; !is_past; ++moment) {
       SCOPED_TRACE("allocation " + std::to_string(moment) + ", refused " + std::to_string(count) + " times");
-      SimWorkerGroup group(1, SimGroupOptions());
+      SimWorkerGroup group(1, options);
       scenario(group, [&group, rank, moment, count] {
         group.share_memory_with_loop(rank);
         group.memory(rank).refuse(moment, count);
@@ -35,7 +35,7 @@ void for_each_moment(int32_t rank, const std::vector<uint64_t>& counts,
 }
 
 TEST(ShortageMoments, AShutdownEndsOnAllSides) {
-  for_each_moment(1, {1, 2}, [](SimWorkerGroup& group, const std::function<void()>& begin) {
+  for_each_moment(1, {1, 2}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
     group.start();
     begin();
     const Nanos asked = group.scheduler().now();
@@ -50,7 +50,7 @@ TEST(ShortageMoments, AShutdownEndsOnAllSides) {
 
 // Its values end, and no retry of a refused message makes a violator of its sender.
 TEST(ShortageMoments, ARemoteCreationLosesNobody) {
-  for_each_moment(1, {1, 2, 5, 8}, [](SimWorkerGroup& group, const std::function<void()>& begin) {
+  for_each_moment(1, {1, 2, 5, 8}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
     group.worker(1).rpc().register_function("one", [](Invocation& call) { call.set_result(Value(int64_t{1})); });
     group.start();
     begin();
@@ -71,9 +71,53 @@ TEST(ShortageMoments, ARemoteCreationLosesNobody) {
   });
 }
 
+// A worker that comes back waits for a member that does not answer, while another calls it already.
+void expect_early_calls_to_end(bool is_short_before_they_come) {
+  SimGroupOptions options;
+  options.size = 3;
+  for_each_moment(2, {1, 2, 5}, options, [=](SimWorkerGroup& group, const std::function<void()>& begin) {
+    group.start();
+    const Incarnation before = group.worker(0).group().membership().find_by_rank(2)->peer.incarnation;
+    group.kill(2);
+    group.freeze(1);
+    Worker& returned = group.restart(2);
+    returned.rpc().register_function("one", [](Invocation& call) { call.set_result(Value(int64_t{1})); });
+    const auto started = returned.start(60 * kSecond);
+    const auto is_known = [&group, before] {
+      const auto member = group.worker(0).group().membership().find_by_rank(2);
+      return member && member->peer.incarnation != before;
+    };
+    ASSERT_TRUE(group.scheduler().run_until(is_known, 3 * kSecond));
+    if (is_short_before_they_come) begin();
+    std::vector<std::shared_ptr<Future<Value>>> calls;
+    for (int i = 0; i < 3; ++i) {
+      CallRequest request;
+      request.to = "w2";
+      request.function = "one";
+      request.timeout = kForever;
+      calls.push_back(group.worker(0).rpc().call(std::move(request)));
+    }
+    group.scheduler().run_for(kSecond);
+    if (!is_short_before_they_come) begin();
+    group.thaw(1);
+    wait(*started, kForever);
+    for (const auto& call : calls) {
+      group.scheduler().run_until([&call] { return call->is_done(); }, 10 * kSecond);
+      ASSERT_TRUE(call->is_done() || started->error() != nullptr);
+      if (!call->is_done() || call->error() == nullptr) continue;
+      EXPECT_TRUE(call->error()->status() == Status::kOutOfMemory || started->error() != nullptr)
+          << call->error()->message();
+    }
+  });
+}
+
+TEST(ShortageMoments, EarlyMessagesAreHeld) { expect_early_calls_to_end(true); }
+
+TEST(ShortageMoments, EarlyMessagesAreAnswered) { expect_early_calls_to_end(false); }
+
 TEST(ShortageMoments, OpenCallsEndAndAreCountedOnce) {
   static constexpr int64_t kCalls = 70;  // more than end in one task
-  for_each_moment(0, {1, 2, 3}, [](SimWorkerGroup& group, const std::function<void()>& begin) {
+  for_each_moment(0, {1, 2, 3}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
     std::vector<std::shared_ptr<PendingReply>> held;
     group.worker(1).rpc().register_function("later", [&held](Invocation& call) { held.push_back(call.defer()); });
     group.start();
@@ -113,23 +157,24 @@ TEST(ShortageMoments, ACommittedPassIsToldToAll) {
   const RandomGraph graph(seed, shape);
   const std::shared_ptr<const Gradients> expected = local_gradients_of_repeats(graph, 1);
   size_t committed = 0;
-  for_each_moment(0, {1, 2, 3, 5, 8}, [&](SimWorkerGroup& group, const std::function<void()>& begin) {
-    register_blocks(group, graph);
-    group.start();
-    const auto context = group.worker(0).dautograd().create_context();
-    const Tensors roots = make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]);
-    begin();
-    const auto pass = context->backward_async(roots, BackwardOptions());
-    wait(*pass, kForever);
-    group.memory(0).refuse(0, 0);
-    if (pass->error() != nullptr) {
-      EXPECT_EQ(pass->error()->status(), Status::kOutOfMemory) << pass->error()->message();
-      return;
-    }
-    ++committed;
-    group.scheduler().run_for(kSecond);
-    expect_gradients(group, graph, context->global_id(), *expected);
-  });
+  for_each_moment(
+      0, {1, 2, 3, 5, 8}, SimGroupOptions(), [&](SimWorkerGroup& group, const std::function<void()>& begin) {
+        register_blocks(group, graph);
+        group.start();
+        const auto context = group.worker(0).dautograd().create_context();
+        const Tensors roots = make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]);
+        begin();
+        const auto pass = context->backward_async(roots, BackwardOptions());
+        wait(*pass, kForever);
+        group.memory(0).refuse(0, 0);
+        if (pass->error() != nullptr) {
+          EXPECT_EQ(pass->error()->status(), Status::kOutOfMemory) << pass->error()->message();
+          return;
+        }
+        ++committed;
+        group.scheduler().run_for(kSecond);
+        expect_gradients(group, graph, context->global_id(), *expected);
+      });
   EXPECT_GT(committed, 5u);  // the last one of each row has met no refusal
 }
 

@@ -33,7 +33,8 @@ class Shortage {
         with_loop_(with_loop),
         random_(seed),
         graph_(seed, graph_options(seed)),
-        group_(seed, options()) {
+        options_(options()),
+        group_(seed, options_) {
     register_blocks(group_, graph_);
   }
 
@@ -129,12 +130,13 @@ class Shortage {
     return false;
   }
 
-  // Where the loop of the victim had no memory for what nothing smaller could be failed for, it has left.
+  // Where the loop of the victim had no memory for what nothing smaller could be failed for, it has left. It takes at
+  // most a lease for that.
   bool has_ended() { return with_loop_ && !group_.worker(victim_).is_started(); }
   bool expect_end(const Error& error) {
     const Status status = error.status();
     if (with_loop_ && status != Status::kOutOfMemory) {
-      group_.scheduler().run_until([this] { return has_ended(); }, kSecond);
+      group_.scheduler().run_until([this] { return has_ended(); }, options_.lease);
     }
     if (!has_ended()) return false;
     EXPECT_TRUE(status == Status::kOutOfMemory || status == Status::kDisconnected || status == Status::kCancelled ||
@@ -150,6 +152,7 @@ class Shortage {
   int32_t victim_ = 0;
   int attempts_ = 0;
   const RandomGraph graph_;
+  const SimGroupOptions options_;
   SimWorkerGroup group_;
 };
 

@@ -50,6 +50,19 @@ int32_t get_number(const std::string& name, int32_t least, int32_t most, const G
   return number;
 }
 
+// "env://" means DISTAG_RENDEZVOUS, or the address and the port that PyTorch's programs read.
+std::string read_address(const Getter& get_environment) {
+  const char* const uri = get_environment("DISTAG_RENDEZVOUS");
+  if (uri != nullptr && *uri != '\0') {
+    if (uri == kEnvironmentUri) fail(Status::kInvalidArgument, "rendezvous: DISTAG_RENDEZVOUS is \"env://\" itself");
+    return uri;
+  }
+  const std::string host = get_variable("MASTER_ADDR", get_environment).value;
+  const int32_t port = get_number("MASTER_PORT", 1, 65535, get_environment);
+  const bool needs_brackets = host.find(':') != std::string::npos && host.front() != '[';
+  return needs_brackets ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
+}
+
 }  // namespace
 
 RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
@@ -66,12 +79,7 @@ RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_
   } else if (world_size > 0 && (rank < 0 || rank >= world_size)) {
     fail(Status::kInvalidArgument, "rank {} is not in 0 .. {}", rank, world_size - 1);
   }
-  if (uri == kEnvironmentUri) {
-    const std::string host = get_variable("MASTER_ADDR", get_environment).value;
-    const int32_t port = get_number("MASTER_PORT", 1, 65535, get_environment);
-    const bool needs_brackets = host.find(':') != std::string::npos && host.front() != '[';
-    target.uri = needs_brackets ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
-  }
+  if (uri == kEnvironmentUri) target.uri = read_address(get_environment);
   return target;
 }
 

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "wire/message.h"
+
 namespace distag {
 namespace {
 
@@ -162,7 +164,8 @@ std::string write_report(const WorkerSnapshot& worker) {
                {{"name", worker.name},
                 {"rank", worker.rank},
                 {"incarnation", hex(worker.incarnation)},
-                {"state", worker.state}}},
+                {"state", worker.state},
+                {"protocol", wire::kProtocolVersion}}},
               {"members", to_list(worker.members)},
               {"calls", to_list(worker.calls)},
               {"contexts", to_list(worker.contexts)},

@@ -19,6 +19,7 @@ def check_caller(report):
     equal(report["worker"]["name"], "w0")
     equal(report["worker"]["rank"], 0)
     equal(report["worker"]["state"], "started")
+    equal(report["worker"]["protocol"], 2)
     equal([(m["name"], m["rank"], m["state"]) for m in report["members"]], [("w0", 0, "alive"), ("w1", 1, "alive")])
     equal(report["members"][0]["incarnation"], report["worker"]["incarnation"])
     check(report["members"][1]["connected"], "the stream to w1 is not open")

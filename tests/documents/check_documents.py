@@ -9,7 +9,7 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "src/README.md", "s
              "bindings/*/README.md")
 # Documents name paths from the root of the repository; these also from a folder below it.
 STARTS = {"src/README.md": ("src/",), "samples/README.md": ("samples/",), "docs/parity.md": ("tests/",)}
-SOURCES = ("include", "src", "tests", "samples", "schemas", "cmake", "scripts", "bindings")
+SOURCES = ("include", "src", "tests", "samples", "schemas", "cmake", "scripts", "bindings", "tools")
 # Stand for any file, or for what another project names.
 PLACEHOLDERS = {"x.h", "x.cpp", "tests/unit/<module>/x_test.cpp"}
 EXTENSION = r"\.(?:md|fbs|h|c|cpp|py|sh|txt|cmake|proto|expected|clang-format|clang-tidy)"

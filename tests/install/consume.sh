@@ -19,6 +19,12 @@ prefix=$work/prefix
 for expected in include/distag.h include/distag.hpp include/distag/ops.hpp share/distag/api.json; do
   [ -f "$prefix/$expected" ] || { echo "not installed: $expected"; exit 1; }
 done
+if [ -f "$build/tools/distag" ]; then
+  for expected in bin/distag share/man/man1/distag.1 share/bash-completion/completions/distag; do
+    [ -f "$prefix/$expected" ] || { echo "not installed: $expected"; exit 1; }
+  done
+  "$prefix/bin/distag" version
+fi
 foreign=$(find "$prefix/include" -type f ! -name distag.h ! -name '*.hpp')
 [ -z "$foreign" ] || { echo "installed, but no part of the interface: $foreign"; exit 1; }
 

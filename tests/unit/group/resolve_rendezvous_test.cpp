@@ -61,6 +61,19 @@ TEST(ResolveRendezvous, BracketsAnIpv6Address) {
   EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "tcp://[::1]:29500");
 }
 
+TEST(ResolveRendezvous, ARendezvousGoesBeforeAddressAndPort) {
+  Environment environment = kPlain;
+  environment["DISTAG_RENDEZVOUS"] = "file:///tmp/group";
+  environment["DISTAG_MASTER_PORT"] = "4711";
+  EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "file:///tmp/group");
+  EXPECT_EQ(resolve("inproc://x", 0, 0, environment).uri, "inproc://x");
+  environment["DISTAG_RENDEZVOUS"] = "";
+  EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "tcp://127.0.0.1:4711");
+  environment["DISTAG_RENDEZVOUS"] = "env://";
+  EXPECT_EQ(failure("env://", 0, 0, environment),
+            "INVALID_ARGUMENT: rendezvous: DISTAG_RENDEZVOUS is \"env://\" itself");
+}
+
 TEST(ResolveRendezvous, NamesWhatIsMissing) {
   Environment environment = kPlain;
   environment.erase("MASTER_ADDR");

@@ -1,0 +1,139 @@
+"""What `distag run` promises: environment, prefixes, failures, signals. usage: check_run.py DISTAG"""
+import os
+import pty
+import signal
+import subprocess
+import tempfile
+
+from launched import DISTAG, LIMIT, Launched, equal, run_all, shells
+
+OTHERS_END = ": the others are ended\n"
+
+
+def check_environment():
+    script = "echo $DISTAG_RANK $RANK of $DISTAG_WORLD_SIZE $WORLD_SIZE at $DISTAG_RENDEZVOUS $MASTER_ADDR $MASTER_PORT"
+    code, lines, errors = shells(3, script).end()
+    equal((code, errors), (0, ""))
+    equal([line.split(" at ")[0] for line in lines], [f"[{rank}] {rank} {rank} of 3 3" for rank in range(3)])
+    (where,) = {line.split(" at ")[1] for line in lines}
+    rendezvous, address, port = where.split()
+    assert rendezvous.startswith("file:///") and address == "127.0.0.1" and 0 < int(port) < 65536, where
+    assert not os.path.exists(rendezvous.removeprefix("file://")), "the folder of the group is left"
+
+
+def check_a_launch_within_a_launch():
+    """The variables of the outer group do not reach the ranks of the inner one."""
+    names = {"DISTAG_RANK": "7", "DISTAG_MASTER_PORT": "1", "DISTAG_MASTER_ADDR": "far", "DISTAG_RENDEZVOUS": "file:///x"}
+    script = "echo $DISTAG_RANK $DISTAG_MASTER_PORT$DISTAG_MASTER_ADDR $([ $DISTAG_RENDEZVOUS != file:///x ] && echo own)"
+    code, lines, _ = shells(2, script, env={**os.environ, **names}).end()
+    equal((code, lines), (0, ["[0] 0 own", "[1] 1 own"]))
+
+
+def check_the_port_is_held_for_rank_0():
+    """Nobody gets it by chance, and rank 0 can listen at it."""
+    program = ("import os, socket; s = socket.create_server(('127.0.0.1', int(os.environ['MASTER_PORT'])));"
+               "print(s.getsockname()[1] == int(os.environ['MASTER_PORT']))")
+    code, lines, errors = Launched("-n", "1", "python3", "-c", program).end()
+    equal((code, lines, errors), (0, ["[0] True"], ""))
+
+
+def check_output_and_errors_stay_apart():
+    code, lines, errors = shells(2, "echo out; echo bad >&2").end()
+    equal((code, lines, sorted(errors.splitlines())), (0, ["[0] out", "[1] out"], ["[0] bad", "[1] bad"]))
+
+
+def check_colour_on_a_terminal_only():
+    for environment, prefix in (({"TERM": "xterm"}, b"\033[36m[0]\033[0m "), ({"NO_COLOR": "1"}, b"[0] "),
+                                ({"TERM": "dumb"}, b"[0] ")):
+        ours, theirs = pty.openpty()
+        clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+        subprocess.run([DISTAG, "run", "-n", "1", "echo", "x"], stdout=theirs, env={**clean, **environment}, check=True,
+                       timeout=LIMIT)
+        equal(os.read(ours, 100), prefix + b"x\r\n")
+        os.close(ours)
+        os.close(theirs)
+
+
+def check_a_failure_ends_all():
+    code, lines, errors = shells(3, "[ $RANK = 1 ] && exit 7; read x; echo survived").end()
+    equal((code, lines, errors), (7, [], "distag run: rank 1 failed with code 7" + OTHERS_END))
+
+
+def check_a_crash_ends_all():
+    code, lines, errors = shells(3, "[ $RANK = 2 ] && kill -SEGV $$; read x; echo survived").end()
+    equal((code, lines, errors), (128 + 11, [], "distag run: rank 2 was ended by SIGSEGV" + OTHERS_END))
+
+
+def check_the_first_failure_counts():
+    """Rank 0 fails because rank 1 has."""
+    code, _, errors = shells(2, "[ $RANK = 1 ] && exit 7; trap 'exit 9' TERM; read x").end()
+    equal((code, errors), (7, "distag run: rank 1 failed with code 7" + OTHERS_END))
+
+
+def check_the_end_of_one_ends_none():
+    launched = shells(3, "[ $RANK = 0 ] || read x; echo done")
+    equal(launched.lines(1), ["[0] done\n"])
+    output, _ = launched.process.communicate("\n\n", timeout=LIMIT)
+    equal((launched.process.returncode, sorted(output.splitlines())), (0, ["[1] done", "[2] done"]))
+
+
+def check_a_signal_ends_all():
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        launched = shells(3, "ulimit -c 0; echo there; read x; echo survived")
+        launched.lines(3)
+        launched.process.send_signal(number)
+        code, lines, errors = launched.end()
+        equal((code, lines, errors), (128 + number, [], ""))
+
+
+def check_a_signal_is_the_cause_also_of_a_clean_end():
+    launched = shells(2, "trap 'echo saved; exit 0' TERM; echo there; while :; do read x; done")
+    launched.lines(2)
+    launched.process.send_signal(signal.SIGTERM)
+    equal(launched.end(), (128 + 15, ["[0] saved", "[1] saved"], ""))
+
+
+def check_other_signals_are_passed_on():
+    launched = shells(2, "trap 'echo heard; exit 0' USR1; echo there; while :; do read x; done")
+    launched.lines(2)
+    launched.process.send_signal(signal.SIGUSR1)
+    equal(launched.end(), (0, ["[0] heard", "[1] heard"], ""))
+
+
+def check_killed_launcher_takes_its_ranks_along():
+    """Each rank holds the output open, so its end means that none of them is left."""
+    with tempfile.TemporaryDirectory() as own:
+        launched = shells(3, "echo there; read x; echo survived", env={**os.environ, "TMPDIR": own})
+        launched.lines(3)
+        launched.process.kill()
+        equal(launched.end(), (-9, [], ""))
+
+
+def check_wrong_use():
+    for arguments, code, message in (
+            ([], 2, "-n is missing"), (["-n", "0", "true"], 2, '-n is "0"'), (["-n", "-1", "true"], 2, '-n is "-1"'),
+            (["-n", "two", "true"], 2, '-n is "two"'), (["-n", "2x", "true"], 2, '-n is "2x"'),
+            (["-n", "", "true"], 2, '-n is ""'), (["-n", "99999999999", "true"], 2, "from 1 to 65536"),
+            (["-n"], 2, "requires an argument"), (["-n", "2"], 2, "name a program"), (["-n", "2", "--"], 2, "name a program"),
+            (["-n", "2", "--restart", "x", "true"], 2, '--restart is "x"'), (["--nothing", "-n", "2", "true"], 2, "--nothing"),
+            (["-n", "2", "./no/such"], 127, "./no/such: No such file"), (["-n", "2", "nosuchprogram"], 127, "nosuchprogram"),
+            (["-n", "2", "/"], 126, "Permission denied"), (["-n", "2", "/etc/passwd"], 126, "Permission denied")):
+        done = subprocess.run([DISTAG, "run", *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
+        assert done.returncode == code and message in done.stderr and done.stdout == "", (arguments, done)
+    for arguments in ([], ["nothing"], ["doctor", "--nothing"], ["version", "x"]):
+        done = subprocess.run([DISTAG, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
+        assert done.returncode == 2 and "usage: distag" in done.stderr, (arguments, done)
+    done = subprocess.run([DISTAG, "--help"], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert "usage: distag run -n N" in done.stdout, done
+
+
+def check_options_end_at_the_program():
+    equal(Launched("-n", "1", "printf", "%s|", "-n", "x", "--restart").end(), (0, ["[0] -n|x|--restart|"], ""))
+    equal(Launched("-n1", "--", "echo", "--").end(), (0, ["[0] --"], ""))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TMPDIR"] = folder
+        os.environ.pop("XDG_RUNTIME_DIR", None)
+        run_all(dict(globals()))

@@ -1,0 +1,49 @@
+"""Runs `distag run` for the tests beside it."""
+import os
+import subprocess
+import sys
+
+DISTAG = sys.argv[1]
+LIMIT = 60
+
+
+class Launched:
+    """A launch of ranks. Their output is the test's; the input stays open and empty: `read x` waits for as long as the
+    test wants."""
+
+    def __init__(self, *arguments, **options):
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen([DISTAG, "run", *arguments], text=True, **{**streams, **options})
+
+    def lines(self, count):
+        return sorted(self.process.stdout.readline() for _ in range(count))
+
+    def end(self):
+        """Code, sorted lines of the output and text of the errors, with the input still open."""
+        stdin, self.process.stdin = self.process.stdin, None
+        output, errors = self.process.communicate(timeout=LIMIT)
+        if stdin is not None:
+            stdin.close()
+        return self.process.returncode, sorted((output or "").splitlines()), errors
+
+
+def shells(count, script, *arguments, **options):
+    return Launched("-n", str(count), *arguments, "--", "sh", "-c", script, **options)
+
+
+def equal(seen, expected):
+    assert seen == expected, f"{seen!r} is not {expected!r}"
+
+
+def run_all(module):
+    """Runs the functions of a test whose names begin with check_."""
+    before = folders()
+    for name in [name for name in module if name.startswith("check_")]:
+        module[name]()
+        print(f"ok {name}")
+    equal(folders() - before, set())
+
+
+def folders():
+    """Those of launches, in the folder that the tests give them."""
+    return {name for name in os.listdir(os.environ["TMPDIR"]) if name.startswith("distag")}

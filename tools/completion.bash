@@ -1,0 +1,39 @@
+# Completion of the command distag for bash.
+_distag() {
+  local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} index
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W "run doctor version help" -- "$word"))
+    return
+  fi
+  case ${COMP_WORDS[1]} in
+    doctor | version)
+      COMPREPLY=($(compgen -W "--json" -- "$word"))
+      return
+      ;;
+    run) ;;
+    *) return ;;
+  esac
+  case $previous in
+    -n | --restart | --grace) return ;;
+  esac
+  # The program is the first word that is neither an option nor the value of one.
+  for ((index = 2; index < COMP_CWORD; ++index)); do
+    case ${COMP_WORDS[index]} in
+      -n | --restart | --grace) index=$((index + 1)) ;;
+      --)
+        index=$((index + 1))
+        break
+        ;;
+      -*) ;;
+      *) break ;;
+    esac
+  done
+  if [ "$index" -lt "$COMP_CWORD" ]; then
+    COMPREPLY=($(compgen -f -- "$word"))
+  elif [[ $word == -* ]]; then
+    COMPREPLY=($(compgen -W "-n --restart --grace --" -- "$word"))
+  else
+    COMPREPLY=($(compgen -c -- "$word"))
+  fi
+}
+complete -o filenames -F _distag distag

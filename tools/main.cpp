@@ -1,0 +1,63 @@
+// distag: starts groups of processes, and tells what this machine gives. A client of the C API alone.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <span>
+
+#include "doctor.h"
+#include "run/options.h"
+#include "run/run.h"
+#include "versions.h"
+
+namespace {
+
+constexpr int kWrongUse = 2;
+constexpr const char* kUsage =
+    "usage: distag run -n N [--restart K] [--grace SECONDS] [--] PROGRAM [ARGUMENTS...]\n"
+    "       distag doctor [--json]\n"
+    "       distag version [--json]\n"
+    "\n"
+    "run      starts N processes of a program as one group, with their ranks before the lines that they print\n"
+    "doctor   tells what this machine gives, and what to mend\n"
+    "version  tells the versions of the library, its ABI and its protocol\n";
+
+int refuse(const char* what) {
+  std::fprintf(stderr, "distag: \"%s\" is not known\n%s", what, kUsage);
+  return kWrongUse;
+}
+
+// Commands whose only option is --json.
+int report(std::span<char*> arguments, int (*print)(bool as_json)) {
+  bool as_json = false;
+  for (const char* argument : arguments.subspan(1)) {
+    if (std::strcmp(argument, "--json") != 0) return refuse(argument);
+    as_json = true;
+  }
+  return print(as_json);
+}
+
+int run(std::span<char*> arguments) {
+  const auto options = distag_tool::parse_run_options(arguments);
+  return options ? distag_tool::run(*options) : (std::fputs(kUsage, stderr), kWrongUse);
+}
+
+int dispatch(std::span<char*> arguments) {
+  if (arguments.empty()) return std::fputs(kUsage, stderr), kWrongUse;
+  const std::string_view command = arguments[0];
+  if (command == "run") return run(arguments);
+  if (command == "doctor") return report(arguments, distag_tool::print_doctor);
+  if (command == "version" || command == "--version") return report(arguments, distag_tool::print_versions);
+  if (command == "help" || command == "--help" || command == "-h") return std::fputs(kUsage, stdout), 0;
+  return refuse(arguments[0]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch(std::span(argv, static_cast<size_t>(argc)).subspan(argc > 0 ? 1 : 0));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "distag: %s\n", error.what());
+    return 1;
+  }
+}

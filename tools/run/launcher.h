@@ -1,0 +1,82 @@
+#pragma once
+
+#include <sys/signalfd.h>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "run/lines.h"
+#include "run/meeting.h"
+#include "run/options.h"
+#include "run/process.h"
+#include "run/sink.h"
+
+namespace distag_tool {
+
+// The ranks of one group, on one thread, which waits in poll for signals, output and room for output.
+//
+//   running   until a rank fails that may not be started again, a signal tells to end, or nobody takes the output
+//   ending    the others were sent a signal; those left after the grace, or at a second signal, are killed
+//   ended     all ranks are gone: their output is written, and the code is known
+//
+// A rank is its process and what that has started, a process group. When the process ends, what is left of the group is
+// told to end as well, and the rank is gone with the last of them; a launcher is told of each, as their subreaper.
+class Launcher {
+ public:
+  Launcher(const RunOptions& options, const Inherited& inherited, int signals);
+
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Rank {
+    int number;
+    int restarts_left;
+    pid_t id;  // of its process and of the group; 0 when it is gone
+    std::array<Lines, 2> lines;
+    std::optional<int> status = std::nullopt;                 // of its process, which has ended
+    std::optional<Clock::time_point> kill_at = std::nullopt;  // what is left of the group then
+    bool is_killed = false;
+  };
+
+  Rank start(int number);
+  void start_all();
+  int tell_unstartable(int number, const std::system_error& error);  // gives the code
+  void restart(Rank& rank);
+
+  bool is_alive() const;
+  void wait_once();
+  int time_to_kill() const;  // in ms, as poll takes it
+
+  void take_signal();
+  void stop_with_ranks();
+  void reap();
+  void on_process_end(Rank& rank, int status);
+  void release_gone();
+  void on_gone(Rank& rank);
+
+  void end(int code, int signal_number);  // the first cause counts
+  void end_rank(Rank& rank, int signal_number);
+  void signal_all(int signal_number);
+  void kill_late();
+  void kill_rank(Rank& rank, const std::string& when);
+  void check_sinks();
+  void say(const std::string& text);
+
+  const RunOptions& options_;
+  const Inherited& inherited_;
+  const int signals_;  // a signalfd
+  Meeting meeting_;
+  Sink output_{STDOUT_FILENO};
+  Sink errors_{STDERR_FILENO};
+  std::vector<Rank> ranks_;
+  std::optional<int> code_;    // there from ending on
+  bool is_abandoned_ = false;  // a second signal: output that nobody takes is left
+};
+
+}  // namespace distag_tool

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "run/descriptor.h"
+#include "run/sink.h"
+
+namespace distag_tool {
+
+// Reads the output of one rank from a pipe and passes on whole lines, each with the rank before it. A line of more than
+// 64 KiB is cut into several; a last one without its end gets it.
+class Lines {
+ public:
+  Lines(Descriptor pipe, int rank, Sink& sink);
+
+  int descriptor() const { return pipe_.get(); }  // -1 once the pipe has ended
+  bool can_be_read() const { return pipe_.get() >= 0 && sink_->has_room(); }
+  size_t read_some();  // when poll says that there is some; gives the bytes
+  void finish();       // passes on what is in the pipe now, and closes it: others may hold it open
+
+ private:
+  void close();
+  void take(std::string_view text);
+  void pass_on(std::string_view line);
+
+  Descriptor pipe_;
+  Sink* sink_;
+  std::string prefix_;
+  std::string begun_;  // a line without its end
+};
+
+}  // namespace distag_tool

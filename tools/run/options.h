@@ -1,0 +1,21 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace distag_tool {
+
+struct RunOptions {
+  int rank_count = 0;
+  int restart_count = 0;             // times that each rank is started again when it fails
+  std::chrono::seconds grace{5};     // from the first signal to SIGKILL
+  std::vector<std::string> command;  // the program and its arguments
+};
+
+// Of "run ...". Nothing when they are wrong, which stderr has been told then.
+std::optional<RunOptions> parse_run_options(std::span<char*> arguments);
+
+}  // namespace distag_tool

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+namespace distag_tool {
+
+struct Versions {
+  std::string library;      // that is loaded
+  std::string header;       // that this command was built with
+  int abi = 0;              // of the header
+  bool serves_abi = false;  // whether the library does
+  int protocol = 0;         // of the library's messages
+};
+
+Versions read_versions();
+
+int print_versions(bool as_json);
+
+}  // namespace distag_tool

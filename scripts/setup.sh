@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what distag is built from, by apt. usage: scripts/setup.sh [samples|tests|bindings|ci]
+# Installs what distag is built from, by apt. usage: scripts/setup.sh [samples|tests|bindings|ci|site]
 # samples: to build the library; bindings: and to try the bindings of other languages; tests (default): and the whole
-# suite; ci: and what .ci/run checks with.
+# suite; ci: and what .ci/run checks with; site: and the browser that tests/site/run.sh opens the site with.
 # As root or with sudo. Where there is no apt it names what is missing and fails.
 set -eu
 
@@ -10,13 +10,14 @@ packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libflatbuf
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev"
-suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev"
+suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev mandoc doxygen"
 case $what in
   samples) ;;
   bindings) packages="$packages $bindings" ;;
   tests) packages="$packages $suite" ;;
   ci) packages="$packages $suite clang-14 clang-format-14" ;;
-  *) echo "scripts/setup.sh: \"$what\" is not known: use samples, bindings, tests or ci" >&2; exit 2 ;;
+  site) packages="$packages python3 mandoc doxygen chromium chromium-driver python3-selenium" ;;
+  *) echo "scripts/setup.sh: \"$what\" is not known: use samples, bindings, tests, ci or site" >&2; exit 2 ;;
 esac
 
 # Elsewhere than on Debian and its kin we cannot install, but can say what to install.
@@ -32,7 +33,9 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   fi
   if [ "$what" != samples ] && [ "$what" != bindings ]; then
     headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"
+    commands="$commands mandoc doxygen"
   fi
+  [ "$what" != site ] || commands="$commands chromium chromedriver"
   [ "$what" != ci ] || commands="$commands clang++-14 clang-format-14"
   for command in $commands; do
     command -v "$command" >/dev/null 2>&1 || missing="$missing $command"

@@ -50,8 +50,9 @@ def exists(path, document, paths):
 
 def spans(text):
     """What is code in a document: each inline span, and each word of a command."""
-    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.S | re.M) + re.findall(r"^ {4,}\S.*$", text, re.M)
-    plain = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M)
+    plain = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
+    blocks = [body for language, body in fenced if language == "sh"] + re.findall(r"^ {4,}\S.*$", plain, re.M)
     plain = re.sub(r"^ {4}\S.*$", "", plain, flags=re.M)
     for span in re.findall(r"`([^`\n]+)`", plain):
         yield from [span] if re.fullmatch(r"\S+", span) else re.findall(r"[^\s;]+", span)
@@ -64,7 +65,7 @@ def spans(text):
 
 def is_path(span):
     return not re.fullmatch(EXTENSION, span) and ("/" in span or re.search(EXTENSION + "$", span)) and not (
-        "://" in span or span.startswith(("/", "-", "$", "build/", "<", "../")) or re.search(r"[=$:\"'|()\\{}]", span))
+        "://" in span or span.startswith(("/", "-", "$", "build/", "<", "../", "./")) or re.search(r"[=$:\"'|()\\{}]", span))
 
 
 def check_document(document, text, paths, known):
@@ -123,6 +124,7 @@ def self_test():
         ("`tests/unit/<module>` `src/capi/table.cpp` `table.cpp` `distag_call` `Loop` `tcp://host`", 0),
         ("`tests/fault`", 1), ("`src/capi/api_table.cpp`", 1), ("`api_table.cpp`", 1), ("`distag_no_such`", 1),
         ("`NoSuchClass`", 1), ("    tests/nothing.sh       # runs it\n", 1), ("```sh\ntests/nothing.sh\n```\n", 1),
+        ("```c\na/b;\n```\n`src/capi/table.cpp`\n```sh\ntrue\n```\n", 0),
     ]
     for text, expected in cases:
         found = list(check_document("README.md", text, paths, known))

@@ -158,10 +158,10 @@ void Launcher::take_signal() {
   }
 }
 
+// The SIGCONT that lets this process go on comes as a signal, and is passed on.
 void Launcher::stop_with_ranks() {
   signal_all(SIGTSTP);
   raise(SIGSTOP);
-  signal_all(SIGCONT);
 }
 
 void Launcher::reap() {

@@ -1,7 +1,6 @@
-"""The programs in bindings/python/README.md and docs/python-from-torch.md run as they are; the samples give what they
-say; the package installs."""
+"""Every public name of the package has a document; its samples give what they say; it installs. tests/documents runs the
+programs of the documents."""
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,6 @@ BUILD = os.path.dirname(os.environ["DISTAG_LIBRARY"])
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1")
 
 
-def read(*path):
-    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
-        return file.read()
-
-
 def run(*command, **options):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
                           **{"env": ENVIRONMENT, **options})
@@ -32,16 +26,6 @@ def run_python(*arguments, **options):
 
 
 class Documents(unittest.TestCase):
-    def test_the_example_of_the_readme(self):
-        readme = read("bindings", "python", "README.md")
-        program, output = re.search(r"```python\n(.*?)```\s+```\n(.*?)```", readme, re.S).groups()
-        self.assertEqual(run_python("-c", program), (0, output, ""))
-        self.assertLessEqual(readme.count("\n"), 80)
-
-    def test_the_program_for_users_of_torch(self):
-        program = re.search(r"```python\n(.*?)```", read("docs", "python-from-torch.md"), re.S).group(1)
-        self.assertEqual(run_python("-c", program), (0, "", ""))
-
     def test_every_public_name_has_a_document(self):
         silent = [name for name in distag.__all__ if not getattr(distag, name).__doc__]
         for kind in (distag.Tensor, distag.Worker, distag.Context, distag.RRef, distag.Future):

@@ -9,11 +9,18 @@ LANGUAGES = {"sh": "{.sh}", "python": "{.py}", "cpp": "{.cpp}", "c": "{.c}", "":
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ ]*$", re.S | re.M)
 
 
+def as_doxygen(fence):
+    """A code block; an address of a file in one that is parsed would become a link that leads nowhere."""
+    language, body = fence.groups()
+    known = "{.unparsed}" if "file://" in body else LANGUAGES.get(language, "{.unparsed}")
+    return f"~~~~~~{known}\n{body}~~~~~~"
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         text = file.read()
     text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.S)
-    text = FENCE.sub(lambda match: "~~~~~~" + LANGUAGES.get(match.group(1), "{.unparsed}") + "\n" + match.group(2) + "~~~~~~", text)
+    text = FENCE.sub(as_doxygen, text)
     # A heading bears an anchor of its document; that of the first names the page: docs_errors.html.
     name = re.sub(r"\W", "_", os.path.relpath(sys.argv[1]).lower().removesuffix(".md"))
     number = 0

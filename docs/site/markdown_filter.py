@@ -10,10 +10,8 @@ FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ ]*$", re.S | re.M)
 
 
 def as_doxygen(fence):
-    """A code block; an address of a file in one that is parsed would become a link that leads nowhere."""
     language, body = fence.groups()
-    known = "{.unparsed}" if "file://" in body else LANGUAGES.get(language, "{.unparsed}")
-    return f"~~~~~~{known}\n{body}~~~~~~"
+    return f"~~~~~~{LANGUAGES.get(language, '{.unparsed}')}\n{body}~~~~~~"
 
 
 def main():

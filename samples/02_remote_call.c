@@ -1,6 +1,6 @@
 /* Calls between two processes: a function of the other worker, built-in ops side by side, and an error that comes back.
  *
- *   cc 02_remote_call.c $(pkg-config --cflags --libs distag) -o remote_call && ./launch 2 ./remote_call */
+ *   cc 02_remote_call.c $(pkg-config --cflags --libs distag) -o remote_call && distag run -n 2 ./remote_call */
 #include <distag.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ static void run_client(distag_worker *worker, distag_error *err) {
 
 int main(void) {
   char *name = getenv("RANK") != NULL && atoi(getenv("RANK")) == 1 ? "server" : "client";
-  distag_worker_options options = {.struct_size = sizeof options, .name = name}; /* the rest: from the launcher */
+  distag_worker_options options = {.struct_size = sizeof options, .name = name}; /* the rest: from distag run */
   distag_worker *worker = NULL;
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker_create(&options, &worker, &err);

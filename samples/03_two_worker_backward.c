@@ -1,7 +1,7 @@
 /* A backward pass through two processes: t3 = add(t1, t2) on the other worker, t5 = t3 * t4 here, loss = sum(t5).
  *
  *   cc 03_two_worker_backward.c $(pkg-config --cflags --libs distag) -o two_worker_backward
- *   ./launch 2 ./two_worker_backward
+ *   distag run -n 2 ./two_worker_backward
  *
  * Rank 0 trains, rank 1 serves. Workers without a name are called "worker0" and "worker1". */
 #include <distag.h>
@@ -60,7 +60,7 @@ int main(void) {
   distag_worker *worker = NULL;
   distag_error err = DISTAG_ERROR_INIT;
 
-  distag_worker_create(NULL, &worker, &err); /* rank, size and address come from the launcher */
+  distag_worker_create(NULL, &worker, &err); /* rank, size and address come from distag run */
   distag_worker_start(worker, 30 * DISTAG_SECOND, &err);
   if (distag_worker_get_rank(worker) == 0) train(worker, &err);
   distag_worker_shutdown(worker, DISTAG_FOREVER, NULL, &err); /* serves until the other worker shuts down too */

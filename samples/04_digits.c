@@ -1,7 +1,7 @@
 /* Trains a classifier of hand-written digits whose layers live in three processes.
  *
  *   cc 04_digits.c $(pkg-config --cflags --libs distag) -lm -o digits
- *   ./launch 3 ./digits data/digits.csv [EPOCHS]
+ *   distag run -n 3 ./digits data/digits.csv [EPOCHS]
  *
  * Rank 0, "trainer", has the data, a convolution and the loss; "middle" and "last" have a layer each. For each batch
  * the trainer calls "forward" on middle and then on last, in a context. One distag_backward runs back through all three
@@ -265,12 +265,12 @@ static void train(trainer *self, const char *data, int epochs, distag_error *err
 
 int main(int argc, char **argv) {
   const int epochs = argc > 2 ? atoi(argv[2]) : kEpochs, rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from the launcher */
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from distag run */
   distag_error err = DISTAG_ERROR_INIT;
   trainer self = {0};
 
   if (argc < 2 || epochs < 1 || rank < 0 || rank >= kRanks) {
-    return fprintf(stderr, "usage: launch %d %s DIGITS.CSV [EPOCHS]\n", kRanks, argv[0]), 2;
+    return fprintf(stderr, "usage: distag run -n %d %s DIGITS.CSV [EPOCHS]\n", kRanks, argv[0]), 2;
   }
   options.name = kNames[rank];
   self.own = create_layer(rank, &err);

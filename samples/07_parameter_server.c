@@ -1,7 +1,7 @@
 /* A parameter server: one process owns a model, three others train it together, each with a third of the digits.
  *
  *   cc 07_parameter_server.c $(pkg-config --cflags --libs distag) -lm -o parameter_server
- *   ./launch 4 ./parameter_server data/digits.csv [ROUNDS]
+ *   distag run -n 4 ./parameter_server data/digits.csv [ROUNDS]
  *
  * The model embeds the brightness of each pixel and puts a network of two layers on top; the worker "ps" owns it.
  *
@@ -281,12 +281,12 @@ static void run_trainer(distag_worker *worker, int rank, const char *data, int r
 
 int main(int argc, char **argv) {
   const int rounds = argc > 2 ? atoi(argv[2]) : kRounds, rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from the launcher */
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from distag run */
   distag_worker *worker = NULL;
   distag_error err = DISTAG_ERROR_INIT;
 
   if (argc < 2 || rounds < 1 || rank < 0 || rank > kTrainers) {
-    return fprintf(stderr, "usage: launch %d %s DIGITS.CSV [ROUNDS]\n", 1 + kTrainers, argv[0]), 2;
+    return fprintf(stderr, "usage: distag run -n %d %s DIGITS.CSV [ROUNDS]\n", 1 + kTrainers, argv[0]), 2;
   }
   setvbuf(stdout, NULL, _IOLBF, 0);
   if (rank == 0) options.name = "ps";           /* trainers keep the names that a rank gives: "worker1" ... */

@@ -1,7 +1,7 @@
 /* A pipeline: a model whose three stages live in three processes, and a batch that goes through them in pieces.
  *
  *   cc 08_pipeline.c $(pkg-config --cflags --libs distag) -o pipeline
- *   OPENBLAS_NUM_THREADS=1 ./launch 4 ./pipeline      (a stage is one core here: it is the stages that overlap)
+ *   OPENBLAS_NUM_THREADS=1 distag run -n 4 ./pipeline      (a stage is one core here: it is the stages that overlap)
  *
  * While the second stage works on the first micro-batch, the first stage works on the second one. Nothing but
  * asynchronous calls is needed for that: distag_remote leaves what a stage computes with that stage and names it by an
@@ -26,7 +26,7 @@ static int report(const char *who, const distag_error *err) {
 }
 
 static distag_worker *create_worker(int rank, distag_error *err) {
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* size and address come from the launcher */
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* size and address come from distag run */
   distag_worker *worker = NULL;
   options.name = kNames[rank];
   distag_worker_create(&options, &worker, err);
@@ -243,6 +243,6 @@ static int run_driver(void) {
 
 int main(int argc, char **argv) {
   const int rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
-  if (argc > 1 || rank < 0 || rank > kStages) return fprintf(stderr, "usage: launch 4 %s\n", argv[0]), 2;
+  if (argc > 1 || rank < 0 || rank > kStages) return fprintf(stderr, "usage: distag run -n 4 %s\n", argv[0]), 2;
   return rank == 0 ? run_driver() : run_stage(rank);
 }

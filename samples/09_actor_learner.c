@@ -1,7 +1,7 @@
 /* Reinforcement learning over four processes: an agent with a policy, and three observers that play with it.
  *
  *   cc 09_actor_learner.c $(pkg-config --cflags --libs distag) -lm -o actor_learner
- *   ./launch 4 ./actor_learner
+ *   distag run -n 4 ./actor_learner
  *
  * The game is the cart-pole: push a cart to the left or the right so that the pole on it stays upright. Each observer
  * has an environment, which never travels: it is a host object, and the agent holds an rref to it. To learn, the agent
@@ -26,7 +26,7 @@ static int report(const char *who, const distag_error *err) {
 }
 
 static distag_worker *create_worker(int rank, distag_error *err) {
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* size and address come from the launcher */
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* size and address come from distag run */
   distag_worker *worker = NULL;
   char name[16];
   snprintf(name, sizeof name, rank == 0 ? "agent" : "observer%d", rank);
@@ -293,6 +293,6 @@ static int run_agent(void) {
 
 int main(int argc, char **argv) {
   const int rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
-  if (argc > 1 || rank < 0 || rank > kObservers) return fprintf(stderr, "usage: launch 4 %s\n", argv[0]), 2;
+  if (argc > 1 || rank < 0 || rank > kObservers) return fprintf(stderr, "usage: distag run -n 4 %s\n", argv[0]), 2;
   return rank == 0 ? run_agent() : run_observer(rank);
 }

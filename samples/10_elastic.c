@@ -1,6 +1,6 @@
 /* Workers are killed while a model trains, and started again: training goes on and ends as if nothing had happened.
  *
- *   cc 10_elastic.c $(pkg-config --cflags --libs distag) -lm -o elastic && ./launch 1 ./elastic
+ *   cc 10_elastic.c $(pkg-config --cflags --libs distag) -lm -o elastic && distag run -n 1 ./elastic
  *
  * The workers "lower" and "upper" own a layer each, behind a remote reference. The trainer has the data, and every ten
  * steps takes a checkpoint: it fetches both layers, and what the optimizer keeps. A worker that is killed takes its
@@ -241,7 +241,7 @@ static void create_data(trainer *self, distag_error *err) {
   distag_tensor_create(target, sizeof target, DISTAG_FLOAT32, target_shape, 2, &self->target, err);
 }
 
-/* The launcher knows of the trainer only; rank and size of all three are given here, and its "env://" is where they
+/* distag run knows of the trainer only; rank and size of all three are given here, and its "env://" is where they
  * meet. With the host executor on_member runs on the thread that polls, or waits in a call: no lock is needed. */
 static distag_worker *start_worker(int rank, trainer *self, distag_error *err) {
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
@@ -288,7 +288,7 @@ int main(int argc, char **argv) {
   distag_error err = DISTAG_ERROR_INIT;
   int failed = 0;
 
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever way the launcher or the trainer ends, what it started ends with it */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever way distag run or the trainer ends, what it started ends with it */
   if (rank == 0) failed = run_trainer(&err);
   if (rank > 0) {
     distag_worker *owner = start_worker(rank, NULL, &err);

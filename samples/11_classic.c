@@ -1,6 +1,6 @@
 /* Distributed autograd as its guides show it: two workers, parameters behind rrefs, forward, backward, optimizer step.
  *
- *   cc 11_classic.c $(pkg-config --cflags --libs distag) -o classic && ./launch 2 ./classic
+ *   cc 11_classic.c $(pkg-config --cflags --libs distag) -o classic && distag run -n 2 ./classic
  *
  * The model is relu(x w1) w2. w1 lives on worker0, which trains, and w2 on worker1. */
 #include <distag.h>
@@ -79,7 +79,7 @@ static void train(distag_worker *worker, distag_error *err) {
 int main(void) {
   distag_worker *worker = NULL;
   distag_error err = DISTAG_ERROR_INIT;
-  distag_worker_create(NULL, &worker, &err); /* rank, size and address come from the launcher */
+  distag_worker_create(NULL, &worker, &err); /* rank, size and address come from distag run */
   distag_worker_register(worker, "keep_parameter", keep_parameter, NULL, NULL, NULL, &err);
   distag_worker_start(worker, 30 * DISTAG_SECOND, &err);
   if (distag_worker_get_rank(worker) == 0) train(worker, &err);

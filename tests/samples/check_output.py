@@ -1,7 +1,8 @@
 """Runs a program and checks what it prints. usage: check_output.py EXPECTED PROGRAM [ARGUMENTS...]
 
 EXPECTED holds a regular expression per line; each must match a whole line of the output, in this order, other lines may
-stand between. Lines that begin with # are notes."""
+stand between. Lines that begin with # are notes. A rank before a line of the output, as `distag run` puts it there, is
+not part of it."""
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ def missing_lines(expected, output):
     for number, pattern in enumerate(expected.splitlines(), 1):
         if not pattern.strip() or pattern.startswith("#"):
             continue
-        if not any(re.fullmatch(pattern, line.strip()) for line in lines):
+        if not any(re.fullmatch(r"(\[\d+\] )?(" + pattern + ")", line.strip()) for line in lines):
             yield f"line {number}: nothing (more) matches: {pattern}"
             return
 

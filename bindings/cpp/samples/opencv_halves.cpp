@@ -1,6 +1,6 @@
 // An ONNX model cut in two over two processes: OpenCV's cv::dnn runs each half, distag carries what is between.
 //
-//   launch 2 ./opencv_halves
+//   distag run -n 2 ./opencv_halves
 //
 // Rank 0, "camera", has the images and the first half; rank 1, "server", offers "classify", which runs the other. Each
 // half is a file of ONNX in memory, which the sample writes by itself. distag computes the same model, for comparison.
@@ -107,12 +107,12 @@ bool classify(const distag::worker& worker, const model& weights) {
 int main(int, char** argv) {
   const char* rank_text = std::getenv("RANK");
   const int rank = rank_text != nullptr ? std::atoi(rank_text) : -1;
-  if (rank < 0 || rank > 1) return std::fprintf(stderr, "usage: launch 2 %s\n", argv[0]), 2;
+  if (rank < 0 || rank > 1) return std::fprintf(stderr, "usage: distag run -n 2 %s\n", argv[0]), 2;
   cv::setNumThreads(1);
   try {
     const model weights;
     half second(onnx_layer(weights.w2, weights.b2, false));
-    distag::worker_options options;  // rank, size and address come from the launcher
+    distag::worker_options options;  // rank, size and address come from distag run
     options.name = rank == 0 ? "camera" : "server";
     const distag::worker worker(options);
     worker.register_function("classify", [&](const distag::tensor& x) { return second.run(x); });

@@ -1,6 +1,6 @@
 // A torch::nn model cut in two over two processes: distag carries tensors and gradients, libtorch computes.
 //
-//   launch 2 ./torch_halves [STEPS]
+//   distag run -n 2 ./torch_halves [STEPS]
 //
 // Rank 0, "first", has the data and the first half; rank 1, "second", the other. Each half's forward is a function of
 // distag whose op runs libtorch's autograd in its backward, and each half has a torch::optim of its own. Rank 0 has the
@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
   const int steps = argc > 1 ? std::atoi(argv[1]) : 20;
   const char* rank_text = std::getenv("RANK");
   const int rank = rank_text != nullptr ? std::atoi(rank_text) : -1;
-  if (rank < 0 || rank > 1) return std::fprintf(stderr, "usage: launch 2 %s [STEPS]\n", argv[0]), 2;
+  if (rank < 0 || rank > 1) return std::fprintf(stderr, "usage: distag run -n 2 %s [STEPS]\n", argv[0]), 2;
   at::set_num_threads(1);
   torch::manual_seed(1);
   const torch::nn::Sequential first = make_first(), second = make_second();  // the same in both processes
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
                   std::dynamic_pointer_cast<torch::nn::SequentialImpl>(second->clone()));
   bool is_equal = true;
   try {
-    distag::worker_options options;  // rank, size and address come from the launcher
+    distag::worker_options options;  // rank, size and address come from distag run
     options.name = rank == 0 ? "first" : "second";
     const distag::worker worker(options);
     const half own(worker, rank == 0 ? first : second);

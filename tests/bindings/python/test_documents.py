@@ -39,13 +39,13 @@ class Samples(unittest.TestCase):
     def test_digits_learns_as_the_program_in_c_does(self):
         code, out, err = run_python("-m", "distag.samples.digits", "--epochs", "2")
         self.assertEqual((code, err), (0, ""))
-        launch = os.path.join(BUILD, "samples", "launch")
-        if not os.path.exists(launch):
+        distag_command = os.path.join(BUILD, "tools", "distag")
+        if not os.path.exists(distag_command):
             self.assertRegex(out, r"epoch  2 of 2   loss 0\.\d+   held-out accuracy 0\.9\d+\n")
             return
-        _, expected, _ = run(launch, "3", os.path.join(BUILD, "samples", "04_digits"),
+        _, expected, _ = run(distag_command, "run", "-n", "3", os.path.join(BUILD, "samples", "04_digits"),
                              os.path.join(ROOT, "samples", "data", "digits.csv"), "2")
-        self.assertEqual(out.split("\n")[:3], expected.split("\n")[:3])
+        self.assertEqual(out.split("\n")[:3], expected.replace("[0] ", "").split("\n")[:3])
 
     def test_service_serves_until_it_is_asked_to_stop(self):
         with tempfile.TemporaryDirectory() as folder:

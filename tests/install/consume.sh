@@ -25,6 +25,11 @@ if [ -f "$build/tools/distag" ]; then
   done
   "$prefix/bin/distag" version
 fi
+if [ -d "$build/docs/man" ]; then
+  for expected in man7/distag.7 man3/distag_tensor.3 man3/distag_call.3; do
+    [ -f "$prefix/share/man/$expected" ] || { echo "not installed: $expected"; exit 1; }
+  done
+fi
 foreign=$(find "$prefix/include" -type f ! -name distag.h ! -name '*.hpp')
 [ -z "$foreign" ] || { echo "installed, but no part of the interface: $foreign"; exit 1; }
 

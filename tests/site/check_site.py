@@ -16,11 +16,17 @@ MUST_REACH = ("index.html", "distag_8h.html", "classdistag_1_1tensor.html", "fun
 PROBE = """
 const wide = [...document.querySelectorAll('.contents *')].find(each => each.getBoundingClientRect().right > innerWidth + 1 &&
     !each.closest('.contents table, .contents pre, .contents .fragment, .memproto'));
+const squeezed = [...document.querySelectorAll('.contents *')].find(each => {
+  const box = each.getBoundingClientRect();
+  const text = [...each.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join('');
+  return text.length > 3 && box.width > 0 && box.width < 30 && box.height > 60;
+});
 return {
   title: document.title,
   text: document.body.innerText.length,
   width: document.documentElement.scrollWidth,
   wide: wide ? wide.outerHTML.slice(0, 200) : null,
+  squeezed: squeezed ? squeezed.outerHTML.slice(0, 200) : null,
   size: parseFloat(getComputedStyle(document.querySelector('.contents p, .contents') || document.body).fontSize),
   links: [...document.querySelectorAll('a[href]')].map(each => each.getAttribute('href')),
   anchors: [...document.querySelectorAll('[id], a[name]')].map(each => each.id || each.name),
@@ -50,6 +56,8 @@ def look_at(browser, path):
         wrong.append(f"it is {page['width']} wide on a screen of {PHONE['width']}")
     if page["wide"]:
         wrong.append(f"it has a part beyond the screen: {page['wide']}")
+    if page["squeezed"]:
+        wrong.append(f"it has a column of single letters: {page['squeezed']}")
     if page["text"] < 20 or not page["title"]:
         wrong.append("it is empty")
     if page["size"] < 12:

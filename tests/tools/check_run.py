@@ -1,6 +1,7 @@
 """What `distag run` promises: environment, prefixes, failures, signals. usage: check_run.py DISTAG"""
 import os
 import pty
+import select
 import signal
 import subprocess
 import tempfile
@@ -101,12 +102,16 @@ def check_other_signals_are_passed_on():
 
 
 def check_killed_launcher_takes_its_ranks_along():
-    """Each rank holds the output open, so its end means that none of them is left."""
+    """Each rank holds a pipe open, so its end means that none of them is left. Their input stays open, too."""
+    held, holds = os.pipe()
     with tempfile.TemporaryDirectory() as own:
-        launched = shells(3, "echo there; read x; echo survived", env={**os.environ, "TMPDIR": own})
+        launched = shells(3, "echo there; read x", env={**os.environ, "TMPDIR": own}, pass_fds=(holds,))
+        os.close(holds)
         launched.lines(3)
         launched.process.kill()
+        assert select.select([held], [], [], LIMIT)[0] and os.read(held, 1) == b"", "a rank is left"
         equal(launched.end(), (-9, [], ""))
+    os.close(held)
 
 
 def check_wrong_use():

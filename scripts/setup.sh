@@ -10,7 +10,7 @@ packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libflatbuf
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev"
-suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev mandoc doxygen"
+suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen"
 case $what in
   samples) ;;
   bindings) packages="$packages $bindings" ;;
@@ -33,7 +33,7 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   fi
   if [ "$what" != samples ] && [ "$what" != bindings ]; then
     headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"
-    commands="$commands mandoc doxygen"
+    commands="$commands abidw abidiff mandoc doxygen"
   fi
   [ "$what" != site ] || commands="$commands chromium chromedriver"
   [ "$what" != ci ] || commands="$commands clang++-14 clang-format-14"

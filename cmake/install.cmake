@@ -13,8 +13,9 @@ install(FILES ${PROJECT_SOURCE_DIR}/include/distag.h DESTINATION ${CMAKE_INSTALL
 install(FILES ${PROJECT_SOURCE_DIR}/bindings/cpp/distag.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/bindings/cpp/distag DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.hpp")
-# For those who make bindings: the header as data.
+# For those who make bindings, or read the protocol: the header as data, and the schemas.
 install(FILES ${PROJECT_SOURCE_DIR}/bindings/api.json DESTINATION ${CMAKE_INSTALL_DATADIR}/distag)
+install(FILES ${distag_schemas} DESTINATION ${CMAKE_INSTALL_DATADIR}/distag/schemas)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT distagTargets NAMESPACE distag:: DESTINATION ${distag_package_dir})
 

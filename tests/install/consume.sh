@@ -16,7 +16,7 @@ mkdir -p "$work"
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 
-for expected in include/distag.h include/distag.hpp include/distag/ops.hpp share/distag/api.json; do
+for expected in include/distag.h include/distag.hpp include/distag/ops.hpp share/distag/api.json share/distag/schemas/message.fbs; do
   [ -f "$prefix/$expected" ] || { echo "not installed: $expected"; exit 1; }
 done
 if [ -f "$build/tools/distag" ]; then

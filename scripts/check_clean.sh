@@ -11,33 +11,17 @@ for tool in mmdebstrap git; do
 done
 [ $# -gt 0 ] || set -- samples/run.sh tests/run.sh
 
+. scripts/chroot.sh
 root=$(mktemp -d)
-leave() {
-  # The file systems go before the tree does: nothing of this machine may be removed through them.
-  for place in dev/shm dev proc; do
-    if mountpoint -q "$root/$place"; then umount "$root/$place" || umount -l "$root/$place"; fi
-  done
-  rm -rf --one-file-system "$root"
-}
-trap leave EXIT
+trap 'remove_chroot "$root"' EXIT
 trap 'exit 1' HUP INT TERM
 
 echo "==> a bare Debian 12 in $root"
-mmdebstrap --quiet --variant=minbase bookworm "$root"
-mount -t proc proc "$root/proc"
-mount -t tmpfs -o mode=755 devices "$root/dev"
-for device in null zero full random urandom tty; do
-  [ ! -e "/dev/$device" ] || cp -a "/dev/$device" "$root/dev/$device"
-done
-ln -s /proc/self/fd "$root/dev/fd"
-mkdir -m 1777 "$root/dev/shm"
-mount -t tmpfs -o mode=1777 shared "$root/dev/shm"
-cp /etc/resolv.conf "$root/etc/resolv.conf"
+make_chroot "$root"
 git archive --prefix=distag/ HEAD | tar -x -C "$root/opt"
 
 for command in "$@"; do
   echo "==> $command"
-  env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-    chroot "$root" sh -c "cd /opt/distag && $command"
+  in_chroot "$root" "cd /opt/distag && $command"
 done
 echo "==> passed: $*"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs what distag is built from, by apt. usage: scripts/setup.sh [samples|tests|bindings|ci|site]
+# Installs what distag is built from, by apt. usage: scripts/setup.sh [samples|tests|bindings|ci|site|package]
 # samples: to build the library; bindings: and to try the bindings of other languages; tests (default): and the whole
 # suite; ci: and what .ci/run checks with; site: and the browser that tests/site/run.sh opens the site with.
+# package: what builds and tries the packages, alone.
 # As root or with sudo. Where there is no apt it names what is missing and fails.
 set -eu
 
@@ -11,13 +12,15 @@ packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libflatbuf
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev"
 suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen"
+packaging="autopkgtest blhc build-essential debhelper diffoscope-minimal git iproute2 lintian mmdebstrap"
 case $what in
   samples) ;;
   bindings) packages="$packages $bindings" ;;
   tests) packages="$packages $suite" ;;
   ci) packages="$packages $suite clang-14 clang-format-14" ;;
   site) packages="$packages python3 mandoc doxygen chromium chromium-driver python3-selenium" ;;
-  *) echo "scripts/setup.sh: \"$what\" is not known: use samples, bindings, tests, ci or site" >&2; exit 2 ;;
+  package) packages="$packaging" ;;
+  *) echo "scripts/setup.sh: \"$what\" is not known: use samples, bindings, tests, ci, site or package" >&2; exit 2 ;;
 esac
 
 # Elsewhere than on Debian and its kin we cannot install, but can say what to install.
@@ -26,12 +29,14 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   commands="gcc g++ cmake ninja pkg-config flatc"
   modules="libzmq libisal openblas fmt xtensor"
   headers="zmq.hpp flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp"
-  if [ "$what" != samples ]; then
+  if [ "$what" = package ]; then
+    commands="autopkgtest blhc diffoscope dpkg-buildpackage lintian mmdebstrap" modules="" headers=""
+  elif [ "$what" != samples ]; then
     commands="$commands python3 mypy clang"
     modules="$modules eigen3 ignition-plugin1"
     headers="$headers class_loader/class_loader/class_loader.hpp"
   fi
-  if [ "$what" != samples ] && [ "$what" != bindings ]; then
+  if [ "$what" = tests ] || [ "$what" = ci ]; then
     headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"
     commands="$commands abidw abidiff mandoc doxygen"
   fi

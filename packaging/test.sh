@@ -133,6 +133,7 @@ purge() {
 }
 
 use() {
+  mkdir -p "$user$TMPDIR" # which autopkgtest looks for on both sides
   autopkgtest --output-dir "$work/use" $(packages "$user/packages") "$builder"/first/*.dsc -- chroot "$user" \
     >"$work/use.log" 2>&1 || { cat "$work/use.log"; return 1; }
   cat "$work/use/summary"

@@ -126,7 +126,7 @@ files() {
 
 purge() {
   local names
-  names=$(packages "$user/packages" | xargs -n 1 -I{} dpkg-deb -f {} Package)
+  names=$(packages "$user/packages" | xargs -I{} dpkg-deb -f {} Package)
   in_chroot "$user" "apt-get -q -y purge --autoremove $(echo $names)" >"$work/purge.log"
   files >"$work/files.after"
   diff "$work/files.before" "$work/files.after"

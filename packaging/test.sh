@@ -142,7 +142,8 @@ use() {
 # The program makes a step for each line it gets, and tells the version of its library.
 upgrade() {
   local before after anew
-  in_chroot "$user" "apt-get -q -y --no-install-recommends install gcc libc6-dev pkg-config /last/*.deb
+  in_chroot "$user" "apt-get -q -y purge libdistag0
+    apt-get -q -y --no-install-recommends install gcc libc6-dev pkg-config /last/*.deb
     cc /last/steps.c -o /last/steps \$(pkg-config --cflags --libs distag)" >"$work/last_install.log"
   coproc in_chroot "$user" /last/steps
   echo step >&"${COPROC[1]}"

@@ -133,8 +133,9 @@ purge() {
 }
 
 use() {
-  mkdir -p "$user$TMPDIR" # which autopkgtest looks for on both sides
-  autopkgtest --output-dir "$work/use" $(packages "$user/packages") "$builder"/first/*.dsc -- chroot "$user" \
+  mkdir -p "$user$TMPDIR" "$work/taken" # autopkgtest looks for the first on both sides, and removes what it is given
+  packages "$builder/first" | xargs cp -t "$work/taken"
+  autopkgtest --output-dir "$work/use" $(packages "$work/taken") "$builder"/first/*.dsc -- chroot "$user" \
     >"$work/use.log" 2>&1 || { cat "$work/use.log"; return 1; }
   cat "$work/use/summary"
 }

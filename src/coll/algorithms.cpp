@@ -16,7 +16,7 @@ using layout::block_of;
 using layout::Box;
 using layout::Range;
 using Expected = OpenCollective::Expected;
-using Pieces = std::map<int64_t, Tensors>;
+using Pieces = std::map<int64_t, Tensors>;  // by position
 
 const char* kind_name(CollectiveKind kind) {
   switch (kind) {
@@ -64,6 +64,15 @@ Box block_along(const Dims& shape, size_t dim, Range range) {
   return box;
 }
 
+// Row-major copies of the blocks.
+Tensors blocks_along(const Tensor& x, size_t dim, int64_t count) {
+  Tensors blocks;
+  for (int64_t i = 0; i < count; ++i) {
+    blocks.push_back(part_of(x, block_along(x.shape(), dim, block_of(x.shape()[dim], count, i))));
+  }
+  return blocks;
+}
+
 void write_part(Tensor& target, const Dims& offset, const Tensor& part) {
   if (part.count() == 0) return;
   int64_t first = 0;
@@ -76,6 +85,17 @@ void write_part(Tensor& target, const Dims& offset, const Tensor& part) {
 Box relative(Box box, const Box& outer) {
   for (size_t i = 0; i < box.offset.size(); ++i) box.offset[i] -= outer.offset[i];
   return box;
+}
+
+size_t bytes_of(const Pieces& pieces) {
+  size_t bytes = 0;
+  for (const auto& [position, tensors] : pieces) bytes += tensors.front().byte_size();
+  return bytes;
+}
+
+// Goes on with the only tensor.
+UniqueFunction<void(Tensors)> first_to(UniqueFunction<void(Tensor)> then) {
+  return [then = std::move(then)](Tensors made) mutable { then(std::move(made.front())); };
 }
 
 // ---- steps ----
@@ -142,12 +162,17 @@ void gather_chunks(OpenCollective& open, uint32_t part, const AxisGroup& group, 
   const int64_t size = element_count(shape);
   auto expected = [&](int64_t i) { return Expected{chunk.dtype(), {block_of(size, group.count(), i).extent}}; };
   gather(open, part, group, chunk, expected,
-         [group, shape, size, dtype = chunk.dtype(), then = std::move(then)](Pieces came) mutable {
-           Tensor whole = Tensor::empty(dtype, {size});
-           for (int64_t i = 0; i < group.count(); ++i) {
-             write_part(whole, {block_of(size, group.count(), i).offset}, came.at(group[i]).front());
-           }
-           then(whole.view(shape, row_major_strides(shape), 0));
+         [self = open.shared_from_this(), group, shape, size, then = std::move(then)](Pieces came) mutable {
+           self->work(
+               bytes_of(came),
+               [group, shape, size, came = std::move(came)] {
+                 Tensor whole = Tensor::empty(came.begin()->second.front().dtype(), {size});
+                 for (int64_t i = 0; i < group.count(); ++i) {
+                   write_part(whole, {block_of(size, group.count(), i).offset}, came.at(group[i]).front());
+                 }
+                 return Tensors{whole.view(shape, row_major_strides(shape), 0)};
+               },
+               first_to(std::move(then)));
          });
 }
 
@@ -190,6 +215,13 @@ UniqueFunction<void(Tensor)> completing(OpenCollective& open) {
   return [self = open.shared_from_this()](Tensor result) { self->complete(std::move(result)); };
 }
 
+// Completes with that.
+void concatenate(OpenCollective& open, const AxisGroup& group, Pieces pieces, size_t dim) {
+  open.work(
+      bytes_of(pieces), [group, dim, pieces = std::move(pieces)] { return Tensors{concatenated(group, pieces, dim)}; },
+      first_to(completing(open)));
+}
+
 size_t dim_of(int64_t dim, const Tensor& x) {
   return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(x.rank()) : dim);
 }
@@ -198,35 +230,45 @@ void run_all_gather(OpenCollective& open, const AxisGroup& group, const Collecti
   const Tensor& x = call.tensor;
   const size_t dim = dim_of(call.dim, x);
   auto expected = [&](int64_t) { return Expected{x.dtype(), x.shape(), dim}; };
-  gather(open, 0, group, x, expected,
-         [self = open.shared_from_this(), group, dim](Pieces came) { self->complete(concatenated(group, came, dim)); });
+  gather(open, 0, group, x, expected, [self = open.shared_from_this(), group, dim](Pieces came) {
+    concatenate(*self, group, std::move(came), dim);
+  });
 }
 
 void run_reduce_scatter(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const size_t dim = dim_of(call.dim, x);
-  Tensors blocks;
+  open.work(
+      x.byte_size(), [x, dim, count = group.count()] { return blocks_along(x, dim, count); },
+      [self = open.shared_from_this(), group, reduction = call.reduction](Tensors blocks) {
+        scatter_reduce(*self, 0, group, blocks, reduction, completing(*self));
+      });
+}
+
+// Block i goes to member i; the blocks that come, each of that shape, are put together along `dim`.
+void exchange_blocks(OpenCollective& open, const AxisGroup& group, const Tensors& blocks, const Dims& shape,
+                     size_t dim) {
+  Pieces outgoing;
+  std::map<int64_t, std::vector<Expected>> incoming;
   for (int64_t i = 0; i < group.count(); ++i) {
-    blocks.push_back(part_of(x, block_along(x.shape(), dim, block_of(x.shape()[dim], group.count(), i))));
+    outgoing[group[i]] = {blocks[static_cast<size_t>(i)]};
+    if (i != group.own) incoming[group[i]] = {{blocks.front().dtype(), shape}};
   }
-  scatter_reduce(open, 0, group, blocks, call.reduction, completing(open));
+  open.exchange(0, std::move(outgoing), std::move(incoming), [self = open.shared_from_this(), group, dim](Pieces came) {
+    concatenate(*self, group, std::move(came), dim);
+  });
 }
 
 void run_all_to_all(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const size_t dim = dim_of(call.dim, x);
-  Pieces outgoing;
-  std::map<int64_t, std::vector<Expected>> incoming;
   Dims shape = x.shape();
   shape[dim] = block_of(x.shape()[dim], group.count(), group.own).extent;
-  for (int64_t i = 0; i < group.count(); ++i) {
-    outgoing[group[i]] = {part_of(x, block_along(x.shape(), dim, block_of(x.shape()[dim], group.count(), i)))};
-    if (i != group.own) incoming[group[i]] = {{x.dtype(), shape}};
-  }
-  open.exchange(0, std::move(outgoing), std::move(incoming),
-                [self = open.shared_from_this(), group, dim = dim_of(call.dim_to, x)](Pieces came) {
-                  self->complete(concatenated(group, came, dim));
-                });
+  open.work(
+      x.byte_size(), [x, dim, count = group.count()] { return blocks_along(x, dim, count); },
+      [self = open.shared_from_this(), group, shape, to = dim_of(call.dim_to, x)](Tensors blocks) {
+        exchange_blocks(*self, group, blocks, shape, to);
+      });
 }
 
 void run_broadcast(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
@@ -276,8 +318,13 @@ void run_reduce(OpenCollective& open, const AxisGroup& group, const CollectiveCa
                    self->exchange(1, {{group[root], {chunk}}}, std::move(incoming),
                                   [self, group, is_root, shape](Pieces came) {
                                     if (!is_root) return self->complete(Tensor());
-                                    const Tensor whole = concatenated(group, came, 0);
-                                    self->complete(whole.view(shape, row_major_strides(shape), 0));
+                                    self->work(
+                                        bytes_of(came),
+                                        [group, shape, came = std::move(came)] {
+                                          const Tensor whole = concatenated(group, came, 0);
+                                          return Tensors{whole.view(shape, row_major_strides(shape), 0)};
+                                        },
+                                        first_to(completing(*self)));
                                   });
                  });
 }
@@ -322,28 +369,47 @@ void count(MeshStats& stats, CollectiveKind kind) {
 
 constexpr uint32_t kMovePart = 2;  // behind those of a sum
 
-void move_boxes(OpenCollective& open, const layout::Move& move, const Dims& shape, const Tensor& shard) {
-  const layout::MeshShape& mesh = open.mesh->shape();
+// Box i goes where transfer i of those given says.
+void exchange_boxes(OpenCollective& open, const layout::Move& move, const Dims& shape, Dtype dtype,
+                    const std::vector<layout::Transfer>& given, const Tensors& boxes) {
   const int64_t own = open.mesh->position();
-  const Box held = box_of(mesh, move.after_sum(), shape, own);
   Pieces outgoing;
   std::map<int64_t, std::vector<Expected>> incoming;
-  for (const layout::Transfer& transfer : move.given_by(own)) {
-    outgoing[transfer.to] = {part_of(shard, relative(transfer.box, held))};
-  }
+  for (size_t i = 0; i < given.size(); ++i) outgoing[given[i].to] = {boxes[i]};
   const std::vector<layout::Transfer> taken = move.taken_by(own);
   for (const layout::Transfer& transfer : taken) {
-    if (transfer.from != own) incoming[transfer.from] = {{shard.dtype(), transfer.box.extent}};
+    if (transfer.from != own) incoming[transfer.from] = {{dtype, transfer.box.extent}};
   }
-  const Box target = box_of(mesh, move.to(), shape, own);
+  const Box target = box_of(open.mesh->shape(), move.to(), shape, own);
   open.exchange(kMovePart, std::move(outgoing), std::move(incoming),
-                [self = open.shared_from_this(), taken, target, dtype = shard.dtype()](Pieces came) {
-                  Tensor result = Tensor::empty(dtype, target.extent);
-                  for (const layout::Transfer& transfer : taken) {
-                    write_part(result, relative(transfer.box, target).offset, came.at(transfer.from).front());
-                  }
-                  self->complete(std::move(result));
+                [self = open.shared_from_this(), taken, target, dtype](Pieces came) {
+                  self->work(
+                      bytes_of(came),
+                      [taken, target, dtype, came = std::move(came)] {
+                        Tensor result = Tensor::empty(dtype, target.extent);
+                        for (const layout::Transfer& transfer : taken) {
+                          write_part(result, relative(transfer.box, target).offset, came.at(transfer.from).front());
+                        }
+                        return Tensors{result};
+                      },
+                      first_to(completing(*self)));
                 });
+}
+
+void move_boxes(OpenCollective& open, const layout::Move& move, const Dims& shape, const Tensor& shard) {
+  const int64_t own = open.mesh->position();
+  const Box held = box_of(open.mesh->shape(), move.after_sum(), shape, own);
+  std::vector<layout::Transfer> given = move.given_by(own);
+  open.work(
+      shard.byte_size(),
+      [given, held, shard] {
+        Tensors boxes;
+        for (const layout::Transfer& transfer : given) boxes.push_back(part_of(shard, relative(transfer.box, held)));
+        return boxes;
+      },
+      [self = open.shared_from_this(), move, shape, dtype = shard.dtype(), given](Tensors boxes) {
+        exchange_boxes(*self, move, shape, dtype, given, boxes);
+      });
 }
 
 void count(MeshStats& stats, const layout::Move& move) {
@@ -429,13 +495,20 @@ void run_move(OpenCollective& open, const layout::Move& move, const Dims& shape,
   if (move.sum() == layout::SumKind::kAllReduce) {
     return all_reduce(open, 0, group, shard, Reduction::kSum, std::move(go_on));
   }
-  const layout::MeshShape& mesh = open.mesh->shape();
-  const Box held = box_of(mesh, move.from(), shape, open.mesh->position());
-  Tensors pieces;
-  for (const int64_t member : group.members) {
-    pieces.push_back(part_of(shard, relative(box_of(mesh, move.after_sum(), shape, member), held)));
-  }
-  scatter_reduce(open, 0, group, pieces, Reduction::kSum, std::move(go_on));
+  const Box held = box_of(open.mesh->shape(), move.from(), shape, open.mesh->position());
+  open.work(
+      shard.byte_size(),
+      [self = open.shared_from_this(), group, move, shape, shard, held] {
+        Tensors pieces;
+        for (const int64_t member : group.members) {
+          const Box box = box_of(self->mesh->shape(), move.after_sum(), shape, member);
+          pieces.push_back(part_of(shard, relative(box, held)));
+        }
+        return pieces;
+      },
+      [self = open.shared_from_this(), group, go_on = std::move(go_on)](Tensors pieces) mutable {
+        scatter_reduce(*self, 0, group, pieces, Reduction::kSum, std::move(go_on));
+      });
 }
 
 }  // namespace distag

@@ -41,6 +41,15 @@ Mesh::Mesh(Environment environment, std::shared_ptr<LoopGate> gate, Id id, layou
 
 namespace {
 
+void fail_call(Future<Tensor>& future, const Error& error) {
+  try {
+    future.fail(error);
+  } catch (const std::bad_alloc&) {
+    if (future.is_done()) throw;  // by a callback
+    future.fail(Error(Status::kOutOfMemory, "out of memory"));
+  }
+}
+
 void check_line(const std::string& line) {
   if (line.size() <= wire::kMaxNameBytes && is_valid_utf8(line) && line.find('\0') == std::string::npos) return;
   fail(Status::kInvalidArgument, "the name of a line has {} bytes: give at most {}, of UTF-8 without a zero byte",
@@ -135,11 +144,7 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
   try {
     check_collective(shape_, call);
   } catch (const Error& error) {
-    // The same on all members: a call that fails on its arguments is one of the line.
-    ++stats_.calls;
-    LineState& state = lines_[call.line];
-    const uint64_t fingerprint = Fingerprint().add(error.message()).value();
-    compare_early(call.line, state, state.line.begin_call(describe(shape_, call), fingerprint));
+    number_failed(call.line, describe(shape_, call), error);
     throw;
   }
   OpenPointer open;
@@ -151,27 +156,40 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
   }
 }
 
+// The same on all members: a call that fails on its arguments is one of the line.
+void Mesh::number_failed(const std::string& line, std::string text, const Error& error) {
+  ++stats_.calls;
+  LineState& state = lines_[line];
+  compare_early(line, state, state.line.begin_call(std::move(text), Fingerprint().add(error.message()).value()));
+}
+
 // The others wait for a call that this member has numbered, or cannot number: without it the mesh is over.
 void Mesh::on_begin_failed(const OpenPointer& open, const std::string& line) {
   if (open != nullptr) return open->fail_alone(current_error());
-  end_now(current_error().add_context(where(line)), true);
+  end_alone(current_error(), line);
   throw;
 }
 
 void Mesh::begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future) {
   check_open();
   check_line(call.line);
-  const layout::Move move(shape_, call.shape, call.from, call.to);
   const std::string text =
       fmt::format("redistribute({}{}, {}, {})", dtype_name(call.shard.dtype()), to_string(call.shape),
                   print_spec(shape_, call.from), print_spec(shape_, call.to));
+  std::optional<layout::Move> move;
+  try {
+    move.emplace(shape_, call.shape, call.from, call.to);
+  } catch (const Error& error) {
+    number_failed(call.line, text, error);
+    throw;
+  }
   OpenPointer open;
   try {
     open = begin_call(call.line, text, Fingerprint().add(text).value(), call.timeout, future);
     if (call.shard.shape() != local_shape(shape_, call.from, call.shape, position_)) {
       fail(Status::kInvalidArgument, "{}: the shard {} is not the box of its spec", text, describe(call.shard));
     }
-    run_move(*open, move, call.shape, call.shard, stats_);
+    run_move(*open, *move, call.shape, call.shard, stats_);
   } catch (...) {
     on_begin_failed(open, call.line);
   }
@@ -194,7 +212,7 @@ void Mesh::on_due(const OpenPointer& call) {
   for (int64_t position : call->missing()) members += (members.empty() ? "" : ", ") + describe_member(position);
   end_now(Error(Status::kDeadline,
                 fmt::format("{}: after {} call {}, {}, waits for {}", where(call->line), describe_time(call->timeout),
-                            call->number, call->text, members.empty() ? "its own reduction" : members)),
+                            call->number, call->text, members.empty() ? "its own work" : members)),
           true);
 }
 
@@ -314,12 +332,12 @@ void Mesh::send_part(int64_t to, wire::Part part) {
 
 // ---- the end ----
 
-// Whatever fails on the way: nobody who waits here is left waiting.
+// Whatever fails on the way: nobody who waits, here or elsewhere, is left waiting.
 void Mesh::end_now(Error error, bool tell) {
   assert_on_loop(environment_.loop);
   if (ended_) return;
   if (error.origin_rank() < 0) error.set_origin_rank(shape_.ranks()[static_cast<size_t>(position_)]);
-  ended_ = error;
+  ended_ = std::move(error);
   stats_.open = 0;
   for (auto& [name, state] : lines_) {
     for (auto& [number, call] : state.open) {
@@ -330,14 +348,36 @@ void Mesh::end_now(Error error, bool tell) {
   }
   EachStep each;
   for (auto& [name, state] : lines_) {
-    for (auto& [number, call] : state.open) each([&call = call, &error] { call->future->fail(error); });
+    for (auto& [number, call] : state.open) each([&call = call, this] { fail_call(*call->future, *ended_); });
     state.open.clear();
     state.early.clear();
   }
-  for (int64_t to = 0; tell && to < shape_.count(); ++to) {
-    if (to != position_) each([this, to, &error] { send(to, wire::MeshEnd{id_, error, false}); });
-  }
+  if (tell) tell_end();
   each.check();
+}
+
+void Mesh::end_alone(Error error, const std::string& line) {
+  EachStep each;  // without memory the place is left out
+  each([&] { error.add_context(where(line)); });
+  end_now(std::move(error), true);
+}
+
+void Mesh::tell_end() {
+  constexpr Nanos kAgain = 50 * kMillisecond;
+  try {
+    for (; next_to_tell_ < shape_.count(); ++next_to_tell_) {
+      if (next_to_tell_ == position_) continue;
+      Error error = *ended_;
+      if (has_left_) {
+        error = Error(Status::kDisconnected, fmt::format("{}: {} has left it", where(""), describe_member(position_)));
+      }
+      send(next_to_tell_, wire::MeshEnd{id_, std::move(error), has_left_});
+    }
+  } catch (const std::bad_alloc&) {
+    environment_.loop.start_timer(tell_again_, environment_.loop.now() + kAgain, [weak = weak_from_this()] {
+      if (const auto mesh = weak.lock()) mesh->tell_end();
+    });
+  }
 }
 
 // A part that is larger than a message goes in pieces, which what is smaller would overtake.
@@ -346,15 +386,13 @@ void Mesh::tell_left_if_due() {
   for (const auto& [to, parts] : parts_on_their_way_) {
     if (parts != 0 && !left_.contains(to)) return;
   }
-  tell_left();
-}
-
-void Mesh::tell_left() {
-  const Error error(Status::kDisconnected, fmt::format("{}: {} has left it", where(""), describe_member(position_)));
-  for (int64_t to = 0; to < shape_.count(); ++to) {
-    if (to != position_) send(to, wire::MeshEnd{id_, error, true});
+  has_left_ = true;
+  try {
+    ended_ = Error(Status::kInvalidState, fmt::format("{}: this worker has released it", where("")));
+  } catch (const std::bad_alloc&) {
+    ended_ = Error(Status::kInvalidState, "mesh released");
   }
-  ended_ = Error(Status::kInvalidState, fmt::format("{}: this worker has released it", where("")));
+  tell_end();
 }
 
 void Mesh::stop() {
@@ -490,33 +528,59 @@ void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
   }
 }
 
-void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then) {
+namespace {
+
+// Work of a call on the executor. Its way back needs no memory.
+struct Away {
+  std::shared_ptr<OpenCollective> open;
+  UniqueFunction<Tensors()> make;
+  UniqueFunction<void(Tensors)> then;
+  Tensors made;
+  std::optional<Error> error;
+  TaskPlace place;
+
+  void run() noexcept {
+    try {
+      made = make();
+    } catch (...) {
+      error = current_error();
+    }
+    make.reset();
+  }
+  void go_on() {
+    if (open->is_over) return;
+    try {
+      if (error) throw *error;
+      then(std::move(made));
+    } catch (...) {
+      open->fail_alone(current_error());
+    }
+  }
+};
+
+}  // namespace
+
+void OpenCollective::work(size_t bytes, UniqueFunction<Tensors()> make, UniqueFunction<void(Tensors)> then) {
   assert_on_loop(mesh->environment_.loop);
   constexpr size_t kOnTheLoop = 64 << 10;
-  if (operands.front().value.byte_size() <= kOnTheLoop) {
-    then(fold(reduction, std::move(operands)));
-    return;
-  }
-  mesh->environment_.compute.post_or_drop(
-      [self = shared_from_this(), reduction, operands = std::move(operands), then = std::move(then)]() mutable {
-        Tensor result;
-        std::optional<Error> error;
-        try {
-          result = fold(reduction, std::move(operands));
-        } catch (...) {
-          error = current_error();
-        }
-        self->mesh->gate_->run(
-            [self, result = std::move(result), error = std::move(error), then = std::move(then)]() mutable {
-              if (self->is_over) return;
-              try {
-                if (error) throw *error;
-                then(std::move(result));
-              } catch (...) {
-                self->fail_alone(current_error());
-              }
-            });
-      });
+  if (bytes <= kOnTheLoop) return then(make());
+  auto away = std::make_shared<Away>();
+  away->open = shared_from_this();
+  away->make = std::move(make);
+  away->then = std::move(then);
+  mesh->environment_.compute.post_or_drop([away = std::move(away)] {
+    away->run();
+    away->open->mesh->gate_->run(away->place, [away] { away->go_on(); });
+  });
+}
+
+void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then) {
+  assert_on_loop(mesh->environment_.loop);
+  const size_t bytes = operands.front().value.byte_size();
+  work(
+      bytes,
+      [reduction, operands = std::move(operands)]() mutable { return Tensors{fold(reduction, std::move(operands))}; },
+      [then = std::move(then)](Tensors made) mutable { then(std::move(made.front())); });
 }
 
 void OpenCollective::complete(Tensor result) {
@@ -527,11 +591,9 @@ void OpenCollective::complete(Tensor result) {
   future->complete(std::move(result));
 }
 
-void OpenCollective::fail_alone(const Error& error) {
+void OpenCollective::fail_alone(Error error) {
   assert_on_loop(mesh->environment_.loop);
-  if (is_over) return;
-  Error told = error;
-  mesh->end_now(told.add_context(mesh->where(line)), true);
+  if (!is_over) mesh->end_alone(std::move(error), line);
 }
 
 }  // namespace distag

@@ -113,6 +113,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void stop();
   // Ends it, and tells nobody but those who wait here, unless `tell`.
   void end_now(Error error, bool tell);
+  // For a failure that the others cannot know, in a call of that line.
+  void end_alone(Error error, const std::string& line);
 
  private:
   using OpenPointer = std::shared_ptr<Open>;
@@ -134,6 +136,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
                          std::shared_ptr<Future<Tensor>> future);
   void begin_collective(const CollectiveCall& call, const std::shared_ptr<Future<Tensor>>& future);
   void begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future);
+  void number_failed(const std::string& line, std::string text, const Error& error);
   void check_open() const;
   void compare_early(const std::string& name, LineState& state, uint64_t number);
   void on_due(const OpenPointer& call);
@@ -141,7 +144,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void tell_diverged(int64_t to, const std::string& line);
   void send(int64_t to, wire::Body body);
   void send_part(int64_t to, wire::Part part);
-  void tell_left();
+  void tell_end();          // those who do not know it yet; where there is no memory, again in a while
   void tell_left_if_due();  // once no call is under way and all parts have arrived
   void on_begin_failed(const OpenPointer& open, const std::string& line);
   std::string describe_member(int64_t position) const;
@@ -160,6 +163,9 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::optional<Error> ended_;
   std::map<int64_t, Error> left_;  // members that make no more calls
   bool is_leaving_ = false;
+  bool has_left_ = false;
+  int64_t next_to_tell_ = 0;  // of its end: a position
+  TaskPlace tell_again_;
   std::map<int64_t, size_t> parts_on_their_way_;  // by member: not acknowledged yet
   MeshStats stats_;
 };
@@ -194,12 +200,13 @@ struct Mesh::Open : std::enable_shared_from_this<Mesh::Open> {
   // is in `outgoing` as well.
   void exchange(uint32_t part, std::map<int64_t, Tensors> outgoing, std::map<int64_t, std::vector<Expected>> expected,
                 UniqueFunction<void(std::map<int64_t, Tensors>)> then);
-  // Reduces on the executor where that takes long, and goes on here.
+  // Makes tensors, on the executor where `bytes` take long, and goes on here.
+  void work(size_t bytes, UniqueFunction<Tensors()> make, UniqueFunction<void(Tensors)> then);
   void reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then);
   // The pieces of a member for a step that has begun. Throws Violation for what this call does not expect, or has.
   void take(uint32_t part, int64_t from, const Values& pieces);
   void complete(Tensor result);
-  void fail_alone(const Error& error);  // ends the mesh
+  void fail_alone(Error error);  // ends the mesh
   void send(uint32_t part, const std::map<int64_t, Tensors>& outgoing);
   void take_early(uint32_t part);
   // The positions of those from whom something is to come.

@@ -423,6 +423,20 @@ TEST(Collectives, AWrongArgumentFailsTheCallAndNotTheMesh) {
   for (const Result& result : results) value_of(result);
 }
 
+TEST(Collectives, ASpecThatCannotBeReachedFailsTheCallAndNotTheMesh) {
+  MeshGroup members(1, {2});
+  layout::Spec partial(1);
+  partial.set_partial(1);
+  std::vector<Result> results;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    const Result wrong = members.mesh(rank).redistribute({{2}, numbers({2}, 1), layout::Spec(1), partial, "", 0});
+    EXPECT_EQ(failure_of(*wrong).status(), Status::kInvalidArgument);
+    results.push_back(members.mesh(rank).collective(sum_of({2})));
+  }
+  for (const Result& result : results) value_of(result);
+  EXPECT_EQ(members.stats(0).calls, 2u);
+}
+
 TEST(Collectives, AMemberThatDoesNotCallIsNamed) {
   for_each_seed(10, [](uint64_t seed) {
     MeshGroup members(seed, {3}, {}, {}, 2 * kSecond);

@@ -31,7 +31,8 @@ class Fifo {
     settle();
     return item;
   }
-  // What take_front() gave, in front again.
+  // As take_front(), of one that may be put back without memory, until tidy().
+  T borrow_front() { return std::move(items_[first_++]); }
   void put_back(T item) {
     if (first_ > 0) {
       items_[--first_] = std::move(item);
@@ -39,6 +40,7 @@ class Fifo {
       items_.insert(items_.begin(), std::move(item));
     }
   }
+  void tidy() { settle(); }
   void erase(Iterator place) {
     const T erased = std::move(*place);
     items_.erase(place);

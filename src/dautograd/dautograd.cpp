@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/each_step.h"
 #include "dautograd/context_handle.h"
 #include "dautograd/context_table.h"
 #include "dautograd/passes.h"
@@ -136,8 +137,10 @@ bool Dautograd::is_idle() const {
 void Dautograd::stop() {
   assert_on_loop(state_->shared->environment.loop);
   state_->shared->is_started = false;
-  state_->contexts.drop_all(Error(Status::kInvalidState, "the worker was shut down"));
-  state_->shared->session = nullptr;
+  EachStep each;
+  each([this] { state_->contexts.drop_all(Error(Status::kInvalidState, "the worker was shut down")); });
+  state_->shared->session = nullptr;  // whatever has failed: it is destroyed next
+  each.check();
 }
 
 DautogradStats Dautograd::stats() const {

@@ -78,7 +78,7 @@ void AllGather::try_to_enqueue(const TurnPointer& turn) {
   }
 }
 
-// There is no memory for it. The next of its ranks begins.
+// There is no memory for it. Where it was under way, the next of its ranks begins.
 void AllGather::give_up(const TurnPointer& turn, Error why) {
   cancel_timer(*turn);
   EachStep each;
@@ -86,7 +86,18 @@ void AllGather::give_up(const TurnPointer& turn, Error why) {
   each([&turn] {
     if (turn->call != nullptr) turn->call->cancel();
   });
-  send_next_soon(turn);
+  if (turn->is_under_way) {
+    send_next_soon(turn);
+  } else {
+    remove(*turn);
+  }
+}
+
+void AllGather::remove(const Turn& turn) {
+  const auto found = turns_.find(turn.ranks);
+  if (found == turns_.end()) return;
+  std::erase_if(found->second, [&turn](const TurnPointer& other) { return other.get() == &turn; });
+  if (found->second.empty()) turns_.erase(found);
 }
 
 void AllGather::enqueue(const TurnPointer& turn) {
@@ -100,6 +111,7 @@ void AllGather::enqueue(const TurnPointer& turn) {
 }
 
 void AllGather::send(const TurnPointer& turn) {
+  turn->is_under_way = true;
   turn->number = static_cast<int64_t>(shared_.random.next() >> 1);
   GatherRequest request{turn->ranks, kForever, turn->number, std::move(turn->value)};
   if (turn->deadline != kNever) {
@@ -170,15 +182,9 @@ void AllGather::send_next_soon(const TurnPointer& turn) {
 }
 
 void AllGather::send_next(const Turn& turn) {
+  remove(turn);
   const auto found = turns_.find(turn.ranks);
-  if (found == turns_.end()) return;
-  const bool was_first = found->second.empty() || found->second.front().get() == &turn;
-  std::erase_if(found->second, [&turn](const TurnPointer& other) { return other.get() == &turn; });
-  if (!found->second.empty() && !was_first) return;
-  if (found->second.empty()) {
-    turns_.erase(found);
-    return;
-  }
+  if (found == turns_.end() || found->second.front()->is_under_way) return;
   const TurnPointer next = found->second.front();
   cancel_timer(*next);
   try_to_send(next);
@@ -213,8 +219,7 @@ void AllGather::on_late(Turn& turn) {
 void AllGather::on_cancelled(const TurnPointer& turn) {
   cancel_timer(*turn);
   if (turn->call != nullptr) return turn->call->cancel();
-  const auto found = turns_.find(turn->ranks);
-  if (found != turns_.end()) std::erase(found->second, turn);
+  remove(*turn);
 }
 
 void AllGather::cancel_timer(Turn& turn) {

@@ -42,6 +42,7 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
     Nanos deadline = kNever;
     Loop::TimerId timer = 0;              // ends its future
     std::shared_ptr<Future<Value>> call;  // once it is under way
+    bool is_under_way = false;
     bool has_values = false;
     TaskPlace next;  // for the next of its ranks to begin
     std::shared_ptr<Future<Value>> future = Future<Value>::make();
@@ -60,6 +61,7 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
   void on_cancelled(const TurnPointer& turn);
   void cancel_timer(Turn& turn);
   void give_up(const TurnPointer& turn, Error why);
+  void remove(const Turn& turn);
   void send_next_soon(const TurnPointer& turn);
   void send_next(const Turn& turn);
 

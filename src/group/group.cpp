@@ -224,8 +224,10 @@ void Group::cut_off() {
   if (shared.session == nullptr) return;
   state_->is_leaving = true;
   if (state_->timer != 0) shared.loop.cancel_timer(std::exchange(state_->timer, 0));
-  state_->end_service(false, Error(Status::kCancelled, "shut down"));
-  shared.session = nullptr;
+  EachStep each;
+  each([this] { state_->end_service(false, Error(Status::kCancelled, "shut down")); });
+  shared.session = nullptr;  // whatever has failed: it is destroyed next
+  each.check();
 }
 
 // The last step: nothing begins any more, what is open ends, and the streams say LEAVE.
@@ -262,11 +264,13 @@ void Group::State::say_leave() {
 
 ShutdownReport Group::State::end_service(bool is_quiet, const Error& why) {
   shared.phase.store(GroupPhase::kStopped);
-  vote.stop();
-  all_gather->stop();
   ShutdownReport report;
-  shared.service->end(why, report);
-  gather_rounds.stop();
+  EachStep each;
+  each([this] { vote.stop(); });
+  each([this] { all_gather->stop(); });
+  each([this, &why, &report] { shared.service->end(why, report); });
+  each([this] { gather_rounds.stop(); });
+  each.check();
   report.missing = vote.missing();
   report.clean = is_quiet && report.missing.empty() && report.open_calls == 0 && report.leaked_rrefs.empty();
   return report;

@@ -85,6 +85,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
     request = call->give_back();
     throw;
   }
+  request.keep = {};  // has taken effect: not when the message comes again all the same
   shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
   shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
   return call;
@@ -232,7 +233,8 @@ void IncomingCalls::send_taken(const std::shared_ptr<IncomingCall>& call) {
       });
       if (!kept->is_done()) kept->fail(Error(Status::kOutOfMemory, "no memory"));
     } else {
-      kept->complete(std::move(answer.value));
+      EachStep each;  // a callback that finds no memory leaves the answer
+      each([&kept, &answer] { kept->complete(std::move(answer.value)); });
     }
     answer.original = Value();
   } else if (!reply.failed) {
@@ -262,8 +264,8 @@ void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value orig
     auto held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this());
     options.on_number = [this, held = std::move(held), original = std::move(original)](wire::Message& message) {
       auto& body = std::get<wire::Reply>(message.body);
-      if (held->context()) record(*held, body, original);
       convert_reference(shared_, *held->peer(), body.result);
+      if (held->context()) record(*held, body, original);
     };
   }
   const bool failed = reply.failed;

@@ -95,7 +95,8 @@ void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
     const auto found = open_.find(call.id);
     if (found == open_.end()) return;
     const std::shared_ptr<OutgoingCall> kept = found->second;
-    end(kept, name(current_error(), call));
+    EachStep each;
+    each([this, &kept, error = current_error()]() mutable { end(kept, name(std::move(error), *kept)); });
   }
 }
 
@@ -251,7 +252,10 @@ size_t OutgoingCalls::stop(const Error& why) {
   size_t count = 0;
   while (!open_.empty()) {
     const std::shared_ptr<OutgoingCall> call = open_.begin()->second;
-    if (end_open(call, why)) ++count;
+    EachStep each;
+    each([this, &call, &why] { end_open(call, why); });
+    ++count;
+    if (each.has_failed() && open_.contains(call->id)) forget(*call);
   }
   return count;
 }
@@ -268,8 +272,12 @@ void OutgoingCalls::abandon() {
 
 void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Value value) {
   forget(*call);
-  call->future.complete(std::move(value));
-  if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
+  EachStep each;  // a callback that finds no memory leaves the end
+  each([&call, &value] { call->future.complete(std::move(value)); });
+  each([this, &call] {
+    if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
+  });
+  each.check();
 }
 
 void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Error error) {

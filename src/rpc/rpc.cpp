@@ -215,7 +215,10 @@ void Rpc::State::end(const Error& why, ShutdownReport& report) {
   const size_t made = outgoing.stop(why);
   const size_t served = incoming.stop();
   report.open_calls = ended_by_stop + static_cast<int64_t>(made + served);
-  if (references != nullptr) report.leaked_rrefs = references->leaks();
+  EachStep each;  // without memory for the list it has ended all the same
+  each([this, &report] {
+    if (references != nullptr) report.leaked_rrefs = references->leaks();
+  });
 }
 
 // ---- state ----

@@ -78,6 +78,22 @@ std::vector<std::shared_ptr<OwnedValue>> OwnedTable::all() const {
   return values;
 }
 
+// They are out of the table meanwhile, so that it is not locked while one of them ends.
+void OwnedTable::visit(const std::function<void(OwnedValue&)>& visitor) {
+  std::unordered_map<Id, std::weak_ptr<OwnedValue>> values;
+  {
+    MutexLock lock(mutex_);
+    values.swap(values_);
+  }
+  for (const auto& [id, weak] : values) {
+    if (const auto value = weak.lock()) visitor(*value);
+  }
+  MutexLock lock(mutex_);
+  values.swap(values_);
+  values_.merge(values);
+  std::erase_if(values_, [](const auto& entry) { return entry.second.expired(); });
+}
+
 uint64_t OwnedTable::count() const {
   MutexLock lock(mutex_);
   return values_.size();

@@ -50,6 +50,8 @@ class OwnedTable {
   void add(const std::shared_ptr<OwnedValue>& value);
   std::shared_ptr<OwnedValue> find(const Id& id) const;  // nullptr: there is none
   std::vector<std::shared_ptr<OwnedValue>> all() const;
+  // Each of them, without memory for a list.
+  void visit(const std::function<void(OwnedValue&)>& visitor);
   uint64_t count() const;
 
  private:

@@ -62,17 +62,19 @@ std::shared_ptr<Future<Value>> await_outcome(Loop& loop, const std::shared_ptr<R
     if (waiting == nullptr) return;
     try {
       waiting->complete(owned->value());
-    } catch (const Error& error) {
-      waiting->fail(error);
+    } catch (...) {
+      waiting->fail(current_error());
     }
   };
   const Nanos deadline = deadline_after(loop.now(), timeout);
   if (!owned->outcome().is_done() && deadline != kNever) {
     home->gate.run([&loop, home, awaited, deadline] {
       const Loop::TimerId timer = loop.start_timer(deadline, [weak = std::weak_ptr(awaited)] {
-        if (const auto waiting = weak.lock()) {
-          waiting->fail(Error(Status::kDeadline, "the value was not made before the deadline"));
-        }
+        const auto waiting = weak.lock();
+        if (waiting == nullptr) return;
+        EachStep each;  // without memory for the words it ends all the same
+        each([&waiting] { waiting->fail(Error(Status::kDeadline, "the value was not made before the deadline")); });
+        if (each.has_failed()) each([&waiting] { waiting->fail(Error(Status::kDeadline, "too late")); });
       });
       awaited->on_done([&loop, home, timer] { home->gate.run([&loop, timer] { loop.cancel_timer(timer); }); });
     });
@@ -143,9 +145,13 @@ Rrefs::Rrefs(Environment environment, Group& group, Rpc& rpc)
 Rrefs::~Rrefs() {
   state_->home->gate.close();
   // Unless stop() has: nobody makes them any more.
-  EachStep each;
-  each([this] {
-    for (const auto& owned : state_->home->table.all()) fail_dropped(owned->outcome());
+  end_values();
+}
+
+void Rrefs::end_values() {
+  state_->home->table.visit([](OwnedValue& owned) {
+    EachStep each;
+    each([&owned] { fail_dropped(owned.outcome()); });
   });
 }
 
@@ -159,8 +165,10 @@ void Rrefs::begin(const Peer& self) {
 
 void Rrefs::stop() {
   assert_on_loop(state_->environment.loop);
-  state_->sharing.stop();
-  for (const auto& owned : state_->home->table.all()) fail_dropped(owned->outcome());
+  EachStep each;
+  each([this] { state_->sharing.stop(); });
+  end_values();
+  each.check();
 }
 
 // ---- what users ask for ----
@@ -366,7 +374,8 @@ void Rrefs::when_ready(const Values& args, UniqueFunction<void(const Error*)> re
   countdown->then = [direct = std::move(direct), ready = std::move(ready)]() mutable {
     try {
       for (const auto& reference : direct) reference->owned()->value();
-    } catch (const Error& error) {
+    } catch (...) {
+      const Error error = current_error();
       ready(&error);
       return;
     }

@@ -91,6 +91,8 @@ class Rrefs final : public ReferenceHook {
 
  private:
   struct State;
+  void end_values();
+
   const std::shared_ptr<State> state_;
 };
 

@@ -103,7 +103,7 @@ void OutgoingStream::pump() {
   while (can_number()) {
     make_spare();  // so that what is taken out is not lost
     if (!queue_.empty()) {
-      number_queued(queue_.take_front());
+      number_queued();
     } else if (!abandoned_.empty()) {
       wire::Chunk chunk;
       chunk.transfer = abandoned_.back();
@@ -125,7 +125,7 @@ void OutgoingStream::pump() {
 bool OutgoingStream::pump_large() {
   LargeMessage& large = large_.front();
   if (large.is_ahead()) {
-    number_large(large_.take_front());
+    number_large();
     return true;
   }
   if (sent_.chunk_bytes() >= kMaxUnacknowledgedChunkBytes) return false;
@@ -141,35 +141,46 @@ bool OutgoingStream::pump_large() {
 
 void OutgoingStream::number(wire::Body body, SendOptions options) {
   wire::Message message{0, 0, {}, std::move(body)};
-  number(message, options, std::nullopt);
+  number(message, options, nullptr);
 }
 
 // One that finds no memory before others reckon with it stays in front.
-void OutgoingStream::number_queued(QueuedMessage queued) {
+void OutgoingStream::number_queued() {
+  QueuedMessage queued = queue_.borrow_front();
   wire::Message message{0, 0, {}, std::move(queued.body)};
   try {
-    number(message, queued.options, std::nullopt);
+    number(message, queued.options, nullptr);
   } catch (const std::bad_alloc&) {
     queued.body = std::move(message.body);
     queue_.put_back(std::move(queued));
     throw;
   }
+  queue_.tidy();
 }
 
-void OutgoingStream::number_large(LargeMessage large) {
-  wire::Message message{0, 0, large.transfers(), std::move(large.message().body)};
-  SendOptions options = std::move(large.message().options);
-  number(message, options, std::move(large));
+void OutgoingStream::number_large() {
+  wire::Message message{0, 0, large_.front().transfers(), {}};
+  LargeMessage large = large_.borrow_front();
+  message.body = std::move(large.message().body);
+  try {
+    number(message, large.message().options, &large);
+  } catch (const std::bad_alloc&) {
+    large.message().body = std::move(message.body);
+    large_.put_back(std::move(large));
+    throw;
+  }
+  large_.tidy();
 }
 
 // on_number first: what it sends to the same peer goes before. From then on others reckon with the message: it goes out
 // whatever happens, and the place where it waits for memory, if need be, is there before.
-void OutgoingStream::number(wire::Message& message, SendOptions& options, std::optional<LargeMessage> large) {
+void OutgoingStream::number(wire::Message& message, SendOptions& options, LargeMessage* large) {
   make_spare();
   std::unique_ptr<Stuck> place = std::move(spare_);
   if (options.on_number) options.on_number(message);
   if (connection_.is_closed()) return;
-  *place = {std::move(message), std::move(options.on_acknowledged), std::move(large), nullptr};
+  *place = {std::move(message), std::move(options.on_acknowledged), std::nullopt, nullptr};
+  if (large != nullptr) place->large = std::move(*large);
   if (stuck_ != nullptr) return stick(std::move(place));
   try {
     keep_whole(place->message, place->large, place->on_acknowledged);

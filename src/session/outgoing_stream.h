@@ -97,14 +97,14 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void pump();
   void pump_if_possible();
   void make_spare();
-  void number(wire::Message& message, SendOptions& options, std::optional<LargeMessage> large);
-  void number_queued(QueuedMessage queued);
+  void number(wire::Message& message, SendOptions& options, LargeMessage* large);
+  void number_queued();
   void keep_whole(wire::Message& message, const std::optional<LargeMessage>& large, Task& on_acknowledged);
   void stick(std::unique_ptr<Stuck> place);
   void free_stuck();
   bool pump_large();
   void number(wire::Body body, SendOptions options);
-  void number_large(LargeMessage large);
+  void number_large();
   void give_up(const LargeMessage& large);
   void keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task& on_acknowledged);
   wire::Encoded encode_next(wire::Message& message);

@@ -33,7 +33,8 @@ class StartGate {
   void count_refused(const Peer& from) { ++refused_.try_emplace(from.incarnation, from, 0).first->second.second; }
 
   bool is_open() const { return is_open_; }
-  // Calls `count` for every call that was refused, then lets through what was held back.
+  // Calls `count` for every call that was refused, then lets through what was held back; throws what the first of its
+  // events threw that failed.
   template <typename Count>
   void open(Count&& count) {
     assert_on_loop(loop_);
@@ -51,12 +52,18 @@ class StartGate {
     bool is_over = false;
   };
 
-  void hold(UniqueFunction<bool()> event);
+  struct Held {
+    UniqueFunction<bool()> event;  // false: not now
+    size_t bytes = 0;              // of a message
+    bool is_message = false;
+  };
+
+  void hold(Held held);
   void let_through();
 
   Loop& loop_;
   bool is_open_ = false;
-  std::list<UniqueFunction<bool()>> held_;
+  std::list<Held> held_;
   std::shared_ptr<Retry> retry_;  // there while anything is held
   size_t messages_ = 0;
   size_t bytes_ = 0;

@@ -231,13 +231,20 @@ void Worker::State::begin_service() {
   optim.begin(session->self());
   group.begin(*session, roster, is_open_world);
   phase = WorkerPhase::kStarted;
-  set_view(fresh);
-  for (const Peer& member : roster) tell_of(member);
-  note(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
+  // It has started: what fails now is a failure of its loop.
+  EachStep each;
+  each([this, &fresh] { set_view(fresh); });
+  each([this] {
+    for (const Peer& member : roster) tell_of(member);
+  });
+  each([this, &fresh] {
+    note(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
+  });
   // A graceful end waits until all that was sent has come: what was refused as well.
-  gate.open([this](const Peer& from) { group.count_received(from); });
-  const Value nothing;
-  std::exchange(start_future, nullptr)->complete(nothing);
+  each([this] { gate.open([this](const Peer& from) { group.count_received(from); }); });
+  each([this] { std::exchange(start_future, nullptr)->complete(Value()); });
+  if (!each.has_failed()) return;
+  environment.loop.post_or_drop(failure_place, [each] { each.check(); });
 }
 
 void Worker::State::forget_start() {
@@ -446,6 +453,7 @@ Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
   }
   if (is_kept) return Heard::kHandled;
   std::swap(*early, message);
+  if (phase != WorkerPhase::kStarting) throw std::bad_alloc();  // no room yet: it comes again
   refuse_early(
       from, message,
       Error(Status::kOverloaded,
@@ -498,10 +506,10 @@ void Worker::on_unstored(const Peer& from, wire::Message& outline, const Error& 
   if (state_->phase == WorkerPhase::kCreated || state_->phase == WorkerPhase::kStopped) return;
   if (!State::is_refused(outline)) {
     on_message(from, outline);  // all of it is there
-  } else if (state_->gate.is_open()) {
-    state_->refuse(from, outline, why);
-  } else {
+  } else if (state_->phase == WorkerPhase::kStarting) {
     state_->refuse_early(from, outline, why);
+  } else {
+    state_->refuse(from, outline, why);
   }
 }
 

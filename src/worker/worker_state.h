@@ -71,6 +71,7 @@ struct Worker::State {
   std::vector<Peer> roster;
   std::unique_ptr<Greeting> greeting;
   StartGate gate;
+  TaskPlace failure_place;  // of the end of the start
 
   struct View {
     std::string name;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coll/meshes.h"
 #include "sim/graph_checks.h"
 #include "sim/random_graph.h"
 #include "support/sim_group.h"
@@ -35,17 +36,18 @@ void for_each_moment(int32_t rank, const std::vector<uint64_t>& counts, const Si
 }
 
 TEST(ShortageMoments, AShutdownEndsOnAllSides) {
-  for_each_moment(1, {1, 2}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
-    group.start();
-    begin();
-    const Nanos asked = group.scheduler().now();
-    const auto here = group.worker(0).shutdown(20 * kSecond);
-    const auto there = group.worker(1).shutdown(20 * kSecond);
-    group.scheduler().run_until([&] { return here->is_done() && there->is_done(); }, 300 * kSecond);
-    EXPECT_TRUE(here->is_done());
-    EXPECT_TRUE(there->is_done());
-    EXPECT_LT(group.scheduler().now() - asked, 10 * kSecond);  // not by its deadline
-  });
+  for_each_moment(1, {1, 2, 5, 12, 16, 40}, SimGroupOptions(),
+                  [](SimWorkerGroup& group, const std::function<void()>& begin) {
+                    group.start();
+                    begin();
+                    const Nanos asked = group.scheduler().now();
+                    const auto here = group.worker(0).shutdown(20 * kSecond);
+                    const auto there = group.worker(1).shutdown(20 * kSecond);
+                    group.scheduler().run_until([&] { return here->is_done() && there->is_done(); }, 300 * kSecond);
+                    EXPECT_TRUE(here->is_done());
+                    EXPECT_TRUE(there->is_done());
+                    EXPECT_LT(group.scheduler().now() - asked, 10 * kSecond);  // not by its deadline
+                  });
 }
 
 // Its values end, and no retry of a refused message makes a violator of its sender.
@@ -176,6 +178,61 @@ TEST(ShortageMoments, ACommittedPassIsToldToAll) {
         expect_gradients(group, graph, context->global_id(), *expected);
       });
   EXPECT_GT(committed, 5u);  // the last one of each row has met no refusal
+}
+
+// Three calls, of which the second goes in chunks and the third moves boxes, and the leave. Nobody waits for the
+// deadline.
+TEST(ShortageMoments, CollectivesEndOnAllMembers) {
+  size_t fulfilled = 0;
+  for (const int32_t victim : {0, 1}) {
+    for_each_moment(
+        victim, {1, 2, 3, 5}, SimGroupOptions(), [&](SimWorkerGroup& group, const std::function<void()>& begin) {
+          group.start();
+          layout::MeshRequest request;
+          request.shape = {2};
+          std::vector<std::shared_ptr<Future<std::shared_ptr<Mesh>>>> made;
+          for (const int32_t rank : {0, 1}) made.push_back(group.worker(rank).meshes().create(request, 100 * kSecond));
+          for (const auto& one : made) wait(*one, kForever);
+          begin();
+          std::vector<std::shared_ptr<Future<Tensor>>> results;
+          for (const int32_t rank : {0, 1}) {
+            Mesh& mesh = *made[static_cast<size_t>(rank)]->value();
+            CollectiveCall call;
+            call.axes = {0};
+            for (const int64_t count : {int64_t{3}, int64_t{40000}}) {
+              call.tensor = Tensor::empty(Dtype::kFloat64, {count});
+              std::fill_n(call.tensor.mutable_data_as<double>(), count, 1.0);
+              results.push_back(mesh.collective(call));
+            }
+            layout::Spec cut(1);
+            cut.dim(0) = {0};
+            Tensor shard = Tensor::empty(Dtype::kFloat64, {2});
+            std::fill_n(shard.mutable_data_as<double>(), 2, 1.0);
+            results.push_back(mesh.redistribute({{4}, shard, cut, layout::Spec(1), "", 0}));
+            mesh.leave();
+          }
+          group.scheduler().run_until(
+              [&] {
+                return std::all_of(results.begin(), results.end(), [](const auto& one) { return one->is_done(); });
+              },
+              300 * kSecond);
+          group.memory(victim).refuse(0, 0);
+          for (const auto& one : results) {
+            ASSERT_TRUE(one->is_done());
+            if (one->error() != nullptr) {
+              EXPECT_EQ(one->error()->status(), Status::kOutOfMemory) << one->error()->message();
+            } else {
+              ++fulfilled;
+            }
+          }
+          // Whatever failed: each side knows the end of the mesh.
+          group.scheduler().run_for(kSecond);
+          for (const int32_t rank : {0, 1}) {
+            group.loop(rank).run([&] { EXPECT_TRUE(made[static_cast<size_t>(rank)]->value()->ended()); });
+          }
+        });
+  }
+  EXPECT_GT(fulfilled, 6u);
 }
 
 }  // namespace

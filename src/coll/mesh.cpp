@@ -357,6 +357,7 @@ void Mesh::end_now(Error error, bool tell) {
 }
 
 void Mesh::end_alone(Error error, const std::string& line) {
+  assert_on_loop(environment_.loop);
   EachStep each;  // without memory the place is left out
   each([&] { error.add_context(where(line)); });
   end_now(std::move(error), true);

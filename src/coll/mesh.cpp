@@ -375,9 +375,8 @@ void Mesh::tell_end() {
       send(next_to_tell_, wire::MeshEnd{id_, std::move(error), has_left_});
     }
   } catch (const std::bad_alloc&) {
-    environment_.loop.start_timer(tell_again_, environment_.loop.now() + kAgain, [weak = weak_from_this()] {
-      if (const auto mesh = weak.lock()) mesh->tell_end();
-    });
+    environment_.loop.start_timer(tell_again_, environment_.loop.now() + kAgain,
+                                  [self = shared_from_this()] { self->gate_->run([self] { self->tell_end(); }); });
   }
 }
 

@@ -35,6 +35,24 @@ void for_each_moment(int32_t rank, const std::vector<uint64_t>& counts, const Si
   }
 }
 
+std::shared_ptr<Future<Value>> call_worker(SimWorkerGroup& group, int32_t from, const std::string& to,
+                                           const std::string& function, Values args = {}) {
+  CallRequest request;
+  request.to = to;
+  request.function = function;
+  request.args = std::move(args);
+  request.timeout = kForever;
+  return group.worker(from).rpc().call(std::move(request));
+}
+
+// Whether it ends within ten seconds, well or for want of memory.
+void expect_end(SimWorkerGroup& group, Future<Value>& future) {
+  group.scheduler().run_until([&future] { return future.is_done(); }, 10 * kSecond);
+  ASSERT_TRUE(future.is_done());
+  if (future.error() == nullptr) return;
+  EXPECT_EQ(future.error()->status(), Status::kOutOfMemory) << future.error()->message();
+}
+
 TEST(ShortageMoments, AShutdownEndsOnAllSides) {
   for_each_moment(1, {1, 2, 5, 12, 16, 40}, SimGroupOptions(),
                   [](SimWorkerGroup& group, const std::function<void()>& begin) {
@@ -93,11 +111,7 @@ void expect_early_calls_to_end(bool is_short_before_they_come) {
     if (is_short_before_they_come) begin();
     std::vector<std::shared_ptr<Future<Value>>> calls;
     for (int i = 0; i < 3; ++i) {
-      CallRequest request;
-      request.to = "w2";
-      request.function = "one";
-      request.timeout = kForever;
-      calls.push_back(group.worker(0).rpc().call(std::move(request)));
+      calls.push_back(call_worker(group, 0, "w2", "one"));
     }
     group.scheduler().run_for(kSecond);
     if (!is_short_before_they_come) begin();
@@ -117,6 +131,38 @@ TEST(ShortageMoments, EarlyMessagesAreHeld) { expect_early_calls_to_end(true); }
 
 TEST(ShortageMoments, EarlyMessagesAreAnswered) { expect_early_calls_to_end(false); }
 
+// Its chunks go ahead; then it gets its number, for which its reference takes memory. The next one finds its way, too.
+TEST(ShortageMoments, ALargeCallWithAReferenceEnds) {
+  for_each_moment(0, {1, 2, 3, 5}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
+    group.worker(1).rpc().register_function("take", [](Invocation& call) { call.set_result(Value(int64_t{1})); });
+    group.start();
+    begin();
+    const Value reference(std::shared_ptr<ExternalValue>(group.worker(0).rrefs().create(Value(int64_t{2}))));
+    std::vector<std::shared_ptr<Future<Value>>> calls;
+    for (int i = 0; i < 2; ++i) {
+      calls.push_back(call_worker(group, 0, "w1", "take", {Value::bytes(Value::Bytes(size_t{1200} << 10)), reference}));
+    }
+    for (const auto& call : calls) expect_end(group, *call);
+    group.memory(0).refuse(0, 0);
+    for (const ShutdownReport& report : group.shutdown(20 * kSecond)) EXPECT_TRUE(report.clean);
+  });
+}
+
+// Where one is given up, the next one of its ranks begins.
+TEST(ShortageMoments, GathersOfTheSameRanksEnd) {
+  for_each_moment(1, {1, 2, 3, 5}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
+    group.start();
+    begin();
+    std::vector<std::shared_ptr<Future<Value>>> here;
+    std::vector<std::shared_ptr<Future<Value>>> there;  // the last of these may find no counterpart
+    for (int round = 0; round < 3; ++round) {
+      here.push_back(group.worker(1).group().all_gather(Value(int64_t{1}), std::nullopt, kForever));
+      there.push_back(group.worker(0).group().all_gather(Value(int64_t{0}), std::nullopt, kForever));
+    }
+    for (const auto& gathered : here) expect_end(group, *gathered);
+  });
+}
+
 TEST(ShortageMoments, OpenCallsEndAndAreCountedOnce) {
   static constexpr int64_t kCalls = 70;  // more than end in one task
   for_each_moment(0, {1, 2, 3}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
@@ -125,11 +171,7 @@ TEST(ShortageMoments, OpenCallsEndAndAreCountedOnce) {
     group.start();
     std::vector<std::shared_ptr<Future<Value>>> calls;
     for (int64_t i = 0; i < kCalls; ++i) {
-      CallRequest request;
-      request.to = "w1";
-      request.function = "later";
-      request.timeout = kForever;
-      calls.push_back(group.worker(0).rpc().call(std::move(request)));
+      calls.push_back(call_worker(group, 0, "w1", "later"));
     }
     group.scheduler().run_for(kSecond);
     begin();

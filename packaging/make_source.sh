@@ -14,7 +14,7 @@ git archive --prefix="distag-$version/" "$commit" -- . ':!debian' | gzip -n >"$f
 tar -x -z -C "$folder" -f "$folder/distag_$version.orig.tar.gz"
 git archive HEAD debian | tar -x -C "$sources"
 
-# What an earlier version has not: packages without a build of theirs, files, and the nodes of the symbols.
+# An earlier version lacks these: packages without a build of theirs, files, and the nodes of the symbols.
 if [ "$commit" != HEAD ]; then
   sed -i "1s/([0-9.]*-/($version-/" "$sources/debian/changelog"
   rm "$sources/debian/libdistag0.symbols"

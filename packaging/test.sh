@@ -118,7 +118,7 @@ train() {
   echo "from nothing to a trained classifier: $((SECONDS - begin)) s"
 }
 
-# What is there, but for what apt and dpkg write for themselves, and the cache of the linker.
+# All files, but for those that apt and dpkg write for themselves, and the cache of the linker.
 files() {
   (cd "$user" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./tmp -o -path ./packages -o -path ./last -o \
     -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log \) -prune -o -print | sort)

@@ -32,7 +32,7 @@ const char* find_variable(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-// What "env://" reads for a name, and from where: DISTAG_<name> goes before <name>.
+// The value that "env://" reads for a name, and the variable it is from: DISTAG_<name> goes before <name>.
 struct Variable {
   std::string name;
   std::string value;
@@ -64,14 +64,14 @@ std::string try_rank_of_environment() {
 Check check_versions() {
   const Versions versions = read_versions();
   Check result{"versions",
-               "library " + versions.library + ", ABI " + std::to_string(versions.abi) + ", protocol " +
+               "library " + versions.loaded + ", ABI " + std::to_string(versions.abi) + ", protocol " +
                    std::to_string(versions.protocol),
                "",
-               {{"library", versions.library}, {"abi", versions.abi}, {"protocol", versions.protocol}}};
+               {{"library", versions.loaded}, {"abi", versions.abi}, {"protocol", versions.protocol}}};
   if (!versions.serves_abi) {
     result.remedy = "install a libdistag of ABI " + std::to_string(versions.abi);
-  } else if (versions.library != versions.header) {
-    result.text += "; this command is of " + versions.header;
+  } else if (versions.loaded != versions.compiled) {
+    result.text += "; this command is of " + versions.compiled;
   }
   return result;
 }

@@ -17,9 +17,11 @@ int read_protocol() {
   distag_worker* made = nullptr;
   distag_worker_create(&options, &made, &error);
   const Worker worker(made);
-  std::string text(4096, '\0');
-  size_t size = 0;
-  distag_worker_copy_report(worker.get(), text.data(), text.size(), &size, &error);
+  std::string text;
+  for (size_t size = 4096; size >= text.size() && error.code == DISTAG_OK;) {
+    text.resize(size + 1);
+    distag_worker_copy_report(worker.get(), text.data(), text.size(), &size, &error);
+  }
   check(error);
   return nlohmann::json::parse(text.c_str()).at("worker").at("protocol").get<int>();
 }
@@ -28,9 +30,9 @@ int read_protocol() {
 
 Versions read_versions() {
   Versions versions;
-  versions.library = distag_get_version();
-  versions.header = std::to_string(DISTAG_VERSION_MAJOR) + "." + std::to_string(DISTAG_VERSION_MINOR) + "." +
-                    std::to_string(DISTAG_VERSION_PATCH);
+  versions.loaded = distag_get_version();
+  versions.compiled = std::to_string(DISTAG_VERSION_MAJOR) + "." + std::to_string(DISTAG_VERSION_MINOR) + "." +
+                      std::to_string(DISTAG_VERSION_PATCH);
   versions.abi = DISTAG_ABI_MAJOR;
   versions.serves_abi = distag_get_api(DISTAG_ABI_MAJOR) != nullptr;
   versions.protocol = read_protocol();
@@ -41,10 +43,10 @@ int print_versions(bool as_json) {
   const Versions versions = read_versions();
   if (as_json) {
     const nlohmann::ordered_json json = {
-        {"library", versions.library}, {"abi", versions.abi}, {"protocol", versions.protocol}};
+        {"library", versions.loaded}, {"abi", versions.abi}, {"protocol", versions.protocol}};
     std::printf("%s\n", json.dump(2).c_str());
   } else {
-    std::printf("distag %s, ABI %d, protocol %d\n", versions.library.c_str(), versions.abi, versions.protocol);
+    std::printf("distag %s, ABI %d, protocol %d\n", versions.loaded.c_str(), versions.abi, versions.protocol);
   }
   return 0;
 }

@@ -5,8 +5,8 @@
 namespace distag_tool {
 
 struct Versions {
-  std::string library;      // that is loaded
-  std::string header;       // that this command was built with
+  std::string loaded;       // of the library
+  std::string compiled;     // of the header that this command was built with
   int abi = 0;              // of the header
   bool serves_abi = false;  // whether the library does
   int protocol = 0;         // of the library's messages

@@ -2,9 +2,9 @@
 import re
 import sys
 
-# What Doxygen or Markdown would take for a command, a tag or an emphasis.
+# Texts that Doxygen or Markdown would take for a command, a tag or an emphasis.
 SPECIAL = str.maketrans({"\\": "\\\\", "@": "\\@", "<": "&lt;", ">": "&gt;", "#": "\\#", "%": "\\%", "*": "\\*"})
-# What no user names: it stays out.
+# Names that no user writes: they stay out.
 INTERNAL = re.compile(r"^namespace (detail|std) \{.*?^\}  // namespace \1$|^template <>\nstruct std::.*?^\};$", re.S | re.M)
 
 

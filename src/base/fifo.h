@@ -7,7 +7,7 @@
 namespace distag {
 
 // A queue in one piece of memory, and in none as long as nothing was in it: for the many that are empty nearly always.
-// Elements move when others go. Only push_back allocates.
+// Elements move when others go. Only push_back allocates, and put_back after tidy().
 template <typename T>
 class Fifo {
  public:

@@ -59,7 +59,7 @@ class ShutdownVote {
   void greet_leader();
   void answer_leader();
   void look_whether_idle();
-  // What fails for want of memory is tried again after a while.
+  // A step that finds no memory is made again after a while.
   template <typename Step>
   void try_or_tick(Step&& step);
   void tick_again() noexcept;

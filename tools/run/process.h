@@ -10,7 +10,7 @@
 
 namespace distag_tool {
 
-// What the launcher changed for itself, and each rank gets back.
+// The state that the launcher changed for itself, and that each rank gets back.
 struct Inherited {
   sigset_t mask;
   sighandler_t on_closed_pipe;  // of SIGPIPE

@@ -92,7 +92,7 @@ lint() {
 }
 
 again() {
-  offline "umask 027; cp -r /first/distag-* '/second/elsewhere'; cd /second/elsewhere; debian/rules clean
+  offline "umask 027; cp -r /first/distag-*/ /second/elsewhere; cd /second/elsewhere; debian/rules clean
     export DEB_BUILD_OPTIONS=nocheck LC_ALL=et_EE.UTF-8 TZ=XYZ-14
     faketime -f +400d dpkg-buildpackage -us -uc -b" >"$work/again.log" 2>&1 || { tail -n 80 "$work/again.log"; return 1; }
   local package count=0

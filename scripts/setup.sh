@@ -7,7 +7,7 @@
 set -eu
 
 what=${1:-tests}
-packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler
+packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev libsodium-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev"
@@ -27,7 +27,7 @@ esac
 if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>&1; then
   missing=""
   commands="gcc g++ cmake ninja pkg-config flatc"
-  modules="libzmq libisal openblas fmt xtensor"
+  modules="libzmq libsodium libisal openblas fmt xtensor"
   headers="zmq.hpp flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp"
   if [ "$what" = package ]; then
     commands="autopkgtest blhc diffoscope dpkg-buildpackage lintian mmdebstrap" modules="" headers=""

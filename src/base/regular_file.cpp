@@ -33,20 +33,13 @@ class Descriptor {
   fail(Status::kInvalidState, "\"{}\" cannot be {}: {}", path, verb, std::strerror(error));
 }
 
-}  // namespace
-
-void check_regular_file(int descriptor, const std::string& path) {
-  struct stat status = {};
-  if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return;
-  fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
+Descriptor open_to_read(const std::string& path) {
+  return Descriptor(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
-std::optional<std::string> read_regular_file(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (file.get() < 0) {
-    if (errno == ENOENT) return std::nullopt;
-    fail_at("read", path, errno);
-  }
+// Of one that was not opened the error is in errno still.
+std::string read_all(const Descriptor& file, const std::string& path) {
+  if (file.get() < 0) fail_at("read", path, errno);
   check_regular_file(file.get(), path);
   std::string content;
   std::array<char, 4096> piece;
@@ -56,6 +49,32 @@ std::optional<std::string> read_regular_file(const std::string& path) {
     if (got > 0) content.append(piece.data(), static_cast<size_t>(got));
     if (got < 0 && errno != EINTR) fail_at("read", path, errno);
   }
+}
+
+}  // namespace
+
+void check_regular_file(int descriptor, const std::string& path) {
+  struct stat status = {};
+  if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return;
+  fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
+}
+
+std::optional<std::string> read_regular_file(const std::string& path) {
+  const Descriptor file = open_to_read(path);
+  if (file.get() < 0 && errno == ENOENT) return std::nullopt;
+  return read_all(file, path);
+}
+
+std::string read_private_file(const std::string& path) {
+  const Descriptor file = open_to_read(path);
+  struct stat status = {};
+  if (file.get() >= 0 && fstat(file.get(), &status) == 0) {
+    const bool is_ours = status.st_uid == geteuid() || status.st_uid == 0;
+    if (!is_ours || (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+      fail(Status::kDenied, "\"{}\" is open to other users: chown it to this one and chmod 600", path);
+    }
+  }
+  return read_all(file, path);
 }
 
 void write_regular_file(const std::string& path, std::string_view content) {

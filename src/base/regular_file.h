@@ -11,6 +11,10 @@ namespace distag {
 // nullopt when there is nothing at the path. Throws INVALID_STATE for what cannot be read.
 std::optional<std::string> read_regular_file(const std::string& path);
 
+// Of a file that nobody but this user (or root) may read or write. Throws DENIED for another one, INVALID_STATE for one
+// that is not there or cannot be read.
+std::string read_private_file(const std::string& path);
+
 // Replaces the content; the file is made if need be. Throws INVALID_STATE when that fails.
 void write_regular_file(const std::string& path, std::string_view content);
 

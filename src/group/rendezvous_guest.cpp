@@ -37,6 +37,7 @@ void RendezvousGuest::dial() {
   events.on_connected = [this] { say_join(); };
   events.on_writable = [this] { say_join(); };
   events.on_message = [this](Frames frames) { on_message(frames); };
+  events.on_denied = [this] { on_denied(); };
   events.on_dropped = [this](bool) { redial(); };
   try {
     connection_ = transport_.dial(uri(), std::move(events));
@@ -121,7 +122,18 @@ void RendezvousGuest::on_word_to_member(const wire::Roster& roster) {
   set_timer(loop_.now(), [this] { connection_.reset(); });
 }
 
+// A member dials on: the worker that serves there now may be of another group.
+void RendezvousGuest::on_denied() {
+  if (is_over()) return;
+  give_up(Error(Status::kDenied,
+                fmt::format("rendezvous \"{}\": the worker that serves there does not let this one in, as their group "
+                            "keys differ or one of them has none: give all workers of the group the same "
+                            "(distag_security_options.group_key, DISTAG_GROUP_KEY_FILE)",
+                            uri())));
+}
+
 void RendezvousGuest::redial() {
+  if (is_done()) return;
   pause_ = next_pause(pause_, kFirstPause, is_member_ ? kLongestPauseOfMember : kLongestPause);
   set_timer(deadline_after(loop_.now(), pause_), [this] {
     connection_.reset();

@@ -25,6 +25,7 @@ class RendezvousGuest final : public Joining {
   void on_roster(const wire::Roster& roster);
   void on_whole_roster(const std::vector<wire::Member>& roster);
   void on_word_to_member(const wire::Roster& roster);
+  void on_denied();
   // Closes the connection from outside of its callbacks, and dials again after a pause.
   void redial();
   bool is_done() const { return is_over() && !is_member_; }

@@ -23,6 +23,7 @@ void RendezvousHost::begin() {
   rank_table_.emplace(uri(), request().job, request().world_size);
   AcceptorEvents events;
   events.on_message = [this](const ConnectionToken& from, Frames frames) { on_message(from, frames); };
+  events.on_denied = [this](const std::string& why) { log_refusal(why); };
   try {
     acceptor_ = transport_.listen(uri(), std::move(events));
   } catch (...) {
@@ -52,13 +53,16 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
     answer(from, wire::Refuse{wire::RefuseReason::kDamaged, 0, damage.message()});
   } catch (...) {
     Error error = current_error();
-    refusal_log_.write(log_, LogLevel::kWarning, loop_.now(),
-                       fmt::format("rendezvous \"{}\": refused: {}", uri(), error.message()));
+    log_refusal("refused: " + error.message());
     wire::Roster refusal;
     refusal.refused = true;
     refusal.error = std::move(error);
     answer(from, std::move(refusal));
   }
+}
+
+void RendezvousHost::log_refusal(const std::string& text) {
+  refusal_log_.write(log_, LogLevel::kWarning, loop_.now(), fmt::format("rendezvous \"{}\": {}", uri(), text));
 }
 
 void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join) {

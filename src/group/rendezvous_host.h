@@ -26,6 +26,7 @@ class RendezvousHost final : public Joining {
   Error on_deadline() override;
 
   void on_message(const ConnectionToken& from, const Frames& frames);
+  void log_refusal(const std::string& text);
   void on_join(const ConnectionToken& from, const wire::Join& join);
   // Throws when the joiner may not come in. A rival whose connection is gone makes room.
   void admit(const ConnectionToken& from, const wire::Join& join);

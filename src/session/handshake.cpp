@@ -81,6 +81,13 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   return record;
 }
 
+// Without the key of the group it never comes so far as to say HELLO.
+void Session::State::on_denied(const std::string& why) {
+  assert_on_loop(shared.loop);
+  ++shared.stats.messages_refused;
+  stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(), why);
+}
+
 // Made while there is memory: who said HELLO would else wait for half a lease.
 void Session::State::keep_words_ready() noexcept {
   EachStep each;

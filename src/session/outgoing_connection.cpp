@@ -118,6 +118,10 @@ ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
     greet();
     if (is_open()) owner_.on_ready();
   };
+  // A peer that has not the key of this group any more is as good as gone.
+  events.on_denied = [this, epoch] {
+    if (epoch == epoch_) transition(Event::kRefused);
+  };
   events.on_dropped = [this, epoch](bool refused) {
     if (epoch == epoch_) transition(refused ? Event::kRefused : Event::kDropped);
   };

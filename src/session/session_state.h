@@ -115,6 +115,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void note_failure(const Peer& from, const Error& error);
 
   // ---- handshake ----
+  void on_denied(const std::string& why);
   void on_hello(const ConnectionToken& from, const wire::Hello& hello);
   PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello);
   void keep_words_ready() noexcept;

@@ -61,6 +61,8 @@ class Connection {
 // Messages have at least one frame.
 struct AcceptorEvents {
   std::function<void(const ConnectionToken& from, Frames frames)> on_message;
+  // Somebody dialled who has not the keys, and was not let in. `why` names the address they came from.
+  std::function<void(const std::string& why)> on_denied = nullptr;
 };
 
 struct ConnectionEvents {
@@ -70,6 +72,8 @@ struct ConnectionEvents {
   // The connection is gone, or could not be made: `refused` when the endpoint answers that nobody listens there.
   // The last event.
   std::function<void(bool refused)> on_dropped;
+  // Right before on_dropped: the sides do not agree on keys, so it would be in vain to dial again.
+  std::function<void()> on_denied = nullptr;
 };
 
 // Memory for large received frames: reused, so a big tensor does not cost fresh pages each time.
@@ -86,8 +90,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
   // "tcp://127.0.0.1:0", "ipc:///path", "inproc://name". Throws INVALID_STATE when the address is in use,
-  // INVALID_ARGUMENT when it is none of this transport's, UNSUPPORTED when it is reachable from other machines,
-  // OUT_OF_MEMORY when descriptors run out.
+  // INVALID_ARGUMENT when it is none of this transport's, DENIED when it is reachable from other machines and there is
+  // no key, OUT_OF_MEMORY when descriptors run out.
   virtual std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) = 0;
   // Never waits; a failure comes as on_dropped. Throws INVALID_ARGUMENT for an address that is none of this
   // transport's.

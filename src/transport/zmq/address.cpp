@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstring>
@@ -154,6 +155,33 @@ std::string resolve_address(const std::string& address) {
   }
   inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(host.address).sin6_addr, text, sizeof text);
   return fmt::format("tcp://[{}]:{}", text, parts.port);
+}
+
+std::string own_address_towards(const std::string& address) {
+  if (!address.starts_with("tcp://")) return {};
+  const SocketAddress other = parse_address(address, false);
+  if (other.is_local()) return {};
+  // Of datagrams, whose connect only looks for the way.
+  const int fd = socket(other.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return {};
+  SocketAddress own;
+  own.length = sizeof own.address;
+  const bool is_known = connect(fd, reinterpret_cast<const sockaddr*>(&other.address), other.length) == 0 &&
+                        getsockname(fd, reinterpret_cast<sockaddr*>(&own.address), &own.length) == 0;
+  close(fd);
+  if (!is_known) return {};
+  if (own.family() == AF_INET) {
+    reinterpret_cast<sockaddr_in&>(own.address).sin_port = 0;
+  } else {
+    reinterpret_cast<sockaddr_in6&>(own.address).sin6_port = 0;
+  }
+  return tcp_endpoint(own);
+}
+
+std::string dialable(const std::string& endpoint, const std::string& own_address) {
+  const bool is_everywhere = endpoint.starts_with("tcp://0.0.0.0:") || endpoint.starts_with("tcp://[::]:");
+  if (!is_everywhere || own_address.empty()) return endpoint;
+  return own_address.substr(0, own_address.rfind(':')) + endpoint.substr(endpoint.rfind(':'));
 }
 
 }  // namespace distag

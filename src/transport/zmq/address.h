@@ -35,4 +35,12 @@ SocketAddress parse_address(const std::string& endpoint, bool for_listening);
 // does: not on a loop.
 std::string resolve_address(const std::string& address);
 
+// "tcp://10.0.0.2:0": the address of this machine from which the numeric one is reached. Empty for what is on this
+// machine or no tcp endpoint, and where there is no way to it. Sends nothing.
+std::string own_address_towards(const std::string& address);
+
+// The endpoint of who listens, for others to dial: one that listens at all addresses of the machine
+// (tcp://0.0.0.0:4711) is dialled at `own_address`, unless that is empty.
+std::string dialable(const std::string& endpoint, const std::string& own_address);
+
 }  // namespace distag

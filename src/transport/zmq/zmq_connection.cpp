@@ -29,8 +29,11 @@ constexpr Nanos kDialTimeout = 10 * kSecond;
 // A callback may destroy the connection, which ends it: so the state is looked at again after each.
 class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_from_this<ZmqConnection::State> {
  public:
-  State(std::shared_ptr<ZmqContext> context, SocketAddress address, ConnectionEvents events)
-      : context_(std::move(context)), address_(std::move(address)), events_(std::move(events)) {}
+  State(std::shared_ptr<ZmqContext> context, SocketAddress address, const CurveKeyPair* key, ConnectionEvents events)
+      : context_(std::move(context)), address_(std::move(address)), events_(std::move(events)) {
+    socket_ = std::make_unique<ZmqSocket>(context_, address_.family() == AF_INET6);
+    if (key != nullptr && !address_.is_ipc()) socket_->set_key(*key);
+  }
 
   void dial();
   bool send(const Frames& frames);
@@ -59,12 +62,12 @@ class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_
   Loop::TimerId dial_timer_ = 0;
   Phase phase_ = Phase::kDialling;
   bool was_connected_ = false;
+  bool was_denied_ = false;
   bool wants_to_write_ = false;
   bool monitor_readable_ = true;
 };
 
 void ZmqConnection::State::dial() {
-  socket_ = std::make_unique<ZmqSocket>(context_, address_.family() == AF_INET6);
   monitor_ = std::make_unique<ZmqMonitor>(*context_, socket_->handle());
   make_room_if_short();
   socket_->connect(address_.endpoint);
@@ -156,7 +159,9 @@ bool ZmqConnection::State::receive() {
 }
 
 void ZmqConnection::State::check_monitor() {
-  if (monitor_->has_dropped()) begin_end();
+  if (!monitor_->has_dropped()) return;
+  was_denied_ = monitor_->was_denied();
+  begin_end();
 }
 
 void ZmqConnection::State::begin_end() {
@@ -167,7 +172,7 @@ void ZmqConnection::State::begin_end() {
 void ZmqConnection::State::finish_end() {
   if (probe_ || phase_ != Phase::kEnding) return;
   release();
-  if (was_connected_) {
+  if (was_connected_ || was_denied_) {
     drop(false);
     return;
   }
@@ -180,6 +185,8 @@ void ZmqConnection::State::drop(bool refused) {
   if (phase_ == Phase::kEnded) return;
   phase_ = Phase::kEnded;
   const auto probe = std::move(probe_);
+  const auto self = shared_from_this();  // either callback may destroy the connection
+  if (was_denied_ && events_.on_denied) events_.on_denied();
   if (events_.on_dropped) events_.on_dropped(refused);
 }
 
@@ -194,8 +201,8 @@ void ZmqConnection::State::release() {
 }
 
 ZmqConnection::ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address,
-                             ConnectionEvents events)
-    : state_(std::make_shared<State>(context, address, std::move(events))) {
+                             const CurveKeyPair* key, ConnectionEvents events)
+    : state_(std::make_shared<State>(context, address, key, std::move(events))) {
   state_->dial();
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "transport/security.h"
 #include "transport/transport.h"
 #include "transport/zmq/address.h"
 #include "transport/zmq/zmq_context.h"
@@ -11,7 +12,8 @@ namespace distag {
 // Dials with a DEALER that lives for this one connection. Throws OUT_OF_MEMORY when descriptors run out. On the loop.
 class ZmqConnection final : public Connection {
  public:
-  ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address, ConnectionEvents events);
+  ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address,
+                const CurveKeyPair* key /* nullable */, ConnectionEvents events);
   ~ZmqConnection() override;
 
   bool send(const Frames& frames) override;

@@ -15,6 +15,13 @@ constexpr int kDropEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVEN
                             ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                             ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
+// The other side said so, or speaks another mechanism, or its boxes are of another key.
+bool is_denial(uint16_t event, uint32_t value) {
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return true;
+  return event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
+         (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH || value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC);
+}
+
 }  // namespace
 
 ZmqMonitor::ZmqMonitor(ZmqContext& context, void* socket) : monitored_(socket) {
@@ -55,7 +62,10 @@ bool ZmqMonitor::has_dropped() {
     } while (received < 0 && zmq_errno() == EINTR);
     if (received < 0) return false;
     uint16_t number = 0;
+    uint32_t value = 0;
     std::memcpy(&number, head, sizeof number);
+    std::memcpy(&value, head + sizeof number, sizeof value);
+    was_denied_ = was_denied_ || is_denial(number, value);
     zmq_recv(pair_, nullptr, 0, ZMQ_DONTWAIT);
     if ((number & kDropEvents) != 0) return true;
   }

@@ -21,11 +21,14 @@ class ZmqMonitor {
 
   // Whether the connection is gone, or could not be made, by what has been told so far.
   bool has_dropped();
+  // It could not be made because the sides do not agree on keys.
+  bool was_denied() const { return was_denied_; }
 
  private:
   void* monitored_;
   void* pair_ = nullptr;
   int fd_ = -1;
+  bool was_denied_ = false;
 };
 
 }  // namespace distag

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "transport/security.h"
 #include "transport/transport.h"
 #include "transport/zmq/zmq_context.h"
 
@@ -25,6 +26,10 @@ class ZmqSocket {
 
   void* handle() const { return socket_; }
   int fd() const { return fd_; }
+
+  // Encrypts what it dials from now on, with the key of the group on both sides. Throws UNSUPPORTED when libzmq was
+  // built without CURVE.
+  void set_key(const CurveKeyPair& key);
 
   // Throws INVALID_ARGUMENT for what libzmq does not take as an endpoint.
   void connect(const std::string& endpoint);

@@ -11,25 +11,28 @@
 
 namespace distag {
 
-ZmqTransport::ZmqTransport(FdLoop& loop) : context_(std::make_shared<ZmqContext>(loop)) {}
+ZmqTransport::ZmqTransport(FdLoop& loop, Security security)
+    : security_(std::make_shared<const Security>(std::move(security))), context_(std::make_shared<ZmqContext>(loop)) {}
 
 ZmqTransport::~ZmqTransport() = default;
 
 std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, AcceptorEvents events) {
   assert_on_loop(context_->loop());
   const SocketAddress parsed = parse_address(address, true);
-  if (!parsed.is_local()) {
-    fail(Status::kUnsupported,
-         "\"{}\" can be reached from other machines, which needs keys (CURVE) that this version does not have: listen "
-         "at ipc:///path or at a loopback address, tcp://127.0.0.1:port",
+  if (!parsed.is_local() && !security_->group_key && !security_->allow_insecure) {
+    fail(Status::kDenied,
+         "\"{}\" can be reached from other machines, and this worker has no key: give all workers one group key "
+         "(distag_security_options.group_key, or a file that DISTAG_GROUP_KEY_FILE names; distag keygen makes one), or "
+         "listen at ipc:///path or a loopback address",
          address);
   }
-  return std::make_unique<ZmtpAcceptor>(context_->loop(), parsed, std::move(events));
+  return std::make_unique<ZmtpAcceptor>(context_->loop(), parsed, security_, std::move(events));
 }
 
 std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {
   assert_on_loop(context_->loop());
-  return std::make_unique<ZmqConnection>(context_, parse_address(endpoint, false), std::move(events));
+  const CurveKeyPair* const key = security_->group_key ? &*security_->group_key : nullptr;
+  return std::make_unique<ZmqConnection>(context_, parse_address(endpoint, false), key, std::move(events));
 }
 
 void ZmqTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }

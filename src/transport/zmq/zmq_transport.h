@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/fd_loop.h"
+#include "transport/security.h"
 #include "transport/transport.h"
 
 namespace distag {
@@ -12,10 +13,11 @@ class PrivateDirectory;
 class ZmqContext;
 
 // tcp and ipc in the protocol of ZeroMQ: libzmq dials, with one context and one IO thread, and distag accepts. Made,
-// used and destroyed on the loop, or while the loop does not run; what it made may outlive it.
+// used and destroyed on the loop, or while the loop does not run; what it made may outlive it. With a key of the group
+// all that goes over tcp is encrypted (CURVE), and nobody without the key is let in.
 class ZmqTransport final : public Transport {
  public:
-  explicit ZmqTransport(FdLoop& loop);
+  explicit ZmqTransport(FdLoop& loop, Security security = {});
   ~ZmqTransport() override;
 
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
@@ -27,6 +29,7 @@ class ZmqTransport final : public Transport {
   bool reports_every_loss() const override { return false; }
 
  private:
+  const std::shared_ptr<const Security> security_;
   std::shared_ptr<ZmqContext> context_;
   std::unique_ptr<PrivateDirectory> directory_;
   uint64_t last_address_ = 0;

@@ -31,7 +31,7 @@ constexpr Nanos kSendAgain = 2 * kMillisecond;
 
 // A connection that was accepted. Closes it at its end.
 struct Accepted {
-  Accepted(int fd_, Nanos since_) : fd(fd_), since(since_) {}
+  Accepted(int fd_, Nanos since_, const CurveKeyPair* key) : fd(fd_), since(since_), reader(key) {}
   ~Accepted() { close(fd); }
   Accepted(const Accepted&) = delete;
   Accepted& operator=(const Accepted&) = delete;
@@ -53,12 +53,28 @@ ssize_t send_some(int fd, std::span<const std::byte> bytes) {
   }
 }
 
+// Of a handshake, for which a connection always has room.
+bool send_all(int fd, const std::vector<std::byte>& bytes) {
+  return bytes.empty() || send_some(fd, bytes) == static_cast<ssize_t>(bytes.size());
+}
+
+std::string describe_other_side(int fd) {
+  SocketAddress other;
+  other.length = sizeof other.address;
+  const bool is_known = getpeername(fd, reinterpret_cast<sockaddr*>(&other.address), &other.length) == 0;
+  return is_known && !other.is_ipc() ? tcp_endpoint(other) : "an address that is not known";
+}
+
 }  // namespace
 
 class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAcceptor::State> {
  public:
-  State(FdLoop& loop, const SocketAddress& address, AcceptorEvents events)
-      : loop_(loop), events_(std::move(events)), listener_(std::make_unique<Listener>(address)) {}
+  State(FdLoop& loop, const SocketAddress& address, std::shared_ptr<const Security> security, AcceptorEvents events)
+      : loop_(loop),
+        security_(std::move(security)),
+        key_(!address.is_ipc() && security_->group_key ? &*security_->group_key : nullptr),
+        events_(std::move(events)),
+        listener_(std::make_unique<Listener>(address)) {}
 
   const std::string& endpoint() const { return listener_->endpoint(); }
   void watch();
@@ -77,7 +93,11 @@ class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAccept
   void drop(Id id);
   bool has(Id id) const { return connections_.contains(id); }
 
+  void deny(Id id, const Accepted& connection, const std::string& why);
+
   FdLoop& loop_;
+  const std::shared_ptr<const Security> security_;
+  const CurveKeyPair* const key_;  // nullptr: none
   const AcceptorEvents events_;
   std::unique_ptr<Listener> listener_;
   Loop::TimerId pause_timer_ = 0;
@@ -124,13 +144,13 @@ void ZmtpAcceptor::State::begin(int fd) {
   const Id id = ++last_id_;
   std::shared_ptr<Accepted> connection;
   try {
-    connection = std::make_shared<Accepted>(fd, loop_.now());
+    connection = std::make_shared<Accepted>(fd, loop_.now(), key_);
   } catch (...) {
     ::close(fd);
     return;
   }
   try {
-    if (send_some(fd, zmtp_hello()) != static_cast<ssize_t>(zmtp_hello().size())) return;
+    if (!send_all(fd, connection->reader.take_answer())) return;
     connections_.emplace(id, connection);
     connection->handshake_timer = loop_.start_timer(loop_.now() + kHandshakeTimeout, [weak = weak_from_this(), id] {
       if (const auto state = weak.lock()) state->drop(id);
@@ -162,8 +182,11 @@ void ZmtpAcceptor::State::read(Id id) {
       try {
         frames = connection->reader.next();
       } catch (...) {
+        const Error error = current_error();
+        if (error.status() == Status::kDenied) deny(id, *connection, error.message());
         return drop(id);
       }
+      if (!send_all(connection->fd, connection->reader.take_answer())) return drop(id);
       if (connection->reader.is_ready()) loop_.cancel_timer(std::exchange(connection->handshake_timer, 0));
       if (!frames) break;
       events_.on_message(token_of(id), std::move(*frames));
@@ -171,6 +194,14 @@ void ZmtpAcceptor::State::read(Id id) {
     }
     if (static_cast<size_t>(got) < room.size()) return;  // more is told of
   }
+}
+
+void ZmtpAcceptor::State::deny(Id id, const Accepted& connection, const std::string& why) {
+  send_all(connection.fd, zmtp_denial());
+  if (!events_.on_denied) return;
+  const std::string from = describe_other_side(connection.fd);
+  drop(id);
+  events_.on_denied(fmt::format("a connection from {} was refused: {}", from, why));
 }
 
 bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) {
@@ -182,7 +213,7 @@ bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames)
   const auto found = connections_.find(id);
   if (found == connections_.end() || !found->second->unsent.empty()) return false;
   Accepted& connection = *found->second;
-  std::vector<std::byte> message = zmtp_message(frames);
+  std::vector<std::byte> message = connection.reader.pack(frames);
   const ssize_t sent = send_some(connection.fd, message);
   if (sent == static_cast<ssize_t>(message.size())) return true;
   if (sent < 0) {
@@ -233,8 +264,9 @@ ConnectionToken ZmtpAcceptor::State::token_of(Id id) {
   return token;
 }
 
-ZmtpAcceptor::ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, AcceptorEvents events)
-    : state_(std::make_shared<State>(loop, address, std::move(events))) {
+ZmtpAcceptor::ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, std::shared_ptr<const Security> security,
+                           AcceptorEvents events)
+    : state_(std::make_shared<State>(loop, address, std::move(security), std::move(events))) {
   state_->watch();
 }
 

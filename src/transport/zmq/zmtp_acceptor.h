@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/fd_loop.h"
+#include "transport/security.h"
 #include "transport/transport.h"
 #include "transport/zmq/listener.h"
 
@@ -12,12 +13,14 @@ namespace distag {
 // Listens for DEALERs of ZeroMQ at an ipc or tcp address. The connections are accepted here and not by libzmq, which
 // ends the process when it accepts on ipc while no descriptor is left, and on tcp takes the last one. Nobody is
 // accepted while fewer than kAcceptReserve descriptors are free: who dials waits, and connections that are silent since
-// they were made give way. On the loop.
+// they were made give way. At a tcp address nobody is let in who has not the key of the group, when there is one. On
+// the loop.
 class ZmtpAcceptor final : public Acceptor {
  public:
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. Once it is destroyed the
   // address can be listened at again.
-  ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, AcceptorEvents events);
+  ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, std::shared_ptr<const Security> security,
+               AcceptorEvents events);
   ~ZmtpAcceptor() override;
 
   const std::string& endpoint() const override;

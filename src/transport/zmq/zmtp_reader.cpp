@@ -4,17 +4,16 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "transport/zmq/frame_block.h"
 
 namespace distag {
 namespace {
 
 constexpr size_t kBufferBytes = 16u << 10;
-constexpr size_t kAlignment = 64;
 // From this size a frame has a block of its own. With its header it always fits into the buffer below that.
 constexpr size_t kLargeBytes = 8u << 10;
 // All frames of a message together: its payload and its header.
@@ -25,21 +24,24 @@ constexpr size_t kGreetingBytes = 64;
 constexpr size_t kSignatureBytes = 10;
 constexpr size_t kVersionAt = 10;
 constexpr size_t kMechanismAt = 12;
-constexpr std::string_view kMechanism("NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
+constexpr size_t kServerAt = 32;  // whether the mechanism has a side that serves, and this is it
+constexpr std::string_view kNull("NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
+constexpr std::string_view kCurve("CURVE\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
+constexpr std::string_view kError400(
+    "\x05"
+    "ERROR"
+    "\x03"
+    "400",
+    10);
 constexpr std::string_view kReady("\x05READY", 6);
 
 constexpr uint8_t kMore = 1;
 constexpr uint8_t kLong = 2;
 constexpr uint8_t kCommand = 4;
 
-constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
+constexpr size_t align_up(size_t size) { return (size + kFrameAlignment - 1) & ~(kFrameAlignment - 1); }
 
 [[noreturn]] void refuse(const char* what) { fail(Status::kProtocol, "a connection that speaks no ZMTP: {}", what); }
-
-std::shared_ptr<std::byte> make_block(size_t size) {
-  return {static_cast<std::byte*>(::operator new(size, std::align_val_t(kAlignment))),
-          [](std::byte* bytes) { ::operator delete(bytes, std::align_val_t(kAlignment)); }};
-}
 
 uint64_t read_big_endian(const std::byte* bytes, size_t count) {
   uint64_t number = 0;
@@ -64,10 +66,8 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Properties of READY: a name after its length in one byte, a value after its length in four.
-bool is_ready_of_dealer(std::string_view body) {
-  if (!body.starts_with(kReady)) return false;
-  body.remove_prefix(kReady.size());
+// Properties: a name after its length in one byte, a value after its length in four.
+bool is_of_dealer(std::string_view body) {
   bool is_dealer = false;
   while (!body.empty()) {
     const size_t name_size = static_cast<uint8_t>(body[0]);
@@ -83,45 +83,62 @@ bool is_ready_of_dealer(std::string_view body) {
   return is_dealer;
 }
 
-constexpr size_t kReadyBytes = 43;
-constexpr size_t kHelloBytes = kGreetingBytes + kReadyBytes;
-
-constexpr std::array<std::byte, kHelloBytes> make_hello() {
-  constexpr std::string_view kCommandOfRouter(
-      "\x04\x29\x05READY"
-      "\x0bSocket-Type\0\0\0\x06ROUTER"
-      "\x08Identity\0\0\0\0",
-      kReadyBytes);
-  std::array<std::byte, kHelloBytes> hello{};
-  hello[0] = std::byte{0xff};
-  hello[kSignatureBytes - 1] = std::byte{0x7f};
-  hello[kVersionAt] = std::byte{3};
-  for (size_t i = 0; i < kMechanism.size(); ++i) hello[kMechanismAt + i] = static_cast<std::byte>(kMechanism[i]);
-  for (size_t i = 0; i < kCommandOfRouter.size(); ++i) {
-    hello[kGreetingBytes + i] = static_cast<std::byte>(kCommandOfRouter[i]);
-  }
-  return hello;
+void append_command(std::vector<std::byte>& out, std::string_view body) {
+  append_header(out, body.size(), false);
+  out[out.size() - (body.size() > 255 ? 9 : 2)] |= std::byte{kCommand};
+  append(out, body);
 }
 
-constexpr auto kHello = make_hello();
+std::vector<std::byte> make_greeting(std::string_view mechanism) {
+  std::vector<std::byte> greeting(kGreetingBytes);
+  greeting[0] = std::byte{0xff};
+  greeting[kSignatureBytes - 1] = std::byte{0x7f};
+  greeting[kVersionAt] = std::byte{3};
+  for (size_t i = 0; i < mechanism.size(); ++i) greeting[kMechanismAt + i] = static_cast<std::byte>(mechanism[i]);
+  if (mechanism == kCurve) greeting[kServerAt] = std::byte{1};
+  return greeting;
+}
+
+constexpr std::string_view kReadyOfRouter(
+    "\x05READY"
+    "\x0bSocket-Type\0\0\0\x06ROUTER"
+    "\x08Identity\0\0\0\0",
+    41);
 
 }  // namespace
 
-std::span<const std::byte> zmtp_hello() { return kHello; }
+std::vector<std::byte> zmtp_denial() {
+  std::vector<std::byte> denial;
+  append_command(denial, kError400);
+  return denial;
+}
 
-std::vector<std::byte> zmtp_message(const Frames& frames) {
+ZmtpReader::ZmtpReader(const CurveKeyPair* group_key)
+    : buffer_(kBufferBytes), answer_(make_greeting(group_key != nullptr ? kCurve : kNull)) {
+  if (group_key != nullptr) {
+    curve_ = std::make_unique<CurveServer>(*group_key);
+  } else {
+    append_command(answer_, kReadyOfRouter);
+  }
+}
+
+std::vector<std::byte> ZmtpReader::pack(const Frames& frames) {
   size_t total = 0;
-  for (const Frame& frame : frames) total += frame.size() + 9;
+  for (const Frame& frame : frames) total += frame.size() + 9 + (curve_ ? CurveServer::kOverhead : 0);
   std::vector<std::byte> out;
   out.reserve(total);
   for (size_t i = 0; i < frames.size(); ++i) {
-    append_header(out, frames[i].size(), i + 1 < frames.size());
-    append(out, text_of({frames[i].data(), frames[i].size()}));
+    const bool more = i + 1 < frames.size();
+    if (curve_) {
+      append_header(out, frames[i].size() + CurveServer::kOverhead, false);
+      curve_->seal({frames[i].data(), frames[i].size()}, more, out);
+    } else {
+      append_header(out, frames[i].size(), more);
+      append(out, text_of({frames[i].data(), frames[i].size()}));
+    }
   }
   return out;
 }
-
-ZmtpReader::ZmtpReader() : buffer_(kBufferBytes) {}
 
 std::span<std::byte> ZmtpReader::room() {
   if (in_large_) return std::span(parts_.back().own_block.get(), parts_.back().size).subspan(large_filled_);
@@ -142,7 +159,7 @@ void ZmtpReader::add(size_t count) {
 
 std::optional<Frames> ZmtpReader::next() {
   if (stage_ == Stage::kGreeting && !take_greeting()) return std::nullopt;
-  if (stage_ == Stage::kHandshake && !take_ready()) return std::nullopt;
+  if (stage_ == Stage::kHandshake && !take_handshake()) return std::nullopt;
   for (bool is_last = false; take_frame(is_last);) {
     if (is_last) return finish_message();
   }
@@ -156,20 +173,38 @@ bool ZmtpReader::take_greeting() {
   if (bytes.size() >= kSignatureBytes && bytes[kSignatureBytes - 1] != std::byte{0x7f}) refuse("no signature");
   if (bytes.size() > kVersionAt && bytes[kVersionAt] < std::byte{3}) refuse("an old version");
   if (bytes.size() < kGreetingBytes) return false;
-  if (text_of(bytes.subspan(kMechanismAt, kMechanism.size())) != kMechanism) refuse("another mechanism than NULL");
+  const std::string_view mechanism = text_of(bytes.subspan(kMechanismAt, kNull.size()));
+  if (mechanism != (curve_ ? kCurve : kNull)) {
+    if (curve_) fail(Status::kDenied, "it has no key of the group");
+    fail(Status::kDenied, "it has a key of its group, and this worker has none");
+  }
   begin_ += kGreetingBytes;
   stage_ = Stage::kHandshake;
   return true;
 }
 
-bool ZmtpReader::take_ready() {
-  const std::optional<Header> header = peek_header();
-  if (!header) return false;
-  if (!header->is_command || header->size >= kLargeBytes) refuse("no READY");
-  if (buffered().size() < header->bytes + header->size) return false;
-  if (!is_ready_of_dealer(text_of(buffered().subspan(header->bytes, header->size)))) refuse("no READY of a DEALER");
-  begin_ += header->bytes + header->size;
-  stage_ = Stage::kMessages;
+// READY of the mechanism NULL; of CURVE its two commands, each with an answer.
+bool ZmtpReader::take_handshake() {
+  while (stage_ == Stage::kHandshake) {
+    const std::optional<Header> header = peek_header();
+    if (!header) return false;
+    if (!header->is_command || header->size >= kLargeBytes) refuse("no handshake");
+    if (buffered().size() < header->bytes + header->size) return false;
+    const std::span<const std::byte> body = buffered().subspan(header->bytes, header->size);
+    std::string_view properties;
+    if (curve_) {
+      append_command(answer_, text_of(curve_->answer(body)));
+      properties = curve_->properties();
+    } else {
+      if (!text_of(body).starts_with(kReady)) refuse("no READY");
+      properties = text_of(body).substr(kReady.size());
+    }
+    if (!curve_ || curve_->is_ready()) {
+      if (!is_of_dealer(properties)) refuse("no READY of a DEALER");
+      stage_ = Stage::kMessages;
+    }
+    begin_ += header->bytes + header->size;
+  }
   return true;
 }
 
@@ -192,13 +227,19 @@ std::optional<ZmtpReader::Header> ZmtpReader::peek_header() const {
 
 // True when a frame of a message was taken.
 bool ZmtpReader::take_frame(bool& is_last) {
-  if (in_large_) {
-    if (large_filled_ < parts_.back().size) return false;
-    in_large_ = false;
-    is_last = !large_has_more_;
-    return true;
-  }
   for (;;) {
+    if (in_large_) {
+      if (large_filled_ < parts_.back().size) return false;
+      in_large_ = false;
+      if (!curve_) {
+        is_last = !large_has_more_;
+        return true;
+      }
+      const Part boxed = std::move(parts_.back());
+      parts_.pop_back();
+      if (take_box({boxed.own_block.get(), boxed.size}, is_last)) return true;
+      continue;
+    }
     const std::optional<Header> header = peek_header();
     if (!header) return false;
     if (header->is_command && header->size >= kLargeBytes) refuse("a command that is too large");
@@ -211,23 +252,37 @@ bool ZmtpReader::take_frame(bool& is_last) {
     }
     message_bytes_ += header->size;
     if (message_bytes_ > kMaxMessageTotal || parts_.size() >= kMaxFrames) refuse("a message that is too large");
-    is_last = !header->more;
     if (is_large) {
       large_has_more_ = header->more;
       begin_large(header->size);
-      return take_frame(is_last);
+      continue;
     }
-    parts_.push_back({small_.size(), header->size, nullptr});
-    append(small_, text_of(buffered().first(header->size)));
-    small_.resize(align_up(small_.size()));
+    const std::span<const std::byte> body = buffered().first(header->size);
     begin_ += header->size;
+    if (curve_) {
+      if (take_box(body, is_last)) return true;
+      continue;
+    }
+    parts_.push_back({small_.size(), body.size(), nullptr, {}});
+    append(small_, text_of(body));
+    small_.resize(align_up(small_.size()));
+    is_last = !header->more;
     return true;
   }
 }
 
+// False for a command, which means nothing here.
+bool ZmtpReader::take_box(std::span<const std::byte> boxed, bool& is_last) {
+  CurveServer::Opened opened = curve_->open(boxed);
+  if (opened.is_command) return false;
+  parts_.push_back({0, 0, nullptr, std::move(opened.body)});
+  is_last = !opened.more;
+  return true;
+}
+
 // Takes what of the frame is in the buffer already.
 void ZmtpReader::begin_large(size_t size) {
-  parts_.push_back({0, size, make_block(size)});
+  parts_.push_back({0, size, make_frame_block(size), {}});
   large_filled_ = std::min(size, buffered().size());
   std::memcpy(parts_.back().own_block.get(), buffered().data(), large_filled_);
   begin_ += large_filled_;
@@ -237,13 +292,15 @@ void ZmtpReader::begin_large(size_t size) {
 Frames ZmtpReader::finish_message() {
   std::shared_ptr<std::byte> block;
   if (!small_.empty()) {
-    block = make_block(small_.size());
+    block = make_frame_block(small_.size());
     std::memcpy(block.get(), small_.data(), small_.size());
   }
   Frames frames;
   frames.reserve(parts_.size());
   for (Part& part : parts_) {
-    if (part.own_block) {
+    if (curve_) {
+      frames.push_back(std::move(part.opened));
+    } else if (part.own_block) {
       const std::byte* const data = part.own_block.get();
       frames.emplace_back(data, part.size, std::move(part.own_block));
     } else if (part.size == 0) {

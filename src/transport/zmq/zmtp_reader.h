@@ -4,23 +4,28 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "transport/security.h"
 #include "transport/transport.h"
+#include "transport/zmq/curve_server.h"
 
 namespace distag {
 
-// The bytes that the accepting side of ZMTP 3 sends first: its greeting, for the mechanism NULL, and READY of a ROUTER.
-std::span<const std::byte> zmtp_hello();
+// The command that ends the handshake of a client that is not let in.
+std::vector<std::byte> zmtp_denial();
 
-// A message as it goes over the wire of ZMTP 3, after the hello.
-std::vector<std::byte> zmtp_message(const Frames& frames);
-
-// The stream that a DEALER sends, in ZMTP 3 (rfc.zeromq.org/spec/23) with the mechanism NULL: a greeting, READY,
-// messages. The stream may come in any pieces.
+// The accepting side of a connection in ZMTP 3 (rfc.zeromq.org/spec/23): the stream that a DEALER sends, which may come
+// in any pieces, and the bytes to answer it with. The mechanism is CURVE with a key of the group, else NULL.
 class ZmtpReader {
  public:
-  ZmtpReader();
+  explicit ZmtpReader(const CurveKeyPair* group_key = nullptr /* outlives it */);
+
+  // The bytes to be sent since it was asked last: its greeting, commands of the handshake.
+  std::vector<std::byte> take_answer() { return std::exchange(answer_, {}); }
+  // A message as it goes over this connection. Once it is ready.
+  std::vector<std::byte> pack(const Frames& frames);
 
   // Where the next bytes of the stream belong; never empty once next() found no message.
   std::span<std::byte> room();
@@ -28,11 +33,11 @@ class ZmtpReader {
   void add(size_t count);
 
   // The next whole message. Small frames lie together in one block, each aligned to 64 bytes; a large one was received
-  // into its own. Throws PROTOCOL for what is no such stream or too large, bad_alloc; then the stream is of no more
-  // use.
+  // into its own. Throws PROTOCOL for what is no such stream or too large, DENIED for one without the key, bad_alloc;
+  // then the stream is of no more use.
   std::optional<Frames> next();
 
-  // The greeting and READY have come.
+  // The handshake is over.
   bool is_ready() const { return stage_ == Stage::kMessages; }
 
  private:
@@ -47,12 +52,14 @@ class ZmtpReader {
     size_t offset = 0;  // in small_
     size_t size = 0;
     std::shared_ptr<std::byte> own_block;  // of a large frame
+    Frame opened;                          // the frame itself, with a key
   };
 
   std::span<const std::byte> buffered() const { return {buffer_.data() + begin_, end_ - begin_}; }
   bool take_greeting();
-  bool take_ready();
+  bool take_handshake();
   bool take_frame(bool& is_last);
+  bool take_box(std::span<const std::byte> boxed, bool& is_last);
   std::optional<Header> peek_header() const;
   void begin_large(size_t size);
   Frames finish_message();
@@ -61,6 +68,8 @@ class ZmtpReader {
   std::vector<std::byte> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
+  std::unique_ptr<CurveServer> curve_;  // nullptr without a key
+  std::vector<std::byte> answer_;
 
   // The message under way.
   std::vector<Part> parts_;

@@ -83,5 +83,19 @@ TEST(Address, TellsWhatOtherMachinesReach) {
   }
 }
 
+TEST(Address, OwnAddressIsNeededForOtherMachinesOnly) {
+  for (const char* local : {"tcp://127.0.0.1:1", "tcp://[::1]:1", "ipc:///x", "file:///x", "inproc://x"}) {
+    EXPECT_EQ(own_address_towards(local), "") << local;
+  }
+}
+
+TEST(Address, ListenerAtAllAddressesIsDialledAtItsOwn) {
+  EXPECT_EQ(dialable("tcp://0.0.0.0:4711", "tcp://10.0.0.2:0"), "tcp://10.0.0.2:4711");
+  EXPECT_EQ(dialable("tcp://[::]:4711", "tcp://[fd77::2]:0"), "tcp://[fd77::2]:4711");
+  EXPECT_EQ(dialable("tcp://0.0.0.0:4711", ""), "tcp://0.0.0.0:4711");
+  EXPECT_EQ(dialable("tcp://10.0.0.3:4711", "tcp://10.0.0.2:0"), "tcp://10.0.0.3:4711");
+  EXPECT_EQ(dialable("ipc:///x", "tcp://10.0.0.2:0"), "ipc:///x");
+}
+
 }  // namespace
 }  // namespace distag

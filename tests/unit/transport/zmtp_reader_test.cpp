@@ -62,7 +62,7 @@ std::vector<std::vector<std::string>> read(ZmtpReader& reader, const std::string
 }
 
 std::string text_of_message(const Frames& frames) {
-  const std::vector<std::byte> bytes = zmtp_message(frames);
+  const std::vector<std::byte> bytes = ZmtpReader().pack(frames);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -133,7 +133,7 @@ TEST(ZmtpReader, RefusesWhatIsNoneAsSoonAsItCanBeTold) {
       read(reader, stream, 1000);
       ADD_FAILURE() << name;
     } catch (const Error& error) {
-      EXPECT_EQ(error.status(), Status::kProtocol) << name;
+      EXPECT_EQ(error.status(), name == "mechanism" ? Status::kDenied : Status::kProtocol) << name;
     }
   }
 }
@@ -151,7 +151,7 @@ TEST(ZmtpReader, TakesAnyBytes) {
     try {
       read(reader, stream, 1 + random() % 500);
     } catch (const Error& error) {
-      EXPECT_EQ(error.status(), Status::kProtocol);
+      EXPECT_TRUE(error.status() == Status::kProtocol || error.status() == Status::kDenied) << error.message();
       ++refused;
     }
   }

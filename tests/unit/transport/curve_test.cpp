@@ -1,0 +1,288 @@
+// Who gets past the handshake of CURVE, and who does not. The clients that know a key are libzmq.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "contract/transport_contract.h"
+#include "transport/zmq/address.h"
+#include "transport/zmq/group_key.h"
+#include "transport/zmq/zmq_transport.h"
+#include "transport/zmq/zmtp_reader.h"
+
+namespace distag::testing {
+namespace {
+
+constexpr const char* kSecret = "the secret that this group of tests shares";
+constexpr const char* kOtherSecret = "another secret, of another group of tests";
+
+TransportKind kind_of(const char* secret) {
+  Security security;
+  if (secret != nullptr) security.group_key = group_key_of(secret);
+  return {"zmq", [security](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop, security); }, {}, {}, {},
+          false};
+}
+
+// An acceptor that also records whom it did not let in; it may answer each message.
+class Guarded {
+ public:
+  explicit Guarded(const char* secret, bool answers = false) : side_(kind_of(secret)) {
+    side_.run([this, answers] {
+      AcceptorEvents events;
+      events.on_message = [this, answers](const ConnectionToken& from, Frames frames) {
+        messages_.push_back(text_of(frames.at(0)));
+        if (answers) acceptor_->reply(from, {text_frame("heard")});
+        record_.add({"message", std::move(frames), from});
+      };
+      events.on_denied = [this](const std::string& why) { record_.add({"denied", {text_frame(why)}, {}}); };
+      acceptor_ = side_.transport().listen("tcp://127.0.0.1:0", std::move(events));
+      endpoint_ = acceptor_->endpoint();
+    });
+  }
+  ~Guarded() {
+    side_.run([this] { acceptor_.reset(); });
+  }
+  const std::string& endpoint() const { return endpoint_; }
+  Record& record() { return record_; }
+  std::vector<std::string> messages() {
+    std::vector<std::string> messages;
+    side_.run([this, &messages] { messages = messages_; });
+    return messages;
+  }
+
+ private:
+  Side side_;
+  Record record_;
+  std::vector<std::string> messages_;  // on the loop
+  std::unique_ptr<Acceptor> acceptor_;
+  std::string endpoint_;
+};
+
+// The events of a dial until its end, and the time it took.
+std::vector<std::string> events_of_dial(const char* secret, const std::string& endpoint, Nanos& took) {
+  Side side(kind_of(secret));
+  Record record;
+  std::unique_ptr<Connection> connection;
+  const Nanos begun = side.loop().now();
+  side.run([&side, &endpoint, &record, &connection] {
+    ConnectionEvents events = recording(record);
+    events.on_denied = [&record] { record.add({"denied", {}, {}}); };
+    connection = side.transport().dial(endpoint, std::move(events));
+  });
+  record.next("dropped");
+  took = side.loop().now() - begun;
+  side.run([&connection] { connection.reset(); });
+  return record.all();
+}
+
+TEST(Curve, WhoHasNotTheKeyIsDeniedAtOnce) {
+  const std::vector<std::string> denied = {"denied", "dropped"};
+  for (const auto& [listener, dialler] : std::vector<std::pair<const char*, const char*>>{
+           {kSecret, kOtherSecret}, {kSecret, nullptr}, {nullptr, kSecret}}) {
+    Guarded guarded(listener);
+    Nanos took = 0;
+    EXPECT_EQ(events_of_dial(dialler, guarded.endpoint(), took), denied);
+    EXPECT_LT(took, 2 * kSecond);
+    const std::vector<std::string> events = guarded.record().all();
+    EXPECT_EQ(std::count(events.begin(), events.end(), "message"), 0);
+  }
+}
+
+TEST(Curve, TheListenerSaysWhoWasDenied) {
+  Guarded guarded(kSecret);
+  Nanos took = 0;
+  events_of_dial(kOtherSecret, guarded.endpoint(), took);
+  const std::string why = text_of(guarded.record().next("denied").frames.at(0));
+  EXPECT_EQ(why.rfind("a connection from tcp://127.0.0.1:", 0), 0u) << why;
+  EXPECT_NE(why.find("does not know the key of the group"), std::string::npos) << why;
+}
+
+// A man in the middle: passes on a connection, keeps the bytes of the client, and may change one of them.
+class Middle {
+ public:
+  Middle(const std::string& target, size_t changed_byte) : changed_byte_(changed_byte) {
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      std::abort();
+    }
+    endpoint_ = fmt::format("tcp://127.0.0.1:{}", ntohs(address.sin_port));
+    thread_ = std::thread([this, listener, target] { pass_on(listener, target); });
+  }
+  ~Middle() { thread_.join(); }
+  const std::string& endpoint() const { return endpoint_; }
+  // Once both sides have hung up.
+  std::string client_bytes() {
+    if (thread_.joinable()) thread_.join();
+    thread_ = std::thread([] {});
+    return client_bytes_;
+  }
+
+  static int connect_to(const std::string& endpoint) {
+    const SocketAddress address = parse_address(endpoint, false);
+    const int fd = socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0) std::abort();
+    return fd;
+  }
+
+ private:
+  void pass_on(int listener, const std::string& target) {
+    const int client = accept(listener, nullptr, nullptr);
+    close(listener);
+    const int server = connect_to(target);
+    pollfd ends[2] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
+    for (bool open = true; open && poll(ends, 2, 30'000) > 0;) {
+      for (int i = 0; i < 2 && open; ++i) {
+        if (ends[i].revents == 0) continue;
+        char bytes[4096];
+        const ssize_t got = read(ends[i].fd, bytes, sizeof bytes);
+        open = got > 0 && pass(i == 0, bytes, static_cast<size_t>(got), ends[1 - i].fd);
+      }
+    }
+    close(client);
+    close(server);
+  }
+  bool pass(bool is_client, char* bytes, size_t size, int to) {
+    if (is_client) {
+      if (changed_byte_ >= client_bytes_.size() && changed_byte_ < client_bytes_.size() + size) {
+        bytes[changed_byte_ - client_bytes_.size()] ^= 0x20;
+      }
+      client_bytes_.append(bytes, size);
+    }
+    return send(to, bytes, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+  }
+
+  const size_t changed_byte_;
+  std::string endpoint_;
+  std::string client_bytes_;
+  std::thread thread_;
+};
+
+constexpr size_t kNone = SIZE_MAX;
+
+// The bytes of a client that connects and sends one message, as somebody on the way sees them.
+std::string bytes_of_client(Guarded& guarded) {
+  Middle middle(guarded.endpoint(), kNone);
+  {
+    Side side(kind_of(kSecret));
+    Dialled dialled(side, middle.endpoint());
+    EXPECT_EQ(dialled.record().next("connected").what, "connected");
+    EXPECT_TRUE(dialled.send({text_frame("a message for the group alone")}));
+    EXPECT_EQ(text_of(guarded.record().next("message").frames.at(0)), "a message for the group alone");
+  }
+  return middle.client_bytes();
+}
+
+TEST(Curve, NothingIsReadableOnTheWay) {
+  Guarded guarded(kSecret);
+  EXPECT_EQ(bytes_of_client(guarded).find("for the group"), std::string::npos);
+}
+
+// A connection that is said again, byte for byte: the listener answers with another short-term key and cookie.
+TEST(Curve, AReplayedConnectionIsRefused) {
+  Guarded guarded(kSecret);
+  const std::string bytes = bytes_of_client(guarded);
+  const int fd = Middle::connect_to(guarded.endpoint());
+  ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  char answer[4096];
+  while (read(fd, answer, sizeof answer) > 0) {
+  }
+  close(fd);
+  const std::vector<std::string> events = guarded.record().all();
+  EXPECT_EQ(std::count(events.begin(), events.end(), "message"), 1);
+}
+
+// Dials, says the text once connected, and gives the event that ended it: "answered" or "dropped".
+std::string say_through(Middle& middle, const std::string& text) {
+  Side side(kind_of(kSecret));
+  Record record;
+  std::unique_ptr<Connection> connection;
+  side.run([&side, &middle, &record, &connection, &text] {
+    ConnectionEvents events;
+    events.on_connected = [&connection, &text] { connection->send({text_frame(text)}); };
+    events.on_message = [&record](Frames) { record.add({"end", {text_frame("answered")}, {}}); };
+    events.on_dropped = [&record](bool) { record.add({"end", {text_frame("dropped")}, {}}); };
+    connection = side.transport().dial(middle.endpoint(), std::move(events));
+  });
+  const Record::Event end = record.next("end");
+  side.run([&connection] { connection.reset(); });
+  return end.frames.empty() ? "nothing" : text_of(end.frames[0]);
+}
+
+// A bit that the client says is changed on the way, each time another one: the message comes as it was, where the bit
+// means nothing (filler), or not at all.
+TEST(Curve, AChangedBitNeverChangesAMessage) {
+  const std::string text = "a message for the group alone";
+  Guarded guarded(kSecret, true);
+  const size_t size = bytes_of_client(guarded).size();
+  size_t dropped = 0;
+  for (size_t at = 0; at < size; at += at < 64 ? 8 : 23) {
+    Middle middle(guarded.endpoint(), at);
+    const std::string end = say_through(middle, text);
+    EXPECT_NE(end, "nothing") << "byte " << at;
+    dropped += end == "dropped" ? 1 : 0;
+  }
+  EXPECT_GT(dropped, 15u);
+  for (const std::string& message : guarded.messages()) EXPECT_EQ(message, text);
+}
+
+std::string greeting_of_curve() {
+  return std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\1CURVE", 17) + std::string(15 + 1 + 31, '\0');
+}
+
+// Bytes of somebody who has no key, after a sound greeting: never a message, never beside our memory (the sanitizers
+// tell).
+TEST(Curve, BytesOfStrangersAreNeverAMessage) {
+  const CurveKeyPair key = group_key_of(kSecret);
+  std::mt19937 random(11);
+  for (int round = 0; round < 2000; ++round) {
+    std::string stream = greeting_of_curve();
+    const std::string names[] = {"\5HELLO", "\10INITIATE", "\7MESSAGE", "\5READY", ""};
+    for (int i = 0; i < 3; ++i) {
+      std::string body = names[random() % 5];
+      const size_t size = random() % 3 == 0 ? 200 : body.size() + random() % 400;
+      while (body.size() < size) body += static_cast<char>(random());
+      const bool is_long = body.size() > 255;
+      stream += static_cast<char>((random() % 4 == 0 ? 0 : 4) | (is_long ? 2 : 0));
+      for (size_t left = is_long ? 8 : 1; left > 0; --left) {
+        stream += static_cast<char>(static_cast<uint64_t>(body.size()) >> (8 * (left - 1)));
+      }
+      stream += body;
+    }
+    ZmtpReader reader(&key);
+    bool is_refused = false;
+    try {
+      for (size_t at = 0; at < stream.size();) {
+        const std::span<std::byte> room = reader.room();
+        const size_t size = std::min({room.size(), size_t{97}, stream.size() - at});
+        std::memcpy(room.data(), stream.data() + at, size);
+        reader.add(size);
+        at += size;
+        EXPECT_FALSE(reader.next().has_value());
+      }
+    } catch (const Error& error) {
+      is_refused = true;
+      EXPECT_TRUE(error.status() == Status::kProtocol || error.status() == Status::kDenied) << error.message();
+    }
+    EXPECT_TRUE(is_refused || !reader.is_ready());
+  }
+}
+
+TEST(GroupKey, IsTheSameForTheSameSecretOnly) {
+  EXPECT_EQ(group_key_of(kSecret).public_key, group_key_of(kSecret).public_key);
+  EXPECT_NE(group_key_of(kSecret).public_key, group_key_of(kOtherSecret).public_key);
+  EXPECT_THROW(group_key_of(std::string(31, 'x')), Error);
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -682,18 +682,24 @@ typedef struct distag_allocator {
 } distag_allocator;
 #define DISTAG_ALLOCATOR_INIT {sizeof(distag_allocator), 0, NULL, NULL, NULL, NULL}
 
-/* The peers that may connect, by CURVE keys in the 40 characters of Z85 (later). Without keys a worker is reachable on
- * this machine only: any other `bind` is refused. A requested protection that is unavailable fails the start. */
+/* The keys of a worker. With a group key all that goes over "tcp://" is encrypted (CURVE), at the rendezvous too, and
+ * only workers with the same key come in: others are refused, and their start fails with DENIED. Any member that has it
+ * may take any free name. Without one a worker is reachable on this machine only, and a `bind` or rendezvous of
+ * other machines fails the start with DENIED. "ipc://" is for this user alone and has no keys, nor has "inproc://".
+ * Keys of each worker, in the 40 characters of Z85, come later. */
 typedef struct distag_security_options {
   uint32_t struct_size;
-  uint32_t allow_insecure;       /* 1: reachable from other machines without keys; logged */
-  const char *public_key;        /* nullable */
-  const char *secret_key;        /* nullable */
-  const char *const *peer_names; /* the workers that may connect, */
+  uint32_t allow_insecure;       /* 1: reachable from other machines without a key, by anybody; logged. since 0.3 */
+  const char *public_key;        /* nullable (later) */
+  const char *secret_key;        /* nullable (later) */
+  const char *const *peer_names; /* the workers that may connect (later), */
   const char *const *peer_keys;  /* and the public key of each */
   size_t peer_count;
+  const char *group_key; /* nullable: what the file holds that DISTAG_GROUP_KEY_FILE names in the environment, a file
+                          * for this user alone (chmod 600). The same 32 or more characters in all workers of the
+                          * group, which `distag keygen` makes. since 0.3 */
 } distag_security_options;
-#define DISTAG_SECURITY_OPTIONS_INIT {sizeof(distag_security_options), 0, NULL, NULL, NULL, NULL, 0}
+#define DISTAG_SECURITY_OPTIONS_INIT {sizeof(distag_security_options), 0, NULL, NULL, NULL, NULL, 0, NULL}
 
 /* Options of a new worker. If the environment tells rank, size and rendezvous, all of it may stay zero. */
 typedef struct distag_worker_options {
@@ -710,7 +716,8 @@ typedef struct distag_worker_options {
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
   const char *job;              /* nullable: "default". Workers of different jobs never meet */
-  const char *bind;             /* nullable: a private "ipc://". "tcp://127.0.0.1:0", "ipc:///path" */
+  const char *bind;             /* nullable: a private "ipc://", or "tcp://" where the way to a rendezvous on another
+                                 * machine begins. "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path" */
   const char *advertise;        /* nullable: as bound. Where others find it, from outside a container or a NAT */
   const distag_security_options *security; /* nullable */
   const distag_allocator *allocator;       /* nullable */
@@ -738,8 +745,8 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
  * which about 8 stay in use, and fail without them; nobody is accepted while fewer than 8 are free, and a worker that
  * dials waits.
  * Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
- * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job);
- * UNSUPPORTED (an address beyond this machine); PROTOCOL. After a failure it can be started again. */
+ * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job;
+ * another group key, or none for an address beyond this machine); PROTOCOL. After a failure it can be started again. */
 DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
 DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_t timeout_ns,
                                                    distag_future **out_future, distag_error *err);

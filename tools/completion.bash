@@ -2,7 +2,7 @@
 _distag() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} index
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "run doctor version help" -- "$word"))
+    COMPREPLY=($(compgen -W "run doctor version keygen help" -- "$word"))
     return
   fi
   case ${COMP_WORDS[1]} in

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "doctor.h"
+#include "keygen.h"
 #include "run/options.h"
 #include "run/run.h"
 #include "versions.h"
@@ -16,10 +17,12 @@ constexpr const char* kUsage =
     "usage: distag run -n N [--restart K] [--grace SECONDS] [--] PROGRAM [ARGUMENTS...]\n"
     "       distag doctor [--json]\n"
     "       distag version [--json]\n"
+    "       distag keygen\n"
     "\n"
     "run      starts N processes of a program as one group, with their ranks before the lines that they print\n"
     "doctor   tells what this machine gives, and what to mend\n"
-    "version  tells the versions of the library, its ABI and its protocol\n";
+    "version  tells the versions of the library, its ABI and its protocol\n"
+    "keygen   prints a new group key, for a file that DISTAG_GROUP_KEY_FILE names\n";
 
 int refuse(const char* what) {
   std::fprintf(stderr, "distag: \"%s\" is not known\n%s", what, kUsage);
@@ -47,6 +50,7 @@ int dispatch(std::span<char*> arguments) {
   if (command == "run") return run(arguments);
   if (command == "doctor") return report(arguments, distag_tool::print_doctor);
   if (command == "version" || command == "--version") return report(arguments, distag_tool::print_versions);
+  if (command == "keygen") return arguments.size() > 1 ? refuse(arguments[1]) : distag_tool::print_key();
   if (command == "help" || command == "--help" || command == "-h") return std::fputs(kUsage, stdout), 0;
   return refuse(arguments[0]);
 }

@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "capi/struct_check.h"
 #include "capi/worker.h"
+#include "transport/zmq/group_key.h"
 
 namespace distag::capi {
 namespace {
@@ -43,14 +44,22 @@ void check_place(const distag_worker_options& options) {
   }
 }
 
-void check_security(const distag_security_options* given) {
+SecurityOptions make_security(const distag_security_options* given) {
   const distag_security_options security = read_struct(given, "distag_security_options");
-  need_zero(security.allow_insecure, "distag_security_options.allow_insecure");
   need_zero(security.public_key, "distag_security_options.public_key");
   need_zero(security.secret_key, "distag_security_options.secret_key");
   need_zero(security.peer_names, "distag_security_options.peer_names");
   need_zero(security.peer_keys, "distag_security_options.peer_keys");
   need_zero(security.peer_count, "distag_security_options.peer_count");
+  if (security.allow_insecure > 1) {
+    refuse(Status::kInvalidArgument, "distag_security_options.allow_insecure is {}, not 0 or 1",
+           security.allow_insecure);
+  }
+  SecurityOptions made;
+  made.allow_insecure = security.allow_insecure == 1;
+  made.group_key = text_or(security.group_key, "", "distag_security_options.group_key");
+  if (security.group_key != nullptr) static_cast<void>(group_key_of(made.group_key));
+  return made;
 }
 
 void check_enums(const distag_worker_options& options) {
@@ -93,11 +102,11 @@ std::function<void(const char*)> make_hook(distag_thread_hook hook, void* user_d
 ThreadedOptions make_threaded_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory) {
   check_enums(options);
   check_place(options);
-  check_security(options.security);
   need_zero(options.max_in_flight_bytes, "max_in_flight_bytes");
   void* const user_data = options.user_data;
   ThreadedOptions made;
   made.worker = make_worker_options(options);
+  made.security = make_security(options.security);
   made.host_executor = options.executor == DISTAG_EXECUTOR_HOST;
   made.thread_count = options.thread_count;
   if (options.log_level != 0) made.log_level = static_cast<LogLevel>(options.log_level);

@@ -58,17 +58,30 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
                                 [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
                                   if (starts_with(rendezvous, "inproc://"))
                                     return std::make_unique<InprocTransport>(*loop_);
-                                  return std::make_unique<ZmqTransport>(*loop_);
+                                  return std::make_unique<ZmqTransport>(*loop_, load_keys());
                                 },
                                 [this](const std::string& uri, Transport& transport) {
                                   return distag::make_rendezvous(uri, *loop_, transport, *log_);
                                 },
                                 [](const char* name) -> const char* { return std::getenv(name); },
                                 resolve_address,
+                                own_address_towards,
                                 options_.memory,
                                 options_.on_member};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
   loop_->set_on_failure([this](const Error& error) { worker_->on_loop_failure(error); });
+}
+
+// As the worker starts.
+Security ThreadedWorker::load_keys() const {
+  Security security =
+      load_security(options_.security, [](const char* name) -> const char* { return std::getenv(name); });
+  if (security.allow_insecure && !security.group_key) {
+    log_->write(LogLevel::kWarning,
+                "allow_insecure: whoever reaches this worker's port can take part in its group; give all workers a "
+                "group key instead");
+  }
+  return security;
 }
 
 // The host's hooks, and where host code goes that comes up on the thread.

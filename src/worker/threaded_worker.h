@@ -10,12 +10,14 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/pool.h"
+#include "worker/keys.h"
 #include "worker/worker.h"
 
 namespace distag {
 
 struct ThreadedOptions {
   WorkerOptions worker;
+  SecurityOptions security;
   bool host_executor = false;  // functions, callbacks and deleters run in HostExecutor::poll
   size_t thread_count = 0;     // of the pool; 0: one per core
   LogLevel log_level = LogLevel::kWarning;
@@ -47,6 +49,7 @@ class ThreadedWorker {
   bool is_finished() const { return finished_.load(); }
 
  private:
+  Security load_keys() const;
   ThreadHooks hooks_for(bool runs_host_code) const;
   bool take_down(Nanos deadline, Nanos latest);
   void run_what_waits(Nanos deadline);

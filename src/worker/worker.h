@@ -57,6 +57,9 @@ struct WorkerEnvironment {
   // An address that the host gave, as a number; may take long, so it runs on `compute`. nullptr: they are left as
   // given.
   std::function<std::string(const std::string& address)> resolve_address = nullptr;
+  // "tcp://10.0.0.2:0", the address of this machine from which that one is reached; empty: it is on this machine.
+  // nullptr: all are.
+  std::function<std::string(const std::string& address)> own_address_towards = nullptr;
   std::shared_ptr<FrameMemory> memory = nullptr;                 // for large payload that arrives; nullptr: our own
   std::function<void(const MemberRecord&)> on_member = nullptr;  // host code, run on `functions`, one at a time
 };

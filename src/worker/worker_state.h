@@ -100,6 +100,7 @@ struct Worker::State {
     RendezvousTarget target;
     std::string bind;
     std::string advertise;
+    std::string own_host;  // the address of this machine towards the rendezvous; empty: that is not on other machines
   };
   void begin_start(Nanos deadline, SessionEvents& events, const std::shared_ptr<State>& self);
   void resolve(Places wanted, SessionEvents& events, const std::shared_ptr<State>& self);

@@ -105,9 +105,12 @@ static void sizes(void) {
 
 static void security(void) {
   distag_security_options limits = DISTAG_SECURITY_OPTIONS_INIT;
-  limits.allow_insecure = 1;
-  REFUSED(security, &limits, DISTAG_E_UNSUPPORTED, "allow_insecure");
+  limits.allow_insecure = 2;
+  REFUSED(security, &limits, DISTAG_E_INVALID_ARGUMENT, "allow_insecure");
   limits.allow_insecure = 0;
+  limits.group_key = "0123456789012345678901234567890";
+  REFUSED(security, &limits, DISTAG_E_INVALID_ARGUMENT, "31 characters");
+  limits.group_key = NULL;
   limits.public_key = "key";
   REFUSED(security, &limits, DISTAG_E_UNSUPPORTED, "public_key");
   limits.public_key = NULL;

@@ -24,9 +24,10 @@ class memory {
   virtual void deallocate(void* block, std::size_t size, std::size_t alignment) = 0;
 };
 
-// The peers that may connect. Keys are for later: see distag_security_options.
+// Who may connect: see distag_security_options. Keys of single workers are for later.
 struct security {
   bool allow_insecure = false;
+  std::string group_key{};
   std::string public_key{}, secret_key{};
   std::vector<std::pair<std::string, std::string>> peers{};  // name and public key
 };
@@ -212,6 +213,7 @@ inline distag_worker* create_worker(worker_options& given, outcome& err) {
       keys.push_back(key.c_str());
     }
     security.allow_insecure = given.security->allow_insecure ? 1 : 0;
+    security.group_key = text_or_null(given.security->group_key);
     security.public_key = text_or_null(given.security->public_key);
     security.secret_key = text_or_null(given.security->secret_key);
     security.peer_names = peers.data();

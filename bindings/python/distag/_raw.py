@@ -187,6 +187,7 @@ class distag_security_options(Structure):
         ("peer_names", c_void_p),
         ("peer_keys", c_void_p),
         ("peer_count", c_size_t),
+        ("group_key", c_char_p),
     )
 
 

@@ -5,7 +5,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from ctypes import byref, c_int32, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
+from ctypes import addressof, byref, c_int32, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any, Callable, NamedTuple, Union
 
 from . import _callbacks, _life, _raw, functions
@@ -80,6 +80,7 @@ class Worker(Owner):
                  rendezvous: str | None = None, job: str | None = None, functions: Offers | None = None,
                  executor: str = "pool", thread_count: int = 0, call_timeout: Duration = None, lease: Duration = None,
                  max_message_bytes: int = 0, bind: str | None = None, advertise: str | None = None,
+                 group_key: str | None = None, allow_insecure: bool = False,
                  log: Callable[[str, str], object] | None = None, log_level: str = "warning",
                  on_member: Callable[[Member], object] | None = None) -> None:
         if rank is None:
@@ -95,6 +96,10 @@ class Worker(Owner):
         for field, given in (("name", name), ("rendezvous", rendezvous), ("job", job), ("bind", bind),
                              ("advertise", advertise)):
             setattr(options, field, None if given is None else text(given, field))
+        security = _raw.distag_security_options(struct_size=sizeof(_raw.distag_security_options),
+                                                allow_insecure=1 if allow_insecure else 0,
+                                                group_key=None if group_key is None else text(group_key, "group_key"))
+        options.security = addressof(security)  # read by _create alone
         if log is not None:
             options.on_log = LOG
         if on_member is not None:

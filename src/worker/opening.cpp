@@ -1,0 +1,96 @@
+// The first half of a start: addresses as numbers, sockets, and the way to the rendezvous.
+
+#include <utility>
+
+#include "transport/zmq/address.h"
+#include "worker/worker_state.h"
+
+namespace distag {
+
+void Worker::State::begin_start(Nanos deadline, SessionEvents& events, const std::shared_ptr<State>& self) {
+  Places wanted;
+  wanted.target = resolve_rendezvous(options.rendezvous, options.rank, options.world_size, environment.get_environment);
+  wanted.bind = options.bind;
+  wanted.advertise = options.advertise;
+  start_deadline = deadline;
+  is_open_world = wanted.target.world_size < 0;
+  if (environment.resolve_address) {
+    resolve(std::move(wanted), events, self);
+  } else {
+    open(wanted, events);
+  }
+}
+
+// Off the loop, as a name server may be mute; the start ends by its deadline all the same.
+void Worker::State::resolve(Places wanted, SessionEvents& events, const std::shared_ptr<State>& self) {
+  if (start_deadline != kNever) {
+    resolve_timer = environment.loop.start_timer(start_deadline, [this] {
+      resolve_timer = 0;
+      fail_start_soon(Error(Status::kDeadline, "the name server has not answered in time; give addresses as numbers"));
+    });
+  }
+  environment.compute.post_or_drop([self, begun = start_future, &events, wanted = std::move(wanted)]() mutable {
+    std::optional<Error> error;
+    try {
+      for (std::string* address : {&wanted.target.uri, &wanted.bind, &wanted.advertise}) {
+        *address = self->environment.resolve_address(*address);
+      }
+      if (self->environment.own_address_towards) {
+        wanted.own_host = self->environment.own_address_towards(wanted.target.uri);
+      }
+    } catch (...) {
+      error = current_error();
+    }
+    Loop& loop = self->environment.loop;
+    loop.post_or_drop([self, begun, &events, wanted = std::move(wanted), error = std::move(error)] {
+      if (self->phase == WorkerPhase::kStarting && self->start_future == begun)
+        self->on_resolved(wanted, events, error);
+    });
+  });
+}
+
+void Worker::State::on_resolved(const Places& found, SessionEvents& events, const std::optional<Error>& error) {
+  environment.loop.cancel_timer(std::exchange(resolve_timer, 0));
+  try {
+    if (error) throw *error;
+    open(found, events);
+  } catch (...) {
+    abandon_start(current_error());
+  }
+}
+
+void Worker::State::open(const Places& found, SessionEvents& events) {
+  const RendezvousTarget& target = found.target;
+  transport = environment.make_transport(target.uri);
+  SessionConfig config;
+  config.job = options.job;
+  config.lease = options.lease;
+  config.memory = environment.memory;
+  config.decoder = &environment.decoder;
+  config.limits.max_message_bytes = options.max_message_bytes;
+  config.self.rank = target.rank;
+  config.self.name = options.name.empty() && target.rank >= 0 ? default_name(target.rank) : options.name;
+  do {
+    config.self.incarnation = environment.random.next();
+  } while (config.self.incarnation == 0);
+  session =
+      std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
+  // Where all that the host said of other machines is the rendezvous, it is by the same way that they come here.
+  const std::string& bind = found.bind.empty() ? found.own_host : found.bind;
+  session->listen(bind.empty() ? transport->private_address() : bind);
+  join(found);
+}
+
+void Worker::State::join(const Places& found) {
+  const RendezvousTarget& target = found.target;
+  rendezvous = environment.make_rendezvous(target.uri, *transport);
+  JoinRequest request;
+  request.job = options.job;
+  request.world_size = target.world_size;
+  request.self = session->self();
+  request.self.endpoint = found.advertise.empty() ? dialable(session->endpoint(), found.own_host) : found.advertise;
+  request.deadline = start_deadline;
+  rendezvous->join(request, [this](Rendezvous::Outcome outcome) { on_joined(std::move(outcome)); });
+}
+
+}  // namespace distag

@@ -76,6 +76,7 @@ ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, bool ipv6) : context_(
 ZmqSocket::~ZmqSocket() { close_zmq_socket(socket_); }
 
 void ZmqSocket::set_key(const CurveKeyPair& key) {
+  assert_on_loop(context_->loop());
   auto set = [this](int option, const CurveKey& value) {
     return zmq_setsockopt(socket_, option, value.data(), value.size()) == 0;
   };

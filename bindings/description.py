@@ -27,6 +27,16 @@ LENGTHS = {
     ("distag_op_info", "attribute_names"): "attribute_count",
     ("distag_security_options", "peer_names"): "peer_count",
     ("distag_backward_options", "seeds"): "root_count of the call",
+    ("distag_mesh_copy_box", "offset"): "ndim",
+    ("distag_mesh_copy_box", "extent"): "ndim",
+    ("distag_mesh_create", "shape"): "ndim",
+    ("distag_mesh_create_async", "shape"): "ndim",
+    ("distag_mesh_options", "outer_shape"): "ndim of the call",
+    ("distag_mesh_options", "granules"): "rank_count of the call; without ranks the living members",
+    ("distag_mesh_info", "shape"): "ndim",
+    ("distag_mesh_info", "axis_names"): "ndim",
+    ("distag_mesh_info", "ranks"): "count",
+    ("distag_mesh_info", "granules"): "count",
     ("distag_tensor_info", "shape"): "ndim",
     ("distag_tensor_info", "strides"): "ndim",
 }
@@ -159,7 +169,7 @@ class Reader:
         if length is None:
             raise Unfit(f"{where}: {name}: an array without its length behind it")
         is_written = not type_.startswith("const") and "*const" not in type_
-        if is_written and length != "capacity":
+        if is_written and length != "capacity" and (where, name) not in LENGTHS:
             raise Unfit(f"{where}: {name}: what is written is an out_ parameter, or has its capacity behind it")
         return {"role": "buffer" if is_written else "array", "length": length}
 

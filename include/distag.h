@@ -118,6 +118,7 @@ enum distag_status_code {
   DISTAG_E_INTERNAL = 62,         /* a defect in distag */
   DISTAG_E_GRAPH_FREED = 63,      /* a second pass without retain_graph */
   DISTAG_E_UNREACHED_SEND = 64,   /* FAST mode: results of the named calls were never used */
+  DISTAG_E_DIVERGED = 65,         /* the members of a mesh do not run the same program; the message shows both calls */
   DISTAG_E_USER = 1000            /* first status of callbacks */
 };
 
@@ -155,6 +156,7 @@ typedef struct distag_context distag_context;       /* one forward and its backw
 typedef struct distag_gradients distag_gradients;   /* snapshot of a context's gradients on this worker. immutable */
 typedef struct distag_rref distag_rref;             /* reference to a value at its owner. since 0.2. thread-safe */
 typedef struct distag_optimizer distag_optimizer;   /* update rule and its state. since 0.2. thread-safe */
+typedef struct distag_mesh distag_mesh;             /* workers in a grid with named axes. since 0.3. thread-safe */
 
 /* A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE. */
 DISTAG_API void distag_tensor_retain(distag_tensor *tensor);
@@ -184,6 +186,11 @@ DISTAG_API void distag_context_release(distag_context *context /* nullable */);
  * last destroy functions then run: shut down first with the host executor, and before the library is unloaded. */
 DISTAG_API void distag_worker_retain(distag_worker *worker);
 DISTAG_API void distag_worker_release(distag_worker *worker /* nullable */);
+
+/* The last release of a mesh, its lines included, takes this worker out of it: what this worker still owes for calls it
+ * has made goes out first, and calls that the others make after these fail with DISCONNECTED naming it (since 0.3). */
+DISTAG_API void distag_mesh_retain(distag_mesh *mesh);
+DISTAG_API void distag_mesh_release(distag_mesh *mesh /* nullable */);
 
 /* Ends the life of something of the host: user data, memory, an object. May run on any thread, but see 9. */
 typedef void (*distag_deleter)(void *user_data);
@@ -1267,7 +1274,220 @@ DISTAG_API uint64_t distag_get_misuse_count(void);
 /* "0.3.0": of the library, where the macros are of the header. Static text. */
 DISTAG_API const char *distag_get_version(void);
 
-/* ==== 14. The function table ======================================================================== since 0.1 ====
+/* ==== 14. Meshes ==================================================================================== since 0.3 ====
+ *
+ * A mesh arranges workers, its members, as a grid whose axes have names. All members run one program: each makes the
+ * same calls on the mesh, in the same order, with arguments that agree in all but data. Such calls are marked
+ * "Collective". They are numbered, and the calls of one member are compared with those of the others: members that
+ * differ all get DIVERGED, with both calls; of one that does not come DEADLINE tells where it is. Calls of one line
+ * (distag_mesh_open_line) are made by one thread at a time (INVALID_STATE naming both calls); members in one process
+ * take a thread each.
+ * A mesh ends, for all members, when one of them is lost, leaves, diverges, or fails alone. From then on its calls
+ * answer that failure, with the same cause everywhere. A failure that is the same on all members, as of an argument,
+ * ends nothing.
+ * ================================================================================================================== */
+
+enum distag_hidden_moves {
+  DISTAG_HIDDEN_ALLOW = 1, /* ops move shards where their inputs do not fit each other (default) */
+  DISTAG_HIDDEN_LOG = 2,   /* and a warning names op, specs and bytes */
+  DISTAG_HIDDEN_REFUSE = 3 /* INVALID_STATE instead. To sum partial tensors, and to gather parameters, is not hidden */
+};
+
+typedef struct distag_mesh_options {
+  uint32_t struct_size;
+  uint32_t hidden_moves;      /* DISTAG_HIDDEN_... */
+  uint32_t check_replicas;    /* 1: values that should be equal on several members are compared by hash, to debug */
+  uint32_t keep_gathered;     /* 1: gathered parameters stay until their backward, instead of being gathered again */
+  int64_t timeout_ns;         /* of collective calls that take none; 0: call_timeout_ns of the worker */
+  uint64_t bucket_bytes;      /* gradients are summed in buckets of about this size; 0: 25 MiB; 1: each alone */
+  const char *name;           /* nullable: "mesh"; shows in errors, reports and pictures */
+  const int64_t *outer_shape; /* nullable: no hybrid mesh. One size per axis, over granules; shape is then within one */
+  const int64_t *granules;    /* nullable: the hosts. The granule of each member, in the order of ranks */
+} distag_mesh_options;
+#define DISTAG_MESH_OPTIONS_INIT {sizeof(distag_mesh_options), 0, 0, 0, 0, 0, NULL, NULL, NULL}
+
+/* Makes a mesh of `ranks` (NULL: all living members of the group, ascending), row-major, of at most 4,096 members and 8
+ * axes. One size of the shape may be -1; shape (NULL, 0) is the one of DISTAG_AUTO_SPMD_MESH ("2,2"), else all in one
+ * axis and a second of size 1. Axes are named by identifiers (NULL: "axis0" ...). With outer_shape it is hybrid: each
+ * axis has inner times outer positions, the outer ones change the granule. Granules, members that are near each other,
+ * count up from their lowest; hosts count from 0 in the order of their lowest rank. Without a worker (ranks NULL: 0 to
+ * rank_count - 1) a mesh serves for specs, boxes and pictures only, and nothing is sent.
+ * Collective over the ranks, also when the worker is in others. Blocks until all have come, at most timeout_ns.
+ * Fails: INVALID_ARGUMENT (ranks, sizes or names that do not fit; ranks without this worker; granules of unequal size),
+ * DIVERGED (other arguments elsewhere), DEADLINE listing the missing ones, DISCONNECTED. */
+DISTAG_API distag_status distag_mesh_create(distag_worker *worker /* nullable */, const int32_t *ranks /* nullable */,
+                                            size_t rank_count, const int64_t *shape /* nullable */,
+                                            const char *const *axis_names /* nullable */, size_t ndim,
+                                            const distag_mesh_options *options /* nullable */, distag_mesh **out_mesh,
+                                            distag_error *err);
+/* Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the future is complete.
+ * Fails also: UNSUPPORTED without a worker. */
+DISTAG_API distag_status distag_mesh_create_async(distag_worker *worker /* nullable */,
+                                                  const int32_t *ranks /* nullable */, size_t rank_count,
+                                                  const int64_t *shape /* nullable */,
+                                                  const char *const *axis_names /* nullable */, size_t ndim,
+                                                  const distag_mesh_options *options /* nullable */,
+                                                  distag_mesh **out_mesh, distag_future **out_future,
+                                                  distag_error *err);
+
+/* The description of a mesh. Pointers live as long as the mesh. */
+typedef struct distag_mesh_info {
+  uint32_t struct_size;
+  uint32_t ndim;
+  int64_t count;                 /* members */
+  int64_t position;              /* of this worker in ranks; -1 without a worker */
+  const char *name;              /* of the mesh */
+  const int64_t *shape;          /* ndim items */
+  const char *const *axis_names; /* ndim items */
+  const int32_t *ranks;          /* count items: the members, row-major */
+  const int64_t *granules;       /* count items: of each member */
+} distag_mesh_info;
+#define DISTAG_MESH_INFO_INIT {sizeof(distag_mesh_info), 0, 0, 0, NULL, NULL, NULL, NULL, NULL}
+
+/* Also of a mesh that has ended. */
+DISTAG_API distag_status distag_mesh_get_info(distag_mesh *mesh, distag_mesh_info *out_info, distag_error *err);
+
+/* Another line of the same mesh: a handle with an order of calls of its own, so that several parts of a program (micro
+ * batches, threads) run side by side. Lines of one name, 1 to 127 bytes, meet; nothing is sent.
+ * Fails: INVALID_STATE when this worker has a line of that name open. */
+DISTAG_API distag_status distag_mesh_open_line(distag_mesh *mesh, const char *name, distag_mesh **out_line,
+                                               distag_error *err);
+
+/* The work of this worker on a mesh, all lines together, since it was made. */
+typedef struct distag_mesh_stats {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t calls;          /* collective calls, those included that sent nothing */
+  uint64_t all_reduces;    /* of these and of the next five, those that sent something */
+  uint64_t all_gathers;
+  uint64_t reduce_scatters;
+  uint64_t all_to_alls;
+  uint64_t broadcasts;
+  uint64_t moves;          /* of boxes from member to member, that are none of the above */
+  uint64_t hidden_moves;   /* see distag_hidden_moves */
+  uint64_t bytes_sent;     /* of elements, to other members */
+  uint64_t bytes_received;
+  uint64_t bytes_held;     /* now: pieces of calls under way */
+  uint64_t bytes_held_max;
+  uint64_t plan_misses;    /* ops whose placement was worked out; the others were found in the cache */
+} distag_mesh_stats;
+#define DISTAG_MESH_STATS_INIT {sizeof(distag_mesh_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* The counters as they are; also of a mesh that has ended. Without a worker all are 0. */
+DISTAG_API distag_status distag_mesh_get_stats(distag_mesh *mesh, distag_mesh_stats *out_stats, distag_error *err);
+
+/* In JSON, as distag_worker_copy_report: the mesh, its "lines" with the call each member is known to be at, and
+ * "moves", the last 1,000 communications, each with "op", "specs", "kind", "axes", "bytes" sent and "why".
+ * Fails: DEADLINE when the worker does not answer within a second. */
+DISTAG_API distag_status distag_mesh_copy_report(distag_mesh *mesh, char *buffer /* nullable with capacity 0 */,
+                                                 size_t capacity, size_t *out_size, distag_error *err);
+
+/* ==== 15. Specs ===================================================================================== since 0.3 ====
+ *
+ * A spec says how a tensor lies on a mesh: for each dim the axis that cuts it, several in order of significance, or
+ * None; then the axes over which the true value is the sum of the parts that the members hold. The tensor is repeated
+ * along all other axes. "('data', None)", "(('x', 'y'), None)", "(None,) sum('model')", "()". Also taken: axes by
+ * number; the forms "{devices=[2,2]0,1,2,3}" of HLO, "S(0), R, P" of DTensor (one item per axis) and [{"x"}, {}] of
+ * Shardy.
+ * A dim of size d cut in n has blocks of ceil(d / n); the last ones may be smaller or empty. Nothing is padded.
+ * The functions of this section send nothing, and also serve meshes that have ended.
+ * ================================================================================================================== */
+
+/* The box that the member at a position holds of a tensor of this shape: offset and extent have ndim items; and its
+ * number among those that hold the same, 0 .. n - 1. An empty box has the size of the dim as its offset.
+ * Fails: INVALID_ARGUMENT (spec, shape, position). */
+DISTAG_API distag_status distag_mesh_copy_box(distag_mesh *mesh, const char *spec, const int64_t *shape, size_t ndim,
+                                              int64_t position, int64_t *offset, int64_t *extent,
+                                              int64_t *out_replica, distag_error *err);
+
+enum distag_spec_form {
+  DISTAG_SPEC_TUPLE = 1,      /* ('x', None) sum('y') */
+  DISTAG_SPEC_PLACEMENTS = 2, /* S(0), P(sum) */
+  DISTAG_SPEC_HLO = 3,        /* {devices=[3,1,2]0,1,2,3,4,5 last_tile_dim_replicate} */
+  DISTAG_SPEC_HLO_IOTA = 4,   /* {devices=[2,2]<=[4]}, where that can say it */
+  DISTAG_SPEC_SHARDY = 5      /* sharding<@mesh, [{"x"}, {}], unreduced={"y"}> */
+};
+
+/* A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report. All but HLO come
+ * back equal.
+ * Fails: INVALID_ARGUMENT saying where and why the text is no spec; UNSUPPORTED where a form cannot say it. */
+DISTAG_API distag_status distag_mesh_copy_spec(distag_mesh *mesh, const char *spec, size_t ndim, uint32_t form,
+                                               char *buffer /* nullable with capacity 0 */, size_t capacity,
+                                               size_t *out_size, distag_error *err);
+
+enum distag_picture_format {
+  DISTAG_PICTURE_TEXT = 1, /* a table for terminals (default) */
+  DISTAG_PICTURE_JSON = 4  /* "boxes", each with "offset", "extent" and the ranks of its "members" */
+};
+
+typedef struct distag_picture_options {
+  uint32_t struct_size;
+  uint32_t format;     /* DISTAG_PICTURE_... */
+  uint32_t color;      /* 1: TEXT with escape codes */
+  uint32_t width;      /* TEXT: columns, 20 to 10,000; 0: 80 */
+  uint32_t row_dim;    /* with column_dim the two dims that are drawn: 0 and 0 mean the first two */
+  uint32_t column_dim;
+  const char *label;   /* nullable: "CPU". Stands before the numbers of members */
+} distag_picture_options;
+#define DISTAG_PICTURE_OPTIONS_INIT {sizeof(distag_picture_options), 0, 0, 0, 0, 0, NULL}
+
+/* Draws which members hold which part. Without a mesh the spec is HLO text, which names devices itself; without a shape
+ * all parts are drawn alike, of ndim dims (0: as many as the spec has). Copied as by distag_worker_copy_report.
+ * Fails: INVALID_ARGUMENT. */
+DISTAG_API distag_status distag_visualize_sharding(distag_mesh *mesh /* nullable */, const char *spec,
+                                                   const int64_t *shape /* nullable */, size_t ndim,
+                                                   const distag_picture_options *options /* nullable */,
+                                                   char *buffer /* nullable with capacity 0 */, size_t capacity,
+                                                   size_t *out_size, distag_error *err);
+
+/* ==== 16. Collectives on plain tensors ============================================================== since 0.3 ====
+ *
+ * For values that are no shards of anything; not recorded. Every sum adds in the order of the members, so results are
+ * the same bits on all members, in every run, whatever the size.
+ * ================================================================================================================== */
+
+enum distag_collective_kind {
+  DISTAG_ALL_REDUCE = 1,
+  DISTAG_ALL_GATHER = 2,     /* one after the other along `dim`; sizes of that dim may differ */
+  DISTAG_REDUCE_SCATTER = 3, /* of the reduced tensor the own block along `dim` */
+  DISTAG_ALL_TO_ALL = 4,     /* block i along `dim` goes to member i; the blocks that come are joined along `dim_to` */
+  DISTAG_BROADCAST = 5,      /* of the member at `root`; tensors of the others tell dtype and shape */
+  DISTAG_REDUCE = 6,         /* to the member at `root`; NULL elsewhere */
+  DISTAG_PERMUTE = 7         /* to the member `shift` positions on, in a circle; gives that of the one before */
+};
+
+enum distag_reduction {
+  DISTAG_SUM = 1, /* default */
+  DISTAG_PRODUCT = 2,
+  DISTAG_MIN = 3,
+  DISTAG_MAX = 4
+};
+
+typedef struct distag_collective_options {
+  uint32_t struct_size;
+  uint32_t reduction; /* DISTAG_SUM ... */
+  int64_t dim;        /* negative: from the end */
+  int64_t dim_to;
+  int64_t root;       /* a position among those that take part */
+  int64_t shift;
+  int64_t timeout_ns; /* 0: that of the mesh */
+} distag_collective_options;
+#define DISTAG_COLLECTIVE_OPTIONS_INIT {sizeof(distag_collective_options), 0, 0, 0, 0, 0, 0}
+
+/* Among the members that differ only in `axes` ("data", "('x', 'y')"; NULL: all), which come in the order of their
+ * index along these axes.
+ * Collective. Blocks. Fails: as the mesh does; INVALID_ARGUMENT (a tensor that requires grad, or differs in dtype or
+ * shape where it must not); DEADLINE, which ends the mesh. The future's value is the tensor, or null; to cancel it
+ * drops the result here, the others get theirs. */
+DISTAG_API distag_status distag_collective(distag_mesh *mesh, uint32_t kind, const char *axes /* nullable */,
+                                           distag_tensor *x, const distag_collective_options *options /* nullable */,
+                                           distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_collective_async(distag_mesh *mesh, uint32_t kind, const char *axes /* nullable */,
+                                                 distag_tensor *x,
+                                                 const distag_collective_options *options /* nullable */,
+                                                 distag_future **out_future, distag_error *err);
+
+/* ==== 17. The function table ======================================================================== since 0.1 ====
  *
  * For hosts that load the library themselves: one symbol, distag_get_api, gives every function. A slot is named like
  * its function without "distag_", an op with "op_" before it, and has the same type. The slots of a release are
@@ -1488,6 +1708,27 @@ typedef struct distag_api {
   distag_status (*invocation_finish)(distag_invocation *, distag_value *, const distag_error *, distag_error *);
   const char *(*invocation_get_function)(distag_invocation *);
   distag_status (*copy_handle_report)(char *, size_t, size_t *, distag_error *);
+  /* 0.3: meshes */
+  void (*mesh_retain)(distag_mesh *); void (*mesh_release)(distag_mesh *);
+  distag_status (*mesh_create)(distag_worker *, const int32_t *, size_t, const int64_t *, const char *const *, size_t,
+                               const distag_mesh_options *, distag_mesh **, distag_error *);
+  distag_status (*mesh_create_async)(distag_worker *, const int32_t *, size_t, const int64_t *, const char *const *,
+                                     size_t, const distag_mesh_options *, distag_mesh **, distag_future **,
+                                     distag_error *);
+  distag_status (*mesh_get_info)(distag_mesh *, distag_mesh_info *, distag_error *);
+  distag_status (*mesh_open_line)(distag_mesh *, const char *, distag_mesh **, distag_error *);
+  distag_status (*mesh_get_stats)(distag_mesh *, distag_mesh_stats *, distag_error *);
+  distag_status (*mesh_copy_report)(distag_mesh *, char *, size_t, size_t *, distag_error *);
+  distag_status (*mesh_copy_box)(distag_mesh *, const char *, const int64_t *, size_t, int64_t, int64_t *, int64_t *,
+                                 int64_t *, distag_error *);
+  distag_status (*mesh_copy_spec)(distag_mesh *, const char *, size_t, uint32_t, char *, size_t, size_t *,
+                                  distag_error *);
+  distag_status (*visualize_sharding)(distag_mesh *, const char *, const int64_t *, size_t,
+                                      const distag_picture_options *, char *, size_t, size_t *, distag_error *);
+  distag_status (*collective)(distag_mesh *, uint32_t, const char *, distag_tensor *,
+                              const distag_collective_options *, distag_tensor **, distag_error *);
+  distag_status (*collective_async)(distag_mesh *, uint32_t, const char *, distag_tensor *,
+                                    const distag_collective_options *, distag_future **, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

@@ -38,6 +38,12 @@ class LoopGate {
     return true;
   }
 
+  // The same, behind all that was posted before, also when this is the loop.
+  bool post(TaskPlace& place, Task task) {
+    MutexLock lock(mutex_);
+    return !closed_ && loop_.post(place, std::move(task));
+  }
+
   void close() {
     MutexLock lock(mutex_);
     closed_ = true;

@@ -212,6 +212,19 @@ constexpr distag_api kApi = {
     distag_invocation_finish,
     distag_invocation_get_function,
     distag_copy_handle_report,
+    distag_mesh_retain,
+    distag_mesh_release,
+    distag_mesh_create,
+    distag_mesh_create_async,
+    distag_mesh_get_info,
+    distag_mesh_open_line,
+    distag_mesh_get_stats,
+    distag_mesh_copy_report,
+    distag_mesh_copy_box,
+    distag_mesh_copy_spec,
+    distag_visualize_sharding,
+    distag_collective,
+    distag_collective_async,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 (distag_op_info and

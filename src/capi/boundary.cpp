@@ -87,6 +87,8 @@ const char* kind_text(Kind kind) {
       return "a gradients handle";
     case Kind::kOptimizer:
       return "an optimizer handle";
+    case Kind::kMesh:
+      return "a mesh handle";
     case Kind::kStandIn:
       break;  // tells the kind of its original
   }

@@ -21,6 +21,7 @@ enum class Kind : uint32_t {
   kContext,
   kGradients,
   kOptimizer,
+  kMesh,
   kStandIn,  // for a handle of another kind; not counted
 };
 

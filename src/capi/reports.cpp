@@ -1,26 +1,11 @@
 // Reports in JSON, for people and tools.
 
-#include <algorithm>
-
 #include "capi/context.h"
+#include "capi/text_copy.h"
 #include "capi/worker.h"
 
 using namespace distag;
 using namespace distag::capi;
-
-namespace {
-
-// As much as there is room for, and a NUL.
-void copy_text(const std::string& text, char* buffer, size_t capacity, size_t* out_size) {
-  if (capacity > 0) {
-    const size_t size = std::min(capacity - 1, text.size());
-    std::copy_n(text.data(), size, buffer);
-    buffer[size] = '\0';
-  }
-  *out_size = text.size();
-}
-
-}  // namespace
 
 distag_status distag_worker_copy_report(distag_worker* worker, char* buffer, size_t capacity, size_t* out_size,
                                         distag_error* err) {

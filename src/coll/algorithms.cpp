@@ -420,6 +420,23 @@ void count(MeshStats& stats, const layout::Move& move) {
   stats.moves += move.move() == layout::MoveKind::kBoxes;
 }
 
+const char* kind_name(const layout::Move& move) {
+  if (move.sum() == layout::SumKind::kAllReduce) return "all_reduce";
+  if (move.sum() == layout::SumKind::kReduceScatter) return "reduce_scatter";
+  if (move.move() == layout::MoveKind::kAllGather) return "all_gather";
+  return move.move() == layout::MoveKind::kAllToAll ? "all_to_all" : "move";
+}
+
+MeshSnapshot::Move describe_move(const OpenCollective& open, const layout::Move& move) {
+  const layout::MeshShape& mesh = open.mesh->shape();
+  return {open.text,
+          print_spec(mesh, move.from()) + " -> " + print_spec(mesh, move.to()),
+          kind_name(move),
+          names_of(mesh, move.sum() == layout::SumKind::kNothing ? move.move_axes() : move.sum_axes()),
+          0,
+          "redistribute"};
+}
+
 }  // namespace
 
 void check_collective(const layout::MeshShape& mesh, const CollectiveCall& call) {
@@ -466,7 +483,11 @@ uint64_t fingerprint_of(const CollectiveCall& call) {
 
 void run_collective(OpenCollective& open, const CollectiveCall& call, MeshStats& stats) {
   const AxisGroup group(*open.mesh, call.axes);
-  if (group.count() > 1) count(stats, call.kind);
+  if (group.count() > 1) {
+    count(stats, call.kind);
+    open.move.emplace(
+        MeshSnapshot::Move{open.text, "", kind_name(call.kind), names_of(open.mesh->shape(), call.axes), 0, "called"});
+  }
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
       return all_reduce(open, 0, group, call.tensor, call.reduction, completing(open));
@@ -489,6 +510,7 @@ void run_move(OpenCollective& open, const layout::Move& move, const Dims& shape,
               MeshStats& stats) {
   if (move.is_identity()) return open.complete(shard);
   count(stats, move);
+  open.move.emplace(describe_move(open, move));
   auto go_on = [self = open.shared_from_this(), move, shape](Tensor summed) { move_boxes(*self, move, shape, summed); };
   if (move.sum() == layout::SumKind::kNothing) return go_on(shard);
   const AxisGroup group(*open.mesh, move.sum_axes());

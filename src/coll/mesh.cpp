@@ -14,28 +14,22 @@
 namespace distag {
 namespace {
 
-// Room for what stands around a piece.
-constexpr size_t kMostHeaderBytes = size_t{64} << 10;
 // Steps of one collective are fewer.
 constexpr uint32_t kMostParts = 8;
-
-size_t byte_size(const Tensors& pieces) {
-  size_t bytes = 0;
-  for (const Tensor& piece : pieces) bytes += piece.byte_size();
-  return bytes;
-}
+constexpr size_t kMostMoves = 1000;  // of a report
 
 }  // namespace
 
 Mesh::Mesh(Environment environment, std::shared_ptr<LoopGate> gate, Id id, layout::MeshShape shape, int64_t position,
-           std::vector<std::shared_ptr<const Peer>> members, Nanos timeout)
+           std::vector<std::shared_ptr<const Peer>> members, Nanos timeout, MeshPolicy policy)
     : environment_(environment),
       gate_(std::move(gate)),
       id_(id),
       shape_(std::move(shape)),
       position_(position),
       members_(std::move(members)),
-      timeout_(timeout) {}
+      timeout_(timeout),
+      policy_(policy) {}
 
 // ---- calls ----
 
@@ -103,8 +97,10 @@ void Mesh::end(const Error& error) {
   gate_->run([self = shared_from_this(), error] { self->end_now(error, true); });
 }
 
-void Mesh::leave() {
-  gate_->run([self = shared_from_this()] {
+void Mesh::leave() noexcept {
+  if (is_asked_to_leave_.exchange(true)) return;
+  // Behind the calls made before it, whichever thread lets go of the mesh.
+  gate_->post(leave_, [self = shared_from_this()] {
     if (self->ended_ || std::exchange(self->is_leaving_, true)) return;
     self->tell_left_if_due();
   });
@@ -220,6 +216,11 @@ void Mesh::finish(const OpenPointer& call) {
   call->is_over = true;
   if (call->timer != 0) environment_.loop.cancel_timer(std::exchange(call->timer, 0));
   --stats_.open;
+  stats_.bytes_held -= std::exchange(call->bytes_held, 0);
+  if (call->move) {
+    if (moves_.size() == kMostMoves) moves_.pop_front();
+    moves_.push_back(*std::move(call->move));
+  }
   LineState& state = lines_[call->line];
   state.open.erase(call->number);
   state.early.erase(state.early.lower_bound({call->number, 0, 0}), state.early.lower_bound({call->number + 1, 0, 0}));
@@ -241,6 +242,8 @@ Heard Mesh::on_part(int64_t from, const wire::Part& part) {
   if (ended_) return Heard::kStale;
   if (part.part >= kMostParts) violation("part {} of a collective", part.part);
   LineState& state = lines_[part.line];
+  uint64_t& known = state.known[from];
+  known = std::max(known, part.number);
   const bool is_ahead = part.number > state.line.last();
   if (!is_ahead) {
     // The line remembers its last calls; one that is under way may be older.
@@ -339,6 +342,7 @@ void Mesh::end_now(Error error, bool tell) {
   if (error.origin_rank() < 0) error.set_origin_rank(shape_.ranks()[static_cast<size_t>(position_)]);
   ended_ = std::move(error);
   stats_.open = 0;
+  stats_.bytes_held = 0;
   for (auto& [name, state] : lines_) {
     for (auto& [number, call] : state.open) {
       call->is_over = true;
@@ -400,7 +404,29 @@ void Mesh::stop() {
   end_now(Error(Status::kCancelled, fmt::format("{}: the worker was shut down", where(""))), false);
 }
 
-MeshStats Mesh::stats() const { return stats_; }
+MeshSnapshot Mesh::snapshot() const {
+  MeshSnapshot snapshot;
+  snapshot.ended = ended_;
+  snapshot.moves = moves_;
+  for (const auto& [name, state] : lines_) {
+    MeshSnapshot::Line line;
+    line.name = name;
+    line.last = state.line.last();
+    if (!state.line.calls().empty()) line.text = state.line.calls().back().text;
+    line.known = state.known;
+    for (const auto& [number, call] : state.open) {
+      line.open.push_back({number, call->text, environment_.loop.now() - call->begun, call->missing()});
+    }
+    snapshot.lines.push_back(std::move(line));
+  }
+  return snapshot;
+}
+
+std::shared_ptr<Future<MeshSnapshot>> Mesh::fetch_snapshot() {
+  return queue<MeshSnapshot>([self = shared_from_this()](const std::shared_ptr<Future<MeshSnapshot>>& future) {
+    future->complete(self->snapshot());
+  });
+}
 
 std::string Mesh::describe_member(int64_t position) const {
   const auto& peer = members_[static_cast<size_t>(position)];
@@ -410,190 +436,6 @@ std::string Mesh::describe_member(int64_t position) const {
 std::string Mesh::where(const std::string& line) const {
   return line.empty() ? fmt::format("mesh \"{}\"", shape_.name())
                       : fmt::format("mesh \"{}\", line \"{}\"", shape_.name(), line);
-}
-
-// ---- a call under way ----
-
-std::vector<int64_t> OpenCollective::missing() const {
-  assert_on_loop(mesh->environment_.loop);
-  std::vector<int64_t> positions;
-  for (const auto& [part, exchange] : exchanges) {
-    for (const auto& [position, expected] : exchange.expected) positions.push_back(position);
-  }
-  return positions;
-}
-
-// Each begins with another one.
-void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgoing) {
-  const size_t own_limit = mesh->members_[static_cast<size_t>(mesh->position_)]->max_message_bytes;
-  for (int64_t i = 1; i < mesh->shape_.count(); ++i) {
-    const auto piece = outgoing.find((mesh->position_ + i) % mesh->shape_.count());
-    if (piece == outgoing.end()) continue;
-    const Peer& to = *mesh->members_[static_cast<size_t>(piece->first)];
-    const size_t limit = to.max_message_bytes == 0 ? own_limit : std::min<size_t>(own_limit, to.max_message_bytes);
-    const size_t bytes = byte_size(piece->second);
-    if (bytes + kMostHeaderBytes > limit) {
-      fail(Status::kInvalidArgument, "{}: a piece of {} bytes for {} is too large: raise max_message_bytes of both",
-           text, bytes, describe_peer(to));
-    }
-    Values pieces;
-    for (const Tensor& tensor : piece->second) pieces.emplace_back(tensor);
-    mesh->stats_.bytes_sent += bytes;
-    ++mesh->stats_.parts_sent;
-    mesh->send_part(piece->first, wire::Part{mesh->id_, line, number, part, hash, std::move(pieces)});
-  }
-}
-
-// Takes the parts that came before this member was at the step. Of another program nothing is taken: its member hears
-// of that from the comparison.
-void OpenCollective::take_early(uint32_t part) {
-  auto& early = mesh->lines_[line].early;
-  std::vector<std::pair<int64_t, wire::Part>> kept;
-  auto found = early.lower_bound({number, part, 0});
-  while (found != early.end() && found->first.number == number && found->first.part == part) {
-    kept.emplace_back(found->first.from, std::move(found->second));
-    found = early.erase(found);
-  }
-  for (const auto& [from, message] : kept) {
-    if (is_over || message.hash != hash) continue;
-    try {
-      take(part, from, message.pieces);
-    } catch (const Violation& error) {
-      mesh->environment_.group.fence(mesh->members_[static_cast<size_t>(from)]->incarnation, error);
-    }
-  }
-}
-
-void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing,
-                              std::map<int64_t, std::vector<Expected>> expected,
-                              UniqueFunction<void(std::map<int64_t, Tensors>)> then) {
-  assert_on_loop(mesh->environment_.loop);
-  const auto self = shared_from_this();
-  const bool is_complete = expected.empty();
-  Exchange& exchange = exchanges[part];
-  exchange.expected = std::move(expected);
-  exchange.then = std::move(then);
-  if (const auto mine = outgoing.find(mesh->position_); mine != outgoing.end()) {
-    exchange.came.emplace(mine->first, mine->second);
-  }
-  send(part, outgoing);
-  take_early(part);
-  if (is_over) return;
-  if (is_complete) {
-    auto done = std::move(exchange.then);
-    done(std::move(exchange.came));
-    return;
-  }
-  for (const int64_t position : missing()) {
-    const auto left = mesh->left_.find(position);
-    if (left == mesh->left_.end()) continue;
-    const Error error = left->second;
-    mesh->end_now(error, false);
-    return;
-  }
-}
-
-void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
-  assert_on_loop(mesh->environment_.loop);
-  Exchange& exchange = exchanges.at(part);
-  const auto expected = exchange.expected.find(from);
-  if (expected == exchange.expected.end() || expected->second.size() != pieces.size()) {
-    violation("{} pieces for part {} of call {}, {}, which it has not, or has already", pieces.size(), part, number,
-              text);
-  }
-  Tensors came;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const Tensor& piece = pieces[i].as_tensor();
-    const Expected& wanted = expected->second[i];
-    Dims shape = piece.shape();
-    if (wanted.open_dim < shape.size() && shape.size() == wanted.shape.size()) {
-      shape[wanted.open_dim] = wanted.shape[wanted.open_dim];
-    }
-    if (piece.dtype() != wanted.dtype || shape != wanted.shape) {
-      violation("{} for part {} of call {}, {}", describe(piece), part, number, text);
-    }
-    mesh->stats_.bytes_received += piece.byte_size();
-    came.push_back(piece);
-  }
-  exchange.expected.erase(expected);
-  exchange.came.emplace(from, std::move(came));
-  if (!exchange.expected.empty()) return;
-  const auto self = shared_from_this();
-  auto then = std::move(exchange.then);
-  auto all = std::move(exchange.came);
-  try {
-    then(std::move(all));
-  } catch (...) {
-    fail_alone(current_error());
-  }
-}
-
-namespace {
-
-// Work of a call on the executor. Its way back needs no memory.
-struct Away {
-  std::shared_ptr<OpenCollective> open;
-  UniqueFunction<Tensors()> make;
-  UniqueFunction<void(Tensors)> then;
-  Tensors made;
-  std::optional<Error> error;
-  TaskPlace place;
-
-  void run() noexcept {
-    try {
-      made = make();
-    } catch (...) {
-      error = current_error();
-    }
-    make.reset();
-  }
-  void go_on() {
-    if (open->is_over) return;
-    try {
-      if (error) throw *error;
-      then(std::move(made));
-    } catch (...) {
-      open->fail_alone(current_error());
-    }
-  }
-};
-
-}  // namespace
-
-void OpenCollective::work(size_t bytes, UniqueFunction<Tensors()> make, UniqueFunction<void(Tensors)> then) {
-  assert_on_loop(mesh->environment_.loop);
-  constexpr size_t kOnTheLoop = 64 << 10;
-  if (bytes <= kOnTheLoop) return then(make());
-  auto away = std::make_shared<Away>();
-  away->open = shared_from_this();
-  away->make = std::move(make);
-  away->then = std::move(then);
-  mesh->environment_.compute.post_or_drop([away = std::move(away)] {
-    away->run();
-    away->open->mesh->gate_->run(away->place, [away] { away->go_on(); });
-  });
-}
-
-void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then) {
-  assert_on_loop(mesh->environment_.loop);
-  const size_t bytes = operands.front().value.byte_size();
-  work(
-      bytes,
-      [reduction, operands = std::move(operands)]() mutable { return Tensors{fold(reduction, std::move(operands))}; },
-      [then = std::move(then)](Tensors made) mutable { then(std::move(made.front())); });
-}
-
-void OpenCollective::complete(Tensor result) {
-  assert_on_loop(mesh->environment_.loop);
-  if (is_over) return;
-  const auto self = shared_from_this();
-  mesh->finish(self);
-  future->complete(std::move(result));
-}
-
-void OpenCollective::fail_alone(Error error) {
-  assert_on_loop(mesh->environment_.loop);
-  if (!is_over) mesh->end_alone(std::move(error), line);
 }
 
 }  // namespace distag

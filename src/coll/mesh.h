@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +13,7 @@
 #include "base/loop_gate.h"
 #include "coll/fold.h"
 #include "coll/line.h"
+#include "coll/mesh_state.h"
 #include "group/group.h"
 #include "layout/move.h"
 
@@ -51,21 +54,6 @@ struct RedistributeCall {
   Nanos timeout = 0;
 };
 
-// The work of this worker on a mesh, all lines together. Of collectives those that sent something.
-struct MeshStats {
-  uint64_t calls = 0;
-  uint64_t all_reduces = 0;
-  uint64_t all_gathers = 0;
-  uint64_t reduce_scatters = 0;
-  uint64_t all_to_alls = 0;
-  uint64_t broadcasts = 0;
-  uint64_t moves = 0;
-  uint64_t parts_sent = 0;
-  uint64_t bytes_sent = 0;  // of elements, to other members
-  uint64_t bytes_received = 0;
-  uint64_t open = 0;  // calls under way
-};
-
 // One mesh as a member has it: an order of calls per line, matched with those of the others by number, compared by
 // hash. Once it has ended, with one error, all that is open and all that follows fails with that. Public methods may be
 // called on any thread; all state is on the loop. Shared with what it posts.
@@ -82,11 +70,15 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   static constexpr int64_t kMostDirectBroadcast = 64 << 10;
 
   Mesh(Environment environment, std::shared_ptr<LoopGate> gate, Id id, layout::MeshShape shape, int64_t position,
-       std::vector<std::shared_ptr<const Peer>> members, Nanos timeout);
+       std::vector<std::shared_ptr<const Peer>> members, Nanos timeout, MeshPolicy policy = {});
 
   const Id& id() const { return id_; }
   const layout::MeshShape& shape() const { return shape_; }
   int64_t position() const { return position_; }
+  const MeshPolicy& policy() const { return policy_; }
+  // The counters as they are.
+  const MeshStats& stats() const { return stats_; }
+  std::shared_ptr<Future<MeshSnapshot>> fetch_snapshot();
 
   // The result; undefined where a member has none (a reduce to another one). Arguments that are wrong fail the future,
   // and are a call all the same.
@@ -96,12 +88,11 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Future<Unit>> note(std::string line, std::string text, uint64_t fingerprint);
   // Ends it for all members: a failure that the others cannot know.
   void end(const Error& error);
-  // No call follows. Calls under way are finished, then the others are told.
-  void leave();
+  // No call follows. Calls under way are finished, then the others are told. Again: nothing more.
+  void leave() noexcept;
 
   // On the loop.
   const std::optional<Error>& ended() const { return ended_; }
-  MeshStats stats() const;
   bool is_idle() const { return stats_.open == 0; }
   std::optional<int64_t> position_of(Incarnation incarnation) const;
   // Throws Violation.
@@ -128,6 +119,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
     Line line;
     std::map<uint64_t, OpenPointer> open;
     std::map<EarlyKey, wire::Part> early;  // of calls, or of steps of calls, that this member has not come to
+    std::map<int64_t, uint64_t> known;     // of other members, by position: the latest call heard of
   };
 
   template <typename Result, typename Begin>
@@ -144,6 +136,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void tell_diverged(int64_t to, const std::string& line);
   void send(int64_t to, wire::Body body);
   void send_part(int64_t to, wire::Part part);
+  MeshSnapshot snapshot() const;
   void tell_end();          // those who do not know it yet; where there is no memory, again in a while
   void tell_left_if_due();  // once no call is under way and all parts have arrived
   void on_begin_failed(const OpenPointer& open, const std::string& line);
@@ -157,6 +150,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   const int64_t position_;
   const std::vector<std::shared_ptr<const Peer>> members_;  // by position
   const Nanos timeout_;
+  const MeshPolicy policy_;
 
   // On the loop.
   std::map<std::string, LineState> lines_;
@@ -166,8 +160,11 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   bool has_left_ = false;
   int64_t next_to_tell_ = 0;  // of its end: a position
   TaskPlace tell_again_;
+  std::atomic<bool> is_asked_to_leave_{false};
+  TaskPlace leave_;
   std::map<int64_t, size_t> parts_on_their_way_;  // by member: not acknowledged yet
-  MeshStats stats_;
+  std::deque<MeshSnapshot::Move> moves_;
+  MeshStats stats_;  // changed on the loop
 };
 
 // A call of a mesh that waits for parts of other members. On the loop.
@@ -195,6 +192,8 @@ struct Mesh::Open : std::enable_shared_from_this<Mesh::Open> {
   bool is_over = false;
   std::shared_ptr<Future<Tensor>> future;
   std::map<uint32_t, Exchange> exchanges;
+  uint64_t bytes_held = 0;                 // of pieces that came
+  std::optional<MeshSnapshot::Move> move;  // of a call that sends something
 
   // Step `part`: sends to members, waits for what is expected of members, and goes on with all of that; the own piece
   // is in `outgoing` as well.

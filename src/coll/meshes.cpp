@@ -23,12 +23,48 @@ std::string text_of(const std::vector<int64_t>& numbers) {
 }
 
 // The text that members must agree on.
-std::string describe(const layout::MeshRequest& request) {
+std::string describe(const layout::MeshRequest& request, const MeshPolicy& policy) {
   std::string axes;
   for (const std::string& name : request.axis_names) axes += (axes.empty() ? "" : ", ") + name;
-  return fmt::format("mesh_create(\"{}\", {}, ({}), ranks {}, outer shape {}, granules {})", request.name,
-                     to_string(request.shape), axes, text_of({request.ranks.begin(), request.ranks.end()}),
-                     to_string(request.outer_shape), text_of(request.granules));
+  std::string text = fmt::format("mesh_create(\"{}\", {}, ({}), ranks {}, outer shape {}, granules {}", request.name,
+                                 to_string(request.shape), axes, text_of({request.ranks.begin(), request.ranks.end()}),
+                                 to_string(request.outer_shape), text_of(request.granules));
+  const MeshPolicy usual;
+  if (policy.hidden_moves != usual.hidden_moves) {
+    text += fmt::format(", hidden_moves {}", static_cast<int32_t>(policy.hidden_moves));
+  }
+  if (policy.check_replicas) text += ", check_replicas 1";
+  if (policy.keep_gathered) text += ", keep_gathered 1";
+  if (policy.bucket_bytes != usual.bucket_bytes) text += fmt::format(", bucket_bytes {}", policy.bucket_bytes);
+  return text + ")";
+}
+
+// All that can be refused before the hosts of the members are known.
+void check_request(const layout::MeshRequest& request) {
+  layout::MeshRequest alone = request;
+  alone.outer_shape = {};
+  if (!request.outer_shape.empty() && request.granules.empty()) {
+    for (int64_t& size : alone.shape) size = 1;
+    alone.shape[0] = -1;
+  } else {
+    alone.outer_shape = request.outer_shape;
+  }
+  layout::MeshShape::make(alone);
+}
+
+// Hosts are numbered from 0, in the order of their lowest rank.
+std::vector<int64_t> granules_of(const std::vector<int32_t>& ranks, const std::vector<std::string>& hosts) {
+  std::map<std::string, int32_t> lowest;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto [entry, is_new] = lowest.emplace(hosts[i], ranks[i]);
+    if (!is_new) entry->second = std::min(entry->second, ranks[i]);
+  }
+  std::vector<int64_t> granules;
+  for (const std::string& host : hosts) {
+    granules.push_back(std::count_if(lowest.begin(), lowest.end(),
+                                     [own = lowest.at(host)](const auto& other) { return other.second < own; }));
+  }
+  return granules;
 }
 
 Id mesh_of(const wire::Body& body) {
@@ -47,16 +83,22 @@ size_t bytes_of(const wire::Body& body) {
   return bytes;
 }
 
-// The request of one member as it is gathered: its text, the counter it proposes, its incarnation.
+// The request of one member as it is gathered: its text, the counter it proposes, its incarnation, its machine.
 struct Proposal {
   std::string request;
   int64_t counter;
   Incarnation member;
+  std::string host;
 
-  static Proposal decode(const Value& value) {
+  // Nothing where that member has gathered something else.
+  static std::optional<Proposal> decode(const Value& value) {
+    if (value.kind() != ValueKind::kList || value.as_list().size() != 4) return std::nullopt;
     const Value::List& items = value.as_list();
-    if (items.size() != 3) fail(Status::kProtocol, "a request for a mesh of {} items", items.size());
-    return {items[0].as_text(), items[1].as_int64(), static_cast<Incarnation>(items[2].as_int64())};
+    const bool fits = items[0].kind() == ValueKind::kText && items[1].kind() == ValueKind::kInt64 &&
+                      items[2].kind() == ValueKind::kInt64 && items[3].kind() == ValueKind::kText;
+    if (!fits) return std::nullopt;
+    return Proposal{items[0].as_text(), items[1].as_int64(), static_cast<Incarnation>(items[2].as_int64()),
+                    items[3].as_text()};
   }
 };
 
@@ -67,69 +109,86 @@ Meshes::Meshes(Environment environment, Group& group)
 
 Meshes::~Meshes() { gate_->close(); }
 
-std::shared_ptr<Future<std::shared_ptr<Mesh>>> Meshes::create(layout::MeshRequest request, Nanos timeout) {
+Meshes::Made Meshes::create(layout::MeshRequest request, Nanos timeout, const MeshPolicy& policy) {
   if (request.ranks.empty()) {
     for (const MemberRecord& member : group_.membership().all()) {
       if (member.state == Standing::kMember) request.ranks.push_back(member.peer.rank);
     }
     std::sort(request.ranks.begin(), request.ranks.end());
   }
-  layout::MeshShape shape = layout::MeshShape::make(request);
+  if (request.shape.empty()) request.shape = {-1, 1};
+  check_request(request);
   if (timeout == 0) timeout = environment_.call_timeout;
-  const std::string own = describe(request);
-  auto made = Future<std::shared_ptr<Mesh>>::make();
-  auto begin = [this, made, shape, own, timeout] {
-    const Value proposal =
-        Value::list({Value::text(own), Value(++last_mesh_), Value(static_cast<int64_t>(self_.incarnation))});
-    try {
-      const auto gathered = group_.all_gather(proposal, shape.ranks(), timeout);
-      gathered->on_done([this, gate = gate_, made, shape, own, timeout, raw = gathered.get()] {
-        std::optional<Value> requests;
-        if (raw->error() == nullptr) requests = raw->value();
-        Error error = raw->error() == nullptr ? Error() : *raw->error();
-        const bool runs = gate->run([this, made, shape, own, timeout, requests, error]() mutable {
-          try {
-            if (!requests) throw error.add_context(fmt::format("mesh \"{}\"", shape.name()));
-            on_agreed(shape, own, timeout, *requests, made);
-          } catch (...) {
-            made->fail(current_error());
-          }
-        });
-        if (!runs) fail_dropped(*made);
-      });
-    } catch (...) {
-      made->fail(current_error());
-    }
-  };
-  if (!gate_->run(std::move(begin))) fail_dropped(*made);
-  return made;
+  auto creation = std::make_shared<Creation>();
+  creation->text = describe(request, policy);
+  creation->request = std::move(request);
+  creation->timeout = timeout;
+  creation->policy = policy;
+  creation->made = Future<std::shared_ptr<Mesh>>::make();
+  if (!gate_->run([this, creation] { gather(creation); })) fail_dropped(*creation->made);
+  return creation->made;
 }
 
-void Meshes::on_agreed(const layout::MeshShape& shape, const std::string& own, Nanos timeout, const Value& requests,
-                       const Made& made) {
-  std::vector<std::shared_ptr<const Peer>> members;
+void Meshes::gather(const std::shared_ptr<Creation>& creation) {
+  try {
+    const Value proposal =
+        Value::list({Value::text(creation->text), Value(++last_mesh_), Value(static_cast<int64_t>(self_.incarnation)),
+                     Value::text(environment_.host)});
+    const auto gathered = group_.all_gather(proposal, creation->request.ranks, creation->timeout);
+    gathered->on_done([this, gate = gate_, creation, raw = gathered.get()] {
+      std::optional<Value> requests;
+      if (raw->error() == nullptr) requests = raw->value();
+      Error error = raw->error() == nullptr ? Error() : *raw->error();
+      const bool runs = gate->run([this, creation, requests, error]() mutable {
+        try {
+          if (!requests) throw error.add_context(fmt::format("mesh \"{}\"", creation->request.name));
+          on_agreed(*creation, *requests);
+        } catch (...) {
+          creation->made->fail(current_error());
+        }
+      });
+      if (!runs) fail_dropped(*creation->made);
+    });
+  } catch (...) {
+    creation->made->fail(current_error());
+  }
+}
+
+void Meshes::on_agreed(Creation& creation, const Value& requests) {
+  layout::MeshRequest& request = creation.request;
   std::optional<std::pair<int32_t, Id>> lowest;
-  for (size_t i = 0; i < shape.ranks().size(); ++i) {
-    const int32_t rank = shape.ranks()[i];
-    const Proposal proposal = Proposal::decode(requests.as_list().at(i));
-    if (proposal.request != own) {
+  std::map<int32_t, Incarnation> incarnations;
+  std::vector<std::string> hosts;
+  for (size_t i = 0; i < request.ranks.size(); ++i) {
+    const int32_t rank = request.ranks[i];
+    const std::optional<Proposal> proposal = Proposal::decode(requests.as_list().at(i));
+    if (!proposal || proposal->request != creation.text) {
       fail(Status::kDiverged, "mesh \"{}\": members differ: this worker (rank {}) calls {}, rank {} calls {}",
-           shape.name(), self_.rank, own, rank, proposal.request);
+           request.name, self_.rank, creation.text, rank, proposal ? proposal->request : "all_gather");
     }
-    const Id id{proposal.member, static_cast<uint64_t>(proposal.counter)};
+    const Id id{proposal->member, static_cast<uint64_t>(proposal->counter)};
     if (!lowest || rank < lowest->first) lowest = {rank, id};
-    members.push_back(rank == self_.rank ? std::make_shared<const Peer>(self_) : group_.find_peer(proposal.member));
-    if (members.back() == nullptr || (rank != self_.rank && group_.is_gone(proposal.member))) {
+    incarnations[rank] = proposal->member;
+    hosts.push_back(proposal->host);
+  }
+  if (request.granules.empty()) request.granules = granules_of(request.ranks, hosts);
+  const layout::MeshShape shape = layout::MeshShape::make(request);
+  std::vector<std::shared_ptr<const Peer>> members;
+  for (const int32_t rank : shape.ranks()) {
+    const Incarnation member = incarnations.at(rank);
+    members.push_back(rank == self_.rank ? std::make_shared<const Peer>(self_) : group_.find_peer(member));
+    if (members.back() == nullptr || (rank != self_.rank && group_.is_gone(member))) {
       fail(Status::kDisconnected, "mesh \"{}\": rank {} is gone", shape.name(), rank);
     }
   }
   const std::optional<int64_t> position = shape.position_of(self_.rank);
   forget_ended();
-  auto mesh = std::make_shared<Mesh>(Mesh::Environment{environment_.loop, environment_.compute, group_}, gate_,
-                                     lowest->second, shape, *position, std::move(members), timeout);
+  auto mesh =
+      std::make_shared<Mesh>(Mesh::Environment{environment_.loop, environment_.compute, group_}, gate_, lowest->second,
+                             shape, *position, std::move(members), creation.timeout, creation.policy);
   meshes_.emplace(mesh->id(), mesh);
   lead_early(mesh);
-  made->complete(mesh);
+  creation.made->complete(mesh);
 }
 
 void Meshes::stop() {

@@ -19,16 +19,20 @@ class Meshes {
     Loop& loop;
     Executor& compute;
     Nanos call_timeout;
+    std::string host;  // the machine of this worker
   };
 
   Meshes(Environment environment, Group& group);
   ~Meshes();
 
-  // Once all ranks of the request (none: all living members of the group, ascending) have called it alike. Throws
-  // INVALID_ARGUMENT for a request that does not fit, or without this worker; the future fails with DIVERGED (other
-  // requests elsewhere), DEADLINE naming who is missing, DISCONNECTED. `timeout` is also that of the mesh's calls that
-  // take none; 0: the call timeout of the worker.
-  std::shared_ptr<Future<std::shared_ptr<Mesh>>> create(layout::MeshRequest request, Nanos timeout);
+  using Made = std::shared_ptr<Future<std::shared_ptr<Mesh>>>;
+
+  // Once all ranks of the request have called it alike. Without ranks all living members of the group, ascending; an
+  // empty shape has all of them on its first axis; without granules these are the hosts. Throws INVALID_ARGUMENT for a
+  // request that does not fit, or without this worker; the future fails with DIVERGED (other requests elsewhere),
+  // DEADLINE naming who is missing, DISCONNECTED. `timeout` is also that of the mesh's calls that take none; 0: the
+  // call timeout of the worker.
+  Made create(layout::MeshRequest request, Nanos timeout, const MeshPolicy& policy = {});
 
   // On the loop, before messages come; and at the shutdown.
   void begin(const Peer& self) {
@@ -54,10 +58,17 @@ class Meshes {
     Nanos expires = 0;
     size_t bytes = 0;
   };
-  using Made = std::shared_ptr<Future<std::shared_ptr<Mesh>>>;
+  // A creation under way.
+  struct Creation {
+    layout::MeshRequest request;
+    std::string text;  // that members must agree on
+    Nanos timeout;
+    MeshPolicy policy;
+    Made made;
+  };
 
-  void on_agreed(const layout::MeshShape& shape, const std::string& own, Nanos timeout, const Value& requests,
-                 const Made& made);
+  void gather(const std::shared_ptr<Creation>& creation);
+  void on_agreed(Creation& creation, const Value& requests);
   Heard keep(const Id& mesh, const Peer& from, const wire::Body& body);
   Heard lead(Mesh& mesh, const Peer& from, const wire::Body& body);
   void lead_early(const std::shared_ptr<Mesh>& mesh);

@@ -58,21 +58,31 @@ struct DeviceArray {
   std::vector<bool> trailing_is_part;  // for each trailing dim that is none of the tensor: of a sum, or repeated
 };
 
-int64_t product_of(const MeshShape& mesh, const Scanner& scanner, size_t place, const std::vector<int64_t>& sizes) {
-  int64_t product = 1;
-  for (int64_t size : sizes) {
-    if (size < 1 || product > mesh.count() / size) {
-      scanner.refuse(Status::kInvalidArgument, place, "the sizes do not make {} devices, the members of mesh \"{}\"",
-                     mesh.count(), mesh.name());
+// The number of devices that a text has to have. Without a mesh the text says that itself.
+struct DeviceCount {
+  const MeshShape* mesh;
+  int64_t count;
+
+  void check(const Scanner& scanner, size_t place, const std::vector<int64_t>& sizes) {
+    const int64_t most = mesh == nullptr ? kMaxMembers : mesh->count();
+    int64_t product = 1;
+    for (int64_t size : sizes) {
+      if (size < 1 || product > most / size) {
+        if (mesh == nullptr) scanner.refuse(Status::kInvalidArgument, place, "the sizes make no 1 to {} devices", most);
+        scanner.refuse(Status::kInvalidArgument, place, "the sizes do not make {} devices, the members of mesh \"{}\"",
+                       most, mesh->name());
+      }
+      product *= size;
     }
-    product *= size;
-  }
-  if (product != mesh.count()) {
+    if (mesh == nullptr && count == 0) count = product;
+    if (product == count) return;
+    if (mesh == nullptr) {
+      scanner.refuse(Status::kInvalidArgument, place, "the sizes make {} devices, those before {}", product, count);
+    }
     scanner.refuse(Status::kInvalidArgument, place, "the sizes make {} devices, but mesh \"{}\" has {} members",
-                   product, mesh.name(), mesh.count());
+                   product, mesh->name(), count);
   }
-  return product;
-}
+};
 
 std::vector<int64_t> read_order(Scanner& scanner, size_t count) {
   const size_t place = scanner.place();
@@ -103,20 +113,20 @@ std::vector<int64_t> transposed_iota(const std::vector<int64_t>& sizes, const st
   return result;
 }
 
-std::vector<int64_t> read_iota(const MeshShape& mesh, Scanner& scanner) {
+std::vector<int64_t> read_iota(DeviceCount& count, Scanner& scanner) {
   const size_t place = scanner.place();
   const std::vector<int64_t> sizes = scanner.numbers('[', ']', "of the sizes behind <=");
-  product_of(mesh, scanner, place, sizes);
+  count.check(scanner, place, sizes);
   std::vector<int64_t> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   if (scanner.take('T')) order = read_order(scanner, sizes.size());
   return transposed_iota(sizes, order);
 }
 
-std::vector<int64_t> read_ids(const MeshShape& mesh, Scanner& scanner) {
+std::vector<int64_t> read_ids(const DeviceCount& count, Scanner& scanner) {
   std::vector<int64_t> ids;
   do {
-    if (static_cast<int64_t>(ids.size()) == mesh.count()) {
+    if (static_cast<int64_t>(ids.size()) == count.count) {
       scanner.refuse(Status::kInvalidArgument, scanner.place(), "there are more devices than members: {}", ids.size());
     }
     ids.push_back(scanner.number("of a device"));
@@ -144,22 +154,33 @@ void read_trailing_dims(Scanner& scanner, DeviceArray& array) {
   }
 }
 
-DeviceArray read_array(const MeshShape& mesh, Scanner& scanner, size_t rank) {
+// Behind "devices". `rank` is that of the tensor; none without a mesh.
+DeviceArray read_array(DeviceCount count, Scanner& scanner, std::optional<size_t> rank) {
   DeviceArray array;
+  scanner.expect('=', "behind devices");
   const size_t place = scanner.place();
   array.shape = scanner.numbers('[', ']', "of the sizes behind devices=");
-  product_of(mesh, scanner, place, array.shape);
-  array.devices = scanner.take("<=") ? read_iota(mesh, scanner) : read_ids(mesh, scanner);
-  if (static_cast<int64_t>(array.devices.size()) != mesh.count()) {
+  count.check(scanner, place, array.shape);
+  array.devices = scanner.take("<=") ? read_iota(count, scanner) : read_ids(count, scanner);
+  if (static_cast<int64_t>(array.devices.size()) != count.count) {
     scanner.refuse(Status::kInvalidArgument, scanner.place(), "{} devices for {} tiles", array.devices.size(),
-                   mesh.count());
+                   count.count);
   }
   read_trailing_dims(scanner, array);
-  if (array.shape.size() != rank + array.trailing_is_part.size()) {
+  const size_t trailing = array.trailing_is_part.size();
+  if (rank && array.shape.size() != *rank + trailing) {
     scanner.refuse(Status::kInvalidArgument, place, "{} sizes for a tensor of {} dims and {} trailing ones",
-                   array.shape.size(), rank, array.trailing_is_part.size());
+                   array.shape.size(), *rank, trailing);
+  }
+  if (array.shape.size() < trailing) {
+    scanner.refuse(Status::kInvalidArgument, place, "{} sizes and {} trailing dims", array.shape.size(), trailing);
   }
   return array;
+}
+
+int32_t rank_of(const Scanner& scanner, int64_t device) {
+  if (device >= 0 && device <= INT32_MAX) return static_cast<int32_t>(device);
+  scanner.refuse(Status::kInvalidArgument, 0, "device {} is none: they are numbered from 0", device);
 }
 
 // Of a tile along each dim of the tensor and, last, of a part of the sum.
@@ -302,8 +323,7 @@ Spec read_hlo(const MeshShape& mesh, Scanner& scanner, size_t rank) {
     if (!scanner.take_word("devices")) {
       scanner.refuse(Status::kInvalidArgument, place, "replicated or devices=[..] is missing");
     }
-    scanner.expect('=', "behind devices");
-    const DeviceArray array = read_array(mesh, scanner, rank);
+    const DeviceArray array = read_array({&mesh, mesh.count()}, scanner, rank);
     const std::vector<TileNumber> numbers = tile_numbers(mesh, scanner, array, rank);
     spec = guess(mesh, numbers, rank);
     if (!(tiles_of(mesh, spec) == tiles_of(array, rank, mesh, numbers))) {
@@ -313,6 +333,44 @@ Spec read_hlo(const MeshShape& mesh, Scanner& scanner, size_t rank) {
   }
   scanner.expect('}', "at the end");
   return spec;
+}
+
+NamedDevices read_hlo_alone(std::string_view text) {
+  Scanner scanner(text);
+  scanner.expect('{', "at the beginning of a spec without a mesh, which is in the form of HLO");
+  MeshRequest request;
+  request.name = "devices";
+  request.shape = {1};
+  size_t rank = 0;
+  AxisSet partial = 0;
+  bool is_everywhere = false;
+  if (scanner.take_word("replicated")) {
+    is_everywhere = true;
+    request.ranks = {0};
+  } else if (scanner.take_word("maximal")) {
+    if (!scanner.take_word("device")) scanner.refuse(Status::kInvalidArgument, scanner.place(), "device= is missing");
+    scanner.expect('=', "behind device");
+    request.ranks = {rank_of(scanner, scanner.number("of a device"))};
+  } else if (scanner.take_word("devices")) {
+    const DeviceArray array = read_array({nullptr, 0}, scanner, std::nullopt);
+    if (array.shape.size() > kMaxAxes) {
+      scanner.refuse(Status::kInvalidArgument, 0, "{} sizes: at most {}", array.shape.size(), kMaxAxes);
+    }
+    request.shape = Dims(array.shape);
+    for (const int64_t device : array.devices) request.ranks.push_back(rank_of(scanner, device));
+    rank = array.shape.size() - array.trailing_is_part.size();
+    for (size_t i = rank; i < array.shape.size(); ++i) {
+      if (array.trailing_is_part[i - rank]) partial |= AxisSet{1} << i;
+    }
+  } else {
+    scanner.refuse(Status::kInvalidArgument, scanner.place(), "replicated, maximal or devices=[..] is missing");
+  }
+  scanner.expect('}', "at the end");
+  scanner.expect_end();
+  Spec spec(rank);
+  for (size_t i = 0; i < rank; ++i) spec.dim(i) = {static_cast<uint8_t>(i)};
+  spec.set_partial(partial);
+  return {MeshShape::make(request), spec, is_everywhere};
 }
 
 std::string print_hlo(const MeshShape& mesh, const Spec& spec) {

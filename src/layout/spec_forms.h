@@ -11,6 +11,14 @@ Spec read_placements(const MeshShape& mesh, Scanner& scanner, size_t rank);
 Spec read_hlo(const MeshShape& mesh, Scanner& scanner, size_t rank);
 Spec read_shardy(const MeshShape& mesh, Scanner& scanner, size_t rank);
 
+// A text of HLO without a mesh, as a mesh of its devices: an axis for each of its sizes, and the spec that it is there.
+struct NamedDevices {
+  MeshShape mesh;
+  Spec spec;
+  bool is_everywhere;  // replicated: on devices that it does not name
+};
+NamedDevices read_hlo_alone(std::string_view text);
+
 std::string print_tuple(const MeshShape& mesh, const Spec& spec);
 std::string print_placements(const MeshShape& mesh, const Spec& spec);
 std::string print_hlo(const MeshShape& mesh, const Spec& spec);

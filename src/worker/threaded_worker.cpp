@@ -8,6 +8,7 @@
 #include "base/each_step.h"
 #include "base/host_code.h"
 #include "base/mutex.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/reserve.h"
 #include "transport/inproc/inproc_transport.h"
@@ -67,7 +68,8 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
                                 resolve_address,
                                 own_address_towards,
                                 options_.memory,
-                                options_.on_member};
+                                options_.on_member,
+                                host_id()};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
   loop_->set_on_failure([this](const Error& error) { worker_->on_loop_failure(error); });
 }

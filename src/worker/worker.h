@@ -62,6 +62,7 @@ struct WorkerEnvironment {
   std::function<std::string(const std::string& address)> own_address_towards = nullptr;
   std::shared_ptr<FrameMemory> memory = nullptr;                 // for large payload that arrives; nullptr: our own
   std::function<void(const MemberRecord&)> on_member = nullptr;  // host code, run on `functions`, one at a time
+  std::string host = {};  // the machine: members with the same text are near each other
 };
 
 // The composition root: builds the layers and leads messages and losses to them. Thread-safe.

@@ -40,6 +40,7 @@ static const distag_status kPassed[] = {ENDING, DISTAG_E_GRAPH_FREED, DISTAG_E_I
                                         DISTAG_E_UNREACHED_SEND, 0};
 static const distag_status kFetched[] = {ENDING, DISTAG_E_REMOTE, DISTAG_E_NOT_FOUND, DISTAG_E_UNSUPPORTED, 1234, 0};
 static const distag_status kStepped[] = {ENDING, DISTAG_E_PEER_RESTARTED, DISTAG_E_INVALID_ARGUMENT, 0};
+static const distag_status kMeshed[] = {ENDING, DISTAG_E_PEER_RESTARTED, DISTAG_E_DIVERGED, 0};
 static const distag_status kEnded[] = {DISTAG_OK, DISTAG_E_DEADLINE, 0};
 static const distag_status kWaited[] = {ENDING,
                                         DISTAG_E_REMOTE,
@@ -49,6 +50,7 @@ static const distag_status kWaited[] = {ENDING,
                                         DISTAG_E_INVALID_ARGUMENT,
                                         DISTAG_E_PEER_RESTARTED,
                                         DISTAG_E_UNREACHED_SEND,
+                                        DISTAG_E_DIVERGED,
                                         1234,
                                         0};
 
@@ -71,7 +73,7 @@ struct world {
   int is_host[2];
   distag_context *context[2];
   distag_rref *rref[2];
-  distag_tensor *param;
+  distag_tensor *param, *number_tensor;
   distag_optimizer *optimizer;
   distag_value *state;
   distag_value *number;
@@ -513,8 +515,57 @@ static void shut_down(actor *a, distag_worker *worker) {
   }
 }
 
+/* A mesh of both workers, of which each actor runs the program of one: mostly nobody comes, or another one. */
+static void mesh(actor *a) {
+  static const char spec[] = "('axis0', None)";
+  static const int64_t shape[] = {3, 2};
+  distag_worker *worker = a->of->w[below(a, 2)];
+  distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
+  distag_collective_options call = DISTAG_COLLECTIVE_OPTIONS_INIT;
+  distag_mesh_info info = DISTAG_MESH_INFO_INIT;
+  distag_mesh_stats stats = DISTAG_MESH_STATS_INIT;
+  distag_mesh *made = NULL, *line = NULL;
+  distag_future *future = NULL;
+  distag_tensor *y = NULL;
+  int64_t offset[2], extent[2], replica = 0;
+  size_t size = 0;
+  char text[64];
+  options.timeout_ns = (int64_t)(1 + below(a, 20)) * DISTAG_MILLISECOND;
+  call.timeout_ns = (int64_t)(1 + below(a, 5)) * DISTAG_MILLISECOND;
+  if (below(a, 2) == 0) {
+    ASK(kMeshed, distag_mesh_create(worker, NULL, 0, NULL, NULL, 0, &options, &made, &a->err));
+  } else {
+    ASK(kMeshed, distag_mesh_create_async(worker, NULL, 0, NULL, NULL, 0, &options, &made, &future, &a->err));
+    use_future(a, future);
+  }
+  if (made == NULL) return;
+  distag_mesh_retain(made);
+  distag_mesh_release(made);
+  ASK(kMeshed, distag_mesh_get_info(made, &info, &a->err));
+  ASK(kMeshed, distag_mesh_copy_box(made, spec, shape, 2, 0, offset, extent, &replica, &a->err));
+  ASK(kMeshed, distag_mesh_copy_spec(made, spec, 2, DISTAG_SPEC_HLO, text, sizeof text, &size, &a->err));
+  ASK(kMeshed, distag_visualize_sharding(made, spec, shape, 2, NULL, text, sizeof text, &size, &a->err));
+  ASK(kMeshed, distag_mesh_open_line(made, "b", &line, &a->err));
+  for (int i = (int)below(a, 3); i > 0; --i) {
+    future = NULL;
+    ASK(kMeshed, distag_collective_async(line == NULL ? made : line, DISTAG_ALL_REDUCE, NULL, a->of->number_tensor,
+                                         &call, &future, &a->err));
+    use_future(a, future);
+    ASK(kMeshed, distag_collective(made, DISTAG_BROADCAST, "axis0", a->of->number_tensor, &call, &y, &a->err));
+    distag_tensor_release(y);
+    y = NULL;
+  }
+  ASK(kMeshed, distag_mesh_get_stats(made, &stats, &a->err));
+  ASK(kMeshed, distag_mesh_copy_report(made, text, sizeof text, &size, &a->err));
+  distag_mesh_release(line);
+  distag_mesh_release(made);
+}
+
 static void act(actor *a) {
-  switch (below(a, 10)) {
+  switch (below(a, 11)) {
+    case 10:
+      mesh(a);
+      break;
     case 0:
       if (local_round(a->random) != 0) atomic_fetch_add(&bad, 1);
       break;
@@ -589,6 +640,7 @@ static void make_values(world *of, actor *a) {
   ASK(ok, distag_value_create_int64(42, &of->number, &a->err));
   ASK(ok, distag_ones(DISTAG_FLOAT64, NULL, 0, &of->param, &a->err));
   ASK(ok, distag_tensor_set_requires_grad(of->param, 1, &a->err));
+  ASK(ok, distag_ones(DISTAG_FLOAT64, NULL, 0, &of->number_tensor, &a->err));
   parameter = distag_tensor_as_value(of->param);
   for (int i = 0; i < 2; ++i) {
     ASK(ok, distag_context_create(of->w[i], &of->context[i], &a->err));
@@ -635,6 +687,7 @@ static void release_values(world *of) {
   distag_value_release(of->state);
   distag_value_release(of->number);
   distag_tensor_release(of->param);
+  distag_tensor_release(of->number_tensor);
 }
 
 /* Of workers that are down all futures are complete; those of released ones soon are. */

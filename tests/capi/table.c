@@ -216,6 +216,19 @@ int main(void) {
   SLOT(invocation_finish, distag_invocation_finish);
   SLOT(invocation_get_function, distag_invocation_get_function);
   SLOT(copy_handle_report, distag_copy_handle_report);
+  SLOT(mesh_retain, distag_mesh_retain);
+  SLOT(mesh_release, distag_mesh_release);
+  SLOT(mesh_create, distag_mesh_create);
+  SLOT(mesh_create_async, distag_mesh_create_async);
+  SLOT(mesh_get_info, distag_mesh_get_info);
+  SLOT(mesh_open_line, distag_mesh_open_line);
+  SLOT(mesh_get_stats, distag_mesh_get_stats);
+  SLOT(mesh_copy_report, distag_mesh_copy_report);
+  SLOT(mesh_copy_box, distag_mesh_copy_box);
+  SLOT(mesh_copy_spec, distag_mesh_copy_spec);
+  SLOT(visualize_sharding, distag_visualize_sharding);
+  SLOT(collective, distag_collective);
+  SLOT(collective_async, distag_collective_async);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

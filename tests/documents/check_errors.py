@@ -58,7 +58,7 @@ def self_test(text, header):
                for program in re.findall(r"^```python\n(.*?)^```", body, re.S | re.M)}
     execute = as_told.get
     cases = [(text, header, 0), (text.replace("## 63 GRAPH_FREED", "### 63"), header, 2),
-             (text, header.replace("  DISTAG_E_USER", "  DISTAG_E_NEW = 65,\n  DISTAG_E_USER"), 1),
+             (text, header.replace("  DISTAG_E_USER", "  DISTAG_E_NEW = 66,\n  DISTAG_E_USER"), 1),
              (text.replace("**Cure.**", "", 1), header, 1), (text.replace("## 12 NOT_FOUND", "## 11 NOT_FOUND"), header, 2)]
     for changed, with_header, expected in cases:
         found = list(check(changed, with_header, execute))

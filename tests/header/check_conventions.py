@@ -4,12 +4,12 @@ import sys
 
 import header_text
 
-MAX_LINES = 1500
+MAX_LINES = 2050
 MAX_COLUMNS = 120
 COMMENT_SHARE = (0.5, 0.7)
 # Functions that do not wait whose waiting twin has another name.
 TWINS = {"distag_context_settle_async": "distag_get_gradients"}
-HANDLES = "tensor|value|worker|invocation|reply|future|context|gradients|rref|optimizer"
+HANDLES = "tensor|value|worker|invocation|reply|future|context|gradients|rref|optimizer|mesh"
 
 
 def check_layout(text):

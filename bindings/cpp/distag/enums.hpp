@@ -25,6 +25,7 @@ enum class errc : int32_t {
   internal = 62,  // a defect in distag
   graph_freed = 63,  // a second pass without retain_graph
   unreached_send = 64,  // FAST mode: results of the named calls were never used
+  diverged = 65,  // the members of a mesh do not run the same program; the message shows both calls
   user = 1000,  // first status of callbacks
 };
 

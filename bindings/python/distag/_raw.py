@@ -5,7 +5,7 @@ from ctypes import (CFUNCTYPE, Structure, c_char, c_char_p, c_double, c_int32, c
 from typing import Any
 
 VERSION = "0.3.0"
-API_SIZE = 1624  # bytes of the function table that this module was made for
+API_SIZE = 1728  # bytes of the function table that this module was made for
 
 VERSION_MAJOR = 0
 VERSION_MINOR = 3
@@ -32,6 +32,7 @@ E_PROTOCOL = 61
 E_INTERNAL = 62
 E_GRAPH_FREED = 63
 E_UNREACHED_SEND = 64
+E_DIVERGED = 65
 E_USER = 1000
 
 ERROR_MAY_HAVE_RUN = 1
@@ -84,6 +85,32 @@ EVENT_FUTURE = 2
 
 BACKWARD_SMART = 1
 BACKWARD_FAST = 2
+
+HIDDEN_ALLOW = 1
+HIDDEN_LOG = 2
+HIDDEN_REFUSE = 3
+
+SPEC_TUPLE = 1
+SPEC_PLACEMENTS = 2
+SPEC_HLO = 3
+SPEC_HLO_IOTA = 4
+SPEC_SHARDY = 5
+
+PICTURE_TEXT = 1
+PICTURE_JSON = 4
+
+ALL_REDUCE = 1
+ALL_GATHER = 2
+REDUCE_SCATTER = 3
+ALL_TO_ALL = 4
+BROADCAST = 5
+REDUCE = 6
+PERMUTE = 7
+
+SUM = 1
+PRODUCT = 2
+MIN = 3
+MAX = 4
 
 distag_deleter = CFUNCTYPE(None, c_void_p)
 distag_custom_forward = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
@@ -307,6 +334,83 @@ class distag_stats(Structure):
     )
 
 
+class distag_mesh_options(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("hidden_moves", c_uint32),
+        ("check_replicas", c_uint32),
+        ("keep_gathered", c_uint32),
+        ("timeout_ns", c_int64),
+        ("bucket_bytes", c_uint64),
+        ("name", c_char_p),
+        ("outer_shape", c_void_p),
+        ("granules", c_void_p),
+    )
+
+
+class distag_mesh_info(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("ndim", c_uint32),
+        ("count", c_int64),
+        ("position", c_int64),
+        ("name", c_char_p),
+        ("shape", c_void_p),
+        ("axis_names", c_void_p),
+        ("ranks", c_void_p),
+        ("granules", c_void_p),
+    )
+
+
+class distag_mesh_stats(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved", c_uint32),
+        ("calls", c_uint64),
+        ("all_reduces", c_uint64),
+        ("all_gathers", c_uint64),
+        ("reduce_scatters", c_uint64),
+        ("all_to_alls", c_uint64),
+        ("broadcasts", c_uint64),
+        ("moves", c_uint64),
+        ("hidden_moves", c_uint64),
+        ("bytes_sent", c_uint64),
+        ("bytes_received", c_uint64),
+        ("bytes_held", c_uint64),
+        ("bytes_held_max", c_uint64),
+        ("plan_misses", c_uint64),
+    )
+
+
+class distag_picture_options(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("format", c_uint32),
+        ("color", c_uint32),
+        ("width", c_uint32),
+        ("row_dim", c_uint32),
+        ("column_dim", c_uint32),
+        ("label", c_char_p),
+    )
+
+
+class distag_collective_options(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reduction", c_uint32),
+        ("dim", c_int64),
+        ("dim_to", c_int64),
+        ("root", c_int64),
+        ("shift", c_int64),
+        ("timeout_ns", c_int64),
+    )
+
+
 # Each function: its name, the type of its result, the types of its parameters.
 PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_error_set", c_int32, (c_void_p, c_int32, c_char_p)),
@@ -329,6 +433,8 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_context_release", None, (c_void_p,)),
     ("distag_worker_retain", None, (c_void_p,)),
     ("distag_worker_release", None, (c_void_p,)),
+    ("distag_mesh_retain", None, (c_void_p,)),
+    ("distag_mesh_release", None, (c_void_p,)),
     ("distag_dtype_get_size", c_size_t, (c_int32,)),
     ("distag_tensor_create", c_int32, (c_void_p, c_size_t, c_int32, c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_tensor_create_borrowed", c_int32, (c_void_p, c_size_t, c_int32, c_void_p, c_void_p, c_size_t, c_void_p,
@@ -516,5 +622,21 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_copy_handle_report", c_int32, (c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_get_misuse_count", c_uint64, ()),
     ("distag_get_version", c_char_p, ()),
+    ("distag_mesh_create", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p,
+     c_void_p)),
+    ("distag_mesh_create_async", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p,
+     c_void_p, c_void_p, c_void_p)),
+    ("distag_mesh_get_info", c_int32, (c_void_p, c_void_p, c_void_p)),
+    ("distag_mesh_open_line", c_int32, (c_void_p, c_char_p, c_void_p, c_void_p)),
+    ("distag_mesh_get_stats", c_int32, (c_void_p, c_void_p, c_void_p)),
+    ("distag_mesh_copy_report", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
+    ("distag_mesh_copy_box", c_int32, (c_void_p, c_char_p, c_void_p, c_size_t, c_int64, c_void_p, c_void_p, c_void_p,
+     c_void_p)),
+    ("distag_mesh_copy_spec", c_int32, (c_void_p, c_char_p, c_size_t, c_uint32, c_void_p, c_size_t, c_void_p,
+     c_void_p)),
+    ("distag_visualize_sharding", c_int32, (c_void_p, c_char_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t,
+     c_void_p, c_void_p)),
+    ("distag_collective", c_int32, (c_void_p, c_uint32, c_char_p, c_void_p, c_void_p, c_void_p, c_void_p)),
+    ("distag_collective_async", c_int32, (c_void_p, c_uint32, c_char_p, c_void_p, c_void_p, c_void_p, c_void_p)),
     ("distag_get_api", c_void_p, (c_uint32,)),
 )

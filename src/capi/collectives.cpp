@@ -1,0 +1,106 @@
+// Collectives on plain tensors.
+
+#include <algorithm>
+
+#include "autograd/autograd.h"
+#include "base/host_code.h"
+#include "capi/future.h"
+#include "capi/mesh.h"
+#include "capi/struct_check.h"
+#include "layout/spec_text.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+namespace {
+
+// The arguments of distag_collective as the host gave them.
+struct Given {
+  uint32_t kind;
+  const char* axes;
+  distag_tensor* x;
+  const distag_collective_options* options;
+};
+
+layout::Axes need_axes(const layout::MeshShape& mesh, const char* axes) {
+  if (axes != nullptr) return layout::parse_axes(mesh, need_text(axes, "axes"));
+  return layout::axes_of((layout::AxisSet{1} << mesh.axis_count()) - 1);
+}
+
+CollectiveCall make_call(const layout::MeshShape& mesh, const std::string& line, const Given& given) {
+  CollectiveCall call;
+  call.tensor = need(given.x, "x").tensor();
+  if (given.kind == 0) refuse(Status::kInvalidArgument, "kind is 0: give one of DISTAG_ALL_REDUCE to DISTAG_PERMUTE");
+  need_enumerator(given.kind, DISTAG_PERMUTE, "kind", "DISTAG_ALL_REDUCE to DISTAG_PERMUTE");
+  call.kind = static_cast<CollectiveKind>(given.kind);
+  call.axes = need_axes(mesh, given.axes);
+  const distag_collective_options options = read_struct(given.options, "distag_collective_options");
+  need_enumerator(options.reduction, DISTAG_MAX, "reduction", "DISTAG_SUM, _PRODUCT, _MIN, _MAX");
+  if (options.reduction != 0) call.reduction = static_cast<Reduction>(options.reduction);
+  call.dim = options.dim;
+  call.dim_to = options.dim_to;
+  call.root = options.root;
+  call.shift = options.shift;
+  call.timeout = need_timeout(options.timeout_ns, "timeout_ns");
+  call.line = line;
+  if (autograd::requires_grad(call.tensor)) {
+    refuse(Status::kInvalidArgument, "x requires grad, and collectives on plain tensors are not recorded: detach it");
+  }
+  return call;
+}
+
+// A call that fails on its arguments is a call of the line: so the members that fail alike stay together, and one that
+// fails alone is found.
+std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given) {
+  Mesh& members = mesh.shared()->need_mesh();
+  CollectiveCall call;
+  try {
+    call = make_call(members.shape(), mesh.line().name(), given);
+  } catch (...) {
+    const Error error = current_error();
+    members.note(mesh.line().name(), "collective, which fails: " + std::string(error.message()),
+                 Fingerprint().add(error.message()).value());
+    throw;
+  }
+  return members.collective(std::move(call));
+}
+
+}  // namespace
+
+distag_status distag_collective(distag_mesh* mesh, uint32_t kind, const char* axes, distag_tensor* x,
+                                const distag_collective_options* options, distag_tensor** out_y, distag_error* err) {
+  clear(out_y);
+  return guard(__func__, err, [=] {
+    const auto held = Ref<distag_mesh>::share(&need(mesh, "mesh"));
+    need_pointer(out_y, "out_y");
+    check_can_wait();
+    const MeshLine::Turn turn(held->line(), "collective");
+    const auto result = begin(*held, {kind, axes, x, options});
+    wait(*result, kForever);
+    const Tensor& y = result->value();
+    if (y) *out_y = make_tensor(y);
+  });
+}
+
+distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const char* axes, distag_tensor* x,
+                                      const distag_collective_options* options, distag_future** out_future,
+                                      distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    distag_mesh& live = need(mesh, "mesh");
+    need_pointer(out_future, "out_future");
+    const MeshLine::Turn turn(live.line(), "collective_async");
+    auto future = Future<Value>::make();
+    live.shared()->need_mesh();
+    Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *live.shared()->worker()));
+    const auto result = begin(live, {kind, axes, x, options});
+    result->on_done([future, raw = result.get()] {
+      if (raw->error() != nullptr) {
+        future->fail(*raw->error());
+      } else {
+        future->complete(raw->value() ? Value(raw->value()) : Value());
+      }
+    });
+    *out_future = given.give();
+  });
+}

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capi/worker.h"
+#include "coll/mesh_use.h"
+
+namespace distag::capi {
+
+// The part that the handles of one mesh, its lines included, have in common. With a worker it is being made at first.
+// Thread-safe.
+class MeshShared {
+ public:
+  explicit MeshShared(layout::MeshShape shape);  // without a worker
+  MeshShared(distag_worker& worker, const Meshes::Made& made);
+
+  distag_worker* worker() const { return worker_.get(); }
+  const std::shared_ptr<Future<std::shared_ptr<MeshUse>>>& made() const { return made_; }
+  LineNames& lines() { return lines_; }
+
+  // These throw INVALID_STATE while it is being made, and what its making failed with.
+  const layout::MeshShape& shape() const;
+  Mesh* mesh() const;  // nullptr without a worker
+  // For calls that its members make: throws INVALID_STATE without a worker, or once that is down.
+  Mesh& need_mesh() const;
+
+ private:
+  const Ref<distag_worker> worker_;  // outlives the mesh
+  const std::optional<layout::MeshShape> shape_;
+  const std::shared_ptr<Future<std::shared_ptr<MeshUse>>> made_;  // nullptr without a worker
+  LineNames lines_;
+};
+
+}  // namespace distag::capi
+
+// A mesh, or a line of it.
+struct distag_mesh final : distag::capi::Handle {
+ public:
+  // A line has a name, which is open; the mesh itself has none.
+  distag_mesh(std::shared_ptr<distag::capi::MeshShared> shared, std::string line)
+      : Handle(distag::capi::Kind::kMesh), shared_(std::move(shared)), line_(std::move(line)) {}
+  ~distag_mesh() override {
+    if (!line_.name().empty()) shared_->lines().close(line_.name());
+  }
+
+  const std::shared_ptr<distag::capi::MeshShared>& shared() const { return shared_; }
+  distag::MeshLine& line() { return line_; }
+  distag_mesh_info info();
+
+ private:
+  const std::shared_ptr<distag::capi::MeshShared> shared_;
+  distag::MeshLine line_;
+  distag::Mutex mutex_;
+  std::vector<const char*> axis_names_ GUARDED_BY(mutex_);  // of info(), which are lent
+};
+
+template <>
+struct distag::capi::KindOf<distag_mesh> : std::integral_constant<distag::capi::Kind, distag::capi::Kind::kMesh> {};

@@ -1,0 +1,64 @@
+#include "capi/mesh.h"
+
+using namespace distag;
+using namespace distag::capi;
+
+namespace distag::capi {
+namespace {
+
+// Completes with the mesh as its users hold it: where nobody does any more, this worker leaves it.
+std::shared_ptr<Future<std::shared_ptr<MeshUse>>> in_use(const Meshes::Made& made) {
+  auto use = Future<std::shared_ptr<MeshUse>>::make();
+  made->on_done([use, raw = made.get()] {
+    if (raw->error() != nullptr) {
+      use->fail(*raw->error());
+    } else {
+      use->complete(std::make_shared<MeshUse>(raw->value()));
+    }
+  });
+  return use;
+}
+
+}  // namespace
+
+MeshShared::MeshShared(layout::MeshShape shape) : shape_(std::move(shape)) {}
+
+MeshShared::MeshShared(distag_worker& worker, const Meshes::Made& made)
+    : worker_(Ref<distag_worker>::share(&worker)), made_(in_use(made)) {}
+
+Mesh* MeshShared::mesh() const {
+  if (made_ == nullptr) return nullptr;
+  if (!made_->is_done()) refuse(Status::kInvalidState, "the mesh is being made: wait for its future first");
+  return &made_->value()->mesh();
+}
+
+const layout::MeshShape& MeshShared::shape() const { return shape_ ? *shape_ : mesh()->shape(); }
+
+Mesh& MeshShared::need_mesh() const {
+  if (made_ == nullptr) {
+    refuse(Status::kInvalidState, "mesh \"{}\" was made without a worker: it serves for specs, boxes and pictures only",
+           shape_->name());
+  }
+  worker_->check_up();
+  return *mesh();
+}
+
+}  // namespace distag::capi
+
+distag_mesh_info distag_mesh::info() {
+  const layout::MeshShape& shape = shared_->shape();
+  distag_mesh_info info{};
+  info.ndim = static_cast<uint32_t>(shape.axis_count());
+  info.count = shape.count();
+  info.position = shared_->mesh() == nullptr ? -1 : shared_->mesh()->position();
+  info.name = shape.name().c_str();
+  info.shape = shape.sizes().data();
+  info.ranks = shape.ranks().data();
+  info.granules = shape.granules().data();
+  MutexLock lock(mutex_);
+  if (axis_names_.empty()) {
+    for (const std::string& name : shape.axis_names()) axis_names_.push_back(name.c_str());
+  }
+  info.axis_names = axis_names_.data();
+  return info;
+}

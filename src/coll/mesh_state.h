@@ -1,0 +1,101 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace distag {
+
+// What a mesh does with its tensors; the same on all members.
+struct MeshPolicy {
+  // The numbers are those of distag_hidden_moves.
+  enum class HiddenMoves : int32_t { kAllow = 1, kLog = 2, kRefuse = 3 };
+
+  HiddenMoves hidden_moves = HiddenMoves::kAllow;
+  bool check_replicas = false;
+  bool keep_gathered = false;
+  uint64_t bucket_bytes = uint64_t{25} << 20;
+};
+
+// A number that its loop changes and any thread reads.
+class Count {
+ public:
+  Count() = default;
+  Count(const Count& other) : value_(other) {}
+  Count& operator=(const Count& other) { return *this = uint64_t{other}; }
+  Count& operator=(uint64_t value) {
+    value_.store(value, std::memory_order_relaxed);
+    return *this;
+  }
+  operator uint64_t() const { return value_.load(std::memory_order_relaxed); }
+  Count& operator+=(uint64_t more) { return *this = *this + more; }
+  Count& operator-=(uint64_t less) { return *this = *this - less; }
+  Count& operator++() { return *this += 1; }
+  Count& operator--() { return *this -= 1; }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+// The work of this worker on a mesh, all lines together. Of collectives those that sent something.
+struct MeshStats {
+  Count calls;
+  Count all_reduces;
+  Count all_gathers;
+  Count reduce_scatters;
+  Count all_to_alls;
+  Count broadcasts;
+  Count moves;
+  Count hidden_moves;
+  Count parts_sent;
+  Count bytes_sent;  // of elements, to other members
+  Count bytes_received;
+  Count bytes_held;  // of pieces of the calls under way
+  Count bytes_held_max;
+  Count plan_misses;
+  Count open;  // calls under way
+
+  void hold(uint64_t bytes) {
+    bytes_held += bytes;
+    if (bytes_held > bytes_held_max) bytes_held_max = bytes_held;
+  }
+};
+
+// A mesh at one moment, as one member has it.
+struct MeshSnapshot {
+  // A call that sent something, and why.
+  struct Move {
+    std::string op;
+    std::string specs;
+    std::string kind;
+    std::string axes;
+    uint64_t bytes = 0;  // sent
+    std::string why;
+  };
+  struct OpenCall {
+    uint64_t number = 0;
+    std::string text;
+    Nanos age = 0;
+    std::vector<int64_t> waits_for;  // positions
+  };
+  struct Line {
+    std::string name;
+    uint64_t last = 0;  // number of the last call here
+    std::string text;   // of it
+    std::vector<OpenCall> open;
+    std::map<int64_t, uint64_t> known;  // of other members, by position: the latest call heard of
+  };
+
+  std::optional<Error> ended;
+  std::vector<Line> lines;
+  std::deque<Move> moves;  // the last ones
+};
+
+}  // namespace distag

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "base/mutex.h"
+#include "coll/mesh.h"
+
+namespace distag {
+
+// A mesh as its users on this worker hold it: handles, lines, tensors. The last of them takes the worker out of it.
+// Thread-safe.
+class MeshUse {
+ public:
+  explicit MeshUse(std::shared_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
+  ~MeshUse() { mesh_->leave(); }
+  MeshUse(const MeshUse&) = delete;
+  MeshUse& operator=(const MeshUse&) = delete;
+
+  Mesh& mesh() const { return *mesh_; }
+
+ private:
+  const std::shared_ptr<Mesh> mesh_;
+};
+
+// One line of a mesh in the program of this worker: one call at a time. Thread-safe.
+class MeshLine {
+ public:
+  explicit MeshLine(std::string name) : name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }  // empty: that of the mesh itself
+
+  // A thread is in a call of the line, from beginning to end. Throws INVALID_STATE naming both calls where one is in it
+  // already: a second thread, or a callback that a waiting call runs.
+  class Turn {
+   public:
+    Turn(MeshLine& line, const char* call);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    MeshLine& line_;
+  };
+
+ private:
+  const std::string name_;
+  Mutex mutex_;
+  const char* call_ GUARDED_BY(mutex_) = nullptr;  // under way
+};
+
+// The names of the lines of one mesh that are open on this worker. Thread-safe.
+class LineNames {
+ public:
+  // Throws INVALID_STATE when that one is open, INVALID_ARGUMENT when it can be no name.
+  void open(const std::string& name);
+  void close(const std::string& name);
+
+ private:
+  Mutex mutex_;
+  std::set<std::string> names_ GUARDED_BY(mutex_);
+};
+
+}  // namespace distag

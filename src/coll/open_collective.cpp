@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/violation.h"
+#include "coll/mesh.h"
+
+namespace distag {
+namespace {
+
+// Room for what stands around a piece.
+constexpr size_t kMostHeaderBytes = size_t{64} << 10;
+
+size_t byte_size(const Tensors& pieces) {
+  size_t bytes = 0;
+  for (const Tensor& piece : pieces) bytes += piece.byte_size();
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<int64_t> OpenCollective::missing() const {
+  assert_on_loop(mesh->environment_.loop);
+  std::vector<int64_t> positions;
+  for (const auto& [part, exchange] : exchanges) {
+    for (const auto& [position, expected] : exchange.expected) positions.push_back(position);
+  }
+  return positions;
+}
+
+// Each begins with another one.
+void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgoing) {
+  const size_t own_limit = mesh->members_[static_cast<size_t>(mesh->position_)]->max_message_bytes;
+  for (int64_t i = 1; i < mesh->shape_.count(); ++i) {
+    const auto piece = outgoing.find((mesh->position_ + i) % mesh->shape_.count());
+    if (piece == outgoing.end()) continue;
+    const Peer& to = *mesh->members_[static_cast<size_t>(piece->first)];
+    const size_t limit = to.max_message_bytes == 0 ? own_limit : std::min<size_t>(own_limit, to.max_message_bytes);
+    const size_t bytes = byte_size(piece->second);
+    if (bytes + kMostHeaderBytes > limit) {
+      fail(Status::kInvalidArgument, "{}: a piece of {} bytes for {} is too large: raise max_message_bytes of both",
+           text, bytes, describe_peer(to));
+    }
+    Values pieces;
+    for (const Tensor& tensor : piece->second) pieces.emplace_back(tensor);
+    mesh->stats_.bytes_sent += bytes;
+    if (move) move->bytes += bytes;
+    ++mesh->stats_.parts_sent;
+    mesh->send_part(piece->first, wire::Part{mesh->id_, line, number, part, hash, std::move(pieces)});
+  }
+}
+
+// Takes the parts that came before this member was at the step. Of another program nothing is taken: its member hears
+// of that from the comparison.
+void OpenCollective::take_early(uint32_t part) {
+  auto& early = mesh->lines_[line].early;
+  std::vector<std::pair<int64_t, wire::Part>> kept;
+  auto found = early.lower_bound({number, part, 0});
+  while (found != early.end() && found->first.number == number && found->first.part == part) {
+    kept.emplace_back(found->first.from, std::move(found->second));
+    found = early.erase(found);
+  }
+  for (const auto& [from, message] : kept) {
+    if (is_over || message.hash != hash) continue;
+    try {
+      take(part, from, message.pieces);
+    } catch (const Violation& error) {
+      mesh->environment_.group.fence(mesh->members_[static_cast<size_t>(from)]->incarnation, error);
+    }
+  }
+}
+
+void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing,
+                              std::map<int64_t, std::vector<Expected>> expected,
+                              UniqueFunction<void(std::map<int64_t, Tensors>)> then) {
+  assert_on_loop(mesh->environment_.loop);
+  const auto self = shared_from_this();
+  const bool is_complete = expected.empty();
+  Exchange& exchange = exchanges[part];
+  exchange.expected = std::move(expected);
+  exchange.then = std::move(then);
+  if (const auto mine = outgoing.find(mesh->position_); mine != outgoing.end()) {
+    exchange.came.emplace(mine->first, mine->second);
+  }
+  send(part, outgoing);
+  take_early(part);
+  if (is_over) return;
+  if (is_complete) {
+    auto done = std::move(exchange.then);
+    done(std::move(exchange.came));
+    return;
+  }
+  for (const int64_t position : missing()) {
+    const auto left = mesh->left_.find(position);
+    if (left == mesh->left_.end()) continue;
+    const Error error = left->second;
+    mesh->end_now(error, false);
+    return;
+  }
+}
+
+void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
+  assert_on_loop(mesh->environment_.loop);
+  Exchange& exchange = exchanges.at(part);
+  const auto expected = exchange.expected.find(from);
+  if (expected == exchange.expected.end() || expected->second.size() != pieces.size()) {
+    violation("{} pieces for part {} of call {}, {}, which it has not, or has already", pieces.size(), part, number,
+              text);
+  }
+  Tensors came;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Tensor& piece = pieces[i].as_tensor();
+    const Expected& wanted = expected->second[i];
+    Dims shape = piece.shape();
+    if (wanted.open_dim < shape.size() && shape.size() == wanted.shape.size()) {
+      shape[wanted.open_dim] = wanted.shape[wanted.open_dim];
+    }
+    if (piece.dtype() != wanted.dtype || shape != wanted.shape) {
+      violation("{} for part {} of call {}, {}", describe(piece), part, number, text);
+    }
+    mesh->stats_.bytes_received += piece.byte_size();
+    mesh->stats_.hold(piece.byte_size());
+    bytes_held += piece.byte_size();
+    came.push_back(piece);
+  }
+  exchange.expected.erase(expected);
+  exchange.came.emplace(from, std::move(came));
+  if (!exchange.expected.empty()) return;
+  const auto self = shared_from_this();
+  auto then = std::move(exchange.then);
+  auto all = std::move(exchange.came);
+  try {
+    then(std::move(all));
+  } catch (...) {
+    fail_alone(current_error());
+  }
+}
+
+namespace {
+
+// Work of a call on the executor. Its way back needs no memory.
+struct Away {
+  std::shared_ptr<OpenCollective> open;
+  UniqueFunction<Tensors()> make;
+  UniqueFunction<void(Tensors)> then;
+  Tensors made;
+  std::optional<Error> error;
+  TaskPlace place;
+
+  void run() noexcept {
+    try {
+      made = make();
+    } catch (...) {
+      error = current_error();
+    }
+    make.reset();
+  }
+  void go_on() {
+    if (open->is_over) return;
+    try {
+      if (error) throw *error;
+      then(std::move(made));
+    } catch (...) {
+      open->fail_alone(current_error());
+    }
+  }
+};
+
+}  // namespace
+
+void OpenCollective::work(size_t bytes, UniqueFunction<Tensors()> make, UniqueFunction<void(Tensors)> then) {
+  assert_on_loop(mesh->environment_.loop);
+  constexpr size_t kOnTheLoop = 64 << 10;
+  if (bytes <= kOnTheLoop) return then(make());
+  auto away = std::make_shared<Away>();
+  away->open = shared_from_this();
+  away->make = std::move(make);
+  away->then = std::move(then);
+  mesh->environment_.compute.post_or_drop([away = std::move(away)] {
+    away->run();
+    away->open->mesh->gate_->run(away->place, [away] { away->go_on(); });
+  });
+}
+
+void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then) {
+  assert_on_loop(mesh->environment_.loop);
+  const size_t bytes = operands.front().value.byte_size();
+  work(
+      bytes,
+      [reduction, operands = std::move(operands)]() mutable { return Tensors{fold(reduction, std::move(operands))}; },
+      [then = std::move(then)](Tensors made) mutable { then(std::move(made.front())); });
+}
+
+void OpenCollective::complete(Tensor result) {
+  assert_on_loop(mesh->environment_.loop);
+  if (is_over) return;
+  const auto self = shared_from_this();
+  mesh->finish(self);
+  future->complete(std::move(result));
+}
+
+void OpenCollective::fail_alone(Error error) {
+  assert_on_loop(mesh->environment_.loop);
+  if (!is_over) mesh->end_alone(std::move(error), line);
+}
+
+}  // namespace distag

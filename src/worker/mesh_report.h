@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "coll/mesh.h"
+
+namespace distag {
+
+// In JSON, for people and tools; include/distag.h names the keys. Without a worker there is no mesh, only its shape.
+std::string write_report(const layout::MeshShape& shape, const Mesh* mesh, const MeshSnapshot& snapshot);
+
+}  // namespace distag

@@ -734,10 +734,12 @@ typedef struct distag_worker_options {
   distag_member_callback on_member;        /* nullable; since 0.2 */
   distag_thread_hook on_thread_start;      /* nullable; runs on the new thread, also with the host executor */
   distag_thread_hook on_thread_stop;       /* nullable; likewise */
+  uint32_t no_lane;  /* 1: sockets only, no shared memory with members of this machine, as DISTAG_LANE=0; since 0.3 */
+  uint32_t reserved; /* 0 */
 } distag_worker_options;
 #define DISTAG_WORKER_OPTIONS_INIT                                                                                  \
   {sizeof(distag_worker_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-   NULL, NULL, NULL, NULL}
+   NULL, NULL, NULL, NULL, 0, 0}
 
 /* Makes a worker that nobody can reach yet. Starts no thread, opens no socket. */
 DISTAG_API distag_status distag_worker_create(const distag_worker_options *options /* nullable */,
@@ -1246,7 +1248,8 @@ DISTAG_API distag_status distag_worker_get_stats(distag_worker *worker, distag_s
 
 /* Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and how they
  * stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those wait
- * for, "rrefs", the last "events". Of a context on this worker: its counts, "passes", "sends", those that "never_fired"
+ * for, "rrefs", the last "events", and "lane" (since 0.3), here and of each member: whether messages go by shared
+ * memory, or why not. Of a context on this worker: its counts, "passes", "sends", those that "never_fired"
  * (no gradient has come for them), and the graph behind these sends as "nodes" and "edges": kinds and names, no values,
  * and nothing of tensors that were not sent.
  * Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without it, which may be

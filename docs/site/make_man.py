@@ -108,6 +108,7 @@ ENVIRONMENT = (
     ("DISTAG_RENDEZVOUS", "Where workers meet that have no address, or \"env://\": any other address."),
     ("DISTAG_MASTER_ADDR , Ev MASTER_ADDR", "Without DISTAG_RENDEZVOUS the host at which rank 0 serves."),
     ("DISTAG_MASTER_PORT , Ev MASTER_PORT", "And its port."),
+    ("DISTAG_LANE", "With 0 workers of one machine share no memory: all messages go through sockets."),
     ("DISTAG_VALIDATE", "With 1 misuse of handles is always told."),
     ("XDG_RUNTIME_DIR , Ev TMPDIR", "Where the private folder of a worker is made; else in /tmp."),
     ("OPENBLAS_NUM_THREADS", "The threads of OpenBLAS, which multiplies matrices; 1 for several workers on a machine."))

@@ -23,6 +23,8 @@ namespace {
 // How long a loop that ran out of work goes on looking for more before it sleeps: to wake a sleeping core costs as much
 // as a small message does, and an answer often comes within this time.
 constexpr Nanos kLookout = 60 * kMicrosecond;
+// How often a loop with lookouts asks the system whether descriptors are readable: to ask costs more than to look.
+constexpr Nanos kPollGap = 5 * kMicrosecond;
 // How long memory has to do without what the reserve lacks: others may need it more.
 constexpr Nanos kRefillPause = 10 * kMillisecond;
 // How long a loop sleeps at once after its core was taken while it looked for work.
@@ -71,6 +73,10 @@ struct FdLoop::State {
   void fire_timers();
   bool check_idle();
   bool look_for_work();
+  bool begin_sleep();
+  void end_sleep();
+  bool has_polled_lately() const { return !lookouts.empty() && last - polled_at < kPollGap; }
+  bool poll(Nanos deadline);
   void wait_for_work(bool busy);
   void dispatch();
   void run_task(Task& task);
@@ -123,6 +129,8 @@ struct FdLoop::State {
   TimerQueue timers;
   std::vector<IdleCheck> idle_checks;
   uint64_t next_idle_check = 1;
+  std::vector<Lookout*> lookouts;
+  Nanos polled_at = 0;
 };
 
 void FdLoop::State::run() {
@@ -182,6 +190,7 @@ bool FdLoop::State::check_idle() {
     if (check) timed([&more, &check] { more |= (*check)(); }, [] { return "a check before the loop sleeps"; });
   }
   std::erase_if(idle_checks, [](const IdleCheck& check) { return !check.check; });
+  has_heard = has_heard || more;
   return more;
 }
 
@@ -195,12 +204,16 @@ bool FdLoop::State::look_for_work() {
     const Nanos now = steady.now();
     if (now - last > kLookout) crowded_until = now + kCrowded;
     last = now;
+    for (Lookout* lookout : lookouts) {
+      if (lookout->has_work()) return true;
+    }
     {
       MutexLock lock(mutex);
       if (!posted.empty() || stopping) return true;
     }
+    if (has_polled_lately()) continue;
     last = steady.now();
-    if (poller.wait(last, 0)) {
+    if (poll(0)) {
       dispatch();
       return true;
     }
@@ -208,19 +221,39 @@ bool FdLoop::State::look_for_work() {
   return false;
 }
 
+bool FdLoop::State::poll(Nanos deadline) {
+  polled_at = last;
+  return poller.wait(last, deadline);
+}
+
+// True: a lookout has work.
+bool FdLoop::State::begin_sleep() {
+  bool has_work = false;
+  for (Lookout* lookout : lookouts) has_work |= lookout->begin_sleep();
+  return has_work;
+}
+
+void FdLoop::State::end_sleep() {
+  for (Lookout* lookout : lookouts) lookout->end_sleep();
+}
+
 void FdLoop::State::wait_for_work(bool busy) {
   if (!busy && look_for_work()) return;
+  if (busy && has_polled_lately()) return;
+  const bool has_begun = !busy;
+  if (has_begun) busy = begin_sleep();
   {
     MutexLock lock(mutex);
     busy = busy || !posted.empty() || stopping;
     sleeping = !busy;
   }
   has_heard = has_heard && busy;
-  poller.wait(last, busy ? 0 : timers.next_due());
+  poll(busy ? 0 : timers.next_due());
   if (!busy) {
     MutexLock lock(mutex);
     sleeping = false;
   }
+  if (has_begun) end_sleep();
   last = steady.now();
   dispatch();
 }
@@ -254,6 +287,7 @@ void FdLoop::State::destroy_left() {
   while (!left.empty()) left.pop();
   timers.clear();
   std::exchange(idle_checks, {}).clear();
+  lookouts.clear();
   poller.clear();
   owner = std::thread::id();
 }
@@ -355,6 +389,16 @@ void FdLoop::remove_idle_check(uint64_t id) {
   for (State::IdleCheck& check : state_->idle_checks) {
     if (check.id == id) std::exchange(check.check, nullptr).reset();
   }
+}
+
+void FdLoop::add_lookout(Lookout& lookout) {
+  assert(state_->may_touch());
+  state_->lookouts.push_back(&lookout);
+}
+
+void FdLoop::remove_lookout(Lookout& lookout) {
+  assert(state_->may_touch());
+  std::erase(state_->lookouts, &lookout);
 }
 
 Nanos FdLoop::longest_task() const { return state_->longest; }

@@ -12,6 +12,19 @@ namespace distag {
 
 class Reserve;
 
+// Work that others leave in memory, without a word to the system as long as the loop is awake. All on the loop.
+class Lookout {
+ public:
+  virtual ~Lookout() = default;
+  // Whether there is some. Cheap: asked at each look around.
+  virtual bool has_work() noexcept = 0;
+  // The loop is about to sleep: from now on who leaves work wakes it, by a descriptor that it watches. True: there is
+  // some by now, and the loop does not sleep.
+  virtual bool begin_sleep() noexcept = 0;
+  // After each begin_sleep().
+  virtual void end_sleep() noexcept = 0;
+};
+
 // The production loop: one thread, epoll over an eventfd (posted tasks), the timers and watched descriptors. A wait on
 // its thread is refused with INVALID_STATE. Methods that are "on the loop" may also be called while it does not run.
 class FdLoop final : public Loop {
@@ -50,6 +63,10 @@ class FdLoop final : public Loop {
   // whose descriptor is edge-triggered, as ZeroMQ's are. On the loop only; gives an id for remove_idle_check.
   uint64_t add_idle_check(std::function<bool()> check);
   void remove_idle_check(uint64_t id);
+
+  // Asked while the loop looks for work; its work is done by an idle check. On the loop only.
+  void add_lookout(Lookout& lookout);
+  void remove_lookout(Lookout& lookout);
 
   // The longest task so far. Any thread.
   Nanos longest_task() const;

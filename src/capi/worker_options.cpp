@@ -109,6 +109,8 @@ ThreadedOptions make_threaded_options(const distag_worker_options& options, std:
   made.security = make_security(options.security);
   made.host_executor = options.executor == DISTAG_EXECUTOR_HOST;
   made.thread_count = options.thread_count;
+  need_zero(options.reserved, "distag_worker_options.reserved");
+  made.no_lane = need_flag(options.no_lane, "no_lane");
   if (options.log_level != 0) made.log_level = static_cast<LogLevel>(options.log_level);
   if (options.on_log != nullptr) {
     made.on_log = [sink = options.on_log, user_data](LogLevel level, const std::string& text) {

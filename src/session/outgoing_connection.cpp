@@ -169,6 +169,16 @@ bool OutgoingConnection::send(const Frames& frames) {
   return true;
 }
 
+void OutgoingConnection::drop() {
+  if (connection_) connection_->distrust();
+  transition(Event::kDropped);
+}
+
+void OutgoingConnection::stall() {
+  if (connection_) connection_->distrust();
+  transition(Event::kStalled);
+}
+
 void OutgoingConnection::drop_connection() {
   ++epoch_;
   if (!connection_) return;

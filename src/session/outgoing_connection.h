@@ -35,8 +35,8 @@ class OutgoingConnection {
   void open() { transition(Event::kNeeded); }
   void close() { transition(Event::kClosed); }
   // Ends the connection, and dials again later. `drop` counts towards the end of the peer, `stall` does not.
-  void drop() { transition(Event::kDropped); }
-  void stall() { transition(Event::kStalled); }
+  void drop();
+  void stall();
   // Dials, if there was no memory for the timer that would.
   void tick();
   // From now on each drop is the end.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,6 +57,9 @@ class Connection {
   virtual ~Connection() = default;
   // Multipart, all or nothing. False when it would block: nothing was taken, on_writable follows.
   virtual bool send(const Frames& frames) = 0;
+  // Bytes were changed on it, or nothing is heard by it: the next one to that endpoint is to go another way, if there
+  // are two.
+  virtual void distrust() {}
 };
 
 // Messages have at least one frame.
@@ -84,6 +88,18 @@ class FrameMemory {
   virtual std::shared_ptr<std::byte> allocate(size_t size) = 0;
 };
 
+// The lanes of a transport (see transport/shm), for reports.
+struct LaneReport {
+  bool is_on = false;
+  std::string why_off;
+  uint64_t open = 0;  // of both directions
+  uint64_t refused = 0;
+  uint64_t sleeps = 0;  // of the loop, with lanes open
+  uint64_t wakes_sent = 0;
+  uint64_t wakes_received = 0;
+  std::map<std::string, std::string> ways;  // by endpoint: "lane", or why the last dial to it went without
+};
+
 // Frames between endpoints: ordered and whole per connection, lost only with a suffix when a connection drops. Makes
 // all its sockets on the loop it was given. One per worker.
 class Transport {
@@ -107,6 +123,8 @@ class Transport {
   // both sides live: a connection on which nothing is under way needs nobody to look after it. Elsewhere a side that is
   // cut off goes unnoticed until something is sent.
   virtual bool reports_every_loss() const = 0;
+  // On the loop.
+  virtual LaneReport lane_report() const { return {}; }
 };
 
 // The largest frame and message in frames (without its header) that a transport carries.

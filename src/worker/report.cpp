@@ -56,6 +56,8 @@ Json to_json(const WorkerSnapshot::Member& member) {
             {"state", state_text(member.record.state)},
             {"connected", member.is_connected}};
   if (!member.gone.empty()) json["why"] = member.gone;
+  json["lane"] = nullptr;
+  if (!member.lane.empty()) json["lane"] = member.lane;
   return json;
 }
 
@@ -98,6 +100,17 @@ Json to_json(const ContextSnapshot& context) {
 
 Json to_json(const OwnedValueInfo& value) {
   return {{"id", hex(value.id)}, {"made_by", value.origin}, {"state", value.state}, {"holders", value.holders}};
+}
+
+Json to_json(const LaneReport& lane) {
+  Json json{{"on", lane.is_on},
+            {"open", lane.open},
+            {"refused", lane.refused},
+            {"sleeps", lane.sleeps},
+            {"wakes_sent", lane.wakes_sent},
+            {"wakes_received", lane.wakes_received}};
+  if (!lane.is_on) json["why"] = lane.why_off;
+  return json;
 }
 
 template <typename Item>
@@ -167,6 +180,7 @@ std::string write_report(const WorkerSnapshot& worker) {
                 {"state", worker.state},
                 {"protocol", wire::kProtocolVersion}}},
               {"members", to_list(worker.members)},
+              {"lane", to_json(worker.lane)},
               {"calls", to_list(worker.calls)},
               {"contexts", to_list(worker.contexts)},
               {"rrefs", to_list(worker.rrefs)},

@@ -7,6 +7,7 @@
 #include "group/membership.h"
 #include "rpc/open_call.h"
 #include "rref/rrefs.h"
+#include "transport/transport.h"
 #include "worker/event_log.h"
 
 namespace distag {
@@ -17,6 +18,7 @@ struct WorkerSnapshot {
     MemberRecord record;
     bool is_connected = false;
     std::string gone;  // why it is lost, or that it has left
+    std::string lane;  // "lane", or why messages to it go without; empty: none did yet
   };
 
   std::string name;
@@ -25,6 +27,7 @@ struct WorkerSnapshot {
   std::string state;  // "not started", "started", "shutting down", "shut down"
   Nanos now = 0;
   std::vector<Member> members;
+  LaneReport lane;
   std::vector<OpenCall> calls;
   std::vector<ContextSnapshot> contexts;
   std::vector<OwnedValueInfo> rrefs;

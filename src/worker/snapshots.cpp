@@ -26,7 +26,7 @@ WorkerSnapshot Worker::State::snapshot() const {
   snapshot.name = seen.name;
   snapshot.rank = seen.rank;
   snapshot.now = environment.loop.now();
-  for (MemberRecord& member : group.membership().all()) snapshot.members.push_back({std::move(member), false, ""});
+  for (MemberRecord& member : group.membership().all()) snapshot.members.push_back({std::move(member), false, "", ""});
   return snapshot;
 }
 
@@ -48,6 +48,11 @@ std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
         const Error* gone = state->session->gone(member.record.peer.incarnation);
         if (gone != nullptr) member.gone = gone->message();
       }
+    }
+    if (state->transport) snapshot.lane = state->transport->lane_report();
+    for (WorkerSnapshot::Member& member : snapshot.members) {
+      const auto way = snapshot.lane.ways.find(member.record.peer.endpoint);
+      if (way != snapshot.lane.ways.end()) member.lane = way->second;
     }
     snapshot.calls = state->rpc.open_calls();
     snapshot.contexts = state->dautograd.contexts();

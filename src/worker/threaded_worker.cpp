@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/reserve.h"
 #include "transport/inproc/inproc_transport.h"
+#include "transport/shm/shm_transport.h"
 #include "transport/zmq/address.h"
 #include "transport/zmq/zmq_transport.h"
 #include "worker/long_tasks.h"
@@ -27,6 +28,13 @@ size_t core_count() {
 
 // The threads and last callbacks that are about to end are waited for at least this long.
 constexpr Nanos kPatience = 500 * kMillisecond;
+
+// Empty: there may be lanes.
+std::string why_no_lane(bool by_option) {
+  if (by_option) return "the worker's option no_lane";
+  const char* const value = std::getenv("DISTAG_LANE");
+  return value != nullptr && std::string(value) == "0" ? "DISTAG_LANE=0" : "";
+}
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
@@ -59,7 +67,9 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
                                 [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
                                   if (starts_with(rendezvous, "inproc://"))
                                     return std::make_unique<InprocTransport>(*loop_);
-                                  return std::make_unique<ZmqTransport>(*loop_, load_keys());
+                                  return std::make_unique<ShmTransport>(
+                                      *loop_, std::make_unique<ZmqTransport>(*loop_, load_keys()),
+                                      why_no_lane(options_.no_lane));
                                 },
                                 [this](const std::string& uri, Transport& transport) {
                                   return distag::make_rendezvous(uri, *loop_, transport, *log_);

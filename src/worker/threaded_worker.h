@@ -19,6 +19,7 @@ struct ThreadedOptions {
   WorkerOptions worker;
   SecurityOptions security;
   bool host_executor = false;  // functions, callbacks and deleters run in HostExecutor::poll
+  bool no_lane = false;        // no shared memory with processes of this machine
   size_t thread_count = 0;     // of the pool; 0: one per core
   LogLevel log_level = LogLevel::kWarning;
   std::function<void(LogLevel, const std::string&)> on_log;  // host code, run on the functions executor; may be empty

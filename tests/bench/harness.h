@@ -28,14 +28,15 @@ struct Row {
 // name what to compare with.
 std::vector<Row> local_rows();
 std::vector<Row> pair_rows();
+std::vector<Row> tcp_rows();  // of a pair that meets at tcp addresses
 std::vector<Row> training_rows();
 std::vector<Row> reference_rows();
 
 // Runs the wanted pair rows: starts the other worker as a process of this program and meets it. `serve` is that
-// process's side.
-void run_pair(const std::vector<Row>& rows, const char* program);
+// process's side. `bind`: where both listen; nullptr: at private addresses.
+void run_pair(const std::vector<Row>& rows, const char* program, const char* bind);
 distag_worker* pair_worker();  // of the caller, while run_pair runs
 void register_training(distag_worker* worker);
-int serve(const char* rendezvous);
+int serve(const char* rendezvous, const char* bind);
 
 }  // namespace bench

@@ -45,7 +45,7 @@ void check(const distag_error& error, const char* what) {
 }  // namespace bench
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "--serve") == 0) return bench::serve(argv[2]);
+  if (argc == 4 && std::strcmp(argv[1], "--serve") == 0) return bench::serve(argv[2], argv[3]);
   std::vector<std::string> wanted;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) {
@@ -66,6 +66,8 @@ int main(int argc, char** argv) {
   std::vector<bench::Row> pair = choose(bench::pair_rows());
   const std::vector<bench::Row> training = choose(bench::training_rows());
   pair.insert(pair.end(), training.begin(), training.end());
-  if (!pair.empty()) bench::run_pair(pair, argv[0]);
+  if (!pair.empty()) bench::run_pair(pair, argv[0], nullptr);
+  const std::vector<bench::Row> tcp = choose(bench::tcp_rows());
+  if (!tcp.empty()) bench::run_pair(tcp, argv[0], "tcp://127.0.0.1:0");
   return 0;
 }

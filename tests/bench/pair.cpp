@@ -3,10 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "bench/harness.h"
 
@@ -18,12 +22,13 @@ namespace {
 
 distag_worker* worker = nullptr;  // of the caller, while run_pair runs
 
-distag_worker* meet(const char* rendezvous, int32_t rank) {
+distag_worker* meet(const char* rendezvous, int32_t rank, const char* bind) {
   distag_error error = DISTAG_ERROR_INIT;
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   options.rank = rank;
   options.world_size = 2;
   options.rendezvous = rendezvous;
+  options.bind = bind;
   distag_worker* made = nullptr;
   distag_worker_create(&options, &made, &error);
   register_training(made);
@@ -48,17 +53,53 @@ distag_tensor* random_tensor(int64_t count, bool requires_grad) {
   return made;
 }
 
+void call_neg(distag_tensor* x) {
+  distag_value* args[] = {distag_tensor_as_value(x)};
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_value* result = nullptr;
+  distag_call(worker, nullptr, "worker1", "neg", args, 1, nullptr, &result, &error);
+  check(error, "call");
+  distag_value_release(result);
+}
+
 void latency(const char* name, int64_t count, int runs, const char* unit) {
   distag_tensor* x = random_tensor(count, false);
-  distag_value* args[] = {distag_tensor_as_value(x)};
-  const auto call = [&args] {
-    distag_error error = DISTAG_ERROR_INIT;
-    distag_value* result = nullptr;
-    distag_call(worker, nullptr, "worker1", "neg", args, 1, nullptr, &result, &error);
-    check(error, "call");
-    distag_value_release(result);
+  report(name, timed([x] { call_neg(x); }, runs, 20), unit);
+  distag_tensor_release(x);
+}
+
+// With a rest of a millisecond before each call, in which all threads go to sleep.
+void paused_latency() {
+  distag_tensor* x = random_tensor(1, false);
+  std::mutex mutex;
+  std::condition_variable never;
+  std::vector<double> samples;
+  for (int i = 0; i < 500; ++i) {
+    std::unique_lock<std::mutex> lock(mutex);
+    never.wait_for(lock, std::chrono::milliseconds(1), [] { return false; });
+    samples.push_back(timed([x] { call_neg(x); }, 1, 0).front());
+  }
+  report("rpc_latency_4B_paused", samples, "us");
+  distag_tensor_release(x);
+}
+
+// Blocking calls from eight threads, as time for a call of all.
+void throughput() {
+  constexpr int kThreads = 8;
+  constexpr int kCalls = 1000;
+  distag_tensor* x = random_tensor(1, false);
+  const auto burst = [x] {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([x] {
+        for (int call = 0; call < kCalls; ++call) call_neg(x);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   };
-  report(name, timed(call, runs, 20), unit);
+  std::vector<double> samples = timed(burst, 7, 1);
+  for (double& sample : samples) sample /= kThreads * kCalls;
+  report("rpc_throughput_8_threads", samples, "us");
   distag_tensor_release(x);
 }
 
@@ -119,6 +160,36 @@ void autograd_step(const char* name, int64_t count, int runs) {
   report(name, timed(step, runs, 30), "us");
 }
 
+// Calls in one context, each on the result of the one before, and a backward pass through all: the time for a call.
+void chain() {
+  constexpr int kCalls = 100;
+  const auto step = [] {
+    distag_error error = DISTAG_ERROR_INIT;
+    distag_context* context = nullptr;
+    distag_context_create(worker, &context, &error);
+    distag_tensor* x = random_tensor(1, true);
+    distag_value* last = nullptr;
+    for (int i = 0; i < kCalls; ++i) {
+      distag_value* args[] = {last == nullptr ? distag_tensor_as_value(x) : last};
+      distag_value* result = nullptr;
+      distag_call(worker, context, "worker1", "neg", args, 1, nullptr, &result, &error);
+      distag_value_release(last);
+      last = result;
+    }
+    distag_tensor* loss = nullptr;
+    distag_value_get_tensor(last, &loss, &error);
+    distag_backward(context, &loss, 1, nullptr, &error);
+    check(error, "chain");
+    distag_tensor_release(loss);
+    distag_value_release(last);
+    distag_tensor_release(x);
+    distag_context_release(context);
+  };
+  std::vector<double> samples = timed(step, 30, 3);
+  for (double& sample : samples) sample /= kCalls;
+  report("chain_100_calls", samples, "us");
+}
+
 }  // namespace
 
 distag_worker* pair_worker() { return worker; }
@@ -128,11 +199,18 @@ std::vector<Row> pair_rows() {
           {"rpc_latency_1MB", [] { latency("rpc_latency_1MB", 1 << 18, 200, "us"); }},
           {"rpc_latency_64MB", [] { latency("rpc_latency_64MB", 1 << 24, 10, "ms"); }},
           {"rpc_async_per_call", async_per_call},
+          {"rpc_latency_4B_paused", paused_latency},
+          {"rpc_throughput_8_threads", throughput},
+          {"chain_100_calls", chain},
           {"autograd_step_9", [] { autograd_step("autograd_step_9", 9, 1000); }},
           {"autograd_step_1MB", [] { autograd_step("autograd_step_1MB", 1 << 18, 200); }}};
 }
 
-void run_pair(const std::vector<Row>& rows, const char* program) {
+std::vector<Row> tcp_rows() {
+  return {{"rpc_latency_4B_tcp", [] { latency("rpc_latency_4B_tcp", 1, 4000, "us"); }}};
+}
+
+void run_pair(const std::vector<Row>& rows, const char* program, const char* bind) {
   char directory[] = "/tmp/distag-bench-XXXXXX";
   if (mkdtemp(directory) == nullptr) {
     std::perror("mkdtemp");
@@ -141,13 +219,14 @@ void run_pair(const std::vector<Row>& rows, const char* program) {
   std::string rendezvous = std::string("file://") + directory;
   char serve_flag[] = "--serve";
   std::string self = program;
-  char* arguments[] = {self.data(), serve_flag, rendezvous.data(), nullptr};
+  std::string address = bind == nullptr ? "" : bind;
+  char* arguments[] = {self.data(), serve_flag, rendezvous.data(), address.data(), nullptr};
   pid_t child = 0;
   if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) != 0) {
     std::perror("posix_spawn");
     std::exit(1);
   }
-  worker = meet(rendezvous.c_str(), 0);
+  worker = meet(rendezvous.c_str(), 0, bind);
   for (const Row& row : rows) row.run();
   leave(worker);
   int status = 0;
@@ -156,8 +235,8 @@ void run_pair(const std::vector<Row>& rows, const char* program) {
   if (std::system(clean.c_str()) != 0) std::fprintf(stderr, "could not remove %s\n", directory);
 }
 
-int serve(const char* rendezvous) {
-  distag_worker* served = meet(rendezvous, 1);
+int serve(const char* rendezvous, const char* bind) {
+  distag_worker* served = meet(rendezvous, 1, bind[0] == '\0' ? nullptr : bind);
   distag_error error = DISTAG_ERROR_INIT;
   distag_worker_shutdown(served, DISTAG_FOREVER, nullptr, &error);
   check(error, "serve");

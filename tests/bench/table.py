@@ -1,26 +1,34 @@
 #!/usr/bin/env python3
 """Runs the benchmark program and the peer's script alternately and prints one table of medians with ratios.
 
-    table.py PROGRAM [ROW ...]
+    table.py [--rounds N] PROGRAM [ROW ...]
 
-Each side runs twice, in turn, and the lower median counts: the machine's drift hits both.
+Each round runs all sides of a row one after the other, each in processes of its own: distag, distag with DISTAG_LANE=0
+(for rows between processes), and the peer. A ratio is that of one round; the table has the median of all rounds, the
+lowest and the highest. So the machine's drift hits both sides, and a placement of threads only one round.
 """
+import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 
 # The row, what it may cost at most as a multiple of what, and the row that names that.
 TARGETS = [
     ("rpc_latency_4B", "raw", 2.0, "raw_ping_pong_4B"),
-    ("rpc_latency_4B", "peer", 0.5, None),
+    ("rpc_latency_4B", "peer", 0.12, None),
+    ("rpc_latency_4B_paused", "peer", 0.35, None),
+    ("rpc_latency_4B_tcp", "peer", None, None),
     ("rpc_latency_1MB", "raw", None, "raw_ping_pong_1MB"),
     ("rpc_latency_1MB", "peer", 0.5, None),
     ("rpc_latency_64MB", "peer", 0.5, None),
-    ("rpc_async_per_call", "peer", 0.5, None),
-    ("autograd_step_9", "peer", 0.5, None),
+    ("rpc_async_per_call", "peer", 0.05, None),
+    ("rpc_throughput_8_threads", "peer", None, None),
+    ("autograd_step_9", "peer", 0.08, None),
     ("autograd_step_1MB", "peer", 0.5, None),
-    ("rref_create_to_here", "peer", 0.5, None),
+    ("chain_100_calls", "peer", None, None),
+    ("rref_create_to_here", "peer", 0.10, None),
     ("pipeline_mlp_step", "peer", 0.9, None),
     ("parameter_server_step", "peer", 0.9, None),
     ("local_small_chain", "peer", 1.0, None),
@@ -32,12 +40,13 @@ TARGETS = [
 ]
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
-              "local_matmul_512": "local_matmul", "local_conv2d": "local_conv"}
+              "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B"}
 PEER_PYTHON = "/usr/bin/python3"
 
 
-def rows(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def rows(command, environment=None):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, **(environment or {})})
     if done.returncode != 0:
         sys.exit("%s failed:\n%s" % (" ".join(command), done.stderr))
     found = {}
@@ -48,41 +57,61 @@ def rows(command):
     return found
 
 
-def best(old, new):
-    for name, row in new.items():
-        if name not in old or row["p50"] < old[name]["p50"]:
-            old[name] = row
-
-
 def have_peer():
     return os.path.exists(PEER_PYTHON) and subprocess.run(
         [PEER_PYTHON, "-c", "import torch.distributed.rpc"], stderr=subprocess.DEVNULL).returncode == 0
 
 
+def spread(ratios):
+    if not ratios:
+        return ""
+    return "%.2f (%.2f to %.2f)" % (statistics.median(ratios), min(ratios), max(ratios))
+
+
+def measure(program, script, row, rounds, peer_there):
+    """The p50 of each round: of distag, without the lane, of the peer, and of the rows that it is held against."""
+    references = [t[3] for t in TARGETS if t[0] == row and t[3]]
+    crosses = not row.startswith("local_")
+    sides = {"distag": [], "off": [], "peer": [], **{name: [] for name in references}}
+    unit = ""
+    for _ in range(rounds):
+        ours = rows([program, row, *references, "--json"])
+        unit = ours[row]["unit"]
+        sides["distag"].append(ours[row]["p50"])
+        for name in references:
+            sides[name].append(ours[name]["p50"])
+        if crosses:
+            sides["off"].append(rows([program, row, "--json"], {"DISTAG_LANE": "0"})[row]["p50"])
+        if peer_there and any(t[0] == row and t[1] == "peer" for t in TARGETS):
+            found = rows([PEER_PYTHON, script, PEER_NAMES.get(row, row), "--json"])
+            sides["peer"].append(next(iter(found.values()))["p50"])
+    return sides, unit
+
+
 def main():
-    program, wanted = sys.argv[1], sys.argv[2:]
-    chosen = [t for t in TARGETS if not wanted or t[0] in wanted]
-    ours_names = sorted({t[0] for t in chosen} | {t[3] for t in chosen if t[3]})
-    peer_names = sorted({PEER_NAMES.get(t[0], t[0]) for t in chosen if t[1] == "peer"})
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("program")
+    parser.add_argument("rows", nargs="*")
+    given = parser.parse_args()
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_torch.py")
     peer_there = have_peer()
-    ours, peer = {}, {}
-    for _ in range(2):
-        best(ours, rows([program] + ours_names + ["--json"]))
-        if peer_there and peer_names:
-            best(peer, rows([PEER_PYTHON, script] + peer_names + ["--json"]))
-    print("| row | distag p50 | p99 | against | p50 | ratio | at most |")
+    print("| row | distag p50 | against lane off | against | p50 | ratio | at most |")
     print("|---|---|---|---|---|---|---|")
-    for name, kind, limit, reference in chosen:
-        if name not in ours:
+    for row in dict.fromkeys(t[0] for t in TARGETS):
+        if given.rows and row not in given.rows:
             continue
-        row = ours[name]
-        other = ours.get(reference) if reference else peer.get(name)
-        title = reference or "peer"
-        against = "%.1f %s" % (other["p50"], other["unit"]) if other else "not installed"
-        ratio = "%.2f" % (row["p50"] / other["p50"]) if other else ""
-        print("| %s | %.1f %s | %.1f | %s | %s | %s | %s |" % (
-            name, row["p50"], row["unit"], row["p99"], title, against, ratio, limit or ""))
+        sides, unit = measure(given.program, script, row, given.rounds, peer_there)
+        off = spread([a / b for a, b in zip(sides["distag"], sides["off"])])
+        for name, kind, limit, reference in TARGETS:
+            if name != row:
+                continue
+            other = sides[reference or "peer"]
+            against = "%.1f %s" % (statistics.median(other), unit) if other else "not installed"
+            ratio = spread([a / b for a, b in zip(sides["distag"], other)])
+            print("| %s | %.1f %s | %s | %s | %s | %s | %s |" % (
+                row, statistics.median(sides["distag"]), unit, off, reference or "peer", against, ratio,
+                limit or ""), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "transport/inproc/inproc_transport.h"
+#include "transport/shm/shm_transport.h"
 #include "transport/zmq/group_key.h"
 #include "transport/zmq/zmq_transport.h"
 
@@ -21,12 +22,19 @@ std::vector<TransportKind> all_kinds() {
   const auto make_zmq_with_key = [](FdLoop& loop) {
     return std::make_unique<ZmqTransport>(loop, Security{group_key_of("a secret of 32 characters or more"), false});
   };
+  const auto make_shm = [](FdLoop& loop) {
+    return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), "");
+  };
   return {
       {"inproc", [](FdLoop& loop) { return std::make_unique<InprocTransport>(loop); },
        [](Transport& transport) { return transport.private_address(); }, "tcp://127.0.0.1:0",
        [](Transport& transport) { return transport.private_address(); }, true},
       {"zmq_ipc", make_zmq, [](Transport& transport) { return transport.private_address(); }, "inproc://name",
        [](Transport& transport) { return transport.private_address(); }, false},
+      {"shm", make_shm, [](Transport& transport) { return transport.private_address(); }, "inproc://name",
+       [](Transport& transport) { return transport.private_address(); }, false},
+      {"shm_tcp", make_shm, [](Transport&) { return std::string("tcp://127.0.0.1:0"); }, "inproc://name",
+       [](Transport&) { return std::string("tcp://127.0.0.1:1"); }, false},
       {"zmq_tcp_with_a_key", make_zmq_with_key, [](Transport&) { return std::string("tcp://127.0.0.1:0"); },
        "inproc://name", [](Transport&) { return std::string("tcp://127.0.0.1:1"); }, false},
       {"zmq_tcp", make_zmq, [](Transport&) { return std::string("tcp://127.0.0.1:0"); }, "inproc://name",

@@ -67,7 +67,7 @@ def parse(table):
             if line[0] == "-" and (not texts or texts[-1][2] or texts[-1][0] != file):
                 texts.append([file, [], []])
             texts[-1]["-+".index(line[0]) + 1].append(line[1:])
-        elif re.fullmatch(r"\w+/\w+\.(h|cpp)", line):
+        elif re.fullmatch(r"(\w+/)+\w+\.(h|cpp)", line):
             file = line
         else:
             raise ValueError(f"line {number}: \"{line}\" has no meaning here")

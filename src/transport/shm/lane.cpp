@@ -1,0 +1,146 @@
+#include "transport/shm/lane.h"
+
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+// Messages handed out, and packets read, before the loop looks at everything else again.
+constexpr int kMessagesPerTurn = 64;
+constexpr int kPacketsPerTurn = 16;
+// A side that plays by the rules wakes for something: one wake may cross the loop's own.
+constexpr unsigned kMaxVainWakes = 64;
+
+}  // namespace
+
+Lane::Lane(std::shared_ptr<LaneContext> context, LaneMemory memory, LaneSocket socket, bool is_dialler,
+           LaneEvents events)
+    : context_(std::move(context)),
+      memory_(std::move(memory)),
+      socket_(std::move(socket)),
+      own_sleep_(memory_.sleep_of(is_dialler)),
+      other_sleep_(memory_.sleep_of(!is_dialler)),
+      events_(std::move(events)),
+      reader_(memory_.reader(is_dialler)),
+      writer_(memory_.writer(is_dialler)) {}
+
+Lane::~Lane() { close(); }
+
+void Lane::open() {
+  assert_on_loop(context_->loop());
+  context_->loop().watch(socket_.fd(), [weak = weak_from_this()] {
+    if (const auto lane = weak.lock()) lane->read_socket();
+  });
+  context_->add(shared_from_this());
+  is_open_ = true;
+}
+
+void Lane::close() noexcept {
+  if (socket_.fd() >= 0) context_->loop().unwatch(socket_.fd());
+  socket_ = LaneSocket();
+  if (std::exchange(is_open_, false)) context_->remove(*this);
+}
+
+bool Lane::send(const Frames& frames) {
+  assert_on_loop(context_->loop());
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  if (!is_open_ || is_hung_up_ || is_broken_ || writer_.has_rest()) {
+    wants_to_write_ = true;
+    return false;
+  }
+  try {
+    writer_.begin(frames);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {
+    is_broken_ = true;
+    return false;
+  }
+  wake_other(kSleepsForBytes);
+  return true;
+}
+
+bool Lane::turn() {
+  assert_on_loop(context_->loop());
+  bool has_done = false;
+  try {
+    if (is_hung_up_) reader_.freeze();
+    has_done = write_rest();
+    if (is_open_ && read()) {
+      has_done = true;
+    } else if (is_hung_up_) {
+      is_broken_ = true;  // that was all
+    }
+  } catch (...) {
+    is_broken_ = true;
+  }
+  if (!is_open_ || !is_broken_) return has_done;
+  close();
+  if (events_.on_dropped) events_.on_dropped();
+  return true;
+}
+
+bool Lane::write_rest() {
+  bool has_done = false;
+  if (writer_.may_go_on()) {
+    has_done = writer_.go_on();
+    vain_wakes_ = 0;
+    wake_other(kSleepsForBytes);
+  }
+  if (wants_to_write_ && !writer_.has_rest() && !is_hung_up_) {
+    wants_to_write_ = false;
+    if (events_.on_writable) events_.on_writable();
+    has_done = true;
+  }
+  return has_done;
+}
+
+bool Lane::read() {
+  if (!reader_.has_bytes()) return false;
+  vain_wakes_ = 0;
+  for (int i = 0; i < kMessagesPerTurn && is_open_; ++i) {
+    std::optional<Frames> frames = reader_.next();
+    if (!frames) break;
+    if (events_.on_message) events_.on_message(*std::move(frames));
+  }
+  if (is_open_) wake_other(kSleepsForRoom);
+  return true;
+}
+
+void Lane::read_socket() {
+  assert_on_loop(context_->loop());
+  for (int i = 0; i < kPacketsPerTurn; ++i) {
+    switch (socket_.receive_wake()) {
+      case LaneSocket::Got::kNothing:
+        return;
+      case LaneSocket::Got::kPacket:
+        ++context_->report().wakes_received;
+        if (++vain_wakes_ > kMaxVainWakes) is_broken_ = true;
+        break;
+      case LaneSocket::Got::kEnd:
+        is_hung_up_ = true;
+        context_->loop().unwatch(socket_.fd());
+        return;
+    }
+  }
+}
+
+// What was written before is seen by the other side, or its word on its sleep is seen here: both are in one order.
+void Lane::wake_other(uint32_t bits) noexcept {
+  if ((other_sleep_.bits.load(std::memory_order_seq_cst) & bits) == 0) return;
+  if (other_sleep_.bits.exchange(kAwake, std::memory_order_seq_cst) == kAwake) return;
+  ++context_->report().wakes_sent;
+  socket_.wake();
+}
+
+bool Lane::begin_sleep() noexcept {
+  own_sleep_.bits.store(kSleepsForBytes | (writer_.has_rest() ? kSleepsForRoom : 0), std::memory_order_seq_cst);
+  return has_work();
+}
+
+void Lane::end_sleep() noexcept { own_sleep_.bits.store(kAwake, std::memory_order_relaxed); }
+
+}  // namespace distag

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "transport/shm/lane_context.h"
+#include "transport/shm/lane_memory.h"
+#include "transport/shm/lane_socket.h"
+#include "transport/shm/ring_message.h"
+
+namespace distag {
+
+// None of these runs inside a call on the lane; each may close it.
+struct LaneEvents {
+  std::function<void(Frames frames)> on_message;
+  std::function<void()> on_writable;
+  // The last one: the other side has hung up, and all that came before was handed out; or it wrote nonsense.
+  std::function<void()> on_dropped;
+};
+
+// One end of an open lane: messages go by a ring each way, and the socket tells of wakes and of the end. A ring is
+// memory that the other side may write to at any time; a count or message that cannot be ends the lane. Held by
+// shared_ptr, because a callback may end its owner. On the loop.
+class Lane : public std::enable_shared_from_this<Lane> {
+ public:
+  Lane(std::shared_ptr<LaneContext> context, LaneMemory memory, LaneSocket socket, bool is_dialler, LaneEvents events);
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // From now on it is looked at.
+  void open();
+  // No callback follows.
+  void close() noexcept;
+  // All or nothing, as Connection::send. Throws bad_alloc when nothing was taken.
+  bool send(const Frames& frames);
+
+  // Of the context.
+  bool turn();  // true: something was done, so there may be more
+  bool has_work() const noexcept { return is_broken_ || reader_.has_bytes() || writer_.may_go_on(); }
+  bool begin_sleep() noexcept;
+  void end_sleep() noexcept;
+
+ private:
+  void read_socket();
+  bool write_rest();
+  bool read();
+  void wake_other(uint32_t bits) noexcept;
+
+  const std::shared_ptr<LaneContext> context_;
+  const LaneMemory memory_;
+  LaneSocket socket_;
+  SleepWord& own_sleep_;
+  SleepWord& other_sleep_;
+  LaneEvents events_;
+  RingMessageReader reader_;
+  RingMessageWriter writer_;
+  bool is_open_ = false;
+  bool is_broken_ = false;   // it ends with the next turn
+  bool is_hung_up_ = false;  // by the other side
+  bool wants_to_write_ = false;
+  unsigned vain_wakes_ = 0;  // in a row
+};
+
+}  // namespace distag

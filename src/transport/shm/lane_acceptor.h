@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/shm/lane_context.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// Takes lanes beside the connections of the transport below. On the loop.
+class LaneAcceptor final : public Acceptor {
+ public:
+  // Without a listener all connections are of the transport below.
+  LaneAcceptor(std::shared_ptr<LaneContext> context, std::unique_ptr<LaneListener> listener, Transport& below,
+               const std::string& address, AcceptorEvents events);
+  ~LaneAcceptor() override;
+
+  const std::string& endpoint() const override;
+  bool reply(const ConnectionToken& to, Frames frames) override;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

@@ -1,0 +1,242 @@
+#include "transport/shm/lane_connection.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "transport/shm/lane.h"
+#include "transport/zmq/probe.h"
+
+namespace distag {
+namespace {
+
+// How long who accepts may take to answer; after it the dial goes the other way.
+constexpr Nanos kOfferTimeout = 2 * kSecond;
+
+}  // namespace
+
+//   from      event                                     to       action
+//   start     no lane may be asked for, or the offer    below    dial there
+//             cannot be made
+//   start     the offer was sent                        offered
+//   offered   it is taken                               lane     on_connected
+//   offered   it is refused, hang-up, time is up        below    dial there
+//   lane      the lane drops                            ended    on_dropped
+//   below     the connection below drops                ended    on_dropped
+//   any       close                                     ended
+//
+// Nothing is sent before on_connected, so nothing goes twice when the offer failed. A callback may destroy the
+// connection, which ends it.
+class LaneConnection::State final : public std::enable_shared_from_this<LaneConnection::State> {
+ public:
+  State(std::shared_ptr<LaneContext> context, std::shared_ptr<Transport> below, const std::string& endpoint,
+        ConnectionEvents events)
+      : context_(std::move(context)), below_(std::move(below)), endpoint_(endpoint), events_(std::move(events)) {}
+
+  void dial();
+  bool send(const Frames& frames);
+  void distrust();
+  void close();
+
+ private:
+  enum class Phase { kStart, kOffered, kLane, kBelow, kEnded };
+
+  void offer();
+  void on_answer();
+  void open_lane();
+  void go_below(const std::string& why);
+  void dial_below(const std::string& why);
+  void end_offer();
+  void note_failure() { context_->note_failure(endpoint_, identity_); }
+  void tell_connected();
+  void drop(bool refused);
+
+  const std::shared_ptr<LaneContext> context_;
+  const std::shared_ptr<Transport> below_;
+  const std::string endpoint_;
+  ConnectionEvents events_;
+  Phase phase_ = Phase::kStart;
+  bool wants_to_write_ = false;
+
+  FileIdentity identity_;
+  LaneSocket socket_;
+  std::optional<LaneMemory> memory_;
+  Loop::TimerId timer_ = 0;
+  std::shared_ptr<Lane> lane_;
+  std::unique_ptr<Connection> connection_;  // below
+};
+
+void LaneConnection::State::dial() {
+  below_->check_endpoint(endpoint_);
+  std::string why;
+  try {
+    offer();
+    return;
+  } catch (...) {
+    why = current_error().message();
+  }
+  end_offer();
+  dial_below(why);
+}
+
+// Throws why there is no lane.
+void LaneConnection::State::offer() {
+  if (!context_->report().is_on) fail(Status::kUnsupported, "{}", context_->report().why_off);
+  const std::optional<SocketAddress> address = lane_address(endpoint_);
+  if (!address) fail(Status::kUnsupported, "the endpoint is no ipc:// with room for the path of a lane");
+  if (!has_descriptors(kDialReserve)) fail(Status::kOutOfMemory, "too few descriptors are left for a lane");
+  identity_ = identify(address->path());
+  if (context_->has_failed(endpoint_, identity_)) fail(Status::kDisconnected, "lanes to it have failed twice");
+  socket_ = LaneSocket::connect(*address);
+  if (!socket_.is_of_same_user()) fail(Status::kDenied, "another user takes lanes at \"{}\"", address->path());
+  memory_.emplace(LaneMemory::make(kLaneSizes));
+  if (!socket_.send(LaneOffer{kLaneMagic, kLaneVersion, kLaneSizes, 0}, memory_->fd())) {
+    fail(Status::kDisconnected, "who takes lanes at \"{}\" has hung up", address->path());
+  }
+  memory_->close_fd();
+  FdLoop& loop = context_->loop();
+  timer_ = loop.start_timer(loop.now() + kOfferTimeout, [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (state && state->phase_ == Phase::kOffered) state->go_below("nobody has answered the offer of a lane");
+  });
+  loop.watch(socket_.fd(), [weak = weak_from_this()] {
+    if (const auto state = weak.lock()) state->on_answer();
+  });
+  phase_ = Phase::kOffered;
+}
+
+void LaneConnection::State::on_answer() {
+  assert_on_loop(context_->loop());
+  if (phase_ != Phase::kOffered) return;
+  LaneAnswer answer;
+  switch (socket_.receive(answer)) {
+    case LaneSocket::Got::kNothing:
+      return;
+    case LaneSocket::Got::kEnd:
+      return go_below("the other side has hung up on the offer of a lane");
+    case LaneSocket::Got::kPacket:
+      break;
+  }
+  if (answer.magic != kLaneMagic || answer.version != kLaneVersion || answer.is_taken != 1) {
+    return go_below("the other side has refused the offer of a lane");
+  }
+  try {
+    open_lane();
+  } catch (...) {
+    return go_below(current_error().message());
+  }
+  tell_connected();
+}
+
+void LaneConnection::State::open_lane() {
+  LaneEvents events;
+  events.on_message = [weak = weak_from_this()](Frames frames) {
+    const auto state = weak.lock();
+    if (state && state->events_.on_message) state->events_.on_message(std::move(frames));
+  };
+  events.on_writable = [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (state && state->events_.on_writable) state->events_.on_writable();
+  };
+  events.on_dropped = [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (!state) return;
+    state->note_failure();
+    state->drop(false);
+  };
+  FdLoop& loop = context_->loop();
+  loop.unwatch(socket_.fd());
+  auto lane = std::make_shared<Lane>(context_, *std::move(memory_), std::move(socket_), true, std::move(events));
+  memory_.reset();
+  lane->open();
+  loop.cancel_timer(std::exchange(timer_, 0));
+  lane_ = std::move(lane);
+  phase_ = Phase::kLane;
+  context_->note_way(endpoint_, "lane");
+}
+
+// After the offer: it counts against lanes to this one.
+void LaneConnection::State::go_below(const std::string& why) {
+  note_failure();
+  end_offer();
+  try {
+    dial_below(why);
+  } catch (...) {
+    drop(false);
+  }
+}
+
+void LaneConnection::State::dial_below(const std::string& why) {
+  context_->note_way(endpoint_, why);
+  phase_ = Phase::kBelow;
+  ConnectionEvents events;
+  events.on_connected = [weak = weak_from_this()] {
+    if (const auto state = weak.lock()) state->tell_connected();
+  };
+  events.on_message = [weak = weak_from_this()](Frames frames) {
+    const auto state = weak.lock();
+    if (state && state->events_.on_message) state->events_.on_message(std::move(frames));
+  };
+  events.on_writable = [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (state && state->events_.on_writable) state->events_.on_writable();
+  };
+  events.on_dropped = [weak = weak_from_this()](bool refused) {
+    if (const auto state = weak.lock()) state->drop(refused);
+  };
+  connection_ = below_->dial(endpoint_, std::move(events));
+}
+
+void LaneConnection::State::tell_connected() {
+  const auto held = shared_from_this();
+  if (events_.on_connected) events_.on_connected();
+  if (phase_ == Phase::kEnded || !std::exchange(wants_to_write_, false)) return;
+  if (events_.on_writable) events_.on_writable();
+}
+
+void LaneConnection::State::end_offer() {
+  context_->loop().cancel_timer(std::exchange(timer_, 0));
+  if (socket_.fd() >= 0) context_->loop().unwatch(socket_.fd());
+  socket_ = LaneSocket();
+  memory_.reset();
+}
+
+bool LaneConnection::State::send(const Frames& frames) {
+  assert_on_loop(context_->loop());
+  if (phase_ == Phase::kLane) return lane_->send(frames);
+  if (phase_ == Phase::kBelow && connection_ != nullptr) return connection_->send(frames);
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  wants_to_write_ = true;
+  return false;
+}
+
+void LaneConnection::State::distrust() {
+  if (phase_ == Phase::kLane) note_failure();
+}
+
+void LaneConnection::State::close() {
+  phase_ = Phase::kEnded;
+  end_offer();
+  if (lane_) lane_->close();
+  lane_.reset();
+  connection_.reset();
+}
+
+void LaneConnection::State::drop(bool refused) {
+  if (phase_ == Phase::kEnded) return;
+  phase_ = Phase::kEnded;
+  if (events_.on_dropped) events_.on_dropped(refused);
+}
+
+LaneConnection::LaneConnection(std::shared_ptr<LaneContext> context, std::shared_ptr<Transport> below,
+                               const std::string& endpoint, ConnectionEvents events)
+    : state_(std::make_shared<State>(std::move(context), std::move(below), endpoint, std::move(events))) {
+  state_->dial();
+}
+
+LaneConnection::~LaneConnection() { state_->close(); }
+
+bool LaneConnection::send(const Frames& frames) { return state_->send(frames); }
+
+void LaneConnection::distrust() { state_->distrust(); }
+
+}  // namespace distag

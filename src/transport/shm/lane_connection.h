@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/shm/lane_context.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// Dials a lane, and where there is none the transport below: one of both for all of the connection. On the loop.
+class LaneConnection final : public Connection {
+ public:
+  LaneConnection(std::shared_ptr<LaneContext> context, std::shared_ptr<Transport> below, const std::string& endpoint,
+                 ConnectionEvents events);
+  ~LaneConnection() override;
+
+  bool send(const Frames& frames) override;
+  void distrust() override;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

@@ -1,0 +1,103 @@
+#include "transport/shm/lane_context.h"
+
+#include <algorithm>
+
+#include "transport/shm/lane.h"
+
+namespace distag {
+namespace {
+
+constexpr unsigned kMaxFailures = 2;
+// Endpoints that are remembered; then all are forgotten.
+constexpr size_t kMaxRemembered = 4096;
+
+}  // namespace
+
+LaneContext::LaneContext(FdLoop& loop) : loop_(loop) {
+  idle_check_ = loop_.add_idle_check([this] { return turn(); });
+  try {
+    loop_.add_lookout(*this);
+  } catch (...) {
+    loop_.remove_idle_check(idle_check_);
+    throw;
+  }
+}
+
+LaneContext::~LaneContext() {
+  loop_.remove_idle_check(idle_check_);
+  loop_.remove_lookout(*this);
+}
+
+void LaneContext::add(const std::shared_ptr<Lane>& lane) {
+  assert_on_loop(loop_);
+  lanes_.push_back(lane);
+  ++report_.open;
+}
+
+void LaneContext::remove(const Lane& lane) noexcept {
+  for (std::shared_ptr<Lane>& one : lanes_) {
+    if (one.get() != &lane) continue;
+    const std::shared_ptr<Lane> held = std::move(one);
+    has_holes_ = true;
+    --report_.open;
+    return;
+  }
+}
+
+// A callback may add and remove lanes.
+bool LaneContext::turn() {
+  assert_on_loop(loop_);
+  bool more = false;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const std::shared_ptr<Lane> lane = lanes_[i];
+    if (lane != nullptr) more |= lane->turn();
+  }
+  if (std::exchange(has_holes_, false)) std::erase(lanes_, nullptr);
+  return more;
+}
+
+bool LaneContext::has_work() noexcept {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [](const std::shared_ptr<Lane>& lane) { return lane != nullptr && lane->has_work(); });
+}
+
+bool LaneContext::begin_sleep() noexcept {
+  bool has_work = false;
+  for (const std::shared_ptr<Lane>& lane : lanes_) has_work |= lane != nullptr && lane->begin_sleep();
+  if (!lanes_.empty() && !has_work) ++report_.sleeps;
+  return has_work;
+}
+
+void LaneContext::end_sleep() noexcept {
+  for (const std::shared_ptr<Lane>& lane : lanes_) {
+    if (lane != nullptr) lane->end_sleep();
+  }
+}
+
+bool LaneContext::has_failed(const std::string& endpoint, const FileIdentity& identity) const {
+  assert_on_loop(loop_);
+  const auto found = failures_.find(endpoint);
+  return found != failures_.end() && found->second.identity == identity && found->second.count >= kMaxFailures;
+}
+
+void LaneContext::note_failure(const std::string& endpoint, const FileIdentity& identity) noexcept {
+  try {
+    if (failures_.size() >= kMaxRemembered) failures_.clear();
+    Failures& failures = failures_[endpoint];
+    if (!(failures.identity == identity)) failures = {identity, 0};
+    ++failures.count;
+  } catch (const std::bad_alloc&) {
+    // It is tried once more.
+  }
+}
+
+void LaneContext::note_way(const std::string& endpoint, const std::string& way) noexcept {
+  try {
+    if (report_.ways.size() >= kMaxRemembered) report_.ways.clear();
+    report_.ways[endpoint] = way;
+  } catch (const std::bad_alloc&) {
+    // The report does without.
+  }
+}
+
+}  // namespace distag

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fd_loop.h"
+#include "transport/shm/lane_socket.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+class Lane;
+
+// All open lanes of a transport: looks at their rings while the loop is awake, and has the other sides wake it when it
+// sleeps. Lanes hold it by shared_ptr. On the loop.
+class LaneContext final : Lookout {
+ public:
+  // Above this many the next one is refused: each costs a look.
+  static constexpr size_t kMaxLanes = 1024;
+
+  explicit LaneContext(FdLoop& loop);
+  ~LaneContext() override;
+  LaneContext(const LaneContext&) = delete;
+  LaneContext& operator=(const LaneContext&) = delete;
+
+  FdLoop& loop() const { return loop_; }
+  LaneReport& report() { return report_; }
+  const LaneReport& report() const { return report_; }
+  bool has_room() const { return lanes_.size() < kMaxLanes; }
+
+  void add(const std::shared_ptr<Lane>& lane);
+  void remove(const Lane& lane) noexcept;
+
+  // Whether lanes to the endpoint have failed twice, as long as the same one listens there.
+  bool has_failed(const std::string& endpoint, const FileIdentity& identity) const;
+  void note_failure(const std::string& endpoint, const FileIdentity& identity) noexcept;
+  // How the last dial to the endpoint went: "lane", or why without one. Forgotten when there is no memory for it.
+  void note_way(const std::string& endpoint, const std::string& way) noexcept;
+
+ private:
+  struct Failures {
+    FileIdentity identity;
+    unsigned count = 0;
+  };
+
+  bool turn();
+  bool has_work() noexcept override;
+  bool begin_sleep() noexcept override;
+  void end_sleep() noexcept override;
+
+  FdLoop& loop_;
+  LaneReport report_;
+  std::vector<std::shared_ptr<Lane>> lanes_;  // null: removed
+  bool has_holes_ = false;
+  uint64_t idle_check_ = 0;
+  std::unordered_map<std::string, Failures> failures_;
+};
+
+}  // namespace distag

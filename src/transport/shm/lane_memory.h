@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/shm/ring.h"
+
+namespace distag {
+
+// Sizes of the two rings of a lane: there, from who dialled, and back, for answers.
+struct LaneSizes {
+  uint32_t there = 0;
+  uint32_t back = 0;
+
+  bool operator==(const LaneSizes&) const = default;
+};
+inline constexpr LaneSizes kLaneSizes = {128u << 10, 16u << 10};
+
+// The memory of a lane: a memfd that can neither shrink nor grow, so that no access to it fails. Not in a forked child.
+class LaneMemory {
+ public:
+  // Who dials makes it. Throws OUT_OF_MEMORY.
+  static LaneMemory make(const LaneSizes& sizes);
+  // Who accepts gets its descriptor, which is closed in any case. Throws PROTOCOL for one that is not of this kind or
+  // size, OUT_OF_MEMORY.
+  static LaneMemory adopt(int fd, const LaneSizes& sizes);
+  // Whether the sizes are such as adopt() takes.
+  static bool takes(const LaneSizes& sizes);
+
+  LaneMemory(LaneMemory&& other) noexcept;
+  LaneMemory& operator=(LaneMemory&&) = delete;
+  ~LaneMemory();
+
+  // Of make(), until it is closed.
+  int fd() const { return fd_; }
+  void close_fd() noexcept;
+
+  RingWriter writer(bool of_dialler) const;
+  RingReader reader(bool of_dialler) const;
+  SleepWord& sleep_of(bool dialler) const;
+
+ private:
+  struct Control;
+
+  LaneMemory(int fd, const LaneSizes& sizes);
+  void map();
+  Control& control() const;
+  std::byte* ring_bytes(bool there) const;
+
+  int fd_ = -1;
+  LaneSizes sizes_;
+  uint32_t generation_;
+  void* mapping_ = nullptr;
+};
+
+}  // namespace distag

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "transport/shm/lane_memory.h"
+#include "transport/zmq/address.h"
+
+namespace distag {
+
+// Where the lanes to "ipc:///path" are asked for: a socket beside it, at "/path.lane". nullopt: not that of an ipc
+// endpoint, or too long for the system.
+std::optional<SocketAddress> lane_address(const std::string& endpoint);
+
+// A file as long as it exists: an incarnation makes its own.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t changed = 0;
+
+  bool operator==(const FileIdentity&) const = default;
+};
+FileIdentity identify(const std::string& path);
+
+// What goes over the socket of a lane before it is open, in the order of bytes that the machine has. The offer comes
+// from who dialled, with the descriptor of the memory; the answer says whether it is taken. Then packets of one byte
+// wake the other side.
+struct LaneOffer {
+  uint64_t magic = 0;
+  uint32_t version = 0;
+  LaneSizes sizes;
+  uint32_t reserved = 0;
+};
+struct LaneAnswer {
+  uint64_t magic = 0;
+  uint32_t version = 0;  // of who answers
+  uint32_t is_taken = 0;
+};
+inline constexpr uint64_t kLaneMagic = 0x31656e616c677464;  // "dtglane1"
+inline constexpr uint32_t kLaneVersion = 1;
+
+// The socket of one lane: SEQPACKET, nobody waits on it. Closes it at its end; the other side is told of that even
+// while a forked child holds a copy.
+class LaneSocket {
+ public:
+  LaneSocket() = default;
+  explicit LaneSocket(int fd);
+  LaneSocket(LaneSocket&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), generation_(std::exchange(other.generation_, 0)) {}
+  LaneSocket& operator=(LaneSocket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(generation_, other.generation_);
+    return *this;
+  }
+  ~LaneSocket();
+
+  // Throws DISCONNECTED when nobody takes lanes there, OUT_OF_MEMORY.
+  static LaneSocket connect(const SocketAddress& address);
+
+  int fd() const { return fd_; }
+  // Whether the process at the other end is of the same user.
+  bool is_of_same_user() const;
+
+  bool send(const LaneOffer& offer, int memory_fd);
+  bool send(const LaneAnswer& answer);
+  void wake() noexcept;
+
+  enum class Got { kPacket, kNothing, kEnd };
+  // kEnd also for what is no offer with one descriptor, or no answer. `memory_fd` is the caller's to close.
+  Got receive(LaneOffer& offer, int& memory_fd);
+  Got receive(LaneAnswer& answer);
+  // One wake.
+  Got receive_wake() noexcept;
+
+ private:
+  int fd_ = -1;
+  uint32_t generation_ = 0;
+};
+
+// Where a worker takes lanes. The path goes with it.
+class LaneListener {
+ public:
+  // Throws INVALID_STATE when the path is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
+  explicit LaneListener(const SocketAddress& address);
+  ~LaneListener();
+  LaneListener(const LaneListener&) = delete;
+  LaneListener& operator=(const LaneListener&) = delete;
+
+  int fd() const { return fd_; }
+  // nullopt: nobody waits, with errno as accept has set it.
+  std::optional<LaneSocket> accept();
+
+ private:
+  int fd_ = -1;
+  std::string path_;
+};
+
+}  // namespace distag

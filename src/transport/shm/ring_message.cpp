@@ -1,0 +1,149 @@
+#include "transport/shm/ring_message.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+constexpr size_t kAlignment = 64;
+// From this size a frame has a block of its own.
+constexpr size_t kLargeBytes = 8u << 10;
+// All frames of a message together: its payload and its header.
+constexpr size_t kMaxMessageTotal = 2 * kMaxMessageBytes;
+constexpr size_t kMaxFrames = 1u << 16;
+// The reader copies one piece out while the next one is copied in.
+constexpr size_t kPieceBytes = 32u << 10;
+
+constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
+
+std::shared_ptr<std::byte> make_block(size_t size) {
+  auto room = std::make_shared_for_overwrite<std::byte[]>(size + kAlignment);
+  auto* const aligned = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(room.get())));
+  return {std::move(room), aligned};
+}
+
+}  // namespace
+
+void RingMessageWriter::begin(const Frames& frames) {
+  size_t bytes = sizeof(uint32_t) * (frames.size() + 1);
+  head_.resize(frames.size() + 1);
+  head_[0] = static_cast<uint32_t>(frames.size());
+  for (size_t i = 0; i < frames.size(); ++i) {
+    bytes += frames[i].size();
+    head_[i + 1] = static_cast<uint32_t>(frames[i].size());
+  }
+  part_ = 0;
+  done_ = 0;
+  if (bytes > kPieceBytes || ring_.room(bytes) < bytes) {
+    rest_ = frames;
+    go_on();
+  } else {
+    write_from(frames);
+  }
+}
+
+bool RingMessageWriter::go_on() {
+  bool has_written = false;
+  while (has_rest() && ring_.room(kPieceBytes) > 0) {
+    has_written = true;
+    if (write_from(rest_)) rest_.clear();
+  }
+  return has_written;
+}
+
+// Of what is left as much as there is room for, at most a piece. True: that was all.
+bool RingMessageWriter::write_from(const Frames& frames) {
+  size_t room = std::min(ring_.room(kPieceBytes), kPieceBytes);
+  while (part_ <= frames.size()) {
+    const bool is_head = part_ == 0;
+    const void* const data = is_head ? static_cast<const void*>(head_.data()) : frames[part_ - 1].data();
+    const size_t size = is_head ? head_.size() * sizeof(uint32_t) : frames[part_ - 1].size();
+    const size_t count = std::min(room, size - done_);
+    if (count > 0) ring_.write(static_cast<const std::byte*>(data) + done_, count);
+    room -= count;
+    done_ += count;
+    if (done_ < size) break;
+    ++part_;
+    done_ = 0;
+  }
+  ring_.publish();
+  return part_ > frames.size();
+}
+
+std::optional<Frames> RingMessageReader::next() {
+  if (!is_under_way_ && !read_head()) return std::nullopt;
+  while (current_ < frames_.size()) {
+    const size_t left = frames_[current_].size() - done_;
+    const size_t count = std::min(left, ring_.available(left));
+    ring_.read(places_[current_] + done_, count);
+    done_ += count;
+    if (count < left) break;
+    ++current_;
+    done_ = 0;
+  }
+  ring_.release();
+  if (current_ < frames_.size()) return std::nullopt;
+  is_under_way_ = false;
+  return std::exchange(frames_, {});
+}
+
+// Takes what there is: bytes that wait for others would look like work.
+bool RingMessageReader::read_head() {
+  for (;;) {
+    const size_t left = head_.size() * sizeof(uint32_t) - head_done_;
+    const size_t count = std::min(left, ring_.available(left));
+    ring_.read(reinterpret_cast<std::byte*>(head_.data()) + head_done_, count);
+    head_done_ += count;
+    if (count < left) {
+      ring_.release();
+      return false;
+    }
+    if (head_.size() > 1) break;
+    if (head_[0] == 0 || head_[0] > kMaxFrames) fail(Status::kProtocol, "a message of {} frames in a lane", head_[0]);
+    head_.resize(size_t{1} + head_[0]);
+  }
+  make_frames();
+  head_.resize(1);
+  head_done_ = 0;
+  return true;
+}
+
+void RingMessageReader::make_frames() {
+  const std::span<const uint32_t> sizes = std::span(head_).subspan(1);
+  size_t total = 0;
+  size_t small_bytes = 0;
+  for (const size_t size : sizes) {
+    total += size;
+    if (size > kMaxMessageBytes || total > kMaxMessageTotal) {
+      fail(Status::kProtocol, "a message in a lane that is too large, with a frame of {} bytes", size);
+    }
+    if (size < kLargeBytes) small_bytes += align_up(size);
+  }
+  const std::shared_ptr<std::byte> block = small_bytes == 0 ? nullptr : make_block(small_bytes);
+  frames_.clear();
+  frames_.reserve(sizes.size());
+  places_.clear();
+  places_.reserve(sizes.size());
+  size_t offset = 0;
+  for (const size_t size : sizes) {
+    std::shared_ptr<std::byte> owner = size < kLargeBytes ? block : make_block(size);
+    std::byte* const place = size == 0 ? nullptr : owner.get() + (size < kLargeBytes ? offset : 0);
+    if (size < kLargeBytes) offset += align_up(size);
+    places_.push_back(place);
+    if (size == 0) {
+      frames_.emplace_back();
+    } else {
+      frames_.emplace_back(place, size, std::move(owner));
+    }
+  }
+  current_ = 0;
+  done_ = 0;
+  is_under_way_ = true;
+}
+
+}  // namespace distag

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/fd_loop.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+class LaneContext;
+
+// The same-machine lane: two rings in memory that both processes have mapped, instead of a connection of the transport
+// below, between processes of one user whose endpoint is ipc://. A worker that listens at ipc:///path takes lanes at
+// /path.lane; who dials asks there first. Whatever stands against it, the connection is one of the transport below. So
+// each connection goes one way, from its first message to its last. schemas/lane.md says what goes over it.
+class ShmTransport final : public Transport {
+ public:
+  // `why_off`: empty, or why all connections go below.
+  ShmTransport(FdLoop& loop, std::shared_ptr<Transport> below, const std::string& why_off);
+  ~ShmTransport() override;
+
+  std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
+  std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  void check_endpoint(const std::string& endpoint) const override { below_->check_endpoint(endpoint); }
+  std::string private_address() override { return below_->private_address(); }
+  // What the other process writes to a ring may change after it was written.
+  bool is_exact() const override { return below_->is_exact(); }
+  bool reports_every_loss() const override { return below_->reports_every_loss(); }
+  LaneReport lane_report() const override;
+
+ private:
+  const std::shared_ptr<Transport> below_;
+  const std::shared_ptr<LaneContext> context_;
+};
+
+}  // namespace distag

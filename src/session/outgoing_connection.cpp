@@ -170,11 +170,13 @@ bool OutgoingConnection::send(const Frames& frames) {
 }
 
 void OutgoingConnection::drop() {
+  assert_on_loop(shared_.loop);
   if (connection_) connection_->distrust();
   transition(Event::kDropped);
 }
 
 void OutgoingConnection::stall() {
+  assert_on_loop(shared_.loop);
   if (connection_) connection_->distrust();
   transition(Event::kStalled);
 }

@@ -1,4 +1,5 @@
 /* The lane between workers of one machine, as hosts see it: the option, the environment, the report. */
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <unistd.h>
 

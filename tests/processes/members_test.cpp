@@ -94,6 +94,32 @@ TEST_P(MembersTest, AnOpenCallToAWorkerThatIsKilledAndComesBackFails) {
   expect_clean_end();
 }
 
+// By file:// the members are joined by lanes: one is killed while it dials, sends, receives or sleeps.
+TEST_P(MembersTest, OneThatIsKilledAtAnyMomentOfItsCallsIsLostAndComesBack) {
+  const ParticipantOptions given = options(2);
+  ASSERT_NO_FATAL_FAILURE(begin(given, 2));
+  for (int round = 0; round < 12; ++round) {
+    std::vector<Future> open(50);
+    for (Future& one : open) {
+      distag_call_async(self_->worker(), nullptr, "B", "call_all", nullptr, 0, nullptr, one.out(), &err_);
+    }
+    ASSERT_EQ(err_.code, DISTAG_OK) << text_of(err_);
+    for (int i = 0; i < round * 4; ++i) {
+      EXPECT_EQ(distag_future_wait(open[static_cast<size_t>(i)].get(), 30 * DISTAG_SECOND, &err_), DISTAG_OK);
+    }
+    replace(1, given);
+    for (Future& one : open) {
+      distag_error failed = DISTAG_ERROR_INIT;
+      const distag_status status = distag_future_wait(one.get(), 30 * DISTAG_SECOND, &failed);
+      EXPECT_TRUE(status == DISTAG_OK || status == DISTAG_E_DISCONNECTED || status == DISTAG_E_PEER_RESTARTED)
+          << text_of(failed);
+    }
+    ASSERT_TRUE(self_->wait_until_seen("B", round + 2));
+    EXPECT_EQ(call_all("B"), 2);
+  }
+  expect_clean_end();
+}
+
 TEST_P(MembersTest, AnOpenWorldTakesProcessesThatComeGoAndDie) {
   const ParticipantOptions given = options(-1);
   self_ = std::make_unique<Participant>(given);

@@ -244,6 +244,8 @@ class distag_worker_options(Structure):
         ("on_member", distag_member_callback),
         ("on_thread_start", distag_thread_hook),
         ("on_thread_stop", distag_thread_hook),
+        ("no_lane", c_uint32),
+        ("reserved", c_uint32),
     )
 
 

@@ -8,9 +8,8 @@
 namespace distag {
 namespace {
 
-// Messages handed out, and packets read, before the loop looks at everything else again.
+// Messages handed out before the loop looks at everything else again.
 constexpr int kMessagesPerTurn = 64;
-constexpr int kPacketsPerTurn = 16;
 // A side that plays by the rules wakes for something: one wake may cross the loop's own.
 constexpr unsigned kMaxVainWakes = 64;
 
@@ -39,6 +38,7 @@ void Lane::open() {
 }
 
 void Lane::close() noexcept {
+  assert_on_loop(context_->loop());
   if (socket_.fd() >= 0) context_->loop().unwatch(socket_.fd());
   socket_ = LaneSocket();
   if (std::exchange(is_open_, false)) context_->remove(*this);
@@ -110,21 +110,20 @@ bool Lane::read() {
   return true;
 }
 
+// One packet: there is hardly ever another one, and of that the loop is told again.
 void Lane::read_socket() {
   assert_on_loop(context_->loop());
-  for (int i = 0; i < kPacketsPerTurn; ++i) {
-    switch (socket_.receive_wake()) {
-      case LaneSocket::Got::kNothing:
-        return;
-      case LaneSocket::Got::kPacket:
-        ++context_->report().wakes_received;
-        if (++vain_wakes_ > kMaxVainWakes) is_broken_ = true;
-        break;
-      case LaneSocket::Got::kEnd:
-        is_hung_up_ = true;
-        context_->loop().unwatch(socket_.fd());
-        return;
-    }
+  switch (socket_.receive_wake()) {
+    case LaneSocket::Got::kNothing:
+      return;
+    case LaneSocket::Got::kPacket:
+      ++context_->report().wakes_received;
+      if (++vain_wakes_ > kMaxVainWakes) is_broken_ = true;
+      return;
+    case LaneSocket::Got::kEnd:
+      is_hung_up_ = true;
+      context_->loop().unwatch(socket_.fd());
+      return;
   }
 }
 
@@ -137,10 +136,14 @@ void Lane::wake_other(uint32_t bits) noexcept {
 }
 
 bool Lane::begin_sleep() noexcept {
+  assert_on_loop(context_->loop());
   own_sleep_.bits.store(kSleepsForBytes | (writer_.has_rest() ? kSleepsForRoom : 0), std::memory_order_seq_cst);
   return has_work();
 }
 
-void Lane::end_sleep() noexcept { own_sleep_.bits.store(kAwake, std::memory_order_relaxed); }
+void Lane::end_sleep() noexcept {
+  assert_on_loop(context_->loop());
+  own_sleep_.bits.store(kAwake, std::memory_order_relaxed);
+}
 
 }  // namespace distag

@@ -210,6 +210,7 @@ bool LaneConnection::State::send(const Frames& frames) {
 }
 
 void LaneConnection::State::distrust() {
+  assert_on_loop(context_->loop());
   if (phase_ == Phase::kLane) note_failure();
 }
 

@@ -35,6 +35,7 @@ void LaneContext::add(const std::shared_ptr<Lane>& lane) {
 }
 
 void LaneContext::remove(const Lane& lane) noexcept {
+  assert_on_loop(loop_);
   for (std::shared_ptr<Lane>& one : lanes_) {
     if (one.get() != &lane) continue;
     const std::shared_ptr<Lane> held = std::move(one);
@@ -81,6 +82,7 @@ bool LaneContext::has_failed(const std::string& endpoint, const FileIdentity& id
 }
 
 void LaneContext::note_failure(const std::string& endpoint, const FileIdentity& identity) noexcept {
+  assert_on_loop(loop_);
   try {
     if (failures_.size() >= kMaxRemembered) failures_.clear();
     Failures& failures = failures_[endpoint];
@@ -92,6 +94,7 @@ void LaneContext::note_failure(const std::string& endpoint, const FileIdentity& 
 }
 
 void LaneContext::note_way(const std::string& endpoint, const std::string& way) noexcept {
+  assert_on_loop(loop_);
   try {
     if (report_.ways.size() >= kMaxRemembered) report_.ways.clear();
     report_.ways[endpoint] = way;

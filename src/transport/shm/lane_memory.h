@@ -14,7 +14,7 @@ struct LaneSizes {
 
   bool operator==(const LaneSizes&) const = default;
 };
-inline constexpr LaneSizes kLaneSizes = {128u << 10, 16u << 10};
+inline constexpr LaneSizes kLaneSizes = {64u << 10, 4u << 10};
 
 // The memory of a lane: a memfd that can neither shrink nor grow, so that no access to it fails. Not in a forked child.
 class LaneMemory {

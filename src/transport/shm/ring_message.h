@@ -11,7 +11,7 @@ namespace distag {
 // A message in a ring: the number of its frames, the size of each (32 bits, as the machine has them), then their bytes,
 // one after the other. A message larger than the ring goes on as there is room.
 
-// Writes messages. On the loop.
+// Writes messages. Of one thread.
 class RingMessageWriter {
  public:
   explicit RingMessageWriter(RingWriter ring) : ring_(ring) {}
@@ -36,7 +36,7 @@ class RingMessageWriter {
   size_t done_ = 0;  // bytes of it
 };
 
-// Reads messages. On the loop.
+// Reads messages. Of one thread.
 class RingMessageReader {
  public:
   explicit RingMessageReader(RingReader ring) : ring_(ring) {}

@@ -152,12 +152,18 @@ class ShmHostileTest : public ::testing::Test {
     Dialled dialled(client_, address_);
     EXPECT_EQ(dialled.record().next("connected").what, "connected");
     EXPECT_TRUE(dialled.send({text_frame("hello")}));
-    EXPECT_EQ(text_of(listening_->record().next("message").frames.at(0)), "hello");
+    std::string text;
+    while (text != "hello") {  // after any that strangers have made up
+      const Record::Event event = listening_->record().next("message");
+      if (event.what.empty()) break;
+      text = text_of(event.frames.at(0));
+    }
+    EXPECT_EQ(text, "hello");
     return report(client_).ways.at(address_);
   }
   void expect_all_closed(size_t descriptors) {
     for (int i = 0; i < 1000 && descriptor_count() > descriptors; ++i) pass_time(kMillisecond);
-    EXPECT_EQ(descriptor_count(), descriptors);
+    EXPECT_LE(descriptor_count(), descriptors);
   }
 
   Side victim_{kind_of("")};

@@ -180,6 +180,10 @@ void LaneConnection::State::dial_below(const std::string& why) {
     const auto state = weak.lock();
     if (state && state->events_.on_writable) state->events_.on_writable();
   };
+  events.on_denied = [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (state && state->events_.on_denied) state->events_.on_denied();
+  };
   events.on_dropped = [weak = weak_from_this()](bool refused) {
     if (const auto state = weak.lock()) state->drop(refused);
   };

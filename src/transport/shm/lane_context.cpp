@@ -15,12 +15,6 @@ constexpr size_t kMaxRemembered = 4096;
 
 LaneContext::LaneContext(FdLoop& loop) : loop_(loop) {
   idle_check_ = loop_.add_idle_check([this] { return turn(); });
-  try {
-    loop_.add_lookout(*this);
-  } catch (...) {
-    loop_.remove_idle_check(idle_check_);
-    throw;
-  }
 }
 
 LaneContext::~LaneContext() {
@@ -31,6 +25,16 @@ LaneContext::~LaneContext() {
 void LaneContext::add(const std::shared_ptr<Lane>& lane) {
   assert_on_loop(loop_);
   lanes_.push_back(lane);
+  // A loop without lanes looks for nothing but what it did before.
+  if (report_.open == 0) {
+    try {
+      loop_.add_lookout(*this);
+    } catch (...) {
+      lanes_.back() = nullptr;
+      has_holes_ = true;
+      throw;
+    }
+  }
   ++report_.open;
 }
 
@@ -40,7 +44,7 @@ void LaneContext::remove(const Lane& lane) noexcept {
     if (one.get() != &lane) continue;
     const std::shared_ptr<Lane> held = std::move(one);
     has_holes_ = true;
-    --report_.open;
+    if (--report_.open == 0) loop_.remove_lookout(*this);
     return;
   }
 }

@@ -343,6 +343,7 @@ NamedDevices read_hlo_alone(std::string_view text) {
   request.shape = {1};
   size_t rank = 0;
   AxisSet partial = 0;
+  bool is_of_any_rank = true;
   bool is_everywhere = false;
   if (scanner.take_word("replicated")) {
     is_everywhere = true;
@@ -353,6 +354,7 @@ NamedDevices read_hlo_alone(std::string_view text) {
     request.ranks = {rank_of(scanner, scanner.number("of a device"))};
   } else if (scanner.take_word("devices")) {
     const DeviceArray array = read_array({nullptr, 0}, scanner, std::nullopt);
+    is_of_any_rank = false;
     if (array.shape.size() > kMaxAxes) {
       scanner.refuse(Status::kInvalidArgument, 0, "{} sizes: at most {}", array.shape.size(), kMaxAxes);
     }
@@ -370,7 +372,7 @@ NamedDevices read_hlo_alone(std::string_view text) {
   Spec spec(rank);
   for (size_t i = 0; i < rank; ++i) spec.dim(i) = {static_cast<uint8_t>(i)};
   spec.set_partial(partial);
-  return {MeshShape::make(request), spec, is_everywhere};
+  return {MeshShape::make(request), spec, is_of_any_rank, is_everywhere};
 }
 
 std::string print_hlo(const MeshShape& mesh, const Spec& spec) {

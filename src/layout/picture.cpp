@@ -322,13 +322,12 @@ std::string draw(const MeshShape* mesh, std::string_view spec, const std::option
   if (rank > kMaxRank) fail(Status::kInvalidArgument, "{} dims are too many: at most {}", rank, kMaxRank);
   if (mesh == nullptr) {
     const NamedDevices devices = read_hlo_alone(spec);
-    if (shape ? !devices.is_everywhere && shape->size() != devices.spec.rank()
-              : rank != 0 && !devices.is_everywhere && rank != devices.spec.rank()) {
-      fail(Status::kInvalidArgument, "a spec of {} dims for a tensor of {}", devices.spec.rank(),
-           shape ? shape->size() : rank);
+    const size_t own = devices.spec.rank();
+    const size_t dims = shape ? shape->size() : rank != 0 || devices.is_of_any_rank ? rank : own;
+    if (dims != own && !devices.is_of_any_rank) {
+      fail(Status::kInvalidArgument, "a spec of {} dims for a tensor of {} dims", own, dims);
     }
-    const bool is_whole = devices.spec.rank() == 0;
-    subject = subject_of(devices.mesh, is_whole ? Spec(shape ? shape->size() : rank) : devices.spec, shape);
+    subject = subject_of(devices.mesh, devices.is_of_any_rank ? Spec(dims) : devices.spec, shape);
     subject.is_everywhere = devices.is_everywhere;
     subject.title = spec;
   } else {

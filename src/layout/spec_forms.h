@@ -15,7 +15,8 @@ Spec read_shardy(const MeshShape& mesh, Scanner& scanner, size_t rank);
 struct NamedDevices {
   MeshShape mesh;
   Spec spec;
-  bool is_everywhere;  // replicated: on devices that it does not name
+  bool is_of_any_rank;  // it names no dims: the same for tensors of all ranks
+  bool is_everywhere;   // replicated: on devices that it does not name
 };
 NamedDevices read_hlo_alone(std::string_view text);
 

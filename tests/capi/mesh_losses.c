@@ -1,0 +1,145 @@
+/* A member in a process of its own is killed, 20 times in a collective and 20 times between two: within a second all
+ * others have an error that names it, and make a new mesh without it. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capi/check.h"
+#include "capi/support/group.h"
+
+enum { kSize = 4, kVictim = 2, kRounds = 20, kBefore = 5 };
+
+/* Of all processes of a round. */
+typedef struct shared {
+  _Atomic int64_t killed_at; /* 0: not yet */
+} shared;
+
+typedef struct scene {
+  shared *common;
+  const char *rendezvous;
+  int report;     /* the victim writes a byte for each call it has made */
+  int is_between; /* and stops after kBefore */
+} scene;
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * DISTAG_SECOND + now.tv_nsec;
+}
+
+/* Of ranks that add up to `total`. */
+static distag_status sum(distag_mesh *mesh, int32_t rank, double total, distag_error *err) {
+  static const int64_t shape[] = {20000};
+  static double items[20000];
+  distag_tensor *x = NULL, *y = NULL;
+  CHECK_INT(distag_full(rank, DISTAG_FLOAT64, shape, 1, &x, err), DISTAG_OK);
+  const distag_status status = distag_collective(mesh, DISTAG_ALL_REDUCE, NULL, x, NULL, &y, err);
+  if (status == DISTAG_OK) {
+    CHECK_INT(distag_tensor_copy_data(y, items, sizeof items, err), DISTAG_OK);
+    CHECK(items[0] == total && items[19999] == total);
+  }
+  distag_tensor_release(x);
+  distag_tensor_release(y);
+  return status;
+}
+
+static distag_mesh *make_mesh(distag_worker *worker, const int32_t *ranks, size_t count) {
+  static const int64_t shape[] = {-1};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
+  distag_mesh *mesh = NULL;
+  options.timeout_ns = 20 * DISTAG_SECOND;
+  CHECK_OK(distag_mesh_create(worker, ranks, count, shape, NULL, 1, &options, &mesh, &err));
+  return mesh;
+}
+
+static void be_killed(const scene *in, distag_mesh *mesh) {
+  distag_error err = DISTAG_ERROR_INIT;
+  for (int made = 1;; ++made) {
+    CHECK_INT(sum(mesh, kVictim, 6, &err), DISTAG_OK);
+    if (write(in->report, "", 1) != 1) exit(3);
+    while (in->is_between && made == kBefore) pause();
+  }
+}
+
+static void survive(const scene *in, distag_worker *worker, distag_mesh *mesh, int32_t rank) {
+  static const int32_t left[] = {0, 1, 3};
+  distag_error err = DISTAG_ERROR_INIT;
+  while (sum(mesh, rank, 6, &err) == DISTAG_OK) continue;
+  const int64_t took = now_ns() - in->common->killed_at;
+  CHECK_INT(err.code, DISTAG_E_DISCONNECTED);
+  CHECK_INT(err.origin_rank, kVictim);
+  if (!CHECK(strstr(err.message, "worker \"w2\" (rank 2)") != NULL)) fprintf(stderr, "  %s\n", err.message);
+  CHECK(in->common->killed_at != 0);
+  if (!CHECK(took < DISTAG_SECOND)) fprintf(stderr, "  %d ms\n", (int)(took / DISTAG_MILLISECOND));
+  CHECK_FAILS(sum(mesh, rank, 6, &err), DISTAG_E_DISCONNECTED, "worker \"w2\" (rank 2)");
+  distag_mesh *next = make_mesh(worker, left, 3);
+  for (int i = 0; i < 3; ++i) CHECK_OK(sum(next, rank, 4, &err));
+  distag_mesh_release(next);
+  distag_mesh_release(mesh);
+  CHECK_OK(distag_worker_shutdown(worker, 20 * DISTAG_SECOND, NULL, &err));
+}
+
+static int run_member(const scene *in, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_worker *worker = NULL;
+  const distag_worker_options options = group_options(rank, kSize, in->rendezvous);
+  alarm(60);
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_start(worker, 20 * DISTAG_SECOND, &err));
+  distag_mesh *mesh = make_mesh(worker, NULL, 0);
+  if (mesh == NULL) return 2;
+  if (rank == kVictim) be_killed(in, mesh);
+  survive(in, worker, mesh, rank);
+  distag_worker_release(worker);
+  return check_end();
+}
+
+static void run_round(shared *common, int round, int is_between) {
+  char folder[] = "/tmp/distag-mesh-XXXXXX", rendezvous[64], command[64];
+  int reports[2];
+  pid_t members[kSize];
+  char byte;
+  CHECK(mkdtemp(folder) != NULL);
+  CHECK_INT(pipe(reports), 0);
+  snprintf(rendezvous, sizeof rendezvous, "file://%s", folder);
+  common->killed_at = 0;
+  const scene in = {common, rendezvous, reports[1], is_between};
+  for (int32_t rank = 0; rank < kSize; ++rank) {
+    members[rank] = fork();
+    if (members[rank] == 0) _exit(run_member(&in, rank));
+  }
+  close(reports[1]);
+  const int calls = is_between ? kBefore : 1 + round * 7 % 40;
+  int read_all = 1;
+  for (int i = 0; i < calls; ++i) read_all = read_all && read(reports[0], &byte, 1) == 1;
+  CHECK(read_all);
+  common->killed_at = now_ns();
+  kill(members[kVictim], SIGKILL);
+  for (int32_t rank = 0; rank < kSize; ++rank) {
+    int status = 0;
+    CHECK_INT(waitpid(members[rank], &status, 0), members[rank]);
+    if (rank == kVictim) {
+      CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    } else if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
+      fprintf(stderr, "  rank %d of round %d, %s\n", (int)rank, round, is_between ? "between" : "within");
+    }
+  }
+  close(reports[0]);
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  CHECK_INT(system(command), 0);
+}
+
+int main(void) {
+  shared *common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(common != MAP_FAILED);
+  for (int round = 0; round < kRounds; ++round) {
+    run_round(common, round, 0);
+    run_round(common, round, 1);
+  }
+  return check_end();
+}

@@ -125,6 +125,10 @@ class CustomNode final : public Node {
 
 Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record) {
   ops::check_arguments(op, inputs, attributes);
+  for (const Tensor& input : inputs) {
+    if (!input || input.shard_slot() == nullptr) continue;
+    return static_cast<OpPlace*>(input.shard_slot())->apply(op, inputs, attributes, record);
+  }
   const uint64_t needed = record && op.backward != nullptr ? needed_inputs(inputs) : 0;
   if (needed == 0) return run_forward(op, inputs, attributes, nullptr);
   auto saved = std::make_shared<OpSaved>();
@@ -139,6 +143,12 @@ Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attr
 
 Tensors apply_custom(CustomOp op, std::span<const Tensor> inputs, size_t output_count) {
   Tensors detached;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i] || inputs[i].shard_slot() == nullptr) continue;
+    fail(Status::kInvalidArgument,
+         "custom op \"{}\": input {}, {}, is sharded: give it this member's own part (to_local)", op.name, i,
+         describe(inputs[i]));
+  }
   for (const Tensor& input : inputs) detached.push_back(input ? detach(input) : Tensor());
   Tensors outputs = op.forward(detached, output_count);
   if (outputs.size() != output_count) {

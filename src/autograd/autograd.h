@@ -38,6 +38,15 @@ inline constexpr size_t kSmallTensor = size_t{64} << 10;
 // Same storage, no history: a new tensor.
 Tensor detach(const Tensor& tensor);
 
+// The slot of a sharded tensor as ops see it.
+class OpPlace : public ShardSlot {
+ public:
+  // An op of which some input has a slot of this kind, this being the first: runs it on all members. Arguments are
+  // checked. Collective; may wait.
+  virtual Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
+                        bool record) = 0;
+};
+
 // Checks the arguments, runs the op, and records it if `record` and some input requires grad.
 Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record = true);
 

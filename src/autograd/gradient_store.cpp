@@ -86,7 +86,10 @@ void GradientStore::scale(std::span<const uint64_t> leaves, double factor, uint6
     auto found = std::lower_bound(scaled->entries.begin(), scaled->entries.end(), leaf,
                                   [](const Gradients::Entry& entry, uint64_t id) { return entry.leaf.id() < id; });
     if (found == scaled->entries.end() || found->leaf.id() != leaf) continue;
-    found->gradient = ops::kMulScalar.forward({&found->gradient, 1}, by, nullptr)[0];
+    const Tensor local = shard_of(found->gradient);
+    const Tensor product = ops::kMulScalar.forward({&local, 1}, by, nullptr)[0];
+    const ShardSlot* slot = found->gradient.shard_slot();
+    found->gradient = slot == nullptr ? product : slot->like(product);
   }
   sums_ = std::move(scaled);
 }

@@ -105,6 +105,9 @@ void remove_hook(const Tensor& tensor, uint64_t id) {
   fail(Status::kNotFound, "hook: {} has no hook {}", describe(tensor), id);
 }
 
-Tensor detach(const Tensor& tensor) { return tensor.view(tensor.shape(), tensor.strides(), tensor.offset()); }
+Tensor detach(const Tensor& tensor) {
+  if (const ShardSlot* slot = tensor.shard_slot()) return slot->like(detach(slot->local()));
+  return tensor.view(tensor.shape(), tensor.strides(), tensor.offset());
+}
 
 }  // namespace distag::autograd

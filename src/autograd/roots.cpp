@@ -18,6 +18,11 @@ Tensor make_ones(const Tensor& like) {
 
 void check_history(const Tensor& root, size_t i) {
   if (!root) fail(Status::kInvalidArgument, "backward: root {} is missing", i);
+  if (const ShardSlot* slot = root.shard_slot()) {
+    fail(Status::kInvalidArgument,
+         "backward: root {} ({}) is sharded as {}: that takes a joint context of its mesh (context_create_joint)", i,
+         describe(root), slot->describe());
+  }
   if (!requires_grad(root)) {
     fail(Status::kInvalidArgument,
          "backward: root {} ({}) needs no gradient: nothing it was computed from requires grad, or no context took it "

@@ -351,6 +351,7 @@ void Mesh::end_now(Error error, bool tell) {
     }
   }
   EachStep each;
+  each([this] { when_ended_->fail(*ended_); });
   for (auto& [name, state] : lines_) {
     for (auto& [number, call] : state.open) each([&call = call, this] { fail_call(*call->future, *ended_); });
     state.open.clear();

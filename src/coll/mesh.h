@@ -88,6 +88,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Future<Unit>> note(std::string line, std::string text, uint64_t fingerprint);
   // Ends it for all members: a failure that the others cannot know.
   void end(const Error& error);
+  // Fails with the error with which it ends. Any thread.
+  const std::shared_ptr<Future<Unit>>& when_ended() const { return when_ended_; }
   // No call follows. Calls under way are finished, then the others are told. Again: nothing more.
   void leave() noexcept;
 
@@ -151,6 +153,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   const std::vector<std::shared_ptr<const Peer>> members_;  // by position
   const Nanos timeout_;
   const MeshPolicy policy_;
+  const std::shared_ptr<Future<Unit>> when_ended_ = Future<Unit>::make();
 
   // On the loop.
   std::map<std::string, LineState> lines_;

@@ -57,6 +57,7 @@ void write_broadcast(Tensor& target, const Tensor& values) {
 Tensor accumulate(Tensor into, Tensor x) {
   if (!into) return x;
   if (!x) return into;
+  if (const ShardSlot* slot = into.shard_slot()) return slot->like(accumulate(slot->local(), shard_of(x)));
   auto can_hold = [](const Tensor& t) { return t.is_contiguous() && t.is_exclusive(); };
   if (!can_hold(into) && can_hold(x)) std::swap(into, x);
   Tensor out = output_for(into, into.dtype(), into.shape());

@@ -15,6 +15,7 @@
 #include "optim/operation.h"
 #include "optim/round.h"
 #include "optim/saved_state.h"
+#include "optim/sharded_clip.h"
 
 namespace distag::optim {
 namespace {
@@ -75,6 +76,17 @@ struct DistributedOptimizer::State : std::enable_shared_from_this<State> {
   }
   Request make_request(Verb verb, const Owner& owner) const {
     return {verb, {owner.name.empty() ? 0 : self().incarnation, counter}, current_settings()};
+  }
+
+  // The parameters that are tensors given to this worker.
+  Tensors tensors_here() const {
+    Tensors tensors;
+    for (const Owner& owner : owners) {
+      for (const Value& parameter : owner.group.parameters) {
+        if (parameter.kind() == ValueKind::kTensor) tensors.push_back(parameter.as_tensor());
+      }
+    }
+    return tensors;
   }
 
   void forget() noexcept;
@@ -239,6 +251,11 @@ struct DistributedOptimizer::State::Measured {
 
 double DistributedOptimizer::clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) {
   check_can_wait();
+  const Tensors here = state_->tensors_here();
+  if (has_sharded(here)) {
+    state_->check_context(*context);
+    return clip_sharded(here, *context, max_norm);
+  }
   return await(clip_async(context, max_norm, call)).as_float64();
 }
 
@@ -247,6 +264,10 @@ double DistributedOptimizer::clip(const std::shared_ptr<Context>& context, doubl
 std::shared_ptr<Future<Value>> DistributedOptimizer::clip_async(const std::shared_ptr<Context>& context,
                                                                 double max_norm, const OptimizerCall& call) {
   clip_factor(0.0, max_norm);
+  if (has_sharded(state_->tensors_here())) {
+    fail(Status::kUnsupported,
+         "clip_async: of sharded parameters clip takes all members at once: use the call that waits");
+  }
   state_->check_context(*context);
   const auto operation = std::make_shared<Operation>();
   operation->after(state_->ask_all(Verb::kMeasure, context, call),

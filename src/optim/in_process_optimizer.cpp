@@ -6,6 +6,7 @@
 #include "optim/norm.h"
 #include "optim/optimizer.h"
 #include "optim/saved_state.h"
+#include "optim/sharded_clip.h"
 
 namespace distag::optim {
 namespace {
@@ -49,6 +50,7 @@ class InProcessOptimizer final : public Optimizer {
 
   double clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) override {
     check_call(call);
+    if (has_sharded(local_.parameters())) return clip_sharded(local_.parameters(), *context, max_norm);
     clip_factor(0.0, max_norm);
     const auto gradients = context->gradients();
     const double norm = std::sqrt(local_.square_norm(*gradients));

@@ -67,8 +67,8 @@ void LocalOptimizer::step(std::span<const Tensor> gradients) {
   targets.reserve(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!gradients[i]) continue;
-    turns.push_back(prepare(i, gradients[i]));
-    targets.push_back(parameters_[i]);
+    turns.push_back(prepare(i, shard_of(gradients[i])));
+    targets.push_back(turns.back().parameter);
   }
   // All at once: a reader sees the step in all parameters or in none.
   const TensorWriter writer(targets);
@@ -88,7 +88,8 @@ void LocalOptimizer::step(const Gradients& gradients) {
 double LocalOptimizer::square_norm(const Gradients& gradients) const {
   double sum = 0.0;
   for (const Tensor& parameter : parameters_) {
-    if (const Tensor* gradient = gradients.find(parameter)) sum += optim::square_norm(*gradient);
+    const Tensor* gradient = gradients.find(parameter);
+    if (gradient != nullptr) sum += optim::square_norm(*gradient);
   }
   return sum;
 }
@@ -103,11 +104,11 @@ std::vector<uint64_t> LocalOptimizer::ids() const {
 // Takes the memory that run() needs beside the parameter's own, so that run() cannot fail.
 LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradient) {
   const Rule& rule = settings_.rule();
-  Tensor& parameter = parameters_[index];
-  if (autograd::has_history(parameter)) {
-    fail(Status::kInvalidState, "step: parameter {} has become a part of a graph", describe(parameter));
+  if (autograd::has_history(parameters_[index])) {
+    fail(Status::kInvalidState, "step: parameter {} has become a part of a graph", describe(parameters_[index]));
   }
-  Turn turn{index, parameter, checked_gradient(parameter, gradient), states_[index]};
+  const Tensor parameter = shard_of(parameters_[index]);
+  Turn turn{index, parameter, parameter, checked_gradient(parameter, gradient), states_[index]};
   if (!parameter.is_contiguous()) turn.target = Tensor::empty(parameter.dtype(), parameter.shape());
   ++turn.next.step;
   const uint32_t needed = rule.needed_slots(settings_);
@@ -127,7 +128,7 @@ LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradien
 // For who has the parameter.
 void LocalOptimizer::run(Turn& turn) {
   const Rule& rule = settings_.rule();
-  Tensor& parameter = parameters_[turn.index];
+  Tensor& parameter = turn.parameter;
   const uint32_t needed = rule.needed_slots(settings_);
   states_[turn.index] = turn.next;
   if (parameter.count() == 0) return;
@@ -157,10 +158,14 @@ Value LocalOptimizer::save() const {
   const Rule& rule = settings_.rule();
   Value::List saved;
   saved.reserve(states_.size());
-  for (const State& state : states_) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const State& state = states_[i];
+    const ShardSlot* lies_as = parameters_[i].shard_slot();
     Value::Map entries{{"step", Value(state.step)}};
     for (size_t slot = 0; slot < rule.slots.size(); ++slot) {
-      if (state.slots[slot]) entries.emplace_back(rule.slots[slot], Value(state.slots[slot].snapshot()));
+      if (!state.slots[slot]) continue;
+      const Tensor kept = state.slots[slot].snapshot();
+      entries.emplace_back(rule.slots[slot], Value(lies_as == nullptr ? kept : lies_as->like(kept)));
     }
     saved.push_back(Value::map(std::move(entries)));
   }
@@ -180,7 +185,7 @@ void LocalOptimizer::load(const Value& saved) {
 
 LocalOptimizer::State LocalOptimizer::load_state(const Value& saved, size_t index) const {
   const Rule& rule = settings_.rule();
-  const Tensor& parameter = parameters_[index];
+  const Tensor parameter = shard_of(parameters_[index]);
   State state;
   const Value* step = saved.find("step");
   if (step == nullptr || step->as_int64() < 0) {
@@ -193,7 +198,7 @@ LocalOptimizer::State LocalOptimizer::load_state(const Value& saved, size_t inde
     if (slot == rule.slots.end()) {
       fail(Status::kInvalidArgument, "load: {} keeps no \"{}\" of a parameter", rule.name, name);
     }
-    const Tensor& kept = value.as_tensor();
+    const Tensor kept = shard_of(value.as_tensor());
     if (kept.dtype() != parameter.dtype() || kept.shape() != parameter.shape()) {
       fail(Status::kInvalidArgument, "load: \"{}\" is {}, but parameter {} is {}", name, describe(kept), index,
            describe(parameter));

@@ -15,7 +15,8 @@ namespace distag::optim {
 // a place of its own.
 void check_parameter(const Tensor& tensor);
 
-// A rule and what it keeps of each of some tensors of this process. One call at a time.
+// A rule and what it keeps of each of some tensors of this process. Of a sharded one the shard is moved, and what is
+// kept of it lies as it does. One call at a time.
 class LocalOptimizer {
  public:
   // Throws INVALID_ARGUMENT for a tensor that cannot be a parameter, or is there twice.
@@ -31,7 +32,7 @@ class LocalOptimizer {
 
   // With the gradients that the parameters have there.
   void step(const Gradients& gradients);
-  // The sum of their squares.
+  // The sum of their squares. Throws INVALID_STATE for one that is sharded.
   double square_norm(const Gradients& gradients) const;
   // Of the parameters.
   std::vector<uint64_t> ids() const;
@@ -49,7 +50,8 @@ class LocalOptimizer {
   // Everything one parameter needs in a step, made before any parameter moves.
   struct Turn {
     size_t index;
-    Tensor target;  // row-major: the parameter itself, or room for a copy of it
+    Tensor parameter;  // or the shard of it
+    Tensor target;     // row-major: the parameter itself, or room for a copy of it
     Tensor gradient;
     State next;
     uint32_t fresh = 0;

@@ -19,7 +19,7 @@ bool hold_all(std::span<Tensor> tensors, bool may_wait) {
     return false;
   }
   for (Tensor& tensor : tensors) {
-    if (tensor && !tensor.is_held()) tensor.set_hold(tensor.storage().buffer());
+    if (tensor && !tensor.is_held()) tensor.set_hold_locked();
   }
   return true;
 }
@@ -74,6 +74,7 @@ bool try_hold(Values& values) {
 
 TensorWriter::TensorWriter(std::span<const Tensor> targets) {
   for (const Tensor& target : targets) {
+    target.check_whole();
     if (target.storage().is_read_only()) {
       fail(Status::kInvalidState, "tensor {} borrows its memory and cannot be written: clone it first",
            describe(target));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tensor/buffer.h"
@@ -44,6 +45,9 @@ class Storage {
   // Makes the buffer writable, in its whole, since views of other parts move along. Gives the one that was there
   // before if another took its place: it may be freed, host code included, once the lock is given back.
   BufferRef make_writable();
+
+  // Another buffer takes the place of the one that is given back, which may be freed once the lock is given back.
+  BufferRef exchange_buffer(BufferRef buffer) { return std::exchange(buffer_, std::move(buffer)); }
 
   // Over memory of the host: writes are refused. A snapshot of it is not read-only, a write to that copies.
   bool is_read_only() const { return read_only_; }

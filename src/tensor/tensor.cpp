@@ -88,9 +88,34 @@ Tensor Tensor::scalar(Dtype dtype, double value) {
   return tensor;
 }
 
+Tensor Tensor::sharded(Dtype dtype, const Dims& shape, std::unique_ptr<ShardSlot> slot) {
+  checked_dtype_size(dtype);
+  Tensor tensor = make(dtype, shape, row_major_strides(shape), 0, element_count(shape),
+                       std::make_shared<Storage>(Buffer::allocate(0)));
+  tensor.data_->shard_slot.store(slot.release(), std::memory_order_release);
+  return tensor;
+}
+
+bool Tensor::set_shard_slot(std::unique_ptr<ShardSlot> slot) const {
+  BufferRef gone;  // outside of the lock
+  BufferRef nothing = Buffer::allocate(0);
+  const std::lock_guard<Storage> lock(*data_->storage);
+  if (shard_slot() != nullptr) return false;
+  data_->shard_slot.store(slot.release(), std::memory_order_seq_cst);
+  if (is_only_holder(data_->storage)) gone = data_->storage->exchange_buffer(std::move(nothing));
+  return true;
+}
+
+void Tensor::fail_sharded() const {
+  fail(Status::kInvalidState,
+       "{} is sharded as {}: its elements are not all here; use its own part (to_local) or the whole (gather)",
+       distag::describe(*this), shard_slot()->describe());
+}
+
 size_t Tensor::byte_size() const { return static_cast<size_t>(data_->count) * dtype_size(data_->dtype); }
 
 const std::byte* Tensor::data() const {
+  check_whole();
   if (data_->count == 0) return nullptr;
   const BufferRef& buffer = hold_ ? hold_ : data_->storage->buffer();
   return buffer->data() + data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
@@ -98,11 +123,13 @@ const std::byte* Tensor::data() const {
 
 Tensor Tensor::view(const Dims& shape, const Dims& strides, int64_t offset) const {
   Tensor view = make(data_->dtype, shape, strides, offset, element_count(shape), data_->storage);
+  check_whole();  // set_shard_slot() leaves the memory to who shares the storage by now
   view.hold_ = hold_;
   return view;
 }
 
 Tensor Tensor::snapshot() const {
+  if (const ShardSlot* slot = shard_slot()) return slot->like(slot->local().snapshot());
   return make(data_->dtype, data_->shape, data_->strides, data_->offset, data_->count,
               std::make_shared<Storage>(buffer()));
 }
@@ -110,12 +137,14 @@ Tensor Tensor::snapshot() const {
 Tensor Tensor::contiguous() const { return data_->contiguous ? *this : clone(); }
 
 Tensor Tensor::clone() const {
+  if (const ShardSlot* slot = shard_slot()) return slot->whole().clone();
   Tensor copy = empty(data_->dtype, data_->shape);
   if (data_->count > 0) copy_to(copy.mutable_data());
   return copy;
 }
 
 std::byte* Tensor::mutable_data() {
+  check_whole();
   Storage& storage = *data_->storage;
   if (storage.is_read_only()) {
     fail(Status::kInvalidState, "tensor {} borrows its memory and cannot be written: clone it first", describe(*this));
@@ -127,7 +156,7 @@ std::byte* Tensor::mutable_data() {
 }
 
 bool Tensor::is_exclusive() const {
-  if (!data_ || hold_ || data_->storage->is_read_only()) return false;
+  if (!data_ || shard_slot() != nullptr || hold_ || data_->storage->is_read_only()) return false;
   return data_->holders.load(std::memory_order_acquire) == 1 && is_only_holder(data_->storage) &&
          data_->storage->buffer()->is_writable();
 }
@@ -141,7 +170,7 @@ Tensor Tensor::hold() const {
   Tensor held = *this;
   if (held.hold_) return held;
   const std::lock_guard<Storage> lock(*data_->storage);
-  held.hold_ = data_->storage->buffer();
+  held.set_hold_locked();
   return held;
 }
 
@@ -154,6 +183,7 @@ bool Tensor::set_grad_slot(std::unique_ptr<GradSlot> slot) const {
 
 void Tensor::copy_to(void* out) const {
   if (data_->count == 0) return;
+  if (const ShardSlot* slot = shard_slot()) return slot->whole().copy_to(out);
   const Tensor held = hold();
   if (data_->contiguous) {
     std::memcpy(out, held.data(), byte_size());

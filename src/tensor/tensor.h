@@ -21,12 +21,36 @@ class GradSlot {
   virtual ~GradSlot() = default;
 };
 
+class Tensor;
+
+// How a tensor lies over the members of a mesh, as the spmd layer keeps it; empty in this layer. A tensor with one has
+// the shape of the whole and no memory: this member's part of it, the shard, is a tensor like others. Thread-safe.
+class ShardSlot {
+ public:
+  virtual ~ShardSlot() = default;
+
+  virtual Tensor local() const = 0;
+  // A tensor that lies as this one does, without history; `local` is its shard.
+  virtual Tensor like(Tensor local) const = 0;
+  // The values of all of it. Throws INVALID_STATE where this member has but a part of them.
+  virtual Tensor whole() const = 0;
+  // "('x', None) of mesh "train"", for messages.
+  virtual std::string describe() const = 0;
+  // Whether this member is the first of those that have this shard: what is summed over shards counts here.
+  virtual bool counts_here() const = 0;
+  // The sum of a number over all members, the same on each. Collective; waits.
+  virtual double sum_over_members(double own) const = 0;
+};
+
 // The part that all handles to a tensor share.
 struct TensorData {
   TensorData(uint64_t i, Dtype d, bool c, const Dims& sh, const Dims& st, int64_t o, int64_t n,
              std::shared_ptr<Storage> s)
       : id(i), dtype(d), contiguous(c), shape(sh), strides(st), offset(o), count(n), storage(std::move(s)) {}
-  ~TensorData() { delete grad_slot.load(std::memory_order_relaxed); }
+  ~TensorData() {
+    delete grad_slot.load(std::memory_order_relaxed);
+    delete shard_slot.load(std::memory_order_relaxed);
+  }
   TensorData(const TensorData&) = delete;
   TensorData& operator=(const TensorData&) = delete;
 
@@ -44,7 +68,8 @@ struct TensorData {
   const int64_t offset;
   const int64_t count;
   const std::shared_ptr<Storage> storage;
-  std::atomic<GradSlot*> grad_slot{nullptr};  // owned; set once
+  std::atomic<GradSlot*> grad_slot{nullptr};    // owned; set once
+  std::atomic<ShardSlot*> shard_slot{nullptr};  // likewise, under the lock of the storage
 };
 
 // A dense n-d array: dtype, shape, strides in elements, offset into a storage. A handle to shared data: copies are the
@@ -64,6 +89,9 @@ class Tensor {
   static Tensor over(BufferRef buffer, Dtype dtype, const Dims& shape, const Dims& strides, int64_t offset = 0);
   // 0-d. The value is converted.
   static Tensor scalar(Dtype dtype, double value);
+  // One that lies over the members of a mesh: without memory. What reads or writes its elements throws INVALID_STATE,
+  // but for copy_to() and item() where this member has all of it.
+  static Tensor sharded(Dtype dtype, const Dims& shape, std::unique_ptr<ShardSlot> slot);
 
   explicit operator bool() const { return bool(data_); }
   uint64_t id() const { return data_->id; }  // same id, same tensor, in this process; never 0
@@ -108,7 +136,11 @@ class Tensor {
   // The same tensor, held: waits for a write that is under way.
   Tensor hold() const;
   bool is_held() const { return bool(hold_); }
-  void set_hold(BufferRef buffer) { hold_ = std::move(buffer); }
+  // For who has the lock of the storage.
+  void set_hold_locked() {
+    check_whole();
+    hold_ = data_->storage->buffer();
+  }
   void drop_hold() { hold_ = {}; }
 
   BufferRef buffer() const { return hold().hold_; }
@@ -120,6 +152,15 @@ class Tensor {
   // False: there is one already.
   bool set_grad_slot(std::unique_ptr<GradSlot> slot) const;
 
+  // nullptr for one whose elements are all here.
+  ShardSlot* shard_slot() const { return data_->shard_slot.load(std::memory_order_acquire); }
+  // Makes a sharded tensor of this one, whose memory goes unless others share it. False: it is one already.
+  bool set_shard_slot(std::unique_ptr<ShardSlot> slot) const;
+  // Throws INVALID_STATE for a sharded tensor.
+  void check_whole() const {
+    if (shard_slot() != nullptr) fail_sharded();
+  }
+
   // Row-major copy to `out` (byte_size() bytes).
   void copy_to(void* out) const;
   // The only element as double. Throws INVALID_ARGUMENT when there is not exactly one.
@@ -127,6 +168,7 @@ class Tensor {
 
  private:
   explicit Tensor(TensorData* data) : data_(data) {}
+  [[noreturn]] void fail_sharded() const;
   static Tensor make(Dtype dtype, const Dims& shape, const Dims& strides, int64_t offset, int64_t count,
                      std::shared_ptr<Storage> storage);
 
@@ -135,6 +177,12 @@ class Tensor {
 };
 
 using Tensors = std::vector<Tensor>;
+
+// The shard of a sharded tensor; any other, an undefined one too, itself.
+inline Tensor shard_of(const Tensor& tensor) {
+  const ShardSlot* slot = tensor ? tensor.shard_slot() : nullptr;
+  return slot == nullptr ? tensor : slot->local();
+}
 
 // "float32[2, 3]", "none" for an undefined one; for messages.
 std::string describe(const Tensor& tensor);

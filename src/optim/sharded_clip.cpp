@@ -1,0 +1,37 @@
+#include "optim/sharded_clip.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "optim/norm.h"
+
+namespace distag::optim {
+
+bool has_sharded(const Tensors& parameters) {
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const Tensor& parameter) { return parameter.shard_slot() != nullptr; });
+}
+
+double clip_sharded(const Tensors& parameters, Context& context, double max_norm) {
+  clip_factor(0.0, max_norm);
+  const auto gradients = context.gradients();
+  double own = 0.0;
+  std::vector<uint64_t> ids;
+  for (const Tensor& parameter : parameters) {
+    const ShardSlot* slot = parameter.shard_slot();
+    if (slot == nullptr) {
+      fail(Status::kInvalidArgument, "clip: parameter {} is not sharded, but others are: clip them apart",
+           describe(parameter));
+    }
+    const Tensor* gradient = gradients->find(parameter);
+    if (gradient != nullptr && slot->counts_here()) own += square_norm(shard_of(*gradient));
+    ids.push_back(parameter.id());
+  }
+  const double norm = std::sqrt(parameters.front().shard_slot()->sum_over_members(own));
+  const double factor = clip_factor(norm, max_norm);
+  if (factor != 1.0) context.scale_gradients(ids, factor, gradients->passes);
+  return norm;
+}
+
+}  // namespace distag::optim

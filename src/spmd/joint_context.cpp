@@ -1,0 +1,230 @@
+#include "spmd/joint_context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "autograd/autograd.h"
+#include "autograd/gradient_store.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "layout/spec_text.h"
+#include "ops/op.h"
+#include "spmd/joint_pass.h"
+
+namespace distag::spmd {
+namespace {
+
+JointPass::CheckStop make_deadline_check(Nanos timeout) {
+  if (timeout < 0) return nullptr;
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  return [deadline, timeout] {
+    if (SteadyClock().now() < deadline) return;
+    fail(Status::kDeadline, "backward: not done after {:.3f} s", static_cast<double>(timeout) / kSecond);
+  };
+}
+
+Tensor filled_with_one(Dtype dtype, const Dims& shape) {
+  Tensor ones = Tensor::empty(dtype, shape);
+  ops::assign(ones, Tensor::scalar(dtype, 1));
+  return ones;
+}
+
+struct Roots {
+  std::vector<autograd::Edge> edges;
+  Tensors seeds;
+  uint64_t hash = 0;
+};
+
+Tensor seed_of(const CallOnLine& call, const Tensor& root, const Tensor& given, size_t i) {
+  const Sharding& sharding = *Sharding::of(root);
+  const layout::MeshShape& mesh = sharding.program().shape();
+  const layout::Spec spec = sharding.lying().spec.dual();
+  if (!given) {
+    if (root.count() != 1) {
+      fail(Status::kInvalidArgument, "backward: root {} ({}) needs a seed, since it is not one element", i,
+           describe(root));
+    }
+    const Dims shape = local_shape(mesh, spec, root.shape(), sharding.program().position());
+    return make_sharded(call.line(), call.name_of(0), root.shape(), spec, filled_with_one(root.dtype(), shape));
+  }
+  const Sharding* seed = Sharding::of(given);
+  const bool fits = seed != nullptr && &seed->program() == &sharding.program() && given.shape() == root.shape() &&
+                    given.dtype() == root.dtype() && places_alike(mesh, seed->lying().spec, spec);
+  if (!fits) {
+    fail(Status::kInvalidArgument, "backward: the seed of root {} is {} {}, not {} {}", i, describe(given),
+         seed == nullptr ? "and not sharded" : seed->describe(), describe(root), print_spec(mesh, spec));
+  }
+  return given.snapshot();
+}
+
+Roots check_roots(const CallOnLine& call, const Tensors& roots, const Tensors& seeds) {
+  if (roots.empty()) fail(Status::kInvalidArgument, "backward: no roots");
+  if (!seeds.empty() && seeds.size() != roots.size()) {
+    fail(Status::kInvalidArgument, "backward: {} seeds for {} roots", seeds.size(), roots.size());
+  }
+  Roots result;
+  Fingerprint fingerprint;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const Tensor& root = roots[i];
+    const Sharding* sharding = Sharding::of(root);
+    if (sharding == nullptr || &sharding->program() != call.line().program.get()) {
+      fail(Status::kInvalidArgument,
+           "backward: root {} ({}) is not sharded over the mesh of this context: make it so (from_local)", i,
+           describe(root));
+    }
+    if (!autograd::requires_grad(root) || !autograd::has_history(root)) {
+      fail(Status::kInvalidArgument, "backward: root {} ({}) has no history: it is no result of an op that records", i,
+           describe(root));
+    }
+    result.edges.push_back(autograd::gradient_edge(root));
+    result.seeds.push_back(seed_of(call, root, seeds.empty() ? Tensor() : seeds[i], i));
+    fingerprint.add(sharding->name().line).add(sharding->name().call).add(sharding->name().output);
+  }
+  result.hash = fingerprint.value();
+  return result;
+}
+
+// As much of it as fits, without a character that is cut.
+std::string_view prefix_of(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
+  return text.substr(0, most);
+}
+
+// How far a member has come with a pass, as all get to know it: status (0: well), a hash, and the text of its failure.
+class Word {
+ public:
+  static constexpr size_t kTextBytes = 1000;
+  static constexpr int64_t kNumbers = 3 + kTextBytes / sizeof(int64_t);
+
+  static Tensor write(const std::optional<Error>& error, uint64_t hash) {
+    Tensor row = Tensor::empty(Dtype::kInt64, {kNumbers});
+    auto* numbers = row.mutable_data_as<int64_t>();
+    std::fill_n(numbers, kNumbers, 0);
+    numbers[1] = static_cast<int64_t>(hash);
+    if (!error) return row;
+    numbers[0] = static_cast<int64_t>(error->status());
+    const std::string_view text = prefix_of(error->message(), kTextBytes);
+    numbers[2] = static_cast<int64_t>(text.size());
+    std::memcpy(numbers + 3, text.data(), text.size());
+    return row;
+  }
+  static uint64_t hash_in(const Tensor& rows, int64_t position) {
+    return static_cast<uint64_t>(rows.data_as<int64_t>()[position * kNumbers + 1]);
+  }
+  static std::optional<Error> error_in(const Tensor& rows, int64_t position, int32_t rank) {
+    const int64_t* numbers = rows.data_as<int64_t>() + position * kNumbers;
+    if (numbers[0] == 0) return std::nullopt;
+    const auto size = std::clamp<int64_t>(numbers[2], 0, kTextBytes);
+    std::string text(reinterpret_cast<const char*>(numbers + 3), static_cast<size_t>(size));
+    Error error(static_cast<Status>(numbers[0]), std::move(text));
+    return error.set_origin_rank(rank);
+  }
+};
+
+// Tells all members how this one stands, and throws the same on each where one has failed, or hashes differ.
+void agree(CallOnLine& call, const std::optional<Error>& own, uint64_t hash) {
+  const layout::MeshShape& mesh = call.line().program->shape();
+  const Tensor rows = call.gather_rows(Word::write(own, hash));
+  for (int64_t position = 0; position < mesh.count(); ++position) {
+    if (auto error = Word::error_in(rows, position, mesh.ranks()[static_cast<size_t>(position)])) throw *error;
+  }
+  for (int64_t position = 1; position < mesh.count(); ++position) {
+    if (Word::hash_in(rows, position) == Word::hash_in(rows, 0)) continue;
+    fail(Status::kDiverged,
+         "backward: rank {} and rank {} of mesh \"{}\" do not run the same steps: their roots, or the calls that led "
+         "to them, differ",
+         mesh.ranks()[0], mesh.ranks()[static_cast<size_t>(position)], mesh.name());
+  }
+}
+
+class JointContext final : public Context {
+ public:
+  JointContext(Line line, uint64_t number) : line_(std::move(line)), number_(number) {}
+
+  uint64_t id() const override {
+    const auto leader = static_cast<uint64_t>(line_.program->shape().ranks()[0]);
+    return leader << 48 | uint64_t{1} << 47 | number_;
+  }
+  Id global_id() const override { return {}; }
+
+  void backward(const Tensors& roots, const BackwardOptions& options) override {
+    CallOnLine call(line_, "backward");
+    call.note("backward", Fingerprint().add("backward").add(number_).add(options.retain_graph ? 1 : 0).value());
+    ++running_;
+    try {
+      run(call, roots, options);
+    } catch (...) {
+      --running_;
+      throw;
+    }
+    --running_;
+  }
+
+  std::shared_ptr<Future<Value>> backward_async(const Tensors&, const BackwardOptions&) override {
+    fail(Status::kUnsupported, "backward_async: a joint context runs its passes on the thread that calls backward");
+  }
+  std::shared_ptr<const Gradients> gradients() override { return store_.read(); }
+  std::shared_ptr<Future<Value>> settle_async() override {
+    auto settled = Future<Value>::make();
+    settled->complete(Value());
+    return settled;
+  }
+  void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) override {
+    store_.scale(leaves, factor, passes);
+  }
+  ContextInfo info() override {
+    ContextInfo info;
+    info.gradient_count = static_cast<uint32_t>(store_.read()->entries.size());
+    info.pass_count = running_;
+    return info;
+  }
+  std::vector<int32_t> known_ranks() override {
+    std::vector<int32_t> ranks = line_.program->shape().ranks();
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+  }
+
+ private:
+  void run(CallOnLine& call, const Tensors& roots, const BackwardOptions& options) {
+    JointPass pass(call, make_deadline_check(options.timeout));
+    Roots from;
+    std::optional<Error> failure;
+    try {
+      if (options.mode == BackwardMode::kFast) {
+        fail(Status::kUnsupported, "backward: FAST does not take sharded tensors; use SMART");
+      }
+      from = check_roots(call, roots, options.seeds);
+      pass.walk(from.edges);
+    } catch (...) {
+      failure = current_error();
+    }
+    agree(call, failure, Fingerprint().add(from.hash).add(pass.plan_hash()).value());
+    pass.run(from.edges, from.seeds);
+    agree(call, pass.failure(), 0);
+    store_.add(Id{0, ++passes_}, pass.take_gradients());
+    if (!options.retain_graph) pass.free_saved();
+  }
+
+  const Line line_;
+  const uint64_t number_;
+  std::atomic<uint64_t> passes_{0};
+  std::atomic<uint32_t> running_{0};
+  autograd::GradientStore store_;
+};
+
+}  // namespace
+
+std::shared_ptr<Context> make_joint_context(const Line& line) {
+  if (!line.name.empty()) {
+    fail(Status::kInvalidArgument, "context_create_joint: give the mesh itself, not its line \"{}\"", line.name);
+  }
+  CallOnLine call(line, "context_create_joint");
+  call.note("context_create_joint", Fingerprint().add("context_create_joint").value());
+  return std::make_shared<JointContext>(line, line.program->next_context());
+}
+
+}  // namespace distag::spmd

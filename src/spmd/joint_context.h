@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "autograd/context.h"
+#include "spmd/program.h"
+
+namespace distag::spmd {
+
+// A context that all members of a mesh share: its passes are collective calls, after which either all members have the
+// gradients of their leaves, or none. Throws INVALID_ARGUMENT for a named line. Collective, without waiting.
+std::shared_ptr<Context> make_joint_context(const Line& line);
+
+}  // namespace distag::spmd

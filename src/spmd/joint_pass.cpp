@@ -1,0 +1,297 @@
+#include "spmd/joint_pass.h"
+
+#include <queue>
+
+#include "autograd/history.h"
+#include "autograd/hooks.h"
+#include "base/error.h"
+#include "ops/op.h"
+
+namespace distag::spmd {
+namespace {
+
+using autograd::Edge;
+using autograd::HookNode;
+using autograd::LeafNode;
+using autograd::Node;
+using autograd::NodeIndex;
+
+constexpr size_t kMostPending = 64;
+
+const Sharding* sharding_of_leaf(const Node& node) {
+  return node.kind() == Node::Kind::kLeaf ? Sharding::of(static_cast<const LeafNode&>(node).tensor()) : nullptr;
+}
+
+const ShardedNode* as_sharded(const Node& node) { return dynamic_cast<const ShardedNode*>(&node); }
+
+Tensor sum_of(const Tensors& arrivals) {
+  Tensor sum;
+  for (const Tensor& arrival : arrivals) sum = ops::accumulate(std::move(sum), arrival);
+  return sum;
+}
+
+}  // namespace
+
+// ---- the walk ----
+
+void JointPass::walk(const std::vector<Edge>& roots) {
+  for (const Edge& edge : roots) reach(edge);
+  while (!unexpanded_.empty()) {
+    const std::shared_ptr<Node> node = visits_[unexpanded_.back()].node;
+    unexpanded_.pop_back();
+    for (const Edge& edge : node->next()) reach(edge);
+  }
+  put_in_order();
+}
+
+uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
+  uint32_t number = index_.find(node.get());
+  if (number != NodeIndex::kNone) return number;
+  Visit fresh;
+  fresh.node = node;
+  if (node->kind() == Node::Kind::kRecv || node->kind() == Node::Kind::kSend) {
+    fail(Status::kUnsupported,
+         "backward: a root depends on {}: a joint pass does not reach other workers by calls yet; detach the value",
+         node->name());
+  }
+  if (node->kind() == Node::Kind::kFunction) {
+    fresh.saved = node->saved();
+    if (fresh.saved == nullptr) {
+      fail(Status::kGraphFreed,
+           "the graph at \"{}\" was freed by an earlier backward pass; use retain_graph there to run another",
+           node->name());
+    }
+  }
+  if (const ShardedNode* sharded = as_sharded(*node)) {
+    if (sharded->line().program != call_.line().program) {
+      fail(Status::kInvalidArgument, "backward: a root depends on a tensor of another mesh, \"{}\"",
+           sharded->line().program->shape().name());
+    }
+    fresh.key = Key{sharded->call(), sharded->line().name, 1};
+  } else if (const Sharding* leaf = sharding_of_leaf(*node)) {
+    fresh.key = Key{leaf->name().call, leaf->name().line, 0};
+  } else if (dynamic_cast<const HookNode*>(node.get()) != nullptr) {
+    const Node& target = *node->next().at(0).node;
+    const ShardedNode* made_by = as_sharded(target);
+    if (made_by != nullptr && !made_by->is_entry()) fresh.key = Key{made_by->call(), made_by->line().name, 2};
+    if (const Sharding* hooked = sharding_of_leaf(target)) fresh.key = Key{hooked->name().call, hooked->name().line, 2};
+  }
+  fresh.arrivals.resize(node->slots());
+  number = static_cast<uint32_t>(visits_.size());
+  visits_.push_back(std::move(fresh));
+  index_.add(node.get(), number);
+  unexpanded_.push_back(number);
+  return number;
+}
+
+void JointPass::reach(const Edge& edge) {
+  if (edge.node != nullptr) ++visits_[visit(edge.node)].waiting;
+}
+
+// A node comes once all that lead gradients to it have come. Of those that may, nodes of this worker alone come first.
+void JointPass::put_in_order() {
+  using Ready = std::pair<Key, uint32_t>;
+  const auto is_later = [](const Ready& a, const Ready& b) { return a.first < b.first; };
+  std::priority_queue<Ready, std::vector<Ready>, decltype(is_later)> joint(is_later);
+  std::vector<uint32_t> alone;
+  std::vector<uint32_t> open(visits_.size(), 0);  // gradients of other nodes that are to come; seeds are there
+  for (const Visit& visit : visits_) {
+    for (const Edge& edge : visit.node->next()) {
+      if (edge.node != nullptr) ++open[index_.find(edge.node.get())];
+    }
+  }
+  auto add = [&](uint32_t number) {
+    if (visits_[number].key) {
+      joint.emplace(*visits_[number].key, number);
+    } else {
+      alone.push_back(number);
+    }
+  };
+  for (uint32_t number = 0; number < visits_.size(); ++number) {
+    if (open[number] == 0) add(number);
+  }
+  Fingerprint fingerprint;
+  while (!alone.empty() || !joint.empty()) {
+    uint32_t number = 0;
+    if (!alone.empty()) {
+      number = alone.back();
+      alone.pop_back();
+    } else {
+      const Key& key = joint.top().first;
+      number = joint.top().second;
+      fingerprint.add(key.call).add(key.line).add(static_cast<uint64_t>(key.rank));
+      // What comes to an entry is of the graph of this worker alone.
+      const ShardedNode* node = as_sharded(*visits_[number].node);
+      if (node == nullptr || !node->is_entry()) fingerprint.add(visits_[number].waiting);
+      joint.pop();
+    }
+    order_.push_back(number);
+    for (const Edge& edge : visits_[number].node->next()) {
+      if (edge.node == nullptr) continue;
+      const uint32_t next = index_.find(edge.node.get());
+      if (--open[next] == 0) add(next);
+    }
+  }
+  plan_hash_ = fingerprint.value();
+}
+
+// ---- gradients ----
+
+void JointPass::run(const std::vector<Edge>& roots, const Tensors& seeds) {
+  for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], seeds[i]);
+  for (const uint32_t number : order_) {
+    if (!failure_ && check_stop_) {
+      try {
+        check_stop_();
+      } catch (const Error& error) {
+        failure_ = error;
+      }
+    }
+    run_step(number);
+  }
+  while (!pending_.empty()) {
+    Pending pending = std::move(pending_.front());
+    pending_.pop_front();
+    finish_leaf(std::move(pending));
+  }
+}
+
+void JointPass::deliver(const Edge& edge, Tensor gradient) {
+  if (edge.node == nullptr || !gradient) return;
+  visits_[index_.find(edge.node.get())].arrivals[edge.slot].push_back(std::move(gradient));
+}
+
+void JointPass::pass_on(const Node& node, Tensors gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) deliver(node.next()[i], std::move(gradients[i]));
+}
+
+void JointPass::run_step(uint32_t number) {
+  Visit& step = visits_[number];
+  if (auto* sharded = dynamic_cast<ShardedNode*>(step.node.get())) {
+    run_sharded(step, *sharded);
+  } else if (step.node->kind() == Node::Kind::kLeaf) {
+    run_leaf(step);
+  } else if (step.key) {
+    run_hook(step);
+  } else {
+    run_alone(step);
+  }
+  step.arrivals.clear();
+}
+
+void JointPass::run_sharded(Visit& step, ShardedNode& node) {
+  Tensors gradients(step.arrivals.size());
+  bool is_reached = node.is_entry();
+  for (size_t slot = 0; slot < gradients.size(); ++slot) {
+    if (node.is_entry()) {
+      gradients[slot] = sum_of(step.arrivals[slot]);
+    } else if (!step.arrivals[slot].empty()) {
+      gradients[slot] = meet_at({step.node, static_cast<uint32_t>(slot)}, step.arrivals[slot]);
+      is_reached = true;
+    }
+  }
+  if (!is_reached) return;
+  step.arrivals.clear();
+  try {
+    pass_on(node, node.run(*step.saved, std::move(gradients), call_));
+  } catch (...) {
+    // The others cannot know of it, and would wait.
+    Error error = current_error().add_context(fmt::format("backward of \"{}\"", node.name()));
+    call_.line().program->mesh().end(error);
+    throw error;
+  }
+  step.saved.reset();
+}
+
+// The gradient of what an edge leads to, as it is wanted there.
+Tensor JointPass::meet_at(const Edge& target, const Tensors& arrivals) {
+  if (const ShardedNode* node = as_sharded(*target.node)) {
+    const ShardedNode::Output& output = node->output(target.slot);
+    return meet(call_, output.shape, output.wanted, output.wanted, arrivals, output.as_it_comes);
+  }
+  const Tensor& leaf = static_cast<const LeafNode&>(*target.node).tensor();
+  const layout::Spec spec = Sharding::of(leaf)->lying().spec.dual();
+  return meet(call_, leaf.shape(), spec, spec, arrivals, false);
+}
+
+void JointPass::run_alone(Visit& step) {
+  Tensors gradients;
+  bool is_reached = false;
+  for (const Tensors& arrivals : step.arrivals) {
+    gradients.push_back(sum_of(arrivals));
+    is_reached = is_reached || gradients.back();
+  }
+  if (!is_reached || failure_) return;
+  try {
+    pass_on(*step.node, step.node->backward(*step.saved, std::move(gradients)));
+  } catch (...) {
+    failure_ = current_error().add_context(fmt::format("backward of \"{}\"", step.node->name()));
+  }
+  step.saved.reset();
+}
+
+// Hooks of a sharded tensor see the whole of its gradient; they may call ops of the line.
+void JointPass::run_hook(Visit& step) {
+  if (step.arrivals[0].empty()) return;
+  const Edge& target = step.node->next()[0];
+  Tensor gradient = meet_at(target, step.arrivals[0]);
+  if (!failure_) {
+    try {
+      const CallOnLine::Pause pause(call_);
+      const Tensor replaced = step.node->backward(*step.saved, {gradient}).at(0);
+      const Sharding* sharding = Sharding::of(replaced);
+      const bool fits =
+          sharding != nullptr && &sharding->program() == call_.line().program.get() &&
+          places_alike(sharding->program().shape(), sharding->lying().spec, Sharding::of(gradient)->lying().spec);
+      if (!fits) {
+        fail(Status::kInvalidArgument, "gave {} as the gradient of a sharded tensor, which is sharded alike",
+             describe(replaced));
+      }
+      gradient = replaced;
+    } catch (...) {
+      failure_ = current_error().add_context(fmt::format("backward of \"{}\"", step.node->name()));
+    }
+  }
+  deliver(target, std::move(gradient));
+}
+
+void JointPass::run_leaf(Visit& step) {
+  const Tensors& arrivals = step.arrivals[0];
+  if (arrivals.empty()) return;
+  const Tensor& leaf = static_cast<const LeafNode&>(*step.node).tensor();
+  if (step.key) return run_sharded_leaf(leaf, arrivals);
+  gradients_.push_back({leaf, sum_of(arrivals).contiguous().snapshot()});
+}
+
+// What is to be sent goes on its way; later steps need not wait for it.
+void JointPass::run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals) {
+  const layout::MeshShape& mesh = call_.line().program->shape();
+  const layout::Spec spec = Sharding::of(leaf)->lying().spec.dual();
+  Tensor gathered = meet(call_, leaf.shape(), spec, spec, arrivals, true);
+  const Lying lying = Sharding::of(gathered)->lying();
+  Pending pending{leaf, nullptr};
+  if (places_alike(mesh, lying.spec, spec)) {
+    pending.shard = Future<Tensor>::make();
+    pending.shard->complete(lying.shard);
+  } else {
+    pending.shard = call_.begin_move(leaf.shape(), lying.shard, lying.spec, spec);
+  }
+  pending_.push_back(std::move(pending));
+  if (pending_.size() < kMostPending) return;
+  Pending first = std::move(pending_.front());
+  pending_.pop_front();
+  finish_leaf(std::move(first));
+}
+
+void JointPass::finish_leaf(Pending pending) {
+  Tensor shard = await(*pending.shard).contiguous().snapshot();
+  const Sharding& leaf = *Sharding::of(pending.leaf);
+  gradients_.push_back({pending.leaf, make_sharded(leaf.line(), leaf.name(), pending.leaf.shape(),
+                                                   leaf.lying().spec.dual(), std::move(shard))});
+}
+
+void JointPass::free_saved() {
+  for (Visit& visit : visits_) visit.node->free_saved();
+}
+
+}  // namespace distag::spmd

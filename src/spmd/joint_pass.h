@@ -1,0 +1,86 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "autograd/context.h"
+#include "autograd/node_index.h"
+#include "spmd/nodes.h"
+
+namespace distag::spmd {
+
+// A backward pass of all members of a mesh, on the thread that calls it. Steps that all members make (those of sharded
+// nodes, the gradients of sharded leaves) come in one order, which follows from the graph: by the number of the forward
+// call, the latest first, as soon as all consumers have run. What belongs to this worker alone runs in between; where
+// that fails, the pass goes on, so that nobody waits for this member, and fails in the end.
+class JointPass {
+ public:
+  using CheckStop = std::function<void()>;  // throws to fail the pass
+
+  JointPass(CallOnLine& call, CheckStop check_stop) : call_(call), check_stop_(std::move(check_stop)) {}
+
+  // Throws GRAPH_FREED, UNSUPPORTED (a value of another worker), as does all that follows by a failure of the mesh.
+  void walk(const std::vector<autograd::Edge>& roots);
+  // Of the steps that all members make.
+  uint64_t plan_hash() const { return plan_hash_; }
+
+  void run(const std::vector<autograd::Edge>& roots, const Tensors& seeds);
+  // The first failure of a step of this worker alone.
+  const std::optional<Error>& failure() const { return failure_; }
+  std::vector<Gradients::Entry> take_gradients() { return std::move(gradients_); }
+  void free_saved();
+
+ private:
+  // A step as all members name it. The last call comes first; within it hooks, then the node, then a leaf.
+  struct Key {
+    uint64_t call = 0;
+    std::string line;
+    int rank = 0;
+    bool operator<(const Key& other) const {
+      return std::tie(call, line, rank) < std::tie(other.call, other.line, other.rank);
+    }
+  };
+  struct Visit {
+    std::shared_ptr<autograd::Node> node;
+    std::shared_ptr<autograd::Node::SavedData> saved;
+    std::vector<Tensors> arrivals;  // by slot, in the order of their coming
+    uint32_t waiting = 0;
+    std::optional<Key> key;  // of a step of all members
+  };
+  // The gradient of a leaf on its way.
+  struct Pending {
+    Tensor leaf;
+    std::shared_ptr<Future<Tensor>> shard;
+  };
+
+  uint32_t visit(const std::shared_ptr<autograd::Node>& node);
+  void reach(const autograd::Edge& edge);
+  void put_in_order();
+  void run_step(uint32_t number);
+  void run_sharded(Visit& step, ShardedNode& node);
+  void run_alone(Visit& step);
+  void run_hook(Visit& step);
+  void run_leaf(Visit& step);
+  void run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals);
+  void finish_leaf(Pending pending);
+  Tensor meet_at(const autograd::Edge& target, const Tensors& arrivals);
+  void pass_on(const autograd::Node& node, Tensors gradients);
+  void deliver(const autograd::Edge& edge, Tensor gradient);
+
+  CallOnLine& call_;
+  const CheckStop check_stop_;
+  std::vector<Visit> visits_;
+  autograd::NodeIndex index_;
+  std::vector<uint32_t> unexpanded_;
+  std::vector<uint32_t> order_;
+  uint64_t plan_hash_ = 0;
+  std::optional<Error> failure_;
+  std::deque<Pending> pending_;
+  std::vector<Gradients::Entry> gradients_;
+};
+
+}  // namespace distag::spmd

@@ -1,0 +1,119 @@
+#include "spmd/local_op.h"
+
+#include <algorithm>
+
+#include "ops/attributes.h"
+#include "tensor/access.h"
+
+namespace distag::spmd {
+namespace {
+
+Tensor run_op(std::string_view name, const Tensors& inputs, const ops::Attributes& attributes = {}) {
+  return ops::find_op(name)->forward(inputs, attributes, nullptr).at(0);
+}
+
+Tensor scaled(const Tensor& x, double factor) {
+  return run_op("mul_scalar", {x}, ops::make_attributes({{"value", factor}}));
+}
+
+}  // namespace
+
+LocalOp::LocalOp(std::shared_ptr<const OpPlan> plan, Tensors inputs, uint64_t needed)
+    : plan_(std::move(plan)), inputs_(std::move(inputs)), input_count_(inputs_.size()), scale_(plan_->local.scale) {
+  saved_.needed = needed;
+}
+
+Tensors LocalOp::run() {
+  const ops::Op& op = *plan_->op;
+  const HeldTensors held(inputs_);
+  inputs_.assign(held.all().begin(), held.all().end());
+  Tensors inputs = inputs_;
+  const auto& apart = plan_->local.added_apart;
+  if (apart) inputs[apart->input] = Tensor();
+  Tensors outputs = op.forward(inputs, plan_->local.attributes, saved_.needed != 0 ? &saved_ : nullptr);
+  if (apart && apart->is_first) outputs[0] = run_op("add", {outputs[0], bias_in_place()});
+  for (Tensor& output : outputs) {
+    // An op that has nothing to do may give its input back: the result is another tensor.
+    for (const Tensor& input : inputs) {
+      if (input && output.id() == input.id()) output = output.view(output.shape(), output.strides(), output.offset());
+    }
+    output.drop_hold();  // views follow the writes of their storage
+  }
+  return outputs;
+}
+
+Tensor LocalOp::bias_in_place() const {
+  const auto& apart = *plan_->local.added_apart;
+  Dims shape;
+  shape.resize(plan_->rule.output_shapes[0].size(), 1);
+  shape[apart.dim] = inputs_[apart.input].count();
+  return run_op("reshape", {inputs_[apart.input]}, ops::make_attributes({{"shape", shape}}));
+}
+
+// As a loss of -1 everywhere adds them up.
+Tensor LocalOp::weights_of_rows() const {
+  Tensors inputs = inputs_;
+  Tensor ones = Tensor::empty(inputs[0].dtype(), inputs[0].shape());
+  const Tensor minus = Tensor::scalar(ones.dtype(), -1);
+  ops::assign(ones, minus);
+  inputs[0] = ones;
+  return run_op("cast", {run_op("nll_loss", inputs, plan_->local.attributes)},
+                ops::make_attributes({{"dtype", Dtype::kFloat64}}));
+}
+
+void LocalOp::scale_outputs(Tensors& outputs, double weights) {
+  if (plan_->local.is_over_weights) scale_ = 1 / weights;
+  if (scale_ == 1) return;
+  for (Tensor& output : outputs) output = scaled(output, scale_);
+}
+
+void LocalOp::forget_gathered(const std::vector<Dims>& shapes, const std::vector<Lying>& origins) {
+  for (size_t i = 0; i < origins.size(); ++i) {
+    if (!origins[i].shard) continue;
+    const BufferRef buffer = inputs_[i].buffer();
+    bool is_saved = false;
+    for (size_t t = 0; t < saved_.tensors.size(); ++t) {
+      Tensor& tensor = saved_.tensors[t];
+      if (!tensor || tensor.buffer().get() != buffer.get()) continue;
+      gathered_.push_back({t, tensor.shape(), tensor.strides(), tensor.offset(), i});
+      tensor = Tensor();
+      is_saved = true;
+    }
+    if (is_saved) sources_.push_back({i, shapes[i], {origins[i].spec, origins[i].shard.snapshot()}});
+  }
+}
+
+ops::Saved LocalOp::gathered_again(CallOnLine& call) const {
+  ops::Saved saved = saved_;
+  for (const Source& source : sources_) {
+    const Tensor whole =
+        call.move(source.shape, source.origin.shard, source.origin.spec, plan_->placement.inputs[source.input]);
+    for (const Gathered& gathered : gathered_) {
+      if (gathered.input != source.input) continue;
+      saved.tensors[gathered.tensor] = whole.view(gathered.shape, gathered.strides, gathered.offset).snapshot();
+    }
+  }
+  return saved;
+}
+
+Tensors LocalOp::run_backward(Tensors gradients, CallOnLine& call) const {
+  const ops::Saved saved = gathered_again(call);
+  if (scale_ != 1) {
+    for (Tensor& gradient : gradients) {
+      if (gradient) gradient = scaled(gradient, scale_);
+    }
+  }
+  const Tensor whole = gradients[0];
+  Tensors result = plan_->op->backward(saved, std::move(gradients));
+  result.resize(input_count_);
+  const auto& apart = plan_->local.added_apart;
+  if (!apart || !saved_.needs(apart->input) || !whole) return result;
+  Dims others;
+  for (size_t d = 0; d < whole.rank(); ++d) {
+    if (d != apart->dim) others.push_back(static_cast<int64_t>(d));
+  }
+  result[apart->input] = others.empty() ? whole : run_op("sum", {whole}, ops::make_attributes({{"dims", others}}));
+  return result;
+}
+
+}  // namespace distag::spmd

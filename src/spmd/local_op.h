@@ -1,0 +1,56 @@
+#pragma once
+
+#include <vector>
+
+#include "spmd/sharding.h"
+
+namespace distag::spmd {
+
+// This member's part of an application of an op: forward, what that left for backward, and backward.
+class LocalOp {
+ public:
+  // `needed`: the inputs whose gradients are wanted, as in ops::Saved.
+  LocalOp(std::shared_ptr<const OpPlan> plan, Tensors inputs, uint64_t needed);
+
+  Tensors run();
+  // The weights of this member's rows, added up. After run().
+  Tensor weights_of_rows() const;
+  // By the factor of the local call, over the weights of all rows.
+  void scale_outputs(Tensors& outputs, double weights);
+  // The saved parts of gathered inputs are dropped, where an input has an origin from which they can be gathered again.
+  void forget_gathered(const std::vector<Dims>& shapes, const std::vector<Lying>& origins);
+
+  // Once its outputs are there: what backward needs is saved.
+  void drop_inputs() { inputs_.clear(); }
+
+  // The gradient of each input, from those of the outputs; of some there is none. May gather inputs again.
+  Tensors run_backward(Tensors gradients, CallOnLine& call) const;
+
+ private:
+  // A saved tensor over a buffer that was dropped.
+  struct Gathered {
+    size_t tensor;  // of saved_
+    Dims shape;
+    Dims strides;
+    int64_t offset;
+    size_t input;
+  };
+  struct Source {
+    size_t input;
+    Dims shape;  // of the whole
+    Lying origin;
+  };
+
+  Tensor bias_in_place() const;
+  ops::Saved gathered_again(CallOnLine& call) const;
+
+  std::shared_ptr<const OpPlan> plan_;
+  Tensors inputs_;  // until the op is recorded
+  size_t input_count_;
+  double scale_;
+  ops::Saved saved_;
+  std::vector<Gathered> gathered_;
+  std::vector<Source> sources_;
+};
+
+}  // namespace distag::spmd

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "autograd/node.h"
+#include "spmd/sharding.h"
+
+namespace distag::spmd {
+
+// A step of a graph of whole tensors, whose gradients are sharded tensors. All members of the mesh run it, in the same
+// order, in a joint pass.
+class ShardedNode : public autograd::Node {
+ public:
+  // A forward output: how its gradient is wanted. As it comes: gradients that lie alike are added as they are.
+  struct Output {
+    Dims shape;
+    layout::Spec wanted;
+    bool as_it_comes = false;
+  };
+
+  ShardedNode(Line line, uint64_t call, std::vector<autograd::Edge> next, std::vector<Output> outputs)
+      : Node(Kind::kFunction, std::move(next), static_cast<uint32_t>(outputs.size())),
+        line_(std::move(line)),
+        call_(call),
+        outputs_(std::move(outputs)) {}
+
+  const Line& line() const { return line_; }
+  uint64_t call() const { return call_; }
+  const Output& output(size_t slot) const { return outputs_[slot]; }
+  // Whether its gradient is a plain tensor, from the graph of this worker alone.
+  virtual bool is_entry() const { return false; }
+
+  // The gradient of each input, from those of the outputs, which are sharded as wanted. Collective, in the call given.
+  virtual Tensors run(SavedData& saved, Tensors gradients, CallOnLine& call) = 0;
+
+  // Of a pass of this worker alone. Throws INVALID_STATE.
+  Tensors backward(SavedData& saved, Tensors gradients) override;
+
+ private:
+  const Line line_;
+  const uint64_t call_;
+  const std::vector<Output> outputs_;
+};
+
+// Edges for the gradients of these tensors; none where it is not recorded, or needs no gradient.
+std::vector<autograd::Edge> edges_of(std::span<const Tensor> inputs);
+
+// The gradients of one output (or of a leaf) added, and brought to `target`: the cuts of `own` are those of the tensor.
+// In the order given. `as_it_comes`: only added.
+Tensor meet(CallOnLine& call, const Dims& shape, const layout::Spec& own, const layout::Spec& target,
+            std::span<const Tensor> arrivals, bool as_it_comes);
+
+}  // namespace distag::spmd

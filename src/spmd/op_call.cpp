@@ -1,0 +1,238 @@
+#include "spmd/op_call.h"
+
+#include <fmt/format.h>
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+#include "layout/spec_text.h"
+#include "ops/attributes.h"
+#include "spmd/local_op.h"
+#include "spmd/nodes.h"
+
+namespace distag::spmd {
+namespace {
+
+using layout::Move;
+using layout::Operand;
+using layout::Spec;
+
+// The line of a call with these inputs: a named one goes before the mesh itself.
+Line common_line(const char* op, std::span<const Tensor> inputs) {
+  const Sharding* first = nullptr;
+  for (const Tensor& input : inputs) {
+    const Sharding* sharding = Sharding::of(input);
+    if (sharding == nullptr) continue;
+    if (first == nullptr) first = sharding;
+    if (&first->program() != &sharding->program()) {
+      fail(Status::kInvalidArgument, "{}: its inputs are sharded over two meshes, \"{}\" and \"{}\"", op,
+           first->program().shape().name(), sharding->program().shape().name());
+    }
+    if (sharding->line().name.empty()) continue;
+    if (first->line().name.empty()) first = sharding;
+    if (first->line().name != sharding->line().name) {
+      fail(Status::kInvalidArgument, "{}: its inputs are of two lines of mesh \"{}\", \"{}\" and \"{}\"", op,
+           first->program().shape().name(), first->line().name, sharding->line().name);
+    }
+  }
+  return first->line();
+}
+
+Operand operand_of(const char* op, const Tensor& input, size_t i) {
+  Operand operand;
+  operand.is_defined = static_cast<bool>(input);
+  if (!input) return operand;
+  operand.dtype = input.dtype();
+  operand.shape = input.shape();
+  const Sharding* sharding = Sharding::of(input);
+  if (sharding == nullptr && autograd::requires_grad(input)) {
+    fail(Status::kInvalidArgument,
+         "{}: input {}, {}, is not sharded and requires grad: mark its sharding first, or detach it", op, i,
+         describe(input));
+  }
+  operand.spec = sharding == nullptr ? Spec(input.rank()) : sharding->lying().spec;
+  operand.is_parameter = is_parameter(input);
+  return operand;
+}
+
+// The tensors by their names, and whether it is recorded: the part of a fingerprint that metadata does not tell.
+uint64_t fingerprint_of(const OpPlan& plan, std::span<const Tensor> inputs, bool record) {
+  Fingerprint fingerprint;
+  fingerprint.add(plan.hash).add(record ? 1 : 0);
+  for (const Tensor& input : inputs) {
+    const Sharding* sharding = Sharding::of(input);
+    fingerprint.add(autograd::requires_grad(input) ? 1 : 0);
+    if (sharding == nullptr) continue;
+    fingerprint.add(sharding->name().call).add(sharding->name().output);
+    if (!sharding->name().line.empty()) fingerprint.add(sharding->name().line);
+  }
+  return fingerprint.value();
+}
+
+// One application of an op: inputs, brought to where the plan wants them.
+class OpCallOnShards {
+ public:
+  OpCallOnShards(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record,
+                 CallOnLine& call)
+      : op_(op), inputs_(inputs), attributes_(attributes), record_(record), call_(call) {}
+
+  Tensors run() {
+    choose();
+    for (size_t i = 0; i < inputs_.size(); ++i) bring(i);
+    LocalOp local(plan_, std::move(shards_), needed());
+    Tensors shards = local.run();
+    local.scale_outputs(shards, weight_of_rows(local));
+    Tensors outputs;
+    for (size_t i = 0; i < shards.size(); ++i) {
+      outputs.push_back(make_sharded(call_.line(), call_.name_of(static_cast<uint32_t>(i)),
+                                     plan_->rule.output_shapes[i], plan_->placement.outputs[i], shards[i]));
+    }
+    if (needed() != 0) note_node(std::move(local), outputs);
+    return outputs;
+  }
+
+ private:
+  const layout::MeshShape& mesh() const { return call_.line().program->shape(); }
+
+  void choose() {
+    try {
+      for (size_t i = 0; i < inputs_.size(); ++i) operands_.push_back(operand_of(op_.name, inputs_[i], i));
+      plan_ = call_.line().program->plan({op_.name, attributes_, operands_});
+      if (plan_->placement.moves == layout::MoveClass::kData) call_.line().program->on_hidden_move(hidden_text());
+    } catch (const Error& error) {
+      call_.note_failure(op_.name, error);
+      throw;
+    }
+    call_.note(plan_->text, fingerprint_of(*plan_, inputs_, record_));
+  }
+
+  std::string hidden_text() const {
+    std::string text = plan_->text + " moves";
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!plan_->moves[i]) continue;
+      const Move move(mesh(), operands_[i].shape, operands_[i].spec, plan_->placement.inputs[i]);
+      int64_t most = 0;
+      for (int64_t position = 0; position < mesh().count(); ++position) {
+        most = std::max(most, move.received_in_move(position));
+      }
+      if (most == 0) continue;
+      text += fmt::format(" input {} to {} ({} bytes for a member)", i, print_spec(mesh(), plan_->placement.inputs[i]),
+                          most * static_cast<int64_t>(dtype_size(operands_[i].dtype)));
+    }
+    return text;
+  }
+
+  void bring(size_t i) {
+    Sharding* sharding = Sharding::of(inputs_[i]);
+    if (sharding == nullptr) {
+      const Spec& to = plan_->placement.inputs[i];
+      shards_.push_back(inputs_[i] ? call_.move(operands_[i].shape, inputs_[i], operands_[i].spec, to) : Tensor());
+      origins_.emplace_back();
+      return;
+    }
+    Lying lying = sharding->lying();
+    const Lying origin = sharding->origin() ? *sharding->origin() : Lying{lying.spec, Tensor()};
+    if (plan_->moves[i]) {
+      const Move move(mesh(), operands_[i].shape, lying.spec, plan_->placement.inputs[i]);
+      if (move.sum() == layout::SumKind::kAllReduce) {
+        // The same value: a second reader need not sum it again.
+        lying.shard = call_.move(operands_[i].shape, lying.shard, lying.spec, move.after_sum());
+        lying.spec = move.after_sum();
+        sharding->set_summed(lying);
+      }
+      shards_.push_back(call_.move(operands_[i].shape, lying.shard, lying.spec, plan_->placement.inputs[i]));
+    } else {
+      shards_.push_back(lying.shard);
+    }
+    const bool is_gathered = plan_->moves[i] && operands_[i].is_parameter;
+    origins_.push_back(is_gathered && !sharding->origin() ? lying : origin);
+  }
+
+  // A mean over the weights of rows that other members have, too.
+  double weight_of_rows(const LocalOp& local) {
+    if (!plan_->local.is_over_weights) return 1;
+    Spec partial = plan_->placement.outputs[0].dual();
+    partial.set_partial(plan_->placement.outputs[0].partial());
+    return call_.move({}, local.weights_of_rows(), partial, partial.dual()).item();
+  }
+
+  uint64_t needed() const {
+    if (!record_ || op_.backward == nullptr) return 0;
+    uint64_t needed = 0;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (autograd::requires_grad(inputs_[i])) needed |= uint64_t{1} << (i < 64 ? i : 63);
+    }
+    return needed;
+  }
+
+  void note_node(LocalOp local, const Tensors& outputs);
+
+  const ops::Op& op_;
+  const std::span<const Tensor> inputs_;
+  const ops::Attributes& attributes_;
+  const bool record_;
+  CallOnLine& call_;
+  std::vector<Operand> operands_;
+  std::shared_ptr<const OpPlan> plan_;
+  Tensors shards_;
+  std::vector<Lying> origins_;  // of gathered parameters; without a shard for others
+};
+
+struct OpSaved final : autograd::Node::SavedData {
+  explicit OpSaved(LocalOp l) : local(std::move(l)) {}
+  LocalOp local;
+};
+
+// One application of an op by all members.
+class OpNode final : public ShardedNode {
+ public:
+  OpNode(const CallOnLine& call, std::shared_ptr<const OpPlan> plan, std::vector<Dims> shapes,
+         std::vector<autograd::Edge> next, std::vector<Output> outputs)
+      : ShardedNode(call.line(), call.number(), std::move(next), std::move(outputs)),
+        plan_(std::move(plan)),
+        shapes_(std::move(shapes)) {}
+  std::string name() const override { return plan_->op->name; }
+
+  Tensors run(SavedData& saved, Tensors gradients, CallOnLine& call) override {
+    LocalOp& local = static_cast<OpSaved&>(saved).local;
+    for (Tensor& gradient : gradients) gradient = shard_of(gradient);
+    Tensors shards = local.run_backward(std::move(gradients), call);
+    Tensors result(next().size());
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (next()[i].node == nullptr || i >= shards.size() || !shards[i]) continue;
+      result[i] =
+          make_sharded(call.line(), call.name_of(0), shapes_[i], plan_->placement.gradients[i], shards[i].contiguous());
+    }
+    return result;
+  }
+
+ private:
+  const std::shared_ptr<const OpPlan> plan_;
+  const std::vector<Dims> shapes_;
+};
+
+void OpCallOnShards::note_node(LocalOp local, const Tensors& outputs) {
+  std::vector<ShardedNode::Output> slots;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    slots.push_back({outputs[i].shape(), plan_->placement.outputs[i].dual()});
+  }
+  std::vector<Dims> shapes;
+  for (const Operand& operand : operands_) shapes.push_back(operand.shape);
+  if (!call_.line().program->options().keep_gathered && !plan_->has_empty_parts)
+    local.forget_gathered(shapes, origins_);
+  local.drop_inputs();
+  auto node = std::make_shared<OpNode>(call_, plan_, std::move(shapes), edges_of(inputs_), std::move(slots));
+  node->set_saved(std::make_shared<OpSaved>(std::move(local)));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (is_floating(outputs[i].dtype())) autograd::set_history(outputs[i], {node, static_cast<uint32_t>(i)});
+  }
+}
+
+}  // namespace
+
+Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
+                      bool record) {
+  CallOnLine call(common_line(op.name, inputs), op.name);
+  return OpCallOnShards(op, inputs, attributes, record, call).run();
+}
+
+}  // namespace distag::spmd

@@ -1,0 +1,250 @@
+#include "spmd/program.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/executor.h"
+#include "layout/spec_text.h"
+
+namespace distag::spmd {
+namespace {
+
+void add_number(std::string& key, uint64_t number) {
+  char bytes[sizeof number];
+  std::memcpy(bytes, &number, sizeof number);
+  key.append(bytes, sizeof number);
+}
+
+void add_value(std::string& key, const Value& value) {
+  key.push_back(static_cast<char>(value.kind()));
+  switch (value.kind()) {
+    case ValueKind::kBool:
+      key.push_back(value.as_bool() ? '1' : '0');
+      break;
+    case ValueKind::kInt64:
+      add_number(key, static_cast<uint64_t>(value.as_int64()));
+      break;
+    case ValueKind::kFloat64:
+      add_number(key, std::bit_cast<uint64_t>(value.as_float64()));
+      break;
+    case ValueKind::kText:
+      add_number(key, value.as_text().size());
+      key += value.as_text();
+      break;
+    case ValueKind::kList:
+      add_number(key, value.as_list().size());
+      for (const Value& item : value.as_list()) add_value(key, item);
+      break;
+    default:  // no attribute is of another kind
+      break;
+  }
+}
+
+void add_spec(std::string& key, const layout::Spec& spec) {
+  key.push_back(static_cast<char>(spec.rank()));
+  for (size_t d = 0; d < spec.rank(); ++d) {
+    key.push_back(static_cast<char>(spec.dim(d).size()));
+    for (uint8_t axis : spec.dim(d)) key.push_back(static_cast<char>(axis));
+  }
+  add_number(key, spec.partial());
+}
+
+std::string key_of(const layout::OpCall& call) {
+  std::string key;
+  key.reserve(256);
+  key += call.op;
+  for (const auto& [name, value] : call.attributes) {
+    key.push_back('\0');
+    key += name;
+    key.push_back('=');
+    add_value(key, value);
+  }
+  for (const layout::Operand& operand : call.inputs) {
+    key.push_back(operand.is_defined ? (operand.is_parameter ? 'p' : 'x') : '-');
+    if (!operand.is_defined) continue;
+    key.push_back(static_cast<char>(operand.dtype));
+    for (int64_t size : operand.shape) add_number(key, static_cast<uint64_t>(size));
+    add_spec(key, operand.spec);
+  }
+  return key;
+}
+
+std::string text_of(const layout::MeshShape& mesh, const layout::OpCall& call) {
+  std::string text = fmt::format("{}(", call.op);
+  const char* between = "";
+  for (const layout::Operand& operand : call.inputs) {
+    text += between;
+    between = ", ";
+    text += operand.is_defined ? fmt::format("{} {}{}", print_spec(mesh, operand.spec), dtype_name(operand.dtype),
+                                             to_string(operand.shape))
+                               : "none";
+  }
+  return text + ")";
+}
+
+// Whether some member has no element of an input or output.
+bool has_empty_parts(const layout::MeshShape& mesh, const layout::OpCall& call, const OpPlan& plan) {
+  for (int64_t position = 0; position < mesh.count(); ++position) {
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      if (!call.inputs[i].is_defined) continue;
+      if (box_of(mesh, plan.placement.inputs[i], call.inputs[i].shape, position).empty()) return true;
+    }
+    for (size_t i = 0; i < plan.placement.outputs.size(); ++i) {
+      if (box_of(mesh, plan.placement.outputs[i], plan.rule.output_shapes[i], position).empty()) return true;
+    }
+  }
+  return false;
+}
+
+std::shared_ptr<const OpPlan> make_plan(const Mesh& mesh, const layout::OpCall& call, const std::string& key) {
+  auto plan = std::make_shared<OpPlan>();
+  plan->rule = rule_of(call);
+  plan->placement = choose_placement(mesh.shape(), call, plan->rule);
+  plan->local = local_call(mesh.shape(), call, plan->rule, plan->placement, mesh.position());
+  plan->op = ops::find_op(plan->local.op);
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    plan->moves.push_back(call.inputs[i].is_defined &&
+                          !places_alike(mesh.shape(), call.inputs[i].spec, plan->placement.inputs[i]));
+  }
+  plan->has_empty_parts = has_empty_parts(mesh.shape(), call, *plan);
+  plan->text = text_of(mesh.shape(), call);
+  plan->hash = Fingerprint().add(key).value();
+  return plan;
+}
+
+}  // namespace
+
+void add_spec(Fingerprint& fingerprint, const layout::Spec& spec) {
+  fingerprint.add(spec.rank());
+  for (size_t d = 0; d < spec.rank(); ++d) {
+    uint64_t axes = 1;
+    for (uint8_t axis : spec.dim(d)) axes = axes * layout::kMaxAxes + axis;
+    fingerprint.add(axes);
+  }
+  fingerprint.add(spec.partial());
+}
+
+Tensor await(Future<Tensor>& future) {
+  wait(future, kForever);
+  return future.value();
+}
+
+Program::Program(std::shared_ptr<Mesh> mesh, Options options) : mesh_(std::move(mesh)), options_(std::move(options)) {}
+
+Program::~Program() { mesh_->leave(); }
+
+Program::Stats Program::stats() const { return {hidden_moves_.load(), plan_misses_.load()}; }
+
+std::shared_ptr<const OpPlan> Program::plan(const layout::OpCall& call) {
+  std::string key = key_of(call);
+  {
+    MutexLock lock(mutex_);
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+  }
+  ++plan_misses_;
+  auto plan = make_plan(*mesh_, call, key);
+  MutexLock lock(mutex_);
+  if (plans_.size() >= kMostPlans) plans_.clear();
+  plans_.emplace(std::move(key), plan);
+  return plan;
+}
+
+void Program::on_hidden_move(const std::string& text) {
+  ++hidden_moves_;
+  switch (options_.hidden_moves) {
+    case HiddenMoves::kAllow:
+      return;
+    case HiddenMoves::kLog:
+      if (options_.warn) options_.warn(text);
+      return;
+    case HiddenMoves::kRefuse:
+      fail(Status::kInvalidState, "{}; the mesh refuses that: redistribute the tensor where it is meant to move", text);
+  }
+}
+
+CallOnLine::CallOnLine(const Line& line, const std::string& text) : line_(line) {
+  if (const Error* error =
+          line.program->mesh_->when_ended()->is_done() ? line.program->mesh_->when_ended()->error() : nullptr) {
+    throw *error;
+  }
+  MutexLock lock(line.program->mutex_);
+  Program::LineState& state = line.program->lines_[line.name];
+  if (!state.current.empty()) {
+    fail(Status::kInvalidState,
+         "mesh \"{}\", line \"{}\": {} is called while {} runs: a line makes one call at a time; open another "
+         "(mesh_open_line)",
+         line.program->shape().name(), line.name, text, state.current);
+  }
+  state.current = text;
+  number_ = ++state.calls;
+}
+
+CallOnLine::~CallOnLine() { exchange_current(""); }
+
+std::string CallOnLine::exchange_current(std::string text) {
+  MutexLock lock(line_.program->mutex_);
+  return std::exchange(line_.program->lines_[line_.name].current, std::move(text));
+}
+
+void CallOnLine::note(const std::string& text, uint64_t fingerprint) {
+  line_.program->mesh().note(line_.name, text, fingerprint);
+}
+
+void CallOnLine::note_failure(const std::string& text, const Error& error) {
+  note(text, Fingerprint().add(text).add(error.message()).value());
+}
+
+std::shared_ptr<Future<Tensor>> CallOnLine::begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
+                                                       const layout::Spec& to) {
+  RedistributeCall call;
+  call.shape = shape;
+  call.shard = shard;
+  call.from = from;
+  call.to = to;
+  call.line = line_.name;
+  return line_.program->mesh().redistribute(std::move(call));
+}
+
+Tensor CallOnLine::move(const Dims& shape, const Tensor& shard, const layout::Spec& from, const layout::Spec& to) {
+  const layout::MeshShape& mesh = line_.program->shape();
+  if (places_alike(mesh, from, to)) return shard;
+  const layout::Move move(mesh, shape, from, to);
+  if (move.sum() == layout::SumKind::kNothing && move.move() == layout::MoveKind::kNothing) {
+    // To cut what is repeated takes nobody else.
+    const layout::Box held = box_of(mesh, from, shape, line_.program->position());
+    const layout::Box box = box_of(mesh, to, shape, line_.program->position());
+    int64_t offset = shard.offset();
+    for (size_t d = 0; !box.empty() && d < shape.size(); ++d) {
+      offset += (box.offset[d] - held.offset[d]) * shard.strides()[d];
+    }
+    return shard.view(box.extent, shard.strides(), offset);
+  }
+  return await(*begin_move(shape, shard, from, to));
+}
+
+CollectiveCall CallOnLine::collective(CollectiveKind kind) const {
+  CollectiveCall call;
+  call.kind = kind;
+  call.axes = layout::axes_of((layout::AxisSet{1} << line_.program->shape().axis_count()) - 1);
+  call.line = line_.name;
+  return call;
+}
+
+Tensor CallOnLine::broadcast(const Tensor& x, int64_t root) {
+  CollectiveCall call = collective(CollectiveKind::kBroadcast);
+  call.tensor = x;
+  call.root = root;
+  return await(*line_.program->mesh().collective(std::move(call)));
+}
+
+Tensor CallOnLine::gather_rows(const Tensor& row) {
+  CollectiveCall call = collective(CollectiveKind::kAllGather);
+  call.tensor = row.view({1, row.count()}, {row.count(), 1}, row.offset());
+  return await(*line_.program->mesh().collective(std::move(call)));
+}
+
+}  // namespace distag::spmd

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "base/mutex.h"
+#include "coll/mesh.h"
+#include "layout/placement.h"
+#include "ops/op.h"
+
+namespace distag::spmd {
+
+// The numbers are those of distag_hidden_moves.
+enum class HiddenMoves : int32_t { kAllow = 1, kLog = 2, kRefuse = 3 };
+
+// The call that made a tensor, and which of its results it is: members name a tensor alike.
+struct TensorName {
+  std::string line;
+  uint64_t call = 0;
+  uint32_t output = 0;
+};
+
+// An application of an op by all members, worked out from its metadata.
+struct OpPlan {
+  layout::Rule rule;
+  layout::Placement placement;
+  layout::LocalCall local;
+  const ops::Op* op = nullptr;   // of the local call
+  std::vector<bool> moves;       // by input: whether it is to be brought there
+  bool has_empty_parts = false;  // on some member, which may then save other things than the rest
+  std::string text;              // for people
+  uint64_t hash = 0;             // of all that it was made from
+};
+
+// One mesh as sharded tensors use it: calls in the order of each line, each noted for the comparison of the members'
+// programs, and the placements worked out so far. Held by all tensors and lines of the mesh; the last one of them takes
+// this worker out of it. Thread-safe.
+class Program : public std::enable_shared_from_this<Program> {
+ public:
+  struct Options {
+    HiddenMoves hidden_moves = HiddenMoves::kAllow;
+    bool keep_gathered = false;
+    std::function<void(const std::string& text)> warn;  // of hidden moves; may be empty
+  };
+  struct Stats {
+    uint64_t hidden_moves = 0;
+    uint64_t plan_misses = 0;
+  };
+  static constexpr size_t kMostPlans = 4096;
+
+  Program(std::shared_ptr<Mesh> mesh, Options options);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  Mesh& mesh() const { return *mesh_; }
+  const layout::MeshShape& shape() const { return mesh_->shape(); }
+  int64_t position() const { return mesh_->position(); }
+  const Options& options() const { return options_; }
+  Stats stats() const;
+  // The number of the next joint context.
+  uint64_t next_context() { return ++contexts_; }
+
+  // Throws as rule_of() does.
+  std::shared_ptr<const OpPlan> plan(const layout::OpCall& call);
+  // Throws INVALID_STATE where the mesh refuses them.
+  void on_hidden_move(const std::string& text);
+
+ private:
+  friend class CallOnLine;
+  struct LineState {
+    uint64_t calls = 0;
+    std::string current;  // the call that a thread is in
+  };
+
+  const std::shared_ptr<Mesh> mesh_;
+  const Options options_;
+  std::atomic<uint64_t> contexts_{0};
+  std::atomic<uint64_t> hidden_moves_{0};
+  std::atomic<uint64_t> plan_misses_{0};
+  Mutex mutex_;
+  std::map<std::string, LineState> lines_ GUARDED_BY(mutex_);
+  std::unordered_map<std::string, std::shared_ptr<const OpPlan>> plans_ GUARDED_BY(mutex_);
+};
+
+// A mesh, or an order of calls of its own on it.
+struct Line {
+  std::shared_ptr<Program> program;
+  std::string name;  // empty: the mesh itself
+};
+
+// One collective call of a line, for as long as it runs. Throws INVALID_STATE naming both while the line has another
+// one, or the error with which the mesh has ended.
+class CallOnLine {
+ public:
+  CallOnLine(const Line& line, const std::string& text);
+  ~CallOnLine();
+  CallOnLine(const CallOnLine&) = delete;
+  CallOnLine& operator=(const CallOnLine&) = delete;
+
+  uint64_t number() const { return number_; }
+  TensorName name_of(uint32_t output) const { return {line_.name, number_, output}; }
+  const Line& line() const { return line_; }
+
+  // The line is free for other calls of this thread meanwhile.
+  class Pause {
+   public:
+    explicit Pause(CallOnLine& call) : call_(call), text_(call.exchange_current("")) {}
+    ~Pause() { call_.exchange_current(std::move(text_)); }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    CallOnLine& call_;
+    std::string text_;
+  };
+
+  // Its place in the comparison of programs. Once, and before anything is sent.
+  void note(const std::string& text, uint64_t fingerprint);
+  // Of a failure by arguments, which is the same on all members.
+  void note_failure(const std::string& text, const Error& error);
+
+  std::shared_ptr<Future<Tensor>> begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
+                                             const layout::Spec& to);
+  // Waits. Nothing is sent where all members have what they need.
+  Tensor move(const Dims& shape, const Tensor& shard, const layout::Spec& from, const layout::Spec& to);
+  // Waits. The values of the member at a position.
+  Tensor broadcast(const Tensor& x, int64_t root);
+  // Waits. Of a vector of each member the rows of all, by position.
+  Tensor gather_rows(const Tensor& row);
+
+ private:
+  CollectiveCall collective(CollectiveKind kind) const;
+  std::string exchange_current(std::string text);
+
+  const Line line_;
+  uint64_t number_ = 0;
+};
+
+// Waits on the calling thread.
+Tensor await(Future<Tensor>& future);
+
+void add_spec(Fingerprint& fingerprint, const layout::Spec& spec);
+
+}  // namespace distag::spmd

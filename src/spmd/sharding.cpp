@@ -1,0 +1,79 @@
+#include "spmd/sharding.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "layout/spec_text.h"
+#include "spmd/op_call.h"
+
+namespace distag::spmd {
+
+Sharding::Sharding(Line line, TensorName name, const Dims& shape, Lying lying)
+    : line_(std::move(line)), name_(std::move(name)), shape_(shape), lying_(std::move(lying)) {}
+
+Lying Sharding::lying() const {
+  MutexLock lock(mutex_);
+  return lying_;
+}
+
+void Sharding::set_summed(Lying lying) {
+  MutexLock lock(mutex_);
+  std::swap(lying_, lying);
+}
+
+const char* Sharding::spec_text() {
+  MutexLock lock(mutex_);
+  std::string text = print_spec(program().shape(), lying_.spec);
+  for (const std::string& lent : texts_) {
+    if (lent == text) return lent.c_str();
+  }
+  return texts_.emplace_back(std::move(text)).c_str();
+}
+
+Tensor Sharding::like(Tensor local) const { return make_sharded(line_, name_, shape_, lying().spec, std::move(local)); }
+
+Tensor Sharding::whole() const {
+  const Lying now = lying();
+  if (!places_alike(program().shape(), now.spec, layout::Spec(now.spec.rank()))) {
+    fail(Status::kInvalidState,
+         "{}: this worker has but its part of the elements: use that (to_local) or the whole (gather)", describe());
+  }
+  return now.shard;
+}
+
+std::string Sharding::describe() const {
+  return fmt::format("{} of mesh \"{}\"", print_spec(program().shape(), lying().spec), program().shape().name());
+}
+
+bool Sharding::counts_here() const {
+  return replica_of(program().shape(), lying().spec, shape_, program().position()) == 0;
+}
+
+double Sharding::sum_over_members(double own) const {
+  const std::string text = "sum over members";
+  CallOnLine call(line_, text);
+  call.note(text, Fingerprint().add(text).value());
+  const layout::MeshShape& mesh = program().shape();
+  layout::Spec partial(size_t{0});
+  partial.set_partial((layout::AxisSet{1} << mesh.axis_count()) - 1);
+  return call.move({}, Tensor::scalar(Dtype::kFloat64, own), partial, layout::Spec(size_t{0})).item();
+}
+
+Tensors Sharding::apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
+                        bool record) {
+  return apply_sharded(op, inputs, attributes, record);
+}
+
+Tensor make_sharded(const Line& line, TensorName name, const Dims& shape, const layout::Spec& spec, Tensor shard) {
+  const Dtype dtype = shard.dtype();
+  return Tensor::sharded(dtype, shape,
+                         std::make_unique<Sharding>(line, std::move(name), shape, Lying{spec, std::move(shard)}));
+}
+
+bool is_parameter(const Tensor& tensor) {
+  const Sharding* sharding = Sharding::of(tensor);
+  if (sharding == nullptr || !autograd::requires_grad(tensor)) return false;
+  return !autograd::has_history(tensor) || sharding->origin().has_value();
+}
+
+}  // namespace distag::spmd

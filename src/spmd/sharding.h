@@ -1,0 +1,65 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "autograd/autograd.h"
+#include "base/mutex.h"
+#include "spmd/program.h"
+
+namespace distag::spmd {
+
+// A shard and how it lies: the spec and the shard change together.
+struct Lying {
+  layout::Spec spec;
+  Tensor shard;
+};
+
+// The slot of a sharded tensor: its line, spec, shard, and the call that made it.
+class Sharding final : public autograd::OpPlace {
+ public:
+  Sharding(Line line, TensorName name, const Dims& shape, Lying lying);
+
+  // Nobody else puts anything into the slot; nullptr for a plain tensor, or none.
+  static Sharding* of(const Tensor& tensor) { return tensor ? static_cast<Sharding*>(tensor.shard_slot()) : nullptr; }
+
+  const Line& line() const { return line_; }
+  Program& program() const { return *line_.program; }
+  const TensorName& name() const { return name_; }
+  Lying lying() const;
+  // The same value, summed: what a second reader need not sum again.
+  void set_summed(Lying lying);
+  // In the first notation; valid as long as the tensor is, also when the spec has changed.
+  const char* spec_text();
+
+  // A parameter that was gathered: dropped where nothing but a graph keeps it.
+  void set_origin(Lying origin) { origin_ = std::move(origin); }
+  const std::optional<Lying>& origin() const { return origin_; }
+
+  Tensor local() const override { return lying().shard; }
+  Tensor like(Tensor local) const override;
+  Tensor whole() const override;
+  std::string describe() const override;
+  bool counts_here() const override;
+  double sum_over_members(double own) const override;
+  Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
+                bool record) override;
+
+ private:
+  const Line line_;
+  const TensorName name_;
+  const Dims shape_;
+  std::optional<Lying> origin_;  // before the tensor is shared
+  mutable Mutex mutex_;
+  Lying lying_ GUARDED_BY(mutex_);
+  std::deque<std::string> texts_ GUARDED_BY(mutex_);  // lent
+};
+
+// A new sharded tensor, without history. The shard has the shape of this member's box.
+Tensor make_sharded(const Line& line, TensorName name, const Dims& shape, const layout::Spec& spec, Tensor shard);
+// Whether it is a leaf that requires grad, or a redistribution of one.
+bool is_parameter(const Tensor& tensor);
+
+}  // namespace distag::spmd

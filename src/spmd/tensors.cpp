@@ -1,0 +1,287 @@
+#include "spmd/tensors.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "layout/spec_text.h"
+#include "spmd/nodes.h"
+
+namespace distag::spmd {
+namespace {
+
+using layout::Box;
+using layout::MeshShape;
+using layout::Spec;
+
+Sharding& need_sharding(const Tensor& x, const char* what) {
+  Sharding* sharding = Sharding::of(x);
+  if (sharding == nullptr) {
+    fail(Status::kInvalidArgument, "{}: {} is not sharded: mark its sharding first", what, describe(x));
+  }
+  return *sharding;
+}
+
+uint64_t fingerprint_of(const std::string& text, const Tensor& x, const Sharding& sharding) {
+  Fingerprint fingerprint;
+  fingerprint.add(text).add(autograd::requires_grad(x) ? 1 : 0);
+  return fingerprint.add(sharding.name().line).add(sharding.name().call).add(sharding.name().output).value();
+}
+
+std::string text_of(const char* what, const MeshShape& mesh, const Tensor& x, const Spec& from, const Spec& to) {
+  return fmt::format("{}({} {}, {})", what, print_spec(mesh, from), describe(x), print_spec(mesh, to));
+}
+
+// Runs the part of a call that fails alike on all members.
+template <typename Check>
+auto checked(CallOnLine& call, const std::string& what, Check check) {
+  try {
+    return check();
+  } catch (const Error& error) {
+    call.note_failure(what, error);
+    throw;
+  }
+}
+
+// ---- redistribute ----
+
+struct NothingSaved final : autograd::Node::SavedData {};
+
+class RedistributeNode final : public ShardedNode {
+ public:
+  RedistributeNode(const CallOnLine& call, const Tensor& x, const Spec& to, bool with_gradient)
+      : ShardedNode(call.line(), call.number(), edges_of({&x, 1}), {{x.shape(), to.dual(), !with_gradient}}) {
+    set_saved(std::make_shared<NothingSaved>());
+  }
+  std::string name() const override { return "redistribute"; }
+  Tensors run(SavedData&, Tensors gradients, CallOnLine&) override { return gradients; }
+};
+
+// ---- parts ----
+
+// The gradient of a member's part is its part of the gradient.
+class FromLocalNode final : public ShardedNode {
+ public:
+  FromLocalNode(const CallOnLine& call, const Tensor& local, const Dims& shape, const Spec& gradient_spec)
+      : ShardedNode(call.line(), call.number(), edges_of({&local, 1}), {{shape, gradient_spec}}) {
+    set_saved(std::make_shared<NothingSaved>());
+  }
+  std::string name() const override { return "from_local"; }
+  Tensors run(SavedData&, Tensors gradients, CallOnLine&) override { return {shard_of(gradients[0])}; }
+};
+
+class ToLocalNode final : public ShardedNode {
+ public:
+  ToLocalNode(const CallOnLine& call, const Tensor& x, const Dims& local_shape, const Spec& gradient_spec)
+      : ShardedNode(call.line(), call.number(), edges_of({&x, 1}), {{x.shape(), gradient_spec}}),
+        dtype_(x.dtype()),
+        local_shape_(local_shape) {
+    set_saved(std::make_shared<NothingSaved>());
+  }
+  std::string name() const override { return "to_local"; }
+  bool is_entry() const override { return true; }
+  Tensors run(SavedData&, Tensors gradients, CallOnLine& call) override {
+    Tensor part = gradients[0];
+    if (!part) {
+      // Nothing came of it on this member; on others it may have.
+      part = Tensor::empty(dtype_, local_shape_);
+      if (part.count() > 0) std::memset(part.mutable_data(), 0, part.byte_size());
+    }
+    return {make_sharded(call.line(), call.name_of(0), output(0).shape, output(0).wanted, part.contiguous())};
+  }
+
+ private:
+  const Dtype dtype_;
+  const Dims local_shape_;
+};
+
+// The spec of gradients of parts: it cuts as the tensor's does.
+Spec parse_gradient_spec(const MeshShape& mesh, const std::optional<std::string>& text, const Spec& own) {
+  if (!text) return own.dual();
+  const Spec spec = parse_spec(mesh, *text, own.rank());
+  if (!places_alike(mesh, spec.dual(), own.dual())) {
+    fail(Status::kInvalidArgument, "gradient_spec {} cuts another way than {}", print_spec(mesh, spec),
+         print_spec(mesh, own));
+  }
+  return spec;
+}
+
+Tensor part_of(const Tensor& whole, const Box& box) {
+  int64_t offset = whole.offset();
+  for (size_t d = 0; !box.empty() && d < whole.rank(); ++d) offset += box.offset[d] * whole.strides()[d];
+  return whole.view(box.extent, whole.strides(), offset).clone();
+}
+
+// Rank and sizes of the parts of all members, a row each.
+Tensor sizes_of(const Tensor& local) {
+  Tensor row = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(kMaxRank) + 1});
+  auto* sizes = row.mutable_data_as<int64_t>();
+  std::fill_n(sizes, kMaxRank + 1, 0);
+  sizes[0] = static_cast<int64_t>(local.rank());
+  std::copy(local.shape().begin(), local.shape().end(), sizes + 1);
+  return row;
+}
+
+Dims shape_in_row(const Tensor& rows, int64_t position) {
+  const int64_t* row = rows.data_as<int64_t>() + position * rows.shape()[1];
+  return Dims(std::span<const int64_t>(row + 1, static_cast<size_t>(row[0])));
+}
+
+// The shape that parts make up. Throws INVALID_ARGUMENT with all of them when there is none.
+Dims shape_of_parts(const MeshShape& mesh, const Spec& spec, const Tensor& rows) {
+  Dims shape;
+  shape.resize(spec.rank());
+  for (size_t d = 0; d < spec.rank(); ++d) {
+    for (const int64_t member : mesh.group_of(spec.dim(d), 0)) {
+      const Dims part = shape_in_row(rows, member);
+      if (part.size() == spec.rank()) shape[d] += part[d];
+    }
+  }
+  std::string parts;
+  bool fits = true;
+  for (int64_t position = 0; position < mesh.count(); ++position) {
+    const Dims part = shape_in_row(rows, position);
+    fits = fits && part == local_shape(mesh, spec, shape, position);
+    parts += fmt::format("{}rank {} has {}", parts.empty() ? "" : ", ", mesh.ranks()[static_cast<size_t>(position)],
+                         to_string(part));
+  }
+  if (!fits) {
+    fail(Status::kInvalidArgument, "from_local: the parts make up no tensor that lies as {}: {}",
+         print_spec(mesh, spec), parts);
+  }
+  return shape;
+}
+
+}  // namespace
+
+void mark_sharding(const Tensor& tensor, const Line& line, const std::string& text, int64_t source) {
+  CallOnLine call(line, "mark_sharding");
+  const MeshShape& mesh = line.program->shape();
+  const std::string what = fmt::format("mark_sharding({}, {}, {})", describe(tensor), text, source);
+  const Spec spec = checked(call, what, [&] {
+    Spec parsed = parse_spec(mesh, text, tensor.rank());
+    check_shape(mesh, parsed, tensor.shape(), dtype_size(tensor.dtype()));
+    if (mesh.used(parsed.partial()) != 0) {
+      fail(Status::kInvalidArgument, "mark_sharding: {} is a sum, which only from_local can make", text);
+    }
+    if (autograd::has_history(tensor)) {
+      fail(Status::kInvalidState, "mark_sharding: {} has a history: give a leaf, or detach it", describe(tensor));
+    }
+    if (source < -1 || source >= mesh.count()) {
+      fail(Status::kInvalidArgument, "mark_sharding: the source is none of the {} members", mesh.count());
+    }
+    if (const Sharding* there = Sharding::of(tensor)) {
+      const bool is_same = &there->program() == line.program.get() && places_alike(mesh, there->lying().spec, parsed);
+      if (!is_same) {
+        fail(Status::kInvalidState, "mark_sharding: {} is sharded as {} already: redistribute gives another",
+             describe(tensor), there->describe());
+      }
+    }
+    return parsed;
+  });
+  call.note(what, Fingerprint().add(what).add(autograd::requires_grad(tensor) ? 1 : 0).value());
+  if (Sharding::of(tensor) != nullptr) return;
+  Tensor whole = tensor.hold();
+  if (source >= 0) whole = call.broadcast(whole, source);
+  Tensor shard = part_of(whole, box_of(mesh, spec, tensor.shape(), line.program->position()));
+  whole = Tensor();
+  auto slot = std::make_unique<Sharding>(line, call.name_of(0), tensor.shape(), Lying{spec, std::move(shard)});
+  if (!tensor.set_shard_slot(std::move(slot))) {
+    fail(Status::kInvalidState, "mark_sharding: {} is sharded by another thread", describe(tensor));
+  }
+}
+
+Tensor redistribute(const Tensor& x, const std::string& text, RedistributeOptions options) {
+  Sharding& sharding = need_sharding(x, "redistribute");
+  CallOnLine call(sharding.line(), "redistribute");
+  const MeshShape& mesh = sharding.program().shape();
+  const Lying lying = sharding.lying();
+  const std::string failed = fmt::format("redistribute({}, {})", describe(x), text);
+  const Spec to = checked(call, failed, [&] {
+    Spec parsed = parse_spec(mesh, text, x.rank());
+    const layout::Move checks(mesh, x.shape(), lying.spec, parsed);
+    return parsed;
+  });
+  const std::string what = text_of("redistribute", mesh, x, lying.spec, to);
+  call.note(what, fingerprint_of(what, x, sharding));
+  Tensor shard = call.move(x.shape(), lying.shard, lying.spec, to);
+  if (shard.id() == lying.shard.id()) shard = autograd::detach(shard);
+  Tensor y = make_sharded(call.line(), call.name_of(0), x.shape(), to, std::move(shard));
+  if (!autograd::requires_grad(x)) return y;
+  const bool forgets = is_parameter(x) && !options.keep && !sharding.program().options().keep_gathered;
+  if (forgets) Sharding::of(y)->set_origin(sharding.origin() ? *sharding.origin() : lying);
+  autograd::set_history(y, {std::make_shared<RedistributeNode>(call, x, to, options.with_gradient), 0});
+  return y;
+}
+
+Tensor from_local(const Line& line, const Tensor& local, const std::string& text, const std::optional<Dims>& shape,
+                  const std::optional<std::string>& gradient_spec) {
+  CallOnLine call(line, "from_local");
+  const MeshShape& mesh = line.program->shape();
+  std::string what = fmt::format("from_local({}, {}", dtype_name(local.dtype()), text);
+  what += shape ? fmt::format(", {})", to_string(*shape)) : ")";
+  Spec wanted;
+  const Spec spec = checked(call, what, [&] {
+    if (Sharding::of(local) != nullptr) {
+      fail(Status::kInvalidArgument, "from_local: {} is sharded already", describe(local));
+    }
+    Spec parsed = parse_spec(mesh, text, shape ? shape->size() : local.rank());
+    if (shape) check_shape(mesh, parsed, *shape, dtype_size(local.dtype()));
+    wanted = parse_gradient_spec(mesh, gradient_spec, parsed);
+    return parsed;
+  });
+  call.note(
+      what,
+      Fingerprint().add(what).add(gradient_spec.value_or("")).add(autograd::requires_grad(local) ? 1 : 0).value());
+  Dims whole = shape.value_or(Dims());
+  if (!shape && local.rank() > 0) whole = shape_of_parts(mesh, spec, call.gather_rows(sizes_of(local)));
+  if (local.shape() != local_shape(mesh, spec, whole, line.program->position())) {
+    // The others cannot know.
+    Error error(Status::kInvalidArgument,
+                fmt::format("from_local: {} is not the part of {} that this member has as {}: {}", describe(local),
+                            to_string(whole), text, to_string(box_of(mesh, spec, whole, line.program->position()))));
+    line.program->mesh().end(error);
+    throw error;
+  }
+  Tensor x = make_sharded(line, call.name_of(0), whole, spec, autograd::detach(local));
+  if (autograd::requires_grad(local)) {
+    autograd::set_history(x, {std::make_shared<FromLocalNode>(call, local, whole, wanted), 0});
+  }
+  return x;
+}
+
+Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec) {
+  Sharding& sharding = need_sharding(x, "to_local");
+  const Lying lying = sharding.lying();
+  const MeshShape& mesh = sharding.program().shape();
+  Tensor local = autograd::detach(lying.shard);
+  if (sharding.program().mesh().when_ended()->is_done()) return local;
+  CallOnLine call(sharding.line(), "to_local");
+  const std::string what =
+      fmt::format("to_local({} {}, {})", print_spec(mesh, lying.spec), describe(x), gradient_spec.value_or("None"));
+  const Spec wanted = checked(call, what, [&] { return parse_gradient_spec(mesh, gradient_spec, lying.spec); });
+  call.note(what, fingerprint_of(what, x, sharding));
+  if (autograd::requires_grad(x)) {
+    autograd::set_history(local, {std::make_shared<ToLocalNode>(call, x, lying.shard.shape(), wanted), 0});
+  }
+  return local;
+}
+
+Tensor gather(const Tensor& x, int64_t position) {
+  Sharding& sharding = need_sharding(x, "gather");
+  CallOnLine call(sharding.line(), "gather");
+  const MeshShape& mesh = sharding.program().shape();
+  const Lying lying = sharding.lying();
+  const std::string what = fmt::format("gather({} {}, {})", print_spec(mesh, lying.spec), describe(x), position);
+  checked(call, what, [&] {
+    if (position >= -1 && position < mesh.count()) return;
+    fail(Status::kInvalidArgument, "gather: {} is none of the {} members", position, mesh.count());
+  });
+  call.note(what, fingerprint_of(what, x, sharding));
+  const Tensor whole = call.move(x.shape(), lying.shard, lying.spec, Spec(x.rank()));
+  if (position >= 0 && position != sharding.program().position()) return Tensor();
+  return whole.clone();
+}
+
+}  // namespace distag::spmd

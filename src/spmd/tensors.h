@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "spmd/sharding.h"
+
+// What hosts do with sharded tensors beside ops. Every function is collective on the line of its tensor, or the one
+// given. All throw INVALID_ARGUMENT for specs that do not fit.
+namespace distag::spmd {
+
+// Turns a plain tensor, in place, into a sharded one. Source -1: each member has all of it and keeps its part; else
+// that position's values are sent. Throws INVALID_STATE for one that has a history, or lies otherwise.
+void mark_sharding(const Tensor& tensor, const Line& line, const std::string& spec, int64_t source);
+
+struct RedistributeOptions {
+  bool with_gradient = false;  // the gradient is brought to the spec too
+  bool keep = false;           // a gathered parameter stays until its backward
+};
+Tensor redistribute(const Tensor& x, const std::string& spec, RedistributeOptions options);
+
+// A sharded tensor of which `local` is this member's part; without a shape that of what the parts make up.
+Tensor from_local(const Line& line, const Tensor& local, const std::string& spec, const std::optional<Dims>& shape,
+                  const std::optional<std::string>& gradient_spec);
+// This member's part, over the same memory.
+Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec);
+// All of it, without history; undefined where `position` is another member's. -1: on all.
+Tensor gather(const Tensor& x, int64_t position);
+
+}  // namespace distag::spmd

@@ -1,0 +1,163 @@
+// Ops on sharded tensors as members of a mesh run them, forward and backward, against the op on the whole: every op,
+// over random specs.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "autograd/autograd.h"
+#include "autograd/context.h"
+#include "layout/spec_text.h"
+#include "ops/samples.h"
+#include "spmd/joint_context.h"
+#include "spmd/mesh_group.h"
+#include "spmd/sharding.h"
+#include "spmd/simulated_mesh.h"
+#include "spmd/tensors.h"
+#include "support/tensors.h"
+#include "unit/layout/meshes.h"
+
+namespace distag::testing {
+namespace {
+
+using layout::Spec;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kSpecs = 1;
+#else
+constexpr int kSpecs = 4;
+#endif
+
+Tensor weights_like(const Tensor& output) {
+  Tensor weights = Tensor::empty(output.dtype(), output.shape());
+  for (int64_t i = 0; i < weights.count(); ++i) {
+    weights.mutable_data_as<double>()[i] = 0.3 + 0.17 * static_cast<double>((i * 5) % 11);
+  }
+  return weights;
+}
+
+struct Expected {
+  Tensors outputs;
+  Tensors gradients;  // empty for an op without
+};
+
+Expected expected_of(const Sample& sample) {
+  const ops::Op& op = *ops::find_op(sample.op);
+  ops::Saved saved;
+  saved.needed = ~uint64_t{0};
+  Expected expected;
+  expected.outputs = op.forward(sample.inputs, sample.attributes, &saved);
+  Tensors seeds;
+  for (const Tensor& output : expected.outputs) seeds.push_back(weights_like(output));
+  expected.gradients = op.backward(saved, std::move(seeds));
+  expected.gradients.resize(sample.inputs.size());
+  return expected;
+}
+
+// What one member has of a run.
+struct Got {
+  Tensors outputs;
+  Tensors gradients;
+  std::vector<Spec> specs;
+};
+
+// Leaves of the sample's inputs, which are cut as the specs say.
+Tensors make_leaves(Member& member, const Sample& sample, const std::vector<Spec>& specs) {
+  const SimulatedMesh simulated(member.mesh());
+  Tensors leaves;
+  for (size_t i = 0; i < sample.inputs.size(); ++i) {
+    const Tensor& input = sample.inputs[i];
+    if (!input) {
+      leaves.emplace_back();
+      continue;
+    }
+    const std::string text = print_spec(member.mesh(), specs[i]);
+    Tensor leaf = input.clone();
+    if (specs[i].partial() == 0) {
+      spmd::mark_sharding(leaf, member.line, text, -1);
+    } else {
+      const Sharded cut = simulated.cut(input, specs[i]);
+      leaf = spmd::from_local(member.line, cut.shards[static_cast<size_t>(member.position())].clone(), text,
+                              input.shape(), std::nullopt);
+    }
+    if (is_floating(input.dtype())) autograd::set_requires_grad(leaf, true);
+    leaves.push_back(leaf);
+  }
+  return leaves;
+}
+
+Got run_sample(Member& member, const Sample& sample, const std::vector<Spec>& specs) {
+  const Tensors leaves = make_leaves(member, sample, specs);
+  const auto context = spmd::make_joint_context(member.line);
+  const Tensors outputs = autograd::apply(*ops::find_op(sample.op), leaves, sample.attributes);
+  Got got;
+  BackwardOptions options;
+  for (const Tensor& output : outputs) {
+    got.specs.push_back(spmd::Sharding::of(output)->lying().spec);
+    Tensor seed = weights_like(Tensor::empty(output.dtype(), output.shape()));
+    spmd::mark_sharding(seed, member.line, print_spec(member.mesh(), got.specs.back().dual()), -1);
+    options.seeds.push_back(seed);
+  }
+  context->backward(outputs, options);
+  const auto gradients = context->gradients();
+  for (const Tensor& leaf : leaves) {
+    const Tensor* gradient = leaf ? gradients->find(leaf) : nullptr;
+    got.gradients.push_back(gradient == nullptr ? Tensor() : spmd::gather(*gradient, -1));
+    if (gradient == nullptr) continue;
+    EXPECT_TRUE(places_alike(member.mesh(), spmd::Sharding::of(*gradient)->lying().spec,
+                             spmd::Sharding::of(leaf)->lying().spec.dual()));
+  }
+  for (const Tensor& output : outputs) got.outputs.push_back(spmd::gather(output, -1));
+  return got;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && (a.count() == 0 || std::memcmp(a.data(), b.data(), a.byte_size()) == 0);
+}
+
+void check(const Sample& sample, const Expected& expected, const std::vector<Got>& all) {
+  for (const Got& got : all) {
+    ASSERT_EQ(got.outputs.size(), expected.outputs.size());
+    for (size_t i = 0; i < expected.outputs.size(); ++i) {
+      expect_close(got.outputs[i], expected.outputs[i]);
+      EXPECT_TRUE(same_bits(got.outputs[i], all[0].outputs[i]));
+    }
+    for (size_t i = 0; i < expected.gradients.size(); ++i) {
+      if (!sample.inputs[i] || !is_floating(sample.inputs[i].dtype()) || !expected.gradients[i]) continue;
+      SCOPED_TRACE("gradient " + std::to_string(i));
+      ASSERT_TRUE(got.gradients[i]);
+      expect_close(got.gradients[i], expected.gradients[i]);
+      EXPECT_TRUE(same_bits(got.gradients[i], all[0].gradients[i]));
+    }
+  }
+}
+
+void check_all_ops(const Dims& sizes, uint32_t seed) {
+  MeshGroup group(sizes);
+  Random random(seed);
+  for (const Sample& sample : gradient_samples()) {
+    const Expected expected = expected_of(sample);
+    for (int k = 0; k < kSpecs; ++k) {
+      std::vector<Spec> specs;
+      std::string title = sample.op + ":";
+      const layout::MeshShape& mesh = group.program(0).shape();
+      for (const Tensor& input : sample.inputs) {
+        specs.push_back(input ? random_spec(mesh, input.rank(), is_floating(input.dtype()), random) : Spec());
+        if (input) title += " " + describe(input) + " as " + print_spec(mesh, specs.back());
+      }
+      SCOPED_TRACE(title);
+      std::vector<Got> all(group.size());
+      group.run(
+          [&](Member& member) { all[static_cast<size_t>(member.position())] = run_sample(member, sample, specs); });
+      check(sample, expected, all);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(ShardedOps, EqualTheOpOnTheWholeOnTwo) { check_all_ops({2}, 3); }
+TEST(ShardedOps, EqualTheOpOnTheWholeOnThree) { check_all_ops({3}, 5); }
+TEST(ShardedOps, EqualTheOpOnTheWholeOnTwoByTwo) { check_all_ops({2, 2}, 7); }
+TEST(ShardedOps, EqualTheOpOnTheWholeOnOneByThree) { check_all_ops({1, 3}, 9); }
+
+}  // namespace
+}  // namespace distag::testing

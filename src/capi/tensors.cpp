@@ -7,6 +7,7 @@
 #include "capi/op_call.h"
 #include "capi/struct_check.h"
 #include "ops/op.h"
+#include "spmd/sharding.h"
 #include "tensor/access.h"
 #include "tensor/strided.h"
 
@@ -35,6 +36,26 @@ void check_writable(const Tensor& tensor) {
       refuse(Status::kInvalidState, "elements of {} share memory: clone it first", describe(tensor));
     }
   }
+}
+
+// The memory that a write goes to: of a sharded tensor the own part of it.
+Tensor written_part(const Tensor& tensor) {
+  check_writable(tensor);
+  return shard_of(tensor);
+}
+
+// The values that are written into a tensor; a sharded one lies as that does.
+Tensor read_part(const Tensor& source, const Tensor& target) {
+  const auto* from = spmd::Sharding::of(source);
+  if (from == nullptr) return source;
+  const auto* to = spmd::Sharding::of(target);
+  const bool fits = to != nullptr && &from->program() == &to->program() && source.shape() == target.shape() &&
+                    places_alike(from->program().shape(), from->lying().spec, to->lying().spec);
+  if (!fits) {
+    refuse(Status::kInvalidArgument, "the source, {}, is sharded as {}, the target is {}{}: redistribute it first",
+           describe(source), from->describe(), describe(target), to == nullptr ? "" : " as " + to->describe());
+  }
+  return from->lying().shard;
 }
 
 uint32_t flags_of(const Tensor& tensor) {
@@ -135,8 +156,12 @@ uint64_t distag_tensor_get_id(distag_tensor* tensor) {
 }
 
 const void* distag_tensor_get_data(distag_tensor* tensor) {
-  const distag_tensor* live = peek(tensor);
-  return live == nullptr ? nullptr : live->tensor().hold().data();
+  return guard_or<const void*>(nullptr, [=]() -> const void* {
+    const distag_tensor* live = peek(tensor);
+    if (live == nullptr) return nullptr;
+    const ShardSlot* slot = live->tensor().shard_slot();
+    return (slot == nullptr ? live->tensor() : slot->whole()).hold().data();
+  });
 }
 
 distag_status distag_tensor_get_info(distag_tensor* tensor, distag_tensor_info* out_info, distag_error* err) {
@@ -194,9 +219,9 @@ distag_status distag_tensor_write(distag_tensor* tensor, const void* data, size_
   return guard(__func__, err, [=] {
     Tensor target = need(tensor, "tensor").tensor();
     check_array(static_cast<const char*>(data), size, "data");
-    check_size(size, target.dtype(), target.shape());
+    check_size(size, target.dtype(), shard_of(target).shape());
     check_bools(data, size, target.dtype());
-    check_writable(target);
+    target = written_part(target);
     const TensorWriter writer(target);
     if (size == 0) return;
     std::byte* out = target.mutable_data();
@@ -212,19 +237,19 @@ distag_status distag_tensor_write(distag_tensor* tensor, const void* data, size_
 distag_status distag_tensor_assign(distag_tensor* tensor, distag_tensor* source, distag_error* err) {
   return guard(__func__, err, [=] {
     check_present({tensor, source}, {"tensor", "source"});
-    Tensor target = need(tensor, "tensor").tensor();
+    const Tensor target = need(tensor, "tensor").tensor();
     const Tensor from = need(source, "source").tensor();
-    check_writable(target);
-    ops::assign(target, from);
+    Tensor part = written_part(target);
+    ops::assign(part, read_part(from, target));
   });
 }
 
 distag_status distag_tensor_add_scaled(distag_tensor* tensor, distag_tensor* source, double scale, distag_error* err) {
   return guard(__func__, err, [=] {
     check_present({tensor, source}, {"tensor", "source"});
-    Tensor target = need(tensor, "tensor").tensor();
+    const Tensor target = need(tensor, "tensor").tensor();
     const Tensor from = need(source, "source").tensor();
-    check_writable(target);
-    ops::add_scaled(target, from, scale);
+    Tensor part = written_part(target);
+    ops::add_scaled(part, read_part(from, target), scale);
   });
 }

@@ -161,6 +161,11 @@ void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops:
   const bool has_references = std::any_of(call->args().begin(), call->args().end(),
                                           [](const Value& arg) { return arg.kind() == ValueKind::kRref; });
   OpCall op_call = make_op_call(op, has_references ? shared_.references->resolve(call->args()) : call->args());
+  for (const Tensor& input : op_call.inputs) {
+    if (!input || input.shard_slot() == nullptr) continue;
+    fail(Status::kUnsupported, "{}: {} is sharded: all members of its mesh call the op, each on its worker", op.name,
+         distag::describe(input));
+  }
   // A tensor of this worker may be in the hands of a writer, for which the loop does not wait; a view of it is read
   // once more when it leaves.
   const bool is_now =

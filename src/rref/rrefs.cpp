@@ -40,6 +40,14 @@ void answer_fetch(Invocation& invocation, Executor& compute) {
          "the value is an object of type \"{}\", which stays with its owner: call a function there with the reference",
          value.as_object()->type);
   }
+  value.for_each_tensor([](const Tensor& tensor) {
+    const ShardSlot* slot = tensor ? tensor.shard_slot() : nullptr;
+    if (slot == nullptr) return;
+    fail(Status::kUnsupported,
+         "the value is {}, sharded as {}, which stays with its owner: call a function there that gives its own part "
+         "(to_local) or the whole (gather)",
+         describe(tensor), slot->describe());
+  });
   if (hold_to_leave(value)) {
     invocation.set_result(std::move(value));
     return;

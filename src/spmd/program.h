@@ -44,7 +44,7 @@ class Program : public std::enable_shared_from_this<Program> {
   struct Options {
     HiddenMoves hidden_moves = HiddenMoves::kAllow;
     bool keep_gathered = false;
-    std::function<void(const std::string& text)> warn;  // of hidden moves; may be empty
+    std::function<void(const std::string& text)> warn = nullptr;  // of hidden moves; may be empty
   };
   struct Stats {
     uint64_t hidden_moves = 0;

@@ -492,6 +492,15 @@ size_t check(const Body& body, const Limits& limits) {
 }
 
 Values prepare(const Values& values) {
+  for (const Value& value : values) {
+    value.for_each_tensor([](const Tensor& tensor) {
+      const ShardSlot* slot = tensor ? tensor.shard_slot() : nullptr;
+      if (slot == nullptr) return;
+      fail(Status::kInvalidArgument,
+           "{} is sharded as {} and does not travel: send this worker's own part (to_local) or the whole (gather)",
+           describe(tensor), slot->describe());
+    });
+  }
   Values prepared = hold(values);
   for (Value& value : prepared) {
     value = value.map_tensors([](const Tensor& tensor) { return tensor ? tensor.contiguous().snapshot() : tensor; });

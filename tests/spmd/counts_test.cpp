@@ -1,0 +1,197 @@
+// How many communications steps take, and how many bytes they bring: exactly those of the rules.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/autograd.h"
+#include "layout/spec_text.h"
+#include "ops/attributes.h"
+#include "spmd/joint_context.h"
+#include "spmd/mesh_group.h"
+#include "spmd/sharding.h"
+#include "spmd/tensors.h"
+#include "support/tensors.h"
+
+namespace distag::testing {
+namespace {
+
+using ops::make_attributes;
+
+Tensor numbers(const Dims& shape, int64_t seed) {
+  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    tensor.mutable_data_as<double>()[i] = std::sin(static_cast<double>(i * 37 + seed * 101)) / 2;
+  }
+  return tensor;
+}
+
+Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
+  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
+}
+
+// A leaf that requires grad; sharded where there is a member.
+Tensor leaf(Member* member, const Dims& shape, int64_t seed, const char* spec) {
+  Tensor tensor = numbers(shape, seed);
+  if (member != nullptr) spmd::mark_sharding(tensor, member->line, spec, -1);
+  autograd::set_requires_grad(tensor, true);
+  return tensor;
+}
+
+constexpr int64_t kBatch = 2;
+constexpr int64_t kLength = 4;
+constexpr int64_t kWidth = 8;
+constexpr int64_t kHeads = 4;
+
+// Attention and two linear layers, each behind a layer_norm and beside a residual. Heads and hidden units are cut.
+struct Block {
+  explicit Block(Member* member)
+      : norm1(leaf(member, {kWidth}, 1, "(None,)")),
+        norm2(leaf(member, {kWidth}, 2, "(None,)")),
+        shift(leaf(member, {kWidth}, 3, "(None,)")),
+        query(leaf(member, {kWidth, kWidth}, 4, "('x', None)")),
+        key(leaf(member, {kWidth, kWidth}, 5, "('x', None)")),
+        value(leaf(member, {kWidth, kWidth}, 6, "('x', None)")),
+        merge(leaf(member, {kWidth, kWidth}, 7, "(None, 'x')")),
+        up(leaf(member, {4 * kWidth, kWidth}, 8, "('x', None)")),
+        down(leaf(member, {kWidth, 4 * kWidth}, 9, "(None, 'x')")),
+        up_bias(leaf(member, {4 * kWidth}, 10, "('x',)")),
+        down_bias(leaf(member, {kWidth}, 11, "(None,)")) {}
+
+  Tensors parameters() const { return {norm1, norm2, shift, query, key, value, merge, up, down, up_bias, down_bias}; }
+
+  static Tensor heads(const Tensor& x) {
+    const Dims split{kBatch, kLength, kHeads, kWidth / kHeads};
+    return apply("permute", {apply("reshape", {x}, make_attributes({{"shape", split}}))},
+                 make_attributes({{"dims", Dims{0, 2, 1, 3}}}));
+  }
+
+  Tensor run(const Tensor& x) const {
+    const Tensor n = apply("layer_norm", {x, norm1, shift});
+    const Tensor q = heads(apply("linear", {n, query}));
+    const Tensor k =
+        apply("transpose", {heads(apply("linear", {n, key}))}, make_attributes({{"dim0", 2}, {"dim1", 3}}));
+    const Tensor scores = apply("mul_scalar", {apply("matmul", {q, k})}, make_attributes({{"value", 0.7}}));
+    const Tensor mixed = apply("matmul", {apply("softmax", {scores}), heads(apply("linear", {n, value}))});
+    const Tensor together = apply("reshape", {apply("permute", {mixed}, make_attributes({{"dims", Dims{0, 2, 1, 3}}}))},
+                                  make_attributes({{"shape", Dims{kBatch, kLength, kWidth}}}));
+    const Tensor middle = apply("add", {x, apply("linear", {together, merge})});
+    const Tensor hidden = apply("gelu", {apply("linear", {apply("layer_norm", {middle, norm2, shift}), up, up_bias})});
+    return apply("add", {middle, apply("linear", {hidden, down, down_bias})});
+  }
+
+  Tensor norm1, norm2, shift, query, key, value, merge, up, down, up_bias, down_bias;
+};
+
+void expect_near(const Tensor& got, const Tensor& expected, double distance) {
+  const auto left = values_of<double>(got);
+  const auto right = values_of<double>(expected);
+  ASSERT_EQ(left.size(), right.size());
+  for (size_t i = 0; i < left.size(); ++i) ASSERT_NEAR(left[i], right[i], distance) << "element " << i;
+}
+
+TEST(Counts, TensorParallelBlockTakesTwoSumsEachWay) {
+  const Block alone(nullptr);
+  const Tensor alone_x = leaf(nullptr, {kBatch, kLength, kWidth}, 12, "");
+  const auto alone_context = make_local_context();
+  alone_context->backward({apply("mean", {apply("square", {alone.run(alone_x)})})}, {});
+
+  MeshGroup group({2}, {.hidden_moves = spmd::HiddenMoves::kRefuse});
+  group.run([&](Member& member) {
+    const Block block(&member);
+    const Tensor x = leaf(&member, {kBatch, kLength, kWidth}, 12, "(None, None, None)");
+    const Mesh& mesh = member.line.program->mesh();
+    const auto context = spmd::make_joint_context(member.line);
+    const MeshStats before = mesh.stats();
+    const Tensor loss = apply("mean", {apply("square", {block.run(x)})});
+    const MeshStats forward = mesh.stats();
+    EXPECT_EQ(forward.all_reduces - before.all_reduces, 2u);
+    EXPECT_EQ(forward.bytes_sent - before.bytes_sent, 2u * kBatch * kLength * kWidth * 8u);
+    context->backward({loss}, {});
+    const MeshStats after = mesh.stats();
+    EXPECT_EQ(after.all_reduces - forward.all_reduces, 2u);
+    EXPECT_EQ(after.bytes_sent - forward.bytes_sent, 2u * kBatch * kLength * kWidth * 8u);
+    EXPECT_EQ(after.all_gathers, 0u);
+    EXPECT_EQ(after.reduce_scatters + after.all_to_alls + after.moves, 0u);
+    const auto gradients = context->gradients();
+    const auto expected = alone_context->gradients();
+    const Tensors parameters = block.parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      expect_near(spmd::gather(*gradients->find(parameters[i]), -1), *expected->find(alone.parameters()[i]), 1e-12);
+    }
+    expect_near(spmd::gather(*gradients->find(x), -1), *expected->find(alone_x), 1e-12);
+  });
+}
+
+TEST(Counts, FullyShardedLayerTakesTwoGathersAndOneReduceScatter) {
+  MeshGroup group({2}, {.hidden_moves = spmd::HiddenMoves::kRefuse});
+  group.run([](Member& member) {
+    const Tensor weight = leaf(&member, {8, 6}, 1, "('x', None)");
+    const Tensor x = apply("clone", {leaf(&member, {4, 6}, 2, "('x', None)")});  // no parameter
+    const Mesh& mesh = member.line.program->mesh();
+    const auto context = spmd::make_joint_context(member.line);
+    const MeshStats before = mesh.stats();
+    const Tensor loss = apply("mean", {apply("linear", {x, weight})});
+    const MeshStats forward = mesh.stats();
+    EXPECT_EQ(forward.all_gathers - before.all_gathers, 1u);
+    EXPECT_EQ(forward.bytes_received - before.bytes_received, 4u * 6u * 8u);
+    context->backward({loss}, {});
+    const MeshStats after = mesh.stats();
+    EXPECT_EQ(after.all_gathers - forward.all_gathers, 1u);
+    EXPECT_EQ(after.reduce_scatters - before.reduce_scatters, 1u);
+    EXPECT_EQ(after.bytes_received - forward.bytes_received, 2u * 4u * 6u * 8u);
+    EXPECT_EQ(after.all_reduces + after.all_to_alls + after.moves, 0u);
+  });
+}
+
+TEST(Counts, GatheredParametersThatAreKeptAreGatheredOnce) {
+  MeshGroup group({2}, {.keep_gathered = true});
+  group.run([](Member& member) {
+    const Tensor weight = leaf(&member, {8, 6}, 1, "('x', None)");
+    const Tensor x = apply("clone", {leaf(&member, {4, 6}, 2, "('x', None)")});
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({apply("mean", {apply("linear", {x, weight})})}, {});
+    EXPECT_EQ(member.line.program->mesh().stats().all_gathers, 1u);
+    EXPECT_EQ(member.line.program->mesh().stats().reduce_scatters, 1u);
+  });
+}
+
+TEST(Counts, TensorUsedThreeTimesIsSummedOnceEachWay) {
+  MeshGroup group({3});
+  group.run([](Member& member) {
+    const Tensor weight = leaf(&member, {6}, 1, "(None,)");
+    const Tensor x = leaf(&member, {6, 6}, 2, "('x', None)");
+    const Mesh& mesh = member.line.program->mesh();
+    const auto context = spmd::make_joint_context(member.line);
+    // Three uses on what is cut: each gives a part of a sum.
+    Tensor sum = apply("mul", {x, weight});
+    sum = apply("add", {sum, apply("mul", {apply("square", {x}), weight})});
+    sum = apply("add", {sum, apply("mul", {apply("tanh", {x}), weight})});
+    context->backward({apply("sum", {sum})}, {});
+    EXPECT_EQ(mesh.stats().all_reduces, 1u);
+    // A sum that two read is made once.
+    const Tensor partial = apply("sum", {x}, make_attributes({{"dims", Dims{0}}}));
+    EXPECT_STREQ(spmd::Sharding::of(partial)->spec_text(), "(None,) sum('x')");
+    apply("exp", {partial});
+    EXPECT_STREQ(spmd::Sharding::of(partial)->spec_text(), "(None,)");
+    apply("tanh", {partial});
+    EXPECT_EQ(mesh.stats().all_reduces, 2u);
+  });
+}
+
+TEST(Counts, PlacementsAreWorkedOutOnce) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor weight = leaf(&member, {8, 6}, 1, "('x', None)");
+    const Tensor x = leaf(&member, {4, 6}, 2, "('x', None)");
+    apply("linear", {x, weight});
+    const uint64_t misses = member.line.program->stats().plan_misses;
+    EXPECT_EQ(misses, 1u);
+    for (int i = 0; i < 10; ++i) apply("linear", {x, weight});
+    EXPECT_EQ(member.line.program->stats().plan_misses, misses);
+    apply("linear", {weight, x});
+    EXPECT_EQ(member.line.program->stats().plan_misses, misses + 1);
+  });
+}
+
+}  // namespace
+}  // namespace distag::testing

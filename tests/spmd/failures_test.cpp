@@ -1,0 +1,339 @@
+// Programs that fail: alike on all members, on one alone, or because members differ. All get the same named error, and
+// the mesh ends only where it must.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "autograd/autograd.h"
+#include "layout/spec_text.h"
+#include "ops/attributes.h"
+#include "optim/optimizer.h"
+#include "optim/rules.h"
+#include "spmd/joint_context.h"
+#include "spmd/mesh_group.h"
+#include "spmd/sharding.h"
+#include "spmd/tensors.h"
+#include "support/tensors.h"
+#include "wire/codec.h"
+
+namespace distag::testing {
+namespace {
+
+Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
+  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
+}
+
+Tensor leaf(Member& member, const char* spec) {
+  Tensor tensor = tensor_of<double>({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  spmd::mark_sharding(tensor, member.line, spec, -1);
+  autograd::set_requires_grad(tensor, true);
+  return tensor;
+}
+
+template <typename Body>
+void expect_failure(Status status, const std::string& words, Body body) {
+  try {
+    body();
+    ADD_FAILURE() << "it did not fail: " << words;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.message();
+    EXPECT_NE(error.message().find(words), std::string::npos) << error.message();
+  }
+}
+
+BackwardOptions retaining() {
+  BackwardOptions options;
+  options.retain_graph = true;
+  return options;
+}
+
+// That ops, passes and gatherings still work, on all members.
+void expect_works(Member& member) {
+  const Tensor x = leaf(member, "('x', None)");
+  const auto context = spmd::make_joint_context(member.line);
+  const Tensor loss = apply("sum", {apply("square", {x})});
+  context->backward({loss}, {});
+  EXPECT_EQ(spmd::gather(loss, -1).item(), 204);
+  const auto gradient = values_of<double>(spmd::gather(*context->gradients()->find(x), -1));
+  for (size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(gradient[i], 2.0 * static_cast<double>(i + 1));
+}
+
+TEST(Failures, WrongArgumentsEndNothing) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    expect_failure(Status::kInvalidArgument, "do not broadcast", [&] {
+      apply("add", {x, tensor_of<double>({3}, {1, 2, 3})});
+    });
+    expect_failure(Status::kInvalidArgument, "", [&] { spmd::redistribute(x, "('z', None)", {}); });
+    expect_failure(Status::kInvalidArgument, "", [&] { spmd::redistribute(x, "(None, None) sum('x')", {}); });
+    expect_failure(Status::kInvalidArgument, "only from_local can make", [&] {
+      spmd::mark_sharding(tensor_of<double>({2}, {1, 2}), member.line, "(None,) sum('x')", -1);
+    });
+    expect_failure(Status::kInvalidState, "already", [&] { spmd::mark_sharding(x, member.line, "(None, 'x')", -1); });
+    spmd::mark_sharding(x, member.line, "('x', None)", -1);
+    Tensor plain = tensor_of<double>({2}, {1, 2});
+    autograd::set_requires_grad(plain, true);
+    expect_failure(Status::kInvalidArgument, "mark its sharding first", [&] { apply("add", {x, plain}); });
+    expect_failure(Status::kInvalidArgument, "to_local", [&] {
+      autograd::CustomOp custom{"mine", [](std::span<const Tensor> in, size_t) { return Tensors{in[0]}; }, {}};
+      const Tensors inputs{x};
+      autograd::apply_custom(std::move(custom), inputs, 1);
+    });
+    expect_works(member);
+  });
+}
+
+TEST(Failures, ShardsAreNoWholes) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    std::vector<double> out(8);
+    expect_failure(Status::kInvalidState, "gather", [&] { x.copy_to(out.data()); });
+    expect_failure(Status::kInvalidState, "to_local", [&] { static_cast<void>(x.data()); });
+    expect_failure(Status::kInvalidState, "to_local", [&] { static_cast<void>(x.hold()); });
+    expect_failure(Status::kInvalidState, "to_local", [&] { static_cast<void>(x.view({8}, {1}, 0)); });
+    expect_failure(Status::kInvalidArgument, "does not travel", [&] { wire::prepare(Value(x)); });
+    expect_failure(Status::kInvalidArgument, "context_create_joint",
+                   [&] { make_local_context()->backward({apply("sum", {x})}, {}); });
+    const Tensor repeated = spmd::redistribute(x, "(None, None)", {});
+    repeated.copy_to(out.data());
+    EXPECT_EQ(out[7], 8);
+    EXPECT_EQ(values_of<double>(spmd::to_local(x, std::nullopt)).size(), 4u);
+  });
+}
+
+TEST(Failures, MembersThatDifferAllHearOfBothCalls) {
+  MeshGroup group({3});
+  const auto errors = group.try_run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    const Tensor y = apply(member.position() == 1 ? "tanh" : "exp", {x});
+    spmd::gather(y, -1);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status(), Status::kDiverged) << error->message();
+    EXPECT_NE(error->message().find("tanh("), std::string::npos) << error->message();
+    EXPECT_NE(error->message().find("exp("), std::string::npos) << error->message();
+  }
+  // What lies here can still be read; calls answer with the end.
+  for (const auto& error : group.try_run([](Member& member) { leaf(member, "('x', None)"); })) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status(), Status::kDiverged);
+  }
+}
+
+TEST(Failures, SameShapesButAnotherTensorIsSeen) {
+  MeshGroup group({2});
+  for (const auto& error : group.try_run([](Member& member) {
+         const Tensor x = leaf(member, "('x', None)");
+         const Tensor y = leaf(member, "('x', None)");
+         spmd::gather(apply("exp", {member.position() == 0 ? x : y}), -1);
+       })) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status(), Status::kDiverged) << error->message();
+  }
+}
+
+TEST(Failures, HookOfOneMemberFailsThePassOfAll) {
+  MeshGroup group({3});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    if (member.position() == 1) {
+      autograd::add_hook(x, [](const Tensor&) -> Tensor { fail(Status::kUser, "no more of it"); });
+    } else {
+      autograd::add_hook(x, [](const Tensor&) { return Tensor(); });
+    }
+    const auto context = spmd::make_joint_context(member.line);
+    const Tensor loss = apply("sum", {apply("square", {x})});
+    expect_failure(Status::kUser, "no more of it", [&] { context->backward({loss}, retaining()); });
+    EXPECT_TRUE(context->gradients()->entries.empty());
+    expect_works(member);
+  });
+}
+
+TEST(Failures, HooksSeeShardedGradientsAndMayScaleThem) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    autograd::add_hook(x, [](const Tensor& gradient) {
+      EXPECT_STREQ(spmd::Sharding::of(gradient)->spec_text(), "('x', None)");
+      return apply("mul_scalar", {gradient}, ops::make_attributes({{"value", 10.0}}));
+    });
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({apply("sum", {apply("square", {x})})}, {});
+    const auto gradient = values_of<double>(spmd::gather(*context->gradients()->find(x), -1));
+    for (size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(gradient[i], 20.0 * static_cast<double>(i + 1));
+  });
+}
+
+TEST(Failures, OwnCodeOfOneMemberFailsThePassOfAll) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    const Tensor part = spmd::to_local(x, std::nullopt);
+    const bool fails = member.position() == 1;
+    autograd::CustomOp custom{"mine", [](std::span<const Tensor> in, size_t) { return Tensors{in[0].clone()}; },
+                              [fails](Tensors gradients, size_t) {
+                                if (fails) fail(Status::kUser, "not here");
+                                return gradients;
+                              }};
+    const Tensors inputs{part};
+    const Tensor own = autograd::apply_custom(std::move(custom), inputs, 1)[0];
+    const Tensor y = spmd::from_local(member.line, own, "('x', None)", Dims{4, 2}, std::nullopt);
+    const auto context = spmd::make_joint_context(member.line);
+    expect_failure(Status::kUser, "backward of \"mine\": not here",
+                   [&] { context->backward({apply("sum", {y})}, {}); });
+    EXPECT_TRUE(context->gradients()->entries.empty());
+    expect_works(member);
+  });
+}
+
+TEST(Failures, PassesThatAreNotTheSameAreRefused) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    const Tensor a = apply("sum", {apply("square", {x})});
+    const Tensor b = apply("sum", {apply("exp", {x})});
+    const auto context = spmd::make_joint_context(member.line);
+    expect_failure(Status::kDiverged, "do not run the same steps",
+                   [&] { context->backward({member.position() == 0 ? a : b}, {}); });
+    expect_works(member);
+  });
+}
+
+TEST(Failures, GraphThatWasFreedIsToldOfByAll) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    const Tensor loss = apply("sum", {apply("square", {x})});
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({loss}, retaining());
+    context->backward({loss}, {});
+    EXPECT_EQ(values_of<double>(spmd::gather(*context->gradients()->find(x), -1))[7], 32);
+    expect_failure(Status::kGraphFreed, "retain_graph", [&] { context->backward({loss}, {}); });
+    expect_works(member);
+  });
+}
+
+TEST(Failures, MemberThatLeavesIsNamedToTheOthers) {
+  MeshGroup group({3}, {}, 20 * kSecond);
+  const auto errors = group.try_run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    if (member.position() == 1) {
+      member.line.program->mesh().leave();
+      return;
+    }
+    spmd::gather(x, -1);
+  });
+  for (size_t i : {0, 2}) {
+    ASSERT_TRUE(errors[i]);
+    EXPECT_EQ(errors[i]->status(), Status::kDisconnected) << errors[i]->message();
+    EXPECT_EQ(errors[i]->origin_rank(), 1);
+  }
+}
+
+TEST(Failures, WrongPartOfOneMemberEndsTheMesh) {
+  MeshGroup group({2});
+  const auto errors = group.try_run([](Member& member) {
+    const Tensor part = Tensor::empty(Dtype::kFloat64, {member.position() == 0 ? 2 : 3, 2});
+    const Tensor x = spmd::from_local(member.line, part, "('x', None)", Dims{4, 2}, std::nullopt);
+    spmd::gather(x, -1);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status(), Status::kInvalidArgument) << error->message();
+  }
+}
+
+TEST(Failures, HiddenMovesAreRefusedWhereTheMeshSaysSo) {
+  MeshGroup group({2}, {.hidden_moves = spmd::HiddenMoves::kRefuse});
+  group.run([](Member& member) {
+    const Tensor x = apply("exp", {leaf(member, "('x', None)")});
+    const Tensor y = apply("exp", {leaf(member, "(None, 'x')")});
+    expect_failure(Status::kInvalidState, "redistribute the tensor where it is meant to move", [&] {
+      apply("mul", {x, y});
+    });
+    apply("mul", {x, spmd::redistribute(y, "('x', None)", {})});
+    EXPECT_EQ(member.line.program->stats().hidden_moves, 1u);
+  });
+}
+
+TEST(Failures, LineMakesOneCallAtATime) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const spmd::CallOnLine call(member.line, "one");
+    expect_failure(Status::kInvalidState, "while one runs", [&] { leaf(member, "('x', None)"); });
+    // Another line is free.
+    Tensor x = tensor_of<double>({2}, {1, 2});
+    spmd::mark_sharding(x, {member.line.program, "b"}, "('x',)", -1);
+    EXPECT_EQ(spmd::gather(apply("neg", {x}), -1).data_as<double>()[1], -2);
+  });
+}
+
+TEST(Failures, TensorsOfTwoLinesDoNotMeet) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    auto on = [&](const char* line) {
+      Tensor x = tensor_of<double>({2}, {1, 2});
+      spmd::mark_sharding(x, {member.line.program, line}, "('x',)", -1);
+      return x;
+    };
+    const Tensor a = on("a");
+    const Tensor b = on("b");
+    const Tensor plain = on("");
+    expect_failure(Status::kInvalidArgument, "two lines", [&] { apply("add", {a, b}); });
+    EXPECT_EQ(spmd::Sharding::of(apply("add", {a, plain}))->line().name, "a");
+    EXPECT_EQ(spmd::Sharding::of(apply("add", {plain, b}))->line().name, "b");
+  });
+}
+
+TEST(Failures, ClipCountsWhatIsRepeatedOnce) {
+  MeshGroup group({2, 2});
+  group.run([](Member& member) {
+    const Tensor a = leaf(member, "('x', None)");
+    const Tensor b = leaf(member, "(None, ('x', 'y'))");
+    const Tensor c = leaf(member, "(None, None)");
+    const auto context = spmd::make_joint_context(member.line);
+    Tensor loss = apply("sum", {apply("square", {a})});
+    loss = apply("add", {loss, apply("sum", {apply("square", {b})})});
+    loss = apply("add", {loss, apply("sum", {apply("square", {c})})});
+    context->backward({loss}, {});
+    const auto sgd = optim::make_in_process_optimizer(optim::find_rule("sgd"), {a, b, c});
+    const double norm = std::sqrt(3 * 4.0 * 204);
+    EXPECT_NEAR(sgd->clip(context, 1.0, {}), norm, 1e-12);
+    const auto clipped = values_of<double>(spmd::gather(*context->gradients()->find(b), -1));
+    for (size_t i = 0; i < clipped.size(); ++i) EXPECT_NEAR(clipped[i], 2.0 * static_cast<double>(i + 1) / norm, 1e-12);
+  });
+}
+
+TEST(Failures, StateOfOptimizersLiesLikeTheParameters) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    const auto adam = optim::make_in_process_optimizer(optim::find_rule("adam"), {x});
+    auto step = [&](optim::Optimizer& optimizer) {
+      const auto context = spmd::make_joint_context(member.line);
+      context->backward({apply("sum", {apply("square", {x})})}, {});
+      optimizer.step(context, {});
+    };
+    step(*adam);
+    const Value saved = adam->save({});
+    const Tensor before = spmd::to_local(x, std::nullopt).clone();
+    step(*adam);
+    const Tensor after = spmd::to_local(x, std::nullopt).clone();
+    // The same step again, from what was saved.
+    Tensor part = spmd::to_local(apply("detach", {x}), std::nullopt);
+    Tensor target = spmd::Sharding::of(x)->lying().shard;
+    ops::assign(target, before);
+    const auto other = optim::make_in_process_optimizer(optim::find_rule("adam"), {x});
+    other->load(saved, {});
+    step(*other);
+    EXPECT_EQ(values_of<double>(spmd::to_local(x, std::nullopt)), values_of<double>(after));
+  });
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -1490,7 +1490,70 @@ DISTAG_API distag_status distag_collective_async(distag_mesh *mesh, uint32_t kin
                                                  const distag_collective_options *options /* nullable */,
                                                  distag_future **out_future, distag_error *err);
 
-/* ==== 17. The function table ======================================================================== since 0.1 ====
+/* ==== 17. Sharded tensors =========================================================================== since 0.3 ====
+ *
+ * A sharded tensor is a distag_tensor whose shape is that of the whole; each member has its part, the shard, as its
+ * spec says. Ops take it, place their result by fixed rules and record themselves; gradients are sharded like their
+ * tensors. Ops on sharded tensors are collective, and block where they need elements of other members. Plain tensors
+ * that need no gradient go with them, as repeated everywhere; one that requires grad, and two meshes, are
+ * INVALID_ARGUMENT.
+ * distag_tensor_get_data, _copy_data, _get_item answer only where this worker has the whole (else NULL, INVALID_STATE);
+ * _write, _assign, _add_scaled change the own shard, as the steps of optimizers do. Arguments and answers of calls are
+ * never sharded: send local tensors. distag_optimizer_clip with sharded parameters is collective.
+ * ================================================================================================================== */
+
+/* Turns a tensor without history, in place, into a sharded one: id and requires_grad stay. source_rank -1: each member
+ * has all of it and keeps its shard, nothing is sent; else the values of that member go to all, and the others' tensors
+ * only tell dtype and shape. The same spec again changes nothing.
+ * Collective. Blocks with a source, at most the timeout_ns of the mesh. Fails: INVALID_ARGUMENT (spec, rank; a sum in
+ * the spec, which only from_local can give); INVALID_STATE (another spec, which distag_redistribute gives; a
+ * history). */
+DISTAG_API distag_status distag_tensor_mark_sharding(distag_tensor *tensor, distag_mesh *mesh, const char *spec,
+                                                     int32_t source_rank, distag_error *err);
+
+enum distag_redistribute_flag {
+  DISTAG_REDISTRIBUTE_GRADIENT = 1, /* the gradient is brought to `spec` too: an annotation of activations */
+  DISTAG_REDISTRIBUTE_KEEP = 2      /* the gathered parameter stays until its backward, see keep_gathered */
+};
+
+/* The same values under another spec (without a sum that x does not have); recorded.
+ * Collective. Blocks. Fails: INVALID_ARGUMENT (spec; x is not sharded). */
+DISTAG_API distag_status distag_redistribute(distag_tensor *x, const char *spec, uint32_t flags, distag_tensor **out_y,
+                                             distag_error *err);
+
+/* A sharded tensor of which `local` is this worker's shard, and the shard of a sharded tensor as a plain one: both
+ * share memory and are recorded. shape (NULL, 0): the shape that the shards make up. gradient_spec says how the
+ * gradients of the local tensors make up the whole one (NULL: cut like spec, repeated along the other axes): of a
+ * repeated tensor of which only some members go on with their copy it is sum(axis).
+ * Both are collective; from_local blocks without a shape, at most the timeout_ns of the mesh, to_local sends nothing.
+ * Fails: INVALID_ARGUMENT (shards that are not the boxes of spec, naming which member has which). */
+DISTAG_API distag_status distag_tensor_from_local(distag_mesh *mesh, distag_tensor *local, const char *spec,
+                                                  const int64_t *shape /* nullable */, size_t ndim,
+                                                  const char *gradient_spec /* nullable */, distag_tensor **out_x,
+                                                  distag_error *err);
+DISTAG_API distag_status distag_tensor_to_local(distag_tensor *x, const char *gradient_spec /* nullable */,
+                                                distag_tensor **out_local, distag_error *err);
+
+/* The whole as a plain tensor without history, on the member of that rank (NULL elsewhere), or with -1 on all.
+ * Collective. Blocks. Fails: as the mesh does; OUT_OF_MEMORY. The future's value is the tensor, or null. */
+DISTAG_API distag_status distag_tensor_gather(distag_tensor *x, int32_t rank, int64_t timeout_ns,
+                                              distag_tensor **out_y, distag_error *err);
+DISTAG_API distag_status distag_tensor_gather_async(distag_tensor *x, int32_t rank, int64_t timeout_ns,
+                                                    distag_future **out_future, distag_error *err);
+
+/* How a tensor lies: its mesh or line, and its spec in the first notation. NULL for one that is not sharded. */
+DISTAG_API distag_mesh *distag_tensor_get_mesh(distag_tensor *tensor);
+DISTAG_API const char *distag_tensor_get_spec(distag_tensor *tensor);
+
+/* Makes a context that all members share: distag_backward on it is collective, each member gives its handles of the
+ * same roots, all sharded (a partial root is summed), and either all members get the gradients of all their leaves, or
+ * none does; a failure is the same on all. The pass runs on the thread that calls: hooks and custom ops too. Calls to
+ * other workers, distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is not sharded.
+ * Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does. */
+DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_context **out_context,
+                                                     distag_error *err);
+
+/* ==== 18. The function table ======================================================================== since 0.1 ====
  *
  * For hosts that load the library themselves: one symbol, distag_get_api, gives every function. A slot is named like
  * its function without "distag_", an op with "op_" before it, and has the same type. The slots of a release are
@@ -1732,6 +1795,17 @@ typedef struct distag_api {
                               const distag_collective_options *, distag_tensor **, distag_error *);
   distag_status (*collective_async)(distag_mesh *, uint32_t, const char *, distag_tensor *,
                                     const distag_collective_options *, distag_future **, distag_error *);
+  /* 0.3: sharded tensors */
+  distag_status (*tensor_mark_sharding)(distag_tensor *, distag_mesh *, const char *, int32_t, distag_error *);
+  distag_status (*redistribute)(distag_tensor *, const char *, uint32_t, distag_tensor **, distag_error *);
+  distag_status (*tensor_from_local)(distag_mesh *, distag_tensor *, const char *, const int64_t *, size_t,
+                                     const char *, distag_tensor **, distag_error *);
+  distag_status (*tensor_to_local)(distag_tensor *, const char *, distag_tensor **, distag_error *);
+  distag_status (*tensor_gather)(distag_tensor *, int32_t, int64_t, distag_tensor **, distag_error *);
+  distag_status (*tensor_gather_async)(distag_tensor *, int32_t, int64_t, distag_future **, distag_error *);
+  distag_mesh *(*tensor_get_mesh)(distag_tensor *);
+  const char *(*tensor_get_spec)(distag_tensor *);
+  distag_status (*context_create_joint)(distag_mesh *, distag_context **, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

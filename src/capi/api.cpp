@@ -225,6 +225,15 @@ constexpr distag_api kApi = {
     distag_visualize_sharding,
     distag_collective,
     distag_collective_async,
+    distag_tensor_mark_sharding,
+    distag_redistribute,
+    distag_tensor_from_local,
+    distag_tensor_to_local,
+    distag_tensor_gather,
+    distag_tensor_gather_async,
+    distag_tensor_get_mesh,
+    distag_tensor_get_spec,
+    distag_context_create_joint,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 (distag_op_info and

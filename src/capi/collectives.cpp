@@ -55,10 +55,10 @@ std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given) {
   Mesh& members = mesh.shared()->need_mesh();
   CollectiveCall call;
   try {
-    call = make_call(members.shape(), mesh.line().name(), given);
+    call = make_call(members.shape(), mesh.line_name(), given);
   } catch (...) {
     const Error error = current_error();
-    members.note(mesh.line().name(), "collective, which fails: " + std::string(error.message()),
+    members.note(mesh.line_name(), "collective, which fails: " + std::string(error.message()),
                  Fingerprint().add(error.message()).value());
     throw;
   }
@@ -74,7 +74,8 @@ distag_status distag_collective(distag_mesh* mesh, uint32_t kind, const char* ax
     const auto held = Ref<distag_mesh>::share(&need(mesh, "mesh"));
     need_pointer(out_y, "out_y");
     check_can_wait();
-    const MeshLine::Turn turn(held->line(), "collective");
+    const spmd::Line line = held->shared()->line(held->line_name());
+    const MeshLine::Turn turn(line.program->turns_of(line.name), "collective");
     const auto result = begin(*held, {kind, axes, x, options});
     wait(*result, kForever);
     const Tensor& y = result->value();
@@ -89,7 +90,8 @@ distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const ch
   return guard(__func__, err, [=] {
     distag_mesh& live = need(mesh, "mesh");
     need_pointer(out_future, "out_future");
-    const MeshLine::Turn turn(live.line(), "collective_async");
+    const spmd::Line line = live.shared()->line(live.line_name());
+    const MeshLine::Turn turn(line.program->turns_of(line.name), "collective_async");
     auto future = Future<Value>::make();
     live.shared()->need_mesh();
     Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *live.shared()->worker()));

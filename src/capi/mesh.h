@@ -7,12 +7,13 @@
 
 #include "capi/worker.h"
 #include "coll/mesh_use.h"
+#include "spmd/program.h"
 
 namespace distag::capi {
 
 // The part that the handles of one mesh, its lines included, have in common. With a worker it is being made at first.
 // Thread-safe.
-class MeshShared {
+class MeshShared : public std::enable_shared_from_this<MeshShared> {
  public:
   explicit MeshShared(layout::MeshShape shape);  // without a worker
   MeshShared(distag_worker& worker, const Meshes::Made& made);
@@ -26,12 +27,18 @@ class MeshShared {
   Mesh* mesh() const;  // nullptr without a worker
   // For calls that its members make: throws INVALID_STATE without a worker, or once that is down.
   Mesh& need_mesh() const;
+  // A line of it as sharded tensors use it, which keeps this. Throws as need_mesh().
+  spmd::Line line(const std::string& name);
 
  private:
+  spmd::Program& need_program();
+
   const Ref<distag_worker> worker_;  // outlives the mesh
   const std::optional<layout::MeshShape> shape_;
   const std::shared_ptr<Future<std::shared_ptr<MeshUse>>> made_;  // nullptr without a worker
   LineNames lines_;
+  Mutex mutex_;
+  std::optional<spmd::Program> program_ GUARDED_BY(mutex_);  // from its first use on
 };
 
 }  // namespace distag::capi
@@ -39,20 +46,21 @@ class MeshShared {
 // A mesh, or a line of it.
 struct distag_mesh final : distag::capi::Handle {
  public:
-  // A line has a name, which is open; the mesh itself has none.
-  distag_mesh(std::shared_ptr<distag::capi::MeshShared> shared, std::string line)
-      : Handle(distag::capi::Kind::kMesh), shared_(std::move(shared)), line_(std::move(line)) {}
+  // A line has a name; the mesh itself has none. `closes`: with the handle the name is open no longer.
+  distag_mesh(std::shared_ptr<distag::capi::MeshShared> shared, std::string line, bool closes = true)
+      : Handle(distag::capi::Kind::kMesh), shared_(std::move(shared)), line_(std::move(line)), closes_(closes) {}
   ~distag_mesh() override {
-    if (!line_.name().empty()) shared_->lines().close(line_.name());
+    if (closes_ && !line_.empty()) shared_->lines().close(line_);
   }
 
   const std::shared_ptr<distag::capi::MeshShared>& shared() const { return shared_; }
-  distag::MeshLine& line() { return line_; }
+  const std::string& line_name() const { return line_; }
   distag_mesh_info info();
 
  private:
   const std::shared_ptr<distag::capi::MeshShared> shared_;
-  distag::MeshLine line_;
+  const std::string line_;
+  const bool closes_;
   distag::Mutex mutex_;
   std::vector<const char*> axis_names_ GUARDED_BY(mutex_);  // of info(), which are lent
 };

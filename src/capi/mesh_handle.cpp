@@ -43,6 +43,22 @@ Mesh& MeshShared::need_mesh() const {
   return *mesh();
 }
 
+spmd::Program& MeshShared::need_program() {
+  need_mesh();
+  MutexLock lock(mutex_);
+  if (!program_) {
+    auto warn = [worker = worker_.get()](const std::string& text) {
+      worker->core().log().write(LogLevel::kWarning, text);
+    };
+    program_.emplace(made_->value(), warn, this);
+  }
+  return *program_;
+}
+
+spmd::Line MeshShared::line(const std::string& name) {
+  return {std::shared_ptr<spmd::Program>(shared_from_this(), &need_program()), name};
+}
+
 }  // namespace distag::capi
 
 distag_mesh_info distag_mesh::info() {

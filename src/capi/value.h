@@ -34,9 +34,16 @@ struct distag_value : distag::capi::Handle {
 
 // Every handle of a value that is a tensor is one of these, so a tensor handle is a value handle at the same address.
 struct distag_tensor final : distag_value {
-  explicit distag_tensor(distag::Value value) : distag_value(distag::capi::Kind::kTensor, std::move(value)) {}
+  explicit distag_tensor(distag::Value value);
+
+  ~distag_tensor() override;
 
   const distag::Tensor& tensor() const { return get().as_tensor(); }
+  // Lent: that of a sharded tensor, nullptr for others.
+  distag_mesh* mesh();
+
+ private:
+  distag::capi::Lent<distag_mesh> mesh_;
 };
 
 namespace distag::capi {

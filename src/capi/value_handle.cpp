@@ -2,7 +2,9 @@
 
 #include <memory>
 
+#include "capi/mesh.h"
 #include "capi/rref.h"
+#include "spmd/sharding.h"
 
 distag_value::~distag_value() { delete[] lent_.load(std::memory_order_relaxed); }
 
@@ -47,6 +49,19 @@ bool distag_value::is_plain_memory() const {
     is_plain = is_plain && tensor.grad_slot() == nullptr && tensor.owns_buffer();
   });
   return is_plain;
+}
+
+distag_tensor::distag_tensor(distag::Value value) : distag_value(distag::capi::Kind::kTensor, std::move(value)) {}
+
+distag_tensor::~distag_tensor() = default;
+
+distag_mesh* distag_tensor::mesh() {
+  const auto* sharding = distag::spmd::Sharding::of(tensor());
+  if (sharding == nullptr) return nullptr;
+  return mesh_.get([sharding] {
+    auto* shared = static_cast<distag::capi::MeshShared*>(sharding->program().host());
+    return new distag_mesh(shared->shared_from_this(), sharding->line().name, false);
+  });
 }
 
 namespace distag::capi {

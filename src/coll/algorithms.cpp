@@ -483,7 +483,7 @@ uint64_t fingerprint_of(const CollectiveCall& call) {
 
 void run_collective(OpenCollective& open, const CollectiveCall& call, MeshStats& stats) {
   const AxisGroup group(*open.mesh, call.axes);
-  if (group.count() > 1) {
+  if (group.count() > 1 && open.is_counted) {
     count(stats, call.kind);
     open.move.emplace(
         MeshSnapshot::Move{open.text, "", kind_name(call.kind), names_of(open.mesh->shape(), call.axes), 0, "called"});

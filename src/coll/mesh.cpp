@@ -146,6 +146,7 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
   OpenPointer open;
   try {
     open = begin_call(call.line, describe(shape_, call), fingerprint_of(call), call.timeout, future);
+    open->is_counted = !call.is_word_of_pass;
     run_collective(*open, call, stats_);
   } catch (...) {
     on_begin_failed(open, call.line);

@@ -38,10 +38,11 @@ struct CollectiveCall {
   Reduction reduction = Reduction::kSum;
   int64_t dim = 0;
   int64_t dim_to = 0;
-  int64_t root = 0;   // a position among those that take part
-  int64_t shift = 0;  // of a permute: to the member that many positions on
-  std::string line;   // empty: the mesh itself
-  Nanos timeout = 0;  // 0: that of the mesh
+  int64_t root = 0;              // a position among those that take part
+  int64_t shift = 0;             // of a permute: to the member that many positions on
+  std::string line;              // empty: the mesh itself
+  Nanos timeout = 0;             // 0: that of the mesh
+  bool is_word_of_pass = false;  // of members among themselves: no communication of the program, for the counts
 };
 
 // The same values of a sharded tensor under another spec.
@@ -78,6 +79,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   const MeshPolicy& policy() const { return policy_; }
   // The counters as they are.
   const MeshStats& stats() const { return stats_; }
+  void count_plan_miss() { ++stats_.plan_misses; }
+  void count_hidden_move() { ++stats_.hidden_moves; }
   std::shared_ptr<Future<MeshSnapshot>> fetch_snapshot();
 
   // The result; undefined where a member has none (a reduce to another one). Arguments that are wrong fail the future,
@@ -167,7 +170,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   TaskPlace leave_;
   std::map<int64_t, size_t> parts_on_their_way_;  // by member: not acknowledged yet
   std::deque<MeshSnapshot::Move> moves_;
-  MeshStats stats_;  // changed on the loop
+  MeshStats stats_;
 };
 
 // A call of a mesh that waits for parts of other members. On the loop.
@@ -195,6 +198,7 @@ struct Mesh::Open : std::enable_shared_from_this<Mesh::Open> {
   bool is_over = false;
   std::shared_ptr<Future<Tensor>> future;
   std::map<uint32_t, Exchange> exchanges;
+  bool is_counted = true;
   uint64_t bytes_held = 0;                 // of pieces that came
   std::optional<MeshSnapshot::Move> move;  // of a call that sends something
 

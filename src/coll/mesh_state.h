@@ -24,7 +24,7 @@ struct MeshPolicy {
   uint64_t bucket_bytes = uint64_t{25} << 20;
 };
 
-// A number that its loop changes and any thread reads.
+// A number that any thread reads and adds to.
 class Count {
  public:
   Count() = default;
@@ -35,8 +35,14 @@ class Count {
     return *this;
   }
   operator uint64_t() const { return value_.load(std::memory_order_relaxed); }
-  Count& operator+=(uint64_t more) { return *this = *this + more; }
-  Count& operator-=(uint64_t less) { return *this = *this - less; }
+  Count& operator+=(uint64_t more) {
+    value_.fetch_add(more, std::memory_order_relaxed);
+    return *this;
+  }
+  Count& operator-=(uint64_t less) {
+    value_.fetch_sub(less, std::memory_order_relaxed);
+    return *this;
+  }
   Count& operator++() { return *this += 1; }
   Count& operator--() { return *this -= 1; }
 

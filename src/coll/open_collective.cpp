@@ -42,7 +42,7 @@ void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgo
     }
     Values pieces;
     for (const Tensor& tensor : piece->second) pieces.emplace_back(tensor);
-    mesh->stats_.bytes_sent += bytes;
+    if (is_counted) mesh->stats_.bytes_sent += bytes;
     if (move) move->bytes += bytes;
     ++mesh->stats_.parts_sent;
     mesh->send_part(piece->first, wire::Part{mesh->id_, line, number, part, hash, std::move(pieces)});
@@ -117,7 +117,7 @@ void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
     if (piece.dtype() != wanted.dtype || shape != wanted.shape) {
       violation("{} for part {} of call {}, {}", describe(piece), part, number, text);
     }
-    mesh->stats_.bytes_received += piece.byte_size();
+    if (is_counted) mesh->stats_.bytes_received += piece.byte_size();
     mesh->stats_.hold(piece.byte_size());
     bytes_held += piece.byte_size();
     came.push_back(piece);

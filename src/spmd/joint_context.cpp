@@ -128,7 +128,7 @@ class Word {
 // Tells all members how this one stands, and throws the same on each where one has failed, or hashes differ.
 void agree(CallOnLine& call, const std::optional<Error>& own, uint64_t hash) {
   const layout::MeshShape& mesh = call.line().program->shape();
-  const Tensor rows = call.gather_rows(Word::write(own, hash));
+  const Tensor rows = call.gather_words(Word::write(own, hash));
   for (int64_t position = 0; position < mesh.count(); ++position) {
     if (auto error = Word::error_in(rows, position, mesh.ranks()[static_cast<size_t>(position)])) throw *error;
   }

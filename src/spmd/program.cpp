@@ -132,11 +132,15 @@ Tensor await(Future<Tensor>& future) {
   return future.value();
 }
 
-Program::Program(std::shared_ptr<Mesh> mesh, Options options) : mesh_(std::move(mesh)), options_(std::move(options)) {}
+Program::Program(std::shared_ptr<MeshUse> use, Warn warn, void* host)
+    : use_(std::move(use)), warn_(std::move(warn)), host_(host) {}
 
-Program::~Program() { mesh_->leave(); }
+Program::LineState& Program::line(const std::string& name) { return lines_.try_emplace(name, name).first->second; }
 
-Program::Stats Program::stats() const { return {hidden_moves_.load(), plan_misses_.load()}; }
+MeshLine& Program::turns_of(const std::string& name) {
+  MutexLock lock(mutex_);
+  return line(name).turns;
+}
 
 std::shared_ptr<const OpPlan> Program::plan(const layout::OpCall& call) {
   std::string key = key_of(call);
@@ -145,8 +149,8 @@ std::shared_ptr<const OpPlan> Program::plan(const layout::OpCall& call) {
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
   }
-  ++plan_misses_;
-  auto plan = make_plan(*mesh_, call, key);
+  mesh().count_plan_miss();
+  auto plan = make_plan(mesh(), call, key);
   MutexLock lock(mutex_);
   if (plans_.size() >= kMostPlans) plans_.clear();
   plans_.emplace(std::move(key), plan);
@@ -154,40 +158,24 @@ std::shared_ptr<const OpPlan> Program::plan(const layout::OpCall& call) {
 }
 
 void Program::on_hidden_move(const std::string& text) {
-  ++hidden_moves_;
-  switch (options_.hidden_moves) {
-    case HiddenMoves::kAllow:
+  mesh().count_hidden_move();
+  switch (mesh().policy().hidden_moves) {
+    case MeshPolicy::HiddenMoves::kAllow:
       return;
-    case HiddenMoves::kLog:
-      if (options_.warn) options_.warn(text);
+    case MeshPolicy::HiddenMoves::kLog:
+      if (warn_) warn_(text);
       return;
-    case HiddenMoves::kRefuse:
+    case MeshPolicy::HiddenMoves::kRefuse:
       fail(Status::kInvalidState, "{}; the mesh refuses that: redistribute the tensor where it is meant to move", text);
   }
 }
 
-CallOnLine::CallOnLine(const Line& line, const std::string& text) : line_(line) {
-  if (const Error* error =
-          line.program->mesh_->when_ended()->is_done() ? line.program->mesh_->when_ended()->error() : nullptr) {
-    throw *error;
-  }
+CallOnLine::CallOnLine(const Line& line, const char* text)
+    : line_(line), text_(text), turns_(line.program->turns_of(line.name)), turn_(std::in_place, turns_, text) {
+  const auto& ended = line.program->mesh().when_ended();
+  if (ended->is_done()) throw *ended->error();
   MutexLock lock(line.program->mutex_);
-  Program::LineState& state = line.program->lines_[line.name];
-  if (!state.current.empty()) {
-    fail(Status::kInvalidState,
-         "mesh \"{}\", line \"{}\": {} is called while {} runs: a line makes one call at a time; open another "
-         "(mesh_open_line)",
-         line.program->shape().name(), line.name, text, state.current);
-  }
-  state.current = text;
-  number_ = ++state.calls;
-}
-
-CallOnLine::~CallOnLine() { exchange_current(""); }
-
-std::string CallOnLine::exchange_current(std::string text) {
-  MutexLock lock(line_.program->mutex_);
-  return std::exchange(line_.program->lines_[line_.name].current, std::move(text));
+  number_ = ++line.program->line(line.name).calls;
 }
 
 void CallOnLine::note(const std::string& text, uint64_t fingerprint) {
@@ -199,8 +187,9 @@ void CallOnLine::note_failure(const std::string& text, const Error& error) {
 }
 
 std::shared_ptr<Future<Tensor>> CallOnLine::begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
-                                                       const layout::Spec& to) {
+                                                       const layout::Spec& to, Nanos timeout) {
   RedistributeCall call;
+  call.timeout = timeout;
   call.shape = shape;
   call.shard = shard;
   call.from = from;
@@ -241,8 +230,13 @@ Tensor CallOnLine::broadcast(const Tensor& x, int64_t root) {
   return await(*line_.program->mesh().collective(std::move(call)));
 }
 
-Tensor CallOnLine::gather_rows(const Tensor& row) {
+Tensor CallOnLine::gather_rows(const Tensor& row) { return gather_rows(row, false); }
+
+Tensor CallOnLine::gather_words(const Tensor& row) { return gather_rows(row, true); }
+
+Tensor CallOnLine::gather_rows(const Tensor& row, bool is_word_of_pass) {
   CollectiveCall call = collective(CollectiveKind::kAllGather);
+  call.is_word_of_pass = is_word_of_pass;
   call.tensor = row.view({1, row.count()}, {row.count(), 1}, row.offset());
   return await(*line_.program->mesh().collective(std::move(call)));
 }

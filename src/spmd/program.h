@@ -4,18 +4,16 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "base/mutex.h"
-#include "coll/mesh.h"
+#include "coll/mesh_use.h"
 #include "layout/placement.h"
 #include "ops/op.h"
 
 namespace distag::spmd {
-
-// The numbers are those of distag_hidden_moves.
-enum class HiddenMoves : int32_t { kAllow = 1, kLog = 2, kRefuse = 3 };
 
 // The call that made a tensor, and which of its results it is: members name a tensor alike.
 struct TensorName {
@@ -37,31 +35,24 @@ struct OpPlan {
 };
 
 // One mesh as sharded tensors use it: calls in the order of each line, each noted for the comparison of the members'
-// programs, and the placements worked out so far. Held by all tensors and lines of the mesh; the last one of them takes
-// this worker out of it. Thread-safe.
-class Program : public std::enable_shared_from_this<Program> {
+// programs, and the placements worked out so far. Held by all tensors and lines of the mesh. Thread-safe.
+class Program {
  public:
-  struct Options {
-    HiddenMoves hidden_moves = HiddenMoves::kAllow;
-    bool keep_gathered = false;
-    std::function<void(const std::string& text)> warn = nullptr;  // of hidden moves; may be empty
-  };
-  struct Stats {
-    uint64_t hidden_moves = 0;
-    uint64_t plan_misses = 0;
-  };
   static constexpr size_t kMostPlans = 4096;
+  using Warn = std::function<void(const std::string& text)>;
 
-  Program(std::shared_ptr<Mesh> mesh, Options options);
-  ~Program();
+  // `warn` hears of hidden moves; may be empty. `host`: whoever makes handles of the mesh.
+  explicit Program(std::shared_ptr<MeshUse> use, Warn warn = nullptr, void* host = nullptr);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  Mesh& mesh() const { return *mesh_; }
-  const layout::MeshShape& shape() const { return mesh_->shape(); }
-  int64_t position() const { return mesh_->position(); }
-  const Options& options() const { return options_; }
-  Stats stats() const;
+  Mesh& mesh() const { return use_->mesh(); }
+  const layout::MeshShape& shape() const { return mesh().shape(); }
+  int64_t position() const { return mesh().position(); }
+  bool keeps_gathered() const { return mesh().policy().keep_gathered; }
+  void* host() const { return host_; }
+  // Where the calls of a line of that name take their turns.
+  MeshLine& turns_of(const std::string& name);
   // The number of the next joint context.
   uint64_t next_context() { return ++contexts_; }
 
@@ -73,17 +64,18 @@ class Program : public std::enable_shared_from_this<Program> {
  private:
   friend class CallOnLine;
   struct LineState {
+    explicit LineState(const std::string& name) : turns(name) {}
+    MeshLine turns;
     uint64_t calls = 0;
-    std::string current;  // the call that a thread is in
   };
+  LineState& line(const std::string& name) REQUIRES(mutex_);
 
-  const std::shared_ptr<Mesh> mesh_;
-  const Options options_;
+  const std::shared_ptr<MeshUse> use_;
+  const Warn warn_;
+  void* const host_;
   std::atomic<uint64_t> contexts_{0};
-  std::atomic<uint64_t> hidden_moves_{0};
-  std::atomic<uint64_t> plan_misses_{0};
   Mutex mutex_;
-  std::map<std::string, LineState> lines_ GUARDED_BY(mutex_);
+  std::map<std::string, LineState> lines_ GUARDED_BY(mutex_);  // none goes
   std::unordered_map<std::string, std::shared_ptr<const OpPlan>> plans_ GUARDED_BY(mutex_);
 };
 
@@ -97,8 +89,7 @@ struct Line {
 // one, or the error with which the mesh has ended.
 class CallOnLine {
  public:
-  CallOnLine(const Line& line, const std::string& text);
-  ~CallOnLine();
+  CallOnLine(const Line& line, const char* text);
   CallOnLine(const CallOnLine&) = delete;
   CallOnLine& operator=(const CallOnLine&) = delete;
 
@@ -109,14 +100,13 @@ class CallOnLine {
   // The line is free for other calls of this thread meanwhile.
   class Pause {
    public:
-    explicit Pause(CallOnLine& call) : call_(call), text_(call.exchange_current("")) {}
-    ~Pause() { call_.exchange_current(std::move(text_)); }
+    explicit Pause(CallOnLine& call) : call_(call) { call.turn_.reset(); }
+    ~Pause() { call_.turn_.emplace(call_.turns_, call_.text_); }
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
 
    private:
     CallOnLine& call_;
-    std::string text_;
   };
 
   // Its place in the comparison of programs. Once, and before anything is sent.
@@ -125,19 +115,24 @@ class CallOnLine {
   void note_failure(const std::string& text, const Error& error);
 
   std::shared_ptr<Future<Tensor>> begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
-                                             const layout::Spec& to);
+                                             const layout::Spec& to, Nanos timeout = 0);
   // Waits. Nothing is sent where all members have what they need.
   Tensor move(const Dims& shape, const Tensor& shard, const layout::Spec& from, const layout::Spec& to);
   // Waits. The values of the member at a position.
   Tensor broadcast(const Tensor& x, int64_t root);
   // Waits. Of a vector of each member the rows of all, by position.
   Tensor gather_rows(const Tensor& row);
+  // The same for what members tell each other of a pass, which counts as no communication.
+  Tensor gather_words(const Tensor& row);
 
  private:
   CollectiveCall collective(CollectiveKind kind) const;
-  std::string exchange_current(std::string text);
+  Tensor gather_rows(const Tensor& row, bool is_word_of_pass);
 
   const Line line_;
+  const char* const text_;
+  MeshLine& turns_;
+  std::optional<MeshLine::Turn> turn_;
   uint64_t number_ = 0;
 };
 

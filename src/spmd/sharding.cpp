@@ -51,7 +51,7 @@ bool Sharding::counts_here() const {
 
 double Sharding::sum_over_members(double own) const {
   const std::string text = "sum over members";
-  CallOnLine call(line_, text);
+  CallOnLine call(line_, "sum over members");
   call.note(text, Fingerprint().add(text).value());
   const layout::MeshShape& mesh = program().shape();
   layout::Spec partial(size_t{0});

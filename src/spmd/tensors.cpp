@@ -209,7 +209,7 @@ Tensor redistribute(const Tensor& x, const std::string& text, RedistributeOption
   if (shard.id() == lying.shard.id()) shard = autograd::detach(shard);
   Tensor y = make_sharded(call.line(), call.name_of(0), x.shape(), to, std::move(shard));
   if (!autograd::requires_grad(x)) return y;
-  const bool forgets = is_parameter(x) && !options.keep && !sharding.program().options().keep_gathered;
+  const bool forgets = is_parameter(x) && !options.keep && !sharding.program().keeps_gathered();
   if (forgets) Sharding::of(y)->set_origin(sharding.origin() ? *sharding.origin() : lying);
   autograd::set_history(y, {std::make_shared<RedistributeNode>(call, x, to, options.with_gradient), 0});
   return y;
@@ -268,7 +268,7 @@ Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec
   return local;
 }
 
-Tensor gather(const Tensor& x, int64_t position) {
+std::shared_ptr<Future<Tensor>> gather_async(const Tensor& x, int64_t position, Nanos timeout) {
   Sharding& sharding = need_sharding(x, "gather");
   CallOnLine call(sharding.line(), "gather");
   const MeshShape& mesh = sharding.program().shape();
@@ -276,12 +276,26 @@ Tensor gather(const Tensor& x, int64_t position) {
   const std::string what = fmt::format("gather({} {}, {})", print_spec(mesh, lying.spec), describe(x), position);
   checked(call, what, [&] {
     if (position >= -1 && position < mesh.count()) return;
-    fail(Status::kInvalidArgument, "gather: {} is none of the {} members", position, mesh.count());
+    fail(Status::kInvalidArgument, "gather: there is no such member among the {} of the mesh", mesh.count());
   });
   call.note(what, fingerprint_of(what, x, sharding));
-  const Tensor whole = call.move(x.shape(), lying.shard, lying.spec, Spec(x.rank()));
-  if (position >= 0 && position != sharding.program().position()) return Tensor();
-  return whole.clone();
+  auto whole = Future<Tensor>::make();
+  const bool is_wanted = position < 0 || position == sharding.program().position();
+  if (places_alike(mesh, lying.spec, Spec(x.rank()))) {
+    whole->complete(is_wanted ? lying.shard.contiguous().snapshot() : Tensor());
+    return whole;
+  }
+  const auto moved = call.begin_move(x.shape(), lying.shard, lying.spec, Spec(x.rank()), timeout);
+  moved->on_done([whole, is_wanted, raw = moved.get()] {
+    if (raw->error() != nullptr) {
+      whole->fail(*raw->error());
+    } else {
+      whole->complete(is_wanted ? raw->value() : Tensor());
+    }
+  });
+  return whole;
 }
+
+Tensor gather(const Tensor& x, int64_t position, Nanos timeout) { return await(*gather_async(x, position, timeout)); }
 
 }  // namespace distag::spmd

@@ -25,6 +25,8 @@ Tensor from_local(const Line& line, const Tensor& local, const std::string& spec
 // This member's part, over the same memory.
 Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec);
 // All of it, without history; undefined where `position` is another member's. -1: on all.
-Tensor gather(const Tensor& x, int64_t position);
+Tensor gather(const Tensor& x, int64_t position, Nanos timeout = 0);
+// The same without waiting.
+std::shared_ptr<Future<Tensor>> gather_async(const Tensor& x, int64_t position, Nanos timeout = 0);
 
 }  // namespace distag::spmd

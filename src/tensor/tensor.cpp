@@ -197,6 +197,7 @@ double Tensor::item() const {
   if (data_->count != 1) {
     fail(Status::kInvalidArgument, "item: {} has {} elements, not one", describe(*this), data_->count);
   }
+  if (const ShardSlot* slot = shard_slot()) return slot->whole().item();
   const Tensor held = hold();
   switch (data_->dtype) {
     case Dtype::kFloat32:

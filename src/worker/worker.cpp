@@ -31,6 +31,7 @@ Rrefs& Worker::rrefs() { return state_->rrefs; }
 Meshes& Worker::meshes() { return state_->meshes; }
 Dautograd& Worker::dautograd() { return state_->dautograd; }
 optim::Optim& Worker::optim() { return state_->optim; }
+Log& Worker::log() { return state_->environment.log; }
 const WorkerOptions& Worker::options() const { return state_->options; }
 bool Worker::is_started() const { return state_->get_view().started; }
 std::string Worker::name() const { return state_->get_view().name; }

@@ -77,6 +77,7 @@ class Worker : private SessionEvents {
   Meshes& meshes();
   Dautograd& dautograd();
   optim::Optim& optim();
+  Log& log();
   const WorkerOptions& options() const;
 
   // After a failure, a cancel included, it can be started again. The value is null.

@@ -37,6 +37,18 @@ Tensor leaf(Member* member, const Dims& shape, int64_t seed, const char* spec) {
   return tensor;
 }
 
+MeshPolicy refusing() {
+  MeshPolicy policy;
+  policy.hidden_moves = MeshPolicy::HiddenMoves::kRefuse;
+  return policy;
+}
+
+MeshPolicy keeping() {
+  MeshPolicy policy;
+  policy.keep_gathered = true;
+  return policy;
+}
+
 constexpr int64_t kBatch = 2;
 constexpr int64_t kLength = 4;
 constexpr int64_t kWidth = 8;
@@ -95,7 +107,7 @@ TEST(Counts, TensorParallelBlockTakesTwoSumsEachWay) {
   const auto alone_context = make_local_context();
   alone_context->backward({apply("mean", {apply("square", {alone.run(alone_x)})})}, {});
 
-  MeshGroup group({2}, {.hidden_moves = spmd::HiddenMoves::kRefuse});
+  MeshGroup group({2}, refusing());
   group.run([&](Member& member) {
     const Block block(&member);
     const Tensor x = leaf(&member, {kBatch, kLength, kWidth}, 12, "(None, None, None)");
@@ -123,7 +135,7 @@ TEST(Counts, TensorParallelBlockTakesTwoSumsEachWay) {
 }
 
 TEST(Counts, FullyShardedLayerTakesTwoGathersAndOneReduceScatter) {
-  MeshGroup group({2}, {.hidden_moves = spmd::HiddenMoves::kRefuse});
+  MeshGroup group({2}, refusing());
   group.run([](Member& member) {
     const Tensor weight = leaf(&member, {8, 6}, 1, "('x', None)");
     const Tensor x = apply("clone", {leaf(&member, {4, 6}, 2, "('x', None)")});  // no parameter
@@ -144,7 +156,7 @@ TEST(Counts, FullyShardedLayerTakesTwoGathersAndOneReduceScatter) {
 }
 
 TEST(Counts, GatheredParametersThatAreKeptAreGatheredOnce) {
-  MeshGroup group({2}, {.keep_gathered = true});
+  MeshGroup group({2}, keeping());
   group.run([](Member& member) {
     const Tensor weight = leaf(&member, {8, 6}, 1, "('x', None)");
     const Tensor x = apply("clone", {leaf(&member, {4, 6}, 2, "('x', None)")});
@@ -184,12 +196,12 @@ TEST(Counts, PlacementsAreWorkedOutOnce) {
     const Tensor weight = leaf(&member, {8, 6}, 1, "('x', None)");
     const Tensor x = leaf(&member, {4, 6}, 2, "('x', None)");
     apply("linear", {x, weight});
-    const uint64_t misses = member.line.program->stats().plan_misses;
+    const uint64_t misses = member.line.program->mesh().stats().plan_misses;
     EXPECT_EQ(misses, 1u);
     for (int i = 0; i < 10; ++i) apply("linear", {x, weight});
-    EXPECT_EQ(member.line.program->stats().plan_misses, misses);
+    EXPECT_EQ(member.line.program->mesh().stats().plan_misses, misses);
     apply("linear", {weight, x});
-    EXPECT_EQ(member.line.program->stats().plan_misses, misses + 1);
+    EXPECT_EQ(member.line.program->mesh().stats().plan_misses, misses + 1);
   });
 }
 

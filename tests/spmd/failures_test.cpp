@@ -249,7 +249,9 @@ TEST(Failures, WrongPartOfOneMemberEndsTheMesh) {
 }
 
 TEST(Failures, HiddenMovesAreRefusedWhereTheMeshSaysSo) {
-  MeshGroup group({2}, {.hidden_moves = spmd::HiddenMoves::kRefuse});
+  MeshPolicy refusing;
+  refusing.hidden_moves = MeshPolicy::HiddenMoves::kRefuse;
+  MeshGroup group({2}, refusing);
   group.run([](Member& member) {
     const Tensor x = apply("exp", {leaf(member, "('x', None)")});
     const Tensor y = apply("exp", {leaf(member, "(None, 'x')")});
@@ -257,7 +259,7 @@ TEST(Failures, HiddenMovesAreRefusedWhereTheMeshSaysSo) {
       apply("mul", {x, y});
     });
     apply("mul", {x, spmd::redistribute(y, "('x', None)", {})});
-    EXPECT_EQ(member.line.program->stats().hidden_moves, 1u);
+    EXPECT_EQ(member.line.program->mesh().stats().hidden_moves, 1u);
   });
 }
 
@@ -265,7 +267,7 @@ TEST(Failures, LineMakesOneCallAtATime) {
   MeshGroup group({2});
   group.run([](Member& member) {
     const spmd::CallOnLine call(member.line, "one");
-    expect_failure(Status::kInvalidState, "while one runs", [&] { leaf(member, "('x', None)"); });
+    expect_failure(Status::kInvalidState, "in a call of one", [&] { leaf(member, "('x', None)"); });
     // Another line is free.
     Tensor x = tensor_of<double>({2}, {1, 2});
     spmd::mark_sharding(x, {member.line.program, "b"}, "('x',)", -1);

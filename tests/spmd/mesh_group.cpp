@@ -15,7 +15,7 @@ std::atomic<int> g_groups{0};
 
 }  // namespace
 
-MeshGroup::MeshGroup(const Dims& sizes, spmd::Program::Options options, Nanos timeout) {
+MeshGroup::MeshGroup(const Dims& sizes, MeshPolicy policy, Nanos timeout) {
   const auto count = static_cast<int32_t>(element_count(sizes));
   const std::string place = "inproc://spmd" + std::to_string(++g_groups);
   std::vector<std::shared_ptr<Future<Value>>> started;
@@ -38,10 +38,10 @@ MeshGroup::MeshGroup(const Dims& sizes, spmd::Program::Options options, Nanos ti
   request.shape = sizes;
   for (size_t i = 0; i < sizes.size(); ++i) request.axis_names.emplace_back(1, static_cast<char>("xyzuvwab"[i]));
   std::vector<std::shared_ptr<Future<std::shared_ptr<Mesh>>>> made;
-  for (const auto& worker : workers_) made.push_back(worker->worker().meshes().create(request, timeout));
+  for (const auto& worker : workers_) made.push_back(worker->worker().meshes().create(request, timeout, policy));
   for (const auto& future : made) {
     wait(*future, kForever);
-    programs_.push_back(std::make_shared<spmd::Program>(future->value(), options));
+    programs_.push_back(std::make_shared<spmd::Program>(std::make_shared<MeshUse>(future->value())));
   }
 }
 

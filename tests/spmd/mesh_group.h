@@ -23,7 +23,7 @@ struct Member {
 // Workers in one process, and a mesh of all of them: each member runs its program on a thread of its own.
 class MeshGroup {
  public:
-  explicit MeshGroup(const Dims& sizes, spmd::Program::Options options = {}, Nanos timeout = 60 * kSecond);
+  explicit MeshGroup(const Dims& sizes, MeshPolicy policy = {}, Nanos timeout = 60 * kSecond);
   ~MeshGroup();
 
   size_t size() const { return workers_.size(); }

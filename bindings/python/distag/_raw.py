@@ -5,7 +5,7 @@ from ctypes import (CFUNCTYPE, Structure, c_char, c_char_p, c_double, c_int32, c
 from typing import Any
 
 VERSION = "0.3.0"
-API_SIZE = 1728  # bytes of the function table that this module was made for
+API_SIZE = 1800  # bytes of the function table that this module was made for
 
 VERSION_MAJOR = 0
 VERSION_MINOR = 3
@@ -111,6 +111,9 @@ SUM = 1
 PRODUCT = 2
 MIN = 3
 MAX = 4
+
+REDISTRIBUTE_GRADIENT = 1
+REDISTRIBUTE_KEEP = 2
 
 distag_deleter = CFUNCTYPE(None, c_void_p)
 distag_custom_forward = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
@@ -640,5 +643,15 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
      c_void_p, c_void_p)),
     ("distag_collective", c_int32, (c_void_p, c_uint32, c_char_p, c_void_p, c_void_p, c_void_p, c_void_p)),
     ("distag_collective_async", c_int32, (c_void_p, c_uint32, c_char_p, c_void_p, c_void_p, c_void_p, c_void_p)),
+    ("distag_tensor_mark_sharding", c_int32, (c_void_p, c_void_p, c_char_p, c_int32, c_void_p)),
+    ("distag_redistribute", c_int32, (c_void_p, c_char_p, c_uint32, c_void_p, c_void_p)),
+    ("distag_tensor_from_local", c_int32, (c_void_p, c_void_p, c_char_p, c_void_p, c_size_t, c_char_p, c_void_p,
+     c_void_p)),
+    ("distag_tensor_to_local", c_int32, (c_void_p, c_char_p, c_void_p, c_void_p)),
+    ("distag_tensor_gather", c_int32, (c_void_p, c_int32, c_int64, c_void_p, c_void_p)),
+    ("distag_tensor_gather_async", c_int32, (c_void_p, c_int32, c_int64, c_void_p, c_void_p)),
+    ("distag_tensor_get_mesh", c_void_p, (c_void_p,)),
+    ("distag_tensor_get_spec", c_char_p, (c_void_p,)),
+    ("distag_context_create_joint", c_int32, (c_void_p, c_void_p, c_void_p)),
     ("distag_get_api", c_void_p, (c_uint32,)),
 )

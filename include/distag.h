@@ -735,11 +735,12 @@ typedef struct distag_worker_options {
   distag_thread_hook on_thread_start;      /* nullable; runs on the new thread, also with the host executor */
   distag_thread_hook on_thread_stop;       /* nullable; likewise */
   uint32_t no_lane;  /* 1: sockets only, no shared memory with members of this machine, as DISTAG_LANE=0; since 0.3 */
-  uint32_t reserved; /* 0 */
+  uint32_t reserved;   /* 0, as is the next one */
+  uint64_t reserved_2;
 } distag_worker_options;
 #define DISTAG_WORKER_OPTIONS_INIT                                                                                  \
   {sizeof(distag_worker_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-   NULL, NULL, NULL, NULL, 0, 0}
+   NULL, NULL, NULL, NULL, 0, 0, 0}
 
 /* Makes a worker that nobody can reach yet. Starts no thread, opens no socket. */
 DISTAG_API distag_status distag_worker_create(const distag_worker_options *options /* nullable */,

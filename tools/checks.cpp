@@ -1,9 +1,13 @@
 #include "checks.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -107,10 +111,17 @@ Check check_descriptors() {
 }
 
 Check check_same_machine_lane() {
+  const char* const wanted = std::getenv("DISTAG_LANE");
+  const int memory = memfd_create("distag-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const std::string error = memory < 0 ? std::strerror(errno) : "";
+  if (memory >= 0) close(memory);
+  std::string why;
+  if (wanted != nullptr && std::strcmp(wanted, "0") == 0) why = "DISTAG_LANE=0 turns it off";
+  if (why.empty() && !error.empty()) why = "no memory that processes can share: " + error;
   return {"same-machine lane",
-          "none: this version has no memory that processes share, payload goes through sockets",
+          why.empty() ? "workers of this user on this machine share memory" : "sockets only: " + why,
           "",
-          {{"works", false}, {"why", "not in this version"}}};
+          {{"works", why.empty()}, {"why", why}}};
 }
 
 Check check_private_folder() {

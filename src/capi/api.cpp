@@ -241,7 +241,7 @@ constexpr distag_api kApi = {
 static_assert(sizeof(void*) != 8 || (sizeof(distag_error) == 512 && sizeof(distag_op_info) == 48 &&
                                      sizeof(distag_custom_op) == 48 && sizeof(distag_member) == 152));
 static_assert(sizeof(void*) != 8 || (sizeof(distag_allocator) == 40 && sizeof(distag_security_options) == 56 &&
-                                     sizeof(distag_worker_options) == 168 && sizeof(distag_function_options) == 24));
+                                     sizeof(distag_worker_options) == 176 && sizeof(distag_function_options) == 24));
 static_assert(sizeof(void*) != 8 || (sizeof(distag_call_options) == 32 && sizeof(distag_backward_options) == 48 &&
                                      sizeof(distag_context_info) == 24 && sizeof(distag_stats) == 176));
 static_assert(offsetof(distag_api, gradients_find) + sizeof(void*) == offsetof(distag_api, optimizer_retain),

@@ -26,12 +26,15 @@ void check_size(uint32_t size, size_t known_size, const char* type) {
 
 }  // namespace
 
-bool is_readable(const void* given, size_t known_size) {
-  return given != nullptr && is_possible(size_of(given), known_size);
+bool is_readable(const void* given, size_t known_size, size_t first_size) {
+  if (given == nullptr) return false;
+  const uint32_t size = size_of(given);
+  return is_possible(size, known_size) || (first_size != 0 && size == first_size);
 }
 
-void check_struct(const void* given, size_t known_size, const char* type) {
+void check_struct(const void* given, size_t known_size, const char* type, size_t first_size) {
   const uint32_t size = size_of(given);
+  if (first_size != 0 && size == first_size) return;
   check_size(size, known_size, type);
   const auto* bytes = static_cast<const unsigned char*>(given);
   if (std::any_of(bytes + known_size, bytes + size, [](unsigned char byte) { return byte != 0; })) {
@@ -41,7 +44,7 @@ void check_struct(const void* given, size_t known_size, const char* type) {
 
 void check_filled_struct(const void* given, size_t known_size, const char* type, size_t first_size) {
   if (given == nullptr) refuse(Status::kInvalidArgument, "the {} to be filled is NULL", type);
-  if (first_size != 0 && size_of(given) == first_size) return;
+  if (is_readable(given, known_size, first_size)) return;
   check_size(size_of(given), known_size, type);
 }
 

@@ -9,21 +9,27 @@
 
 namespace distag::capi {
 
+// The sizes that structs had before they grew.
+inline constexpr size_t kFirstWorkerOptions = offsetof(distag_worker_options, no_lane);
+inline constexpr size_t kFirstSecurityOptions = offsetof(distag_security_options, group_key);
+
 // The rules for structs that start with struct_size. Refuses a size that no version had (INVALID_ARGUMENT), and what a
 // later version has set in members that this one does not know (UNSUPPORTED).
-void check_struct(const void* given, size_t known_size, const char* type);
+// `first_size` here and below is the size of its first version, where it has grown.
+void check_struct(const void* given, size_t known_size, const char* type, size_t first_size = 0);
 
 // Whether some version may have made a struct with this struct_size, so that its first members may be looked at.
-bool is_readable(const void* given, size_t known_size);
+bool is_readable(const void* given, size_t known_size, size_t first_size = 0);
 
-// A struct of the caller, NULL for all defaults.
+// A struct of the caller, NULL for all defaults; members that its version did not have are 0.
 template <typename T>
-T read_struct(const T* given, const char* type) {
+T read_struct(const T* given, const char* type, size_t first_size = 0) {
   T known{};
+  if (given != nullptr) {
+    check_struct(given, sizeof(T), type, first_size);
+    std::memcpy(&known, given, std::min<size_t>(given->struct_size, sizeof(T)));
+  }
   known.struct_size = sizeof(T);
-  if (given == nullptr) return known;
-  check_struct(given, sizeof(T), type);
-  known = *given;
   return known;
 }
 

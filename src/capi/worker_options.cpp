@@ -45,7 +45,7 @@ void check_place(const distag_worker_options& options) {
 }
 
 SecurityOptions make_security(const distag_security_options* given) {
-  const distag_security_options security = read_struct(given, "distag_security_options");
+  const distag_security_options security = read_struct(given, "distag_security_options", kFirstSecurityOptions);
   need_zero(security.public_key, "distag_security_options.public_key");
   need_zero(security.secret_key, "distag_security_options.secret_key");
   need_zero(security.peer_names, "distag_security_options.peer_names");
@@ -110,6 +110,7 @@ ThreadedOptions make_threaded_options(const distag_worker_options& options, std:
   made.host_executor = options.executor == DISTAG_EXECUTOR_HOST;
   made.thread_count = options.thread_count;
   need_zero(options.reserved, "distag_worker_options.reserved");
+  need_zero(options.reserved_2, "distag_worker_options.reserved_2");
   made.no_lane = need_flag(options.no_lane, "no_lane");
   if (options.log_level != 0) made.log_level = static_cast<LogLevel>(options.log_level);
   if (options.on_log != nullptr) {

@@ -14,11 +14,11 @@ distag_status distag_worker_create(const distag_worker_options* options, distag_
                                    distag_error* err) {
   clear(out_worker);
   // Of a struct of unknown size nothing is used, destroy included.
-  const bool is_given = is_readable(options, sizeof(distag_worker_options));
+  const bool is_given = is_readable(options, sizeof(distag_worker_options), kFirstWorkerOptions);
   HostData data(is_given ? options->user_data : nullptr, is_given ? options->destroy : nullptr);
   return guard(__func__, err, [&] {
     std::shared_ptr<FrameMemory> memory = make_frame_memory(is_given ? options->allocator : nullptr);
-    const distag_worker_options given = read_struct(options, "distag_worker_options");
+    const distag_worker_options given = read_struct(options, "distag_worker_options", kFirstWorkerOptions);
     need_pointer(out_worker, "out_worker");
     ThreadedOptions made = make_threaded_options(given, std::move(memory));
     *out_worker = new distag_worker(std::move(made), std::move(data), given.on_member);

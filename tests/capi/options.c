@@ -92,6 +92,15 @@ static void sizes(void) {
   CHECK_FAILS(distag_worker_create(&options, &worker, &err), DISTAG_E_INVALID_ARGUMENT, "struct_size");
   CHECK_INT(destroyed, 0); /* nothing of it is used */
 
+  /* A program that was compiled against 0.2: behind its struct is memory of something else. */
+  memset(&later, 0, sizeof later);
+  later.head = good();
+  later.head.struct_size = (uint32_t)offsetof(distag_worker_options, no_lane);
+  later.head.no_lane = 77;
+  CHECK_OK(distag_worker_create(&later.head, &worker, &err));
+  distag_worker_release(worker);
+  worker = NULL;
+
   memset(&later, 0, sizeof later);
   later.head = good();
   later.head.struct_size = sizeof later;
@@ -117,6 +126,13 @@ static void security(void) {
   limits.peer_count = 1;
   REFUSED(security, &limits, DISTAG_E_UNSUPPORTED, "peer_count");
   limits.peer_count = 0;
+  limits.struct_size = (uint32_t)offsetof(distag_security_options, group_key); /* that of 0.2 */
+  limits.group_key = (const char *)1;
+  distag_worker_options old = good();
+  old.security = &limits;
+  CHECK_OK(distag_worker_create(&old, &worker, &err));
+  distag_worker_release(worker);
+  worker = NULL;
   limits.struct_size = 4;
   REFUSED(security, &limits, DISTAG_E_INVALID_ARGUMENT, "distag_security_options");
 }

@@ -131,7 +131,7 @@ static void failing_starts(void) {
   options.rendezvous = "tcp://127.0.0.1:0";
   options.bind = "tcp://0.0.0.0:0";
   CHECK_OK(distag_worker_create(&options, &worker, &err));
-  CHECK_FAILS(distag_worker_start(worker, DISTAG_SECOND, &err), DISTAG_E_UNSUPPORTED, "0.0.0.0");
+  CHECK_FAILS(distag_worker_start(worker, DISTAG_SECOND, &err), DISTAG_E_DENIED, "0.0.0.0");
   distag_worker_release(worker);
 }
 

@@ -33,10 +33,16 @@ def check_all_is_well():
     assert code == 0, seen
     assert (seen["versions"]["library"], seen["versions"]["abi"]) == (VERSION, 0), seen
     assert os.path.exists(seen["BLAS"]["path"]) and seen["BLAS"]["threads"] >= 1, seen
-    assert seen["same-machine lane"]["works"] is False, seen
+    assert seen["same-machine lane"]["works"] is True, seen
     assert seen["env://"]["set"] == {}, seen
     training = seen["training"]
     assert 0 < training["loss_after"] < training["loss_before"] == 1 and training["step_us"] > 0, training
+
+
+def check_a_lane_that_is_off():
+    code, seen = checks(DISTAG_LANE="0")
+    assert code == 0 and seen["same-machine lane"]["works"] is False, seen
+    assert "DISTAG_LANE" in seen["same-machine lane"]["why"], seen
 
 
 def check_the_page():

@@ -249,6 +249,7 @@ class distag_worker_options(Structure):
         ("on_thread_stop", distag_thread_hook),
         ("no_lane", c_uint32),
         ("reserved", c_uint32),
+        ("reserved_2", c_uint64),
     )
 
 

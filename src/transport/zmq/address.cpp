@@ -159,7 +159,7 @@ std::string resolve_address(const std::string& address) {
 
 std::string own_address_towards(const std::string& address) {
   if (!address.starts_with("tcp://")) return {};
-  const SocketAddress other = parse_address(address, false);
+  const SocketAddress other = parse_address(address, true);
   if (other.is_local()) return {};
   // Of datagrams, whose connect only looks for the way.
   const int fd = socket(other.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);

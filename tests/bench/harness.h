@@ -39,4 +39,8 @@ distag_worker* pair_worker();  // of the caller, while run_pair runs
 void register_training(distag_worker* worker);
 int serve(const char* rendezvous, const char* bind);
 
+// Collectives of groups of worker processes; none wanted: all. `run_member` is the side of a process that it starts.
+void run_collectives(const std::vector<std::string>& wanted);
+int run_member(int count, char** words);
+
 }  // namespace bench

@@ -1,4 +1,5 @@
-// distag_bench [ROW ...] [--json]: the rows of local work, of a pair of worker processes, and what they compare with.
+// distag_bench [ROW ...] [--json]: the rows of local work, of a pair of worker processes, of collectives, and what they
+// compare with.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -46,6 +47,7 @@ void check(const distag_error& error, const char* what) {
 
 int main(int argc, char** argv) {
   if (argc == 4 && std::strcmp(argv[1], "--serve") == 0) return bench::serve(argv[2], argv[3]);
+  if (argc > 4 && std::strcmp(argv[1], "--member") == 0) return bench::run_member(argc - 2, argv + 2);
   std::vector<std::string> wanted;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) {
@@ -69,5 +71,6 @@ int main(int argc, char** argv) {
   if (!pair.empty()) bench::run_pair(pair, argv[0], nullptr);
   const std::vector<bench::Row> tcp = choose(bench::tcp_rows());
   if (!tcp.empty()) bench::run_pair(tcp, argv[0], "tcp://127.0.0.1:0");
+  bench::run_collectives(wanted);
   return 0;
 }

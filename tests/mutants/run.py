@@ -20,7 +20,8 @@ import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-SUITES = ("unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests")
+SUITES = ("unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests", "unit_transport",
+          "contract_transport")
 SECONDS = 60  # for a test that takes one or two; one that hangs has noticed. A whole suite has ten times that
 SWITCH = """#pragma once
 #include <cstdlib>
@@ -123,7 +124,8 @@ def missing_tests(mutants, root):
     """Complaints of mutants whose test is not there, or in another suite."""
     tests = {}
     for suite in SUITES:
-        folder = os.path.join(root, "tests", suite.replace("unit_", "unit/").replace("sim_tests", "sim"))
+        folder = os.path.join(root, "tests", suite.replace("unit_", "unit/").replace("sim_tests", "sim")
+                              .replace("contract_transport", "contract"))
         text = ""
         for name in os.listdir(folder):
             with open(os.path.join(folder, name), encoding="utf-8") as file:

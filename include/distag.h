@@ -1285,7 +1285,8 @@ DISTAG_API const char *distag_get_version(void);
  * "Collective". They are numbered, and the calls of one member are compared with those of the others: members that
  * differ all get DIVERGED, with both calls; of one that does not come DEADLINE tells where it is. Calls of one line
  * (distag_mesh_open_line) are made by one thread at a time (INVALID_STATE naming both calls); members in one process
- * take a thread each.
+ * take a thread each. At most 256 calls of a line are under way: a blocking one waits for room, the future of one more
+ * fails with OVERLOADED. From members that had room this one then differs, so wait for earlier futures before.
  * A mesh ends, for all members, when one of them is lost, leaves, diverges, or fails alone. From then on its calls
  * answer that failure, with the same cause everywhere. A failure that is the same on all members, as of an argument,
  * ends nothing.

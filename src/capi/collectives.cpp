@@ -51,7 +51,7 @@ CollectiveCall make_call(const layout::MeshShape& mesh, const std::string& line,
 
 // A call that fails on its arguments is a call of the line: so the members that fail alike stay together, and one that
 // fails alone is found.
-std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given) {
+std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given, bool waits_for_room) {
   Mesh& members = mesh.shared()->need_mesh();
   CollectiveCall call;
   try {
@@ -62,6 +62,7 @@ std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given) {
                  Fingerprint().add(error.message()).value());
     throw;
   }
+  call.waits_for_room = waits_for_room;
   return members.collective(std::move(call));
 }
 
@@ -76,7 +77,7 @@ distag_status distag_collective(distag_mesh* mesh, uint32_t kind, const char* ax
     check_can_wait();
     const spmd::Line line = held->shared()->line(held->line_name());
     const MeshLine::Turn turn(line.program->turns_of(line.name), "collective");
-    const auto result = begin(*held, {kind, axes, x, options});
+    const auto result = begin(*held, {kind, axes, x, options}, true);
     wait(*result, kForever);
     const Tensor& y = result->value();
     if (y) *out_y = make_tensor(y);
@@ -95,7 +96,7 @@ distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const ch
     auto future = Future<Value>::make();
     live.shared()->need_mesh();
     Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *live.shared()->worker()));
-    const auto result = begin(live, {kind, axes, x, options});
+    const auto result = begin(live, {kind, axes, x, options}, false);
     result->on_done([future, raw = result.get()] {
       if (raw->error() != nullptr) {
         future->fail(*raw->error());

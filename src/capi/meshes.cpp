@@ -221,10 +221,11 @@ distag_status distag_mesh_open_line(distag_mesh* mesh, const char* name, distag_
     const std::string wanted = need_text(name, "name");
     need_pointer(out_line, "out_line");
     const std::shared_ptr<MeshShared>& shared = live.shared();
-    shared->need_mesh();
+    Mesh& members = shared->need_mesh();
     auto line = std::make_unique<std::string>(wanted);
     shared->lines().open(wanted);
     try {
+      members.open_line(wanted);
       *out_line = new distag_mesh(shared, *std::move(line));
     } catch (...) {
       shared->lines().close(wanted);

@@ -122,12 +122,11 @@ Mesh::OpenPointer Mesh::begin_call(const std::string& line, std::string text, ui
   call->number = state.line.begin_call(std::move(text), fingerprint);
   call->hash = state.line.hash();
   call->begun = environment_.loop.now();
+  state.last_begun = call->begun;
   call->timeout = timeout == 0 ? timeout_ : timeout;
   call->future = std::move(future);
-  const Nanos deadline = deadline_after(call->begun, call->timeout);
-  if (deadline != kNever) {
-    call->timer = environment_.loop.start_timer(deadline, [this, call] { on_due(call); });
-  }
+  call->deadline = deadline_after(call->begun, call->timeout);
+  if (call->deadline != kNever) start_timer(call);
   state.open.emplace(call->number, call);
   ++stats_.open;
   compare_early(line, state, call->number);
@@ -142,6 +141,17 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
   } catch (const Error& error) {
     number_failed(call.line, describe(shape_, call), error);
     throw;
+  }
+  if (LineState& state = lines_[call.line]; state.open.size() >= kMostOpen) {
+    if (call.waits_for_room && !state.waiting) {
+      state.waiting.emplace(Waiting{call, future});
+      return;
+    }
+    const Error error(
+        Status::kOverloaded,
+        fmt::format("{}: {} calls are under way: wait for one of them before the next", where(call.line), kMostOpen));
+    number_failed(call.line, describe(shape_, call), error);
+    throw error;
   }
   OpenPointer open;
   try {
@@ -202,15 +212,129 @@ void Mesh::compare_early(const std::string& name, LineState& state, uint64_t num
   }
 }
 
-void Mesh::on_due(const OpenPointer& call) {
+// ---- waiting ----
+
+// Until the missing members are asked where they are, again and again, or the deadline.
+void Mesh::start_timer(const OpenPointer& call) {
+  constexpr Nanos kAskAfter = kSecond;
+  const Nanos patience = std::max(std::min(kAskAfter, call->timeout / 2), kMillisecond);
+  const Nanos when = std::min(environment_.loop.now() + patience, call->deadline);
+  call->timer = environment_.loop.start_timer(when, [this, call] { on_timer(call); });
+}
+
+void Mesh::on_timer(const OpenPointer& call) {
   assert_on_loop(environment_.loop);
   call->timer = 0;
+  const std::vector<int64_t> missing = call->missing();
+  if (environment_.loop.now() < call->deadline) {
+    start_timer(call);
+    if (lines_[call->line].open.begin()->second == call) ask_where(missing, call->line);  // the oldest one, for all
+    return;
+  }
   std::string members;
-  for (int64_t position : call->missing()) members += (members.empty() ? "" : ", ") + describe_member(position);
+  for (const int64_t position : missing) {
+    members += (members.empty() ? "" : ", ") + describe_member(position) + whereabouts_of(position, call->line);
+  }
   end_now(Error(Status::kDeadline,
                 fmt::format("{}: after {} call {}, {}, waits for {}", where(call->line), describe_time(call->timeout),
                             call->number, call->text, members.empty() ? "its own work" : members)),
           true);
+}
+
+namespace {
+
+std::string rounded(Nanos age) {
+  if (age >= kSecond) return fmt::format("{} s", (age + kSecond / 2) / kSecond);
+  return fmt::format("{} ms", age / kMillisecond);
+}
+
+}  // namespace
+
+void Mesh::ask_where(const std::vector<int64_t>& members, const std::string& line) {
+  try {
+    for (const int64_t position : members) send(position, wire::Where{id_, line});
+  } catch (const std::bad_alloc&) {
+    // Without memory the message of the deadline says less.
+  }
+}
+
+// ", which is at call 39, all_reduce(...), since 58 s": as far as the member has told.
+std::string Mesh::whereabouts_of(int64_t position, const std::string& line) const {
+  const LineState& state = lines_.at(line);
+  const auto found = state.where.find(position);
+  if (found == state.where.end()) return "";
+  const wire::Here& here = found->second.here;
+  if (here.number == 0) {
+    if (!here.is_open) return fmt::format(", which has never opened line \"{}\"", line);
+    return ", which is not in any call, and has made none";
+  }
+  const Nanos age = here.age + (environment_.loop.now() - found->second.heard);
+  if (!here.in_call) {
+    return fmt::format(", which is not in any call since it made call {}, {}, {} ago", here.number, here.text,
+                       rounded(age));
+  }
+  std::string text = fmt::format(", which is at call {}, {}, since {}", here.number, here.text, rounded(age));
+  for (size_t i = 0; i < here.waits_for.size(); ++i) {
+    text += fmt::format("{} {}", i == 0 ? ", and waits for rank" : ",", here.waits_for[i]);
+  }
+  return text;
+}
+
+Heard Mesh::on_where(int64_t from, const wire::Where& where) {
+  assert_on_loop(environment_.loop);
+  constexpr size_t kMostWaitedFor = 4;
+  if (ended_) return Heard::kStale;
+  wire::Here here;
+  here.mesh = id_;
+  here.line = where.line;
+  here.is_open = where.line.empty();
+  if (const auto found = lines_.find(where.line); found != lines_.end()) {
+    const LineState& state = found->second;
+    here.is_open = here.is_open || state.is_open || state.line.last() > 0;
+    here.number = state.line.last();
+    if (!state.line.calls().empty()) here.text = state.line.calls().back().text;
+    here.age = environment_.loop.now() - state.last_begun;
+    here.in_call = !state.open.empty();
+    if (here.in_call) {
+      const Open& oldest = *state.open.begin()->second;
+      here.number = oldest.number;
+      here.text = oldest.text;
+      here.age = environment_.loop.now() - oldest.begun;
+      for (const int64_t position : oldest.missing()) {
+        if (here.waits_for.size() == kMostWaitedFor) break;
+        here.waits_for.push_back(shape_.ranks()[static_cast<size_t>(position)]);
+      }
+    }
+  }
+  send(from, std::move(here));
+  return Heard::kHandled;
+}
+
+Heard Mesh::on_here(int64_t from, const wire::Here& here) {
+  assert_on_loop(environment_.loop);
+  const auto found = lines_.find(here.line);
+  if (ended_ || found == lines_.end()) return Heard::kStale;
+  found->second.where[from] = {here, environment_.loop.now()};
+  return Heard::kHandled;
+}
+
+void Mesh::open_line(const std::string& line) {
+  gate_->run([self = shared_from_this(), line] {
+    if (!self->ended_) self->lines_[line].is_open = true;
+  });
+}
+
+// A call that waited for room begins.
+void Mesh::make_room(const std::string& line) {
+  LineState& state = lines_[line];
+  if (!state.waiting || state.open.size() >= kMostOpen) return;
+  const Waiting waiting = *std::move(state.waiting);
+  state.waiting.reset();
+  try {
+    begin_collective(waiting.call, waiting.future);
+  } catch (...) {
+    waiting.future->fail(current_error());
+  }
 }
 
 void Mesh::finish(const OpenPointer& call) {
@@ -225,6 +349,7 @@ void Mesh::finish(const OpenPointer& call) {
   LineState& state = lines_[call->line];
   state.open.erase(call->number);
   state.early.erase(state.early.lower_bound({call->number, 0, 0}), state.early.lower_bound({call->number + 1, 0, 0}));
+  make_room(call->line);
   tell_left_if_due();
 }
 
@@ -357,6 +482,10 @@ void Mesh::end_now(Error error, bool tell) {
     for (auto& [number, call] : state.open) each([&call = call, this] { fail_call(*call->future, *ended_); });
     state.open.clear();
     state.early.clear();
+    if (state.waiting) {
+      each([&waiting = *state.waiting, this] { fail_call(*waiting.future, *ended_); });
+      state.waiting.reset();
+    }
   }
   if (tell) tell_end();
   each.check();

@@ -43,6 +43,7 @@ struct CollectiveCall {
   std::string line;              // empty: the mesh itself
   Nanos timeout = 0;             // 0: that of the mesh
   bool is_word_of_pass = false;  // of members among themselves: no communication of the program, for the counts
+  bool waits_for_room = false;   // where too many calls are under way; else it fails with OVERLOADED
 };
 
 // The same values of a sharded tensor under another spec.
@@ -66,6 +67,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
     Executor& compute;  // reductions that take long
     Group& group;
   };
+  // Calls of a line that are begun and not ended: more are refused, or wait for room.
+  static constexpr size_t kMostOpen = 256;
   // From this size on an operand is reduced in chunks, each by one member, instead of by all; times the members.
   static constexpr int64_t kMostDirectBytes = 512 << 10;
   static constexpr int64_t kMostDirectBroadcast = 64 << 10;
@@ -89,6 +92,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Future<Tensor>> redistribute(RedistributeCall call);
   // A call that sends nothing; compared by the next one that does.
   std::shared_ptr<Future<Unit>> note(std::string line, std::string text, uint64_t fingerprint);
+  // A line is used here from now on: for those who wait for a call of it.
+  void open_line(const std::string& line);
   // Ends it for all members: a failure that the others cannot know.
   void end(const Error& error);
   // Fails with the error with which it ends. Any thread.
@@ -104,6 +109,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   Heard on_part(int64_t from, const wire::Part& part);
   Heard on_calls(int64_t from, const wire::Calls& calls);
   Heard on_end(int64_t from, const wire::MeshEnd& end);
+  Heard on_where(int64_t from, const wire::Where& where);
+  Heard on_here(int64_t from, const wire::Here& here);
   void on_lost(int64_t from, const Error& error);
   void on_left(int64_t from);
   void stop();
@@ -120,11 +127,23 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
     int64_t from;
     auto operator<=>(const EarlyKey&) const = default;
   };
+  struct Whereabouts {
+    wire::Here here;
+    Nanos heard = 0;
+  };
+  struct Waiting {
+    CollectiveCall call;
+    std::shared_ptr<Future<Tensor>> future;
+  };
   struct LineState {
     Line line;
     std::map<uint64_t, OpenPointer> open;
     std::map<EarlyKey, wire::Part> early;  // of calls, or of steps of calls, that this member has not come to
     std::map<int64_t, uint64_t> known;     // of other members, by position: the latest call heard of
+    bool is_open = false;                  // it has been opened here
+    Nanos last_begun = 0;                  // the last call that may send something
+    std::map<int64_t, Whereabouts> where;  // of members that were asked, by position
+    std::optional<Waiting> waiting;        // for room; its program makes no other call meanwhile
   };
 
   template <typename Result, typename Begin>
@@ -136,7 +155,11 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void number_failed(const std::string& line, std::string text, const Error& error);
   void check_open() const;
   void compare_early(const std::string& name, LineState& state, uint64_t number);
-  void on_due(const OpenPointer& call);
+  void start_timer(const OpenPointer& call);
+  void on_timer(const OpenPointer& call);
+  void ask_where(const std::vector<int64_t>& members, const std::string& line);
+  std::string whereabouts_of(int64_t position, const std::string& line) const;
+  void make_room(const std::string& line);
   void finish(const OpenPointer& call);
   void tell_diverged(int64_t to, const std::string& line);
   void send(int64_t to, wire::Body body);
@@ -194,7 +217,8 @@ struct Mesh::Open : std::enable_shared_from_this<Mesh::Open> {
   std::string text;
   Nanos begun = 0;
   Nanos timeout = kForever;
-  Loop::TimerId timer = 0;
+  Nanos deadline = kNever;
+  Loop::TimerId timer = 0;  // until the missing are asked where they are, or the deadline
   bool is_over = false;
   std::shared_ptr<Future<Tensor>> future;
   std::map<uint32_t, Exchange> exchanges;

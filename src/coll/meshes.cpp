@@ -70,6 +70,8 @@ std::vector<int64_t> granules_of(const std::vector<int32_t>& ranks, const std::v
 Id mesh_of(const wire::Body& body) {
   if (const auto* part = std::get_if<wire::Part>(&body)) return part->mesh;
   if (const auto* calls = std::get_if<wire::Calls>(&body)) return calls->mesh;
+  if (const auto* where = std::get_if<wire::Where>(&body)) return where->mesh;
+  if (const auto* here = std::get_if<wire::Here>(&body)) return here->mesh;
   return std::get<wire::MeshEnd>(body).mesh;
 }
 
@@ -225,6 +227,8 @@ Heard Meshes::lead(Mesh& mesh, const Peer& from, const wire::Body& body) {
     violation("{} of a worker that is no member of mesh \"{}\"", wire::body_name(body), mesh.shape().name());
   if (const auto* part = std::get_if<wire::Part>(&body)) return mesh.on_part(*position, *part);
   if (const auto* calls = std::get_if<wire::Calls>(&body)) return mesh.on_calls(*position, *calls);
+  if (const auto* where = std::get_if<wire::Where>(&body)) return mesh.on_where(*position, *where);
+  if (const auto* here = std::get_if<wire::Here>(&body)) return mesh.on_here(*position, *here);
   return mesh.on_end(*position, std::get<wire::MeshEnd>(body));
 }
 

@@ -220,6 +220,7 @@ CollectiveCall CallOnLine::collective(CollectiveKind kind) const {
   call.kind = kind;
   call.axes = layout::axes_of((layout::AxisSet{1} << line_.program->shape().axis_count()) - 1);
   call.line = line_.name;
+  call.waits_for_room = true;
   return call;
 }
 

@@ -413,6 +413,24 @@ MeshEnd decode(DecodeState& state, const protocol::MeshEnd& table) {
   return end;
 }
 
+Where decode(DecodeState& state, const protocol::Where& table) {
+  return {decode_id(*table.mesh(), "mesh"), decode_text(state, table.line(), kMaxNameBytes, "name of a line")};
+}
+
+Here decode(DecodeState& state, const protocol::Here& table) {
+  Here here;
+  here.mesh = decode_id(*table.mesh(), "mesh");
+  here.line = decode_text(state, table.line(), kMaxNameBytes, "name of a line");
+  here.is_open = table.is_open();
+  here.in_call = table.in_call();
+  here.number = table.number();
+  if (table.text() != nullptr) here.text = decode_text(state, table.text(), kMaxNoteBytes, "text of a call");
+  here.age = table.age();
+  here.waits_for = decode_numbers(state, table.waits_for());
+  if (here.age < 0) malformed("an age of {}", here.age);
+  return here;
+}
+
 // Of a header that stands for a long one there is no more to decode: see codec.cpp.
 Body decode_long(DecodeState&, const void*) { malformed("a LONG within a LONG"); }
 
@@ -460,7 +478,9 @@ Body decode_body(DecodeState& state, uint8_t type, const void* table) {
                                          decode_long,
                                          decode_as<protocol::Part>,
                                          decode_as<protocol::Calls>,
-                                         decode_as<protocol::MeshEnd>};
+                                         decode_as<protocol::MeshEnd>,
+                                         decode_as<protocol::Where>,
+                                         decode_as<protocol::Here>};
   static_assert(std::size(kDecoders) == std::variant_size_v<Body> + 1);
   static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
   if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);

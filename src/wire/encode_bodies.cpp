@@ -236,6 +236,19 @@ class BodyEncoder {
     protocol::Id mesh = wire_id(end.mesh);
     return make(protocol::Body::MeshEnd, protocol::CreateMeshEnd(builder_, &mesh, why, end.left));
   }
+  EncodedUnion operator()(const Where& where) {
+    auto line = text(where.line, kMaxNameBytes, "name of a line");
+    protocol::Id mesh = wire_id(where.mesh);
+    return make(protocol::Body::Where, protocol::CreateWhere(builder_, &mesh, line));
+  }
+  EncodedUnion operator()(const Here& here) {
+    auto line = text(here.line, kMaxNameBytes, "name of a line");
+    auto call = mended(here.text, kMaxNoteBytes);
+    auto ranks = numbers(here.waits_for);
+    protocol::Id mesh = wire_id(here.mesh);
+    return make(protocol::Body::Here, protocol::CreateHere(builder_, &mesh, line, here.is_open, here.in_call,
+                                                           here.number, call, here.age, ranks));
+  }
 
  private:
   static protocol::Id wire_id(const Id& id) { return protocol::Id(id.maker, id.counter); }

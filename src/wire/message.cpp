@@ -36,7 +36,9 @@ const char* body_name(const Body& body) {
                                            "SOUGHT",
                                            "PART",
                                            "CALLS",
-                                           "MESH_END"};
+                                           "MESH_END",
+                                           "WHERE",
+                                           "HERE"};
   static_assert(std::size(kNames) == std::variant_size_v<Body>);
   return kNames[body.index()];
 }

@@ -289,12 +289,26 @@ struct MeshEnd {
   Error error;
   bool left = false;  // the sender owes nothing more
 };
+struct Where {
+  Id mesh;
+  std::string line;
+};
+struct Here {
+  Id mesh;
+  std::string line;
+  bool is_open = false;
+  bool in_call = false;
+  uint64_t number = 0;
+  std::string text;
+  Nanos age = 0;
+  std::vector<int32_t> waits_for;  // ranks
+};
 
 // In the order of the union of the schema; but for Long, which stands between Sought and Part there.
 using Body =
     std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster, ShutdownPoll,
                  ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
-                 Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part, Calls, MeshEnd>;
+                 Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part, Calls, MeshEnd, Where, Here>;
 
 // Payload frame `frame` of a message went ahead of it in chunks.
 struct Transfer {

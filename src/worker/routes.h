@@ -43,6 +43,8 @@ struct TakerOf {
   Taker operator()(const wire::Part&) const { return Taker::kMeshes; }
   Taker operator()(const wire::Calls&) const { return Taker::kMeshes; }
   Taker operator()(const wire::MeshEnd&) const { return Taker::kMeshes; }
+  Taker operator()(const wire::Where&) const { return Taker::kMeshes; }
+  Taker operator()(const wire::Here&) const { return Taker::kMeshes; }
   // distributed autograd
   Taker operator()(const wire::Joined&) const { return Taker::kAutograd; }
   Taker operator()(const wire::Release&) const { return Taker::kAutograd; }

@@ -444,8 +444,10 @@ TEST(Collectives, AMemberThatDoesNotCallIsNamed) {
     const Result one = members.mesh(0).collective(sum_of({2}));
     const Result two = members.mesh(1).collective(sum_of({2}));
     for (const Result& result : {one, two}) {
-      expect_failure(failure_of(*result), Status::kDeadline,
-                     "call 1, all_reduce(float64[2], sum, axes x), waits for worker \"w2\" (rank 2)");
+      expect_failure(
+          failure_of(*result), Status::kDeadline,
+          "call 1, all_reduce(float64[2], sum, axes x), waits for worker \"w2\" (rank 2), which is not in any "
+          "call, and has made none");
     }
     EXPECT_LT(members.group().scheduler().now() - begun, 3 * kSecond);
     // It comes once it has been told, to the same error.
@@ -693,6 +695,8 @@ TEST_F(ForgedPartsTest, AWorkerThatIsNoMemberIsAViolation) {
   expect_violation(4, part());
   expect_violation(4, wire::MeshEnd{members_.mesh(0).id(), Error(Status::kRemote, "no"), false});
   expect_violation(4, wire::Calls{members_.mesh(0).id(), "", {}});
+  expect_violation(4, wire::Where{members_.mesh(0).id(), ""});
+  expect_violation(4, wire::Here{members_.mesh(0).id(), "", false, false, 0, "", 0, {}});
 }
 
 TEST_F(ForgedPartsTest, AfterTheEndAllIsStale) {
@@ -702,7 +706,61 @@ TEST_F(ForgedPartsTest, AfterTheEndAllIsStale) {
   EXPECT_EQ(deliver(1, real), Heard::kStale);
   EXPECT_EQ(deliver(1, wire::Calls{real.mesh, "", {}}), Heard::kStale);
   EXPECT_EQ(deliver(1, wire::MeshEnd{real.mesh, Error(Status::kInternal, "again"), false}), Heard::kStale);
+  EXPECT_EQ(deliver(1, wire::Where{real.mesh, ""}), Heard::kStale);
+  EXPECT_EQ(deliver(1, wire::Here{real.mesh, "", false, false, 0, "", 0, {}}), Heard::kStale);
   expect_failure(failure_of(*own_), Status::kRemote, "over");
+}
+
+TEST_F(ForgedPartsTest, WhereAMemberIsMayBeToldTwiceUnaskedAndOfAnyLine) {
+  const wire::Part real = part();
+  wire::Here here{real.mesh, "", true, true, 39, "softmax(float64[2])", 58 * kSecond, {3}};
+  EXPECT_EQ(deliver(1, here), Heard::kHandled);
+  here.number = 40;
+  EXPECT_EQ(deliver(1, here), Heard::kHandled);
+  here.line = "nobody's";
+  EXPECT_EQ(deliver(1, here), Heard::kStale);
+  EXPECT_EQ(deliver(1, wire::Where{real.mesh, "nobody's"}), Heard::kHandled);
+}
+
+// The newest answer counts, and grows older.
+TEST(Collectives, ADeadlineTellsWhereTheMissingMemberIs) {
+  MeshGroup members(3, {2, 2}, {}, {}, 60 * kSecond);
+  const auto begin = [&](int32_t rank, const layout::Axes& axes, Nanos timeout) {
+    CollectiveCall call = call_of(CollectiveKind::kAllReduce, axes, numbers({2}, 1));
+    call.timeout = timeout;
+    return members.mesh(rank).collective(call);
+  };
+  const Result row = begin(2, {1}, 0);  // for which rank 3 does not come
+  members.group().scheduler().run_for(10 * kSecond);
+  const Result own = begin(0, {1}, 0);
+  const Result other = begin(1, {1}, 0);
+  value_of(own);
+  value_of(other);
+  expect_failure(
+      failure_of(*begin(0, {0}, 20 * kSecond)), Status::kDeadline,
+      "waits for worker \"w2\" (rank 2), which is at call 1, all_reduce(float64[2], sum, axes y), since 30 s, "
+      "and waits for rank 3");
+  expect_failure(failure_of(*row), Status::kDeadline, "since 30 s");
+}
+
+TEST(Collectives, MoreCallsThanALineHoldsAreRefusedOrWait) {
+  MeshGroup members(5, {2});
+  std::vector<Result> results;
+  for (size_t i = 0; i < Mesh::kMostOpen; ++i) results.push_back(members.mesh(0).collective(sum_of({2})));
+  CollectiveCall patient = sum_of({2});
+  patient.waits_for_room = true;
+  results.push_back(members.mesh(0).collective(patient));
+  members.group().scheduler().run_for(kSecond);
+  EXPECT_EQ(members.stats(0).open, Mesh::kMostOpen);
+  EXPECT_EQ(members.stats(0).calls, Mesh::kMostOpen);
+  for (size_t i = 0; i <= Mesh::kMostOpen; ++i) value_of(members.mesh(1).collective(sum_of({2})));
+  for (const Result& result : results) value_of(result);
+
+  for (size_t i = 0; i < Mesh::kMostOpen; ++i) members.mesh(0).collective(sum_of({2}));
+  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kOverloaded, "256 calls are under way");
+  const Result waiting = members.mesh(0).collective(patient);
+  members.mesh(0).end(Error(Status::kRemote, "over"));
+  expect_failure(failure_of(*waiting), Status::kRemote, "over");
 }
 
 TEST_F(ForgedPartsTest, OfAnUnknownMeshIsKeptAndThenDropped) {

@@ -88,7 +88,9 @@ inline std::vector<Body> all_bodies() {
           Sought{{71, 72}},
           Part{{91, 92}, "line", 7, 1, 8, {Value(floats({2})), Value(floats({300, 7}))}},
           Calls{{91, 92}, "line", {{6, 5, "all_reduce(float32[2])"}, {7, 8, "all_gather(float32[2])"}}},
-          MeshEnd{{91, 92}, error, true}};
+          MeshEnd{{91, 92}, error, true},
+          Where{{91, 92}, "line"},
+          Here{{91, 92}, "line", true, true, 7, "all_reduce(float32[2])", 58, {1, 3}}};
 }
 
 }  // namespace distag::wire

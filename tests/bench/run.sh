@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints all benchmark rows in one table: distag, what it is held against, the peer where it is installed
-# (Debian: python3-torch), and the ratios. Uses one thread for each process.
-#   tests/bench/run.sh [ROW ...]
+# (Debian: python3-torch), and the ratios of five rounds. Uses one thread for each process.
+#   tests/bench/run.sh [--rounds N] [ROW ...]
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${DISTAG_BUILD_DIR:-$top/build/release}

@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("program")
     parser.add_argument("rows", nargs="*")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_torch.py")
     peer_there = have_peer()
     print("| row | distag p50 | against lane off | against | p50 | ratio | at most |")

@@ -473,7 +473,7 @@ uint64_t fingerprint_of(const CollectiveCall& call) {
   fingerprint.add(call.tensor.rank()).add(call.axes.size());
   const size_t open_dim = call.kind == CollectiveKind::kAllGather ? dim_of(call.dim, call.tensor) : size_t{kMaxRank};
   for (size_t i = 0; i < call.tensor.rank(); ++i) {
-    fingerprint.add(i == open_dim ? UINT64_MAX : static_cast<uint64_t>(call.tensor.shape()[i]));
+    fingerprint.add(i == open_dim || call.sizes_differ ? UINT64_MAX : static_cast<uint64_t>(call.tensor.shape()[i]));
   }
   for (uint8_t axis : call.axes) fingerprint.add(axis);
   fingerprint.add(static_cast<uint64_t>(call.reduction)).add(static_cast<uint64_t>(call.dim));

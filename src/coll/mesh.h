@@ -42,6 +42,7 @@ struct CollectiveCall {
   int64_t shift = 0;             // of a permute: to the member that many positions on
   std::string line;              // empty: the mesh itself
   Nanos timeout = 0;             // 0: that of the mesh
+  bool sizes_differ = false;     // between members that do not take part with each other
   bool is_word_of_pass = false;  // of members among themselves: no communication of the program, for the counts
   bool waits_for_room = false;   // where too many calls are under way; else it fails with OVERLOADED
 };

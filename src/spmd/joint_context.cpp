@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <set>
 
 #include "autograd/autograd.h"
 #include "autograd/gradient_store.h"
@@ -94,51 +96,70 @@ std::string_view prefix_of(std::string_view text, size_t most) {
   return text.substr(0, most);
 }
 
-// How far a member has come with a pass, as all get to know it: status (0: well), a hash, and the text of its failure.
+// How far a member has come with a pass, as all get to know it: how it stands (0: well), numbers, and the text of its
+// failure.
 class Word {
  public:
-  static constexpr size_t kTextBytes = 1000;
-  static constexpr int64_t kNumbers = 3 + kTextBytes / sizeof(int64_t);
+  static constexpr size_t kNumbers = 4;
+  using Numbers = std::array<uint64_t, kNumbers>;
 
-  static Tensor write(const std::optional<Error>& error, uint64_t hash) {
-    Tensor row = Tensor::empty(Dtype::kInt64, {kNumbers});
-    auto* numbers = row.mutable_data_as<int64_t>();
-    std::fill_n(numbers, kNumbers, 0);
-    numbers[1] = static_cast<int64_t>(hash);
+  static Tensor write(const std::optional<Error>& error, const Numbers& numbers) {
+    Tensor row = Tensor::empty(Dtype::kInt64, {kItems});
+    auto* items = row.mutable_data_as<int64_t>();
+    std::fill_n(items, kItems, 0);
+    for (size_t i = 0; i < kNumbers; ++i) items[kFirstNumber + i] = static_cast<int64_t>(numbers[i]);
     if (!error) return row;
-    numbers[0] = static_cast<int64_t>(error->status());
+    items[0] = static_cast<int64_t>(error->status());
     const std::string_view text = prefix_of(error->message(), kTextBytes);
-    numbers[2] = static_cast<int64_t>(text.size());
-    std::memcpy(numbers + 3, text.data(), text.size());
+    items[1] = static_cast<int64_t>(text.size());
+    std::memcpy(items + kText, text.data(), text.size());
     return row;
   }
-  static uint64_t hash_in(const Tensor& rows, int64_t position) {
-    return static_cast<uint64_t>(rows.data_as<int64_t>()[position * kNumbers + 1]);
+  static uint64_t number_in(const Tensor& rows, int64_t position, size_t i) {
+    return static_cast<uint64_t>(rows.data_as<int64_t>()[static_cast<size_t>(position * kItems) + kFirstNumber + i]);
   }
   static std::optional<Error> error_in(const Tensor& rows, int64_t position, int32_t rank) {
-    const int64_t* numbers = rows.data_as<int64_t>() + position * kNumbers;
-    if (numbers[0] == 0) return std::nullopt;
-    const auto size = std::clamp<int64_t>(numbers[2], 0, kTextBytes);
-    std::string text(reinterpret_cast<const char*>(numbers + 3), static_cast<size_t>(size));
-    Error error(static_cast<Status>(numbers[0]), std::move(text));
+    const int64_t* items = rows.data_as<int64_t>() + position * kItems;
+    if (items[0] == 0) return std::nullopt;
+    const auto size = std::clamp<int64_t>(items[1], 0, kTextBytes);
+    std::string text(reinterpret_cast<const char*>(items + kText), static_cast<size_t>(size));
+    Error error(static_cast<Status>(items[0]), std::move(text));
     return error.set_origin_rank(rank);
   }
+
+ private:
+  static constexpr size_t kTextBytes = 1000;
+  static constexpr size_t kFirstNumber = 2;
+  static constexpr size_t kText = kFirstNumber + kNumbers;
+  static constexpr int64_t kItems = kText + kTextBytes / sizeof(int64_t);
 };
 
-// Tells all members how this one stands, and throws the same on each where one has failed, or hashes differ.
-void agree(CallOnLine& call, const std::optional<Error>& own, uint64_t hash) {
+// The words of all members. Throws the same on each where one has failed.
+Tensor tell(CallOnLine& call, const std::optional<Error>& own, const Word::Numbers& numbers) {
   const layout::MeshShape& mesh = call.line().program->shape();
-  const Tensor rows = call.gather_words(Word::write(own, hash));
+  const Tensor rows = call.gather_words(Word::write(own, numbers));
   for (int64_t position = 0; position < mesh.count(); ++position) {
     if (auto error = Word::error_in(rows, position, mesh.ranks()[static_cast<size_t>(position)])) throw *error;
   }
-  for (int64_t position = 1; position < mesh.count(); ++position) {
-    if (Word::hash_in(rows, position) == Word::hash_in(rows, 0)) continue;
-    fail(Status::kDiverged,
-         "backward: rank {} and rank {} of mesh \"{}\" do not run the same steps: their roots, or the calls that led "
-         "to them, differ",
-         mesh.ranks()[0], mesh.ranks()[static_cast<size_t>(position)], mesh.name());
+  return rows;
+}
+
+bool is_same(const Tensor& rows, size_t number) {
+  for (int64_t position = 1; position < rows.shape()[0]; ++position) {
+    if (Word::number_in(rows, position, number) != Word::number_in(rows, 0, number)) return false;
   }
+  return true;
+}
+
+void check_same_steps(const CallOnLine& call, const Tensor& rows, size_t number) {
+  if (is_same(rows, number)) return;
+  const layout::MeshShape& mesh = call.line().program->shape();
+  int64_t other = 1;
+  while (Word::number_in(rows, other, number) == Word::number_in(rows, 0, number)) ++other;
+  fail(Status::kDiverged,
+       "backward: rank {} and rank {} of mesh \"{}\" do not run the same steps: their roots, or the calls that led to "
+       "them, differ",
+       mesh.ranks()[0], mesh.ranks()[static_cast<size_t>(other)], mesh.name());
 }
 
 class JointContext final : public Context {
@@ -202,11 +223,66 @@ class JointContext final : public Context {
     } catch (...) {
       failure = current_error();
     }
-    agree(call, failure, Fingerprint().add(from.hash).add(pass.plan_hash()).value());
-    pass.run(from.edges, from.seeds);
-    agree(call, pass.failure(), 0);
+    const std::vector<EntryName> entries = pass.entries();
+    const Tensor rows = tell(call, failure, {from.hash, pass.plan_hash(), hash_of(entries), entries.size()});
+    check_same_steps(call, rows, kRoots);
+    if (is_same(rows, kEntries)) {
+      check_same_steps(call, rows, kPlan);
+    } else {
+      reach_entries_of_all(call, pass, entries, rows);
+    }
+    try {
+      pass.run(from.edges, from.seeds);
+    } catch (...) {
+      // The others cannot know of it, and would wait.
+      const Error error = current_error();
+      call.line().program->mesh().end(error);
+      throw error;
+    }
+    tell(call, pass.failure(), {});
     store_.add(Id{0, ++passes_}, pass.take_gradients());
     if (!options.retain_graph) pass.free_saved();
+  }
+
+  // Numbers of a word.
+  static constexpr size_t kRoots = 0;
+  static constexpr size_t kPlan = 1;
+  static constexpr size_t kEntries = 2;
+  static constexpr size_t kEntryCount = 3;
+
+  static uint64_t hash_of(const std::vector<EntryName>& entries) {
+    Fingerprint fingerprint;
+    for (const EntryName& entry : entries) fingerprint.add(entry.call).add(entry.line);
+    return fingerprint.value();
+  }
+
+  // Parts of some members alone lead to the roots: the others go on behind them with zeros.
+  static void reach_entries_of_all(CallOnLine& call, JointPass& pass, const std::vector<EntryName>& own,
+                                   const Tensor& rows) {
+    uint64_t most = 1;
+    for (int64_t position = 0; position < rows.shape()[0]; ++position) {
+      most = std::max(most, Word::number_in(rows, position, kEntryCount));
+    }
+    Tensor row = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(2 * most)});
+    auto* items = row.mutable_data_as<int64_t>();
+    std::fill_n(items, row.count(), 0);
+    for (size_t i = 0; i < own.size(); ++i) {
+      items[2 * i] = static_cast<int64_t>(own[i].call);
+      items[2 * i + 1] = static_cast<int64_t>(own[i].line);
+    }
+    const Tensor all = call.gather_words(row);
+    std::set<EntryName> entries;
+    for (int64_t i = 0; i + 1 < all.count(); i += 2) {
+      const int64_t* entry = all.data_as<int64_t>() + i;
+      if (entry[0] != 0) entries.insert({static_cast<uint64_t>(entry[0]), static_cast<uint64_t>(entry[1])});
+    }
+    std::optional<Error> failure;
+    try {
+      pass.reach_entries({entries.begin(), entries.end()});
+    } catch (...) {
+      failure = current_error();
+    }
+    check_same_steps(call, tell(call, failure, {0, pass.plan_hash()}), kPlan);
   }
 
   const Line line_;

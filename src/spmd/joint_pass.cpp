@@ -1,5 +1,6 @@
 #include "spmd/joint_pass.h"
 
+#include <algorithm>
 #include <queue>
 
 #include "autograd/history.h"
@@ -24,6 +25,19 @@ const Sharding* sharding_of_leaf(const Node& node) {
 
 const ShardedNode* as_sharded(const Node& node) { return dynamic_cast<const ShardedNode*>(&node); }
 
+// One after the other.
+Tensor flat(const Tensors& shards) {
+  int64_t count = 0;
+  for (const Tensor& shard : shards) count += shard.count();
+  Tensor all = Tensor::empty(shards[0].dtype(), {count});
+  int64_t offset = 0;
+  for (const Tensor& shard : shards) {
+    if (shard.count() > 0) shard.copy_to(all.mutable_data() + static_cast<size_t>(offset) * dtype_size(all.dtype()));
+    offset += shard.count();
+  }
+  return all;
+}
+
 Tensor sum_of(const Tensors& arrivals) {
   Tensor sum;
   for (const Tensor& arrival : arrivals) sum = ops::accumulate(std::move(sum), arrival);
@@ -36,12 +50,41 @@ Tensor sum_of(const Tensors& arrivals) {
 
 void JointPass::walk(const std::vector<Edge>& roots) {
   for (const Edge& edge : roots) reach(edge);
+  walk_on();
+}
+
+void JointPass::walk_on() {
   while (!unexpanded_.empty()) {
     const std::shared_ptr<Node> node = visits_[unexpanded_.back()].node;
     unexpanded_.pop_back();
     for (const Edge& edge : node->next()) reach(edge);
   }
   put_in_order();
+}
+
+std::vector<EntryName> JointPass::entries() const {
+  std::vector<EntryName> names;
+  for (const Visit& visit : visits_) {
+    const ShardedNode* node = as_sharded(*visit.node);
+    if (node != nullptr && node->is_entry()) names.push_back(node->entry_name());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void JointPass::reach_entries(const std::vector<EntryName>& names) {
+  for (const EntryName& name : names) {
+    const std::shared_ptr<Node> node = call_.line().program->find_entry(name);
+    if (node == nullptr) {
+      fail(Status::kInvalidState,
+           "backward: nothing is left here of call {}, to_local, through which other members reach the graph: keep the "
+           "tensor that it gave, or what was computed from it",
+           name.call);
+    }
+    visit(node);
+  }
+  order_.clear();
+  walk_on();
 }
 
 uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
@@ -149,11 +192,9 @@ void JointPass::run(const std::vector<Edge>& roots, const Tensors& seeds) {
     }
     run_step(number);
   }
-  while (!pending_.empty()) {
-    Pending pending = std::move(pending_.front());
-    pending_.pop_front();
-    finish_leaf(std::move(pending));
-  }
+  for (Bucket& bucket : buckets_) send_bucket(std::move(bucket));
+  buckets_.clear();
+  while (!pending_.empty()) finish_first();
 }
 
 void JointPass::deliver(const Edge& edge, Tensor gradient) {
@@ -195,10 +236,7 @@ void JointPass::run_sharded(Visit& step, ShardedNode& node) {
   try {
     pass_on(node, node.run(*step.saved, std::move(gradients), call_));
   } catch (...) {
-    // The others cannot know of it, and would wait.
-    Error error = current_error().add_context(fmt::format("backward of \"{}\"", node.name()));
-    call_.line().program->mesh().end(error);
-    throw error;
+    throw current_error().add_context(fmt::format("backward of \"{}\"", node.name()));
   }
   step.saved.reset();
 }
@@ -269,25 +307,65 @@ void JointPass::run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals) {
   const layout::Spec spec = Sharding::of(leaf)->lying().spec.dual();
   Tensor gathered = meet(call_, leaf.shape(), spec, spec, arrivals, true);
   const Lying lying = Sharding::of(gathered)->lying();
-  Pending pending{leaf, nullptr};
-  if (places_alike(mesh, lying.spec, spec)) {
-    pending.shard = Future<Tensor>::make();
-    pending.shard->complete(lying.shard);
-  } else {
-    pending.shard = call_.begin_move(leaf.shape(), lying.shard, lying.spec, spec);
-  }
-  pending_.push_back(std::move(pending));
-  if (pending_.size() < kMostPending) return;
-  Pending first = std::move(pending_.front());
-  pending_.pop_front();
-  finish_leaf(std::move(first));
+  if (places_alike(mesh, lying.spec, spec)) return finish_leaf(leaf, lying.shard);
+  const layout::Move move(mesh, leaf.shape(), lying.spec, spec);
+  const bool is_plain_sum = move.sum() == layout::SumKind::kAllReduce && places_alike(mesh, move.after_sum(), spec);
+  if (is_plain_sum) return add_to_bucket(leaf, lying.shard, set_of(move.sum_axes()));
+  add_pending({{leaf}, call_.begin_move(leaf.shape(), lying.shard, lying.spec, spec), false});
 }
 
-void JointPass::finish_leaf(Pending pending) {
-  Tensor shard = await(*pending.shard).contiguous().snapshot();
-  const Sharding& leaf = *Sharding::of(pending.leaf);
-  gradients_.push_back({pending.leaf, make_sharded(leaf.line(), leaf.name(), pending.leaf.shape(),
-                                                   leaf.lying().spec.dual(), std::move(shard))});
+void JointPass::add_to_bucket(const Tensor& leaf, const Tensor& shard, layout::AxisSet axes) {
+  auto bucket = std::find_if(buckets_.begin(), buckets_.end(),
+                             [&](const Bucket& other) { return other.axes == axes && other.dtype == shard.dtype(); });
+  if (bucket == buckets_.end()) {
+    buckets_.push_back({axes, shard.dtype(), {}, {}, 0});
+    bucket = buckets_.end() - 1;
+  }
+  // Members agree on when it is full: the sizes that count are those of position 0, which are the largest.
+  const layout::MeshShape& mesh = call_.line().program->shape();
+  const layout::Spec spec = Sharding::of(leaf)->lying().spec;
+  bucket->leaves.push_back(leaf);
+  bucket->shards.push_back(shard);
+  bucket->bytes += static_cast<uint64_t>(box_of(mesh, spec, leaf.shape(), 0).count()) * dtype_size(leaf.dtype());
+  if (bucket->bytes < call_.line().program->mesh().policy().bucket_bytes) return;
+  Bucket full = std::move(*bucket);
+  buckets_.erase(bucket);
+  send_bucket(std::move(full));
+}
+
+void JointPass::send_bucket(Bucket bucket) {
+  if (bucket.leaves.size() == 1) {
+    const layout::Spec to = Sharding::of(bucket.leaves[0])->lying().spec.dual();
+    layout::Spec from = to;
+    from.set_partial(bucket.axes);
+    return add_pending({bucket.leaves, call_.begin_move(bucket.leaves[0].shape(), bucket.shards[0], from, to), false});
+  }
+  add_pending({std::move(bucket.leaves), call_.begin_sum(flat(bucket.shards), layout::axes_of(bucket.axes)), true});
+}
+
+void JointPass::add_pending(Pending pending) {
+  pending_.push_back(std::move(pending));
+  if (pending_.size() >= kMostPending) finish_first();
+}
+
+void JointPass::finish_first() {
+  const Pending pending = std::move(pending_.front());
+  pending_.pop_front();
+  const Tensor shards = await(*pending.shards);
+  if (!pending.is_bucket) return finish_leaf(pending.leaves[0], shards);
+  int64_t offset = shards.offset();
+  for (const Tensor& leaf : pending.leaves) {
+    const Dims shape = Sharding::of(leaf)->lying().shard.shape();
+    finish_leaf(leaf, shards.view(shape, row_major_strides(shape), offset).clone());
+    offset += element_count(shape);
+  }
+}
+
+// A leaf owns the gradient that it gets.
+void JointPass::finish_leaf(const Tensor& leaf, const Tensor& shard) {
+  const Sharding& sharding = *Sharding::of(leaf);
+  gradients_.push_back({leaf, make_sharded(sharding.line(), sharding.name(), leaf.shape(), sharding.lying().spec.dual(),
+                                           shard.contiguous().snapshot())});
 }
 
 void JointPass::free_saved() {

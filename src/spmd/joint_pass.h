@@ -25,6 +25,10 @@ class JointPass {
 
   // Throws GRAPH_FREED, UNSUPPORTED (a value of another worker), as does all that follows by a failure of the mesh.
   void walk(const std::vector<autograd::Edge>& roots);
+  // Those that the walk has reached, ascending; and others that the pass goes on from, with zeros. Throws INVALID_STATE
+  // for one that is gone.
+  std::vector<EntryName> entries() const;
+  void reach_entries(const std::vector<EntryName>& names);
   // Of the steps that all members make.
   uint64_t plan_hash() const { return plan_hash_; }
 
@@ -51,14 +55,24 @@ class JointPass {
     uint32_t waiting = 0;
     std::optional<Key> key;  // of a step of all members
   };
-  // The gradient of a leaf on its way.
+  // Gradients on their way: of one leaf, or of all in a bucket, one after the other in a tensor of one dim.
   struct Pending {
-    Tensor leaf;
-    std::shared_ptr<Future<Tensor>> shard;
+    Tensors leaves;
+    std::shared_ptr<Future<Tensor>> shards;
+    bool is_bucket = false;
+  };
+  // Gradients that take the same sum travel as one.
+  struct Bucket {
+    layout::AxisSet axes = 0;
+    Dtype dtype = Dtype::kFloat32;
+    Tensors leaves;
+    Tensors shards;
+    uint64_t bytes = 0;
   };
 
   uint32_t visit(const std::shared_ptr<autograd::Node>& node);
   void reach(const autograd::Edge& edge);
+  void walk_on();
   void put_in_order();
   void run_step(uint32_t number);
   void run_sharded(Visit& step, ShardedNode& node);
@@ -66,7 +80,11 @@ class JointPass {
   void run_hook(Visit& step);
   void run_leaf(Visit& step);
   void run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals);
-  void finish_leaf(Pending pending);
+  void add_to_bucket(const Tensor& leaf, const Tensor& shard, layout::AxisSet axes);
+  void send_bucket(Bucket bucket);
+  void add_pending(Pending pending);
+  void finish_first();
+  void finish_leaf(const Tensor& leaf, const Tensor& shard);
   Tensor meet_at(const autograd::Edge& target, const Tensors& arrivals);
   void pass_on(const autograd::Node& node, Tensors gradients);
   void deliver(const autograd::Edge& edge, Tensor gradient);
@@ -79,6 +97,7 @@ class JointPass {
   std::vector<uint32_t> order_;
   uint64_t plan_hash_ = 0;
   std::optional<Error> failure_;
+  std::vector<Bucket> buckets_;  // in the order of their first leaves
   std::deque<Pending> pending_;
   std::vector<Gradients::Entry> gradients_;
 };

@@ -27,6 +27,7 @@ class ShardedNode : public autograd::Node {
 
   const Line& line() const { return line_; }
   uint64_t call() const { return call_; }
+  EntryName entry_name() const { return {call_, Fingerprint().add(line_.name).value()}; }
   const Output& output(size_t slot) const { return outputs_[slot]; }
   // Whether its gradient is a plain tensor, from the graph of this worker alone.
   virtual bool is_entry() const { return false; }

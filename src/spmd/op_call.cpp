@@ -75,8 +75,20 @@ class OpCallOnShards {
                  CallOnLine& call)
       : op_(op), inputs_(inputs), attributes_(attributes), record_(record), call_(call) {}
 
+  // The plan, and the call's place on the line. Throws alike on all members.
+  void choose() {
+    try {
+      for (size_t i = 0; i < inputs_.size(); ++i) operands_.push_back(operand_of(op_.name, inputs_[i], i));
+      plan_ = call_.line().program->plan({op_.name, attributes_, operands_});
+      if (plan_->placement.moves == layout::MoveClass::kData) call_.line().program->on_hidden_move(hidden_text());
+    } catch (const Error& error) {
+      call_.note_failure(op_.name, error);
+      throw;
+    }
+    call_.note(plan_->text, fingerprint_of(*plan_, inputs_, record_));
+  }
+
   Tensors run() {
-    choose();
     for (size_t i = 0; i < inputs_.size(); ++i) bring(i);
     LocalOp local(plan_, std::move(shards_), needed());
     Tensors shards = local.run();
@@ -92,18 +104,6 @@ class OpCallOnShards {
 
  private:
   const layout::MeshShape& mesh() const { return call_.line().program->shape(); }
-
-  void choose() {
-    try {
-      for (size_t i = 0; i < inputs_.size(); ++i) operands_.push_back(operand_of(op_.name, inputs_[i], i));
-      plan_ = call_.line().program->plan({op_.name, attributes_, operands_});
-      if (plan_->placement.moves == layout::MoveClass::kData) call_.line().program->on_hidden_move(hidden_text());
-    } catch (const Error& error) {
-      call_.note_failure(op_.name, error);
-      throw;
-    }
-    call_.note(plan_->text, fingerprint_of(*plan_, inputs_, record_));
-  }
 
   std::string hidden_text() const {
     std::string text = plan_->text + " moves";
@@ -228,10 +228,22 @@ void OpCallOnShards::note_node(LocalOp local, const Tensors& outputs) {
 
 }  // namespace
 
+// Of elements that an op does not take (an index beyond a table) other members may have none: then the line has one
+// more call here than there, which the comparison finds. Without memory nobody is to wait for it.
 Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                       bool record) {
   CallOnLine call(common_line(op.name, inputs), op.name);
-  return OpCallOnShards(op, inputs, attributes, record, call).run();
+  OpCallOnShards sharded(op, inputs, attributes, record, call);
+  sharded.choose();
+  try {
+    return sharded.run();
+  } catch (...) {
+    const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory) call.line().program->mesh().end(error);
+    const std::string text = fmt::format("{}, which fails: {}", op.name, error.message());
+    call.note(text, Fingerprint().add(op.name).add(static_cast<uint64_t>(error.status())).value());
+    throw error;
+  }
 }
 
 }  // namespace distag::spmd

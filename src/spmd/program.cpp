@@ -142,6 +142,21 @@ MeshLine& Program::turns_of(const std::string& name) {
   return line(name).turns;
 }
 
+void Program::add_entry(const EntryName& name, const std::shared_ptr<autograd::Node>& node) {
+  MutexLock lock(mutex_);
+  if (entries_.size() >= most_entries_) {
+    std::erase_if(entries_, [](const auto& entry) { return entry.second.expired(); });
+    most_entries_ = std::max<size_t>(64, 2 * entries_.size());
+  }
+  entries_[name] = node;
+}
+
+std::shared_ptr<autograd::Node> Program::find_entry(const EntryName& name) {
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : found->second.lock();
+}
+
 std::shared_ptr<const OpPlan> Program::plan(const layout::OpCall& call) {
   std::string key = key_of(call);
   {
@@ -222,6 +237,14 @@ CollectiveCall CallOnLine::collective(CollectiveKind kind) const {
   call.line = line_.name;
   call.waits_for_room = true;
   return call;
+}
+
+std::shared_ptr<Future<Tensor>> CallOnLine::begin_sum(const Tensor& x, const layout::Axes& axes) {
+  CollectiveCall call = collective(CollectiveKind::kAllReduce);
+  call.tensor = x;
+  call.axes = axes;
+  call.sizes_differ = true;
+  return line_.program->mesh().collective(std::move(call));
 }
 
 Tensor CallOnLine::broadcast(const Tensor& x, int64_t root) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "autograd/node.h"
 #include "base/mutex.h"
 #include "coll/mesh_use.h"
 #include "layout/placement.h"
@@ -20,6 +21,13 @@ struct TensorName {
   std::string line;
   uint64_t call = 0;
   uint32_t output = 0;
+};
+
+// A call by which a part of a sharded tensor became a plain tensor: where gradients of one member's own graph come in.
+struct EntryName {
+  uint64_t call = 0;
+  uint64_t line = 0;  // a hash of its name
+  auto operator<=>(const EntryName&) const = default;
 };
 
 // An application of an op by all members, worked out from its metadata.
@@ -56,6 +64,10 @@ class Program {
   // The number of the next joint context.
   uint64_t next_context() { return ++contexts_; }
 
+  // Nodes of entries, as long as something holds them.
+  void add_entry(const EntryName& name, const std::shared_ptr<autograd::Node>& node);
+  std::shared_ptr<autograd::Node> find_entry(const EntryName& name);  // nullptr: it is gone
+
   // Throws as rule_of() does.
   std::shared_ptr<const OpPlan> plan(const layout::OpCall& call);
   // Throws INVALID_STATE where the mesh refuses them.
@@ -77,6 +89,8 @@ class Program {
   Mutex mutex_;
   std::map<std::string, LineState> lines_ GUARDED_BY(mutex_);  // none goes
   std::unordered_map<std::string, std::shared_ptr<const OpPlan>> plans_ GUARDED_BY(mutex_);
+  std::map<EntryName, std::weak_ptr<autograd::Node>> entries_ GUARDED_BY(mutex_);
+  size_t most_entries_ GUARDED_BY(mutex_) = 64;  // then those that are gone are forgotten
 };
 
 // A mesh, or an order of calls of its own on it.
@@ -116,6 +130,8 @@ class CallOnLine {
 
   std::shared_ptr<Future<Tensor>> begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
                                              const layout::Spec& to, Nanos timeout = 0);
+  // The sum over the members that differ along the axes only, which have shapes alike.
+  std::shared_ptr<Future<Tensor>> begin_sum(const Tensor& x, const layout::Axes& axes);
   // Waits. Nothing is sent where all members have what they need.
   Tensor move(const Dims& shape, const Tensor& shard, const layout::Spec& from, const layout::Spec& to);
   // Waits. The values of the member at a position.

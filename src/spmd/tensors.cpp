@@ -263,7 +263,9 @@ Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec
   const Spec wanted = checked(call, what, [&] { return parse_gradient_spec(mesh, gradient_spec, lying.spec); });
   call.note(what, fingerprint_of(what, x, sharding));
   if (autograd::requires_grad(x)) {
-    autograd::set_history(local, {std::make_shared<ToLocalNode>(call, x, lying.shard.shape(), wanted), 0});
+    const auto node = std::make_shared<ToLocalNode>(call, x, lying.shard.shape(), wanted);
+    autograd::set_history(local, {node, 0});
+    sharding.program().add_entry(node->entry_name(), node);
   }
   return local;
 }

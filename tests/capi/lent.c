@@ -27,6 +27,7 @@ COUNTED(worker)
 COUNTED(future)
 COUNTED(context)
 COUNTED(rref)
+COUNTED(mesh)
 
 enum { kReleases = 102 };
 
@@ -407,6 +408,26 @@ static void of_owned(void) {
   sem_wait(&is_done);
 }
 
+/* ---- what a sharded tensor lends ---- */
+
+static void of_sharded_tensors(void) {
+  const double data[] = {1, 2};
+  const int64_t shape[] = {2};
+  distag_mesh *mesh = NULL;
+  distag_tensor *x = NULL;
+  CHECK_OK(distag_mesh_create(worker, NULL, 0, NULL, NULL, 0, NULL, &mesh, &err));
+  CHECK_OK(distag_tensor_create(data, sizeof data, DISTAG_FLOAT64, shape, 1, &x, &err));
+  CHECK_OK(distag_tensor_mark_sharding(x, mesh, "('axis0',)", -1, &err));
+  distag_mesh_release(mesh);
+  distag_mesh *lent = distag_tensor_get_mesh(x);
+  MISUSE(mesh, lent);
+  CHECK(distag_tensor_get_mesh(x) == lent);
+  distag_mesh_info info = DISTAG_MESH_INFO_INIT;
+  CHECK_OK(distag_mesh_get_info(lent, &info, &err));
+  CHECK_INT(info.count, 1);
+  distag_tensor_release(x);
+}
+
 int main(void) {
   distag_worker_options options = group_options(0, 1, "inproc://lent");
   options.on_member = on_member;
@@ -424,6 +445,7 @@ int main(void) {
   of_invocations();
   of_futures();
   of_owned();
+  of_sharded_tensors();
   CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
   return check_end();

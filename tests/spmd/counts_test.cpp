@@ -190,6 +190,48 @@ TEST(Counts, TensorUsedThreeTimesIsSummedOnceEachWay) {
   });
 }
 
+// Sizes differ between members that are cut apart by y; sums go over x.
+TEST(Counts, GradientsOfLeavesTravelInBuckets) {
+  for (const uint64_t bytes : {uint64_t{1}, uint64_t{200}, uint64_t{1} << 20}) {
+    MeshPolicy policy;
+    policy.bucket_bytes = bytes;
+    MeshGroup group({2, 2}, policy);
+    group.run([](Member& member) {
+      const Tensor x = numbers({4, 5}, 1);
+      spmd::mark_sharding(x, member.line, "('x', None)", -1);
+      const Tensors leaves{leaf(&member, {5, 5}, 2, "(None, 'y')"), leaf(&member, {5}, 3, "('y',)"),
+                           leaf(&member, {3, 5}, 4, "('y', None)"), leaf(&member, {3}, 5, "(None,)")};
+      const auto context = spmd::make_joint_context(member.line);
+      const Tensor hidden = apply("tanh", {apply("add", {apply("matmul", {x, leaves[0]}), leaves[1]})});
+      const Tensor loss = apply("sum", {apply("add", {apply("linear", {hidden, leaves[2]}), leaves[3]})});
+      context->backward({loss}, {});
+      const auto alone = make_local_context();
+      Tensors plain{numbers({5, 5}, 2), numbers({5}, 3), numbers({3, 5}, 4), numbers({3}, 5)};
+      for (const Tensor& each : plain) autograd::set_requires_grad(each, true);
+      const Tensor same = apply("tanh", {apply("add", {apply("matmul", {numbers({4, 5}, 1), plain[0]}), plain[1]})});
+      alone->backward({apply("sum", {apply("add", {apply("linear", {same, plain[2]}), plain[3]})})}, {});
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        expect_near(spmd::gather(*context->gradients()->find(leaves[i]), -1), *alone->gradients()->find(plain[i]),
+                    1e-12);
+      }
+    });
+  }
+}
+
+TEST(Counts, DataParallelStepTakesOneSum) {
+  MeshGroup group({3});
+  group.run([](Member& member) {
+    const Tensor x = numbers({4, 5}, 1);
+    spmd::mark_sharding(x, member.line, "('x', None)", -1);
+    const Tensor weight = leaf(&member, {3, 5}, 2, "(None, None)");
+    const Tensor bias = leaf(&member, {3}, 3, "(None,)");
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({apply("mean", {apply("linear", {x, weight, bias})})}, {});
+    EXPECT_EQ(member.line.program->mesh().stats().all_reduces, 1u);
+    EXPECT_EQ(member.line.program->mesh().stats().bytes_sent, 2u * (15u + 3u) * 8u);
+  });
+}
+
 TEST(Counts, PlacementsAreWorkedOutOnce) {
   MeshGroup group({2});
   group.run([](Member& member) {

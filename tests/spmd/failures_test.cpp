@@ -191,6 +191,27 @@ TEST(Failures, OwnCodeOfOneMemberFailsThePassOfAll) {
   });
 }
 
+// The graph behind the parts is the same on all members; the others have zeros there.
+TEST(Failures, PartThatOneMemberUsesAloneReachesTheGraphOfAll) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "(None, None)");
+    const Tensor part = spmd::to_local(apply("square", {x}), "(None, None) sum('x')");
+    const bool uses = member.position() == 1;
+    const Tensor own = uses ? apply("mul_scalar", {part}, ops::make_attributes({{"value", 3.0}}))
+                            : apply("mul_scalar", {autograd::detach(part)}, ops::make_attributes({{"value", 0.0}}));
+    Tensor plain = Tensor::scalar(Dtype::kFloat64, 1);
+    autograd::set_requires_grad(plain, true);
+    const Tensor sum = apply("mul", {apply("sum", {own}), plain});
+    const Tensor loss = spmd::from_local(member.line, sum, "() sum('x')", Dims(), std::nullopt);
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({loss}, {});
+    const auto gradient = values_of<double>(spmd::gather(*context->gradients()->find(x), -1));
+    for (size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(gradient[i], 6.0 * static_cast<double>(i + 1));
+    expect_works(member);
+  });
+}
+
 TEST(Failures, PassesThatAreNotTheSameAreRefused) {
   MeshGroup group({2});
   group.run([](Member& member) {

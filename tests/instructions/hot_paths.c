@@ -5,23 +5,23 @@
 #include <string.h>
 
 static distag_error err = DISTAG_ERROR_INIT;
-static distag_worker *workers[2];
-static distag_tensor *x;
+static distag_worker* workers[2];
+static distag_tensor* x;
 
 static void call_once(void) {
-  distag_value *args[] = {distag_tensor_as_value(x)};
-  distag_value *result = NULL;
+  distag_value* args[] = {distag_tensor_as_value(x)};
+  distag_value* result = NULL;
   distag_call(workers[0], NULL, "worker1", "neg", args, 1, NULL, &result, &err);
   distag_value_release(result);
 }
 
 /* A remote add, a local multiplication, a backward pass through both, and the gradients: the initiator's share. */
 static void step_once(void) {
-  distag_context *context = NULL;
+  distag_context* context = NULL;
   distag_tensor *sum = NULL, *product = NULL, *loss = NULL;
-  distag_value *args[] = {distag_tensor_as_value(x), distag_tensor_as_value(x)};
-  distag_value *result = NULL;
-  distag_gradients *gradients = NULL;
+  distag_value* args[] = {distag_tensor_as_value(x), distag_tensor_as_value(x)};
+  distag_value* result = NULL;
+  distag_gradients* gradients = NULL;
   distag_context_create(workers[0], &context, &err);
   distag_call(workers[0], context, "worker1", "add", args, 2, NULL, &result, &err);
   distag_value_get_tensor(result, &sum, &err);
@@ -38,7 +38,7 @@ static void step_once(void) {
 
 /* Ten ops on four floats, forward and backward. */
 static void local_once(void) {
-  distag_context *context = NULL;
+  distag_context* context = NULL;
   distag_tensor *last = x, *loss = NULL;
   distag_context_create(NULL, &context, &err);
   distag_tensor_retain(last);
@@ -64,7 +64,7 @@ void measured(void (*path)(void), int count) {
 }
 
 static void start_pair(void) {
-  distag_future *starts[2];
+  distag_future* starts[2];
   for (int32_t rank = 0; rank < 2; ++rank) {
     distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
     options.rank = rank;
@@ -78,13 +78,13 @@ static void start_pair(void) {
 }
 
 static void stop_pair(void) {
-  distag_future *ends[2];
+  distag_future* ends[2];
   for (int i = 0; i < 2; ++i) distag_worker_shutdown_async(workers[i], 60 * DISTAG_SECOND, &ends[i], &err);
   distag_wait_all(ends, 2, DISTAG_FOREVER, &err);
   for (int i = 0; i < 2; ++i) distag_future_release(ends[i]), distag_worker_release(workers[i]);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int64_t shape[] = {4};
   void (*path)(void) = NULL;
   if (argc != 3) return 2;

@@ -4,7 +4,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <zmq.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -106,7 +108,8 @@ TEST(Curve, TheListenerSaysWhoWasDenied) {
 // A man in the middle: passes on a connection, keeps the bytes of the client, and may change one of them.
 class Middle {
  public:
-  Middle(const std::string& target, size_t changed_byte) : changed_byte_(changed_byte) {
+  Middle(const std::string& target, size_t changed_byte, bool repeats_messages = false)
+      : changed_byte_(changed_byte), repeats_messages_(repeats_messages) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -158,11 +161,14 @@ class Middle {
         bytes[changed_byte_ - client_bytes_.size()] ^= 0x20;
       }
       client_bytes_.append(bytes, size);
+      const bool is_message = std::string_view(bytes, size).substr(2).starts_with("\7MESSAGE");
+      if (is_message && repeats_messages_) send(to, bytes, size, MSG_NOSIGNAL);
     }
     return send(to, bytes, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
   }
 
   const size_t changed_byte_;
+  const bool repeats_messages_;
   std::string endpoint_;
   std::string client_bytes_;
   std::thread thread_;
@@ -234,6 +240,36 @@ TEST(Curve, AChangedBitNeverChangesAMessage) {
   }
   EXPECT_GT(dropped, 15u);
   for (const std::string& message : guarded.messages()) EXPECT_EQ(message, text);
+}
+
+// A box that is sent twice on its way is opened once, and ends the connection.
+TEST(Curve, ARepeatedMessageIsHeardOnce) {
+  Guarded guarded(kSecret);
+  {
+    Middle middle(guarded.endpoint(), kNone, true);
+    EXPECT_EQ(say_through(middle, "once"), "dropped");
+  }
+  EXPECT_EQ(guarded.messages(), std::vector<std::string>{"once"});
+}
+
+// Who knows the public key of the group, which is no secret to its members' listeners, and has another key of its own.
+TEST(Curve, AStrangerWhoKnowsThePublicKeyIsDenied) {
+  Guarded guarded(kSecret);
+  const CurveKeyPair own = group_key_of(kOtherSecret);
+  void* const context = zmq_ctx_new();
+  void* const socket = zmq_socket(context, ZMQ_DEALER);
+  const int no_wait = 0;
+  zmq_setsockopt(socket, ZMQ_LINGER, &no_wait, sizeof no_wait);
+  zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, group_key_of(kSecret).public_key.data(), sizeof(CurveKey));
+  zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, own.public_key.data(), sizeof(CurveKey));
+  zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, own.secret_key.data(), sizeof(CurveKey));
+  ASSERT_EQ(zmq_connect(socket, guarded.endpoint().c_str()), 0);
+  ASSERT_EQ(zmq_send(socket, "x", 1, ZMQ_DONTWAIT), 1);
+  const std::string why = text_of(guarded.record().next("denied").frames.at(0));
+  EXPECT_NE(why.find("its key is not that of the group"), std::string::npos) << why;
+  zmq_close(socket);
+  zmq_ctx_term(context);
+  EXPECT_TRUE(guarded.messages().empty());
 }
 
 std::string greeting_of_curve() {

@@ -67,17 +67,28 @@ std::shared_ptr<Future<Result>> Mesh::queue(Begin begin) {
   return future;
 }
 
+// A call that finds no memory for its number is missing in the line, which the others cannot know.
+template <typename Begin>
+void Mesh::attempt(const std::string& line, Begin begin) {
+  try {
+    begin();
+  } catch (const std::bad_alloc&) {
+    end_alone(current_error(), line);
+    throw;
+  }
+}
+
 std::shared_ptr<Future<Tensor>> Mesh::collective(CollectiveCall call) {
   if (call.tensor) call.tensor = wire::prepare(Value(call.tensor)).as_tensor();
   return queue<Tensor>([self = shared_from_this(), call = std::move(call)](const auto& future) {
-    self->begin_collective(call, future);
+    self->attempt(call.line, [&] { self->begin_collective(call, future); });
   });
 }
 
 std::shared_ptr<Future<Tensor>> Mesh::redistribute(RedistributeCall call) {
   call.shard = wire::prepare(Value(call.shard)).as_tensor();
   return queue<Tensor>([self = shared_from_this(), call = std::move(call)](const auto& future) {
-    self->begin_redistribute(call, future);
+    self->attempt(call.line, [&] { self->begin_redistribute(call, future); });
   });
 }
 
@@ -87,8 +98,10 @@ std::shared_ptr<Future<Unit>> Mesh::note(std::string line, std::string text, uin
     self->check_open();
     check_line(line);
     ++self->stats_.calls;
-    LineState& state = self->lines_[line];
-    self->compare_early(line, state, state.line.begin_call(text, fingerprint));
+    self->attempt(line, [&] {
+      LineState& state = self->lines_[line];
+      self->compare_early(line, state, state.line.begin_call(text, fingerprint));
+    });
     future->complete(Unit());
   });
 }
@@ -222,23 +235,30 @@ void Mesh::start_timer(const OpenPointer& call) {
   call->timer = environment_.loop.start_timer(when, [this, call] { on_timer(call); });
 }
 
+// Without memory to wait on, or for the names of the missing, the call ends as one that fails here alone.
 void Mesh::on_timer(const OpenPointer& call) {
   assert_on_loop(environment_.loop);
   call->timer = 0;
-  const std::vector<int64_t> missing = call->missing();
-  if (environment_.loop.now() < call->deadline) {
-    start_timer(call);
-    if (lines_[call->line].open.begin()->second == call) ask_where(missing, call->line);  // the oldest one, for all
-    return;
+  try {
+    if (environment_.loop.now() < call->deadline) {
+      start_timer(call);
+      if (lines_[call->line].open.begin()->second == call) ask_where(*call);  // the oldest one, for all
+    } else {
+      end_now(deadline_error(*call), true);
+    }
+  } catch (const std::bad_alloc&) {
+    end_alone(current_error(), call->line);
   }
+}
+
+Error Mesh::deadline_error(const Open& call) const {
   std::string members;
-  for (const int64_t position : missing) {
-    members += (members.empty() ? "" : ", ") + describe_member(position) + whereabouts_of(position, call->line);
+  for (const int64_t position : call.missing()) {
+    members += (members.empty() ? "" : ", ") + describe_member(position) + whereabouts_of(position, call.line);
   }
-  end_now(Error(Status::kDeadline,
-                fmt::format("{}: after {} call {}, {}, waits for {}", where(call->line), describe_time(call->timeout),
-                            call->number, call->text, members.empty() ? "its own work" : members)),
-          true);
+  return Error(Status::kDeadline,
+               fmt::format("{}: after {} call {}, {}, waits for {}", where(call.line), describe_time(call.timeout),
+                           call.number, call.text, members.empty() ? "its own work" : members));
 }
 
 namespace {
@@ -250,9 +270,9 @@ std::string rounded(Nanos age) {
 
 }  // namespace
 
-void Mesh::ask_where(const std::vector<int64_t>& members, const std::string& line) {
+void Mesh::ask_where(const Open& call) {
   try {
-    for (const int64_t position : members) send(position, wire::Where{id_, line});
+    for (const int64_t position : call.missing()) send(position, wire::Where{id_, call.line});
   } catch (const std::bad_alloc&) {
     // Without memory the message of the deadline says less.
   }
@@ -331,7 +351,7 @@ void Mesh::make_room(const std::string& line) {
   const Waiting waiting = *std::move(state.waiting);
   state.waiting.reset();
   try {
-    begin_collective(waiting.call, waiting.future);
+    attempt(line, [&] { begin_collective(waiting.call, waiting.future); });
   } catch (...) {
     waiting.future->fail(current_error());
   }
@@ -344,7 +364,11 @@ void Mesh::finish(const OpenPointer& call) {
   stats_.bytes_held -= std::exchange(call->bytes_held, 0);
   if (call->move) {
     if (moves_.size() == kMostMoves) moves_.pop_front();
-    moves_.push_back(*std::move(call->move));
+    try {
+      moves_.push_back(*std::move(call->move));
+    } catch (const std::bad_alloc&) {
+      // The report has one less.
+    }
   }
   LineState& state = lines_[call->line];
   state.open.erase(call->number);

@@ -149,6 +149,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
 
   template <typename Result, typename Begin>
   std::shared_ptr<Future<Result>> queue(Begin begin);
+  template <typename Begin>
+  void attempt(const std::string& line, Begin begin);
   OpenPointer begin_call(const std::string& line, std::string text, uint64_t fingerprint, Nanos timeout,
                          std::shared_ptr<Future<Tensor>> future);
   void begin_collective(const CollectiveCall& call, const std::shared_ptr<Future<Tensor>>& future);
@@ -158,7 +160,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void compare_early(const std::string& name, LineState& state, uint64_t number);
   void start_timer(const OpenPointer& call);
   void on_timer(const OpenPointer& call);
-  void ask_where(const std::vector<int64_t>& members, const std::string& line);
+  Error deadline_error(const Open& call) const;
+  void ask_where(const Open& call);
   std::string whereabouts_of(int64_t position, const std::string& line) const;
   void make_room(const std::string& line);
   void finish(const OpenPointer& call);

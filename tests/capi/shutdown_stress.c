@@ -515,6 +515,34 @@ static void shut_down(actor *a, distag_worker *worker) {
   }
 }
 
+/* Sharded tensors of a mesh that may be at its end, or whose other member does something else. */
+static void shards(actor *a, distag_mesh *made) {
+  static const char spec[] = "('axis0', None)";
+  static const int64_t shape[] = {3, 2};
+  const int64_t timeout = (int64_t)(1 + below(a, 5)) * DISTAG_MILLISECOND;
+  distag_tensor *x = NULL, *whole = NULL, *local = NULL, *again = NULL;
+  distag_context *context = NULL;
+  distag_future *future = NULL;
+  ASK(kMeshed, distag_full(1, DISTAG_FLOAT64, shape, 2, &x, &a->err));
+  ASK(kMeshed, distag_tensor_mark_sharding(x, made, spec, -1, &a->err));
+  if (distag_tensor_get_mesh(x) != NULL && distag_tensor_get_spec(x) != NULL) {
+    ASK(kMeshed, distag_redistribute(x, "(None, None)", 0, &whole, &a->err));
+    ASK(kMeshed, distag_tensor_to_local(x, NULL, &local, &a->err));
+    if (local != NULL) ASK(kMeshed, distag_tensor_from_local(made, local, spec, shape, 2, NULL, &again, &a->err));
+    distag_tensor_release(again);
+    distag_tensor_release(local);
+    distag_tensor_release(whole);
+    whole = NULL;
+    ASK(kMeshed, distag_tensor_gather(x, -1, timeout, &whole, &a->err));
+    distag_tensor_release(whole);
+    ASK(kMeshed, distag_tensor_gather_async(x, -1, timeout, &future, &a->err));
+    use_future(a, future);
+  }
+  ASK(kMeshed, distag_context_create_joint(made, &context, &a->err));
+  distag_context_release(context);
+  distag_tensor_release(x);
+}
+
 /* A mesh of both workers, of which each actor runs the program of one: mostly nobody comes, or another one. */
 static void mesh(actor *a) {
   static const char spec[] = "('axis0', None)";
@@ -555,6 +583,7 @@ static void mesh(actor *a) {
     distag_tensor_release(y);
     y = NULL;
   }
+  if (below(a, 2) == 0) shards(a, made);
   ASK(kMeshed, distag_mesh_get_stats(made, &stats, &a->err));
   ASK(kMeshed, distag_mesh_copy_report(made, text, sizeof text, &size, &a->err));
   distag_mesh_release(line);

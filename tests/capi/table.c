@@ -229,6 +229,15 @@ int main(void) {
   SLOT(visualize_sharding, distag_visualize_sharding);
   SLOT(collective, distag_collective);
   SLOT(collective_async, distag_collective_async);
+  SLOT(tensor_mark_sharding, distag_tensor_mark_sharding);
+  SLOT(redistribute, distag_redistribute);
+  SLOT(tensor_from_local, distag_tensor_from_local);
+  SLOT(tensor_to_local, distag_tensor_to_local);
+  SLOT(tensor_gather, distag_tensor_gather);
+  SLOT(tensor_gather_async, distag_tensor_gather_async);
+  SLOT(tensor_get_mesh, distag_tensor_get_mesh);
+  SLOT(tensor_get_spec, distag_tensor_get_spec);
+  SLOT(context_create_joint, distag_context_create_joint);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -4,10 +4,10 @@
     check.py PROGRAM [--renew]
 
 An instruction count knows nothing of noise: +5 % fails. A function counts on the threads that run it, from its call to
-its return: of a remote call the share of the caller, and what it takes to encode its two messages. How often loops look around depends
-on how threads meet, and is left out, as is the decoding, whose count wanders by 6 %. What threads do beside it makes
-a count larger, so one that fails is taken three times, and the least counts. Who makes a path shorter by more than 5 % renews the
-table.
+its return: of a remote call the share of the caller, and what it takes to encode its two messages. How often loops look
+around depends on how threads meet, and is left out, as is the decoding, whose count wanders by 6 %. Other threads can
+make a count larger, so one that fails is taken three times, and the least counts. Who makes a path shorter by more than
+5 % renews the table.
 Exit status 77 (skipped, with its reason; a failure where DISTAG_CI is set): the counts are those of gcc 12 and glibc on
 x86-64 with valgrind.
 """

@@ -11,7 +11,7 @@ packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev libsodium-dev cppzmq-
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev"
-suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen valgrind"
+suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen valgrind iproute2"
 packaging="autopkgtest blhc build-essential debhelper diffoscope-minimal git iproute2 lintian mmdebstrap"
 case $what in
   samples) ;;
@@ -38,7 +38,7 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   fi
   if [ "$what" = tests ] || [ "$what" = ci ]; then
     headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"
-    commands="$commands abidw abidiff mandoc doxygen valgrind"
+    commands="$commands abidw abidiff mandoc doxygen valgrind ip"
   fi
   [ "$what" != site ] || commands="$commands chromium chromedriver"
   [ "$what" != ci ] || commands="$commands clang++-14 clang-format-14"

@@ -217,7 +217,7 @@ void OpCallOnShards::note_node(LocalOp local, const Tensors& outputs) {
   }
   std::vector<Dims> shapes;
   for (const Operand& operand : operands_) shapes.push_back(operand.shape);
-  if (!call_.line().program->keeps_gathered() && !plan_->has_empty_parts) local.forget_gathered(shapes, origins_);
+  if (!call_.line().program->keeps_gathered() && !plan_->has_unequal_parts) local.forget_gathered(shapes, origins_);
   local.drop_inputs();
   auto node = std::make_shared<OpNode>(call_, plan_, std::move(shapes), edges_of(inputs_), std::move(slots));
   node->set_saved(std::make_shared<OpSaved>(std::move(local)));

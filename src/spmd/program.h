@@ -35,11 +35,11 @@ struct OpPlan {
   layout::Rule rule;
   layout::Placement placement;
   layout::LocalCall local;
-  const ops::Op* op = nullptr;   // of the local call
-  std::vector<bool> moves;       // by input: whether it is to be brought there
-  bool has_empty_parts = false;  // on some member, which may then save other things than the rest
-  std::string text;              // for people
-  uint64_t hash = 0;             // of all that it was made from
+  const ops::Op* op = nullptr;     // of the local call
+  std::vector<bool> moves;         // by input: whether it is to be brought there
+  bool has_unequal_parts = false;  // so that some member may save other things than the rest
+  std::string text;                // for people
+  uint64_t hash = 0;               // of all that it was made from
 };
 
 // One mesh as sharded tensors use it: calls in the order of each line, each noted for the comparison of the members'

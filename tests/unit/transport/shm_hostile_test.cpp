@@ -359,7 +359,7 @@ TEST_F(ShmHostileTest, MessagesFromBeforeTheHangUpAreHeard) {
   Stranger stranger(address_);
   ASSERT_TRUE(stranger.open());
   const uint32_t head[] = {1, 2};
-  for (int i = 0; i < 200; ++i) {
+  for (size_t i = 0; i < 200; ++i) {
     std::byte* const place = stranger.bytes() + i * (sizeof head + 2);
     std::memcpy(place, head, sizeof head);
     std::memcpy(place + sizeof head, "hi", 2);

@@ -249,7 +249,7 @@ TEST(Failures, MemberThatLeavesIsNamedToTheOthers) {
     }
     spmd::gather(x, -1);
   });
-  for (size_t i : {0, 2}) {
+  for (size_t i : {size_t{0}, size_t{2}}) {
     ASSERT_TRUE(errors[i]);
     EXPECT_EQ(errors[i]->status(), Status::kDisconnected) << errors[i]->message();
     EXPECT_EQ(errors[i]->origin_rank(), 1);

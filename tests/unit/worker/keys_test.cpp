@@ -71,7 +71,7 @@ TEST(Keys, TheOptionCountsBeforeTheFile) {
 }
 
 TEST(Keys, AFileThatOthersCanReadOrWriteIsDenied) {
-  for (const mode_t mode : {0640, 0604, 0620, 0602, 0666}) {
+  for (const mode_t mode : {0640u, 0604u, 0620u, 0602u, 0666u}) {
     const KeyFile file(kSecret, mode);
     EXPECT_EQ(status_of(file.path()), Status::kDenied) << mode;
   }

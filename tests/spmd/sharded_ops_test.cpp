@@ -8,6 +8,7 @@
 #include "autograd/context.h"
 #include "layout/spec_text.h"
 #include "ops/samples.h"
+#include "spmd/expected.h"
 #include "spmd/joint_context.h"
 #include "spmd/mesh_group.h"
 #include "spmd/sharding.h"
@@ -27,33 +28,7 @@ constexpr int kSpecs = 1;
 constexpr int kSpecs = 4;
 #endif
 
-Tensor weights_like(const Tensor& output) {
-  Tensor weights = Tensor::empty(output.dtype(), output.shape());
-  for (int64_t i = 0; i < weights.count(); ++i) {
-    weights.mutable_data_as<double>()[i] = 0.3 + 0.17 * static_cast<double>((i * 5) % 11);
-  }
-  return weights;
-}
-
-struct Expected {
-  Tensors outputs;
-  Tensors gradients;  // empty for an op without
-};
-
-Expected expected_of(const Sample& sample) {
-  const ops::Op& op = *ops::find_op(sample.op);
-  ops::Saved saved;
-  saved.needed = ~uint64_t{0};
-  Expected expected;
-  expected.outputs = op.forward(sample.inputs, sample.attributes, &saved);
-  Tensors seeds;
-  for (const Tensor& output : expected.outputs) seeds.push_back(weights_like(output));
-  expected.gradients = op.backward(saved, std::move(seeds));
-  expected.gradients.resize(sample.inputs.size());
-  return expected;
-}
-
-// What one member has of a run.
+// The result of a run on one member.
 struct Got {
   Tensors outputs;
   Tensors gradients;
@@ -131,6 +106,18 @@ void check(const Sample& sample, const Expected& expected, const std::vector<Got
   }
 }
 
+void check_specs(MeshGroup& group, const Sample& sample, const Expected& expected, const std::vector<Spec>& specs) {
+  const layout::MeshShape& mesh = group.program(0).shape();
+  std::string title = sample.op + ":";
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (sample.inputs[i]) title += " " + describe(sample.inputs[i]) + " as " + print_spec(mesh, specs[i]);
+  }
+  SCOPED_TRACE(title);
+  std::vector<Got> all(group.size());
+  group.run([&](Member& member) { all[static_cast<size_t>(member.position())] = run_sample(member, sample, specs); });
+  check(sample, expected, all);
+}
+
 void check_all_ops(const Dims& sizes, uint32_t seed) {
   MeshGroup group(sizes);
   Random random(seed);
@@ -138,19 +125,29 @@ void check_all_ops(const Dims& sizes, uint32_t seed) {
     const Expected expected = expected_of(sample);
     for (int k = 0; k < kSpecs; ++k) {
       std::vector<Spec> specs;
-      std::string title = sample.op + ":";
       const layout::MeshShape& mesh = group.program(0).shape();
       for (const Tensor& input : sample.inputs) {
         specs.push_back(input ? random_spec(mesh, input.rank(), is_floating(input.dtype()), random) : Spec());
-        if (input) title += " " + describe(input) + " as " + print_spec(mesh, specs.back());
       }
-      SCOPED_TRACE(title);
-      std::vector<Got> all(group.size());
-      group.run(
-          [&](Member& member) { all[static_cast<size_t>(member.position())] = run_sample(member, sample, specs); });
-      check(sample, expected, all);
+      check_specs(group, sample, expected, specs);
       if (::testing::Test::HasFailure()) return;
     }
+  }
+}
+
+// Members whose parts have other shapes save other views: all of them gather a parameter again, or none.
+TEST(ShardedOps, UnequalPartsAreGatheredAgainByAllOrNone) {
+  MeshGroup group({2, 2});
+  for (const Sample& sample : gradient_samples()) {
+    const Expected expected = expected_of(sample);
+    std::vector<Spec> specs;
+    for (const Tensor& input : sample.inputs) {
+      Spec spec(input ? input.rank() : 0);
+      for (uint8_t axis = 0; axis < 2 && axis < spec.rank(); ++axis) spec.dim(axis) = {axis};
+      specs.push_back(spec);
+    }
+    check_specs(group, sample, expected, specs);
+    if (HasFailure()) return;
   }
 }
 

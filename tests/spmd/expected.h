@@ -1,0 +1,19 @@
+#pragma once
+
+#include "ops/samples.h"
+#include "tensor/tensor.h"
+
+namespace distag::testing {
+
+// Gradients to begin with: another number for each element.
+Tensor weights_like(const Tensor& output);
+
+// The result of the op on the whole.
+struct Expected {
+  Tensors outputs;
+  Tensors gradients;  // empty for an op without
+};
+
+Expected expected_of(const Sample& sample);
+
+}  // namespace distag::testing

@@ -13,7 +13,7 @@
 
 namespace distag {
 
-// What a mesh does with its tensors; the same on all members.
+// The rules of a mesh for its tensors; the same on all members.
 struct MeshPolicy {
   // The numbers are those of distag_hidden_moves.
   enum class HiddenMoves : int32_t { kAllow = 1, kLog = 2, kRefuse = 3 };

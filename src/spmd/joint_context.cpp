@@ -96,8 +96,7 @@ std::string_view prefix_of(std::string_view text, size_t most) {
   return text.substr(0, most);
 }
 
-// How far a member has come with a pass, as all get to know it: how it stands (0: well), numbers, and the text of its
-// failure.
+// The state of a member in a pass, as all get to know it: its status (0: well), numbers, and the text of its failure.
 class Word {
  public:
   static constexpr size_t kNumbers = 4;

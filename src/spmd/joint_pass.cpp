@@ -163,7 +163,7 @@ void JointPass::put_in_order() {
       const Key& key = joint.top().first;
       number = joint.top().second;
       fingerprint.add(key.call).add(key.line).add(static_cast<uint64_t>(key.rank));
-      // What comes to an entry is of the graph of this worker alone.
+      // The gradients that come to an entry are of the graph of this worker alone.
       const ShardedNode* node = as_sharded(*visits_[number].node);
       if (node == nullptr || !node->is_entry()) fingerprint.add(visits_[number].waiting);
       joint.pop();
@@ -301,7 +301,7 @@ void JointPass::run_leaf(Visit& step) {
   gradients_.push_back({leaf, sum_of(arrivals).contiguous().snapshot()});
 }
 
-// What is to be sent goes on its way; later steps need not wait for it.
+// A gradient that has to be sent goes on its way; later steps need not wait for it.
 void JointPass::run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals) {
   const layout::MeshShape& mesh = call_.line().program->shape();
   const layout::Spec spec = Sharding::of(leaf)->lying().spec.dual();

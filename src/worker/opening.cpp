@@ -75,7 +75,7 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   } while (config.self.incarnation == 0);
   session =
       std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
-  // Where all that the host said of other machines is the rendezvous, it is by the same way that they come here.
+  // A rendezvous on another machine, and no address to listen at: others come by the way that leads there.
   const std::string& bind = found.bind.empty() ? found.own_host : found.bind;
   session->listen(bind.empty() ? transport->private_address() : bind);
   join(found);

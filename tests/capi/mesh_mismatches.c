@@ -41,7 +41,7 @@ typedef struct made_call {
 
 static const made_call kUsual = {DISTAG_ALL_REDUCE, NULL, DISTAG_FLOAT64, 4, 6, {0}, "all_reduce(float64[4, 6], sum"};
 
-/* What the odd member calls instead. */
+/* The calls of the odd member instead. */
 static const made_call kOthers[] = {
     {DISTAG_ALL_GATHER, NULL, DISTAG_FLOAT64, 4, 6, {0}, "all_gather(float64[4, 6]"},
     {DISTAG_REDUCE_SCATTER, NULL, DISTAG_FLOAT64, 4, 6, {0}, "reduce_scatter(float64[4, 6]"},
@@ -274,7 +274,7 @@ static void too_many(members *group, int32_t rank) {
   }
 }
 
-/* Who releases the mesh, or shuts its worker down, while others go on: they hear that it has left. */
+/* A member releases the mesh, or shuts its worker down, while others go on: they hear that it has left. */
 static void one_leaves(members *group, int32_t rank) {
   distag_mesh *mesh = make_mesh(group, rank);
   distag_error err = DISTAG_ERROR_INIT;

@@ -532,7 +532,7 @@ static void differing(members *group, int32_t rank) {
               DISTAG_E_DIVERGED, "one");
 }
 
-/* What is known of a mesh goes on being known when it has ended, and when its worker is down. */
+/* A mesh can be asked what it is when it has ended, and when its worker is down. */
 static distag_mesh *kept[4];
 
 static void after_the_end(members *group, int32_t rank) {

@@ -57,7 +57,7 @@ static void local_once(void) {
   distag_context_release(context);
 }
 
-/* What is counted: callgrind collects between its begin and its end. */
+/* The counted part: callgrind collects between its begin and its end. */
 __attribute__((noinline, noipa)) void measured(void (*path)(void), int count);
 void measured(void (*path)(void), int count) {
   for (int i = 0; i < count; ++i) path();

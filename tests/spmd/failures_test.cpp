@@ -118,7 +118,7 @@ TEST(Failures, MembersThatDifferAllHearOfBothCalls) {
     EXPECT_NE(error->message().find("tanh("), std::string::npos) << error->message();
     EXPECT_NE(error->message().find("exp("), std::string::npos) << error->message();
   }
-  // What lies here can still be read; calls answer with the end.
+  // Own parts can still be read; calls answer with the end.
   for (const auto& error : group.try_run([](Member& member) { leaf(member, "('x', None)"); })) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->status(), Status::kDiverged);

@@ -28,7 +28,7 @@ class MeshGroup {
 
   size_t size() const { return workers_.size(); }
   ThreadedWorker& worker(size_t rank) { return *workers_[rank]; }
-  // What each member's program threw is thrown here, that of the lowest rank.
+  // Throws what the program of a member threw; of several, that of the lowest rank.
   void run(const std::function<void(Member&)>& program);
   // The same, but of each member what it threw, or nothing.
   std::vector<std::optional<Error>> try_run(const std::function<void(Member&)>& program);

@@ -24,7 +24,7 @@ class memory {
   virtual void deallocate(void* block, std::size_t size, std::size_t alignment) = 0;
 };
 
-// Who may connect: see distag_security_options. Keys of single workers are for later.
+// The keys of a worker: see distag_security_options. Those of single workers are for later.
 struct security {
   bool allow_insecure = false;
   std::string group_key{};

@@ -127,7 +127,7 @@ void Lane::read_socket() {
   }
 }
 
-// What was written before is seen by the other side, or its word on its sleep is seen here: both are in one order.
+// Either the other side sees the bytes written before, or this one sees that it sleeps: both are in one order.
 void Lane::wake_other(uint32_t bits) noexcept {
   if ((other_sleep_.bits.load(std::memory_order_seq_cst) & bits) == 0) return;
   if (other_sleep_.bits.exchange(kAwake, std::memory_order_seq_cst) == kAwake) return;

@@ -23,7 +23,7 @@ constexpr Nanos kPause = 20 * kMillisecond;
 
 }  // namespace
 
-// Who is accepted makes an offer in time, which is taken or not; then it is a lane, or hung up on.
+// An accepted dialler makes an offer in time, which is taken or not; then it is a lane, or is hung up on.
 class LaneAcceptor::State final : public std::enable_shared_from_this<LaneAcceptor::State> {
  public:
   State(std::shared_ptr<LaneContext> context, std::unique_ptr<LaneListener> listener, AcceptorEvents events)
@@ -93,7 +93,7 @@ void LaneAcceptor::State::accept_waiting() {
   }
 }
 
-// Who waits goes another way in the end, or is accepted once descriptors are free again.
+// A dialler that waits goes another way in the end, or is accepted once descriptors are free again.
 void LaneAcceptor::State::pause() {
   FdLoop& loop = context_->loop();
   loop.unwatch(listener_->fd());
@@ -102,7 +102,7 @@ void LaneAcceptor::State::pause() {
   });
 }
 
-// Who is hung up on dials the transport below.
+// A dialler that is hung up on dials the transport below.
 void LaneAcceptor::State::begin(LaneSocket socket) {
   const bool is_welcome = socket.is_of_same_user() && has_descriptors(kDialReserve) && context_->has_room() &&
                           waiting_.size() < kMaxWaiting;

@@ -19,9 +19,9 @@ inline constexpr LaneSizes kLaneSizes = {64u << 10, 4u << 10};
 // The memory of a lane: a memfd that can neither shrink nor grow, so that no access to it fails. Not in a forked child.
 class LaneMemory {
  public:
-  // Who dials makes it. Throws OUT_OF_MEMORY.
+  // Of the side that dials. Throws OUT_OF_MEMORY.
   static LaneMemory make(const LaneSizes& sizes);
-  // Who accepts gets its descriptor, which is closed in any case. Throws PROTOCOL for one that is not of this kind or
+  // Of the side that accepts, by its descriptor, which is closed in any case. Throws PROTOCOL for one that is not of this kind or
   // size, OUT_OF_MEMORY.
   static LaneMemory adopt(int fd, const LaneSizes& sizes);
   // Whether the sizes are such as adopt() takes.

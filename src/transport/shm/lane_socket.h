@@ -24,7 +24,7 @@ struct FileIdentity {
 };
 FileIdentity identify(const std::string& path);
 
-// What goes over the socket of a lane before it is open, in the order of bytes that the machine has. The offer comes
+// The packets on the socket of a lane before it is open, in the byte order of the machine. The offer comes
 // from who dialled, with the descriptor of the memory; the answer says whether it is taken. Then packets of one byte
 // wake the other side.
 struct LaneOffer {

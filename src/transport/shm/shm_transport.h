@@ -24,7 +24,7 @@ class ShmTransport final : public Transport {
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   void check_endpoint(const std::string& endpoint) const override { below_->check_endpoint(endpoint); }
   std::string private_address() override { return below_->private_address(); }
-  // What the other process writes to a ring may change after it was written.
+  // Bytes in a ring may change after they were written: the other process can write there.
   bool is_exact() const override { return below_->is_exact(); }
   bool reports_every_loss() const override { return below_->reports_every_loss(); }
   LaneReport lane_report() const override;

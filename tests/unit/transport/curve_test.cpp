@@ -1,4 +1,4 @@
-// Who gets past the handshake of CURVE, and who does not. The clients that know a key are libzmq.
+// The handshake of CURVE: clients that get past it, and those that do not. Those that know a key are libzmq.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -252,7 +252,7 @@ TEST(Curve, ARepeatedMessageIsHeardOnce) {
   EXPECT_EQ(guarded.messages(), std::vector<std::string>{"once"});
 }
 
-// Who knows the public key of the group, which is no secret to its members' listeners, and has another key of its own.
+// A client that knows the public key of the group and has another key of its own.
 TEST(Curve, AStrangerWhoKnowsThePublicKeyIsDenied) {
   Guarded guarded(kSecret);
   const CurveKeyPair own = group_key_of(kOtherSecret);

@@ -1,4 +1,4 @@
-// What a process of the same user may do to a lane: the victim drops the connection, and goes on.
+// A hostile process of the same user at the other end of a lane: the victim drops the connection, and goes on.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>

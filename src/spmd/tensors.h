@@ -5,7 +5,8 @@
 
 #include "spmd/sharding.h"
 
-// The functions for sharded tensors beside ops. Each is collective on the line of its tensor, or the one given. All throw INVALID_ARGUMENT for specs that do not fit.
+// The functions for sharded tensors beside ops. Each is collective on the line of its tensor, or the one given. All
+// throw INVALID_ARGUMENT for specs that do not fit.
 namespace distag::spmd {
 
 // Turns a plain tensor, in place, into a sharded one. Source -1: each member has all of it and keeps its part; else

@@ -21,8 +21,8 @@ class LaneMemory {
  public:
   // Of the side that dials. Throws OUT_OF_MEMORY.
   static LaneMemory make(const LaneSizes& sizes);
-  // Of the side that accepts, by its descriptor, which is closed in any case. Throws PROTOCOL for one that is not of this kind or
-  // size, OUT_OF_MEMORY.
+  // Of the side that accepts, by its descriptor, which is closed in any case. Throws PROTOCOL for one that is not of
+  // this kind or size, OUT_OF_MEMORY.
   static LaneMemory adopt(int fd, const LaneSizes& sizes);
   // Whether the sizes are such as adopt() takes.
   static bool takes(const LaneSizes& sizes);

@@ -1301,7 +1301,7 @@ enum distag_hidden_moves {
 typedef struct distag_mesh_options {
   uint32_t struct_size;
   uint32_t hidden_moves;      /* DISTAG_HIDDEN_... */
-  uint32_t check_replicas;    /* 1: values that should be equal on several members are compared by hash, to debug */
+  uint32_t check_replicas;    /* 1: what should be equal on several members is compared, to debug (later) */
   uint32_t keep_gathered;     /* 1: gathered parameters stay until their backward, instead of being gathered again */
   int64_t timeout_ns;         /* of collective calls that take none; 0: call_timeout_ns of the worker */
   uint64_t bucket_bytes;      /* gradients are summed in buckets of about this size; 0: 25 MiB; 1: each alone */
@@ -1549,8 +1549,10 @@ DISTAG_API const char *distag_tensor_get_spec(distag_tensor *tensor);
 
 /* Makes a context that all members share: distag_backward on it is collective, each member gives its handles of the
  * same roots, all sharded (a partial root is summed), and either all members get the gradients of all their leaves, or
- * none does; a failure is the same on all. The pass runs on the thread that calls: hooks and custom ops too. Calls to
- * other workers, distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is not sharded.
+ * none does; a failure is the same on all. Only the loss of a member in its last words of a pass can leave others with
+ * and without gradients; the mesh has ended then, and says so. The pass runs on the thread that calls: hooks and custom
+ * ops too. Calls to other workers, distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is not
+ * sharded.
  * Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does. */
 DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_context **out_context,
                                                      distag_error *err);

@@ -19,7 +19,6 @@ struct MeshPolicy {
   enum class HiddenMoves : int32_t { kAllow = 1, kLog = 2, kRefuse = 3 };
 
   HiddenMoves hidden_moves = HiddenMoves::kAllow;
-  bool check_replicas = false;
   bool keep_gathered = false;
   uint64_t bucket_bytes = uint64_t{25} << 20;
 };

@@ -65,17 +65,12 @@ bool Lane::send(const Frames& frames) {
 
 bool Lane::turn() {
   assert_on_loop(context_->loop());
-  bool has_done = false;
-  try {
-    if (is_hung_up_) reader_.freeze();
-    has_done = write_rest();
-    if (is_open_ && read()) {
-      has_done = true;
-    } else if (is_hung_up_) {
-      is_broken_ = true;  // that was all
-    }
-  } catch (...) {
-    is_broken_ = true;
+  if (is_hung_up_) freeze();
+  bool has_done = write_rest();
+  if (is_open_ && read()) {
+    has_done = true;
+  } else if (is_hung_up_) {
+    is_broken_ = true;  // that was all
   }
   if (!is_open_ || !is_broken_) return has_done;
   close();
@@ -83,10 +78,37 @@ bool Lane::turn() {
   return true;
 }
 
+// The three below end the lane where the ring cannot be as it is; a throw of a callback is the caller's.
+void Lane::freeze() {
+  try {
+    reader_.freeze();
+  } catch (...) {
+    is_broken_ = true;
+  }
+}
+
+std::optional<Frames> Lane::next_message() {
+  try {
+    return reader_.next();
+  } catch (...) {
+    is_broken_ = true;
+    return std::nullopt;
+  }
+}
+
+bool Lane::go_on() {
+  try {
+    return writer_.go_on();
+  } catch (...) {
+    is_broken_ = true;
+    return false;
+  }
+}
+
 bool Lane::write_rest() {
   bool has_done = false;
   if (writer_.may_go_on()) {
-    has_done = writer_.go_on();
+    has_done = go_on();
     vain_wakes_ = 0;
     wake_other(kSleepsForBytes);
   }
@@ -102,7 +124,7 @@ bool Lane::read() {
   if (!reader_.has_bytes()) return false;
   vain_wakes_ = 0;
   for (int i = 0; i < kMessagesPerTurn && is_open_; ++i) {
-    std::optional<Frames> frames = reader_.next();
+    std::optional<Frames> frames = next_message();
     if (!frames) break;
     if (events_.on_message) events_.on_message(*std::move(frames));
   }

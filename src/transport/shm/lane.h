@@ -37,12 +37,15 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   // Of the context.
   bool turn();  // true: something was done, so there may be more
-  bool has_work() const noexcept { return is_broken_ || reader_.has_bytes() || writer_.may_go_on(); }
+  bool has_work() const noexcept { return is_broken_ || is_hung_up_ || reader_.has_bytes() || writer_.may_go_on(); }
   bool begin_sleep() noexcept;
   void end_sleep() noexcept;
 
  private:
   void read_socket();
+  void freeze();
+  std::optional<Frames> next_message();
+  bool go_on();
   bool write_rest();
   bool read();
   void wake_other(uint32_t bits) noexcept;

@@ -45,6 +45,7 @@ class LaneAcceptor::State final : public std::enable_shared_from_this<LaneAccept
   void watch();
   void accept_waiting();
   void pause();
+  void watch_again();
   void begin(LaneSocket socket);
   void on_offer(Id id);
   void open(Id id, const LaneOffer& offer, int memory_fd);
@@ -96,10 +97,23 @@ void LaneAcceptor::State::accept_waiting() {
 // A dialler that waits goes another way in the end, or is accepted once descriptors are free again.
 void LaneAcceptor::State::pause() {
   FdLoop& loop = context_->loop();
+  try {
+    pause_timer_ = loop.start_timer(loop.now() + kPause, [weak = weak_from_this()] {
+      if (const auto state = weak.lock()) state->watch_again();
+    });
+  } catch (const std::bad_alloc&) {
+    return;  // it is watched still, and tried again
+  }
   loop.unwatch(listener_->fd());
-  pause_timer_ = loop.start_timer(loop.now() + kPause, [weak = weak_from_this()] {
-    if (const auto state = weak.lock()) state->watch();
-  });
+}
+
+// A listener that cannot be watched takes no lanes any more: diallers go below at once.
+void LaneAcceptor::State::watch_again() {
+  try {
+    watch();
+  } catch (...) {
+    listener_.reset();
+  }
 }
 
 // A dialler that is hung up on dials the transport below.
@@ -164,8 +178,13 @@ void LaneAcceptor::State::open(Id id, const LaneOffer& offer, int memory_fd) {
   loop.unwatch(waiting.socket.fd());
   auto lane = std::make_shared<Lane>(context_, std::move(memory), std::move(waiting.socket), false, std::move(events));
   waiting_.erase(id);
-  lane->open();
-  lanes_.emplace(id, std::move(lane));
+  const auto place = lanes_.emplace(id, lane).first;
+  try {
+    lane->open();
+  } catch (...) {
+    lanes_.erase(place);
+    throw;
+  }
 }
 
 void LaneAcceptor::State::hang_up(Id id) {

@@ -43,10 +43,11 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
   void offer();
   void on_answer();
   void open_lane();
-  void go_below(const std::string& why);
-  void dial_below(const std::string& why);
+  void go_below(std::string_view why);
+  void dial_below(std::string_view why);
   void end_offer();
   void note_failure() { context_->note_failure(endpoint_, identity_); }
+  void note_end_of_lane();
   void tell_connected();
   void drop(bool refused);
 
@@ -58,6 +59,7 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
   bool wants_to_write_ = false;
 
   FileIdentity identity_;
+  Nanos opened_at_ = 0;  // of a lane
   LaneSocket socket_;
   std::optional<LaneMemory> memory_;
   Loop::TimerId timer_ = 0;
@@ -84,6 +86,7 @@ void LaneConnection::State::offer() {
   const std::optional<SocketAddress> address = lane_address(endpoint_);
   if (!address) fail(Status::kUnsupported, "the endpoint is no ipc:// with room for the path of a lane");
   if (!has_descriptors(kDialReserve)) fail(Status::kOutOfMemory, "too few descriptors are left for a lane");
+  if (!context_->has_room()) fail(Status::kOutOfMemory, "{} lanes are open already", LaneContext::kMaxLanes);
   identity_ = identify(address->path());
   if (context_->has_failed(endpoint_, identity_)) fail(Status::kDisconnected, "lanes to it have failed twice");
   socket_ = LaneSocket::connect(*address);
@@ -122,7 +125,8 @@ void LaneConnection::State::on_answer() {
   try {
     open_lane();
   } catch (...) {
-    return go_below(current_error().message());
+    const Error error = current_error();
+    return go_below(error.message());
   }
   tell_connected();
 }
@@ -140,7 +144,7 @@ void LaneConnection::State::open_lane() {
   events.on_dropped = [weak = weak_from_this()] {
     const auto state = weak.lock();
     if (!state) return;
-    state->note_failure();
+    state->note_end_of_lane();
     state->drop(false);
   };
   FdLoop& loop = context_->loop();
@@ -150,12 +154,23 @@ void LaneConnection::State::open_lane() {
   lane->open();
   loop.cancel_timer(std::exchange(timer_, 0));
   lane_ = std::move(lane);
+  opened_at_ = loop.now();
   phase_ = Phase::kLane;
   context_->note_way(endpoint_, "lane");
 }
 
+// A lane that has served for long shows that lanes to this one work.
+void LaneConnection::State::note_end_of_lane() {
+  constexpr Nanos kLong = 60 * kSecond;
+  if (context_->loop().now() - opened_at_ >= kLong) {
+    context_->forget_failures(endpoint_);
+  } else {
+    note_failure();
+  }
+}
+
 // After the offer: it counts against lanes to this one.
-void LaneConnection::State::go_below(const std::string& why) {
+void LaneConnection::State::go_below(std::string_view why) {
   note_failure();
   end_offer();
   try {
@@ -165,7 +180,7 @@ void LaneConnection::State::go_below(const std::string& why) {
   }
 }
 
-void LaneConnection::State::dial_below(const std::string& why) {
+void LaneConnection::State::dial_below(std::string_view why) {
   context_->note_way(endpoint_, why);
   phase_ = Phase::kBelow;
   ConnectionEvents events;

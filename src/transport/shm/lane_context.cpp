@@ -97,7 +97,7 @@ void LaneContext::note_failure(const std::string& endpoint, const FileIdentity& 
   }
 }
 
-void LaneContext::note_way(const std::string& endpoint, const std::string& way) noexcept {
+void LaneContext::note_way(const std::string& endpoint, std::string_view way) noexcept {
   assert_on_loop(loop_);
   try {
     if (report_.ways.size() >= kMaxRemembered) report_.ways.clear();

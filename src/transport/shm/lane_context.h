@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -36,8 +37,12 @@ class LaneContext final : Lookout {
   // Whether lanes to the endpoint have failed twice, as long as the same one listens there.
   bool has_failed(const std::string& endpoint, const FileIdentity& identity) const;
   void note_failure(const std::string& endpoint, const FileIdentity& identity) noexcept;
+  void forget_failures(const std::string& endpoint) noexcept {
+    assert_on_loop(loop_);
+    failures_.erase(endpoint);
+  }
   // How the last dial to the endpoint went: "lane", or why without one. Forgotten when there is no memory for it.
-  void note_way(const std::string& endpoint, const std::string& way) noexcept;
+  void note_way(const std::string& endpoint, std::string_view way) noexcept;
 
  private:
   struct Failures {

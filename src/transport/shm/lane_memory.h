@@ -16,7 +16,8 @@ struct LaneSizes {
 };
 inline constexpr LaneSizes kLaneSizes = {64u << 10, 4u << 10};
 
-// The memory of a lane: a memfd that can neither shrink nor grow, so that no access to it fails. Not in a forked child.
+// The memory of a lane: a memfd that can neither shrink nor grow, so that no access to it fails as long as the system
+// has pages. Not in a forked child.
 class LaneMemory {
  public:
   // Of the side that dials. Throws OUT_OF_MEMORY.

@@ -63,6 +63,7 @@ class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_
   Phase phase_ = Phase::kDialling;
   bool was_connected_ = false;
   bool was_denied_ = false;
+  bool is_closed_ = false;  // by its owner: no callback follows
   bool wants_to_write_ = false;
   bool monitor_readable_ = true;
 };
@@ -110,6 +111,7 @@ bool ZmqConnection::State::send(const Frames& frames) {
 }
 
 void ZmqConnection::State::close() {
+  is_closed_ = true;
   phase_ = Phase::kEnded;
   release();
 }
@@ -185,9 +187,9 @@ void ZmqConnection::State::drop(bool refused) {
   if (phase_ == Phase::kEnded) return;
   phase_ = Phase::kEnded;
   const auto probe = std::move(probe_);
-  const auto self = shared_from_this();  // either callback may destroy the connection
+  const auto self = shared_from_this();
   if (was_denied_ && events_.on_denied) events_.on_denied();
-  if (events_.on_dropped) events_.on_dropped(refused);
+  if (!is_closed_ && events_.on_dropped) events_.on_dropped(refused);
 }
 
 void ZmqConnection::State::release() {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/reserve.h"
+#include "transport/zmq/curve_server.h"
 #include "transport/zmq/probe.h"
 #include "transport/zmq/zmq_message.h"
 
@@ -18,7 +19,7 @@ constexpr int kHandshakeMs = 5'000;
 
 void set_options(void* socket, bool ipv6) {
   set_zmq_option(socket, ZMQ_LINGER, 0);
-  const int64_t max_message = static_cast<int64_t>(kMaxMessageBytes);
+  const int64_t max_message = static_cast<int64_t>(kMaxMessageBytes + CurveServer::kOverhead);
   if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max_message, sizeof max_message) != 0) {
     fail(Status::kInternal, "ZeroMQ option MAXMSGSIZE: {}", zmq_strerror(zmq_errno()));
   }

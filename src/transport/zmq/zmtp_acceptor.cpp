@@ -183,8 +183,7 @@ void ZmtpAcceptor::State::read(Id id) {
         frames = connection->reader.next();
       } catch (...) {
         const Error error = current_error();
-        if (error.status() == Status::kDenied) deny(id, *connection, error.message());
-        return drop(id);
+        return error.status() == Status::kDenied ? deny(id, *connection, error.message()) : drop(id);
       }
       if (!send_all(connection->fd, connection->reader.take_answer())) return drop(id);
       if (connection->reader.is_ready()) loop_.cancel_timer(std::exchange(connection->handshake_timer, 0));
@@ -197,11 +196,14 @@ void ZmtpAcceptor::State::read(Id id) {
 }
 
 void ZmtpAcceptor::State::deny(Id id, const Accepted& connection, const std::string& why) {
-  send_all(connection.fd, zmtp_denial());
-  if (!events_.on_denied) return;
-  const std::string from = describe_other_side(connection.fd);
-  drop(id);
-  events_.on_denied(fmt::format("a connection from {} was refused: {}", from, why));
+  drop(id);  // whoever calls holds the connection
+  try {
+    send_all(connection.fd, zmtp_denial());
+    if (!events_.on_denied) return;
+    events_.on_denied(fmt::format("a connection from {} was refused: {}", describe_other_side(connection.fd), why));
+  } catch (...) {
+    // Without memory nobody is told.
+  }
 }
 
 bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) {

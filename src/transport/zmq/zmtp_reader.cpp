@@ -220,7 +220,7 @@ std::optional<ZmtpReader::Header> ZmtpReader::peek_header() const {
   if (flags > (kMore | kLong | kCommand) || (header.is_command && header.more)) refuse("a frame of an unknown kind");
   if (bytes.size() < header.bytes) return std::nullopt;
   const uint64_t size = read_big_endian(bytes.data() + 1, header.bytes - 1);
-  if (size > kMaxMessageBytes) refuse("a frame that is too large");
+  if (size > kMaxMessageBytes + (curve_ ? CurveServer::kOverhead : 0)) refuse("a frame that is too large");
   header.size = size;
   return header;
 }

@@ -32,9 +32,9 @@ class ZmtpReader {
   // That many have come into room().
   void add(size_t count);
 
-  // The next whole message. Small frames lie together in one block, each aligned to 64 bytes; a large one was received
-  // into its own. Throws PROTOCOL for what is no such stream or too large, DENIED for one without the key, bad_alloc;
-  // then the stream is of no more use.
+  // The next whole message, its frames aligned to 64 bytes. Without a key small frames lie together in one block, and a
+  // large one was received into its own. Throws PROTOCOL for what is no such stream or too large, DENIED for one
+  // without the key, bad_alloc; then the stream is of no more use.
   std::optional<Frames> next();
 
   // The handshake is over.

@@ -27,4 +27,6 @@ assert code == 0 and "9 times: distag::Worker::shutdown(distag::Nanos)::<lambda(
 code, printed = run([f"26000 capi_calls {TASK}"] * 9 + [f"31000 capi_calls {TASK}", "5001 capi_calls another"])
 assert code == 1 and "FAILED: distag::Worker::shutdown" in printed and "10 x in capi_calls, at most 31000 us" in printed, printed
 assert "another" not in printed, printed
+code, printed = run([f"26000 hot_paths {TASK}"] * 99)  # runs under callgrind
+assert code == 0 and "hot_paths" not in printed, printed
 print("ok")

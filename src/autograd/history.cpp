@@ -106,7 +106,7 @@ void remove_hook(const Tensor& tensor, uint64_t id) {
 }
 
 Tensor detach(const Tensor& tensor) {
-  if (const ShardSlot* slot = tensor.shard_slot()) return slot->like(detach(slot->local()));
+  if (const ShardSlot* slot = tensor.shard_slot()) return slot->alias();
   return tensor.view(tensor.shape(), tensor.strides(), tensor.offset());
 }
 

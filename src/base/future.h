@@ -124,4 +124,21 @@ class Owed {
   std::shared_ptr<Future<T>> future_;
 };
 
+// Completes `to` with what `change` makes of the value of `from`, or fails it with its error; and whatever finds no
+// memory on the way fails it as well.
+template <typename From, typename To, typename Change>
+void pass_on(const std::shared_ptr<Future<From>>& from, const std::shared_ptr<Future<To>>& to, Change change) {
+  from->on_done([owed = Owed(to), raw = from.get(), change = std::move(change)] {
+    try {
+      if (raw->error() == nullptr) {
+        owed->complete(change(raw->value()));
+      } else {
+        owed->fail(*raw->error());
+      }
+    } catch (const std::bad_alloc&) {
+      if (!owed->is_done()) owed->fail(Error(Status::kOutOfMemory, "out of memory"));
+    }
+  });
+}
+
 }  // namespace distag

@@ -97,13 +97,7 @@ distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const ch
     live.shared()->need_mesh();
     Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *live.shared()->worker()));
     const auto result = begin(live, {kind, axes, x, options}, false);
-    result->on_done([future, raw = result.get()] {
-      if (raw->error() != nullptr) {
-        future->fail(*raw->error());
-      } else {
-        future->complete(raw->value() ? Value(raw->value()) : Value());
-      }
-    });
+    pass_on(result, future, [](const Tensor& y) { return y ? Value(y) : Value(); });
     *out_future = given.give();
   });
 }

@@ -9,11 +9,12 @@ namespace {
 // Completes with the mesh as its users hold it: where nobody does any more, this worker leaves it.
 std::shared_ptr<Future<std::shared_ptr<MeshUse>>> in_use(const Meshes::Made& made) {
   auto use = Future<std::shared_ptr<MeshUse>>::make();
-  made->on_done([use, raw = made.get()] {
-    if (raw->error() != nullptr) {
-      use->fail(*raw->error());
-    } else {
-      use->complete(std::make_shared<MeshUse>(raw->value()));
+  pass_on(made, use, [](const std::shared_ptr<Mesh>& mesh) {
+    try {
+      return std::make_shared<MeshUse>(mesh);
+    } catch (...) {
+      mesh->leave();  // nobody else would
+      throw;
     }
   });
   return use;

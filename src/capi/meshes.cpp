@@ -69,6 +69,9 @@ void check_shape_of_environment(const Dims& shape, size_t count) {
 
 std::vector<int32_t> ranks_of(distag_worker* worker, const Given& given) {
   std::vector<int32_t> ranks;
+  if (given.ranks != nullptr && given.rank_count == 0) {
+    refuse(Status::kInvalidArgument, "ranks are given, but rank_count is 0: give both, or NULL for all members");
+  }
   if (given.ranks != nullptr) return {given.ranks, given.ranks + given.rank_count};
   if (worker == nullptr) {
     if (given.rank_count > static_cast<size_t>(layout::kMaxMembers)) {
@@ -154,13 +157,7 @@ Ref<distag_mesh> begin_mesh(distag_worker* worker, const Given& given) {
 // Completes with null.
 std::shared_ptr<Future<Value>> as_null(const std::shared_ptr<Future<std::shared_ptr<MeshUse>>>& made) {
   auto future = Future<Value>::make();
-  made->on_done([future, raw = made.get()] {
-    if (raw->error() != nullptr) {
-      future->fail(*raw->error());
-    } else {
-      future->complete(Value());
-    }
-  });
+  pass_on(made, future, [](const std::shared_ptr<MeshUse>&) { return Value(); });
   return future;
 }
 

@@ -114,13 +114,7 @@ distag_status distag_tensor_gather_async(distag_tensor* x, int32_t rank, int64_t
     auto future = Future<Value>::make();
     Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *shared->worker()));
     const auto whole = spmd::gather_async(from, position_of(sharding.program().shape(), rank), timeout);
-    whole->on_done([future, raw = whole.get()] {
-      if (raw->error() != nullptr) {
-        future->fail(*raw->error());
-      } else {
-        future->complete(raw->value() ? Value(raw->value()) : Value());
-      }
-    });
+    pass_on(whole, future, [](const Tensor& y) { return y ? Value(y) : Value(); });
     *out_future = given.give();
   });
 }

@@ -49,13 +49,14 @@ Tensor read_part(const Tensor& source, const Tensor& target) {
   const auto* from = spmd::Sharding::of(source);
   if (from == nullptr) return source;
   const auto* to = spmd::Sharding::of(target);
+  const spmd::Lying lying = from->lying();
   const bool fits = to != nullptr && &from->program() == &to->program() && source.shape() == target.shape() &&
-                    places_alike(from->program().shape(), from->lying().spec, to->lying().spec);
+                    places_alike(from->program().shape(), lying.spec, to->lying().spec);
   if (!fits) {
     refuse(Status::kInvalidArgument, "the source, {}, is sharded as {}, the target is {}{}: redistribute it first",
            describe(source), from->describe(), describe(target), to == nullptr ? "" : " as " + to->describe());
   }
-  return from->lying().shard;
+  return lying.shard;
 }
 
 uint32_t flags_of(const Tensor& tensor) {

@@ -35,7 +35,8 @@ Mesh::Mesh(Environment environment, std::shared_ptr<LoopGate> gate, Id id, layou
 
 namespace {
 
-void fail_call(Future<Tensor>& future, const Error& error) {
+template <typename T>
+void fail_call(Future<T>& future, const Error& error) {
   try {
     future.fail(error);
   } catch (const std::bad_alloc&) {
@@ -100,6 +101,7 @@ std::shared_ptr<Future<Unit>> Mesh::note(std::string line, std::string text, uin
     ++self->stats_.calls;
     self->attempt(line, [&] {
       LineState& state = self->lines_[line];
+      state.last_begun = self->environment_.loop.now();
       self->compare_early(line, state, state.line.begin_call(text, fingerprint));
     });
     future->complete(Unit());
@@ -139,9 +141,9 @@ Mesh::OpenPointer Mesh::begin_call(const std::string& line, std::string text, ui
   call->timeout = timeout == 0 ? timeout_ : timeout;
   call->future = std::move(future);
   call->deadline = deadline_after(call->begun, call->timeout);
-  if (call->deadline != kNever) start_timer(call);
   state.open.emplace(call->number, call);
   ++stats_.open;
+  if (call->deadline != kNever) start_timer(call);
   compare_early(line, state, call->number);
   return call;
 }
@@ -160,9 +162,7 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
       state.waiting.emplace(Waiting{call, future});
       return;
     }
-    const Error error(
-        Status::kOverloaded,
-        fmt::format("{}: {} calls are under way: wait for one of them before the next", where(call.line), kMostOpen));
+    const Error error = overloaded(call.line);
     number_failed(call.line, describe(shape_, call), error);
     throw error;
   }
@@ -176,10 +176,16 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
   }
 }
 
+Error Mesh::overloaded(const std::string& line) const {
+  return Error(Status::kOverloaded,
+               fmt::format("{}: {} calls are under way: wait for one of them before the next", where(line), kMostOpen));
+}
+
 // The same on all members: a call that fails on its arguments is one of the line.
 void Mesh::number_failed(const std::string& line, std::string text, const Error& error) {
   ++stats_.calls;
   LineState& state = lines_[line];
+  state.last_begun = environment_.loop.now();
   compare_early(line, state, state.line.begin_call(std::move(text), Fingerprint().add(error.message()).value()));
 }
 
@@ -202,6 +208,11 @@ void Mesh::begin_redistribute(const RedistributeCall& call, const std::shared_pt
   } catch (const Error& error) {
     number_failed(call.line, text, error);
     throw;
+  }
+  if (call.is_bounded && lines_[call.line].open.size() >= kMostOpen) {
+    const Error error = overloaded(call.line);
+    number_failed(call.line, text, error);
+    throw error;
   }
   OpenPointer open;
   try {
@@ -239,6 +250,7 @@ void Mesh::start_timer(const OpenPointer& call) {
 void Mesh::on_timer(const OpenPointer& call) {
   assert_on_loop(environment_.loop);
   call->timer = 0;
+  if (call->is_over) return;
   try {
     if (environment_.loop.now() < call->deadline) {
       start_timer(call);
@@ -501,7 +513,7 @@ void Mesh::end_now(Error error, bool tell) {
     }
   }
   EachStep each;
-  each([this] { when_ended_->fail(*ended_); });
+  each([this] { fail_call(*when_ended_, *ended_); });
   for (auto& [name, state] : lines_) {
     for (auto& [number, call] : state.open) each([&call = call, this] { fail_call(*call->future, *ended_); });
     state.open.clear();
@@ -556,41 +568,16 @@ void Mesh::tell_left_if_due() {
 
 void Mesh::stop() {
   assert_on_loop(environment_.loop);
-  end_now(Error(Status::kCancelled, fmt::format("{}: the worker was shut down", where(""))), false);
-}
-
-MeshSnapshot Mesh::snapshot() const {
-  MeshSnapshot snapshot;
-  snapshot.ended = ended_;
-  snapshot.moves = moves_;
-  for (const auto& [name, state] : lines_) {
-    MeshSnapshot::Line line;
-    line.name = name;
-    line.last = state.line.last();
-    if (!state.line.calls().empty()) line.text = state.line.calls().back().text;
-    line.known = state.known;
-    for (const auto& [number, call] : state.open) {
-      line.open.push_back({number, call->text, environment_.loop.now() - call->begun, call->missing()});
-    }
-    snapshot.lines.push_back(std::move(line));
-  }
-  return snapshot;
+  std::string text;
+  EachStep each;  // without memory the mesh is not named
+  each([&] { text = fmt::format("{}: the worker was shut down", where("")); });
+  end_now(Error(Status::kCancelled, text.empty() ? "shut down" : std::move(text)), false);
 }
 
 std::shared_ptr<Future<MeshSnapshot>> Mesh::fetch_snapshot() {
   return queue<MeshSnapshot>([self = shared_from_this()](const std::shared_ptr<Future<MeshSnapshot>>& future) {
     future->complete(self->snapshot());
   });
-}
-
-std::string Mesh::describe_member(int64_t position) const {
-  const auto& peer = members_[static_cast<size_t>(position)];
-  return describe_peer(*peer);
-}
-
-std::string Mesh::where(const std::string& line) const {
-  return line.empty() ? fmt::format("mesh \"{}\"", shape_.name())
-                      : fmt::format("mesh \"{}\", line \"{}\"", shape_.name(), line);
 }
 
 }  // namespace distag

@@ -55,6 +55,7 @@ struct RedistributeCall {
   layout::Spec to;
   std::string line;
   Nanos timeout = 0;
+  bool is_bounded = false;  // fails with OVERLOADED where too many calls are under way
 };
 
 // One mesh as a member has it: an order of calls per line, matched with those of the others by number, compared by
@@ -155,6 +156,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
                          std::shared_ptr<Future<Tensor>> future);
   void begin_collective(const CollectiveCall& call, const std::shared_ptr<Future<Tensor>>& future);
   void begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future);
+  Error overloaded(const std::string& line) const;
   void number_failed(const std::string& line, std::string text, const Error& error);
   void check_open() const;
   void compare_early(const std::string& name, LineState& state, uint64_t number);

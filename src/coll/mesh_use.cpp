@@ -1,5 +1,7 @@
 #include "coll/mesh_use.h"
 
+#include <utility>
+
 #include "tensor/utf8.h"
 #include "wire/format.h"
 
@@ -7,11 +9,13 @@ namespace distag {
 
 MeshLine::Turn::Turn(MeshLine& line, const char* call) : line_(line) {
   MutexLock lock(line.mutex_);
-  if (line.call_ != nullptr) {
+  const bool is_of_another = line.paused_ != nullptr && line.paused_by_ != std::this_thread::get_id();
+  const char* const other = line.call_ != nullptr ? line.call_ : is_of_another ? line.paused_ : nullptr;
+  if (other != nullptr) {
     fail(Status::kInvalidState,
          "{}: line \"{}\" is in a call of {}: the calls of a line are made one after the other, by one thread; open "
          "another line",
-         call, line.name_, line.call_);
+         call, line.name_, other);
   }
   line.call_ = call;
 }
@@ -19,6 +23,19 @@ MeshLine::Turn::Turn(MeshLine& line, const char* call) : line_(line) {
 MeshLine::Turn::~Turn() {
   MutexLock lock(line_.mutex_);
   line_.call_ = nullptr;
+}
+
+MeshLine::Pause::Pause(MeshLine& line, const char* call) : line_(line), call_(call) {
+  MutexLock lock(line.mutex_);
+  outer_ = std::exchange(line.paused_, call);
+  line.paused_by_ = std::this_thread::get_id();
+  line.call_ = nullptr;
+}
+
+MeshLine::Pause::~Pause() {
+  MutexLock lock(line_.mutex_);
+  line_.paused_ = outer_;
+  line_.call_ = call_;
 }
 
 void LineNames::open(const std::string& name) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "base/mutex.h"
 #include "coll/mesh.h"
@@ -44,10 +45,26 @@ class MeshLine {
     MeshLine& line_;
   };
 
+  // Within a turn: the line is free meanwhile, for calls of this thread alone.
+  class Pause {
+   public:
+    Pause(MeshLine& line, const char* call);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    MeshLine& line_;
+    const char* const call_;
+    const char* outer_ = nullptr;  // the call of this thread that was paused before
+  };
+
  private:
   const std::string name_;
   Mutex mutex_;
-  const char* call_ GUARDED_BY(mutex_) = nullptr;  // under way
+  const char* call_ GUARDED_BY(mutex_) = nullptr;    // under way
+  const char* paused_ GUARDED_BY(mutex_) = nullptr;  // likewise, for calls of one thread
+  std::thread::id paused_by_ GUARDED_BY(mutex_);
 };
 
 // The names of the lines of one mesh that are open on this worker. Thread-safe.

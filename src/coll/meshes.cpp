@@ -14,6 +14,7 @@ namespace {
 
 constexpr Nanos kEarlyLife = 10 * kSecond;
 constexpr size_t kMostEarlyBytes = size_t{1} << 20;  // of each sender
+constexpr size_t kMostBytesWhileCreating = size_t{256} << 20;
 constexpr size_t kMostEnded = 64;
 
 std::string text_of(const std::vector<int64_t>& numbers) {
@@ -126,6 +127,7 @@ Meshes::Made Meshes::create(layout::MeshRequest request, Nanos timeout, const Me
   creation->timeout = timeout;
   creation->policy = policy;
   creation->made = Future<std::shared_ptr<Mesh>>::make();
+  creation->is_under_way = creations_;
   if (!gate_->run([this, creation] { gather(creation); })) fail_dropped(*creation->made);
   return creation->made;
 }
@@ -137,18 +139,22 @@ void Meshes::gather(const std::shared_ptr<Creation>& creation) {
                      Value::text(environment_.host)});
     const auto gathered = group_.all_gather(proposal, creation->request.ranks, creation->timeout);
     gathered->on_done([this, gate = gate_, creation, raw = gathered.get()] {
-      std::optional<Value> requests;
-      if (raw->error() == nullptr) requests = raw->value();
-      Error error = raw->error() == nullptr ? Error() : *raw->error();
-      const bool runs = gate->run([this, creation, requests, error]() mutable {
-        try {
-          if (!requests) throw error.add_context(fmt::format("mesh \"{}\"", creation->request.name));
-          on_agreed(*creation, *requests);
-        } catch (...) {
-          creation->made->fail(current_error());
-        }
-      });
-      if (!runs) fail_dropped(*creation->made);
+      try {
+        std::optional<Value> requests;
+        if (raw->error() == nullptr) requests = raw->value();
+        Error error = raw->error() == nullptr ? Error() : *raw->error();
+        const bool runs = gate->run([this, creation, requests, error]() mutable {
+          try {
+            if (!requests) throw error.add_context(fmt::format("mesh \"{}\"", creation->request.name));
+            on_agreed(*creation, *requests);
+          } catch (...) {
+            creation->made->fail(current_error());
+          }
+        });
+        if (!runs) fail_dropped(*creation->made);
+      } catch (const std::bad_alloc&) {
+        creation->made->fail(current_error());
+      }
     });
   } catch (...) {
     creation->made->fail(current_error());
@@ -236,7 +242,8 @@ Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
   std::erase_if(early_, [now](const Early& early) { return early.expires <= now; });
   size_t bytes = bytes_of(body);
   for (const Early& early : early_) bytes += early.from.incarnation == from.incarnation ? early.bytes : 0;
-  if (bytes > kMostEarlyBytes) return Heard::kStale;
+  // The others may have heard before us that the mesh is made, and be in its first call.
+  if (bytes > (creations_.use_count() > 1 ? kMostBytesWhileCreating : kMostEarlyBytes)) return Heard::kStale;
   early_.push_back({mesh, from, body, deadline_after(now, kEarlyLife), bytes_of(body)});
   return Heard::kHandled;
 }

@@ -65,6 +65,7 @@ class Meshes {
     Nanos timeout;
     MeshPolicy policy;
     Made made;
+    std::shared_ptr<char> is_under_way;  // as long as it is held
   };
 
   void gather(const std::shared_ptr<Creation>& creation);
@@ -83,6 +84,7 @@ class Meshes {
   Peer self_;
   std::map<Id, std::shared_ptr<Mesh>> meshes_;
   std::deque<Early> early_;
+  const std::shared_ptr<char> creations_ = std::make_shared<char>();  // held by each that is under way
 };
 
 }  // namespace distag

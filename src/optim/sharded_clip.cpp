@@ -24,6 +24,10 @@ double clip_sharded(const Tensors& parameters, Context& context, double max_norm
       fail(Status::kInvalidArgument, "clip: parameter {} is not sharded, but others are: clip them apart",
            describe(parameter));
     }
+    if (slot->mesh() != parameters.front().shard_slot()->mesh()) {
+      fail(Status::kInvalidArgument, "clip: parameter {} is sharded over another mesh than the first: clip them apart",
+           describe(parameter));
+    }
     const Tensor* gradient = gradients->find(parameter);
     if (gradient != nullptr && slot->counts_here()) own += square_norm(shard_of(*gradient));
     ids.push_back(parameter.id());

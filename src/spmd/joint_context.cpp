@@ -179,6 +179,10 @@ class JointContext final : public Context {
       run(call, roots, options);
     } catch (...) {
       --running_;
+      const Error error = current_error();
+      // Of memory that is short here alone; where all were told of it, it has the rank of a member.
+      const bool is_known = error.status() != Status::kOutOfMemory || error.origin_rank() >= 0;
+      if (!is_known) line_.program->mesh().end(error);
       throw;
     }
     --running_;

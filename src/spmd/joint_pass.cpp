@@ -273,22 +273,21 @@ void JointPass::run_hook(Visit& step) {
   if (step.arrivals[0].empty()) return;
   const Edge& target = step.node->next()[0];
   Tensor gradient = meet_at(target, step.arrivals[0]);
-  if (!failure_) {
-    try {
-      const CallOnLine::Pause pause(call_);
-      const Tensor replaced = step.node->backward(*step.saved, {gradient}).at(0);
-      const Sharding* sharding = Sharding::of(replaced);
-      const bool fits =
-          sharding != nullptr && &sharding->program() == call_.line().program.get() &&
-          places_alike(sharding->program().shape(), sharding->lying().spec, Sharding::of(gradient)->lying().spec);
-      if (!fits) {
-        fail(Status::kInvalidArgument, "gave {} as the gradient of a sharded tensor, which is sharded alike",
-             describe(replaced));
-      }
-      gradient = replaced;
-    } catch (...) {
-      failure_ = current_error().add_context(fmt::format("backward of \"{}\"", step.node->name()));
+  try {
+    const CallOnLine::Pause pause(call_);
+    const Tensor replaced = step.node->backward(*step.saved, {gradient}).at(0);
+    const Sharding* sharding = Sharding::of(replaced);
+    const bool fits =
+        sharding != nullptr && &sharding->program() == call_.line().program.get() &&
+        places_alike(sharding->program().shape(), sharding->lying().spec, Sharding::of(gradient)->lying().spec);
+    if (!fits) {
+      fail(Status::kInvalidArgument, "gave {} as the gradient of a sharded tensor, which is sharded alike",
+           describe(replaced));
     }
+    gradient = replaced;
+  } catch (...) {
+    // After a failure of this member alone the hook runs too: its calls are calls of the line, which the others make.
+    if (!failure_) failure_ = current_error().add_context(fmt::format("backward of \"{}\"", step.node->name()));
   }
   deliver(target, std::move(gradient));
 }

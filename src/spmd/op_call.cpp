@@ -37,7 +37,7 @@ Line common_line(const char* op, std::span<const Tensor> inputs) {
   return first->line();
 }
 
-Operand operand_of(const char* op, const Tensor& input, size_t i) {
+Operand operand_of(const char* op, const Tensor& input, size_t i, const std::string& line) {
   Operand operand;
   operand.is_defined = static_cast<bool>(input);
   if (!input) return operand;
@@ -48,6 +48,12 @@ Operand operand_of(const char* op, const Tensor& input, size_t i) {
     fail(Status::kInvalidArgument,
          "{}: input {}, {}, is not sharded and requires grad: mark its sharding first, or detach it", op, i,
          describe(input));
+  }
+  if (sharding != nullptr && sharding->was_partial() && sharding->line().name != line) {
+    // How it lies now depends on the readers on its own line, whose calls are not ordered with those of this one.
+    fail(Status::kInvalidArgument, "{}: input {}, {}, was made a sum of parts on {}: redistribute it there first", op,
+         i, describe(input),
+         sharding->line().name.empty() ? "the mesh itself" : "line \"" + sharding->line().name + "\"");
   }
   operand.spec = sharding == nullptr ? Spec(input.rank()) : sharding->lying().spec;
   operand.is_parameter = is_parameter(input);
@@ -78,7 +84,8 @@ class OpCallOnShards {
   // The plan, and the call's place on the line. Throws alike on all members.
   void choose() {
     try {
-      for (size_t i = 0; i < inputs_.size(); ++i) operands_.push_back(operand_of(op_.name, inputs_[i], i));
+      for (size_t i = 0; i < inputs_.size(); ++i)
+        operands_.push_back(operand_of(op_.name, inputs_[i], i, call_.line().name));
       plan_ = call_.line().program->plan({op_.name, attributes_, operands_});
       if (plan_->placement.moves == layout::MoveClass::kData) call_.line().program->on_hidden_move(hidden_text());
     } catch (const Error& error) {
@@ -234,7 +241,12 @@ Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const o
                       bool record) {
   CallOnLine call(common_line(op.name, inputs), op.name);
   OpCallOnShards sharded(op, inputs, attributes, record, call);
-  sharded.choose();
+  try {
+    sharded.choose();
+  } catch (const std::bad_alloc&) {
+    call.line().program->mesh().end(current_error());
+    throw;
+  }
   try {
     return sharded.run();
   } catch (...) {

@@ -190,7 +190,7 @@ void Program::on_hidden_move(const std::string& text) {
 }
 
 CallOnLine::CallOnLine(const Line& line, const char* text)
-    : line_(line), text_(text), turns_(line.program->turns_of(line.name)), turn_(std::in_place, turns_, text) {
+    : line_(line), text_(text), turns_(line.program->turns_of(line.name)), turn_(turns_, text) {
   const auto& ended = line.program->mesh().when_ended();
   if (ended->is_done()) throw *ended->error();
   MutexLock lock(line.program->mutex_);
@@ -206,8 +206,9 @@ void CallOnLine::note_failure(const std::string& text, const Error& error) {
 }
 
 std::shared_ptr<Future<Tensor>> CallOnLine::begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
-                                                       const layout::Spec& to, Nanos timeout) {
+                                                       const layout::Spec& to, Nanos timeout, bool is_bounded) {
   RedistributeCall call;
+  call.is_bounded = is_bounded;
   call.timeout = timeout;
   call.shape = shape;
   call.shard = shard;

@@ -114,13 +114,10 @@ class CallOnLine {
   // The line is free for other calls of this thread meanwhile.
   class Pause {
    public:
-    explicit Pause(CallOnLine& call) : call_(call) { call.turn_.reset(); }
-    ~Pause() { call_.turn_.emplace(call_.turns_, call_.text_); }
-    Pause(const Pause&) = delete;
-    Pause& operator=(const Pause&) = delete;
+    explicit Pause(CallOnLine& call) : pause_(call.turns_, call.text_) {}
 
    private:
-    CallOnLine& call_;
+    const MeshLine::Pause pause_;
   };
 
   // Its place in the comparison of programs. Once, and before anything is sent.
@@ -129,7 +126,7 @@ class CallOnLine {
   void note_failure(const std::string& text, const Error& error);
 
   std::shared_ptr<Future<Tensor>> begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
-                                             const layout::Spec& to, Nanos timeout = 0);
+                                             const layout::Spec& to, Nanos timeout = 0, bool is_bounded = false);
   // The sum over the members that differ along the axes only, which have shapes alike.
   std::shared_ptr<Future<Tensor>> begin_sum(const Tensor& x, const layout::Axes& axes);
   // Waits. Nothing is sent where all members have what they need.
@@ -148,7 +145,7 @@ class CallOnLine {
   const Line line_;
   const char* const text_;
   MeshLine& turns_;
-  std::optional<MeshLine::Turn> turn_;
+  const MeshLine::Turn turn_;
   uint64_t number_ = 0;
 };
 

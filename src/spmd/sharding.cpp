@@ -9,7 +9,11 @@
 namespace distag::spmd {
 
 Sharding::Sharding(Line line, TensorName name, const Dims& shape, Lying lying)
-    : line_(std::move(line)), name_(std::move(name)), shape_(shape), lying_(std::move(lying)) {}
+    : line_(std::move(line)),
+      name_(std::move(name)),
+      shape_(shape),
+      was_partial_(program().shape().used(lying.spec.partial()) != 0),
+      lying_(std::move(lying)) {}
 
 Lying Sharding::lying() const {
   MutexLock lock(mutex_);
@@ -30,6 +34,17 @@ const char* Sharding::spec_text() {
   return texts_.emplace_back(std::move(text)).c_str();
 }
 
+// Spec and shard of one moment: a sum by another thread changes both.
+Tensor Sharding::snapshot() const {
+  const Lying now = lying();
+  return make_sharded(line_, name_, shape_, now.spec, now.shard.snapshot());
+}
+
+Tensor Sharding::alias() const {
+  const Lying now = lying();
+  return make_sharded(line_, name_, shape_, now.spec, autograd::detach(now.shard));
+}
+
 Tensor Sharding::like(Tensor local) const { return make_sharded(line_, name_, shape_, lying().spec, std::move(local)); }
 
 Tensor Sharding::whole() const {
@@ -48,6 +63,8 @@ std::string Sharding::describe() const {
 bool Sharding::counts_here() const {
   return replica_of(program().shape(), lying().spec, shape_, program().position()) == 0;
 }
+
+bool Sharding::is_partial() const { return program().shape().used(lying().spec.partial()) != 0; }
 
 double Sharding::sum_over_members(double own) const {
   const std::string text = "sum over members";

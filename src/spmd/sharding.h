@@ -29,6 +29,8 @@ class Sharding final : public autograd::OpPlace {
   Program& program() const { return *line_.program; }
   const TensorName& name() const { return name_; }
   Lying lying() const;
+  // It was made as a sum of parts, which a reader may add up.
+  bool was_partial() const { return was_partial_; }
   // The same value, summed: what a second reader need not sum again.
   void set_summed(Lying lying);
   // In the first notation; valid as long as the tensor is, also when the spec has changed.
@@ -39,10 +41,14 @@ class Sharding final : public autograd::OpPlace {
   const std::optional<Lying>& origin() const { return origin_; }
 
   Tensor local() const override { return lying().shard; }
+  Tensor snapshot() const override;
+  Tensor alias() const override;
   Tensor like(Tensor local) const override;
   Tensor whole() const override;
   std::string describe() const override;
   bool counts_here() const override;
+  bool is_partial() const override;
+  const void* mesh() const override { return &program(); }
   double sum_over_members(double own) const override;
   Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                 bool record) override;
@@ -51,6 +57,7 @@ class Sharding final : public autograd::OpPlace {
   const Line line_;
   const TensorName name_;
   const Dims shape_;
+  const bool was_partial_;
   std::optional<Lying> origin_;  // before the tensor is shared
   mutable Mutex mutex_;
   Lying lying_ GUARDED_BY(mutex_);

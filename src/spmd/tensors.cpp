@@ -182,14 +182,21 @@ void mark_sharding(const Tensor& tensor, const Line& line, const std::string& te
   });
   call.note(what, Fingerprint().add(what).add(autograd::requires_grad(tensor) ? 1 : 0).value());
   if (Sharding::of(tensor) != nullptr) return;
-  Tensor whole = tensor.hold();
-  if (source >= 0) whole = call.broadcast(whole, source);
-  Tensor shard = part_of(whole, box_of(mesh, spec, tensor.shape(), line.program->position()));
-  whole = Tensor();
-  auto slot = std::make_unique<Sharding>(line, call.name_of(0), tensor.shape(), Lying{spec, std::move(shard)});
-  if (!tensor.set_shard_slot(std::move(slot))) {
-    fail(Status::kInvalidState, "mark_sharding: {} is sharded by another thread", describe(tensor));
+  bool is_first = false;
+  try {
+    Tensor whole = tensor.hold();
+    if (source >= 0) whole = call.broadcast(whole, source);
+    Tensor shard = part_of(whole, box_of(mesh, spec, tensor.shape(), line.program->position()));
+    whole = Tensor();
+    is_first = tensor.set_shard_slot(
+        std::make_unique<Sharding>(line, call.name_of(0), tensor.shape(), Lying{spec, std::move(shard)}));
+  } catch (...) {
+    // Elsewhere it is sharded now, which it cannot be here.
+    const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory) line.program->mesh().end(error);
+    throw;
   }
+  if (!is_first) fail(Status::kInvalidState, "mark_sharding: {} is sharded by another thread", describe(tensor));
 }
 
 Tensor redistribute(const Tensor& x, const std::string& text, RedistributeOptions options) {
@@ -204,7 +211,8 @@ Tensor redistribute(const Tensor& x, const std::string& text, RedistributeOption
     return parsed;
   });
   const std::string what = text_of("redistribute", mesh, x, lying.spec, to);
-  call.note(what, fingerprint_of(what, x, sharding));
+  const uint64_t flags = (options.with_gradient ? 1 : 0) + (options.keep ? 2 : 0);
+  call.note(what, Fingerprint().add(fingerprint_of(what, x, sharding)).add(flags).value());
   Tensor shard = call.move(x.shape(), lying.shard, lying.spec, to);
   if (shard.id() == lying.shard.id()) shard = autograd::detach(shard);
   Tensor y = make_sharded(call.line(), call.name_of(0), x.shape(), to, std::move(shard));
@@ -251,12 +259,11 @@ Tensor from_local(const Line& line, const Tensor& local, const std::string& text
   return x;
 }
 
-Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec) {
-  Sharding& sharding = need_sharding(x, "to_local");
-  const Lying lying = sharding.lying();
+namespace {
+
+void record_to_local(const Tensor& x, Sharding& sharding, const Lying& lying,
+                     const std::optional<std::string>& gradient_spec, const Tensor& local) {
   const MeshShape& mesh = sharding.program().shape();
-  Tensor local = autograd::detach(lying.shard);
-  if (sharding.program().mesh().when_ended()->is_done()) return local;
   CallOnLine call(sharding.line(), "to_local");
   const std::string what =
       fmt::format("to_local({} {}, {})", print_spec(mesh, lying.spec), describe(x), gradient_spec.value_or("None"));
@@ -267,10 +274,29 @@ Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec
     autograd::set_history(local, {node, 0});
     sharding.program().add_entry(node->entry_name(), node);
   }
+}
+
+}  // namespace
+
+// The part of a member stays readable once the mesh has ended, also where it ends during the call.
+Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec) {
+  Sharding& sharding = need_sharding(x, "to_local");
+  const Lying lying = sharding.lying();
+  Tensor local = autograd::detach(lying.shard);
+  const auto& ended = sharding.program().mesh().when_ended();
+  if (ended->is_done()) return local;
+  try {
+    record_to_local(x, sharding, lying, gradient_spec, local);
+  } catch (...) {
+    if (!ended->is_done()) throw;
+    return autograd::detach(lying.shard);
+  }
   return local;
 }
 
-std::shared_ptr<Future<Tensor>> gather_async(const Tensor& x, int64_t position, Nanos timeout) {
+namespace {
+
+std::shared_ptr<Future<Tensor>> begin_gather(const Tensor& x, int64_t position, Nanos timeout, bool is_bounded) {
   Sharding& sharding = need_sharding(x, "gather");
   CallOnLine call(sharding.line(), "gather");
   const MeshShape& mesh = sharding.program().shape();
@@ -287,17 +313,19 @@ std::shared_ptr<Future<Tensor>> gather_async(const Tensor& x, int64_t position, 
     whole->complete(is_wanted ? lying.shard.contiguous().snapshot() : Tensor());
     return whole;
   }
-  const auto moved = call.begin_move(x.shape(), lying.shard, lying.spec, Spec(x.rank()), timeout);
-  moved->on_done([whole, is_wanted, raw = moved.get()] {
-    if (raw->error() != nullptr) {
-      whole->fail(*raw->error());
-    } else {
-      whole->complete(is_wanted ? raw->value() : Tensor());
-    }
-  });
+  const auto moved = call.begin_move(x.shape(), lying.shard, lying.spec, Spec(x.rank()), timeout, is_bounded);
+  pass_on(moved, whole, [is_wanted](const Tensor& value) { return is_wanted ? value : Tensor(); });
   return whole;
 }
 
-Tensor gather(const Tensor& x, int64_t position, Nanos timeout) { return await(*gather_async(x, position, timeout)); }
+}  // namespace
+
+std::shared_ptr<Future<Tensor>> gather_async(const Tensor& x, int64_t position, Nanos timeout) {
+  return begin_gather(x, position, timeout, true);
+}
+
+Tensor gather(const Tensor& x, int64_t position, Nanos timeout) {
+  return await(*begin_gather(x, position, timeout, false));
+}
 
 }  // namespace distag::spmd

@@ -129,7 +129,7 @@ Tensor Tensor::view(const Dims& shape, const Dims& strides, int64_t offset) cons
 }
 
 Tensor Tensor::snapshot() const {
-  if (const ShardSlot* slot = shard_slot()) return slot->like(slot->local().snapshot());
+  if (const ShardSlot* slot = shard_slot()) return slot->snapshot();
   return make(data_->dtype, data_->shape, data_->strides, data_->offset, data_->count,
               std::make_shared<Storage>(buffer()));
 }

@@ -30,6 +30,9 @@ class ShardSlot {
   virtual ~ShardSlot() = default;
 
   virtual Tensor local() const = 0;
+  // The same values now in a storage of its own, and another tensor over the same shard: without history.
+  virtual Tensor snapshot() const = 0;
+  virtual Tensor alias() const = 0;
   // A tensor that lies as this one does, without history; `local` is its shard.
   virtual Tensor like(Tensor local) const = 0;
   // The values of all of it. Throws INVALID_STATE where this member has but a part of them.
@@ -38,6 +41,10 @@ class ShardSlot {
   virtual std::string describe() const = 0;
   // Whether this member is the first of those that have this shard: what is summed over shards counts here.
   virtual bool counts_here() const = 0;
+  // The value is the sum of the members' parts.
+  virtual bool is_partial() const = 0;
+  // The same for all tensors of one mesh.
+  virtual const void* mesh() const = 0;
   // The sum of a number over all members, the same on each. Collective; waits.
   virtual double sum_over_members(double own) const = 0;
 };

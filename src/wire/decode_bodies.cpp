@@ -427,7 +427,8 @@ Here decode(DecodeState& state, const protocol::Here& table) {
   if (table.text() != nullptr) here.text = decode_text(state, table.text(), kMaxNoteBytes, "text of a call");
   here.age = table.age();
   here.waits_for = decode_numbers(state, table.waits_for());
-  if (here.age < 0) malformed("an age of {}", here.age);
+  constexpr int64_t kOldest = int64_t{1} << 61;  // ages are added up
+  if (here.age < 0 || here.age > kOldest) malformed("an age of {}", here.age);
   return here;
 }
 

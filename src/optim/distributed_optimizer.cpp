@@ -89,12 +89,6 @@ struct DistributedOptimizer::State : std::enable_shared_from_this<State> {
     return tensors;
   }
 
-  size_t parameter_count() const {
-    size_t count = 0;
-    for (const Owner& owner : owners) count += owner.group.parameters.size();
-    return count;
-  }
-
   void forget() noexcept;
   OwnerName describe(const Owner& owner) const;
   void check_context(Context& context) const;
@@ -260,10 +254,10 @@ double DistributedOptimizer::clip(const std::shared_ptr<Context>& context, doubl
   const Tensors here = state_->tensors_here();
   if (has_sharded(here)) {
     state_->check_context(*context);
-    if (here.size() != state_->parameter_count()) {
+    if (here.size() != state_->parameter_count) {
       fail(Status::kInvalidArgument,
            "clip: {} of {} parameters are references, and others are sharded: clip them apart",
-           state_->parameter_count() - here.size(), state_->parameter_count());
+           state_->parameter_count - here.size(), state_->parameter_count);
     }
     return clip_sharded(here, *context, max_norm);
   }

@@ -107,8 +107,8 @@ LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradien
   if (autograd::has_history(parameters_[index])) {
     fail(Status::kInvalidState, "step: parameter {} has become a part of a graph", describe(parameters_[index]));
   }
-  const ShardSlot* slot = parameters_[index].shard_slot();
-  if (slot != nullptr && slot->is_partial()) {
+  const ShardSlot* sharding = parameters_[index].shard_slot();
+  if (sharding != nullptr && sharding->is_partial()) {
     fail(Status::kInvalidState, "step: parameter {} is a sum of parts, none of which is the parameter: redistribute it",
          describe(parameters_[index]));
   }

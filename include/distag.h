@@ -692,11 +692,13 @@ typedef struct distag_allocator {
 /* The keys of a worker. With a group key all that goes over "tcp://" is encrypted (CURVE), at the rendezvous too, and
  * only workers with the same key come in: others are refused, and their start fails with DENIED. Any member that has it
  * may take any free name. Without one a worker is reachable on this machine only, and a `bind` or rendezvous of
- * other machines fails the start with DENIED. "ipc://" is for this user alone and has no keys, nor has "inproc://".
+ * other machines fails the start with DENIED; tcp on this machine then takes the key of its user, which the first
+ * worker makes in distag/group.key of $XDG_STATE_HOME, else of ~/.local/state, or else fails with DENIED (since 0.3).
+ * "ipc://" is for this user alone and has no keys, nor has "inproc://".
  * Keys of each worker, in the 40 characters of Z85, come later. */
 typedef struct distag_security_options {
   uint32_t struct_size;
-  uint32_t allow_insecure;       /* 1: reachable from other machines without a key, by anybody; logged. since 0.3 */
+  uint32_t allow_insecure;       /* 1: without a group key tcp has none, for anybody; logged. since 0.3 */
   const char *public_key;        /* nullable (later) */
   const char *secret_key;        /* nullable (later) */
   const char *const *peer_names; /* the workers that may connect (later), */

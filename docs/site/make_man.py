@@ -110,6 +110,8 @@ ENVIRONMENT = (
     ("DISTAG_MASTER_PORT , Ev MASTER_PORT", "And its port."),
     ("DISTAG_LANE", "With 0 workers of one machine share no memory: all messages go through sockets."),
     ("DISTAG_VALIDATE", "With 1 misuse of handles is always told."),
+    ("DISTAG_GROUP_KEY_FILE", "A file for this user alone, with the group key of workers whose options have none."),
+    ("XDG_STATE_HOME", "Where the key of this user lies, for tcp on one machine; else in ~/.local/state."),
     ("XDG_RUNTIME_DIR , Ev TMPDIR", "Where the private folder of a worker is made; else in /tmp."),
     ("OPENBLAS_NUM_THREADS", "The threads of OpenBLAS, which multiplies matrices; 1 for several workers on a machine."))
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -51,6 +52,31 @@ std::string read_all(const Descriptor& file, const std::string& path) {
   }
 }
 
+void write_all(const Descriptor& file, const std::string& path, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = write(file.get(), content.data(), content.size());
+    if (written < 0 && errno != EINTR) fail_at("written", path, errno);
+    if (written > 0) content.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// A file beside another one, until it is linked to its name; removed in any case.
+class FileBeside {
+ public:
+  explicit FileBeside(const std::string& path) : path_(path + ".XXXXXX"), file_(mkostemp(path_.data(), O_CLOEXEC)) {
+    if (file_.get() < 0) fail_at("made", path, errno);
+  }
+  ~FileBeside() { unlink(path_.c_str()); }
+  FileBeside(const FileBeside&) = delete;
+  FileBeside& operator=(const FileBeside&) = delete;
+  const std::string& path() const { return path_; }
+  const Descriptor& file() const { return file_; }
+
+ private:
+  std::string path_;
+  Descriptor file_;
+};
+
 }  // namespace
 
 void check_regular_file(int descriptor, const std::string& path) {
@@ -82,11 +108,16 @@ void write_regular_file(const std::string& path, std::string_view content) {
   if (file.get() < 0) fail_at("written", path, errno);
   check_regular_file(file.get(), path);
   if (ftruncate(file.get(), 0) != 0) fail_at("written", path, errno);
-  while (!content.empty()) {
-    const ssize_t written = write(file.get(), content.data(), content.size());
-    if (written < 0 && errno != EINTR) fail_at("written", path, errno);
-    if (written > 0) content.remove_prefix(static_cast<size_t>(written));
-  }
+  write_all(file, path, content);
+}
+
+bool create_private_file(const std::string& path, std::string_view content) {
+  const FileBeside beside(path);  // 0600
+  write_all(beside.file(), path, content);
+  if (fsync(beside.file().get()) != 0) fail_at("written", path, errno);
+  if (link(beside.path().c_str(), path.c_str()) == 0) return true;
+  if (errno != EEXIST) fail_at("made", path, errno);
+  return false;
 }
 
 }  // namespace distag

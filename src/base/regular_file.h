@@ -15,6 +15,10 @@ std::optional<std::string> read_regular_file(const std::string& path);
 // that is not there or cannot be read.
 std::string read_private_file(const std::string& path);
 
+// Makes one that only this user may read and write, whole from the first moment on. False when something is at the path
+// already, which stays. Throws INVALID_STATE when that fails.
+bool create_private_file(const std::string& path, std::string_view content);
+
 // Replaces the content; the file is made if need be. Throws INVALID_STATE when that fails.
 void write_regular_file(const std::string& path, std::string_view content);
 

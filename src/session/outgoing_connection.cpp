@@ -100,7 +100,9 @@ void OutgoingConnection::dial() {
     // Out of descriptors or memory: by the next attempt that may have changed, and the lease bounds it.
     shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message()));
     transition(Event::kDropped);
-    if (error.status() == Status::kInvalidArgument) owner_.on_dead(error.message());
+    // Of an address that is none, or takes a key that we have not.
+    const bool is_for_good = error.status() == Status::kInvalidArgument || error.status() == Status::kDenied;
+    if (is_for_good) owner_.on_dead(error.message());
   }
 }
 

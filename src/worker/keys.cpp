@@ -3,20 +3,13 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/regular_file.h"
 #include "transport/zmq/group_key.h"
+#include "transport/zmq/user_key.h"
 
 namespace distag {
 namespace {
 
 constexpr const char* kFileVariable = "DISTAG_GROUP_KEY_FILE";
-
-// Without the end of line that editors and shells add.
-std::string key_in(const std::string& path) {
-  std::string key = read_private_file(path);
-  while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
-  return key;
-}
 
 }  // namespace
 
@@ -28,9 +21,13 @@ Security load_security(const SecurityOptions& options, const std::function<const
     return security;
   }
   const char* const path = get_environment(kFileVariable);
-  if (path == nullptr || *path == '\0') return security;
+  if (path == nullptr || *path == '\0') {
+    const bool has_user_key = !options.allow_insecure;
+    if (has_user_key) security.user_key = [get_environment] { return user_key(get_environment); };
+    return security;
+  }
   try {
-    security.group_key = group_key_of(key_in(path));
+    security.group_key = group_key_of(read_secret(path));
   } catch (...) {
     throw current_error().add_context(kFileVariable);
   }

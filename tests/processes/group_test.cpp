@@ -87,6 +87,20 @@ TEST(RendezvousTest, Environment) {
   unsetenv("RANK");
 }
 
+// Over tcp the key of the user tells processes of one user from those of another one, on one machine too.
+TEST(RendezvousTest, AnotherUserOfTheMachineIsDenied) {
+  const TemporaryDirectory home;
+  const ReservedPort port;
+  ParticipantOptions options;
+  options.world_size = 2;
+  options.rendezvous = "tcp://127.0.0.1:" + port.number();
+  const Process other(options, {{"XDG_STATE_HOME", home.path()}});
+  options.rank = 1;
+  Participant self(options);
+  distag_error err = DISTAG_ERROR_INIT;
+  EXPECT_EQ(self.start(20 * DISTAG_SECOND, &err), DISTAG_E_DENIED) << text_of(err);
+}
+
 TEST(RendezvousTest, TellsWhoIsMissing) {
   const TemporaryDirectory directory;
   ParticipantOptions options;

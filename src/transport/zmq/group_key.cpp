@@ -5,15 +5,38 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 
 namespace distag {
+
+namespace {
+
+void start_sodium() {
+  if (sodium_init() < 0) fail(Status::kUnsupported, "libsodium finds no source of random numbers on this system");
+}
+
+}  // namespace
+
+std::string read_secret(const std::string& path) {
+  std::string secret = read_private_file(path);
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  return secret;
+}
+
+std::string new_secret() {
+  start_sodium();
+  std::array<uint8_t, 32> bytes{};
+  randombytes_buf(bytes.data(), bytes.size());
+  std::array<char, 2 * bytes.size() + 1> text{};
+  return sodium_bin2hex(text.data(), text.size(), bytes.data(), bytes.size());
+}
 
 CurveKeyPair group_key_of(std::string_view secret) {
   if (secret.size() < 32) {
     fail(Status::kInvalidArgument, "the group key has {} characters, less than 32: make one by distag keygen",
          secret.size());
   }
-  if (sodium_init() < 0) fail(Status::kUnsupported, "libsodium finds no source of random numbers on this system");
+  start_sodium();
   constexpr std::string_view kPurpose = "distag group key 1";
   std::array<uint8_t, crypto_box_SEEDBYTES> seed{};
   crypto_generichash(seed.data(), seed.size(), reinterpret_cast<const uint8_t*>(secret.data()), secret.size(),

@@ -29,10 +29,11 @@ constexpr Nanos kDialTimeout = 10 * kSecond;
 // A callback may destroy the connection, which ends it: so the state is looked at again after each.
 class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_from_this<ZmqConnection::State> {
  public:
-  State(std::shared_ptr<ZmqContext> context, SocketAddress address, const CurveKeyPair* key, ConnectionEvents events)
+  State(std::shared_ptr<ZmqContext> context, SocketAddress address, const std::optional<CurveKeyPair>& key,
+        ConnectionEvents events)
       : context_(std::move(context)), address_(std::move(address)), events_(std::move(events)) {
     socket_ = std::make_unique<ZmqSocket>(context_, address_.family() == AF_INET6);
-    if (key != nullptr && !address_.is_ipc()) socket_->set_key(*key);
+    if (key) socket_->set_key(*key);
   }
 
   void dial();
@@ -203,7 +204,7 @@ void ZmqConnection::State::release() {
 }
 
 ZmqConnection::ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address,
-                             const CurveKeyPair* key, ConnectionEvents events)
+                             const std::optional<CurveKeyPair>& key, ConnectionEvents events)
     : state_(std::make_shared<State>(context, address, key, std::move(events))) {
   state_->dial();
 }

@@ -13,7 +13,7 @@ namespace distag {
 class ZmqConnection final : public Connection {
  public:
   ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address,
-                const CurveKeyPair* key /* nullable */, ConnectionEvents events);
+                const std::optional<CurveKeyPair>& key, ConnectionEvents events);
   ~ZmqConnection() override;
 
   bool send(const Frames& frames) override;

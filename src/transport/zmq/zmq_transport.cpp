@@ -12,27 +12,37 @@
 namespace distag {
 
 ZmqTransport::ZmqTransport(FdLoop& loop, Security security)
-    : security_(std::make_shared<const Security>(std::move(security))), context_(std::make_shared<ZmqContext>(loop)) {}
+    : security_(std::move(security)), context_(std::make_shared<ZmqContext>(loop)) {}
 
 ZmqTransport::~ZmqTransport() = default;
+
+// Throws DENIED for an address that takes a key where there is none.
+std::optional<CurveKeyPair> ZmqTransport::key_for(const SocketAddress& address, const std::string& text) {
+  if (address.is_ipc()) return std::nullopt;
+  if (security_.group_key) return security_.group_key;
+  if (security_.allow_insecure) return std::nullopt;
+  if (!address.is_local()) {
+    fail(Status::kDenied,
+         "\"{}\" is not of this machine alone, and this worker has no key: give all workers one group key "
+         "(distag_security_options.group_key, or a file that DISTAG_GROUP_KEY_FILE names; distag keygen makes one), or "
+         "stay at ipc:///path or a loopback address",
+         text);
+  }
+  if (!user_key_ && security_.user_key) user_key_ = security_.user_key();
+  return user_key_;
+}
 
 std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, AcceptorEvents events) {
   assert_on_loop(context_->loop());
   const SocketAddress parsed = parse_address(address, true);
-  if (!parsed.is_local() && !security_->group_key && !security_->allow_insecure) {
-    fail(Status::kDenied,
-         "\"{}\" can be reached from other machines, and this worker has no key: give all workers one group key "
-         "(distag_security_options.group_key, or a file that DISTAG_GROUP_KEY_FILE names; distag keygen makes one), or "
-         "listen at ipc:///path or a loopback address",
-         address);
-  }
-  return std::make_unique<ZmtpAcceptor>(context_->loop(), parsed, security_, std::move(events));
+  return std::make_unique<ZmtpAcceptor>(context_->loop(), parsed, key_for(parsed, address), std::move(events));
 }
 
 std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {
   assert_on_loop(context_->loop());
-  const CurveKeyPair* const key = security_->group_key ? &*security_->group_key : nullptr;
-  return std::make_unique<ZmqConnection>(context_, parse_address(endpoint, false), key, std::move(events));
+  const SocketAddress parsed = parse_address(endpoint, false);
+  const std::optional<CurveKeyPair> key = key_for(parsed, endpoint);
+  return std::make_unique<ZmqConnection>(context_, parsed, key, std::move(events));
 }
 
 void ZmqTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }

@@ -10,11 +10,13 @@
 namespace distag {
 
 class PrivateDirectory;
+struct SocketAddress;
 class ZmqContext;
 
 // tcp and ipc in the protocol of ZeroMQ: libzmq dials, with one context and one IO thread, and distag accepts. Made,
 // used and destroyed on the loop, or while the loop does not run; what it made may outlive it. With a key of the group
-// all that goes over tcp is encrypted (CURVE), and nobody without the key is let in.
+// all that goes over tcp is encrypted (CURVE), and nobody without the key is let in; without one tcp stays on loopback,
+// and speaks with the key of the user.
 class ZmqTransport final : public Transport {
  public:
   explicit ZmqTransport(FdLoop& loop, Security security = {});
@@ -29,7 +31,10 @@ class ZmqTransport final : public Transport {
   bool reports_every_loss() const override { return false; }
 
  private:
-  const std::shared_ptr<const Security> security_;
+  std::optional<CurveKeyPair> key_for(const SocketAddress& address, const std::string& text);
+
+  const Security security_;
+  std::optional<CurveKeyPair> user_key_;  // once it was needed
   std::shared_ptr<ZmqContext> context_;
   std::unique_ptr<PrivateDirectory> directory_;
   uint64_t last_address_ = 0;

@@ -69,12 +69,8 @@ std::string describe_other_side(int fd) {
 
 class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAcceptor::State> {
  public:
-  State(FdLoop& loop, const SocketAddress& address, std::shared_ptr<const Security> security, AcceptorEvents events)
-      : loop_(loop),
-        security_(std::move(security)),
-        key_(!address.is_ipc() && security_->group_key ? &*security_->group_key : nullptr),
-        events_(std::move(events)),
-        listener_(std::make_unique<Listener>(address)) {}
+  State(FdLoop& loop, const SocketAddress& address, const std::optional<CurveKeyPair>& key, AcceptorEvents events)
+      : loop_(loop), key_(key), events_(std::move(events)), listener_(std::make_unique<Listener>(address)) {}
 
   const std::string& endpoint() const { return listener_->endpoint(); }
   void watch();
@@ -96,8 +92,7 @@ class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAccept
   void deny(Id id, const Accepted& connection, const std::string& why);
 
   FdLoop& loop_;
-  const std::shared_ptr<const Security> security_;
-  const CurveKeyPair* const key_;  // nullptr: none
+  const std::optional<CurveKeyPair> key_;
   const AcceptorEvents events_;
   std::unique_ptr<Listener> listener_;
   Loop::TimerId pause_timer_ = 0;
@@ -144,7 +139,7 @@ void ZmtpAcceptor::State::begin(int fd) {
   const Id id = ++last_id_;
   std::shared_ptr<Accepted> connection;
   try {
-    connection = std::make_shared<Accepted>(fd, loop_.now(), key_);
+    connection = std::make_shared<Accepted>(fd, loop_.now(), key_ ? &*key_ : nullptr);
   } catch (...) {
     ::close(fd);
     return;
@@ -266,9 +261,9 @@ ConnectionToken ZmtpAcceptor::State::token_of(Id id) {
   return token;
 }
 
-ZmtpAcceptor::ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, std::shared_ptr<const Security> security,
+ZmtpAcceptor::ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, const std::optional<CurveKeyPair>& key,
                            AcceptorEvents events)
-    : state_(std::make_shared<State>(loop, address, std::move(security), std::move(events))) {
+    : state_(std::make_shared<State>(loop, address, key, std::move(events))) {
   state_->watch();
 }
 

@@ -13,13 +13,12 @@ namespace distag {
 // Listens for DEALERs of ZeroMQ at an ipc or tcp address. The connections are accepted here and not by libzmq, which
 // ends the process when it accepts on ipc while no descriptor is left, and on tcp takes the last one. Nobody is
 // accepted while fewer than kAcceptReserve descriptors are free: who dials waits, and connections that have
-// not ended their handshake give way. At a tcp address nobody is let in who has not the key of the group, when there is
-// one. On the loop.
+// not ended their handshake give way. With a key nobody is let in who has another one, or none. On the loop.
 class ZmtpAcceptor final : public Acceptor {
  public:
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. Once it is destroyed the
   // address can be listened at again.
-  ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, std::shared_ptr<const Security> security,
+  ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, const std::optional<CurveKeyPair>& key,
                AcceptorEvents events);
   ~ZmtpAcceptor() override;
 

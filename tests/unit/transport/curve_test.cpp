@@ -96,6 +96,51 @@ TEST(Curve, WhoHasNotTheKeyIsDeniedAtOnce) {
   }
 }
 
+// Without a key of the group both sides of a machine speak with that of the user, which is asked for once it is needed.
+TEST(Curve, LoopbackSpeaksWithTheKeyOfTheUser) {
+  int asked = 0;
+  Security security;
+  security.user_key = [&asked] {
+    ++asked;
+    return group_key_of(kSecret);
+  };
+  const TransportKind kind{
+      "zmq", [security](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop, security); }, {}, {}, {}, false};
+  Side side(kind);
+  {
+    std::string path;
+    side.run([&side, &path] { path = side.transport().private_address(); });
+    Listening listening(side, path);
+    Dialled dialled(side, listening.endpoint());
+    dialled.record().next("connected");
+    EXPECT_EQ(asked, 0);
+  }
+  Listening listening(side, "tcp://127.0.0.1:0");
+  Dialled dialled(side, listening.endpoint());
+  EXPECT_EQ(dialled.record().next("connected").what, "connected");
+  EXPECT_EQ(asked, 1);
+  const std::vector<std::string> denied = {"denied", "dropped"};
+  Nanos took = 0;
+  EXPECT_EQ(events_of_dial(nullptr, listening.endpoint(), took), denied);
+  EXPECT_EQ(events_of_dial(kOtherSecret, listening.endpoint(), took), denied);
+  Guarded guarded(kSecret);
+  Dialled own(side, guarded.endpoint());
+  EXPECT_EQ(own.record().next("connected").what, "connected");
+}
+
+TEST(Curve, NobodyDialsAnotherMachineWithoutAKey) {
+  Side side(kind_of(nullptr));
+  side.run([&side] {
+    try {
+      side.transport().dial("tcp://192.0.2.1:1", {});
+      ADD_FAILURE() << "dials";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kDenied);
+      EXPECT_NE(error.message().find("DISTAG_GROUP_KEY_FILE"), std::string::npos);
+    }
+  });
+}
+
 TEST(Curve, TheListenerSaysWhoWasDenied) {
   Guarded guarded(kSecret);
   Nanos took = 0;

@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "transport/zmq/group_key.h"
@@ -83,6 +87,128 @@ TEST(Keys, AFileWithoutAKeyFailsTheStart) {
   EXPECT_EQ(status_of("/nowhere/group.key"), Status::kInvalidState);
   const KeyFile empty("", 0600);
   EXPECT_EQ(status_of(empty.path()), Status::kInvalidArgument);
+}
+
+// A folder that stands for a home; removed at the end.
+class Home {
+ public:
+  Home() {
+    std::string folder = ::testing::TempDir() + "distag-home-XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr) std::abort();
+    folder_ = folder;
+    set("HOME", folder_);
+  }
+  ~Home() { std::filesystem::remove_all(folder_); }
+  const std::string& folder() const { return folder_; }
+  std::string key_file() const { return folder_ + "/.local/state/distag/group.key"; }
+  void set(const std::string& name, const std::string& value) { variables_[name] = value; }
+  Security load(const SecurityOptions& options = {}) const {
+    return load_security(options, [variables = variables_](const char* name) -> const char* {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  }
+  CurveKey user_key() const { return load().user_key().public_key; }
+  Status status() const {
+    try {
+      user_key();
+    } catch (const Error& error) {
+      EXPECT_NE(error.message().find("DISTAG_GROUP_KEY_FILE"), std::string::npos) << error.message();
+      return error.status();
+    }
+    return Status::kOk;
+  }
+
+ private:
+  std::string folder_;
+  std::map<std::string, std::string> variables_;
+};
+
+TEST(Keys, TheUserHasOneKeyWhichTheFirstMakes) {
+  const Home home;
+  const CurveKey first = home.user_key();
+  EXPECT_EQ(home.user_key(), first);
+  struct stat file = {};
+  struct stat folder = {};
+  ASSERT_EQ(stat(home.key_file().c_str(), &file), 0);
+  ASSERT_EQ(stat((home.folder() + "/.local/state/distag").c_str(), &folder), 0);
+  EXPECT_EQ(file.st_mode & 0777, 0600u);
+  EXPECT_EQ(folder.st_mode & 0777, 0700u);
+  EXPECT_NE(Home().user_key(), first);
+  // The file is that of any group key.
+  SecurityOptions given;
+  std::ifstream(home.key_file()) >> given.group_key;
+  EXPECT_EQ(given.group_key.size(), 64u);
+  EXPECT_EQ(home.load(given).group_key->public_key, first);
+}
+
+TEST(Keys, TheFolderOfTheKeyCanBeNamed) {
+  Home home;
+  home.set("XDG_STATE_HOME", home.folder() + "/elsewhere");
+  home.user_key();
+  EXPECT_TRUE(std::filesystem::exists(home.folder() + "/elsewhere/distag/group.key"));
+  home.set("XDG_STATE_HOME", "no/absolute/path");
+  home.user_key();
+  EXPECT_TRUE(std::filesystem::exists(home.key_file()));
+}
+
+TEST(Keys, OfManyWhoMakeItAtOnceAllHaveTheSame) {
+  constexpr int kProcesses = 64;
+  const Home home;
+  int start[2];
+  int results[2];
+  ASSERT_EQ(pipe(start), 0);
+  ASSERT_EQ(pipe(results), 0);
+  for (int i = 0; i < kProcesses; ++i) {
+    if (fork() != 0) continue;
+    close(start[1]);
+    char byte = 0;
+    if (read(start[0], &byte, 1) != 0) _exit(1);  // until nobody can write
+    const CurveKey key = home.user_key();
+    _exit(write(results[1], key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? 0 : 1);
+  }
+  close(start[0]);
+  close(start[1]);
+  close(results[1]);
+  const CurveKey expected = home.user_key();
+  for (int i = 0; i < kProcesses; ++i) {
+    CurveKey key{};
+    ASSERT_EQ(read(results[0], key.data(), key.size()), static_cast<ssize_t>(key.size()));
+    EXPECT_EQ(key, expected);
+  }
+  close(results[0]);
+  for (int i = 0; i < kProcesses; ++i) {
+    int status = 0;
+    ASSERT_GT(wait(&status), 0);
+    EXPECT_EQ(status, 0);
+  }
+  // Whatever was written beside it is gone.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(home.folder() + "/.local/state/distag"), {}), 1);
+}
+
+TEST(Keys, AUserWithoutAPlaceForItIsDenied) {
+  const Home home;
+  std::ofstream(home.folder() + "/.local") << "no folder";
+  EXPECT_EQ(home.status(), Status::kDenied);
+}
+
+TEST(Keys, AKeyOfTheUserThatIsOpenToOthersOrNoneIsDenied) {
+  const Home home;
+  home.user_key();
+  ASSERT_EQ(chmod(home.key_file().c_str(), 0644), 0);
+  EXPECT_EQ(home.status(), Status::kDenied);
+  ASSERT_EQ(chmod(home.key_file().c_str(), 0600), 0);
+  EXPECT_EQ(home.status(), Status::kOk);
+  std::ofstream(home.key_file(), std::ios::trunc) << "short";
+  EXPECT_EQ(home.status(), Status::kDenied);
+}
+
+TEST(Keys, WithAKeyOfTheGroupOrWithoutAnyThatOfTheUserIsNotTouched) {
+  const Home home;
+  EXPECT_FALSE(home.load({false, kSecret}).user_key);
+  EXPECT_FALSE(home.load({true, ""}).user_key);
+  EXPECT_TRUE(home.load().user_key);
+  EXPECT_FALSE(std::filesystem::exists(home.folder() + "/.local"));
 }
 
 }  // namespace

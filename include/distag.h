@@ -726,7 +726,9 @@ typedef struct distag_worker_options {
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
   const char *job;              /* nullable: "default". Workers of different jobs never meet */
   const char *bind;             /* nullable: a private "ipc://", or "tcp://" where the way to a rendezvous on another
-                                 * machine begins. "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path" */
+                                 * machine begins. "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path"; since 0.3
+                                 * also an interface, and ports of which the first free one is taken:
+                                 * "tcp://eth0:29600-29699" */
   const char *advertise;        /* nullable: as bound. Where others find it, from outside a container or a NAT */
   const distag_security_options *security; /* nullable */
   const distag_allocator *allocator;       /* nullable */

@@ -259,6 +259,8 @@ def main():
         checks = (("meet", lambda: check_meet(network, key)),
                   ("meet by IPv6", lambda: check_meet(network, key, family=6)),
                   ("meet, bound to all addresses", lambda: check_meet(network, key, extra=["bind=tcp://0.0.0.0:0"])),
+                  ("meet, bound to an interface and a range of ports",
+                   lambda: check_meet(network, key, extra=["bind=tcp://eth0:29600-29602"])),
                   ("digits", lambda: check_digits(network, key)),
                   ("no key", lambda: check_without_key(network)),
                   ("another key", lambda: check_other_key(network, key, other_key)),

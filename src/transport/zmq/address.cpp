@@ -1,6 +1,8 @@
 #include "transport/zmq/address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <unistd.h>
@@ -9,6 +11,8 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -37,13 +41,52 @@ SocketAddress parse_ipc(const std::string& endpoint) {
   return result;
 }
 
-uint16_t parse_port(const std::string& endpoint, const std::string& text, bool for_listening) {
+std::optional<uint16_t> number_of(std::string_view text) {
   uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || (port == 0 && !for_listening)) {
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return port;
+}
+
+struct Ports {
+  uint16_t first = 0;
+  uint16_t last = 0;  // of a range
+};
+
+Ports parse_ports(const std::string& endpoint, const std::string& text, bool for_listening) {
+  const size_t dash = for_listening ? text.find('-') : std::string::npos;
+  const std::optional<uint16_t> first = number_of(std::string_view(text).substr(0, dash));
+  if (!first || (*first == 0 && !for_listening)) {
     fail(Status::kInvalidArgument, "\"{}\" has no port: {}", endpoint, kForms);
   }
-  return port;
+  if (dash == std::string::npos) return {*first, 0};
+  const std::optional<uint16_t> last = number_of(std::string_view(text).substr(dash + 1));
+  if (!last || *first == 0 || *last < *first) {
+    fail(Status::kInvalidArgument, "\"{}\" has no range of ports: give \"tcp://host:first-last\"", endpoint);
+  }
+  return {*first, *last};
+}
+
+// In the order of the network.
+in_port_t& port_of(SocketAddress& address) {
+  if (address.family() == AF_INET) return reinterpret_cast<sockaddr_in&>(address.address).sin_port;
+  return reinterpret_cast<sockaddr_in6&>(address.address).sin6_port;
+}
+
+in_port_t port_of(const SocketAddress& address) {
+  if (address.family() == AF_INET) return reinterpret_cast<const sockaddr_in&>(address.address).sin_port;
+  return reinterpret_cast<const sockaddr_in6&>(address.address).sin6_port;
+}
+
+// Without its port.
+std::string text_of_host(const SocketAddress& address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address.family() == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address.address).sin_addr, text, sizeof text);
+    return text;
+  }
+  inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address.address).sin6_addr, text, sizeof text);
+  return fmt::format("[{}]", text);
 }
 
 // Host and port of a tcp endpoint, as they stand there.
@@ -99,14 +142,39 @@ SocketAddress look_up(const std::string& endpoint, const std::string& host, int 
 
 SocketAddress parse_tcp(const std::string& endpoint, bool for_listening) {
   const TcpParts parts = split_tcp(endpoint);
-  const uint16_t port = parse_port(endpoint, parts.port, for_listening);
+  const Ports ports = parse_ports(endpoint, parts.port, for_listening);
   SocketAddress result = look_up(endpoint, parts.host, AI_NUMERICHOST);
-  if (result.family() == AF_INET) {
-    reinterpret_cast<sockaddr_in&>(result.address).sin_port = htons(port);
-  } else {
-    reinterpret_cast<sockaddr_in6&>(result.address).sin6_port = htons(port);
-  }
+  port_of(result) = htons(ports.first);
+  result.last_port = ports.last;
   result.endpoint = tcp_endpoint(result);
+  if (ports.last != 0) result.endpoint += fmt::format("-{}", ports.last);
+  return result;
+}
+
+// How well an address of an interface suits others: IPv4 as whoever dials takes it, no IPv6 that needs a scope.
+int rank_of(const sockaddr* address) {
+  if (address == nullptr) return 0;
+  if (address->sa_family == AF_INET) return 2;
+  if (address->sa_family != AF_INET6) return 0;
+  return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr) ? 0 : 1;
+}
+
+// nullopt: no interface has that name.
+std::optional<SocketAddress> look_up_interface(const std::string& endpoint, const std::string& name) {
+  if (name.size() >= IF_NAMESIZE || if_nametoindex(name.c_str()) == 0) return std::nullopt;
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) throw std::bad_alloc();
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owned(found, &freeifaddrs);
+  const sockaddr* best = nullptr;
+  for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+    if (name == one->ifa_name && rank_of(one->ifa_addr) > rank_of(best)) best = one->ifa_addr;
+  }
+  if (best == nullptr) {
+    fail(Status::kInvalidArgument, "interface \"{}\" of \"{}\" has no address", name, endpoint);
+  }
+  SocketAddress result;
+  result.length = best->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::memcpy(&result.address, best, result.length);
   return result;
 }
 
@@ -125,16 +193,14 @@ bool SocketAddress::is_local() const {
   }
 }
 
+bool SocketAddress::to_next_port() {
+  if (is_ipc() || ntohs(port_of(*this)) >= last_port) return false;
+  port_of(*this) = htons(static_cast<uint16_t>(ntohs(port_of(*this)) + 1));
+  return true;
+}
+
 std::string tcp_endpoint(const SocketAddress& address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  if (address.family() == AF_INET) {
-    const auto& inet = reinterpret_cast<const sockaddr_in&>(address.address);
-    inet_ntop(AF_INET, &inet.sin_addr, text, sizeof text);
-    return fmt::format("tcp://{}:{}", text, ntohs(inet.sin_port));
-  }
-  const auto& inet6 = reinterpret_cast<const sockaddr_in6&>(address.address);
-  inet_ntop(AF_INET6, &inet6.sin6_addr, text, sizeof text);
-  return fmt::format("tcp://[{}]:{}", text, ntohs(inet6.sin6_port));
+  return fmt::format("tcp://{}:{}", text_of_host(address), ntohs(port_of(address)));
 }
 
 SocketAddress parse_address(const std::string& endpoint, bool for_listening) {
@@ -147,14 +213,8 @@ std::string resolve_address(const std::string& address) {
   if (!address.starts_with("tcp://") || address.rfind(':') <= std::strlen("tcp://")) return address;
   const TcpParts parts = split_tcp(address);
   if (parts.host.find('%') != std::string::npos) return address;  // a number with its scope, as no name has one
-  const SocketAddress host = look_up(address, parts.host, 0);
-  char text[INET6_ADDRSTRLEN] = {};
-  if (host.family() == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(host.address).sin_addr, text, sizeof text);
-    return fmt::format("tcp://{}:{}", text, parts.port);
-  }
-  inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(host.address).sin6_addr, text, sizeof text);
-  return fmt::format("tcp://[{}]:{}", text, parts.port);
+  const std::optional<SocketAddress> interface = look_up_interface(address, parts.host);
+  return fmt::format("tcp://{}:{}", text_of_host(interface ? *interface : look_up(address, parts.host, 0)), parts.port);
 }
 
 std::string own_address_towards(const std::string& address) {
@@ -170,11 +230,7 @@ std::string own_address_towards(const std::string& address) {
                         getsockname(fd, reinterpret_cast<sockaddr*>(&own.address), &own.length) == 0;
   close(fd);
   if (!is_known) return {};
-  if (own.family() == AF_INET) {
-    reinterpret_cast<sockaddr_in&>(own.address).sin_port = 0;
-  } else {
-    reinterpret_cast<sockaddr_in6&>(own.address).sin6_port = 0;
-  }
+  port_of(own) = 0;
   return tcp_endpoint(own);
 }
 

@@ -10,14 +10,17 @@ namespace distag {
 
 // An endpoint of ZeroMQ as the operating system takes it: numbers, no names, so nobody waits for a name server.
 struct SocketAddress {
-  std::string endpoint;  // numeric: "tcp://127.0.0.1:4711", "tcp://[::1]:4711", "ipc:///path"
+  std::string endpoint;  // numeric: "tcp://127.0.0.1:4711", "tcp://[::1]:4711-4720", "ipc:///path"
   sockaddr_storage address{};
   socklen_t length = 0;
+  uint16_t last_port = 0;  // of a range to listen at, which begins with the port of the address; 0: that one alone
 
   int family() const { return address.ss_family; }
   bool is_ipc() const { return family() == AF_UNIX; }
   // Not to be reached from another machine.
   bool is_local() const;
+  // Moves on to the next port of the range; false when this was the last.
+  bool to_next_port();
   // "/path" of an ipc endpoint.
   const char* path() const { return reinterpret_cast<const sockaddr_un&>(address).sun_path; }
 };
@@ -27,12 +30,13 @@ std::string tcp_endpoint(const SocketAddress& address);
 
 // Throws INVALID_ARGUMENT for what is no tcp or ipc endpoint, or names a host: only numbers come over the wire, and
 // what the host of this worker gave goes through resolve_address first. "localhost" and "*" count as numbers. Port 0
-// means "any" and is refused unless `for_listening`. Never waits.
+// means "any" and is refused unless `for_listening`, as is a range of ports. Never waits.
 SocketAddress parse_address(const std::string& endpoint, bool for_listening);
 
 // The address with its host as a number, and what is no tcp endpoint as it is: "tcp://node7:4711" becomes
-// "tcp://10.0.0.7:4711". Throws INVALID_ARGUMENT for a host that does not resolve. Takes as long as the name server
-// does: not on a loop.
+// "tcp://10.0.0.7:4711", and "tcp://eth0:0" the address of that interface of this machine, which goes before a host of
+// its name. Throws INVALID_ARGUMENT for a host that does not resolve, or an interface without an address. Takes as long
+// as the name server does: not on a loop.
 std::string resolve_address(const std::string& address);
 
 // "tcp://10.0.0.2:0": the address of this machine from which the numeric one is reached. Empty for what is on this

@@ -38,25 +38,43 @@ void clear_path(const SocketAddress& address) {
   unlink(address.path());
 }
 
+// -1: errno says why.
+int open_socket(const SocketAddress& address) {
+  const int fd = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const int on = 1;
+  if (!address.is_ipc()) {
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // what is accepted has it, too
+  }
+  const bool is_bound = bind(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) == 0;
+  if (is_bound && listen(fd, kBacklog) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  if (is_bound && address.is_ipc()) unlink(address.path());
+  errno = error;
+  return -1;
+}
+
+// At the first port of a range that is free.
+int open_at_one_of(SocketAddress address) {
+  int fd = -1;
+  do {
+    fd = open_socket(address);
+  } while (fd < 0 && errno == EADDRINUSE && address.to_next_port());
+  if (fd < 0) fail_to_listen(address, errno);
+  return fd;
+}
+
 }  // namespace
 
-Listener::Listener(const SocketAddress& address) : endpoint_(address.endpoint) {
+Listener::Listener(const SocketAddress& address)
+    : endpoint_(address.endpoint), path_(address.is_ipc() ? address.path() : "") {
   require_descriptors(kDialReserve);
   if (address.is_ipc()) clear_path(address);
-  fd_ = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd_ < 0) fail_to_listen(address, errno);
+  fd_ = open_at_one_of(address);
+  if (address.is_ipc()) return;
   try {
-    const int on = 1;
-    if (!address.is_ipc()) {
-      setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-      setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // what is accepted has it, too
-    }
-    if (bind(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0) {
-      fail_to_listen(address, errno);
-    }
-    if (address.is_ipc()) path_ = address.path();
-    if (listen(fd_, kBacklog) != 0) fail_to_listen(address, errno);
-    if (address.is_ipc()) return;
     SocketAddress bound = address;
     if (getsockname(fd_, reinterpret_cast<sockaddr*>(&bound.address), &bound.length) != 0) {
       fail_to_listen(address, errno);
@@ -64,7 +82,6 @@ Listener::Listener(const SocketAddress& address) : endpoint_(address.endpoint) {
     endpoint_ = tcp_endpoint(bound);
   } catch (...) {
     close(fd_);
-    if (!path_.empty()) unlink(path_.c_str());
     throw;
   }
 }

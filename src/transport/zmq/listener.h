@@ -25,7 +25,7 @@ class Listener {
  private:
   int fd_ = -1;
   std::string endpoint_;
-  std::string path_;  // of ipc, once it is bound
+  std::string path_;  // of ipc
 };
 
 }  // namespace distag

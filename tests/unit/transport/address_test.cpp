@@ -55,6 +55,31 @@ TEST(Address, ResolvesTheHostOfATcpAddressAlone) {
   }
 }
 
+TEST(Address, AnInterfaceStandsForItsAddress) {
+  EXPECT_EQ(resolve_address("tcp://lo:0"), "tcp://127.0.0.1:0");
+  EXPECT_EQ(resolve_address("tcp://lo:4711-4720"), "tcp://127.0.0.1:4711-4720");
+}
+
+TEST(Address, ARangeOfPortsIsForListeners) {
+  const SocketAddress range = parse_address("tcp://127.0.0.1:4711-4713", true);
+  EXPECT_EQ(range.endpoint, "tcp://127.0.0.1:4711-4713");
+  SocketAddress one = range;
+  EXPECT_TRUE(one.to_next_port());
+  EXPECT_EQ(tcp_endpoint(one), "tcp://127.0.0.1:4712");
+  EXPECT_TRUE(one.to_next_port());
+  EXPECT_FALSE(one.to_next_port());
+  EXPECT_EQ(tcp_endpoint(one), "tcp://127.0.0.1:4713");
+  SocketAddress last = parse_address("tcp://[::1]:65535-65535", true);
+  EXPECT_FALSE(last.to_next_port());
+  SocketAddress alone = parse_address("tcp://127.0.0.1:4711", true);
+  EXPECT_FALSE(alone.to_next_port());
+  EXPECT_NE(refusal("tcp://127.0.0.1:4711-4713").find("has no port"), std::string::npos);
+  for (const char* bad : {"tcp://127.0.0.1:2-1", "tcp://127.0.0.1:0-5", "tcp://127.0.0.1:1-", "tcp://127.0.0.1:-5",
+                          "tcp://127.0.0.1:1-2-3", "tcp://127.0.0.1:1-65536"}) {
+    EXPECT_NE(refusal(bad, true), "") << bad;
+  }
+}
+
 TEST(Address, RefusalsQuoteTheEndpointAndSayTheForm) {
   EXPECT_EQ(refusal("udp://1.2.3.4:5"),
             "\"udp://1.2.3.4:5\" is no endpoint of this transport: give \"tcp://host:port\" or \"ipc:///path\"");

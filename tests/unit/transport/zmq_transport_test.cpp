@@ -98,6 +98,27 @@ TEST_F(ZmqTransportTest, TcpEndpointHasThePortThatWasChosen) {
   EXPECT_EQ(dialled.record().next("connected").what, "connected");
 }
 
+TEST_F(ZmqTransportTest, ListensAtTheFirstPortOfARangeThatIsFree) {
+  Side side(kind());
+  Listening first(side, "tcp://127.0.0.1:0");
+  const std::string taken = first.endpoint();
+  const int port = std::stoi(taken.substr(taken.rfind(':') + 1));
+  const std::string range = fmt::format("{}-{}", taken, std::min(port + 20, 65535));
+  Listening second(side, range);
+  const int chosen = std::stoi(second.endpoint().substr(second.endpoint().rfind(':') + 1));
+  EXPECT_GT(chosen, port);
+  EXPECT_LE(chosen, port + 20);
+  Dialled dialled(side, second.endpoint());
+  EXPECT_EQ(dialled.record().next("connected").what, "connected");
+  try {
+    Listening third(side, fmt::format("{}-{}", taken, port));
+    ADD_FAILURE() << "listens";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kInvalidState);
+    EXPECT_NE(error.message().find(fmt::format(":{}-{}", port, port)), std::string::npos) << error.message();
+  }
+}
+
 TEST_F(ZmqTransportTest, PrivateAddressesAreDifferentAndGoWithTheTransport) {
   std::string directory;
   {

@@ -82,7 +82,7 @@ class Chooser {
   }
 
   void consider(const Assignment& assignment) {
-    std::vector<Axes> axes(rule_.sums.size());
+    std::vector<Axes> axes(rule_.factors.size());
     for (size_t factor = 0; factor < axes.size(); ++factor) {
       axes[factor] = ordered_axes(assignment, static_cast<int>(factor));
     }
@@ -92,11 +92,13 @@ class Chooser {
       placement.inputs.push_back(spec_of(rule_.inputs[i], axes, stays(assignment)));
     }
     AxisSet sums = stays(assignment);
+    AxisSet merged = 0;
     for (size_t factor = 0; factor < axes.size(); ++factor) {
-      if (rule_.sums[factor]) sums |= set_of(axes[factor]);
+      if (rule_.factors[factor] == FactorKind::kSum) sums |= set_of(axes[factor]);
+      if (rule_.factors[factor] == FactorKind::kMerged) merged |= set_of(axes[factor]);
     }
     for (const auto& dims : rule_.outputs) placement.outputs.push_back(spec_of(dims, axes, sums));
-    const Score score = scored(placement, sums & ~stays(assignment));
+    const Score score = scored(placement, sums & ~stays(assignment), merged);
     if (found_ && !(score < best_score_)) return;
     found_ = true;
     best_score_ = score;
@@ -178,9 +180,11 @@ class Chooser {
     return spec;
   }
 
-  Score scored(const Placement& placement, AxisSet newly_partial) const {
+  Score scored(const Placement& placement, AxisSet newly_partial, AxisSet merged) const {
     Score score;
-    score.moves = MoveClass::kNone;
+    // Where the first input is not cut there, to merge is a choice: for the sake of a weight.
+    const bool is_as_it_lies = (merged & ~call_.inputs[0].spec.cut()) == 0;
+    score.moves = is_as_it_lies ? MoveClass::kNone : MoveClass::kParameters;
     std::vector<int64_t> received(static_cast<size_t>(mesh_.count()), 0);
     for (size_t i = 0; i < placement.inputs.size(); ++i) {
       const Operand& operand = call_.inputs[i];
@@ -197,6 +201,7 @@ class Chooser {
     }
     score.bytes = *std::max_element(received.begin(), received.end());
     if (score.moves != MoveClass::kNone) score.bytes += sum_bytes(placement, newly_partial);
+    if (merged != 0) score.bytes += merge_bytes(placement, merged);
     score.partial = __builtin_popcount(placement.outputs.empty() ? 0 : placement.outputs[0].partial());
     return score;
   }
@@ -211,6 +216,19 @@ class Chooser {
       bytes += all_reduce_cost(count, parts) * result_item_size(call_);
     }
     return bytes;
+  }
+
+  // Of the all_reduce of the numbers that members merge for each row.
+  int64_t merge_bytes(const Placement& placement, AxisSet merged) const {
+    int64_t rows = 1;
+    const Box box = box_of(mesh_, placement.inputs[0], call_.inputs[0].shape, 0);
+    for (size_t d = 0; d < box.extent.size(); ++d) {
+      const int factor = rule_.inputs[0][d].factor;
+      const bool is_merged =
+          factor != FactorDim::kWhole && rule_.factors[static_cast<size_t>(factor)] == FactorKind::kMerged;
+      if (!is_merged) rows *= box.extent[d];
+    }
+    return all_reduce_cost(rows * rule_.merged_numbers, mesh_.size_of(axes_of(merged))) * result_item_size(call_);
   }
 
   const MeshShape& mesh_;
@@ -249,6 +267,30 @@ Attributes with_local_diagonal(const MeshShape& mesh, const OpCall& call, const 
   return with_attribute(call.attributes, "diagonal", Value(moved));
 }
 
+AxisSet merged_axes(const Rule& rule, const Placement& placement) {
+  AxisSet merged = 0;
+  for (size_t i = 0; i < rule.inputs.size(); ++i) {
+    for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
+      const int factor = rule.inputs[i][d].factor;
+      if (factor == FactorDim::kWhole) continue;
+      if (rule.factors[static_cast<size_t>(factor)] == FactorKind::kMerged)
+        merged |= set_of(placement.inputs[i].dim(d));
+    }
+  }
+  return merged;
+}
+
+std::optional<LocalCall::Part> part_of(const MeshShape& mesh, const OpCall& call, const Rule& rule,
+                                       const Placement& placement, int64_t position) {
+  const AxisSet merged = merged_axes(rule, placement);
+  const bool has_rows = rule.form == LocalForm::kTableRows && !placement.inputs[1].dim(0).empty();
+  const bool has_mask = rule.form == LocalForm::kMaskOfBox && placement.inputs[0].cut() != 0;
+  if (merged == 0 && !has_rows && !has_mask) return std::nullopt;
+  const size_t input = has_rows ? 1 : 0;
+  const Dims& whole = call.inputs[input].shape;
+  return LocalCall::Part{axes_of(merged), box_of(mesh, placement.inputs[input], whole, position), whole};
+}
+
 // The dim of the output that an input of one dim shares.
 size_t added_dim(const Rule& rule) {
   const int factor = rule.inputs[*rule.added_once][0].factor;
@@ -269,9 +311,11 @@ Placement choose_placement(const MeshShape& mesh, const OpCall& call, const Rule
 
 LocalCall local_call(const MeshShape& mesh, const OpCall& call, const Rule& rule, const Placement& placement,
                      int64_t position) {
-  LocalCall local{std::string(call.op), call.attributes, rule.scale, false, std::nullopt};
+  LocalCall local{std::string(call.op), call.attributes, rule.scale, false, std::nullopt, std::nullopt};
   switch (rule.form) {
     case LocalForm::kSame:
+    case LocalForm::kTableRows:
+    case LocalForm::kMaskOfBox:
       break;
     case LocalForm::kSumOfMean:
       local.op = "sum";
@@ -293,6 +337,7 @@ LocalCall local_call(const MeshShape& mesh, const OpCall& call, const Rule& rule
       local.attributes = with_local_diagonal(mesh, call, placement, position);
       break;
   }
+  local.part = part_of(mesh, call, rule, placement, position);
   const Axes partial = axes_of(placement.outputs[0].partial());
   if (rule.added_once && !partial.empty()) {
     local.added_apart = {*rule.added_once, added_dim(rule), mesh.index_along(partial, position) == 0};

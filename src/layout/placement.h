@@ -7,7 +7,7 @@ namespace distag::layout {
 
 // How far inputs have to be moved for a placement; lower is better.
 enum class MoveClass : uint8_t {
-  kNone = 1,        // no communication
+  kNone = 1,        // no communication, but of what the op merges where its first input is cut
   kParameters = 2,  // parameters come to the data, and partial inputs are summed
   kData = 3,        // shards of other tensors move: a hidden move
 };
@@ -40,6 +40,14 @@ struct LocalCall {
     bool is_first;
   };
   std::optional<AddedApart> added_apart;
+  // Where the op on a part is another one than on the whole: merged dims are cut, or rows of a table, or elements count
+  // by their place in the whole.
+  struct Part {
+    Axes merged;  // that cut merged dims, in the order of the mesh
+    Box box;      // of the first input, or of the table
+    Dims whole;   // the shape of that input
+  };
+  std::optional<Part> part;
 };
 LocalCall local_call(const MeshShape& mesh, const OpCall& call, const Rule& rule, const Placement& placement,
                      int64_t position);

@@ -45,10 +45,10 @@ constexpr Entry kRules[] = {
     {"elu", elementwise_rule},
     {"sum", sum_rule},
     {"mean", mean_rule},
-    {"max", reduction_rule},
-    {"amin", reduction_rule},
-    {"var", reduction_rule},
-    {"logsumexp", reduction_rule},
+    {"max", choice_rule},
+    {"amin", choice_rule},
+    {"var", var_rule},
+    {"logsumexp", logsumexp_rule},
     {"argmax", argmax_rule},
     {"mse_loss", pairwise_loss_rule},
     {"l1_loss", pairwise_loss_rule},
@@ -61,7 +61,7 @@ constexpr Entry kRules[] = {
     {"max_pool2d", max_pool2d_rule},
     {"softmax", softmax_rule},
     {"log_softmax", softmax_rule},
-    {"cumsum", softmax_rule},
+    {"cumsum", cumsum_rule},
     {"layer_norm", layer_norm_rule},
     {"embedding", embedding_rule},
     {"gather", gather_rule},
@@ -79,6 +79,7 @@ constexpr Entry kRules[] = {
     {"flip", flip_rule},
     {"pad", pad_rule},
     {"tril", tril_rule},
+    {"dropout", dropout_rule},
 };
 
 constexpr std::string_view kSources[] = {"zeros", "ones", "full", "arange", "rand", "randn"};
@@ -114,9 +115,9 @@ RuleMaker::RuleMaker(const OpCall& call) : call_(call) {
   }
 }
 
-int RuleMaker::add_factor(bool sums) {
-  rule.sums.push_back(sums);
-  return static_cast<int>(rule.sums.size()) - 1;
+int RuleMaker::add_factor(FactorKind kind) {
+  rule.factors.push_back(kind);
+  return static_cast<int>(rule.factors.size()) - 1;
 }
 
 size_t RuleMaker::checked_dim(int64_t dim, size_t rank) const {

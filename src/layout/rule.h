@@ -34,6 +34,13 @@ struct FactorDim {
   int64_t unit = 1;
 };
 
+// What it means that the dims of a factor are cut.
+enum class FactorKind : uint8_t {
+  kPass,    // nothing to the op
+  kSum,     // the outputs are partial
+  kMerged,  // the op puts together what the members have; outputs that lack the factor are repeated
+};
+
 // The op that members run in its place, so that the parts of a sum add up.
 enum class LocalForm : uint8_t {
   kSame,
@@ -43,6 +50,8 @@ enum class LocalForm : uint8_t {
   kBlockOfShape,     // the attribute shape is that of the member's part; for reshape, expand
   kReshape,          // a reshape to the member's part; for squeeze, which would judge by the size of the part
   kBandOfRows,       // the diagonal counts from the member's part; for tril
+  kTableRows,        // indices of rows of other members give zeros; for embedding
+  kMaskOfBox,        // elements count by their place in the whole; for dropout
 };
 
 // How an op lets its dims be cut.
@@ -50,11 +59,12 @@ struct Rule {
   std::vector<std::vector<FactorDim>> inputs;  // empty for one that is left out
   std::vector<std::vector<FactorDim>> outputs;
   std::vector<Dims> output_shapes;
-  std::vector<bool> sums;  // by factor: where it is cut, the outputs are partial
+  std::vector<FactorKind> factors;
   bool is_linear = false;  // op(a + b) = op(a) + op(b): where all inputs are partial, the outputs may be
   LocalForm form = LocalForm::kSame;
   double scale = 1;                  // of forms that compute a mean
   std::optional<size_t> added_once;  // an input, as a bias, that one member adds where the output is partial
+  int64_t merged_numbers = 0;        // of each row, by members together: for merged factors
 };
 
 // The rule of an application, by its shapes and attributes. Throws INVALID_ARGUMENT, as the op itself would, when they

@@ -18,8 +18,9 @@ class RuleMaker {
   size_t checked_dim(int64_t dim, size_t rank) const;
   size_t dim_attribute(std::string_view name, int64_t fallback, size_t rank) const;
 
-  int factor() { return add_factor(false); }
-  int sum_factor() { return add_factor(true); }
+  int factor() { return add_factor(FactorKind::kPass); }
+  int sum_factor() { return add_factor(FactorKind::kSum); }
+  int merged_factor() { return add_factor(FactorKind::kMerged); }
   // The dim of an input, or of an output, is of that factor.
   void place_input(size_t i, size_t dim, int factor, int64_t unit = 1) { rule.inputs[i][dim] = {factor, unit}; }
   void place_output(size_t dim, int factor, int64_t unit = 1) { rule.outputs[0][dim] = {factor, unit}; }
@@ -34,7 +35,7 @@ class RuleMaker {
   Rule rule;
 
  private:
-  int add_factor(bool sums);
+  int add_factor(FactorKind kind);
 
   const OpCall& call_;
 };
@@ -45,7 +46,9 @@ void linear_elementwise_rule(RuleMaker& maker);
 void cast_rule(RuleMaker& maker);
 void sum_rule(RuleMaker& maker);
 void mean_rule(RuleMaker& maker);
-void reduction_rule(RuleMaker& maker);  // reduced dims are whole
+void choice_rule(RuleMaker& maker);  // max, amin
+void logsumexp_rule(RuleMaker& maker);
+void var_rule(RuleMaker& maker);
 void argmax_rule(RuleMaker& maker);
 void pairwise_loss_rule(RuleMaker& maker);
 void classification_loss_rule(RuleMaker& maker);
@@ -53,7 +56,9 @@ void matmul_rule(RuleMaker& maker);
 void linear_rule(RuleMaker& maker);
 void conv2d_rule(RuleMaker& maker);
 void max_pool2d_rule(RuleMaker& maker);
-void softmax_rule(RuleMaker& maker);  // also cumsum: the dim is whole
+void softmax_rule(RuleMaker& maker);
+void cumsum_rule(RuleMaker& maker);
+void dropout_rule(RuleMaker& maker);
 void layer_norm_rule(RuleMaker& maker);
 void embedding_rule(RuleMaker& maker);
 void gather_rule(RuleMaker& maker);

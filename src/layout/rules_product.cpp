@@ -163,7 +163,7 @@ void max_pool2d_rule(RuleMaker& maker) {
   }
 }
 
-// Of x all dims but the last ones pass; those are whole, as are weight and bias.
+// Of x all dims but the last ones pass; those are merged, and cut weight and bias alike.
 void layer_norm_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const int64_t whole = get_int(maker.call().attributes, "normalized_dims", 1);
@@ -172,18 +172,23 @@ void layer_norm_rule(RuleMaker& maker) {
   }
   const Dims tail(std::span<const int64_t>(x).last(static_cast<size_t>(whole)));
   for (size_t i = 1; i < 3; ++i) {
-    if (!maker.has_input(i) || maker.shape(i).size() <= tail.size()) continue;
+    if (!maker.has_input(i) || maker.shape(i) == tail) continue;
     maker.refuse("weight and bias {} do not fit the dims {}", to_string(maker.shape(i)), to_string(tail));
   }
   maker.add_output(x);
-  for (size_t d = 0; d + tail.size() < x.size(); ++d) {
-    const int factor = maker.factor();
+  maker.rule.merged_numbers = 3;  // count, mean and sum of squares
+  for (size_t d = 0; d < x.size(); ++d) {
+    const bool is_normalized = d + tail.size() >= x.size();
+    const int factor = is_normalized ? maker.merged_factor() : maker.factor();
     maker.place_input(0, d, factor);
     maker.place_output(d, factor);
+    for (size_t i = 1; is_normalized && i < 3; ++i) {
+      if (maker.has_input(i)) maker.place_input(i, d + tail.size() - x.size(), factor);
+    }
   }
 }
 
-// The rows of the table are whole.
+// Members give the rows of the table that they have, and zeros for others: that adds up.
 void embedding_rule(RuleMaker& maker) {
   const Dims& index = maker.shape(0);
   const Dims& table = maker.shape(1);
@@ -199,6 +204,8 @@ void embedding_rule(RuleMaker& maker) {
   const int column = maker.factor();
   maker.place_input(1, 1, column);
   maker.place_output(index.size(), column);
+  maker.place_input(1, 0, maker.sum_factor());
+  maker.rule.form = LocalForm::kTableRows;
 }
 
 // The dim along which it chooses is whole in x; the index passes there, and elsewhere both do where they agree.
@@ -234,17 +241,30 @@ void index_select_rule(RuleMaker& maker) {
   }
 }
 
-void softmax_rule(RuleMaker& maker) {
+namespace {
+
+// All dims pass but the one along which the op works.
+void along_dim_rule(RuleMaker& maker, bool merges) {
   const Dims& x = maker.shape(0);
   maker.add_output(x);
   if (x.empty()) return;
   const size_t dim = maker.dim_attribute("dim", -1, x.size());
   for (size_t d = 0; d < x.size(); ++d) {
-    if (d == dim) continue;
-    const int factor = maker.factor();
+    if (d == dim && !merges) continue;
+    const int factor = d == dim ? maker.merged_factor() : maker.factor();
     maker.place_input(0, d, factor);
     maker.place_output(d, factor);
   }
 }
+
+}  // namespace
+
+// The largest element, and the sum of exponentials.
+void softmax_rule(RuleMaker& maker) {
+  along_dim_rule(maker, true);
+  maker.rule.merged_numbers = 2;
+}
+
+void cumsum_rule(RuleMaker& maker) { along_dim_rule(maker, false); }
 
 }  // namespace distag::layout

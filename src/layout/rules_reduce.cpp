@@ -48,8 +48,8 @@ std::vector<bool> dims_attribute(const RuleMaker& maker, size_t rank) {
   return reduced;
 }
 
-// Dims that stay pass; reduced ones are sums, or whole.
-void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool keepdim, bool sums) {
+// Dims that stay pass; reduced ones are of a kind of their own.
+void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool keepdim, FactorKind kind) {
   const Dims& shape = maker.shape(0);
   Dims result;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -64,7 +64,7 @@ void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool ke
       maker.place_input(0, d, factor);
       maker.place_output(to++, factor);
     } else {
-      if (sums) maker.place_input(0, d, maker.sum_factor());
+      maker.place_input(0, d, kind == FactorKind::kSum ? maker.sum_factor() : maker.merged_factor());
       if (keepdim) ++to;
     }
   }
@@ -118,7 +118,7 @@ void cast_rule(RuleMaker& maker) {
 }
 
 void sum_rule(RuleMaker& maker) {
-  place_reduction(maker, dims_attribute(maker, maker.shape(0).size()), get_keepdim(maker), true);
+  place_reduction(maker, dims_attribute(maker, maker.shape(0).size()), get_keepdim(maker), FactorKind::kSum);
   maker.rule.is_linear = true;
 }
 
@@ -128,20 +128,36 @@ void mean_rule(RuleMaker& maker) {
     fail(Status::kUnsupported, "mean: dtype {} is not supported: cast it to float32 or float64 first",
          dtype_name(maker.input(0).dtype));
   }
-  place_reduction(maker, reduced, get_keepdim(maker), true);
+  place_reduction(maker, reduced, get_keepdim(maker), FactorKind::kSum);
   set_mean(maker, LocalForm::kSumOfMean, reduced_count(maker, reduced));
   maker.rule.is_linear = true;
 }
 
-void reduction_rule(RuleMaker& maker) {
-  place_reduction(maker, dims_attribute(maker, maker.shape(0).size()), get_keepdim(maker), false);
+namespace {
+
+void merged_reduction_rule(RuleMaker& maker, int64_t numbers) {
+  const std::vector<bool> reduced = dims_attribute(maker, maker.shape(0).size());
+  place_reduction(maker, reduced, get_keepdim(maker), FactorKind::kMerged);
+  maker.rule.merged_numbers = numbers;
 }
+
+}  // namespace
+
+// The extreme element.
+void choice_rule(RuleMaker& maker) { merged_reduction_rule(maker, 1); }
+
+// The largest element, and the sum of what the exponentials are with that taken out.
+void logsumexp_rule(RuleMaker& maker) { merged_reduction_rule(maker, 2); }
+
+// Count, mean and sum of squares.
+void var_rule(RuleMaker& maker) { merged_reduction_rule(maker, 3); }
 
 void argmax_rule(RuleMaker& maker) {
   const size_t rank = maker.shape(0).size();
   std::vector<bool> reduced(rank, false);
   if (rank > 0) reduced[maker.dim_attribute("dim", -1, rank)] = true;
-  place_reduction(maker, reduced, false, false);
+  place_reduction(maker, reduced, false, FactorKind::kMerged);
+  maker.rule.merged_numbers = 2;  // value and index
 }
 
 void pairwise_loss_rule(RuleMaker& maker) {
@@ -156,7 +172,8 @@ void pairwise_loss_rule(RuleMaker& maker) {
   if (reduction == "mean") set_mean(maker, LocalForm::kLossOfMean, element_count(shape));
 }
 
-// Classes are whole. The mean is over the weights of the rows, some of which are ignored: only all members tell.
+// Classes are merged: the largest logit, the sum of exponentials and the target's logit, and its weight. The mean is
+// over the weights of the rows, some of which are ignored: only all members tell.
 void classification_loss_rule(RuleMaker& maker) {
   const std::string reduction = reduction_attribute(maker);
   const Dims& logits = maker.shape(0);
@@ -169,6 +186,9 @@ void classification_loss_rule(RuleMaker& maker) {
   if (maker.shape(1) != rows) {
     maker.refuse("logits {} and targets {} do not fit", to_string(logits), to_string(maker.shape(1)));
   }
+  if (maker.has_input(2) && maker.shape(2) != Dims{logits[class_dim]}) {
+    maker.refuse("weight {} does not fit {} classes", to_string(maker.shape(2)), logits[class_dim]);
+  }
   const bool keeps = reduction == "none";
   maker.add_output(keeps ? rows : Dims());
   for (size_t d = 0, to = 0; d < logits.size(); ++d) {
@@ -179,7 +199,17 @@ void classification_loss_rule(RuleMaker& maker) {
     if (keeps) maker.place_output(to, factor);
     ++to;
   }
+  const int classes = maker.merged_factor();
+  maker.place_input(0, class_dim, classes);
+  if (maker.has_input(2)) maker.place_input(2, 0, classes);
+  maker.rule.merged_numbers = maker.has_input(2) ? 4 : 3;
   if (reduction == "mean") maker.rule.form = LocalForm::kLossOverWeights;
+}
+
+// Not taken for linear, as a partial tensor need not be drawn from once for each of its parts.
+void dropout_rule(RuleMaker& maker) {
+  elementwise_rule(maker);
+  maker.rule.form = LocalForm::kMaskOfBox;
 }
 
 }  // namespace distag::layout

@@ -19,7 +19,7 @@
   X(kSilu) X(kSoftplus) X(kGelu) X(kLeakyRelu) X(kElu)                                                               \
   X(kPermute) X(kExpand) X(kSqueeze) X(kUnsqueeze) X(kStack) X(kSplit) X(kFlip) X(kPad) X(kTril) X(kCumsum)          \
   X(kWhere) X(kGather) X(kIndexSelect) X(kEmbedding) X(kLogsumexp) X(kVar) X(kLayerNorm)                  \
-  X(kPow) X(kAmin) X(kNllLoss) X(kL1Loss) X(kBinaryCrossEntropyWithLogits)
+  X(kPow) X(kAmin) X(kNllLoss) X(kL1Loss) X(kBinaryCrossEntropyWithLogits) X(kDropout)
 // clang-format on
 
 namespace distag::ops {

@@ -5,7 +5,9 @@
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
+#include "ops/cut_classes.h"
 #include "ops/loss_reduction.h"
+#include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
 
@@ -23,7 +25,8 @@ struct Classification {
   int64_t classes = 0;
   int64_t ignored = 0;
 
-  Classification(const char* op, std::span<const Tensor> inputs, const Attributes& attributes);
+  // `all_classes`: where there are more than those of the logits.
+  Classification(const char* op, std::span<const Tensor> inputs, const Attributes& attributes, int64_t all_classes = 0);
   // Weight of a row; 0 for an ignored one. T is the dtype of the logits.
   template <typename T>
   T weight_of(int64_t target) const {
@@ -51,7 +54,8 @@ Tensor classes_second(const Tensor& x) {
   return permuted(x, order);
 }
 
-Classification::Classification(const char* op, std::span<const Tensor> inputs, const Attributes& attributes) {
+Classification::Classification(const char* op, std::span<const Tensor> inputs, const Attributes& attributes,
+                               int64_t all_classes) {
   const Tensor& logits = inputs[0];
   targets = inputs[1].contiguous();
   Tensor given_weight = inputs.size() > 2 ? inputs[2] : Tensor();
@@ -74,10 +78,11 @@ Classification::Classification(const char* op, std::span<const Tensor> inputs, c
   if (given_weight) weight = as_dtype(given_weight, logits.dtype()).contiguous();
   count = targets.count();
   ignored = get_int(attributes, "ignore_index", -100);
+  const int64_t limit = std::max(classes, all_classes);
   for (int64_t i = 0; i < count; ++i) {
     int64_t target = targets.data_as<int64_t>()[i];
-    if (target != ignored && (target < 0 || target >= classes)) {
-      fail(Status::kInvalidArgument, "{}: target {} at row {} is out of range [0, {})", op, target, i, classes);
+    if (target != ignored && (target < 0 || target >= limit)) {
+      fail(Status::kInvalidArgument, "{}: target {} at row {} is out of range [0, {})", op, target, i, limit);
     }
   }
 }
@@ -94,7 +99,8 @@ struct LogSumExpRows {
   }
 };
 
-// out = scale (softmax(x) - [target]) for each row, 0 for one without a target (-1).
+// out = scale (softmax(x) - [target]) for each row, 0 for one without a target (-1). The target may be beyond the row:
+// among classes that others have.
 template <typename T>
 struct CrossEntropyGradientRows {
   DISTAG_INLINE static void run(T* out, const T* x, const T* largests, const T* logs, const T* scales,
@@ -109,7 +115,7 @@ struct CrossEntropyGradientRows {
       }
       DISTAG_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[i] = scale * math::exp((x[i] - largest) - log_sum);
-      out[targets[r]] = scale * std::expm1((x[targets[r]] - largest) - log_sum);
+      if (targets[r] < count) out[targets[r]] = scale * std::expm1((x[targets[r]] - largest) - log_sum);
     }
   }
 };
@@ -254,8 +260,9 @@ Tensors nll_loss_backward(const Saved& saved, Tensors gradients) {
   dispatch_floating("nll_loss", rows.dtype(), [&]<typename T>(T) {
     T* row = out.mutable_data_as<T>();
     const auto* targets = saved.tensors[3].data_as<int64_t>();
+    const int64_t classes = rows.shape().back();
     for (int64_t r = 0; r < scales.count(); ++r) {
-      if (targets[r] >= 0) row[r * rows.shape().back() + targets[r]] = -scales.data_as<T>()[r];
+      if (targets[r] >= 0 && targets[r] < classes) row[r * classes + targets[r]] = -scales.data_as<T>()[r];
     }
   });
   result[0] = classes_second(out);
@@ -274,5 +281,111 @@ constexpr Op kNllLoss{.name = "nll_loss",
                       .forward = nll_loss_forward,
                       .backward = nll_loss_backward,
                       .is_cheap = true};
+
+// ---- classes of which others have some ------------------------------------------------------------------------------
+
+CutClasses::CutClasses(const Op& op, std::span<const Tensor> inputs, const Attributes& attributes, int64_t offset,
+                       int64_t all_classes)
+    : op_(op.name),
+      takes_exponentials_(&op == &kCrossEntropy),
+      keeps_rows_(loss_reduction(op.name, attributes) == LossReduction::kOfEach),
+      input_count_(inputs.size()),
+      offset_(offset) {
+  dispatch_floating(op_, inputs[0].dtype(), [](auto) {});
+  const Classification batch(op_, inputs, attributes, all_classes);
+  rows_ = batch.rows;
+  targets_ = batch.targets;
+  weight_ = batch.weight;
+  classes_ = batch.classes;
+  ignored_ = batch.ignored;
+}
+
+Tensor CutClasses::largest() const {
+  const size_t last = rows_.rank() - 1;
+  DimSet classes;
+  classes.set(last);
+  return max_over(rows_, classes, Dims{targets_.count()});
+}
+
+namespace {
+
+template <typename T>
+struct ExpSumRows {
+  DISTAG_INLINE static void run(T* sums, T* scratch, const T* x, const T* largest, int64_t rows, int64_t count) {
+    for (int64_t r = 0; r < rows; ++r, x += count) {
+      sums[r] = static_cast<T>(exp_of_row(scratch, x, largest[r], count));
+    }
+  }
+};
+
+}  // namespace
+
+template <typename T>
+void CutClasses::write_terms(Tensor& terms, const Tensor& largest) const {
+  const int64_t rows = targets_.count();
+  T* term = terms.mutable_data_as<T>();
+  if (takes_exponentials_) {
+    Tensor scratch = Tensor::empty(rows_.dtype(), Dims{classes_});
+    simd::run<ExpSumRows<T>, T*, T*, const T*, const T*, int64_t, int64_t>(
+        term, scratch.mutable_data_as<T>(), rows_.data_as<T>(), largest.data_as<T>(), rows, classes_);
+    term += rows;
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t target = targets_.data_as<int64_t>()[r];
+    const int64_t place = target == ignored_ ? -1 : place_of(target);
+    const T shift = takes_exponentials_ ? largest.data_as<T>()[r] : T(0);
+    term[r] = place < 0 ? T(0) : rows_.data_as<T>()[r * classes_ + place] - shift;
+    if (weight_) term[rows + r] = place < 0 ? T(0) : weight_.data_as<T>()[place];
+  }
+}
+
+Tensor CutClasses::terms(const Tensor& largest) const {
+  const int64_t numbers = (takes_exponentials_ ? 1 : 0) + 1 + (weight_ ? 1 : 0);
+  Tensor terms = Tensor::empty(rows_.dtype(), Dims{numbers, targets_.count()});
+  if (terms.count() == 0) return terms;
+  dispatch_floating(op_, rows_.dtype(), [&]<typename T>(T) { write_terms<T>(terms, largest); });
+  return terms;
+}
+
+template <typename T>
+CutClasses::Loss CutClasses::finish_as(const Tensor& largest, const Tensor& terms, Saved* saved) const {
+  const int64_t rows = targets_.count();
+  LogSums sums(rows_.dtype(), rows);
+  if (takes_exponentials_) sums.largest = largest;
+  Tensor factors = Tensor::empty(rows_.dtype(), Dims{rows});
+  Tensor places = Tensor::empty(Dtype::kInt64, Dims{rows});
+  Loss loss{Tensor::empty(rows_.dtype(), keeps_rows_ ? targets_.shape() : Dims()), 0};
+  T* logs = sums.logs.mutable_data_as<T>();
+  T* weights = factors.mutable_data_as<T>();
+  T* out = loss.loss.mutable_data_as<T>();
+  const T* term = terms.data_as<T>();
+  const T* of_target = takes_exponentials_ ? term + rows : term;
+  double total = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t target = targets_.data_as<int64_t>()[r];
+    const bool counts = target != ignored_;
+    if (takes_exponentials_) logs[r] = math::log(term[r]);
+    weights[r] = counts ? (weight_ ? of_target[rows + r] : T(1)) : T(0);
+    const T each = counts ? weights[r] * (logs[r] - of_target[r]) : T(0);
+    if (keeps_rows_) out[r] = each;
+    total += static_cast<double>(each);
+    loss.weights += static_cast<double>(weights[r]);
+    // Of another's class: beyond the row.
+    const int64_t place = place_of(target);
+    places.mutable_data_as<int64_t>()[r] = counts ? (place < 0 ? classes_ : place) : -1;
+  }
+  if (!keeps_rows_) *out = static_cast<T>(total);
+  if (saved != nullptr) {
+    saved->tensors = {rows_.snapshot(), sums.largest, sums.logs, places, factors};
+    saved->shapes = {Dims{static_cast<int64_t>(input_count_)}};
+  }
+  return loss;
+}
+
+CutClasses::Loss CutClasses::finish(const Tensor& largest, const Tensor& terms, Saved* saved) const {
+  Loss loss{Tensor(), 0};
+  dispatch_floating(op_, rows_.dtype(), [&]<typename T>(T) { loss = finish_as<T>(largest, terms, saved); });
+  return loss;
+}
 
 }  // namespace distag::ops

@@ -11,6 +11,7 @@
 #include "ops/attributes.h"
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
+#include "ops/dropout.h"
 #include "ops/math.h"
 #include "ops/philox.h"
 
@@ -130,5 +131,111 @@ constexpr Op kRandn{.name = "randn",
                     .signature = "randn(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
                     .summary = "A tensor of the shape, standard normal, from Philox 4x32-10.",
                     .forward = randn_forward};
+
+// ---- dropout --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Elements of the whole from number `first` on: 0 where its uniform number is below p, else x scale.
+template <typename T>
+struct DropoutRow {
+  DISTAG_INLINE static T choose(T x, uint64_t bits, double p, T scale) {
+    return static_cast<double>(uniform<T>(bits)) < p ? T(0) : x * scale;
+  }
+  DISTAG_INLINE static void run(T* out, const T* x, uint64_t first, int64_t count, uint64_t seed, double p, T scale) {
+    if (first % 2 != 0 && count > 0) {
+      *out++ = choose(*x++, random_pair(seed, first / 2).v, p, scale);
+      ++first;
+      --count;
+    }
+    const int64_t pairs = count / 2;
+    DISTAG_INDEPENDENT
+    for (int64_t i = 0; i < pairs; ++i) {
+      const Pair64 bits = random_pair(seed, first / 2 + static_cast<uint64_t>(i));
+      out[2 * i] = choose(x[2 * i], bits.u, p, scale);
+      out[2 * i + 1] = choose(x[2 * i + 1], bits.v, p, scale);
+    }
+    if (count % 2 != 0) {
+      out[count - 1] = choose(x[count - 1], random_pair(seed, first / 2 + static_cast<uint64_t>(pairs)).u, p, scale);
+    }
+  }
+};
+
+// Calls visit(number of the first element in the whole, count) for each run of elements of the part, one after the
+// other.
+template <typename Visit>
+void for_each_run(const Dims& part, const Dims& whole, const Dims& offset, Visit visit) {
+  size_t outer = part.size();  // dims before those that make up a run
+  int64_t length = 1;
+  bool is_all = true;
+  while (outer > 0 && is_all) {
+    --outer;
+    length *= part[outer];
+    is_all = part[outer] == whole[outer];
+  }
+  const Dims strides = row_major_strides(whole);
+  Dims position;
+  position.resize(outer);
+  const int64_t runs = length == 0 ? 0 : element_count(part) / length;
+  for (int64_t run = 0; run < runs; ++run) {
+    int64_t first = 0;
+    for (size_t d = 0; d < part.size(); ++d) first += (offset[d] + (d < outer ? position[d] : 0)) * strides[d];
+    visit(static_cast<uint64_t>(first), length);
+    for (size_t d = outer; d-- > 0;) {
+      if (++position[d] < part[d]) break;
+      position[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+Tensor dropped(const Tensor& given, const Attributes& attributes, const Dims& whole, const Dims& offset) {
+  const double p = get_float(attributes, "p", 0.5);
+  if (!(p >= 0 && p <= 1)) fail(Status::kInvalidArgument, "dropout: p {} is no probability, from 0 to 1", p);
+  const auto seed = static_cast<uint64_t>(get_int(attributes, "seed", 0));
+  const Tensor x = given.contiguous();
+  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  dispatch_floating("dropout", x.dtype(), [&]<typename T>(T) {
+    const T* in = x.data_as<T>();
+    T* to = out.mutable_data_as<T>();
+    for_each_run(x.shape(), whole, offset, [&](uint64_t first, int64_t count) {
+      simd::run<DropoutRow<T>, T*, const T*, uint64_t, int64_t, uint64_t, double, T>(to, in, first, count, seed, p,
+                                                                                     static_cast<T>(1 / (1 - p)));
+      to += count;
+      in += count;
+    });
+  });
+  return out;
+}
+
+namespace {
+
+Tensors dropout_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  Dims start;
+  start.resize(x.rank());
+  if (saved != nullptr) {
+    saved->attributes = attributes;
+    saved->shapes = {x.shape(), start};
+  }
+  return {dropped(x, attributes, x.shape(), start)};
+}
+
+Tensors dropout_backward(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = dropped(gradients[0], saved.attributes, saved.shapes[0], saved.shapes[1]);
+  return gradients;
+}
+
+}  // namespace
+
+constexpr Op kDropout{.name = "dropout",
+                      .signature = "dropout(tensor x, float64 p = 0.5, int64 seed) -> tensor",
+                      .summary =
+                          "0 where the element's number of rand (same seed, shape and dtype) is below p, else x / (1 - "
+                          "p); the same with each call, so give each step a seed.",
+                      .forward = dropout_forward,
+                      .backward = dropout_backward,
+                      .is_cheap = true};
 
 }  // namespace distag::ops

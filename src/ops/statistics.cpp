@@ -1,5 +1,7 @@
 // Ops on the elements of some dims together: logsumexp, var, layer_norm. Sums are those of reduce_kernels.h; what is
 // done with them are expressions over rows.
+#include "ops/statistics.h"
+
 #include <cmath>
 #include <utility>
 #include <xtensor/xadapt.hpp>
@@ -182,27 +184,34 @@ struct CenteredRows {
   }
 };
 
-// Of the rows of a row-major matrix, in float64.
-struct Moments {
-  Tensor means;
-  Tensor variances;
-
-  Moments(const char* op, const Tensor& matrix, double divisor, int64_t rows, int64_t count)
-      : means(Tensor::empty(Dtype::kFloat64, Dims{rows})), variances(Tensor::empty(Dtype::kFloat64, Dims{rows})) {
-    dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
-      simd::run<MomentRows<T>, double*, double*, const T*, double, int64_t, int64_t>(
-          means.mutable_data_as<double>(), variances.mutable_data_as<double>(), matrix.data_as<T>(), divisor, rows,
-          count);
-    });
-  }
-};
-
 template <typename T>
 void center_rows(Tensor& out, const Tensor& x, const Tensor& means, const Tensor& factors, int64_t rows,
                  int64_t count) {
   simd::run<CenteredRows<T>, T*, const T*, const double*, const double*, int64_t, int64_t>(
       out.mutable_data_as<T>(), x.data_as<T>(), means.data_as<double>(), factors.data_as<double>(), rows, count);
 }
+
+}  // namespace
+
+Moments::Moments(const char* op, const Tensor& matrix, double divisor, int64_t rows, int64_t count)
+    : means(Tensor::empty(Dtype::kFloat64, Dims{rows})), variances(Tensor::empty(Dtype::kFloat64, Dims{rows})) {
+  dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
+    simd::run<MomentRows<T>, double*, double*, const T*, double, int64_t, int64_t>(
+        means.mutable_data_as<double>(), variances.mutable_data_as<double>(), matrix.data_as<T>(), divisor, rows,
+        count);
+  });
+}
+
+Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, const Tensor& factors, int64_t rows,
+                     int64_t count) {
+  Tensor out = Tensor::empty(matrix.dtype(), matrix.shape());
+  if (out.count() == 0) return out;
+  dispatch_floating(op, matrix.dtype(),
+                    [&]<typename T>(T) { center_rows<T>(out, matrix, means, factors, rows, count); });
+  return out;
+}
+
+namespace {
 
 double divisor_of(const Attributes& attributes, int64_t count) {
   if (count == 0) return 0.0;

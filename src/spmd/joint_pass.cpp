@@ -339,7 +339,8 @@ void JointPass::send_bucket(Bucket bucket) {
     from.set_partial(bucket.axes);
     return add_pending({bucket.leaves, call_.begin_move(bucket.leaves[0].shape(), bucket.shards[0], from, to), false});
   }
-  add_pending({std::move(bucket.leaves), call_.begin_sum(flat(bucket.shards), layout::axes_of(bucket.axes)), true});
+  add_pending({std::move(bucket.leaves),
+               call_.begin_reduce(flat(bucket.shards), layout::axes_of(bucket.axes), Reduction::kSum), true});
 }
 
 void JointPass::add_pending(Pending pending) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/attributes.h"
+#include "spmd/part_ops.h"
 #include "tensor/access.h"
 
 namespace distag::spmd {
@@ -23,14 +24,22 @@ LocalOp::LocalOp(std::shared_ptr<const OpPlan> plan, Tensors inputs, uint64_t ne
   saved_.needed = needed;
 }
 
-Tensors LocalOp::run() {
+Tensors LocalOp::run(Across& across) {
   const ops::Op& op = *plan_->op;
   const HeldTensors held(inputs_);
   inputs_.assign(held.all().begin(), held.all().end());
   Tensors inputs = inputs_;
   const auto& apart = plan_->local.added_apart;
   if (apart) inputs[apart->input] = Tensor();
-  Tensors outputs = op.forward(inputs, plan_->local.attributes, saved_.needed != 0 ? &saved_ : nullptr);
+  ops::Saved* const saved = saved_.needed != 0 ? &saved_ : nullptr;
+  Tensors outputs;
+  if (plan_->part != nullptr) {
+    PartOp::Result result = plan_->part->forward({*plan_->local.part, plan_->local.attributes, across}, inputs, saved);
+    outputs.push_back(std::move(result.output));
+    weights_ = result.weights;
+  } else {
+    outputs = op.forward(inputs, plan_->local.attributes, saved);
+  }
   if (apart && apart->is_first) outputs[0] = run_op("add", {outputs[0], bias_in_place()});
   for (Tensor& output : outputs) {
     // An op that has nothing to do may give its input back: the result is another tensor.
@@ -52,6 +61,7 @@ Tensor LocalOp::bias_in_place() const {
 
 // As a loss of -1 everywhere adds them up.
 Tensor LocalOp::weights_of_rows() const {
+  if (plan_->part != nullptr) return Tensor::scalar(Dtype::kFloat64, weights_);
   Tensors inputs = inputs_;
   Tensor ones = Tensor::empty(inputs[0].dtype(), inputs[0].shape());
   const Tensor minus = Tensor::scalar(ones.dtype(), -1);
@@ -104,7 +114,13 @@ Tensors LocalOp::run_backward(Tensors gradients, CallOnLine& call) const {
     }
   }
   const Tensor whole = gradients[0];
-  Tensors result = plan_->op->backward(saved, std::move(gradients));
+  Tensors result;
+  if (plan_->part != nullptr && plan_->part->backward != nullptr) {
+    AcrossLine across(call, plan_->local.part->merged);
+    if (whole) result = plan_->part->backward({*plan_->local.part, plan_->local.attributes, across}, saved, whole);
+  } else {
+    result = plan_->op->backward(saved, std::move(gradients));
+  }
   result.resize(input_count_);
   const auto& apart = plan_->local.added_apart;
   if (!apart || !saved_.needs(apart->input) || !whole) return result;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "spmd/across.h"
 #include "spmd/sharding.h"
 
 namespace distag::spmd {
@@ -12,7 +13,8 @@ class LocalOp {
   // `needed`: the inputs whose gradients are wanted, as in ops::Saved.
   LocalOp(std::shared_ptr<const OpPlan> plan, Tensors inputs, uint64_t needed);
 
-  Tensors run();
+  // `across`: those with whom it merges, where it works on a part.
+  Tensors run(Across& across);
   // The weights of this member's rows, added up. After run().
   Tensor weights_of_rows() const;
   // By the factor of the local call, over the weights of all rows.
@@ -48,6 +50,7 @@ class LocalOp {
   Tensors inputs_;  // until the op is recorded
   size_t input_count_;
   double scale_;
+  double weights_ = 0;  // of a part
   ops::Saved saved_;
   std::vector<Gathered> gathered_;
   std::vector<Source> sources_;

@@ -98,7 +98,8 @@ class OpCallOnShards {
   Tensors run() {
     for (size_t i = 0; i < inputs_.size(); ++i) bring(i);
     LocalOp local(plan_, std::move(shards_), needed());
-    Tensors shards = local.run();
+    across_.emplace(call_, plan_->local.part ? plan_->local.part->merged : layout::Axes());
+    Tensors shards = local.run(*across_);
     local.scale_outputs(shards, weight_of_rows(local));
     Tensors outputs;
     for (size_t i = 0; i < shards.size(); ++i) {
@@ -108,6 +109,9 @@ class OpCallOnShards {
     if (needed() != 0) note_node(std::move(local), outputs);
     return outputs;
   }
+
+  // Whether others may wait for this member's part of what they merge.
+  bool has_begun_to_merge() const { return across_ && across_->has_begun(); }
 
  private:
   const layout::MeshShape& mesh() const { return call_.line().program->shape(); }
@@ -180,6 +184,7 @@ class OpCallOnShards {
   CallOnLine& call_;
   std::vector<Operand> operands_;
   std::shared_ptr<const OpPlan> plan_;
+  std::optional<AcrossLine> across_;
   Tensors shards_;
   std::vector<Lying> origins_;  // of gathered parameters; without a shard for others
 };
@@ -236,7 +241,8 @@ void OpCallOnShards::note_node(LocalOp local, const Tensors& outputs) {
 }  // namespace
 
 // Of elements that an op does not take (an index beyond a table) other members may have none: then the line has one
-// more call here than there, which the comparison finds. Without memory nobody is to wait for it.
+// more call here than there, which the comparison finds. Without memory, and in the middle of what members merge,
+// nobody is to wait for it.
 Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                       bool record) {
   CallOnLine call(common_line(op.name, inputs), op.name);
@@ -251,7 +257,7 @@ Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const o
     return sharded.run();
   } catch (...) {
     const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory) call.line().program->mesh().end(error);
+    if (error.status() == Status::kOutOfMemory || sharded.has_begun_to_merge()) call.line().program->mesh().end(error);
     const std::string text = fmt::format("{}, which fails: {}", op.name, error.message());
     call.note(text, Fingerprint().add(op.name).add(static_cast<uint64_t>(error.status())).value());
     throw error;

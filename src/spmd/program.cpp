@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/executor.h"
 #include "layout/spec_text.h"
+#include "spmd/part_ops.h"
 
 namespace distag::spmd {
 namespace {
@@ -109,6 +110,7 @@ std::shared_ptr<const OpPlan> make_plan(const Mesh& mesh, const layout::OpCall& 
   plan->placement = choose_placement(mesh.shape(), call, plan->rule);
   plan->local = local_call(mesh.shape(), call, plan->rule, plan->placement, mesh.position());
   plan->op = ops::find_op(plan->local.op);
+  if (plan->local.part) plan->part = &find_part_op(plan->local.op);
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     plan->moves.push_back(call.inputs[i].is_defined &&
                           !places_alike(mesh.shape(), call.inputs[i].spec, plan->placement.inputs[i]));
@@ -244,9 +246,11 @@ CollectiveCall CallOnLine::collective(CollectiveKind kind) const {
   return call;
 }
 
-std::shared_ptr<Future<Tensor>> CallOnLine::begin_sum(const Tensor& x, const layout::Axes& axes) {
+std::shared_ptr<Future<Tensor>> CallOnLine::begin_reduce(const Tensor& x, const layout::Axes& axes,
+                                                         Reduction reduction) {
   CollectiveCall call = collective(CollectiveKind::kAllReduce);
   call.tensor = x;
+  call.reduction = reduction;
   call.axes = axes;
   call.sizes_differ = true;
   return line_.program->mesh().collective(std::move(call));
@@ -259,13 +263,22 @@ Tensor CallOnLine::broadcast(const Tensor& x, int64_t root) {
   return await(*line_.program->mesh().collective(std::move(call)));
 }
 
-Tensor CallOnLine::gather_rows(const Tensor& row) { return gather_rows(row, false); }
+Tensor CallOnLine::gather_rows(const Tensor& row) { return gather_rows(collective(CollectiveKind::kAllGather), row); }
 
-Tensor CallOnLine::gather_words(const Tensor& row) { return gather_rows(row, true); }
-
-Tensor CallOnLine::gather_rows(const Tensor& row, bool is_word_of_pass) {
+Tensor CallOnLine::gather_words(const Tensor& row) {
   CollectiveCall call = collective(CollectiveKind::kAllGather);
-  call.is_word_of_pass = is_word_of_pass;
+  call.is_word_of_pass = true;
+  return gather_rows(std::move(call), row);
+}
+
+Tensor CallOnLine::gather_rows(const Tensor& row, const layout::Axes& axes) {
+  CollectiveCall call = collective(CollectiveKind::kAllGather);
+  call.axes = axes;
+  call.sizes_differ = true;
+  return gather_rows(std::move(call), row);
+}
+
+Tensor CallOnLine::gather_rows(CollectiveCall call, const Tensor& row) {
   call.tensor = row.view({1, row.count()}, {row.count(), 1}, row.offset());
   return await(*line_.program->mesh().collective(std::move(call)));
 }

@@ -30,12 +30,15 @@ struct EntryName {
   auto operator<=>(const EntryName&) const = default;
 };
 
+struct PartOp;
+
 // An application of an op by all members, worked out from its metadata.
 struct OpPlan {
   layout::Rule rule;
   layout::Placement placement;
   layout::LocalCall local;
   const ops::Op* op = nullptr;     // of the local call
+  const PartOp* part = nullptr;    // which takes the place of the op, where that is set
   std::vector<bool> moves;         // by input: whether it is to be brought there
   bool has_unequal_parts = false;  // so that some member may save other things than the rest
   std::string text;                // for people
@@ -127,20 +130,22 @@ class CallOnLine {
 
   std::shared_ptr<Future<Tensor>> begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
                                              const layout::Spec& to, Nanos timeout = 0, bool is_bounded = false);
-  // The sum over the members that differ along the axes only, which have shapes alike.
-  std::shared_ptr<Future<Tensor>> begin_sum(const Tensor& x, const layout::Axes& axes);
+  // Over the members that differ along the axes only, which have shapes alike.
+  std::shared_ptr<Future<Tensor>> begin_reduce(const Tensor& x, const layout::Axes& axes, Reduction reduction);
   // Waits. Nothing is sent where all members have what they need.
   Tensor move(const Dims& shape, const Tensor& shard, const layout::Spec& from, const layout::Spec& to);
   // Waits. The values of the member at a position.
   Tensor broadcast(const Tensor& x, int64_t root);
   // Waits. Of a vector of each member the rows of all, by position.
   Tensor gather_rows(const Tensor& row);
+  // Waits. Of those that differ along the axes only, which have as many numbers.
+  Tensor gather_rows(const Tensor& row, const layout::Axes& axes);
   // The same for what members tell each other of a pass, which counts as no communication.
   Tensor gather_words(const Tensor& row);
 
  private:
   CollectiveCall collective(CollectiveKind kind) const;
-  Tensor gather_rows(const Tensor& row, bool is_word_of_pass);
+  Tensor gather_rows(CollectiveCall call, const Tensor& row);
 
   const Line line_;
   const char* const text_;

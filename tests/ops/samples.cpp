@@ -238,6 +238,8 @@ std::vector<Sample> gradient_samples() {
   add_softmaxes(samples);
   add_losses(samples);
   add_images(samples);
+  for (double p : {0.0, 0.3, 1.0}) add_unary(samples, "dropout", numbers, make_attributes({{"p", p}, {"seed", 7}}));
+  samples.push_back({"dropout", {numbers({3, 5, 2})}, make_attributes({{"seed", -1}})});
   return samples;
 }
 

@@ -2,10 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
 
+#include "coll/fold.h"
 #include "layout/spec_text.h"
 #include "ops/attributes.h"
+#include "spmd/part_ops.h"
 #include "support/tensors.h"
 
 namespace distag::testing {
@@ -17,7 +23,6 @@ using layout::Box;
 using layout::LocalCall;
 using layout::Move;
 using layout::OpCall;
-using layout::Operand;
 using layout::Placement;
 using layout::Rule;
 using layout::Spec;
@@ -181,28 +186,124 @@ Sharded SimulatedMesh::meet(const Spec& own, const std::vector<Sharded>& arrival
 
 namespace {
 
+// Members that merge what they have meet here, each on a thread of its own.
+class MeetingPlace {
+ public:
+  MeetingPlace(const layout::MeshShape& mesh, const Axes& axes) : mesh_(mesh), axes_(axes) {}
+
+  // What those bring who differ from the member along the axes only, in the order of positions. Throws once one gave
+  // up.
+  Tensors meet(int64_t position, const Tensor& x) {
+    const std::vector<int64_t> group = mesh_.group_of(axes_, position);
+    std::unique_lock lock(mutex_);
+    Round& round = rounds_[{group.front(), visits_[position]++}];
+    round.brought[position] = x.contiguous();
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return round.brought.size() == group.size() || has_failed_; });
+    if (round.brought.size() < group.size()) throw std::runtime_error("another member gave up");
+    Tensors all;
+    for (const auto& [from, tensor] : round.brought) all.push_back(tensor);
+    return all;
+  }
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    has_failed_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Round {
+    std::map<int64_t, Tensor> brought;
+  };
+  const layout::MeshShape& mesh_;
+  const Axes axes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_failed_ = false;
+  std::map<int64_t, size_t> visits_;
+  std::map<std::pair<int64_t, size_t>, Round> rounds_;
+};
+
+class SimulatedAcross final : public spmd::Across {
+ public:
+  SimulatedAcross(MeetingPlace& place, int64_t position) : place_(place), position_(position) {}
+
+  Tensor reduce(const Tensor& x, Reduction reduction) override {
+    std::vector<distag::Operand> operands;
+    for (const Tensor& each : place_.meet(position_, x)) {
+      operands.push_back({0, static_cast<int64_t>(operands.size()), each});
+    }
+    return fold(reduction, std::move(operands)).clone();
+  }
+  Tensor gather(const Tensor& row) override {
+    return run_op("stack", place_.meet(position_, row), ops::make_attributes({{"dim", 0}}));
+  }
+
+ private:
+  MeetingPlace& place_;
+  const int64_t position_;
+};
+
 // The part of an application that one member has.
 struct Part {
   LocalCall call;
   ops::Saved saved;
   Tensors inputs;
   Tensors outputs;
+  double weights = 0;
 };
+
+// Runs what each member does: at the same time where they merge.
+void on_all(const layout::MeshShape& mesh, std::vector<Part>& parts,
+            const std::function<void(Part& part, spmd::Across& across, size_t k)>& run) {
+  MeetingPlace place(mesh, parts[0].call.part ? parts[0].call.part->merged : Axes());
+  std::vector<std::exception_ptr> failures(parts.size());
+  const auto member = [&](size_t k) {
+    SimulatedAcross across(place, static_cast<int64_t>(k));
+    try {
+      run(parts[k], across, k);
+    } catch (...) {
+      failures[k] = std::current_exception();
+      place.give_up();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    if (parts[0].call.part) {
+      threads.emplace_back(member, k);
+    } else {
+      member(k);
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
 
 // The weights of a member's rows, as a loss of -1 everywhere adds them up.
 Tensor weights_of_rows(const Part& part) {
+  if (part.call.part) return Tensor::scalar(Dtype::kFloat64, part.weights);
   Tensors inputs = part.inputs;
   inputs[0] = run_op("add_scalar", {scaled(run_op("clone", {inputs[0]}), 0)}, ops::make_attributes({{"value", -1.0}}));
   return run_op("nll_loss", inputs, part.call.attributes);
 }
 
-void run_part(Part& part, uint64_t needed) {
+void run_part(Part& part, spmd::Across& across, uint64_t needed) {
   const ops::Op& op = *ops::find_op(part.call.op);
   Tensors inputs = part.inputs;
   if (part.call.added_apart) inputs[part.call.added_apart->input] = Tensor();
   part.saved.needed = needed;
   ops::check_arguments(op, inputs, part.call.attributes);
-  part.outputs = op.forward(inputs, part.call.attributes, op.backward != nullptr ? &part.saved : nullptr);
+  ops::Saved* const saved = op.backward != nullptr ? &part.saved : nullptr;
+  if (part.call.part) {
+    const spmd::PartOp& part_op = spmd::find_part_op(part.call.op);
+    const auto result = part_op.forward({*part.call.part, part.call.attributes, across}, inputs, saved);
+    part.outputs = {result.output};
+    part.weights = result.weights;
+    return;
+  }
+  part.outputs = op.forward(inputs, part.call.attributes, saved);
   if (!part.call.added_apart || !part.call.added_apart->is_first) return;
   Dims shape;
   shape.resize(part.outputs[0].rank(), 1);
@@ -212,8 +313,14 @@ void run_part(Part& part, uint64_t needed) {
   part.outputs[0] = run_op("add", {part.outputs[0], bias});
 }
 
-Tensors run_backward(const Part& part, Tensors gradients, size_t inputs) {
+Tensors run_backward(const Part& part, spmd::Across& across, Tensors gradients, size_t inputs) {
   const Tensor whole = gradients[0];
+  if (part.call.part && spmd::find_part_op(part.call.op).backward != nullptr) {
+    const spmd::PartOp& part_op = spmd::find_part_op(part.call.op);
+    Tensors result = part_op.backward({*part.call.part, part.call.attributes, across}, part.saved, whole);
+    result.resize(inputs);
+    return result;
+  }
   Tensors result = ops::find_op(part.call.op)->backward(part.saved, std::move(gradients));
   result.resize(inputs);
   if (!part.call.added_apart) return result;
@@ -226,11 +333,11 @@ Tensors run_backward(const Part& part, Tensors gradients, size_t inputs) {
   return result;
 }
 
-std::vector<Operand> operands_of(const std::vector<Sharded>& inputs, const std::vector<bool>& are_parameters) {
-  std::vector<Operand> operands;
+std::vector<layout::Operand> operands_of(const std::vector<Sharded>& inputs, const std::vector<bool>& are_parameters) {
+  std::vector<layout::Operand> operands;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Operand operand{!inputs[i].shards.empty(), Dtype::kFloat64, inputs[i].shape, inputs[i].spec,
-                    i < are_parameters.size() && are_parameters[i]};
+    layout::Operand operand{!inputs[i].shards.empty(), Dtype::kFloat64, inputs[i].shape, inputs[i].spec,
+                            i < are_parameters.size() && are_parameters[i]};
     if (operand.is_defined) operand.dtype = inputs[i].shards[0].dtype();
     operands.push_back(operand);
   }
@@ -241,7 +348,7 @@ std::vector<Operand> operands_of(const std::vector<Sharded>& inputs, const std::
 
 Applied SimulatedMesh::apply(const std::string& op, const std::vector<Sharded>& inputs,
                              const ops::Attributes& attributes, const std::vector<bool>& are_parameters) const {
-  const std::vector<Operand> operands = operands_of(inputs, are_parameters);
+  const std::vector<layout::Operand> operands = operands_of(inputs, are_parameters);
   const OpCall call{op, attributes, operands};
   const Rule rule = rule_of(call);
   Applied applied{choose_placement(shape_, call, rule), {}, {}};
@@ -262,8 +369,8 @@ Applied SimulatedMesh::apply(const std::string& op, const std::vector<Sharded>& 
   }
   for (size_t k = 0; k < parts->size(); ++k) {
     (*parts)[k].call = local_call(shape_, call, rule, applied.placement, static_cast<int64_t>(k));
-    run_part((*parts)[k], needed);
   }
+  on_all(shape_, *parts, [&](Part& part, spmd::Across& across, size_t) { run_part(part, across, needed); });
   if (rule.form == layout::LocalForm::kLossOverWeights) {
     Sharded weights{{}, applied.placement.outputs[0].dual(), {}};
     weights.spec.set_partial(applied.placement.outputs[0].partial());
@@ -283,16 +390,19 @@ Applied SimulatedMesh::apply(const std::string& op, const std::vector<Sharded>& 
   applied.backward = [parts, inputs, placement, &mesh](const std::vector<Sharded>& gradients) {
     std::vector<Sharded> results;
     for (size_t i = 0; i < inputs.size(); ++i) results.push_back({inputs[i].shape, placement.gradients[i], {}});
-    for (size_t k = 0; k < parts->size(); ++k) {
+    std::vector<Tensors> got(parts->size());
+    on_all(mesh, *parts, [&](Part& part, spmd::Across& across, size_t k) {
       Tensors own;
       for (size_t i = 0; i < gradients.size(); ++i) {
         EXPECT_TRUE(places_alike(mesh, gradients[i].spec, placement.outputs[i].dual()));
-        const double scale = (*parts)[k].call.scale;
+        const double scale = part.call.scale;
         own.push_back(scale != 1 ? scaled(gradients[i].shards[k], scale) : gradients[i].shards[k].clone());
       }
-      Tensors got = run_backward((*parts)[k], std::move(own), inputs.size());
+      got[k] = run_backward(part, across, std::move(own), inputs.size());
+    });
+    for (const Tensors& each : got) {
       for (size_t i = 0; i < inputs.size(); ++i) {
-        if (got[i]) results[i].shards.push_back(got[i].contiguous());
+        if (each[i]) results[i].shards.push_back(each[i].contiguous());
       }
     }
     return results;

@@ -21,7 +21,8 @@ struct Applied {
   std::function<std::vector<Sharded>(const std::vector<Sharded>& gradients)> backward;
 };
 
-// All members in one process and one thread: collectives are functions of lists.
+// All members in one process: collectives are functions of lists. Where members merge what they have inside of an op,
+// each has a thread.
 class SimulatedMesh {
  public:
   explicit SimulatedMesh(layout::MeshShape shape) : shape_(std::move(shape)) {}

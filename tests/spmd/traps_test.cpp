@@ -1,9 +1,13 @@
 // Programs that a careless rule gets wrong, by name.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <set>
+
 #include "layout/spec_text.h"
 #include "ops/attributes.h"
 #include "spmd/simulated_mesh.h"
+#include "support/expect.h"
 #include "support/tensors.h"
 #include "unit/layout/meshes.h"
 
@@ -116,9 +120,114 @@ TEST_F(TrapsTest, SumsOfIntegersAndFlagsAreIntegers) {
 }
 
 TEST_F(TrapsTest, SoftmaxAndMaxOverEmptyShards) {
-  EXPECT_EQ(run("softmax", {cut(doubles({3, 2}), "(x, y)")}), "('x', None)");
-  EXPECT_EQ(run("max", {cut(doubles({3, 2}), "(x, y)")}, make_attributes({{"dims", Dims{1}}})), "('x',)");
-  EXPECT_EQ(run("softmax", {cut(doubles({1, 4}), "(y, None)")}), "('y', None)");
+  const auto over = [](int64_t dim) { return make_attributes({{"dims", Dims{dim}}}); };
+  for (const char* op : {"softmax", "log_softmax"}) {
+    EXPECT_EQ(run(op, {cut(doubles({3, 2}), "(x, y)")}), "('x', 'y')");
+    EXPECT_EQ(moves_, MoveClass::kNone);
+    EXPECT_EQ(run(op, {cut(doubles({2, 4}), "(None, (y, x))")}), "(None, ('y', 'x'))");
+    EXPECT_EQ(run(op, {cut(doubles({1, 4}), "(y, None)")}), "('y', None)");
+    EXPECT_EQ(run(op, {cut(doubles({1, 4}), "(y, x)")}, make_attributes({{"dim", 0}})), "('y', 'x')");
+  }
+  for (const char* op : {"max", "amin", "logsumexp", "var"}) {
+    EXPECT_EQ(run(op, {cut(doubles({3, 2}), "(x, y)")}, over(1)), "('x',)");
+    EXPECT_EQ(moves_, MoveClass::kNone);
+    EXPECT_EQ(run(op, {cut(doubles({4, 2}), "(x, y)")}), "()");
+  }
+  EXPECT_EQ(run("argmax", {cut(doubles({3, 2}), "(x, y)")}), "('x',)");
+  EXPECT_EQ(run("layer_norm", {cut(doubles({3, 2}), "(x, y)")}), "('x', 'y')");
+  // Without any element there is nothing to choose from, on all members alike; nor a sum to divide by.
+  for (const char* op : {"max", "amin"}) {
+    const Tensor none = doubles({3, 0});
+    const Sharded shards = mesh_.cut(none, parse_spec(mesh_.shape(), "(x, y)", 2));
+    EXPECT_EQ(failure_of([&] { mesh_.apply(op, {shards}, over(1)); }),
+              std::string("INVALID_ARGUMENT: ") + op + ": float64[3, 0] has no elements to choose from");
+  }
+  EXPECT_EQ(run("softmax", {cut(doubles({3, 0}), "(x, y)")}), "('x', 'y')");
+  EXPECT_EQ(run("logsumexp", {cut(doubles({3, 0}), "(x, y)")}, over(1)), "('x',)");
+  EXPECT_EQ(run("var", {cut(doubles({3, 0}), "(x, y)")}, over(1)), "('x',)");
+}
+
+// Where a weight is cut and the data is not, the weight comes; where the data is, the weight is cut with it.
+TEST_F(TrapsTest, WeightsOfANormAreCutAsTheDataIs) {
+  const Tensor data = doubles({6, 6});
+  EXPECT_EQ(run("layer_norm", {cut(data, "(x, y)"), cut(doubles({6}), "(None,)"), cut(ones({6}), "(None,)")}),
+            "('x', 'y')");
+  EXPECT_EQ(moves_, MoveClass::kNone);
+  EXPECT_EQ(gradients_, (std::vector<std::string>{"('x', 'y')", "('y',) sum('x')", "('y',) sum('x')"}));
+  const std::vector<bool> are_parameters{false, true, true};
+  EXPECT_EQ(run("layer_norm", {cut(data, "(x, None)"), cut(doubles({6}), "(x,)"), cut(ones({6}), "(x,)")}, {},
+                are_parameters),
+            "('x', None)");
+  EXPECT_EQ(moves_, MoveClass::kParameters);
+  EXPECT_EQ(run("layer_norm", {cut(data, "(None, None)"), cut(doubles({6}), "(x,)"), cut(ones({6}), "(x,)")}, {},
+                are_parameters),
+            "(None, None)");
+}
+
+TEST_F(TrapsTest, RowsOfATableAreWhereTheyAre) {
+  const Tensor index = tensor_of<int64_t>({2, 3}, {4, 0, 6, 4, 4, 5});
+  const std::vector<bool> are_parameters{false, true};
+  EXPECT_EQ(run("embedding", {cut(index, "(x, None)"), cut(doubles({7, 2}), "(y, None)")}, {}, are_parameters),
+            "('x', None, None) sum('y')");
+  EXPECT_EQ(moves_, MoveClass::kNone);
+  EXPECT_EQ(gradients_[1], "('y', None) sum('x')");
+  // An axis on both: the table is gathered over it, and over no other where that would cost more than to sum the rows.
+  EXPECT_EQ(run("embedding", {cut(index, "(x, None)"), cut(doubles({60, 2}), "((y, x), None)")}, {}, are_parameters),
+            "('x', None, None) sum('y')");
+  EXPECT_EQ(moves_, MoveClass::kParameters);
+  // More members than rows.
+  EXPECT_EQ(run("embedding", {cut(tensor_of<int64_t>({2}, {1, 0}), "(None,)"), cut(doubles({2, 2}), "((y, x), None)")}),
+            "(None, None) sum('x', 'y')");
+}
+
+TEST_F(TrapsTest, LossesOfCutClassesTakeTheTargetWhereItIs) {
+  const Tensor targets = tensor_of<int64_t>({4}, {2, -100, 0, 1});
+  const Tensor weights = tensor_of<double>({3}, {0.5, 2, 0.25});
+  for (const char* op : {"cross_entropy", "nll_loss"}) {
+    for (const char* reduction : {"mean", "sum", "none"}) {
+      const bool keeps = reduction == std::string("none");
+      const auto attributes = make_attributes({{"reduction", reduction}});
+      EXPECT_EQ(run(op, {cut(doubles({4, 3}), "(x, y)"), cut(targets, "(x,)")}, attributes),
+                keeps ? "('x',)" : "() sum('x')");
+      EXPECT_EQ(moves_, MoveClass::kNone);
+      run(op, {cut(doubles({4, 3}), "(x, y)"), cut(targets, "(x,)"), cut(weights, "(None,)")}, attributes);
+      EXPECT_EQ(moves_, MoveClass::kNone);
+      run(op, {cut(doubles({4, 3}), "(None, (y, x))"), cut(targets, "(None,)"), cut(weights, "(y,)")}, attributes);
+    }
+  }
+}
+
+// Numbers that are none, or infinite, on one member or on several: as on one process.
+TEST_F(TrapsTest, NumbersThatAreNoneGoThroughWhatIsMerged) {
+  const double none = std::nan("");
+  const double inf = INFINITY;
+  const std::vector<double> rows[] = {{1, none, 2}, {inf, 1, 2},        {inf, 1, inf},     {-inf, 1, inf},
+                                      {1, 2, -inf}, {-inf, -inf, -inf}, {none, inf, -inf}, {1e308, 1e308, -1e308}};
+  for (const auto& row : rows) {
+    const Tensor x = tensor_of<double>({1, 3}, row);
+    for (const char* op : {"softmax", "log_softmax", "logsumexp", "max", "amin", "argmax", "var", "layer_norm"}) {
+      SCOPED_TRACE(op);
+      const bool takes_dims = std::set<std::string>{"logsumexp", "max", "amin", "var"}.count(op) == 1;
+      run(op, {cut(x, "(None, y)")}, takes_dims ? make_attributes({{"dims", Dims{1}}}) : ops::Attributes());
+    }
+    for (int64_t target : {0, 1, 2}) {
+      run("cross_entropy", {cut(x, "(None, y)"), cut(tensor_of<int64_t>({1}, {target}), "(None,)")});
+    }
+  }
+}
+
+// Equal largest elements of several members.
+TEST_F(TrapsTest, EqualExtremesShareTheGradientOverMembers) {
+  const Tensor x = tensor_of<double>({2, 6}, {3, 1, 3, 3, 0, 3, -1, -1, -1, -1, -1, -1});
+  run("max", {cut(x, "(None, (x, y))")}, make_attributes({{"dims", Dims{1}}}));
+  run("amin", {cut(x, "(None, (y, x))")}, make_attributes({{"dims", Dims{1}}}));
+  run("max", {cut(x, "(x, y)")});
+  EXPECT_EQ(run("argmax", {cut(x, "(None, (y, x))")}), "(None,)");
+  const Tensor flags = tensor_of<uint8_t>({6}, {0, 0, 0, 1, 0, 1});
+  EXPECT_EQ(run("argmax", {cut(flags, "(y,)")}), "()");
+  EXPECT_EQ(run("max", {cut(flags, "(y,)")}), "()");
+  const int64_t large = int64_t{1} << 60;
+  EXPECT_EQ(run("argmax", {cut(tensor_of<int64_t>({4}, {large, large + 1, large + 1, -large}), "((x, y),)")}), "()");
 }
 
 TEST_F(TrapsTest, SqueezeJudgesByTheWhole) {

@@ -205,6 +205,9 @@ class op_methods {
   tensor binary_cross_entropy_with_logits(const tensor& targets, const char* reduction = "mean", outcome err = {})
       const;
   tensor binary_cross_entropy_with_logits(const tensor& targets, status& err) const;
+  // 0 where the element's number of rand (same seed, shape and dtype) is below p, else x / (1 - p); the same with each
+  // call, so give each step a seed.
+  tensor dropout(double p, std::int64_t seed, outcome err = {}) const;
 
  private:
   const tensor& self() const;

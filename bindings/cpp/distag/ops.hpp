@@ -697,6 +697,12 @@ inline tensor binary_cross_entropy_with_logits(const tensor& logits, const tenso
   return binary_cross_entropy_with_logits(logits, targets, "mean", err);
 }
 
+// 0 where the element's number of rand (same seed, shape and dtype) is below p, else x / (1 - p); the same with each
+// call, so give each step a seed.
+inline tensor dropout(const tensor& x, double p, std::int64_t seed, outcome err = {}) {
+  return detail::apply_one("dropout", {x.get()}, {{"p", p}, {"seed", seed}}, err);
+}
+
 inline tensor op_methods::add(const tensor& b, outcome err) const {
   return distag::add(self(), b, err);
 }
@@ -1068,6 +1074,9 @@ inline tensor op_methods::binary_cross_entropy_with_logits(const tensor& targets
 }
 inline tensor op_methods::binary_cross_entropy_with_logits(const tensor& targets, status& err) const {
   return distag::binary_cross_entropy_with_logits(self(), targets, "mean", err);
+}
+inline tensor op_methods::dropout(double p, std::int64_t seed, outcome err) const {
+  return distag::dropout(self(), p, seed, err);
 }
 
 }  // namespace distag

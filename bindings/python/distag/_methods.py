@@ -74,3 +74,4 @@ class TensorMethods:
     nll_loss = ops.nll_loss
     l1_loss = ops.l1_loss
     binary_cross_entropy_with_logits = ops.binary_cross_entropy_with_logits
+    dropout = ops.dropout

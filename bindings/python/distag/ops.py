@@ -66,7 +66,7 @@ __all__ = ["zeros", "ones", "full", "arange", "rand", "randn", "add", "sub", "mu
            "square", "rsqrt", "reciprocal", "clamp", "silu", "softplus", "gelu", "leaky_relu", "elu", "permute",
            "expand", "squeeze", "unsqueeze", "stack", "split", "flip", "pad", "tril", "cumsum", "where", "gather",
            "index_select", "embedding", "logsumexp", "var", "layer_norm", "pow", "amin", "nll_loss", "l1_loss",
-           "binary_cross_entropy_with_logits"]
+           "binary_cross_entropy_with_logits", "dropout"]
 
 
 def zeros(shape: Ints = (), dtype: DType = float32) -> Tensor:
@@ -592,3 +592,9 @@ def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, reduction:
     """-(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t of their shape, reduced by mean,
     sum or none."""
     return apply("binary_cross_entropy_with_logits", (logits, targets), {"reduction": reduction}, 1)[0]
+
+
+def dropout(x: Tensor, p: float, seed: int) -> Tensor:
+    """0 where the element's number of rand (same seed, shape and dtype) is below p, else x / (1 - p); the same
+    with each call, so give each step a seed."""
+    return apply("dropout", (x,), {"p": p, "seed": seed}, 1)[0]

@@ -77,6 +77,44 @@ TEST(RandomTest, DependsOnSeedAndPlaceAlone) {
   EXPECT_EQ(failure_of([] { random("rand", 1, {1}, Dtype::kInt64); }).find("UNSUPPORTED: rand: dtype int64"), 0u);
 }
 
+// The mask is that of rand of the seed, whatever the layout of x; the rest is scaled.
+TEST(RandomTest, DropoutTakesTheNumbersOfRand) {
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    for (const Dims& shape : {Dims{}, Dims{1}, Dims{4, 0}, Dims{7}, Dims{3, 5, 2}, Dims{2000}}) {
+      for (const double p : {0.0, 0.25, 0.9, 1.0}) {
+        const Tensor uniform = run("cast", {random("rand", 9, shape, dtype)}, {{"dtype", Dtype::kFloat64}});
+        const Tensor x = random("randn", 10, shape, dtype);
+        const Tensor y = run("dropout", {x}, {{"p", p}, {"seed", 9}});
+        EXPECT_EQ(y.dtype(), dtype);
+        const auto numbers = values_of<double>(uniform);
+        const auto given = values_of<double>(run("cast", {x}, {{"dtype", Dtype::kFloat64}}));
+        const auto got = values_of<double>(run("cast", {y}, {{"dtype", Dtype::kFloat64}}));
+        const double epsilon = dtype == Dtype::kFloat32 ? 0x1p-22 : 0x1p-50;
+        ASSERT_EQ(got.size(), numbers.size());
+        for (size_t i = 0; i < got.size(); ++i) {
+          const double expected = numbers[i] < p ? 0 : given[i] / (1 - p);
+          ASSERT_NEAR(got[i], expected, std::fabs(expected) * epsilon) << i;
+        }
+      }
+    }
+  }
+  const Tensor infinite = tensor_of<double>({4}, {INFINITY, NAN, -INFINITY, NAN});
+  EXPECT_EQ(values_of<double>(run("dropout", {infinite}, {{"p", 1.0}, {"seed", 1}})), std::vector<double>(4, 0.0));
+  EXPECT_EQ(values_of<double>(run("dropout", {with_gaps(random("randn", 1, {3, 5}, Dtype::kFloat64))}, {{"seed", 4}})),
+            values_of<double>(run("dropout", {random("randn", 1, {3, 5}, Dtype::kFloat64)}, {{"seed", 4}})));
+  for (const double p : {-0.1, 1.5, static_cast<double>(NAN)}) {
+    EXPECT_EQ(failure_of([&] {
+                run("dropout", {infinite}, {{"p", p}, {"seed", 1}});
+              }).find("INVALID_ARGUMENT: dropout: p "),
+              0u);
+  }
+  EXPECT_EQ(failure_of([&] {
+              run("dropout", {run("ones", {}, {{"dtype", Dtype::kInt64}})}, {{"seed", 1}});
+            }).find("UNSUPPORTED: dropout: dtype int64"),
+            0u);
+  EXPECT_EQ(failure_of([&] { run("dropout", {infinite}); }).find("INVALID_ARGUMENT: dropout"), 0u);
+}
+
 // Long rows go through vectors of whatever width the machine has, short ones and rests do not.
 TEST(RandomTest, GivesTheSameNumbersInRowsOfAnyLength) {
   constexpr int64_t kLong = 1003;

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace distag::ops {
+
+// Of the rows of a row-major matrix of floats the mean, and sum((x - mean)^2) / divisor, in float64: [rows].
+struct Moments {
+  Tensor means;
+  Tensor variances;
+
+  Moments(const char* op, const Tensor& matrix, double divisor, int64_t rows, int64_t count);
+};
+
+// (x - mean) factor of each row, in the dtype of x; means and factors are float64[rows].
+Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, const Tensor& factors, int64_t rows,
+                     int64_t count);
+
+}  // namespace distag::ops

@@ -1,0 +1,248 @@
+// What ops send whose dims are merged where they are cut: exactly what the table of ops says, and no hidden move.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/autograd.h"
+#include "ops/attributes.h"
+#include "spmd/joint_context.h"
+#include "spmd/mesh_group.h"
+#include "spmd/sharding.h"
+#include "spmd/tensors.h"
+#include "support/expect.h"
+#include "support/tensors.h"
+
+namespace distag::testing {
+namespace {
+
+using ops::make_attributes;
+
+constexpr int64_t kRows = 4;
+constexpr int64_t kColumns = 7;  // uneven, and empty for some of eight members
+
+Tensor numbers(const Dims& shape, int64_t seed) {
+  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    tensor.mutable_data_as<double>()[i] = std::sin(static_cast<double>(i * 37 + seed * 101)) / 2;
+  }
+  return tensor;
+}
+
+Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
+  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
+}
+
+MeshPolicy refusing() {
+  MeshPolicy policy;
+  policy.hidden_moves = MeshPolicy::HiddenMoves::kRefuse;
+  return policy;
+}
+
+struct Input {
+  Tensor whole;
+  const char* spec;
+};
+
+// Collectives of one way, and numbers of 8 bytes that a member sends to each of the others.
+struct Sent {
+  uint64_t all_reduces = 0;
+  uint64_t all_gathers = 0;
+  uint64_t numbers = 0;
+};
+
+struct Case {
+  const char* op;
+  std::vector<Input> inputs;
+  ops::Attributes attributes;
+  Sent forward;
+  Sent backward;
+};
+
+void expect_sent(const MeshStats& before, const MeshStats& after, const Sent& sent, uint64_t others) {
+  EXPECT_EQ(after.all_reduces - before.all_reduces, sent.all_reduces);
+  EXPECT_EQ(after.all_gathers - before.all_gathers, sent.all_gathers);
+  EXPECT_EQ(after.bytes_sent - before.bytes_sent, sent.numbers * 8 * others);
+  EXPECT_EQ(after.bytes_received - before.bytes_received, sent.numbers * 8 * others);
+  EXPECT_EQ(after.reduce_scatters + after.all_to_alls + after.broadcasts + after.moves, 0u);
+  EXPECT_EQ(after.hidden_moves, 0u);
+}
+
+// As leaves, and as results of an op: which are moved less readily.
+void run_case(Member& member, const Case& each, bool as_leaves, uint64_t others) {
+  const Mesh& mesh = member.line.program->mesh();
+  Tensors inputs;
+  for (const Input& input : each.inputs) {
+    Tensor tensor = input.whole.clone();
+    spmd::mark_sharding(tensor, member.line, input.spec, -1);
+    if (is_floating(tensor.dtype())) autograd::set_requires_grad(tensor, true);
+    inputs.push_back(as_leaves || !is_floating(tensor.dtype()) ? tensor : apply("clone", {tensor}));
+  }
+  const auto context = spmd::make_joint_context(member.line);
+  const MeshStats before = mesh.stats();
+  const Tensor output = apply(each.op, inputs, each.attributes);
+  const MeshStats forward = mesh.stats();
+  expect_sent(before, forward, each.forward, others);
+  if (!is_floating(output.dtype())) return;
+  context->backward({apply("sum", {output})}, {});
+  expect_sent(forward, mesh.stats(), each.backward, others);
+}
+
+void check(const Case& each, const Dims& sizes, uint64_t others, bool only_as_leaves = false) {
+  for (const bool as_leaves : {true, false}) {
+    if (!as_leaves && only_as_leaves) continue;
+    SCOPED_TRACE(std::string(each.op) + " on " + to_string(sizes));
+    MeshGroup group(sizes, refusing());
+    group.run([&](Member& member) { run_case(member, each, as_leaves, others); });
+  }
+}
+
+Tensor targets() { return tensor_of<int64_t>({kRows}, {6, 0, -100, 3}); }
+
+std::vector<Case> cases() {
+  constexpr uint64_t kN = kRows;
+  const Input x{numbers({kRows, kColumns}, 1), "(None, 'x')"};
+  const Input weight{numbers({kColumns}, 2), "('x',)"};
+  const Input of_rows{targets(), "(None,)"};
+  const auto last = make_attributes({{"dims", Dims{1}}});
+  return {
+      {"softmax", {x}, {}, {2, 0, 2 * kN}, {1, 0, kN}},
+      {"log_softmax", {x}, {}, {2, 0, 2 * kN}, {1, 0, kN}},
+      {"logsumexp", {x}, last, {2, 0, 2 * kN}, {}},
+      {"max", {x}, last, {1, 0, kN}, {1, 0, kN}},
+      {"amin", {x}, last, {1, 0, kN}, {1, 0, kN}},
+      {"max", {x}, {}, {1, 0, 1}, {1, 0, 1}},
+      {"argmax", {x}, {}, {0, 1, 2 * kN}, {}},
+      {"var", {x}, last, {0, 1, 3 * kN}, {}},
+      {"layer_norm", {x, weight, weight}, {}, {0, 1, 3 * kN}, {1, 0, 2 * kN}},
+      {"layer_norm", {x}, {}, {0, 1, 3 * kN}, {1, 0, 2 * kN}},
+      {"cross_entropy", {x, of_rows}, {}, {2, 0, 3 * kN}, {}},
+      {"cross_entropy", {x, of_rows}, make_attributes({{"reduction", "none"}}), {2, 0, 3 * kN}, {}},
+      {"nll_loss", {x, of_rows}, {}, {1, 0, kN}, {}},
+      {"embedding", {{tensor_of<int64_t>({3}, {1, 6, 1}), "(None,)"}, {numbers({7, 2}, 3), "('x', None)"}}, {}, {}, {}},
+      {"dropout", {x}, make_attributes({{"seed", 3}}), {}, {}},
+  };
+}
+
+TEST(MergedCounts, AreThoseOfTheTableOfOps) {
+  for (const Case& each : cases()) {
+    for (const int64_t members : {2, 3}) check(each, {members}, static_cast<uint64_t>(members) - 1);
+    if (HasFailure()) return;
+  }
+}
+
+// The weights of the classes are cut with them: that of the target comes as a third number.
+TEST(MergedCounts, WeightsOfClassesComeWithTheTargets) {
+  const Input x{numbers({kRows, kColumns}, 1), "(None, 'x')"};
+  for (const char* spec : {"(None,)", "('x',)"}) {
+    const Tensors leaves{x.whole, targets(), numbers({kColumns}, 2)};
+    MeshGroup group({2}, refusing());
+    group.run([&](Member& member) {
+      const Mesh& mesh = member.line.program->mesh();
+      const Tensors inputs{leaves[0].clone(), leaves[1].clone(), leaves[2].clone()};
+      const char* const specs[] = {x.spec, "(None,)", spec};
+      for (size_t i = 0; i < inputs.size(); ++i) spmd::mark_sharding(inputs[i], member.line, specs[i], -1);
+      apply("cross_entropy", inputs);
+      expect_sent({}, mesh.stats(), {2, 0, 4 * kRows}, 1);
+    });
+  }
+}
+
+// Rows cut by the one axis, what is merged by the other: of half of the rows, and over the members of a row of the
+// mesh.
+TEST(MergedCounts, AreOfTheOwnRowsAlone) {
+  const Input x{numbers({kRows, kColumns}, 1), "('y', 'x')"};
+  const uint64_t rows = kRows / 2;
+  check({"softmax", {x}, {}, {2, 0, 2 * rows}, {1, 0, rows}}, {2, 2}, 1);
+  check({"argmax", {x}, {}, {0, 1, 2 * rows}, {}}, {2, 2}, 1);
+  // The gradients of the weights are summed over the rows, in one bucket.
+  const Input even{numbers({kRows, 6}, 1), "('y', 'x')"};
+  const Input weight{numbers({6}, 2), "('x',)"};
+  const Input bias{numbers({6}, 3), "('x',)"};
+  check({"layer_norm", {even, weight, bias}, {}, {0, 1, 3 * rows}, {2, 0, 2 * rows + 2 * 3}}, {2, 2}, 1, true);
+  // The weights of all rows: one number more, among those that have other rows.
+  check({"cross_entropy", {x, {targets(), "('y',)"}}, {}, {3, 0, 3 * rows + 1}, {}}, {2, 2}, 1);
+}
+
+// What is not cut along the dim runs as on one process.
+TEST(MergedCounts, NothingIsSentWhereTheDimIsWhole) {
+  for (const char* op : {"softmax", "log_softmax", "layer_norm"}) {
+    check({op, {{numbers({kRows, kColumns}, 1), "('x', None)"}}, {}, {}, {}}, {2}, 1);
+  }
+  for (const char* op : {"max", "var", "logsumexp"}) {
+    check({op, {{numbers({kRows, kColumns}, 1), "('x', None)"}}, make_attributes({{"dims", Dims{1}}}), {}, {}}, {2}, 1);
+  }
+}
+
+// A target or an index that no class or row has fails before anything is sent, where all see it alike; the mesh goes
+// on.
+TEST(MergedCounts, WhatIsBeyondAllClassesOrRowsEndsNothing) {
+  MeshGroup group({2}, refusing());
+  group.run([](Member& member) {
+    const auto marked = [&](const Tensor& whole, const char* spec) {
+      spmd::mark_sharding(whole, member.line, spec, -1);
+      return whole;
+    };
+    const Tensor x = marked(numbers({2, kColumns}, 1), "(None, 'x')");
+    const Tensor beyond = marked(tensor_of<int64_t>({2}, {1, kColumns}), "(None,)");
+    const Tensor table = marked(numbers({kColumns, 2}, 2), "('x', None)");
+    for (const char* op : {"cross_entropy", "nll_loss"}) {
+      EXPECT_EQ(failure_of([&] {
+                  apply(op, {x, beyond});
+                }),
+                "INVALID_ARGUMENT: " + std::string(op) + ": target 7 at row 1 is out of range [0, 7)");
+    }
+    EXPECT_EQ(failure_of([&] {
+                apply("embedding", {beyond, table});
+              }),
+              "INVALID_ARGUMENT: embedding: index 7 out of range [0, 7)");
+    const Tensor none = marked(numbers({2, 0}, 1), "(None, 'x')");
+    for (const char* op : {"max", "amin"}) {
+      EXPECT_EQ(failure_of([&] {
+                  apply(op, {none}, make_attributes({{"dims", Dims{1}}}));
+                }),
+                "INVALID_ARGUMENT: " + std::string(op) + ": float64[2, 0] has no elements to choose from");
+    }
+    EXPECT_EQ(failure_of([&] { apply("argmax", {none}); }),
+              "INVALID_ARGUMENT: argmax: float64[2, 0] has no elements to choose from");
+    const Tensor integers = marked(tensor_of<int64_t>({2, 2}, {1, 2, 3, 4}), "(None, 'x')");
+    EXPECT_EQ(failure_of([&] { apply("var", {integers}); }).find("UNSUPPORTED: var"), 0u);
+    EXPECT_EQ(failure_of([&] { apply("layer_norm", {integers}); }).find("UNSUPPORTED: layer_norm"), 0u);
+    EXPECT_EQ(member.line.program->mesh().stats().all_reduces + member.line.program->mesh().stats().all_gathers, 0u);
+    apply("softmax", {x});
+    EXPECT_EQ(member.line.program->mesh().stats().all_reduces, 2u);
+  });
+}
+
+// An index that some members alone have fails there, before anything is sent. The others hear of it by the next call.
+TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableIsFoundByTheNextCall) {
+  for (const char* op : {"embedding", "cross_entropy", "nll_loss"}) {
+    SCOPED_TRACE(op);
+    const bool is_loss = op != std::string("embedding");
+    MeshGroup group({2, 2});
+    std::vector<std::string> failures(group.size());
+    const auto errors = group.try_run([&](Member& member) {
+      const Tensor index = tensor_of<int64_t>({2}, {1, 99});
+      const Tensor table = numbers(is_loss ? Dims{2, kColumns} : Dims{kColumns, 2}, 2);
+      spmd::mark_sharding(index, member.line, "('x',)", -1);
+      spmd::mark_sharding(table, member.line, is_loss ? "('x', 'y')" : "('y', None)", -1);
+      const Tensors inputs = is_loss ? Tensors{table, index} : Tensors{index, table};
+      if (member.position() >= 2) {
+        failures[static_cast<size_t>(member.position())] = failure_of([&] { apply(op, inputs); });
+      } else {
+        apply(op, inputs);
+      }
+      spmd::Sharding::of(table)->sum_over_members(1);
+    });
+    // The second one may hear of the first one's difference before it comes to its call.
+    const auto fails_itself = [&](size_t i) { return failures[i].find("INVALID_ARGUMENT: ") == 0; };
+    EXPECT_TRUE(fails_itself(2) || fails_itself(3)) << failures[2] << failures[3];
+    for (const auto& error : errors) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->status(), Status::kDiverged) << error->what();
+      EXPECT_NE(std::string(error->what()).find("99 "), std::string::npos) << error->what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace distag::testing

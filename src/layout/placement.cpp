@@ -57,6 +57,10 @@ class Chooser {
       if (dim == call_.inputs[i].spec.rank()) continue;
       const int factor = rule_.inputs[i][dim].factor;
       const bool is_new = std::find(options.begin(), options.end(), factor) == options.end();
+      // Rows of a table do not go where rows of the index are cut by the same axis: the table is gathered over it.
+      const bool has_other_rows = rule_.form == LocalForm::kTableRows && i == 1 && dim == 0 &&
+                                  call_.inputs[0].spec.dim_of(axis) < call_.inputs[0].spec.rank();
+      if (has_other_rows) continue;
       if (factor != FactorDim::kWhole && is_new) options.push_back(factor);
     }
     options.push_back(kNone);

@@ -96,6 +96,7 @@ void add_elementwise(Cases& cases, int64_t n) {
   for (const char* op : {"maximum", "eq"}) cases.add(op, Scale::kLargest, 0, {x, y});
   for (const char* op : {"max", "amin", "argmax"}) cases.add(op, Scale::kLargest, 0, {x});
   cases.add("where", Scale::kLargest, 0, {flags({n}), x, y});
+  cases.add("dropout", Scale::kLargest, 0, {x}, make_attributes({{"p", 0.25}, {"seed", 7}}));
 }
 
 void add_moves(Cases& cases, int64_t n) {

@@ -351,7 +351,7 @@ Applied SimulatedMesh::apply(const std::string& op, const std::vector<Sharded>& 
   const std::vector<layout::Operand> operands = operands_of(inputs, are_parameters);
   const OpCall call{op, attributes, operands};
   const Rule rule = rule_of(call);
-  Applied applied{choose_placement(shape_, call, rule), {}, {}};
+  Applied applied{choose_placement(shape_, call, rule), {}, false, {}};
   auto parts = std::make_shared<std::vector<Part>>(static_cast<size_t>(shape_.count()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     Sharded there;
@@ -370,6 +370,7 @@ Applied SimulatedMesh::apply(const std::string& op, const std::vector<Sharded>& 
   for (size_t k = 0; k < parts->size(); ++k) {
     (*parts)[k].call = local_call(shape_, call, rule, applied.placement, static_cast<int64_t>(k));
   }
+  applied.is_on_parts = parts->front().call.part.has_value();
   on_all(shape_, *parts, [&](Part& part, spmd::Across& across, size_t) { run_part(part, across, needed); });
   if (rule.form == layout::LocalForm::kLossOverWeights) {
     Sharded weights{{}, applied.placement.outputs[0].dual(), {}};

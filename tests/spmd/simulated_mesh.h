@@ -16,6 +16,7 @@ struct Sharded {
 struct Applied {
   layout::Placement placement;
   std::vector<Sharded> outputs;
+  bool is_on_parts = false;  // where the op is another one than on the whole
 
   // The gradients of the inputs (without shards where there is none), from those of the outputs in the duals.
   std::function<std::vector<Sharded>(const std::vector<Sharded>& gradients)> backward;

@@ -175,6 +175,8 @@ TEST_F(TrapsTest, RowsOfATableAreWhereTheyAre) {
   EXPECT_EQ(run("embedding", {cut(index, "(x, None)"), cut(doubles({60, 2}), "((y, x), None)")}, {}, are_parameters),
             "('x', None, None) sum('y')");
   EXPECT_EQ(moves_, MoveClass::kParameters);
+  EXPECT_EQ(run("embedding", {cut(index, "(x, None)"), cut(doubles({7, 1}), "(x, None)")}), "('x', None, None)");
+  EXPECT_EQ(moves_, MoveClass::kData);  // as the table is no parameter
   // More members than rows.
   EXPECT_EQ(run("embedding", {cut(tensor_of<int64_t>({2}, {1, 0}), "(None,)"), cut(doubles({2, 2}), "((y, x), None)")}),
             "(None, None) sum('x', 'y')");
@@ -201,18 +203,78 @@ TEST_F(TrapsTest, LossesOfCutClassesTakeTheTargetWhereItIs) {
 TEST_F(TrapsTest, NumbersThatAreNoneGoThroughWhatIsMerged) {
   const double none = std::nan("");
   const double inf = INFINITY;
-  const std::vector<double> rows[] = {{1, none, 2}, {inf, 1, 2},        {inf, 1, inf},     {-inf, 1, inf},
-                                      {1, 2, -inf}, {-inf, -inf, -inf}, {none, inf, -inf}, {1e308, 1e308, -1e308}};
+  const std::vector<double> rows[] = {{1, none, 2},  {inf, 1, 2},        {inf, 1, inf},     {-inf, 1, inf},
+                                      {1, 2, -inf},  {-inf, -inf, -inf}, {none, inf, -inf}, {1e308, 1e308, -1e308},
+                                      {1e200, 1e200}};
   for (const auto& row : rows) {
-    const Tensor x = tensor_of<double>({1, 3}, row);
+    const auto count = static_cast<int64_t>(row.size());  // of two the last member has none
+    const Tensor x = tensor_of<double>({1, count}, row);
     for (const char* op : {"softmax", "log_softmax", "logsumexp", "max", "amin", "argmax", "var", "layer_norm"}) {
       SCOPED_TRACE(op);
       const bool takes_dims = std::set<std::string>{"logsumexp", "max", "amin", "var"}.count(op) == 1;
       run(op, {cut(x, "(None, y)")}, takes_dims ? make_attributes({{"dims", Dims{1}}}) : ops::Attributes());
     }
-    for (int64_t target : {0, 1, 2}) {
+    for (int64_t target = 0; target < count; ++target) {
       run("cross_entropy", {cut(x, "(None, y)"), cut(tensor_of<int64_t>({1}, {target}), "(None,)")});
     }
+  }
+}
+
+double largest_error(const Tensor& got, const Tensor& exact) {
+  const Tensor doubles =
+      ops::find_op("cast")->forward({{got}}, make_attributes({{"dtype", Dtype::kFloat64}}), nullptr)[0];
+  const auto left = values_of<double>(doubles);
+  const auto right = values_of<double>(exact);
+  double error = 0;
+  for (size_t i = 0; i < left.size(); ++i) error = std::max(error, std::fabs(left[i] - right[i]));
+  return error;
+}
+
+double largest_of(const Tensor& exact) {
+  double largest = 0;
+  for (double value : values_of<double>(exact)) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+// Of numbers with a large mean: hardly further from what float64 gives than the op on one process.
+TEST_F(TrapsTest, FloatsAreMergedInDouble) {
+  const auto last = make_attributes({{"dims", Dims{1}}});
+  const std::pair<const char*, ops::Attributes> calls[] = {{"softmax", {}}, {"log_softmax", {}}, {"logsumexp", last},
+                                                           {"var", last},   {"layer_norm", {}},  {"max", last}};
+  Tensor x = Tensor::empty(Dtype::kFloat32, {5, 40});
+  for (int64_t i = 0; i < x.count(); ++i) {
+    x.mutable_data_as<float>()[i] = 5000 + 3 * std::sin(static_cast<float>(i * 37 % 101));
+  }
+  const auto in = [](const Tensor& tensor, Dtype dtype) {
+    return ops::find_op("cast")->forward({{tensor}}, make_attributes({{"dtype", dtype}}), nullptr)[0];
+  };
+  for (const auto& [name, attributes] : calls) {
+    SCOPED_TRACE(name);
+    const ops::Op& op = *ops::find_op(name);
+    ops::Saved saved;
+    ops::Saved saved_exact;
+    saved.needed = saved_exact.needed = ~uint64_t{0};
+    const Tensor plain = op.forward({{x}}, attributes, &saved)[0];
+    const Tensor exact = op.forward({{in(x, Dtype::kFloat64)}}, attributes, &saved_exact)[0];
+    const Applied applied = mesh_.apply(name, {mesh_.cut(x, parse_spec(mesh_.shape(), "(x, y)", 2))}, attributes);
+    const double epsilon = 0x1p-22;
+    EXPECT_LE(largest_error(mesh_.whole(applied.outputs[0]), exact),
+              2 * largest_error(plain, exact) + epsilon * largest_of(exact));
+    const Tensor seed = doubles(exact.shape());
+    const Tensor wanted = op.backward(saved_exact, {seed})[0];
+    const Tensor of_plain = op.backward(saved, {in(seed, Dtype::kFloat32)})[0];
+    const auto got = applied.backward({mesh_.cut(in(seed, Dtype::kFloat32), applied.outputs[0].spec.dual())});
+    EXPECT_LE(largest_error(mesh_.whole(got[0]), wanted),
+              2 * largest_error(of_plain, wanted) + epsilon * largest_of(wanted));
+  }
+  const Tensor integers = tensor_of<int64_t>({1, 6}, {3, 1, 4, 1, 5, 9});
+  for (const auto& [name, attributes] : {calls[0], calls[1], calls[2]}) {
+    const Sharded cut = mesh_.cut(integers, parse_spec(mesh_.shape(), "(None, y)", 2));
+    const Tensor got = mesh_.whole(mesh_.apply(name, {cut}, attributes).outputs[0]);
+    EXPECT_EQ(got.dtype(), Dtype::kFloat32);
+    EXPECT_LE(
+        largest_error(got, ops::find_op(name)->forward({{in(integers, Dtype::kFloat64)}}, attributes, nullptr)[0]),
+        1e-5);
   }
 }
 

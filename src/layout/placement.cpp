@@ -186,7 +186,7 @@ class Chooser {
 
   Score scored(const Placement& placement, AxisSet newly_partial, AxisSet merged) const {
     Score score;
-    // Where the first input is not cut there, to merge is a choice: for the sake of a weight.
+    // To merge is a choice where the first input is not cut there: for the sake of a weight.
     const bool is_as_it_lies = (merged & ~call_.inputs[0].spec.cut()) == 0;
     score.moves = is_as_it_lies ? MoveClass::kNone : MoveClass::kParameters;
     std::vector<int64_t> received(static_cast<size_t>(mesh_.count()), 0);

@@ -40,8 +40,8 @@ struct LocalCall {
     bool is_first;
   };
   std::optional<AddedApart> added_apart;
-  // Where the op on a part is another one than on the whole: merged dims are cut, or rows of a table, or elements count
-  // by their place in the whole.
+  // The member's part, where the op on it is another one than on the whole: merged dims are cut, or rows of a table, or
+  // elements count by their place in the whole.
   struct Part {
     Axes merged;  // that cut merged dims, in the order of the mesh
     Box box;      // of the first input, or of the table

@@ -34,7 +34,7 @@ struct FactorDim {
   int64_t unit = 1;
 };
 
-// What it means that the dims of a factor are cut.
+// The meaning of a cut of the dims of a factor.
 enum class FactorKind : uint8_t {
   kPass,    // nothing to the op
   kSum,     // the outputs are partial

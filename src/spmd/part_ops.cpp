@@ -240,7 +240,7 @@ Moments merged_moments(Across& across, const Tensor& means, const Tensor& square
     for (int64_t m = 0; m < members; ++m) mean += number(m, 0, r) / total * number(m, 1, r);
     double square = 0;
     for (int64_t m = 0; m < members; ++m) {
-      const double distance = number(m, 0, r) > 0 ? number(m, 1, r) - mean : 0;
+      const double distance = number(m, 1, r) - mean;
       square += number(m, 2, r) + number(m, 0, r) * distance * distance;
     }
     merged.means.mutable_data_as<double>()[r] = mean;

@@ -1,4 +1,4 @@
-// What ops send whose dims are merged where they are cut: exactly what the table of ops says, and no hidden move.
+// Collectives of ops whose dims are merged where they are cut: exactly those of the table of ops, and no hidden move.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -163,7 +163,7 @@ TEST(MergedCounts, AreOfTheOwnRowsAlone) {
   check({"cross_entropy", {x, {targets(), "('y',)"}}, {}, {3, 0, 3 * rows + 1}, {}}, {2, 2}, 1);
 }
 
-// What is not cut along the dim runs as on one process.
+// A dim that is whole is worked on as on one process.
 TEST(MergedCounts, NothingIsSentWhereTheDimIsWhole) {
   for (const char* op : {"softmax", "log_softmax", "layer_norm"}) {
     check({op, {{numbers({kRows, kColumns}, 1), "('x', None)"}}, {}, {}, {}}, {2}, 1);
@@ -240,6 +240,29 @@ TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableIsFoundByTheNextCall) {
       ASSERT_TRUE(error);
       EXPECT_EQ(error->status(), Status::kDiverged) << error->what();
       EXPECT_NE(std::string(error->what()).find("99 "), std::string::npos) << error->what();
+    }
+  }
+}
+
+// Collectives inside of an op are compared like all others: nobody waits for a member that is not in it.
+TEST(MergedCounts, MembersThatAreNotInTheSameOpHearOfIt) {
+  MeshGroup group({3});
+  const auto errors = group.try_run([](Member& member) {
+    const Tensor x = numbers({2, kColumns}, 1);
+    spmd::mark_sharding(x, member.line, "(None, 'x')", -1);
+    // A plain target counts as repeated: one member alone has one beyond all classes.
+    const Tensor target = tensor_of<int64_t>({2}, {1, member.position() == 1 ? kColumns : 2});
+    apply("cross_entropy", {x, target});
+  });
+  for (size_t i = 0; i < errors.size(); ++i) {
+    ASSERT_TRUE(errors[i]);
+    const std::string text = errors[i]->what();
+    if (i == 1) {
+      // Unless the others' word came before its own.
+      EXPECT_TRUE(errors[i]->status() == Status::kInvalidArgument || errors[i]->status() == Status::kDiverged) << text;
+    } else {
+      EXPECT_EQ(errors[i]->status(), Status::kDiverged) << text;
+      EXPECT_NE(text.find("target 7 at row 1 is out of range [0, 7)"), std::string::npos) << text;
     }
   }
 }

@@ -191,8 +191,8 @@ class MeetingPlace {
  public:
   MeetingPlace(const layout::MeshShape& mesh, const Axes& axes) : mesh_(mesh), axes_(axes) {}
 
-  // What those bring who differ from the member along the axes only, in the order of positions. Throws once one gave
-  // up.
+  // The tensors of those who differ from the member along the axes only, in the order of positions. Throws once one
+  // gave up.
   Tensors meet(int64_t position, const Tensor& x) {
     const std::vector<int64_t> group = mesh_.group_of(axes_, position);
     std::unique_lock lock(mutex_);

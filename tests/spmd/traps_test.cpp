@@ -147,7 +147,7 @@ TEST_F(TrapsTest, SoftmaxAndMaxOverEmptyShards) {
   EXPECT_EQ(run("var", {cut(doubles({3, 0}), "(x, y)")}, over(1)), "('x',)");
 }
 
-// Where a weight is cut and the data is not, the weight comes; where the data is, the weight is cut with it.
+// Weights come where they are cut and the data is not; where the data is, they are cut with it.
 TEST_F(TrapsTest, WeightsOfANormAreCutAsTheDataIs) {
   const Tensor data = doubles({6, 6});
   EXPECT_EQ(run("layer_norm", {cut(data, "(x, y)"), cut(doubles({6}), "(None,)"), cut(ones({6}), "(None,)")}),

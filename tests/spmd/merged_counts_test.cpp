@@ -163,6 +163,36 @@ TEST(MergedCounts, AreOfTheOwnRowsAlone) {
   check({"cross_entropy", {x, {targets(), "('y',)"}}, {}, {3, 0, 3 * rows + 1}, {}}, {2, 2}, 1);
 }
 
+// So many rows that what is merged goes in chunks of which each member adds up one.
+TEST(MergedCounts, ManyRowsAreMergedInChunks) {
+  constexpr int64_t kMany = 70000;
+  static_assert(2 * kMany * 8 > Mesh::kMostDirectBytes);
+  const Tensor whole = numbers({kMany, 4}, 1);
+  const auto last = make_attributes({{"dims", Dims{1}}});
+  for (const auto& [op, attributes] : {std::pair<const char*, ops::Attributes>{"softmax", {}},
+                                       {"layer_norm", {}},
+                                       {"argmax", {}},
+                                       {"max", last},
+                                       {"var", last}}) {
+    SCOPED_TRACE(op);
+    const Tensor expected = apply(op, {whole}, attributes);
+    MeshGroup group({2}, refusing());
+    group.run([&, name = op, &settings = attributes](Member& member) {
+      const Tensor x = whole.clone();
+      spmd::mark_sharding(x, member.line, "(None, 'x')", -1);
+      const Tensor got = spmd::gather(apply(name, {x}, settings), -1);
+      ASSERT_EQ(got.shape(), expected.shape());
+      if (!is_floating(got.dtype())) {
+        EXPECT_EQ(values_of<int64_t>(got), values_of<int64_t>(expected));
+        return;
+      }
+      const auto left = values_of<double>(got);
+      const auto right = values_of<double>(expected);
+      for (size_t i = 0; i < left.size(); ++i) ASSERT_NEAR(left[i], right[i], 1e-12) << i;
+    });
+  }
+}
+
 // A dim that is whole is worked on as on one process.
 TEST(MergedCounts, NothingIsSentWhereTheDimIsWhole) {
   for (const char* op : {"softmax", "log_softmax", "layer_norm"}) {

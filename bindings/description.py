@@ -27,6 +27,7 @@ LENGTHS = {
     ("distag_op_info", "attribute_names"): "attribute_count",
     ("distag_security_options", "peer_names"): "peer_count",
     ("distag_backward_options", "seeds"): "root_count of the call",
+    ("distag_box_source", "offset"): "ndim",
     ("distag_mesh_copy_box", "offset"): "ndim",
     ("distag_mesh_copy_box", "extent"): "ndim",
     ("distag_mesh_create", "shape"): "ndim",

@@ -241,7 +241,8 @@ DISTAG_API uint64_t distag_tensor_get_id(distag_tensor *tensor);            /* s
 enum distag_tensor_flag {
   DISTAG_TENSOR_BORROWED = 1,   /* over memory of the host, which no call writes */
   DISTAG_TENSOR_CONTIGUOUS = 2, /* row-major without gaps */
-  DISTAG_TENSOR_HAS_HISTORY = 4 /* computed from a tensor that requires grad */
+  DISTAG_TENSOR_HAS_HISTORY = 4, /* computed from a tensor that requires grad */
+  DISTAG_TENSOR_DEFERRED = 8     /* its elements are not made yet, see distag_tensor_create_deferred (since 0.3) */
 };
 
 /* The properties of a tensor at once (since 0.3). Pointers live as long as the tensor. */
@@ -1270,7 +1271,8 @@ DISTAG_API distag_status distag_context_copy_report(distag_context *context,
 DISTAG_API uint64_t distag_get_handle_count(void);
 
 /* The same in JSON, by kind, copied as the reports above (since 0.3). With DISTAG_VALIDATE=1 also each handle, with the
- * function that "made_by" it ("distag": on its thread, or by a getter), "age_ms", and "lent" if another ends it. */
+ * function that "made_by" it ("distag": on its thread, or by a getter), "age_ms", and "lent" if another ends it. Of
+ * "deferred" tensors: how many are "alive" and not made, "bytes_made_here" as shards, and "bytes_made_whole". */
 DISTAG_API distag_status distag_copy_handle_report(char *buffer /* nullable with capacity 0 */, size_t capacity,
                                                    size_t *out_size, distag_error *err);
 
@@ -1508,12 +1510,48 @@ DISTAG_API distag_status distag_collective_async(distag_mesh *mesh, uint32_t kin
  * never sharded: send local tensors. distag_optimizer_clip with sharded parameters is collective.
  * ================================================================================================================== */
 
+/* Writes the elements of one box of a tensor: `extent` elements of each dim from `offset` on, row-major, which take
+ * `capacity` bytes. A failure goes to the reader; the box may be wanted again.
+ * Threads: the one that needs the elements; several at once for several boxes. It may call anything, but reads no
+ * tensor whose own source waits for this one (INVALID_STATE), and makes no calls on the line that marks or reads it. */
+typedef distag_status (*distag_box_source)(void *user_data, const int64_t *offset, const int64_t *extent, size_t ndim,
+                                           void *buffer, size_t capacity, distag_error *err);
+
+enum distag_init {
+  DISTAG_INIT_FULL = 1,  /* `shift` everywhere (default) */
+  DISTAG_INIT_RAND = 2,  /* distag_rand of the seed, times scale, plus shift */
+  DISTAG_INIT_RANDN = 3, /* distag_randn likewise */
+  DISTAG_INIT_SOURCE = 4 /* the elements that the source writes, box by box */
+};
+
+typedef struct distag_deferred_options {
+  uint32_t struct_size;
+  uint32_t init; /* DISTAG_INIT_... */
+  uint64_t seed; /* of DISTAG_INIT_RAND and _RANDN, as is scale */
+  double scale;  /* 0: 1 */
+  double shift;
+  distag_box_source source; /* nullable; of DISTAG_INIT_SOURCE, which needs it */
+  void *user_data;          /* nullable */
+  distag_deleter destroy;   /* nullable; runs once all elements are there, or no longer needed */
+} distag_deferred_options;
+#define DISTAG_DEFERRED_OPTIONS_INIT {sizeof(distag_deferred_options), 0, 0, 0, 0, NULL, NULL, NULL}
+
+/* Makes a tensor that has a dtype, a shape and no memory yet. distag_tensor_mark_sharding makes only this worker's
+ * shard of it. Reading or writing it, and giving it to an op, a call or an rref, makes the whole, once: other threads
+ * wait for the one that does. Where that fails the tensor stays deferred, and the next reader tries again. A source is
+ * called for boxes of at most 64 MiB, cut along dim 0 (of one index of dim 0 where that is larger), in order. Values do
+ * not depend on the sharding: they are, bit for bit, those that the op or the source gives for the whole.
+ * Fails: INVALID_ARGUMENT (a source missing, fields of another init); UNSUPPORTED (a random integer or bool). */
+DISTAG_API distag_status distag_tensor_create_deferred(distag_dtype dtype, const int64_t *shape, size_t ndim,
+                                                       const distag_deferred_options *options /* nullable */,
+                                                       distag_tensor **out_tensor, distag_error *err);
+
 /* Turns a tensor without history, in place, into a sharded one: id and requires_grad stay. source_rank -1: each member
- * has all of it and keeps its shard, nothing is sent; else the values of that member go to all, and the others' tensors
- * only tell dtype and shape. The same spec again changes nothing.
+ * has all of it, or it is deferred, and keeps its shard, nothing is sent; else the values of that member go to all, and
+ * the others' tensors only tell dtype and shape. The same spec again changes nothing.
  * Collective. Blocks with a source, at most the timeout_ns of the mesh. Fails: INVALID_ARGUMENT (spec, rank; a sum in
  * the spec, which only from_local can give); INVALID_STATE (another spec, which distag_redistribute gives; a
- * history). */
+ * history); as the source of a deferred one does, which ends the mesh. */
 DISTAG_API distag_status distag_tensor_mark_sharding(distag_tensor *tensor, distag_mesh *mesh, const char *spec,
                                                      int32_t source_rank, distag_error *err);
 
@@ -1814,6 +1852,8 @@ typedef struct distag_api {
   distag_mesh *(*tensor_get_mesh)(distag_tensor *);
   const char *(*tensor_get_spec)(distag_tensor *);
   distag_status (*context_create_joint)(distag_mesh *, distag_context **, distag_error *);
+  distag_status (*tensor_create_deferred)(distag_dtype, const int64_t *, size_t, const distag_deferred_options *,
+                                          distag_tensor **, distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

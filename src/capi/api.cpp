@@ -234,6 +234,7 @@ constexpr distag_api kApi = {
     distag_tensor_get_mesh,
     distag_tensor_get_spec,
     distag_context_create_joint,
+    distag_tensor_create_deferred,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 (distag_op_info and

@@ -3,9 +3,22 @@
 #include "capi/context.h"
 #include "capi/text_copy.h"
 #include "capi/worker.h"
+#include "tensor/deferred.h"
 
 using namespace distag;
 using namespace distag::capi;
+
+namespace {
+
+// Empty in a process that has made none.
+std::string deferred_report() {
+  const DeferredCounts counts = deferred_counts();
+  if (counts.tensors == 0 && counts.bytes_made_here == 0 && counts.bytes_made_whole == 0) return {};
+  return fmt::format(R"(,"deferred":{{"alive":{},"bytes_made_here":{},"bytes_made_whole":{}}})", counts.tensors,
+                     counts.bytes_made_here, counts.bytes_made_whole);
+}
+
+}  // namespace
 
 distag_status distag_worker_copy_report(distag_worker* worker, char* buffer, size_t capacity, size_t* out_size,
                                         distag_error* err) {
@@ -39,6 +52,8 @@ distag_status distag_copy_handle_report(char* buffer, size_t capacity, size_t* o
   return guard(__func__, err, [=] {
     check_array(buffer, capacity, "buffer");
     need_pointer(out_size, "out_size");
-    copy_text(handle_report(), buffer, capacity, out_size);
+    std::string text = handle_report();
+    text.pop_back();  // the brace at its end
+    copy_text(text + deferred_report() + "}", buffer, capacity, out_size);
   });
 }

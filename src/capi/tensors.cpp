@@ -64,6 +64,7 @@ uint32_t flags_of(const Tensor& tensor) {
   if (tensor.storage().is_read_only()) flags |= DISTAG_TENSOR_BORROWED;
   if (tensor.is_contiguous()) flags |= DISTAG_TENSOR_CONTIGUOUS;
   if (autograd::has_history(tensor)) flags |= DISTAG_TENSOR_HAS_HISTORY;
+  if (tensor.shard_slot() == nullptr && !tensor.storage().is_made()) flags |= DISTAG_TENSOR_DEFERRED;
   return flags;
 }
 

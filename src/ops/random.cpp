@@ -5,6 +5,8 @@
 // for the odd element: its upper 53 bits times 2^-53, or 24 bits times 2^-24 for float32. randn takes Box-Muller: with
 // r = sqrt(-2 log(1 - u 2^-53)) and t = 2 pi v 2^-53 the even element is r cos(t), the odd one r sin(t), computed in
 // double by IEEE operations only, and rounded for float32.
+#include "ops/random.h"
+
 #include <cmath>
 
 #include "base/error.h"
@@ -86,28 +88,40 @@ struct NormalPair {
   }
 };
 
-// `count` elements, from the first one on.
+// `count` elements, from the even one of a block on.
 template <typename Pair, typename T>
 struct RandomRow {
-  DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed) {
+  DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed, uint64_t first_block) {
     const int64_t pairs = count / 2;
     DISTAG_INDEPENDENT
     for (int64_t block = 0; block < pairs; ++block) {
-      Pair::make(random_pair(seed, static_cast<uint64_t>(block)), data[2 * block], data[2 * block + 1]);
+      Pair::make(random_pair(seed, first_block + static_cast<uint64_t>(block)), data[2 * block], data[2 * block + 1]);
     }
     if (count % 2 != 0) {
       T beyond;
-      Pair::make(random_pair(seed, static_cast<uint64_t>(pairs)), data[count - 1], beyond);
+      Pair::make(random_pair(seed, first_block + static_cast<uint64_t>(pairs)), data[count - 1], beyond);
     }
   }
 };
+
+// From any element on.
+template <typename Pair, typename T>
+void fill_row(T* data, int64_t count, uint64_t seed, uint64_t first) {
+  if (count > 0 && first % 2 != 0) {
+    T before;
+    Pair::make(random_pair(seed, first / 2), before, *data++);
+    --count;
+    ++first;
+  }
+  simd::run<RandomRow<Pair, T>>(data, count, seed, first / 2);
+}
 
 template <template <typename> typename Maker>
 Tensors random(const char* op, const Attributes& attributes) {
   auto seed = static_cast<uint64_t>(get_int(attributes, "seed", 0));
   Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
   dispatch_floating(op, out.dtype(), [&]<typename T>(T) {
-    simd::run<RandomRow<Maker<T>, T>>(out.mutable_data_as<T>(), out.count(), seed);
+    simd::run<RandomRow<Maker<T>, T>>(out.mutable_data_as<T>(), out.count(), seed, uint64_t{0});
   });
   return {out};
 }
@@ -121,6 +135,16 @@ Tensors randn_forward(std::span<const Tensor>, const Attributes& attributes, Sav
 }
 
 }  // namespace
+
+void fill_random(Distribution distribution, Dtype dtype, std::byte* out, int64_t count, uint64_t seed, uint64_t first) {
+  dispatch_floating("rand", dtype, [&]<typename T>(T) {
+    if (distribution == Distribution::kUniform) {
+      fill_row<UniformPair<T>, T>(reinterpret_cast<T*>(out), count, seed, first);
+    } else {
+      fill_row<NormalPair<T>, T>(reinterpret_cast<T*>(out), count, seed, first);
+    }
+  });
+}
 
 constexpr Op kRand{.name = "rand",
                    .signature = "rand(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",

@@ -7,6 +7,7 @@
 #include "base/mutex.h"
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
+#include "tensor/deferred.h"
 #include "wire/codec.h"
 #include "wire/packed.h"
 
@@ -95,6 +96,7 @@ Answer IncomingCall::leaving(Value value) const {
   check_references(*shared_, value);
   Answer answer;
   if (keeps_result()) {
+    make_elements(value);
     answer.value = std::move(value);
     return answer;
   }

@@ -11,6 +11,7 @@
 #include "base/violation.h"
 #include "rref/sharing.h"
 #include "tensor/access.h"
+#include "tensor/deferred.h"
 #include "wire/arrived_reference.h"
 
 namespace distag {
@@ -183,6 +184,7 @@ void Rrefs::stop() {
 
 std::shared_ptr<Rref> Rrefs::create(Value value) {
   check(value);
+  make_elements(value);
   const auto owned = state_->home->make_value({state_->own_maker, ++state_->last_own});
   owned->outcome().complete(std::move(value));
   return std::make_shared<Rref>(state_->home, owned);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "layout/spec_text.h"
 #include "spmd/nodes.h"
+#include "tensor/deferred.h"
 
 namespace distag::spmd {
 namespace {
@@ -153,9 +154,22 @@ Dims shape_of_parts(const MeshShape& mesh, const Spec& spec, const Tensor& rows)
   return shape;
 }
 
+// This member's part. Of a deferred tensor no more is made; an initialiser is given where it is one.
+Tensor make_part(const Tensor& tensor, const Initialiser* initialiser, const Box& box, CallOnLine& call,
+                 int64_t source) {
+  if (source < 0 && initialiser != nullptr) return make_box(*initialiser, tensor.dtype(), box.offset, box.extent);
+  if (source < 0) return part_of(tensor.hold(), box);
+  // The others tell dtype and shape only.
+  const bool is_spared = initialiser != nullptr && source != call.line().program->position();
+  return part_of(call.broadcast(is_spared ? Tensor::empty(tensor.dtype(), tensor.shape()) : tensor.hold(), source),
+                 box);
+}
+
 }  // namespace
 
 void mark_sharding(const Tensor& tensor, const Line& line, const std::string& text, int64_t source) {
+  // Outlives the call: host code may run with its end.
+  const std::shared_ptr<const Initialiser> initialiser = tensor.initialiser();
   CallOnLine call(line, "mark_sharding");
   const MeshShape& mesh = line.program->shape();
   const std::string what = fmt::format("mark_sharding({}, {}, {})", describe(tensor), text, source);
@@ -184,16 +198,14 @@ void mark_sharding(const Tensor& tensor, const Line& line, const std::string& te
   if (Sharding::of(tensor) != nullptr) return;
   bool is_first = false;
   try {
-    Tensor whole = tensor.hold();
-    if (source >= 0) whole = call.broadcast(whole, source);
-    Tensor shard = part_of(whole, box_of(mesh, spec, tensor.shape(), line.program->position()));
-    whole = Tensor();
+    const Box box = box_of(mesh, spec, tensor.shape(), line.program->position());
+    Tensor shard = make_part(tensor, initialiser.get(), box, call, source);
     is_first = tensor.set_shard_slot(
         std::make_unique<Sharding>(line, call.name_of(0), tensor.shape(), Lying{spec, std::move(shard)}));
   } catch (...) {
     // Elsewhere it is sharded now, which it cannot be here.
     const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory) line.program->mesh().end(error);
+    if (initialiser != nullptr || error.status() == Status::kOutOfMemory) line.program->mesh().end(error);
     throw;
   }
   if (!is_first) fail(Status::kInvalidState, "mark_sharding: {} is sharded by another thread", describe(tensor));

@@ -7,12 +7,27 @@
 namespace distag {
 namespace {
 
+// Before the locks are taken. Gives false where it may not wait and has something to make.
+bool make_all(std::span<const Tensor> tensors, bool may_wait) {
+  for (const Tensor& tensor : tensors) {
+    if (!tensor || tensor.is_held() || tensor.storage().is_made()) continue;
+    if (!may_wait) return false;
+    tensor.check_whole();
+    tensor.storage().make_elements();
+  }
+  return true;
+}
+
 // Gives false where it may not wait and would have to.
 bool hold_all(std::span<Tensor> tensors, bool may_wait) {
   LockedStorages storages;
+  bool is_common = true;
   for (const Tensor& tensor : tensors) {
-    if (tensor && !tensor.is_held()) storages.add(tensor.storage());
+    if (!tensor || tensor.is_held()) continue;
+    storages.add(tensor.storage());
+    is_common = is_common && !tensor.storage().is_deferred();
   }
+  if (!is_common && !make_all(tensors, may_wait)) return false;
   if (may_wait) {
     storages.lock();
   } else if (!storages.try_lock()) {
@@ -79,7 +94,9 @@ TensorWriter::TensorWriter(std::span<const Tensor> targets) {
       fail(Status::kInvalidState, "tensor {} borrows its memory and cannot be written: clone it first",
            describe(target));
     }
-    if (target.count() > 0) storages_.add(target.storage());
+    if (target.count() == 0) continue;
+    target.storage().make_elements();
+    storages_.add(target.storage());
   }
   storages_.lock();
   replaced_.reserve(storages_.all().size());

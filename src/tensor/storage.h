@@ -21,10 +21,14 @@ namespace distag {
 // before a write or after it, and writers come one after the other. Nobody runs code of the host under the lock, or
 // takes it twice; whoever takes those of several storages takes them in the order of their addresses (LockedStorages).
 //
+// A deferred one (tensor/deferred.h) has no buffer until its elements are made. Who reads or writes has them made
+// before taking the lock, by make_elements().
+//
 // The lock is a word, not a mutex: there is one in each storage, and a call may take those of thousands at once.
 class Storage {
  public:
-  explicit Storage(BufferRef buffer, bool read_only = false) : buffer_(std::move(buffer)), read_only_(read_only) {}
+  explicit Storage(BufferRef buffer, bool read_only = false)
+      : Storage(std::move(buffer), read_only ? Kind::kReadOnly : Kind::kOwn) {}
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
@@ -39,6 +43,20 @@ class Storage {
     if (lock_.exchange(kFree, std::memory_order_release) == kAwaited) lock_.notify_one();
   }
 
+  // Over memory of the host: writes are refused. A snapshot of it is not read-only, a write to that copies.
+  bool is_read_only() const { return kind_ == Kind::kReadOnly; }
+  // Neither read-only nor deferred at first.
+  bool is_common() const { return kind_ == Kind::kOwn; }
+  bool is_deferred() const { return kind_ == Kind::kDeferred; }
+
+  // From its end on there is a buffer. May run host code and wait for another thread that does; throws what that
+  // throws, and OUT_OF_MEMORY, and leaves all as it was then. Not under the lock.
+  void make_elements() {
+    if (is_deferred()) make_deferred();
+  }
+  // Whether there is a buffer.
+  bool is_made() const { return !is_deferred() || is_made_deferred(); }
+
   // The rest is for whoever has the lock, or the only tensor of this storage.
 
   const BufferRef& buffer() const { return buffer_; }
@@ -49,18 +67,21 @@ class Storage {
   // Another buffer takes the place of the one that is given back, which may be freed once the lock is given back.
   BufferRef exchange_buffer(BufferRef buffer) { return std::exchange(buffer_, std::move(buffer)); }
 
-  // Over memory of the host: writes are refused. A snapshot of it is not read-only, a write to that copies.
-  bool is_read_only() const { return read_only_; }
+ protected:
+  enum class Kind : uint8_t { kOwn, kReadOnly, kDeferred };
+  Storage(BufferRef buffer, Kind kind) : buffer_(std::move(buffer)), kind_(kind) {}
 
  private:
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kTaken = 1;
   static constexpr uint32_t kAwaited = 2;  // taken, and somebody sleeps until it is given back
   void wait_for_lock();
+  void make_deferred();  // these two in deferred.cpp
+  bool is_made_deferred() const;
 
   BufferRef buffer_;
   std::atomic<uint32_t> lock_{kFree};
-  const bool read_only_;
+  const Kind kind_;
 };
 
 // The locks of a set of storages, taken in the order of their addresses and given back at the end.

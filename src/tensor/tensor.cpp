@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "tensor/deferred.h"
 #include "tensor/strided.h"
 
 namespace distag {
@@ -96,13 +97,30 @@ Tensor Tensor::sharded(Dtype dtype, const Dims& shape, std::unique_ptr<ShardSlot
   return tensor;
 }
 
+Tensor Tensor::deferred(Dtype dtype, const Dims& shape, std::shared_ptr<const Initialiser> initialiser) {
+  const int64_t count = element_count(shape, checked_dtype_size(dtype));
+  return make(dtype, shape, row_major_strides(shape), 0, count,
+              std::make_shared<DeferredStorage>(dtype, shape, std::move(initialiser)));
+}
+
+std::shared_ptr<const Initialiser> Tensor::initialiser() const {
+  if (!data_->storage->is_deferred()) return nullptr;
+  const auto& storage = static_cast<const DeferredStorage&>(*data_->storage);
+  const bool is_all_of_it = data_->offset == 0 && data_->contiguous && data_->shape == storage.shape();
+  return is_all_of_it ? storage.initialiser() : nullptr;
+}
+
 bool Tensor::set_shard_slot(std::unique_ptr<ShardSlot> slot) const {
   BufferRef gone;  // outside of the lock
   BufferRef nothing = Buffer::allocate(0);
-  const std::lock_guard<Storage> lock(*data_->storage);
-  if (shard_slot() != nullptr) return false;
-  data_->shard_slot.store(slot.release(), std::memory_order_seq_cst);
-  if (is_only_holder(data_->storage)) gone = data_->storage->exchange_buffer(std::move(nothing));
+  {
+    const std::lock_guard<Storage> lock(*data_->storage);
+    if (shard_slot() != nullptr) return false;
+    data_->shard_slot.store(slot.release(), std::memory_order_seq_cst);
+    if (!is_only_holder(data_->storage)) return true;
+    gone = data_->storage->exchange_buffer(std::move(nothing));
+  }
+  if (data_->storage->is_deferred()) static_cast<DeferredStorage&>(*data_->storage).give_up();
   return true;
 }
 
@@ -117,8 +135,10 @@ size_t Tensor::byte_size() const { return static_cast<size_t>(data_->count) * dt
 const std::byte* Tensor::data() const {
   check_whole();
   if (data_->count == 0) return nullptr;
-  const BufferRef& buffer = hold_ ? hold_ : data_->storage->buffer();
-  return buffer->data() + data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
+  const int64_t offset = data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
+  if (hold_) return hold_->data() + offset;
+  data_->storage->make_elements();
+  return data_->storage->buffer()->data() + offset;
 }
 
 Tensor Tensor::view(const Dims& shape, const Dims& strides, int64_t offset) const {
@@ -150,25 +170,31 @@ std::byte* Tensor::mutable_data() {
     fail(Status::kInvalidState, "tensor {} borrows its memory and cannot be written: clone it first", describe(*this));
   }
   if (data_->count == 0) return nullptr;
+  storage.make_elements();
   storage.make_writable();
   return const_cast<std::byte*>(storage.buffer()->data()) +
          data_->offset * static_cast<int64_t>(dtype_size(data_->dtype));
 }
 
 bool Tensor::is_exclusive() const {
-  if (!data_ || shard_slot() != nullptr || hold_ || data_->storage->is_read_only()) return false;
+  if (!data_ || shard_slot() != nullptr || hold_ || !data_->storage->is_common()) return false;
   return data_->holders.load(std::memory_order_acquire) == 1 && is_only_holder(data_->storage) &&
          data_->storage->buffer()->is_writable();
 }
 
 bool Tensor::owns_buffer() const {
   const std::lock_guard<Storage> lock(*data_->storage);
-  return data_->storage->buffer()->is_writable();
+  const BufferRef& buffer = data_->storage->buffer();
+  return buffer && buffer->is_writable();
 }
 
 Tensor Tensor::hold() const {
   Tensor held = *this;
   if (held.hold_) return held;
+  if (data_->storage->is_deferred()) {
+    check_whole();
+    data_->storage->make_elements();
+  }
   const std::lock_guard<Storage> lock(*data_->storage);
   held.set_hold_locked();
   return held;

@@ -21,6 +21,7 @@ class GradSlot {
   virtual ~GradSlot() = default;
 };
 
+class Initialiser;
 class Tensor;
 
 // How a tensor lies over the members of a mesh, as the spmd layer keeps it; empty in this layer. A tensor with one has
@@ -100,6 +101,9 @@ class Tensor {
   // but for copy_to() and item() where this member has all of it.
   static Tensor sharded(Dtype dtype, const Dims& shape, std::unique_ptr<ShardSlot> slot);
 
+  // Row-major, without memory until somebody needs its elements; see tensor/deferred.h.
+  static Tensor deferred(Dtype dtype, const Dims& shape, std::shared_ptr<const Initialiser> initialiser);
+
   explicit operator bool() const { return bool(data_); }
   uint64_t id() const { return data_->id; }  // same id, same tensor, in this process; never 0
   Dtype dtype() const { return data_->dtype; }
@@ -140,15 +144,18 @@ class Tensor {
   // Whether the memory is distag's own and nothing but the storage holds it.
   bool owns_buffer() const;
 
-  // The same tensor, held: waits for a write that is under way.
+  // The same tensor, held: waits for a write that is under way, and has the elements of a deferred one made.
   Tensor hold() const;
   bool is_held() const { return bool(hold_); }
-  // For who has the lock of the storage.
+  // For who has the lock of the storage, which has its elements.
   void set_hold_locked() {
     check_whole();
     hold_ = data_->storage->buffer();
   }
   void drop_hold() { hold_ = {}; }
+
+  // How the elements of this whole tensor will be made; nullptr once they are, or are no longer needed, and for a part.
+  std::shared_ptr<const Initialiser> initialiser() const;
 
   BufferRef buffer() const { return hold().hold_; }
   Storage& storage() const { return *data_->storage; }

@@ -89,6 +89,9 @@ static void tensors(void) {
   REFUSED(distag_tensor_create_borrowed(NULL, 16, DISTAG_FLOAT32, dims, NULL, 2, NULL, NULL, &out_t, &err));
   REFUSED(distag_tensor_create_borrowed(dims, 16, DISTAG_FLOAT32, NULL, NULL, 2, NULL, NULL, &out_t, &err));
   REFUSED(distag_tensor_create_borrowed(dims, 16, DISTAG_FLOAT32, dims, NULL, 2, NULL, NULL, NULL, &err));
+  REFUSED(distag_tensor_create_deferred(DISTAG_FLOAT32, NULL, 2, NULL, &out_t, &err));
+  REFUSED(distag_tensor_create_deferred(DISTAG_FLOAT32, dims, 2, NULL, NULL, &err));
+  STATUS_ONLY(distag_tensor_create_deferred(DISTAG_FLOAT32, dims, 2, NULL, NULL, NULL));
   distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
   CHAINED(distag_tensor_get_info(NULL, &info, &err));
   REFUSED(distag_tensor_get_info(t, NULL, &err));

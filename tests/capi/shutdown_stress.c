@@ -523,7 +523,11 @@ static void shards(actor *a, distag_mesh *made) {
   distag_tensor *x = NULL, *whole = NULL, *local = NULL, *again = NULL;
   distag_context *context = NULL;
   distag_future *future = NULL;
-  ASK(kMeshed, distag_full(1, DISTAG_FLOAT64, shape, 2, &x, &a->err));
+  if (below(a, 2) == 0) {
+    ASK(kMeshed, distag_full(1, DISTAG_FLOAT64, shape, 2, &x, &a->err));
+  } else {
+    ASK(kMeshed, distag_tensor_create_deferred(DISTAG_FLOAT64, shape, 2, NULL, &x, &a->err));
+  }
   ASK(kMeshed, distag_tensor_mark_sharding(x, made, spec, -1, &a->err));
   if (distag_tensor_get_mesh(x) != NULL && distag_tensor_get_spec(x) != NULL) {
     ASK(kMeshed, distag_redistribute(x, "(None, None)", 0, &whole, &a->err));

@@ -238,6 +238,7 @@ int main(void) {
   SLOT(tensor_get_mesh, distag_tensor_get_mesh);
   SLOT(tensor_get_spec, distag_tensor_get_spec);
   SLOT(context_create_joint, distag_context_create_joint);
+  SLOT(tensor_create_deferred, distag_tensor_create_deferred);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -5,7 +5,7 @@ from ctypes import (CFUNCTYPE, Structure, c_char, c_char_p, c_double, c_int32, c
 from typing import Any
 
 VERSION = "0.3.0"
-API_SIZE = 1800  # bytes of the function table that this module was made for
+API_SIZE = 1808  # bytes of the function table that this module was made for
 
 VERSION_MAJOR = 0
 VERSION_MINOR = 3
@@ -50,6 +50,7 @@ UINT8 = 9
 TENSOR_BORROWED = 1
 TENSOR_CONTIGUOUS = 2
 TENSOR_HAS_HISTORY = 4
+TENSOR_DEFERRED = 8
 
 DLPACK_COPY = 1
 DLPACK_SHARE = 2
@@ -112,6 +113,11 @@ PRODUCT = 2
 MIN = 3
 MAX = 4
 
+INIT_FULL = 1
+INIT_RAND = 2
+INIT_RANDN = 3
+INIT_SOURCE = 4
+
 REDISTRIBUTE_GRADIENT = 1
 REDISTRIBUTE_KEEP = 2
 
@@ -127,6 +133,7 @@ distag_deallocate = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_size_t)
 distag_function = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p)
 distag_future_callback = CFUNCTYPE(None, c_void_p, c_void_p)
 distag_future_continuation = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p)
+distag_box_source = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
 
 
 class distag_error(Structure):
@@ -417,6 +424,20 @@ class distag_collective_options(Structure):
     )
 
 
+class distag_deferred_options(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("init", c_uint32),
+        ("seed", c_uint64),
+        ("scale", c_double),
+        ("shift", c_double),
+        ("source", distag_box_source),
+        ("user_data", c_void_p),
+        ("destroy", distag_deleter),
+    )
+
+
 # Each function: its name, the type of its result, the types of its parameters.
 PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_error_set", c_int32, (c_void_p, c_int32, c_char_p)),
@@ -644,6 +665,7 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
      c_void_p, c_void_p)),
     ("distag_collective", c_int32, (c_void_p, c_uint32, c_char_p, c_void_p, c_void_p, c_void_p, c_void_p)),
     ("distag_collective_async", c_int32, (c_void_p, c_uint32, c_char_p, c_void_p, c_void_p, c_void_p, c_void_p)),
+    ("distag_tensor_create_deferred", c_int32, (c_int32, c_void_p, c_size_t, c_void_p, c_void_p, c_void_p)),
     ("distag_tensor_mark_sharding", c_int32, (c_void_p, c_void_p, c_char_p, c_int32, c_void_p)),
     ("distag_redistribute", c_int32, (c_void_p, c_char_p, c_uint32, c_void_p, c_void_p)),
     ("distag_tensor_from_local", c_int32, (c_void_p, c_void_p, c_char_p, c_void_p, c_size_t, c_char_p, c_void_p,

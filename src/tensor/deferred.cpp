@@ -1,0 +1,211 @@
+#include "tensor/deferred.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/executor.h"
+#include "base/future.h"
+#include "tensor/value.h"
+
+namespace distag {
+
+// Elements that a thread makes just now.
+struct DeferredStorage::Making {
+  explicit Making(const void* thread) : maker(thread) {}
+  const void* const maker;
+  Future<Unit> end;
+};
+
+namespace {
+
+// Counts of the process, as those of handles are.
+std::atomic<uint64_t> g_tensors{0};
+std::atomic<uint64_t> g_bytes_made_here{0};
+std::atomic<uint64_t> g_bytes_made_whole{0};
+
+// Stands for the thread whose it is.
+const void* this_thread() {
+  thread_local char here = 0;
+  return &here;
+}
+
+// Threads that wait for others which make elements, of any storages. One of the few process-wide things: host code that
+// makes the elements of one tensor may ask for those of another, so that waits may form a circle. A leaf.
+struct Wait {
+  const void* thread;
+  const void* maker;
+  const Completion* end;
+  Wait* next;
+};
+Mutex g_waits_mutex;
+Wait* g_waits GUARDED_BY(g_waits_mutex) = nullptr;
+
+// nullptr: it waits for nobody. A wait that is over, but not taken out yet, is none.
+const void* awaited_by(const void* thread) REQUIRES(g_waits_mutex) {
+  for (const Wait* wait = g_waits; wait != nullptr; wait = wait->next) {
+    if (wait->thread == thread && !wait->end->is_done()) return wait->maker;
+  }
+  return nullptr;
+}
+
+// The calling thread waits for a maker. Throws INVALID_STATE where that waits for this one.
+class WaitScope {
+ public:
+  WaitScope(const void* maker, const Completion& end) : wait_{this_thread(), maker, &end, nullptr} {
+    MutexLock lock(g_waits_mutex);
+    for (const void* thread = maker; thread != nullptr; thread = awaited_by(thread)) {
+      if (thread != wait_.thread || end.is_done()) continue;
+      fail(Status::kInvalidState,
+           "the elements of a deferred tensor are needed by the source that makes them: a source reads no tensor whose "
+           "source waits for it");
+    }
+    wait_.next = g_waits;
+    g_waits = &wait_;
+  }
+  ~WaitScope() {
+    MutexLock lock(g_waits_mutex);
+    Wait** place = &g_waits;
+    while (*place != &wait_) place = &(*place)->next;
+    *place = wait_.next;
+  }
+  WaitScope(const WaitScope&) = delete;
+  WaitScope& operator=(const WaitScope&) = delete;
+
+ private:
+  Wait wait_;
+};
+
+void fill_box(const Initialiser& initialiser, size_t item_size, const Dims& offset, const Dims& extent,
+              std::byte* out) {
+  const int64_t count = element_count(extent);
+  if (count == 0) return;
+  const int64_t rows = extent.empty() ? 1 : extent[0];
+  const size_t row_bytes = static_cast<size_t>(count / rows) * item_size;
+  const auto most = static_cast<int64_t>(std::max<size_t>(kMostDeferredPart / row_bytes, 1));
+  for (int64_t row = 0; row < rows; row += most) {
+    Dims from = offset;
+    Dims part = extent;
+    if (!extent.empty()) {
+      from[0] += row;
+      part[0] = std::min(most, rows - row);
+    }
+    initialiser.fill(from, part, out + static_cast<size_t>(row) * row_bytes);
+  }
+}
+
+}  // namespace
+
+Tensor make_box(const Initialiser& initialiser, Dtype dtype, const Dims& offset, const Dims& extent) {
+  Tensor box = Tensor::empty(dtype, extent);
+  fill_box(initialiser, dtype_size(dtype), offset, extent, box.mutable_data());
+  g_bytes_made_here.fetch_add(box.byte_size(), std::memory_order_relaxed);
+  return box;
+}
+
+void make_elements(const Value& value) {
+  value.for_each_tensor([](const Tensor& tensor) {
+    if (tensor && tensor.shard_slot() == nullptr) tensor.storage().make_elements();
+  });
+}
+
+DeferredCounts deferred_counts() {
+  return {g_tensors.load(std::memory_order_relaxed), g_bytes_made_here.load(std::memory_order_relaxed),
+          g_bytes_made_whole.load(std::memory_order_relaxed)};
+}
+
+void Storage::make_deferred() { static_cast<DeferredStorage*>(this)->make(); }
+bool Storage::is_made_deferred() const { return static_cast<const DeferredStorage*>(this)->is_made(); }
+
+DeferredStorage::DeferredStorage(Dtype dtype, const Dims& shape, std::shared_ptr<const Initialiser> initialiser)
+    : Storage(BufferRef(), Kind::kDeferred), dtype_(dtype), shape_(shape), initialiser_(std::move(initialiser)) {
+  g_tensors.fetch_add(1, std::memory_order_relaxed);
+}
+
+DeferredStorage::~DeferredStorage() {
+  if (!is_made()) g_tensors.fetch_sub(1, std::memory_order_relaxed);
+}
+
+std::shared_ptr<const Initialiser> DeferredStorage::initialiser() const {
+  MutexLock lock(mutex_);
+  return initialiser_;
+}
+
+// The initialiser goes when it has no other holder, which runs host code.
+void DeferredStorage::give_up() {
+  std::shared_ptr<const Initialiser> gone;
+  MutexLock lock(mutex_);
+  if (is_made()) return;
+  gone.swap(initialiser_);
+  is_made_.store(true, std::memory_order_release);
+  g_tensors.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Whoever makes the elements has ended, well or not.
+class DeferredStorage::MakingEnd {
+ public:
+  MakingEnd(DeferredStorage& storage, std::shared_ptr<Making> making) : storage_(storage), making_(std::move(making)) {}
+  ~MakingEnd() {
+    {
+      MutexLock lock(storage_.mutex_);
+      storage_.making_.reset();
+    }
+    making_->end.complete({});
+  }
+  MakingEnd(const MakingEnd&) = delete;
+  MakingEnd& operator=(const MakingEnd&) = delete;
+
+ private:
+  DeferredStorage& storage_;
+  const std::shared_ptr<Making> making_;
+};
+
+// The initialiser for the thread that is to make them now, with the Making that it has to end; nullptr for one that is
+// to wait for that of another, or has nothing to do: then there is none.
+std::shared_ptr<const Initialiser> DeferredStorage::begin(std::shared_ptr<Making>& making) {
+  MutexLock lock(mutex_);
+  making.reset();
+  if (is_made()) return nullptr;
+  if (making_ != nullptr) {
+    making = making_;
+    return nullptr;
+  }
+  making_ = std::make_shared<Making>(this_thread());
+  making = making_;
+  return initialiser_;
+}
+
+void DeferredStorage::make() {
+  std::shared_ptr<Making> making;
+  while (!is_made()) {
+    const std::shared_ptr<const Initialiser> initialiser = begin(making);
+    if (initialiser != nullptr) {
+      const MakingEnd end(*this, making);
+      fill(*initialiser);
+    } else if (making != nullptr) {
+      const WaitScope scope(making->maker, making->end);
+      wait_and_run_nothing(making->end, kForever);
+    }
+  }
+}
+
+void DeferredStorage::fill(const Initialiser& initialiser) {
+  const auto size = static_cast<size_t>(element_count(shape_)) * dtype_size(dtype_);
+  BufferRef made = Buffer::allocate(size);
+  Dims origin;
+  origin.resize(shape_.size());
+  fill_box(initialiser, dtype_size(dtype_), origin, shape_, made->mutable_data());
+  g_bytes_made_whole.fetch_add(size, std::memory_order_relaxed);
+  BufferRef gone;  // outside of the lock
+  {
+    const std::lock_guard<Storage> lock(*this);
+    if (!buffer()) {
+      exchange_buffer(std::move(made));
+    } else {
+      gone = std::move(made);
+    }
+  }
+  give_up();
+}
+
+}  // namespace distag

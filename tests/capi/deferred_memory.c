@@ -1,0 +1,166 @@
+/* A model of 64 MiB of parameters, fully sharded over 4 processes and made deferred: while it is made and in forward no
+ * process ever has more of it than its quarter, two gathered layers and 32 MiB. A backward pass adds gradients: a
+ * quarter of its own, and those of whole layers that are on their way to other members. */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "capi/check.h"
+#include "capi/support/group.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { kIsMeasured = 0 }; /* a sanitizer has memory of its own */
+#else
+enum { kIsMeasured = 1 };
+#endif
+enum { kProcesses = 4, kLayers = 16, kWidth = 1024, kBatch = 64 };
+
+static const int64_t kLayerBytes = (int64_t)kWidth * kWidth * (int64_t)sizeof(float);
+static const int64_t kExtra = INT64_C(32) << 20;
+static const int64_t kShape[] = {kWidth, kWidth};
+static const double kScale = 0.03125; /* 1 / sqrt(kWidth): activations keep their size */
+
+/* A line of /proc/self/status in bytes. */
+static int64_t memory_of(const char *name) {
+  char line[256];
+  long long kib = -1;
+  FILE *file = fopen("/proc/self/status", "r");
+  if (!CHECK(file != NULL)) return 0;
+  while (kib < 0 && fgets(line, sizeof line, file) != NULL) {
+    if (strncmp(line, name, strlen(name)) == 0) sscanf(line + strlen(name), ": %lld", &kib);
+  }
+  fclose(file);
+  CHECK(kib >= 0);
+  return (int64_t)kib << 10;
+}
+
+/* Large blocks go back to the system when they are freed, whose caches are not what is measured. */
+static void keep_nothing(void) { CHECK(mallopt(M_MMAP_THRESHOLD, 1 << 17) == 1); }
+
+/* The peak is that of now. */
+static void forget_peak(void) {
+  FILE *file = fopen("/proc/self/clear_refs", "w");
+  if (!CHECK(file != NULL)) return;
+  CHECK(fputs("5", file) >= 0);
+  CHECK(fclose(file) == 0);
+}
+
+static distag_tensor *random_layer(distag_mesh *mesh, uint64_t seed, const int64_t *shape) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_deferred_options options = DISTAG_DEFERRED_OPTIONS_INIT;
+  distag_tensor *tensor = NULL;
+  options.init = DISTAG_INIT_RANDN;
+  options.seed = seed;
+  options.scale = kScale;
+  CHECK_OK(distag_tensor_create_deferred(DISTAG_FLOAT32, shape, 2, &options, &tensor, &err));
+  CHECK_OK(distag_tensor_mark_sharding(tensor, mesh, "('x', None)", -1, &err));
+  return tensor;
+}
+
+/* Forward and backward; every layer gets a gradient. Gives the peak after forward. */
+static int64_t run_model(distag_mesh *mesh, distag_tensor *const *layers) {
+  static const int64_t batch[] = {kBatch, kWidth};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_context *context = NULL;
+  distag_tensor *x = random_layer(mesh, 100, batch), *loss = NULL;
+  CHECK_OK(distag_context_create_joint(mesh, &context, &err));
+  for (int i = 0; i < kLayers; ++i) {
+    distag_tensor *linear = NULL, *active = NULL;
+    CHECK_OK(distag_linear(x, layers[i], NULL, &linear, &err));
+    CHECK_OK(distag_relu(linear, &active, &err));
+    distag_tensor_release(linear);
+    distag_tensor_release(x);
+    x = active;
+  }
+  CHECK_OK(distag_mean(x, NULL, 0, 0, &loss, &err));
+  const int64_t peak = memory_of("VmHWM");
+  distag_tensor_release(x);
+  CHECK_OK(distag_backward(context, &loss, 1, NULL, &err));
+  distag_gradients *gradients = NULL;
+  CHECK_OK(distag_get_gradients(context, &gradients, &err));
+  for (int i = 0; i < kLayers; ++i) CHECK(distag_gradients_find(gradients, layers[i]) != NULL);
+  distag_gradients_release(gradients);
+  distag_tensor_release(loss);
+  distag_context_release(context);
+  return peak;
+}
+
+/* The own part, bit for bit that of the plain tensor. */
+static void compare(distag_tensor *layer, uint64_t seed, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *numbers = NULL, *whole = NULL, *part = NULL;
+  CHECK_OK(distag_randn(seed, DISTAG_FLOAT32, kShape, 2, &numbers, &err));
+  CHECK_OK(distag_mul_scalar(numbers, kScale, &whole, &err));
+  CHECK_OK(distag_tensor_to_local(layer, NULL, &part, &err));
+  const size_t size = (size_t)kLayerBytes / kProcesses;
+  CHECK_INT(distag_tensor_get_size(part), size);
+  const char *all = distag_tensor_get_data(whole), *own = distag_tensor_get_data(part);
+  CHECK(all != NULL && own != NULL && memcmp(own, all + size * (size_t)rank, size) == 0);
+  distag_tensor_release(numbers);
+  distag_tensor_release(whole);
+  distag_tensor_release(part);
+}
+
+static int run(int32_t rank, const char *directory) {
+  static const char *const names[] = {"x"};
+  const int64_t shape[] = {-1};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_worker *worker = NULL;
+  distag_mesh *mesh = NULL;
+  distag_tensor *layers[kLayers];
+  char rendezvous[256];
+  alarm(110);
+  keep_nothing();
+  snprintf(rendezvous, sizeof rendezvous, "file://%s", directory);
+  const distag_worker_options options = group_options(rank, kProcesses, rendezvous);
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  if (!CHECK_OK(distag_worker_start(worker, 60 * DISTAG_SECOND, &err))) return 1;
+  if (!CHECK_OK(distag_mesh_create(worker, NULL, 0, shape, names, 1, NULL, &mesh, &err))) return 1;
+  forget_peak();
+  const int64_t before = memory_of("VmRSS");
+  for (int i = 0; i < kLayers; ++i) {
+    layers[i] = random_layer(mesh, (uint64_t)i, kShape);
+    CHECK_OK(distag_tensor_set_requires_grad(layers[i], 1, &err));
+  }
+  const int64_t made = memory_of("VmHWM") - before;
+  const int64_t forward = run_model(mesh, layers) - before;
+  const int64_t ran = memory_of("VmHWM") - before;
+  printf("rank %d: %lld KiB at most while the parameters were made, %lld KiB with forward, %lld KiB with backward\n",
+         (int)rank, (long long)made >> 10, (long long)forward >> 10, (long long)ran >> 10);
+  fflush(stdout);
+  const int64_t whole = kLayers * kLayerBytes, quarter = whole / kProcesses;
+  if (kIsMeasured) {
+    CHECK(made >= quarter); /* else nothing is measured */
+    CHECK(made <= quarter + 2 * kLayerBytes);
+    CHECK(forward <= quarter + 2 * kLayerBytes + kExtra);
+    CHECK(ran <= 2 * quarter + whole + kExtra);
+  }
+  for (int i = 0; i < kLayers; ++i) {
+    compare(layers[i], (uint64_t)i, rank);
+    distag_tensor_release(layers[i]);
+  }
+  distag_mesh_release(mesh);
+  CHECK_OK(distag_worker_shutdown(worker, 60 * DISTAG_SECOND, NULL, &err));
+  distag_worker_release(worker);
+  return check_end();
+}
+
+int main(void) {
+  pid_t processes[kProcesses];
+  char directory[] = "/tmp/distag-deferred-XXXXXX", command[64];
+  if (!CHECK(mkdtemp(directory) != NULL)) return 1;
+  for (int32_t rank = 0; rank < kProcesses; ++rank) {
+    processes[rank] = fork();
+    if (processes[rank] == 0) _exit(run(rank, directory));
+  }
+  for (int32_t rank = 0; rank < kProcesses; ++rank) {
+    int status = -1;
+    CHECK(waitpid(processes[rank], &status, 0) == processes[rank]);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  snprintf(command, sizeof command, "rm -rf %s", directory);
+  CHECK(system(command) == 0);
+  return check_end();
+}

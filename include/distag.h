@@ -1560,8 +1560,11 @@ enum distag_redistribute_flag {
   DISTAG_REDISTRIBUTE_KEEP = 2      /* the gathered parameter stays until its backward, see keep_gathered */
 };
 
-/* The same values under another spec (without a sum that x does not have); recorded.
- * Collective. Blocks. Fails: INVALID_ARGUMENT (spec; x is not sharded). */
+/* The same values under another spec (without a sum that x does not have); recorded. As op "mark_sharding" of
+ * distag_apply, with DISTAG_REDISTRIBUTE_GRADIENT, it takes plain attributes: the lists device_ids (the ranks) and
+ * mesh_shape, the texts axis_names "('x', 'y')" and partition_spec. These are to describe the mesh of x.
+ * Collective. Blocks. Fails: INVALID_ARGUMENT (spec; x is not sharded; as an op also counts of names or items that do
+ * not fit); NOT_FOUND (as an op: x lies on no such mesh). */
 DISTAG_API distag_status distag_redistribute(distag_tensor *x, const char *spec, uint32_t flags, distag_tensor **out_y,
                                              distag_error *err);
 

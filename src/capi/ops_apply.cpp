@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capi/op_call.h"
+#include "capi/sharding_op.h"
 #include "capi/struct_check.h"
 
 using namespace distag;
@@ -61,13 +62,16 @@ distag_status distag_apply(const char* op, distag_tensor* const* inputs, size_t 
                            uint32_t flags, distag_tensor** out_outputs, size_t output_count, distag_error* err) {
   if (out_outputs != nullptr) std::fill_n(out_outputs, output_count, nullptr);
   return guard(__func__, err, [=] {
+    const bool is_sharding = op != nullptr && is_sharding_op(op);
     const Tensors tensors = need_inputs(op == nullptr ? nullptr : ops::find_op(op), inputs, input_count);
-    const ops::Op& found = need_op(op);
+    const ops::Op* found = is_sharding ? nullptr : &need_op(op);
     const ops::Attributes settings = need_attributes(attributes);
     check_array(out_outputs, output_count, "out_outputs");
     need_known_bits(flags, DISTAG_APPLY_NO_GRAD, "flags");
     const bool record = (flags & DISTAG_APPLY_NO_GRAD) == 0;
-    give_tensors(autograd::apply(found, tensors, settings, record), out_outputs, output_count, found.name);
+    give_tensors(is_sharding ? Tensors{apply_sharding_op(tensors, settings, record)}
+                             : autograd::apply(*found, tensors, settings, record),
+                 out_outputs, output_count, op);
   });
 }
 

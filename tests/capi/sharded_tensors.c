@@ -158,6 +158,98 @@ static void failures(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+static distag_value *list_of(const int64_t *numbers, size_t count) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_value *list = NULL;
+  CHECK_OK(distag_value_create_int64_list(numbers, count, &list, &err));
+  return list;
+}
+
+typedef struct sharding_op {
+  int64_t ranks[2], sizes[3];
+  size_t size_count;
+  const char *names, *spec;
+} sharding_op;
+
+/* The attributes of op "mark_sharding". */
+static distag_value *attributes_of(const sharding_op *op) {
+  static const char *const keys[] = {"device_ids", "mesh_shape", "axis_names", "partition_spec"};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_value *items[] = {list_of(op->ranks, 2), list_of(op->sizes, op->size_count), NULL, NULL}, *map = NULL;
+  CHECK_OK(distag_value_create_text(op->names, &items[2], &err));
+  CHECK_OK(distag_value_create_text(op->spec, &items[3], &err));
+  CHECK_OK(distag_value_create_map(keys, items, 4, &map, &err));
+  for (size_t i = 0; i < 4; ++i) distag_value_release(items[i]);
+  return map;
+}
+
+static void op_refused(distag_tensor *x, sharding_op op, distag_status status, const char *word, int line) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_value *attributes = attributes_of(&op);
+  distag_tensor *y = NULL;
+  check_fails(distag_apply("mark_sharding", &x, 1, attributes, 0, &y, 1, &err), status, &err, word, __FILE__, line,
+              "apply");
+  check_true(y == NULL, __FILE__, line, "nothing is given");
+  distag_value_release(attributes);
+}
+
+/* The spec of activations by the name of an op, with the mesh in plain attributes. */
+static void marked_by_an_op(members *group, int32_t rank) {
+  static const sharding_op good = {{0, 1}, {2, 0, 0}, 1, "('x',)", "(None, 'x')"};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, NULL);
+  distag_tensor *x = marked(mesh, "('x', None)"), *y = NULL, *plain = NULL, *loss = NULL;
+  distag_value *attributes = attributes_of(&good);
+  distag_context *context = NULL;
+  CHECK_OK(distag_tensor_set_requires_grad(x, 1, &err));
+  CHECK_OK(distag_context_create_joint(mesh, &context, &err));
+  CHECK_OK(distag_apply("mark_sharding", &x, 1, attributes, 0, &y, 1, &err));
+  CHECK_TEXT(distag_tensor_get_spec(y), "(None, 'x')");
+  CHECK_TEXT(distag_tensor_get_spec(x), "('x', None)");
+  CHECK_OK(distag_sum(y, NULL, 0, 0, &loss, &err));
+  CHECK_OK(distag_backward(context, &loss, 1, NULL, &err));
+  distag_gradients *gradients = NULL;
+  CHECK_OK(distag_get_gradients(context, &gradients, &err));
+  CHECK_TEXT(distag_tensor_get_spec(distag_gradients_find(gradients, x)), "('x', None)");
+  distag_gradients_release(gradients);
+  distag_tensor_release(y);
+  CHECK_OK(distag_apply("mark_sharding", &x, 1, attributes, DISTAG_APPLY_NO_GRAD, &y, 1, &err));
+  CHECK_INT(distag_tensor_get_requires_grad(y), 0);
+  distag_tensor_release(y);
+  y = NULL;
+  sharding_op bad = good;
+  bad.ranks[0] = 1;
+  op_refused(x, bad, DISTAG_E_NOT_FOUND, "2 members", __LINE__);
+  bad = good;
+  bad.names = "('y',)";
+  op_refused(x, bad, DISTAG_E_NOT_FOUND, "axis_names", __LINE__);
+  bad = (sharding_op){{0, 1}, {2, 1, 0}, 2, "('x', 'y')", "(None, 'x')"};
+  op_refused(x, bad, DISTAG_E_NOT_FOUND, "sizes [2]", __LINE__);
+  bad = (sharding_op){{0, 1}, {2, 1, 1}, 3, "('x', 'y')", "(None, 'x')"};
+  op_refused(x, bad, DISTAG_E_INVALID_ARGUMENT, "2 names, mesh_shape 3 sizes", __LINE__);
+  bad = good;
+  bad.spec = "('x',)";
+  op_refused(x, bad, DISTAG_E_INVALID_ARGUMENT, "1 item", __LINE__);
+  CHECK_OK(distag_zeros(DISTAG_FLOAT32, NULL, 0, &plain, &err));
+  op_refused(plain, good, DISTAG_E_INVALID_ARGUMENT, "not sharded", __LINE__);
+  CHECK_FAILS(distag_apply("mark_sharding", &x, 1, NULL, 0, &y, 1, &err), DISTAG_E_INVALID_ARGUMENT, "partition_spec");
+  CHECK_FAILS(distag_apply("mark_sharding", &x, 0, attributes, 0, &y, 1, &err), DISTAG_E_INVALID_ARGUMENT, "1 input");
+  distag_value *odd = NULL;
+  static const char *const odd_keys[] = {"mesh"};
+  CHECK_OK(distag_value_create_map(odd_keys, &attributes, 1, &odd, &err));
+  CHECK_FAILS(distag_apply("mark_sharding", &x, 1, odd, 0, &y, 1, &err), DISTAG_E_NOT_FOUND, "\"mesh\"");
+  distag_value_release(odd);
+  /* Refusals alike on all end nothing. */
+  CHECK_OK(distag_apply("mark_sharding", &x, 1, attributes, 0, &y, 1, &err));
+  distag_value_release(attributes);
+  distag_tensor_release(plain);
+  distag_tensor_release(loss);
+  distag_tensor_release(y);
+  distag_tensor_release(x);
+  distag_context_release(context);
+  distag_mesh_release(mesh);
+}
+
 /* The tensor keeps the mesh, which the others can go on with. */
 static void mesh_outlived(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
@@ -188,6 +280,7 @@ int main(void) {
       members_run(&group, count, values_and_specs);
       members_run(&group, count, failures);
       members_run(&group, count, mesh_outlived);
+      members_run(&group, count, marked_by_an_op);
     }
     CHECK(members_end(&group) == 0);
   }

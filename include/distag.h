@@ -1307,7 +1307,7 @@ enum distag_hidden_moves {
 typedef struct distag_mesh_options {
   uint32_t struct_size;
   uint32_t hidden_moves;      /* DISTAG_HIDDEN_... */
-  uint32_t check_replicas;    /* 1: what should be equal on several members is compared, to debug (later) */
+  uint32_t check_replicas;    /* 1: plain tensors that should be equal on all are compared by hash, to debug */
   uint32_t keep_gathered;     /* 1: gathered parameters stay until their backward, instead of being gathered again */
   int64_t timeout_ns;         /* of collective calls that take none; 0: call_timeout_ns of the worker */
   uint64_t bucket_bytes;      /* gradients are summed in buckets of about this size; 0: 25 MiB; 1: each alone */

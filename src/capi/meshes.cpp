@@ -118,7 +118,7 @@ Wanted read_wanted(distag_worker* worker, const Given& given) {
   if (options.hidden_moves != 0) {
     wanted.policy.hidden_moves = static_cast<MeshPolicy::HiddenMoves>(options.hidden_moves);
   }
-  need_zero(options.check_replicas, "distag_mesh_options.check_replicas");
+  wanted.policy.check_replicas = need_flag(options.check_replicas, "check_replicas");
   wanted.policy.keep_gathered = need_flag(options.keep_gathered, "keep_gathered");
   if (options.bucket_bytes != 0) wanted.policy.bucket_bytes = options.bucket_bytes;
   wanted.timeout = need_timeout(options.timeout_ns, "timeout_ns");

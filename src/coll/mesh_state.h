@@ -20,6 +20,7 @@ struct MeshPolicy {
 
   HiddenMoves hidden_moves = HiddenMoves::kAllow;
   bool keep_gathered = false;
+  bool check_replicas = false;
   uint64_t bucket_bytes = uint64_t{25} << 20;
 };
 

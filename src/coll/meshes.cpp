@@ -35,6 +35,7 @@ std::string describe(const layout::MeshRequest& request, const MeshPolicy& polic
     text += fmt::format(", hidden_moves {}", static_cast<int32_t>(policy.hidden_moves));
   }
   if (policy.keep_gathered) text += ", keep_gathered 1";
+  if (policy.check_replicas) text += ", check_replicas 1";
   if (policy.bucket_bytes != usual.bucket_bytes) text += fmt::format(", bucket_bytes {}", policy.bucket_bytes);
   return text + ")";
 }

@@ -83,16 +83,23 @@ class OpCallOnShards {
 
   // The plan, and the call's place on the line. Throws alike on all members.
   void choose() {
+    std::string replicas;
     try {
       for (size_t i = 0; i < inputs_.size(); ++i)
         operands_.push_back(operand_of(op_.name, inputs_[i], i, call_.line().name));
       plan_ = call_.line().program->plan({op_.name, attributes_, operands_});
       if (plan_->placement.moves == layout::MoveClass::kData) call_.line().program->on_hidden_move(hidden_text());
+      replicas = call_.line().program->describe_replicas(inputs_);
     } catch (const Error& error) {
       call_.note_failure(op_.name, error);
       throw;
     }
-    call_.note(plan_->text, fingerprint_of(*plan_, inputs_, record_));
+    const uint64_t fingerprint = fingerprint_of(*plan_, inputs_, record_);
+    if (replicas.empty()) {
+      call_.note(plan_->text, fingerprint);
+    } else {
+      call_.note(plan_->text + replicas, Fingerprint().add(fingerprint).add(replicas).value());
+    }
   }
 
   Tensors run() {

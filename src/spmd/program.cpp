@@ -178,6 +178,19 @@ std::shared_ptr<const OpPlan> Program::plan(const layout::OpCall& call) {
   return plan;
 }
 
+std::string Program::describe_replicas(std::span<const Tensor> tensors) const {
+  if (!mesh().policy().check_replicas) return {};
+  Fingerprint fingerprint;
+  size_t count = 0;
+  for (const Tensor& tensor : tensors) {
+    if (!tensor || tensor.shard_slot() != nullptr) continue;
+    const Tensor held = tensor.hold().contiguous();
+    fingerprint.add(std::string_view(reinterpret_cast<const char*>(held.data()), held.byte_size()));
+    ++count;
+  }
+  return count == 0 ? "" : fmt::format(" with plain elements of hash {:016x}", fingerprint.value());
+}
+
 void Program::on_hidden_move(const std::string& text) {
   mesh().count_hidden_move();
   switch (mesh().policy().hidden_moves) {

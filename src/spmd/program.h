@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -61,6 +62,9 @@ class Program {
   const layout::MeshShape& shape() const { return mesh().shape(); }
   int64_t position() const { return mesh().position(); }
   bool keeps_gathered() const { return mesh().policy().keep_gathered; }
+  // Of plain tensors that count as the same on all members: what the text of a call says of their elements, so that
+  // they are compared with it. Empty, unless the mesh checks them.
+  std::string describe_replicas(std::span<const Tensor> tensors) const;
   void* host() const { return host_; }
   // Where the calls of a line of that name take their turns.
   MeshLine& turns_of(const std::string& name);

@@ -172,7 +172,7 @@ void mark_sharding(const Tensor& tensor, const Line& line, const std::string& te
   const std::shared_ptr<const Initialiser> initialiser = tensor.initialiser();
   CallOnLine call(line, "mark_sharding");
   const MeshShape& mesh = line.program->shape();
-  const std::string what = fmt::format("mark_sharding({}, {}, {})", describe(tensor), text, source);
+  std::string what = fmt::format("mark_sharding({}, {}, {})", describe(tensor), text, source);
   const Spec spec = checked(call, what, [&] {
     Spec parsed = parse_spec(mesh, text, tensor.rank());
     check_shape(mesh, parsed, tensor.shape(), dtype_size(tensor.dtype()));
@@ -194,6 +194,7 @@ void mark_sharding(const Tensor& tensor, const Line& line, const std::string& te
     }
     return parsed;
   });
+  if (source < 0 && initialiser == nullptr) what += line.program->describe_replicas({&tensor, 1});
   call.note(what, Fingerprint().add(what).add(autograd::requires_grad(tensor) ? 1 : 0).value());
   if (Sharding::of(tensor) != nullptr) return;
   bool is_first = false;

@@ -253,6 +253,9 @@ void OpCallOnShards::note_node(LocalOp local, const Tensors& outputs) {
 Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                       bool record) {
   CallOnLine call(common_line(op.name, inputs), op.name);
+  for (const Tensor& input : inputs) {
+    if (input && Sharding::of(input) == nullptr) call.make_elements(input);
+  }
   OpCallOnShards sharded(op, inputs, attributes, record, call);
   try {
     sharded.choose();

@@ -212,6 +212,15 @@ CallOnLine::CallOnLine(const Line& line, const char* text)
   number_ = ++line.program->line(line.name).calls;
 }
 
+void CallOnLine::make_elements(const Tensor& plain) {
+  try {
+    plain.storage().make_elements();
+  } catch (...) {
+    line_.program->mesh().end(current_error());
+    throw;
+  }
+}
+
 void CallOnLine::note(const std::string& text, uint64_t fingerprint) {
   line_.program->mesh().note(line_.name, text, fingerprint);
 }

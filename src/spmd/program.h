@@ -127,6 +127,9 @@ class CallOnLine {
     const MeshLine::Pause pause_;
   };
 
+  // Of a plain tensor that may be deferred. Where that fails the mesh ends: the others would wait for this member.
+  void make_elements(const Tensor& plain);
+
   // Its place in the comparison of programs. Once, and before anything is sent.
   void note(const std::string& text, uint64_t fingerprint);
   // Of a failure by arguments, which is the same on all members.

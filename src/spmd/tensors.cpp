@@ -255,6 +255,7 @@ Tensor from_local(const Line& line, const Tensor& local, const std::string& text
   call.note(
       what,
       Fingerprint().add(what).add(gradient_spec.value_or("")).add(autograd::requires_grad(local) ? 1 : 0).value());
+  call.make_elements(local);
   Dims whole = shape.value_or(Dims());
   if (!shape && local.rank() > 0) whole = shape_of_parts(mesh, spec, call.gather_rows(sizes_of(local)));
   if (local.shape() != local_shape(mesh, spec, whole, line.program->position())) {

@@ -520,9 +520,10 @@ static void sharded_in_vain(members *group, int32_t rank) {
   distag_tensor *x = make_from(&mine), *whole = NULL;
   err.code = DISTAG_OK;
   distag_tensor_mark_sharding(x, mesh, "('x', None)", -1, &err);
-  if (rank == 1) CHECK_INT(err.code, 1234);
-  err.code = DISTAG_OK;
-  if (rank == 0) CHECK_FAILS(distag_tensor_gather(x, -1, 0, &whole, &err), 1234, "the file is gone");
+  /* The other one may be through with its mark by then. */
+  if (rank == 0 && err.code == DISTAG_OK) distag_tensor_gather(x, -1, 0, &whole, &err);
+  CHECK_INT(err.code, 1234);
+  CHECK(strstr(err.message, "the file is gone") != NULL);
   if (rank == 1) {
     CHECK(is_deferred(x) && distag_tensor_get_spec(x) == NULL && mine.destroyed == 0);
     mine.fails = DISTAG_OK;

@@ -209,6 +209,37 @@ TEST(Deferred, FailingSourceEndsTheMeshAndLosesNothing) {
   }
 }
 
+TEST(Deferred, PartIsMadeWhereItBecomesOne) {
+  for (const bool fails : {false, true}) {
+    MeshGroup group({2});
+    const auto errors = group.try_run([fails](Member& member) {
+      const auto source = std::make_shared<Source>(tensor_of<float>({2}, {1, 2}), fails && member.position() == 0);
+      const Tensor local = Tensor::deferred(Dtype::kFloat32, {2}, source);
+      const Tensor x = spmd::from_local(member.line, local, "('x',)", Dims{4}, std::nullopt);
+      EXPECT_EQ(values_of<float>(spmd::gather(x, -1)), (std::vector<float>{1, 2, 1, 2}));
+    });
+    for (const auto& error : errors) {
+      ASSERT_EQ(error.has_value(), fails);
+      EXPECT_TRUE(!fails || error->status() == Status::kNotFound) << error->message();
+    }
+  }
+}
+
+TEST(Deferred, FailingSourceInAnOpEndsTheMesh) {
+  MeshGroup group({3});
+  const auto errors = group.try_run([](Member& member) {
+    const Tensor x = tensor_of<float>({3}, {1, 2, 3});
+    spmd::mark_sharding(x, member.line, "('x',)", -1);
+    const auto source = std::make_shared<Source>(tensor_of<float>({3}, {1, 1, 1}), member.position() == 2);
+    const Tensor y = apply("mul", {x, Tensor::deferred(Dtype::kFloat32, {3}, source)});
+    spmd::gather(y, -1);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status(), Status::kNotFound) << error->message();
+  }
+}
+
 // A refusal that is the same on all leaves it deferred, and the mesh as it was.
 TEST(Deferred, RefusedMarkLeavesItDeferred) {
   MeshGroup group({2});

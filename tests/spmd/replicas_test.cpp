@@ -35,7 +35,7 @@ TEST(CheckedReplicas, UnequalOneInAnOpIsToldOf) {
     MeshGroup group({2, 2}, checks ? checking() : MeshPolicy());
     const auto errors = group.try_run([](Member& member) {
       const Tensor x = tensor_of<double>({4}, {1, 2, 3, 4});
-      spmd::mark_sharding(x, member.line, "('x',)", -1);
+      spmd::mark_sharding(x, member.line, "(('x', 'y'),)", -1);  // gathered from all
       const Tensor y = tensor_of<double>({4}, {5, 6, member.position() == 3 ? 7.5 : 7, 8});
       spmd::gather(apply("mul", {x, y}), -1);
     });

@@ -69,7 +69,7 @@ class Slot final : public ShardSlot {
   Tensor snapshot() const override { return {}; }
   Tensor alias() const override { return {}; }
   Tensor like(Tensor) const override { return {}; }
-  Tensor whole() const override { return {}; }
+  Tensor whole() const override { fail(Status::kInvalidState, "sharded"); }
   std::string describe() const override { return "test"; }
   bool counts_here() const override { return true; }
   bool is_partial() const override { return false; }

@@ -456,8 +456,7 @@ DISTAG_API distag_status distag_conv2d(distag_tensor *x, distag_tensor *weight, 
                                        const int64_t *stride, const int64_t *padding, distag_tensor **out_y,
                                        distag_error *err);
 
-/* The largest element of each window of x [n, c, h, w]. kernel, stride and padding have two items: rows, columns.
- * Dilation: distag_apply. */
+/* The largest element of each window of x [n, c, h, w]. kernel, stride and padding have two items: rows, columns. */
 DISTAG_API distag_status distag_max_pool2d(distag_tensor *x, const int64_t *kernel, const int64_t *stride,
                                            const int64_t *padding, distag_tensor **out_y, distag_error *err);
 
@@ -1506,8 +1505,8 @@ DISTAG_API distag_status distag_collective_async(distag_mesh *mesh, uint32_t kin
  * that need no gradient go with them, as repeated everywhere; one that requires grad, and two meshes, are
  * INVALID_ARGUMENT.
  * distag_tensor_get_data, _copy_data, _get_item answer only where this worker has the whole (else NULL, INVALID_STATE);
- * _write, _assign, _add_scaled change the own shard, as the steps of optimizers do. Arguments and answers of calls are
- * never sharded: send local tensors. distag_optimizer_clip with sharded parameters is collective.
+ * _write, _assign, _add_scaled change the own shard, whose size and shape they take, as optimizers do. Arguments and
+ * answers of calls are never sharded: send local tensors. distag_optimizer_clip with sharded parameters is collective.
  * ================================================================================================================== */
 
 /* Writes the elements of one box of a tensor: `extent` elements of each dim from `offset` on, row-major, which take
@@ -1595,9 +1594,9 @@ DISTAG_API const char *distag_tensor_get_spec(distag_tensor *tensor);
 /* Makes a context that all members share: distag_backward on it is collective, each member gives its handles of the
  * same roots, all sharded (a partial root is summed), and either all members get the gradients of all their leaves, or
  * none does; a failure is the same on all. Only the loss of a member in its last words of a pass can leave others with
- * and without gradients; the mesh has ended then, and says so. The pass runs on the thread that calls: hooks and custom
- * ops too. Calls to other workers, distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is not
- * sharded.
+ * and without gradients; the mesh has ended then, and says so. The pass runs on the thread that calls, hooks too. A
+ * seed is sharded as its root, without its sum. Calls to other workers, distag_backward_async and FAST are UNSUPPORTED
+ * here. In other contexts a root is not sharded.
  * Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does. */
 DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_context **out_context,
                                                      distag_error *err);

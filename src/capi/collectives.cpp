@@ -36,6 +36,11 @@ CollectiveCall make_call(const layout::MeshShape& mesh, const std::string& line,
   call.axes = need_axes(mesh, given.axes);
   const distag_collective_options options = read_struct(given.options, "distag_collective_options");
   need_enumerator(options.reduction, DISTAG_MAX, "reduction", "DISTAG_SUM, _PRODUCT, _MIN, _MAX");
+  const bool reduces =
+      given.kind == DISTAG_ALL_REDUCE || given.kind == DISTAG_REDUCE_SCATTER || given.kind == DISTAG_REDUCE;
+  if (!reduces && options.reduction > DISTAG_SUM) {
+    refuse(Status::kUnsupported, "reduction is that of DISTAG_ALL_REDUCE, _REDUCE_SCATTER and _REDUCE: leave it 0");
+  }
   if (options.reduction != 0) call.reduction = static_cast<Reduction>(options.reduction);
   call.dim = options.dim;
   call.dim_to = options.dim_to;

@@ -173,6 +173,9 @@ class JointContext final : public Context {
 
   void backward(const Tensors& roots, const BackwardOptions& options) override {
     CallOnLine call(line_, "backward");
+    // A quarter longer than the pass: one that is slow ends it as all do, and one that does not come is named.
+    const Nanos timeout = std::min(options.timeout, kNever / 2);
+    if (timeout > 0) call.set_timeout(timeout + std::min(timeout / 4, kSecond));
     call.note("backward", Fingerprint().add("backward").add(number_).add(options.retain_graph ? 1 : 0).value());
     ++running_;
     try {

@@ -77,9 +77,10 @@ void LocalOp::scale_outputs(Tensors& outputs, double weights) {
   for (Tensor& output : outputs) output = scaled(output, scale_);
 }
 
-void LocalOp::forget_gathered(const std::vector<Dims>& shapes, const std::vector<Lying>& origins) {
-  for (size_t i = 0; i < origins.size(); ++i) {
-    if (!origins[i].shard) continue;
+void LocalOp::forget_gathered(const std::vector<Dims>& shapes,
+                              const std::vector<std::optional<GatheredParameter>>& parameters) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i]) continue;
     const BufferRef buffer = inputs_[i].buffer();
     bool is_saved = false;
     for (size_t t = 0; t < saved_.tensors.size(); ++t) {
@@ -89,18 +90,21 @@ void LocalOp::forget_gathered(const std::vector<Dims>& shapes, const std::vector
       tensor = Tensor();
       is_saved = true;
     }
-    if (is_saved) sources_.push_back({i, shapes[i], {origins[i].spec, origins[i].shard.snapshot()}});
+    if (!is_saved) continue;
+    const Lying& origin = parameters[i]->origin;
+    sources_.push_back({i, shapes[i], {{origin.spec, origin.shard.snapshot()}, parameters[i]->spec}});
   }
 }
 
 ops::Saved LocalOp::gathered_again(CallOnLine& call) const {
   ops::Saved saved = saved_;
   for (const Source& source : sources_) {
-    const Tensor whole =
-        call.move(source.shape, source.origin.shard, source.origin.spec, plan_->placement.inputs[source.input]);
+    const Lying& origin = source.parameter.origin;
+    const Tensor whole = call.move(source.shape, origin.shard, origin.spec, source.parameter.spec).contiguous();
     for (const Gathered& gathered : gathered_) {
       if (gathered.input != source.input) continue;
-      saved.tensors[gathered.tensor] = whole.view(gathered.shape, gathered.strides, gathered.offset).snapshot();
+      saved.tensors[gathered.tensor] =
+          whole.view(gathered.shape, gathered.strides, whole.offset() + gathered.offset).snapshot();
     }
   }
   return saved;

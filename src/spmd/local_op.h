@@ -1,11 +1,18 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "spmd/across.h"
 #include "spmd/sharding.h"
 
 namespace distag::spmd {
+
+// A gathered parameter, of which the input of an op is the whole or a part.
+struct GatheredParameter {
+  Lying origin;
+  layout::Spec spec;  // as which it was gathered: the elements lie row-major in a buffer of their own
+};
 
 // This member's part of an application of an op: forward, what that left for backward, and backward.
 class LocalOp {
@@ -19,8 +26,9 @@ class LocalOp {
   Tensor weights_of_rows() const;
   // By the factor of the local call, over the weights of all rows.
   void scale_outputs(Tensors& outputs, double weights);
-  // The saved parts of gathered inputs are dropped, where an input has an origin from which they can be gathered again.
-  void forget_gathered(const std::vector<Dims>& shapes, const std::vector<Lying>& origins);
+  // What is saved of gathered parameters is dropped, as it can be gathered again. By input; nullopt for others.
+  void forget_gathered(const std::vector<Dims>& shapes,
+                       const std::vector<std::optional<GatheredParameter>>& parameters);
 
   // Once its outputs are there: what backward needs is saved.
   void drop_inputs() { inputs_.clear(); }
@@ -40,7 +48,7 @@ class LocalOp {
   struct Source {
     size_t input;
     Dims shape;  // of the whole
-    Lying origin;
+    GatheredParameter parameter;
   };
 
   Tensor bias_in_place() const;

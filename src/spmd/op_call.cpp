@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "layout/spec_text.h"
@@ -120,6 +123,18 @@ class OpCallOnShards {
   // Whether others may wait for this member's part of what they merge.
   bool has_begun_to_merge() const { return across_ && across_->has_begun(); }
 
+  // The elements that an op refuses are indices, those beyond a table; of a part other members have others.
+  bool is_of_elements(const Error& error) const {
+    constexpr std::string_view kChoosing[] = {"embedding", "gather", "index_select", "cross_entropy", "nll_loss"};
+    const bool chooses = std::find(std::begin(kChoosing), std::end(kChoosing), op_.name) != std::end(kChoosing);
+    if (!chooses || error.status() != Status::kInvalidArgument) return false;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const bool is_cut = operands_[i].is_defined && mesh().used(plan_->placement.inputs[i].cut()) != 0;
+      if (is_cut && operands_[i].dtype == Dtype::kInt64) return true;
+    }
+    return false;
+  }
+
  private:
   const layout::MeshShape& mesh() const { return call_.line().program->shape(); }
 
@@ -144,11 +159,10 @@ class OpCallOnShards {
     if (sharding == nullptr) {
       const Spec& to = plan_->placement.inputs[i];
       shards_.push_back(inputs_[i] ? call_.move(operands_[i].shape, inputs_[i], operands_[i].spec, to) : Tensor());
-      origins_.emplace_back();
+      parameters_.emplace_back();
       return;
     }
     Lying lying = sharding->lying();
-    const Lying origin = sharding->origin() ? *sharding->origin() : Lying{lying.spec, Tensor()};
     if (plan_->moves[i]) {
       const Move move(mesh(), operands_[i].shape, lying.spec, plan_->placement.inputs[i]);
       if (move.sum() == layout::SumKind::kAllReduce) {
@@ -161,8 +175,20 @@ class OpCallOnShards {
     } else {
       shards_.push_back(lying.shard);
     }
-    const bool is_gathered = plan_->moves[i] && operands_[i].is_parameter;
-    origins_.push_back(is_gathered && !sharding->origin() ? lying : origin);
+    parameters_.push_back(gathered_parameter(i, *sharding, lying));
+  }
+
+  // Where the input was gathered, by this op or before: then all members gather it again, or none.
+  std::optional<GatheredParameter> gathered_parameter(size_t i, const Sharding& sharding, const Lying& lying) const {
+    const Spec& wanted = plan_->placement.inputs[i];
+    const bool comes_here = plan_->moves[i] && !Move(mesh(), operands_[i].shape, lying.spec, wanted).is_local();
+    if (comes_here && operands_[i].is_parameter) {
+      return GatheredParameter{sharding.origin() ? *sharding.origin() : lying, wanted};
+    }
+    if (!comes_here && sharding.origin() && sharding.is_gathered()) {
+      return GatheredParameter{*sharding.origin(), lying.spec};
+    }
+    return std::nullopt;
   }
 
   // A mean over the weights of rows that other members have, too.
@@ -193,7 +219,7 @@ class OpCallOnShards {
   std::shared_ptr<const OpPlan> plan_;
   std::optional<AcrossLine> across_;
   Tensors shards_;
-  std::vector<Lying> origins_;  // of gathered parameters; without a shard for others
+  std::vector<std::optional<GatheredParameter>> parameters_;  // by input
 };
 
 struct OpSaved final : autograd::Node::SavedData {
@@ -236,7 +262,7 @@ void OpCallOnShards::note_node(LocalOp local, const Tensors& outputs) {
   }
   std::vector<Dims> shapes;
   for (const Operand& operand : operands_) shapes.push_back(operand.shape);
-  if (!call_.line().program->keeps_gathered() && !plan_->has_unequal_parts) local.forget_gathered(shapes, origins_);
+  if (!call_.line().program->keeps_gathered() && !plan_->has_unequal_parts) local.forget_gathered(shapes, parameters_);
   local.drop_inputs();
   auto node = std::make_shared<OpNode>(call_, plan_, std::move(shapes), edges_of(inputs_), std::move(slots));
   node->set_saved(std::make_shared<OpSaved>(std::move(local)));
@@ -247,9 +273,8 @@ void OpCallOnShards::note_node(LocalOp local, const Tensors& outputs) {
 
 }  // namespace
 
-// Of elements that an op does not take (an index beyond a table) other members may have none: then the line has one
-// more call here than there, which the comparison finds. Without memory, and in the middle of what members merge,
-// nobody is to wait for it.
+// A failure by arguments is one of all members, and a call of the line. One that the others may not have ends the mesh:
+// of memory, in the middle of what members merge, and of elements of a part.
 Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                       bool record) {
   CallOnLine call(common_line(op.name, inputs), op.name);
@@ -267,7 +292,9 @@ Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const o
     return sharded.run();
   } catch (...) {
     const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory || sharded.has_begun_to_merge()) call.line().program->mesh().end(error);
+    const bool is_alone =
+        error.status() == Status::kOutOfMemory || sharded.has_begun_to_merge() || sharded.is_of_elements(error);
+    if (is_alone) call.line().program->mesh().end(error);
     const std::string text = fmt::format("{}, which fails: {}", op.name, error.message());
     call.note(text, Fingerprint().add(op.name).add(static_cast<uint64_t>(error.status())).value());
     throw error;

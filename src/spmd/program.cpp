@@ -73,6 +73,27 @@ std::string key_of(const layout::OpCall& call) {
   return key;
 }
 
+std::string text_of(const Value& value) {
+  switch (value.kind()) {
+    case ValueKind::kBool:
+      return value.as_bool() ? "true" : "false";
+    case ValueKind::kInt64:
+      return fmt::format("{}", value.as_int64());
+    case ValueKind::kFloat64:
+      return fmt::format("{}", value.as_float64());
+    case ValueKind::kText:
+      return fmt::format("\"{}\"", value.as_text());
+    case ValueKind::kList: {
+      std::string text = "[";
+      for (const Value& item : value.as_list()) text += (text.size() > 1 ? ", " : "") + text_of(item);
+      return text + "]";
+    }
+    default:  // no attribute is of another kind
+      return "?";
+  }
+}
+
+// "sum(('x', None) float32[4, 4], dims = [0])"
 std::string text_of(const layout::MeshShape& mesh, const layout::OpCall& call) {
   std::string text = fmt::format("{}(", call.op);
   const char* between = "";
@@ -83,6 +104,7 @@ std::string text_of(const layout::MeshShape& mesh, const layout::OpCall& call) {
                                              to_string(operand.shape))
                                : "none";
   }
+  for (const auto& [name, value] : call.attributes) text += fmt::format(", {} = {}", name, text_of(value));
   return text + ")";
 }
 
@@ -230,10 +252,10 @@ void CallOnLine::note_failure(const std::string& text, const Error& error) {
 }
 
 std::shared_ptr<Future<Tensor>> CallOnLine::begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
-                                                       const layout::Spec& to, Nanos timeout, bool is_bounded) {
+                                                       const layout::Spec& to, bool is_bounded) {
   RedistributeCall call;
   call.is_bounded = is_bounded;
-  call.timeout = timeout;
+  call.timeout = patience();
   call.shape = shape;
   call.shard = shard;
   call.from = from;
@@ -246,7 +268,7 @@ Tensor CallOnLine::move(const Dims& shape, const Tensor& shard, const layout::Sp
   const layout::MeshShape& mesh = line_.program->shape();
   if (places_alike(mesh, from, to)) return shard;
   const layout::Move move(mesh, shape, from, to);
-  if (move.sum() == layout::SumKind::kNothing && move.move() == layout::MoveKind::kNothing) {
+  if (move.is_local()) {
     // To cut what is repeated takes nobody else.
     const layout::Box held = box_of(mesh, from, shape, line_.program->position());
     const layout::Box box = box_of(mesh, to, shape, line_.program->position());
@@ -259,9 +281,18 @@ Tensor CallOnLine::move(const Dims& shape, const Tensor& shard, const layout::Sp
   return await(*begin_move(shape, shard, from, to));
 }
 
+void CallOnLine::set_timeout(Nanos timeout) { deadline_ = deadline_after(SteadyClock().now(), timeout); }
+
+Nanos CallOnLine::patience() const {
+  if (!deadline_) return 0;
+  const Nanos left = time_left(*deadline_);
+  return left == 0 ? 1 : left;
+}
+
 CollectiveCall CallOnLine::collective(CollectiveKind kind) const {
   CollectiveCall call;
   call.kind = kind;
+  call.timeout = patience();
   call.axes = layout::axes_of((layout::AxisSet{1} << line_.program->shape().axis_count()) - 1);
   call.line = line_.name;
   call.waits_for_room = true;

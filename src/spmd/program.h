@@ -130,13 +130,15 @@ class CallOnLine {
   // Of a plain tensor that may be deferred. Where that fails the mesh ends: the others would wait for this member.
   void make_elements(const Tensor& plain);
 
+  // How long the rest of the call may wait for others, in all; else each wait is that of the mesh.
+  void set_timeout(Nanos timeout);
   // Its place in the comparison of programs. Once, and before anything is sent.
   void note(const std::string& text, uint64_t fingerprint);
   // Of a failure by arguments, which is the same on all members.
   void note_failure(const std::string& text, const Error& error);
 
   std::shared_ptr<Future<Tensor>> begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
-                                             const layout::Spec& to, Nanos timeout = 0, bool is_bounded = false);
+                                             const layout::Spec& to, bool is_bounded = false);
   // Over the members that differ along the axes only, which have shapes alike.
   std::shared_ptr<Future<Tensor>> begin_reduce(const Tensor& x, const layout::Axes& axes, Reduction reduction);
   // Waits. Nothing is sent where all members have what they need.
@@ -152,6 +154,7 @@ class CallOnLine {
 
  private:
   CollectiveCall collective(CollectiveKind kind) const;
+  Nanos patience() const;  // as calls of the mesh take it
   Tensor gather_rows(CollectiveCall call, const Tensor& row);
 
   const Line line_;
@@ -159,6 +162,7 @@ class CallOnLine {
   MeshLine& turns_;
   const MeshLine::Turn turn_;
   uint64_t number_ = 0;
+  std::optional<Nanos> deadline_;  // of its own
 };
 
 // Waits on the calling thread.

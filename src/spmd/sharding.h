@@ -37,8 +37,13 @@ class Sharding final : public autograd::OpPlace {
   const char* spec_text();
 
   // A parameter that was gathered: dropped where nothing but a graph keeps it.
-  void set_origin(Lying origin) { origin_ = std::move(origin); }
+  void set_origin(Lying origin, bool is_gathered) {
+    origin_ = std::move(origin);
+    is_gathered_ = is_gathered;
+  }
   const std::optional<Lying>& origin() const { return origin_; }
+  // With an origin: the elements came from others, into a buffer of this tensor alone.
+  bool is_gathered() const { return is_gathered_; }
 
   Tensor local() const override { return lying().shard; }
   Tensor snapshot() const override;
@@ -59,6 +64,7 @@ class Sharding final : public autograd::OpPlace {
   const Dims shape_;
   const bool was_partial_;
   std::optional<Lying> origin_;  // before the tensor is shared
+  bool is_gathered_ = false;     // likewise
   mutable Mutex mutex_;
   Lying lying_ GUARDED_BY(mutex_);
   std::deque<std::string> texts_ GUARDED_BY(mutex_);  // lent

@@ -231,7 +231,8 @@ Tensor redistribute(const Tensor& x, const std::string& text, RedistributeOption
   Tensor y = make_sharded(call.line(), call.name_of(0), x.shape(), to, std::move(shard));
   if (!autograd::requires_grad(x)) return y;
   const bool forgets = is_parameter(x) && !options.keep && !sharding.program().keeps_gathered();
-  if (forgets) Sharding::of(y)->set_origin(sharding.origin() ? *sharding.origin() : lying);
+  const bool is_gathered = !layout::Move(mesh, x.shape(), lying.spec, to).is_local();
+  if (forgets) Sharding::of(y)->set_origin(sharding.origin() ? *sharding.origin() : lying, is_gathered);
   autograd::set_history(y, {std::make_shared<RedistributeNode>(call, x, to, options.with_gradient), 0});
   return y;
 }
@@ -313,6 +314,7 @@ namespace {
 std::shared_ptr<Future<Tensor>> begin_gather(const Tensor& x, int64_t position, Nanos timeout, bool is_bounded) {
   Sharding& sharding = need_sharding(x, "gather");
   CallOnLine call(sharding.line(), "gather");
+  if (timeout != 0) call.set_timeout(timeout);
   const MeshShape& mesh = sharding.program().shape();
   const Lying lying = sharding.lying();
   const std::string what = fmt::format("gather({} {}, {})", print_spec(mesh, lying.spec), describe(x), position);
@@ -327,7 +329,7 @@ std::shared_ptr<Future<Tensor>> begin_gather(const Tensor& x, int64_t position, 
     whole->complete(is_wanted ? lying.shard.contiguous().snapshot() : Tensor());
     return whole;
   }
-  const auto moved = call.begin_move(x.shape(), lying.shard, lying.spec, Spec(x.rank()), timeout, is_bounded);
+  const auto moved = call.begin_move(x.shape(), lying.shard, lying.spec, Spec(x.rank()), is_bounded);
   pass_on(moved, whole, [is_wanted](const Tensor& value) { return is_wanted ? value : Tensor(); });
   return whole;
 }

@@ -236,6 +236,10 @@ TEST(MergedCounts, WhatIsBeyondAllClassesOrRowsEndsNothing) {
               "INVALID_ARGUMENT: argmax: float64[2, 0] has no elements to choose from");
     const Tensor integers = marked(tensor_of<int64_t>({2, 2}, {1, 2, 3, 4}), "(None, 'x')");
     EXPECT_EQ(failure_of([&] { apply("var", {integers}); }).find("UNSUPPORTED: var"), 0u);
+    EXPECT_EQ(failure_of([&] {
+                apply("add_scalar", {integers}, make_attributes({{"value", 1.5}}));
+              }).find("INVALID_ARGUMENT: add_scalar"),
+              0u);
     EXPECT_EQ(failure_of([&] { apply("layer_norm", {integers}); }).find("UNSUPPORTED: layer_norm"), 0u);
     EXPECT_EQ(member.line.program->mesh().stats().all_reduces + member.line.program->mesh().stats().all_gathers, 0u);
     apply("softmax", {x});
@@ -243,8 +247,8 @@ TEST(MergedCounts, WhatIsBeyondAllClassesOrRowsEndsNothing) {
   });
 }
 
-// An index that some members alone have fails there, before anything is sent. The others hear of it by the next call.
-TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableIsFoundByTheNextCall) {
+// An index that some members alone have fails there, before anything is sent, and ends the mesh with that failure.
+TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableEndsTheMesh) {
   for (const char* op : {"embedding", "cross_entropy", "nll_loss"}) {
     SCOPED_TRACE(op);
     const bool is_loss = op != std::string("embedding");
@@ -263,13 +267,12 @@ TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableIsFoundByTheNextCall) {
       }
       spmd::Sharding::of(table)->sum_over_members(1);
     });
-    // The second one may hear of the first one's difference before it comes to its call.
-    const auto fails_itself = [&](size_t i) { return failures[i].find("INVALID_ARGUMENT: ") == 0; };
-    EXPECT_TRUE(fails_itself(2) || fails_itself(3)) << failures[2] << failures[3];
+    for (size_t i : {2, 3}) EXPECT_EQ(failures[i].find("INVALID_ARGUMENT: "), 0u) << failures[i];
     for (const auto& error : errors) {
       ASSERT_TRUE(error);
-      EXPECT_EQ(error->status(), Status::kDiverged) << error->what();
+      EXPECT_EQ(error->status(), Status::kInvalidArgument) << error->what();
       EXPECT_NE(std::string(error->what()).find("99 "), std::string::npos) << error->what();
+      EXPECT_GE(error->origin_rank(), 2);
     }
   }
 }

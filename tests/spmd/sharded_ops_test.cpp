@@ -85,6 +85,10 @@ Got run_sample(Member& member, const Sample& sample, const std::vector<Spec>& sp
   return got;
 }
 
+Tensor run_plain(const char* op, const Tensor& x, double value) {
+  return ops::find_op(op)->forward(Tensors{x}, ops::make_attributes({{"value", value}}), nullptr).at(0);
+}
+
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && (a.count() == 0 || std::memcmp(a.data(), b.data(), a.byte_size()) == 0);
 }
@@ -148,6 +152,37 @@ TEST(ShardedOps, UnequalPartsAreGatheredAgainByAllOrNone) {
     }
     check_specs(group, sample, expected, specs);
     if (HasFailure()) return;
+  }
+}
+
+// A parameter that was gathered before, of which the op takes a part: what backward gathers again lies as before.
+TEST(ShardedOps, BackwardUsesThePartOfAParameterThatWasGathered) {
+  MeshGroup group({2});
+  for (const char* lies : {"(None, 'x')", "('x', None)"}) {
+    for (const char* other : {"(None, 'x')", "('x', None)", "(None, None)"}) {
+      for (const bool goes_on : {false, true}) {
+        SCOPED_TRACE(std::string(lies) + " beside " + other + (goes_on ? ", cut again" : ""));
+        group.run([&](Member& member) {
+          const Tensor w = weights_like(Tensor::empty(Dtype::kFloat64, {4, 6}));
+          const Tensor b = run_plain("add_scalar", w, 3);
+          const Tensor expected_of_b = w.clone();
+          const Tensor expected_of_w = b.clone();
+          spmd::mark_sharding(w, member.line, lies, -1);
+          spmd::mark_sharding(b, member.line, other, -1);
+          autograd::set_requires_grad(w, true);
+          autograd::set_requires_grad(b, true);
+          Tensor gathered = spmd::redistribute(w, "(None, None)", {});
+          if (goes_on) gathered = spmd::redistribute(gathered, "(None, 'x')", {});
+          const auto context = spmd::make_joint_context(member.line);
+          const Tensor y = autograd::apply(*ops::find_op("mul"), Tensors{gathered, b}, {}).at(0);
+          const Tensor loss = autograd::apply(*ops::find_op("sum"), Tensors{y}, {}).at(0);
+          context->backward({loss}, {});
+          const auto gradients = context->gradients();
+          EXPECT_TRUE(same_bits(spmd::gather(*gradients->find(b), -1), expected_of_b));
+          EXPECT_TRUE(same_bits(spmd::gather(*gradients->find(w), -1), expected_of_w));
+        });
+      }
+    }
   }
 }
 

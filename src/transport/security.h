@@ -19,8 +19,8 @@ struct CurveKeyPair {
 struct Security {
   // Of the group: each member has the same, and whoever has it is let in. None: nothing is encrypted.
   std::optional<CurveKeyPair> group_key;
-  // The key of this user on this machine, with which loopback speaks where the group has none. Throws DENIED where there
-  // is none to be had. Empty: loopback has no keys.
+  // The key of this user on this machine, with which loopback speaks where the group has none. Throws DENIED where
+  // there is none to be had. Empty: loopback has no keys.
   std::function<CurveKeyPair()> user_key;
   // Sockets without a key may listen where other machines reach them.
   bool allow_insecure = false;

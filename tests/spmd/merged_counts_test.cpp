@@ -267,7 +267,11 @@ TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableEndsTheMesh) {
       }
       spmd::Sharding::of(table)->sum_over_members(1);
     });
-    for (size_t i : {2, 3}) EXPECT_EQ(failures[i].find("INVALID_ARGUMENT: "), 0u) << failures[i];
+    // The second one may hear of the end before it comes to its call.
+    EXPECT_FALSE(failures[2].empty() && failures[3].empty());
+    for (size_t i : {2, 3}) {
+      EXPECT_TRUE(failures[i].empty() || failures[i].find("INVALID_ARGUMENT: ") == 0) << failures[i];
+    }
     for (const auto& error : errors) {
       ASSERT_TRUE(error);
       EXPECT_EQ(error->status(), Status::kInvalidArgument) << error->what();

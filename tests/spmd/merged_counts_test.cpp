@@ -269,7 +269,7 @@ TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableEndsTheMesh) {
     });
     // The second one may hear of the end before it comes to its call.
     EXPECT_FALSE(failures[2].empty() && failures[3].empty());
-    for (size_t i : {2, 3}) {
+    for (size_t i : {size_t{2}, size_t{3}}) {
       EXPECT_TRUE(failures[i].empty() || failures[i].find("INVALID_ARGUMENT: ") == 0) << failures[i];
     }
     for (const auto& error : errors) {

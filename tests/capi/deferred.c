@@ -176,14 +176,14 @@ static void values(void) {
 }
 
 /* Refused, with the end of the user data, which is the host's no longer. */
-static void refused(distag_deferred_options options, distag_dtype dtype, distag_status status, const char *word,
+static void refused(distag_deferred_options *options, distag_dtype dtype, distag_status status, const char *word,
                     int line) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *tensor = NULL;
   source mine = kSource;
-  options.user_data = &mine;
-  options.destroy = count_destroy;
-  check_fails(distag_tensor_create_deferred(dtype, kShape, 2, &options, &tensor, &err), status, &err, word, __FILE__,
+  options->user_data = &mine;
+  options->destroy = count_destroy;
+  check_fails(distag_tensor_create_deferred(dtype, kShape, 2, options, &tensor, &err), status, &err, word, __FILE__,
               line, "create_deferred");
   check_int(mine.destroyed, 1, __FILE__, line, "destroyed");
   check_true(tensor == NULL, __FILE__, line, "no tensor");
@@ -193,7 +193,7 @@ static void refused(distag_deferred_options options, distag_dtype dtype, distag_
   do {                                                            \
     distag_deferred_options given = DISTAG_DEFERRED_OPTIONS_INIT; \
     given.member = (value);                                       \
-    refused(given, dtype, status, word, __LINE__);                \
+    refused(&given, dtype, status, word, __LINE__);               \
   } while (0)
 
 static void refusals(void) {
@@ -211,7 +211,7 @@ static void refusals(void) {
   shifted.init = DISTAG_INIT_SOURCE;
   shifted.source = write_box;
   shifted.shift = 1;
-  refused(shifted, DISTAG_FLOAT32, DISTAG_E_INVALID_ARGUMENT, "shift", __LINE__);
+  refused(&shifted, DISTAG_FLOAT32, DISTAG_E_INVALID_ARGUMENT, "shift", __LINE__);
   struct {
     distag_deferred_options head;
     uint64_t tail;
@@ -219,7 +219,7 @@ static void refusals(void) {
   memset(&later, 0, sizeof later);
   later.head.struct_size = sizeof later;
   later.tail = 1;
-  refused(later.head, DISTAG_FLOAT32, DISTAG_E_UNSUPPORTED, "not know", __LINE__);
+  refused(&later.head, DISTAG_FLOAT32, DISTAG_E_UNSUPPORTED, "not know", __LINE__);
   /* Of a struct of no version nothing is used. */
   source mine = kSource;
   distag_deferred_options odd = from(&mine);

@@ -26,7 +26,7 @@ class LocalOp {
   Tensor weights_of_rows() const;
   // By the factor of the local call, over the weights of all rows.
   void scale_outputs(Tensors& outputs, double weights);
-  // What is saved of gathered parameters is dropped, as it can be gathered again. By input; nullopt for others.
+  // Saved parts of gathered parameters are dropped, as they can be gathered again. By input; nullopt for others.
   void forget_gathered(const std::vector<Dims>& shapes,
                        const std::vector<std::optional<GatheredParameter>>& parameters);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <thread>
 
@@ -311,6 +312,82 @@ TEST(Failures, TensorsOfTwoLinesDoNotMeet) {
     EXPECT_EQ(spmd::Sharding::of(apply("add", {a, plain}))->line().name, "a");
     EXPECT_EQ(spmd::Sharding::of(apply("add", {plain, b}))->line().name, "b");
   });
+}
+
+// While a hook runs, its line is free for the thread of the pass alone.
+TEST(Failures, AnotherThreadIsRefusedWhileAHookRuns) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    autograd::add_hook(x, [&x](const Tensor& gradient) {
+      std::thread([&x] { expect_failure(Status::kInvalidState, "by one thread", [&] { apply("neg", {x}); }); }).join();
+      return apply("neg", {gradient});
+    });
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({apply("sum", {apply("square", {x})})}, {});
+    EXPECT_EQ(values_of<double>(spmd::gather(*context->gradients()->find(x), -1))[7], -16);
+  });
+}
+
+// A reader on its own line may sum it at any time: elsewhere nobody knows which of both they have.
+TEST(Failures, SumOfPartsOfAnotherLineIsRefused) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor partial = apply("sum", {leaf(member, "('x', None)")});
+    Tensor a = tensor_of<double>({2}, {1, 2});
+    spmd::mark_sharding(a, {member.line.program, "a"}, "('x',)", -1);
+    expect_failure(Status::kInvalidArgument, "was made a sum of parts on the mesh itself", [&] {
+      apply("mul", {a, partial});
+    });
+    const Tensor product = apply("mul", {a, spmd::redistribute(partial, "()", {})});
+    EXPECT_EQ(values_of<double>(spmd::gather(product, -1))[1], 72);
+  });
+}
+
+TEST(Failures, StepOnASumOfPartsIsRefused) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const Tensor part = tensor_of<double>({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+    const Tensor x = spmd::from_local(member.line, part, "(None, None) sum('x')", Dims{4, 2}, std::nullopt);
+    autograd::set_requires_grad(x, true);
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({apply("sum", {x})}, {});
+    const auto sgd = optim::make_in_process_optimizer(optim::find_rule("sgd"), {x});
+    expect_failure(Status::kInvalidState, "is a sum of parts", [&] { sgd->step(context, {}); });
+    EXPECT_EQ(values_of<double>(spmd::to_local(x, std::nullopt))[7], 8);
+  });
+}
+
+TEST(Failures, DifferentAttributesAreShown) {
+  MeshGroup group({2});
+  for (const auto& error : group.try_run([](Member& member) {
+         const Tensor x = leaf(member, "('x', None)");
+         const Dims dims{member.position()};
+         spmd::gather(apply("sum", {x}, ops::make_attributes({{"dims", dims}})), -1);
+       })) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status(), Status::kDiverged) << error->message();
+    EXPECT_NE(error->message().find("dims = [0]"), std::string::npos) << error->message();
+    EXPECT_NE(error->message().find("dims = [1]"), std::string::npos) << error->message();
+  }
+}
+
+// The mesh would wait for a minute.
+TEST(Failures, PassWaitsForAMemberAsLongAsItsTimeout) {
+  MeshGroup group({2});
+  const auto begun = std::chrono::steady_clock::now();
+  const auto errors = group.try_run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    const auto context = spmd::make_joint_context(member.line);
+    const Tensor loss = apply("sum", {apply("square", {x})});
+    BackwardOptions options;
+    options.timeout = 200 * kMillisecond;
+    if (member.position() == 0) context->backward({loss}, options);
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));
+  ASSERT_TRUE(errors[0]);
+  EXPECT_EQ(errors[0]->status(), Status::kDeadline) << errors[0]->message();
+  EXPECT_NE(errors[0]->message().find("rank 1"), std::string::npos) << errors[0]->message();
 }
 
 TEST(Failures, ClipCountsWhatIsRepeatedOnce) {

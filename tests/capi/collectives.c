@@ -109,6 +109,13 @@ static void gathers(distag_mesh *mesh, int32_t rank, int32_t count) {
   for (int32_t from = 0; from < count; ++from) CHECK_NEAR(values[count + from], 1000.0 * from + 1);
   free(values);
   distag_tensor_release(y);
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_collective_options options = {.struct_size = sizeof options, .reduction = DISTAG_MIN};
+  distag_tensor *x = numbers(rank, 1, 1);
+  CHECK_FAILS(distag_collective(mesh, DISTAG_ALL_GATHER, NULL, x, &options, &y, &err), DISTAG_E_UNSUPPORTED,
+              "reduction");
+  CHECK(y == NULL);
+  distag_tensor_release(x);
 }
 
 static int64_t block_offset(int64_t size, int64_t parts, int64_t index) {

@@ -142,6 +142,10 @@ static void failures(members *group, int32_t rank) {
   CHECK_FAILS(distag_context_create_joint(line, &context, &err), DISTAG_E_INVALID_ARGUMENT, "line");
   distag_mesh_release(line);
   CHECK_OK(distag_context_create_joint(mesh, &context, &err));
+  char report[512];
+  size_t report_size = 0;
+  CHECK_OK(distag_context_copy_report(context, report, sizeof report, &report_size, &err));
+  CHECK(report[0] == '{' && report_size > 2);
   CHECK_FAILS(distag_backward(context, &x, 1, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "no history");
   CHECK_FAILS(distag_backward_async(context, &x, 1, NULL, &future, &err), DISTAG_E_UNSUPPORTED, "joint");
   CHECK_FAILS(distag_call(group->workers[rank], context, "w0", "f", NULL, 0, NULL, &answer, &err), DISTAG_E_UNSUPPORTED,

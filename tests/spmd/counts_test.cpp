@@ -1,13 +1,12 @@
 // How many communications steps take, and how many bytes they bring: exactly those of the rules.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "autograd/autograd.h"
 #include "layout/spec_text.h"
 #include "ops/attributes.h"
 #include "spmd/joint_context.h"
 #include "spmd/mesh_group.h"
+#include "spmd/programs.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "support/tensors.h"
@@ -17,30 +16,12 @@ namespace {
 
 using ops::make_attributes;
 
-Tensor numbers(const Dims& shape, int64_t seed) {
-  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    tensor.mutable_data_as<double>()[i] = std::sin(static_cast<double>(i * 37 + seed * 101)) / 2;
-  }
-  return tensor;
-}
-
-Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
-}
-
 // A leaf that requires grad; sharded where there is a member.
 Tensor leaf(Member* member, const Dims& shape, int64_t seed, const char* spec) {
   Tensor tensor = numbers(shape, seed);
   if (member != nullptr) spmd::mark_sharding(tensor, member->line, spec, -1);
   autograd::set_requires_grad(tensor, true);
   return tensor;
-}
-
-MeshPolicy refusing() {
-  MeshPolicy policy;
-  policy.hidden_moves = MeshPolicy::HiddenMoves::kRefuse;
-  return policy;
 }
 
 MeshPolicy keeping() {

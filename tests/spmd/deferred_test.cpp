@@ -10,6 +10,7 @@
 #include "ops/initialisers.h"
 #include "spmd/joint_context.h"
 #include "spmd/mesh_group.h"
+#include "spmd/programs.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "support/expect.h"
@@ -19,10 +20,6 @@ namespace distag::testing {
 namespace {
 
 using ops::Distribution;
-
-Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
-}
 
 std::string bytes_of(const Tensor& x) {
   std::string bytes(x.byte_size(), '\0');

@@ -14,6 +14,7 @@
 #include "optim/rules.h"
 #include "spmd/joint_context.h"
 #include "spmd/mesh_group.h"
+#include "spmd/programs.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "support/tensors.h"
@@ -21,10 +22,6 @@
 
 namespace distag::testing {
 namespace {
-
-Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
-}
 
 Tensor leaf(Member& member, const char* spec) {
   Tensor tensor = tensor_of<double>({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
@@ -271,9 +268,7 @@ TEST(Failures, WrongPartOfOneMemberEndsTheMesh) {
 }
 
 TEST(Failures, HiddenMovesAreRefusedWhereTheMeshSaysSo) {
-  MeshPolicy refusing;
-  refusing.hidden_moves = MeshPolicy::HiddenMoves::kRefuse;
-  MeshGroup group({2}, refusing);
+  MeshGroup group({2}, refusing());
   group.run([](Member& member) {
     const Tensor x = apply("exp", {leaf(member, "('x', None)")});
     const Tensor y = apply("exp", {leaf(member, "(None, 'x')")});

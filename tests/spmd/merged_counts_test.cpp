@@ -1,12 +1,11 @@
 // Collectives of ops whose dims are merged where they are cut: exactly those of the table of ops, and no hidden move.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "autograd/autograd.h"
 #include "ops/attributes.h"
 #include "spmd/joint_context.h"
 #include "spmd/mesh_group.h"
+#include "spmd/programs.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "support/expect.h"
@@ -19,24 +18,6 @@ using ops::make_attributes;
 
 constexpr int64_t kRows = 4;
 constexpr int64_t kColumns = 7;  // uneven, and empty for some of eight members
-
-Tensor numbers(const Dims& shape, int64_t seed) {
-  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    tensor.mutable_data_as<double>()[i] = std::sin(static_cast<double>(i * 37 + seed * 101)) / 2;
-  }
-  return tensor;
-}
-
-Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
-}
-
-MeshPolicy refusing() {
-  MeshPolicy policy;
-  policy.hidden_moves = MeshPolicy::HiddenMoves::kRefuse;
-  return policy;
-}
 
 struct Input {
   Tensor whole;

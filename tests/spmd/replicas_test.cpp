@@ -4,15 +4,12 @@
 #include "autograd/autograd.h"
 #include "ops/attributes.h"
 #include "spmd/mesh_group.h"
+#include "spmd/programs.h"
 #include "spmd/tensors.h"
 #include "support/tensors.h"
 
 namespace distag::testing {
 namespace {
-
-Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
-}
 
 MeshPolicy checking() {
   MeshPolicy policy;

@@ -2,7 +2,6 @@
 // same bits on all members that hold the same box.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "autograd/autograd.h"
@@ -12,6 +11,7 @@
 #include "optim/rules.h"
 #include "spmd/joint_context.h"
 #include "spmd/mesh_group.h"
+#include "spmd/programs.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "support/tensors.h"
@@ -24,18 +24,6 @@ constexpr int64_t kBatch = 6;
 constexpr int64_t kIn = 5;
 constexpr int64_t kHidden = 8;
 constexpr int64_t kOut = 3;
-
-Tensor numbers(const Dims& shape, int64_t seed) {
-  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    tensor.mutable_data_as<double>()[i] = std::sin(static_cast<double>(i * 37 + seed * 101)) / 2;
-  }
-  return tensor;
-}
-
-Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
-}
 
 // The specs of one way to cut the model; empty: as it comes.
 struct Form {

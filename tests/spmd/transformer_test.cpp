@@ -2,7 +2,6 @@
 // within 1e-9, the same bits on all members that hold the same box, and no move that nobody asked for.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "autograd/autograd.h"
@@ -12,6 +11,7 @@
 #include "optim/rules.h"
 #include "spmd/joint_context.h"
 #include "spmd/mesh_group.h"
+#include "spmd/programs.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "support/tensors.h"
@@ -28,24 +28,12 @@ constexpr int64_t kWidth = 8;
 constexpr int64_t kHeads = 4;
 constexpr int64_t kWords = 10;  // uneven over four
 
-Tensor numbers(const Dims& shape, int64_t seed) {
-  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    tensor.mutable_data_as<double>()[i] = std::sin(static_cast<double>(i * 37 + seed * 101)) / 2;
-  }
-  return tensor;
-}
-
 Tensor words(const Dims& shape, int64_t seed) {
   Tensor tensor = Tensor::empty(Dtype::kInt64, shape);
   for (int64_t i = 0; i < tensor.count(); ++i) {
     tensor.mutable_data_as<int64_t>()[i] = (i * i * 7 + i * 3 + seed * 13) % kWords;
   }
   return tensor;
-}
-
-Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
 }
 
 // The specs of one way to cut the model. What is between blocks is brought to `between`, and what goes into products to

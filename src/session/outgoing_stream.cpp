@@ -4,8 +4,14 @@
 #include <new>
 #include <utility>
 
+#include "base/each_step.h"
+
 namespace distag {
 namespace {
+
+// One task sends this much of what waits before the loop looks at everything else again.
+constexpr size_t kMessagesPerTurn = 64;
+constexpr size_t kBytesPerTurn = size_t{4} << 20;
 
 Frame take_long_header(wire::Encoded& encoded) {
   Frame header = std::move(encoded.payload.front());
@@ -62,7 +68,7 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
     pump_if_possible();
     return ticket;
   }
-  if (can_number() && queue_.empty()) {
+  if (can_number() && (queue_.empty() || runs_on_number_)) {
     number(std::move(body), std::move(options));
     return 0;
   }
@@ -91,6 +97,7 @@ bool OutgoingStream::withdraw(Session::Ticket ticket) {
 
 // Without memory the next tick tries again.
 void OutgoingStream::pump_if_possible() {
+  if (!begin_turn()) return;
   try {
     pump();
   } catch (const std::bad_alloc&) {
@@ -100,7 +107,7 @@ void OutgoingStream::pump_if_possible() {
 
 // Goes on numbering while the connection takes it. Small messages first, so that they pass between chunks.
 void OutgoingStream::pump() {
-  while (can_number()) {
+  while (can_number() && has_turn()) {
     make_spare();  // so that what is taken out is not lost
     if (!queue_.empty()) {
       number_queued();
@@ -177,7 +184,7 @@ void OutgoingStream::number_large() {
 void OutgoingStream::number(wire::Message& message, SendOptions& options, LargeMessage* large) {
   make_spare();
   std::unique_ptr<Stuck> place = std::move(spare_);
-  if (options.on_number) options.on_number(message);
+  if (options.on_number) run_on_number(options, message);
   if (connection_.is_closed()) return;
   *place = {std::move(message), std::move(options.on_acknowledged), std::nullopt, nullptr};
   if (large != nullptr) place->large = std::move(*large);
@@ -189,6 +196,14 @@ void OutgoingStream::number(wire::Message& message, SendOptions& options, LargeM
   } catch (const std::bad_alloc&) {
     stick(std::move(place));
   }
+}
+
+void OutgoingStream::run_on_number(SendOptions& options, wire::Message& message) {
+  const bool outer = std::exchange(runs_on_number_, true);
+  EachStep each;
+  each([&] { options.on_number(message); });
+  runs_on_number_ = outer;
+  each.check();
 }
 
 void OutgoingStream::keep_whole(wire::Message& message, const std::optional<LargeMessage>& large,
@@ -216,7 +231,7 @@ void OutgoingStream::stick(std::unique_ptr<Stuck> place) {
 }
 
 void OutgoingStream::free_stuck() {
-  while (stuck_ != nullptr && connection_.is_ready() && sent_.has_all_transmitted()) {
+  while (stuck_ != nullptr && connection_.is_ready() && sent_.has_all_transmitted() && has_turn()) {
     keep_whole(stuck_->message, stuck_->large, stuck_->on_acknowledged);
     std::unique_ptr<Stuck> gone = std::move(stuck_);
     stuck_ = std::move(gone->next);
@@ -316,14 +331,37 @@ bool OutgoingStream::transmit(SentMessages::Sent& sent) {
   scratch_.clear();
   if (!is_taken) return false;
   sent_.note_transmitted(sent);
+  ++turn_messages_;
+  turn_bytes_ += sent.bytes;
   ack_due_ = false;
   return true;
+}
+
+// False when the next turn is posted already: it does whatever is to be done.
+bool OutgoingStream::begin_turn() {
+  if (waits_for_turn_) return false;
+  turn_messages_ = 0;
+  turn_bytes_ = 0;
+  return true;
+}
+
+// False when this turn has sent enough: the next one goes on. On a loop that is stopping there is none.
+bool OutgoingStream::has_turn() {
+  if (waits_for_turn_) return false;
+  if (turn_messages_ < kMessagesPerTurn && turn_bytes_ < kBytesPerTurn) return true;
+  waits_for_turn_ = shared_.loop.post(*turn_place_, [this, held = turn_place_, alive = std::weak_ptr<char>(alive_)] {
+    if (alive.expired()) return;
+    waits_for_turn_ = false;
+    on_ready();
+  });
+  return !waits_for_turn_;
 }
 
 // Without memory the next tick tries again.
 void OutgoingStream::on_ready() {
   assert_on_loop(shared_.loop);
   is_short_ = false;
+  if (!begin_turn()) return;
   try {
     go_on();
   } catch (const std::bad_alloc&) {
@@ -336,6 +374,7 @@ void OutgoingStream::go_on() {
   while (connection_.is_ready()) {
     SentMessages::Sent* const sent = sent_.next_to_transmit();
     if (sent == nullptr) break;
+    if (!has_turn()) return;
     if (sent->is_transmitted) {
       sent->header = wire::with_numbers(sent->header, sent->number, owner_.received());
       owner_.on_ack_sent(owner_.received());

@@ -93,11 +93,14 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
   void drop_messages();
   bool can_number() const { return connection_.is_ready() && stuck_ == nullptr && sent_.has_all_transmitted(); }
+  bool begin_turn();
+  bool has_turn();
   void go_on();
   void pump();
   void pump_if_possible();
   void make_spare();
   void number(wire::Message& message, SendOptions& options, LargeMessage* large);
+  void run_on_number(SendOptions& options, wire::Message& message);
   void number_queued();
   void keep_whole(wire::Message& message, const std::optional<LargeMessage>& large, Task& on_acknowledged);
   void stick(std::unique_ptr<Stuck> place);
@@ -127,8 +130,15 @@ class OutgoingStream final : OutgoingConnection::Owner {
   // they go as soon as there is some. The room for one is kept ready.
   std::unique_ptr<Stuck> stuck_;
   std::unique_ptr<Stuck> spare_;
-  bool is_short_ = false;  // something could not go on for want of memory
+  bool runs_on_number_ = false;  // its messages go before all that wait
+  bool is_short_ = false;        // something could not go on for want of memory
   Frames scratch_;
+
+  size_t turn_messages_ = 0;  // sent in this turn
+  size_t turn_bytes_ = 0;
+  bool waits_for_turn_ = false;  // the next one, in this place
+  const std::shared_ptr<TaskPlace> turn_place_ = std::make_shared<TaskPlace>();
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
 
   bool ack_due_ = false;  // one could not go, or may be lost with the connection that it was on
   enum class Farewell { kNone, kDue, kSaid };

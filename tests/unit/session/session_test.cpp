@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "session_harness.h"
 
 namespace distag {
@@ -74,6 +77,37 @@ TEST_F(SessionTest, WhatOnNumberSendsGoesBefore) {
   a.say(b, 3, std::move(options));
   ASSERT_TRUE(run_until([&] { return b.heard.size() == 3; }));
   EXPECT_EQ(b.heard, count_to(3));
+}
+
+TEST_F(SessionTest, WhatOnNumberSendsGoesBeforeAlsoWhereOthersWait) {
+  SendOptions options;
+  options.on_number = [this](wire::Message&) { a.session->send(b.id(), wire::ShutdownVerdict{1}); };
+  a.say(b, 2, std::move(options));
+  a.say(b, 3);
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 3; }));
+  EXPECT_EQ(b.heard, count_to(3));
+}
+
+// A backlog, once the connection takes it, and its repetition on the next connection.
+TEST_F(SessionTest, ThousandsThatWaitGoInShortTasks) {
+  constexpr uint64_t kMessages = 5'000;
+  size_t in_step = 0;
+  size_t most = 0;
+  size_t sent = 0;
+  network.set_tap([&](const std::string& from, const std::string&, const Frames&) {
+    if (from != "a") return;
+    ++in_step;
+    ++sent;
+  });
+  scheduler.set_observer([&] { most = std::max(most, std::exchange(in_step, 0)); });
+  for (uint64_t i = 1; i <= kMessages; ++i) a.say(b, i);
+  ASSERT_TRUE(run_until([&] { return sent > kMessages; }));
+  EXPECT_LE(most, 80u);
+  network.cut_all();
+  ASSERT_TRUE(run_until([&] { return a.is_drained() && b.heard.size() == kMessages; }));
+  EXPECT_EQ(b.heard, count_to(kMessages));
+  EXPECT_GT(a.session->stats().messages_replayed, 320u) << "more than a few turns of them";
+  EXPECT_LE(most, 80u);
 }
 
 TEST_F(SessionTest, AMessageWithoutANumberCanBeWithdrawn) {

@@ -124,8 +124,8 @@ class Owed {
   std::shared_ptr<Future<T>> future_;
 };
 
-// Completes `to` with what `change` makes of the value of `from`, or fails it with its error; and whatever finds no
-// memory on the way fails it as well.
+// Completes `to` with the value that `change` makes of that of `from`, or fails it with its error, or with that of a
+// change that throws.
 template <typename From, typename To, typename Change>
 void pass_on(const std::shared_ptr<Future<From>>& from, const std::shared_ptr<Future<To>>& to, Change change) {
   from->on_done([owed = Owed(to), raw = from.get(), change = std::move(change)] {
@@ -135,8 +135,8 @@ void pass_on(const std::shared_ptr<Future<From>>& from, const std::shared_ptr<Fu
       } else {
         owed->fail(*raw->error());
       }
-    } catch (const std::bad_alloc&) {
-      if (!owed->is_done()) owed->fail(Error(Status::kOutOfMemory, "out of memory"));
+    } catch (...) {
+      if (!owed->is_done()) owed->fail(current_error());
     }
   });
 }

@@ -153,7 +153,7 @@ void Meshes::gather(const std::shared_ptr<Creation>& creation) {
           }
         });
         if (!runs) fail_dropped(*creation->made);
-      } catch (const std::bad_alloc&) {
+      } catch (...) {
         creation->made->fail(current_error());
       }
     });

@@ -259,7 +259,7 @@ double DistributedOptimizer::clip(const std::shared_ptr<Context>& context, doubl
            "clip: {} of {} parameters are references, and others are sharded: clip them apart",
            state_->parameter_count - here.size(), state_->parameter_count);
     }
-    return clip_sharded(here, *context, max_norm);
+    return clip_sharded(here, *context, max_norm, call.timeout);
   }
   return await(clip_async(context, max_norm, call)).as_float64();
 }

@@ -50,7 +50,9 @@ class InProcessOptimizer final : public Optimizer {
 
   double clip(const std::shared_ptr<Context>& context, double max_norm, const OptimizerCall& call) override {
     check_call(call);
-    if (has_sharded(local_.parameters())) return clip_sharded(local_.parameters(), *context, max_norm);
+    if (has_sharded(local_.parameters())) {
+      return clip_sharded(local_.parameters(), *context, max_norm, call.timeout);
+    }
     clip_factor(0.0, max_norm);
     const auto gradients = context->gradients();
     const double norm = std::sqrt(local_.square_norm(*gradients));

@@ -13,7 +13,7 @@ bool has_sharded(const Tensors& parameters) {
                      [](const Tensor& parameter) { return parameter.shard_slot() != nullptr; });
 }
 
-double clip_sharded(const Tensors& parameters, Context& context, double max_norm) {
+double clip_sharded(const Tensors& parameters, Context& context, double max_norm, Nanos timeout) {
   clip_factor(0.0, max_norm);
   const auto gradients = context.gradients();
   double own = 0.0;
@@ -32,7 +32,7 @@ double clip_sharded(const Tensors& parameters, Context& context, double max_norm
     if (gradient != nullptr && slot->counts_here()) own += square_norm(shard_of(*gradient));
     ids.push_back(parameter.id());
   }
-  const double norm = std::sqrt(parameters.front().shard_slot()->sum_over_members(own));
+  const double norm = std::sqrt(parameters.front().shard_slot()->sum_over_members(own, timeout));
   const double factor = clip_factor(norm, max_norm);
   if (factor != 1.0) context.scale_gradients(ids, factor, gradients->passes);
   return norm;

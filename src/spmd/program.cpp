@@ -281,7 +281,9 @@ Tensor CallOnLine::move(const Dims& shape, const Tensor& shard, const layout::Sp
   return await(*begin_move(shape, shard, from, to));
 }
 
-void CallOnLine::set_timeout(Nanos timeout) { deadline_ = deadline_after(SteadyClock().now(), timeout); }
+void CallOnLine::set_timeout(Nanos timeout) {
+  if (timeout != 0) deadline_ = deadline_after(SteadyClock().now(), timeout);
+}
 
 Nanos CallOnLine::patience() const {
   if (!deadline_) return 0;

@@ -130,7 +130,7 @@ class CallOnLine {
   // Of a plain tensor that may be deferred. Where that fails the mesh ends: the others would wait for this member.
   void make_elements(const Tensor& plain);
 
-  // How long the rest of the call may wait for others, in all; else each wait is that of the mesh.
+  // How long the rest of the call may wait for others, in all. 0, as without: each wait is that of the mesh.
   void set_timeout(Nanos timeout);
   // Its place in the comparison of programs. Once, and before anything is sent.
   void note(const std::string& text, uint64_t fingerprint);

@@ -54,7 +54,7 @@ class Sharding final : public autograd::OpPlace {
   bool counts_here() const override;
   bool is_partial() const override;
   const void* mesh() const override { return &program(); }
-  double sum_over_members(double own) const override;
+  double sum_over_members(double own, Nanos timeout) const override;
   Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                 bool record) override;
 

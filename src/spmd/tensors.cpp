@@ -314,7 +314,7 @@ namespace {
 std::shared_ptr<Future<Tensor>> begin_gather(const Tensor& x, int64_t position, Nanos timeout, bool is_bounded) {
   Sharding& sharding = need_sharding(x, "gather");
   CallOnLine call(sharding.line(), "gather");
-  if (timeout != 0) call.set_timeout(timeout);
+  call.set_timeout(timeout);
   const MeshShape& mesh = sharding.program().shape();
   const Lying lying = sharding.lying();
   const std::string what = fmt::format("gather({} {}, {})", print_spec(mesh, lying.spec), describe(x), position);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "tensor/counted.h"
 #include "tensor/dims.h"
 #include "tensor/dtype.h"
@@ -46,8 +47,8 @@ class ShardSlot {
   virtual bool is_partial() const = 0;
   // The same for all tensors of one mesh.
   virtual const void* mesh() const = 0;
-  // The sum of a number over all members, the same on each. Collective; waits.
-  virtual double sum_over_members(double own) const = 0;
+  // The sum of a number over all members, the same on each. Collective; waits. Timeout 0: that of the mesh.
+  virtual double sum_over_members(double own, Nanos timeout) const = 0;
 };
 
 // The part that all handles to a tensor share.

@@ -385,6 +385,24 @@ TEST(Failures, PassWaitsForAMemberAsLongAsItsTimeout) {
   EXPECT_NE(errors[0]->message().find("rank 1"), std::string::npos) << errors[0]->message();
 }
 
+TEST(Failures, ClipWaitsForAMemberAsLongAsItsTimeout) {
+  MeshGroup group({2});
+  const auto begun = std::chrono::steady_clock::now();
+  const auto errors = group.try_run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({apply("sum", {apply("square", {x})})}, {});
+    const auto sgd = optim::make_in_process_optimizer(optim::find_rule("sgd"), {x});
+    optim::OptimizerCall call;
+    call.timeout = 200 * kMillisecond;
+    if (member.position() == 0) sgd->clip(context, 1.0, call);
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));
+  ASSERT_TRUE(errors[0]);
+  EXPECT_EQ(errors[0]->status(), Status::kDeadline) << errors[0]->message();
+  EXPECT_NE(errors[0]->message().find("rank 1"), std::string::npos) << errors[0]->message();
+}
+
 TEST(Failures, ClipCountsWhatIsRepeatedOnce) {
   MeshGroup group({2, 2});
   group.run([](Member& member) {

@@ -246,7 +246,7 @@ TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableEndsTheMesh) {
       } else {
         apply(op, inputs);
       }
-      spmd::Sharding::of(table)->sum_over_members(1);
+      spmd::Sharding::of(table)->sum_over_members(1, 0);
     });
     // The second one may hear of the end before it comes to its call.
     EXPECT_FALSE(failures[2].empty() && failures[3].empty());

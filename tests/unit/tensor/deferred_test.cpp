@@ -74,7 +74,7 @@ class Slot final : public ShardSlot {
   bool counts_here() const override { return true; }
   bool is_partial() const override { return false; }
   const void* mesh() const override { return nullptr; }
-  double sum_over_members(double own) const override { return own; }
+  double sum_over_members(double own, Nanos) const override { return own; }
 };
 
 TEST(DeferredTest, HasNoMemoryHoweverLargeItIs) {

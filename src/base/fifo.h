@@ -16,8 +16,8 @@ class Fifo {
  public:
   using Iterator = typename std::deque<T>::iterator;
 
-  bool empty() const { return size() == 0; }
-  size_t size() const { return items_ == nullptr ? 0 : items_->size() - borrowed_; }
+  bool empty() const { return size_ == 0; }
+  size_t size() const { return size_; }
   T& front() { return (*items_)[borrowed_]; }
   const T& front() const { return (*items_)[borrowed_]; }
   T& back() { return items_->back(); }
@@ -29,7 +29,7 @@ class Fifo {
   void push_back(T item) {
     if (items_ == nullptr) items_ = std::make_unique<std::deque<T>>();
     items_->push_back(std::move(item));
-    most_ = std::max(most_, items_->size());
+    most_ = std::max(most_, ++size_);
   }
   // Nothing is destroyed while the queue changes: what was in front is the caller's.
   T take_front() {
@@ -38,13 +38,17 @@ class Fifo {
     return item;
   }
   // As take_front(), of one that may be put back without memory, until tidy().
-  T borrow_front() { return std::move((*items_)[borrowed_++]); }
+  T borrow_front() {
+    --size_;
+    return std::move((*items_)[borrowed_++]);
+  }
   void put_back(T item) {
     if (borrowed_ > 0) {
       (*items_)[--borrowed_] = std::move(item);
     } else {
       items_->push_front(std::move(item));
     }
+    ++size_;
   }
   void tidy() {
     for (; borrowed_ > 0; --borrowed_) items_->pop_front();
@@ -53,9 +57,11 @@ class Fifo {
   void erase(Iterator place) {
     const T erased = std::move(*place);
     items_->erase(place);
+    --size_;
     tidy();
   }
   void clear() {
+    size_ = 0;
     borrowed_ = 0;
     most_ = 0;
     std::exchange(items_, nullptr).reset();
@@ -65,6 +71,7 @@ class Fifo {
   static constexpr size_t kKept = 16;  // one that had more gives its memory back once it is empty
 
   std::unique_ptr<std::deque<T>> items_;
+  size_t size_ = 0;      // known without a look at them
   size_t borrowed_ = 0;  // in front, and moved from
   size_t most_ = 0;      // since it took memory
 };

@@ -53,6 +53,9 @@ class OutgoingConnection {
   // Nothing leaves by it any more, or ever did.
   bool is_over() const { return is_closed() || (ending_ && is_idle()); }
 
+  // Expires with it.
+  std::weak_ptr<char> alive() const { return alive_; }
+
   // False: not now; on_ready() tells when.
   bool send(const Frames& frames);
 

@@ -9,9 +9,10 @@
 namespace distag {
 namespace {
 
-// One task sends this much of what waits before the loop looks at everything else again.
-constexpr size_t kMessagesPerTurn = 64;
+// One task sends so many bytes of what waits before the loop looks at everything else again; a message takes as long as
+// some bytes do.
 constexpr size_t kBytesPerTurn = size_t{4} << 20;
+constexpr size_t kBytesPerMessage = kBytesPerTurn / 64;
 
 Frame take_long_header(wire::Encoded& encoded) {
   Frame header = std::move(encoded.payload.front());
@@ -78,17 +79,15 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
 
 bool OutgoingStream::withdraw(Session::Ticket ticket) {
   assert_on_loop(shared_.loop);
-  auto has_ticket = [ticket](const QueuedMessage& queued) { return queued.ticket == ticket; };
-  auto queued = std::find_if(queue_.begin(), queue_.end(), has_ticket);
-  if (queued != queue_.end()) {
+  const size_t queued = queue_.find([ticket](const QueuedMessage& one) { return one.ticket == ticket; });
+  if (queued < queue_.size()) {
     queue_.erase(queued);
     owner_.on_progress();
     return true;
   }
-  auto large = std::find_if(large_.begin(), large_.end(),
-                            [&has_ticket](const LargeMessage& candidate) { return has_ticket(candidate.message()); });
-  if (large == large_.end()) return false;
-  give_up(*large);
+  const size_t large = large_.find([ticket](const LargeMessage& one) { return one.message().ticket == ticket; });
+  if (large == large_.size()) return false;
+  give_up(large_[large]);
   large_.erase(large);
   pump_if_possible();
   owner_.on_progress();
@@ -153,12 +152,12 @@ void OutgoingStream::number(wire::Body body, SendOptions options) {
 
 // One that finds no memory before others reckon with it stays in front.
 void OutgoingStream::number_queued() {
-  QueuedMessage queued = queue_.borrow_front();
-  wire::Message message{0, 0, {}, std::move(queued.body)};
+  std::unique_ptr<QueuedMessage> queued = queue_.borrow_front();
+  wire::Message message{0, 0, {}, std::move(queued->body)};
   try {
-    number(message, queued.options, nullptr);
+    number(message, queued->options, nullptr);
   } catch (const std::bad_alloc&) {
-    queued.body = std::move(message.body);
+    queued->body = std::move(message.body);
     queue_.put_back(std::move(queued));
     throw;
   }
@@ -167,12 +166,12 @@ void OutgoingStream::number_queued() {
 
 void OutgoingStream::number_large() {
   wire::Message message{0, 0, large_.front().transfers(), {}};
-  LargeMessage large = large_.borrow_front();
-  message.body = std::move(large.message().body);
+  std::unique_ptr<LargeMessage> large = large_.borrow_front();
+  message.body = std::move(large->message().body);
   try {
-    number(message, large.message().options, &large);
+    number(message, large->message().options, large.get());
   } catch (const std::bad_alloc&) {
-    large.message().body = std::move(message.body);
+    large->message().body = std::move(message.body);
     large_.put_back(std::move(large));
     throw;
   }
@@ -331,8 +330,7 @@ bool OutgoingStream::transmit(SentMessages::Sent& sent) {
   scratch_.clear();
   if (!is_taken) return false;
   sent_.note_transmitted(sent);
-  ++turn_messages_;
-  turn_bytes_ += sent.bytes;
+  turn_bytes_ += sent.bytes + kBytesPerMessage;
   ack_due_ = false;
   return true;
 }
@@ -340,16 +338,16 @@ bool OutgoingStream::transmit(SentMessages::Sent& sent) {
 // False when the next turn is posted already: it does whatever is to be done.
 bool OutgoingStream::begin_turn() {
   if (waits_for_turn_) return false;
-  turn_messages_ = 0;
   turn_bytes_ = 0;
   return true;
 }
 
-// False when this turn has sent enough: the next one goes on. On a loop that is stopping there is none.
+// False when this turn has sent enough: the next one goes on. On a loop that is stopping there is none. Throws when
+// there is no memory for it: then the tick goes on.
 bool OutgoingStream::has_turn() {
   if (waits_for_turn_) return false;
-  if (turn_messages_ < kMessagesPerTurn && turn_bytes_ < kBytesPerTurn) return true;
-  waits_for_turn_ = shared_.loop.post(*turn_place_, [this, held = turn_place_, alive = std::weak_ptr<char>(alive_)] {
+  if (turn_bytes_ < kBytesPerTurn) return true;
+  waits_for_turn_ = shared_.loop.post([this, alive = connection_.alive()] {
     if (alive.expired()) return;
     waits_for_turn_ = false;
     on_ready();

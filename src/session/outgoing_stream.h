@@ -121,30 +121,27 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Owner& owner_;
   OutgoingConnection connection_;
 
+  // Side by side, for the tick of an idle stream.
+  SentMessages sent_;
+  Nanos owed_since_ = kNever;
+  Nanos last_numbered_ = 0;
+  enum class Farewell : uint8_t { kNone, kDue, kSaid };
+  Farewell farewell_ = Farewell::kNone;
+  bool is_short_ = false;        // something could not go on for want of memory
+  bool ack_due_ = false;         // one could not go, or may be lost with the connection that it was on
+  bool runs_on_number_ = false;  // its messages go before all that wait
+  bool waits_for_turn_ = false;  // the next one
+  size_t turn_bytes_ = 0;        // sent in this turn
+
   Fifo<QueuedMessage> queue_;
   Fifo<LargeMessage> large_;
   std::vector<uint64_t> abandoned_;  // transfers that the peer is to forget
   uint64_t last_transfer_ = 0;
-  SentMessages sent_;
   // Messages that are to be numbered next, as there was no memory when it was their turn: others reckon with them, so
   // they go as soon as there is some. The room for one is kept ready.
   std::unique_ptr<Stuck> stuck_;
   std::unique_ptr<Stuck> spare_;
-  bool runs_on_number_ = false;  // its messages go before all that wait
-  bool is_short_ = false;        // something could not go on for want of memory
   Frames scratch_;
-
-  size_t turn_messages_ = 0;  // sent in this turn
-  size_t turn_bytes_ = 0;
-  bool waits_for_turn_ = false;  // the next one, in this place
-  const std::shared_ptr<TaskPlace> turn_place_ = std::make_shared<TaskPlace>();
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();
-
-  bool ack_due_ = false;  // one could not go, or may be lost with the connection that it was on
-  enum class Farewell { kNone, kDue, kSaid };
-  Farewell farewell_ = Farewell::kNone;
-  Nanos owed_since_ = kNever;
-  Nanos last_numbered_ = 0;
 };
 
 }  // namespace distag

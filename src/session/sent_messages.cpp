@@ -38,7 +38,7 @@ std::optional<SentMessages::Sent> SentMessages::take_acknowledged(uint64_t numbe
 }
 
 void SentMessages::clear() {
-  for (const Sent& sent : unacknowledged_) stats_.bytes_in_flight -= sent.bytes;
+  for (size_t i = 0; i < unacknowledged_.size(); ++i) stats_.bytes_in_flight -= unacknowledged_[i].bytes;
   unacknowledged_.clear();
   next_to_transmit_ = last_number_ + 1;
   chunk_bytes_ = 0;

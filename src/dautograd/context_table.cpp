@@ -172,9 +172,12 @@ Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {
     }
     auto context = find(id);
     if (context == nullptr) continue;
-    drop(context, Error(Status::kInvalidState, fmt::format("the context has ended: its creator, {}, released it",
-                                                           shared_.describe(id.maker))));
-    shared_.rpc.end_context(id);
+    const Error why(Status::kInvalidState, fmt::format("the context has ended: its creator, {}, released it",
+                                                       shared_.describe(id.maker)));
+    EachStep each;
+    each([this, &context, &why] { drop(context, why); });
+    each([this, &id] { shared_.rpc.end_context(id); });
+    each.check();
     heard = Heard::kHandled;
   }
   return heard;

@@ -334,8 +334,12 @@ Heard Worker::State::lead(const Peer& from, wire::Message& message) {
   violation("{} is no message that a started worker gets", wire::body_name(message.body));
 }
 
-// Those of the group and of references are not: what they say has to be heard. They are small, so it waits for memory.
+// Those of the group, of references, and of who holds a context are not: what they say has to be heard. They are small,
+// so it waits for memory.
 bool Worker::State::is_refused(const wire::Message& message) {
+  if (std::holds_alternative<wire::Joined>(message.body) || std::holds_alternative<wire::Release>(message.body)) {
+    return false;
+  }
   const Taker taker = taker_of(message.body);
   return taker != Taker::kGroup && taker != Taker::kReferences;
 }

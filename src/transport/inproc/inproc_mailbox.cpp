@@ -1,6 +1,5 @@
 #include "transport/inproc/inproc_mailbox.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/mutex.h"
@@ -20,11 +19,11 @@ size_t size_of(const Frames& frames) {
 
 }  // namespace
 
-void InprocPort::post(Task task) {
+void InprocPort::post(TaskPlace& place, Task task) noexcept {
   MutexLock lock(mutex_);
   // A task that is refused is the caller's parameter, destroyed after the lock is gone; one the loop refuses holds
   // nothing but a mailbox.
-  if (loop_ != nullptr) loop_->post_or_drop(std::move(task));
+  if (loop_ != nullptr) loop_->post_or_drop(place, std::move(task));
 }
 
 void InprocPort::close() {
@@ -43,21 +42,23 @@ InprocMailbox::Pushed InprocMailbox::push_message(uint64_t from, Frames frames,
   MutexLock lock(mutex_);
   if (closed_) return Pushed::kClosed;
   // A message larger than all the room goes alone.
-  if (messages_ > 0 && (bytes_ + bytes > kMaxBytes || messages_ == kMaxMessages)) {
+  if (!messages_.empty() && (bytes_ + bytes > kMaxBytes || messages_.size() == kMaxMessages)) {
     if (waiter) waiters_.push_back(waiter);
     return Pushed::kFull;
   }
-  const bool is_first = add({Item::Kind::kMessage, from, std::move(frames)});
+  messages_.push_back({Item::Kind::kMessage, from, std::move(frames)});
   bytes_ += bytes;
-  ++messages_;
+  const bool is_first = !std::exchange(scheduled_, true);
   lock.unlock();
   if (is_first) post_delivery();
   return Pushed::kTaken;
 }
 
-void InprocMailbox::push(Item::Kind kind) {
+void InprocMailbox::push(Item::Kind kind) noexcept {
   MutexLock lock(mutex_);
-  const bool is_first = !closed_ && add({kind, 0, {}});
+  if (closed_) return;
+  words_[static_cast<size_t>(kind)] = true;
+  const bool is_first = !std::exchange(scheduled_, true);
   lock.unlock();
   if (is_first) post_delivery();
 }
@@ -66,32 +67,20 @@ void InprocMailbox::close() {
   {
     MutexLock lock(mutex_);
     closed_ = true;
+    words_ = {};
     waiters_.clear();
   }
   // One by one, each destroyed without the lock: a second queue would need memory, and this ends connections.
   for (;;) {
     Item dropped;
     MutexLock lock(mutex_);
-    if (items_.empty()) return;
-    dropped = items_.take_front();
+    if (messages_.empty()) return;
+    dropped = messages_.take_front();
   }
 }
 
-// True: the caller posts the delivery, once it has let go of the lock.
-bool InprocMailbox::add(Item item) {
-  items_.push_back(std::move(item));
-  return !std::exchange(scheduled_, true);
-}
-
-void InprocMailbox::post_delivery() {
-  try {
-    port_->post([self = shared_from_this()] { self->deliver(); });
-  } catch (...) {
-    // Without memory for the task: the next item posts one.
-    MutexLock lock(mutex_);
-    scheduled_ = false;
-    throw;
-  }
+void InprocMailbox::post_delivery() noexcept {
+  port_->post(delivery_, [self = shared_from_this()] { self->deliver(); });
 }
 
 void InprocMailbox::deliver() {
@@ -99,9 +88,11 @@ void InprocMailbox::deliver() {
   size_t bytes = 0;
   for (int i = 0; i < kItemsPerTurn && bytes < kBytesPerTurn; ++i) {
     Item item;
-    std::vector<std::shared_ptr<InprocMailbox>> woken;
+    Waiters woken;
     if (!take(item, woken)) return;
-    for (const auto& waiter : woken) waiter->push(Item::Kind::kWritable);
+    for (const auto& weak : woken) {
+      if (const auto waiter = weak.lock()) waiter->push(Item::Kind::kWritable);
+    }
     bytes += size_of(item.frames);
     if (const auto owner = owner_.lock()) owner->on_item(std::move(item));
   }
@@ -109,24 +100,27 @@ void InprocMailbox::deliver() {
 }
 
 // False when there is none; the next push posts a task again.
-bool InprocMailbox::take(Item& item, std::vector<std::shared_ptr<InprocMailbox>>& woken) {
+bool InprocMailbox::take(Item& item, Waiters& woken) {
   MutexLock lock(mutex_);
-  if (items_.empty()) {
-    scheduled_ = false;
-    return false;
+  if (take_word(item, Item::Kind::kConnected) || take_word(item, Item::Kind::kWritable)) return true;
+  if (!messages_.empty()) {
+    take_message(item, woken);
+    return true;
   }
-  item = items_.take_front();
-  if (item.kind == Item::Kind::kMessage) {
-    bytes_ -= size_of(item.frames);
-    --messages_;
-  }
-  if (!waiters_.empty() && bytes_ <= kMaxBytes / 2 && messages_ <= kMaxMessages / 2) {
-    for (const auto& weak : std::exchange(waiters_, {})) {
-      auto waiter = weak.lock();
-      if (waiter && std::find(woken.begin(), woken.end(), waiter) == woken.end()) woken.push_back(std::move(waiter));
-    }
-  }
-  return true;
+  if (take_word(item, Item::Kind::kRefused) || take_word(item, Item::Kind::kDropped)) return true;
+  scheduled_ = false;
+  return false;
+}
+
+bool InprocMailbox::take_word(Item& item, Item::Kind kind) {
+  item.kind = kind;
+  return std::exchange(words_[static_cast<size_t>(kind)], false);
+}
+
+void InprocMailbox::take_message(Item& item, Waiters& woken) {
+  item = messages_.take_front();
+  bytes_ -= size_of(item.frames);
+  if (bytes_ <= kMaxBytes / 2 && messages_.size() <= kMaxMessages / 2) woken.swap(waiters_);
 }
 
 }  // namespace distag

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cassert>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/fifo.h"
 #include "base/loop.h"
@@ -16,7 +18,7 @@ class InprocPort {
  public:
   explicit InprocPort(Loop& loop) : loop_(&loop) {}
 
-  void post(Task task);
+  void post(TaskPlace& place, Task task) noexcept;
   void close();
   // First in each method that lives on the loop, or is called while it does not run.
   void assert_on_loop() { assert(may_touch()); }
@@ -37,7 +39,7 @@ class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
   static constexpr size_t kMaxMessages = 4096;
 
   struct Item {
-    enum class Kind { kConnected, kMessage, kWritable, kRefused, kDropped };
+    enum class Kind : uint8_t { kConnected, kWritable, kMessage, kRefused, kDropped };
     Kind kind = Kind::kMessage;
     uint64_t from = 0;  // number of a connection
     Frames frames;
@@ -57,26 +59,31 @@ class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
   // A message, from `waiter` (nullable), which gets kWritable once there is room again when this answers kFull.
   enum class Pushed { kTaken, kFull, kClosed };
   Pushed push_message(uint64_t from, Frames frames, const std::shared_ptr<InprocMailbox>& waiter);
-  void push(Item::Kind kind);
+  // A word of any other kind: once, before the messages or, of an end, behind them. Needs no memory.
+  void push(Item::Kind kind) noexcept;
   void assert_on_loop() { port_->assert_on_loop(); }  // of its owner
 
   // Drops what is here and takes no more. Whoever waits for room is on his own.
   void close();
 
  private:
-  bool add(Item item) REQUIRES(mutex_);
-  void post_delivery();
+  using Waiters = std::vector<std::weak_ptr<InprocMailbox>>;
+
+  void post_delivery() noexcept;
   void deliver();
-  bool take(Item& item, std::vector<std::shared_ptr<InprocMailbox>>& woken);
+  bool take(Item& item, Waiters& woken);
+  bool take_word(Item& item, Item::Kind kind) REQUIRES(mutex_);
+  void take_message(Item& item, Waiters& woken) REQUIRES(mutex_);
 
   const std::shared_ptr<InprocPort> port_;
   const std::weak_ptr<Owner> owner_;
 
   Mutex mutex_;  // held with no other lock
-  Fifo<Item> items_ GUARDED_BY(mutex_);
-  std::vector<std::weak_ptr<InprocMailbox>> waiters_ GUARDED_BY(mutex_);
+  Fifo<Item> messages_ GUARDED_BY(mutex_);
+  std::array<bool, 5> words_ GUARDED_BY(mutex_){};  // by kind
+  Waiters waiters_ GUARDED_BY(mutex_);
   size_t bytes_ GUARDED_BY(mutex_) = 0;
-  size_t messages_ GUARDED_BY(mutex_) = 0;
+  TaskPlace delivery_;                         // while it is scheduled
   bool scheduled_ GUARDED_BY(mutex_) = false;  // a task that delivers is posted
   bool closed_ GUARDED_BY(mutex_) = false;
 };

@@ -51,7 +51,9 @@ endif()
 target_link_libraries(distag_compile INTERFACE Threads::Threads)
 
 if(DISTAG_SANITIZE STREQUAL "address")
-  set(distag_sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # A null pointer that is read ends the program here as well; the checks for it are a fifth of the time to compile.
+  set(distag_sanitize_flags -fsanitize=address,undefined -fno-sanitize=null -fno-sanitize-recover=all
+                            -fno-omit-frame-pointer)
 elseif(DISTAG_SANITIZE STREQUAL "thread")
   set(distag_sanitize_flags -fsanitize=thread -fno-omit-frame-pointer)
 elseif(DISTAG_SANITIZE)

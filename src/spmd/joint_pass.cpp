@@ -17,7 +17,9 @@ using autograd::LeafNode;
 using autograd::Node;
 using autograd::NodeIndex;
 
+// Of gradients on their way, while later steps make more.
 constexpr size_t kMostPending = 64;
+constexpr size_t kMostPendingBytes = size_t{4} << 20;
 
 const Sharding* sharding_of_leaf(const Node& node) {
   return node.kind() == Node::Kind::kLeaf ? Sharding::of(static_cast<const LeafNode&>(node).tensor()) : nullptr;
@@ -110,14 +112,16 @@ uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
       fail(Status::kInvalidArgument, "backward: a root depends on a tensor of another mesh, \"{}\"",
            sharded->line().program->shape().name());
     }
-    fresh.key = Key{sharded->call(), sharded->line().name, 1};
+    fresh.key = Key{false, sharded->call(), sharded->line().name, 1};
   } else if (const Sharding* leaf = sharding_of_leaf(*node)) {
-    fresh.key = Key{leaf->name().call, leaf->name().line, 0};
+    fresh.key = Key{true, leaf->name().call, leaf->name().line, 0};
   } else if (dynamic_cast<const HookNode*>(node.get()) != nullptr) {
     const Node& target = *node->next().at(0).node;
     const ShardedNode* made_by = as_sharded(target);
-    if (made_by != nullptr && !made_by->is_entry()) fresh.key = Key{made_by->call(), made_by->line().name, 2};
-    if (const Sharding* hooked = sharding_of_leaf(target)) fresh.key = Key{hooked->name().call, hooked->name().line, 2};
+    if (made_by != nullptr && !made_by->is_entry()) fresh.key = Key{false, made_by->call(), made_by->line().name, 2};
+    if (const Sharding* hooked = sharding_of_leaf(target)) {
+      fresh.key = Key{true, hooked->name().call, hooked->name().line, 2};
+    }
   }
   fresh.arrivals.resize(node->slots());
   number = static_cast<uint32_t>(visits_.size());
@@ -310,7 +314,9 @@ void JointPass::run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals) {
   const layout::Move move(mesh, leaf.shape(), lying.spec, spec);
   const bool is_plain_sum = move.sum() == layout::SumKind::kAllReduce && places_alike(mesh, move.after_sum(), spec);
   if (is_plain_sum) return add_to_bucket(leaf, lying.shard, set_of(move.sum_axes()));
-  add_pending({{leaf}, call_.begin_move(leaf.shape(), lying.shard, lying.spec, spec), false});
+  const size_t bytes = lying.shard.byte_size();
+  make_room(bytes);
+  add_pending({{leaf}, call_.begin_move(leaf.shape(), lying.shard, lying.spec, spec), bytes, false});
 }
 
 void JointPass::add_to_bucket(const Tensor& leaf, const Tensor& shard, layout::AxisSet axes) {
@@ -333,24 +339,35 @@ void JointPass::add_to_bucket(const Tensor& leaf, const Tensor& shard, layout::A
 }
 
 void JointPass::send_bucket(Bucket bucket) {
+  make_room(bucket.bytes);
   if (bucket.leaves.size() == 1) {
     const layout::Spec to = Sharding::of(bucket.leaves[0])->lying().spec.dual();
     layout::Spec from = to;
     from.set_partial(bucket.axes);
-    return add_pending({bucket.leaves, call_.begin_move(bucket.leaves[0].shape(), bucket.shards[0], from, to), false});
+    return add_pending(
+        {bucket.leaves, call_.begin_move(bucket.leaves[0].shape(), bucket.shards[0], from, to), bucket.bytes, false});
   }
   add_pending({std::move(bucket.leaves),
-               call_.begin_reduce(flat(bucket.shards), layout::axes_of(bucket.axes), Reduction::kSum), true});
+               call_.begin_reduce(flat(bucket.shards), layout::axes_of(bucket.axes), Reduction::kSum), bucket.bytes,
+               true});
+}
+
+// For one more of that size, which may go alone.
+void JointPass::make_room(size_t bytes) {
+  while (!pending_.empty() && (pending_.size() >= kMostPending || pending_bytes_ + bytes > kMostPendingBytes)) {
+    finish_first();
+  }
 }
 
 void JointPass::add_pending(Pending pending) {
+  pending_bytes_ += pending.bytes;
   pending_.push_back(std::move(pending));
-  if (pending_.size() >= kMostPending) finish_first();
 }
 
 void JointPass::finish_first() {
   const Pending pending = std::move(pending_.front());
   pending_.pop_front();
+  pending_bytes_ -= pending.bytes;
   const Tensor shards = await(*pending.shards);
   if (!pending.is_bucket) return finish_leaf(pending.leaves[0], shards);
   int64_t offset = shards.offset();

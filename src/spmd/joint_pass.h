@@ -14,9 +14,10 @@
 namespace distag::spmd {
 
 // A backward pass of all members of a mesh, on the thread that calls it. Steps that all members make (those of sharded
-// nodes, the gradients of sharded leaves) come in one order, which follows from the graph: by the number of the forward
-// call, the latest first, as soon as all consumers have run. What belongs to this worker alone runs in between; where
-// that fails, the pass goes on, so that nobody waits for this member, and fails in the end.
+// nodes, the gradients of sharded leaves) come in one order, which follows from the graph: as soon as all consumers
+// have run, those of leaves first, and others by the number of the forward call, the latest first. What belongs to this
+// worker alone runs in between; where that fails, the pass goes on, so that nobody waits for this member, and fails in
+// the end.
 class JointPass {
  public:
   using CheckStop = std::function<void()>;  // throws to fail the pass
@@ -39,13 +40,15 @@ class JointPass {
   void free_saved();
 
  private:
-  // A step as all members name it. The last call comes first; within it hooks, then the node, then a leaf.
+  // A step as all members name it. Those of leaves come first, so that no gradient waits for the end of the pass; of
+  // others the last call, and within it hooks, then the node.
   struct Key {
+    bool is_of_leaf = false;
     uint64_t call = 0;
     std::string line;
     int rank = 0;
     bool operator<(const Key& other) const {
-      return std::tie(call, line, rank) < std::tie(other.call, other.line, other.rank);
+      return std::tie(is_of_leaf, call, line, rank) < std::tie(other.is_of_leaf, other.call, other.line, other.rank);
     }
   };
   struct Visit {
@@ -59,6 +62,7 @@ class JointPass {
   struct Pending {
     Tensors leaves;
     std::shared_ptr<Future<Tensor>> shards;
+    size_t bytes = 0;  // that are sent
     bool is_bucket = false;
   };
   // Gradients that take the same sum travel as one.
@@ -82,6 +86,7 @@ class JointPass {
   void run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals);
   void add_to_bucket(const Tensor& leaf, const Tensor& shard, layout::AxisSet axes);
   void send_bucket(Bucket bucket);
+  void make_room(size_t bytes);
   void add_pending(Pending pending);
   void finish_first();
   void finish_leaf(const Tensor& leaf, const Tensor& shard);
@@ -99,6 +104,7 @@ class JointPass {
   std::optional<Error> failure_;
   std::vector<Bucket> buckets_;  // in the order of their first leaves
   std::deque<Pending> pending_;
+  size_t pending_bytes_ = 0;
   std::vector<Gradients::Entry> gradients_;
 };
 

@@ -21,7 +21,7 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SUITES = ("unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests", "unit_transport",
-          "contract_transport")
+          "contract_transport", "spmd_tests")
 SECONDS = 60  # for a test that takes one or two; one that hangs has noticed. A whole suite has ten times that
 SWITCH = """#pragma once
 #include <cstdlib>
@@ -125,7 +125,7 @@ def missing_tests(mutants, root):
     tests = {}
     for suite in SUITES:
         folder = os.path.join(root, "tests", suite.replace("unit_", "unit/").replace("sim_tests", "sim")
-                              .replace("contract_transport", "contract"))
+                              .replace("contract_transport", "contract").replace("spmd_tests", "spmd"))
         text = ""
         for name in os.listdir(folder):
             with open(os.path.join(folder, name), encoding="utf-8") as file:

@@ -189,6 +189,31 @@ TEST(Failures, OwnCodeOfOneMemberFailsThePassOfAll) {
   });
 }
 
+// Its calls are calls of the line, which the others make.
+TEST(Failures, HooksRunAlsoWhereOwnCodeHasFailed) {
+  MeshGroup group({2}, {}, 20 * kSecond);
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "('x', None)");
+    const Tensor middle = apply("square", {x});
+    autograd::add_hook(middle, [](const Tensor& gradient) {
+      return spmd::redistribute(spmd::redistribute(gradient, "(None, None)", {}), "('x', None)", {});
+    });
+    const bool fails = member.position() == 1;
+    autograd::CustomOp custom{"mine", [](std::span<const Tensor> in, size_t) { return Tensors{in[0].clone()}; },
+                              [fails](Tensors gradients, size_t) {
+                                if (fails) fail(Status::kUser, "not here");
+                                return gradients;
+                              }};
+    const Tensors inputs{spmd::to_local(middle, std::nullopt)};
+    const Tensor own = autograd::apply_custom(std::move(custom), inputs, 1)[0];
+    const Tensor y = spmd::from_local(member.line, own, "('x', None)", Dims{4, 2}, std::nullopt);
+    const auto context = spmd::make_joint_context(member.line);
+    expect_failure(Status::kUser, "backward of \"mine\": not here",
+                   [&] { context->backward({apply("sum", {y})}, {}); });
+    expect_works(member);
+  });
+}
+
 // The graph behind the parts is the same on all members; the others have zeros there.
 TEST(Failures, PartThatOneMemberUsesAloneReachesTheGraphOfAll) {
   MeshGroup group({2});
@@ -207,6 +232,22 @@ TEST(Failures, PartThatOneMemberUsesAloneReachesTheGraphOfAll) {
     const auto gradient = values_of<double>(spmd::gather(*context->gradients()->find(x), -1));
     for (size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(gradient[i], 6.0 * static_cast<double>(i + 1));
     expect_works(member);
+  });
+}
+
+// All of it on the first member, and zeros on the others: as a sum it counts once.
+TEST(Failures, WholeGradientThatIsWantedAsASumIsThereOnce) {
+  MeshGroup group({3});
+  group.run([](Member& member) {
+    const Tensor part = tensor_of<double>({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+    autograd::set_requires_grad(part, true);
+    const Tensor x = spmd::from_local(member.line, part, "(None, None)", Dims{4, 2}, "(None, None) sum('x')");
+    const auto context = spmd::make_joint_context(member.line);
+    context->backward({apply("sum", {apply("square", {x})})}, {});
+    const auto gradient = values_of<double>(*context->gradients()->find(part));
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      EXPECT_EQ(gradient[i], member.position() == 0 ? 2.0 * static_cast<double>(i + 1) : 0);
+    }
   });
 }
 

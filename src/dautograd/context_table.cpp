@@ -171,9 +171,12 @@ Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {
       violation("worker \"{}\" ends a context of another", from.name);
     }
     auto context = find(id);
-    if (context == nullptr) continue;
-    const Error why(Status::kInvalidState, fmt::format("the context has ended: its creator, {}, released it",
-                                                       shared_.describe(id.maker)));
+    if (context == nullptr) {
+      shared_.rpc.end_context(id);  // what is left of it, where memory was short the first time
+      continue;
+    }
+    const Error why(Status::kInvalidState,
+                    fmt::format("the context has ended: its creator, {}, released it", shared_.describe(id.maker)));
     EachStep each;
     each([this, &context, &why] { drop(context, why); });
     each([this, &id] { shared_.rpc.end_context(id); });

@@ -125,9 +125,12 @@ void PassInitiator::note_targets(const std::vector<Incarnation>& grads_to) {
   for (Incarnation worker : grads_to) add_participant(worker);
 }
 
-// A round of probes that is under way does not ask the new one: another has to.
+// A round of probes that is under way does not ask the new one: another has to. Asked for first, as it may find no
+// memory: the message that names the new one is heard again then.
 void PassInitiator::add_participant(Incarnation worker) {
-  if (participants_.try_emplace(worker).second && probe_timer_ == 0) schedule_probe(kFirstProbe);
+  if (participants_.contains(worker)) return;
+  if (probe_timer_ == 0) schedule_probe(kFirstProbe);
+  participants_.try_emplace(worker);
 }
 
 void PassInitiator::on_done(const Peer& from, const wire::Done& done) {

@@ -4,8 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "base/each_step.h"
-
 namespace distag {
 namespace {
 
@@ -69,7 +67,7 @@ Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, Se
     pump_if_possible();
     return ticket;
   }
-  if (can_number() && (queue_.empty() || runs_on_number_)) {
+  if (can_number() && queue_.empty()) {
     number(std::move(body), std::move(options));
     return 0;
   }
@@ -183,7 +181,7 @@ void OutgoingStream::number_large() {
 void OutgoingStream::number(wire::Message& message, SendOptions& options, LargeMessage* large) {
   make_spare();
   std::unique_ptr<Stuck> place = std::move(spare_);
-  if (options.on_number) run_on_number(options, message);
+  if (options.on_number) options.on_number(message);
   if (connection_.is_closed()) return;
   *place = {std::move(message), std::move(options.on_acknowledged), std::nullopt, nullptr};
   if (large != nullptr) place->large = std::move(*large);
@@ -195,14 +193,6 @@ void OutgoingStream::number(wire::Message& message, SendOptions& options, LargeM
   } catch (const std::bad_alloc&) {
     stick(std::move(place));
   }
-}
-
-void OutgoingStream::run_on_number(SendOptions& options, wire::Message& message) {
-  const bool outer = std::exchange(runs_on_number_, true);
-  EachStep each;
-  each([&] { options.on_number(message); });
-  runs_on_number_ = outer;
-  each.check();
 }
 
 void OutgoingStream::keep_whole(wire::Message& message, const std::optional<LargeMessage>& large,

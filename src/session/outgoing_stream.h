@@ -100,7 +100,6 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void pump_if_possible();
   void make_spare();
   void number(wire::Message& message, SendOptions& options, LargeMessage* large);
-  void run_on_number(SendOptions& options, wire::Message& message);
   void number_queued();
   void keep_whole(wire::Message& message, const std::optional<LargeMessage>& large, Task& on_acknowledged);
   void stick(std::unique_ptr<Stuck> place);
@@ -129,7 +128,6 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Farewell farewell_ = Farewell::kNone;
   bool is_short_ = false;        // something could not go on for want of memory
   bool ack_due_ = false;         // one could not go, or may be lost with the connection that it was on
-  bool runs_on_number_ = false;  // its messages go before all that wait
   bool waits_for_turn_ = false;  // the next one
   size_t turn_bytes_ = 0;        // sent in this turn
 

@@ -83,8 +83,8 @@ class SessionEvents {
 };
 
 struct SendOptions {
-  // Runs on the loop when the message is about to get its number, right before it is encoded; may change the body. A
-  // message that it sends to the same peer goes before this one. Throws, if at all, bad_alloc, before it has changed
+  // Runs on the loop when the message is about to get its number, right before it is encoded; may change the body. What
+  // it sends to the same peer goes before, unless others wait. Throws, if at all, bad_alloc, before it has changed
   // anything: it runs again once there is memory. Not run when the message is withdrawn or the peer lost before.
   UniqueFunction<void(wire::Message&)> on_number;
   // Runs once the peer has acknowledged it.

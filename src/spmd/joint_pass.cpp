@@ -89,6 +89,10 @@ void JointPass::reach_entries(const std::vector<EntryName>& names) {
   walk_on();
 }
 
+JointPass::Key JointPass::key_of_leaf(const Sharding& leaf, int rank) {
+  return {true, leaf.name().call, leaf.name().line, leaf.name().output, rank};
+}
+
 uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
   uint32_t number = index_.find(node.get());
   if (number != NodeIndex::kNone) return number;
@@ -112,16 +116,16 @@ uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
       fail(Status::kInvalidArgument, "backward: a root depends on a tensor of another mesh, \"{}\"",
            sharded->line().program->shape().name());
     }
-    fresh.key = Key{false, sharded->call(), sharded->line().name, 1};
+    fresh.key = Key{false, sharded->call(), sharded->line().name, 0, 1};
   } else if (const Sharding* leaf = sharding_of_leaf(*node)) {
-    fresh.key = Key{true, leaf->name().call, leaf->name().line, 0};
+    fresh.key = key_of_leaf(*leaf, 0);
   } else if (dynamic_cast<const HookNode*>(node.get()) != nullptr) {
-    const Node& target = *node->next().at(0).node;
-    const ShardedNode* made_by = as_sharded(target);
-    if (made_by != nullptr && !made_by->is_entry()) fresh.key = Key{false, made_by->call(), made_by->line().name, 2};
-    if (const Sharding* hooked = sharding_of_leaf(target)) {
-      fresh.key = Key{true, hooked->name().call, hooked->name().line, 2};
+    const Edge& edge = node->next().at(0);
+    const ShardedNode* made_by = as_sharded(*edge.node);
+    if (made_by != nullptr && !made_by->is_entry()) {
+      fresh.key = Key{false, made_by->call(), made_by->line().name, edge.slot, 2};
     }
+    if (const Sharding* hooked = sharding_of_leaf(*edge.node)) fresh.key = key_of_leaf(*hooked, 2);
   }
   fresh.arrivals.resize(node->slots());
   number = static_cast<uint32_t>(visits_.size());
@@ -137,8 +141,15 @@ void JointPass::reach(const Edge& edge) {
 
 // A node comes once all that lead gradients to it have come. Of those that may, nodes of this worker alone come first.
 void JointPass::put_in_order() {
-  using Ready = std::pair<Key, uint32_t>;
-  const auto is_later = [](const Ready& a, const Ready& b) { return a.first < b.first; };
+  struct Ready {
+    Key key;
+    uint32_t turn;  // among all that became ready
+    uint32_t number;
+  };
+  const auto is_later = [](const Ready& a, const Ready& b) {
+    return a.key < b.key || (!(b.key < a.key) && a.turn > b.turn);
+  };
+  uint32_t turns = 0;
   std::priority_queue<Ready, std::vector<Ready>, decltype(is_later)> joint(is_later);
   std::vector<uint32_t> alone;
   std::vector<uint32_t> open(visits_.size(), 0);  // gradients of other nodes that are to come; seeds are there
@@ -149,7 +160,7 @@ void JointPass::put_in_order() {
   }
   auto add = [&](uint32_t number) {
     if (visits_[number].key) {
-      joint.emplace(*visits_[number].key, number);
+      joint.push({*visits_[number].key, turns++, number});
     } else {
       alone.push_back(number);
     }
@@ -164,9 +175,9 @@ void JointPass::put_in_order() {
       number = alone.back();
       alone.pop_back();
     } else {
-      const Key& key = joint.top().first;
-      number = joint.top().second;
-      fingerprint.add(key.call).add(key.line).add(static_cast<uint64_t>(key.rank));
+      const Key& key = joint.top().key;
+      number = joint.top().number;
+      fingerprint.add(key.call).add(key.line).add(key.output).add(static_cast<uint64_t>(key.rank));
       // The gradients that come to an entry are of the graph of this worker alone.
       const ShardedNode* node = as_sharded(*visits_[number].node);
       if (node == nullptr || !node->is_entry()) fingerprint.add(visits_[number].waiting);

@@ -41,14 +41,17 @@ class JointPass {
 
  private:
   // A step as all members name it. Those of leaves come first, so that no gradient waits for the end of the pass; of
-  // others the last call, and within it hooks, then the node.
+  // others the last call, and within it hooks, then the node. Steps that are named alike, as leaves that one tensor was
+  // copied to, come in the order in which they became ready.
   struct Key {
     bool is_of_leaf = false;
     uint64_t call = 0;
     std::string line;
+    uint32_t output = 0;  // of the call
     int rank = 0;
     bool operator<(const Key& other) const {
-      return std::tie(is_of_leaf, call, line, rank) < std::tie(other.is_of_leaf, other.call, other.line, other.rank);
+      return std::tie(is_of_leaf, call, line, output, rank) <
+             std::tie(other.is_of_leaf, other.call, other.line, other.output, other.rank);
     }
   };
   struct Visit {
@@ -74,6 +77,7 @@ class JointPass {
     uint64_t bytes = 0;
   };
 
+  static Key key_of_leaf(const Sharding& leaf, int rank);
   uint32_t visit(const std::shared_ptr<autograd::Node>& node);
   void reach(const autograd::Edge& edge);
   void walk_on();

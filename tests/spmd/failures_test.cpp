@@ -251,6 +251,42 @@ TEST(Failures, WholeGradientThatIsWantedAsASumIsThereOnce) {
   });
 }
 
+// Their gradients travel together, one after the other: in one order, also where other steps wait on some members
+// alone.
+TEST(Failures, LeavesOfOneNameKeepTheirOrder) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    for (int parts = 0; parts < 8; ++parts) {
+      const Tensor x = leaf(member, "('x', None)");
+      const Tensor w = tensor_of<double>({2}, {1, 2});
+      spmd::mark_sharding(w, member.line, "(None,)", -1);
+      const Tensor weight = autograd::detach(w);
+      const Tensor bias = autograd::detach(w);
+      for (const Tensor& one : {weight, bias}) autograd::set_requires_grad(one, true);
+      Tensor loss = apply("sum", {apply("layer_norm", {x, weight, bias})});
+      Tensors kept;
+      for (int i = 0; i < parts; ++i) {
+        const Tensor part = spmd::to_local(apply("square", {x}), std::nullopt);
+        kept.push_back(part);
+        const Tensor own = apply("sum", {member.position() == 1 ? part : autograd::detach(part)});
+        Tensor plain = Tensor::scalar(Dtype::kFloat64, 1);
+        autograd::set_requires_grad(plain, true);
+        const Tensor sum = apply("mul", {own, plain});
+        loss = apply("add", {loss, spmd::from_local(member.line, sum, "() sum('x')", Dims(), std::nullopt)});
+      }
+      const auto context = spmd::make_joint_context(member.line);
+      context->backward({loss}, {});
+      const auto gradients = context->gradients();
+      const auto of_weight = values_of<double>(spmd::gather(*gradients->find(weight), -1));
+      const auto of_bias = values_of<double>(spmd::gather(*gradients->find(bias), -1));
+      // Each row is (-1, 1) once it is normal, but for the small number that layer_norm adds.
+      EXPECT_NEAR(of_weight[0], -4, 1e-3) << parts;
+      EXPECT_NEAR(of_weight[1], 4, 1e-3) << parts;
+      EXPECT_EQ(of_bias, (std::vector<double>{4, 4})) << parts;
+    }
+  });
+}
+
 TEST(Failures, PassesThatAreNotTheSameAreRefused) {
   MeshGroup group({2});
   group.run([](Member& member) {

@@ -79,15 +79,6 @@ TEST_F(SessionTest, WhatOnNumberSendsGoesBefore) {
   EXPECT_EQ(b.heard, count_to(3));
 }
 
-TEST_F(SessionTest, WhatOnNumberSendsGoesBeforeAlsoWhereOthersWait) {
-  SendOptions options;
-  options.on_number = [this](wire::Message&) { a.session->send(b.id(), wire::ShutdownVerdict{1}); };
-  a.say(b, 2, std::move(options));
-  a.say(b, 3);
-  ASSERT_TRUE(run_until([&] { return b.heard.size() == 3; }));
-  EXPECT_EQ(b.heard, count_to(3));
-}
-
 // A backlog, once the connection takes it, and its repetition on the next connection.
 TEST_F(SessionTest, ThousandsThatWaitGoInShortTasks) {
   constexpr uint64_t kMessages = 5'000;

@@ -3,7 +3,6 @@
 // named to all others, and nobody gets a wrong number.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,7 +43,7 @@ Tensor matrix(int64_t seed) {
   return tensor;
 }
 
-// What all members run: matrices, each made of earlier ones.
+// The program of all members: matrices, each made of earlier ones.
 struct Script {
   struct Step {
     std::string op;  // empty: redistribute
@@ -268,8 +267,8 @@ class Programs {
     for (size_t i = 0; i < sizes.size(); ++i) request.axis_names.emplace_back(1, static_cast<char>("xy"[i]));
     std::vector<std::pair<int32_t, Meshes::Made>> made;
     for (int32_t rank = 0; rank < group_->size(); ++rank) {
-      if (!group_->is_killed(rank))
-        made.emplace_back(rank, group_->worker(rank).meshes().create(request, kMeshTimeout));
+      if (group_->is_killed(rank)) continue;
+      made.emplace_back(rank, group_->worker(rank).meshes().create(request, kMeshTimeout));
     }
     for (const auto& [rank, mesh] : made) {
       wait(*mesh, kForever);

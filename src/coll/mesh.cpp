@@ -284,7 +284,9 @@ std::string rounded(Nanos age) {
 
 void Mesh::ask_where(const Open& call) {
   try {
-    for (const int64_t position : call.missing()) send(position, wire::Where{id_, call.line});
+    const Line& line = lines_.at(call.line).line;
+    const wire::CallHash last{line.last(), line.hash()};
+    for (const int64_t position : call.missing()) send(position, wire::Where{id_, call.line, last});
   } catch (const std::bad_alloc&) {
     // Without memory the message of the deadline says less.
   }
@@ -316,6 +318,7 @@ Heard Mesh::on_where(int64_t from, const wire::Where& where) {
   assert_on_loop(environment_.loop);
   constexpr size_t kMostWaitedFor = 4;
   if (ended_) return Heard::kStale;
+  if (tell_if_diverged(from, where.line, where.last)) return Heard::kHandled;
   wire::Here here;
   here.mesh = id_;
   here.line = where.line;
@@ -324,6 +327,7 @@ Heard Mesh::on_where(int64_t from, const wire::Where& where) {
     const LineState& state = found->second;
     here.is_open = here.is_open || state.is_open || state.line.last() > 0;
     here.number = state.line.last();
+    here.last = {state.line.last(), state.line.hash()};
     if (!state.line.calls().empty()) here.text = state.line.calls().back().text;
     here.age = environment_.loop.now() - state.last_begun;
     here.in_call = !state.open.empty();
@@ -346,6 +350,7 @@ Heard Mesh::on_here(int64_t from, const wire::Here& here) {
   assert_on_loop(environment_.loop);
   const auto found = lines_.find(here.line);
   if (ended_ || found == lines_.end()) return Heard::kStale;
+  if (tell_if_diverged(from, here.line, here.last)) return Heard::kHandled;
   found->second.where[from] = {here, environment_.loop.now()};
   return Heard::kHandled;
 }
@@ -427,6 +432,15 @@ Heard Mesh::on_part(int64_t from, const wire::Part& part) {
   const bool is_new = state.early.emplace(EarlyKey{part.number, part.part, from}, part).second;
   if (!is_new) violation("a second piece for part {} of call {}", part.part, part.number);
   return Heard::kHandled;
+}
+
+// Whether this member has made the last call of another one as another call.
+bool Mesh::tell_if_diverged(int64_t from, const std::string& line, const wire::CallHash& last) {
+  const auto found = lines_.find(line);
+  const Line::Made* made = found == lines_.end() ? nullptr : found->second.line.find(last.number);
+  if (made == nullptr || made->hash == last.hash) return false;
+  tell_diverged(from, line);
+  return true;
 }
 
 // To the member whose calls differ, which tells all.

@@ -167,6 +167,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::string whereabouts_of(int64_t position, const std::string& line) const;
   void make_room(const std::string& line);
   void finish(const OpenPointer& call);
+  bool tell_if_diverged(int64_t from, const std::string& line, const wire::CallHash& last);
   void tell_diverged(int64_t to, const std::string& line);
   void send(int64_t to, wire::Body body);
   void send_part(int64_t to, wire::Part part);

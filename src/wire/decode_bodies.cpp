@@ -413,8 +413,14 @@ MeshEnd decode(DecodeState& state, const protocol::MeshEnd& table) {
   return end;
 }
 
+CallHash decode_last(const protocol::CallHash* last) {
+  if (last == nullptr) return {};
+  return {last->number(), last->hash()};
+}
+
 Where decode(DecodeState& state, const protocol::Where& table) {
-  return {decode_id(*table.mesh(), "mesh"), decode_text(state, table.line(), kMaxNameBytes, "name of a line")};
+  return {decode_id(*table.mesh(), "mesh"), decode_text(state, table.line(), kMaxNameBytes, "name of a line"),
+          decode_last(table.last())};
 }
 
 Here decode(DecodeState& state, const protocol::Here& table) {
@@ -427,6 +433,7 @@ Here decode(DecodeState& state, const protocol::Here& table) {
   if (table.text() != nullptr) here.text = decode_text(state, table.text(), kMaxNoteBytes, "text of a call");
   here.age = table.age();
   here.waits_for = decode_numbers(state, table.waits_for());
+  here.last = decode_last(table.last());
   constexpr int64_t kOldest = int64_t{1} << 61;  // ages are added up
   if (here.age < 0 || here.age > kOldest) malformed("an age of {}", here.age);
   return here;

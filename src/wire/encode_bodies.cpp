@@ -239,15 +239,19 @@ class BodyEncoder {
   EncodedUnion operator()(const Where& where) {
     auto line = text(where.line, kMaxNameBytes, "name of a line");
     protocol::Id mesh = wire_id(where.mesh);
-    return make(protocol::Body::Where, protocol::CreateWhere(builder_, &mesh, line));
+    const protocol::CallHash last(where.last.number, where.last.hash);
+    return make(protocol::Body::Where,
+                protocol::CreateWhere(builder_, &mesh, line, where.last.number == 0 ? nullptr : &last));
   }
   EncodedUnion operator()(const Here& here) {
     auto line = text(here.line, kMaxNameBytes, "name of a line");
     auto call = mended(here.text, kMaxNoteBytes);
     auto ranks = numbers(here.waits_for);
     protocol::Id mesh = wire_id(here.mesh);
-    return make(protocol::Body::Here, protocol::CreateHere(builder_, &mesh, line, here.is_open, here.in_call,
-                                                           here.number, call, here.age, ranks));
+    const protocol::CallHash last(here.last.number, here.last.hash);
+    return make(protocol::Body::Here,
+                protocol::CreateHere(builder_, &mesh, line, here.is_open, here.in_call, here.number, call, here.age,
+                                     ranks, here.last.number == 0 ? nullptr : &last));
   }
 
  private:

@@ -289,9 +289,14 @@ struct MeshEnd {
   Error error;
   bool left = false;  // the sender owes nothing more
 };
+struct CallHash {       // of a line, with this call
+  uint64_t number = 0;  // 0: none
+  uint64_t hash = 0;
+};
 struct Where {
   Id mesh;
   std::string line;
+  CallHash last;  // that was made
 };
 struct Here {
   Id mesh;
@@ -302,6 +307,7 @@ struct Here {
   std::string text;
   Nanos age = 0;
   std::vector<int32_t> waits_for;  // ranks
+  CallHash last;                   // that was made
 };
 
 // In the order of the union of the schema; but for Long, which stands between Sought and Part there.

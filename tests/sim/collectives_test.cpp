@@ -695,8 +695,8 @@ TEST_F(ForgedPartsTest, AWorkerThatIsNoMemberIsAViolation) {
   expect_violation(4, part());
   expect_violation(4, wire::MeshEnd{members_.mesh(0).id(), Error(Status::kRemote, "no"), false});
   expect_violation(4, wire::Calls{members_.mesh(0).id(), "", {}});
-  expect_violation(4, wire::Where{members_.mesh(0).id(), ""});
-  expect_violation(4, wire::Here{members_.mesh(0).id(), "", false, false, 0, "", 0, {}});
+  expect_violation(4, wire::Where{members_.mesh(0).id(), "", {}});
+  expect_violation(4, wire::Here{members_.mesh(0).id(), "", false, false, 0, "", 0, {}, {}});
 }
 
 TEST_F(ForgedPartsTest, AfterTheEndAllIsStale) {
@@ -706,20 +706,41 @@ TEST_F(ForgedPartsTest, AfterTheEndAllIsStale) {
   EXPECT_EQ(deliver(1, real), Heard::kStale);
   EXPECT_EQ(deliver(1, wire::Calls{real.mesh, "", {}}), Heard::kStale);
   EXPECT_EQ(deliver(1, wire::MeshEnd{real.mesh, Error(Status::kInternal, "again"), false}), Heard::kStale);
-  EXPECT_EQ(deliver(1, wire::Where{real.mesh, ""}), Heard::kStale);
-  EXPECT_EQ(deliver(1, wire::Here{real.mesh, "", false, false, 0, "", 0, {}}), Heard::kStale);
+  EXPECT_EQ(deliver(1, wire::Where{real.mesh, "", {}}), Heard::kStale);
+  EXPECT_EQ(deliver(1, wire::Here{real.mesh, "", false, false, 0, "", 0, {}, {}}), Heard::kStale);
   expect_failure(failure_of(*own_), Status::kRemote, "over");
 }
 
 TEST_F(ForgedPartsTest, WhereAMemberIsMayBeToldTwiceUnaskedAndOfAnyLine) {
   const wire::Part real = part();
-  wire::Here here{real.mesh, "", true, true, 39, "softmax(float64[2])", 58 * kSecond, {3}};
+  wire::Here here{real.mesh, "", true, true, 39, "softmax(float64[2])", 58 * kSecond, {3}, {}};
   EXPECT_EQ(deliver(1, here), Heard::kHandled);
   here.number = 40;
   EXPECT_EQ(deliver(1, here), Heard::kHandled);
   here.line = "nobody's";
   EXPECT_EQ(deliver(1, here), Heard::kStale);
-  EXPECT_EQ(deliver(1, wire::Where{real.mesh, "nobody's"}), Heard::kHandled);
+  EXPECT_EQ(deliver(1, wire::Where{real.mesh, "nobody's", {}}), Heard::kHandled);
+}
+
+// Each waits for the other in a call that sends nothing. Whose calls are fewer is asked, and told.
+TEST(Collectives, MembersThatWaitForEachOtherInCallsThatDifferHearSo) {
+  for (const bool is_ahead : {false, true}) {
+    MeshGroup members(2, {2});
+    const auto broadcast = [&](int32_t rank, int64_t root) {
+      CollectiveCall call = call_of(CollectiveKind::kBroadcast, {0}, numbers({2}, 1));
+      call.root = root;
+      return members.mesh(rank).collective(call);
+    };
+    if (is_ahead) members.mesh(0).note("", "a call that sends nothing", 1);
+    const Result first = broadcast(0, 1);
+    const Result second = broadcast(1, 0);
+    const Nanos begin = members.group().scheduler().now();
+    for (const Result& result : {first, second}) {
+      expect_failure(failure_of(*result), Status::kDiverged, "programs differ at call 1: ");
+    }
+    EXPECT_LT(members.group().scheduler().now() - begin, 3 * kSecond);
+    members.shut_down();
+  }
 }
 
 // The newest answer counts, and grows older.

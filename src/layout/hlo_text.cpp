@@ -89,9 +89,10 @@ std::vector<int64_t> read_order(Scanner& scanner, size_t count) {
   std::vector<int64_t> order = scanner.numbers('(', ')', "in the order of T");
   std::vector<int64_t> sorted = order;
   std::sort(sorted.begin(), sorted.end());
-  for (size_t i = 0; i < count; ++i) {
-    if (sorted.size() == count && sorted[i] == static_cast<int64_t>(i)) continue;
-    scanner.refuse(Status::kInvalidArgument, place, "the order of T has each of 0 to {} once", count - 1);
+  std::vector<int64_t> each(count);
+  std::iota(each.begin(), each.end(), 0);
+  if (sorted != each) {
+    scanner.refuse(Status::kInvalidArgument, place, "the order of T does not have each number below {} once", count);
   }
   return order;
 }

@@ -125,6 +125,14 @@ TEST(SpecText, HloIsThatOfXla) {
   }
 }
 
+TEST(SpecText, HloOfOneDeviceMayHaveNoSizesAndThenNoOrder) {
+  const MeshShape mesh = mesh_of({1});
+  EXPECT_EQ(canonical(mesh, "{devices=[1]<=[]T()}", 1), "(None,)");
+  EXPECT_EQ(failure(mesh, "{devices=[1]<=[]T(0)}", 1),
+            "INVALID_ARGUMENT: spec \"{devices=[1]<=[]T(0)}\", at 17: the order of T does not have each number below 0 "
+            "once");
+}
+
 TEST(SpecText, HloNamesRanks) {
   MeshRequest request;
   request.shape = {2, 2};

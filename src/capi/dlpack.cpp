@@ -24,7 +24,8 @@ template <typename Managed, typename Make>
 void export_tensor(const Tensor& tensor, bool is_copy, Managed** out_managed, Make&& make) {
   auto held = Ref<distag_tensor>::take(make_tensor(is_copy ? tensor.clone() : tensor.snapshot()));
   const Tensor& values = held->tensor();
-  *out_managed = make(values, [held = std::move(held)]() mutable { held = {}; });
+  // Not "= {}": in a template clang 14 forgets to destroy an argument that is made of braces (and with it the handle).
+  *out_managed = make(values, [held = std::move(held)]() mutable { held = Ref<distag_tensor>(); });
 }
 
 template <typename Managed>

@@ -1,8 +1,10 @@
-// Runs a fuzzer without libFuzzer: each file of the corpus, then seeded mutations of it. usage: <name>_fuzz [CORPUS]
+// Runs a fuzzer without libFuzzer: each file of the corpus, then seeded mutations of it.
+// usage: <name>_fuzz [CORPUS [MUTATIONS]]
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,7 +18,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr int kMutationsPerFile = 2000;
+constexpr int kMutationsPerFile = 2000;  // unless given
 
 std::vector<Bytes> read_corpus(const std::filesystem::path& folder) {
   std::vector<Bytes> corpus{Bytes{}, Bytes(64)};
@@ -46,14 +48,15 @@ Bytes mutate(Bytes bytes, std::mt19937& random) {
 
 int main(int argc, char** argv) {
   const std::vector<Bytes> corpus = read_corpus(argc > 1 ? argv[1] : "");
+  const int mutations = argc > 2 ? std::atoi(argv[2]) : kMutationsPerFile;
   std::mt19937 random(1);
   for (const Bytes& original : corpus) {
     LLVMFuzzerTestOneInput(original.data(), original.size());
-    for (int i = 0; i < kMutationsPerFile; ++i) {
+    for (int i = 0; i < mutations; ++i) {
       const Bytes bytes = mutate(original, random);
       LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     }
   }
-  std::printf("%zu inputs, %d mutations of each\n", corpus.size(), kMutationsPerFile);
+  std::printf("%zu inputs, %d mutations of each\n", corpus.size(), mutations);
   return 0;
 }

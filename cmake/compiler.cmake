@@ -5,7 +5,7 @@ endif()
 # RelWithDebInfo is what the tests run: optimised, with asserts, and with line tables only, which compile faster.
 set(distag_optimisation -O2)
 if(DISTAG_SANITIZE)
-  set(distag_optimisation -O1)
+  set(distag_optimisation -Og)
 endif()
 foreach(language C CXX)
   set(CMAKE_${language}_FLAGS_RELWITHDEBINFO "${distag_optimisation} -g1")

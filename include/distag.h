@@ -1596,7 +1596,12 @@ DISTAG_API const char *distag_tensor_get_spec(distag_tensor *tensor);
  * none does; a failure is the same on all. Only the loss of a member in its last words of a pass can leave others with
  * and without gradients; the mesh has ended then, and says so. The pass runs on the thread that calls, hooks too. A
  * seed is sharded as its root, without its sum. Calls to other workers, distag_backward_async and FAST are UNSUPPORTED
- * here. In other contexts a root is not sharded.
+ * here. In other contexts a root is not sharded, but may depend on parts that functions on all members of a mesh gave
+ * back (distag_tensor_to_local), called in that context by any worker. All members run a SMART pass then, also those
+ * whose part is not used, and their sharded leaves get gradients in the context; passes, and calls on lines of their
+ * own, go on side by side. Such a pass fails with INVALID_STATE where a part was neither given back nor kept; it ends
+ * the mesh only as a divergence or a loss does. A value that leaves the mesh and comes back within one pass comes back
+ * on the line it left.
  * Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does. */
 DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_context **out_context,
                                                      distag_error *err);

@@ -30,7 +30,8 @@ Tensor make_own(Tensor gradient) {
 
 }  // namespace
 
-GraphTask::GraphTask(CheckRecv check_recv) : check_recv_(std::move(check_recv)) {}
+GraphTask::GraphTask(CheckRecv check_recv, bool hands_out_entries)
+    : check_recv_(std::move(check_recv)), hands_out_entries_(hands_out_entries) {}
 GraphTask::~GraphTask() = default;
 
 // ---- walks ----
@@ -77,9 +78,10 @@ uint32_t GraphTask::visit(const std::shared_ptr<Node>& node) {
   }
   number = static_cast<uint32_t>(visits_.size());
   fresh.node = node;
+  fresh.is_joint = hands_out_entries_ && node->is_joint() && node->as_entry() == nullptr;
+  if (!fresh.is_joint) ++unfinished_;
   visits_.push_back(std::move(fresh));
   index_.add(node.get(), number);
-  ++unfinished_;
   if (node->kind() == Node::Kind::kFunction) unexpanded_.push_back(number);
   return number;
 }
@@ -89,6 +91,8 @@ void GraphTask::reach(const Edge& edge) {
   const uint32_t number = visit(edge.node);
   Visit& target = visits_[number];
   ++target.waiting;
+  if (edge.node->as_entry() != nullptr && !target.is_reached) reached_entries_.push_back(edge.node);
+  target.is_reached = true;
   if (edge.node->kind() != Node::Kind::kRecv || target.slots[edge.slot]) return;
   target.slots[edge.slot] = true;
   if (target.fresh.empty()) {
@@ -165,6 +169,10 @@ void GraphTask::run_one(uint32_t number, bool runs_host_code) {
   Visit& ready = visits_[number];
   switch (ready.node->kind()) {
     case Node::Kind::kFunction:
+      if (hands_out_entries_ && ready.node->as_entry() != nullptr) {
+        run_entry(ready);
+        break;
+      }
       run_function(number, runs_host_code);
       return;
     case Node::Kind::kLeaf:
@@ -217,6 +225,12 @@ void GraphTask::run_leaf(Visit& visit) {
   gradients_.push_back({static_cast<const LeafNode&>(*visit.node).tensor(), make_own(std::move(gradient))});
 }
 
+void GraphTask::run_entry(Visit& visit) {
+  Tensor gradient = visit.gradients.empty() ? Tensor() : std::move(visit.gradients[0]);
+  visit.gradients.clear();
+  entering_.push_back({visit.node, std::move(gradient)});
+}
+
 void GraphTask::run_recv(Visit& visit) {
   Leaving leaving{visit.node, visit.slots, {}};
   for (size_t i = 0; i < visit.slots.size(); ++i) {
@@ -226,6 +240,22 @@ void GraphTask::run_recv(Visit& visit) {
   }
   visit.gradients.clear();
   leaving_.push_back(std::move(leaving));
+}
+
+// ---- joint steps ----
+
+std::vector<std::shared_ptr<Node>> GraphTask::entries() const {
+  std::vector<std::shared_ptr<Node>> result;
+  for (const Visit& visit : visits_) {
+    if (visit.node->as_entry() != nullptr) result.push_back(visit.node);
+  }
+  return result;
+}
+
+void GraphTask::enter_unreached() {
+  for (uint32_t number = 0; number < visits_.size(); ++number) {
+    if (visits_[number].node->as_entry() != nullptr && !visits_[number].is_reached) ready_.push_back(number);
+  }
 }
 
 // ---- host code ----
@@ -249,6 +279,10 @@ std::vector<std::shared_ptr<Node>> GraphTask::waiting_sources() const {
     if (visit.node->kind() == Node::Kind::kSend && visit.waiting != 0) result.push_back(visit.node);
   }
   return result;
+}
+
+void GraphTask::add_gradients(std::vector<Gradients::Entry> gradients) {
+  gradients_.insert(gradients_.end(), gradients.begin(), gradients.end());
 }
 
 std::vector<Gradients::Entry> GraphTask::take_gradients() { return std::exchange(gradients_, {}); }

@@ -42,6 +42,11 @@ class GraphTask {
     Bits live;
     Tensors gradients;
   };
+  // An entry of joint steps, and its gradient; undefined is zero.
+  struct Entering {
+    std::shared_ptr<Node> entry;
+    Tensor gradient;
+  };
   // A node whose backward is host code, ready to run anywhere.
   struct HostStep {
     uint32_t visit = 0;
@@ -51,7 +56,8 @@ class GraphTask {
     Tensors run();  // throws what backward throws, naming the node
   };
 
-  explicit GraphTask(CheckRecv check_recv);
+  // `hands_out_entries`: joint steps are run by others; else they run as all do, which fails.
+  explicit GraphTask(CheckRecv check_recv, bool hands_out_entries = false);
   ~GraphTask();
   GraphTask(const GraphTask&) = delete;
   GraphTask& operator=(const GraphTask&) = delete;
@@ -61,9 +67,14 @@ class GraphTask {
   // gone, or what CheckRecv throws; the task is of no use then.
   void expand(std::span<const Edge> edges);
   void add_source(const std::shared_ptr<Node>& send, const Bits& slots);
+  // An entry that another member has reached. Throws GRAPH_FREED.
+  void add_entry(const std::shared_ptr<Node>& entry) { visit(entry); }
   // False when there is more to walk, after so many nodes.
   bool walk(size_t max_nodes = kNoLimit);
   std::vector<Reached> take_reached();
+  // Entries that a walk reached here.
+  std::vector<std::shared_ptr<Node>> take_reached_entries() { return std::exchange(reached_entries_, {}); }
+  std::vector<std::shared_ptr<Node>> entries() const;
 
   // A gradient arrives at an expanded edge; undefined counts too.
   void deliver(const Edge& edge, Tensor gradient);
@@ -72,16 +83,21 @@ class GraphTask {
   // Runs what is ready, and gets ready thereby. False when the options left some of it. Throws what a backward throws
   // as `backward of "matmul": ...`.
   bool run(const RunOptions& options);
+  // Entries that nothing here leads to are ready. Once, when all walks are over.
+  void enter_unreached();
+  std::vector<Entering> take_entering() { return std::exchange(entering_, {}); }
   std::vector<HostStep> take_host_steps();
   void finish_host_step(const HostStep& step, Tensors gradients);
   std::vector<Leaving> take_leaving();
 
-  // Every visited node has run.
+  // Every visited node has run, but for those of joint steps.
   bool is_finished() const { return unfinished_ == 0; }
   size_t visited() const { return visits_.size(); }
   // Sources that were not delivered yet.
   std::vector<std::shared_ptr<Node>> waiting_sources() const;
 
+  // Of joint steps.
+  void add_gradients(std::vector<Gradients::Entry> gradients);
   std::vector<Gradients::Entry> take_gradients();
   // After success, without retain_graph.
   void free_saved();
@@ -94,6 +110,8 @@ class GraphTask {
     Bits slots;         // of a recv: reached ones; of a send: expanded ones
     Bits fresh;         // of a recv: those not yet told of
     uint32_t waiting = 0;
+    bool is_joint = false;    // and no entry: others run it
+    bool is_reached = false;  // by an edge
   };
 
   uint32_t visit(const std::shared_ptr<Node>& node);
@@ -105,16 +123,20 @@ class GraphTask {
   void pass_on(const Node& node, Tensors gradients);
   void run_source(Visit& visit);
   void run_leaf(Visit& visit);
+  void run_entry(Visit& visit);
   void run_recv(Visit& visit);
 
   const CheckRecv check_recv_;
+  const bool hands_out_entries_;
   std::vector<Visit> visits_;
   NodeIndex index_;
   std::vector<uint32_t> unexpanded_;  // of the walk under way
   std::vector<uint32_t> reached_;     // recvs with fresh slots
+  std::vector<std::shared_ptr<Node>> reached_entries_;
   std::vector<uint32_t> ready_;
   std::vector<HostStep> host_steps_;
   std::vector<Leaving> leaving_;
+  std::vector<Entering> entering_;
   std::vector<Gradients::Entry> gradients_;
   size_t unfinished_ = 0;
 };

@@ -16,6 +16,7 @@ class LeafNode final : public Node {
  public:
   explicit LeafNode(Tensor tensor) : Node(Kind::kLeaf, {}, 1), tensor_(following(std::move(tensor))) {}
   std::string name() const override { return "leaf"; }
+  bool is_joint() const override { return tensor_.shard_slot() != nullptr; }
   const Tensor& tensor() const { return tensor_; }
 
  private:

@@ -32,6 +32,11 @@ class HookNode final : public Node {
 
   std::string name() const override { return name_; }
   bool is_host_code() const override { return true; }
+  // The gradient of a sharded tensor.
+  bool is_joint() const override {
+    const Node& target = *next().at(0).node;
+    return target.is_joint() && target.as_entry() == nullptr;
+  }
   Tensors backward(SavedData& saved, Tensors gradients) override;
   // It needs nothing that a pass could free.
   void free_saved() override {}

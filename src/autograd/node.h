@@ -11,6 +11,7 @@
 namespace distag::autograd {
 
 class Node;
+class EntryNode;
 
 // Where the gradient of a tensor goes: to `node`, as the gradient of its forward output `slot`. No node: nowhere.
 struct Edge {
@@ -57,6 +58,10 @@ class Node {
   virtual bool is_host_code() const { return false; }
   // Whether backward takes a few microseconds: a loop may run it.
   virtual bool is_cheap() const { return false; }
+  // Whether its step is one that all members of a mesh make together.
+  virtual bool is_joint() const { return false; }
+  // Of a joint node whose gradient is of this worker's own graph; else nullptr.
+  virtual const EntryNode* as_entry() const { return nullptr; }
 
  protected:
   // Whether `holder` is all that holds the node, for the destructor of another, which takes its edges then. Comes after

@@ -52,6 +52,7 @@ spmd::Program& MeshShared::need_program() {
       worker->core().log().write(LogLevel::kWarning, text);
     };
     program_.emplace(made_->value(), warn, this);
+    worker_->core().programs().add({shared_from_this(), &*program_});
   }
   return *program_;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "base/fail_future.h"
 #include "base/violation.h"
 #include "coll/algorithms.h"
 #include "layout/spec_text.h"
@@ -34,16 +35,6 @@ Mesh::Mesh(Environment environment, std::shared_ptr<LoopGate> gate, Id id, layou
 // ---- calls ----
 
 namespace {
-
-template <typename T>
-void fail_call(Future<T>& future, const Error& error) {
-  try {
-    future.fail(error);
-  } catch (const std::bad_alloc&) {
-    if (future.is_done()) throw;  // by a callback
-    future.fail(Error(Status::kOutOfMemory, "out of memory"));
-  }
-}
 
 void check_line(const std::string& line) {
   if (line.size() <= wire::kMaxNameBytes && is_valid_utf8(line) && line.find('\0') == std::string::npos) return;
@@ -96,7 +87,7 @@ std::shared_ptr<Future<Tensor>> Mesh::redistribute(RedistributeCall call) {
 std::shared_ptr<Future<Unit>> Mesh::note(std::string line, std::string text, uint64_t fingerprint) {
   return queue<Unit>([self = shared_from_this(), line = std::move(line), text = std::move(text),
                       fingerprint](const std::shared_ptr<Future<Unit>>& future) {
-    self->check_open();
+    self->check_open(line);
     check_line(line);
     ++self->stats_.calls;
     self->attempt(line, [&] {
@@ -121,8 +112,9 @@ void Mesh::leave() noexcept {
   });
 }
 
-void Mesh::check_open() const {
+void Mesh::check_open(const std::string& line) const {
   if (ended_) throw *ended_;
+  if (closed_lines_.contains(line)) fail(Status::kCancelled, "{}: the line was closed", where(line));
   if (is_leaving_) fail(Status::kInvalidState, "{}: this worker has released it", where(""));
 }
 
@@ -143,13 +135,13 @@ Mesh::OpenPointer Mesh::begin_call(const std::string& line, std::string text, ui
   call->deadline = deadline_after(call->begun, call->timeout);
   state.open.emplace(call->number, call);
   ++stats_.open;
-  if (call->deadline != kNever) start_timer(call);
+  start_timer(call);
   compare_early(line, state, call->number);
   return call;
 }
 
 void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Future<Tensor>>& future) {
-  check_open();
+  check_open(call.line);
   check_line(call.line);
   try {
     check_collective(shape_, call);
@@ -197,7 +189,7 @@ void Mesh::on_begin_failed(const OpenPointer& open, const std::string& line) {
 }
 
 void Mesh::begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future) {
-  check_open();
+  check_open(call.line);
   check_line(call.line);
   const std::string text =
       fmt::format("redistribute({}{}, {}, {})", dtype_name(call.shard.dtype()), to_string(call.shape),
@@ -236,129 +228,47 @@ void Mesh::compare_early(const std::string& name, LineState& state, uint64_t num
   }
 }
 
-// ---- waiting ----
-
-// Until the missing members are asked where they are, again and again, or the deadline.
-void Mesh::start_timer(const OpenPointer& call) {
-  constexpr Nanos kAskAfter = kSecond;
-  const Nanos patience = std::max(std::min(kAskAfter, call->timeout / 2), kMillisecond);
-  const Nanos when = std::min(environment_.loop.now() + patience, call->deadline);
-  call->timer = environment_.loop.start_timer(when, [this, call] { on_timer(call); });
-}
-
-// Without memory to wait on, or for the names of the missing, the call ends as one that fails here alone.
-void Mesh::on_timer(const OpenPointer& call) {
-  assert_on_loop(environment_.loop);
-  call->timer = 0;
-  if (call->is_over) return;
-  try {
-    if (environment_.loop.now() < call->deadline) {
-      start_timer(call);
-      if (lines_[call->line].open.begin()->second == call) ask_where(*call);  // the oldest one, for all
-    } else {
-      end_now(deadline_error(*call), true);
-    }
-  } catch (const std::bad_alloc&) {
-    end_alone(current_error(), call->line);
-  }
-}
-
-Error Mesh::deadline_error(const Open& call) const {
-  std::string members;
-  for (const int64_t position : call.missing()) {
-    members += (members.empty() ? "" : ", ") + describe_member(position) + whereabouts_of(position, call.line);
-  }
-  return Error(Status::kDeadline,
-               fmt::format("{}: after {} call {}, {}, waits for {}", where(call.line), describe_time(call.timeout),
-                           call.number, call.text, members.empty() ? "its own work" : members));
-}
-
-namespace {
-
-std::string rounded(Nanos age) {
-  if (age >= kSecond) return fmt::format("{} s", (age + kSecond / 2) / kSecond);
-  return fmt::format("{} ms", age / kMillisecond);
-}
-
-}  // namespace
-
-void Mesh::ask_where(const Open& call) {
-  try {
-    const Line& line = lines_.at(call.line).line;
-    const wire::CallHash last{line.last(), line.hash()};
-    for (const int64_t position : call.missing()) send(position, wire::Where{id_, call.line, last});
-  } catch (const std::bad_alloc&) {
-    // Without memory the message of the deadline says less.
-  }
-}
-
-// ", which is at call 39, all_reduce(...), since 58 s": as far as the member has told.
-std::string Mesh::whereabouts_of(int64_t position, const std::string& line) const {
-  const LineState& state = lines_.at(line);
-  const auto found = state.where.find(position);
-  if (found == state.where.end()) return "";
-  const wire::Here& here = found->second.here;
-  if (here.number == 0) {
-    if (!here.is_open) return fmt::format(", which has never opened line \"{}\"", line);
-    return ", which is not in any call, and has made none";
-  }
-  const Nanos age = here.age + (environment_.loop.now() - found->second.heard);
-  if (!here.in_call) {
-    return fmt::format(", which is not in any call since it made call {}, {}, {} ago", here.number, here.text,
-                       rounded(age));
-  }
-  std::string text = fmt::format(", which is at call {}, {}, since {}", here.number, here.text, rounded(age));
-  for (size_t i = 0; i < here.waits_for.size(); ++i) {
-    text += fmt::format("{} {}", i == 0 ? ", and waits for rank" : ",", here.waits_for[i]);
-  }
-  return text;
-}
-
-Heard Mesh::on_where(int64_t from, const wire::Where& where) {
-  assert_on_loop(environment_.loop);
-  constexpr size_t kMostWaitedFor = 4;
-  if (ended_) return Heard::kStale;
-  if (tell_if_diverged(from, where.line, where.last)) return Heard::kHandled;
-  wire::Here here;
-  here.mesh = id_;
-  here.line = where.line;
-  here.is_open = where.line.empty();
-  if (const auto found = lines_.find(where.line); found != lines_.end()) {
-    const LineState& state = found->second;
-    here.is_open = here.is_open || state.is_open || state.line.last() > 0;
-    here.number = state.line.last();
-    here.last = {state.line.last(), state.line.hash()};
-    if (!state.line.calls().empty()) here.text = state.line.calls().back().text;
-    here.age = environment_.loop.now() - state.last_begun;
-    here.in_call = !state.open.empty();
-    if (here.in_call) {
-      const Open& oldest = *state.open.begin()->second;
-      here.number = oldest.number;
-      here.text = oldest.text;
-      here.age = environment_.loop.now() - oldest.begun;
-      for (const int64_t position : oldest.missing()) {
-        if (here.waits_for.size() == kMostWaitedFor) break;
-        here.waits_for.push_back(shape_.ranks()[static_cast<size_t>(position)]);
-      }
-    }
-  }
-  send(from, std::move(here));
-  return Heard::kHandled;
-}
-
-Heard Mesh::on_here(int64_t from, const wire::Here& here) {
-  assert_on_loop(environment_.loop);
-  const auto found = lines_.find(here.line);
-  if (ended_ || found == lines_.end()) return Heard::kStale;
-  if (tell_if_diverged(from, here.line, here.last)) return Heard::kHandled;
-  found->second.where[from] = {here, environment_.loop.now()};
-  return Heard::kHandled;
-}
+// ---- lines ----
 
 void Mesh::open_line(const std::string& line) {
   gate_->run([self = shared_from_this(), line] {
     if (!self->ended_) self->lines_[line].is_open = true;
   });
+}
+
+// Without memory for the name, parts of it that come later are kept until the mesh ends.
+void Mesh::close_line(const std::string& line, const Error& why) noexcept {
+  assert_on_loop(environment_.loop);
+  if (ended_ || closed_lines_.contains(line)) return;
+  EachStep each;
+  each([&] { remember_closed(line); });
+  const auto node = lines_.extract(line);
+  if (node.empty()) return;
+  LineState& state = node.mapped();
+  for (auto& [number, call] : state.open) {
+    give_up(*call);
+    --stats_.open;
+    stats_.bytes_held -= std::exchange(call->bytes_held, 0);
+    each([&call = call, &why] { fail_or_say_less(*call->future, why); });
+  }
+  if (state.waiting) each([&] { fail_or_say_less(*state.waiting->future, why); });
+  each([this] { tell_left_if_due(); });
+}
+
+void Mesh::remember_closed(const std::string& line) {
+  constexpr size_t kRemembered = 1024;
+  last_closed_.push_back(line);
+  closed_lines_.insert(line);
+  if (last_closed_.size() <= kRemembered) return;
+  closed_lines_.erase(last_closed_.front());
+  last_closed_.pop_front();
+}
+
+// It has ended some other way than by its result, which may be on its way.
+void Mesh::give_up(Open& call) {
+  call.is_over = true;
+  call.exchanges.clear();
+  if (call.timer != 0) environment_.loop.cancel_timer(std::exchange(call.timer, 0));
 }
 
 // A call that waited for room begins.
@@ -404,9 +314,17 @@ std::optional<int64_t> Mesh::position_of(Incarnation incarnation) const {
   return std::nullopt;
 }
 
+std::vector<Incarnation> Mesh::other_members() const {
+  std::vector<Incarnation> others;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (static_cast<int64_t>(i) != position_) others.push_back(members_[i]->incarnation);
+  }
+  return others;
+}
+
 Heard Mesh::on_part(int64_t from, const wire::Part& part) {
   assert_on_loop(environment_.loop);
-  if (ended_) return Heard::kStale;
+  if (ended_ || closed_lines_.contains(part.line)) return Heard::kStale;
   if (part.part >= kMostParts) violation("part {} of a collective", part.part);
   LineState& state = lines_[part.line];
   uint64_t& known = state.known[from];
@@ -452,7 +370,7 @@ void Mesh::tell_diverged(int64_t to, const std::string& line) {
 
 Heard Mesh::on_calls(int64_t from, const wire::Calls& calls) {
   assert_on_loop(environment_.loop);
-  if (ended_) return Heard::kStale;
+  if (ended_ || closed_lines_.contains(calls.line)) return Heard::kStale;
   Program own{describe_member(position_), lines_[calls.line].line.calls()};
   Program other{describe_member(from), {calls.calls.begin(), calls.calls.end()}};
   if (from < position_) std::swap(own, other);
@@ -520,20 +438,16 @@ void Mesh::end_now(Error error, bool tell) {
   stats_.open = 0;
   stats_.bytes_held = 0;
   for (auto& [name, state] : lines_) {
-    for (auto& [number, call] : state.open) {
-      call->is_over = true;
-      call->exchanges.clear();
-      if (call->timer != 0) environment_.loop.cancel_timer(std::exchange(call->timer, 0));
-    }
+    for (auto& [number, call] : state.open) give_up(*call);
   }
   EachStep each;
-  each([this] { fail_call(*when_ended_, *ended_); });
+  each([this] { fail_or_say_less(*when_ended_, *ended_); });
   for (auto& [name, state] : lines_) {
-    for (auto& [number, call] : state.open) each([&call = call, this] { fail_call(*call->future, *ended_); });
+    for (auto& [number, call] : state.open) each([&call = call, this] { fail_or_say_less(*call->future, *ended_); });
     state.open.clear();
     state.early.clear();
     if (state.waiting) {
-      each([&waiting = *state.waiting, this] { fail_call(*waiting.future, *ended_); });
+      each([&waiting = *state.waiting, this] { fail_or_say_less(*waiting.future, *ended_); });
       state.waiting.reset();
     }
   }

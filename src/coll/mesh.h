@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   const std::optional<Error>& ended() const { return ended_; }
   bool is_idle() const { return stats_.open == 0; }
   std::optional<int64_t> position_of(Incarnation incarnation) const;
+  std::vector<Incarnation> other_members() const;  // any thread
   // Throws Violation.
   Heard on_part(int64_t from, const wire::Part& part);
   Heard on_calls(int64_t from, const wire::Calls& calls);
@@ -116,6 +118,9 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void on_lost(int64_t from, const Error& error);
   void on_left(int64_t from);
   void stop();
+  // No call of a line that was made for one purpose follows, here or elsewhere, and its name does not come again. Calls
+  // under way fail with that, and parts of it that come later are dropped. The mesh goes on.
+  void close_line(const std::string& line, const Error& why) noexcept;
   // Ends it, and tells nobody but those who wait here, unless `tell`.
   void end_now(Error error, bool tell);
   // For a failure that the others cannot know, in a call of that line.
@@ -158,7 +163,9 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future);
   Error overloaded(const std::string& line) const;
   void number_failed(const std::string& line, std::string text, const Error& error);
-  void check_open() const;
+  void check_open(const std::string& line) const;
+  void remember_closed(const std::string& line);
+  void give_up(Open& call);
   void compare_early(const std::string& name, LineState& state, uint64_t number);
   void start_timer(const OpenPointer& call);
   void on_timer(const OpenPointer& call);
@@ -190,6 +197,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
 
   // On the loop.
   std::map<std::string, LineState> lines_;
+  std::set<std::string> closed_lines_;
+  std::deque<std::string> last_closed_;  // the same, the oldest first: those before are forgotten
   std::optional<Error> ended_;
   std::map<int64_t, Error> left_;  // members that make no more calls
   bool is_leaving_ = false;

@@ -99,12 +99,13 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
   PassInitiator::Plan plan = make_plan(*shared_, roots, options);
   check_can_wait();
   if (!plan.info.fast) {
-    plan.task = std::make_shared<GraphTask>(LocalPass::make_recv_check(*record_));
+    plan.task = std::make_shared<GraphTask>(LocalPass::make_recv_check(*record_), true);
     try {
       plan.task->expand(plan.roots.edges);
       plan.task->walk();
       plan.reached = plan.task->take_reached();
-      if (plan.reached.empty()) {
+      plan.entries = plan.task->take_reached_entries();
+      if (plan.reached.empty() && plan.entries.empty()) {
         run_local(plan);
         return;
       }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "autograd/context.h"
+#include "autograd/joint.h"
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -28,6 +30,9 @@ class Dautograd final : public CallHook {
     Executor& functions;  // backward of custom ops: host code
     Log& log;
     Nanos lease;
+    // The entry of that name in a mesh that `peer` is a member of too; nullptr where it is gone. Throws Violation. On
+    // the loop. Without it there are no meshes.
+    std::function<std::shared_ptr<autograd::Node>(const Peer& peer, const autograd::EntryName& name)> find_entry;
   };
 
   Dautograd(Environment environment, Group& group, Rpc& rpc);

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "autograd/joint.h"
 #include "base/violation.h"
 
 namespace distag {
@@ -11,27 +12,44 @@ using autograd::GraphTask;
 
 namespace {
 
-// The pairs to ask each peer for: one message, or more when it would be too long.
-using Questions = std::map<Incarnation, std::vector<std::vector<wire::PairBits>>>;
+// The pairs and entries to ask each peer for: one message, or more when it would be too long.
+class Questions {
+ public:
+  struct List {
+    std::vector<wire::PairBits> pairs;
+    std::vector<wire::EntryName> entries;
+  };
 
-Questions sort_by_peer(const std::vector<GraphTask::Reached>& reached) {
-  constexpr size_t kMaxBytes = 32 << 10;
-  constexpr size_t kBytesPerPair = 64;
-  Questions questions;
-  std::map<Incarnation, size_t> bytes;
-  for (const GraphTask::Reached& item : reached) {
+  void add(const GraphTask::Reached& item) {
+    constexpr size_t kBytesPerPair = 64;
     const PairInfo& info = static_cast<const RecvNode&>(*item.recv).info();
-    auto& lists = questions[info.peer];
-    size_t& used = bytes[info.peer];
+    list_for(info.peer, kBytesPerPair + item.slots.size())
+        .pairs.push_back({info.pair.counter, info.pair.maker, item.slots});
+  }
+  void add(const autograd::EntryNode& node) {
+    const autograd::EntryName name = node.entry();
+    for (const Incarnation other : node.others()) {
+      list_for(other, sizeof(wire::EntryName)).entries.push_back({name.mesh, name.call, name.line});
+    }
+  }
+  std::map<Incarnation, std::vector<List>>& by_peer() { return by_peer_; }
+
+ private:
+  List& list_for(Incarnation peer, size_t bytes) {
+    constexpr size_t kMaxBytes = 32 << 10;
+    auto& lists = by_peer_[peer];
+    size_t& used = bytes_[peer];
     if (lists.empty() || used > kMaxBytes) {
       lists.emplace_back();
       used = 0;
     }
-    used += kBytesPerPair + item.slots.size();
-    lists.back().push_back({info.pair.counter, info.pair.maker, item.slots});
+    used += bytes;
+    return lists.back();
   }
-  return questions;
-}
+
+  std::map<Incarnation, std::vector<List>> by_peer_;
+  std::map<Incarnation, size_t> bytes_;
+};
 
 }  // namespace
 
@@ -41,18 +59,26 @@ void Discovery::open(const wire::Discover& discover) {
   if (!is_new) violation("a DISCOVER with an id that was used before");
   request->second.asker = discover.request.maker;
   request->second.participants.insert(shared_.self.incarnation);
+  request->second.has_entries = !discover.entries.empty();
 }
 
-void Discovery::ask(const Id& id, const std::vector<GraphTask::Reached>& reached) {
+void Discovery::ask(const Id& id, const std::vector<GraphTask::Reached>& reached,
+                    const std::vector<std::shared_ptr<autograd::Node>>& entries) {
   assert_on_loop(shared_.environment.loop);
-  if (!requests_.contains(id)) return;  // failed already
-  for (auto& [peer, lists] : sort_by_peer(reached)) {
-    for (auto& pairs : lists) {
+  const auto own = requests_.find(id);
+  if (own == requests_.end()) return;  // failed already
+  own->second.has_entries = own->second.has_entries || !entries.empty();
+  Questions questions;
+  for (const GraphTask::Reached& item : reached) questions.add(item);
+  for (const auto& entry : entries) questions.add(*entry->as_entry());
+  for (auto& [peer, lists] : questions.by_peer()) {
+    for (auto& [pairs, names] : lists) {
       const Id question = shared_.next_request();
       try {
         questions_.emplace(question, Question{id, peer});
         ++requests_.at(id).open;
-        shared_.session->send(peer, wire::Discover{context_, pass_, question, retain_graph_, std::move(pairs)});
+        shared_.session->send(
+            peer, wire::Discover{context_, pass_, question, retain_graph_, std::move(pairs), std::move(names)});
       } catch (...) {
         fail(id, shared_.sign(current_error()));
         return;
@@ -76,6 +102,7 @@ Heard Discovery::on_discovered(const Peer& from, const wire::Discovered& discove
     return Heard::kHandled;
   }
   request->second.participants.insert(discovered.participants.begin(), discovered.participants.end());
+  request->second.has_entries = request->second.has_entries || discovered.has_entries;
   if (--request->second.open == 0) end(id);
   return Heard::kHandled;
 }
@@ -85,10 +112,10 @@ void Discovery::end(const Id& id) {
   const auto node = requests_.extract(id);
   const Request& request = node.mapped();
   if (request.asker == 0) {
-    owner_.on_planned(request.participants);
+    owner_.on_planned(request.participants, request.has_entries);
     return;
   }
-  wire::Discovered answer{context_, pass_, id, false, {}, {}};
+  wire::Discovered answer{context_, pass_, id, false, {}, {}, request.has_entries};
   answer.participants.assign(request.participants.begin(), request.participants.end());
   shared_.tell(request.asker, std::move(answer));
 }
@@ -100,7 +127,7 @@ void Discovery::fail(const Id& id, const Error& error) {
   if (node.mapped().asker == 0) {
     owner_.on_failed_search(error);
   } else {
-    shared_.tell(node.mapped().asker, wire::Discovered{context_, pass_, id, true, error, {}});
+    shared_.tell(node.mapped().asker, wire::Discovered{context_, pass_, id, true, error, {}, false});
   }
 }
 

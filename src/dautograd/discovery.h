@@ -24,7 +24,7 @@ class Discovery {
    public:
     virtual ~Owner() = default;
     // The root has ended: who takes part, as far as the walks went; or why the pass must abort.
-    virtual void on_planned(const std::set<Incarnation>& participants) = 0;
+    virtual void on_planned(const std::set<Incarnation>& participants, bool has_entries) = 0;
     virtual void on_failed_search(const Error& error) = 0;
   };
 
@@ -35,8 +35,10 @@ class Discovery {
   // Throws Violation for an id that is open.
   void open(const wire::Discover& discover);
 
-  // The walk of a request has reached these: asks those that hold their sends, and answers if there is nobody to ask.
-  void ask(const Id& request, const std::vector<autograd::GraphTask::Reached>& reached);
+  // The walk of a request has reached these: asks those that hold their sends, and the other members of the meshes of
+  // entries; answers if there is nobody to ask.
+  void ask(const Id& request, const std::vector<autograd::GraphTask::Reached>& reached,
+           const std::vector<std::shared_ptr<autograd::Node>>& entries);
   // Throws Violation for an answer of another than was asked.
   Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
   // Ends it, if it is open.
@@ -52,6 +54,7 @@ class Discovery {
     Incarnation asker = 0;  // 0: the root
     size_t open = 0;        // DISCOVERs it caused that are not answered
     std::set<Incarnation> participants;
+    bool has_entries = false;
   };
   struct Question {
     Id request;  // that it is asked for

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/violation.h"
 
 namespace distag {
@@ -22,7 +23,7 @@ LocalPass::LocalPass(DautogradShared& shared, std::shared_ptr<DistributedContext
       info_(info),
       graph_(std::make_shared<PassGraph>(
           shared, static_cast<PassGraph::Owner&>(*this),
-          task ? std::move(task) : std::make_shared<GraphTask>(make_recv_check(*context_->record)))) {
+          task ? std::move(task) : std::make_shared<GraphTask>(make_recv_check(*context_->record), !info.fast))) {
   if (!info_.fast) {
     discovery_ = std::make_unique<Discovery>(shared_, static_cast<Discovery::Owner&>(*this), context_->id(), info_.pass,
                                              info_.retain_graph);
@@ -79,12 +80,14 @@ void LocalPass::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome o
     return;
   }
   note_reached(outcome.reached);
+  const auto entries = note_entries(std::move(outcome.reached_entries));
   is_finished_ = outcome.is_finished;
-  if (is_finished_) staged_ = std::move(outcome.gradients);
+  for (Gradients::Entry& entry : outcome.gradients) staged_.push_back(std::move(entry));
+  enter(std::move(outcome.entering));
   ++unnumbered_;  // nothing is reported before all of this is on its way
   for (GraphTask::Leaving& leaving : outcome.leaving) send_grad(std::move(leaving));
   --unnumbered_;
-  if (walk && discovery_ != nullptr) discovery_->ask(*walk, outcome.reached);
+  if (walk && discovery_ != nullptr) discovery_->ask(*walk, outcome.reached, entries);
   report_if_done();
 }
 
@@ -95,6 +98,16 @@ void LocalPass::note_reached(const std::vector<GraphTask::Reached>& reached) {
   }
 }
 
+// Those that no other member has named: the others are to be told.
+std::vector<std::shared_ptr<autograd::Node>> LocalPass::note_entries(
+    std::vector<std::shared_ptr<autograd::Node>> entries) {
+  std::erase_if(entries, [this](const auto& entry) { return !entries_.insert(entry).second; });
+  for (const auto& entry : entries) {
+    for (const Incarnation other : entry->as_entry()->others()) peers_.insert(other);
+  }
+  return entries;
+}
+
 // ---- walks ----
 
 void LocalPass::expand_roots(std::vector<autograd::Edge> roots) {
@@ -103,16 +116,17 @@ void LocalPass::expand_roots(std::vector<autograd::Edge> roots) {
   graph_->work(Id(), [roots = std::move(roots)](GraphTask& task) { task.expand(roots); });
 }
 
-void LocalPass::go_on_from(std::vector<GraphTask::Reached> reached) {
+void LocalPass::go_on_from(std::vector<GraphTask::Reached> reached,
+                           std::vector<std::shared_ptr<autograd::Node>> entries) {
   assert_on_loop(shared_.environment.loop);
   discovery_->open_root();
   note_reached(reached);
-  discovery_->ask(Id(), reached);
+  discovery_->ask(Id(), reached, note_entries(std::move(entries)));
 }
 
-void LocalPass::on_planned(const std::set<Incarnation>& participants) {
+void LocalPass::on_planned(const std::set<Incarnation>& participants, bool has_entries) {
   assert_on_loop(shared_.environment.loop);
-  observer_->on_planned(participants);
+  observer_->on_planned(participants, has_entries);
 }
 
 // False when somebody still searches: then nobody may run yet.
@@ -146,9 +160,29 @@ void LocalPass::on_discover(const Peer& from, const wire::Discover& discover) {
     live_sends_.emplace(found->first, found->second);
     sources.emplace_back(found->second, item.bits);
   }
-  graph_->work(discover.request, [sources = std::move(sources)](GraphTask& task) {
+  std::vector<std::shared_ptr<autograd::Node>> entries;
+  for (const wire::EntryName& name : discover.entries) {
+    auto entry = find_entry(from, name);
+    if (entry == nullptr) {
+      discovery_->fail(discover.request,
+                       shared_.sign(Error(Status::kInvalidState,
+                                          fmt::format("nothing is left of call {}, to_local: its function must return "
+                                                      "its part, or keep it",
+                                                      name.call))));
+      return;
+    }
+    entries.push_back(std::move(entry));
+  }
+  entries = note_entries(std::move(entries));
+  graph_->work(discover.request, [sources = std::move(sources), entries = std::move(entries)](GraphTask& task) {
     for (const auto& [send, bits] : sources) task.add_source(send, bits);
+    for (const auto& entry : entries) task.add_entry(entry);
   });
+}
+
+std::shared_ptr<autograd::Node> LocalPass::find_entry(const Peer& from, const wire::EntryName& entry) {
+  const auto& find = shared_.environment.find_entry;
+  return find ? find(from, {entry.mesh, entry.call, entry.line}) : nullptr;
 }
 
 Heard LocalPass::on_discovered(const Peer& from, const wire::Discovered& discovered) {
@@ -177,11 +211,58 @@ void LocalPass::take_all_sends(std::vector<autograd::Edge> roots) {
   });
 }
 
+// ---- joint steps ----
+
+Heard LocalPass::on_go() {
+  assert_on_loop(shared_.environment.loop);
+  if (reported_ == Report::kFailed || has_begun_joint_) return Heard::kStale;
+  if (!end_discovery()) {
+    fail_part(shared_.sign(Error(Status::kProtocol, "the pass was run before its discovery had ended here")));
+    return Heard::kHandled;
+  }
+  begin_joint();
+  return Heard::kHandled;
+}
+
+void LocalPass::begin_joint() {
+  has_begun_joint_ = true;
+  if (entries_.empty()) return;
+  std::map<Id, std::vector<std::shared_ptr<autograd::Node>>> by_mesh;
+  for (const auto& entry : entries_) by_mesh[entry->as_entry()->entry().mesh].push_back(entry);
+  for (auto& [mesh, entries] : by_mesh) {
+    const autograd::EntryNode& first = *entries.front()->as_entry();
+    const auto run = first.begin(info_.pass, info_.retain_graph, std::move(entries));
+    joint_runs_.emplace(mesh, run);
+    graph_->run_joint(run);
+  }
+  enter(std::exchange(entered_, {}));
+  graph_->work(std::nullopt, [](GraphTask& task) { task.enter_unreached(); });
+}
+
+void LocalPass::enter(std::vector<GraphTask::Entering> entering) {
+  for (GraphTask::Entering& item : entering) {
+    if (has_begun_joint_) {
+      joint_runs_.at(item.entry->as_entry()->entry().mesh)->enter(*item.entry, std::move(item.gradient));
+    } else {
+      entered_.push_back(std::move(item));
+    }
+  }
+}
+
+void LocalPass::end_joint() noexcept {
+  for (const auto& [mesh, run] : joint_runs_) run->cancel();
+  EachStep each;
+  for (const auto& entry : entries_) {
+    if (joint_runs_.empty()) each([&] { entry->as_entry()->forget(info_.pass); });
+  }
+}
+
 // ---- gradients ----
 
 void LocalPass::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
   assert_on_loop(shared_.environment.loop);
   end_discovery();
+  begin_joint();
   graph_->work(std::nullopt, [roots = std::move(roots), seeds = std::move(seeds)](GraphTask& task) mutable {
     for (size_t i = 0; i < roots.size(); ++i) task.deliver(roots[i], std::move(seeds[i]));
   });
@@ -286,6 +367,7 @@ std::vector<std::string> LocalPass::waits_for() const {
     }
   }
   if (reported_ != Report::kNothing || is_searching()) return result;
+  if (!entries_.empty() && !has_begun_joint_) result.emplace_back("the word that all have searched");
   if (!is_idle()) {
     result.emplace_back("tasks of this worker");
   } else {
@@ -298,6 +380,7 @@ std::vector<std::string> LocalPass::waits_for() const {
 
 void LocalPass::report_if_done() {
   if (!is_finished_ || !is_idle() || is_closed_ || reported_ != Report::kNothing) return;
+  if (!entries_.empty() && !has_begun_joint_) return;
   reported_ = Report::kDone;
   const auto self = shared_from_this();
   try {
@@ -403,6 +486,7 @@ void LocalPass::close(bool frees_graph) {
   is_closed_ = true;
   observer_ = nullptr;
   discovery_.reset();
+  end_joint();
   --shared_.counters.passes_open;
   const auto others = shared_.parts_of_others.find(info_.pass.maker);
   if (others != shared_.parts_of_others.end() && --others->second == 0) shared_.parts_of_others.erase(others);

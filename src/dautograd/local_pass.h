@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -28,7 +29,7 @@ class PassObserver {
  public:
   virtual ~PassObserver() = default;
   // Every walk that started here has come to its end everywhere; who takes part, as far as those walks went.
-  virtual void on_planned(const std::set<Incarnation>& participants) = 0;
+  virtual void on_planned(const std::set<Incarnation>& participants, bool has_entries) = 0;
   // All nodes here have run and all GRADs are numbered.
   virtual void on_done() = 0;
   // Once, and nothing after it.
@@ -57,13 +58,15 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
 
   // The initiator's: walks from the roots (or goes on where a walk has reached), and when all is planned runs them.
   void expand_roots(std::vector<autograd::Edge> roots);
-  void go_on_from(std::vector<autograd::GraphTask::Reached> reached);
+  void go_on_from(std::vector<autograd::GraphTask::Reached> reached,
+                  std::vector<std::shared_ptr<autograd::Node>> entries);
   void run_roots(std::vector<autograd::Edge> roots, Tensors seeds);
 
   // Throw Violation for what their sender may not say, and any other Error for what cannot be done here.
   void on_discover(const Peer& from, const wire::Discover& discover);
   Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
   void on_grad(const Peer& from, wire::Grad& grad);
+  Heard on_go();
   // FAST: all sends recorded so far are live, and the roots with them.
   void take_all_sends(std::vector<autograd::Edge> roots);
   void on_gone(Incarnation peer, const Error& error);
@@ -96,13 +99,18 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
 
   // PassGraph::Owner, Discovery::Owner
   void on_worked(const std::optional<Id>& walk, PassGraph::Outcome outcome) override;
-  void on_planned(const std::set<Incarnation>& participants) override;
+  void on_planned(const std::set<Incarnation>& participants, bool has_entries) override;
   void on_failed_search(const Error& error) override { fail_part(error); }
 
   void take_outcome(const std::optional<Id>& walk, PassGraph::Outcome outcome);
   void note_reached(const std::vector<autograd::GraphTask::Reached>& reached);
+  std::vector<std::shared_ptr<autograd::Node>> note_entries(std::vector<std::shared_ptr<autograd::Node>> entries);
+  void enter(std::vector<autograd::GraphTask::Entering> entering);
+  void begin_joint();
+  void end_joint() noexcept;
   bool end_discovery();
   void send_grad(autograd::GraphTask::Leaving leaving);
+  std::shared_ptr<autograd::Node> find_entry(const Peer& from, const wire::EntryName& entry);
   std::shared_ptr<SendNode> find_live_send(const Peer& from, const Id& pair);
   void report_if_done();
   void fail_part(const Error& error);
@@ -129,6 +137,11 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   std::unordered_map<Id, std::shared_ptr<SendNode>> live_sends_;
   std::unordered_set<const autograd::Node*> live_recvs_;
   std::set<Incarnation> peers_;  // this part needs
+  // Entries of joint steps that were reached here, or named by other members; those steps, by mesh.
+  std::set<std::shared_ptr<autograd::Node>> entries_;
+  std::map<Id, std::shared_ptr<autograd::JointRun>> joint_runs_;
+  std::vector<autograd::GraphTask::Entering> entered_;  // before they have begun
+  bool has_begun_joint_ = false;
   std::vector<Gradients::Entry> staged_;
 };
 

@@ -11,7 +11,7 @@ class PassFollower final : public PassObserver {
   PassFollower(DautogradShared& shared, std::shared_ptr<ContextRecord> context, const LocalPass& part)
       : shared_(shared), context_(std::move(context)), part_(part) {}
 
-  void on_planned(const std::set<Incarnation>&) override {}  // it begins no walk of its own
+  void on_planned(const std::set<Incarnation>&, bool) override {}  // it begins no walk of its own
 
   void on_done() override {
     assert_on_loop(shared_.environment.loop);

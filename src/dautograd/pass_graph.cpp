@@ -67,6 +67,8 @@ bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
     options.check_stop = check_stop;
     if (!task_->run(options)) return false;
     outcome.reached = task_->take_reached();
+    outcome.reached_entries = task_->take_reached_entries();
+    outcome.entering = task_->take_entering();
     outcome.leaving = task_->take_leaving();
     outcome.host_steps = task_->take_host_steps();
     outcome.is_finished = task_->is_finished();
@@ -126,6 +128,52 @@ void PassGraph::on_host_step(GraphTask::HostStep step, std::optional<Error> erro
   work(std::nullopt, [step = std::move(step), gradients = std::move(gradients)](GraphTask& task) mutable {
     task.finish_host_step(step, std::move(gradients));
   });
+}
+
+// ---- joint steps ----
+
+// The room for its end is there before it begins.
+void PassGraph::run_joint(std::shared_ptr<autograd::JointRun> run) {
+  assert_on_loop(shared_->environment.loop);
+  auto room = std::make_unique<JointEnd>();
+  shared_->environment.compute.post_or_drop(
+      [self = shared_from_this(), run = std::move(run), end = std::move(room)]() mutable {
+        const std::shared_ptr<DautogradShared> shared = self->shared_;
+        try {
+          end->gradients = run->run([&self](std::vector<autograd::Edge> edges, Tensors gradients) {
+            self->post_gradients(std::move(edges), std::move(gradients));
+          });
+        } catch (...) {
+          end->error = current_error();
+        }
+        run.reset();
+        shared->gate.run([self = std::move(self), end = std::move(end)]() mutable { self->on_joint_over(*end); });
+      });
+  ++joint_runs_;
+}
+
+void PassGraph::post_gradients(std::vector<autograd::Edge> edges, Tensors gradients) {
+  shared_->gate.run([self = shared_from_this(), edges = std::move(edges), gradients = std::move(gradients)]() mutable {
+    if (self->stop_) return;
+    self->work(std::nullopt, [edges = std::move(edges), gradients = std::move(gradients)](GraphTask& task) mutable {
+      for (size_t i = 0; i < edges.size(); ++i) task.deliver(edges[i], std::move(gradients[i]));
+    });
+  });
+}
+
+void PassGraph::on_joint_over(JointEnd& end) {
+  assert_on_loop(shared_->environment.loop);
+  --joint_runs_;
+  if (stop_) return;
+  if (end.error) {
+    Outcome outcome;
+    outcome.failed = true;
+    outcome.error = *std::move(end.error);
+    owner_->on_worked(std::nullopt, std::move(outcome));
+    return;
+  }
+  work(std::nullopt,
+       [gradients = std::move(end.gradients)](GraphTask& task) mutable { task.add_gradients(std::move(gradients)); });
 }
 
 // ---- the end ----

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/graph_task.h"
+#include "autograd/joint.h"
 #include "base/strand.h"
 #include "base/task.h"
 #include "dautograd/nodes.h"
@@ -26,6 +27,8 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
     Error error;
     bool is_finished = false;
     std::vector<autograd::GraphTask::Reached> reached;
+    std::vector<std::shared_ptr<autograd::Node>> reached_entries;
+    std::vector<autograd::GraphTask::Entering> entering;
     std::vector<autograd::GraphTask::Leaving> leaving;
     std::vector<autograd::GraphTask::HostStep> host_steps;  // begun by the time that the owner sees this
     std::vector<Gradients::Entry> gradients;
@@ -45,7 +48,10 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   // Of some send not all values are live: the others may hang on a large graph.
   void note_partial() { is_partial_ = true; }
 
-  bool is_idle() const { return busy_ == 0 && host_steps_ == 0; }
+  // The joint steps of a mesh: on a thread that may wait for others. Their gradients come as those of other work.
+  void run_joint(std::shared_ptr<autograd::JointRun> run);
+
+  bool is_idle() const { return busy_ == 0 && host_steps_ == 0 && joint_runs_ == 0; }
   // Sources whose gradients have not come; only when idle, and before close().
   std::vector<std::shared_ptr<autograd::Node>> waiting_sources() const { return task_->waiting_sources(); }
 
@@ -61,12 +67,19 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   void close(bool frees_saved, Leftovers leftovers) noexcept;
 
  private:
+  struct JointEnd {
+    std::optional<Error> error;
+    std::vector<Gradients::Entry> gradients;
+  };
+
   void post_work(const std::optional<Id>& walk, Work action);
   // False when the limits left some of it.
   bool advance(Work& action, bool is_on_loop, Outcome& outcome);
   void on_worked(const std::optional<Id>& walk, Outcome outcome);
   void post_host_step(autograd::GraphTask::HostStep step);
   void on_host_step(autograd::GraphTask::HostStep step, std::optional<Error> error, Tensors gradients);
+  void post_gradients(std::vector<autograd::Edge> edges, Tensors gradients);
+  void on_joint_over(JointEnd& end);
   void discard() noexcept;
   void free_all();
 
@@ -77,6 +90,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   std::atomic<bool> stop_{false};
   size_t busy_ = 0;        // pieces of work on the strand
   size_t host_steps_ = 0;  // on the functions executor
+  size_t joint_runs_ = 0;
   bool is_partial_ = false;
   bool frees_saved_ = false;
   Leftovers leftovers_;

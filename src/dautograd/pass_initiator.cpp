@@ -36,7 +36,9 @@ void PassInitiator::begin() {
     });
   }
   if (!plan_.info.fast) {
-    plan_.reached.empty() ? part_->expand_roots(plan_.roots.edges) : part_->go_on_from(std::move(plan_.reached));
+    const bool has_walked = !plan_.reached.empty() || !plan_.entries.empty();
+    has_walked ? part_->go_on_from(std::move(plan_.reached), std::move(plan_.entries))
+               : part_->expand_roots(plan_.roots.edges);
   } else if (context_->is_own) {
     begin_fast({context_->holders.begin(), context_->holders.end()});
   } else {
@@ -44,8 +46,9 @@ void PassInitiator::begin() {
   }
 }
 
-void PassInitiator::on_planned(const std::set<Incarnation>& participants) {
+void PassInitiator::on_planned(const std::set<Incarnation>& participants, bool has_entries) {
   assert_on_loop(shared_.environment.loop);
+  has_entries_ = has_entries;
   for (Incarnation participant : participants) participants_[participant];
   if (!has_lost_participant()) run();
 }
@@ -63,7 +66,23 @@ bool PassInitiator::has_lost_participant() {
 
 void PassInitiator::run() {
   is_planned_ = true;
+  if (has_entries_) tell_to_go();
+  if (is_over_) return;
   part_->run_roots(std::move(plan_.roots.edges), std::move(plan_.roots.seeds));
+}
+
+// Joint steps begin everywhere, also where no gradient comes.
+void PassInitiator::tell_to_go() {
+  const auto self = shared_from_this();
+  for (const auto& [worker, participant] : participants_) {
+    if (worker == shared_.self.incarnation) continue;
+    try {
+      shared_.session->send(worker, wire::Go{context_->id(), plan_.info.pass});
+    } catch (...) {
+      abort(shared_.sign(current_error()));
+      return;
+    }
+  }
 }
 
 void PassInitiator::on_holders(const std::vector<Incarnation>& holders) {

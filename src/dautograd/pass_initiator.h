@@ -24,6 +24,7 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
     // When the caller's thread has walked from the roots already.
     std::shared_ptr<autograd::GraphTask> task;
     std::vector<autograd::GraphTask::Reached> reached;
+    std::vector<std::shared_ptr<autograd::Node>> entries;
   };
 
   // `on_over` runs once the pass has ended, whichever way.
@@ -41,7 +42,7 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
   bool is_planned() const { return is_planned_; }
   std::vector<std::string> waits_for() const;
 
-  void on_planned(const std::set<Incarnation>& participants) override;
+  void on_planned(const std::set<Incarnation>& participants, bool has_entries) override;
   void on_done() override;
   void on_failed(const Error& error) override;
 
@@ -59,6 +60,7 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
   void begin_fast(const std::vector<Incarnation>& holders);
   bool has_lost_participant();  // ends the pass then
   void run();
+  void tell_to_go();
   void decide();
   void commit();
   void finish();
@@ -84,6 +86,7 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
   std::set<Incarnation> joined_;                     // to be told of an abort too
   bool is_over_ = false;
   bool is_planned_ = false;
+  bool has_entries_ = false;
   Loop::TimerId deadline_timer_ = 0;
   Loop::TimerId probe_timer_ = 0;
   TaskPlace tell_again_;

@@ -93,8 +93,8 @@ std::shared_ptr<LocalPass> Passes::find_or_make(const std::shared_ptr<Distribute
 }
 
 Heard Passes::handle(const Peer& from, wire::Discover& discover) {
-  if (discover.request.maker != from.incarnation || discover.pairs.empty()) {
-    violation("a DISCOVER of worker \"{}\" without pairs, or with an id that is not its own", from.name);
+  if (discover.request.maker != from.incarnation || (discover.pairs.empty() && discover.entries.empty())) {
+    violation("a DISCOVER of worker \"{}\" for nothing, or with an id that is not its own", from.name);
   }
   const auto context = contexts_.find(discover.context);
   if (discover.pass.maker == shared_.self.incarnation && find(discover.context, discover.pass) == nullptr) {
@@ -114,6 +114,14 @@ Heard Passes::handle(const Peer& from, wire::Discovered& discovered) {
   if (pass == nullptr) return Heard::kStale;
   const std::shared_ptr<LocalPass> part = pass->part;
   return part->on_discovered(from, discovered);
+}
+
+Heard Passes::handle(const Peer& from, wire::Go& go) {
+  if (go.pass.maker != from.incarnation) violation("worker \"{}\" runs a pass of another", from.name);
+  const DistributedContext::Pass* pass = find(go.context, go.pass);
+  if (pass == nullptr) return Heard::kStale;
+  const std::shared_ptr<LocalPass> part = pass->part;
+  return part->on_go();
 }
 
 Heard Passes::handle(const Peer& from, wire::Start& start) {
@@ -221,7 +229,7 @@ void Passes::refuse(const Peer& from, const wire::Message& outline, const Error&
   const Error error = shared_.sign(why);
   if (const auto* discover = std::get_if<wire::Discover>(&outline.body)) {
     shared_.tell(from.incarnation,
-                 wire::Discovered{discover->context, discover->pass, discover->request, true, error, {}});
+                 wire::Discovered{discover->context, discover->pass, discover->request, true, error, {}, false});
     return;
   }
   std::visit(

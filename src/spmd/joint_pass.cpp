@@ -55,6 +55,11 @@ void JointPass::walk(const std::vector<Edge>& roots) {
   walk_on();
 }
 
+void JointPass::walk_from(const std::vector<std::shared_ptr<Node>>& entries) {
+  for (const auto& entry : entries) visit(entry);
+  walk_on();
+}
+
 void JointPass::walk_on() {
   while (!unexpanded_.empty()) {
     const std::shared_ptr<Node> node = visits_[unexpanded_.back()].node;
@@ -135,8 +140,13 @@ uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
   return number;
 }
 
+// Nodes of this worker alone, and entries, which such nodes lead to as well.
+bool JointPass::leads_out(const Edge& edge) const {
+  return edge.node == nullptr || (outside_ != nullptr && (!edge.node->is_joint() || edge.node->as_entry() != nullptr));
+}
+
 void JointPass::reach(const Edge& edge) {
-  if (edge.node != nullptr) ++visits_[visit(edge.node)].waiting;
+  if (!leads_out(edge)) ++visits_[visit(edge.node)].waiting;
 }
 
 // A node comes once all that lead gradients to it have come. Of those that may, nodes of this worker alone come first.
@@ -155,7 +165,7 @@ void JointPass::put_in_order() {
   std::vector<uint32_t> open(visits_.size(), 0);  // gradients of other nodes that are to come; seeds are there
   for (const Visit& visit : visits_) {
     for (const Edge& edge : visit.node->next()) {
-      if (edge.node != nullptr) ++open[index_.find(edge.node.get())];
+      if (!leads_out(edge)) ++open[index_.find(edge.node.get())];
     }
   }
   auto add = [&](uint32_t number) {
@@ -185,7 +195,7 @@ void JointPass::put_in_order() {
     }
     order_.push_back(number);
     for (const Edge& edge : visits_[number].node->next()) {
-      if (edge.node == nullptr) continue;
+      if (leads_out(edge)) continue;
       const uint32_t next = index_.find(edge.node.get());
       if (--open[next] == 0) add(next);
     }
@@ -218,7 +228,18 @@ void JointPass::deliver(const Edge& edge, Tensor gradient) {
 }
 
 void JointPass::pass_on(const Node& node, Tensors gradients) {
-  for (size_t i = 0; i < gradients.size(); ++i) deliver(node.next()[i], std::move(gradients[i]));
+  std::vector<Edge> edges;
+  Tensors leaving;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Edge& edge = node.next()[i];
+    if (!leads_out(edge)) {
+      deliver(edge, std::move(gradients[i]));
+    } else if (edge.node != nullptr) {
+      edges.push_back(edge);
+      leaving.push_back(std::move(gradients[i]));
+    }
+  }
+  if (!edges.empty()) outside_->leave(std::move(edges), std::move(leaving));
 }
 
 void JointPass::run_step(uint32_t number) {
@@ -240,13 +261,13 @@ void JointPass::run_sharded(Visit& step, ShardedNode& node) {
   bool is_reached = node.is_entry();
   for (size_t slot = 0; slot < gradients.size(); ++slot) {
     if (node.is_entry()) {
-      gradients[slot] = sum_of(step.arrivals[slot]);
+      gradients[slot] = outside_ != nullptr ? outside_->await_entry(node) : sum_of(step.arrivals[slot]);
     } else if (!step.arrivals[slot].empty()) {
       gradients[slot] = meet_at({step.node, static_cast<uint32_t>(slot)}, step.arrivals[slot]);
       is_reached = true;
     }
   }
-  if (!is_reached) return;
+  if (!is_reached) return pass_on(node, Tensors(node.next().size()));
   step.arrivals.clear();
   try {
     pass_on(node, node.run(*step.saved, std::move(gradients), call_));

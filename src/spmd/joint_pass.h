@@ -22,10 +22,22 @@ class JointPass {
  public:
   using CheckStop = std::function<void()>;  // throws to fail the pass
 
+  // The rest of a pass, of which this makes the joint steps only.
+  class Outside {
+   public:
+    virtual ~Outside() = default;
+    // Waits; undefined: zero.
+    virtual Tensor await_entry(const autograd::Node& entry) = 0;
+    // One gradient for each edge that leads out, also where none came.
+    virtual void leave(std::vector<autograd::Edge> edges, Tensors gradients) = 0;
+  };
+
   JointPass(CallOnLine& call, CheckStop check_stop) : call_(call), check_stop_(std::move(check_stop)) {}
+  JointPass(CallOnLine& call, Outside* outside) : call_(call), outside_(outside) {}
 
   // Throws GRAPH_FREED, UNSUPPORTED (a value of another worker), as does all that follows by a failure of the mesh.
   void walk(const std::vector<autograd::Edge>& roots);
+  void walk_from(const std::vector<std::shared_ptr<autograd::Node>>& entries);
   // Those that the walk has reached, ascending; and others that the pass goes on from, with zeros. Throws INVALID_STATE
   // for one that is gone.
   std::vector<EntryName> entries() const;
@@ -79,6 +91,7 @@ class JointPass {
 
   static Key key_of_leaf(const Sharding& leaf, int rank);
   uint32_t visit(const std::shared_ptr<autograd::Node>& node);
+  bool leads_out(const autograd::Edge& edge) const;
   void reach(const autograd::Edge& edge);
   void walk_on();
   void put_in_order();
@@ -99,7 +112,8 @@ class JointPass {
   void deliver(const autograd::Edge& edge, Tensor gradient);
 
   CallOnLine& call_;
-  const CheckStop check_stop_;
+  const CheckStop check_stop_ = nullptr;
+  Outside* const outside_ = nullptr;
   std::vector<Visit> visits_;
   autograd::NodeIndex index_;
   std::vector<uint32_t> unexpanded_;

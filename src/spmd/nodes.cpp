@@ -23,7 +23,7 @@ Tensor zeros_like(const Tensor& x) {
 Tensors ShardedNode::backward(SavedData&, Tensors) {
   fail(Status::kInvalidState,
        "call {} of mesh \"{}\" is one of all members: run backward in a joint context of the mesh "
-       "(context_create_joint)",
+       "(context_create_joint), or, behind calls of functions on its members, by a SMART pass",
        call_, line_.program->shape().name());
 }
 

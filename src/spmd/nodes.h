@@ -29,8 +29,9 @@ class ShardedNode : public autograd::Node {
   uint64_t call() const { return call_; }
   EntryName entry_name() const { return {call_, Fingerprint().add(line_.name).value()}; }
   const Output& output(size_t slot) const { return outputs_[slot]; }
+  bool is_joint() const override { return true; }
   // Whether its gradient is a plain tensor, from the graph of this worker alone.
-  virtual bool is_entry() const { return false; }
+  bool is_entry() const { return as_entry() != nullptr; }
 
   // The gradient of each input, from those of the outputs, which are sharded as wanted. Collective, in the call given.
   virtual Tensors run(SavedData& saved, Tensors gradients, CallOnLine& call) = 0;

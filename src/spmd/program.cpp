@@ -170,6 +170,11 @@ MeshLine& Program::turns_of(const std::string& name) {
   return line(name).turns;
 }
 
+void Program::forget_line(const std::string& name) {
+  MutexLock lock(mutex_);
+  lines_.erase(name);
+}
+
 void Program::add_entry(const EntryName& name, const std::shared_ptr<autograd::Node>& node) {
   MutexLock lock(mutex_);
   if (entries_.size() >= most_entries_) {
@@ -286,6 +291,7 @@ void CallOnLine::set_timeout(Nanos timeout) {
 }
 
 Nanos CallOnLine::patience() const {
+  if (waits_for_ever_) return kForever;
   if (!deadline_) return 0;
   const Nanos left = time_left(*deadline_);
   return left == 0 ? 1 : left;

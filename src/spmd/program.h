@@ -68,6 +68,8 @@ class Program {
   void* host() const { return host_; }
   // Where the calls of a line of that name take their turns.
   MeshLine& turns_of(const std::string& name);
+  // No call of it is under way, and none follows.
+  void forget_line(const std::string& name);
   // The number of the next joint context.
   uint64_t next_context() { return ++contexts_; }
 
@@ -94,7 +96,7 @@ class Program {
   void* const host_;
   std::atomic<uint64_t> contexts_{0};
   Mutex mutex_;
-  std::map<std::string, LineState> lines_ GUARDED_BY(mutex_);  // none goes
+  std::map<std::string, LineState> lines_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, std::shared_ptr<const OpPlan>> plans_ GUARDED_BY(mutex_);
   std::map<EntryName, std::weak_ptr<autograd::Node>> entries_ GUARDED_BY(mutex_);
   size_t most_entries_ GUARDED_BY(mutex_) = 64;  // then those that are gone are forgotten
@@ -132,6 +134,8 @@ class CallOnLine {
 
   // How long the rest of the call may wait for others, in all. 0, as without: each wait is that of the mesh.
   void set_timeout(Nanos timeout);
+  // It ends by its result, by the end of the mesh, or of the line.
+  void wait_for_ever() { waits_for_ever_ = true; }
   // Its place in the comparison of programs. Once, and before anything is sent.
   void note(const std::string& text, uint64_t fingerprint);
   // Of a failure by arguments, which is the same on all members.
@@ -163,6 +167,7 @@ class CallOnLine {
   const MeshLine::Turn turn_;
   uint64_t number_ = 0;
   std::optional<Nanos> deadline_;  // of its own
+  bool waits_for_ever_ = false;
 };
 
 // Waits on the calling thread.

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "layout/spec_text.h"
 #include "spmd/nodes.h"
+#include "spmd/stage_run.h"
 #include "tensor/deferred.h"
 
 namespace distag::spmd {
@@ -72,7 +73,7 @@ class FromLocalNode final : public ShardedNode {
   Tensors run(SavedData&, Tensors gradients, CallOnLine&) override { return {shard_of(gradients[0])}; }
 };
 
-class ToLocalNode final : public ShardedNode {
+class ToLocalNode final : public ShardedNode, public autograd::EntryNode {
  public:
   ToLocalNode(const CallOnLine& call, const Tensor& x, const Dims& local_shape, const Spec& gradient_spec)
       : ShardedNode(call.line(), call.number(), edges_of({&x, 1}), {{x.shape(), gradient_spec}}),
@@ -81,7 +82,14 @@ class ToLocalNode final : public ShardedNode {
     set_saved(std::make_shared<NothingSaved>());
   }
   std::string name() const override { return "to_local"; }
-  bool is_entry() const override { return true; }
+  const autograd::EntryNode* as_entry() const override { return this; }
+  autograd::EntryName entry() const override { return {line().program->mesh().id(), call(), entry_name().line}; }
+  std::vector<Incarnation> others() const override { return line().program->mesh().other_members(); }
+  void forget(const Id& pass) const override { StageRun::forget(*line().program, pass); }
+  std::shared_ptr<autograd::JointRun> begin(const Id& pass, bool retain_graph,
+                                            std::vector<std::shared_ptr<autograd::Node>> entries) const override {
+    return std::make_shared<StageRun>(line().program, pass, retain_graph, std::move(entries));
+  }
   Tensors run(SavedData&, Tensors gradients, CallOnLine& call) override {
     Tensor part = gradients[0];
     if (!part) {

@@ -272,6 +272,12 @@ Discover decode(DecodeState& state, const protocol::Discover& table) {
     Id id = decode_id(*pair.pair(), "pair");
     discover.pairs.push_back({id.counter, id.maker, decode_bits(state, pair.bits())});
   }
+  if (table.entries() == nullptr) return discover;
+  state.spend(table.entries()->size() * sizeof(EntryName));
+  check_aligned(table.entries()->Data(), alignof(protocol::EntryName));
+  for (const protocol::EntryName* entry : *table.entries()) {
+    discover.entries.push_back({decode_id(entry->mesh(), "mesh"), entry->call(), entry->line()});
+  }
   return discover;
 }
 
@@ -280,8 +286,11 @@ Discovered decode(DecodeState& state, const protocol::Discovered& table) {
   discovered.request = decode_id(*table.request(), "request");
   discovered.error = decode_optional_error(state, table.error(), &discovered.failed);
   discovered.participants = decode_numbers(state, table.participants());
+  discovered.has_entries = table.has_entries();
   return discovered;
 }
+
+Go decode(DecodeState&, const protocol::Go& table) { return begin_pass_message<Go>(table); }
 
 Start decode(DecodeState&, const protocol::Start& table) {
   auto start = begin_pass_message<Start>(table);
@@ -488,7 +497,8 @@ Body decode_body(DecodeState& state, uint8_t type, const void* table) {
                                          decode_as<protocol::Calls>,
                                          decode_as<protocol::MeshEnd>,
                                          decode_as<protocol::Where>,
-                                         decode_as<protocol::Here>};
+                                         decode_as<protocol::Here>,
+                                         decode_as<protocol::Go>};
   static_assert(std::size(kDecoders) == std::variant_size_v<Body> + 1);
   static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
   if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);

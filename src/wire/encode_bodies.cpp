@@ -130,18 +130,25 @@ class BodyEncoder {
       pairs.push_back(protocol::CreatePairBits(builder_, &id, reached));
     }
     auto all = builder_.CreateVector(pairs);
+    std::vector<protocol::EntryName> reached;
+    for (const EntryName& entry : discover.entries) reached.emplace_back(wire_id(entry.mesh), entry.call, entry.line);
+    auto entries = reached.empty() ? 0 : builder_.CreateVectorOfStructs(reached);
     Ids ids(discover);
     protocol::Id request = wire_id(discover.request);
-    return make(protocol::Body::Discover,
-                protocol::CreateDiscover(builder_, &ids.context, &ids.pass, &request, discover.retain_graph, all));
+    return make(protocol::Body::Discover, protocol::CreateDiscover(builder_, &ids.context, &ids.pass, &request,
+                                                                   discover.retain_graph, all, entries));
   }
   EncodedUnion operator()(const Discovered& discovered) {
     auto why = error(discovered.failed, discovered.error);
     auto participants = numbers(discovered.participants);
     Ids ids(discovered);
     protocol::Id request = wire_id(discovered.request);
-    return make(protocol::Body::Discovered,
-                protocol::CreateDiscovered(builder_, &ids.context, &ids.pass, &request, why, participants));
+    return make(protocol::Body::Discovered, protocol::CreateDiscovered(builder_, &ids.context, &ids.pass, &request, why,
+                                                                       participants, discovered.has_entries));
+  }
+  EncodedUnion operator()(const Go& go) {
+    Ids ids(go);
+    return make(protocol::Body::Go, protocol::CreateGo(builder_, &ids.context, &ids.pass));
   }
   EncodedUnion operator()(const Start& start) {
     Ids ids(start);

@@ -38,7 +38,8 @@ const char* body_name(const Body& body) {
                                            "CALLS",
                                            "MESH_END",
                                            "WHERE",
-                                           "HERE"};
+                                           "HERE",
+                                           "GO"};
   static_assert(std::size(kNames) == std::variant_size_v<Body>);
   return kNames[body.index()];
 }

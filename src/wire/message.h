@@ -167,12 +167,18 @@ struct Joined {  // to a context's creator, or a pass's initiator
 struct Release {
   std::vector<Id> contexts;
 };
+struct EntryName {  // a call of a mesh by which a part became a plain tensor
+  Id mesh;
+  uint64_t call = 0;
+  uint64_t line = 0;  // a hash of its name
+};
 struct Discover {
   Id context;
   Id pass;
   Id request;  // this message, for its answer
   bool retain_graph = false;
   std::vector<PairBits> pairs;
+  std::vector<EntryName> entries;
 };
 struct Discovered {
   Id context;
@@ -181,11 +187,16 @@ struct Discovered {
   bool failed = false;
   Error error;
   std::vector<Incarnation> participants;
+  bool has_entries = false;  // the walk has reached some
 };
 struct Start {  // FAST
   Id context;
   Id pass;
   bool retain_graph = false;
+};
+struct Go {  // SMART: all have searched; joint steps begin
+  Id context;
+  Id pass;
 };
 struct Grad {
   Id context;
@@ -314,7 +325,7 @@ struct Here {
 using Body =
     std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster, ShutdownPoll,
                  ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
-                 Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part, Calls, MeshEnd, Where, Here>;
+                 Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part, Calls, MeshEnd, Where, Here, Go>;
 
 // Payload frame `frame` of a message went ahead of it in chunks.
 struct Transfer {

@@ -29,6 +29,18 @@ Group& Worker::group() { return state_->group; }
 Rpc& Worker::rpc() { return state_->rpc; }
 Rrefs& Worker::rrefs() { return state_->rrefs; }
 Meshes& Worker::meshes() { return state_->meshes; }
+spmd::ProgramTable& Worker::programs() { return state_->programs; }
+
+Worker::State::FindEntry Worker::State::make_find_entry(const spmd::ProgramTable& programs) {
+  return [&programs](const Peer& peer, const autograd::EntryName& name) -> std::shared_ptr<autograd::Node> {
+    const auto program = programs.find(name.mesh);
+    if (program == nullptr) return nullptr;
+    if (!program->mesh().position_of(peer.incarnation)) {
+      violation("worker \"{}\" names a call of mesh \"{}\", in which it is not", peer.name, program->shape().name());
+    }
+    return program->find_entry({name.call, name.line});
+  };
+}
 Dautograd& Worker::dautograd() { return state_->dautograd; }
 optim::Optim& Worker::optim() { return state_->optim; }
 Log& Worker::log() { return state_->environment.log; }

@@ -16,6 +16,7 @@
 #include "rpc/rpc.h"
 #include "rref/rrefs.h"
 #include "session/session.h"
+#include "spmd/program_table.h"
 #include "transport/transport.h"
 #include "worker/report.h"
 
@@ -73,6 +74,7 @@ class Worker : private SessionEvents {
 
   Group& group();
   Rpc& rpc();
+  spmd::ProgramTable& programs();
   Rrefs& rrefs();
   Meshes& meshes();
   Dautograd& dautograd();

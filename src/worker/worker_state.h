@@ -22,6 +22,10 @@ const char* phase_text(WorkerPhase phase);
 
 // Lives on the loop, except for `view`, which any thread reads under the mutex, and `started`.
 struct Worker::State {
+  using FindEntry = decltype(Dautograd::Environment::find_entry);
+  // For passes that another member of a mesh leads to its calls.
+  static FindEntry make_find_entry(const spmd::ProgramTable& programs);
+
   State(WorkerEnvironment given, WorkerOptions wanted)
       : environment(std::move(given)),
         options(std::move(wanted)),
@@ -34,7 +38,7 @@ struct Worker::State {
         meshes(Meshes::Environment{environment.loop, environment.compute, options.call_timeout, environment.host},
                group),
         dautograd(Dautograd::Environment{environment.loop, environment.compute, environment.functions, environment.log,
-                                         options.lease},
+                                         options.lease, make_find_entry(programs)},
                   group, rpc),
         places(rrefs),
         optim(environment.loop, environment.compute, group, rpc, dautograd),
@@ -50,6 +54,7 @@ struct Worker::State {
   Rpc rpc;
   Rrefs rrefs;
   Meshes meshes;
+  spmd::ProgramTable programs;
   Dautograd dautograd;
   RrefPlaces places;
   optim::Optim optim;

@@ -722,6 +722,42 @@ TEST_F(ForgedPartsTest, WhereAMemberIsMayBeToldTwiceUnaskedAndOfAnyLine) {
   EXPECT_EQ(deliver(1, wire::Where{real.mesh, "nobody's", {}}), Heard::kHandled);
 }
 
+// What comes for it later is dropped, from whomever; the other lines go on.
+TEST(Collectives, ALineThatIsClosedEndsItsCallsAndNotTheMesh) {
+  MeshGroup members(3, {2});
+  const auto add_up = [&members](int32_t rank, const char* line) {
+    CollectiveCall call = call_of(CollectiveKind::kAllReduce, {0}, numbers({2}, rank));
+    call.line = line;
+    call.timeout = kForever;
+    return members.mesh(rank).collective(call);
+  };
+  const auto close = [&members](int32_t rank) {
+    members.group().loop(rank).run(
+        [&members, rank] { members.mesh(rank).close_line("once", Error(Status::kCancelled, "it is over")); });
+  };
+  const Result cancelled = add_up(0, "once");
+  members.group().scheduler().run_for(kSecond);
+  close(0);
+  expect_failure(failure_of(*cancelled), Status::kCancelled, "it is over");
+  wait(*add_up(1, "once"), kForever);     // the other's part came before
+  const Result late = add_up(1, "once");  // parts of both come to a line that is closed
+  members.group().scheduler().run_for(3 * kSecond);
+  EXPECT_FALSE(late->is_done());
+  close(1);
+  close(1);
+  expect_failure(failure_of(*late), Status::kCancelled, "it is over");
+  expect_failure(failure_of(*add_up(0, "once")), Status::kCancelled, "the line was closed");
+  const Result first = add_up(0, "");
+  const Result second = add_up(1, "");
+  for (const Result& result : {first, second}) wait(*result, kForever);
+  EXPECT_EQ(values_of<double>(first->value()), values_of<double>(second->value()));
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(members.stats(rank).open, 0u);
+    members.group().loop(rank).run([&members, rank] { EXPECT_TRUE(members.mesh(rank).is_idle()); });
+  }
+  members.shut_down();
+}
+
 // Each waits for the other in a call that sends nothing. Whose calls are fewer is asked, and told.
 TEST(Collectives, MembersThatWaitForEachOtherInCallsThatDifferHearSo) {
   for (const bool is_ahead : {false, true}) {

@@ -121,8 +121,8 @@ TEST_F(ForgedMessagesTest, ADiscoverIsAnsweredByWhomItWentTo) {
   std::shared_ptr<Future<Value>> pass;
   const auto discover = catch_next<wire::Discover>(BackwardMode::kSmart, &pass);
   group_->freeze(1);
-  expect_violation(0, 2, wire::Discovered{id(), discover.pass, discover.request, false, {}, {}});
-  expect_violation(0, 1, wire::Discovered{id(), discover.pass, {incarnation(0), 99}, false, {}, {}});
+  expect_violation(0, 2, wire::Discovered{id(), discover.pass, discover.request, false, {}, {}, false});
+  expect_violation(0, 1, wire::Discovered{id(), discover.pass, {incarnation(0), 99}, false, {}, {}, false});
   group_->thaw(1);
   wait(*pass, kForever);
   EXPECT_EQ(pass->error(), nullptr);

@@ -43,7 +43,7 @@ class LateMessagesTest : public SquareTest {
     group_->scheduler().run_for(kSecond);
   }
   wire::Discover discover_of(Incarnation initiator, uint64_t counter) const {
-    return {context_->global_id(), {initiator, counter}, {incarnation(0), 0}, false, {{1, incarnation(0), {true}}}};
+    return {context_->global_id(), {initiator, counter}, {incarnation(0), 0}, false, {{1, incarnation(0), {true}}}, {}};
   }
 };
 

@@ -72,7 +72,7 @@ inline std::vector<Body> all_bodies() {
           ShutdownVerdict{9},
           Joined{context, pass},
           Release{{context, pass}},
-          Discover{context, pass, request, true, {{16, 15, {true, false}}, {18, 17, {}}}},
+          Discover{context, pass, request, true, {{16, 15, {true, false}}, {18, 17, {}}}, {{{19, 20}, 21, 22}}},
           Discovered{context, pass, request, true, error, {51, 52}},
           Start{context, pass, true},
           Grad{context, pass, pair, true, true, {true, false, true}, {Value(floats({2})), Value()}},

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <new>
+
+#include "base/error.h"
+#include "base/future.h"
+
+namespace distag {
+
+// Fails it with this error, or, where there is no memory for its text, with less. Throws what callbacks throw.
+template <typename T>
+void fail_or_say_less(Future<T>& future, const Error& error) {
+  try {
+    future.fail(error);
+  } catch (const std::bad_alloc&) {
+    if (future.is_done()) throw;  // by a callback
+    future.fail(Error(Status::kOutOfMemory, "out of memory"));
+  }
+}
+
+}  // namespace distag

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/joint.h"
+#include "spmd/joint_pass.h"
+
+namespace distag::spmd {
+
+// The part of one mesh in a pass of an ordinary context: the steps behind parts that functions on its members gave
+// back. They make their collectives on a line of the mesh that is of this pass alone, so passes do not wait for each
+// other.
+class StageRun final : public autograd::JointRun, JointPass::Outside {
+ public:
+  StageRun(std::shared_ptr<Program> program, const Id& pass, bool retain_graph,
+           std::vector<std::shared_ptr<autograd::Node>> entries);
+
+  std::vector<Gradients::Entry> run(const Leave& leave) override;
+  void enter(const autograd::Node& entry, Tensor gradient) override;
+  void cancel() noexcept override;
+
+  // For a pass that has ended before a run was made.
+  static void forget(Program& program, const Id& pass);
+
+ private:
+  Tensor await_entry(const autograd::Node& entry) override;
+  void leave(std::vector<autograd::Edge> edges, Tensors gradients) override;
+
+  const Line line_;
+  const bool retain_graph_;
+  const Error over_;
+  const std::vector<std::shared_ptr<autograd::Node>> entries_;
+  std::map<const autograd::Node*, std::shared_ptr<Future<Tensor>>> gradients_;  // of entries
+  const Leave* leave_ = nullptr;                                                // while it runs
+};
+
+}  // namespace distag::spmd

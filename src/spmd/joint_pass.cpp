@@ -6,6 +6,7 @@
 #include "autograd/history.h"
 #include "autograd/hooks.h"
 #include "base/error.h"
+#include "base/host_code.h"
 #include "ops/op.h"
 
 namespace distag::spmd {
@@ -44,6 +45,21 @@ Tensor sum_of(const Tensors& arrivals) {
   Tensor sum;
   for (const Tensor& arrival : arrivals) sum = ops::accumulate(std::move(sum), arrival);
   return sum;
+}
+
+// On a thread of distag.
+template <typename Code>
+Tensor await_host_code(const Code& code) {
+  const auto result = Future<Tensor>::make();
+  run_host_code([owed = Owed<Tensor>(result), &code]() mutable {
+    const auto future = owed.take();
+    try {
+      future->complete(code());
+    } catch (...) {
+      future->fail(current_error());
+    }
+  });
+  return await(*result);
 }
 
 }  // namespace
@@ -310,8 +326,11 @@ void JointPass::run_hook(Visit& step) {
   const Edge& target = step.node->next()[0];
   Tensor gradient = meet_at(target, step.arrivals[0]);
   try {
-    const CallOnLine::Pause pause(call_);
-    const Tensor replaced = step.node->backward(*step.saved, {gradient}).at(0);
+    const auto call_hook = [this, &step, &gradient] {
+      const CallOnLine::Pause pause(call_);
+      return step.node->backward(*step.saved, {gradient}).at(0);
+    };
+    const Tensor replaced = outside_ == nullptr ? call_hook() : await_host_code(call_hook);
     const Sharding* sharding = Sharding::of(replaced);
     const bool fits =
         sharding != nullptr && &sharding->program() == call_.line().program.get() &&

@@ -11,6 +11,7 @@
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "base/host_code.h"
 #include "base/violation.h"
 #include "coll/mesh_use.h"
 #include "layout/spec_text.h"
@@ -259,10 +260,9 @@ class Stages {
   // Changes the part of a member before it gives it back.
   using Change = std::function<Tensor(int32_t rank, Tensor part)>;
   void set_change(Change change) { change_ = std::move(change); }
-  // On one member only, where the members' graphs have to be alike.
-  void add_hook_to_weight(int32_t rank) {
-    const Tensor& weight = weights_[static_cast<size_t>(rank)][script_.layers[0].weight];
-    autograd::add_hook(weight, [](const Tensor& gradient) { return gradient; });
+  // The members' graphs are alike only where all have it.
+  void add_hook_to_weight(int32_t rank, autograd::Hook hook) {
+    autograd::add_hook(weights_[static_cast<size_t>(rank)][script_.layers[0].weight], std::move(hook));
   }
 
  private:
@@ -538,6 +538,29 @@ TEST(ShardedStages, AShortageEndsThePassAtWorst) {
   EXPECT_LT(meshes_ended, refused);
 }
 
+// Its ops are calls of the line of the pass.
+TEST(ShardedStages, AHookOfAShardedTensorRunsWhereHostCodeMay) {
+  for_each_seed(100, [](uint64_t seed) {
+    Stages stages(seed);
+    auto runs = std::make_shared<int>(0);
+    for (int32_t rank = 1; rank <= stages.members(); ++rank) {
+      stages.add_hook_to_weight(rank, [runs](const Tensor& gradient) {
+        ++*runs;
+        Executor* const elsewhere = exchange_host_code_executor(nullptr);
+        EXPECT_EQ(elsewhere, nullptr) << "on a thread of distag";
+        exchange_host_code_executor(elsewhere);
+        return scaled(apply("add", {gradient, gradient}), 0.5);
+      });
+    }
+    const auto context = stages.group().worker(0).dautograd().create_context();
+    const Tensor leaf = parameter(40);
+    const Tensor loss = stages.run_forward(context, leaf);
+    context->backward({loss}, {});
+    EXPECT_EQ(*runs, stages.members());
+    stages.expect_right(context, leaf, loss.item());
+  });
+}
+
 TEST(ShardedStages, APartThatIsGoneIsNamed) {
   Stages stages(4);
   ASSERT_GT(stages.members(), 1);
@@ -617,7 +640,7 @@ TEST(ShardedStages, GoIsHeardOfTheInitiatorAlone) {
 TEST(ShardedStages, AMemberWithAnotherGraphIsNamed) {
   Stages stages(4);
   ASSERT_GT(stages.members(), 1);
-  stages.add_hook_to_weight(stages.members());
+  stages.add_hook_to_weight(stages.members(), [](const Tensor& gradient) { return gradient; });
   const auto context = stages.group().worker(0).dautograd().create_context();
   const Tensor loss = stages.run_forward(context, parameter(40));
   const auto pass = context->backward_async({loss}, {});

@@ -37,7 +37,7 @@ GraphTask::~GraphTask() = default;
 // ---- walks ----
 
 void GraphTask::expand(std::span<const Edge> edges) {
-  for (const Edge& edge : edges) reach(edge);
+  for (const Edge& edge : edges) reach(edge, false);
 }
 
 void GraphTask::add_source(const std::shared_ptr<Node>& send, const Bits& slots) {
@@ -51,7 +51,7 @@ void GraphTask::add_source(const std::shared_ptr<Node>& send, const Bits& slots)
     // By number each time: visits_ grows with what is reached.
     if (!slots[i] || visits_[number].slots[i]) continue;
     visits_[number].slots[i] = true;
-    reach(send->next()[i]);
+    reach(send->next()[i], false);
   }
 }
 
@@ -86,10 +86,17 @@ uint32_t GraphTask::visit(const std::shared_ptr<Node>& node) {
   return number;
 }
 
-void GraphTask::reach(const Edge& edge) {
+void GraphTask::reach(const Edge& edge, bool is_from_joint) {
   if (edge.node == nullptr) return;
   const uint32_t number = visit(edge.node);
   Visit& target = visits_[number];
+  if (target.is_joint && !is_from_joint) {
+    fail(Status::kInvalidState,
+         "a plain gradient leads to \"{}\" of a sharded tensor: a root that is sharded needs a joint context of its "
+         "mesh "
+         "(context_create_joint), and a leaf is sharded before ops take it",
+         edge.node->name());
+  }
   ++target.waiting;
   if (edge.node->as_entry() != nullptr && !target.is_reached) reached_entries_.push_back(edge.node);
   target.is_reached = true;
@@ -105,9 +112,11 @@ void GraphTask::reach(const Edge& edge) {
 bool GraphTask::walk(size_t max_nodes) {
   for (; !unexpanded_.empty() && max_nodes > 0; --max_nodes) {
     // The node stays where it is while visits_ grows.
-    const Node& node = *visits_[unexpanded_.back()].node;
+    const Visit& visit = visits_[unexpanded_.back()];
+    const Node& node = *visit.node;
+    const bool is_joint = visit.is_joint || node.as_entry() != nullptr;
     unexpanded_.pop_back();
-    for (const Edge& edge : node.next()) reach(edge);
+    for (const Edge& edge : node.next()) reach(edge, is_joint);
   }
   return unexpanded_.empty();
 }
@@ -244,18 +253,15 @@ void GraphTask::run_recv(Visit& visit) {
 
 // ---- joint steps ----
 
-std::vector<std::shared_ptr<Node>> GraphTask::entries() const {
-  std::vector<std::shared_ptr<Node>> result;
-  for (const Visit& visit : visits_) {
-    if (visit.node->as_entry() != nullptr) result.push_back(visit.node);
-  }
-  return result;
-}
-
-void GraphTask::enter_unreached() {
+void GraphTask::begin_joint() {
+  auto saved = std::make_shared<JointSaved>();
   for (uint32_t number = 0; number < visits_.size(); ++number) {
-    if (visits_[number].node->as_entry() != nullptr && !visits_[number].is_reached) ready_.push_back(number);
+    const Visit& visit = visits_[number];
+    const bool is_entry = visit.node->as_entry() != nullptr;
+    if (visit.is_joint || is_entry) saved->emplace(visit.node.get(), visit.saved);
+    if (is_entry && !visit.is_reached) ready_.push_back(number);
   }
+  joint_ = std::move(saved);
 }
 
 // ---- host code ----

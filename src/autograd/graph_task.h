@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/context.h"
+#include "autograd/joint.h"
 #include "autograd/node.h"
 #include "autograd/node_index.h"
 
@@ -74,7 +75,6 @@ class GraphTask {
   std::vector<Reached> take_reached();
   // Entries that a walk reached here.
   std::vector<std::shared_ptr<Node>> take_reached_entries() { return std::exchange(reached_entries_, {}); }
-  std::vector<std::shared_ptr<Node>> entries() const;
 
   // A gradient arrives at an expanded edge; undefined counts too.
   void deliver(const Edge& edge, Tensor gradient);
@@ -83,8 +83,10 @@ class GraphTask {
   // Runs what is ready, and gets ready thereby. False when the options left some of it. Throws what a backward throws
   // as `backward of "matmul": ...`.
   bool run(const RunOptions& options);
-  // Entries that nothing here leads to are ready. Once, when all walks are over.
-  void enter_unreached();
+  // Once, when all walks are over: entries that nothing here leads to are ready, and joint steps may begin.
+  void begin_joint();
+  // What they need; nullptr unless they have begun just now.
+  std::shared_ptr<const JointSaved> take_joint() { return std::exchange(joint_, nullptr); }
   std::vector<Entering> take_entering() { return std::exchange(entering_, {}); }
   std::vector<HostStep> take_host_steps();
   void finish_host_step(const HostStep& step, Tensors gradients);
@@ -115,7 +117,7 @@ class GraphTask {
   };
 
   uint32_t visit(const std::shared_ptr<Node>& node);
-  void reach(const Edge& edge);
+  void reach(const Edge& edge, bool is_from_joint);
   bool is_cheap(const Visit& visit) const;
   void run_one(uint32_t number, bool runs_host_code);
   void arrive(uint32_t number, uint32_t slot, Tensor gradient);
@@ -137,6 +139,7 @@ class GraphTask {
   std::vector<HostStep> host_steps_;
   std::vector<Leaving> leaving_;
   std::vector<Entering> entering_;
+  std::shared_ptr<const JointSaved> joint_;
   std::vector<Gradients::Entry> gradients_;
   size_t unfinished_ = 0;
 };

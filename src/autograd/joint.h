@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "autograd/context.h"
@@ -19,6 +20,9 @@ struct EntryName {
   uint64_t line = 0;  // a hash of its name
   auto operator<=>(const EntryName&) const = default;
 };
+
+// The saved data of joint nodes, as a pass has held it since its walks.
+using JointSaved = std::unordered_map<const Node*, std::shared_ptr<Node::SavedData>>;
 
 // The steps of one pass that all members of a mesh make together, behind entries that are the same on all of them.
 class JointRun {
@@ -47,8 +51,8 @@ class EntryNode {
   // A pass is over for this worker before its joint steps have begun: messages of them that come later are dropped.
   virtual void forget(const Id& pass) const = 0;
   // The steps behind these entries of its mesh, in a pass.
-  virtual std::shared_ptr<JointRun> begin(const Id& pass, bool retain_graph,
-                                          std::vector<std::shared_ptr<Node>> entries) const = 0;
+  virtual std::shared_ptr<JointRun> begin(const Id& pass, bool retain_graph, std::vector<std::shared_ptr<Node>> entries,
+                                          std::shared_ptr<const JointSaved> saved) const = 0;
 };
 
 }  // namespace distag::autograd

@@ -81,7 +81,8 @@ distag_status distag_collective(distag_mesh* mesh, uint32_t kind, const char* ax
     need_pointer(out_y, "out_y");
     check_can_wait();
     const spmd::Line line = held->shared()->line(held->line_name());
-    const MeshLine::Turn turn(line.program->turns_of(line.name), "collective");
+    const auto turns = line.program->turns_of(line.name);
+    const MeshLine::Turn turn(*turns, "collective");
     const auto result = begin(*held, {kind, axes, x, options}, true);
     wait(*result, kForever);
     const Tensor& y = result->value();
@@ -97,7 +98,8 @@ distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const ch
     distag_mesh& live = need(mesh, "mesh");
     need_pointer(out_future, "out_future");
     const spmd::Line line = live.shared()->line(live.line_name());
-    const MeshLine::Turn turn(line.program->turns_of(line.name), "collective_async");
+    const auto turns = line.program->turns_of(line.name);
+    const MeshLine::Turn turn(*turns, "collective_async");
     auto future = Future<Value>::make();
     live.shared()->need_mesh();
     Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *live.shared()->worker()));

@@ -52,7 +52,12 @@ spmd::Program& MeshShared::need_program() {
       worker->core().log().write(LogLevel::kWarning, text);
     };
     program_.emplace(made_->value(), warn, this);
-    worker_->core().programs().add({shared_from_this(), &*program_});
+    try {
+      worker_->core().programs().add({shared_from_this(), &*program_});
+    } catch (...) {
+      program_.reset();
+      throw;
+    }
   }
   return *program_;
 }

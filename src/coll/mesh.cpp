@@ -236,15 +236,21 @@ void Mesh::open_line(const std::string& line) {
   });
 }
 
-// Without memory for the name, parts of it that come later are kept until the mesh ends.
-void Mesh::close_line(const std::string& line, const Error& why) noexcept {
+void Mesh::close_line(LineEnd& end, const Error& why) noexcept {
   assert_on_loop(environment_.loop);
-  if (ended_ || closed_lines_.contains(line)) return;
-  EachStep each;
-  each([&] { remember_closed(line); });
-  const auto node = lines_.extract(line);
+  constexpr size_t kRemembered = 1024;
+  if (ended_ || end.names.empty()) return;
+  const auto node = lines_.extract(*end.names.begin());
+  closed_lines_.merge(end.names);
+  last_closed_.splice(last_closed_.end(), end.order);
+  end.names.clear();
+  if (last_closed_.size() > kRemembered) {
+    closed_lines_.erase(last_closed_.front());
+    last_closed_.pop_front();
+  }
   if (node.empty()) return;
   LineState& state = node.mapped();
+  EachStep each;
   for (auto& [number, call] : state.open) {
     give_up(*call);
     --stats_.open;
@@ -253,15 +259,6 @@ void Mesh::close_line(const std::string& line, const Error& why) noexcept {
   }
   if (state.waiting) each([&] { fail_or_say_less(*state.waiting->future, why); });
   each([this] { tell_left_if_due(); });
-}
-
-void Mesh::remember_closed(const std::string& line) {
-  constexpr size_t kRemembered = 1024;
-  last_closed_.push_back(line);
-  closed_lines_.insert(line);
-  if (last_closed_.size() <= kRemembered) return;
-  closed_lines_.erase(last_closed_.front());
-  last_closed_.pop_front();
 }
 
 // It has ended some other way than by its result, which may be on its way.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -65,6 +66,12 @@ struct RedistributeCall {
 class Mesh : public std::enable_shared_from_this<Mesh> {
  public:
   struct Open;  // a call under way
+  // The room to remember that a line was closed.
+  struct LineEnd {
+    explicit LineEnd(const std::string& line) : names{line}, order{line} {}
+    std::set<std::string> names;
+    std::list<std::string> order;
+  };
   struct Environment {
     Loop& loop;
     Executor& compute;  // reductions that take long
@@ -119,8 +126,9 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void on_left(int64_t from);
   void stop();
   // No call of a line that was made for one purpose follows, here or elsewhere, and its name does not come again. Calls
-  // under way fail with that, and parts of it that come later are dropped. The mesh goes on.
-  void close_line(const std::string& line, const Error& why) noexcept;
+  // under way fail with that, and parts of it that come later are dropped. The mesh goes on. Needs no memory; again
+  // with the same end: nothing more.
+  void close_line(LineEnd& end, const Error& why) noexcept;
   // Ends it, and tells nobody but those who wait here, unless `tell`.
   void end_now(Error error, bool tell);
   // For a failure that the others cannot know, in a call of that line.
@@ -164,7 +172,6 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   Error overloaded(const std::string& line) const;
   void number_failed(const std::string& line, std::string text, const Error& error);
   void check_open(const std::string& line) const;
-  void remember_closed(const std::string& line);
   void give_up(Open& call);
   void compare_early(const std::string& name, LineState& state, uint64_t number);
   void start_timer(const OpenPointer& call);
@@ -198,7 +205,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   // On the loop.
   std::map<std::string, LineState> lines_;
   std::set<std::string> closed_lines_;
-  std::deque<std::string> last_closed_;  // the same, the oldest first: those before are forgotten
+  std::list<std::string> last_closed_;  // the same, the oldest first: those before are forgotten
   std::optional<Error> ended_;
   std::map<int64_t, Error> left_;  // members that make no more calls
   bool is_leaving_ = false;

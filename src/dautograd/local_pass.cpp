@@ -83,6 +83,7 @@ void LocalPass::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome o
   const auto entries = note_entries(std::move(outcome.reached_entries));
   is_finished_ = outcome.is_finished;
   for (Gradients::Entry& entry : outcome.gradients) staged_.push_back(std::move(entry));
+  if (outcome.joint != nullptr) begin_joint(outcome.joint);
   enter(std::move(outcome.entering));
   ++unnumbered_;  // nothing is reported before all of this is on its way
   for (GraphTask::Leaving& leaving : outcome.leaving) send_grad(std::move(leaving));
@@ -215,28 +216,27 @@ void LocalPass::take_all_sends(std::vector<autograd::Edge> roots) {
 
 Heard LocalPass::on_go() {
   assert_on_loop(shared_.environment.loop);
-  if (reported_ == Report::kFailed || has_begun_joint_) return Heard::kStale;
+  if (reported_ == Report::kFailed || may_begin_joint_) return Heard::kStale;
   if (!end_discovery()) {
     fail_part(shared_.sign(Error(Status::kProtocol, "the pass was run before its discovery had ended here")));
     return Heard::kHandled;
   }
-  begin_joint();
+  may_begin_joint_ = true;
+  graph_->work(std::nullopt, [](GraphTask& task) { task.begin_joint(); });
   return Heard::kHandled;
 }
 
-void LocalPass::begin_joint() {
+void LocalPass::begin_joint(const std::shared_ptr<const autograd::JointSaved>& saved) {
   has_begun_joint_ = true;
-  if (entries_.empty()) return;
   std::map<Id, std::vector<std::shared_ptr<autograd::Node>>> by_mesh;
   for (const auto& entry : entries_) by_mesh[entry->as_entry()->entry().mesh].push_back(entry);
   for (auto& [mesh, entries] : by_mesh) {
     const autograd::EntryNode& first = *entries.front()->as_entry();
-    const auto run = first.begin(info_.pass, info_.retain_graph, std::move(entries));
+    const auto run = first.begin(info_.pass, info_.retain_graph, std::move(entries), saved);
     joint_runs_.emplace(mesh, run);
     graph_->run_joint(run);
   }
   enter(std::exchange(entered_, {}));
-  graph_->work(std::nullopt, [](GraphTask& task) { task.enter_unreached(); });
 }
 
 void LocalPass::enter(std::vector<GraphTask::Entering> entering) {
@@ -253,7 +253,9 @@ void LocalPass::end_joint() noexcept {
   for (const auto& [mesh, run] : joint_runs_) run->cancel();
   EachStep each;
   for (const auto& entry : entries_) {
-    if (joint_runs_.empty()) each([&] { entry->as_entry()->forget(info_.pass); });
+    if (!joint_runs_.contains(entry->as_entry()->entry().mesh)) {
+      each([&] { entry->as_entry()->forget(info_.pass); });
+    }
   }
 }
 
@@ -262,8 +264,10 @@ void LocalPass::end_joint() noexcept {
 void LocalPass::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
   assert_on_loop(shared_.environment.loop);
   end_discovery();
-  begin_joint();
-  graph_->work(std::nullopt, [roots = std::move(roots), seeds = std::move(seeds)](GraphTask& task) mutable {
+  may_begin_joint_ = true;
+  graph_->work(std::nullopt, [roots = std::move(roots), seeds = std::move(seeds),
+                              has_entries = !entries_.empty()](GraphTask& task) mutable {
+    if (has_entries) task.begin_joint();
     for (size_t i = 0; i < roots.size(); ++i) task.deliver(roots[i], std::move(seeds[i]));
   });
 }
@@ -367,7 +371,8 @@ std::vector<std::string> LocalPass::waits_for() const {
     }
   }
   if (reported_ != Report::kNothing || is_searching()) return result;
-  if (!entries_.empty() && !has_begun_joint_) result.emplace_back("the word that all have searched");
+  if (!entries_.empty() && !may_begin_joint_) result.emplace_back("the word that all have searched");
+  if (!joint_runs_.empty()) result.emplace_back("the steps that all members of a mesh make together");
   if (!is_idle()) {
     result.emplace_back("tasks of this worker");
   } else {

@@ -106,7 +106,7 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   void note_reached(const std::vector<autograd::GraphTask::Reached>& reached);
   std::vector<std::shared_ptr<autograd::Node>> note_entries(std::vector<std::shared_ptr<autograd::Node>> entries);
   void enter(std::vector<autograd::GraphTask::Entering> entering);
-  void begin_joint();
+  void begin_joint(const std::shared_ptr<const autograd::JointSaved>& saved);
   void end_joint() noexcept;
   bool end_discovery();
   void send_grad(autograd::GraphTask::Leaving leaving);
@@ -141,6 +141,7 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   std::set<std::shared_ptr<autograd::Node>> entries_;
   std::map<Id, std::shared_ptr<autograd::JointRun>> joint_runs_;
   std::vector<autograd::GraphTask::Entering> entered_;  // before they have begun
+  bool may_begin_joint_ = false;                        // all have searched
   bool has_begun_joint_ = false;
   std::vector<Gradients::Entry> staged_;
 };

@@ -1,7 +1,9 @@
 #include "dautograd/pass_graph.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "autograd/autograd.h"
 #include "base/each_step.h"
 
 namespace distag {
@@ -69,6 +71,7 @@ bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
     outcome.reached = task_->take_reached();
     outcome.reached_entries = task_->take_reached_entries();
     outcome.entering = task_->take_entering();
+    outcome.joint = task_->take_joint();
     outcome.leaving = task_->take_leaving();
     outcome.host_steps = task_->take_host_steps();
     outcome.is_finished = task_->is_finished();
@@ -135,7 +138,7 @@ void PassGraph::on_host_step(GraphTask::HostStep step, std::optional<Error> erro
 // The room for its end is there before it begins.
 void PassGraph::run_joint(std::shared_ptr<autograd::JointRun> run) {
   assert_on_loop(shared_->environment.loop);
-  auto room = std::make_unique<JointEnd>();
+  auto room = std::make_shared<JointEnd>();
   shared_->environment.compute.post_or_drop(
       [self = shared_from_this(), run = std::move(run), end = std::move(room)]() mutable {
         const std::shared_ptr<DautogradShared> shared = self->shared_;
@@ -147,17 +150,35 @@ void PassGraph::run_joint(std::shared_ptr<autograd::JointRun> run) {
           end->error = current_error();
         }
         run.reset();
-        shared->gate.run([self = std::move(self), end = std::move(end)]() mutable { self->on_joint_over(*end); });
+        TaskPlace& place = end->place;
+        shared->gate.run(place, [self = std::move(self), end = std::move(end)] { self->on_joint_over(*end); });
       });
   ++joint_runs_;
+}
+
+// Of a result of joint steps: their end has nobody else to tell. What is large is not added up on the loop.
+void PassGraph::work_or_fail(Work action, bool is_large) {
+  try {
+    is_large ? post_work(std::nullopt, std::move(action)) : work(std::nullopt, std::move(action));
+  } catch (const std::bad_alloc&) {
+    if (owner_ == nullptr) throw;
+    Outcome outcome;
+    outcome.failed = true;
+    outcome.error = current_error();
+    owner_->on_worked(std::nullopt, std::move(outcome));
+  }
 }
 
 void PassGraph::post_gradients(std::vector<autograd::Edge> edges, Tensors gradients) {
   shared_->gate.run([self = shared_from_this(), edges = std::move(edges), gradients = std::move(gradients)]() mutable {
     if (self->stop_) return;
-    self->work(std::nullopt, [edges = std::move(edges), gradients = std::move(gradients)](GraphTask& task) mutable {
-      for (size_t i = 0; i < edges.size(); ++i) task.deliver(edges[i], std::move(gradients[i]));
+    const bool is_large = std::any_of(gradients.begin(), gradients.end(), [](const Tensor& gradient) {
+      return gradient && gradient.byte_size() > autograd::kSmallTensor;
     });
+    Work deliver = [edges = std::move(edges), gradients = std::move(gradients)](GraphTask& task) mutable {
+      for (size_t i = 0; i < edges.size(); ++i) task.deliver(edges[i], std::move(gradients[i]));
+    };
+    self->work_or_fail(std::move(deliver), is_large);
   });
 }
 
@@ -172,8 +193,9 @@ void PassGraph::on_joint_over(JointEnd& end) {
     owner_->on_worked(std::nullopt, std::move(outcome));
     return;
   }
-  work(std::nullopt,
-       [gradients = std::move(end.gradients)](GraphTask& task) mutable { task.add_gradients(std::move(gradients)); });
+  work_or_fail(
+      [gradients = std::move(end.gradients)](GraphTask& task) mutable { task.add_gradients(std::move(gradients)); },
+      false);
 }
 
 // ---- the end ----
@@ -189,6 +211,7 @@ void PassGraph::close(bool frees_saved, Leftovers leftovers) noexcept {
 
 // Where it is small, or there is no memory for a task, right here.
 void PassGraph::discard() noexcept {
+  if (task_ == nullptr) return;
   const bool is_small = task_->visited() <= kFewNodes && !is_partial_;
   EachStep each;
   if (!is_small) {

@@ -29,6 +29,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
     std::vector<autograd::GraphTask::Reached> reached;
     std::vector<std::shared_ptr<autograd::Node>> reached_entries;
     std::vector<autograd::GraphTask::Entering> entering;
+    std::shared_ptr<const autograd::JointSaved> joint;  // joint steps may begin
     std::vector<autograd::GraphTask::Leaving> leaving;
     std::vector<autograd::GraphTask::HostStep> host_steps;  // begun by the time that the owner sees this
     std::vector<Gradients::Entry> gradients;
@@ -68,6 +69,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
 
  private:
   struct JointEnd {
+    TaskPlace place;
     std::optional<Error> error;
     std::vector<Gradients::Entry> gradients;
   };
@@ -78,6 +80,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   void on_worked(const std::optional<Id>& walk, Outcome outcome);
   void post_host_step(autograd::GraphTask::HostStep step);
   void on_host_step(autograd::GraphTask::HostStep step, std::optional<Error> error, Tensors gradients);
+  void work_or_fail(Work action, bool is_large);
   void post_gradients(std::vector<autograd::Edge> edges, Tensors gradients);
   void on_joint_over(JointEnd& end);
   void discard() noexcept;

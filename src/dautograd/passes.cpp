@@ -100,6 +100,10 @@ Heard Passes::handle(const Peer& from, wire::Discover& discover) {
   if (discover.pass.maker == shared_.self.incarnation && find(discover.context, discover.pass) == nullptr) {
     return Heard::kStale;  // everybody whom the pass reached is told of its end
   }
+  if (context == nullptr && discover.pairs.empty()) {
+    fail(Status::kInvalidState,
+         "this member of a mesh does not hold the context: the function has to be called on each of them");
+  }
   if (context == nullptr) throw contexts_.missing(discover.context);
   find_or_make(context, {discover.pass, discover.retain_graph, false}, from)->on_discover(from, discover);
   return Heard::kHandled;

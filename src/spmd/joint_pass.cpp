@@ -7,6 +7,7 @@
 #include "autograd/hooks.h"
 #include "base/error.h"
 #include "base/host_code.h"
+#include "base/parker.h"
 #include "ops/op.h"
 
 namespace distag::spmd {
@@ -59,7 +60,13 @@ Tensor await_host_code(const Code& code) {
       future->fail(current_error());
     }
   });
-  return await(*result);
+  try {
+    return await(*result);
+  } catch (...) {
+    // It may have begun, and uses what is here.
+    if (!result->is_done()) park_until_done(*result, kForever);
+    throw;
+  }
 }
 
 }  // namespace
@@ -125,7 +132,7 @@ uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
          node->name());
   }
   if (node->kind() == Node::Kind::kFunction) {
-    fresh.saved = node->saved();
+    fresh.saved = outside_ == nullptr ? node->saved() : outside_->saved_of(*node);
     if (fresh.saved == nullptr) {
       fail(Status::kGraphFreed,
            "the graph at \"{}\" was freed by an earlier backward pass; use retain_graph there to run another",
@@ -231,6 +238,7 @@ void JointPass::run(const std::vector<Edge>& roots, const Tensors& seeds) {
         failure_ = error;
       }
     }
+    if (outside_ != nullptr) outside_->check();
     run_step(number);
   }
   for (Bucket& bucket : buckets_) send_bucket(std::move(bucket));

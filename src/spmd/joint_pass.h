@@ -26,6 +26,10 @@ class JointPass {
   class Outside {
    public:
     virtual ~Outside() = default;
+    // Throws once the pass is over.
+    virtual void check() const = 0;
+    // As the pass has held it since its walks.
+    virtual std::shared_ptr<autograd::Node::SavedData> saved_of(const autograd::Node& node) const = 0;
     // Waits; undefined: zero.
     virtual Tensor await_entry(const autograd::Node& entry) = 0;
     // One gradient for each edge that leads out, also where none came.

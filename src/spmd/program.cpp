@@ -165,7 +165,7 @@ Program::Program(std::shared_ptr<MeshUse> use, Warn warn, void* host)
 
 Program::LineState& Program::line(const std::string& name) { return lines_.try_emplace(name, name).first->second; }
 
-MeshLine& Program::turns_of(const std::string& name) {
+std::shared_ptr<MeshLine> Program::turns_of(const std::string& name) {
   MutexLock lock(mutex_);
   return line(name).turns;
 }
@@ -232,7 +232,7 @@ void Program::on_hidden_move(const std::string& text) {
 }
 
 CallOnLine::CallOnLine(const Line& line, const char* text)
-    : line_(line), text_(text), turns_(line.program->turns_of(line.name)), turn_(turns_, text) {
+    : line_(line), text_(text), turns_(line.program->turns_of(line.name)), turn_(*turns_, text) {
   const auto& ended = line.program->mesh().when_ended();
   if (ended->is_done()) throw *ended->error();
   MutexLock lock(line.program->mutex_);

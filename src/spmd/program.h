@@ -67,7 +67,7 @@ class Program {
   std::string describe_replicas(std::span<const Tensor> tensors) const;
   void* host() const { return host_; }
   // Where the calls of a line of that name take their turns.
-  MeshLine& turns_of(const std::string& name);
+  std::shared_ptr<MeshLine> turns_of(const std::string& name);
   // No call of it is under way, and none follows.
   void forget_line(const std::string& name);
   // The number of the next joint context.
@@ -85,8 +85,8 @@ class Program {
  private:
   friend class CallOnLine;
   struct LineState {
-    explicit LineState(const std::string& name) : turns(name) {}
-    MeshLine turns;
+    explicit LineState(const std::string& name) : turns(std::make_shared<MeshLine>(name)) {}
+    std::shared_ptr<MeshLine> turns;
     uint64_t calls = 0;
   };
   LineState& line(const std::string& name) REQUIRES(mutex_);
@@ -123,7 +123,7 @@ class CallOnLine {
   // The line is free for other calls of this thread meanwhile.
   class Pause {
    public:
-    explicit Pause(CallOnLine& call) : pause_(call.turns_, call.text_) {}
+    explicit Pause(CallOnLine& call) : pause_(*call.turns_, call.text_) {}
 
    private:
     const MeshLine::Pause pause_;
@@ -163,7 +163,7 @@ class CallOnLine {
 
   const Line line_;
   const char* const text_;
-  MeshLine& turns_;
+  const std::shared_ptr<MeshLine> turns_;
   const MeshLine::Turn turn_;
   uint64_t number_ = 0;
   std::optional<Nanos> deadline_;  // of its own

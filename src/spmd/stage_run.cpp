@@ -29,10 +29,13 @@ class LineOfPass {
 }  // namespace
 
 StageRun::StageRun(std::shared_ptr<Program> program, const Id& pass, bool retain_graph,
-                   std::vector<std::shared_ptr<autograd::Node>> entries)
+                   std::vector<std::shared_ptr<autograd::Node>> entries,
+                   std::shared_ptr<const autograd::JointSaved> saved)
     : line_{std::move(program), name_of_line(pass)},
       retain_graph_(retain_graph),
       over_(Status::kCancelled, kOver),
+      saved_(std::move(saved)),
+      line_end_(line_.name),
       entries_(std::move(entries)) {
   for (const auto& entry : entries_) gradients_.emplace(entry.get(), Future<Tensor>::make());
 }
@@ -51,6 +54,15 @@ std::vector<Gradients::Entry> StageRun::run(const Leave& leave) {
   return pass.take_gradients();
 }
 
+void StageRun::check() const {
+  if (is_over_) throw over_;
+}
+
+std::shared_ptr<autograd::Node::SavedData> StageRun::saved_of(const autograd::Node& node) const {
+  const auto found = saved_->find(&node);
+  return found == saved_->end() ? nullptr : found->second;
+}
+
 Tensor StageRun::await_entry(const autograd::Node& entry) { return await(*gradients_.at(&entry)); }
 
 void StageRun::leave(std::vector<autograd::Edge> edges, Tensors gradients) {
@@ -63,7 +75,8 @@ void StageRun::enter(const autograd::Node& entry, Tensor gradient) {
 }
 
 void StageRun::cancel() noexcept {
-  line_.program->mesh().close_line(line_.name, over_);
+  is_over_ = true;
+  line_.program->mesh().close_line(line_end_, over_);
   EachStep each;
   for (const auto& [entry, future] : gradients_) {
     if (!future->is_done()) each([&future = future, this] { fail_or_say_less(*future, over_); });
@@ -71,7 +84,8 @@ void StageRun::cancel() noexcept {
 }
 
 void StageRun::forget(Program& program, const Id& pass) {
-  program.mesh().close_line(name_of_line(pass), Error(Status::kCancelled, kOver));
+  Mesh::LineEnd end(name_of_line(pass));
+  program.mesh().close_line(end, Error(Status::kCancelled, kOver));
 }
 
 }  // namespace distag::spmd

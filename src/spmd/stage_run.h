@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@ namespace distag::spmd {
 class StageRun final : public autograd::JointRun, JointPass::Outside {
  public:
   StageRun(std::shared_ptr<Program> program, const Id& pass, bool retain_graph,
-           std::vector<std::shared_ptr<autograd::Node>> entries);
+           std::vector<std::shared_ptr<autograd::Node>> entries, std::shared_ptr<const autograd::JointSaved> saved);
 
   std::vector<Gradients::Entry> run(const Leave& leave) override;
   void enter(const autograd::Node& entry, Tensor gradient) override;
@@ -26,12 +27,17 @@ class StageRun final : public autograd::JointRun, JointPass::Outside {
   static void forget(Program& program, const Id& pass);
 
  private:
+  void check() const override;
+  std::shared_ptr<autograd::Node::SavedData> saved_of(const autograd::Node& node) const override;
   Tensor await_entry(const autograd::Node& entry) override;
   void leave(std::vector<autograd::Edge> edges, Tensors gradients) override;
 
   const Line line_;
   const bool retain_graph_;
   const Error over_;
+  const std::shared_ptr<const autograd::JointSaved> saved_;
+  Mesh::LineEnd line_end_;            // on the loop
+  std::atomic<bool> is_over_{false};  // for this member
   const std::vector<std::shared_ptr<autograd::Node>> entries_;
   std::map<const autograd::Node*, std::shared_ptr<Future<Tensor>>> gradients_;  // of entries
   const Leave* leave_ = nullptr;                                                // while it runs

@@ -87,8 +87,9 @@ class ToLocalNode final : public ShardedNode, public autograd::EntryNode {
   std::vector<Incarnation> others() const override { return line().program->mesh().other_members(); }
   void forget(const Id& pass) const override { StageRun::forget(*line().program, pass); }
   std::shared_ptr<autograd::JointRun> begin(const Id& pass, bool retain_graph,
-                                            std::vector<std::shared_ptr<autograd::Node>> entries) const override {
-    return std::make_shared<StageRun>(line().program, pass, retain_graph, std::move(entries));
+                                            std::vector<std::shared_ptr<autograd::Node>> entries,
+                                            std::shared_ptr<const autograd::JointSaved> saved) const override {
+    return std::make_shared<StageRun>(line().program, pass, retain_graph, std::move(entries), std::move(saved));
   }
   Tensors run(SavedData&, Tensors gradients, CallOnLine& call) override {
     Tensor part = gradients[0];

@@ -65,9 +65,10 @@ struct Script {
   std::vector<const char*> weights;  // their specs
   std::vector<Layer> layers;
   const char* output = nullptr;
-  bool has_lines = false;                  // each batch on a line of its own, at the same time
-  bool has_relay = false;                  // another worker calls the members, and the driver calls that
-  bool is_constant = false;                // the input needs no gradient
+  bool has_lines = false;    // each batch on a line of its own, at the same time
+  bool has_relay = false;    // another worker calls the members, and the driver calls that
+  bool is_constant = false;  // the input needs no gradient
+  bool has_member_as_driver = false;
   std::vector<std::vector<double>> parts;  // by batch and member: the factor of its part; 0: it is not used
 };
 
@@ -83,6 +84,7 @@ Script random_script(SeededRandom& random, size_t members) {
   script.has_lines = below(2) == 0;
   script.has_relay = below(2) == 0;
   script.is_constant = below(2) == 0;
+  script.has_member_as_driver = below(3) == 0;
   for (size_t batch = 0, count = 1 + below(3); batch < count; ++batch) {
     std::vector<double> factors;
     const bool is_sparse = below(2) == 0;
@@ -150,7 +152,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-12);
 }
 
-// Rank 0 drives; those from 1 on are the mesh, and the last one is the relay.
+// Rank 0 drives, or 1; those from 1 on are the mesh, and the last one is the relay.
 class Stages {
  public:
   explicit Stages(uint64_t seed, double drop = 0) : random_(seed) {
@@ -184,11 +186,14 @@ class Stages {
   uint64_t below(uint64_t bound) { return random_.next() % bound; }
 
   int32_t relay() const { return members_ + 1; }
+  int32_t driver() const { return script_.has_member_as_driver ? 1 : 0; }
+  std::shared_ptr<Context> make_context() { return group_->worker(driver()).dautograd().create_context(); }
 
   // The forward pass.
   Tensor run_forward(const std::shared_ptr<Context>& context, const Tensor& leaf) {
     const Id id = context->global_id();
-    return script_.has_relay ? group_->call(0, relay(), "relay", {Value(leaf)}, id).as_tensor() : forward(0, id, leaf);
+    return script_.has_relay ? group_->call(driver(), relay(), "relay", {Value(leaf)}, id).as_tensor()
+                             : forward(driver(), id, leaf);
   }
 
   void expect_right(const std::shared_ptr<Context>& context, const Tensor& leaf, double loss, double passes = 1) {
@@ -216,6 +221,13 @@ class Stages {
     };
     EXPECT_TRUE(group_->scheduler().run_until([&open] { return open() == 0; }, within)) << open();
   }
+  // A tensor of the first member; the others give one alike.
+  void mark_on_all(const Tensor& tensor) {
+    on_all_members([this, &tensor](int32_t rank) {
+      const Tensor own = rank == 1 ? tensor : tensor.clone();
+      spmd::mark_sharding(own, spmd::Line{programs_[static_cast<size_t>(rank)], ""}, kSpecs[1], -1);
+    });
+  }
   // The mesh goes on.
   void expect_mesh_works() {
     on_all_members([this](int32_t rank) {
@@ -225,7 +237,7 @@ class Stages {
   }
   // A worker had no memory for the gradients that it was told to keep: reading them says so.
   bool is_in_doubt(const Id& context) {
-    for (int32_t rank = 0; rank <= members_; ++rank) {
+    for (int32_t rank = driver(); rank <= members_; ++rank) {
       try {
         static_cast<void>(group_->worker(rank).dautograd().find_context(context)->gradients());
       } catch (const Error& error) {
@@ -380,7 +392,7 @@ class Stages {
 TEST(ShardedStages, OnePassOfADriverIsThatOfOneProcess) {
   for_each_seed(300, [](uint64_t seed) {
     Stages stages(seed, seed % 2 == 0 ? 0.05 : 0);
-    const auto context = stages.group().worker(0).dautograd().create_context();
+    const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
     BackwardOptions options;
@@ -397,7 +409,7 @@ TEST(ShardedStages, APassThatEndsEarlyCanBeRepeated) {
   for_each_seed(300, [&ended_early](uint64_t seed) {
     Stages stages(seed, seed % 2 == 0 ? 0.01 : 0);
     SimScheduler& scheduler = stages.group().scheduler();
-    const auto context = stages.group().worker(0).dautograd().create_context();
+    const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
     double committed = 1;
@@ -430,7 +442,7 @@ TEST(ShardedStages, APassThatEndsEarlyCanBeRepeated) {
 TEST(ShardedStages, PassesAtTheSameTimeDoNotWaitForEachOther) {
   for_each_seed(200, [](uint64_t seed) {
     Stages stages(seed);
-    const auto context = stages.group().worker(0).dautograd().create_context();
+    const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
     BackwardOptions options;
@@ -448,7 +460,7 @@ TEST(ShardedStages, PassesAtTheSameTimeDoNotWaitForEachOther) {
 TEST(ShardedStages, AMemberThatStandsStillIsWaitedFor) {
   for_each_seed(100, [](uint64_t seed) {
     Stages stages(seed);
-    const auto context = stages.group().worker(0).dautograd().create_context();
+    const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
     const auto pass = context->backward_async({loss}, {});
@@ -467,13 +479,14 @@ TEST(ShardedStages, AMemberThatStandsStillIsWaitedFor) {
 TEST(ShardedStages, ALostMemberEndsThePassOnAll) {
   for_each_seed(200, [](uint64_t seed) {
     Stages stages(seed);
-    const auto context = stages.group().worker(0).dautograd().create_context();
+    const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
     const auto pass = context->backward_async({loss}, {});
     SimScheduler& scheduler = stages.group().scheduler();
     scheduler.run_for(scheduler.between(0, 3 * kMillisecond));
     const int32_t victim = 1 + static_cast<int32_t>(stages.below(static_cast<uint64_t>(stages.members())));
+    if (victim == stages.driver()) return;
     stages.group().kill(victim);
     ASSERT_TRUE(wait(*pass, 30 * kSecond)) << "the pass hangs";
     if (pass->error() != nullptr) {
@@ -488,14 +501,14 @@ TEST(ShardedStages, ALostMemberEndsThePassOnAll) {
 TEST(ShardedStages, ALostDriverLeavesNothingBehind) {
   for_each_seed(200, [](uint64_t seed) {
     Stages stages(seed);
-    auto context = stages.group().worker(0).dautograd().create_context();
+    auto context = stages.make_context();
     const Tensor loss = stages.run_forward(context, parameter(40));
     const auto pass = context->backward_async({loss}, {});
     SimScheduler& scheduler = stages.group().scheduler();
     scheduler.run_for(scheduler.between(0, 3 * kMillisecond));
-    stages.group().kill(0);
+    stages.group().kill(stages.driver());
     stages.expect_no_pass_open(30 * kSecond);
-    stages.expect_mesh_works();
+    if (stages.driver() == 0) stages.expect_mesh_works();
   });
 }
 
@@ -505,7 +518,7 @@ TEST(ShardedStages, AShortageEndsThePassAtWorst) {
   size_t meshes_ended = 0;
   for_each_seed(500, [&](uint64_t seed) {
     Stages stages(seed);
-    const auto context = stages.group().worker(0).dautograd().create_context();
+    const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
     const auto victim = static_cast<int32_t>(stages.below(static_cast<uint64_t>(stages.group().size())));
@@ -538,6 +551,57 @@ TEST(ShardedStages, AShortageEndsThePassAtWorst) {
   EXPECT_LT(meshes_ended, refused);
 }
 
+// A pass holds from its walks on what it needs: one that frees the graph meanwhile takes nothing from it.
+TEST(ShardedStages, APassThatFreesTheGraphLeavesItToThoseThatHaveWalked) {
+  for_each_seed(100, [](uint64_t seed) {
+    Stages stages(seed);
+    stages.script().has_relay = false;
+    stages.script().is_constant = false;
+    const auto context = stages.make_context();
+    const Tensor leaf = parameter(40);
+    const Tensor loss = stages.run_forward(context, leaf);
+    // The last pass to begin is the only one that frees; the first one still searches at a worker that stands still.
+    const Tensor far =
+        stages.group().call(stages.driver(), stages.relay(), "tanh", {Value(leaf)}, context->global_id()).as_tensor();
+    const Tensor both = apply("add", {loss, apply("sum", {scaled(far, 0)})});
+    stages.group().freeze(stages.relay());
+    BackwardOptions options;
+    options.retain_graph = true;
+    const auto first = context->backward_async({both}, options);
+    stages.group().scheduler().run_for(100 * kMillisecond);
+    const auto second = context->backward_async({loss}, {});
+    ASSERT_TRUE(wait(*second, 60 * kSecond));
+    EXPECT_EQ(second->error(), nullptr) << second->error()->message();
+    stages.group().thaw(stages.relay());
+    ASSERT_TRUE(wait(*first, 60 * kSecond));
+    EXPECT_EQ(first->error(), nullptr) << first->error()->message();
+    stages.expect_right(context, leaf, loss.item(), 2);
+  });
+}
+
+TEST(ShardedStages, ALeafIsShardedBeforeOpsTakeIt) {
+  Stages stages(4);
+  const auto context = stages.group().worker(1).dautograd().create_context();
+  const Tensor weight = parameter(3);
+  const Tensor loss = apply("sum", {apply("tanh", {weight})});
+  stages.mark_on_all(weight);
+  for (const bool is_async : {false, true}) {
+    try {
+      if (is_async) {
+        const auto pass = context->backward_async({loss}, {});
+        ASSERT_TRUE(wait(*pass, 10 * kSecond));
+        pass->value();
+      } else {
+        context->backward({loss}, {});
+      }
+      ADD_FAILURE() << "the pass went on";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kInvalidState) << error.message();
+      EXPECT_NE(error.message().find("a leaf is sharded before ops take it"), std::string::npos) << error.message();
+    }
+  }
+}
+
 // Its ops are calls of the line of the pass.
 TEST(ShardedStages, AHookOfAShardedTensorRunsWhereHostCodeMay) {
   for_each_seed(100, [](uint64_t seed) {
@@ -552,7 +616,7 @@ TEST(ShardedStages, AHookOfAShardedTensorRunsWhereHostCodeMay) {
         return scaled(apply("add", {gradient, gradient}), 0.5);
       });
     }
-    const auto context = stages.group().worker(0).dautograd().create_context();
+    const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
     context->backward({loss}, {});
@@ -566,7 +630,7 @@ TEST(ShardedStages, APartThatIsGoneIsNamed) {
   ASSERT_GT(stages.members(), 1);
   const int32_t last = stages.members();
   stages.set_change([last](int32_t rank, const Tensor& part) { return rank == last ? autograd::detach(part) : part; });
-  const auto context = stages.group().worker(0).dautograd().create_context();
+  const auto context = stages.make_context();
   const Tensor loss = stages.run_forward(context, parameter(40));
   try {
     context->backward({loss}, {});
@@ -595,7 +659,7 @@ TEST(ShardedStages, AFailureOfOneMembersOwnStepEndsThePassAndNotTheMesh) {
       return part;
     });
     for (auto& factors : stages.script().parts) factors.back() = 1;  // so that the hook is reached
-    const auto context = stages.group().worker(0).dautograd().create_context();
+    const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
     BackwardOptions options;
@@ -613,7 +677,8 @@ TEST(ShardedStages, AFailureOfOneMembersOwnStepEndsThePassAndNotTheMesh) {
 
 TEST(ShardedStages, AWorkerThatIsNoMemberNamesNoEntry) {
   Stages stages(4);
-  const auto context = stages.group().worker(0).dautograd().create_context();
+  stages.script().has_member_as_driver = false;
+  const auto context = stages.make_context();
   const Tensor loss = stages.run_forward(context, parameter(40));
   const Id id = context->global_id();
   wire::Discover discover{id, {id.maker, 77}, {id.maker, 1000}, false, {}, {{stages.mesh(), 1, 1}}};
@@ -625,8 +690,9 @@ TEST(ShardedStages, AWorkerThatIsNoMemberNamesNoEntry) {
 
 TEST(ShardedStages, GoIsHeardOfTheInitiatorAlone) {
   Stages stages(4);
+  stages.script().has_member_as_driver = false;
   ASSERT_GT(stages.members(), 1);
-  const auto context = stages.group().worker(0).dautograd().create_context();
+  const auto context = stages.make_context();
   const Tensor leaf = parameter(40);
   const Tensor loss = stages.run_forward(context, leaf);
   const Id id = context->global_id();
@@ -641,7 +707,7 @@ TEST(ShardedStages, AMemberWithAnotherGraphIsNamed) {
   Stages stages(4);
   ASSERT_GT(stages.members(), 1);
   stages.add_hook_to_weight(stages.members(), [](const Tensor& gradient) { return gradient; });
-  const auto context = stages.group().worker(0).dautograd().create_context();
+  const auto context = stages.make_context();
   const Tensor loss = stages.run_forward(context, parameter(40));
   const auto pass = context->backward_async({loss}, {});
   ASSERT_TRUE(wait(*pass, 60 * kSecond));

@@ -1507,6 +1507,14 @@ DISTAG_API distag_status distag_collective_async(distag_mesh *mesh, uint32_t kin
  * distag_tensor_get_data, _copy_data, _get_item answer only where this worker has the whole (else NULL, INVALID_STATE);
  * _write, _assign, _add_scaled change the own shard, whose size and shape they take, as optimizers do. Arguments and
  * answers of calls are never sharded: send local tensors. distag_optimizer_clip with sharded parameters is collective.
+ *
+ * Stages behind calls: a function that is called on each member of a mesh, in one context and by any worker, may
+ * compute with sharded tensors and give back its part (distag_tensor_to_local). A SMART pass there whose roots
+ * depend on parts runs on all members, also on those whose part is not used, and their sharded leaves get gradients
+ * there. Such passes go on side by side, and beside calls of the mesh's lines; one that fails ends the mesh only where
+ * its members differ or are lost. INVALID_STATE: a part was neither given back nor kept, a member was not called in the
+ * context, or the pass is FAST. A value that leaves the mesh and comes back within one pass comes back on the line that
+ * it left.
  * ================================================================================================================== */
 
 /* Writes the elements of one box of a tensor: `extent` elements of each dim from `offset` on, row-major, which take
@@ -1596,12 +1604,7 @@ DISTAG_API const char *distag_tensor_get_spec(distag_tensor *tensor);
  * none does; a failure is the same on all. Only the loss of a member in its last words of a pass can leave others with
  * and without gradients; the mesh has ended then, and says so. The pass runs on the thread that calls, hooks too. A
  * seed is sharded as its root, without its sum. Calls to other workers, distag_backward_async and FAST are UNSUPPORTED
- * here. In other contexts a root is not sharded, but may depend on parts that functions on all members of a mesh gave
- * back (distag_tensor_to_local), called in that context by any worker. All members run a SMART pass then, also those
- * whose part is not used, and their sharded leaves get gradients in the context; passes, and calls on lines of their
- * own, go on side by side. Such a pass fails with INVALID_STATE where a part was neither given back nor kept; it ends
- * the mesh only as a divergence or a loss does. A value that leaves the mesh and comes back within one pass comes back
- * on the line it left.
+ * here. In other contexts a root is not sharded.
  * Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does. */
 DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_context **out_context,
                                                      distag_error *err);

@@ -93,8 +93,7 @@ void GraphTask::reach(const Edge& edge, bool is_from_joint) {
   if (target.is_joint && !is_from_joint) {
     fail(Status::kInvalidState,
          "a plain gradient leads to \"{}\" of a sharded tensor: a root that is sharded needs a joint context of its "
-         "mesh "
-         "(context_create_joint), and a leaf is sharded before ops take it",
+         "mesh (context_create_joint), and a leaf is sharded before ops take it",
          edge.node->name());
   }
   ++target.waiting;

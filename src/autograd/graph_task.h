@@ -85,7 +85,7 @@ class GraphTask {
   bool run(const RunOptions& options);
   // Once, when all walks are over: entries that nothing here leads to are ready, and joint steps may begin.
   void begin_joint();
-  // What they need; nullptr unless they have begun just now.
+  // The saved data of their nodes; nullptr unless they have begun just now.
   std::shared_ptr<const JointSaved> take_joint() { return std::exchange(joint_, nullptr); }
   std::vector<Entering> take_entering() { return std::exchange(entering_, {}); }
   std::vector<HostStep> take_host_steps();

@@ -114,7 +114,9 @@ void Mesh::leave() noexcept {
 
 void Mesh::check_open(const std::string& line) const {
   if (ended_) throw *ended_;
-  if (closed_lines_.contains(line)) fail(Status::kCancelled, "{}: the line was closed", where(line));
+  if (closed_lines_.contains(line)) {
+    fail(Status::kCancelled, "{}: the line was closed at the end of its pass", where(line));
+  }
   if (is_leaving_) fail(Status::kInvalidState, "{}: this worker has released it", where(""));
 }
 

@@ -102,7 +102,8 @@ Heard Passes::handle(const Peer& from, wire::Discover& discover) {
   }
   if (context == nullptr && discover.pairs.empty()) {
     fail(Status::kInvalidState,
-         "this member of a mesh does not hold the context: the function has to be called on each of them");
+         "this member of a mesh does not hold the context of the pass: it has ended, or no function was called here in "
+         "it; call the function on each member");
   }
   if (context == nullptr) throw contexts_.missing(discover.context);
   find_or_make(context, {discover.pass, discover.retain_graph, false}, from)->on_discover(from, discover);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "fuzz/input.h"
+#include "fuzz/refusal.h"
 #include "group/rendezvous.h"
 #include "transport/shm/lane_socket.h"
 #include "transport/zmq/address.h"
@@ -14,19 +15,9 @@ namespace {
 
 using namespace distag;
 using fuzz::check;
+using fuzz::is_taken;
 
 constexpr int kMostPorts = 1 << 16;
-
-template <typename Body>
-bool is_taken(Body&& body) {
-  try {
-    body();
-    return true;
-  } catch (const Error& error) {
-    check(error.status() == Status::kInvalidArgument && !error.message().empty());
-    return false;
-  }
-}
 
 void check_address(const std::string& text, bool for_listening) {
   SocketAddress address;

@@ -2,6 +2,7 @@
 // text. A spec that is read comes back equal from each form that can say it, and its pictures can be drawn.
 #include "base/error.h"
 #include "fuzz/input.h"
+#include "fuzz/refusal.h"
 #include "layout/picture.h"
 #include "layout/spec_text.h"
 
@@ -10,23 +11,11 @@ namespace {
 using namespace distag;
 using namespace distag::layout;
 using fuzz::check;
+using fuzz::is_taken;
 
 constexpr SpecForm kForms[] = {SpecForm::kTuple, SpecForm::kPlacements, SpecForm::kHlo, SpecForm::kHloIota,
                                SpecForm::kShardy};
 constexpr size_t kMostMembers = 64;
-
-// Whether it was done; else it was refused, as texts and shapes of strangers are.
-template <typename Body>
-bool is_taken(Body&& body) {
-  try {
-    body();
-    return true;
-  } catch (const Error& error) {
-    check(error.status() == Status::kInvalidArgument || error.status() == Status::kUnsupported);
-    check(!error.message().empty());
-    return false;
-  }
-}
 
 MeshRequest read_request(fuzz::Input& input) {
   MeshRequest request;
@@ -51,7 +40,7 @@ MeshRequest read_request(fuzz::Input& input) {
 void check_forms(const MeshShape& mesh, const Spec& spec) {
   for (const SpecForm form : kForms) {
     std::string text;
-    if (!is_taken([&] { text = print_spec(mesh, spec, form); })) continue;
+    if (!is_taken([&] { text = print_spec(mesh, spec, form); }, Status::kUnsupported)) continue;
     const Spec back = parse_spec(mesh, text, spec.rank());
     const bool is_hlo = form == SpecForm::kHlo || form == SpecForm::kHloIota;
     check(back == (is_hlo ? without_idle_axes(mesh, spec) : spec));
@@ -62,7 +51,7 @@ void check_forms(const MeshShape& mesh, const Spec& spec) {
 void check_boxes(const MeshShape& mesh, const Spec& spec, const Dims& shape) {
   int64_t count = 0;
   int64_t parts = mesh.size_of(axes_of(spec.partial()));
-  if (!is_taken([&] { check_shape(mesh, spec, shape, sizeof(double)); })) return;
+  if (!is_taken([&] { check_shape(mesh, spec, shape, sizeof(double)); }, Status::kUnsupported)) return;
   for (int64_t position = 0; position < mesh.count(); ++position) {
     const Box box = box_of(mesh, spec, shape, position);
     if (!box.empty() && replica_of(mesh, spec, shape, position) == 0) count += box.count();
@@ -84,14 +73,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (size_t i = 0; i < std::min(rank, kMaxRank); ++i) shape.push_back(input.integer());
   const std::string text = input.rest();
   std::optional<MeshShape> mesh;
-  is_taken([&] { draw(nullptr, text, std::nullopt, rank, style); });
-  is_taken([&] { draw(nullptr, text, shape, rank, style); });
-  if (!is_taken([&] { mesh = MeshShape::make(request); })) return 0;
+  is_taken([&] { draw(nullptr, text, std::nullopt, rank, style); }, Status::kUnsupported);
+  is_taken([&] { draw(nullptr, text, shape, rank, style); }, Status::kUnsupported);
+  if (!is_taken([&] { mesh = MeshShape::make(request); }, Status::kUnsupported)) return 0;
   Spec spec;
-  is_taken([&] { parse_axes(*mesh, text); });
-  is_taken([&] { draw(&*mesh, text, std::nullopt, 0, style); });
-  is_taken([&] { draw(&*mesh, text, shape, rank, style); });
-  if (!is_taken([&] { spec = parse_spec(*mesh, text, rank); })) return 0;
+  is_taken([&] { parse_axes(*mesh, text); }, Status::kUnsupported);
+  is_taken([&] { draw(&*mesh, text, std::nullopt, 0, style); }, Status::kUnsupported);
+  is_taken([&] { draw(&*mesh, text, shape, rank, style); }, Status::kUnsupported);
+  if (!is_taken([&] { spec = parse_spec(*mesh, text, rank); }, Status::kUnsupported)) return 0;
   check_forms(*mesh, spec);
   if (spec.rank() == shape.size()) check_boxes(*mesh, spec, shape);
   return 0;

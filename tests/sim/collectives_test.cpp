@@ -722,7 +722,7 @@ TEST_F(ForgedPartsTest, WhereAMemberIsMayBeToldTwiceUnaskedAndOfAnyLine) {
   EXPECT_EQ(deliver(1, wire::Where{real.mesh, "nobody's", {}}), Heard::kHandled);
 }
 
-// What comes for it later is dropped, from whomever; the other lines go on.
+// Parts of it that come later are dropped; the other lines go on.
 TEST(Collectives, ALineThatIsClosedEndsItsCallsAndNotTheMesh) {
   MeshGroup members(3, {2});
   const auto add_up = [&members](int32_t rank, const char* line) {

@@ -55,7 +55,7 @@ Tensor scaled(const Tensor& x, double factor) {
   return apply("mul_scalar", {x}, ops::make_attributes({{"value", factor}}));
 }
 
-// What the members compute, and what the driver does with it.
+// The program of the members, and the use that the driver makes of its results.
 struct Script {
   struct Layer {
     size_t weight = 0;
@@ -205,6 +205,12 @@ class Stages {
       for (double& value : expected.weights[i]) value *= passes;
       expect_weight(context->global_id(), i, expected.weights[i]);
     }
+  }
+  // A pass that has run for a random moment.
+  std::shared_ptr<Future<Value>> begin_pass(const std::shared_ptr<Context>& context, const Tensor& loss) {
+    const auto pass = context->backward_async({loss}, {});
+    group_->scheduler().run_for(group_->scheduler().between(0, 3 * kMillisecond));
+    return pass;
   }
   // No part of a pass is open on any worker that lives, nor its joint steps, soon.
   void expect_no_pass_open(Nanos within = kSecond) {
@@ -463,12 +469,10 @@ TEST(ShardedStages, AMemberThatStandsStillIsWaitedFor) {
     const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
-    const auto pass = context->backward_async({loss}, {});
-    SimScheduler& scheduler = stages.group().scheduler();
-    scheduler.run_for(scheduler.between(0, 3 * kMillisecond));
+    const auto pass = stages.begin_pass(context, loss);
     const auto rank = static_cast<int32_t>(stages.below(static_cast<uint64_t>(stages.members()) + 1));
     stages.group().freeze(rank);
-    scheduler.run_for(kSecond);
+    stages.group().scheduler().run_for(kSecond);
     stages.group().thaw(rank);
     wait(*pass, kForever);
     EXPECT_EQ(pass->error(), nullptr) << pass->error()->message();
@@ -482,11 +486,9 @@ TEST(ShardedStages, ALostMemberEndsThePassOnAll) {
     const auto context = stages.make_context();
     const Tensor leaf = parameter(40);
     const Tensor loss = stages.run_forward(context, leaf);
-    const auto pass = context->backward_async({loss}, {});
-    SimScheduler& scheduler = stages.group().scheduler();
-    scheduler.run_for(scheduler.between(0, 3 * kMillisecond));
+    const auto pass = stages.begin_pass(context, loss);
     const int32_t victim = 1 + static_cast<int32_t>(stages.below(static_cast<uint64_t>(stages.members())));
-    if (victim == stages.driver()) return;
+    if (victim == stages.driver()) return;  // the next test
     stages.group().kill(victim);
     ASSERT_TRUE(wait(*pass, 30 * kSecond)) << "the pass hangs";
     if (pass->error() != nullptr) {
@@ -503,9 +505,7 @@ TEST(ShardedStages, ALostDriverLeavesNothingBehind) {
     Stages stages(seed);
     auto context = stages.make_context();
     const Tensor loss = stages.run_forward(context, parameter(40));
-    const auto pass = context->backward_async({loss}, {});
-    SimScheduler& scheduler = stages.group().scheduler();
-    scheduler.run_for(scheduler.between(0, 3 * kMillisecond));
+    const auto pass = stages.begin_pass(context, loss);
     stages.group().kill(stages.driver());
     stages.expect_no_pass_open(30 * kSecond);
     if (stages.driver() == 0) stages.expect_mesh_works();
@@ -686,6 +686,34 @@ TEST(ShardedStages, AWorkerThatIsNoMemberNamesNoEntry) {
   discover.request.counter = 1001;
   discover.entries.clear();
   EXPECT_THROW(stages.deliver(1, 0, discover), Violation);
+}
+
+TEST(ShardedStages, FastIsRefused) {
+  Stages stages(4);
+  const auto context = stages.make_context();
+  const Tensor loss = stages.run_forward(context, parameter(40));
+  BackwardOptions options;
+  options.mode = BackwardMode::kFast;
+  const auto pass = context->backward_async({loss}, options);
+  ASSERT_TRUE(wait(*pass, 60 * kSecond));
+  ASSERT_NE(pass->error(), nullptr);
+  EXPECT_EQ(pass->error()->status(), Status::kInvalidState) << pass->error()->message();
+  EXPECT_NE(pass->error()->message().find("by a SMART pass"), std::string::npos) << pass->error()->message();
+  stages.expect_no_pass_open();
+  stages.expect_mesh_works();
+}
+
+TEST(ShardedStages, AMemberThatDoesNotHoldTheContextSaysSo) {
+  Stages stages(4);
+  stages.script().has_member_as_driver = false;
+  const Id id = stages.make_context()->global_id();
+  try {
+    stages.deliver(1, 0, wire::Discover{id, {id.maker, 77}, {id.maker, 1000}, false, {}, {{stages.mesh(), 1, 1}}});
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kInvalidState) << error.message();
+    EXPECT_NE(error.message().find("call the function on each member"), std::string::npos) << error.message();
+  }
 }
 
 TEST(ShardedStages, GoIsHeardOfTheInitiatorAlone) {

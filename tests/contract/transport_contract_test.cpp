@@ -241,6 +241,24 @@ TEST_P(TransportContractTest, TheEndIsToldHoweverMuchIsOnItsWay) {
   EXPECT_EQ(busy.record().next("dropped").what, "dropped");
 }
 
+// Messages of many frames are read while their connection ends, at another moment in each round.
+TEST_P(TransportContractTest, TheEndAmongFramesThatAreReadIsOnlyAnEnd) {
+  Frames many;
+  for (int i = 0; i < 40; ++i) many.push_back(text_frame("part"));
+  for (int round = 0; round < 60; ++round) {
+    Listening listening(server_, address(server_));
+    Dialled dialled(client_, listening.endpoint());
+    ASSERT_EQ(dialled.record().next("connected").what, "connected");
+    ASSERT_TRUE(dialled.send({text_frame("ask")}));
+    const ConnectionToken from = listening.record().next("message").from;
+    server_.run([&listening, &from, &many, round] {
+      for (int i = 0; i < 40 + round; ++i) listening.acceptor().reply(from, many);
+    });
+    listening.close();
+    ASSERT_EQ(dialled.record().next("dropped").what, "dropped");
+  }
+}
+
 TEST_P(TransportContractTest, SaysWhetherItReportsEveryLoss) {
   EXPECT_EQ(client_.transport().reports_every_loss(), GetParam().reports_every_loss);
 }

@@ -87,7 +87,7 @@ class SimWorkerGroup {
 
 // Runs `body` for the seeds 1 to `count`, up to the first that fails, for which it prints the line that replays it.
 // DISTAG_SIM_SEED=n runs that one alone, DISTAG_SIM_COUNT=n another number of them, and DISTAG_SIM_FIRST=n those that
-// begin with n. Under sanitizers a tenth of a thousand and more.
+// begin with n. Under sanitizers there are fewer, a tenth of many.
 void for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& body);
 
 }  // namespace distag::sim

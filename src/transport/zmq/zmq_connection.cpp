@@ -21,7 +21,7 @@ constexpr Nanos kDialTimeout = 10 * kSecond;
 
 // Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
 //
-//   dialling   the DEALER becomes writable             connected  on_connected
+//   dialling   the monitor tells of the handshake      connected  on_connected
 //   dialling,  the monitor tells of the end, the dial  ending     what has arrived is still handed out
 //   connected  takes too long, a message broke
 //   ending     nothing is left to receive              ended      after a probe if it never connected: on_dropped
@@ -45,7 +45,7 @@ class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_
   enum class Phase { kDialling, kConnected, kEnding, kEnded };
 
   bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
-  void check_connected();
+  void begin_connected();
   bool check_writable();
   bool receive();
   void check_monitor();
@@ -119,22 +119,18 @@ void ZmqConnection::State::close() {
 
 bool ZmqConnection::State::handle() {
   assert_on_loop(context_->loop());
-  if (phase_ == Phase::kDialling) check_connected();
+  // Before the receive: whatever came before the end of the connection is there when the end is told.
+  if (is_open() && std::exchange(monitor_readable_, false)) check_monitor();
+  if (phase_ == Phase::kDialling) socket_->readiness();
   bool more = phase_ != Phase::kDialling && receive();
   // After the receive, which may have taken in that there is room; and what this takes in may be a message.
   if (phase_ == Phase::kConnected && wants_to_write_) more |= check_writable();
-  if (is_open() && std::exchange(monitor_readable_, false)) check_monitor();
   if (is_open() && socket_->is_broken()) begin_end();
-  if (phase_ == Phase::kEnding && !more) {
-    // Whatever came before the end of the connection is there by now.
-    more = receive();
-    if (!more) finish_end();
-  }
+  if (phase_ == Phase::kEnding && !more) finish_end();
   return more;
 }
 
-void ZmqConnection::State::check_connected() {
-  if (!socket_->readiness().writable) return;
+void ZmqConnection::State::begin_connected() {
   phase_ = Phase::kConnected;
   was_connected_ = true;
   context_->loop().cancel_timer(std::exchange(dial_timer_, 0));
@@ -162,9 +158,10 @@ bool ZmqConnection::State::receive() {
 }
 
 void ZmqConnection::State::check_monitor() {
-  if (!monitor_->has_dropped()) return;
-  was_denied_ = monitor_->was_denied();
-  begin_end();
+  const ZmqMonitor::News news = monitor_->look();
+  was_denied_ = was_denied_ || news.denied;
+  if (news.connected) begin_connected();
+  if (news.dropped && is_open()) begin_end();
 }
 
 void ZmqConnection::State::begin_end() {

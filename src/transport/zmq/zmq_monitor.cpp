@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kDropEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVENT_DISCONNECTED |
                             ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                            ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+                            ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CONNECT_RETRIED;
 
 // The other side said so, or speaks another mechanism, or its boxes are of another key.
 bool is_denial(uint16_t event, uint32_t value) {
@@ -26,7 +26,7 @@ bool is_denial(uint16_t event, uint32_t value) {
 
 ZmqMonitor::ZmqMonitor(ZmqContext& context, void* socket) : monitored_(socket) {
   const std::string address = fmt::format("inproc://monitor-{}", context.next_number());
-  auto begin = [&] { return zmq_socket_monitor(socket, address.c_str(), kDropEvents); };
+  auto begin = [&] { return zmq_socket_monitor(socket, address.c_str(), kDropEvents | ZMQ_EVENT_HANDSHAKE_SUCCEEDED); };
   if (context.call([&] { return retry_zmq(begin); }) != 0) {
     fail(Status::kOutOfMemory, "a ZeroMQ monitor cannot be made: {}", zmq_strerror(zmq_errno()));
   }
@@ -53,22 +53,25 @@ ZmqMonitor::~ZmqMonitor() {
 }
 
 // One event is two frames: its number (and a value), and the endpoint.
-bool ZmqMonitor::has_dropped() {
-  for (;;) {
+ZmqMonitor::News ZmqMonitor::look() {
+  News news;
+  while (!news.dropped) {
     unsigned char head[6] = {};
     int received = -1;
     do {
       received = zmq_recv(pair_, head, sizeof head, ZMQ_DONTWAIT);
     } while (received < 0 && zmq_errno() == EINTR);
-    if (received < 0) return false;
+    if (received < 0) break;
     uint16_t number = 0;
     uint32_t value = 0;
     std::memcpy(&number, head, sizeof number);
     std::memcpy(&value, head + sizeof number, sizeof value);
-    was_denied_ = was_denied_ || is_denial(number, value);
     zmq_recv(pair_, nullptr, 0, ZMQ_DONTWAIT);
-    if ((number & kDropEvents) != 0) return true;
+    news.connected = news.connected || number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    news.denied = news.denied || is_denial(number, value);
+    news.dropped = (number & kDropEvents) != 0;
   }
+  return news;
 }
 
 }  // namespace distag

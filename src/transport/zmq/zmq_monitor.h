@@ -19,16 +19,18 @@ class ZmqMonitor {
 
   int fd() const { return fd_; }
 
-  // Whether the connection is gone, or could not be made, by what has been told so far.
-  bool has_dropped();
-  // It could not be made because the sides do not agree on keys.
-  bool was_denied() const { return was_denied_; }
+  struct News {
+    bool connected = false;  // the handshake is over
+    bool dropped = false;    // the connection is gone, or could not be made
+    bool denied = false;     // because the sides do not agree on keys
+  };
+  // The news since the last look, up to the end of the connection.
+  News look();
 
  private:
   void* monitored_;
   void* pair_ = nullptr;
   int fd_ = -1;
-  bool was_denied_ = false;
 };
 
 }  // namespace distag

@@ -16,6 +16,7 @@ namespace {
 // Messages queued in either direction of a connection before it would block.
 constexpr int kHighWaterMark = 512;
 constexpr int kHandshakeMs = 5'000;
+constexpr int kNeverMs = 1'000'000'000;
 
 void set_options(void* socket, bool ipv6) {
   set_zmq_option(socket, ZMQ_LINGER, 0);
@@ -29,9 +30,11 @@ void set_options(void* socket, bool ipv6) {
   set_zmq_option(socket, ZMQ_IPV6, ipv6 ? 1 : 0);
   // Heartbeats cut connections that are busy with a large frame.
   set_zmq_option(socket, ZMQ_HEARTBEAT_IVL, 0);
-  // A socket lives for one connection, and takes nothing before it has that.
-  set_zmq_option(socket, ZMQ_IMMEDIATE, 1);
-  set_zmq_option(socket, ZMQ_RECONNECT_IVL, -1);
+  // A socket lives for one connection, and keeps its pipe until it is closed. libzmq ends the process where a
+  // pipe goes among the frames of a message that is being received, as it does at the end of a connection with
+  // ZMQ_IMMEDIATE, and without an interval to reconnect.
+  set_zmq_option(socket, ZMQ_IMMEDIATE, 0);
+  set_zmq_option(socket, ZMQ_RECONNECT_IVL, kNeverMs);
   set_zmq_option(socket, ZMQ_CONNECT_TIMEOUT, kHandshakeMs);
 }
 

@@ -1513,8 +1513,7 @@ DISTAG_API distag_status distag_collective_async(distag_mesh *mesh, uint32_t kin
  * depend on parts runs on all members, also on those whose part is not used, and their sharded leaves get gradients
  * there. Such passes go on side by side, and beside calls of the mesh's lines; one that fails ends the mesh only where
  * its members differ or are lost. INVALID_STATE: a part was neither given back nor kept, a member was not called in the
- * context, or the pass is FAST. A value that leaves the mesh and comes back within one pass comes back on the line that
- * it left.
+ * context, or the pass is FAST.
  * ================================================================================================================== */
 
 /* Writes the elements of one box of a tensor: `extent` elements of each dim from `offset` on, row-major, which take

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -34,8 +35,11 @@ class JointRun {
   virtual ~JointRun() = default;
   // Waits for others, and for entries. Throws what any step throws, or why it was cancelled. Once.
   virtual std::vector<Gradients::Entry> run(const Leave& leave) = 0;
-  // The gradient of an entry is there, or is zero. On the loop, as cancel().
-  virtual void enter(const Node& entry, Tensor gradient) = 0;
+  // The gradient of an entry is there, or is zero. On the loop, as all that follow. The member that is to be told so,
+  // if there is one.
+  virtual std::optional<Incarnation> enter(const Node& entry, Tensor gradient) = 0;
+  // It is there on another member. Again: nothing more.
+  virtual void enter_elsewhere(const Node& entry, Incarnation member) = 0;
   // The pass is over for this worker: nothing of it waits here any more, and messages of it that come later are
   // dropped. Again: nothing more. Needs no memory.
   virtual void cancel() noexcept = 0;
@@ -46,7 +50,7 @@ class EntryNode {
  public:
   virtual ~EntryNode() = default;
   virtual EntryName entry() const = 0;
-  // The other members of the mesh.
+  // The other members of the mesh, by position.
   virtual std::vector<Incarnation> others() const = 0;
   // A pass is over for this worker before its joint steps have begun: messages of them that come later are dropped.
   virtual void forget(const Id& pass) const = 0;

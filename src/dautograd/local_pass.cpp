@@ -226,6 +226,22 @@ Heard LocalPass::on_go() {
   return Heard::kHandled;
 }
 
+// It may come before the GO, from a member that has heard that earlier.
+Heard LocalPass::on_entered(const Peer& from, const wire::EntryName& entry) {
+  assert_on_loop(shared_.environment.loop);
+  if (reported_ == Report::kFailed || is_searching()) return Heard::kStale;
+  const auto node = find_entry(from, entry);
+  if (!entries_.contains(node)) {
+    violation("worker \"{}\" tells of call {}, to_local, which the pass has not reached", from.name, entry.call);
+  }
+  if (has_begun_joint_) {
+    joint_runs_.at(entry.mesh)->enter_elsewhere(*node, from.incarnation);
+  } else {
+    entered_elsewhere_.emplace(node, from.incarnation);
+  }
+  return Heard::kHandled;
+}
+
 void LocalPass::begin_joint(const std::shared_ptr<const autograd::JointSaved>& saved) {
   has_begun_joint_ = true;
   std::map<Id, std::vector<std::shared_ptr<autograd::Node>>> by_mesh;
@@ -237,15 +253,20 @@ void LocalPass::begin_joint(const std::shared_ptr<const autograd::JointSaved>& s
     graph_->run_joint(run);
   }
   enter(std::exchange(entered_, {}));
+  for (const auto& [entry, member] : std::exchange(entered_elsewhere_, {})) {
+    joint_runs_.at(entry->as_entry()->entry().mesh)->enter_elsewhere(*entry, member);
+  }
 }
 
 void LocalPass::enter(std::vector<GraphTask::Entering> entering) {
   for (GraphTask::Entering& item : entering) {
-    if (has_begun_joint_) {
-      joint_runs_.at(item.entry->as_entry()->entry().mesh)->enter(*item.entry, std::move(item.gradient));
-    } else {
+    if (!has_begun_joint_) {
       entered_.push_back(std::move(item));
+      continue;
     }
+    const autograd::EntryName name = item.entry->as_entry()->entry();
+    const auto told = joint_runs_.at(name.mesh)->enter(*item.entry, std::move(item.gradient));
+    if (told) shared_.tell(*told, wire::Entered{context_->id(), info_.pass, {name.mesh, name.call, name.line}});
   }
 }
 

@@ -67,6 +67,7 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
   void on_grad(const Peer& from, wire::Grad& grad);
   Heard on_go();
+  Heard on_entered(const Peer& from, const wire::EntryName& entry);
   // FAST: all sends recorded so far are live, and the roots with them.
   void take_all_sends(std::vector<autograd::Edge> roots);
   void on_gone(Incarnation peer, const Error& error);
@@ -141,6 +142,7 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   std::set<std::shared_ptr<autograd::Node>> entries_;
   std::map<Id, std::shared_ptr<autograd::JointRun>> joint_runs_;
   std::vector<autograd::GraphTask::Entering> entered_;  // before they have begun
+  std::set<std::pair<std::shared_ptr<autograd::Node>, Incarnation>> entered_elsewhere_;  // the same
   bool may_begin_joint_ = false;                        // all have searched
   bool has_begun_joint_ = false;
   std::vector<Gradients::Entry> staged_;

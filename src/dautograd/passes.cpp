@@ -129,6 +129,13 @@ Heard Passes::handle(const Peer& from, wire::Go& go) {
   return part->on_go();
 }
 
+Heard Passes::handle(const Peer& from, wire::Entered& entered) {
+  const DistributedContext::Pass* pass = find(entered.context, entered.pass);
+  if (pass == nullptr) return Heard::kStale;
+  const std::shared_ptr<LocalPass> part = pass->part;
+  return part->on_entered(from, entered.entry);
+}
+
 Heard Passes::handle(const Peer& from, wire::Start& start) {
   if (start.pass.maker != from.incarnation) violation("worker \"{}\" starts a pass of another", from.name);
   const auto context = contexts_.find(start.context);

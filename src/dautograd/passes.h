@@ -28,6 +28,7 @@ class Passes {
   Heard handle(const Peer& from, wire::Discover& discover);
   Heard handle(const Peer& from, wire::Discovered& discovered);
   Heard handle(const Peer& from, wire::Go& go);
+  Heard handle(const Peer& from, wire::Entered& entered);
   Heard handle(const Peer& from, wire::Start& start);
   Heard handle(const Peer& from, wire::Grad& grad);
   Heard handle(const Peer& from, wire::Done& done);

@@ -1,6 +1,7 @@
 #include "spmd/joint_pass.h"
 
 #include <algorithm>
+#include <map>
 #include <queue>
 
 #include "autograd/history.h"
@@ -89,7 +90,7 @@ void JointPass::walk_on() {
     unexpanded_.pop_back();
     for (const Edge& edge : node->next()) reach(edge);
   }
-  put_in_order();
+  plan();
 }
 
 std::vector<EntryName> JointPass::entries() const {
@@ -113,7 +114,6 @@ void JointPass::reach_entries(const std::vector<EntryName>& names) {
     }
     visit(node);
   }
-  order_.clear();
   walk_on();
 }
 
@@ -156,6 +156,7 @@ uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
     if (const Sharding* hooked = sharding_of_leaf(*edge.node)) fresh.key = key_of_leaf(*hooked, 2);
   }
   fresh.arrivals.resize(node->slots());
+  fresh.places.resize(node->slots());
   number = static_cast<uint32_t>(visits_.size());
   visits_.push_back(std::move(fresh));
   index_.add(node.get(), number);
@@ -172,8 +173,14 @@ void JointPass::reach(const Edge& edge) {
   if (!leads_out(edge)) ++visits_[visit(edge.node)].waiting;
 }
 
-// A node comes once all that lead gradients to it have come. Of those that may, nodes of this worker alone come first.
-void JointPass::put_in_order() {
+// The gradients of the graph of this worker alone come to it, and to that of others.
+bool JointPass::awaits_outside(const Visit& visit) const {
+  return outside_ != nullptr && visit.node->as_entry() != nullptr;
+}
+
+// A node comes once all that lead gradients to it have come. Of those that may, nodes of this worker alone come first,
+// and those that wait for others last.
+void JointPass::go_through(const Choose& choose, const std::function<void(uint32_t number)>& step) const {
   struct Ready {
     Key key;
     uint32_t turn;  // among all that became ready
@@ -185,15 +192,19 @@ void JointPass::put_in_order() {
   uint32_t turns = 0;
   std::priority_queue<Ready, std::vector<Ready>, decltype(is_later)> joint(is_later);
   std::vector<uint32_t> alone;
-  std::vector<uint32_t> open(visits_.size(), 0);  // gradients of other nodes that are to come; seeds are there
+  std::map<std::string, std::map<uint64_t, uint32_t>> entries;  // by line and call
+  std::vector<uint32_t> open(visits_.size(), 0);                // gradients of other nodes that are to come
   for (const Visit& visit : visits_) {
     for (const Edge& edge : visit.node->next()) {
       if (!leads_out(edge)) ++open[index_.find(edge.node.get())];
     }
   }
   auto add = [&](uint32_t number) {
-    if (visits_[number].key) {
-      joint.push({*visits_[number].key, turns++, number});
+    const Visit& visit = visits_[number];
+    if (awaits_outside(visit)) {
+      entries[visit.key->line][visit.key->call] = number;
+    } else if (visit.key) {
+      joint.push({*visit.key, turns++, number});
     } else {
       alone.push_back(number);
     }
@@ -201,36 +212,66 @@ void JointPass::put_in_order() {
   for (uint32_t number = 0; number < visits_.size(); ++number) {
     if (open[number] == 0) add(number);
   }
-  Fingerprint fingerprint;
-  while (!alone.empty() || !joint.empty()) {
+  while (!alone.empty() || !joint.empty() || !entries.empty()) {
     uint32_t number = 0;
     if (!alone.empty()) {
       number = alone.back();
       alone.pop_back();
-    } else {
-      const Key& key = joint.top().key;
+    } else if (!joint.empty()) {
       number = joint.top().number;
-      fingerprint.add(key.call).add(key.line).add(key.output).add(static_cast<uint64_t>(key.rank));
-      // The gradients that come to an entry are of the graph of this worker alone.
-      const ShardedNode* node = as_sharded(*visits_[number].node);
-      if (node == nullptr || !node->is_entry()) fingerprint.add(visits_[number].waiting);
       joint.pop();
+    } else {
+      std::vector<uint32_t> last;  // of each line
+      for (const auto& [line, calls] : entries) last.push_back(calls.rbegin()->second);
+      number = last[last.size() == 1 ? 0 : choose(last)];
+      const auto line = entries.find(visits_[number].key->line);
+      line->second.erase(visits_[number].key->call);
+      if (line->second.empty()) entries.erase(line);
     }
-    order_.push_back(number);
     for (const Edge& edge : visits_[number].node->next()) {
       if (leads_out(edge)) continue;
       const uint32_t next = index_.find(edge.node.get());
       if (--open[next] == 0) add(next);
     }
+    step(number);
   }
+}
+
+// The order in which it would be if no line had to wait for another: gradients are added up in that.
+void JointPass::plan() {
+  Fingerprint fingerprint;
+  uint32_t place = 0;
+  const auto note = [&](uint32_t number) {
+    Visit& visit = visits_[number];
+    visit.place = ++place;
+    if (!visit.key) return;
+    const Key& key = *visit.key;
+    fingerprint.add(key.call).add(key.line).add(key.output).add(static_cast<uint64_t>(key.rank));
+    // The gradients that come to an entry are of the graph of this worker alone.
+    const ShardedNode* node = as_sharded(*visit.node);
+    if (node == nullptr || !node->is_entry()) fingerprint.add(visit.waiting);
+  };
+  go_through([](const std::vector<uint32_t>&) { return size_t{0}; }, note);
   plan_hash_ = fingerprint.value();
+}
+
+size_t JointPass::choose_line(const std::vector<uint32_t>& entries) {
+  std::vector<const Node*> nodes;
+  for (const uint32_t number : entries) nodes.push_back(visits_[number].node.get());
+  Tensor own = Tensor::empty(Dtype::kInt64, {1});
+  own.mutable_data_as<int64_t>()[0] = static_cast<int64_t>(outside_->await_first(nodes));
+  const int64_t first = call_.gather_words(own).data_as<int64_t>()[0];
+  if (first < 0 || first >= static_cast<int64_t>(nodes.size())) {
+    fail(Status::kProtocol, "the first member of the mesh goes on with line {} of {}", first, nodes.size());
+  }
+  return static_cast<size_t>(first);
 }
 
 // ---- gradients ----
 
 void JointPass::run(const std::vector<Edge>& roots, const Tensors& seeds) {
-  for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], seeds[i]);
-  for (const uint32_t number : order_) {
+  for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], seeds[i], 0);
+  const auto step = [this](uint32_t number) {
     if (!failure_ && check_stop_) {
       try {
         check_stop_();
@@ -240,15 +281,21 @@ void JointPass::run(const std::vector<Edge>& roots, const Tensors& seeds) {
     }
     if (outside_ != nullptr) outside_->check();
     run_step(number);
-  }
+  };
+  go_through([this](const std::vector<uint32_t>& entries) { return choose_line(entries); }, step);
   for (Bucket& bucket : buckets_) send_bucket(std::move(bucket));
   buckets_.clear();
   while (!pending_.empty()) finish_first();
 }
 
-void JointPass::deliver(const Edge& edge, Tensor gradient) {
+void JointPass::deliver(const Edge& edge, Tensor gradient, uint32_t place) {
   if (edge.node == nullptr || !gradient) return;
-  visits_[index_.find(edge.node.get())].arrivals[edge.slot].push_back(std::move(gradient));
+  Visit& visit = visits_[index_.find(edge.node.get())];
+  std::vector<uint32_t>& places = visit.places[edge.slot];
+  const auto at = std::upper_bound(places.begin(), places.end(), place);
+  Tensors& arrivals = visit.arrivals[edge.slot];
+  arrivals.insert(arrivals.begin() + (at - places.begin()), std::move(gradient));
+  places.insert(at, place);
 }
 
 void JointPass::pass_on(const Node& node, Tensors gradients) {
@@ -257,7 +304,7 @@ void JointPass::pass_on(const Node& node, Tensors gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     const Edge& edge = node.next()[i];
     if (!leads_out(edge)) {
-      deliver(edge, std::move(gradients[i]));
+      deliver(edge, std::move(gradients[i]), place_);
     } else if (edge.node != nullptr) {
       edges.push_back(edge);
       leaving.push_back(std::move(gradients[i]));
@@ -268,6 +315,7 @@ void JointPass::pass_on(const Node& node, Tensors gradients) {
 
 void JointPass::run_step(uint32_t number) {
   Visit& step = visits_[number];
+  place_ = step.place;
   if (auto* sharded = dynamic_cast<ShardedNode*>(step.node.get())) {
     run_sharded(step, *sharded);
   } else if (step.node->kind() == Node::Kind::kLeaf) {
@@ -352,7 +400,7 @@ void JointPass::run_hook(Visit& step) {
     // After a failure of this member alone the hook runs too: its calls are calls of the line, which the others make.
     if (!failure_) failure_ = current_error().add_context(fmt::format("backward of \"{}\"", step.node->name()));
   }
-  deliver(target, std::move(gradient));
+  deliver(target, std::move(gradient), place_);
 }
 
 void JointPass::run_leaf(Visit& step) {

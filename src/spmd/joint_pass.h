@@ -18,6 +18,9 @@ namespace distag::spmd {
 // have run, those of leaves first, and others by the number of the forward call, the latest first. What belongs to this
 // worker alone runs in between; where that fails, the pass goes on, so that nobody waits for this member, and fails in
 // the end.
+//
+// Steps that wait for gradients from outside come when nothing else can run, those of one line the latest first: what
+// entered a line later may hang on it. Where several lines have such steps the first member says which one goes on.
 class JointPass {
  public:
   using CheckStop = std::function<void()>;  // throws to fail the pass
@@ -32,6 +35,8 @@ class JointPass {
     virtual std::shared_ptr<autograd::Node::SavedData> saved_of(const autograd::Node& node) const = 0;
     // Waits; undefined: zero.
     virtual Tensor await_entry(const autograd::Node& entry) = 0;
+    // On the first member: waits until one of these has its gradients on all members; which one.
+    virtual size_t await_first(const std::vector<const autograd::Node*>& entries) = 0;
     // One gradient for each edge that leads out, also where none came.
     virtual void leave(std::vector<autograd::Edge> edges, Tensors gradients) = 0;
   };
@@ -73,8 +78,10 @@ class JointPass {
   struct Visit {
     std::shared_ptr<autograd::Node> node;
     std::shared_ptr<autograd::Node::SavedData> saved;
-    std::vector<Tensors> arrivals;  // by slot, in the order of their coming
+    std::vector<Tensors> arrivals;              // by slot, in the order of the steps that they come from by the plan
+    std::vector<std::vector<uint32_t>> places;  // of those steps
     uint32_t waiting = 0;
+    uint32_t place = 0;      // by the plan; 0 are the roots
     std::optional<Key> key;  // of a step of all members
   };
   // Gradients on their way: of one leaf, or of all in a bucket, one after the other in a tensor of one dim.
@@ -98,7 +105,11 @@ class JointPass {
   bool leads_out(const autograd::Edge& edge) const;
   void reach(const autograd::Edge& edge);
   void walk_on();
-  void put_in_order();
+  void plan();
+  using Choose = std::function<size_t(const std::vector<uint32_t>& entries)>;
+  void go_through(const Choose& choose, const std::function<void(uint32_t number)>& step) const;
+  bool awaits_outside(const Visit& visit) const;
+  size_t choose_line(const std::vector<uint32_t>& entries);
   void run_step(uint32_t number);
   void run_sharded(Visit& step, ShardedNode& node);
   void run_alone(Visit& step);
@@ -113,7 +124,7 @@ class JointPass {
   void finish_leaf(const Tensor& leaf, const Tensor& shard);
   Tensor meet_at(const autograd::Edge& target, const Tensors& arrivals);
   void pass_on(const autograd::Node& node, Tensors gradients);
-  void deliver(const autograd::Edge& edge, Tensor gradient);
+  void deliver(const autograd::Edge& edge, Tensor gradient, uint32_t place);
 
   CallOnLine& call_;
   const CheckStop check_stop_ = nullptr;
@@ -121,8 +132,8 @@ class JointPass {
   std::vector<Visit> visits_;
   autograd::NodeIndex index_;
   std::vector<uint32_t> unexpanded_;
-  std::vector<uint32_t> order_;
   uint64_t plan_hash_ = 0;
+  uint32_t place_ = 0;  // of the step that runs
   std::optional<Error> failure_;
   std::vector<Bucket> buckets_;  // in the order of their first leaves
   std::deque<Pending> pending_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/each_step.h"
@@ -13,6 +14,15 @@ namespace {
 constexpr const char* kOver = "the pass is over";
 
 std::string name_of_line(const Id& pass) { return fmt::format("backward pass {:x}-{}", pass.maker, pass.counter); }
+
+// That one says which line goes on, where entries are of several.
+bool leads(const Program& program) { return program.position() == 0; }
+
+bool has_several_lines(const std::vector<std::shared_ptr<autograd::Node>>& entries) {
+  const auto line_of = [](const auto& entry) { return entry->as_entry()->entry().line; };
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const auto& entry) { return line_of(entry) != line_of(entries.front()); });
+}
 
 // The line goes with the pass.
 class LineOfPass {
@@ -36,8 +46,15 @@ StageRun::StageRun(std::shared_ptr<Program> program, const Id& pass, bool retain
       over_(Status::kCancelled, kOver),
       saved_(std::move(saved)),
       line_end_(line_.name),
-      entries_(std::move(entries)) {
-  for (const auto& entry : entries_) gradients_.emplace(entry.get(), Future<Tensor>::make());
+      entries_(std::move(entries)),
+      has_several_lines_(has_several_lines(entries_)) {
+  everywhere_.reserve(entries_.size());
+  std::set<Incarnation> others;
+  if (has_several_lines_ && leads(*line_.program)) {
+    const std::vector<Incarnation> all = line_.program->mesh().other_members();
+    others.insert(all.begin(), all.end());
+  }
+  for (const auto& entry : entries_) awaited_.emplace(entry.get(), Awaited{Future<Tensor>::make(), others});
 }
 
 std::vector<Gradients::Entry> StageRun::run(const Leave& leave) {
@@ -63,24 +80,67 @@ std::shared_ptr<autograd::Node::SavedData> StageRun::saved_of(const autograd::No
   return found == saved_->end() ? nullptr : found->second;
 }
 
-Tensor StageRun::await_entry(const autograd::Node& entry) { return await(*gradients_.at(&entry)); }
+Tensor StageRun::await_entry(const autograd::Node& entry) { return await(*awaited_.at(&entry).gradient); }
+
+size_t StageRun::await_first(const std::vector<const autograd::Node*>& entries) {
+  if (!leads(*line_.program)) return 0;
+  for (;;) {
+    std::shared_ptr<Future<Unit>> more;
+    {
+      MutexLock lock(mutex_);
+      check();
+      for (size_t i = 0; i < entries.size(); ++i) {
+        if (std::count(everywhere_.begin(), everywhere_.end(), entries[i]) != 0) return i;
+      }
+      more = more_ = Future<Unit>::make();
+    }
+    wait(*more, kForever);
+  }
+}
 
 void StageRun::leave(std::vector<autograd::Edge> edges, Tensors gradients) {
   (*leave_)(std::move(edges), std::move(gradients));
 }
 
-void StageRun::enter(const autograd::Node& entry, Tensor gradient) {
-  const auto& future = gradients_.at(&entry);
-  if (!future->is_done()) future->complete(std::move(gradient));
+std::optional<Incarnation> StageRun::enter(const autograd::Node& entry, Tensor gradient) {
+  const Awaited& awaited = awaited_.at(&entry);
+  if (awaited.gradient->is_done()) return std::nullopt;
+  awaited.gradient->complete(std::move(gradient));
+  if (!has_several_lines_) return std::nullopt;
+  if (!leads(*line_.program)) return line_.program->mesh().other_members().front();
+  note_if_everywhere(entry, awaited);
+  return std::nullopt;
+}
+
+void StageRun::enter_elsewhere(const autograd::Node& entry, Incarnation member) {
+  Awaited& awaited = awaited_.at(&entry);
+  if (awaited.elsewhere.erase(member) != 0) note_if_everywhere(entry, awaited);
+}
+
+void StageRun::note_if_everywhere(const autograd::Node& entry, const Awaited& awaited) {
+  if (!awaited.gradient->is_done() || !awaited.elsewhere.empty()) return;
+  std::shared_ptr<Future<Unit>> more;
+  {
+    MutexLock lock(mutex_);
+    everywhere_.push_back(&entry);  // there is room
+    more = std::exchange(more_, nullptr);
+  }
+  if (more != nullptr) more->complete(Unit{});
 }
 
 void StageRun::cancel() noexcept {
   is_over_ = true;
   line_.program->mesh().close_line(line_end_, over_);
   EachStep each;
-  for (const auto& [entry, future] : gradients_) {
-    if (!future->is_done()) each([&future = future, this] { fail_or_say_less(*future, over_); });
+  for (const auto& [entry, awaited] : awaited_) {
+    if (!awaited.gradient->is_done()) each([&future = awaited.gradient, this] { fail_or_say_less(*future, over_); });
   }
+  std::shared_ptr<Future<Unit>> more;
+  {
+    MutexLock lock(mutex_);
+    more = std::exchange(more_, nullptr);
+  }
+  if (more != nullptr) each([&] { fail_or_say_less(*more, over_); });
 }
 
 void StageRun::forget(Program& program, const Id& pass) {

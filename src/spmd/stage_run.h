@@ -3,10 +3,12 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <string>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "autograd/joint.h"
+#include "base/mutex.h"
 #include "spmd/joint_pass.h"
 
 namespace distag::spmd {
@@ -20,7 +22,8 @@ class StageRun final : public autograd::JointRun, JointPass::Outside {
            std::vector<std::shared_ptr<autograd::Node>> entries, std::shared_ptr<const autograd::JointSaved> saved);
 
   std::vector<Gradients::Entry> run(const Leave& leave) override;
-  void enter(const autograd::Node& entry, Tensor gradient) override;
+  std::optional<Incarnation> enter(const autograd::Node& entry, Tensor gradient) override;
+  void enter_elsewhere(const autograd::Node& entry, Incarnation member) override;
   void cancel() noexcept override;
 
   // For a pass that has ended before a run was made.
@@ -30,7 +33,14 @@ class StageRun final : public autograd::JointRun, JointPass::Outside {
   void check() const override;
   std::shared_ptr<autograd::Node::SavedData> saved_of(const autograd::Node& node) const override;
   Tensor await_entry(const autograd::Node& entry) override;
+  size_t await_first(const std::vector<const autograd::Node*>& entries) override;
   void leave(std::vector<autograd::Edge> edges, Tensors gradients) override;
+
+  struct Awaited {
+    std::shared_ptr<Future<Tensor>> gradient;
+    std::set<Incarnation> elsewhere;  // the members that have not told of theirs; empty on those that are not told
+  };
+  void note_if_everywhere(const autograd::Node& entry, const Awaited& awaited);
 
   const Line line_;
   const bool retain_graph_;
@@ -39,8 +49,13 @@ class StageRun final : public autograd::JointRun, JointPass::Outside {
   Mesh::LineEnd line_end_;            // on the loop
   std::atomic<bool> is_over_{false};  // for this member
   const std::vector<std::shared_ptr<autograd::Node>> entries_;
-  std::map<const autograd::Node*, std::shared_ptr<Future<Tensor>>> gradients_;  // of entries
-  const Leave* leave_ = nullptr;                                                // while it runs
+  const bool has_several_lines_;
+  std::map<const autograd::Node*, Awaited> awaited_;  // by entry
+  const Leave* leave_ = nullptr;                      // while it runs
+  // Of the member that says which line goes on.
+  Mutex mutex_;
+  std::vector<const autograd::Node*> everywhere_ GUARDED_BY(mutex_);  // entries whose gradients are on all members
+  std::shared_ptr<Future<Unit>> more_ GUARDED_BY(mutex_);             // while it waits for one more
 };
 
 }  // namespace distag::spmd

@@ -15,6 +15,10 @@ Id decode_id(const protocol::Id& id, const char* what) {
 
 Id decode_optional_id(const protocol::Id* id, const char* what) { return id == nullptr ? Id{} : decode_id(*id, what); }
 
+EntryName decode_entry(const protocol::EntryName& entry) {
+  return {decode_id(entry.mesh(), "mesh"), entry.call(), entry.line()};
+}
+
 std::string decode_name(DecodeState& state, const flatbuffers::String* name, const char* what) {
   if (name == nullptr || name->size() == 0) malformed("a {} is empty", what);
   return decode_text(state, name, kMaxNameBytes, what);
@@ -276,7 +280,7 @@ Discover decode(DecodeState& state, const protocol::Discover& table) {
   state.spend(table.entries()->size() * sizeof(EntryName));
   check_aligned(table.entries()->Data(), alignof(protocol::EntryName));
   for (const protocol::EntryName* entry : *table.entries()) {
-    discover.entries.push_back({decode_id(entry->mesh(), "mesh"), entry->call(), entry->line()});
+    discover.entries.push_back(decode_entry(*entry));
   }
   return discover;
 }
@@ -291,6 +295,12 @@ Discovered decode(DecodeState& state, const protocol::Discovered& table) {
 }
 
 Go decode(DecodeState&, const protocol::Go& table) { return begin_pass_message<Go>(table); }
+
+Entered decode(DecodeState&, const protocol::Entered& table) {
+  auto entered = begin_pass_message<Entered>(table);
+  entered.entry = decode_entry(*table.entry());
+  return entered;
+}
 
 Start decode(DecodeState&, const protocol::Start& table) {
   auto start = begin_pass_message<Start>(table);
@@ -498,7 +508,8 @@ Body decode_body(DecodeState& state, uint8_t type, const void* table) {
                                          decode_as<protocol::MeshEnd>,
                                          decode_as<protocol::Where>,
                                          decode_as<protocol::Here>,
-                                         decode_as<protocol::Go>};
+                                         decode_as<protocol::Go>,
+                                         decode_as<protocol::Entered>};
   static_assert(std::size(kDecoders) == std::variant_size_v<Body> + 1);
   static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
   if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);

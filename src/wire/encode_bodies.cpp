@@ -131,7 +131,7 @@ class BodyEncoder {
     }
     auto all = builder_.CreateVector(pairs);
     std::vector<protocol::EntryName> reached;
-    for (const EntryName& entry : discover.entries) reached.emplace_back(wire_id(entry.mesh), entry.call, entry.line);
+    for (const EntryName& entry : discover.entries) reached.push_back(wire_entry(entry));
     auto entries = reached.empty() ? 0 : builder_.CreateVectorOfStructs(reached);
     Ids ids(discover);
     protocol::Id request = wire_id(discover.request);
@@ -149,6 +149,11 @@ class BodyEncoder {
   EncodedUnion operator()(const Go& go) {
     Ids ids(go);
     return make(protocol::Body::Go, protocol::CreateGo(builder_, &ids.context, &ids.pass));
+  }
+  EncodedUnion operator()(const Entered& entered) {
+    Ids ids(entered);
+    const protocol::EntryName entry = wire_entry(entered.entry);
+    return make(protocol::Body::Entered, protocol::CreateEntered(builder_, &ids.context, &ids.pass, &entry));
   }
   EncodedUnion operator()(const Start& start) {
     Ids ids(start);
@@ -263,6 +268,9 @@ class BodyEncoder {
 
  private:
   static protocol::Id wire_id(const Id& id) { return protocol::Id(id.maker, id.counter); }
+  static protocol::EntryName wire_entry(const EntryName& entry) {
+    return protocol::EntryName(wire_id(entry.mesh), entry.call, entry.line);
+  }
 
   // All messages of a pass begin with these.
   struct Ids {

@@ -39,7 +39,8 @@ const char* body_name(const Body& body) {
                                            "MESH_END",
                                            "WHERE",
                                            "HERE",
-                                           "GO"};
+                                           "GO",
+                                           "ENTERED"};
   static_assert(std::size(kNames) == std::variant_size_v<Body>);
   return kNames[body.index()];
 }

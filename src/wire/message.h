@@ -198,6 +198,11 @@ struct Go {  // SMART: all have searched; joint steps begin
   Id context;
   Id pass;
 };
+struct Entered {  // to the first member of a mesh: a gradient has come to an entry here
+  Id context;
+  Id pass;
+  EntryName entry;
+};
 struct Grad {
   Id context;
   Id pass;
@@ -322,10 +327,10 @@ struct Here {
 };
 
 // In the order of the union of the schema; but for Long, which stands between Sought and Part there.
-using Body =
-    std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster, ShutdownPoll,
-                 ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start, Grad, Done, Verdict,
-                 Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part, Calls, MeshEnd, Where, Here, Go>;
+using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster,
+                          ShutdownPoll, ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start,
+                          Grad, Done, Verdict, Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part,
+                          Calls, MeshEnd, Where, Here, Go, Entered>;
 
 // Payload frame `frame` of a message went ahead of it in chunks.
 struct Transfer {

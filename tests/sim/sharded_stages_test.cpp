@@ -1,11 +1,13 @@
 // A driver calls a function on each member of a mesh, which computes with sharded tensors and gives back its part. One
 // backward pass of the driver runs through all of it, and is that of one process.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,6 +68,9 @@ struct Script {
   std::vector<Layer> layers;
   const char* output = nullptr;
   bool has_lines = false;    // each batch on a line of its own, at the same time
+  bool is_chain = false;     // a batch takes the result of the one before, on a line of its own
+  size_t first_line = 0;     // its lines count from there, downwards
+  size_t taken_part = 0;     // of a repeated result
   bool has_relay = false;    // another worker calls the members, and the driver calls that
   bool is_constant = false;  // the input needs no gradient
   bool has_member_as_driver = false;
@@ -82,6 +87,9 @@ Script random_script(SeededRandom& random, size_t members) {
   }
   script.output = kSpecs[below(kSpecs.size())];
   script.has_lines = below(2) == 0;
+  script.is_chain = below(2) == 0;
+  script.first_line = below(4);
+  script.taken_part = below(members);
   script.has_relay = below(2) == 0;
   script.is_constant = below(2) == 0;
   script.has_member_as_driver = below(3) == 0;
@@ -97,10 +105,11 @@ Script random_script(SeededRandom& random, size_t members) {
   return script;
 }
 
-// The batches, each an input that a leaf of the driver is part of.
-Tensor input_of(const Script& script, const Tensor& leaf, size_t batch) {
-  const Tensor x = apply("tanh", {apply("add", {leaf, matrix(50 + static_cast<int64_t>(batch))})});
-  return script.is_constant ? autograd::detach(x) : x;
+// The batches, each an input that a leaf of the driver is part of, and in a chain the result before.
+Tensor input_of(const Script& script, const Tensor& leaf, size_t batch, const Tensor& before) {
+  Tensor x = apply("tanh", {apply("add", {leaf, matrix(50 + static_cast<int64_t>(batch))})});
+  if (script.is_constant) x = autograd::detach(x);
+  return script.is_chain && before ? apply("add", {x, before}) : x;
 }
 
 std::vector<double> gradient_in(const Gradients& gradients, const Tensor& leaf) {
@@ -119,8 +128,9 @@ Expected run_alone(const Script& script, const layout::MeshShape& mesh) {
   for (size_t i = 0; i < script.weights.size(); ++i) weights.push_back(parameter(static_cast<int64_t>(i)));
   const Tensor leaf = parameter(40);
   Tensor loss = Tensor::scalar(Dtype::kFloat64, 0);
+  Tensor x;
   for (size_t batch = 0; batch < script.parts.size(); ++batch) {
-    Tensor x = input_of(script, leaf, batch);
+    x = input_of(script, leaf, batch, x);
     for (const Script::Layer& layer : script.layers) {
       x = apply("matmul", {x, weights[layer.weight]});
       x = layer.has_softmax ? apply("softmax", {x}, ops::make_attributes({{"dim", int64_t{1}}})) : apply("tanh", {x});
@@ -206,6 +216,7 @@ class Stages {
       expect_weight(context->global_id(), i, expected.weights[i]);
     }
   }
+  std::vector<double> weight_gradient(const Id& context, size_t i) { return weight_gradients(context, i)[1]; }
   // A pass that has run for a random moment.
   std::shared_ptr<Future<Value>> begin_pass(const std::shared_ptr<Context>& context, const Tensor& loss) {
     const auto pass = context->backward_async({loss}, {});
@@ -322,17 +333,31 @@ class Stages {
     for (const auto& thread : threads) ASSERT_TRUE(wait(*thread, kLongest)) << "a member hangs";
   }
 
+  // Of the parts that the members gave back.
+  Tensor whole_of(std::span<const std::shared_ptr<Call>> calls) const {
+    Tensors parts;
+    for (const auto& call : calls) {
+      wait(*call, kForever);
+      parts.push_back(call->value().as_tensor());
+    }
+    if (script_.output == kSpecs[0]) return parts[script_.taken_part];
+    const int64_t dim = script_.output == kSpecs[1] ? 0 : 1;
+    return apply("concat", parts, ops::make_attributes({{"dim", dim}}));
+  }
+
   Tensor forward(int32_t from, const Id& context, const Tensor& leaf) {
     Tensor loss = Tensor::scalar(Dtype::kFloat64, 0);
+    Tensor before;
     std::vector<std::shared_ptr<Call>> calls;
     for (size_t batch = 0; batch < script_.parts.size(); ++batch) {
-      const Tensor x = input_of(script_, leaf, batch);
+      const Tensor x = input_of(script_, leaf, batch, before);
       for (int32_t rank = 1; rank <= members_; ++rank) {
         calls.push_back(begin(from, context, rank, {Value(x), Value(static_cast<int64_t>(batch))}));
       }
-      if (!script_.has_lines) {
+      if (!script_.has_lines || script_.is_chain) {
         for (const auto& call : calls) wait(*call, kForever);
       }
+      if (script_.is_chain) before = whole_of(std::span(calls).last(static_cast<size_t>(members_)));
     }
     for (size_t i = 0; i < calls.size(); ++i) {
       wait(*calls[i], kForever);
@@ -348,7 +373,9 @@ class Stages {
   Tensor stage(int32_t rank, const Values& args) {
     const auto& program = programs_[static_cast<size_t>(rank)];
     const auto& weights = weights_[static_cast<size_t>(rank)];
-    const std::string name = script_.has_lines ? "batch " + std::to_string(args[1].as_int64()) : "";
+    const auto batch = static_cast<size_t>(args[1].as_int64());
+    const std::string name =
+        script_.has_lines ? fmt::format("line {}", (script_.first_line + 8 - batch) % 4) : std::string();
     const spmd::Line line{program, name};
     Tensor x = spmd::from_local(line, args[0].as_tensor(), "(None, None)", Dims{kSize, kSize}, "(None, None) sum('x')");
     for (const Script::Layer& layer : script_.layers) {
@@ -372,7 +399,8 @@ class Stages {
     return group_->worker(from).rpc().call(std::move(request));
   }
 
-  void expect_weight(const Id& context, size_t i, const std::vector<double>& expected) {
+  // The whole, on each member.
+  std::vector<std::vector<double>> weight_gradients(const Id& context, size_t i) {
     std::vector<std::vector<double>> got(programs_.size());
     on_all_members([&](int32_t rank) {
       const auto own = group_->worker(rank).dautograd().find_context(context);
@@ -380,6 +408,11 @@ class Stages {
       const Tensor* gradient = gradients->find(weights_[static_cast<size_t>(rank)][i]);
       if (gradient != nullptr) got[static_cast<size_t>(rank)] = values_of<double>(spmd::gather(*gradient, -1));
     });
+    return got;
+  }
+
+  void expect_weight(const Id& context, size_t i, const std::vector<double>& expected) {
+    const auto got = weight_gradients(context, i);
     for (int32_t rank = 1; rank <= members_; ++rank) {
       expect_near(got[static_cast<size_t>(rank)], expected);
       EXPECT_EQ(got[static_cast<size_t>(rank)], got[1]);
@@ -406,6 +439,23 @@ TEST(ShardedStages, OnePassOfADriverIsThatOfOneProcess) {
     context->backward({loss}, options);
     if (options.retain_graph) context->backward({loss}, {});
     stages.expect_right(context, leaf, loss.item(), options.retain_graph ? 2 : 1);
+  });
+}
+
+// Lines go on in the order in which their gradients come; sums over them are made in that of the program.
+TEST(ShardedStages, TheTimingOfLinesChangesNoBit) {
+  for_each_seed(100, [](uint64_t seed) {
+    std::vector<std::vector<double>> weights;
+    for (const double drop : {0.0, 0.1, 0.2}) {
+      Stages stages(seed, drop);
+      stages.script().has_lines = true;
+      stages.script().is_chain = false;
+      const auto context = stages.make_context();
+      context->backward({stages.run_forward(context, parameter(40))}, {});
+      weights.push_back(stages.weight_gradient(context->global_id(), 0));
+    }
+    EXPECT_EQ(weights[1], weights[0]);
+    EXPECT_EQ(weights[2], weights[0]);
   });
 }
 
@@ -728,6 +778,38 @@ TEST(ShardedStages, GoIsHeardOfTheInitiatorAlone) {
   EXPECT_EQ(stages.deliver(1, 0, wire::Go{id, {id.maker, 1000}}), Heard::kStale);
   context->backward({loss}, {});
   EXPECT_EQ(stages.deliver(1, 0, wire::Go{id, {id.maker, 1}}), Heard::kStale);
+  stages.expect_right(context, leaf, loss.item());
+}
+
+// To the first member, of an entry that the pass has reached, from a member; early, or again, is no harm.
+TEST(ShardedStages, OnlyMembersSayThatAGradientHasCome) {
+  Stages stages(4);
+  stages.script().has_member_as_driver = false;
+  ASSERT_GT(stages.members(), 1);
+  const auto context = stages.make_context();
+  const Tensor leaf = parameter(40);
+  const Tensor loss = stages.run_forward(context, leaf);
+  const Id id = context->global_id();
+  const Id pass{id.maker, 1};
+  const wire::EntryName none{stages.mesh(), 1000, 1};
+  EXPECT_EQ(stages.deliver(1, 2, wire::Entered{id, pass, none}), Heard::kStale);
+  const auto running = context->backward_async({loss}, {});
+  SimScheduler& scheduler = stages.group().scheduler();
+  const auto has_begun = [&] { return stages.group().worker(1).dautograd().stats().passes_open > 0; };
+  ASSERT_TRUE(scheduler.run_until(has_begun, kSecond));
+  const auto tell = [&](int32_t from) { return stages.deliver(1, from, wire::Entered{id, pass, none}); };
+  const auto has_searched = [&] {
+    try {
+      return tell(2) != Heard::kStale;
+    } catch (const Violation&) {
+      return true;
+    }
+  };
+  ASSERT_TRUE(scheduler.run_until(has_searched, kSecond));
+  EXPECT_THROW(tell(2), Violation);
+  EXPECT_THROW(tell(0), Violation);
+  ASSERT_TRUE(wait(*running, 60 * kSecond));
+  EXPECT_EQ(running->error(), nullptr);
   stages.expect_right(context, leaf, loss.item());
 }
 

@@ -20,7 +20,7 @@ constexpr bool kIsSanitized = true;
 constexpr bool kIsSanitized = false;
 #endif
 // Under sanitizers, where all takes ten times as long, a sweep has a tenth of its seeds, but no fewer than these.
-constexpr uint64_t kFew = 30;
+constexpr uint64_t kFew = 100;
 
 }  // namespace
 

@@ -90,7 +90,9 @@ inline std::vector<Body> all_bodies() {
           Calls{{91, 92}, "line", {{6, 5, "all_reduce(float32[2])"}, {7, 8, "all_gather(float32[2])"}}},
           MeshEnd{{91, 92}, error, true},
           Where{{91, 92}, "line", {7, 8}},
-          Here{{91, 92}, "line", true, true, 7, "all_reduce(float32[2])", 58, {1, 3}, {9, 10}}};
+          Here{{91, 92}, "line", true, true, 7, "all_reduce(float32[2])", 58, {1, 3}, {9, 10}},
+          Go{context, pass},
+          Entered{context, pass, {{19, 20}, 21, 22}}};
 }
 
 }  // namespace distag::wire

@@ -720,7 +720,7 @@ typedef struct distag_worker_options {
   distag_log_level_type log_level;
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
   int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
-  uint64_t max_in_flight_bytes; /* of requests a peer has not started (later) */
+  uint64_t max_in_flight_bytes; /* of requests that one worker has not begun, see distag_call; 0: 256 MiB; since 0.3 */
   uint64_t max_message_bytes;   /* largest it sends and takes; nobody sends it more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
@@ -923,6 +923,9 @@ typedef struct distag_call_options {
  *  2. A failure with DISTAG_ERROR_MAY_HAVE_RUN: it ran and failed, or nobody knows.
  *  3. Any other failure: it did not run.
  * Ownership: arguments are retained until nothing needs them, never copied.
+ * Requests that the callee has not begun take room, max_in_flight_bytes of this worker for each callee; those beyond
+ * wait here, in their order. The blocking call waits up to its deadline; of the other one the future is OVERLOADED at
+ * once where as many bytes wait already: wait for earlier futures first. One larger than all of it goes alone.
  * Blocks. Fails: NOT_FOUND (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED, CANCELLED;
  * INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the function
  * does, with its status and the rank where it arose. */

@@ -49,6 +49,7 @@ distag_status distag_call(distag_worker* worker, distag_context* context, const 
     CallRequest request = make_call_request(live, {context, to, function, args, arg_count, options});
     // Refused before anything is sent.
     check_can_wait();
+    request.has_time = true;
     const auto future = live.core().rpc().call(std::move(request));
     try {
       wait(*future, kForever);

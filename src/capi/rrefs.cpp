@@ -145,6 +145,7 @@ distag_status distag_rref_fetch(distag_rref* rref, distag_context* context, cons
     need_pointer(out_value, "out_value");
     FetchOptions made = make_fetch_options(*held, context, options);
     check_can_wait();
+    made.has_time = true;
     const auto future = held->worker().core().rrefs().fetch(held->core(), std::move(made));
     try {
       wait(*future, kForever);

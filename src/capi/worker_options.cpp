@@ -87,6 +87,7 @@ WorkerOptions make_worker_options(const distag_worker_options& options) {
   }
   if (options.lease_ns < 0) refuse(Status::kInvalidArgument, "lease_ns is {}, less than 0", options.lease_ns);
   if (options.lease_ns != 0) made.lease = options.lease_ns;
+  if (options.max_in_flight_bytes != 0) made.max_in_flight = options.max_in_flight_bytes;
   if (options.max_message_bytes != 0) made.max_message_bytes = std::min(options.max_message_bytes, kMostMessageBytes);
   return made;
 }
@@ -102,7 +103,6 @@ std::function<void(const char*)> make_hook(distag_thread_hook hook, void* user_d
 ThreadedOptions make_threaded_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory) {
   check_enums(options);
   check_place(options);
-  need_zero(options.max_in_flight_bytes, "max_in_flight_bytes");
   void* const user_data = options.user_data;
   ThreadedOptions made;
   made.worker = make_worker_options(options);

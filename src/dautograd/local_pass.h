@@ -141,9 +141,9 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   // Entries of joint steps that were reached here, or named by other members; those steps, by mesh.
   std::set<std::shared_ptr<autograd::Node>> entries_;
   std::map<Id, std::shared_ptr<autograd::JointRun>> joint_runs_;
-  std::vector<autograd::GraphTask::Entering> entered_;  // before they have begun
+  std::vector<autograd::GraphTask::Entering> entered_;                                   // before they have begun
   std::set<std::pair<std::shared_ptr<autograd::Node>, Incarnation>> entered_elsewhere_;  // the same
-  bool may_begin_joint_ = false;                        // all have searched
+  bool may_begin_joint_ = false;                                                         // all have searched
   bool has_begun_joint_ = false;
   std::vector<Gradients::Entry> staged_;
 };

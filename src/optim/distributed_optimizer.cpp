@@ -169,7 +169,8 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask(Owner& owner, Re
                              .args = request.encode(),
                              .timeout = call.timeout,
                              .within = call.within,
-                             .label = call.label});
+                             .label = call.label,
+                             .has_time = true});
   } catch (...) {
     return failed(current_error());
   }

@@ -23,6 +23,10 @@ struct CallRequest {
   std::shared_ptr<Invocation> within;  // the call being answered: bounds deadline and cancellation
   std::string label;
   Incarnation to_incarnation = 0;  // 0: the latest of that name
+  // While the peer has taken too few of the requests before, it waits: as long as it takes, or OVERLOADED where too
+  // much waits already. One of the group itself never waits.
+  bool has_time = false;
+  bool is_control = false;
   // Not empty: the result stays at the callee, as what this makes of it. The answer is null.
   std::function<std::shared_ptr<wire::Reference>(const std::shared_ptr<const Peer>& callee)> keep_as = nullptr;
 };

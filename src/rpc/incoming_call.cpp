@@ -55,13 +55,19 @@ class DeferredReply final : public PendingReply {
 }  // namespace
 
 IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-                           wire::Call&& request, Nanos deadline)
+                           wire::Call&& request, Nanos deadline, std::shared_ptr<TakenCosts> taken)
     : shared_(std::move(shared)),
       table_(table),
       caller_(std::move(caller)),
       request_(std::move(request)),
       arrived_(shared_->environment.loop.now()),
-      deadline_(deadline) {}
+      deadline_(deadline),
+      taken_(std::move(taken)),
+      cost_(request_.cost) {}
+
+IncomingCall::~IncomingCall() { note_taken(); }
+
+void IncomingCall::note_taken() noexcept { taken_->add(shared_->gate, cost_.exchange(0)); }
 
 OpenCall::Stage IncomingCall::stage() const {
   assert_on_loop(shared_->environment.loop);
@@ -149,7 +155,10 @@ void IncomingCall::answer_dropped() {
 bool IncomingCall::begin() {
   if (!shared_->running.begin(run_, request_.function)) return false;
   Stage expected = Stage::kQueued;
-  if (stage_.compare_exchange_strong(expected, Stage::kRunning)) return true;
+  if (stage_.compare_exchange_strong(expected, Stage::kRunning)) {
+    note_taken();
+    return true;
+  }
   shared_->running.end(run_);
   return false;
 }

@@ -11,6 +11,7 @@
 #include "rpc/open_call.h"
 #include "rpc/rpc.h"
 #include "rpc/shared.h"
+#include "rpc/taken_costs.h"
 
 namespace distag {
 
@@ -34,7 +35,8 @@ struct Answer {
 class IncomingCall final : public Invocation {
  public:
   IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-               wire::Call&& request, Nanos deadline);
+               wire::Call&& request, Nanos deadline, std::shared_ptr<TakenCosts> taken);
+  ~IncomingCall() override;
 
   // Invocation
   Rpc& rpc() override { return shared_->rpc; }
@@ -70,7 +72,14 @@ class IncomingCall final : public Invocation {
   const wire::AutogradMetadata& metadata() const { return request_.metadata; }
   Answer& pending_answer() { return answer_; }
   const Id& value() const { return request_.keep; }
-  wire::Call give_back() { return std::move(request_); }  // it was not taken in
+  wire::Call give_back() {  // it was not taken in
+    cost_ = 0;
+    return std::move(request_);
+  }
+  // It has begun, or waits for something else; one that never does is dropped when nothing holds it. Any thread.
+  void note_taken() noexcept;
+  // The costs of requests that its caller may be told of.
+  uint64_t taken() const { return taken_->total(); }
   void keep_in(std::shared_ptr<Future<Value>> kept) { kept_ = std::move(kept); }
   // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
   std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }
@@ -104,6 +113,8 @@ class IncomingCall final : public Invocation {
   wire::Call request_;
   const Nanos arrived_;
   const Nanos deadline_;
+  const std::shared_ptr<TakenCosts> taken_;
+  std::atomic<uint64_t> cost_;  // 0 once it is counted there
   RunningFunctions::Run run_;
 
   std::atomic<Stage> stage_{Stage::kQueued};

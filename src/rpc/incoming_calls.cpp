@@ -35,6 +35,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
   GroupPeer& peer = shared_.group->peer_of(from);
   // Without memory for them the call comes again.
   for (Value& arg : request.args) receive_references(shared_, from, arg);
+  TakenCosts& taken = *taken_of(from.incarnation);
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
   std::shared_ptr<IncomingCall> call;
@@ -58,6 +59,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     if (call != nullptr) {
       refuse(call, std::move(error));
     } else {
+      taken.add(shared_.gate, std::exchange(request.cost, 0));
       send_refusal(from, id, std::move(error));
     }
   }
@@ -73,7 +75,8 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
   }
   const Id id = request.call;
   const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
-  auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline);
+  auto call =
+      std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, taken_of(from->incarnation));
   try {
     deadlines_.add(id, deadline);
     open_.emplace(id, call);
@@ -86,6 +89,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
     throw;
   }
   request.keep = {};  // has taken effect: not when the message comes again all the same
+  request.cost = 0;
   shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
   shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
   return call;
@@ -106,6 +110,7 @@ void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& cal
     dispatch(call, std::move(target));
     return;
   }
+  call->note_taken();  // not its turn is awaited, but what others may have to do
   shared_.references->when_ready(args, [this, call, target = std::move(target)](const Error* failure) mutable {
     if (!open_.contains(call->id())) return;
     try {
@@ -192,6 +197,7 @@ void IncomingCalls::send_refusal(const Peer& to, const Id& call, Error error) {
   reply.call = call;
   reply.failed = true;
   reply.error = std::move(error.set_may_have_run(false).set_origin_rank(shared_.group->self.rank));
+  reply.taken = taken_of(to.incarnation)->total();
   shared_.group->session->send(to.incarnation, std::move(reply));
 }
 
@@ -264,6 +270,7 @@ void IncomingCalls::check_made(wire::Reply& reply) const {
 }
 
 void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value original) {
+  reply.taken = call.taken();
   SendOptions options;
   if (call.context() || reply.result.has_external()) {
     auto held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this());
@@ -359,8 +366,31 @@ Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
   return Heard::kHandled;
 }
 
+const std::shared_ptr<TakenCosts>& IncomingCalls::taken_of(Incarnation peer) {
+  std::shared_ptr<TakenCosts>& taken = taken_[peer];
+  if (taken == nullptr) taken = std::make_shared<TakenCosts>(shared_.group, peer);
+  return taken;
+}
+
+void IncomingCalls::drop(const Peer& from, uint64_t cost) {
+  assert_on_loop(shared_.environment.loop);
+  taken_of(from.incarnation)->add(shared_.gate, cost);
+}
+
+uint64_t IncomingCalls::taken(const Peer& from) {
+  assert_on_loop(shared_.environment.loop);
+  return taken_of(from.incarnation)->total();
+}
+
+Heard IncomingCalls::on_credit_wanted(const Peer& from, uint64_t taken) {
+  assert_on_loop(shared_.environment.loop);
+  taken_of(from.incarnation)->on_wanted(taken);
+  return Heard::kHandled;
+}
+
 void IncomingCalls::on_peer_gone(Incarnation peer) {
   assert_on_loop(shared_.environment.loop);
+  taken_.erase(peer);
   std::vector<std::shared_ptr<IncomingCall>> hit;
   for (const auto& [id, call] : open_) {
     // A call that makes a value goes on: others may wait for the value.

@@ -27,6 +27,10 @@ class IncomingCalls {
                 const Error* shortage = nullptr);
   Heard on_cancel(const Peer& from, const wire::Cancel& cancel);
   void send_answer(std::shared_ptr<IncomingCall> call);
+  Heard on_credit_wanted(const Peer& from, uint64_t taken);
+  // A request of that cost was dropped before it came here; the costs of all that were taken.
+  void drop(const Peer& from, uint64_t cost);
+  uint64_t taken(const Peer& from);
 
   void on_peer_gone(Incarnation peer);
   // From now on other workers' calls are answered with DISCONNECTED.
@@ -54,6 +58,7 @@ class IncomingCalls {
   std::shared_ptr<IncomingCall> take_in(const std::shared_ptr<RpcShared>& owner,
                                         const std::shared_ptr<const Peer>& from, wire::Call& request);
   Target find_target(const std::string& name) const;
+  const std::shared_ptr<TakenCosts>& taken_of(Incarnation peer);
   void receive_metadata(const IncomingCall& call);
   void dispatch(const std::shared_ptr<IncomingCall>& call, Target target);
   void dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target);
@@ -76,6 +81,7 @@ class IncomingCalls {
   OutgoingCalls& outgoing_;
   std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;
   CallsByContext by_context_;  // of open_
+  std::unordered_map<Incarnation, std::shared_ptr<TakenCosts>> taken_;
   Deadlines deadlines_;
   Turns turns_;
   bool refuses_new_ = false;

@@ -6,14 +6,25 @@
 #include "base/each_step.h"
 #include "base/violation.h"
 #include "rpc/incoming_call.h"
+#include "tensor/value.h"
 
 namespace distag {
+namespace {
+
+// Requests that go out, of those that have waited, before the loop looks at everything else again.
+constexpr int kPerTurn = 64;
+constexpr uint64_t kBytesPerTurn = uint64_t{4} << 20;
+constexpr Nanos kSendOnAgain = 100 * kMillisecond;  // after a shortage of memory
+
+}  // namespace
+
 OutgoingCalls::OutgoingCalls(RpcShared& shared)
     : shared_(shared),
       deadlines_(
           shared.environment.loop, [this](const Id& id) { return open_.contains(id); },
           [this](const Id& id) { on_due(id); }),
-      turns_(shared.environment.loop) {}
+      turns_(shared.environment.loop),
+      credit_(shared.config.max_in_flight) {}
 
 void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   assert_on_loop(shared_.environment.loop);
@@ -33,10 +44,80 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
     if (call->within) {
       if (auto* invocation = dynamic_cast<IncomingCall*>(call->within.get())) invocation->add_nested(call);
     }
-    send(call);
+    if (credit_.admit(call)) {
+      send(call);
+    } else {
+      send_waiting(call->to);
+    }
   } catch (...) {
+    credit_.give_back(*call);
     end(call, name(current_error(), *call));
   }
+}
+
+// Those that the budget lets out; for the rest the peer is asked to tell.
+void OutgoingCalls::send_waiting(Incarnation peer) noexcept {
+  if (is_stopped_) return;
+  EachStep each;
+  each([this, peer] {
+    uint64_t bytes = 0;
+    for (int i = 0; i < kPerTurn && bytes < kBytesPerTurn; ++i) {
+      const std::shared_ptr<OutgoingCall> call = credit_.next(peer);
+      if (call == nullptr) break;
+      bytes += call->cost;
+      send_or_end(call);
+    }
+    if (credit_.has_next(peer)) {
+      send_on(0);
+    } else if (const uint64_t taken = credit_.to_ask(peer); taken != 0) {
+      shared_.group->session->send(peer, wire::WantCredit{taken});
+      credit_.note_asked(peer, taken);
+    }
+  });
+  if (each.has_failed()) send_on(kSendOnAgain);
+}
+
+// Whatever waits for any peer; later. Needs no memory.
+void OutgoingCalls::send_on(Nanos delay) noexcept {
+  if (std::exchange(next_->is_posted, true)) return;
+  Task task = [next = next_] {
+    next->is_posted = false;
+    if (next->owner == nullptr) return;
+    EachStep each;
+    each([&next] {
+      for (const Incarnation peer : next->owner->credit_.peers_with_waiting()) next->owner->send_waiting(peer);
+    });
+    if (each.has_failed()) next->owner->send_on(kSendOnAgain);
+  };
+  Loop& loop = shared_.environment.loop;
+  if (delay == 0) {
+    loop.post_or_drop(next_->place, std::move(task));
+  } else {
+    loop.start_timer(next_->place, loop.now() + delay, std::move(task));
+  }
+}
+
+void OutgoingCalls::send_or_end(const std::shared_ptr<OutgoingCall>& call) {
+  try {
+    send(call);
+  } catch (...) {
+    credit_.give_back(*call);
+    Error error = name(current_error(), *call);
+    EachStep each;
+    each([&] { end(call, std::move(error)); });
+  }
+}
+
+void OutgoingCalls::on_taken(const Peer& from, uint64_t total) {
+  assert_on_loop(shared_.environment.loop);
+  if (credit_.on_taken(from.incarnation, total)) send_waiting(from.incarnation);
+}
+
+bool OutgoingCalls::withdraw(OutgoingCall& call) {
+  if (!call.is_waiting && !shared_.group->session->withdraw(call.to, call.ticket)) return false;
+  credit_.give_back(call);
+  send_waiting(call.to);
+  return true;
 }
 
 void OutgoingCalls::check(const OutgoingCall& call) const {
@@ -63,6 +144,7 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
   body.args = std::move(call->args);
   body.packed = std::move(call->packed);
   body.label = call->label;
+  body.cost = call->cost;
   SendOptions options;
   if (call->kept) {
     body.keep = call->kept->value;
@@ -172,8 +254,8 @@ void OutgoingCalls::on_due(const Id& id) {
 
 void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {
   if (!call.is_numbered) {
-    // One that makes a value always goes out, so that the owner can tell what became of it.
-    if (!call.kept && shared_.group->session->withdraw(call.to, call.ticket)) return;
+    // One that makes a value goes out once the stream has it, so that the owner can tell what became of it.
+    if ((!call.kept || call.is_waiting) && withdraw(call)) return;
     call.is_numbered = true;
   }
   if (!tell_callee) return;
@@ -200,6 +282,11 @@ void OutgoingCalls::cancel(const std::shared_ptr<OutgoingCall>& call, const std:
 
 void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
   assert_on_loop(shared_.environment.loop);
+  EachStep each;  // without memory for a task they are freed here
+  each([this, peer] {
+    auto line = std::make_unique<Credit::Line>(credit_.forget(peer));
+    shared_.environment.compute.post_or_drop([line = std::move(line)] {});
+  });
   std::vector<std::shared_ptr<OutgoingCall>> hit;
   for (const auto& [id, call] : open_) {
     if (call->to == peer) hit.push_back(call);
@@ -234,7 +321,7 @@ bool OutgoingCalls::end_open(const std::shared_ptr<OutgoingCall>& call, const Er
   if (!open_.contains(call->id)) return false;
   EachStep each;
   each([this, &call] {
-    if (!call->is_numbered) shared_.group->session->withdraw(call->to, call->ticket);
+    if (!call->is_numbered) withdraw(*call);
   });
   each([this, &call, &why] { end(call, failure(*call, why.status(), why.message())); });
   fail_dropped(call->future);  // when there was no memory to say more
@@ -299,12 +386,22 @@ void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Error error) 
 void OutgoingCalls::forget(OutgoingCall& call) {
   call.within.reset();
   call.originals.clear();
+  if (call.is_waiting) credit_.give_back(call);
+  call.packed.reset();
+  free_where_there_is_time(std::exchange(call.args, {}));
   if (!call.id) return;  // it was refused before it got one
   by_context_.remove(call.context, call.id);
   if (open_.erase(call.id) != 0) {
     shared_.counters.open_made.fetch_sub(1, std::memory_order_relaxed);
     if (!is_stopped_) deadlines_.note_end(call.deadline);
   }
+}
+
+// Of a call that was never sent, while the host may keep its future.
+void OutgoingCalls::free_where_there_is_time(Values args) {
+  if (!takes_long_to_free(args)) return;
+  EachStep each;
+  each([this, &args] { shared_.environment.compute.post_or_drop([args = std::move(args)] {}); });
 }
 
 void OutgoingCalls::describe(std::vector<OpenCall>& calls) const {

@@ -5,40 +5,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/future.h"
+#include "base/task.h"
 #include "base/turns.h"
 #include "rpc/calls_by_context.h"
+#include "rpc/credit.h"
 #include "rpc/deadlines.h"
 #include "rpc/open_call.h"
+#include "rpc/outgoing_call.h"
 #include "rpc/rpc.h"
 #include "rpc/shared.h"
 
 namespace distag {
-
-class IncomingCall;
-
-// A call made here. Its future is a part of it, so that a call costs one piece of memory. Made on any thread, then of
-// the loop, except for the future.
-struct OutgoingCall {
-  Future<Value> future;
-  Id id;
-  Id context;
-  Incarnation to = 0;
-  std::shared_ptr<const Peer> peer;
-  std::string function;
-  std::string label;
-  Values args;                                 // as they travel, until it is sent
-  std::shared_ptr<const wire::Packed> packed;  // in their place
-  Values originals;                            // with a context: the same with their history, until it is numbered
-  Nanos begun = 0;                             // when it was made
-  Nanos deadline = kNever;
-  Nanos timeout = kForever;               // for the message of a deadline
-  std::shared_ptr<Invocation> within;     // until it is over
-  std::shared_ptr<wire::Reference> kept;  // the result stays there under this name; held until it is numbered
-  Session::Ticket ticket = 0;
-  bool is_numbered = false;
-  bool is_in_context = false;  // on_call_ended is owed
-};
 
 // Calls of this worker that are under way: from the queue to the answer. On the loop.
 //
@@ -47,10 +24,15 @@ struct OutgoingCall {
 class OutgoingCalls {
  public:
   explicit OutgoingCalls(RpcShared& shared);
+  ~OutgoingCalls() { next_->owner = nullptr; }
+  OutgoingCalls(const OutgoingCalls&) = delete;
+  OutgoingCalls& operator=(const OutgoingCalls&) = delete;
 
   void start(const std::shared_ptr<OutgoingCall>& call);
   // With a shortage: the result could not be stored, and the call fails with that.
   Heard on_reply(const Peer& from, wire::Reply& reply, const Error* shortage = nullptr);
+  // The peer has taken requests that cost so much in all: some that wait go out.
+  void on_taken(const Peer& from, uint64_t total);
   // The future has been cancelled.
   void on_future_cancelled(const std::shared_ptr<OutgoingCall>& call);
   // The call or context that it was made for is over: ends it with CANCELLED, for the reason given.
@@ -73,6 +55,10 @@ class OutgoingCalls {
  private:
   void check(const OutgoingCall& call) const;
   void send(const std::shared_ptr<OutgoingCall>& call);
+  void send_or_end(const std::shared_ptr<OutgoingCall>& call);
+  void send_waiting(Incarnation peer) noexcept;
+  void send_on(Nanos delay) noexcept;
+  bool withdraw(OutgoingCall& call);
   void on_number(OutgoingCall& call, wire::Call& body);
   void record(OutgoingCall& call, wire::Call& body);
   void receive_metadata(const OutgoingCall& call, const Peer& from, const wire::Reply& reply);
@@ -84,12 +70,22 @@ class OutgoingCalls {
   void end(const std::shared_ptr<OutgoingCall>& call, Value value);
   void end(const std::shared_ptr<OutgoingCall>& call, Error error);
   void forget(OutgoingCall& call);
+  void free_where_there_is_time(Values args);
 
   RpcShared& shared_;
   std::unordered_map<Id, std::shared_ptr<OutgoingCall>> open_;
   CallsByContext by_context_;  // of open_
   Deadlines deadlines_;
   Turns turns_;
+  Credit credit_;
+  // More may go out; its task may outlive this.
+  struct Next {
+    explicit Next(OutgoingCalls& calls) : owner(&calls) {}
+    OutgoingCalls* owner;
+    TaskPlace place;
+    bool is_posted = false;
+  };
+  const std::shared_ptr<Next> next_ = std::make_shared<Next>(*this);
   uint64_t last_counter_ = 0;
   bool is_stopped_ = false;
 };

@@ -119,6 +119,8 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   call->context = request.context;
   call->function = std::move(request.function);
   call->label = std::move(request.label);
+  call->has_time = request.has_time;
+  if (!request.is_control) call->cost = cost_of(call->args, call->packed.get(), call->label);
   call->timeout = request.timeout == 0 ? state.config.call_timeout : request.timeout;
   call->begun = state.environment.loop.now();
   call->deadline = deadline_after(call->begun, call->timeout);
@@ -145,7 +147,19 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
 Heard Rpc::handle(const Peer& from, wire::Message& message) {
   assert_on_loop(state_->environment.loop);
   if (auto* call = std::get_if<wire::Call>(&message.body)) return state_->incoming.on_call(state_, from, *call);
-  if (auto* reply = std::get_if<wire::Reply>(&message.body)) return state_->outgoing.on_reply(from, *reply);
+  if (auto* reply = std::get_if<wire::Reply>(&message.body)) {
+    const uint64_t taken = reply->taken;
+    const Heard heard = state_->outgoing.on_reply(from, *reply);
+    state_->outgoing.on_taken(from, taken);
+    return heard;
+  }
+  if (const auto* credit = std::get_if<wire::Credit>(&message.body)) {
+    state_->outgoing.on_taken(from, credit->taken);
+    return Heard::kHandled;
+  }
+  if (const auto* wanted = std::get_if<wire::WantCredit>(&message.body)) {
+    return state_->incoming.on_credit_wanted(from, wanted->taken);
+  }
   return state_->incoming.on_cancel(from, std::get<wire::Cancel>(message.body));
 }
 
@@ -154,8 +168,20 @@ void Rpc::refuse(const Peer& from, wire::Message& outline, const Error& why) {
   if (auto* call = std::get_if<wire::Call>(&outline.body)) {
     state_->incoming.on_call(state_, from, *call, &why);
   } else if (auto* reply = std::get_if<wire::Reply>(&outline.body)) {
+    const uint64_t taken = reply->taken;
     state_->outgoing.on_reply(from, *reply, &why);
+    state_->outgoing.on_taken(from, taken);
   }
+}
+
+uint64_t Rpc::taken(const Peer& from) {
+  assert_on_loop(state_->environment.loop);
+  return state_->incoming.taken(from);
+}
+
+void Rpc::drop(const Peer& from, const wire::Call& call) {
+  assert_on_loop(state_->environment.loop);
+  state_->incoming.drop(from, call.cost);
 }
 
 void Rpc::State::on_gone(const Peer& peer, const Error& error) {
@@ -179,6 +205,7 @@ std::shared_ptr<Future<Value>> Rpc::State::ask(const Peer& to, const char* funct
   request.function = function;
   request.args = std::move(args);
   request.timeout = kForever;
+  request.is_control = true;
   return rpc.call(std::move(request));
 }
 

@@ -25,6 +25,7 @@ namespace distag {
 
 struct RpcConfig {
   Nanos call_timeout = 60 * kSecond;
+  uint64_t max_in_flight = uint64_t{256} << 20;  // bytes of requests that a peer has not taken
 };
 
 struct RpcStats {
@@ -70,6 +71,9 @@ class Rpc {
   Heard handle(const Peer& from, wire::Message& message);
   // In its place, when there is no memory for its payload or no room for it yet: `why` is what it fails with.
   void refuse(const Peer& from, wire::Message& outline, const Error& why);
+  // On the loop: a call was dropped before it came here; and the word of a REPLY of credit.
+  void drop(const Peer& from, const wire::Call& call);
+  uint64_t taken(const Peer& from);
   // On the loop: a context is over: its open calls made here end with CANCELLED.
   void end_context(const Id& context);
 

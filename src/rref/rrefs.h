@@ -34,6 +34,7 @@ struct FetchOptions {
   Nanos timeout = 0;  // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;
   std::string label;
+  bool has_time = false;  // as CallRequest has it
 };
 
 // Remote references of one worker: values that it has for others, and references to those of others. A ReferenceHook of

@@ -167,6 +167,7 @@ Call decode(DecodeState& state, const protocol::Call& table) {
   check_tracked(state, call.metadata, call.args);
   call.label = decode_text(state, table.label(), kMaxNameBytes, "label");
   call.keep = decode_optional_id(table.keep(), "value to keep");
+  call.cost = table.cost();
   return call;
 }
 
@@ -179,8 +180,13 @@ Reply decode(DecodeState& state, const protocol::Reply& table) {
   if (has_result) reply.result = decode_value(state, static_cast<uint8_t>(table.result_type()), table.result(), 1);
   reply.metadata = decode_metadata(state, table.recording());
   check_tracked(state, reply.metadata, {reply.result});
+  reply.taken = table.taken();
   return reply;
 }
+
+Credit decode(DecodeState&, const protocol::Credit& table) { return {table.taken()}; }
+
+WantCredit decode(DecodeState&, const protocol::WantCredit& table) { return {table.taken()}; }
 
 Cancel decode(DecodeState&, const protocol::Cancel& table) { return {decode_id(*table.call(), "call")}; }
 
@@ -509,7 +515,9 @@ Body decode_body(DecodeState& state, uint8_t type, const void* table) {
                                          decode_as<protocol::Where>,
                                          decode_as<protocol::Here>,
                                          decode_as<protocol::Go>,
-                                         decode_as<protocol::Entered>};
+                                         decode_as<protocol::Entered>,
+                                         decode_as<protocol::Credit>,
+                                         decode_as<protocol::WantCredit>};
   static_assert(std::size(kDecoders) == std::variant_size_v<Body> + 1);
   static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
   if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);

@@ -55,22 +55,30 @@ class BodyEncoder {
     if (!call.label.empty()) label = mended(call.label, kMaxNameBytes);
     protocol::Id id = wire_id(call.call);
     protocol::Id keep = wire_id(call.keep);
-    return make(protocol::Body::Call, protocol::CreateCall(builder_, &id, function, args.types, args.values,
-                                                           call.time_left, noted, label, call.keep ? &keep : nullptr));
+    return make(protocol::Body::Call,
+                protocol::CreateCall(builder_, &id, function, args.types, args.values, call.time_left, noted, label,
+                                     call.keep ? &keep : nullptr, call.cost));
   }
   EncodedUnion operator()(const Reply& reply) {
     protocol::Id id = wire_id(reply.call);
     if (reply.failed) {
       auto why = error(true, reply.error);
       auto noted = metadata(reply.metadata);
-      return make(protocol::Body::Reply, protocol::CreateReply(builder_, &id, why, protocol::Value::NONE, 0, noted));
+      return make(protocol::Body::Reply,
+                  protocol::CreateReply(builder_, &id, why, protocol::Value::NONE, 0, noted, reply.taken));
     }
     EncodedUnion result =
         reply.packed != nullptr ? reply.packed->put_value(builder_) : encode_value(builder_, payload_, reply.result);
     auto noted = metadata(reply.metadata);
-    return make(
-        protocol::Body::Reply,
-        protocol::CreateReply(builder_, &id, 0, static_cast<protocol::Value>(result.type), result.offset, noted));
+    return make(protocol::Body::Reply,
+                protocol::CreateReply(builder_, &id, 0, static_cast<protocol::Value>(result.type), result.offset, noted,
+                                      reply.taken));
+  }
+  EncodedUnion operator()(const Credit& credit) {
+    return make(protocol::Body::Credit, protocol::CreateCredit(builder_, credit.taken));
+  }
+  EncodedUnion operator()(const WantCredit& wanted) {
+    return make(protocol::Body::WantCredit, protocol::CreateWantCredit(builder_, wanted.taken));
   }
   EncodedUnion operator()(const Cancel& cancel) {
     protocol::Id id = wire_id(cancel.call);

@@ -40,7 +40,9 @@ const char* body_name(const Body& body) {
                                            "WHERE",
                                            "HERE",
                                            "GO",
-                                           "ENTERED"};
+                                           "ENTERED",
+                                           "CREDIT",
+                                           "WANT_CREDIT"};
   static_assert(std::size(kNames) == std::variant_size_v<Body>);
   return kNames[body.index()];
 }

@@ -95,6 +95,7 @@ struct Call {
   std::string label;
   Id keep{};  // {0,0}: the result travels back; else it stays with the callee under this name
   std::shared_ptr<const Packed> packed{};  // to be sent in place of args
+  uint64_t cost = 0;                       // of the sender's budget for the receiver
 };
 struct Reply {
   Id call;
@@ -103,6 +104,13 @@ struct Reply {
   Value result;
   AutogradMetadata metadata;
   std::shared_ptr<const Packed> packed{};  // to be sent in place of result
+  uint64_t taken = 0;                      // as Credit
+};
+struct Credit {
+  uint64_t taken = 0;  // the costs of all requests of the receiver that the sender has taken
+};
+struct WantCredit {
+  uint64_t taken = 0;  // to be told once it is that much
 };
 struct Cancel {
   Id call;
@@ -330,7 +338,7 @@ struct Here {
 using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster,
                           ShutdownPoll, ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start,
                           Grad, Done, Verdict, Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part,
-                          Calls, MeshEnd, Where, Here, Go, Entered>;
+                          Calls, MeshEnd, Where, Here, Go, Entered, Credit, WantCredit>;
 
 // Payload frame `frame` of a message went ahead of it in chunks.
 struct Transfer {

@@ -33,6 +33,8 @@ struct TakerOf {
   Taker operator()(const wire::Call&) const { return Taker::kCalls; }
   Taker operator()(const wire::Reply&) const { return Taker::kCalls; }
   Taker operator()(const wire::Cancel&) const { return Taker::kCalls; }
+  Taker operator()(const wire::Credit&) const { return Taker::kCalls; }
+  Taker operator()(const wire::WantCredit&) const { return Taker::kCalls; }
   // references
   Taker operator()(const wire::Fork&) const { return Taker::kReferences; }
   Taker operator()(const wire::Forked&) const { return Taker::kReferences; }

@@ -346,13 +346,15 @@ Heard Worker::State::lead(const Peer& from, wire::Message& message) {
   violation("{} is no message that a started worker gets", wire::body_name(message.body));
 }
 
-// Those of the group, of references, and of who holds a context are not: what they say has to be heard. They are small,
-// so it waits for memory.
+// Those of the group, of references, of credit, and of who holds a context are not: what they say has to be heard. They
+// are small, so it waits for memory.
 bool Worker::State::is_refused(const wire::Message& message) {
-  if (std::holds_alternative<wire::Joined>(message.body) || std::holds_alternative<wire::Release>(message.body)) {
+  const wire::Body& body = message.body;
+  if (std::holds_alternative<wire::Joined>(body) || std::holds_alternative<wire::Release>(body) ||
+      std::holds_alternative<wire::Credit>(body) || std::holds_alternative<wire::WantCredit>(body)) {
     return false;
   }
-  const Taker taker = taker_of(message.body);
+  const Taker taker = taker_of(body);
   return taker != Taker::kGroup && taker != Taker::kReferences;
 }
 
@@ -376,6 +378,8 @@ void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error
 // It met the group before us. A message that there is no room for is refused, as far as its sender waits for an answer:
 // before anything ran here, nobody has to ask for more than calls and passes of the FAST kind.
 Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
+  // There is always room for this one: requests may be waiting for it that are refused here.
+  if (std::holds_alternative<wire::WantCredit>(message.body)) return rpc.handle(from, message);
   const size_t bytes = wire::check(message.body, session->limits());
   auto early = std::make_shared<wire::Message>();
   UniqueFunction<bool()> lead_it = [this, from, early] { return lead_early(from, *early); };
@@ -400,7 +404,9 @@ Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
 void Worker::State::refuse_early(const Peer& from, const wire::Message& outline, Error why) {
   why.set_origin_rank(session->self().rank);
   if (const auto* call = std::get_if<wire::Call>(&outline.body)) {
-    session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}});
+    const uint64_t taken = rpc.taken(from) + call->cost;
+    session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}, {}, taken});
+    rpc.drop(from, *call);
     gate.count_refused(from);  // once, also when this is tried again
   } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
     session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});

@@ -31,7 +31,7 @@ struct Worker::State {
         options(std::move(wanted)),
         group(Group::Environment{environment.loop, environment.random, options.lease}),
         rpc(group, Rpc::Environment{environment.loop, environment.functions, environment.compute, environment.log},
-            RpcConfig{options.call_timeout}),
+            RpcConfig{options.call_timeout, options.max_in_flight}),
         rrefs(Rrefs::Environment{environment.loop, environment.compute, environment.log, environment.random,
                                  options.call_timeout},
               group, rpc),

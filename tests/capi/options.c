@@ -57,7 +57,6 @@ static void worker_options(void) {
   REFUSED(world_size, 65537, DISTAG_E_INVALID_ARGUMENT, "world_size");
   REFUSED(call_timeout_ns, -2, DISTAG_E_INVALID_ARGUMENT, "call_timeout_ns");
   REFUSED(lease_ns, -1, DISTAG_E_INVALID_ARGUMENT, "lease_ns");
-  REFUSED(max_in_flight_bytes, 1, DISTAG_E_UNSUPPORTED, "max_in_flight_bytes");
   REFUSED(name, "", DISTAG_E_INVALID_ARGUMENT, "name");
   REFUSED(name, "two words", DISTAG_E_INVALID_ARGUMENT, "two words");
   REFUSED(job, "\xFF", DISTAG_E_INVALID_ARGUMENT, "job");

@@ -51,6 +51,7 @@ static distag_worker *start_worker(int rank, const char *rendezvous) {
   options.rank = rank;
   options.world_size = 2;
   options.rendezvous = rendezvous;
+  options.max_in_flight_bytes = (uint64_t)1 << 40; /* the burst is not to be held up */
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "consume", consume, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_start(worker, 30 * DISTAG_SECOND, &err));

@@ -64,13 +64,17 @@ int run_each(run_result *result, operation begin, const char *name, distag_worke
       if (futures[i] == NULL) continue;
       /* While another one has not begun it does not end: it is looked at again. */
       const int64_t patience = futures[1 - i] == NULL && count == 2 && !is_done[1 - i] ? 0 : timeout + DISTAG_SECOND;
-      distag_status status = DISTAG_E_OUT_OF_MEMORY; /* of the wait itself, too: then it is begun again */
+      distag_status status = DISTAG_E_OUT_OF_MEMORY;
+      int is_complete = 0;
       result->doing = "distag_wait_all";
-      for (int waits = 0; status == DISTAG_E_OUT_OF_MEMORY && waits < kMostTries; ++waits) {
+      for (int waits = 0; waits < kMostTries; ++waits) {
         err.code = DISTAG_OK;
         status = distag_wait_all(&futures[i], 1, patience, &err);
+        is_complete = distag_future_poll(futures[i]);
+        /* Without memory for the wait itself, and where it ends right after a wait in vain, it is waited for again. */
+        if (status != DISTAG_E_OUT_OF_MEMORY && !(status == DISTAG_E_DEADLINE && is_complete)) break;
       }
-      if (!distag_future_poll(futures[i])) {
+      if (!is_complete) {
         if (patience != 0 || status != DISTAG_E_DEADLINE) run_note(result, "distag_wait_all", status, &err);
         continue;
       }

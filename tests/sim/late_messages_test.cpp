@@ -128,6 +128,7 @@ TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
   SimGroupOptions options;
   options.size = 3;
   options.max_message_bytes = 16 * kBytes;
+  options.max_in_flight = 256 * kBytes;
   SimWorkerGroup group(1, options);
   group.start();
   const Incarnation before = group.worker(0).group().membership().find_by_rank(2)->peer.incarnation;

@@ -24,9 +24,10 @@ bool contains(const Error& error, const std::string& text) { return error.messag
 
 class RrefsTest : public ::testing::Test {
  protected:
-  void make(int32_t size = 3, uint64_t seed = 1) {
+  void make(int32_t size = 3, uint64_t seed = 1, uint64_t max_in_flight = 0) {
     SimGroupOptions options;
     options.size = size;
+    options.max_in_flight = max_in_flight;
     group_.reset();
     group_ = std::make_unique<SimWorkerGroup>(seed, options);
     for (int32_t rank = 0; rank < size; ++rank) register_functions(rank);
@@ -271,6 +272,19 @@ TEST_F(RrefsTest, AFetchOfAValueInTheMakingEndsByItsDeadline) {
   for (const auto& reply : waiting_) reply->finish(Value());
   EXPECT_EQ(fetch(0, far).as_int64(), 5);
   EXPECT_EQ(fetch(0, near).as_int64(), 5);
+}
+
+// It leaves its room to others, who may have to make the value.
+TEST_F(RrefsTest, ARequestThatWaitsForAValueHoldsUpNoOther) {
+  make(2, 1, 1500);
+  const Ref far = remote(0, 1, "slow");
+  const auto fetched = group_->worker(0).rrefs().fetch(far, {});
+  ASSERT_TRUE(group_->scheduler().run_until([this] { return !waiting_.empty(); }, kSecond));
+  EXPECT_EQ(group_->call(0, 1, "make", {whole(3)}).as_int64(), 3);
+  EXPECT_FALSE(fetched->is_done());
+  for (const auto& reply : waiting_) reply->finish(Value());
+  wait(*fetched, kForever);
+  EXPECT_EQ(fetched->value().as_int64(), 5);
 }
 
 TEST_F(RrefsTest, AnObjectStaysWithItsOwner) {

@@ -7,6 +7,14 @@
 #include "group/rendezvous.h"
 
 namespace distag::sim {
+namespace {
+
+SimGroupOptions with_budget(SimGroupOptions options, uint64_t seed) {
+  if (options.max_in_flight == 0) options.max_in_flight = seed % 3 == 0 ? 16'000 : WorkerOptions{}.max_in_flight;
+  return options;
+}
+
+}  // namespace
 
 // Tells those who join, each after a delay of its own, who is in the group.
 class SimWorkerGroup::Meeting {
@@ -99,10 +107,10 @@ struct SimWorkerGroup::Node {
 };
 
 SimWorkerGroup::SimWorkerGroup(uint64_t seed, SimGroupOptions options)
-    : options_(options),
+    : options_(with_budget(std::move(options), seed)),
       scheduler_(std::make_unique<SimScheduler>(seed)),
-      network_(std::make_unique<SimNetwork>(*scheduler_, options.faults)),
-      meeting_(std::make_unique<Meeting>(*scheduler_, *network_, options.is_open ? -1 : options.size)) {
+      network_(std::make_unique<SimNetwork>(*scheduler_, options_.faults)),
+      meeting_(std::make_unique<Meeting>(*scheduler_, *network_, options_.is_open ? -1 : options_.size)) {
   for (int32_t rank = 0; rank < options_.size; ++rank) nodes_.push_back(make_node(rank));
 }
 
@@ -119,6 +127,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   options.rendezvous = options_.rendezvous;
   options.lease = options_.lease;
   options.call_timeout = options_.call_timeout;
+  options.max_in_flight = options_.max_in_flight;
   options.max_message_bytes =
       options_.max_message_bytes_of ? options_.max_message_bytes_of(rank) : options_.max_message_bytes;
   WorkerEnvironment environment{node->loop,

@@ -19,6 +19,7 @@ struct SimGroupOptions {
   Nanos lease = 5 * kSecond;
   Nanos call_timeout = 60 * kSecond;
   size_t max_message_bytes = size_t{1} << 30;
+  uint64_t max_in_flight = 0;  // 0: as usual, and with every third seed so little that requests wait
   std::function<size_t(int32_t rank)> max_message_bytes_of = nullptr;  // instead, of each
   LogLevel log_level = LogLevel::kWarning;
   // Where they meet: a stand-in that never fails, or, by its uri, the rendezvous that rank 0 serves over the network.

@@ -79,7 +79,8 @@ class Worker(Owner):
     def __init__(self, name: str | None = None, *, rank: int | None = None, world_size: int = 0,
                  rendezvous: str | None = None, job: str | None = None, functions: Offers | None = None,
                  executor: str = "pool", thread_count: int = 0, call_timeout: Duration = None, lease: Duration = None,
-                 max_message_bytes: int = 0, bind: str | None = None, advertise: str | None = None,
+                 max_message_bytes: int = 0, max_in_flight_bytes: int = 0, bind: str | None = None,
+                 advertise: str | None = None,
                  group_key: str | None = None, allow_insecure: bool = False,
                  log: Callable[[str, str], object] | None = None, log_level: str = "warning",
                  on_member: Callable[[Member], object] | None = None) -> None:
@@ -91,7 +92,8 @@ class Worker(Owner):
             lease_ns=limit_ns(lease))
         for field, kind, number in (("rank", c_int32, rank), ("world_size", c_int32, world_size),
                                     ("thread_count", c_uint32, thread_count),
-                                    ("max_message_bytes", c_uint64, max_message_bytes)):
+                                    ("max_message_bytes", c_uint64, max_message_bytes),
+                                    ("max_in_flight_bytes", c_uint64, max_in_flight_bytes)):
             setattr(options, field, fit(number, kind, field))
         for field, given in (("name", name), ("rendezvous", rendezvous), ("job", job), ("bind", bind),
                              ("advertise", advertise)):

@@ -20,6 +20,7 @@ namespace distag::testing {
 struct NodeConfig {
   Nanos call_timeout = RpcConfig{}.call_timeout;
   Nanos lease = 5 * kSecond;
+  uint64_t max_in_flight = RpcConfig{}.max_in_flight;
 };
 
 // One worker as far as this layer goes: a session, a Group and an Rpc over a simulated network.
@@ -33,7 +34,8 @@ class RpcNode final : private SessionEvents {
         random_(scheduler.random().next()),
         transport_(network, loop, name_of(rank)),
         members(Group::Environment{loop, random_, config.lease}),
-        rpc(members, Rpc::Environment{loop, functions, compute, log_}, RpcConfig{config.call_timeout}) {
+        rpc(members, Rpc::Environment{loop, functions, compute, log_},
+            RpcConfig{config.call_timeout, config.max_in_flight}) {
     rpc.set_op_runner([](const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool) {
       ops::check_arguments(op, inputs, attributes);
       return op.forward(inputs, attributes, nullptr);

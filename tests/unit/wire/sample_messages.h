@@ -61,8 +61,8 @@ inline std::vector<Body> all_bodies() {
           Ping{},
           Leave{},
           Chunk{1, 10, 15, false, piece},
-          Call{{1, 2}, "f", all_values(), 5, tracked, "label", {81, 82}},
-          Reply{{1, 2}, false, {}, Value(floats({2})), {context, 2, pair, {true}, {21}}},
+          Call{{1, 2}, "f", all_values(), 5, tracked, "label", {81, 82}, {}, 83},
+          Reply{{1, 2}, false, {}, Value(floats({2})), {context, 2, pair, {true}, {21}}, {}, 84},
           Reply{{1, 2}, true, error, {}, {context, 2, {}, {}, {21}}},
           Cancel{{1, 2}},
           Join{"job", 1, 4, member, {std::byte{9}}},
@@ -92,7 +92,9 @@ inline std::vector<Body> all_bodies() {
           Where{{91, 92}, "line", {7, 8}},
           Here{{91, 92}, "line", true, true, 7, "all_reduce(float32[2])", 58, {1, 3}, {9, 10}},
           Go{context, pass},
-          Entered{context, pass, {{19, 20}, 21, 22}}};
+          Entered{context, pass, {{19, 20}, 21, 22}},
+          Credit{61},
+          WantCredit{62}};
 }
 
 }  // namespace distag::wire

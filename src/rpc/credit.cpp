@@ -1,0 +1,142 @@
+#include "rpc/credit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+// Of a request without arguments, here and at the peer.
+constexpr uint64_t kOfEach = 1024;
+
+uint64_t bytes_of(const Value& value) {
+  switch (value.kind()) {
+    case ValueKind::kText:
+      return value.as_text().size();
+    case ValueKind::kBytes:
+      return value.as_bytes().size();
+    case ValueKind::kTensor:
+      return value.as_tensor().byte_size();
+    case ValueKind::kList: {
+      uint64_t bytes = 0;
+      for (const Value& item : value.as_list()) bytes += sizeof item + bytes_of(item);
+      return bytes;
+    }
+    case ValueKind::kMap: {
+      uint64_t bytes = 0;
+      for (const auto& [key, item] : value.as_map()) bytes += sizeof item + key.size() + bytes_of(item);
+      return bytes;
+    }
+    default:
+      return sizeof value;
+  }
+}
+
+}  // namespace
+
+uint64_t cost_of(const Values& args, const wire::Packed* packed, const std::string& label) {
+  uint64_t cost = kOfEach + label.size();
+  if (packed != nullptr) return cost + packed->header_bytes() + packed->frame_bytes();
+  for (const Value& arg : args) cost += bytes_of(arg);
+  return cost;
+}
+
+bool Credit::fits(const Line& line, uint64_t cost) const {
+  const uint64_t open = line.sent > line.taken ? line.sent - line.taken : 0;
+  return open == 0 || (open <= budget_ && cost <= budget_ - open);
+}
+
+bool Credit::admit(const std::shared_ptr<OutgoingCall>& call) {
+  if (call->cost == 0) return true;
+  Line& line = lines_[call->to];
+  if (line.waiting.empty() && fits(line, call->cost)) {
+    line.sent += call->cost;
+    call->is_counted = true;
+    return true;
+  }
+  if (!call->has_time && line.waiting_bytes >= budget_) {
+    fail(Status::kOverloaded,
+         "{} bytes of requests wait until it has begun or dropped some of {}, the budget for each of them is {} "
+         "(max_in_flight_bytes); wait for the futures of earlier calls first",
+         line.waiting_bytes, line.sent - line.taken, budget_);
+  }
+  line.waiting.emplace(call->id.counter, call);
+  line.waiting_bytes += call->cost;
+  call->is_waiting = true;
+  return false;
+}
+
+void Credit::give_back(OutgoingCall& call) {
+  const bool was_counted = std::exchange(call.is_counted, false);
+  const bool was_waiting = std::exchange(call.is_waiting, false);
+  const auto found = lines_.find(call.to);
+  if (found == lines_.end() || !(was_counted || was_waiting)) return;
+  Line& line = found->second;
+  line.asked = 0;  // for less, now
+  if (was_counted) line.sent -= call.cost;
+  if (!was_waiting) return;
+  line.waiting_bytes -= call.cost;
+  line.waiting.erase(call.id.counter);
+}
+
+bool Credit::on_taken(Incarnation peer, uint64_t total) {
+  const auto found = lines_.find(peer);
+  if (found == lines_.end()) return false;
+  Line& line = found->second;
+  line.taken = std::min(std::max(line.taken, total), line.sent);
+  return !line.waiting.empty();
+}
+
+bool Credit::has_next(Incarnation peer) const {
+  const auto found = lines_.find(peer);
+  if (found == lines_.end()) return false;
+  const Line& line = found->second;
+  return !line.waiting.empty() && fits(line, line.waiting.begin()->second->cost);
+}
+
+std::shared_ptr<OutgoingCall> Credit::next(Incarnation peer) {
+  if (!has_next(peer)) return nullptr;
+  Line& line = lines_.at(peer);
+  const std::shared_ptr<OutgoingCall> call = std::move(line.waiting.begin()->second);
+  line.waiting.erase(line.waiting.begin());
+  line.waiting_bytes -= call->cost;
+  line.sent += call->cost;
+  call->is_waiting = false;
+  call->is_counted = true;
+  return call;
+}
+
+uint64_t Credit::to_ask(Incarnation peer) const {
+  const auto found = lines_.find(peer);
+  if (found == lines_.end()) return 0;
+  const Line& line = found->second;
+  if (line.waiting.empty() || line.taken < line.asked) return 0;
+  // With room for more than one, so that not each of them needs a word.
+  const uint64_t wanted = line.waiting.begin()->second->cost + budget_ / 8;
+  return wanted >= budget_ ? line.sent : line.sent - std::min(line.sent, budget_ - wanted);
+}
+
+void Credit::note_asked(Incarnation peer, uint64_t taken) {
+  const auto found = lines_.find(peer);
+  if (found != lines_.end()) found->second.asked = taken;
+}
+
+std::vector<Incarnation> Credit::peers_with_waiting() const {
+  std::vector<Incarnation> peers;
+  for (const auto& [peer, line] : lines_) {
+    if (!line.waiting.empty()) peers.push_back(peer);
+  }
+  return peers;
+}
+
+Credit::Line Credit::forget(Incarnation peer) {
+  const auto found = lines_.find(peer);
+  if (found == lines_.end()) return {};
+  Line line = std::move(found->second);
+  lines_.erase(found);
+  return line;
+}
+
+}  // namespace distag

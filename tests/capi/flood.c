@@ -1,0 +1,125 @@
+/* A worker whose one thread stands still is flooded by three others: they are told OVERLOADED at once, memory stays
+ * within their budgets, everybody else goes on, and nothing that was accepted is lost. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "capi/check.h"
+#include "capi/support/group.h"
+
+enum { kSenders = 3, kWorkers = kSenders + 2, kBudget = 8 << 20, kMost = 2000, kSee = 5 * DISTAG_MILLISECOND };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { kIsMeasured = 0 }; /* a sanitizer has memory of its own */
+#else
+enum { kIsMeasured = 1 };
+#endif
+
+static distag_error err = DISTAG_ERROR_INIT;
+static distag_worker *workers[kWorkers]; /* the last but one is the slow one, the last one a bystander */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static int64_t served;
+
+static int64_t resident_bytes(void) {
+  long long total = 0, resident = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file != NULL && fscanf(file, "%lld %lld", &total, &resident) == 2);
+  if (file != NULL) fclose(file);
+  return (int64_t)resident * sysconf(_SC_PAGESIZE);
+}
+
+static distag_status serve(void *user_data, distag_invocation *invocation, distag_error *told) {
+  (void)user_data, (void)invocation, (void)told;
+  pthread_mutex_lock(&gate);
+  ++served;
+  pthread_mutex_unlock(&gate);
+  return DISTAG_OK;
+}
+
+/* Calls until one is refused. How many were accepted. */
+static int flood(distag_worker *sender, distag_value *arg, distag_future **accepted) {
+  for (int count = 0; count < kMost; ++count) {
+    distag_future *future = NULL;
+    CHECK_OK(distag_call_async(sender, NULL, "w3", "serve", &arg, 1, NULL, &future, &err));
+    /* A refusal is there once the worker's own thread has seen the call. */
+    const distag_status status = distag_future_wait(future, kSee, &err);
+    if (status == DISTAG_E_OVERLOADED) {
+      CHECK(strstr(err.message, "max_in_flight_bytes") != NULL);
+      CHECK(!(err.flags & DISTAG_ERROR_MAY_HAVE_RUN));
+      distag_future_release(future);
+      err.code = DISTAG_OK;
+      return count;
+    }
+    err.code = DISTAG_OK;
+    accepted[count] = future;
+    if (status != DISTAG_E_DEADLINE) break;
+  }
+  CHECK(!"an end of the flood");
+  return kMost;
+}
+
+static void others_go_on(void) {
+  distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
+  distag_tensor *one = NULL;
+  const double value = 1;
+  CHECK_OK(distag_tensor_create(&value, sizeof value, DISTAG_FLOAT64, NULL, 0, &one, &err));
+  distag_value *args[] = {distag_tensor_as_value(one)};
+  for (int sender = 0; sender < kSenders; ++sender) {
+    distag_value *result = NULL;
+    CHECK_OK(distag_call(workers[sender], NULL, "w4", "neg", args, 1, NULL, &result, &err));
+    distag_value_release(result);
+    CHECK_OK(distag_call(workers[4], NULL, "w0", "neg", args, 1, NULL, NULL, &err));
+  }
+  CHECK_OK(distag_call(workers[4], NULL, "w3", "neg", args, 1, NULL, NULL, &err)); /* an op needs no thread */
+  options.timeout_ns = 50 * DISTAG_MILLISECOND;
+  CHECK_FAILS(distag_call(workers[0], NULL, "w3", "serve", args, 1, &options, NULL, &err), DISTAG_E_DEADLINE, "50 ms");
+  CHECK(!(err.flags & DISTAG_ERROR_MAY_HAVE_RUN)); /* it waited at its sender */
+  err.code = DISTAG_OK;
+  distag_tensor_release(one);
+}
+
+static void flood_by_all(int64_t size) {
+  static distag_future *accepted[kSenders][kMost];
+  int counts[kSenders], total = 0;
+  distag_tensor *data = NULL;
+  CHECK_OK(distag_rand(1, DISTAG_FLOAT32, &size, 1, &data, &err));
+  const int64_t before = resident_bytes();
+  served = 0;
+  pthread_mutex_lock(&gate);
+  for (int sender = 0; sender < kSenders; ++sender) {
+    counts[sender] = flood(workers[sender], distag_tensor_as_value(data), accepted[sender]);
+    total += counts[sender];
+    CHECK(counts[sender] > 1);
+    CHECK(counts[sender] <= 2 * kBudget / (size * 4) + 1);
+  }
+  others_go_on();
+  const int64_t grown = resident_bytes() - before;
+  printf("%d accepted of %lld bytes, %lld KiB more\n", total, (long long)size * 4, (long long)grown >> 10);
+  if (kIsMeasured) CHECK(grown < (int64_t)kSenders * kBudget * 11 / 10);
+  CHECK_INT(served, 0);
+  pthread_mutex_unlock(&gate);
+  for (int sender = 0; sender < kSenders; ++sender) {
+    for (int i = 0; i < counts[sender]; ++i) {
+      CHECK_OK(distag_future_wait(accepted[sender][i], 30 * DISTAG_SECOND, &err));
+      distag_future_release(accepted[sender][i]);
+    }
+  }
+  CHECK_INT(served, total);
+  distag_tensor_release(data);
+}
+
+int main(void) {
+  for (int rank = 0; rank < kWorkers; ++rank) {
+    distag_worker_options options = group_options(rank, kWorkers, "inproc://flood");
+    options.max_in_flight_bytes = kBudget;
+    if (rank == kSenders) options.thread_count = 1;
+    CHECK_OK(distag_worker_create(&options, &workers[rank], &err));
+    CHECK_OK(distag_worker_register(workers[rank], "serve", serve, NULL, NULL, NULL, &err));
+  }
+  CHECK_INT(group_start(workers, kWorkers), 0);
+  flood_by_all(1 << 18);
+  flood_by_all(1 << 18);
+  flood_by_all(1 << 14);
+  CHECK_INT(group_shutdown(workers, kWorkers), 0);
+  for (int rank = 0; rank < kWorkers; ++rank) distag_worker_release(workers[rank]);
+  return check_end();
+}

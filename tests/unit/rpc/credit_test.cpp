@@ -70,8 +70,10 @@ TEST_F(CreditTest, WhatThePeerHasNotTakenIsBoundedAndTheRestFollows) {
 TEST_F(CreditTest, RequestsArriveInTheOrderInWhichTheyWereMade) {
   group.node(1).loop.freeze();
   std::vector<std::shared_ptr<Future<Value>>> calls;
-  for (int64_t i = 0; i < 7; ++i) {
-    CallRequest made = request("distag.see", i, i == 4 ? 2 * kBudget : kSize);
+  // There is room for a small one beside the first.
+  const std::vector<size_t> sizes = {10'000, 10'000, 1, 1, 2 * kBudget, kSize, 1};
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    CallRequest made = request("distag.see", static_cast<int64_t>(i), sizes[i]);
     made.has_time = true;
     calls.push_back(group.rpc(0).call(std::move(made)));
   }

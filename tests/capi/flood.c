@@ -2,10 +2,10 @@
  * within their budgets, everybody else goes on, and nothing that was accepted is lost. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "capi/check.h"
 #include "capi/support/group.h"
+#include "capi/support/resident.h"
 
 enum { kSenders = 3, kWorkers = kSenders + 2, kBudget = 8 << 20, kMost = 2000, kSee = 5 * DISTAG_MILLISECOND };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -18,14 +18,6 @@ static distag_error err = DISTAG_ERROR_INIT;
 static distag_worker *workers[kWorkers]; /* the last but one is the slow one, the last one a bystander */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static int64_t served;
-
-static int64_t resident_bytes(void) {
-  long long total = 0, resident = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  CHECK(file != NULL && fscanf(file, "%lld %lld", &total, &resident) == 2);
-  if (file != NULL) fclose(file);
-  return (int64_t)resident * sysconf(_SC_PAGESIZE);
-}
 
 static distag_status serve(void *user_data, distag_invocation *invocation, distag_error *told) {
   (void)user_data, (void)invocation, (void)told;

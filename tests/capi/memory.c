@@ -3,6 +3,7 @@
 
 #include "capi/check.h"
 #include "capi/support/group.h"
+#include "capi/support/resident.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { kRrefs = 2000, kContexts = 500, kIsMeasured = 0 };
@@ -26,14 +27,6 @@ static distag_status square(void *user_data, distag_invocation *invocation, dist
   distag_invocation_return(invocation, distag_tensor_as_value(y), err);
   distag_tensor_release(y);
   return err->code;
-}
-
-static int64_t resident_bytes(void) {
-  long long total = 0, resident = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  CHECK(file != NULL && fscanf(file, "%lld %lld", &total, &resident) == 2);
-  if (file != NULL) fclose(file);
-  return (int64_t)resident * sysconf(_SC_PAGESIZE);
 }
 
 /* Shared, passed to the other worker and back, fetched from there; and one made over there. */

@@ -8,6 +8,7 @@
 
 #include "capi/check.h"
 #include "capi/support/group.h"
+#include "capi/support/resident.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { kSeconds = 1, kIsMeasured = 0, kOpen = 100 }; /* a sanitizer is slow, and has memory of its own */
@@ -16,14 +17,6 @@ enum { kSeconds = 3, kIsMeasured = 1, kOpen = 1500 };
 #endif
 enum { kLarge = 1 << 18, kSmall = 25600 };
 static const int64_t kMostKept = 48 << 20;
-
-static int64_t resident_bytes(void) {
-  long long total = 0, resident = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  CHECK(file != NULL && fscanf(file, "%lld %lld", &total, &resident) == 2);
-  if (file != NULL) fclose(file);
-  return (int64_t)resident * sysconf(_SC_PAGESIZE);
-}
 
 static int64_t now_ns(void) {
   struct timespec now;

@@ -1241,7 +1241,7 @@ typedef struct distag_stats {
   uint64_t rrefs_used;          /* now, of other owners */
   uint64_t rref_forks;          /* now, held by other workers on values of ours */
   uint64_t bytes_sent, bytes_received;
-  uint64_t bytes_in_flight;     /* now */
+  uint64_t bytes_in_flight;     /* now: sent, and not acknowledged by the peers' libraries */
   uint64_t messages_replayed;   /* sent again after a reconnect */
   uint64_t messages_duplicated; /* received again and dropped */
   uint64_t messages_refused;    /* malformed, oversized, not allowed, or of a fenced incarnation */

@@ -43,8 +43,11 @@ uint64_t cost_of(const Values& args, const wire::Packed* packed, const std::stri
   return cost;
 }
 
+// Where a peer has lied, more may be taken than was sent once something is given back.
+uint64_t Credit::not_taken(const Line& line) { return line.sent > line.taken ? line.sent - line.taken : 0; }
+
 bool Credit::fits(const Line& line, uint64_t cost) const {
-  const uint64_t open = line.sent > line.taken ? line.sent - line.taken : 0;
+  const uint64_t open = not_taken(line);
   return open == 0 || (open <= budget_ && cost <= budget_ - open);
 }
 
@@ -58,9 +61,9 @@ bool Credit::admit(const std::shared_ptr<OutgoingCall>& call) {
   }
   if (!call->has_time && line.waiting_bytes >= budget_) {
     fail(Status::kOverloaded,
-         "{} bytes of requests wait until it has begun or dropped some of {}, the budget for each of them is {} "
-         "(max_in_flight_bytes); wait for the futures of earlier calls first",
-         line.waiting_bytes, line.sent - line.taken, budget_);
+         "requests of {} bytes that it has not begun are on their way to it, and {} more wait, for which "
+         "max_in_flight_bytes is {}: wait for the futures of earlier calls first, or raise it",
+         not_taken(line), line.waiting_bytes, budget_);
   }
   line.waiting.emplace(call->id.counter, call);
   line.waiting_bytes += call->cost;

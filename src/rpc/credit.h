@@ -48,6 +48,7 @@ class Credit {
   Line forget(Incarnation peer);
 
  private:
+  static uint64_t not_taken(const Line& line);
   bool fits(const Line& line, uint64_t cost) const;
 
   const uint64_t budget_;

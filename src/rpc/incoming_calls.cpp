@@ -35,12 +35,12 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
   GroupPeer& peer = shared_.group->peer_of(from);
   // Without memory for them the call comes again.
   for (Value& arg : request.args) receive_references(shared_, from, arg);
-  TakenCosts& taken = *taken_of(from.incarnation);
+  const std::shared_ptr<TakenCosts> taken = taken_of(from.incarnation);
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
   std::shared_ptr<IncomingCall> call;
   try {
-    call = take_in(owner, peer.peer, request);
+    call = take_in(owner, peer.peer, request, taken);
     if (shortage != nullptr) throw *shortage;
     if (is_expired) fail(Status::kDeadline, "its time was up when it arrived");
     if (refuses_new_ && from.incarnation != shared_.group->self.incarnation) {
@@ -59,7 +59,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     if (call != nullptr) {
       refuse(call, std::move(error));
     } else {
-      taken.add(shared_.gate, std::exchange(request.cost, 0));
+      taken->add(shared_.gate, std::exchange(request.cost, 0));
       send_refusal(from, id, std::move(error));
     }
   }
@@ -69,14 +69,14 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
 
 // Handles of its references are made before anything else is decided, so that they go with it.
 std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcShared>& owner,
-                                                     const std::shared_ptr<const Peer>& from, wire::Call& request) {
+                                                     const std::shared_ptr<const Peer>& from, wire::Call& request,
+                                                     const std::shared_ptr<TakenCosts>& taken) {
   if (request.keep && shared_.references == nullptr) {
     fail(Status::kUnsupported, "this worker knows no remote references");
   }
   const Id id = request.call;
   const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
-  auto call =
-      std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, taken_of(from->incarnation));
+  auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, taken);
   try {
     deadlines_.add(id, deadline);
     open_.emplace(id, call);
@@ -215,7 +215,7 @@ void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
   assert_on_loop(shared_.environment.loop);
   if (remove(*call)) {  // somebody waits for it
     call->close();
-    send_taken(call);
+    send_pending(call);
   }
   // Arguments that take long to free are not freed here.
   if (!takes_long_to_free(call->args())) return;
@@ -226,7 +226,7 @@ void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
   }
 }
 
-void IncomingCalls::send_taken(const std::shared_ptr<IncomingCall>& call) {
+void IncomingCalls::send_pending(const std::shared_ptr<IncomingCall>& call) {
   Answer answer = std::move(call->pending_answer());
   wire::Reply reply;
   reply.call = call->id();

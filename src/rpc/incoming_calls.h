@@ -56,7 +56,8 @@ class IncomingCalls {
 
   void begin_value(IncomingCall& call);
   std::shared_ptr<IncomingCall> take_in(const std::shared_ptr<RpcShared>& owner,
-                                        const std::shared_ptr<const Peer>& from, wire::Call& request);
+                                        const std::shared_ptr<const Peer>& from, wire::Call& request,
+                                        const std::shared_ptr<TakenCosts>& taken);
   Target find_target(const std::string& name) const;
   const std::shared_ptr<TakenCosts>& taken_of(Incarnation peer);
   void receive_metadata(const IncomingCall& call);
@@ -68,7 +69,7 @@ class IncomingCalls {
   void on_due(const Id& id);
   // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
-  void send_taken(const std::shared_ptr<IncomingCall>& call);
+  void send_pending(const std::shared_ptr<IncomingCall>& call);
   void check_made(wire::Reply& reply) const;
   void send(const IncomingCall& call, wire::Reply reply, Value original);
   void send_instead(const IncomingCall& call, Error error);

@@ -766,14 +766,26 @@ TEST(ShardedStages, AMemberThatDoesNotHoldTheContextSaysSo) {
   }
 }
 
+// Several members and a driver that is none of them, after the forward pass.
+struct DrivenStages {
+  Stages stages{4};
+  std::shared_ptr<Context> context;
+  Tensor leaf = parameter(40);
+  Tensor loss;
+  Id id;
+
+  DrivenStages() {
+    stages.script().has_member_as_driver = false;
+    EXPECT_GT(stages.members(), 1);
+    context = stages.make_context();
+    loss = stages.run_forward(context, leaf);
+    id = context->global_id();
+  }
+};
+
 TEST(ShardedStages, GoIsHeardOfTheInitiatorAlone) {
-  Stages stages(4);
-  stages.script().has_member_as_driver = false;
-  ASSERT_GT(stages.members(), 1);
-  const auto context = stages.make_context();
-  const Tensor leaf = parameter(40);
-  const Tensor loss = stages.run_forward(context, leaf);
-  const Id id = context->global_id();
+  DrivenStages driven;
+  auto& [stages, context, leaf, loss, id] = driven;
   EXPECT_THROW(stages.deliver(1, 2, wire::Go{id, {id.maker, 1}}), Violation);
   EXPECT_EQ(stages.deliver(1, 0, wire::Go{id, {id.maker, 1000}}), Heard::kStale);
   context->backward({loss}, {});
@@ -781,15 +793,10 @@ TEST(ShardedStages, GoIsHeardOfTheInitiatorAlone) {
   stages.expect_right(context, leaf, loss.item());
 }
 
-// To the first member, of an entry that the pass has reached, from a member; early, or again, is no harm.
+// Of an entry that the pass has reached, and while it runs.
 TEST(ShardedStages, OnlyMembersSayThatAGradientHasCome) {
-  Stages stages(4);
-  stages.script().has_member_as_driver = false;
-  ASSERT_GT(stages.members(), 1);
-  const auto context = stages.make_context();
-  const Tensor leaf = parameter(40);
-  const Tensor loss = stages.run_forward(context, leaf);
-  const Id id = context->global_id();
+  DrivenStages driven;
+  auto& [stages, context, leaf, loss, id] = driven;
   const Id pass{id.maker, 1};
   const wire::EntryName none{stages.mesh(), 1000, 1};
   EXPECT_EQ(stages.deliver(1, 2, wire::Entered{id, pass, none}), Heard::kStale);

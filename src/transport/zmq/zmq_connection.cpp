@@ -14,7 +14,7 @@ namespace {
 
 // Messages handed out before the loop looks at everything else again.
 constexpr int kMessagesPerTurn = 64;
-// The IO thread tells of every failure it sees, but not when it has no descriptor left.
+// The IO thread tells of every failure that it sees; this is for one that it does not.
 constexpr Nanos kDialTimeout = 10 * kSecond;
 
 }  // namespace

@@ -49,6 +49,14 @@ class CreditTest : public ::testing::Test {
     EXPECT_EQ(group.rpc(1).stats().calls_open, kFit);
     return calls;
   }
+  // Those that waited cannot have run.
+  void expect_ended(const std::vector<std::shared_ptr<Future<Value>>>& calls, Status why) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const Error error = group.error_of(*calls[i]);
+      EXPECT_EQ(error.status(), why);
+      EXPECT_EQ(error.may_have_run(), i < kFit) << i;
+    }
+  }
   void expect_seen(const std::vector<std::shared_ptr<Future<Value>>>& calls, std::vector<int64_t> expected) {
     group.node(1).functions.thaw();
     for (const auto& call : calls) group.await(*call);
@@ -91,8 +99,9 @@ TEST_F(CreditTest, OneMoreIsRefusedAtOnce) {
   EXPECT_FALSE(error.may_have_run());
   EXPECT_EQ(
       error.message(),
-      "call \"see\" on \"w1\" (rank 1): 16192 bytes of requests wait until it has begun or dropped some of 12144, "
-      "the budget for each of them is 12500 (max_in_flight_bytes); wait for the futures of earlier calls first");
+      "call \"see\" on \"w1\" (rank 1): requests of 12144 bytes that it has not begun are on their way to it, and "
+      "16192 more wait, for which max_in_flight_bytes is 12500: wait for the futures of earlier calls first, or raise "
+      "it");
   EXPECT_LT(group.scheduler.now() - before, kMillisecond);
   expect_seen(calls, {0, 1, 2, 3, 4, 5, 6});
 }
@@ -198,21 +207,13 @@ TEST_F(CreditTest, RequestsThatEndInTheQueueTakeRoomUntilTheyAreDropped) {
 TEST_F(CreditTest, TheLossOfThePeerEndsThoseThatWait) {
   const auto calls = fill();
   group.network.kill("w1");
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const Error error = group.error_of(*calls[i]);
-    EXPECT_EQ(error.status(), Status::kDisconnected);
-    EXPECT_EQ(error.may_have_run(), i < kFit) << i;
-  }
+  expect_ended(calls, Status::kDisconnected);
 }
 
 TEST_F(CreditTest, AShutdownEndsThoseThatWait) {
   const auto calls = fill();
   group.node(0).shutdown(0);
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const Error error = group.error_of(*calls[i]);
-    EXPECT_EQ(error.status(), Status::kCancelled);
-    EXPECT_EQ(error.may_have_run(), i < kFit) << i;
-  }
+  expect_ended(calls, Status::kCancelled);
 }
 
 TEST_F(CreditTest, AGracefulShutdownWaitsForThem) {

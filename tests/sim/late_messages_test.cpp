@@ -121,35 +121,63 @@ bool knows_returned(SimWorkerGroup& group, Incarnation before) {
   return group.scheduler().run_until(is_known, 3 * kSecond);
 }
 
-// One that comes back waits for a member that does not answer, while another calls it already.
-TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
-  constexpr size_t kCalls = 40;
-  constexpr size_t kBytes = size_t{64} << 10;
-  SimGroupOptions options;
-  options.size = 3;
-  options.max_message_bytes = 16 * kBytes;
-  options.max_in_flight = 256 * kBytes;
-  SimWorkerGroup group(1, options);
-  group.start();
-  const Incarnation before = group.worker(0).group().membership().find_by_rank(2)->peer.incarnation;
-  group.kill(2);
-  group.freeze(1);
-  Worker& returned = group.restart(2);
-  returned.rpc().register_function("nothing", [](Invocation&) {});
-  auto started = returned.start(60 * kSecond);
-  ASSERT_TRUE(knows_returned(group, before));
-  std::vector<std::shared_ptr<Future<Value>>> calls;
-  for (size_t i = 0; i < kCalls; ++i) {
+// Calls of w0 to a w2 that comes back, and waits for w1, which does not answer.
+class EarlyCalls {
+ public:
+  static constexpr size_t kBytes = size_t{64} << 10;  // of an argument
+  static constexpr uint64_t kCost = kBytes + 2048;    // at most
+
+  EarlyCalls(uint64_t max_in_flight, const Function& function) : group(1, options(max_in_flight)) {
+    group.start();
+    const Incarnation before = group.worker(0).group().membership().find_by_rank(2)->peer.incarnation;
+    group.kill(2);
+    group.freeze(1);
+    Worker& returned = group.restart(2);
+    returned.rpc().register_function("take", function);
+    started_ = returned.start(60 * kSecond);
+    is_known_ = knows_returned(group, before);
+  }
+
+  bool is_known() const { return is_known_; }
+  std::shared_ptr<Future<Value>> call() {
     CallRequest request;
     request.to = "w2";
-    request.function = "nothing";
+    request.function = "take";
     request.args.push_back(Value::bytes(Value::Bytes(kBytes)));
-    calls.push_back(group.worker(0).rpc().call(std::move(request)));
+    request.has_time = true;
+    return group.worker(0).rpc().call(std::move(request));
   }
-  group.scheduler().run_for(kSecond);
-  ASSERT_FALSE(started->is_done());
-  group.thaw(1);
-  wait(*started, kForever);
+  void finish_start() {
+    group.scheduler().run_for(kSecond);
+    ASSERT_FALSE(started_->is_done());
+    group.thaw(1);
+    wait(*started_, kForever);
+  }
+
+  SimWorkerGroup group;
+
+ private:
+  static SimGroupOptions options(uint64_t max_in_flight) {
+    SimGroupOptions made;
+    made.size = 3;
+    made.max_message_bytes = 16 * kBytes;
+    made.max_in_flight = max_in_flight;
+    return made;
+  }
+
+  std::shared_ptr<Future<Value>> started_;
+  bool is_known_ = false;
+};
+
+// With each that is refused another one has room to go.
+TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
+  constexpr size_t kCalls = 40;
+  EarlyCalls early(17 * EarlyCalls::kCost, [](Invocation&) {});
+  ASSERT_TRUE(early.is_known());
+  SimWorkerGroup& group = early.group;
+  std::vector<std::shared_ptr<Future<Value>>> calls;
+  for (size_t i = 0; i < kCalls; ++i) calls.push_back(early.call());
+  early.finish_start();
   size_t refused = 0;
   for (const auto& call : calls) {
     ASSERT_TRUE(wait(*call, 60 * kSecond));
@@ -163,6 +191,21 @@ TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
   for (const ShutdownReport& report : group.shutdown(30 * kSecond)) EXPECT_TRUE(report.clean);
   for (const std::string& line : group.log_lines())
     EXPECT_EQ(line.find("broke the protocol"), std::string::npos) << line;
+}
+
+// Nothing but CREDIT tells that they have begun.
+TEST(EarlyMessagesTest, TheWishForRoomIsKeptForTheStart) {
+  constexpr size_t kCalls = 10;
+  std::vector<std::shared_ptr<PendingReply>> held;
+  EarlyCalls early(5 * EarlyCalls::kCost, [&held](Invocation& call) { held.push_back(call.defer()); });
+  ASSERT_TRUE(early.is_known());
+  std::vector<std::shared_ptr<Future<Value>>> calls;
+  for (size_t i = 0; i < kCalls; ++i) calls.push_back(early.call());
+  early.finish_start();
+  EXPECT_TRUE(early.group.scheduler().run_until([&held] { return held.size() == kCalls; }, 10 * kSecond))
+      << held.size();
+  for (const auto& reply : held) reply->finish(Value());
+  for (const auto& call : calls) EXPECT_TRUE(wait(*call, 10 * kSecond));
 }
 
 // It has called, and died, while the one that starts still waits for another.

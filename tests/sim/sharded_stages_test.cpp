@@ -229,7 +229,7 @@ class Stages {
       uint64_t count = 0;
       for (int32_t rank = 0; rank < group_->size(); ++rank) {
         if (group_->is_killed(rank)) continue;
-        count += group_->worker(rank).stats().dautograd.passes_open;
+        count += group_->worker(rank).stats().dautograd.passes_open + group_->tasks_running(rank);
         if (programs_[static_cast<size_t>(rank)] != nullptr) {
           count += programs_[static_cast<size_t>(rank)]->mesh().stats().open;
         }

@@ -68,6 +68,38 @@ TEST(ShortageMoments, AShutdownEndsOnAllSides) {
                   });
 }
 
+// Nothing but CREDIT tells that those before have begun, and each of them takes all of the room.
+TEST(ShortageMoments, RequestsThatWaitForRoomGoOn) {
+  constexpr size_t kCalls = 6;
+  SimGroupOptions options;
+  options.max_in_flight = 1;
+  for (const int32_t rank : {0, 1}) {
+    for_each_moment(rank, {1, 2, 5}, options, [](SimWorkerGroup& group, const std::function<void()>& begin) {
+      std::vector<std::shared_ptr<PendingReply>> held;
+      group.worker(1).rpc().register_function("hold", [&held](Invocation& call) { held.push_back(call.defer()); });
+      group.start();
+      begin();
+      std::vector<std::shared_ptr<Future<Value>>> calls;
+      for (size_t i = 0; i < kCalls; ++i) {
+        CallRequest request;
+        request.to = "w1";
+        request.function = "hold";
+        request.timeout = kForever;
+        request.has_time = true;
+        calls.push_back(group.worker(0).rpc().call(std::move(request)));
+      }
+      const auto failed = [&calls] {
+        return static_cast<size_t>(
+            std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call->is_done(); }));
+      };
+      EXPECT_TRUE(group.scheduler().run_until([&] { return held.size() + failed() >= kCalls; }, 10 * kSecond))
+          << held.size() << " begun, " << failed() << " failed";
+      for (const auto& reply : held) reply->finish(Value());
+      for (const auto& call : calls) expect_end(group, *call);
+    });
+  }
+}
+
 // Its values end, and no retry of a refused message makes a violator of its sender.
 TEST(ShortageMoments, ARemoteCreationLosesNobody) {
   for_each_moment(1, {1, 2, 5, 8}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {

@@ -185,6 +185,8 @@ void SimWorkerGroup::share_memory_with_loop(int32_t rank) {
   node.loop.set_memory(&node.memory, [&node](const Error& error) { node.worker->on_loop_failure(error); });
 }
 
+size_t SimWorkerGroup::tasks_running(int32_t rank) { return nodes_[static_cast<size_t>(rank)]->compute.running(); }
+
 SimLoop& SimWorkerGroup::loop(int32_t rank) { return nodes_.at(static_cast<size_t>(rank))->loop; }
 
 void SimWorkerGroup::start(Nanos timeout) {

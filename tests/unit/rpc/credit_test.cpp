@@ -24,6 +24,7 @@ class CreditTest : public ::testing::Test {
       call.set_result(call.args()[0]);
     });
     group.rpc(1).register_function("hold", [this](Invocation& call) { held.push_back(call.defer()); });
+    group.rpc(1).register_internal("distag.hold", [this](Invocation& call) { held.push_back(call.defer()); });
     group.rpc(1).register_internal("distag.see",
                                    [this](Invocation& call) { seen.push_back(call.args()[0].as_int64()); });
     group.begin();
@@ -143,6 +144,44 @@ TEST_F(CreditTest, ThoseThatAreCancelledBeforeThereIsAConnectionLeaveTheirRoom) 
   group.scheduler.run_for(kSecond);
   EXPECT_EQ(group.rpc(1).stats().calls_open, kFit);
   expect_seen({calls[3], calls[4], calls[5], calls[6]}, {3, 4, 5, 6});
+}
+
+// The wish that was told for one that is gone would wait for all that is out.
+TEST_F(CreditTest, AfterACancelRoomIsAskedForTheNext) {
+  group.node(1).functions.freeze();
+  const auto queued = start("see", 0);
+  const auto running = start("distag.hold", 1, 7'000);
+  CallRequest alone = request("see", 2, kBudget);
+  const auto cancelled = group.rpc(0).call(std::move(alone));
+  CallRequest patient = request("see", 3);
+  patient.has_time = true;
+  const auto last = group.rpc(0).call(std::move(patient));
+  group.scheduler.run_for(kSecond);
+  EXPECT_EQ(group.rpc(1).stats().calls_open, 2u);
+  cancelled->cancel();
+  group.scheduler.run_for(kSecond);
+  EXPECT_EQ(group.rpc(1).stats().calls_open, 3u);
+  expect_seen({queued, last}, {0, 3});
+  held.at(0)->finish(Value());
+  group.await(*running);
+}
+
+TEST_F(CreditTest, ThoseThatEndHoldNoArguments) {
+  auto calls = fill();
+  bool is_freed = false;
+  static const float kOne = 1;
+  CallRequest made = request("see", 7);
+  const int64_t many = 1;
+  made.args.emplace_back(Tensor::over(Buffer::borrow(&kOne, sizeof kOne, [&is_freed] { is_freed = true; }),
+                                      Dtype::kFloat32, Dims{many}, Dims{1}));
+  made.has_time = true;
+  const auto waiting = group.rpc(0).call(std::move(made));
+  group.scheduler.run_for(kSecond);
+  EXPECT_FALSE(is_freed);
+  waiting->cancel();
+  group.scheduler.run_for(kSecond);
+  EXPECT_TRUE(is_freed);  // though its future is held
+  expect_seen(calls, {0, 1, 2, 3, 4, 5, 6});
 }
 
 TEST_F(CreditTest, OneBeyondTheBudgetGoesAlone) {

@@ -134,12 +134,4 @@ std::vector<Incarnation> Credit::peers_with_waiting() const {
   return peers;
 }
 
-Credit::Line Credit::forget(Incarnation peer) {
-  const auto found = lines_.find(peer);
-  if (found == lines_.end()) return {};
-  Line line = std::move(found->second);
-  lines_.erase(found);
-  return line;
-}
-
 }  // namespace distag

@@ -36,7 +36,10 @@ class Credit {
   uint64_t to_ask(Incarnation peer) const;
   void note_asked(Incarnation peer, uint64_t taken);
   std::vector<Incarnation> peers_with_waiting() const;
+  // It is gone, and none waits for it.
+  void forget(Incarnation peer) { lines_.erase(peer); }
 
+ private:
   struct Line {
     uint64_t sent = 0;
     uint64_t taken = 0;
@@ -44,10 +47,6 @@ class Credit {
     uint64_t waiting_bytes = 0;
     std::map<uint64_t, std::shared_ptr<OutgoingCall>> waiting;  // by the counters of their ids
   };
-  // It is gone. To be freed where there is time.
-  Line forget(Incarnation peer);
-
- private:
   static uint64_t not_taken(const Line& line);
   bool fits(const Line& line, uint64_t cost) const;
 

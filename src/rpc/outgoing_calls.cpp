@@ -282,18 +282,16 @@ void OutgoingCalls::cancel(const std::shared_ptr<OutgoingCall>& call, const std:
 
 void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
   assert_on_loop(shared_.environment.loop);
-  EachStep each;  // without memory for a task they are freed here
-  each([this, peer] {
-    auto line = std::make_unique<Credit::Line>(credit_.forget(peer));
-    shared_.environment.compute.post_or_drop([line = std::move(line)] {});
-  });
   std::vector<std::shared_ptr<OutgoingCall>> hit;
   for (const auto& [id, call] : open_) {
     if (call->to == peer) hit.push_back(call);
   }
-  turns_.for_each(std::move(hit), [this, error](const std::shared_ptr<OutgoingCall>& call) {
-    if (open_.contains(call->id)) end(call, failure(*call, error.status(), error.message()));
-  });
+  turns_.for_each(
+      std::move(hit),
+      [this, error](const std::shared_ptr<OutgoingCall>& call) {
+        if (open_.contains(call->id)) end(call, failure(*call, error.status(), error.message()));
+      },
+      [this, peer] { credit_.forget(peer); });
 }
 
 void OutgoingCalls::end_context(const Id& context) {

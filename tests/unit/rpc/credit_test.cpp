@@ -210,6 +210,19 @@ TEST_F(CreditTest, FunctionsThatHaveBegunTakeNothing) {
   for (const auto& call : calls) group.await(*call);
 }
 
+// One after the other costs far more than there is room for: nobody has to ask, so it takes as long as with all room.
+TEST(AnswersOfRequests, TellWhatWasTaken) {
+  const auto time_of = [](uint64_t max_in_flight) {
+    RpcGroup group(2, 1, NodeConfig{60 * kSecond, 5 * kSecond, max_in_flight});
+    group.rpc(1).register_function("see", [](Invocation&) {});
+    group.begin();
+    const Nanos begun = group.scheduler.now();
+    for (int64_t i = 0; i < 50; ++i) group.call(0, "w1", "see", {Value::bytes(Value::Bytes(kSize))});
+    return group.scheduler.now() - begun;
+  };
+  EXPECT_EQ(time_of(kSize), time_of(RpcConfig{}.max_in_flight));
+}
+
 TEST_F(CreditTest, RequestsThatAreRefusedTakeNothing) {
   for (int64_t i = 0; i < 50; ++i) {
     EXPECT_EQ(group.error_of(*start("nothing of that name", i)).status(), Status::kNotFound);

@@ -796,11 +796,12 @@ TEST(ShardedStages, GoIsHeardOfTheInitiatorAlone) {
 // Of an entry that the pass has reached, and while it runs.
 TEST(ShardedStages, OnlyMembersSayThatAGradientHasCome) {
   DrivenStages driven;
-  auto& [stages, context, leaf, loss, id] = driven;
+  Stages& stages = driven.stages;
+  const Id id = driven.id;
   const Id pass{id.maker, 1};
   const wire::EntryName none{stages.mesh(), 1000, 1};
   EXPECT_EQ(stages.deliver(1, 2, wire::Entered{id, pass, none}), Heard::kStale);
-  const auto running = context->backward_async({loss}, {});
+  const auto running = driven.context->backward_async({driven.loss}, {});
   SimScheduler& scheduler = stages.group().scheduler();
   const auto has_begun = [&] { return stages.group().worker(1).dautograd().stats().passes_open > 0; };
   ASSERT_TRUE(scheduler.run_until(has_begun, kSecond));
@@ -817,7 +818,7 @@ TEST(ShardedStages, OnlyMembersSayThatAGradientHasCome) {
   EXPECT_THROW(tell(0), Violation);
   ASSERT_TRUE(wait(*running, 60 * kSecond));
   EXPECT_EQ(running->error(), nullptr);
-  stages.expect_right(context, leaf, loss.item());
+  stages.expect_right(driven.context, driven.leaf, driven.loss.item());
 }
 
 TEST(ShardedStages, AMemberWithAnotherGraphIsNamed) {

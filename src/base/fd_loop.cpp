@@ -27,7 +27,7 @@ constexpr Nanos kLookout = 60 * kMicrosecond;
 constexpr Nanos kPollGap = 5 * kMicrosecond;
 // How long memory has to do without what the reserve lacks: others may need it more.
 constexpr Nanos kRefillPause = 10 * kMillisecond;
-// How long a loop sleeps at once after its core was taken while it looked for work.
+// How long a loop sleeps at once after its core was taken while it looked for work; but not within a message.
 constexpr Nanos kCrowded = 10 * kMillisecond;
 
 // Time of the processor that the calling thread has used.
@@ -73,6 +73,7 @@ struct FdLoop::State {
   void fire_timers();
   bool check_idle();
   bool look_for_work();
+  bool is_under_way() const;
   bool begin_sleep();
   void end_sleep();
   bool has_polled_lately() const { return !lookouts.empty() && last - polled_at < kPollGap; }
@@ -194,9 +195,13 @@ bool FdLoop::State::check_idle() {
   return more;
 }
 
+bool FdLoop::State::is_under_way() const {
+  return std::any_of(lookouts.begin(), lookouts.end(), [](const Lookout* lookout) { return lookout->is_under_way(); });
+}
+
 // False when nothing came for a while. Gives its core away between looks. Nobody answers a timer that went off.
 bool FdLoop::State::look_for_work() {
-  if (last < crowded_until || !has_heard) return false;
+  if ((last < crowded_until || !has_heard) && !is_under_way()) return false;
   const Nanos until = std::min(last + kLookout, timers.next_due());
   do {
     sched_yield();

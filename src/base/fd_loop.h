@@ -18,6 +18,8 @@ class Lookout {
   virtual ~Lookout() = default;
   // Whether there is some. Cheap: asked at each look around.
   virtual bool has_work() noexcept = 0;
+  // Whether a part of a message has come or gone, so that the rest should move at any moment.
+  virtual bool is_under_way() const noexcept { return false; }
   // The loop is about to sleep: from now on who leaves work wakes it, by a descriptor that it watches. True: there is
   // some by now, and the loop does not sleep.
   virtual bool begin_sleep() noexcept = 0;

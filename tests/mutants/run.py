@@ -20,8 +20,8 @@ import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-SUITES = ("unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests", "unit_transport",
-          "contract_transport", "spmd_tests")
+SUITES = ("unit_base", "unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests",
+          "unit_transport", "contract_transport", "spmd_tests")
 SECONDS = 60  # for a test that takes one or two; one that hangs has noticed. A whole suite has ten times that
 SWITCH = """#pragma once
 #include <cstdlib>

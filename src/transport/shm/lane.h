@@ -38,6 +38,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Of the context.
   bool turn();  // true: something was done, so there may be more
   bool has_work() const noexcept { return is_broken_ || is_hung_up_ || reader_.has_bytes() || writer_.may_go_on(); }
+  bool is_under_way() const noexcept { return reader_.is_under_way() || writer_.has_rest(); }
   bool begin_sleep() noexcept;
   void end_sleep() noexcept;
 

@@ -66,6 +66,11 @@ bool LaneContext::has_work() noexcept {
                      [](const std::shared_ptr<Lane>& lane) { return lane != nullptr && lane->has_work(); });
 }
 
+bool LaneContext::is_under_way() const noexcept {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [](const std::shared_ptr<Lane>& lane) { return lane != nullptr && lane->is_under_way(); });
+}
+
 bool LaneContext::begin_sleep() noexcept {
   bool has_work = false;
   for (const std::shared_ptr<Lane>& lane : lanes_) has_work |= lane != nullptr && lane->begin_sleep();

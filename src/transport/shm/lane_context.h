@@ -52,6 +52,7 @@ class LaneContext final : Lookout {
 
   bool turn();
   bool has_work() noexcept override;
+  bool is_under_way() const noexcept override;
   bool begin_sleep() noexcept override;
   void end_sleep() noexcept override;
 

@@ -42,6 +42,8 @@ class RingMessageReader {
   explicit RingMessageReader(RingReader ring) : ring_(ring) {}
 
   bool has_bytes() const noexcept { return ring_.has_bytes(); }
+  // A part of a message has come.
+  bool is_under_way() const noexcept { return is_under_way_; }
   void freeze() { ring_.freeze(); }
   // The next whole message. Small frames lie together in one block, each aligned to 64 bytes; a large one has its own.
   // Throws PROTOCOL for what is none or too large, bad_alloc; then the ring is of no more use.

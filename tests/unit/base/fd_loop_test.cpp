@@ -208,6 +208,42 @@ TEST_F(FdLoopTest, RemovedIdleCheckIsGoneEvenFromWithin) {
   EXPECT_EQ(calls.use_count(), 1);
 }
 
+class CountedLookout final : public Lookout {
+ public:
+  bool has_work() noexcept override {
+    ++looks;
+    return false;
+  }
+  bool is_under_way() const noexcept override { return within_message; }
+  bool begin_sleep() noexcept override { return false; }
+  void end_sleep() noexcept override {}
+  int looks = 0;
+  bool within_message = false;
+};
+
+// After a timer, which nobody answers.
+TEST_F(FdLoopTest, LooksAroundWithoutNewsOnlyWithinAMessage) {
+  CountedLookout lookout;
+  on_loop(loop_, [&] { return loop_.add_lookout(lookout), true; });
+  for (const bool within_message : {false, true}) {
+    auto looks = Future<int>::make();
+    const auto after = [this](Task task) { loop_.start_timer(loop_.now() + 5 * kMillisecond, std::move(task)); };
+    on_loop(loop_, [&] {
+      lookout.within_message = within_message;
+      after([&] {
+        after([&] {
+          lookout.looks = 0;
+          after([&] { looks->complete(lookout.looks); });
+        });
+      });
+      return true;
+    });
+    ASSERT_TRUE(wait(*looks, 60 * kSecond));
+    EXPECT_EQ(looks->value() > 0, within_message) << looks->value();
+  }
+  on_loop(loop_, [&] { return loop_.remove_lookout(lookout), true; });
+}
+
 TEST_F(FdLoopTest, RefusesToWaitOnItsThread) {
   const auto refused = on_loop(loop_, [] {
     try {

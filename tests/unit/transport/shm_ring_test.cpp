@@ -77,7 +77,9 @@ TEST_F(RingTest, AFullRingTakesTheRestLaterAndHoldsItsOwners) {
   EXPECT_TRUE(writer.has_rest());
   EXPECT_FALSE(writer.may_go_on());
   EXPECT_EQ(owner.use_count(), 2);
+  EXPECT_FALSE(reader.is_under_way());
   EXPECT_FALSE(reader.next());
+  EXPECT_TRUE(reader.is_under_way());
   while (writer.has_rest()) {
     ASSERT_TRUE(writer.may_go_on());
     writer.go_on();
@@ -87,6 +89,7 @@ TEST_F(RingTest, AFullRingTakesTheRestLaterAndHoldsItsOwners) {
   }
   EXPECT_EQ(owner.use_count(), 1);
   EXPECT_EQ(reader.next()->at(0).size(), 3 * kSize);
+  EXPECT_FALSE(reader.is_under_way());
 }
 
 TEST_F(RingTest, APartOfANumberIsTakenOutAndIsNoWork) {

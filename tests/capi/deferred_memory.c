@@ -3,12 +3,11 @@
  * Memory that is kept for the next allocation is left out. */
 #define _GNU_SOURCE
 #include <malloc.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "capi/check.h"
 #include "capi/support/group.h"
+#include "capi/support/processes.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { kIsMeasured = 0 }; /* a sanitizer has memory of its own */
@@ -104,18 +103,17 @@ static void compare(distag_tensor *layer, uint64_t seed, int32_t rank) {
   distag_tensor_release(part);
 }
 
-static int run(int32_t rank, const char *directory) {
+static int run(const char *rendezvous, int32_t rank, int32_t count, void *data) {
   static const char *const names[] = {"x"};
   const int64_t shape[] = {-1};
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker *worker = NULL;
   distag_mesh *mesh = NULL;
   distag_tensor *layers[kLayers];
-  char rendezvous[256];
+  (void)data;
   alarm(110);
   keep_nothing();
-  snprintf(rendezvous, sizeof rendezvous, "file://%s", directory);
-  const distag_worker_options options = group_options(rank, kProcesses, rendezvous);
+  const distag_worker_options options = group_options(rank, count, rendezvous);
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   if (!CHECK_OK(distag_worker_start(worker, 60 * DISTAG_SECOND, &err))) return 1;
   if (!CHECK_OK(distag_mesh_create(worker, NULL, 0, shape, names, 1, NULL, &mesh, &err))) return 1;
@@ -149,19 +147,8 @@ static int run(int32_t rank, const char *directory) {
 }
 
 int main(void) {
-  pid_t processes[kProcesses];
-  char directory[] = "/tmp/distag-deferred-XXXXXX", command[64];
-  if (!CHECK(mkdtemp(directory) != NULL)) return 1;
-  for (int32_t rank = 0; rank < kProcesses; ++rank) {
-    processes[rank] = fork();
-    if (processes[rank] == 0) _exit(run(rank, directory));
-  }
-  for (int32_t rank = 0; rank < kProcesses; ++rank) {
-    int status = -1;
-    CHECK(waitpid(processes[rank], &status, 0) == processes[rank]);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  }
-  snprintf(command, sizeof command, "rm -rf %s", directory);
-  CHECK(system(command) == 0);
+  processes group;
+  CHECK_INT(processes_start(&group, kProcesses, run, NULL), 0);
+  CHECK_INT(processes_end(&group, -1), 0);
   return check_end();
 }

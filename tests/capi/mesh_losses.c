@@ -4,12 +4,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "capi/check.h"
 #include "capi/support/group.h"
+#include "capi/support/processes.h"
 
 enum { kSize = 4, kVictim = 2, kRounds = 20, kBefore = 5 };
 
@@ -20,16 +19,9 @@ typedef struct shared {
 
 typedef struct scene {
   shared *common;
-  const char *rendezvous;
   int report;     /* the victim writes a byte for each call it has made */
   int is_between; /* and stops after kBefore */
 } scene;
-
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * DISTAG_SECOND + now.tv_nsec;
-}
 
 /* Of ranks that add up to `total`. */
 static distag_status sum(distag_mesh *mesh, int32_t rank, double total, distag_error *err) {
@@ -84,10 +76,11 @@ static void survive(const scene *in, distag_worker *worker, distag_mesh *mesh, i
   CHECK_OK(distag_worker_shutdown(worker, 20 * DISTAG_SECOND, NULL, &err));
 }
 
-static int run_member(const scene *in, int32_t rank) {
+static int run_member(const char *rendezvous, int32_t rank, int32_t count, void *data) {
+  const scene *in = data;
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker *worker = NULL;
-  const distag_worker_options options = group_options(rank, kSize, in->rendezvous);
+  const distag_worker_options options = group_options(rank, count, rendezvous);
   alarm(60);
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_start(worker, 20 * DISTAG_SECOND, &err));
@@ -100,38 +93,23 @@ static int run_member(const scene *in, int32_t rank) {
 }
 
 static void run_round(shared *common, int round, int is_between) {
-  char folder[] = "/tmp/distag-mesh-XXXXXX", rendezvous[64], command[64];
   int reports[2];
-  pid_t members[kSize];
   char byte;
-  CHECK(mkdtemp(folder) != NULL);
+  processes group;
   CHECK_INT(pipe(reports), 0);
-  snprintf(rendezvous, sizeof rendezvous, "file://%s", folder);
   common->killed_at = 0;
-  const scene in = {common, rendezvous, reports[1], is_between};
-  for (int32_t rank = 0; rank < kSize; ++rank) {
-    members[rank] = fork();
-    if (members[rank] == 0) _exit(run_member(&in, rank));
-  }
+  scene all = {common, reports[1], is_between};
+  int is_right = CHECK_INT(processes_start(&group, kSize, run_member, &all), 0);
   close(reports[1]);
   const int calls = is_between ? kBefore : 1 + round * 7 % 40;
   int read_all = 1;
   for (int i = 0; i < calls; ++i) read_all = read_all && read(reports[0], &byte, 1) == 1;
-  CHECK(read_all);
+  is_right = CHECK(read_all) && is_right;
   common->killed_at = now_ns();
-  kill(members[kVictim], SIGKILL);
-  for (int32_t rank = 0; rank < kSize; ++rank) {
-    int status = 0;
-    CHECK_INT(waitpid(members[rank], &status, 0), members[rank]);
-    if (rank == kVictim) {
-      CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    } else if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
-      fprintf(stderr, "  rank %d of round %d, %s\n", (int)rank, round, is_between ? "between" : "within");
-    }
-  }
+  if (is_right) kill(group.members[kVictim], SIGKILL);
+  is_right = CHECK_INT(processes_end(&group, kVictim), 0) && is_right;
+  if (!is_right) fprintf(stderr, "  round %d, %s\n", round, is_between ? "between" : "within");
   close(reports[0]);
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  CHECK_INT(system(command), 0);
 }
 
 int main(void) {

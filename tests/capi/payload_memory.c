@@ -3,11 +3,11 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "capi/check.h"
 #include "capi/support/group.h"
+#include "capi/support/processes.h"
 #include "capi/support/resident.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -17,12 +17,6 @@ enum { kSeconds = 3, kIsMeasured = 1, kOpen = 1500 };
 #endif
 enum { kLarge = 1 << 18, kSmall = 25600 };
 static const int64_t kMostKept = 48 << 20;
-
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * DISTAG_SECOND + now.tv_nsec;
-}
 
 /* Works on it for longer than it takes to send one. */
 static distag_status consume(void *user_data, distag_invocation *invocation, distag_error *err) {

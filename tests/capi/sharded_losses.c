@@ -3,19 +3,18 @@
  * tests/capi/mesh_losses.c does the same within and between collectives. */
 #define _GNU_SOURCE
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "capi/check.h"
 #include "capi/support/group.h"
+#include "capi/support/processes.h"
 #include "capi/support/sharded_model.h"
 
 enum { kSize = 3, kVictim = 1, kRounds = 20, kStepsBefore = 2 };
 
-/* At some moment of the steps from the second one on: before, while and after a pass commits, too. */
+/* kAnyMoment: of the steps from the second one on, so before, while and after a pass commits, too. */
 enum phase { kForward, kBackward, kCommitted, kStep, kAnyMoment, kPhases };
 static const char *const kNames[kPhases] = {"forward", "backward", "committed", "step", "any moment"};
 
@@ -33,12 +32,6 @@ typedef struct member {
   int round;
   int step;
 } member;
-
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * DISTAG_SECOND + now.tv_nsec;
-}
 
 static distag_mesh *make_mesh(distag_worker *worker, const int32_t *ranks, size_t count) {
   static const char *const names[] = {"x"};
@@ -116,17 +109,6 @@ static distag_tensor *train_until_loss(member *me, distag_error *failure) {
   return w;
 }
 
-static void train_on(const member *me) {
-  const sharded_form *form = &kShardedForms[me->round % 4];
-  distag_error err = DISTAG_ERROR_INIT;
-  double alone[kWeights] = {0};
-  double together[kWeights] = {0};
-  sharded_train(NULL, NULL, form, alone, &err);
-  sharded_train(me->worker, me->mesh, form, together, &err);
-  if (!check_status(err.code, DISTAG_OK, &err, __FILE__, __LINE__, form->name)) return;
-  for (size_t i = 0; i < kWeights; ++i) CHECK(fabs(together[i] - alone[i]) <= 1e-9);
-}
-
 static void survive(member *me) {
   static const int32_t left[] = {0, 2};
   distag_error err = DISTAG_ERROR_INIT;
@@ -145,15 +127,17 @@ static void survive(member *me) {
   distag_tensor_release(w);
   distag_mesh_release(me->mesh);
   me->mesh = make_mesh(me->worker, left, 2);
-  if (me->mesh != NULL) train_on(me);
+  if (me->mesh != NULL) CHECK(sharded_train_is_right(me->worker, me->mesh, &kShardedForms[me->round % 4]));
   distag_mesh_release(me->mesh);
   CHECK_OK(distag_worker_shutdown(me->worker, 20 * DISTAG_SECOND, NULL, &err));
 }
 
-/* The result of a process, for exit(). */
-static int run_member(member me, const char *rendezvous) {
+/* The exit code of a process. */
+static int run_member(const char *rendezvous, int32_t rank, int32_t count, void *data) {
   distag_error err = DISTAG_ERROR_INIT;
-  const distag_worker_options options = group_options(me.rank, kSize, rendezvous);
+  member me = *(const member *)data;
+  const distag_worker_options options = group_options(rank, count, rendezvous);
+  me.rank = rank;
   alarm(60);
   CHECK_OK(distag_worker_create(&options, &me.worker, &err));
   CHECK_OK(distag_worker_start(me.worker, 20 * DISTAG_SECOND, &err));
@@ -165,24 +149,12 @@ static int run_member(member me, const char *rendezvous) {
 }
 
 static void run_round(shared *common, enum phase phase, int round) {
-  char folder[] = "/tmp/distag-sharded-XXXXXX", rendezvous[64], command[64];
-  pid_t members[kSize];
-  if (!CHECK(mkdtemp(folder) != NULL)) return;
-  snprintf(rendezvous, sizeof rendezvous, "file://%s", folder);
+  member all = {common, NULL, NULL, -1, phase, round, 0};
+  processes group;
   common->killed_at = 0;
-  for (int32_t rank = 0; rank < kSize; ++rank) {
-    members[rank] = fork();
-    if (members[rank] == 0) _exit(run_member((member){common, NULL, NULL, rank, phase, round, 0}, rendezvous));
-  }
-  for (int32_t rank = 0; rank < kSize; ++rank) {
-    int status = 0;
-    CHECK_INT(waitpid(members[rank], &status, 0), members[rank]);
-    const int is_right = rank == kVictim ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
-                                         : WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (!CHECK(is_right)) fprintf(stderr, "  rank %d, %s, round %d\n", (int)rank, kNames[phase], round);
-  }
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  CHECK_INT(system(command), 0);
+  const int has_started = CHECK_INT(processes_start(&group, kSize, run_member, &all), 0);
+  const int has_ended = CHECK_INT(processes_end(&group, kVictim), 0);
+  if (!has_started || !has_ended) fprintf(stderr, "  %s, round %d\n", kNames[phase], round);
 }
 
 int main(void) {

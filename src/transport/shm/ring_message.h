@@ -43,7 +43,7 @@ class RingMessageReader {
 
   bool has_bytes() const noexcept { return ring_.has_bytes(); }
   // A part of a message has come.
-  bool is_under_way() const noexcept { return is_under_way_; }
+  bool is_under_way() const noexcept { return is_under_way_ || head_done_ != 0; }
   void freeze() { ring_.freeze(); }
   // The next whole message. Small frames lie together in one block, each aligned to 64 bytes; a large one has its own.
   // Throws PROTOCOL for what is none or too large, bad_alloc; then the ring is of no more use.

@@ -1,6 +1,7 @@
 #include "capi/support/sharded_model.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const sharded_form kShardedForms[4] = {
@@ -85,4 +86,22 @@ void sharded_train(distag_worker *worker, distag_mesh *mesh, const sharded_form 
     distag_tensor_release(parameters[i]);
   }
   distag_optimizer_release(adam);
+}
+
+int sharded_train_is_right(distag_worker *worker, distag_mesh *mesh, const sharded_form *form) {
+  distag_error err = DISTAG_ERROR_INIT;
+  double alone[kWeights] = {0};
+  double together[kWeights] = {0};
+  sharded_train(NULL, NULL, form, alone, &err);
+  sharded_train(worker, mesh, form, together, &err);
+  if (failed(&err)) {
+    fprintf(stderr, "%s: %s: %s\n", form->name, distag_status_get_name(err.code), err.message);
+    return 0;
+  }
+  for (size_t i = 0; i < kWeights; ++i) {
+    if (fabs(together[i] - alone[i]) <= 1e-9) continue;
+    fprintf(stderr, "%s: weight %zu is %.17g together and %.17g alone\n", form->name, i, together[i], alone[i]);
+    return 0;
+  }
+  return 1;
 }

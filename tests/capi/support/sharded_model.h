@@ -21,5 +21,7 @@ distag_tensor *sharded_numbers(const int64_t *shape, size_t ndim, int64_t seed, 
  * in `err`, and ends it. */
 void sharded_train(distag_worker *worker, distag_mesh *mesh, const sharded_form *form, double weights[kWeights],
                    distag_error *err);
+/* Whether the members of a mesh get the weights of a training alone, within 1e-9; else the difference is printed. */
+int sharded_train_is_right(distag_worker *worker, distag_mesh *mesh, const sharded_form *form);
 
 #endif /* CAPI_SUPPORT_SHARDED_MODEL_H */

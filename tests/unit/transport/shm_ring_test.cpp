@@ -105,6 +105,7 @@ TEST_F(RingTest, APartOfANumberIsTakenOutAndIsNoWork) {
     writer.publish();
     EXPECT_TRUE(reader.has_bytes());
     EXPECT_EQ(reader.next().has_value(), i + 1 == total) << i;
+    EXPECT_EQ(reader.is_under_way(), i + 1 != total) << i;
   }
 }
 

@@ -1,0 +1,27 @@
+/* Members of a group in processes of their own, which meet in a folder of theirs. */
+#ifndef CAPI_SUPPORT_PROCESSES_H
+#define CAPI_SUPPORT_PROCESSES_H
+
+#include <distag.h>
+#include <sys/types.h>
+
+enum { kMostProcesses = 8 };
+
+typedef struct processes {
+  int32_t count;
+  char folder[32];
+  char rendezvous[48];
+  pid_t members[kMostProcesses];
+} processes;
+
+/* Forks `count` members, each of which runs `member` and exits with what it gives. 0 when that went well. */
+int processes_start(processes *group, int32_t count,
+                    int (*member)(const char *rendezvous, int32_t rank, int32_t count, void *data), void *data);
+/* Waits for all and removes the folder. 0 when `killed` (-1: nobody) was ended by SIGKILL and all others exited with 0;
+ * else who did not is printed. */
+int processes_end(processes *group, int32_t killed);
+
+/* Of the monotonic clock, which all processes share. */
+int64_t now_ns(void);
+
+#endif /* CAPI_SUPPORT_PROCESSES_H */

@@ -47,7 +47,7 @@ static distag_status compute_part(void *user_data, distag_invocation *invocation
       distag_tensor_to_local(placed, NULL, &part, e) == DISTAG_OK) {
     distag_invocation_return(invocation, distag_tensor_as_value(part), e);
   }
-  distag_tensor *const made[] = {given, x, y, placed, part};
+  distag_tensor *const made[] = {x, y, placed, part};
   for (size_t i = 0; i < sizeof made / sizeof *made; ++i) distag_tensor_release(made[i]);
   distag_mesh_release(line);
   return e->code;
@@ -109,7 +109,6 @@ static void run_stage(distag_context *context, int stage, distag_tensor *const x
       CHECK_OK(distag_value_get_tensor(value, &parts[i], &err));
     }
     CHECK_OK(distag_concat(parts, kMembers, kPartDims[stage], &out_y[batch], &err));
-    for (int i = 0; i < kMembers; ++i) distag_tensor_release(parts[i]);
   }
   for (int i = 0; i < kBatches * kMembers; ++i) distag_future_release(futures[i]);
 }

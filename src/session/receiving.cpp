@@ -28,6 +28,7 @@ void Session::State::hear_again(PeerRecord& record) {
 // on their way its connection, and anything else is a failure of this worker.
 void Session::State::on_message(const ConnectionToken& from, Frames frames) {
   assert_on_loop(shared.loop);
+  if (!alive) return;
   auto found = connections.find(from);
   PeerRecord* record = found == connections.end() ? nullptr : found->second.record;
   if (record != nullptr && record->connection != from) return;  // it has dialled again since
@@ -325,6 +326,7 @@ void Session::State::receive_from_self(wire::Encoded encoded, Inbox::Place place
 
 bool Session::State::on_decoded(Inbox::Decoded& decoded) {
   assert_on_loop(shared.loop);
+  if (!alive) return true;
   const Peer& self = shared.config.self;
   try {
     if (decoded.failure) std::rethrow_exception(decoded.failure);

@@ -9,6 +9,7 @@
 namespace distag {
 namespace {
 
+constexpr size_t kStreamsATurn = 8;               // of the end
 constexpr Nanos kSelfAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
@@ -27,10 +28,12 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
   header_room.resize(shared.config.limits.max_header_bytes);
 }
 
-Session::State::~State() {
-  shared.loop.cancel_timer(ack_timer);
-  shared.loop.cancel_timer(tick_timer);
-  shared.loop.cancel_timer(leave_timer);
+Session::State::~State() { cancel_timers(); }
+
+void Session::State::cancel_timers() {
+  for (Loop::TimerId* timer : {&ack_timer, &tick_timer, &leave_timer}) {
+    shared.loop.cancel_timer(std::exchange(*timer, 0));
+  }
 }
 
 PeerRecord* Session::State::find(Incarnation incarnation) {
@@ -315,6 +318,19 @@ void Session::State::end_leave_when_done() {
   tell_left_all();
 }
 
+bool Session::State::close_some() {
+  alive.reset();
+  cancel_timers();
+  connections.clear();
+  owed_acks.clear();
+  if (in_order.empty()) return acceptor && acceptor->close_some();
+  for (size_t i = 0; i < kStreamsATurn && !in_order.empty(); ++i) {
+    records.erase(in_order.back()->peer.incarnation);
+    in_order.pop_back();
+  }
+  return true;
+}
+
 bool Session::State::is_drained() const {
   return to_self.empty() && last_self_delivered == last_self_number &&
          std::all_of(in_order.begin(), in_order.end(), [](const PeerRecord* record) { return is_drained(*record); });
@@ -413,6 +429,11 @@ void Session::fence(Incarnation incarnation, const Error& why) {
 void Session::leave(Nanos deadline, Task done) {
   assert_on_loop(state_->shared.loop);
   state_->leave(deadline, std::move(done));
+}
+
+bool Session::close_some() {
+  assert_on_loop(state_->shared.loop);
+  return state_->close_some();
 }
 
 bool Session::is_drained() const {

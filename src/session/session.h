@@ -135,6 +135,10 @@ class Session {
   // sent after it.
   void leave(Nanos deadline, Task done);
 
+  // The end in turns, as that of hundreds of streams takes long: closes a few of them without a word, and tells of
+  // nothing more. False: all are closed. Nothing else is asked of the session then.
+  bool close_some();
+
   // Nothing unacknowledged to anybody.
   bool is_drained() const;
   SessionStats stats() const;

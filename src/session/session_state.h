@@ -91,6 +91,8 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void leave(Nanos deadline, Task done);
   void end_leave_when_done();
   void tell_left_all() noexcept;
+  bool close_some();
+  void cancel_timers();
   bool is_drained() const;
   static bool is_drained(const PeerRecord& record) { return !record.is_member() || record.outgoing.is_drained(); }
 
@@ -176,8 +178,8 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   std::list<ToSelf> to_self;                                              // that wait for memory
   std::shared_ptr<TaskPlace> self_place = std::make_shared<TaskPlace>();  // for the next attempt
   bool waits_for_self = false;                                            // in that place
-  Inbox::Place spare;  // for a message that can not even be refused yet
-  std::shared_ptr<char> alive = std::make_shared<char>();
+  Inbox::Place spare;                                      // for a message that can not even be refused yet
+  std::shared_ptr<char> alive = std::make_shared<char>();  // nullptr: it is being closed, and tells of nothing
 
   std::vector<PeerRecord*> owed_acks;
   Loop::TimerId ack_timer = 0;

@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace distag {
+namespace {
+
+constexpr size_t kMembersATurn = 8;  // each is dialled, which takes some 50 us
+
+}  // namespace
 
 Greeting::Greeting(Loop& loop, Session& session, Done done) : loop_(loop), session_(session), done_(std::move(done)) {}
 
@@ -13,15 +18,34 @@ Greeting::~Greeting() {
 
 void Greeting::begin(const std::vector<Peer>& members, Nanos deadline) {
   assert_on_loop(loop_);
-  for (const Peer& member : members) {
-    if (member.incarnation != session_.self().incarnation) greet(member.incarnation);
+  for (auto member = members.rbegin(); member != members.rend(); ++member) {
+    if (member->incarnation == session_.self().incarnation || session_.gone(member->incarnation) != nullptr) continue;
+    ungreeted_.push_back(member->incarnation);
+    unheard_.insert(member->incarnation);
   }
   if (unheard_.empty()) return done_(std::nullopt);
-  if (deadline == kNever) return;
-  timer_ = loop_.start_timer(deadline, [this] {
-    timer_ = 0;
-    on_deadline();
-  });
+  if (deadline != kNever) {
+    timer_ = loop_.start_timer(deadline, [this] {
+      timer_ = 0;
+      on_deadline();
+    });
+  }
+  greet_some();
+}
+
+void Greeting::greet_some() {
+  assert_on_loop(loop_);
+  if (unheard_.empty()) return;
+  if (ungreeted_.size() > kMembersATurn) {
+    loop_.post_or_drop([this, alive = std::weak_ptr<char>(alive_)] {
+      if (!alive.expired()) greet_some();
+    });
+  }
+  for (size_t i = 0; i < kMembersATurn && !ungreeted_.empty(); ++i) {
+    const Incarnation member = ungreeted_.back();
+    ungreeted_.pop_back();
+    if (unheard_.contains(member)) greet(member);
+  }
 }
 
 void Greeting::greet(Incarnation member) {
@@ -31,9 +55,8 @@ void Greeting::greet(Incarnation member) {
   };
   try {
     session_.send(member, wire::Ping{}, std::move(options));
-    unheard_.insert(member);
   } catch (const Error&) {
-    // It is gone.
+    settle(member);  // it is gone
   }
 }
 

@@ -26,6 +26,7 @@ class Greeting {
   void on_gone(Incarnation member) { settle(member); }
 
  private:
+  void greet_some();
   void greet(Incarnation member);
   void settle(Incarnation member);
   void on_deadline();
@@ -33,7 +34,8 @@ class Greeting {
   Loop& loop_;
   Session& session_;
   const Done done_;
-  std::set<Incarnation> unheard_;
+  std::vector<Incarnation> ungreeted_;  // the last one is the next
+  std::set<Incarnation> unheard_;       // those too
   Loop::TimerId timer_ = 0;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
 };

@@ -7,7 +7,6 @@
 namespace distag {
 
 void MemberNews::post(MemberRecord record) {
-  if (!tell_) return;
   bool is_first = false;
   {
     MutexLock lock(mutex_);

@@ -18,6 +18,7 @@ class MemberNews : public std::enable_shared_from_this<MemberNews> {
 
   MemberNews(Executor& functions, Rpc& rpc, Tell tell) : functions_(functions), rpc_(rpc), tell_(std::move(tell)) {}
 
+  bool is_wanted() const { return tell_ != nullptr; }
   void post(MemberRecord record);  // on the loop
 
  private:

@@ -131,10 +131,17 @@ void Worker::State::meet(std::vector<Peer> members) {
     }
   }
   const bool is_running_group = is_open_world || session->self().generation > 1;
-  if (!is_running_group) return begin_service();
+  if (!is_running_group) return begin_service_soon();
   greeting = std::make_unique<Greeting>(environment.loop, *session,
                                         [this](std::optional<Error> error) { on_greeted(std::move(error)); });
   greeting->begin(roster, start_deadline);
+}
+
+// A task of its own: each of the two has something to do for each of hundreds of members.
+void Worker::State::begin_service_soon() {
+  environment.loop.post_or_drop([this, begun = start_future] {
+    if (phase == WorkerPhase::kStarting && start_future == begun) on_greeted({});
+  });
 }
 
 void Worker::State::on_greeted(std::optional<Error> error) {
@@ -238,12 +245,23 @@ void Worker::State::begin_stop(Nanos deadline) {
 // The report completes inside of group and session: they are taken down by a task of their own.
 void Worker::State::close_soon(const std::shared_ptr<Future<ShutdownReport>>& left) {
   left->on_done([this, outcome = left.get()] {
-    environment.loop.post_or_drop([this, report = outcome->value()] { close(report); });
+    environment.loop.post_or_drop([this, report = outcome->value()] {
+      stop_parts().check();
+      close_in_turns(report);
+    });
   });
 }
 
-void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
+void Worker::State::close_in_turns(const ShutdownReport& report) {
   if (phase == WorkerPhase::kStopped) return;
+  if (session->close_some()) {
+    environment.loop.post_or_drop([this, report] { close_in_turns(report); });
+  } else {
+    close(report);
+  }
+}
+
+EachStep Worker::State::stop_parts() {
   EachStep each;
   each([this] { meshes.stop(); });
   each([this] { rrefs.stop(); });
@@ -255,6 +273,12 @@ void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
     view.started = false;
     if (session) view.session = session->stats();
   });
+  return each;
+}
+
+void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
+  if (phase == WorkerPhase::kStopped) return;
+  const EachStep each = stop_parts();
   if (!is_last_attempt) each.check();  // what failed is tried again: by end_by_failure
   phase = WorkerPhase::kStopped;
   forget_start();
@@ -534,6 +558,7 @@ void Worker::State::add_member(const Peer& peer) {
 
 // As the membership has it now.
 void Worker::State::tell_of(const Peer& peer) {
+  if (!news->is_wanted()) return;
   if (auto record = group.membership().find(peer.incarnation)) news->post(*std::move(record));
 }
 

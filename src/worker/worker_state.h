@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "base/each_step.h"
 #include "base/mutex.h"
 #include "worker/greeting.h"
 #include "worker/member_news.h"
@@ -115,6 +116,7 @@ struct Worker::State {
   void join(const Places& found);
   void on_joined(Rendezvous::Outcome outcome);
   void meet(std::vector<Peer> members);
+  void begin_service_soon();
   void on_greeted(std::optional<Error> error);
   void fail_start_soon(Error error);
   void begin_service();
@@ -129,6 +131,8 @@ struct Worker::State {
   void abandon_start(const Error& error);
   void begin_stop(Nanos deadline);
   void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);
+  EachStep stop_parts();
+  void close_in_turns(const ShutdownReport& report);
   void close(ShutdownReport report, bool is_last_attempt = false);
   void end_by_failure(const Error& error);
   void note_failure(const Error& error);

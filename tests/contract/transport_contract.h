@@ -147,6 +147,11 @@ class Listening {
   void close() {
     side_.run([this] { acceptor_.reset(); });
   }
+  bool close_some() {
+    bool is_more = false;
+    side_.run([this, &is_more] { is_more = acceptor_->close_some(); });
+    return is_more;
+  }
   bool reply(const ConnectionToken& to, Frames frames) {
     bool sent = false;
     side_.run([this, &to, &frames, &sent] { sent = acceptor_->reply(to, std::move(frames)); });

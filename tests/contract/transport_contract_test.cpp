@@ -214,6 +214,18 @@ TEST_P(TransportContractTest, DropsWhenTheAcceptorCloses) {
   EXPECT_EQ(dialled.record().all().back(), "dropped");
 }
 
+TEST_P(TransportContractTest, AnEndInTurnsIsAnEndForAll) {
+  Listening listening(server_, address(server_));
+  std::vector<std::unique_ptr<Dialled>> clients;
+  for (int i = 0; i < 32; ++i) clients.push_back(std::make_unique<Dialled>(client_, listening.endpoint()));
+  for (const auto& client : clients) client->record().next("connected");
+  int turns = 0;
+  for (bool is_more = true; is_more; ++turns) is_more = listening.close_some();
+  EXPECT_LE(turns, 32);
+  listening.close();
+  for (const auto& client : clients) EXPECT_EQ(client->record().next("dropped").what, "dropped");
+}
+
 // Liveness rests on this where a transport says that it reports every loss: with no room left for more on the way
 // there, with answers on the way back, and with nothing at all.
 TEST_P(TransportContractTest, TheEndIsToldHoweverMuchIsOnItsWay) {

@@ -20,6 +20,8 @@ constexpr size_t kMaxWaiting = 64;
 constexpr Nanos kOfferTimeout = 2 * kSecond;
 // How long nobody is accepted after descriptors were short.
 constexpr Nanos kPause = 20 * kMillisecond;
+// Lanes that end in one turn: each gives back its memory, which takes some 20 us.
+constexpr size_t kLanesATurn = 8;
 
 }  // namespace
 
@@ -32,6 +34,7 @@ class LaneAcceptor::State final : public std::enable_shared_from_this<LaneAccept
   void begin(Transport& below, const std::string& address);
   const std::string& endpoint() const { return acceptor_->endpoint(); }
   bool reply(const ConnectionToken& to, Frames frames);
+  bool close_some();
   void close();
 
  private:
@@ -47,6 +50,7 @@ class LaneAcceptor::State final : public std::enable_shared_from_this<LaneAccept
   void pause();
   void watch_again();
   void begin(LaneSocket socket);
+  void close_listener();
   void on_offer(Id id);
   void open(Id id, const LaneOffer& offer, int memory_fd);
   void hang_up(Id id);
@@ -208,11 +212,24 @@ bool LaneAcceptor::State::reply(const ConnectionToken& to, Frames frames) {
   return lane->send(frames);
 }
 
-void LaneAcceptor::State::close() {
-  FdLoop& loop = context_->loop();
-  loop.cancel_timer(pause_timer_);
-  if (listener_) loop.unwatch(listener_->fd());
+void LaneAcceptor::State::close_listener() {
+  context_->loop().cancel_timer(pause_timer_);
+  if (listener_) context_->loop().unwatch(listener_->fd());
   listener_.reset();
+}
+
+bool LaneAcceptor::State::close_some() {
+  assert_on_loop(context_->loop());
+  close_listener();
+  for (size_t i = 0; i < kLanesATurn && !lanes_.empty(); ++i) {
+    lanes_.begin()->second->close();
+    lanes_.erase(lanes_.begin());
+  }
+  return !lanes_.empty();
+}
+
+void LaneAcceptor::State::close() {
+  close_listener();
   while (!waiting_.empty()) hang_up(waiting_.begin()->first);
   for (const auto& [id, lane] : lanes_) lane->close();
   lanes_.clear();
@@ -237,5 +254,7 @@ LaneAcceptor::~LaneAcceptor() { state_->close(); }
 const std::string& LaneAcceptor::endpoint() const { return state_->endpoint(); }
 
 bool LaneAcceptor::reply(const ConnectionToken& to, Frames frames) { return state_->reply(to, std::move(frames)); }
+
+bool LaneAcceptor::close_some() { return state_->close_some(); }
 
 }  // namespace distag

@@ -18,6 +18,7 @@ class LaneAcceptor final : public Acceptor {
 
   const std::string& endpoint() const override;
   bool reply(const ConnectionToken& to, Frames frames) override;
+  bool close_some() override;
 
  private:
   class State;

@@ -415,6 +415,40 @@ TEST_F(SessionTest, LeaveIsNoLoss) {
   });
 }
 
+TEST_F(SessionTest, HundredsOfStreamsEndInTurnsAndNothingIsToldMeanwhile) {
+  constexpr int kOthers = 100;
+  std::vector<std::unique_ptr<Node>> others;
+  for (int i = 0; i < kOthers; ++i) {
+    others.push_back(std::make_unique<Node>(scheduler, network, "n" + std::to_string(i), i + 2));
+    a.know(*others.back());
+    others.back()->know(a);
+    a.say(*others.back(), 1);
+    others.back()->say(a, 1);
+  }
+  ASSERT_TRUE(run_until([&] { return a.is_drained() && a.heard.size() == kOthers; }));
+  bool done = false;
+  a.loop.run([&] { a.session->leave(kNever, [&done] { done = true; }); });
+  ASSERT_TRUE(run_until([&] { return done; }));
+  Node late(scheduler, network, "late", kOthers + 2);
+  late.know(a);
+  a.takes_strangers = true;
+  int turns = 0;
+  for (bool is_more = true; is_more; ++turns) {
+    if (turns == 1) late.say(a, 2);
+    a.loop.run([&] { is_more = a.session->close_some(); });
+    scheduler.run_for(10 * kMillisecond);
+  }
+  EXPECT_GE(turns, 10);
+  a.stop();
+  scheduler.run_for(20 * kSecond);
+  EXPECT_EQ(a.heard.size(), size_t{kOthers});
+  EXPECT_TRUE(a.lost.empty());
+  for (const auto& other : others) {
+    EXPECT_EQ(other->left.size(), 1u);
+    EXPECT_TRUE(other->lost.empty());
+  }
+}
+
 TEST_F(SessionTest, LeaveComesAfterALargeMessage) {
   a.send(b.id(), a.big_call(32 << 20));
   bool done = false;

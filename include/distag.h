@@ -759,8 +759,9 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
  * which about 8 stay in use, and fail without them; nobody is accepted while fewer than 8 are free, and a worker that
  * dials waits.
  * Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
- * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world); DENIED (another job;
- * another group key, or none for an address beyond this machine); PROTOCOL. After a failure it can be started again. */
+ * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world than that of rank 0, or of the
+ * first at "inproc://" and "file://": the others wait on, and their DEADLINE tells of it); DENIED (another job; another
+ * group key, or none for an address beyond this machine); PROTOCOL. After a failure it can be started again. */
 DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
 DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_t timeout_ns,
                                                    distag_future **out_future, distag_error *err);

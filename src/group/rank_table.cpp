@@ -31,11 +31,7 @@ RankTable::RankTable(std::string where, std::string job, int32_t world_size)
 RankTable::RankTable(std::string where, std::string job, int32_t world_size, Book book)
     : where_(std::move(where)), job_(std::move(job)), world_size_(world_size), book_(std::move(book)) {}
 
-bool RankTable::ends_it_for_all(const wire::Join& join) const {
-  return !has_met() && join.protocol == wire::kProtocolVersion && join.job == job_ && join.world_size != world_size_;
-}
-
-void RankTable::check(const wire::Join& join) const {
+void RankTable::check(const wire::Join& join) {
   const wire::Member& member = join.member;
   if (join.protocol != wire::kProtocolVersion) {
     fail(Status::kProtocol, "rendezvous \"{}\": worker \"{}\" speaks version {} of the protocol, the group version {}",
@@ -65,11 +61,12 @@ void RankTable::check(const wire::Join& join) const {
        rival->name);
 }
 
-void RankTable::check_world(const wire::Join& join) const {
+void RankTable::check_world(const wire::Join& join) {
   const wire::Member& member = join.member;
   if (join.world_size != world_size_) {
-    fail(Status::kInvalidArgument, "rendezvous \"{}\": worker \"{}\" expects {}, the others {}; give all the same size",
-         where_, member.name, describe_world(join.world_size), describe_world(world_size_));
+    book_.misled = fmt::format("worker \"{}\" expects {}", member.name, describe_world(join.world_size));
+    fail(Status::kInvalidArgument, "rendezvous \"{}\": {}, the others {}; give all the same size", where_, book_.misled,
+         describe_world(world_size_));
   }
   const int32_t first = is_open() ? -1 : 0;
   const int32_t last = (is_open() ? kRanks : world_size_) - 1;
@@ -181,6 +178,12 @@ Peer to_peer(const wire::Member& member) {
 }
 
 Error RankTable::missing_error() const {
+  Error error = error_of_ranks();
+  if (book_.misled.empty()) return error;
+  return Error(error.status(), fmt::format("{}; {}, and was refused", error.message(), book_.misled));
+}
+
+Error RankTable::error_of_ranks() const {
   const std::vector<int32_t> never = missing();
   if (book_.withdrawn.empty()) return distag::missing_error(where_, never, world_size_);
   const std::string gone = list_ranks({book_.withdrawn.begin(), book_.withdrawn.end()});

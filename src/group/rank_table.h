@@ -27,6 +27,7 @@ class RankTable {
     std::map<int32_t, Seat> seats;                // by rank
     std::set<int32_t> withdrawn;                  // ranks that came, and went before all had come
     std::map<std::string, uint64_t> generations;  // joins of each name
+    std::string misled;                           // the last one that expected another world: name and world
   };
 
   // `where` is the uri, for messages. `world_size` -1: open.
@@ -34,10 +35,9 @@ class RankTable {
   RankTable(std::string where, std::string job, int32_t world_size, Book book);
 
   // Throws what the joiner did wrong: PROTOCOL (another version), DENIED (another job), INVALID_ARGUMENT (another size
-  // of the world, a rank outside of it), INVALID_STATE (its name or rank is taken, or is another's).
-  void check(const wire::Join& join) const;
-  // Whether the joiner expects another world while the group gathers, which nobody can mend by waiting.
-  bool ends_it_for_all(const wire::Join& join) const;
+  // of the world, a rank outside of it), INVALID_STATE (its name or rank is taken, or is another's). One of the job
+  // that expects another world is remembered, for missing_error(): it may be the one that is missed.
+  void check(const wire::Join& join);
   // The member that is here and holds the name or the rank that the joiner wants; nullptr: nobody.
   const Peer* find_rival(const wire::Member& member) const;
   bool has(Incarnation incarnation) const;
@@ -52,7 +52,8 @@ class RankTable {
   bool is_deserted() const;
   // Ranks that have not come so far.
   std::vector<int32_t> missing() const;
-  // DEADLINE: which ranks never came, and apart from them which came and went before all were there.
+  // DEADLINE: which ranks never came, apart from them which came and went before all were there, and who came with
+  // another world.
   Error missing_error() const;
   // By rank. Of a static group that has met all, also those who have gone since.
   std::vector<Peer> members() const;
@@ -61,7 +62,8 @@ class RankTable {
  private:
   const Seat* seat_of(const std::string& name) const;
   int32_t rank_for(const std::string& name) const;
-  void check_world(const wire::Join& join) const;
+  Error error_of_ranks() const;
+  void check_world(const wire::Join& join);
   void check_place(const wire::Member& member) const;
 
   const std::string where_;

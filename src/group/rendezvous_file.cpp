@@ -52,7 +52,8 @@ Json book_to_json(const RankTable::Book& book) {
   return Json{{"has_met", book.has_met},
               {"seats", std::move(seats)},
               {"withdrawn", book.withdrawn},
-              {"generations", book.generations}};
+              {"generations", book.generations},
+              {"misled", book.misled}};
 }
 
 RankTable::Book book_from_json(const Json& json) {
@@ -64,6 +65,7 @@ RankTable::Book book_from_json(const Json& json) {
   }
   book.withdrawn = json.at("withdrawn").get<std::set<int32_t>>();
   book.generations = json.at("generations").get<std::map<std::string, uint64_t>>();
+  book.misled = json.at("misled").get<std::string>();
   return book;
 }
 
@@ -149,19 +151,19 @@ class FileJoining final : public Joining {
   }
 
   // Throws when the others want something else than we do.
-  void check_group(const Json& json, const wire::Join& join) {
-    throw_if_failed(json);
+  void check_group(Json json, const wire::Join& join) {
     const auto protocol = json.at("protocol").get<uint32_t>();
     if (protocol != join.protocol) {
       fail(Status::kProtocol, "rendezvous \"{}\": this worker speaks version {} of the protocol, the group version {}",
            uri(), join.protocol, protocol);
     }
-    const RankTable theirs(uri(), json.at("job").get<std::string>(), json.at("world_size").get<int32_t>(),
-                           book_from_json(json.at("book")));
+    RankTable theirs(uri(), json.at("job").get<std::string>(), json.at("world_size").get<int32_t>(),
+                     book_from_json(json.at("book")));
     try {
       if (join.job != json.at("job") || join.world_size != json.at("world_size")) theirs.check(join);
-    } catch (const Error& error) {
-      if (theirs.ends_it_for_all(join)) tell_failure(json, error);
+    } catch (...) {
+      json["book"] = book_to_json(theirs.book());
+      write_group(json);
       throw;
     }
   }
@@ -199,17 +201,6 @@ class FileJoining final : public Joining {
     }
   }
 
-  void tell_failure(Json json, const Error& error) {
-    json["error"] = {{"status", static_cast<int32_t>(error.status())}, {"message", error.message()}};
-    write_group(json);
-  }
-
-  static void throw_if_failed(const Json& json) {
-    if (!json.contains("error")) return;
-    const Json& error = json.at("error");
-    throw Error(static_cast<Status>(error.at("status").get<int32_t>()), error.at("message").get<std::string>());
-  }
-
   void write_group(const Json& json) {
     const fs::path draft = directory_ / "draft";
     write_regular_file(draft.string(), json.dump());
@@ -221,7 +212,6 @@ class FileJoining final : public Joining {
   void look_whether_met() {
     const std::optional<Json> json = read_json(group_path());
     if (!json) return;
-    throw_if_failed(*json);
     const RankTable group = rank_table(json);
     if (group.has_met()) succeed(group.members());
   }

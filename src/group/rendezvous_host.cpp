@@ -68,7 +68,7 @@ void RendezvousHost::log_refusal(const std::string& text) {
 void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join) {
   if (failure_) throw *failure_;
   const bool had_met = rank_table_->has_met();
-  if (!rank_table_->has(join.member.incarnation)) admit(from, join);
+  if (!rank_table_->has(join.member.incarnation)) admit(join);
   guests_[join.member.incarnation] = from;
   if (rank_table_->has_met() && !had_met) {
     complete();
@@ -77,7 +77,7 @@ void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join
   }
 }
 
-void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) {
+void RendezvousHost::admit(const wire::Join& join) {
   if (join.member.generation != 0) {
     fail(Status::kInvalidState, "rendezvous \"{}\": worker \"{}\" was given up here, or is of an earlier group", uri(),
          join.member.name);
@@ -93,15 +93,7 @@ void RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) 
     const auto guest = guests_.find(incarnation);
     if (guest != guests_.end() && !answer(guest->second, roster_of_missing())) on_gone(incarnation);
   }
-  try {
-    rank_table_->check(join);
-  } catch (const Error& error) {
-    if (rank_table_->ends_it_for_all(join)) {
-      guests_[join.member.incarnation] = from;
-      fail_all(error);
-    }
-    throw;
-  }
+  rank_table_->check(join);
   rank_table_->add(join.member);
 }
 

@@ -12,8 +12,8 @@
 namespace distag {
 
 // Rank 0 of a tcp rendezvous: takes JOINs until all are there, then tells everybody who is in the group. Goes on for
-// who comes back, and in an open world for everyone. A mistake of one joiner is answered to that joiner alone; a world
-// of another size, or the deadline, ends it for all while the group gathers. A member is here as long as its connection
+// who comes back, and in an open world for everyone. A mistake of one joiner is answered to that joiner alone; the
+// deadline ends it for all while the group gathers. A member is here as long as its connection
 // is.
 class RendezvousHost final : public Joining {
  public:
@@ -29,7 +29,7 @@ class RendezvousHost final : public Joining {
   void log_refusal(const std::string& text);
   void on_join(const ConnectionToken& from, const wire::Join& join);
   // Throws when the joiner may not come in. A rival whose connection is gone makes room.
-  void admit(const ConnectionToken& from, const wire::Join& join);
+  void admit(const wire::Join& join);
   void complete();
   void fail_all(const Error& error);
   bool answer(const ConnectionToken& to, wire::Body body);

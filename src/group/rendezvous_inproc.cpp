@@ -40,20 +40,16 @@ class InprocJoining final : public Joining {
     Group& group = g_groups->try_emplace(key_, RankTable(uri(), request().job, request().world_size)).first->second;
     try {
       group.rank_table.check(join);
-    } catch (const Error& error) {
-      if (group.rank_table.ends_it_for_all(join)) {
-        tell_all(group, {}, error);
-        forget_group();
-      } else if (group.here.empty()) {
-        forget_group();
-      }
+    } catch (...) {
+      if (group.here.empty()) forget_group();
       throw;
     }
     const bool had_met = group.rank_table.has_met();
     group.rank_table.add(join.member);
     group.here.emplace(join.member.incarnation, this);
-    if (had_met) return post_outcome(group.rank_table.members(), Error());
-    if (group.rank_table.has_met()) tell_all(group, group.rank_table.members(), Error());
+    if (had_met) return post_members(group.rank_table.members());
+    if (!group.rank_table.has_met()) return;
+    for (const auto& [incarnation, joining] : group.here) joining->post_members(group.rank_table.members());
   }
 
   Error on_deadline() override {
@@ -72,23 +68,14 @@ class InprocJoining final : public Joining {
     return found == g_groups->end() ? nullptr : &found->second;
   }
 
-  void tell_all(Group& group, const std::vector<Peer>& members, const Error& error) REQUIRES(g_mutex) {
-    for (const auto& [incarnation, joining] : group.here) joining->post_outcome(members, error);
-  }
-
   void forget_group() REQUIRES(g_mutex) {
     g_groups->erase(key_);
     if (g_groups->empty()) delete std::exchange(g_groups, nullptr);
   }
 
-  void post_outcome(const std::vector<Peer>& members, const Error& error) {
-    loop_.post_or_drop([this, alive = alive(), members, error] {
-      if (alive.expired()) return;
-      if (members.empty()) {
-        give_up(error);
-      } else {
-        succeed(members);
-      }
+  void post_members(const std::vector<Peer>& members) {
+    loop_.post_or_drop([this, alive = alive(), members] {
+      if (!alive.expired()) succeed(members);
     });
   }
 

@@ -167,13 +167,17 @@ TEST_F(RendezvousFileTest, RefusesANameOrRankInUseAndGoesOn) {
   EXPECT_TRUE(meeting().add(1, 2).succeeds());
 }
 
-TEST_F(RendezvousFileTest, AnotherSizeFailsAll) {
-  meeting().add(0, 3);
-  meeting().add(1, 2);
-  for (auto& joiner : meeting().joiners) {
-    EXPECT_EQ(joiner->error().status(), Status::kInvalidArgument);
-    EXPECT_NE(joiner->error().message().find("expects a world of"), std::string::npos);
-  }
+TEST_F(RendezvousFileTest, AnotherSizeIsRefusedAndTheOthersLearnOfItIfTheyWaitInVain) {
+  JoinRequest request = meeting().request(0, 2);
+  request.deadline = meeting().scheduler.now() + 5 * kSecond;
+  Joiner& waiting = meeting().add(request);
+  Joiner& other = meeting().add(1, 3);
+  EXPECT_EQ(other.error().status(), Status::kInvalidArgument);
+  EXPECT_NE(other.error().message().find("expects a world of 3, the others a world of 2"), std::string::npos);
+  EXPECT_EQ(waiting.error().message(),
+            fmt::format("rendezvous \"{}\": rank 1 of a world of 2 did not come in time; worker \"w1\" expects a world "
+                        "of 3, and was refused",
+                        uri()));
   meeting().joiners.clear();
   EXPECT_EQ(files(), 0u);
 }

@@ -149,16 +149,33 @@ TEST(RendezvousTcp, AMemberKeepsItsPlaceThoughItFoundNoDescriptorToDialAgain) {
   EXPECT_EQ(meeting.add(1, 2).error().status(), Status::kInvalidState);
 }
 
-TEST(RendezvousTcp, AnotherSizeOfTheWorldFailsAll) {
+TEST(RendezvousTcp, AnotherSizeOfTheWorldIsRefusedAndTheGroupGoesOn) {
   Meeting meeting(kUri);
   meeting.add(0, 3);
   meeting.add(1, 3);
   meeting.scheduler.run_for(100 * kMillisecond);
+  Joiner& other = meeting.add(2, 4);
+  EXPECT_EQ(other.error().status(), Status::kInvalidArgument);
+  EXPECT_NE(other.error().message().find("worker \"w2\" expects a world of 4, the others a world of 3"),
+            std::string::npos);
+  meeting.add(2, 3);
+  for (const int at : {0, 1, 3}) EXPECT_TRUE(meeting.joiners[static_cast<size_t>(at)]->succeeds());
+}
+
+TEST(RendezvousTcp, WhoCameWithAnotherSizeIsToldToThoseWhoWaitInVain) {
+  Meeting meeting(kUri);
+  for (const int32_t rank : {0, 1}) {
+    JoinRequest request = meeting.request(rank, 3);
+    request.deadline = meeting.scheduler.now() + 5 * kSecond;
+    meeting.add(request);
+  }
+  meeting.scheduler.run_for(kSecond);
   meeting.add(2, 4);
-  for (auto& joiner : meeting.joiners) {
-    EXPECT_EQ(joiner->error().status(), Status::kInvalidArgument);
-    EXPECT_NE(joiner->error().message().find("worker \"w2\" expects a world of 4, the others a world of 3"),
-              std::string::npos);
+  for (const size_t at : {0u, 1u}) {
+    EXPECT_EQ(
+        meeting.joiners[at]->error().message(),
+        "rendezvous \"tcp://127.0.0.1:29500\": rank 2 of a world of 3 did not come in time; worker \"w2\" expects "
+        "a world of 4, and was refused");
   }
 }
 

@@ -163,8 +163,9 @@ void gather_chunks(OpenCollective& open, uint32_t part, const AxisGroup& group, 
   auto expected = [&](int64_t i) { return Expected{chunk.dtype(), {block_of(size, group.count(), i).extent}}; };
   gather(open, part, group, chunk, expected,
          [self = open.shared_from_this(), group, shape, size, then = std::move(then)](Pieces came) mutable {
+           const size_t bytes = bytes_of(came);
            self->work(
-               bytes_of(came),
+               bytes,
                [group, shape, size, came = std::move(came)] {
                  Tensor whole = Tensor::empty(came.begin()->second.front().dtype(), {size});
                  for (int64_t i = 0; i < group.count(); ++i) {
@@ -217,8 +218,9 @@ UniqueFunction<void(Tensor)> completing(OpenCollective& open) {
 
 // Completes with that.
 void concatenate(OpenCollective& open, const AxisGroup& group, Pieces pieces, size_t dim) {
+  const size_t bytes = bytes_of(pieces);  // before they are moved
   open.work(
-      bytes_of(pieces), [group, dim, pieces = std::move(pieces)] { return Tensors{concatenated(group, pieces, dim)}; },
+      bytes, [group, dim, pieces = std::move(pieces)] { return Tensors{concatenated(group, pieces, dim)}; },
       first_to(completing(open)));
 }
 
@@ -318,8 +320,9 @@ void run_reduce(OpenCollective& open, const AxisGroup& group, const CollectiveCa
                    self->exchange(1, {{group[root], {chunk}}}, std::move(incoming),
                                   [self, group, is_root, shape](Pieces came) {
                                     if (!is_root) return self->complete(Tensor());
+                                    const size_t bytes = bytes_of(came);
                                     self->work(
-                                        bytes_of(came),
+                                        bytes,
                                         [group, shape, came = std::move(came)] {
                                           const Tensor whole = concatenated(group, came, 0);
                                           return Tensors{whole.view(shape, row_major_strides(shape), 0)};
@@ -383,8 +386,9 @@ void exchange_boxes(OpenCollective& open, const layout::Move& move, const Dims& 
   const Box target = box_of(open.mesh->shape(), move.to(), shape, own);
   open.exchange(kMovePart, std::move(outgoing), std::move(incoming),
                 [self = open.shared_from_this(), taken, target, dtype](Pieces came) {
+                  const size_t bytes = bytes_of(came);
                   self->work(
-                      bytes_of(came),
+                      bytes,
                       [taken, target, dtype, came = std::move(came)] {
                         Tensor result = Tensor::empty(dtype, target.extent);
                         for (const layout::Transfer& transfer : taken) {

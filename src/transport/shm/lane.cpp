@@ -10,6 +10,8 @@ namespace {
 
 // Messages handed out before the loop looks at everything else again.
 constexpr int kMessagesPerTurn = 64;
+// The same of their bytes, each of which is copied twice and may lie in memory that is touched for the first time.
+constexpr size_t kBytesPerTurn = 256 << 10;
 // A side that plays by the rules wakes for something: one wake may cross the loop's own.
 constexpr unsigned kMaxVainWakes = 64;
 
@@ -123,9 +125,11 @@ bool Lane::write_rest() {
 bool Lane::read() {
   if (!reader_.has_bytes()) return false;
   vain_wakes_ = 0;
-  for (int i = 0; i < kMessagesPerTurn && is_open_; ++i) {
+  size_t bytes = 0;
+  for (int i = 0; i < kMessagesPerTurn && bytes < kBytesPerTurn && is_open_; ++i) {
     std::optional<Frames> frames = next_message();
     if (!frames) break;
+    for (const Frame& frame : *frames) bytes += frame.size();
     if (events_.on_message) events_.on_message(*std::move(frames));
   }
   if (is_open_) wake_other(kSleepsForRoom);

@@ -45,8 +45,9 @@ class RingMessageReader {
   // A part of a message has come.
   bool is_under_way() const noexcept { return is_under_way_ || head_done_ != 0; }
   void freeze() { ring_.freeze(); }
-  // The next whole message. Small frames lie together in one block, each aligned to 64 bytes; a large one has its own.
-  // Throws PROTOCOL for what is none or too large, bad_alloc; then the ring is of no more use.
+  // The next whole message, once all of it was read; a few hundred KiB are read at once. Small frames lie together in
+  // one block, each aligned to 64 bytes; a large one has its own. Throws PROTOCOL for what is none or too large,
+  // bad_alloc; then the ring is of no more use.
   std::optional<Frames> next();
 
  private:

@@ -21,7 +21,7 @@ constexpr Nanos kOfferTimeout = 2 * kSecond;
 // How long nobody is accepted after descriptors were short.
 constexpr Nanos kPause = 20 * kMillisecond;
 // Lanes that end in one turn: each gives back its memory, which takes some 20 us.
-constexpr size_t kLanesATurn = 8;
+constexpr size_t kLanesATurn = 32;
 
 }  // namespace
 

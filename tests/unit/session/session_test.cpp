@@ -438,7 +438,7 @@ TEST_F(SessionTest, HundredsOfStreamsEndInTurnsAndNothingIsToldMeanwhile) {
     a.loop.run([&] { is_more = a.session->close_some(); });
     scheduler.run_for(10 * kMillisecond);
   }
-  EXPECT_GE(turns, 10);
+  EXPECT_GE(turns, 4);
   a.stop();
   scheduler.run_for(20 * kSecond);
   EXPECT_EQ(a.heard.size(), size_t{kOthers});

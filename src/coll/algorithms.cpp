@@ -98,6 +98,15 @@ UniqueFunction<void(Tensors)> first_to(UniqueFunction<void(Tensor)> then) {
   return [then = std::move(then)](Tensors made) mutable { then(std::move(made.front())); };
 }
 
+// A tensor of these pieces; made on the executor where they are large.
+template <typename Make>
+void put_together(OpenCollective& open, Pieces pieces, Make make, UniqueFunction<void(Tensor)> then) {
+  const size_t bytes = bytes_of(pieces);  // before they are moved
+  open.work(
+      bytes, [pieces = std::move(pieces), make = std::move(make)] { return Tensors{make(pieces)}; },
+      first_to(std::move(then)));
+}
+
 // ---- steps ----
 
 // The members that take part, in the order of their index along the axes.
@@ -163,17 +172,16 @@ void gather_chunks(OpenCollective& open, uint32_t part, const AxisGroup& group, 
   auto expected = [&](int64_t i) { return Expected{chunk.dtype(), {block_of(size, group.count(), i).extent}}; };
   gather(open, part, group, chunk, expected,
          [self = open.shared_from_this(), group, shape, size, then = std::move(then)](Pieces came) mutable {
-           const size_t bytes = bytes_of(came);
-           self->work(
-               bytes,
-               [group, shape, size, came = std::move(came)] {
-                 Tensor whole = Tensor::empty(came.begin()->second.front().dtype(), {size});
+           put_together(
+               *self, std::move(came),
+               [group, shape, size](const Pieces& chunks) {
+                 Tensor whole = Tensor::empty(chunks.begin()->second.front().dtype(), {size});
                  for (int64_t i = 0; i < group.count(); ++i) {
-                   write_part(whole, {block_of(size, group.count(), i).offset}, came.at(group[i]).front());
+                   write_part(whole, {block_of(size, group.count(), i).offset}, chunks.at(group[i]).front());
                  }
-                 return Tensors{whole.view(shape, row_major_strides(shape), 0)};
+                 return whole.view(shape, row_major_strides(shape), 0);
                },
-               first_to(std::move(then)));
+               std::move(then));
          });
 }
 
@@ -218,10 +226,9 @@ UniqueFunction<void(Tensor)> completing(OpenCollective& open) {
 
 // Completes with that.
 void concatenate(OpenCollective& open, const AxisGroup& group, Pieces pieces, size_t dim) {
-  const size_t bytes = bytes_of(pieces);  // before they are moved
-  open.work(
-      bytes, [group, dim, pieces = std::move(pieces)] { return Tensors{concatenated(group, pieces, dim)}; },
-      first_to(completing(open)));
+  put_together(
+      open, std::move(pieces), [group, dim](const Pieces& parts) { return concatenated(group, parts, dim); },
+      completing(open));
 }
 
 size_t dim_of(int64_t dim, const Tensor& x) {
@@ -320,14 +327,13 @@ void run_reduce(OpenCollective& open, const AxisGroup& group, const CollectiveCa
                    self->exchange(1, {{group[root], {chunk}}}, std::move(incoming),
                                   [self, group, is_root, shape](Pieces came) {
                                     if (!is_root) return self->complete(Tensor());
-                                    const size_t bytes = bytes_of(came);
-                                    self->work(
-                                        bytes,
-                                        [group, shape, came = std::move(came)] {
-                                          const Tensor whole = concatenated(group, came, 0);
-                                          return Tensors{whole.view(shape, row_major_strides(shape), 0)};
+                                    put_together(
+                                        *self, std::move(came),
+                                        [group, shape](const Pieces& chunks) {
+                                          const Tensor whole = concatenated(group, chunks, 0);
+                                          return whole.view(shape, row_major_strides(shape), 0);
                                         },
-                                        first_to(completing(*self)));
+                                        completing(*self));
                                   });
                  });
 }
@@ -386,17 +392,16 @@ void exchange_boxes(OpenCollective& open, const layout::Move& move, const Dims& 
   const Box target = box_of(open.mesh->shape(), move.to(), shape, own);
   open.exchange(kMovePart, std::move(outgoing), std::move(incoming),
                 [self = open.shared_from_this(), taken, target, dtype](Pieces came) {
-                  const size_t bytes = bytes_of(came);
-                  self->work(
-                      bytes,
-                      [taken, target, dtype, came = std::move(came)] {
+                  put_together(
+                      *self, std::move(came),
+                      [taken, target, dtype](const Pieces& parts) {
                         Tensor result = Tensor::empty(dtype, target.extent);
                         for (const layout::Transfer& transfer : taken) {
-                          write_part(result, relative(transfer.box, target).offset, came.at(transfer.from).front());
+                          write_part(result, relative(transfer.box, target).offset, parts.at(transfer.from).front());
                         }
-                        return Tensors{result};
+                        return result;
                       },
-                      first_to(completing(*self)));
+                      completing(*self));
                 });
 }
 

@@ -119,6 +119,34 @@ TEST_F(ShortTasksTest, AnOpIsJudgedByWhatItYields) {
   });
 }
 
+// Two halves of 16 MiB become a whole on each member.
+TEST_F(ShortTasksTest, AGatherOfALargeTensor) {
+  layout::MeshRequest request;
+  request.name = "pair";
+  std::vector<Meshes::Made> made;
+  for (const int32_t rank : {0, 1}) made.push_back(worker(rank).meshes().create(request, kPatience));
+  std::vector<std::shared_ptr<Mesh>> meshes;
+  for (const Meshes::Made& one : made) {
+    ASSERT_TRUE(wait(*one, kPatience));
+    meshes.push_back(one->value());
+  }
+  const Tensor half = Tensor::empty(Dtype::kFloat32, {int64_t{2048}, int64_t{2048}});
+  expect_short_tasks([&] {
+    std::vector<std::shared_ptr<Future<Tensor>>> wholes;
+    for (const auto& mesh : meshes) {
+      CollectiveCall gather;
+      gather.kind = CollectiveKind::kAllGather;
+      gather.axes = {0};
+      gather.tensor = half;
+      wholes.push_back(mesh->collective(std::move(gather)));
+    }
+    for (const auto& whole : wholes) {
+      ASSERT_TRUE(wait(*whole, kPatience));
+      EXPECT_EQ(whole->value().shape(), (Dims{4096, 2048}));
+    }
+  });
+}
+
 TEST_F(ShortTasksTest, ALongText) {
   const size_t size = size_t{24} << 20;
   const Value text = Value::text(std::string(size, 't'));

@@ -64,9 +64,9 @@ void RankTable::check(const wire::Join& join) {
 void RankTable::check_world(const wire::Join& join) {
   const wire::Member& member = join.member;
   if (join.world_size != world_size_) {
-    book_.misled = fmt::format("worker \"{}\" expects {}", member.name, describe_world(join.world_size));
-    fail(Status::kInvalidArgument, "rendezvous \"{}\": {}, the others {}; give all the same size", where_, book_.misled,
-         describe_world(world_size_));
+    book_.misled = {member.name, join.world_size};
+    fail(Status::kInvalidArgument, "rendezvous \"{}\": worker \"{}\" expects {}, the others {}; give all the same size",
+         where_, member.name, describe_world(join.world_size), describe_world(world_size_));
   }
   const int32_t first = is_open() ? -1 : 0;
   const int32_t last = (is_open() ? kRanks : world_size_) - 1;
@@ -179,8 +179,10 @@ Peer to_peer(const wire::Member& member) {
 
 Error RankTable::missing_error() const {
   Error error = error_of_ranks();
-  if (book_.misled.empty()) return error;
-  return Error(error.status(), fmt::format("{}; {}, and was refused", error.message(), book_.misled));
+  const Misled& misled = book_.misled;
+  if (misled.world_size == 0 || seat_of(misled.name) != nullptr) return error;
+  return Error(error.status(), fmt::format("{}; worker \"{}\" expects {}, and was refused", error.message(),
+                                           misled.name, describe_world(misled.world_size)));
 }
 
 Error RankTable::error_of_ranks() const {

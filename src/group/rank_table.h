@@ -22,12 +22,17 @@ class RankTable {
     Peer peer;
     bool is_gone = false;
   };
+  // The last one that expected another world.
+  struct Misled {
+    std::string name;
+    int32_t world_size = 0;  // 0: there was none
+  };
   struct Book {
     bool has_met = false;                         // a static group: all ranks have come once
     std::map<int32_t, Seat> seats;                // by rank
     std::set<int32_t> withdrawn;                  // ranks that came, and went before all had come
     std::map<std::string, uint64_t> generations;  // joins of each name
-    std::string misled;                           // the last one that expected another world: name and world
+    Misled misled;
   };
 
   // `where` is the uri, for messages. `world_size` -1: open.
@@ -53,7 +58,7 @@ class RankTable {
   // Ranks that have not come so far.
   std::vector<int32_t> missing() const;
   // DEADLINE: which ranks never came, apart from them which came and went before all were there, and who came with
-  // another world.
+  // another world and not again.
   Error missing_error() const;
   // By rank. Of a static group that has met all, also those who have gone since.
   std::vector<Peer> members() const;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/each_step.h"
 #include "base/lock_file.h"
 #include "base/regular_file.h"
 #include "group/joining.h"
@@ -53,7 +54,7 @@ Json book_to_json(const RankTable::Book& book) {
               {"seats", std::move(seats)},
               {"withdrawn", book.withdrawn},
               {"generations", book.generations},
-              {"misled", book.misled}};
+              {"misled", {{"name", book.misled.name}, {"world_size", book.misled.world_size}}}};
 }
 
 RankTable::Book book_from_json(const Json& json) {
@@ -65,7 +66,10 @@ RankTable::Book book_from_json(const Json& json) {
   }
   book.withdrawn = json.at("withdrawn").get<std::set<int32_t>>();
   book.generations = json.at("generations").get<std::map<std::string, uint64_t>>();
-  book.misled = json.at("misled").get<std::string>();
+  if (json.contains("misled")) {  // a version before this one wrote none
+    const Json& misled = json.at("misled");
+    book.misled = {misled.at("name").get<std::string>(), misled.at("world_size").get<int32_t>()};
+  }
   return book;
 }
 
@@ -157,15 +161,18 @@ class FileJoining final : public Joining {
       fail(Status::kProtocol, "rendezvous \"{}\": this worker speaks version {} of the protocol, the group version {}",
            uri(), join.protocol, protocol);
     }
+    const bool is_our_job = join.job == json.at("job");
+    if (is_our_job && join.world_size == json.at("world_size")) return;
     RankTable theirs(uri(), json.at("job").get<std::string>(), json.at("world_size").get<int32_t>(),
                      book_from_json(json.at("book")));
-    try {
-      if (join.job != json.at("job") || join.world_size != json.at("world_size")) theirs.check(join);
-    } catch (...) {
+    EachStep each;
+    each([&theirs, &join] { theirs.check(join); });
+    each([&] {  // for those who will miss this worker
+      if (!is_our_job) return;
       json["book"] = book_to_json(theirs.book());
       write_group(json);
-      throw;
-    }
+    });
+    each.check();
   }
 
   // The mutex is had, and nobody has taken its file away meanwhile.

@@ -13,8 +13,7 @@ namespace distag {
 
 // Rank 0 of a tcp rendezvous: takes JOINs until all are there, then tells everybody who is in the group. Goes on for
 // who comes back, and in an open world for everyone. A mistake of one joiner is answered to that joiner alone; the
-// deadline ends it for all while the group gathers. A member is here as long as its connection
-// is.
+// deadline ends it for all while the group gathers. A member is here as long as its connection is.
 class RendezvousHost final : public Joining {
  public:
   RendezvousHost(const std::string& uri, Loop& loop, Transport& transport, Log& log);

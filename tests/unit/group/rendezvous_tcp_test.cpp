@@ -179,6 +179,18 @@ TEST(RendezvousTcp, WhoCameWithAnotherSizeIsToldToThoseWhoWaitInVain) {
   }
 }
 
+TEST(RendezvousTcp, WhoCameAgainWithTheRightSizeIsNotBlamed) {
+  Meeting meeting(kUri);
+  JoinRequest first = meeting.request(0, 3);
+  first.deadline = meeting.scheduler.now() + 5 * kSecond;
+  Joiner& waiting = meeting.add(first);
+  meeting.scheduler.run_for(100 * kMillisecond);
+  EXPECT_EQ(meeting.add(2, 4).error().status(), Status::kInvalidArgument);
+  meeting.add(2, 3);
+  EXPECT_EQ(waiting.error().message(),
+            "rendezvous \"tcp://127.0.0.1:29500\": rank 1 of a world of 3 did not come in time");
+}
+
 TEST(RendezvousTcp, AnotherJobIsDeniedAndTheGroupGoesOn) {
   Meeting meeting(kUri);
   meeting.add(0, 2);

@@ -47,7 +47,8 @@ class Acceptor {
   virtual const std::string& endpoint() const = 0;
   // Answers on the connection a message came from. False when it is gone or full: the answer is dropped.
   virtual bool reply(const ConnectionToken& to, Frames frames) = 0;
-  // An end in turns, where the end of many connections takes long: closes a few. False: none of these is left.
+  // For an end in turns: listens no more, and closes a few of the connections whose end takes long. False: none of
+  // them is left; the rest ends with this.
   virtual bool close_some() { return false; }
 };
 

@@ -217,12 +217,13 @@ TEST_P(TransportContractTest, DropsWhenTheAcceptorCloses) {
 TEST_P(TransportContractTest, AnEndInTurnsIsAnEndForAll) {
   Listening listening(server_, address(server_));
   std::vector<std::unique_ptr<Dialled>> clients;
-  for (int i = 0; i < 32; ++i) clients.push_back(std::make_unique<Dialled>(client_, listening.endpoint()));
+  for (int i = 0; i < 40; ++i) clients.push_back(std::make_unique<Dialled>(client_, listening.endpoint()));
   for (const auto& client : clients) client->record().next("connected");
   int turns = 0;
   for (bool is_more = true; is_more; ++turns) is_more = listening.close_some();
-  EXPECT_LE(turns, 32);
-  listening.close();
+  const bool has_lanes = GetParam().name == "shm";  // whose end takes long
+  EXPECT_EQ(turns, has_lanes ? 2 : 1);
+  if (!has_lanes) listening.close();
   for (const auto& client : clients) EXPECT_EQ(client->record().next("dropped").what, "dropped");
 }
 

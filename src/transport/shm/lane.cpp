@@ -10,7 +10,8 @@ namespace {
 
 // Messages handed out before the loop looks at everything else again.
 constexpr int kMessagesPerTurn = 64;
-// The same of their bytes, each of which is copied twice and may lie in memory that is touched for the first time.
+// The same of bytes, however fast the writer is: each is copied twice, maybe to memory that is touched for the first
+// time.
 constexpr size_t kBytesPerTurn = 256 << 10;
 // A side that plays by the rules wakes for something: one wake may cross the loop's own.
 constexpr unsigned kMaxVainWakes = 64;
@@ -89,9 +90,9 @@ void Lane::freeze() {
   }
 }
 
-std::optional<Frames> Lane::next_message() {
+std::optional<Frames> Lane::next_message(size_t most) {
   try {
-    return reader_.next();
+    return reader_.next(most);
   } catch (...) {
     is_broken_ = true;
     return std::nullopt;
@@ -127,7 +128,7 @@ bool Lane::read() {
   vain_wakes_ = 0;
   size_t bytes = 0;
   for (int i = 0; i < kMessagesPerTurn && bytes < kBytesPerTurn && is_open_; ++i) {
-    std::optional<Frames> frames = next_message();
+    std::optional<Frames> frames = next_message(kBytesPerTurn - bytes);
     if (!frames) break;
     for (const Frame& frame : *frames) bytes += frame.size();
     if (events_.on_message) events_.on_message(*std::move(frames));

@@ -45,7 +45,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
  private:
   void read_socket();
   void freeze();
-  std::optional<Frames> next_message();
+  std::optional<Frames> next_message(size_t most);
   bool go_on();
   bool write_rest();
   bool read();

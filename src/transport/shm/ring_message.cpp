@@ -18,8 +18,6 @@ constexpr size_t kMaxMessageTotal = 2 * kMaxMessageBytes;
 constexpr size_t kMaxFrames = 1u << 16;
 // The reader copies one piece out while the next one is copied in.
 constexpr size_t kPieceBytes = 32u << 10;
-// A reader that is as fast as the writer stops here, for the sake of the loop.
-constexpr size_t kBytesAtOnce = 256u << 10;
 
 constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
 
@@ -77,16 +75,15 @@ bool RingMessageWriter::write_from(const Frames& frames) {
   return part_ > frames.size();
 }
 
-std::optional<Frames> RingMessageReader::next() {
+std::optional<Frames> RingMessageReader::next(size_t most) {
   if (!is_under_way_ && !read_head()) return std::nullopt;
-  size_t room = kBytesAtOnce;
   while (current_ < frames_.size()) {
     const size_t left = frames_[current_].size() - done_;
-    const size_t wanted = std::min(left, room);
+    const size_t wanted = std::min(left, most);
     const size_t count = std::min(wanted, ring_.available(wanted));
     ring_.read(places_[current_] + done_, count);
     done_ += count;
-    room -= count;
+    most -= count;
     if (count < left) break;
     ++current_;
     done_ = 0;

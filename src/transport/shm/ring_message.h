@@ -45,10 +45,10 @@ class RingMessageReader {
   // A part of a message has come.
   bool is_under_way() const noexcept { return is_under_way_ || head_done_ != 0; }
   void freeze() { ring_.freeze(); }
-  // The next whole message, once all of it was read; a few hundred KiB are read at once. Small frames lie together in
+  // The next whole message, once all of it was read, of which `most` bytes are read now. Small frames lie together in
   // one block, each aligned to 64 bytes; a large one has its own. Throws PROTOCOL for what is none or too large,
   // bad_alloc; then the ring is of no more use.
-  std::optional<Frames> next();
+  std::optional<Frames> next(size_t most = SIZE_MAX);
 
  private:
   bool read_head();

@@ -92,6 +92,22 @@ TEST_F(RingTest, AFullRingTakesTheRestLaterAndHoldsItsOwners) {
   EXPECT_FALSE(reader.is_under_way());
 }
 
+TEST_F(RingTest, ALongMessageIsReadInPieces) {
+  RingMessageWriter writer(ring_writer());
+  RingMessageReader reader(ring_reader());
+  const size_t size = kSize / 2;
+  const Frames sent = {make_frame(size, 1)};
+  writer.begin(sent);
+  EXPECT_FALSE(writer.has_rest());
+  EXPECT_FALSE(reader.next(size / 2));
+  EXPECT_TRUE(reader.has_bytes());
+  EXPECT_FALSE(reader.next(size / 2 - 1));
+  const std::optional<Frames> got = reader.next(1);
+  ASSERT_TRUE(got);
+  expect_equal(*got, sent);
+  EXPECT_FALSE(reader.has_bytes());
+}
+
 TEST_F(RingTest, APartOfANumberIsTakenOutAndIsNoWork) {
   RingWriter writer = ring_writer();
   RingMessageReader reader(ring_reader());

@@ -12,9 +12,10 @@ namespace distag {
 // not done. On the loop.
 class Turns {
  public:
-  static constexpr size_t kItems = 64;  // of one turn
+  static constexpr size_t kItems = 64;
 
-  explicit Turns(Loop& loop) : loop_(loop) {}
+  // `items` are those of one turn.
+  explicit Turns(Loop& loop, size_t items = kItems) : loop_(loop), items_(items) {}
 
   // Calls act(item) for each of a container: the first ones now, the others in tasks of their own, in order. Until its
   // turn comes an item is as it was: `act` looks whether there is still something to do. On a loop that is stopping all
@@ -42,8 +43,8 @@ class Turns {
           next(items.begin()) {}
 
     // False when it was the last one.
-    bool take_turn(EachStep& each) {
-      for (size_t i = 0; i < kItems && next != items.end(); ++i, ++next) {
+    bool take_turn(EachStep& each, size_t count) {
+      for (size_t i = 0; i < count && next != items.end(); ++i, ++next) {
         each([this] { act(*next); });
       }
       if (next != items.end()) return true;
@@ -62,7 +63,7 @@ class Turns {
   template <typename SomeWork>
   void take_turn(const std::shared_ptr<SomeWork>& work) {
     EachStep each;
-    while (work->take_turn(each) && !post_turn(work)) {
+    while (work->take_turn(each, items_) && !post_turn(work)) {
     }
     each.check();
   }
@@ -76,6 +77,7 @@ class Turns {
   }
 
   Loop& loop_;
+  const size_t items_;
   const std::shared_ptr<char> alive_ = std::make_shared<char>();
 };
 

@@ -136,7 +136,7 @@ class Session {
   void leave(Nanos deadline, Task done);
 
   // The end in turns, as that of hundreds of streams takes long: closes a few of them without a word, and tells of
-  // nothing more. False: all are closed. Nothing else is asked of the session then.
+  // nothing more. After leave(), and nothing but stats() is asked of the session from then on. False: all are closed.
   bool close_some();
 
   // Nothing unacknowledged to anybody.

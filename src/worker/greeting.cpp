@@ -10,7 +10,8 @@ constexpr size_t kMembersATurn = 8;  // each is dialled, which takes some 50 us
 
 }  // namespace
 
-Greeting::Greeting(Loop& loop, Session& session, Done done) : loop_(loop), session_(session), done_(std::move(done)) {}
+Greeting::Greeting(Loop& loop, Session& session, Done done)
+    : loop_(loop), session_(session), done_(std::move(done)), turns_(loop, kMembersATurn) {}
 
 Greeting::~Greeting() {
   if (timer_ != 0) loop_.cancel_timer(timer_);
@@ -18,10 +19,11 @@ Greeting::~Greeting() {
 
 void Greeting::begin(const std::vector<Peer>& members, Nanos deadline) {
   assert_on_loop(loop_);
-  for (auto member = members.rbegin(); member != members.rend(); ++member) {
-    if (member->incarnation == session_.self().incarnation || session_.gone(member->incarnation) != nullptr) continue;
-    ungreeted_.push_back(member->incarnation);
-    unheard_.insert(member->incarnation);
+  std::vector<Incarnation> others;
+  for (const Peer& member : members) {
+    if (member.incarnation == session_.self().incarnation || session_.gone(member.incarnation) != nullptr) continue;
+    others.push_back(member.incarnation);
+    unheard_.insert(member.incarnation);
   }
   if (unheard_.empty()) return done_(std::nullopt);
   if (deadline != kNever) {
@@ -30,22 +32,9 @@ void Greeting::begin(const std::vector<Peer>& members, Nanos deadline) {
       on_deadline();
     });
   }
-  greet_some();
-}
-
-void Greeting::greet_some() {
-  assert_on_loop(loop_);
-  if (unheard_.empty()) return;
-  if (ungreeted_.size() > kMembersATurn) {
-    loop_.post_or_drop([this, alive = std::weak_ptr<char>(alive_)] {
-      if (!alive.expired()) greet_some();
-    });
-  }
-  for (size_t i = 0; i < kMembersATurn && !ungreeted_.empty(); ++i) {
-    const Incarnation member = ungreeted_.back();
-    ungreeted_.pop_back();
+  turns_.for_each(std::move(others), [this](Incarnation member) {
     if (unheard_.contains(member)) greet(member);
-  }
+  });
 }
 
 void Greeting::greet(Incarnation member) {

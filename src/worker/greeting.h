@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/loop.h"
+#include "base/turns.h"
 #include "session/session.h"
 
 namespace distag {
@@ -26,7 +27,6 @@ class Greeting {
   void on_gone(Incarnation member) { settle(member); }
 
  private:
-  void greet_some();
   void greet(Incarnation member);
   void settle(Incarnation member);
   void on_deadline();
@@ -34,8 +34,8 @@ class Greeting {
   Loop& loop_;
   Session& session_;
   const Done done_;
-  std::vector<Incarnation> ungreeted_;  // the last one is the next
-  std::set<Incarnation> unheard_;       // those too
+  Turns turns_;
+  std::set<Incarnation> unheard_;
   Loop::TimerId timer_ = 0;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
 };

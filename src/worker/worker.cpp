@@ -257,7 +257,7 @@ void Worker::State::close_in_turns(const ShutdownReport& report) {
   if (session->close_some()) {
     environment.loop.post_or_drop([this, report] { close_in_turns(report); });
   } else {
-    close(report);
+    end(report);
   }
 }
 
@@ -280,6 +280,10 @@ void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
   if (phase == WorkerPhase::kStopped) return;
   const EachStep each = stop_parts();
   if (!is_last_attempt) each.check();  // what failed is tried again: by end_by_failure
+  end(std::move(report));
+}
+
+void Worker::State::end(ShutdownReport report) {
   phase = WorkerPhase::kStopped;
   forget_start();
   session.reset();

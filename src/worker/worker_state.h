@@ -132,6 +132,7 @@ struct Worker::State {
   void begin_stop(Nanos deadline);
   void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);
   EachStep stop_parts();
+  void end(ShutdownReport report);
   void close_in_turns(const ShutdownReport& report);
   void close(ShutdownReport report, bool is_last_attempt = false);
   void end_by_failure(const Error& error);

@@ -415,7 +415,7 @@ TEST_F(SessionTest, LeaveIsNoLoss) {
   });
 }
 
-TEST_F(SessionTest, HundredsOfStreamsEndInTurnsAndNothingIsToldMeanwhile) {
+TEST_F(SessionTest, ManyStreamsEndInTurnsAndNothingIsToldMeanwhile) {
   constexpr int kOthers = 100;
   std::vector<std::unique_ptr<Node>> others;
   for (int i = 0; i < kOthers; ++i) {

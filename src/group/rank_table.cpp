@@ -180,7 +180,8 @@ Peer to_peer(const wire::Member& member) {
 Error RankTable::missing_error() const {
   Error error = error_of_ranks();
   const Misled& misled = book_.misled;
-  if (misled.world_size == 0 || seat_of(misled.name) != nullptr) return error;
+  if (misled.world_size == 0) return error;
+  if (seat_of(misled.name) != nullptr) return error;  // it came again, with the right one
   return Error(error.status(), fmt::format("{}; worker \"{}\" expects {}, and was refused", error.message(),
                                            misled.name, describe_world(misled.world_size)));
 }

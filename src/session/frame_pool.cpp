@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/block_pool.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/mutex.h"
@@ -84,7 +85,10 @@ struct FramePool::Shelf {
 };
 
 FramePool::FramePool() : shelf_(std::make_shared<Shelf>()) {}
-FramePool::~FramePool() { shelf_->drop(true); }
+FramePool::~FramePool() {
+  shelf_->drop(true);
+  drop_blocks();
+}
 
 std::shared_ptr<std::byte> FramePool::allocate(size_t size) {
   const size_t capacity = capacity_for(std::max(size, size_t{1}));

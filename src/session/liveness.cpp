@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/block_pool.h"
 #include "base/each_step.h"
 #include "session/session_state.h"
 
@@ -63,6 +64,7 @@ void Session::State::tick() {
   // Without memory for one of these the next tick is there.
   EachStep each;
   each([this] { pool.trim(); });
+  trim_blocks();
   each([this] { bury_those_that_are_over(); });
   keep_words_ready();
   each([this] { self_inbox.drain(); });

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/block_pool.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/reserve.h"
@@ -21,6 +22,16 @@ constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) / kAlign
 constexpr size_t kOwnerAt = sizeof(Buffer);
 constexpr size_t kHeader = align_up(sizeof(Buffer) + sizeof(void*));
 
+// From this size on bytes lie in blocks of the pool; under the address sanitizer none do, since it watches those of
+// malloc.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t kLeastPooled = SIZE_MAX;
+#else
+constexpr size_t kLeastPooled = size_t{64} << 10;
+#endif
+
+constexpr size_t whole_size(size_t size) { return kHeader + align_up(size); }
+
 // From this size on it is asked whether the machine has so much at all.
 constexpr size_t kLeastChecked = size_t{1} << 30;
 
@@ -28,8 +39,8 @@ void* allocate_block(size_t size) {
   void* block = nullptr;
   void* of_reserve = nullptr;
   if (size < kLeastChecked || (size <= SIZE_MAX - kHeader - 2 * kAlignment && size <= machine_memory())) {
-    const size_t whole = kHeader + align_up(size);
-    block = std::aligned_alloc(kAlignment, whole);
+    const size_t whole = whole_size(size);
+    block = size >= kLeastPooled ? take_block(whole) : std::aligned_alloc(kAlignment, whole);
     if (block == nullptr && current_reserve() != nullptr) {
       of_reserve = current_reserve()->take(whole + kAlignment);
       block = reinterpret_cast<void*>(align_up(reinterpret_cast<uintptr_t>(of_reserve)));
@@ -37,7 +48,6 @@ void* allocate_block(size_t size) {
   }
   if (block != nullptr) std::memcpy(static_cast<std::byte*>(block) + kOwnerAt, &of_reserve, sizeof of_reserve);
   if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a buffer of {} bytes", size);
-  if (size >= kHugeBlockBytes) prefer_huge_pages(block, size);
   return block;
 }
 
@@ -66,13 +76,16 @@ BufferRef Buffer::adopt(const void* data, size_t size, Task release) {
 void Buffer::release() {
   if (holders_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   Task last = std::move(release_);
+  const size_t size = kind_ == Kind::kOwn ? size_ : 0;  // that of a foreign one lies elsewhere
   void* of_reserve = nullptr;
   std::memcpy(&of_reserve, reinterpret_cast<std::byte*>(this) + kOwnerAt, sizeof of_reserve);
   this->~Buffer();
-  if (of_reserve == nullptr) {
-    std::free(this);
-  } else {
+  if (of_reserve != nullptr) {
     ::operator delete(of_reserve);
+  } else if (size >= kLeastPooled) {
+    give_back_block(this, whole_size(size));
+  } else {
+    std::free(this);
   }
   if (last) last();
 }

@@ -82,7 +82,9 @@ distag_status distag_tensor_export_dlpack_legacy(distag_tensor* tensor, uint32_t
     const Tensor& live = need(tensor, "tensor").tensor();
     need_pointer(out_managed, "out_managed");
     check_flags(flags);
-    export_tensor(live, flags != DISTAG_DLPACK_SHARE, out_managed, export_dlpack_legacy);
+    // Nothing tells the consumer that memory of another process is only read.
+    const bool is_copy = flags != DISTAG_DLPACK_SHARE || live.is_protected();
+    export_tensor(live, is_copy, out_managed, export_dlpack_legacy);
   });
 }
 

@@ -58,6 +58,8 @@ class OutgoingConnection {
 
   // False: not now; on_ready() tells when.
   bool send(const Frames& frames);
+  // As Connection::lend.
+  void lend(Frames& frames, size_t ahead) { connection_->lend(frames, ahead); }
 
   // Since when this connection has been tried.
   Nanos dialled_at() const { return dialled_at_; }

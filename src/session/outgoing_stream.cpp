@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 #include <utility>
 
 namespace distag {
@@ -135,9 +136,11 @@ bool OutgoingStream::pump_large() {
   if (sent_.chunk_bytes() >= kMaxUnacknowledgedChunkBytes) return false;
   wire::Chunk chunk = large.next_chunk(last_transfer_);
   const size_t size = chunk.piece.size();
+  const auto ahead = static_cast<size_t>(chunk.total - chunk.offset) - size;
   wire::Message message{0, 0, {}, std::move(chunk)};
   Task nothing;
   keep(message, encode_next(message), size, nothing);
+  sent_.last().bytes_ahead = ahead;
   large.note_sent(size);  // now that it has its number, whatever becomes of it on the connection
   transmit_last();
   return true;
@@ -314,8 +317,12 @@ uint64_t OutgoingStream::send_ahead(const Frame& frame) {
 
 bool OutgoingStream::transmit(SentMessages::Sent& sent) {
   scratch_.clear();  // an earlier one may have failed half way
-  scratch_.push_back(shared_.transport.is_exact() ? sent.header : wire::seal(sent.header, sent.payload));
+  scratch_.push_back(sent.header);
   scratch_.insert(scratch_.end(), sent.payload.begin(), sent.payload.end());
+  if (!shared_.transport.is_exact()) {
+    if (scratch_.size() > 1) connection_.lend(scratch_, sent.bytes_ahead);
+    scratch_.front() = wire::seal(sent.header, std::span(scratch_).subspan(1));
+  }
   const bool is_taken = connection_.send(scratch_);
   scratch_.clear();
   if (!is_taken) return false;

@@ -27,7 +27,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
       : peer(std::move(known)),
         outgoing(shared, peer, *this),
         transfers(shared.config.limits.max_message_bytes + shared.config.limits.max_message_bytes / 8, memory,
-                  shared.keeps_frames()),
+                  shared.keeps_frames(), shared.keeps_loans()),
         inbox(shared.loop, shared.config.decoder, shared.config.limits, *this),
         events_(events) {}
 

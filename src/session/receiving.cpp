@@ -132,7 +132,7 @@ void Session::State::take_ack(PeerRecord& record, uint64_t number) {
 // Large frames to memory for payload, as long as there is some.
 void Session::State::move_to_memory(Frames& frames) {
   for (Frame& frame : frames) {
-    if (frame.size() < kLargeFrameBytes) continue;
+    if (frame.size() < kLargeFrameBytes || (frame.is_loan() && shared.keeps_loans())) continue;
     try {
       std::shared_ptr<std::byte> bytes = memory.allocate(frame.size());
       std::memcpy(bytes.get(), frame.data(), frame.size());

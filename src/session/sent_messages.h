@@ -21,6 +21,7 @@ class SentMessages {
     size_t chunk_bytes;  // of a piece of a larger message, else 0
     Task on_acknowledged;
     bool is_transmitted = false;  // at least once
+    size_t bytes_ahead = 0;       // of the rest of that larger message, behind this piece
   };
 
   explicit SentMessages(SessionStats& stats) : stats_(stats) {}

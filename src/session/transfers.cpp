@@ -1,5 +1,6 @@
 #include "session/transfers.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -11,6 +12,7 @@ namespace {
 
 // The cost of a transfer beside its bytes, so that many tiny ones are limited as well.
 constexpr size_t kOverhead = 256;
+constexpr size_t kCopiedAtATime = size_t{4} << 20;
 
 }  // namespace
 
@@ -36,8 +38,43 @@ void Transfers::add(const wire::Chunk& chunk) {
     violation("a chunk at {} of {} of transfer {}, of which {} of {} bytes have come", chunk.offset, chunk.total,
               chunk.transfer, partial.received, partial.whole.size());
   }
-  if (partial.memory) std::memcpy(partial.memory.get() + partial.received, chunk.piece.data(), chunk.piece.size());
-  partial.received += chunk.piece.size();
+  const bool is_behind = chunk.piece.is_loan() && chunk.piece.data() == partial.whole.data() + partial.received;
+  if (partial.loans && !is_behind) move_to_memory(partial);
+  add_to(partial, chunk.piece);
+}
+
+// Without memory for the note of a loan there is none for the frame.
+void Transfers::add_to(Partial& partial, const Frame& piece) {
+  if (partial.loans) {
+    try {
+      partial.loans->push_back(piece.owner());
+    } catch (const std::bad_alloc&) {
+      partial.whole = Frame(nullptr, partial.whole.size(), nullptr);
+      partial.loans = nullptr;
+    }
+  } else if (partial.memory) {
+    std::memcpy(partial.memory.get() + partial.received, piece.data(), piece.size());
+    copy_lent(partial, kCopiedAtATime);
+  }
+  partial.received += piece.size();
+}
+
+void Transfers::copy_lent(Partial& partial, size_t most) {
+  const size_t count = std::min(most, partial.lent.size() - partial.copied);
+  if (count == 0) return;
+  std::memcpy(partial.memory.get() + partial.copied, partial.lent.data() + partial.copied, count);
+  partial.copied += count;
+  if (partial.copied == partial.lent.size()) partial.lent = {}, partial.copied = 0;
+}
+
+void Transfers::move_to_memory(Partial& partial) {
+  partial.lent = Frame(partial.whole.data(), partial.received, std::exchange(partial.loans, nullptr));
+  try {
+    partial.memory = memory_.allocate(partial.whole.size());
+  } catch (...) {
+    partial.lent = {};  // the message that names it will hear of that
+  }
+  partial.whole = Frame(partial.memory.get(), partial.whole.size(), partial.memory);
 }
 
 void Transfers::begin(const wire::Chunk& chunk) {
@@ -49,15 +86,18 @@ void Transfers::begin(const wire::Chunk& chunk) {
   last_begun_ = chunk.transfer;
   const auto total = static_cast<size_t>(chunk.total);
   Partial partial;
-  if (keeps_whole_ && chunk.piece.size() == total) {
-    partial.whole = chunk.piece;
-  } else {
-    try {
+  try {
+    if (keeps_loans_ && chunk.piece.is_loan()) {
+      partial.loans = std::make_shared<Owners>();
+      partial.whole = Frame(chunk.piece.data(), total, partial.loans).as_loan();
+    } else if (keeps_whole_ && chunk.piece.size() == total) {
+      partial.whole = chunk.piece;
+    } else {
       partial.memory = memory_.allocate(total);
-    } catch (...) {
-      // The message that names it will hear of that.
+      partial.whole = Frame(partial.memory.get(), total, partial.memory);
     }
-    partial.whole = Frame(partial.memory.get(), total, partial.memory);
+  } catch (...) {
+    partial.whole = Frame(nullptr, total, nullptr);  // the message that names it will hear of that
   }
   try {
     partial_.emplace(chunk.transfer, std::move(partial));
@@ -74,6 +114,7 @@ std::optional<Frame> Transfers::take(uint64_t transfer) {
   if (found == partial_.end() || found->second.received != found->second.whole.size()) {
     violation("a message names transfer {}, which has not come", transfer);
   }
+  copy_lent(found->second, SIZE_MAX);
   Frame whole = std::move(found->second.whole);
   partial_.erase(found);
   bytes_ -= whole.size() + kOverhead;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/reserve.h"
+#include "base/shared_memory.h"
 
 namespace distag {
 namespace {
@@ -54,13 +55,21 @@ void* allocate_block(size_t size) {
 }  // namespace
 
 BufferRef Buffer::allocate(size_t size) {
+  if (std::byte* const place = shared_memory::allocate(size)) {
+    try {
+      return make_foreign(Kind::kShared, place, size, {});
+    } catch (...) {
+      shared_memory::free(place);
+      throw;
+    }
+  }
   void* block = allocate_block(size);
   return BufferRef(::new (block) Buffer(Kind::kOwn, static_cast<std::byte*>(block) + kHeader, size, {}));
 }
 
 BufferRef Buffer::make_foreign(Kind kind, const void* data, size_t size, Task release) {
   void* block = allocate_block(0);
-  // Never written through: is_writable() is false for every kind but kOwn.
+  // Written through only where is_writable().
   auto* bytes = static_cast<std::byte*>(const_cast<void*>(data));
   return BufferRef(::new (block) Buffer(kind, bytes, size, std::move(release)));
 }
@@ -73,10 +82,17 @@ BufferRef Buffer::adopt(const void* data, size_t size, Task release) {
   return make_foreign(Kind::kAdopted, data, size, std::move(release));
 }
 
+BufferRef Buffer::adopt_protected(const void* data, size_t size, Task release) {
+  return make_foreign(Kind::kProtected, data, size, std::move(release));
+}
+
+bool Buffer::is_writable_where_shared() const { return shared_memory::is_writable(data_); }
+
 void Buffer::release() {
   if (holders_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   Task last = std::move(release_);
-  const size_t size = kind_ == Kind::kOwn ? size_ : 0;  // that of a foreign one lies elsewhere
+  if (kind_ == Kind::kShared) shared_memory::free(data_);
+  const size_t size = kind_ == Kind::kOwn ? size_ : 0;  // that of others lies elsewhere
   void* of_reserve = nullptr;
   std::memcpy(&of_reserve, reinterpret_cast<std::byte*>(this) + kOwnerAt, sizeof of_reserve);
   this->~Buffer();

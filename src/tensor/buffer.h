@@ -24,6 +24,8 @@ class Buffer {
   static BufferRef borrow(const void* data, size_t size, Task release);
   // Memory that somebody else may read too (a received frame): a write copies it first.
   static BufferRef adopt(const void* data, size_t size, Task release);
+  // The same of memory that another process shows to this one, where a write would end it.
+  static BufferRef adopt_protected(const void* data, size_t size, Task release);
 
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -32,8 +34,12 @@ class Buffer {
   std::byte* mutable_data() { return data_; }  // only where is_writable()
   size_t size() const { return size_; }
   bool is_borrowed() const { return kind_ == Kind::kBorrowed; }
+  // Whoever writes there, host code that was given the address included, ends the process.
+  bool is_protected() const { return kind_ == Kind::kProtected; }
   // Whether it is distag's own memory with one holder.
-  bool is_writable() const { return kind_ == Kind::kOwn && is_unique(); }
+  bool is_writable() const {
+    return is_unique() && (kind_ == Kind::kOwn || (kind_ == Kind::kShared && is_writable_where_shared()));
+  }
   bool is_unique() const { return holders_.load(std::memory_order_acquire) == 1; }
 
   void retain() { holders_.fetch_add(1, std::memory_order_relaxed); }
@@ -41,10 +47,12 @@ class Buffer {
   void release();
 
  private:
-  enum class Kind { kOwn, kBorrowed, kAdopted };
+  // kShared: own memory that other processes may be shown (base/shared_memory.h).
+  enum class Kind { kOwn, kShared, kBorrowed, kAdopted, kProtected };
   Buffer(Kind kind, std::byte* data, size_t size, Task release)
       : kind_(kind), data_(data), size_(size), release_(std::move(release)) {}
   ~Buffer() = default;
+  bool is_writable_where_shared() const;
   static BufferRef make_foreign(Kind kind, const void* data, size_t size, Task release);
 
   std::atomic<size_t> holders_{0};

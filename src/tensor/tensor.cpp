@@ -188,6 +188,13 @@ bool Tensor::owns_buffer() const {
   return buffer && buffer->is_writable();
 }
 
+bool Tensor::is_protected() const {
+  if (shard_slot() != nullptr || !data_->storage->is_made()) return false;
+  const std::lock_guard<Storage> lock(*data_->storage);
+  const BufferRef& buffer = data_->storage->buffer();
+  return buffer && buffer->is_protected();
+}
+
 Tensor Tensor::hold() const {
   Tensor held = *this;
   if (held.hold_) return held;

@@ -144,6 +144,8 @@ class Tensor {
   bool is_exclusive() const;
   // Whether the memory is distag's own and nothing but the storage holds it.
   bool owns_buffer() const;
+  // Whether whoever writes to it through its address ends the process (Buffer::adopt_protected).
+  bool is_protected() const;
 
   // The same tensor, held: waits for a write that is under way, and has the elements of a deferred one made.
   Tensor hold() const;

@@ -16,6 +16,11 @@ namespace distag {
 // Bytes of one frame: owned, or borrowed from an owner that is kept alive until the transport has let go of them. The
 // transport lets go of it on a loop, its own or the receiver's, or on the thread that destroys the transport. A frame
 // is immutable; copies share.
+//
+// A loan is a frame that does not travel: the receiver reads it where it lies in the memory of the sender, which shows
+// it to nobody but processes of its user and changes nothing there as long as the receiver has it. A broken or hostile
+// sender can change it at any time: whoever checks a loan before use copies it first. Writing to one that has come ends
+// the process.
 class Frame {
  public:
   Frame() = default;
@@ -23,15 +28,23 @@ class Frame {
       : data_(static_cast<const std::byte*>(data)), size_(size), owner_(std::move(owner)) {}
   static Frame copy_of(const void* data, size_t size);
   static Frame of(std::vector<std::byte> bytes);
+  // The same bytes, as a loan.
+  Frame as_loan() const {
+    Frame loan = *this;
+    loan.is_loan_ = true;
+    return loan;
+  }
 
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
+  bool is_loan() const { return is_loan_; }
 
  private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   std::shared_ptr<const void> owner_;
+  bool is_loan_ = false;
 };
 
 using Frames = std::vector<Frame>;
@@ -60,6 +73,13 @@ class Connection {
   virtual ~Connection() = default;
   // Multipart, all or nothing. False when it would block: nothing was taken, on_writable follows.
   virtual bool send(const Frames& frames) = 0;
+  // Of a message that is sent next: makes loans of the frames, but for the first, that can be. A loan is sent by the
+  // connection that made it only. `ahead`: so many bytes go in later messages whose frames are to lie behind the last
+  // one; then frames stay where they lie, and there are no loans unless there is room for all. May throw bad_alloc.
+  virtual void lend(Frames& frames, size_t ahead) {
+    static_cast<void>(frames);
+    static_cast<void>(ahead);
+  }
   // Bytes were changed on it, or nothing is heard by it: the next one to that endpoint is to go another way, if there
   // are two.
   virtual void distrust() {}
@@ -100,6 +120,9 @@ struct LaneReport {
   uint64_t sleeps = 0;  // of the loop, with lanes open
   uint64_t wakes_sent = 0;
   uint64_t wakes_received = 0;
+  uint64_t loans = 0;      // that were sent
+  uint64_t loans_out = 0;  // that the other sides still have
+  uint64_t bytes_out = 0;
   std::map<std::string, std::string> ways;  // by endpoint: "lane", or why the last dial to it went without
 };
 

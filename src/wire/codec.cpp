@@ -247,12 +247,14 @@ size_t place_in(const std::byte* header, const void* part) {
   return static_cast<size_t>(reinterpret_cast<const std::byte*>(part) - header);
 }
 
-// Of all frames, with `hole`, the checksum itself, as 0.
+// Of all frames that travel, with `hole`, the checksum itself, as 0.
 uint32_t checksum_of(std::span<const std::byte> header, size_t hole, std::span<const Frame> payload) {
   constexpr std::array<std::byte, sizeof(protocol::Checksum)> kZero = {};
   Checksum sum;
   sum.add(header.first(hole)).add(kZero).add(header.subspan(hole + kZero.size()));
-  for (const Frame& frame : payload) sum.add(frame);
+  for (const Frame& frame : payload) {
+    if (!frame.is_loan()) sum.add(frame);
+  }
   return sum.value();
 }
 
@@ -308,7 +310,7 @@ HeaderView verified(const std::byte* data, size_t size) {
 
 }  // namespace
 
-Frame seal(const Frame& header, const Frames& payload) {
+Frame seal(const Frame& header, std::span<const Frame> payload) {
   return changed(header, [&header, &payload](std::byte* block) {
     const size_t hole = place_in(block, root_of(block).checksum());
     const protocol::Checksum fresh(checksum_of({block, header.size()}, hole, payload));
@@ -409,20 +411,25 @@ uint64_t Arrival::long_transfer() const { return is_long() ? root_of(view_.data)
 bool Arrival::takes_long(const Frames& payload) const {
   if (is_long()) return true;
   size_t bytes = 0;
-  for (const Frame& frame : payload) bytes += frame.size();
+  bool has_loans = false;
+  for (const Frame& frame : payload) {
+    bytes += frame.size();
+    has_loans |= frame.is_loan();
+  }
   if (bytes <= kQuickBytes) return false;
   const protocol::Message& root = root_of(view_.data);
-  const auto work_of = [](const auto* types, const auto* values) {
+  const auto work_of = [has_loans](const auto* types, const auto* values) {
     size_t work = 0;
     for (unsigned i = 0; values != nullptr && i < values->size(); ++i) {
-      work += decode_work(static_cast<uint8_t>(types->Get(i)), values->Get(i));
+      work += decode_work(static_cast<uint8_t>(types->Get(i)), values->Get(i), has_loans);
     }
     return work;
   };
   if (const auto* call = root.body_as_Call()) return work_of(call->args_type(), call->args()) > kQuickBytes;
   if (const auto* part = root.body_as_Part()) return work_of(part->pieces_type(), part->pieces()) > kQuickBytes;
   const auto* reply = root.body_as_Reply();
-  return reply != nullptr && decode_work(static_cast<uint8_t>(reply->result_type()), reply->result()) > kQuickBytes;
+  return reply != nullptr &&
+         decode_work(static_cast<uint8_t>(reply->result_type()), reply->result(), has_loans) > kQuickBytes;
 }
 
 Message Arrival::decode(const Frames& payload) const { return decode(payload, false); }

@@ -53,8 +53,8 @@ struct HeaderView {
   size_t tail_size = 0;  // behind it
 };
 
-// The same message with the checksum of all its frames: a new header frame.
-Frame seal(const Frame& header, const Frames& payload);
+// The same message with the checksum of all its frames but the loans: a new header frame.
+Frame seal(const Frame& header, std::span<const Frame> payload);
 
 // The frames of a small message as they go out, sealed unless the transport is exact. Throws what encode does.
 Frames pack(const Message& message, const Limits& limits, const Transport& transport);

@@ -87,6 +87,12 @@ void check_bools(const std::byte* data, size_t size) {
   if (seen > 1) malformed("a bool tensor holds a byte that is neither 0 nor 1");
 }
 
+// Whatever a sender makes of a loan while it is read, floating point numbers stay such. An index that has been checked
+// would lead out of a table.
+bool must_copy(const Frame& frame, Dtype dtype) {
+  return frame.is_loan() && dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64;
+}
+
 Tensor decode_tensor(DecodeState& state, const protocol::Tensor& table) {
   Dtype dtype = decode_dtype(table.dtype());
   size_t item_size = dtype_size(dtype);
@@ -97,16 +103,18 @@ Tensor decode_tensor(DecodeState& state, const protocol::Tensor& table) {
               table.data()->size());
   }
   Bytes bytes = take(state, *table.data(), "tensor");
-  if (dtype == Dtype::kBool) check_bools(bytes.data, bytes.size);
-
   bool is_aligned = reinterpret_cast<uintptr_t>(bytes.data) % item_size == 0;
-  if (bytes.frame == nullptr || bytes.size <= kCopiedBytes || !is_aligned) {
+  if (bytes.frame == nullptr || bytes.size <= kCopiedBytes || !is_aligned || must_copy(*bytes.frame, dtype)) {
     Tensor tensor = Tensor::empty(dtype, shape);
     if (bytes.size != 0) std::memcpy(tensor.mutable_data(), bytes.data, bytes.size);
+    if (dtype == Dtype::kBool) check_bools(tensor.data(), bytes.size);
     return tensor;
   }
+  if (dtype == Dtype::kBool) check_bools(bytes.data, bytes.size);
   std::shared_ptr<const void> owner = bytes.frame->owner();
-  BufferRef buffer = Buffer::adopt(bytes.data, bytes.size, [owner = std::move(owner)] {});
+  Task release = [owner = std::move(owner)] {};
+  BufferRef buffer = bytes.frame->is_loan() ? Buffer::adopt_protected(bytes.data, bytes.size, std::move(release))
+                                            : Buffer::adopt(bytes.data, bytes.size, std::move(release));
   return Tensor::over(std::move(buffer), dtype, shape, row_major_strides(shape));
 }
 
@@ -199,7 +207,7 @@ bool has_payload(protocol::Value type) {
 
 }  // namespace
 
-size_t decode_work(uint8_t type, const void* table) {
+size_t decode_work(uint8_t type, const void* table, bool has_loans) {
   // A size that lies is found out by decoding; it makes no sum overflow here.
   auto size_of = [](const protocol::Piece& piece) {
     return static_cast<size_t>(std::min<uint64_t>(piece.size(), uint64_t{1} << 40));
@@ -214,12 +222,13 @@ size_t decode_work(uint8_t type, const void* table) {
       return size_of(*static_cast<const protocol::Int64List*>(table)->data());
     case protocol::Value::Tensor: {
       const auto& tensor = *static_cast<const protocol::Tensor*>(table);
-      return tensor.dtype() == protocol::Dtype::Bool ? size_of(*tensor.data()) : 0;
+      const bool is_copied = has_loans && tensor.dtype() == protocol::Dtype::Int64;
+      return is_copied || tensor.dtype() == protocol::Dtype::Bool ? size_of(*tensor.data()) : 0;
     }
     case protocol::Value::List: {
       const auto& list = *static_cast<const protocol::List*>(table);
       for (unsigned i = 0; list.items() != nullptr && i < list.items()->size(); ++i) {
-        work += decode_work(static_cast<uint8_t>(list.items_type()->Get(i)), list.items()->Get(i));
+        work += decode_work(static_cast<uint8_t>(list.items_type()->Get(i)), list.items()->Get(i), has_loans);
       }
       return work;
     }
@@ -227,7 +236,7 @@ size_t decode_work(uint8_t type, const void* table) {
       const auto& map = *static_cast<const protocol::Map*>(table);
       for (unsigned i = 0; map.entries() != nullptr && i < map.entries()->size(); ++i) {
         const protocol::Entry& entry = *map.entries()->Get(i);
-        work += decode_work(static_cast<uint8_t>(entry.value_type()), entry.value());
+        work += decode_work(static_cast<uint8_t>(entry.value_type()), entry.value(), has_loans);
       }
       return work;
     }

@@ -108,7 +108,10 @@ Json to_json(const LaneReport& lane) {
             {"refused", lane.refused},
             {"sleeps", lane.sleeps},
             {"wakes_sent", lane.wakes_sent},
-            {"wakes_received", lane.wakes_received}};
+            {"wakes_received", lane.wakes_received},
+            {"loans", lane.loans},
+            {"loans_out", lane.loans_out},
+            {"bytes_out", lane.bytes_out}};
   if (!lane.is_on) json["why"] = lane.why_off;
   return json;
 }

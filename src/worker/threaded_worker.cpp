@@ -69,7 +69,7 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
                                     return std::make_unique<InprocTransport>(*loop_);
                                   return std::make_unique<ShmTransport>(
                                       *loop_, std::make_unique<ZmqTransport>(*loop_, load_keys()),
-                                      why_no_lane(options_.no_lane));
+                                      why_no_lane(options_.no_lane), pool_.get());
                                 },
                                 [this](const std::string& uri, Transport& transport) {
                                   return distag::make_rendezvous(uri, *loop_, transport, *log_);

@@ -99,6 +99,7 @@ class Record {
         Event& event = events_[taken_++];
         if (event.what != what) continue;
         found = event;
+        event.frames.clear();  // they are the taker's alone
         return true;
       }
       return false;

@@ -21,7 +21,7 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SUITES = ("unit_base", "unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests",
-          "unit_transport", "contract_transport", "spmd_tests")
+          "unit_transport", "unit_wire", "contract_transport", "spmd_tests")
 SECONDS = 60  # for a test that takes one or two; one that hangs has noticed. A whole suite has ten times that
 SWITCH = """#pragma once
 #include <cstdlib>

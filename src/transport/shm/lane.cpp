@@ -1,5 +1,7 @@
 #include "transport/shm/lane.h"
 
+#include <unistd.h>
+
 #include <new>
 #include <utility>
 
@@ -21,13 +23,15 @@ constexpr unsigned kMaxVainWakes = 64;
 Lane::Lane(std::shared_ptr<LaneContext> context, LaneMemory memory, LaneSocket socket, bool is_dialler,
            LaneEvents events)
     : context_(std::move(context)),
-      memory_(std::move(memory)),
+      memory_(std::make_shared<const LaneMemory>(std::move(memory))),
       socket_(std::move(socket)),
-      own_sleep_(memory_.sleep_of(is_dialler)),
-      other_sleep_(memory_.sleep_of(!is_dialler)),
+      lender_(is_dialler ? std::make_unique<Lender>(memory_) : nullptr),
+      borrower_(is_dialler ? nullptr : std::make_unique<Borrower>(memory_, context_->background())),
+      own_sleep_(memory_->sleep_of(is_dialler)),
+      other_sleep_(memory_->sleep_of(!is_dialler)),
       events_(std::move(events)),
-      reader_(memory_.reader(is_dialler)),
-      writer_(memory_.writer(is_dialler)) {}
+      reader_(memory_->reader(is_dialler), is_dialler ? nullptr : this),
+      writer_(memory_->writer(is_dialler)) {}
 
 Lane::~Lane() { close(); }
 
@@ -44,7 +48,29 @@ void Lane::close() noexcept {
   assert_on_loop(context_->loop());
   if (socket_.fd() >= 0) context_->loop().unwatch(socket_.fd());
   socket_ = LaneSocket();
+  lender_ = nullptr;
+  borrower_ = nullptr;
   if (std::exchange(is_open_, false)) context_->remove(*this);
+}
+
+void Lane::lend(Frames& frames, size_t ahead) {
+  assert_on_loop(context_->loop());
+  if (!lender_ || !is_open_ || is_hung_up_ || is_broken_ || writer_.has_rest()) return;
+  lender_->collect();
+  lender_->lend(frames, ahead, socket_);
+}
+
+void Lane::tidy() {
+  assert_on_loop(context_->loop());
+  if (!lender_ || !is_open_) return;
+  lender_->collect();
+  lender_->forget_retired(socket_);
+}
+
+// A block is shown before the first loan in it is written to the ring.
+Frame Lane::read(const Loan& loan, size_t size) {
+  while (!borrower_->has_block(loan.block) && read_packet()) continue;
+  return borrower_->read(loan, size);
 }
 
 bool Lane::send(const Frames& frames) {
@@ -54,14 +80,19 @@ bool Lane::send(const Frames& frames) {
     wants_to_write_ = true;
     return false;
   }
+  std::vector<Loan> loans;
+  if (lender_) loans = lender_->note(frames);
+  const size_t count = loans.size();
   try {
-    writer_.begin(frames);
+    writer_.begin(frames, std::move(loans));
   } catch (const std::bad_alloc&) {
+    if (lender_) lender_->take_back(count);
     throw;
   } catch (...) {
     is_broken_ = true;
     return false;
   }
+  context_->report().loans += count;
   wake_other(kSleepsForBytes);
   return true;
 }
@@ -130,7 +161,7 @@ bool Lane::read() {
   for (int i = 0; i < kMessagesPerTurn && bytes < kBytesPerTurn && is_open_; ++i) {
     std::optional<Frames> frames = next_message(kBytesPerTurn - bytes);
     if (!frames) break;
-    for (const Frame& frame : *frames) bytes += frame.size();
+    for (const Frame& frame : *frames) bytes += frame.is_loan() ? 0 : frame.size();
     if (events_.on_message) events_.on_message(*std::move(frames));
   }
   if (is_open_) wake_other(kSleepsForRoom);
@@ -140,18 +171,41 @@ bool Lane::read() {
 // One packet: there is hardly ever another one, and of that the loop is told again.
 void Lane::read_socket() {
   assert_on_loop(context_->loop());
-  switch (socket_.receive_wake()) {
+  read_packet();
+}
+
+// False when there was none, or the end.
+bool Lane::read_packet() {
+  if (is_hung_up_ || is_broken_) return false;
+  ShownBlock block;
+  int memory_fd = -1;
+  switch (socket_.receive_packet(block, memory_fd)) {
     case LaneSocket::Got::kNothing:
-      return;
+      return false;
     case LaneSocket::Got::kPacket:
-      ++context_->report().wakes_received;
-      if (++vain_wakes_ > kMaxVainWakes) is_broken_ = true;
-      return;
+      if (block.id != 0) {
+        take_block(block, memory_fd);
+      } else {
+        ++context_->report().wakes_received;
+        if (++vain_wakes_ > kMaxVainWakes) is_broken_ = true;
+      }
+      return true;
     case LaneSocket::Got::kEnd:
-      is_hung_up_ = true;
-      context_->loop().unwatch(socket_.fd());
-      return;
+      break;
   }
+  is_hung_up_ = true;
+  context_->loop().unwatch(socket_.fd());
+  return false;
+}
+
+void Lane::take_block(const ShownBlock& block, int memory_fd) {
+  try {
+    if (borrower_) return borrower_->take(block, memory_fd);
+    if (memory_fd >= 0) ::close(memory_fd);
+  } catch (...) {
+    // The lane is of no more use.
+  }
+  is_broken_ = true;
 }
 
 // Either the other side sees the bytes written before, or this one sees that it sleeps: both are in one order.

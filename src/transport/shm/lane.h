@@ -3,9 +3,11 @@
 #include <functional>
 #include <memory>
 
+#include "transport/shm/borrower.h"
 #include "transport/shm/lane_context.h"
 #include "transport/shm/lane_memory.h"
 #include "transport/shm/lane_socket.h"
+#include "transport/shm/lender.h"
 #include "transport/shm/ring_message.h"
 
 namespace distag {
@@ -18,13 +20,13 @@ struct LaneEvents {
   std::function<void()> on_dropped;
 };
 
-// One end of an open lane: messages go by a ring each way, and the socket tells of wakes and of the end. A ring is
-// memory that the other side may write to at any time; a count or message that cannot be ends the lane. Held by
-// shared_ptr, because a callback may end its owner. On the loop.
-class Lane : public std::enable_shared_from_this<Lane> {
+// One end of an open lane: messages go by a ring each way, and the socket tells of wakes and of the end. Large frames
+// of who dialled are loans. A ring is memory that the other side may write to at any time; a count or message that
+// cannot be ends the lane. Held by shared_ptr, because a callback may end its owner. On the loop.
+class Lane : public std::enable_shared_from_this<Lane>, LoanReader {
  public:
   Lane(std::shared_ptr<LaneContext> context, LaneMemory memory, LaneSocket socket, bool is_dialler, LaneEvents events);
-  ~Lane();
+  ~Lane() override;
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
@@ -34,6 +36,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void close() noexcept;
   // All or nothing, as Connection::send. Throws bad_alloc when nothing was taken.
   bool send(const Frames& frames);
+  // As Connection::lend.
+  void lend(Frames& frames, size_t ahead);
 
   // Of the context.
   bool turn();  // true: something was done, so there may be more
@@ -41,9 +45,17 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bool is_under_way() const noexcept { return reader_.is_under_way() || writer_.has_rest(); }
   bool begin_sleep() noexcept;
   void end_sleep() noexcept;
+  // Now and then: takes back what was lent, and tells which blocks are gone.
+  void tidy();
+  bool has_shown() const { return lender_ && lender_->has_shown(); }
+  size_t loans_out() const { return lender_ ? lender_->loans_out() : 0; }
+  size_t bytes_out() const { return lender_ ? lender_->bytes_out() : 0; }
 
  private:
+  Frame read(const Loan& loan, size_t size) override;
   void read_socket();
+  bool read_packet();
+  void take_block(const ShownBlock& block, int memory_fd);
   void freeze();
   std::optional<Frames> next_message(size_t most);
   bool go_on();
@@ -52,8 +64,10 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void wake_other(uint32_t bits) noexcept;
 
   const std::shared_ptr<LaneContext> context_;
-  const LaneMemory memory_;
+  const std::shared_ptr<const LaneMemory> memory_;
   LaneSocket socket_;
+  std::unique_ptr<Lender> lender_;      // of who dialled
+  std::unique_ptr<Borrower> borrower_;  // of who accepted
   SleepWord& own_sleep_;
   SleepWord& other_sleep_;
   LaneEvents events_;

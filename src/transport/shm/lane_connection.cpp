@@ -34,6 +34,7 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
 
   void dial();
   bool send(const Frames& frames);
+  void lend(Frames& frames, size_t ahead);
   void distrust();
   void close();
 
@@ -228,6 +229,11 @@ bool LaneConnection::State::send(const Frames& frames) {
   return false;
 }
 
+void LaneConnection::State::lend(Frames& frames, size_t ahead) {
+  assert_on_loop(context_->loop());
+  if (phase_ == Phase::kLane) lane_->lend(frames, ahead);
+}
+
 void LaneConnection::State::distrust() {
   assert_on_loop(context_->loop());
   if (phase_ == Phase::kLane) note_failure();
@@ -256,6 +262,8 @@ LaneConnection::LaneConnection(std::shared_ptr<LaneContext> context, std::shared
 LaneConnection::~LaneConnection() { state_->close(); }
 
 bool LaneConnection::send(const Frames& frames) { return state_->send(frames); }
+
+void LaneConnection::lend(Frames& frames, size_t ahead) { state_->lend(frames, ahead); }
 
 void LaneConnection::distrust() { state_->distrust(); }
 

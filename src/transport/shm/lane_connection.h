@@ -16,6 +16,7 @@ class LaneConnection final : public Connection {
   ~LaneConnection() override;
 
   bool send(const Frames& frames) override;
+  void lend(Frames& frames, size_t ahead) override;
   void distrust() override;
 
  private:

@@ -10,16 +10,63 @@ namespace {
 constexpr unsigned kMaxFailures = 2;
 // Endpoints that are remembered; then all are forgotten.
 constexpr size_t kMaxRemembered = 4096;
+// How often memory that is no longer used goes back to the system.
+constexpr Nanos kTidyInterval = kSecond / 2;
 
 }  // namespace
 
-LaneContext::LaneContext(FdLoop& loop) : loop_(loop) {
+LaneContext::LaneContext(FdLoop& loop, Executor* background) : loop_(loop), background_(background) {
   idle_check_ = loop_.add_idle_check([this] { return turn(); });
 }
 
 LaneContext::~LaneContext() {
+  loop_.cancel_timer(tidy_timer_);
   loop_.remove_idle_check(idle_check_);
   loop_.remove_lookout(*this);
+}
+
+LaneReport LaneContext::make_report() const {
+  assert_on_loop(loop_);
+  LaneReport report = report_;
+  for (const std::shared_ptr<Lane>& lane : lanes_) {
+    if (lane == nullptr) continue;
+    report.loans_out += lane->loans_out();
+    report.bytes_out += lane->bytes_out();
+  }
+  return report;
+}
+
+void LaneContext::begin_lending() {
+  assert_on_loop(loop_);
+  if (lending_) return;
+  lending_.emplace();
+}
+
+// Now and then, as long as there is something to tidy.
+void LaneContext::tidy_later() {
+  if (tidy_timer_ != 0 || !lending_) return;
+  const bool has_shown = std::any_of(lanes_.begin(), lanes_.end(), [](const std::shared_ptr<Lane>& lane) {
+    return lane != nullptr && lane->has_shown();
+  });
+  if (!has_shown && !shared_memory::has_blocks()) return;
+  tidy_timer_ = loop_.start_timer(loop_.now() + kTidyInterval, [this] {
+    tidy_timer_ = 0;
+    tidy();
+  });
+}
+
+void LaneContext::tidy() {
+  for (const std::shared_ptr<Lane>& lane : lanes_) {
+    if (lane != nullptr) lane->tidy();
+  }
+  auto retired = shared_memory::trim();
+  tidy_later();
+  if (retired.empty()) return;
+  Task close = [retired = std::move(retired)] {
+    for (const auto& block : retired) block->close();
+  };
+  if (background_ == nullptr) return close();
+  background_->post_or_drop(std::move(close));
 }
 
 void LaneContext::add(const std::shared_ptr<Lane>& lane) {
@@ -52,6 +99,7 @@ void LaneContext::remove(const Lane& lane) noexcept {
 // A callback may add and remove lanes.
 bool LaneContext::turn() {
   assert_on_loop(loop_);
+  if (tidy_timer_ == 0 && shared_memory::has_blocks()) tidy_later();
   bool more = false;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const std::shared_ptr<Lane> lane = lanes_[i];

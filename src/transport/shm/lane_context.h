@@ -1,12 +1,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/executor.h"
 #include "base/fd_loop.h"
+#include "base/shared_memory.h"
 #include "transport/shm/lane_socket.h"
 #include "transport/transport.h"
 
@@ -21,14 +24,18 @@ class LaneContext final : Lookout {
   // Above this many the next one is refused: each costs a look.
   static constexpr size_t kMaxLanes = 1024;
 
-  explicit LaneContext(FdLoop& loop);
+  // `background`: for what takes long; nullptr: it is done at once.
+  explicit LaneContext(FdLoop& loop, Executor* background = nullptr);
   ~LaneContext() override;
   LaneContext(const LaneContext&) = delete;
   LaneContext& operator=(const LaneContext&) = delete;
 
   FdLoop& loop() const { return loop_; }
+  Executor* background() const { return background_; }
   LaneReport& report() { return report_; }
-  const LaneReport& report() const { return report_; }
+  LaneReport make_report() const;
+  // From now on buffers of this process lie where they can be lent.
+  void begin_lending();
   bool has_room() const { return lanes_.size() < kMaxLanes; }
 
   void add(const std::shared_ptr<Lane>& lane);
@@ -50,6 +57,8 @@ class LaneContext final : Lookout {
     unsigned count = 0;
   };
 
+  void tidy();
+  void tidy_later();
   bool turn();
   bool has_work() noexcept override;
   bool is_under_way() const noexcept override;
@@ -57,6 +66,9 @@ class LaneContext final : Lookout {
   void end_sleep() noexcept override;
 
   FdLoop& loop_;
+  Executor* const background_;
+  std::optional<shared_memory::Use> lending_;
+  Loop::TimerId tidy_timer_ = 0;
   LaneReport report_;
   std::vector<std::shared_ptr<Lane>> lanes_;  // null: removed
   bool has_holes_ = false;

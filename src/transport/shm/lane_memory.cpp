@@ -24,7 +24,7 @@ constexpr uint32_t kLargestRing = 1u << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr int kForbiddenSeals = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 
-size_t total_bytes(const LaneSizes& sizes) { return kPageBytes + sizes.there + sizes.back; }
+size_t total_bytes(const LaneSizes& sizes) { return kLaneControlBytes + sizes.there + sizes.back; }
 
 bool takes_ring(uint32_t size) { return std::has_single_bit(size) && size >= kLeastRing && size <= kLargestRing; }
 
@@ -34,11 +34,29 @@ bool takes_ring(uint32_t size) { return std::has_single_bit(size) && size >= kLe
 
 }  // namespace
 
+void check_sealed_memory(int fd, uint64_t size) {
+  constexpr int kWanted = F_SEAL_SHRINK | F_SEAL_GROW;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct stat status = {};
+  struct statfs system = {};
+  if (seals < 0 || (seals & kWanted) != kWanted) {
+    fail(Status::kProtocol, "the descriptor is no memfd that can neither shrink nor grow");
+  }
+  if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0 || !S_ISREG(status.st_mode) ||
+      system.f_type != TMPFS_MAGIC) {
+    fail(Status::kProtocol, "the descriptor is no memory of plain pages");
+  }
+  if (status.st_size < 0 || static_cast<uint64_t>(status.st_size) != size) {
+    fail(Status::kProtocol, "the memory has {} bytes, which is not the size that was said", status.st_size);
+  }
+}
+
 struct LaneMemory::Control {
   RingCounts there;
   RingCounts back;
   SleepWord dialler;
   SleepWord acceptor;
+  alignas(kPageBytes) ReturnedLoan returned[kMaxLoans];
 };
 
 bool LaneMemory::takes(const LaneSizes& sizes) { return takes_ring(sizes.there) && takes_ring(sizes.back); }
@@ -60,18 +78,11 @@ LaneMemory LaneMemory::make(const LaneSizes& sizes) {
 
 LaneMemory LaneMemory::adopt(int fd, const LaneSizes& sizes) {
   LaneMemory memory(fd, sizes);
+  if (!takes(sizes)) fail(Status::kProtocol, "a lane of {} and {} bytes", sizes.there, sizes.back);
+  check_sealed_memory(fd, total_bytes(sizes));
   const int seals = fcntl(fd, F_GET_SEALS);
-  struct stat status = {};
-  struct statfs system = {};
-  if (seals < 0 || (seals & kSeals) != kSeals || (seals & kForbiddenSeals) != 0) {
+  if (seals < 0 || (seals & F_SEAL_SEAL) == 0 || (seals & kForbiddenSeals) != 0) {
     fail(Status::kProtocol, "the descriptor is no memfd with the seals of a lane");
-  }
-  if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0 || !S_ISREG(status.st_mode) ||
-      system.f_type != TMPFS_MAGIC) {
-    fail(Status::kProtocol, "the descriptor is no memory of plain pages");
-  }
-  if (!takes(sizes) || status.st_size != static_cast<off_t>(total_bytes(sizes))) {
-    fail(Status::kProtocol, "the memory has {} bytes, which is not the size that was said", status.st_size);
   }
   memory.map();
   memory.close_fd();
@@ -83,7 +94,7 @@ void LaneMemory::map() {
   if (mapping == MAP_FAILED) fail_without_memory("mmap of a memfd");
   mapping_ = mapping;
   madvise(mapping_, total_bytes(sizes_), MADV_DONTFORK);
-  static_assert(sizeof(Control) <= kPageBytes);
+  static_assert(sizeof(Control) <= kLaneControlBytes);
 }
 
 LaneMemory::LaneMemory(int fd, const LaneSizes& sizes) : fd_(fd), sizes_(sizes), generation_(process_generation()) {}
@@ -96,7 +107,7 @@ LaneMemory::LaneMemory(LaneMemory&& other) noexcept
 
 LaneMemory::~LaneMemory() {
   // In a forked child something else may lie there.
-  if (mapping_ != nullptr && generation_ == process_generation()) munmap(mapping_, total_bytes(sizes_));
+  if (is_here()) munmap(mapping_, total_bytes(sizes_));
   close_fd();
 }
 
@@ -108,7 +119,7 @@ void LaneMemory::close_fd() noexcept {
 LaneMemory::Control& LaneMemory::control() const { return *static_cast<Control*>(mapping_); }
 
 std::byte* LaneMemory::ring_bytes(bool there) const {
-  return static_cast<std::byte*>(mapping_) + kPageBytes + (there ? 0 : sizes_.there);
+  return static_cast<std::byte*>(mapping_) + kLaneControlBytes + (there ? 0 : sizes_.there);
 }
 
 RingWriter LaneMemory::writer(bool of_dialler) const {
@@ -120,6 +131,10 @@ RingReader LaneMemory::reader(bool of_dialler) const {
   return {of_dialler ? control().back : control().there, ring_bytes(!of_dialler),
           of_dialler ? sizes_.back : sizes_.there};
 }
+
+ReturnedLoan& LaneMemory::returned(size_t number) const { return control().returned[number]; }
+
+bool LaneMemory::is_here() const { return mapping_ != nullptr && generation_ == process_generation(); }
 
 SleepWord& LaneMemory::sleep_of(bool dialler) const { return dialler ? control().dialler : control().acceptor; }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,7 +15,17 @@ struct LaneSizes {
 
   bool operator==(const LaneSizes&) const = default;
 };
+// Counts, words and loans lie before the rings.
+inline constexpr size_t kLaneControlBytes = size_t{12} << 10;
 inline constexpr LaneSizes kLaneSizes = {64u << 10, 4u << 10};
+
+// Throws PROTOCOL for a descriptor that is no memfd of plain pages and of that size, which can neither shrink nor grow:
+// what is mapped of one stays there.
+void check_sealed_memory(int fd, uint64_t size);
+
+// A word on each loan of a lane, by its number: who borrowed sets it when it has let go.
+inline constexpr size_t kMaxLoans = 8192;
+using ReturnedLoan = std::atomic<uint8_t>;
 
 // The memory of a lane: a memfd that can neither shrink nor grow, so that no access to it fails as long as the system
 // has pages. Not in a forked child.
@@ -39,6 +50,10 @@ class LaneMemory {
   RingWriter writer(bool of_dialler) const;
   RingReader reader(bool of_dialler) const;
   SleepWord& sleep_of(bool dialler) const;
+  // Of the loans of who dialled; `number` is below kMaxLoans.
+  ReturnedLoan& returned(size_t number) const;
+  // False in a forked child, where nothing of it is there.
+  bool is_here() const;
 
  private:
   struct Control;

@@ -36,6 +36,22 @@ union ControlRoom {
   char bytes[CMSG_SPACE(sizeof(int))];
 };
 
+bool send_with(int socket, const void* packet, size_t size, int descriptor) {
+  iovec bytes = {const_cast<void*>(packet), size};
+  ControlRoom room = {};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = room.bytes;
+  message.msg_controllen = sizeof room.bytes;
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof descriptor);
+  std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+  return retry([&] { return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL); }) == static_cast<ssize_t>(size);
+}
+
 // All descriptors that came are closed but the last.
 int take_descriptors(msghdr& message, int& count) {
   int last = -1;
@@ -49,6 +65,26 @@ int take_descriptors(msghdr& message, int& count) {
     }
   }
   return last;
+}
+
+// A packet and the only descriptor that came with it, else -1. The result is that of recvmsg; -2 for one that was cut
+// off, or came with several.
+ssize_t receive_with(int socket, void* packet, size_t size, int& descriptor) {
+  iovec bytes = {packet, size};
+  ControlRoom room = {};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = room.bytes;
+  message.msg_controllen = sizeof room.bytes;
+  descriptor = -1;
+  const ssize_t got = retry([&] { return recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); });
+  if (got < 0) return got;
+  int count = 0;
+  descriptor = take_descriptors(message, count);
+  if (count <= 1 && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0) return got;
+  if (descriptor >= 0) close(std::exchange(descriptor, -1));
+  return -2;
 }
 
 // Only a socket that a dead process left may go.
@@ -116,20 +152,11 @@ bool LaneSocket::is_of_same_user() const {
   return getsockopt(fd_, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && size == sizeof other && other.uid == geteuid();
 }
 
-bool LaneSocket::send(const LaneOffer& offer, int memory_fd) {
-  iovec bytes = {const_cast<LaneOffer*>(&offer), sizeof offer};
-  ControlRoom room = {};
-  msghdr message = {};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = room.bytes;
-  message.msg_controllen = sizeof room.bytes;
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof memory_fd);
-  std::memcpy(CMSG_DATA(rights), &memory_fd, sizeof memory_fd);
-  return retry([&] { return sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL); }) == sizeof offer;
+bool LaneSocket::send(const LaneOffer& offer, int memory_fd) { return send_with(fd_, &offer, sizeof offer, memory_fd); }
+
+bool LaneSocket::send(const ShownBlock& block, int memory_fd) {
+  if (memory_fd >= 0) return send_with(fd_, &block, sizeof block, memory_fd);
+  return retry([&] { return ::send(fd_, &block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL); }) == sizeof block;
 }
 
 bool LaneSocket::send(const LaneAnswer& answer) {
@@ -142,25 +169,10 @@ void LaneSocket::wake() noexcept {
 }
 
 LaneSocket::Got LaneSocket::receive(LaneOffer& offer, int& memory_fd) {
-  iovec bytes = {&offer, sizeof offer};
-  ControlRoom room = {};
-  msghdr message = {};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = room.bytes;
-  message.msg_controllen = sizeof room.bytes;
-  const ssize_t got = retry([&] { return recvmsg(fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); });
-  if (is_nothing(got)) return Got::kNothing;
-  if (got < 0) return Got::kEnd;
-  int count = 0;
-  const int fd = take_descriptors(message, count);
-  const bool is_whole = got == sizeof offer && count == 1 && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-  if (!is_whole) {
-    if (fd >= 0) close(fd);
-    return Got::kEnd;
-  }
-  memory_fd = fd;
-  return Got::kPacket;
+  const ssize_t got = receive_with(fd_, &offer, sizeof offer, memory_fd);
+  if (got == sizeof offer && memory_fd >= 0) return Got::kPacket;
+  if (memory_fd >= 0) close(std::exchange(memory_fd, -1));
+  return got == -1 && is_nothing(got) ? Got::kNothing : Got::kEnd;
 }
 
 LaneSocket::Got LaneSocket::receive(LaneAnswer& answer) {
@@ -169,11 +181,16 @@ LaneSocket::Got LaneSocket::receive(LaneAnswer& answer) {
   return got == sizeof answer ? Got::kPacket : Got::kEnd;
 }
 
-LaneSocket::Got LaneSocket::receive_wake() noexcept {
-  char wake = 0;
-  const ssize_t got = retry([&] { return recv(fd_, &wake, sizeof wake, MSG_DONTWAIT); });
-  if (is_nothing(got)) return Got::kNothing;
-  return got > 0 ? Got::kPacket : Got::kEnd;
+LaneSocket::Got LaneSocket::receive_packet(ShownBlock& block, int& memory_fd) noexcept {
+  const ssize_t got = receive_with(fd_, &block, sizeof block, memory_fd);
+  if (got == -1 && is_nothing(got)) return Got::kNothing;
+  if (got == sizeof block && block.id != 0 && (block.size == 0) == (memory_fd < 0)) return Got::kPacket;
+  if (got == sizeof kWake && memory_fd < 0) {
+    block = {};
+    return Got::kPacket;
+  }
+  if (memory_fd >= 0) close(std::exchange(memory_fd, -1));
+  return Got::kEnd;
 }
 
 LaneListener::LaneListener(const SocketAddress& address) {

@@ -26,7 +26,8 @@ FileIdentity identify(const std::string& path);
 
 // The packets on the socket of a lane before it is open, in the byte order of the machine. The offer comes
 // from who dialled, with the descriptor of the memory; the answer says whether it is taken. Then packets of one byte
-// wake the other side.
+// wake the other side, and who dialled shows blocks that its loans lie in, each with its descriptor, and says which of
+// them are gone.
 struct LaneOffer {
   uint64_t magic = 0;
   uint32_t version = 0;
@@ -38,8 +39,13 @@ struct LaneAnswer {
   uint32_t version = 0;  // of who answers
   uint32_t is_taken = 0;
 };
+struct ShownBlock {
+  uint64_t id = 0;    // from 1 on
+  uint64_t size = 0;  // of the memfd; 0: the block is gone
+};
+inline constexpr size_t kMaxShownBlocks = 512;              // at a time
 inline constexpr uint64_t kLaneMagic = 0x31656e616c677464;  // "dtglane1"
-inline constexpr uint32_t kLaneVersion = 1;
+inline constexpr uint32_t kLaneVersion = 2;
 
 // The socket of one lane: SEQPACKET, nobody waits on it. Closes it at its end; the other side is told of that even
 // while a forked child holds a copy.
@@ -66,13 +72,16 @@ class LaneSocket {
   bool send(const LaneOffer& offer, int memory_fd);
   bool send(const LaneAnswer& answer);
   void wake() noexcept;
+  // False when it has no room now, or is gone. With a descriptor unless it is -1.
+  bool send(const ShownBlock& block, int memory_fd);
 
   enum class Got { kPacket, kNothing, kEnd };
   // kEnd also for what is no offer with one descriptor, or no answer. `memory_fd` is the caller's to close.
   Got receive(LaneOffer& offer, int& memory_fd);
   Got receive(LaneAnswer& answer);
-  // One wake.
-  Got receive_wake() noexcept;
+  // Of an open lane: a wake, for which the id is 0, or a block. kEnd also for a packet that is none, or a descriptor
+  // with the wrong one. `memory_fd` is -1 or the caller's to close.
+  Got receive_packet(ShownBlock& block, int& memory_fd) noexcept;
 
  private:
   int fd_ = -1;

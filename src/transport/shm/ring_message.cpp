@@ -18,6 +18,7 @@ constexpr size_t kMaxMessageTotal = 2 * kMaxMessageBytes;
 constexpr size_t kMaxFrames = 1u << 16;
 // The reader copies one piece out while the next one is copied in.
 constexpr size_t kPieceBytes = 32u << 10;
+constexpr uint32_t kLoanBit = 1u << 31;
 
 constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
 
@@ -29,13 +30,15 @@ std::shared_ptr<std::byte> make_block(size_t size) {
 
 }  // namespace
 
-void RingMessageWriter::begin(const Frames& frames) {
+void RingMessageWriter::begin(const Frames& frames, std::vector<Loan> loans) {
+  loans_ = std::move(loans);
+  next_loan_ = 0;
   size_t bytes = sizeof(uint32_t) * (frames.size() + 1);
   head_.resize(frames.size() + 1);
   head_[0] = static_cast<uint32_t>(frames.size());
   for (size_t i = 0; i < frames.size(); ++i) {
-    bytes += frames[i].size();
-    head_[i + 1] = static_cast<uint32_t>(frames[i].size());
+    bytes += frames[i].is_loan() ? sizeof(Loan) : frames[i].size();
+    head_[i + 1] = static_cast<uint32_t>(frames[i].size()) | (frames[i].is_loan() ? kLoanBit : 0);
   }
   part_ = 0;
   done_ = 0;
@@ -56,18 +59,23 @@ bool RingMessageWriter::go_on() {
   return has_written;
 }
 
+std::span<const std::byte> RingMessageWriter::bytes_of(const Frame& frame) const {
+  if (frame.is_loan()) return std::as_bytes(std::span(&loans_[next_loan_], 1));
+  return {frame.data(), frame.size()};
+}
+
 // Of what is left as much as there is room for, at most a piece. True: that was all.
 bool RingMessageWriter::write_from(const Frames& frames) {
   size_t room = std::min(ring_.room(kPieceBytes), kPieceBytes);
   while (part_ <= frames.size()) {
-    const bool is_head = part_ == 0;
-    const void* const data = is_head ? static_cast<const void*>(head_.data()) : frames[part_ - 1].data();
-    const size_t size = is_head ? head_.size() * sizeof(uint32_t) : frames[part_ - 1].size();
+    const std::span<const std::byte> bytes = part_ == 0 ? std::as_bytes(std::span(head_)) : bytes_of(frames[part_ - 1]);
+    const size_t size = bytes.size();
     const size_t count = std::min(room, size - done_);
-    if (count > 0) ring_.write(static_cast<const std::byte*>(data) + done_, count);
+    if (count > 0) ring_.write(bytes.data() + done_, count);
     room -= count;
     done_ += count;
     if (done_ < size) break;
+    if (part_ > 0 && frames[part_ - 1].is_loan()) ++next_loan_;
     ++part_;
     done_ = 0;
   }
@@ -78,13 +86,15 @@ bool RingMessageWriter::write_from(const Frames& frames) {
 std::optional<Frames> RingMessageReader::next(size_t most) {
   if (!is_under_way_ && !read_head()) return std::nullopt;
   while (current_ < frames_.size()) {
-    const size_t left = frames_[current_].size() - done_;
+    const bool is_loan = frames_[current_].is_loan();
+    const size_t left = (is_loan ? sizeof loan_ : frames_[current_].size()) - done_;
     const size_t wanted = std::min(left, most);
     const size_t count = std::min(wanted, ring_.available(wanted));
-    ring_.read(places_[current_] + done_, count);
+    ring_.read((is_loan ? reinterpret_cast<std::byte*>(&loan_) : places_[current_]) + done_, count);
     done_ += count;
     most -= count;
     if (count < left) break;
+    if (is_loan) frames_[current_] = loan_reader_->read(loan_, frames_[current_].size());
     ++current_;
     done_ = 0;
   }
@@ -115,12 +125,24 @@ bool RingMessageReader::read_head() {
   return true;
 }
 
+// A header frame is looked at where it lies.
+void RingMessageReader::check_loan(bool is_header, size_t size) const {
+  if (loan_reader_ == nullptr || is_header || size == 0 || size > kMaxMessageBytes) {
+    fail(Status::kProtocol, "a loan of {} bytes in a lane, where none may be", size);
+  }
+}
+
 void RingMessageReader::make_frames() {
   const std::span<const uint32_t> sizes = std::span(head_).subspan(1);
   size_t total = 0;
   size_t small_bytes = 0;
-  for (const size_t size : sizes) {
+  for (const uint32_t& word : sizes) {
+    const size_t size = word & ~kLoanBit;
     total += size;
+    if ((word & kLoanBit) != 0) {
+      check_loan(&word == sizes.data(), size);
+      continue;
+    }
     if (size > kMaxMessageBytes || total > kMaxMessageTotal) {
       fail(Status::kProtocol, "a message in a lane that is too large, with a frame of {} bytes", size);
     }
@@ -132,7 +154,13 @@ void RingMessageReader::make_frames() {
   places_.clear();
   places_.reserve(sizes.size());
   size_t offset = 0;
-  for (const size_t size : sizes) {
+  for (const uint32_t word : sizes) {
+    const size_t size = word & ~kLoanBit;
+    if ((word & kLoanBit) != 0) {
+      places_.push_back(nullptr);
+      frames_.push_back(Frame(nullptr, size, nullptr).as_loan());  // until its place has come
+      continue;
+    }
     std::shared_ptr<std::byte> owner = size < kLargeBytes ? block : make_block(size);
     std::byte* const place = size == 0 ? nullptr : owner.get() + (size < kLargeBytes ? offset : 0);
     if (size < kLargeBytes) offset += align_up(size);

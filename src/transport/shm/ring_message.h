@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "transport/shm/ring.h"
@@ -9,7 +10,23 @@
 namespace distag {
 
 // A message in a ring: the number of its frames, the size of each (32 bits, as the machine has them), then their bytes,
-// one after the other. A message larger than the ring goes on as there is room.
+// one after the other. A message larger than the ring goes on as there is room. The highest bit of a size marks a loan,
+// of which the ring has the place instead of the bytes.
+
+struct Loan {
+  uint64_t block = 0;
+  uint64_t offset = 0;
+  uint32_t number = 0;
+  uint32_t reserved = 0;
+};
+
+// Makes frames of the loans that come.
+class LoanReader {
+ public:
+  virtual ~LoanReader() = default;
+  // Throws PROTOCOL for one that is none.
+  virtual Frame read(const Loan& loan, size_t size) = 0;
+};
 
 // Writes messages. Of one thread.
 class RingMessageWriter {
@@ -21,17 +38,20 @@ class RingMessageWriter {
   // Whether there may be room for more of the rest.
   bool may_go_on() const noexcept { return has_rest() && ring_.has_more_room(); }
   // Only without a rest. Writes all of it, or what there is room for; owners of frames are held for the rest. Throws
-  // bad_alloc when nothing of it was written.
-  void begin(const Frames& frames);
+  // bad_alloc when nothing of it was written. `loans`: of each frame that is one.
+  void begin(const Frames& frames, std::vector<Loan> loans = {});
   // Writes more of the rest. False when there was no room.
   bool go_on();
 
  private:
   bool write_from(const Frames& frames);
+  std::span<const std::byte> bytes_of(const Frame& frame) const;
 
   RingWriter ring_;
   std::vector<uint32_t> head_;  // count and sizes
+  std::vector<Loan> loans_;
   Frames rest_;
+  size_t next_loan_ = 0;
   size_t part_ = 0;  // the head, then the frames
   size_t done_ = 0;  // bytes of it
 };
@@ -39,7 +59,8 @@ class RingMessageWriter {
 // Reads messages. Of one thread.
 class RingMessageReader {
  public:
-  explicit RingMessageReader(RingReader ring) : ring_(ring) {}
+  // `loans`: nullptr where none may come.
+  explicit RingMessageReader(RingReader ring, LoanReader* loans = nullptr) : ring_(ring), loan_reader_(loans) {}
 
   bool has_bytes() const noexcept { return ring_.has_bytes(); }
   // A part of a message has come.
@@ -53,8 +74,10 @@ class RingMessageReader {
  private:
   bool read_head();
   void make_frames();
+  void check_loan(bool is_header, size_t size) const;
 
   RingReader ring_;
+  LoanReader* const loan_reader_;
   std::vector<uint32_t> head_ = {0};
   size_t head_done_ = 0;  // bytes of it
   // The message under way.
@@ -62,6 +85,7 @@ class RingMessageReader {
   std::vector<std::byte*> places_;
   size_t current_ = 0;
   size_t done_ = 0;  // bytes of it
+  Loan loan_;        // the current one
   bool is_under_way_ = false;
 };
 

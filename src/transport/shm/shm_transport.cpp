@@ -9,8 +9,9 @@
 
 namespace distag {
 
-ShmTransport::ShmTransport(FdLoop& loop, std::shared_ptr<Transport> below, const std::string& why_off)
-    : below_(std::move(below)), context_(std::make_shared<LaneContext>(loop)) {
+ShmTransport::ShmTransport(FdLoop& loop, std::shared_ptr<Transport> below, const std::string& why_off,
+                           Executor* background)
+    : below_(std::move(below)), context_(std::make_shared<LaneContext>(loop, background)) {
   context_->report().is_on = why_off.empty();
   context_->report().why_off = why_off;
 }
@@ -23,7 +24,10 @@ std::unique_ptr<Acceptor> ShmTransport::listen(const std::string& address, Accep
   std::unique_ptr<LaneListener> listener;
   try {
     const std::optional<SocketAddress> lane = lane_address(address);
-    if (lane && context_->report().is_on) listener = std::make_unique<LaneListener>(*lane);
+    if (lane && context_->report().is_on) {
+      listener = std::make_unique<LaneListener>(*lane);
+      context_->begin_lending();
+    }
   } catch (...) {
     // Nobody is offered a lane; what stands against the address itself is said below.
     context_->note_way(address, current_error().message());
@@ -38,7 +42,7 @@ std::unique_ptr<Connection> ShmTransport::dial(const std::string& endpoint, Conn
 
 LaneReport ShmTransport::lane_report() const {
   assert_on_loop(context_->loop());
-  return context_->report();
+  return context_->make_report();
 }
 
 }  // namespace distag

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "base/executor.h"
 #include "base/fd_loop.h"
 #include "transport/transport.h"
 
@@ -16,8 +17,9 @@ class LaneContext;
 // each connection goes one way, from its first message to its last. schemas/lane.md says what goes over it.
 class ShmTransport final : public Transport {
  public:
-  // `why_off`: empty, or why all connections go below.
-  ShmTransport(FdLoop& loop, std::shared_ptr<Transport> below, const std::string& why_off);
+  // `why_off`: empty, or why all connections go below. `background`, which outlives this: for what takes long.
+  ShmTransport(FdLoop& loop, std::shared_ptr<Transport> below, const std::string& why_off,
+               Executor* background = nullptr);
   ~ShmTransport() override;
 
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;

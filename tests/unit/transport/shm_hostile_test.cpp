@@ -18,6 +18,7 @@
 #include "contract/transport_contract.h"
 #include "transport/shm/lane_memory.h"
 #include "transport/shm/lane_socket.h"
+#include "transport/shm/ring_message.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/zmq/zmq_transport.h"
 
@@ -25,7 +26,7 @@ namespace distag::testing {
 namespace {
 
 constexpr int kPatienceMs = 30'000;
-constexpr size_t kTotal = 4096 + kLaneSizes.there + kLaneSizes.back;
+constexpr size_t kTotal = kLaneControlBytes + kLaneSizes.there + kLaneSizes.back;
 constexpr unsigned kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 TransportKind kind_of(const std::string& why_off) {
@@ -103,7 +104,7 @@ class Stranger {
   std::atomic<uint64_t>& word(size_t offset) { return *reinterpret_cast<std::atomic<uint64_t>*>(memory_ + offset); }
   std::atomic<uint64_t>& written() { return word(0); }
   std::atomic<uint64_t>& back_read() { return word(192); }
-  std::byte* bytes() { return memory_ + 4096; }
+  std::byte* bytes() { return memory_ + kLaneControlBytes; }
   std::byte* memory() { return memory_; }
   bool wake() { return send_bytes("w", 1); }
   void hang_up() {
@@ -425,6 +426,111 @@ TEST_F(ShmHostileTest, MemoryThatNeverRestsHarmsNobody) {
     scribbler.join();
   }
   EXPECT_EQ(dial_way(), "lane");
+}
+
+// ---- a stranger lends ----
+
+constexpr uint64_t kBlockBytes = 64 << 10;
+constexpr unsigned kBlockSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+
+// A message of a header of 4 bytes and a loan.
+void write_loan(Stranger& stranger, const Loan& loan, uint32_t size) {
+  const uint32_t head[] = {2, 4, size | 1u << 31, 7};
+  std::memcpy(stranger.bytes(), head, sizeof head);
+  std::memcpy(stranger.bytes() + sizeof head, &loan, sizeof loan);
+  stranger.written() = sizeof head + sizeof loan;
+  stranger.wake();
+}
+
+bool show(Stranger& stranger, const ShownBlock& block, const std::vector<int>& fds) {
+  const bool is_sent = stranger.send_bytes(&block, sizeof block, fds);
+  for (const int fd : fds) close(fd);
+  return is_sent;
+}
+
+TEST_F(ShmHostileTest, ALoanIsReadWhereTheStrangerHasShownIt) {
+  Stranger stranger(address_);
+  ASSERT_TRUE(stranger.open());
+  const int fd = make_memory(kBlockBytes, 0);
+  ASSERT_EQ(pwrite(fd, "lent", 4, 4096), 4);
+  ASSERT_EQ(fcntl(fd, F_ADD_SEALS, kBlockSeals), 0);
+  ASSERT_TRUE(show(stranger, {9, kBlockBytes}, {fd}));
+  write_loan(stranger, {9, 4096, 3, 0}, 4);
+  Frames frames = listening_->record().next("message").frames;
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_TRUE(frames[1].is_loan());
+  EXPECT_EQ(text_of(frames[1]), "lent");
+  const auto& returned = reinterpret_cast<std::atomic<uint8_t>*>(stranger.memory() + 4096)[3];
+  EXPECT_EQ(returned, 0);
+  frames.clear();
+  EXPECT_EQ(returned, 1);
+}
+
+// Each ends the lane, and nothing but the lane.
+TEST_F(ShmHostileTest, LoansThatCannotBeEndTheLane) {
+  struct Case {
+    const char* what;
+    Loan loan;
+    uint32_t size;
+  };
+  const Case cases[] = {
+      {"a block that was not shown", {8, 0, 0, 0}, 4},    {"behind the block", {9, kBlockBytes, 0, 0}, 1},
+      {"beyond its end", {9, kBlockBytes - 3, 0, 0}, 4},  {"an offset that wraps", {9, UINT64_MAX - 1, 0, 0}, 4},
+      {"a number that is none", {9, 0, kMaxLoans, 0}, 4}, {"no bytes", {9, 0, 0, 0}, 0},
+      {"too many bytes", {9, 0, 0, 0}, 2u << 20}};
+  const size_t before = descriptor_count();
+  for (const Case& one : cases) {
+    Stranger stranger(address_);
+    ASSERT_TRUE(stranger.open());
+    ASSERT_TRUE(show(stranger, {9, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals)}));
+    write_loan(stranger, one.loan, one.size);
+    EXPECT_TRUE(stranger.is_hung_up_on()) << one.what;
+  }
+  {
+    Stranger stranger(address_);
+    ASSERT_TRUE(stranger.open());
+    ASSERT_TRUE(show(stranger, {9, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals)}));
+    const uint32_t head[] = {1, 4 | 1u << 31};  // the header itself, which is looked at where it lies
+    std::memcpy(stranger.bytes(), head, sizeof head);
+    stranger.written() = sizeof head;
+    stranger.wake();
+    EXPECT_TRUE(stranger.is_hung_up_on());
+  }
+  EXPECT_EQ(dial_way(), "lane");
+  expect_all_closed(before);
+}
+
+TEST_F(ShmHostileTest, BlocksThatCannotBeEndTheLane) {
+  const size_t before = descriptor_count();
+  const auto ends = [this](const char* what, std::vector<std::pair<ShownBlock, std::vector<int>>> packets) {
+    Stranger stranger(address_);
+    ASSERT_TRUE(stranger.open());
+    for (const auto& [block, fds] : packets) show(stranger, block, fds);
+    EXPECT_TRUE(stranger.is_hung_up_on()) << what;
+  };
+  const auto block = [] { return make_memory(kBlockBytes, kBlockSeals); };
+  ends("shown twice", {{{9, kBlockBytes}, {block()}}, {{9, kBlockBytes}, {block()}}});
+  ends("gone before it was there", {{{9, 0}, {}}});
+  ends("gone with a descriptor", {{{9, kBlockBytes}, {block()}}, {{9, 0}, {block()}}});
+  ends("shown without one", {{{9, kBlockBytes}, {}}});
+  ends("shown with two", {{{9, kBlockBytes}, {block(), block()}}});
+  ends("without an id", {{{0, kBlockBytes}, {block()}}});
+  ends("smaller than it says", {{{9, 2 * kBlockBytes}, {block()}}});
+  ends("one that may shrink", {{{9, kBlockBytes}, {make_memory(kBlockBytes, F_SEAL_GROW)}}});
+  ends("no memory", {{{9, kBlockBytes}, {eventfd(0, EFD_CLOEXEC)}}});
+  {
+    Stranger stranger(address_);
+    ASSERT_TRUE(stranger.open());
+    const int one = block();
+    for (uint64_t id = 1; id <= kMaxShownBlocks + 1; ++id) {
+      const ShownBlock shown{id, kBlockBytes};
+      stranger.send_bytes(&shown, sizeof shown, {one});
+    }
+    close(one);
+    EXPECT_TRUE(stranger.is_hung_up_on()) << "more than are taken";
+  }
+  EXPECT_EQ(dial_way(), "lane");
+  expect_all_closed(before);
 }
 
 // ---- a stranger takes lanes ----

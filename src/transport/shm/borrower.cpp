@@ -1,0 +1,98 @@
+#include "transport/shm/borrower.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/each_step.h"
+#include "base/error.h"
+
+namespace distag {
+namespace {
+
+constexpr uint64_t kLargestBlock = uint64_t{1} << 40;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+}  // namespace
+
+struct Borrower::Mapping {
+  const std::byte* data = nullptr;
+  size_t size = 0;
+
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (data != nullptr) munmap(const_cast<std::byte*>(data), size);
+  }
+};
+
+Borrower::Borrower(std::shared_ptr<const LaneMemory> memory, Executor* background)
+    : memory_(std::move(memory)), background_(background) {}
+
+Borrower::~Borrower() {
+  for (auto& [id, mapping] : blocks_) unmap(std::move(mapping));
+}
+
+// Without memory for the task it happens here.
+void Borrower::unmap(std::shared_ptr<const Mapping> mapping) noexcept {
+  if (background_ == nullptr) return;
+  EachStep each;
+  each([this, &mapping] { background_->post_or_drop([held = std::move(mapping)]() mutable { held = nullptr; }); });
+}
+
+void Borrower::take(const ShownBlock& block, int memory_fd) {
+  const Descriptor descriptor(memory_fd);
+  if (block.size == 0) {
+    const auto found = blocks_.find(block.id);
+    if (found == blocks_.end()) fail(Status::kProtocol, "block {} of a lane is gone that was never there", block.id);
+    unmap(std::move(found->second));
+    blocks_.erase(found);
+    return;
+  }
+  if (blocks_.contains(block.id) || blocks_.size() >= kMaxShownBlocks || block.size > kLargestBlock) {
+    fail(Status::kProtocol, "block {} of a lane, of {} bytes, is shown twice or beyond the bounds", block.id,
+         block.size);
+  }
+  check_sealed_memory(memory_fd, block.size);
+  auto mapping = std::make_shared<Mapping>();
+  void* const memory = mmap(nullptr, block.size, PROT_READ, MAP_SHARED, memory_fd, 0);
+  if (memory == MAP_FAILED) fail(Status::kOutOfMemory, "mmap of a block of a lane: {}", std::strerror(errno));
+  mapping->data = static_cast<const std::byte*>(memory);
+  mapping->size = block.size;
+  blocks_.emplace(block.id, std::move(mapping));
+}
+
+Frame Borrower::read(const Loan& loan, size_t size) {
+  const auto found = blocks_.find(loan.block);
+  if (found == blocks_.end()) fail(Status::kProtocol, "a loan in block {} of a lane, which was not shown", loan.block);
+  const std::shared_ptr<const Mapping>& mapping = found->second;
+  if (loan.number >= kMaxLoans || loan.offset > mapping->size || size > mapping->size - loan.offset) {
+    fail(Status::kProtocol, "loan {} of {} bytes at {} is outside of its block of {} bytes", loan.number, size,
+         loan.offset, mapping->size);
+  }
+  const std::byte* const data = mapping->data + loan.offset;
+  // In a forked child there is nobody to tell.
+  const std::shared_ptr<const void> owner(data, [memory = memory_, mapping, number = loan.number](const void*) {
+    if (memory->is_here()) memory->returned(number).store(1, std::memory_order_release);
+  });
+  return Frame(data, size, owner).as_loan();
+}
+
+}  // namespace distag

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "base/executor.h"
+#include "transport/shm/lane_memory.h"
+#include "transport/shm/lane_socket.h"
+#include "transport/shm/ring_message.h"
+
+namespace distag {
+
+// What the other side of a lane lends: the blocks it has shown, mapped to be read. A frame of them keeps its block
+// mapped, also when the lane is gone, and tells the lender when its last owner has let go, on any thread. Itself of one thread.
+class Borrower final : public LoanReader {
+ public:
+  // `background`: where memory is unmapped, as that may take long; nullptr: where it comes up.
+  Borrower(std::shared_ptr<const LaneMemory> memory, Executor* background);
+  ~Borrower() override;
+  Borrower(const Borrower&) = delete;
+  Borrower& operator=(const Borrower&) = delete;
+
+  // A word of the lender. The descriptor is closed in any case. Throws PROTOCOL for one that cannot be, OUT_OF_MEMORY.
+  void take(const ShownBlock& block, int memory_fd);
+  Frame read(const Loan& loan, size_t size) override;
+  bool has_block(uint64_t id) const { return blocks_.contains(id); }
+
+ private:
+  struct Mapping;
+
+  void unmap(std::shared_ptr<const Mapping> mapping) noexcept;
+
+  const std::shared_ptr<const LaneMemory> memory_;
+  Executor* const background_;
+  std::map<uint64_t, std::shared_ptr<const Mapping>> blocks_;
+};
+
+}  // namespace distag

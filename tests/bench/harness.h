@@ -27,6 +27,7 @@ struct Row {
 // Rows on one thread; rows that call another process, run in a pair of workers, and those of them that train; rows that
 // name what to compare with.
 std::vector<Row> local_rows();
+std::vector<Row> model_rows();
 std::vector<Row> pair_rows();
 std::vector<Row> tcp_rows();  // of a pair that meets at tcp addresses
 std::vector<Row> training_rows();

@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   };
   for (const bench::Row& row : choose(bench::reference_rows())) row.run();
   for (const bench::Row& row : choose(bench::local_rows())) row.run();
+  for (const bench::Row& row : choose(bench::model_rows())) row.run();
   std::vector<bench::Row> pair = choose(bench::pair_rows());
   const std::vector<bench::Row> training = choose(bench::training_rows());
   pair.insert(pair.end(), training.begin(), training.end());

@@ -36,6 +36,10 @@ TARGETS = [
     ("local_mlp_step", "peer", 1.0, None),
     ("local_softmax_512x1024", "peer", 1.0, None),
     ("local_conv2d", "peer", 1.0, None),
+    ("lenet_step", "peer", None, None),
+    ("adam_1M", "peer", None, None),
+    ("embedding_step", "peer", None, None),
+    ("attention_fwd_bwd", "peer", None, None),
     ("local_matmul_512", "cblas", 1.05, "cblas_sgemm_512"),
     ("all_reduce_4B_2", "peer", 1.0, None),
     ("all_reduce_4B_4", "peer", 1.0, None),
@@ -50,6 +54,7 @@ TARGETS = [
     ("all_gather_64MB_2", "peer", 1.1, None),
     ("all_gather_64MB_4", "peer", 1.1, None),
 ]
+MODELS = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd")
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
               "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B"}
@@ -83,7 +88,7 @@ def spread(ratios):
 def measure(program, script, row, rounds, peer_there):
     """The p50 of each round: of distag, without the lane, of the peer, and of the rows that it is held against."""
     references = [t[3] for t in TARGETS if t[0] == row and t[3]]
-    crosses = not row.startswith("local_")
+    crosses = not row.startswith("local_") and row not in MODELS
     sides = {"distag": [], "off": [], "peer": [], **{name: [] for name in references}}
     unit = ""
     for _ in range(rounds):

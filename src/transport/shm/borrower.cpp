@@ -47,14 +47,23 @@ Borrower::Borrower(std::shared_ptr<const LaneMemory> memory, Executor* backgroun
     : memory_(std::move(memory)), background_(background) {}
 
 Borrower::~Borrower() {
-  for (auto& [id, mapping] : blocks_) unmap(std::move(mapping));
+  for (auto& [id, block] : blocks_) later([mapping = std::move(block.mapping)] {});
 }
 
-// Without memory for the task it happens here.
-void Borrower::unmap(std::shared_ptr<const Mapping> mapping) noexcept {
-  if (background_ == nullptr) return;
+// Without memory for it the task is not run, and lets go of what it holds here.
+void Borrower::later(Task task) noexcept {
+  if (background_ == nullptr) return task();
   EachStep each;
-  each([this, &mapping] { background_->post_or_drop([held = std::move(mapping)]() mutable { held = nullptr; }); });
+  each([this, &task] { background_->post_or_drop(std::move(task)); });
+}
+
+void Borrower::tidy() {
+  for (auto& [id, block] : blocks_) {
+    if (std::exchange(block.is_fresh, false) || !std::exchange(block.is_present, false)) continue;
+    later([mapping = block.mapping] {
+      madvise(const_cast<std::byte*>(mapping->data), mapping->size, MADV_DONTNEED);  // the pages stay the lender's
+    });
+  }
 }
 
 void Borrower::take(const ShownBlock& block, int memory_fd) {
@@ -62,7 +71,7 @@ void Borrower::take(const ShownBlock& block, int memory_fd) {
   if (block.size == 0) {
     const auto found = blocks_.find(block.id);
     if (found == blocks_.end()) fail(Status::kProtocol, "block {} of a lane is gone that was never there", block.id);
-    unmap(std::move(found->second));
+    later([mapping = std::move(found->second.mapping)] {});
     blocks_.erase(found);
     return;
   }
@@ -76,17 +85,18 @@ void Borrower::take(const ShownBlock& block, int memory_fd) {
   if (memory == MAP_FAILED) fail(Status::kOutOfMemory, "mmap of a block of a lane: {}", std::strerror(errno));
   mapping->data = static_cast<const std::byte*>(memory);
   mapping->size = block.size;
-  blocks_.emplace(block.id, std::move(mapping));
+  blocks_.emplace(block.id, Block{std::move(mapping)});
 }
 
 Frame Borrower::read(const Loan& loan, size_t size) {
   const auto found = blocks_.find(loan.block);
   if (found == blocks_.end()) fail(Status::kProtocol, "a loan in block {} of a lane, which was not shown", loan.block);
-  const std::shared_ptr<const Mapping>& mapping = found->second;
+  const std::shared_ptr<const Mapping>& mapping = found->second.mapping;
   if (loan.number >= kMaxLoans || loan.offset > mapping->size || size > mapping->size - loan.offset) {
     fail(Status::kProtocol, "loan {} of {} bytes at {} is outside of its block of {} bytes", loan.number, size,
          loan.offset, mapping->size);
   }
+  found->second.is_fresh = found->second.is_present = true;
   const std::byte* const data = mapping->data + loan.offset;
   // In a forked child there is nobody to tell.
   const std::shared_ptr<const void> owner(data, [memory = memory_, mapping, number = loan.number](const void*) {

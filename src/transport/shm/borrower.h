@@ -12,7 +12,8 @@
 namespace distag {
 
 // What the other side of a lane lends: the blocks it has shown, mapped to be read. A frame of them keeps its block
-// mapped, also when the lane is gone, and tells the lender when its last owner has let go, on any thread. Itself of one thread.
+// mapped, also when the lane is gone, and tells the lender when its last owner has let go, on any thread. Itself of one
+// thread.
 class Borrower final : public LoanReader {
  public:
   // `background`: where memory is unmapped, as that may take long; nullptr: where it comes up.
@@ -25,15 +26,24 @@ class Borrower final : public LoanReader {
   void take(const ShownBlock& block, int memory_fd);
   Frame read(const Loan& loan, size_t size) override;
   bool has_block(uint64_t id) const { return blocks_.contains(id); }
+  bool has_blocks() const { return !blocks_.empty(); }
+  // Now and then: blocks that nothing was read from since the last time count as memory of this process no more, until
+  // they are read again.
+  void tidy();
 
  private:
   struct Mapping;
+  struct Block {
+    std::shared_ptr<const Mapping> mapping;
+    bool is_fresh = false;  // a loan in it has come since the last tidy()
+    bool is_present = false;
+  };
 
-  void unmap(std::shared_ptr<const Mapping> mapping) noexcept;
+  void later(Task task) noexcept;
 
   const std::shared_ptr<const LaneMemory> memory_;
   Executor* const background_;
-  std::map<uint64_t, std::shared_ptr<const Mapping>> blocks_;
+  std::map<uint64_t, Block> blocks_;
 };
 
 }  // namespace distag

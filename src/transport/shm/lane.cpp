@@ -62,6 +62,7 @@ void Lane::lend(Frames& frames, size_t ahead) {
 
 void Lane::tidy() {
   assert_on_loop(context_->loop());
+  if (borrower_) borrower_->tidy();
   if (!lender_ || !is_open_) return;
   lender_->collect();
   lender_->forget_retired(socket_);

@@ -47,7 +47,8 @@ class Lane : public std::enable_shared_from_this<Lane>, LoanReader {
   void end_sleep() noexcept;
   // Now and then: takes back what was lent, and tells which blocks are gone.
   void tidy();
-  bool has_shown() const { return lender_ && lender_->has_shown(); }
+  // Whether tidy() may find something.
+  bool has_blocks() const { return (lender_ && lender_->has_shown()) || (borrower_ && borrower_->has_blocks()); }
   size_t loans_out() const { return lender_ ? lender_->loans_out() : 0; }
   size_t bytes_out() const { return lender_ ? lender_->bytes_out() : 0; }
 

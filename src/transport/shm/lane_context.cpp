@@ -45,10 +45,10 @@ void LaneContext::begin_lending() {
 // Now and then, as long as there is something to tidy.
 void LaneContext::tidy_later() {
   if (tidy_timer_ != 0 || !lending_) return;
-  const bool has_shown = std::any_of(lanes_.begin(), lanes_.end(), [](const std::shared_ptr<Lane>& lane) {
-    return lane != nullptr && lane->has_shown();
+  const bool has_blocks = std::any_of(lanes_.begin(), lanes_.end(), [](const std::shared_ptr<Lane>& lane) {
+    return lane != nullptr && lane->has_blocks();
   });
-  if (!has_shown && !shared_memory::has_blocks()) return;
+  if (!has_blocks && !shared_memory::has_blocks()) return;
   tidy_timer_ = loop_.start_timer(loop_.now() + kTidyInterval, [this] {
     tidy_timer_ = 0;
     tidy();

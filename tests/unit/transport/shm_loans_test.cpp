@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "base/shared_memory.h"
 #include "contract/transport_contract.h"
@@ -172,6 +174,37 @@ TEST_F(ShmLoansTest, ABlockThatIsGoneIsForgottenOnBothSides) {
     EXPECT_TRUE(is_gone()) << "idle blocks go back to the system within seconds";
   }
   EXPECT_EQ(report().open, 1u) << "the lane has served all of it";
+}
+
+// Bytes of the memory of others that this process has mapped and touched.
+size_t borrowed_bytes() {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool is_borrowed = false;
+  size_t kib = 0;
+  while (std::getline(maps, line)) {
+    if (line.find("distag-block") != std::string::npos) is_borrowed = line.find(" r--s ") != std::string::npos;
+    if (is_borrowed && line.rfind("Rss:", 0) == 0) {
+      kib += std::stoul(line.substr(4));
+      is_borrowed = false;
+    }
+  }
+  return kib << 10;
+}
+
+TEST_F(ShmLoansTest, MemoryOfOthersCountsHereOnlyWhileItIsRead) {
+  const Lent lent(4 * kMiB, 5);
+  const Frame whole = lent.frame();
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(send({Frame::of({}), Frame(lent.bytes, kMiB, whole.owner())}));
+    Frames frames = receive();
+    EXPECT_EQ(std::count(frames[1].data(), frames[1].data() + kMiB, std::byte{5}), static_cast<ptrdiff_t>(kMiB));
+    EXPECT_GE(borrowed_bytes(), kMiB);
+    const auto never = Future<Unit>::make();
+    for (int i = 0; i < 10'000 && borrowed_bytes() != 0; ++i) wait(*never, kMillisecond);
+    EXPECT_EQ(borrowed_bytes(), 0u);
+    EXPECT_EQ(frames[1].data()[kMiB - 1], std::byte{5}) << "it is there when it is read again";
+  }
 }
 
 }  // namespace

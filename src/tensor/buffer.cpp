@@ -1,7 +1,7 @@
 #include "tensor/buffer.h"
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -18,10 +18,12 @@ constexpr size_t kAlignment = 64;
 
 constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-// One block holds the buffer, the address of the reserve's block that it lies in (null: it is none of a reserve), and
-// its bytes.
+// One block holds the buffer, the address of the memory that it lies in (null: it is one of the pool), and its bytes.
 constexpr size_t kOwnerAt = sizeof(Buffer);
 constexpr size_t kHeader = align_up(sizeof(Buffer) + sizeof(void*));
+
+// Memory of operator new, or of the reserve, is aligned to less than a block. (aligned_alloc costs five times as much.)
+constexpr size_t kSlack = kAlignment - alignof(std::max_align_t);
 
 // From this size on bytes lie in blocks of the pool; under the address sanitizer none do, since it watches those of
 // malloc.
@@ -38,17 +40,21 @@ constexpr size_t kLeastChecked = size_t{1} << 30;
 
 void* allocate_block(size_t size) {
   void* block = nullptr;
-  void* of_reserve = nullptr;
+  void* owner = nullptr;
   if (size < kLeastChecked || (size <= SIZE_MAX - kHeader - 2 * kAlignment && size <= machine_memory())) {
     const size_t whole = whole_size(size);
-    block = size >= kLeastPooled ? take_block(whole) : std::aligned_alloc(kAlignment, whole);
-    if (block == nullptr && current_reserve() != nullptr) {
-      of_reserve = current_reserve()->take(whole + kAlignment);
-      block = reinterpret_cast<void*>(align_up(reinterpret_cast<uintptr_t>(of_reserve)));
+    if (size >= kLeastPooled) {
+      block = take_block(whole);
+    } else {
+      owner = ::operator new(whole + kSlack, std::nothrow);
     }
+    if (block == nullptr && owner == nullptr && current_reserve() != nullptr) {
+      owner = current_reserve()->take(whole + kSlack);
+    }
+    if (owner != nullptr) block = reinterpret_cast<void*>(align_up(reinterpret_cast<uintptr_t>(owner)));
   }
-  if (block != nullptr) std::memcpy(static_cast<std::byte*>(block) + kOwnerAt, &of_reserve, sizeof of_reserve);
   if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a buffer of {} bytes", size);
+  std::memcpy(static_cast<std::byte*>(block) + kOwnerAt, &owner, sizeof owner);
   return block;
 }
 
@@ -92,16 +98,14 @@ void Buffer::release() {
   if (holders_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   Task last = std::move(release_);
   if (kind_ == Kind::kShared) shared_memory::free(data_);
-  const size_t size = kind_ == Kind::kOwn ? size_ : 0;  // that of others lies elsewhere
-  void* of_reserve = nullptr;
-  std::memcpy(&of_reserve, reinterpret_cast<std::byte*>(this) + kOwnerAt, sizeof of_reserve);
+  const size_t size = size_;
+  void* owner = nullptr;
+  std::memcpy(&owner, reinterpret_cast<std::byte*>(this) + kOwnerAt, sizeof owner);
   this->~Buffer();
-  if (of_reserve != nullptr) {
-    ::operator delete(of_reserve);
-  } else if (size >= kLeastPooled) {
-    give_back_block(this, whole_size(size));
+  if (owner != nullptr) {
+    ::operator delete(owner);
   } else {
-    std::free(this);
+    give_back_block(this, whole_size(size));
   }
   if (last) last();
 }

@@ -19,6 +19,15 @@ struct MaximumOf {
   }
 };
 
+// The two products of a gradient with one number, added.
+struct TwiceMulOf {
+  template <typename T>
+  DISTAG_INLINE static T apply(T a, T b) {
+    const T product = a * b;
+    return product + product;
+  }
+};
+
 struct EqualOf {
   template <typename T>
   DISTAG_INLINE static Bool apply(T a, T b) {
@@ -125,11 +134,19 @@ constexpr Op kSub{.name = "sub",
 
 namespace {
 
+// Whether both gradients go to one tensor: then their sum is given as that of input 0. A part of a sharded tensor has
+// no history, and tensors that share it have gradients of their own.
+bool is_square(std::span<const Tensor> inputs, const Saved& saved) {
+  return inputs[0].id() == inputs[1].id() && inputs[0].grad_slot() != nullptr && saved.needs(0) && saved.needs(1);
+}
+
 Tensors mul_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
   Pair pair("mul", inputs);
   if (saved != nullptr) {
     save_kinds(saved, inputs);
-    saved->tensors = {saved->needs(1) ? pair.a.snapshot() : Tensor(), saved->needs(0) ? pair.b.snapshot() : Tensor()};
+    saved->tensors.reserve(2);
+    saved->tensors.push_back(saved->needs(1) ? pair.a.snapshot() : Tensor());
+    if (!is_square(inputs, *saved)) saved->tensors.push_back(saved->needs(0) ? pair.b.snapshot() : Tensor());
   }
   return {binary<MulOf>(pair)};
 }
@@ -138,6 +155,10 @@ Tensors mul_backward(const Saved& saved, Tensors gradients) {
   Tensors result(2);
   Tensor g = std::move(gradients[0]);
   if (!g) return result;
+  if (saved.tensors.size() == 1) {
+    result[0] = combine<TwiceMulOf>("mul", g, saved.tensors[0]);
+    return result;
+  }
   if (saved.needs(1)) {
     // Into new memory if the gradient is needed once more.
     Tensor kept = saved.needs(0) ? g : Tensor();

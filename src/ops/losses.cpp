@@ -93,8 +93,8 @@ template <typename T>
 struct LogSumExpRows {
   DISTAG_INLINE static void run(T* largest, T* logs, T* scratch, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, x += count) {
-      largest[r] = reduce_row<Maximum<T>, T>(x, count);
-      logs[r] = static_cast<T>(math::log(exp_of_row(scratch, x, largest[r], count)));
+      largest[r] = largest_of_row(x, count);
+      logs[r] = static_cast<T>(math::log(exp_below_largest(scratch, x, largest[r], count)));
     }
   }
 };
@@ -114,7 +114,7 @@ struct CrossEntropyGradientRows {
         continue;
       }
       DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = scale * math::exp((x[i] - largest) - log_sum);
+      for (int64_t i = 0; i < count; ++i) out[i] = scale * math::exp_not_positive((x[i] - largest) - log_sum);
       if (targets[r] < count) out[targets[r]] = scale * std::expm1((x[targets[r]] - largest) - log_sum);
     }
   }
@@ -313,7 +313,7 @@ template <typename T>
 struct ExpSumRows {
   DISTAG_INLINE static void run(T* sums, T* scratch, const T* x, const T* largest, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, x += count) {
-      sums[r] = static_cast<T>(exp_of_row(scratch, x, largest[r], count));
+      sums[r] = static_cast<T>(exp_below_largest(scratch, x, largest[r], count));
     }
   }
 };

@@ -93,6 +93,16 @@ DISTAG_INLINE T exp(T x) {
   return x != x ? x : result;
 }
 
+// exp(x) for x <= 0 or NaN, the same bits in fewer steps.
+template <typename T>
+DISTAG_INLINE T exp_not_positive(T x) {
+  using B = Bits<T>;
+  using U = typename B::Unsigned;
+  ExpParts<T> parts = exp_parts(x < B::kSmallest ? B::kSmallest : x);
+  T scale = power_of_two<T>(static_cast<U>(parts.n_bits + U(64)));
+  return (scale + scale * parts.tail) * T(0x1p-64);
+}
+
 // exp(x) - 1 for 0 <= x <= 80, without cancellation.
 template <typename T>
 DISTAG_INLINE T expm1_positive(T x) {

@@ -69,6 +69,7 @@ DISTAG_INLINE typename F::Total reduce_lanes(int64_t first, int64_t last, Term t
     for (int64_t l = 0; l < kLanes; ++l) lanes[l] = F::join(lanes[l], term(i + l));
   }
   for (int64_t l = 0; l < last - i; ++l) lanes[l] = F::join(lanes[l], term(i + l));
+  DISTAG_UNROLL
   for (int64_t width = kLanes / 2; width > 0; width /= 2) {
     for (int64_t l = 0; l < width; ++l) lanes[l] = F::join(lanes[l], lanes[l + width]);
   }

@@ -81,7 +81,7 @@ template <typename T>
 struct SoftmaxRows {
   DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
-      auto scale = static_cast<T>(1 / exp_of_row(out, x, reduce_row<Maximum<T>, T>(x, count), count));
+      auto scale = static_cast<T>(1 / exp_below_largest(out, x, largest_of_row(x, count), count));
       DISTAG_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[i] = out[i] * scale;
     }
@@ -125,8 +125,8 @@ template <typename T>
 struct LogSoftmaxRows {
   DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
-      T largest = reduce_row<Maximum<T>, T>(x, count);
-      auto log_sum = static_cast<T>(math::log(exp_of_row(out, x, largest, count)));
+      T largest = largest_of_row(x, count);
+      auto log_sum = static_cast<T>(math::log(exp_below_largest(out, x, largest, count)));
       DISTAG_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[i] = (x[i] - largest) - log_sum;
     }
@@ -140,7 +140,7 @@ struct LogSoftmaxGradientRows {
     for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
       auto sum = static_cast<T>(reduce_row<Sum<T>, T>(g, count));
       DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
+      for (int64_t i = 0; i < count; ++i) out[i] = g[i] - math::exp_not_positive(y[i]) * sum;
     }
   }
 };

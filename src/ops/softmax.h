@@ -8,11 +8,37 @@
 
 namespace distag::ops {
 
-// out = exp(x - largest), of which it gives the sum.
+// The largest element, whatever stands beside a NaN: then the exponentials have a NaN, and so their sum.
 template <typename T>
-DISTAG_INLINE typename Sum<T>::Total exp_of_row(T* out, const T* x, T largest, int64_t count) {
+DISTAG_INLINE T largest_of_row(const T* x, int64_t count) {
+  constexpr int64_t kWidth = 2 * kLanes;
+  T lanes[kWidth];
+  for (int64_t l = 0; l < kWidth; ++l) lanes[l] = Maximum<T>::kStart;
+  int64_t i = 0;
+  for (; i + kWidth <= count; i += kWidth) {
+    for (int64_t l = 0; l < kWidth; ++l) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
+  }
+  for (int64_t l = 0; l < count - i; ++l) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
+  DISTAG_UNROLL
+  for (int64_t width = kWidth / 2; width > 0; width /= 2) {
+    for (int64_t l = 0; l < width; ++l) lanes[l] = lanes[l + width] > lanes[l] ? lanes[l + width] : lanes[l];
+  }
+  return lanes[0];
+}
+
+// out = exp(x - largest), of which it gives the sum; no x is larger.
+template <typename T>
+DISTAG_INLINE typename Sum<T>::Total exp_below_largest(T* out, const T* x, T largest, int64_t count) {
   DISTAG_INDEPENDENT
-  for (int64_t i = 0; i < count; ++i) out[i] = math::exp(x[i] - largest);
+  for (int64_t i = 0; i < count; ++i) out[i] = math::exp_not_positive(x[i] - largest);
+  return reduce_row<Sum<T>, T>(out, count);
+}
+
+// out = exp(x - shift), of which it gives the sum.
+template <typename T>
+DISTAG_INLINE typename Sum<T>::Total exp_of_row(T* out, const T* x, T shift, int64_t count) {
+  DISTAG_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i) out[i] = math::exp(x[i] - shift);
   return reduce_row<Sum<T>, T>(out, count);
 }
 

@@ -20,6 +20,25 @@ TEST(LocalContextTest, ADiamondAddsTheGradientsOfBothSides) {
   EXPECT_EQ(gradient(*context, x), (Numbers{2 * 2 + 3 * 4, 2 * 3 + 3 * 9}));
 }
 
+// Bit for bit the sum of both gradients, as two tensors of these values have them, each of which has its own.
+TEST(LocalContextTest, ASquareHasTheGradientsOfBothItsFactors) {
+  auto context = make_local_context();
+  Tensor x = leaf({0.1, -1.7, 3e-300}), other = autograd::detach(x), seed = leaf({0.3, 1.1, 7});
+  set_requires_grad(other, true);
+  context->backward({apply("sum", {apply("mul", {apply("mul", {x, other}), seed})})}, {});
+  const Numbers first = gradient(*context, x), second = gradient(*context, other);
+  auto squares = make_local_context();
+  BackwardOptions retaining;
+  retaining.retain_graph = true;
+  const Tensor y = apply("mul", {x, x});
+  squares->backward({apply("sum", {apply("mul", {y, seed})})}, retaining);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(gradient(*squares, x), (Numbers{first[0] + second[0], first[1] + second[1], first[2] + second[2]}));
+  EXPECT_EQ(first[1], -1.7 * 1.1);
+  squares->backward({apply("sum", {y})}, {});
+  EXPECT_EQ(gradient(*squares, x)[0], first[0] + second[0] + (0.1 + 0.1));
+}
+
 TEST(LocalContextTest, AGraphKeepsALeafButNotItsValues) {
   Tensor x = leaf({1, 2});
   const Tensor loss = apply("sum", {x.hold()});

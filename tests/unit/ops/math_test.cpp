@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "apply_op.h"
@@ -40,6 +41,25 @@ void check_precision(T exp_low, T exp_high) {
 TEST(MathTest, IsPrecise) {
   check_precision<float>(-87.0f, 88.0f);
   check_precision<double>(-708.0, 709.0);
+}
+
+// Every 1,009th float from -0 on, with infinity and NaN at the end; of doubles those with the same upper half.
+template <typename T>
+void check_exp_not_positive(T (*number_of)(uint32_t)) {
+  int64_t differ = 0;
+  for (uint64_t bits = 0x80000000; bits <= 0xffffffff; bits += 1009) {
+    const T x = number_of(static_cast<uint32_t>(bits));
+    const T expected = math::exp(x), actual = math::exp_not_positive(x);
+    differ += std::isnan(expected) ? !std::isnan(actual) : !(expected == actual);
+  }
+  EXPECT_EQ(differ, 0);
+}
+
+TEST(MathTest, TheShorterExpHasTheSameBits) {
+  check_exp_not_positive<float>([](uint32_t bits) { return std::bit_cast<float>(bits); });
+  check_exp_not_positive<double>([](uint32_t bits) { return std::bit_cast<double>(uint64_t{bits} << 32 | 12345); });
+  EXPECT_EQ(math::exp_not_positive(0.0f), 1.0f);
+  EXPECT_EQ(math::exp_not_positive(-std::numeric_limits<double>::infinity()), 0.0);
 }
 
 template <typename T>

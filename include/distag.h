@@ -1606,8 +1606,10 @@ DISTAG_API const char *distag_tensor_get_spec(distag_tensor *tensor);
  * same roots, all sharded (a partial root is summed), and either all members get the gradients of all their leaves, or
  * none does; a failure is the same on all. Only the loss of a member in its last words of a pass can leave others with
  * and without gradients; the mesh has ended then, and says so. The pass runs on the thread that calls, hooks too. A
- * seed is sharded as its root, without its sum. Calls to other workers, distag_backward_async and FAST are UNSUPPORTED
- * here. In other contexts a root is not sharded.
+ * seed is sharded as its root, without its sum. Members may call other workers in it, each with its part
+ * (distag_tensor_to_local); a pass that goes through such calls runs as that of an ordinary context does, and members
+ * wait for it at most `timeout_ns` (0: that of the mesh). The context ends when all members have released it.
+ * distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is not sharded.
  * Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does. */
 DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_context **out_context,
                                                      distag_error *err);

@@ -16,12 +16,7 @@ Id need_context_of(distag_worker& worker, distag_context* context) {
     refuse(Status::kInvalidArgument, "the context {:#x} is {}", live->id(),
            live->worker() == nullptr ? "one without a worker: give it one when it is created" : "of another worker");
   }
-  const Id id = live->get().global_id();
-  if (!id) {
-    refuse(Status::kUnsupported, "the context {:#x} is a joint one, which does not take calls to other workers yet",
-           live->id());
-  }
-  return id;
+  return live->get().global_id();
 }
 
 CallRequest make_call_request(distag_worker& worker, const CallArguments& given) {

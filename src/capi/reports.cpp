@@ -41,9 +41,8 @@ distag_status distag_context_copy_report(distag_context* context, char* buffer, 
     check_array(buffer, capacity, "buffer");
     need_pointer(out_size, "out_size");
     Context& live = held->get();
-    // Joint contexts are those of their mesh: the worker knows nothing of them.
-    const bool is_known = held->worker() != nullptr && live.global_id() != Id{};
-    copy_text(is_known ? held->worker()->report(live) : write_local_report(live), buffer, capacity, out_size);
+    copy_text(held->worker() != nullptr ? held->worker()->report(live) : write_local_report(live), buffer, capacity,
+              out_size);
   });
 }
 

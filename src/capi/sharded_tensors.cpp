@@ -139,6 +139,8 @@ distag_status distag_context_create_joint(distag_mesh* mesh, distag_context** ou
   return guard(__func__, err, [=] {
     const distag_mesh& live = need(mesh, "mesh");
     need_pointer(out_context, "out_context");
-    *out_context = new distag_context(spmd::make_joint_context(line_of(live)), live.shared()->worker());
+    const spmd::Line line = line_of(live);
+    distag_worker* worker = live.shared()->worker();
+    *out_context = new distag_context(spmd::make_joint_context(line, worker->core().dautograd()), worker);
   });
 }

@@ -90,6 +90,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   const layout::MeshShape& shape() const { return shape_; }
   int64_t position() const { return position_; }
   const MeshPolicy& policy() const { return policy_; }
+  Nanos timeout() const { return timeout_; }  // of calls that have none
   // The counters as they are.
   const MeshStats& stats() const { return stats_; }
   void count_plan_miss() { ++stats_.plan_misses; }
@@ -114,6 +115,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   // On the loop.
   const std::optional<Error>& ended() const { return ended_; }
   bool is_idle() const { return stats_.open == 0; }
+  bool is_leaving() const { return is_leaving_; }  // no call of this worker follows
   std::optional<int64_t> position_of(Incarnation incarnation) const;
   std::vector<Incarnation> other_members() const;  // any thread
   // Throws Violation.

@@ -291,6 +291,14 @@ void Meshes::on_left(const Peer& peer) {
   }
 }
 
+bool Meshes::may_be_used(const Id& id) const {
+  assert_on_loop(environment_.loop);
+  const auto mesh = meshes_.find(id);
+  if (mesh != meshes_.end()) return !mesh->second->ended() && !mesh->second->is_leaving();
+  // The others may have heard before us that it is made.
+  return creations_.use_count() > 1 && id.counter <= static_cast<uint64_t>(last_mesh_);
+}
+
 bool Meshes::is_idle() const {
   assert_on_loop(environment_.loop);
   return std::all_of(meshes_.begin(), meshes_.end(), [](const auto& entry) { return entry.second->is_idle(); });

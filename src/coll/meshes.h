@@ -48,6 +48,8 @@ class Meshes {
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
   bool is_idle() const;
+  // Whether this worker's program may still use that mesh, of those that this worker has numbered.
+  bool may_be_used(const Id& mesh) const;
 
  private:
   // A message of a mesh whose creation has not ended here.

@@ -6,6 +6,7 @@
 #include "base/executor.h"
 #include "base/future_deadline.h"
 #include "dautograd/context_table.h"
+#include "dautograd/joint_id.h"
 #include "dautograd/passes.h"
 
 namespace distag {
@@ -42,9 +43,19 @@ Tensors run_host_step(Executor& functions, GraphTask::HostStep& step) {
   return future->value();
 }
 
-PassInitiator::Plan make_plan(DautogradShared& shared, const Tensors& roots, const BackwardOptions& options) {
+// The passes of a joint context are calls of all members of its mesh, whose handles are of another kind.
+void check_not_joint(const ContextRecord& record) {
+  if (!is_joint(record.id())) return;
+  fail(
+      Status::kInvalidState,
+      "backward: {:#x} is a joint context: its passes are collective calls of the members of its mesh, by the contexts "
+      "that they made (context_create_joint)",
+      record.number());
+}
+
+PassInitiator::Plan make_plan(DautogradShared& shared, autograd::Roots roots, const BackwardOptions& options) {
   PassInitiator::Plan plan;
-  plan.roots = autograd::check_roots(roots, options.seeds);
+  plan.roots = std::move(roots);
   plan.info = {shared.next_pass(), options.retain_graph, options.mode == BackwardMode::kFast};
   plan.timeout = options.timeout;
   plan.deadline = deadline_after(shared.environment.loop.now(), options.timeout);
@@ -86,17 +97,15 @@ ContextHandle::~ContextHandle() {
   if (!keeps_) return;
   shared_->gate.run([shared = shared_, id = record_->id()] {
     if (shared->contexts == nullptr) return;
-    const auto context = shared->contexts->find(id);
-    if (context == nullptr) return;
-    context->is_handle_gone = true;
-    shared->contexts->release_if_over(context);
+    shared->contexts->on_handle_gone(id);
   });
 }
 
 // Walks on this thread, and stays there when the graph does not leave this worker.
 void ContextHandle::backward(const Tensors& roots, const BackwardOptions& options) {
+  check_not_joint(*record_);
   record_->check();
-  PassInitiator::Plan plan = make_plan(*shared_, roots, options);
+  PassInitiator::Plan plan = make_plan(*shared_, autograd::check_roots(roots, options.seeds), options);
   check_can_wait();
   if (!plan.info.fast) {
     plan.task = std::make_shared<GraphTask>(LocalPass::make_recv_check(*record_), true);
@@ -114,6 +123,16 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
       throw shared_->sign(std::move(error)).set_origin_rank(-1).add_context("backward pass");
     }
   }
+  const auto future = plan.future;
+  post_begin(shared_, record_->id(), std::move(plan), nullptr);
+  wait(*future, kForever);
+  future->value();
+}
+
+void ContextHandle::run_pass(autograd::Roots roots, const BackwardOptions& options) {
+  record_->check();
+  check_can_wait();
+  PassInitiator::Plan plan = make_plan(*shared_, std::move(roots), options);
   const auto future = plan.future;
   post_begin(shared_, record_->id(), std::move(plan), nullptr);
   wait(*future, kForever);
@@ -150,8 +169,9 @@ void ContextHandle::run_local(PassInitiator::Plan& plan) {
 }
 
 std::shared_ptr<Future<Value>> ContextHandle::backward_async(const Tensors& roots, const BackwardOptions& options) {
+  check_not_joint(*record_);
   record_->check();
-  PassInitiator::Plan plan = make_plan(*shared_, roots, options);
+  PassInitiator::Plan plan = make_plan(*shared_, autograd::check_roots(roots, options.seeds), options);
   auto future = plan.future;
   auto slot = std::make_shared<std::weak_ptr<PassInitiator>>();
   future->set_canceller([shared = shared_, slot] {

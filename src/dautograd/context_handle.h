@@ -10,7 +10,7 @@
 namespace distag {
 
 // A context as the host holds it. The creator's keeps the context: when it goes, the context ends. Others just name it.
-class ContextHandle final : public Context {
+class ContextHandle : public Context {
  public:
   ContextHandle(std::shared_ptr<DautogradShared> shared, std::shared_ptr<ContextRecord> record, bool keeps)
       : shared_(std::move(shared)), record_(std::move(record)), keeps_(keeps) {}
@@ -29,6 +29,16 @@ class ContextHandle final : public Context {
   std::vector<int32_t> known_ranks() override { return record_->known_ranks(); }
 
   bool is_of(const DautogradShared& shared) const { return shared_.get() == &shared; }
+
+ protected:
+  ContextRecord& record() const { return *record_; }
+  Nanos lease() const { return shared_->environment.lease; }
+  // Whether this worker is the context's creator.
+  bool is_own() const { return record_->id().maker == shared_->self.incarnation; }
+  // A pass that this worker begins, from edges; waits. Throws what it ends with.
+  void run_pass(autograd::Roots roots, const BackwardOptions& options);
+  // The gradients that a pass gives to leaves here, where it needs no other worker.
+  void commit(const Id& pass, std::vector<Gradients::Entry> gradients) { record_->commit(pass, std::move(gradients)); }
 
  private:
   void run_local(PassInitiator::Plan& plan);

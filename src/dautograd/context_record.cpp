@@ -49,6 +49,7 @@ void ContextRecord::close(const Error& why) {
     if (closed_) return;
     closed_ = why;
     prepared.swap(prepared_);
+    if (!prepared.empty() && !unknown_) unknown_ = why;
   }
   for (auto& [pass, verdict] : prepared) verdict->complete(Unit{});
 }
@@ -134,17 +135,21 @@ void ContextRecord::end_prepared(const Id& pass) {
   verdict->complete(Unit{});
 }
 
-std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease) {
+std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease) { return read(lease, false); }
+
+std::shared_ptr<const Gradients> ContextRecord::read_kept(Nanos lease) { return read(lease, true); }
+
+std::shared_ptr<const Gradients> ContextRecord::read(Nanos lease, bool if_over) {
   PreparedPasses prepared;
   {
     MutexLock lock(mutex_);
-    if (closed_) throw *closed_;
+    if (closed_ && !if_over) throw *closed_;
     prepared = prepared_;
   }
   await(prepared, lease);
   {
     MutexLock lock(mutex_);
-    if (closed_) throw *closed_;
+    if (closed_ && !if_over) throw *closed_;
     if (unknown_) throw *unknown_;
   }
   return gradients_.read();

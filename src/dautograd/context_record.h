@@ -44,6 +44,8 @@ class ContextRecord : public std::enable_shared_from_this<ContextRecord> {
   void forget(const Id& pass);                                              // likewise: it was aborted
   void lose_verdict(const Id& pass, const Error& why);                      // nobody will ever tell: reads fail now
   std::shared_ptr<const Gradients> read(Nanos lease);
+  // The same, also once the context is over: a member of a mesh keeps its gradients when another is lost.
+  std::shared_ptr<const Gradients> read_kept(Nanos lease);
   // Completes with null once the prepared of this moment are over; fails, and throws, as read() does, but for its
   // deadline: that is the caller's to set, by late().
   std::shared_ptr<Future<Value>> settle();
@@ -51,6 +53,7 @@ class ContextRecord : public std::enable_shared_from_this<ContextRecord> {
   void scale(std::span<const uint64_t> leaves, double factor, uint64_t passes);  // throws like check()
 
  private:
+  std::shared_ptr<const Gradients> read(Nanos lease, bool if_over);
   void end_prepared(const Id& pass);
   void end(Future<Value>& settled) const;
 

@@ -3,6 +3,7 @@
 #include "base/each_step.h"
 #include "base/mutex.h"
 #include "base/violation.h"
+#include "dautograd/joint_id.h"
 #include "dautograd/local_pass.h"
 #include "dautograd/pass_initiator.h"
 
@@ -10,6 +11,8 @@ namespace distag {
 namespace {
 
 constexpr Nanos kReleaseAgain = 100 * kMillisecond;  // after a shortage of memory
+// Joint contexts that others have named, and the program of their creator has not made.
+constexpr size_t kMostPromised = 4096;
 
 Error end_with_creator(const Error& loss) {
   return Error(loss.status(), "the context ended with its creator: " + loss.message());
@@ -38,8 +41,7 @@ uint64_t ContextTable::number_of(const Id& id, int32_t creator_rank) const {
   } else if (auto creator = shared_.group.membership().find(id.maker)) {
     creator_rank = creator->peer.rank;
   }
-  constexpr uint64_t kCounterMask = (uint64_t{1} << 48) - 1;
-  return (static_cast<uint64_t>(static_cast<uint16_t>(creator_rank)) << 48) | (id.counter & kCounterMask);
+  return number_for_people(id, creator_rank);
 }
 
 std::shared_ptr<DistributedContext> ContextTable::insert(std::shared_ptr<ContextRecord> record, bool is_own) {
@@ -50,7 +52,8 @@ std::shared_ptr<DistributedContext> ContextTable::insert(std::shared_ptr<Context
   MutexLock lock(mutex_);
   const auto [creator, is_new] = by_creator_.try_emplace(id.maker);
   try {
-    creator->second[id] = context;
+    const auto [entry, is_first] = creator->second.try_emplace(id, context);
+    if (!is_first) return entry->second;
   } catch (...) {
     if (is_new) by_creator_.erase(creator);
     throw;
@@ -60,6 +63,110 @@ std::shared_ptr<DistributedContext> ContextTable::insert(std::shared_ptr<Context
 }
 
 void ContextTable::add_own(std::shared_ptr<ContextRecord> record) { insert(std::move(record), true); }
+
+// ---- joint contexts ----
+
+std::shared_ptr<ContextRecord> ContextTable::add_joint(const Id& id, int32_t creator_rank) {
+  if (const auto context = find(id)) return context->record;
+  auto record = std::make_shared<ContextRecord>(id, number_for_people(id, creator_rank));
+  return insert(std::move(record), id.maker == shared_.self.incarnation)->record;
+}
+
+void ContextTable::begin_joint(const Id& id, const std::vector<Incarnation>& members) {
+  assert_on_loop(shared_.environment.loop);
+  const auto context = find(id);
+  if (context == nullptr) return;  // lost meanwhile
+  if (!context->is_own) {
+    if (shared_.is_gone(id.maker)) drop(context, missing(id));
+    return;
+  }
+  std::set<Incarnation> others;
+  for (const Incarnation member : members) {
+    if (!context->released.contains(member) && !shared_.is_gone(member)) others.insert(member);
+  }
+  uint64_t& last = last_joint_[mesh_of_joint(id)];
+  last = std::max(last, number_of_joint(id));
+  context->members = std::move(others);
+  context->released.clear();
+  context->is_made = true;
+  promised_.erase(id);
+  end_promises();
+  release_if_over(context);
+}
+
+void ContextTable::on_handle_gone(const Id& id) {
+  assert_on_loop(shared_.environment.loop);
+  const auto context = find(id);
+  if (context == nullptr) return;
+  context->is_handle_gone = true;
+  release_if_over(context);
+}
+
+// Whether the program of this worker may come to make it: others are ahead of it.
+bool ContextTable::may_be_made(const Id& id) const {
+  if (!is_joint(id) || id.maker != shared_.self.incarnation) return false;
+  const Id mesh = mesh_of_joint(id);
+  const auto last = last_joint_.find(mesh);
+  if (last != last_joint_.end() && number_of_joint(id) <= last->second) return false;
+  const auto& is_open = shared_.environment.is_mesh_open;
+  return is_open && is_open(mesh) && promised_.size() < kMostPromised;
+}
+
+// nullptr where there will be none.
+std::shared_ptr<DistributedContext> ContextTable::promise(const Id& id) {
+  if (!may_be_made(id)) return nullptr;
+  promised_.insert(id);
+  try {
+    return insert(std::make_shared<ContextRecord>(id, number_of(id, shared_.self.rank)), true);
+  } catch (...) {
+    promised_.erase(id);
+    throw;
+  }
+}
+
+// Of meshes that have ended: their contexts are not made any more.
+void ContextTable::end_promises() {
+  const auto& is_open = shared_.environment.is_mesh_open;
+  std::erase_if(last_joint_, [&is_open](const auto& last) { return !is_open(last.first); });
+  for (auto next = promised_.begin(); next != promised_.end();) {
+    const Id id = *next++;
+    if (is_open(mesh_of_joint(id))) continue;
+    promised_.erase(id);
+    on_handle_gone(id);
+  }
+}
+
+// It stays until all members have let go of it: they may step its gradients here.
+void ContextTable::tell_released(const std::shared_ptr<DistributedContext>& context) {
+  if (context->has_told_release) return;
+  try {
+    shared_.tell(context->id().maker, wire::Release{{context->id()}});
+  } catch (const std::bad_alloc&) {
+    return release_later(context);
+  }
+  context->has_told_release = true;
+}
+
+Heard ContextTable::on_member_release(const Peer& from, const Id& id) {
+  end_promises();
+  auto context = find(id);
+  if (context == nullptr) context = promise(id);
+  if (context == nullptr) {
+    const wire::Release over{{id}};
+    shared_.tell(from.incarnation, over);
+    return Heard::kStale;
+  }
+  context->holders.insert(from.incarnation);
+  if (!context->is_made) {
+    context->released.insert(from.incarnation);
+  } else {
+    context->members.erase(from.incarnation);
+    release_if_over(context);
+  }
+  return Heard::kHandled;
+}
+
+// ---- how they come and go ----
 
 std::vector<std::shared_ptr<DistributedContext>> ContextTable::all() const {
   assert_on_loop(shared_.environment.loop);
@@ -79,7 +186,7 @@ size_t ContextTable::count_of(Incarnation creator) const {
 
 Error ContextTable::missing(const Id& id) const {
   assert_on_loop(shared_.environment.loop);
-  if (id.maker == shared_.self.incarnation && id.counter > shared_.last_context) {
+  if (id.maker == shared_.self.incarnation && !is_joint(id) && id.counter > shared_.last_context) {
     return Error(Status::kInvalidArgument, "the context is not one of this worker");
   }
   const Error* gone = shared_.session == nullptr ? nullptr : shared_.session->gone(id.maker);
@@ -95,6 +202,9 @@ std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::Autog
   const bool is_known_worker = id.maker == shared_.self.incarnation || shared_.session->find(id.maker) != nullptr;
   if (!is_known_worker) {
     fail(Status::kDisconnected, "the creator of the context was never in the group, or gone before this worker joined");
+  }
+  if (id.maker == shared_.self.incarnation) {
+    if (const auto context = promise(id)) return context;
   }
   if (id.maker == shared_.self.incarnation || shared_.session->gone(id.maker) != nullptr) throw missing(id);
   if (count_of(id.maker) >= kMaxPerCreator) {
@@ -139,7 +249,9 @@ void ContextTable::note_told(DistributedContext& context, Incarnation to, const 
 
 void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& context) {
   assert_on_loop(shared_.environment.loop);
-  if (!context->is_own || !context->is_handle_gone || context->open_calls != 0 || context->open_passes != 0) return;
+  if (!context->is_handle_gone || context->open_calls != 0 || context->open_passes != 0) return;
+  if (!context->is_own) return tell_released(context);
+  if (!context->members.empty()) return;
   Error over;
   try {
     over = Error(Status::kInvalidState, "the context has ended");
@@ -167,6 +279,10 @@ Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {
   assert_on_loop(shared_.environment.loop);
   Heard heard = Heard::kStale;
   for (const Id& id : release.contexts) {
+    if (is_joint(id) && id.maker == shared_.self.incarnation) {
+      if (on_member_release(from, id) == Heard::kHandled) heard = Heard::kHandled;
+      continue;
+    }
     if (id.maker != from.incarnation) {
       violation("worker \"{}\" ends a context of another", from.name);
     }
@@ -191,7 +307,9 @@ Heard ContextTable::on_joined(const Peer& from, const Id& id) {
   if (id.maker != shared_.self.incarnation) {
     violation("worker \"{}\" joined a context that is not of this worker", from.name);
   }
-  if (auto context = find(id)) {
+  auto context = find(id);
+  if (context == nullptr) context = promise(id);
+  if (context != nullptr) {
     context->holders.insert(from.incarnation);
     return Heard::kHandled;
   }
@@ -201,13 +319,19 @@ Heard ContextTable::on_joined(const Peer& from, const Id& id) {
 
 void ContextTable::on_gone(Incarnation peer, const Error& error) {
   assert_on_loop(shared_.environment.loop);
+  std::vector<std::shared_ptr<DistributedContext>> over;  // of joint ones: all members have released it
   {
     MutexLock lock(mutex_);
     for (const auto& [creator, contexts] : by_creator_) {
       if (creator == peer) continue;
-      for (const auto& [id, context] : contexts) context->holders.erase(peer);
+      for (const auto& [id, context] : contexts) {
+        context->holders.erase(peer);
+        if (context->members.erase(peer) != 0 && context->members.empty()) over.push_back(context);
+      }
     }
   }
+  for (const auto& context : over) release_if_over(context);
+  end_promises();
   end_orphans(peer, error);
 }
 

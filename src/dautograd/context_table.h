@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -23,6 +25,12 @@ class ContextTable {
 
   void add_own(std::shared_ptr<ContextRecord> record);  // any thread
 
+  // A joint context as the program of a member makes it, which may have come by a message before; any thread. Then
+  // begin_joint(), with the other members; on_handle_gone() ends it.
+  std::shared_ptr<ContextRecord> add_joint(const Id& id, int32_t creator_rank);
+  void begin_joint(const Id& id, const std::vector<Incarnation>& members);
+  void on_handle_gone(const Id& id);
+
   std::shared_ptr<DistributedContext> find(const Id& id) const;  // any thread
   // A call in the context has come from a peer. Throws OVERLOADED, INVALID_STATE, DISCONNECTED.
   std::shared_ptr<DistributedContext> find_or_make(const wire::AutogradMetadata& metadata, const Peer& from);
@@ -36,7 +44,8 @@ class ContextTable {
   // The answer that tells of them is made.
   void note_told(DistributedContext& context, Incarnation to, const std::vector<Incarnation>& holders);
 
-  // The creator's: RELEASE to all holders once nothing needs it any more.
+  // The creator's: RELEASE to all holders once nothing needs it any more. Of a joint one, another member's: RELEASE to
+  // the creator.
   void release_if_over(const std::shared_ptr<DistributedContext>& context);
   Heard on_release(const Peer& from, const wire::Release& release);
   Heard on_joined(const Peer& from, const Id& context);
@@ -53,6 +62,11 @@ class ContextTable {
  private:
   static constexpr size_t kSlice = 64;
 
+  bool may_be_made(const Id& id) const;
+  std::shared_ptr<DistributedContext> promise(const Id& id);
+  void end_promises();
+  void tell_released(const std::shared_ptr<DistributedContext>& context);
+  Heard on_member_release(const Peer& from, const Id& id);
   void release_later(const std::shared_ptr<DistributedContext>& context);
   void end_orphans(Incarnation creator, const Error& error);
   std::shared_ptr<DistributedContext> any_of(Incarnation creator) const;
@@ -65,7 +79,11 @@ class ContextTable {
   mutable Mutex mutex_;
   using ById = std::unordered_map<Id, std::shared_ptr<DistributedContext>>;
   std::unordered_map<Incarnation, ById> by_creator_ GUARDED_BY(mutex_);
-  std::unordered_map<Incarnation, std::vector<std::weak_ptr<ContextRecord>>> orphans_;  // on the loop; by lost creator
+
+  // On the loop.
+  std::unordered_map<Incarnation, std::vector<std::weak_ptr<ContextRecord>>> orphans_;  // by lost creator
+  std::map<Id, uint64_t> last_joint_;  // of meshes that this worker numbered: the contexts that its program has made
+  std::set<Id> promised_;              // of those meshes: contexts that others have named before
 };
 
 }  // namespace distag

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/each_step.h"
+#include "coll/mesh.h"
 #include "dautograd/context_handle.h"
 #include "dautograd/context_table.h"
+#include "dautograd/joint_id.h"
 #include "dautograd/passes.h"
 #include "dautograd/recorder.h"
 #include "dautograd/take_snapshot.h"
@@ -43,20 +45,40 @@ void Dautograd::begin(Session& session) {
   state_->shared->is_started = true;
 }
 
+namespace {
+
+void check_started(const DautogradShared& shared) {
+  if (shared.is_started) return;
+  fail(Status::kInvalidState, "a context needs a started worker: start it first, and make contexts before its end");
+}
+
+}  // namespace
+
 std::shared_ptr<Context> Dautograd::create_context() {
   DautogradShared& shared = *state_->shared;
-  if (!shared.is_started) {
-    fail(Status::kInvalidState, "a context needs a started worker: start it first, and make contexts before its end");
-  }
+  check_started(shared);
   const Id id{shared.self.incarnation, ++shared.last_context};
-  constexpr uint64_t kCounterMask = (uint64_t{1} << 48) - 1;
-  const uint64_t number =
-      (static_cast<uint64_t>(static_cast<uint16_t>(shared.self.rank)) << 48) | (id.counter & kCounterMask);
-  auto record = std::make_shared<ContextRecord>(id, number);
+  auto record = std::make_shared<ContextRecord>(id, number_for_people(id, shared.self.rank));
   // First: nobody else would end the context.
   auto handle = std::make_shared<ContextHandle>(state_->shared, record, true);
   state_->contexts.add_own(std::move(record));
   return handle;
+}
+
+Dautograd::JointPlace Dautograd::join_context(const Mesh& mesh, uint64_t number) {
+  check_started(*state_->shared);
+  if (mesh.id().counter >= kMostMeshes || number >= kMostJointContexts) {
+    fail(Status::kOverloaded, "mesh \"{}\" has no number left for a joint context: make a new mesh",
+         mesh.shape().name());
+  }
+  const Id id = joint_context_id(mesh.id(), number);
+  const std::vector<int32_t>& ranks = mesh.shape().ranks();
+  auto record = state_->contexts.add_joint(id, *std::min_element(ranks.begin(), ranks.end()));
+  for (const int32_t rank : ranks) record->add_known(rank);
+  state_->shared->gate.run([shared = state_->shared, id, members = mesh.other_members()] {
+    if (shared->contexts != nullptr) shared->contexts->begin_joint(id, members);
+  });
+  return {state_->shared, std::move(record)};
 }
 
 std::shared_ptr<Context> Dautograd::find_context(const Id& id) {

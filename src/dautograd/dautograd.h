@@ -13,6 +13,10 @@
 
 namespace distag {
 
+class ContextRecord;
+class Mesh;
+struct DautogradShared;
+
 struct DautogradStats {
   uint64_t contexts = 0;
   uint64_t passes_run = 0;
@@ -33,6 +37,8 @@ class Dautograd final : public CallHook {
     // The entry of that name in a mesh that `peer` is a member of too; nullptr where it is gone. Throws Violation. On
     // the loop. Without it there are no meshes.
     std::function<std::shared_ptr<autograd::Node>(const Peer& peer, const autograd::EntryName& name)> find_entry;
+    // Whether the program of this worker may still make contexts of that mesh. On the loop.
+    std::function<bool(const Id& mesh)> is_mesh_open;
   };
 
   Dautograd(Environment environment, Group& group, Rpc& rpc);
@@ -43,6 +49,13 @@ class Dautograd final : public CallHook {
 
   // A new context of this worker; throws INVALID_STATE when the worker is not started. Any thread.
   std::shared_ptr<Context> create_context();
+  // The joint context of that number of a mesh, as this member's program makes it. Throws like create_context. Any
+  // thread.
+  struct JointPlace {
+    std::shared_ptr<DautogradShared> shared;
+    std::shared_ptr<ContextRecord> record;
+  };
+  JointPlace join_context(const Mesh& mesh, uint64_t number);
   // The context an invocation came in; nullptr for {0,0}. A handle of this kind does not keep the context. Any thread.
   std::shared_ptr<Context> find_context(const Id& id);
   // Whether create_context or find_context of this worker gave the handle. Any thread.

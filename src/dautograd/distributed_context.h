@@ -41,6 +41,13 @@ struct DistributedContext {
   TaskPlace again;  // for the next attempt to tell the holders, where there was no memory
   bool waits_to_release = false;
 
+  // Of a joint one. At the creator: whether its own program has made it, and the other members that have not released
+  // it; before, those that have. Elsewhere: whether the creator was told of the release.
+  bool is_made = false;
+  std::set<Incarnation> members;
+  std::set<Incarnation> released;
+  bool has_told_release = false;
+
   const Id& id() const { return record->id(); }
   void note_counts() { record->set_counts(sends.size(), recv_count); }
 };

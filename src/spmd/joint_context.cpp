@@ -9,11 +9,12 @@
 #include <set>
 
 #include "autograd/autograd.h"
-#include "autograd/gradient_store.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "dautograd/context_handle.h"
 #include "layout/spec_text.h"
 #include "ops/op.h"
+#include "spmd/entry_node.h"
 #include "spmd/joint_pass.h"
 
 namespace distag::spmd {
@@ -96,10 +97,11 @@ std::string_view prefix_of(std::string_view text, size_t most) {
   return text.substr(0, most);
 }
 
-// The state of a member in a pass, as all get to know it: its status (0: well), numbers, and the text of its failure.
+// The state of a member in a pass, as all get to know it: its status (0: well), numbers, and the text of its failure
+// with the rank that it is of.
 class Word {
  public:
-  static constexpr size_t kNumbers = 4;
+  static constexpr size_t kNumbers = 5;
   using Numbers = std::array<uint64_t, kNumbers>;
 
   static Tensor write(const std::optional<Error>& error, const Numbers& numbers) {
@@ -111,6 +113,7 @@ class Word {
     items[0] = static_cast<int64_t>(error->status());
     const std::string_view text = prefix_of(error->message(), kTextBytes);
     items[1] = static_cast<int64_t>(text.size());
+    items[kRank] = error->origin_rank();
     std::memcpy(items + kText, text.data(), text.size());
     return row;
   }
@@ -123,12 +126,13 @@ class Word {
     const auto size = std::clamp<int64_t>(items[1], 0, kTextBytes);
     std::string text(reinterpret_cast<const char*>(items + kText), static_cast<size_t>(size));
     Error error(static_cast<Status>(items[0]), std::move(text));
-    return error.set_origin_rank(rank);
+    return error.set_origin_rank(items[kRank] < 0 ? rank : static_cast<int32_t>(items[kRank]));
   }
 
  private:
   static constexpr size_t kTextBytes = 1000;
-  static constexpr size_t kFirstNumber = 2;
+  static constexpr size_t kRank = 2;
+  static constexpr size_t kFirstNumber = 3;
   static constexpr size_t kText = kFirstNumber + kNumbers;
   static constexpr int64_t kItems = kText + kTextBytes / sizeof(int64_t);
 };
@@ -150,6 +154,13 @@ bool is_same(const Tensor& rows, size_t number) {
   return true;
 }
 
+bool is_any(const Tensor& rows, size_t number) {
+  for (int64_t position = 0; position < rows.shape()[0]; ++position) {
+    if (Word::number_in(rows, position, number) != 0) return true;
+  }
+  return false;
+}
+
 void check_same_steps(const CallOnLine& call, const Tensor& rows, size_t number) {
   if (is_same(rows, number)) return;
   const layout::MeshShape& mesh = call.line().program->shape();
@@ -161,83 +172,94 @@ void check_same_steps(const CallOnLine& call, const Tensor& rows, size_t number)
        mesh.ranks()[0], mesh.ranks()[static_cast<size_t>(other)], mesh.name());
 }
 
-class JointContext final : public Context {
+// The call of a pass that goes through other workers too, as an entry: its gradients are the seeds of the roots.
+class RootsNode final : public MeshEntry {
  public:
-  JointContext(Line line, uint64_t number) : line_(std::move(line)), number_(number) {}
-
-  uint64_t id() const override {
-    const auto leader = static_cast<uint64_t>(line_.program->shape().ranks()[0]);
-    return leader << 48 | uint64_t{1} << 47 | number_;
+  RootsNode(const CallOnLine& call, std::vector<autograd::Edge> roots, Tensors seeds)
+      : MeshEntry(call.line(), call.number(), std::move(roots), {Output{Dims(), layout::Spec(), false}}),
+        seeds_(std::move(seeds)) {
+    set_saved(std::make_shared<NothingSaved>());
   }
-  Id global_id() const override { return {}; }
+  std::string name() const override { return "backward"; }
+  Tensors run(SavedData&, Tensors, CallOnLine&) override { return seeds_; }
+
+ private:
+  const Tensors seeds_;
+};
+
+class JointContext final : public ContextHandle {
+ public:
+  JointContext(Dautograd::JointPlace place, Line line, uint64_t number)
+      : ContextHandle(std::move(place.shared), std::move(place.record), true),
+        line_(std::move(line)),
+        number_(number) {}
 
   void backward(const Tensors& roots, const BackwardOptions& options) override {
     CallOnLine call(line_, "backward");
     // A quarter longer than the pass: one that is slow ends it as all do, and one that does not come is named.
-    const Nanos timeout = std::min(options.timeout, kNever / 2);
-    if (timeout > 0) call.set_timeout(timeout + std::min(timeout / 4, kSecond));
+    if (options.timeout > 0) call.set_timeout(in_time(options.timeout));
     call.note("backward", Fingerprint().add("backward").add(number_).add(options.retain_graph ? 1 : 0).value());
-    ++running_;
     try {
       run(call, roots, options);
     } catch (...) {
-      --running_;
       const Error error = current_error();
       // Of memory that is short here alone; where all were told of it, it has the rank of a member.
       const bool is_known = error.status() != Status::kOutOfMemory || error.origin_rank() >= 0;
       if (!is_known) line_.program->mesh().end(error);
       throw;
     }
-    --running_;
   }
 
   std::shared_ptr<Future<Value>> backward_async(const Tensors&, const BackwardOptions&) override {
     fail(Status::kUnsupported, "backward_async: a joint context runs its passes on the thread that calls backward");
   }
-  std::shared_ptr<const Gradients> gradients() override { return store_.read(); }
-  std::shared_ptr<Future<Value>> settle_async() override {
-    auto settled = Future<Value>::make();
-    settled->complete(Value());
-    return settled;
-  }
-  void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) override {
-    store_.scale(leaves, factor, passes);
-  }
-  ContextInfo info() override {
-    ContextInfo info;
-    info.gradient_count = static_cast<uint32_t>(store_.read()->entries.size());
-    info.pass_count = running_;
-    return info;
-  }
-  std::vector<int32_t> known_ranks() override {
-    std::vector<int32_t> ranks = line_.program->shape().ranks();
-    std::sort(ranks.begin(), ranks.end());
-    return ranks;
-  }
+  std::shared_ptr<const Gradients> gradients() override { return record().read_kept(lease()); }
 
  private:
+  // Counts the pass, as others are.
+  class Running {
+   public:
+    explicit Running(ContextRecord& record) : record_(record) { record_.begin_pass(); }
+    ~Running() { record_.end_pass(); }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    ContextRecord& record_;
+  };
+
   void run(CallOnLine& call, const Tensors& roots, const BackwardOptions& options) {
     JointPass pass(call, make_deadline_check(options.timeout));
     Roots from;
+    std::shared_ptr<RootsNode> entry;  // found by other members' passes as long as it is held
     std::optional<Error> failure;
     try {
+      record().check();
       if (options.mode == BackwardMode::kFast) {
         fail(Status::kUnsupported, "backward: FAST does not take sharded tensors; use SMART");
       }
       from = check_roots(call, roots, options.seeds);
       pass.walk(from.edges);
+      entry = std::make_shared<RootsNode>(call, from.edges, from.seeds);
+      line_.program->add_entry(entry->entry_name(), entry);
     } catch (...) {
       failure = current_error();
     }
-    const std::vector<EntryName> entries = pass.entries();
-    const Tensor rows = tell(call, failure, {from.hash, pass.plan_hash(), hash_of(entries), entries.size()});
+    Tensor rows = tell(call, failure, numbers_of(from, pass));
     check_same_steps(call, rows, kRoots);
-    if (is_same(rows, kEntries)) {
-      check_same_steps(call, rows, kPlan);
-    } else {
-      reach_entries_of_all(call, pass, entries, rows);
+    // What one member reaches by that may lead another to more.
+    while (!is_any(rows, kReachesOthers) && !is_same(rows, kEntries)) {
+      rows = reach_entries_of_all(call, pass, from, rows);
     }
+    if (is_any(rows, kReachesOthers)) return run_with_others(call, entry, options);
+    check_same_steps(call, rows, kPlan);
+    run_alone(call, pass, from, options);
+  }
+
+  // The members alone have all of the graph.
+  void run_alone(CallOnLine& call, JointPass& pass, const Roots& from, const BackwardOptions& options) {
     try {
+      const Running running(record());
       pass.run(from.edges, from.seeds);
     } catch (...) {
       // The others cannot know of it, and would wait.
@@ -246,8 +268,37 @@ class JointContext final : public Context {
       throw error;
     }
     tell(call, pass.failure(), {});
-    store_.add(Id{0, ++passes_}, pass.take_gradients());
+    commit(Id{0, ++passes_}, pass.take_gradients());
     if (!options.retain_graph) pass.free_saved();
+  }
+
+  // As a pass of several workers, which the context's creator begins: from the call itself, where all members come in.
+  // Its verdict is with each member before the word of its initiator is.
+  void run_with_others(CallOnLine& call, const std::shared_ptr<RootsNode>& entry, const BackwardOptions& options) {
+    const Nanos timeout = options.timeout > 0 ? options.timeout : line_.program->mesh().timeout();
+    std::optional<Error> failure;
+    if (is_own()) {
+      try {
+        BackwardOptions pass;
+        pass.retain_graph = options.retain_graph;
+        pass.timeout = timeout;
+        run_pass(autograd::Roots{{autograd::Edge{entry, 0}}, {Tensor()}}, pass);
+      } catch (...) {
+        failure = current_error();
+      }
+    }
+    if (timeout > 0) {
+      call.set_timeout(in_time(timeout));
+    } else {
+      call.wait_for_ever();
+    }
+    tell(call, failure, {});
+  }
+
+  // Of one that ends by its own deadline, and tells that.
+  static Nanos in_time(Nanos timeout) {
+    const Nanos bounded = std::min(timeout, kNever / 2);
+    return bounded + std::min(bounded / 4, kSecond);
   }
 
   // Numbers of a word.
@@ -255,6 +306,7 @@ class JointContext final : public Context {
   static constexpr size_t kPlan = 1;
   static constexpr size_t kEntries = 2;
   static constexpr size_t kEntryCount = 3;
+  static constexpr size_t kReachesOthers = 4;
 
   static uint64_t hash_of(const std::vector<EntryName>& entries) {
     Fingerprint fingerprint;
@@ -262,9 +314,15 @@ class JointContext final : public Context {
     return fingerprint.value();
   }
 
-  // Parts of some members alone lead to the roots: the others go on behind them with zeros.
-  static void reach_entries_of_all(CallOnLine& call, JointPass& pass, const std::vector<EntryName>& own,
-                                   const Tensor& rows) {
+  static Word::Numbers numbers_of(const Roots& from, const JointPass& pass) {
+    const std::vector<EntryName> entries = pass.entries();
+    return {from.hash, pass.plan_hash(), hash_of(entries), entries.size(), pass.reaches_others()};
+  }
+
+  // Parts of some members alone lead to the roots: the others go on behind them with zeros. Gives the words of all
+  // then.
+  static Tensor reach_entries_of_all(CallOnLine& call, JointPass& pass, const Roots& from, const Tensor& rows) {
+    const std::vector<EntryName> own = pass.entries();
     uint64_t most = 1;
     for (int64_t position = 0; position < rows.shape()[0]; ++position) {
       most = std::max(most, Word::number_in(rows, position, kEntryCount));
@@ -288,25 +346,24 @@ class JointContext final : public Context {
     } catch (...) {
       failure = current_error();
     }
-    check_same_steps(call, tell(call, failure, {0, pass.plan_hash()}), kPlan);
+    return tell(call, failure, numbers_of(from, pass));
   }
 
   const Line line_;
   const uint64_t number_;
   std::atomic<uint64_t> passes_{0};
-  std::atomic<uint32_t> running_{0};
-  autograd::GradientStore store_;
 };
 
 }  // namespace
 
-std::shared_ptr<Context> make_joint_context(const Line& line) {
+std::shared_ptr<Context> make_joint_context(const Line& line, Dautograd& dautograd) {
   if (!line.name.empty()) {
     fail(Status::kInvalidArgument, "context_create_joint: give the mesh itself, not its line \"{}\"", line.name);
   }
   CallOnLine call(line, "context_create_joint");
   call.note("context_create_joint", Fingerprint().add("context_create_joint").value());
-  return std::make_shared<JointContext>(line, line.program->next_context());
+  const uint64_t number = line.program->next_context();
+  return std::make_shared<JointContext>(dautograd.join_context(line.program->mesh(), number), line, number);
 }
 
 }  // namespace distag::spmd

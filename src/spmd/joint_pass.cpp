@@ -126,11 +126,7 @@ uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
   if (number != NodeIndex::kNone) return number;
   Visit fresh;
   fresh.node = node;
-  if (node->kind() == Node::Kind::kRecv || node->kind() == Node::Kind::kSend) {
-    fail(Status::kUnsupported,
-         "backward: a root depends on {}: a joint pass does not reach other workers by calls yet; detach the value",
-         node->name());
-  }
+  reaches_others_ = reaches_others_ || node->kind() == Node::Kind::kRecv;
   if (node->kind() == Node::Kind::kFunction) {
     fresh.saved = outside_ == nullptr ? node->saved() : outside_->saved_of(*node);
     if (fresh.saved == nullptr) {

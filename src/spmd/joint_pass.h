@@ -44,13 +44,15 @@ class JointPass {
   JointPass(CallOnLine& call, CheckStop check_stop) : call_(call), check_stop_(std::move(check_stop)) {}
   JointPass(CallOnLine& call, Outside* outside) : call_(call), outside_(outside) {}
 
-  // Throws GRAPH_FREED, UNSUPPORTED (a value of another worker), as does all that follows by a failure of the mesh.
+  // Throws GRAPH_FREED, as does all that follows by a failure of the mesh.
   void walk(const std::vector<autograd::Edge>& roots);
   void walk_from(const std::vector<std::shared_ptr<autograd::Node>>& entries);
   // Those that the walk has reached, ascending; and others that the pass goes on from, with zeros. Throws INVALID_STATE
   // for one that is gone.
   std::vector<EntryName> entries() const;
   void reach_entries(const std::vector<EntryName>& names);
+  // Whether a walk has met a value of another worker: then this cannot run.
+  bool reaches_others() const { return reaches_others_; }
   // Of the steps that all members make.
   uint64_t plan_hash() const { return plan_hash_; }
 
@@ -133,6 +135,7 @@ class JointPass {
   autograd::NodeIndex index_;
   std::vector<uint32_t> unexpanded_;
   uint64_t plan_hash_ = 0;
+  bool reaches_others_ = false;
   uint32_t place_ = 0;  // of the step that runs
   std::optional<Error> failure_;
   std::vector<Bucket> buckets_;  // in the order of their first leaves

@@ -6,8 +6,7 @@
 
 #include "base/error.h"
 #include "layout/spec_text.h"
-#include "spmd/nodes.h"
-#include "spmd/stage_run.h"
+#include "spmd/entry_node.h"
 #include "tensor/deferred.h"
 
 namespace distag::spmd {
@@ -48,8 +47,6 @@ auto checked(CallOnLine& call, const std::string& what, Check check) {
 
 // ---- redistribute ----
 
-struct NothingSaved final : autograd::Node::SavedData {};
-
 class RedistributeNode final : public ShardedNode {
  public:
   RedistributeNode(const CallOnLine& call, const Tensor& x, const Spec& to, bool with_gradient)
@@ -73,24 +70,15 @@ class FromLocalNode final : public ShardedNode {
   Tensors run(SavedData&, Tensors gradients, CallOnLine&) override { return {shard_of(gradients[0])}; }
 };
 
-class ToLocalNode final : public ShardedNode, public autograd::EntryNode {
+class ToLocalNode final : public MeshEntry {
  public:
   ToLocalNode(const CallOnLine& call, const Tensor& x, const Dims& local_shape, const Spec& gradient_spec)
-      : ShardedNode(call.line(), call.number(), edges_of({&x, 1}), {{x.shape(), gradient_spec}}),
+      : MeshEntry(call.line(), call.number(), edges_of({&x, 1}), {{x.shape(), gradient_spec}}),
         dtype_(x.dtype()),
         local_shape_(local_shape) {
     set_saved(std::make_shared<NothingSaved>());
   }
   std::string name() const override { return "to_local"; }
-  const autograd::EntryNode* as_entry() const override { return this; }
-  autograd::EntryName entry() const override { return {line().program->mesh().id(), call(), entry_name().line}; }
-  std::vector<Incarnation> others() const override { return line().program->mesh().other_members(); }
-  void forget(const Id& pass) const override { StageRun::forget(*line().program, pass); }
-  std::shared_ptr<autograd::JointRun> begin(const Id& pass, bool retain_graph,
-                                            std::vector<std::shared_ptr<autograd::Node>> entries,
-                                            std::shared_ptr<const autograd::JointSaved> saved) const override {
-    return std::make_shared<StageRun>(line().program, pass, retain_graph, std::move(entries), std::move(saved));
-  }
   Tensors run(SavedData&, Tensors gradients, CallOnLine& call) override {
     Tensor part = gradients[0];
     if (!part) {

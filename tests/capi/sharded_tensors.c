@@ -148,8 +148,8 @@ static void failures(members *group, int32_t rank) {
   CHECK(report[0] == '{' && report_size > 2);
   CHECK_FAILS(distag_backward(context, &x, 1, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "no history");
   CHECK_FAILS(distag_backward_async(context, &x, 1, NULL, &future, &err), DISTAG_E_UNSUPPORTED, "joint");
-  CHECK_FAILS(distag_call(group->workers[rank], context, "w0", "f", NULL, 0, NULL, &answer, &err), DISTAG_E_UNSUPPORTED,
-              "joint");
+  CHECK_FAILS(distag_call(group->workers[rank], context, "w0", "f", NULL, 0, NULL, &answer, &err), DISTAG_E_NOT_FOUND,
+              "no function \"f\"");
   CHECK(distag_tensor_get_spec(NULL) == NULL);
   CHECK(distag_tensor_get_mesh(NULL) == NULL);
   /* All that ended nothing. */

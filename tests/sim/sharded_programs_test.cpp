@@ -105,7 +105,9 @@ struct Results {
 // By one member, or without a line by one process. `stop`: it makes no step from that one on.
 class Run {
  public:
-  Run(const Script& script, std::optional<spmd::Line> line, size_t stop) : script_(script), line_(line), stop_(stop) {}
+  Run(const Script& script, size_t stop) : script_(script), stop_(stop) {}
+  Run(const Script& script, const spmd::Line& line, Dautograd& dautograd, size_t stop)
+      : script_(script), line_(line), dautograd_(&dautograd), stop_(stop) {}
 
   // nullopt: it has stopped.
   std::optional<Results> train() {
@@ -117,7 +119,7 @@ class Run {
     const auto optimizer = optim::make_in_process_optimizer(optim::find_rule("adam"), parameters_);
     Results results;
     for (int round = 0; round < kRounds; ++round) {
-      const auto context = line_ ? spmd::make_joint_context(*line_) : make_local_context();
+      const auto context = line_ ? spmd::make_joint_context(*line_, *dautograd_) : make_local_context();
       const Tensor loss = run_steps(round);
       if (!loss) return std::nullopt;
       context->backward({loss}, {});
@@ -155,6 +157,7 @@ class Run {
 
   const Script& script_;
   const std::optional<spmd::Line> line_;
+  Dautograd* const dautograd_ = nullptr;
   const size_t stop_;
   Tensors parameters_;
 };
@@ -183,7 +186,7 @@ class Programs {
     static const std::vector<Dims> kSizes = {{2}, {3}, {4}, {2, 2}, {1, 3}};
     sizes_ = kSizes[below(kSizes.size())];
     script_ = random_script(random_, sizes_.size() == 1 ? kSpecsOfOneAxis : kSpecsOfTwoAxes);
-    expected_ = *Run(script_, std::nullopt, kAll).train();
+    expected_ = *Run(script_, kAll).train();
     SimGroupOptions options;
     options.size = static_cast<int32_t>(element_count(sizes_));
     options.faults.drop = drop;
@@ -210,10 +213,10 @@ class Programs {
       const bool differs = rank == other.rank && !other.script.steps.empty();
       const size_t stop = rank == other.rank ? other.stop : kAll;
       auto script = std::make_shared<Script>(differs ? other.script : script_);
-      threads_.push_back(group_->scheduler().spawn([ended, rank, stop, script, line = spmd::Line{program, ""}] {
+      threads_.push_back(group_->scheduler().spawn([ended, rank, stop, script, line = spmd::Line{program, ""}, this] {
         Ended& mine = (*ended)[static_cast<size_t>(rank)];
         try {
-          mine.results = Run(*script, line, stop).train();
+          mine.results = Run(*script, line, group_->worker(rank).dautograd(), stop).train();
         } catch (...) {
           mine.error = current_error();
         }

@@ -93,7 +93,7 @@ TEST(Counts, TensorParallelBlockTakesTwoSumsEachWay) {
     const Block block(&member);
     const Tensor x = leaf(&member, {kBatch, kLength, kWidth}, 12, "(None, None, None)");
     const Mesh& mesh = member.line.program->mesh();
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     const MeshStats before = mesh.stats();
     const Tensor loss = apply("mean", {apply("square", {block.run(x)})});
     const MeshStats forward = mesh.stats();
@@ -121,7 +121,7 @@ TEST(Counts, FullyShardedLayerTakesTwoGathersAndOneReduceScatter) {
     const Tensor weight = leaf(&member, {8, 6}, 1, "('x', None)");
     const Tensor x = apply("clone", {leaf(&member, {4, 6}, 2, "('x', None)")});  // no parameter
     const Mesh& mesh = member.line.program->mesh();
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     const MeshStats before = mesh.stats();
     const Tensor loss = apply("mean", {apply("linear", {x, weight})});
     const MeshStats forward = mesh.stats();
@@ -141,7 +141,7 @@ TEST(Counts, GatheredParametersThatAreKeptAreGatheredOnce) {
   group.run([](Member& member) {
     const Tensor weight = leaf(&member, {8, 6}, 1, "('x', None)");
     const Tensor x = apply("clone", {leaf(&member, {4, 6}, 2, "('x', None)")});
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({apply("mean", {apply("linear", {x, weight})})}, {});
     EXPECT_EQ(member.line.program->mesh().stats().all_gathers, 1u);
     EXPECT_EQ(member.line.program->mesh().stats().reduce_scatters, 1u);
@@ -154,7 +154,7 @@ TEST(Counts, TensorUsedThreeTimesIsSummedOnceEachWay) {
     const Tensor weight = leaf(&member, {6}, 1, "(None,)");
     const Tensor x = leaf(&member, {6, 6}, 2, "('x', None)");
     const Mesh& mesh = member.line.program->mesh();
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     // Three uses on what is cut: each gives a part of a sum.
     Tensor sum = apply("mul", {x, weight});
     sum = apply("add", {sum, apply("mul", {apply("square", {x}), weight})});
@@ -182,7 +182,7 @@ TEST(Counts, GradientsOfLeavesTravelInBuckets) {
       spmd::mark_sharding(x, member.line, "('x', None)", -1);
       const Tensors leaves{leaf(&member, {5, 5}, 2, "(None, 'y')"), leaf(&member, {5}, 3, "('y',)"),
                            leaf(&member, {3, 5}, 4, "('y', None)"), leaf(&member, {3}, 5, "(None,)")};
-      const auto context = spmd::make_joint_context(member.line);
+      const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
       const Tensor hidden = apply("tanh", {apply("add", {apply("matmul", {x, leaves[0]}), leaves[1]})});
       const Tensor loss = apply("sum", {apply("add", {apply("linear", {hidden, leaves[2]}), leaves[3]})});
       context->backward({loss}, {});
@@ -206,7 +206,7 @@ TEST(Counts, DataParallelStepTakesOneSum) {
     spmd::mark_sharding(x, member.line, "('x', None)", -1);
     const Tensor weight = leaf(&member, {3, 5}, 2, "(None, None)");
     const Tensor bias = leaf(&member, {3}, 3, "(None,)");
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({apply("mean", {apply("linear", {x, weight, bias})})}, {});
     EXPECT_EQ(member.line.program->mesh().stats().all_reduces, 1u);
     EXPECT_EQ(member.line.program->mesh().stats().bytes_sent, 2u * (15u + 3u) * 8u);

@@ -166,7 +166,7 @@ TEST(Deferred, TrainsLikeThePlainOne) {
         const Tensor w = is_deferred ? Tensor::deferred(Dtype::kFloat64, {5, 4}, pair.initialiser) : pair.plain.clone();
         autograd::set_requires_grad(w, true);
         spmd::mark_sharding(w, member.line, "('x', None)", -1);
-        const auto context = spmd::make_joint_context(member.line);
+        const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
         context->backward({apply("sum", {apply("square", {w})})}, {});
         results.push_back(bytes_of(spmd::gather(*context->gradients()->find(w), -1)));
       }

@@ -50,7 +50,7 @@ BackwardOptions retaining() {
 // That ops, passes and gatherings still work, on all members.
 void expect_works(Member& member) {
   const Tensor x = leaf(member, "('x', None)");
-  const auto context = spmd::make_joint_context(member.line);
+  const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
   const Tensor loss = apply("sum", {apply("square", {x})});
   context->backward({loss}, {});
   EXPECT_EQ(spmd::gather(loss, -1).item(), 204);
@@ -144,7 +144,7 @@ TEST(Failures, HookOfOneMemberFailsThePassOfAll) {
     } else {
       autograd::add_hook(x, [](const Tensor&) { return Tensor(); });
     }
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     const Tensor loss = apply("sum", {apply("square", {x})});
     expect_failure(Status::kUser, "no more of it", [&] { context->backward({loss}, retaining()); });
     EXPECT_TRUE(context->gradients()->entries.empty());
@@ -160,7 +160,7 @@ TEST(Failures, HooksSeeShardedGradientsAndMayScaleThem) {
       EXPECT_STREQ(spmd::Sharding::of(gradient)->spec_text(), "('x', None)");
       return apply("mul_scalar", {gradient}, ops::make_attributes({{"value", 10.0}}));
     });
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({apply("sum", {apply("square", {x})})}, {});
     const auto gradient = values_of<double>(spmd::gather(*context->gradients()->find(x), -1));
     for (size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(gradient[i], 20.0 * static_cast<double>(i + 1));
@@ -186,7 +186,7 @@ TEST(Failures, OwnCodeOfOneMemberFailsThePassOfAll) {
     const Tensor part = spmd::to_local(x, std::nullopt);
     const Tensor own = apply_mine(member, part);
     const Tensor y = spmd::from_local(member.line, own, "('x', None)", Dims{4, 2}, std::nullopt);
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     expect_failure(Status::kUser, "backward of \"mine\": not here",
                    [&] { context->backward({apply("sum", {y})}, {}); });
     EXPECT_TRUE(context->gradients()->entries.empty());
@@ -205,7 +205,7 @@ TEST(Failures, HooksRunAlsoWhereOwnCodeHasFailed) {
     });
     const Tensor own = apply_mine(member, spmd::to_local(middle, std::nullopt));
     const Tensor y = spmd::from_local(member.line, own, "('x', None)", Dims{4, 2}, std::nullopt);
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     expect_failure(Status::kUser, "backward of \"mine\": not here",
                    [&] { context->backward({apply("sum", {y})}, {}); });
     expect_works(member);
@@ -225,7 +225,7 @@ TEST(Failures, PartThatOneMemberUsesAloneReachesTheGraphOfAll) {
     autograd::set_requires_grad(plain, true);
     const Tensor sum = apply("mul", {apply("sum", {own}), plain});
     const Tensor loss = spmd::from_local(member.line, sum, "() sum('x')", Dims(), std::nullopt);
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({loss}, {});
     const auto gradient = values_of<double>(spmd::gather(*context->gradients()->find(x), -1));
     for (size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(gradient[i], 6.0 * static_cast<double>(i + 1));
@@ -240,7 +240,7 @@ TEST(Failures, WholeGradientThatIsWantedAsASumIsThereOnce) {
     const Tensor part = tensor_of<double>({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
     autograd::set_requires_grad(part, true);
     const Tensor x = spmd::from_local(member.line, part, "(None, None)", Dims{4, 2}, "(None, None) sum('x')");
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({apply("sum", {apply("square", {x})})}, {});
     const auto gradient = values_of<double>(*context->gradients()->find(part));
     for (size_t i = 0; i < gradient.size(); ++i) {
@@ -281,7 +281,7 @@ TEST(Failures, LeavesOfOneNameKeepTheirOrder) {
             apply("mul_scalar", {normal}, ops::make_attributes({{"value", 1.0 + static_cast<double>(i)}}));
         loss = loss ? apply("add", {loss, term}) : term;
       }
-      const auto context = spmd::make_joint_context(member.line);
+      const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
       context->backward({loss}, {});
       const auto gradients = context->gradients();
       for (size_t i = 0; i < 6; i += 2) {
@@ -303,7 +303,7 @@ TEST(Failures, PassesThatAreNotTheSameAreRefused) {
     const Tensor x = leaf(member, "('x', None)");
     const Tensor a = apply("sum", {apply("square", {x})});
     const Tensor b = apply("sum", {apply("exp", {x})});
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     expect_failure(Status::kDiverged, "do not run the same steps",
                    [&] { context->backward({member.position() == 0 ? a : b}, {}); });
     expect_works(member);
@@ -315,7 +315,7 @@ TEST(Failures, GraphThatWasFreedIsToldOfByAll) {
   group.run([](Member& member) {
     const Tensor x = leaf(member, "('x', None)");
     const Tensor loss = apply("sum", {apply("square", {x})});
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({loss}, retaining());
     context->backward({loss}, {});
     EXPECT_EQ(values_of<double>(spmd::gather(*context->gradients()->find(x), -1))[7], 32);
@@ -405,7 +405,7 @@ TEST(Failures, AnotherThreadIsRefusedWhileAHookRuns) {
       std::thread([&x] { expect_failure(Status::kInvalidState, "by one thread", [&] { apply("neg", {x}); }); }).join();
       return apply("neg", {gradient});
     });
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({apply("sum", {apply("square", {x})})}, {});
     EXPECT_EQ(values_of<double>(spmd::gather(*context->gradients()->find(x), -1))[7], -16);
   });
@@ -432,7 +432,7 @@ TEST(Failures, StepOnASumOfPartsIsRefused) {
     const Tensor part = tensor_of<double>({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
     const Tensor x = spmd::from_local(member.line, part, "(None, None) sum('x')", Dims{4, 2}, std::nullopt);
     autograd::set_requires_grad(x, true);
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({apply("sum", {x})}, {});
     const auto sgd = optim::make_in_process_optimizer(optim::find_rule("sgd"), {x});
     expect_failure(Status::kInvalidState, "is a sum of parts", [&] { sgd->step(context, {}); });
@@ -469,7 +469,7 @@ void expect_deadline_of_a_call(Call call) {
 TEST(Failures, PassWaitsForAMemberAsLongAsItsTimeout) {
   expect_deadline_of_a_call([](Member& member) {
     const Tensor x = leaf(member, "('x', None)");
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     const Tensor loss = apply("sum", {apply("square", {x})});
     BackwardOptions options;
     options.timeout = 200 * kMillisecond;
@@ -480,7 +480,7 @@ TEST(Failures, PassWaitsForAMemberAsLongAsItsTimeout) {
 TEST(Failures, ClipWaitsForAMemberAsLongAsItsTimeout) {
   expect_deadline_of_a_call([](Member& member) {
     const Tensor x = leaf(member, "('x', None)");
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     context->backward({apply("sum", {apply("square", {x})})}, {});
     const auto sgd = optim::make_in_process_optimizer(optim::find_rule("sgd"), {x});
     optim::OptimizerCall call;
@@ -495,7 +495,7 @@ TEST(Failures, ClipCountsWhatIsRepeatedOnce) {
     const Tensor a = leaf(member, "('x', None)");
     const Tensor b = leaf(member, "(None, ('x', 'y'))");
     const Tensor c = leaf(member, "(None, None)");
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     Tensor loss = apply("sum", {apply("square", {a})});
     loss = apply("add", {loss, apply("sum", {apply("square", {b})})});
     loss = apply("add", {loss, apply("sum", {apply("square", {c})})});
@@ -514,7 +514,7 @@ TEST(Failures, StateOfOptimizersLiesLikeTheParameters) {
     const Tensor x = leaf(member, "('x', None)");
     const auto adam = optim::make_in_process_optimizer(optim::find_rule("adam"), {x});
     auto step = [&](optim::Optimizer& optimizer) {
-      const auto context = spmd::make_joint_context(member.line);
+      const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
       context->backward({apply("sum", {apply("square", {x})})}, {});
       optimizer.step(context, {});
     };

@@ -58,7 +58,7 @@ void run_case(Member& member, const Case& each, bool as_leaves, uint64_t others)
     if (is_floating(tensor.dtype())) autograd::set_requires_grad(tensor, true);
     inputs.push_back(as_leaves || !is_floating(tensor.dtype()) ? tensor : apply("clone", {tensor}));
   }
-  const auto context = spmd::make_joint_context(member.line);
+  const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
   const MeshStats before = mesh.stats();
   const Tensor output = apply(each.op, inputs, each.attributes);
   const MeshStats forward = mesh.stats();

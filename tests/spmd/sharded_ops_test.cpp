@@ -62,7 +62,7 @@ Tensors make_leaves(Member& member, const Sample& sample, const std::vector<Spec
 
 Got run_sample(Member& member, const Sample& sample, const std::vector<Spec>& specs) {
   const Tensors leaves = make_leaves(member, sample, specs);
-  const auto context = spmd::make_joint_context(member.line);
+  const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
   const Tensors outputs = autograd::apply(*ops::find_op(sample.op), leaves, sample.attributes);
   Got got;
   BackwardOptions options;
@@ -173,7 +173,7 @@ TEST(ShardedOps, BackwardUsesThePartOfAParameterThatWasGathered) {
           autograd::set_requires_grad(b, true);
           Tensor gathered = spmd::redistribute(w, "(None, None)", {});
           if (goes_on) gathered = spmd::redistribute(gathered, "(None, 'x')", {});
-          const auto context = spmd::make_joint_context(member.line);
+          const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
           const Tensor y = autograd::apply(*ops::find_op("mul"), Tensors{gathered, b}, {}).at(0);
           const Tensor loss = autograd::apply(*ops::find_op("sum"), Tensors{y}, {}).at(0);
           context->backward({loss}, {});

@@ -99,7 +99,7 @@ Trained train(Member& member, const Form& form) {
   const auto adam = optim::make_in_process_optimizer(optim::find_rule("adam"), parameters);
   Trained trained;
   for (int step = 0; step < kSteps; ++step) {
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     const Tensor x = batch_of(step);
     const Tensor target = target_of(step);
     spmd::mark_sharding(x, member.line, form.batch, -1);

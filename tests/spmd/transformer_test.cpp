@@ -185,7 +185,7 @@ Trained train(Member& member, const Form& form) {
   const auto adam = optim::make_in_process_optimizer(optim::find_rule("adam"), parameters);
   Trained trained;
   for (int step = 0; step < kSteps; ++step) {
-    const auto context = spmd::make_joint_context(member.line);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
     const Tensor index = batch_of(step);
     const Tensor targets = targets_of(step);
     spmd::mark_sharding(index, member.line, form.batch, -1);

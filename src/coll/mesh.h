@@ -144,9 +144,11 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
     int64_t from;
     auto operator<=>(const EarlyKey&) const = default;
   };
+  static constexpr Nanos kNotYet = INT64_MIN;
   struct Whereabouts {
     wire::Here here;
-    Nanos heard = 0;
+    Nanos heard = kNotYet;
+    Nanos asked = kNotYet;  // for others that wait for it
   };
   struct Waiting {
     CollectiveCall call;
@@ -180,6 +182,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void on_timer(const OpenPointer& call);
   Error deadline_error(const Open& call) const;
   void ask_where(const Open& call);
+  std::vector<int64_t> behind(const Open& call) const;
+  void ask_behind(const Open& call);
   std::string whereabouts_of(int64_t position, const std::string& line) const;
   void make_room(const std::string& line);
   void finish(const OpenPointer& call);

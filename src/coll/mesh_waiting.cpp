@@ -36,6 +36,9 @@ Error Mesh::deadline_error(const Open& call) const {
   for (const int64_t position : call.missing()) {
     members += (members.empty() ? "" : ", ") + describe_member(position) + whereabouts_of(position, call.line);
   }
+  for (const int64_t position : behind(call)) {
+    members += "; " + describe_member(position) + whereabouts_of(position, call.line);
+  }
   return Error(Status::kDeadline,
                fmt::format("{}: after {} call {}, {}, waits for {}", where(call.line), describe_time(call.timeout),
                            call.number, call.text, members.empty() ? "its own work" : members));
@@ -55,16 +58,50 @@ void Mesh::ask_where(const Open& call) {
     const Line& line = lines_.at(call.line).line;
     const wire::CallHash last{line.last(), line.hash()};
     for (const int64_t position : call.missing()) send(position, wire::Where{id_, call.line, last});
+    for (const int64_t position : behind(call)) send(position, wire::Where{id_, call.line, last});
   } catch (const std::bad_alloc&) {
     // Without memory the message of the deadline says less.
   }
+}
+
+// Those of them who have told nothing since the call began: the next time to ask all may be after the deadline.
+void Mesh::ask_behind(const Open& call) {
+  try {
+    LineState& state = lines_.at(call.line);
+    for (const int64_t position : behind(call)) {
+      Whereabouts& whereabouts = state.where[position];
+      if (whereabouts.asked >= call.begun || whereabouts.heard >= call.begun) continue;
+      whereabouts.asked = environment_.loop.now();
+      send(position, wire::Where{id_, call.line, {state.line.last(), state.line.hash()}});
+    }
+  } catch (const std::bad_alloc&) {
+    // The same.
+  }
+}
+
+// The members for whom those wait that a call waits for, as far as they have told, and so on: one of them may be the
+// one that does not come.
+std::vector<int64_t> Mesh::behind(const Open& call) const {
+  const LineState& state = lines_.at(call.line);
+  std::vector<int64_t> chain = call.missing();
+  const size_t first = chain.size();
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const auto told = state.where.find(chain[i]);
+    if (told == state.where.end() || !told->second.here.in_call) continue;
+    for (const int32_t rank : told->second.here.waits_for) {
+      const std::optional<int64_t> position = shape_.position_of(rank);
+      const bool is_new = position && *position != position_ && std::count(chain.begin(), chain.end(), *position) == 0;
+      if (is_new) chain.push_back(*position);
+    }
+  }
+  return {chain.begin() + static_cast<std::ptrdiff_t>(first), chain.end()};
 }
 
 // ", which is at call 39, all_reduce(...), since 58 s": as far as the member has told.
 std::string Mesh::whereabouts_of(int64_t position, const std::string& line) const {
   const LineState& state = lines_.at(line);
   const auto found = state.where.find(position);
-  if (found == state.where.end()) return "";
+  if (found == state.where.end() || found->second.heard == kNotYet) return "";
   const wire::Here& here = found->second.here;
   if (here.number == 0) {
     if (!here.is_open) return fmt::format(", which has never opened line \"{}\"", line);
@@ -119,7 +156,11 @@ Heard Mesh::on_here(int64_t from, const wire::Here& here) {
   const auto found = lines_.find(here.line);
   if (ended_ || found == lines_.end()) return Heard::kStale;
   if (tell_if_diverged(from, here.line, here.last)) return Heard::kHandled;
-  found->second.where[from] = {here, environment_.loop.now()};
+  LineState& state = found->second;
+  Whereabouts& whereabouts = state.where[from];
+  whereabouts.here = here;
+  whereabouts.heard = environment_.loop.now();
+  if (!state.open.empty()) ask_behind(*state.open.begin()->second);
   return Heard::kHandled;
 }
 

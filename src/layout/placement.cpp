@@ -58,8 +58,9 @@ class Chooser {
       const int factor = rule_.inputs[i][dim].factor;
       const bool is_new = std::find(options.begin(), options.end(), factor) == options.end();
       // Rows of a table do not go where rows of the index are cut by the same axis: the table is gathered over it.
-      const bool has_other_rows = rule_.form == LocalForm::kTableRows && i == 1 && dim == 0 &&
-                                  call_.inputs[0].spec.dim_of(axis) < call_.inputs[0].spec.rank();
+      const Spec& index = call_.inputs[rule_.index()].spec;
+      const bool has_other_rows = rule_.form == LocalForm::kTableRows && i == rule_.table && dim == rule_.table_dim &&
+                                  index.dim_of(axis) < index.rank();
       if (has_other_rows) continue;
       if (factor != FactorDim::kWhole && is_new) options.push_back(factor);
     }
@@ -287,10 +288,10 @@ AxisSet merged_axes(const Rule& rule, const Placement& placement) {
 std::optional<LocalCall::Part> part_of(const MeshShape& mesh, const OpCall& call, const Rule& rule,
                                        const Placement& placement, int64_t position) {
   const AxisSet merged = merged_axes(rule, placement);
-  const bool has_rows = rule.form == LocalForm::kTableRows && !placement.inputs[1].dim(0).empty();
+  const bool has_rows = rule.form == LocalForm::kTableRows && !placement.inputs[rule.table].dim(rule.table_dim).empty();
   const bool has_mask = rule.form == LocalForm::kMaskOfBox && placement.inputs[0].cut() != 0;
   if (merged == 0 && !has_rows && !has_mask) return std::nullopt;
-  const size_t input = has_rows ? 1 : 0;
+  const size_t input = has_rows ? rule.table : 0;
   const Dims& whole = call.inputs[input].shape;
   return LocalCall::Part{axes_of(merged), box_of(mesh, placement.inputs[input], whole, position), whole};
 }

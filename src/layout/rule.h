@@ -50,7 +50,7 @@ enum class LocalForm : uint8_t {
   kBlockOfShape,     // the attribute shape is that of the member's part; for reshape, expand
   kReshape,          // a reshape to the member's part; for squeeze, which would judge by the size of the part
   kBandOfRows,       // the diagonal counts from the member's part; for tril
-  kTableRows,        // indices of rows of other members give zeros; for embedding
+  kTableRows,        // indices of rows of other members give zeros; for embedding, gather, index_select
   kMaskOfBox,        // elements count by their place in the whole; for dropout
 };
 
@@ -65,6 +65,10 @@ struct Rule {
   double scale = 1;                  // of forms that compute a mean
   std::optional<size_t> added_once;  // an input, as a bias, that one member adds where the output is partial
   int64_t merged_numbers = 0;        // of each row, by members together: for merged factors
+  // kTableRows: the inputs that are the table and the index, and the dim of the table that its rows are along.
+  size_t table = 1;
+  size_t table_dim = 0;
+  size_t index() const { return 1 - table; }
 };
 
 // The rule of an application, by its shapes and attributes. Throws INVALID_ARGUMENT, as the op itself would, when they

@@ -208,7 +208,16 @@ void embedding_rule(RuleMaker& maker) {
   maker.rule.form = LocalForm::kTableRows;
 }
 
-// The dim along which it chooses is whole in x; the index passes there, and elsewhere both do where they agree.
+// As rows of an embedding. Bools do not add up: their dim is whole.
+void cut_rows_of(RuleMaker& maker, size_t dim) {
+  if (maker.input(0).dtype == Dtype::kBool) return;
+  maker.place_input(0, dim, maker.sum_factor());
+  maker.rule.form = LocalForm::kTableRows;
+  maker.rule.table = 0;
+  maker.rule.table_dim = dim;
+}
+
+// The index passes along the dim in which it chooses, and elsewhere both do where they agree.
 void gather_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const Dims& index = maker.shape(1);
@@ -224,6 +233,7 @@ void gather_rule(RuleMaker& maker) {
     maker.place_output(d, factor);
     if (d != dim) maker.place_input(0, d, factor);
   }
+  cut_rows_of(maker, dim);
 }
 
 void index_select_rule(RuleMaker& maker) {
@@ -239,6 +249,7 @@ void index_select_rule(RuleMaker& maker) {
     if (d != dim) maker.place_input(0, d, factor);
     maker.place_output(d, factor);
   }
+  cut_rows_of(maker, dim);
 }
 
 namespace {

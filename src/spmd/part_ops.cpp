@@ -385,50 +385,74 @@ Result nll_loss_forward(const PartCall& call, const Tensors& inputs, Saved* save
   return loss_of_classes("nll_loss", call, inputs, saved);
 }
 
-// ---- embedding ------------------------------------------------------------------------------------------------------
+// ---- embedding, index_select, gather --------------------------------------------------------------------------------
 
 // An index beyond the whole table is refused by all that have it, whichever rows they have.
-Tensor checked_indices(const Tensor& index, int64_t rows) {
+Tensor checked_indices(const char* op, const Tensor& index, int64_t rows) {
   if (index.dtype() != Dtype::kInt64) {
-    fail(Status::kInvalidArgument, "embedding: the index must be int64, not {}", describe(index));
+    fail(Status::kInvalidArgument, "{}: the index must be int64, not {}", op, describe(index));
   }
   const Tensor indices = index.contiguous();
   for (int64_t i = 0; i < indices.count(); ++i) {
     const int64_t value = indices.data_as<int64_t>()[i];
     if (value >= 0 && value < rows) continue;
-    fail(Status::kInvalidArgument, "embedding: index {} out of range [0, {})", value, rows);
+    fail(Status::kInvalidArgument, "{}: index {} out of range [0, {})", op, value, rows);
   }
   return indices;
 }
 
-// Saves the rows that are here, and which elements of the index name them.
-Result embedding_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
-  const Tensor table = inputs[1].contiguous();
-  const Tensor indices = checked_indices(inputs[0], call.part.whole[0]);
-  Dims shape = indices.shape();
-  shape.push_back(table.shape()[1]);
-  Tensor y = ops::zero_tensor(table.dtype(), shape);
+// The rows that are here, and the elements of an index that name them.
+struct RowsHere {
   std::vector<int64_t> rows;
   std::vector<int64_t> places;
-  for (int64_t i = 0; i < indices.count(); ++i) {
-    const int64_t row = indices.data_as<int64_t>()[i] - call.part.box.offset[0];
-    if (row < 0 || row >= table.shape()[0]) continue;
-    rows.push_back(row);
-    places.push_back(i);
+
+  RowsHere(const Tensor& indices, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < indices.count(); ++i) {
+      const int64_t row = indices.data_as<int64_t>()[i] - first;
+      if (row < 0 || row >= count) continue;
+      rows.push_back(row);
+      places.push_back(i);
+    }
   }
-  const size_t bytes = static_cast<size_t>(table.shape()[1]) * dtype_size(table.dtype());
-  for (size_t k = 0; bytes > 0 && k < rows.size(); ++k) {
-    std::memcpy(y.mutable_data() + static_cast<size_t>(places[k]) * bytes,
-                table.data() + static_cast<size_t>(rows[k]) * bytes, bytes);
-  }
-  if (saved != nullptr) {
+  void save(Saved& saved) const {
     const Dims counts{static_cast<int64_t>(rows.size())};
-    saved->tensors = {Tensor::empty(Dtype::kInt64, counts), Tensor::empty(Dtype::kInt64, counts)};
-    std::copy(rows.begin(), rows.end(), saved->tensors[0].mutable_data_as<int64_t>());
-    std::copy(places.begin(), places.end(), saved->tensors[1].mutable_data_as<int64_t>());
+    saved.tensors = {Tensor::empty(Dtype::kInt64, counts), Tensor::empty(Dtype::kInt64, counts)};
+    std::copy(rows.begin(), rows.end(), saved.tensors[0].mutable_data_as<int64_t>());
+    std::copy(places.begin(), places.end(), saved.tensors[1].mutable_data_as<int64_t>());
+  }
+};
+
+// y[.., places[k], ..] = table[.., rows[k], ..], and zeros elsewhere; of `count` along the dim.
+Tensor placed_rows(const Tensor& table, size_t dim, const RowsHere& here, int64_t count) {
+  Dims shape = table.shape();
+  shape[dim] = count;
+  Tensor y = ops::zero_tensor(table.dtype(), shape);
+  int64_t outer = 1;
+  for (size_t d = 0; d < dim; ++d) outer *= shape[d];
+  size_t bytes = dtype_size(table.dtype());
+  for (size_t d = dim + 1; d < shape.size(); ++d) bytes *= static_cast<size_t>(shape[d]);
+  if (outer == 0 || bytes == 0 || here.rows.empty()) return y;
+  std::byte* const to = y.mutable_data();
+  for (int64_t o = 0; o < outer; ++o) {
+    for (size_t k = 0; k < here.rows.size(); ++k) {
+      std::memcpy(to + static_cast<size_t>(o * count + here.places[k]) * bytes,
+                  table.data() + static_cast<size_t>(o * table.shape()[dim] + here.rows[k]) * bytes, bytes);
+    }
+  }
+  return y;
+}
+
+Result embedding_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
+  const Tensor table = inputs[1].contiguous();
+  const Tensor indices = checked_indices("embedding", inputs[0], call.part.whole[0]);
+  const RowsHere here(indices, call.part.box.offset[0], table.shape()[0]);
+  if (saved != nullptr) {
+    here.save(*saved);
     saved->shapes = {table.shape()};
   }
-  return {y};
+  Dims shape = indices.shape();
+  shape.push_back(table.shape()[1]);
+  return {ops::with_shape(placed_rows(table, 0, here, indices.count()), shape)};
 }
 
 // That of the op, of the gradients of what named a row that is here.
@@ -439,6 +463,50 @@ Tensors embedding_backward(const PartCall&, const Saved& saved, const Tensor& g)
   Tensor here = Tensor::empty(g.dtype(), {saved.tensors[1].count(), columns});
   if (columns > 0) here = run_op("index_select", {matrix, saved.tensors[1]});
   return ops::find_op("embedding")->backward(saved, {here});
+}
+
+Result index_select_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
+  const Tensor x = inputs[0].contiguous();
+  const size_t dim = ops::checked_dim("index_select", ops::get_int(call.attributes, "dim", 0), x);
+  const Tensor indices = checked_indices("index_select", inputs[1], call.part.whole[dim]);
+  const RowsHere here(indices, call.part.box.offset[dim], x.shape()[dim]);
+  if (saved != nullptr) {
+    here.save(*saved);
+    saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
+  }
+  return {placed_rows(x, dim, here, indices.count())};
+}
+
+Tensors index_select_backward(const PartCall&, const Saved& saved, const Tensor& g) {
+  const Tensor here = run_op("index_select", {g, saved.tensors[1]}, make_attributes({{"dim", saved.shapes[1][0]}}));
+  return ops::find_op("index_select")->backward(saved, {here});
+}
+
+// Saves the place of each element of the index in this part, 0 where it is in another one, and which are here.
+Result gather_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
+  const Tensor& x = inputs[0];
+  const size_t dim = ops::checked_dim("gather", ops::get_int(call.attributes, "dim", 0), x);
+  const Tensor indices = checked_indices("gather", inputs[1], call.part.whole[dim]);
+  const RowsHere here(indices, call.part.box.offset[dim], x.shape()[dim]);
+  Tensor places = ops::zero_tensor(Dtype::kInt64, indices.shape());
+  Tensor is_here = ops::zero_tensor(Dtype::kBool, indices.shape());
+  for (size_t k = 0; k < here.rows.size(); ++k) {
+    places.mutable_data_as<int64_t>()[here.places[k]] = here.rows[k];
+    is_here.mutable_data_as<ops::Bool>()[here.places[k]] = 1;
+  }
+  if (saved != nullptr) {
+    saved->tensors = {places, is_here};
+    saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
+  }
+  if (here.rows.empty()) return {ops::zero_tensor(x.dtype(), indices.shape())};
+  const Tensor zero = ops::zero_tensor(x.dtype(), {});
+  return {run_op("where", {is_here, run_op("gather", {x, places}, call.attributes), zero})};
+}
+
+Tensors gather_backward(const PartCall&, const Saved& saved, const Tensor& g) {
+  if (element_count(saved.shapes[0]) == 0) return {ops::zero_tensor(g.dtype(), saved.shapes[0]), Tensor()};
+  const Tensor here = run_op("where", {saved.tensors[1], g, ops::zero_tensor(g.dtype(), {})});
+  return ops::find_op("gather")->backward(saved, {here});
 }
 
 // ---- dropout --------------------------------------------------------------------------------------------------------
@@ -464,6 +532,8 @@ constexpr PartOp kPartOps[] = {
     {"cross_entropy", cross_entropy_forward},
     {"nll_loss", nll_loss_forward},
     {"embedding", embedding_forward, embedding_backward},
+    {"index_select", index_select_forward, index_select_backward},
+    {"gather", gather_forward, gather_backward},
     {"dropout", dropout_forward},
 };
 

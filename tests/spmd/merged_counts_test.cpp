@@ -84,6 +84,7 @@ std::vector<Case> cases() {
   const Input x{numbers({kRows, kColumns}, 1), "(None, 'x')"};
   const Input weight{numbers({kColumns}, 2), "('x',)"};
   const Input of_rows{targets(), "(None,)"};
+  const Input index{tensor_of<int64_t>({3}, {1, 6, 1}), "(None,)"};
   const auto last = make_attributes({{"dims", Dims{1}}});
   return {
       {"softmax", {x}, {}, {2, 0, 2 * kN}, {1, 0, kN}},
@@ -99,7 +100,14 @@ std::vector<Case> cases() {
       {"cross_entropy", {x, of_rows}, {}, {2, 0, 3 * kN}, {}},
       {"cross_entropy", {x, of_rows}, make_attributes({{"reduction", "none"}}), {2, 0, 3 * kN}, {}},
       {"nll_loss", {x, of_rows}, {}, {1, 0, kN}, {}},
-      {"embedding", {{tensor_of<int64_t>({3}, {1, 6, 1}), "(None,)"}, {numbers({7, 2}, 3), "('x', None)"}}, {}, {}, {}},
+      {"embedding", {index, {numbers({7, 2}, 3), "('x', None)"}}, {}, {}, {}},
+      {"index_select", {{numbers({7, 2}, 3), "('x', None)"}, index}, {}, {}, {}},
+      {"index_select", {x, index}, make_attributes({{"dim", int64_t{1}}}), {}, {}},
+      {"gather",
+       {x, {tensor_of<int64_t>({2, 2}, {6, 0, 3, 3}), "(None, None)"}},
+       make_attributes({{"dim", int64_t{1}}}),
+       {},
+       {}},
       {"dropout", {x}, make_attributes({{"seed", 3}}), {}, {}},
   };
 }

@@ -130,7 +130,7 @@ TEST(Rules, EqualTheOpOnTheWhole) {
     if (HasFailure()) return;
   }
   for (const char* op : {"softmax", "log_softmax", "logsumexp", "max", "amin", "argmax", "var", "layer_norm",
-                         "cross_entropy", "nll_loss", "embedding", "dropout"}) {
+                         "cross_entropy", "nll_loss", "embedding", "index_select", "gather", "dropout"}) {
     EXPECT_GE(on_parts[op], 2 * kSpecs) << op;
   }
 }

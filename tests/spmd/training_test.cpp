@@ -150,23 +150,23 @@ void check_form(const Form& form, const Dims& sizes) {
 }
 
 TEST(Training, DataParallel) {
-  for (int64_t members : {1, 2, 4}) check_form(kDataParallel, {members});
+  for (int64_t members : {1, 2, 4, 8}) check_form(kDataParallel, {members});
 }
 
 TEST(Training, TensorParallel) {
-  for (int64_t members : {1, 2, 4}) check_form(kTensorParallel, {members});
+  for (int64_t members : {1, 2, 4, 8}) check_form(kTensorParallel, {members});
 }
 
 TEST(Training, SequenceParallel) {
-  for (int64_t members : {1, 2, 4}) check_form(kSequenceParallel, {members});
+  for (int64_t members : {1, 2, 4, 8}) check_form(kSequenceParallel, {members});
 }
 
 TEST(Training, FullySharded) {
-  for (int64_t members : {1, 2, 4}) check_form(kFullySharded, {members});
+  for (int64_t members : {1, 2, 4, 8}) check_form(kFullySharded, {members});
 }
 
 TEST(Training, TwoDims) {
-  for (const Dims& sizes : {Dims{1, 1}, Dims{2, 1}, Dims{1, 2}, Dims{2, 2}}) check_form(kTwoDims, sizes);
+  for (const Dims& sizes : {Dims{1, 1}, Dims{2, 1}, Dims{1, 2}, Dims{2, 2}, Dims{4, 2}}) check_form(kTwoDims, sizes);
 }
 
 }  // namespace

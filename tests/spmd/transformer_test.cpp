@@ -258,7 +258,7 @@ TEST(Transformer, FullySharded) {
 }
 
 TEST(Transformer, TwoDims) {
-  for (const Dims& sizes : {Dims{1, 1}, Dims{2, 1}, Dims{1, 2}, Dims{2, 2}}) check_form(kTwoDims, sizes);
+  for (const Dims& sizes : {Dims{1, 1}, Dims{2, 1}, Dims{1, 2}, Dims{2, 2}, Dims{4, 2}}) check_form(kTwoDims, sizes);
 }
 
 }  // namespace

@@ -7,6 +7,20 @@
 
 namespace distag::autograd {
 
+Node::Node(Kind kind, std::vector<Edge> next, uint32_t slots) : kind_(kind), next_(std::move(next)), slots_(slots) {
+  if (kind_ != Kind::kFunction) return;
+  for (const Edge& edge : next_) {
+    if (edge.node == nullptr) continue;
+    if (edge.node->kind_ == Kind::kRecv) {
+      origins_.add(edge.node->origins_of_recv(edge.slot));
+    } else if (!edge.node->origins_.is_none()) {
+      origins_.add(edge.node->origins_);
+    }
+  }
+}
+
+Origins Node::origins_of_recv(uint32_t) const { return {}; }
+
 // A chain of any length needs no stack, and no memory either: a node that only this one holds is not destroyed before
 // its own edges are gone, and leads back to the one whose edges were being dropped.
 Node::~Node() {

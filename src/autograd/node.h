@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/origins.h"
 #include "base/mutex.h"
 #include "tensor/tensor.h"
 
@@ -37,7 +38,7 @@ class Node {
     virtual ~SavedData() = default;
   };
 
-  Node(Kind kind, std::vector<Edge> next, uint32_t slots) : kind_(kind), next_(std::move(next)), slots_(slots) {}
+  Node(Kind kind, std::vector<Edge> next, uint32_t slots);
   virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -46,6 +47,9 @@ class Node {
   uint32_t slots() const { return slots_; }                // forward outputs
   const std::vector<Edge>& next() const { return next_; }  // one per forward input
   virtual std::string name() const = 0;                    // "matmul", "leaf", for messages
+
+  // What its forward output `slot` depends on that came from other workers. Of a kSend each slot depends on its edge.
+  Origins origins(uint32_t slot) const { return kind_ == Kind::kRecv ? origins_of_recv(slot) : origins_; }
 
   // Every kFunction node has some until it is freed; other kinds have none.
   std::shared_ptr<SavedData> saved() const;
@@ -69,13 +73,22 @@ class Node {
   // again.
   virtual bool retire(const std::shared_ptr<Node>& holder);
 
+  // Of a joint node: others know more of it than this worker.
+  void open_origins() { origins_ = Origins::open(); }  // before the node is shared
+
  private:
+  virtual Origins origins_of_recv(uint32_t slot) const;
+
   const Kind kind_;
   std::vector<Edge> next_;  // emptied only by the destructor
   const uint32_t slots_;
+  Origins origins_;  // of a kFunction
   mutable Mutex mutex_;
   std::shared_ptr<SavedData> saved_ GUARDED_BY(mutex_);
   std::shared_ptr<Node> freed_after_;  // of the destructor: the node whose edges wait while those of this one go
 };
+
+// What the tensor of that edge depends on that came from other workers.
+inline Origins origins_of(const Edge& edge) { return edge.node == nullptr ? Origins() : edge.node->origins(edge.slot); }
 
 }  // namespace distag::autograd

@@ -15,17 +15,12 @@ using autograd::GraphTask;
 
 namespace {
 
-// Where the canceller of a future finds the pass. Touched on the loop only.
-using InitiatorSlot = std::shared_ptr<std::weak_ptr<PassInitiator>>;
-
-void post_begin(const std::shared_ptr<DautogradShared>& shared, const Id& context, PassInitiator::Plan plan,
-                InitiatorSlot slot) {
-  shared->gate.run([shared, context, owed = Owed<Value>(plan.future), slot = std::move(slot),
+void post_begin(const std::shared_ptr<DautogradShared>& shared, const Id& context, PassInitiator::Plan plan) {
+  shared->gate.run([shared, context, owed = Owed<Value>(plan.future),
                     plan = std::make_unique<PassInitiator::Plan>(std::move(plan))]() mutable {
     if (shared->passes == nullptr) return;
     owed.take();
-    const auto initiator = shared->passes->begin(context, std::move(*plan));
-    if (slot != nullptr) *slot = initiator;
+    shared->passes->begin(context, std::move(*plan));
   });
 }
 
@@ -124,7 +119,7 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
     }
   }
   const auto future = plan.future;
-  post_begin(shared_, record_->id(), std::move(plan), nullptr);
+  post_begin(shared_, record_->id(), std::move(plan));
   wait(*future, kForever);
   future->value();
 }
@@ -134,7 +129,7 @@ void ContextHandle::run_pass(autograd::Roots roots, const BackwardOptions& optio
   check_can_wait();
   PassInitiator::Plan plan = make_plan(*shared_, std::move(roots), options);
   const auto future = plan.future;
-  post_begin(shared_, record_->id(), std::move(plan), nullptr);
+  post_begin(shared_, record_->id(), std::move(plan));
   wait(*future, kForever);
   future->value();
 }
@@ -173,13 +168,14 @@ std::shared_ptr<Future<Value>> ContextHandle::backward_async(const Tensors& root
   record_->check();
   PassInitiator::Plan plan = make_plan(*shared_, autograd::check_roots(roots, options.seeds), options);
   auto future = plan.future;
-  auto slot = std::make_shared<std::weak_ptr<PassInitiator>>();
-  future->set_canceller([shared = shared_, slot] {
-    shared->gate.run([slot] {
-      if (const auto initiator = slot->lock()) initiator->abort(Error(Status::kCancelled, "cancelled by the caller"));
+  const auto leader = std::make_shared<std::weak_ptr<PassInitiator>>();
+  plan.leader = leader;
+  future->set_canceller([shared = shared_, leader] {
+    shared->gate.run([leader] {
+      if (const auto initiator = leader->lock()) initiator->abort(Error(Status::kCancelled, "cancelled by the caller"));
     });
   });
-  post_begin(shared_, record_->id(), std::move(plan), std::move(slot));
+  post_begin(shared_, record_->id(), std::move(plan));
   return future;
 }
 

@@ -387,6 +387,7 @@ void ContextTable::drop(const std::shared_ptr<DistributedContext>& context, cons
     each([this, &context] { shared_.environment.compute.post_or_drop([sends = std::move(context->sends)] {}); });
     context->sends.clear();
   }
+  context->lineage.clear(shared_.lineage);
   --shared_.counters.contexts;
   {
     MutexLock lock(mutex_);

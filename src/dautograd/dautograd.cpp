@@ -120,6 +120,11 @@ void Dautograd::on_receive(const wire::AutogradMetadata& metadata, const Peer& f
   state_->recorder.on_receive(metadata, from, values, call, is_answer);
 }
 
+void Dautograd::on_thrown_away(const wire::AutogradMetadata& metadata, const Peer& from) {
+  assert_on_loop(state_->shared->environment.loop);
+  state_->recorder.on_thrown_away(metadata, from);
+}
+
 // ---- messages and losses ----
 
 Heard Dautograd::handle(const Peer& from, wire::Message& message) {
@@ -167,7 +172,8 @@ void Dautograd::stop() {
 
 DautogradStats Dautograd::stats() const {
   const auto& counters = state_->shared->counters;
-  return {counters.contexts, counters.passes_run, counters.passes_failed, counters.passes_open};
+  return {counters.contexts,    counters.passes_run,     counters.passes_failed,
+          counters.passes_open, counters.passes_planned, counters.passes_searched};
 }
 
 std::vector<ContextSnapshot> Dautograd::contexts() const {

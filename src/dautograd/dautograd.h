@@ -8,6 +8,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "dautograd/lineage_limits.h"
 #include "dautograd/snapshot.h"
 #include "rpc/rpc.h"
 
@@ -22,6 +23,9 @@ struct DautogradStats {
   uint64_t passes_run = 0;
   uint64_t passes_failed = 0;
   uint64_t passes_open = 0;
+  // Of those that were begun here, in SMART mode, and left this worker.
+  uint64_t passes_planned = 0;
+  uint64_t passes_searched = 0;  // a plan that did not hold counts in both
 };
 
 // Distributed autograd of one worker: contexts, recording, passes. schemas/autograd.fbs states the rules of a pass.
@@ -36,9 +40,11 @@ class Dautograd final : public CallHook {
     Nanos lease;
     // The entry of that name in a mesh that `peer` is a member of too; nullptr where it is gone. Throws Violation. On
     // the loop. Without it there are no meshes.
-    std::function<std::shared_ptr<autograd::Node>(const Peer& peer, const autograd::EntryName& name)> find_entry;
+    std::function<std::shared_ptr<autograd::Node>(const Peer& peer, const autograd::EntryName& name)> find_entry =
+        nullptr;
     // Whether the program of this worker may still make contexts of that mesh. On the loop.
-    std::function<bool(const Id& mesh)> is_mesh_open;
+    std::function<bool(const Id& mesh)> is_mesh_open = nullptr;
+    LineageLimits lineage = {};
   };
 
   Dautograd(Environment environment, Group& group, Rpc& rpc);
@@ -68,6 +74,7 @@ class Dautograd final : public CallHook {
                                  const std::string& call, bool is_answer) override;
   void on_receive(const wire::AutogradMetadata& metadata, const Peer& from, const std::vector<const Value*>& values,
                   const std::string& call, bool is_answer) override;
+  void on_thrown_away(const wire::AutogradMetadata& metadata, const Peer& from) override;
 
   // On the loop.
   Heard handle(const Peer& from, wire::Message& message);

@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/task_queue.h"
 #include "dautograd/context_record.h"
+#include "dautograd/lineage.h"
 #include "dautograd/nodes.h"
 
 namespace distag {
@@ -28,6 +29,7 @@ struct DistributedContext {
   std::unordered_map<Id, std::shared_ptr<SendNode>> sends;
   size_t recv_count = 0;
   std::map<Id, Pass> passes;
+  Lineage lineage{sends};
 
   // The workers that hold the context, without this one: at the creator all of them, as far as it knows; elsewhere
   // those that joined below calls of this worker, which answers hand up.

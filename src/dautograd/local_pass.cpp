@@ -5,6 +5,7 @@
 
 #include "base/each_step.h"
 #include "base/violation.h"
+#include "dautograd/pass_plan.h"
 
 namespace distag {
 
@@ -24,7 +25,9 @@ LocalPass::LocalPass(DautogradShared& shared, std::shared_ptr<DistributedContext
       graph_(std::make_shared<PassGraph>(
           shared, static_cast<PassGraph::Owner&>(*this),
           task ? std::move(task) : std::make_shared<GraphTask>(make_recv_check(*context_->record), !info.fast))) {
-  if (!info_.fast) {
+  if (info_.planned) {
+    expectation_ = std::make_unique<Expectation>();
+  } else if (!info_.fast) {
     discovery_ = std::make_unique<Discovery>(shared_, static_cast<Discovery::Owner&>(*this), context_->id(), info_.pass,
                                              info_.retain_graph);
   }
@@ -72,7 +75,9 @@ void LocalPass::on_worked(const std::optional<Id>& walk, PassGraph::Outcome outc
 void LocalPass::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
   if (outcome.failed) {
     const Error error = shared_.sign(std::move(outcome.error));
-    if (walk && discovery_ != nullptr) {
+    if (walk && expectation_ != nullptr) {
+      misplan(error.message());
+    } else if (walk && discovery_ != nullptr) {
       discovery_->fail(*walk, error);
     } else {
       fail_part(error);
@@ -85,17 +90,23 @@ void LocalPass::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome o
   for (Gradients::Entry& entry : outcome.gradients) staged_.push_back(std::move(entry));
   if (outcome.joint != nullptr) begin_joint(outcome.joint);
   enter(std::move(outcome.entering));
-  ++unnumbered_;  // nothing is reported before all of this is on its way
-  for (GraphTask::Leaving& leaving : outcome.leaving) send_grad(std::move(leaving));
-  --unnumbered_;
-  if (walk && discovery_ != nullptr) discovery_->ask(*walk, outcome.reached, entries);
+  send_grads(std::move(outcome.leaving));
+  if (walk && expectation_ != nullptr) {
+    check_plan(!entries.empty());
+  } else if (walk && discovery_ != nullptr) {
+    *walk ? discovery_->ask(*walk, outcome.reached, entries) : search_or_plan(outcome.reached, entries);
+  }
   report_if_done();
 }
 
 void LocalPass::note_reached(const std::vector<GraphTask::Reached>& reached) {
   for (const GraphTask::Reached& item : reached) {
     live_recvs_.insert(item.recv.get());
-    peers_.insert(static_cast<const RecvNode&>(*item.recv).info().peer);
+    const PairInfo& info = static_cast<const RecvNode&>(*item.recv).info();
+    peers_.insert(info.peer);
+    for (uint32_t slot = 0; slot < item.slots.size(); ++slot) {
+      if (item.slots[slot]) reached_sum_ += hash_of_slot(info.pair, slot);
+    }
   }
 }
 
@@ -122,7 +133,7 @@ void LocalPass::go_on_from(std::vector<GraphTask::Reached> reached,
   assert_on_loop(shared_.environment.loop);
   discovery_->open_root();
   note_reached(reached);
-  discovery_->ask(Id(), reached, note_entries(std::move(entries)));
+  search_or_plan(reached, note_entries(std::move(entries)));
 }
 
 void LocalPass::on_planned(const std::set<Incarnation>& participants, bool has_entries) {
@@ -293,6 +304,18 @@ void LocalPass::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
   });
 }
 
+// Those to the initiator last: it may hear by the last one of all that this part is done. Nothing is reported before
+// all are on their way.
+void LocalPass::send_grads(std::vector<GraphTask::Leaving> leaving) {
+  if (!info_.fast) {
+    std::stable_partition(leaving.begin(), leaving.end(), [this](const GraphTask::Leaving& item) {
+      return static_cast<const RecvNode&>(*item.recv).info().peer != info_.pass.maker;
+    });
+  }
+  unnumbered_ += leaving.size();
+  for (GraphTask::Leaving& item : leaving) send_grad(std::move(item));
+}
+
 void LocalPass::send_grad(GraphTask::Leaving leaving) {
   if (reported_ != Report::kNothing) return;
   const PairInfo& info = static_cast<const RecvNode&>(*leaving.recv).info();
@@ -300,13 +323,14 @@ void LocalPass::send_grad(GraphTask::Leaving leaving) {
   for (Tensor& gradient : leaving.gradients) {
     grad.gradients.push_back(gradient ? Value(std::move(gradient)) : Value());
   }
+  grad.planned = expectation_ != nullptr;
   ++grads_sent_;
   grads_to_.insert(info.peer);
-  ++unnumbered_;
+  const bool may_ride = !info_.fast && info.peer == info_.pass.maker;
   SendOptions options;
-  options.on_number = [self = shared_from_this()](wire::Message&) {
+  options.on_number = [self = shared_from_this(), may_ride](wire::Message& message) {
     --self->unnumbered_;
-    if (!self->is_closed_) self->report_if_done();
+    if (!self->is_closed_) self->report_if_done(may_ride ? std::get_if<wire::Grad>(&message.body) : nullptr);
   };
   try {
     shared_.session->send(info.peer, std::move(grad), std::move(options));
@@ -318,6 +342,7 @@ void LocalPass::send_grad(GraphTask::Leaving leaving) {
 // The part of the graph that the pass has reached depends on its initiator too: a GRAD that does not fit to it need not
 // be its sender's fault.
 std::shared_ptr<SendNode> LocalPass::find_live_send(const Peer& from, const Id& pair) {
+  if (expectation_ != nullptr) return find_planned_send(from, pair);
   auto found = live_sends_.find(pair);
   if (found != live_sends_.end()) {
     if (found->second->info().peer == from.incarnation) return found->second;
@@ -344,36 +369,57 @@ std::shared_ptr<SendNode> LocalPass::find_live_send(const Peer& from, const Id& 
 void LocalPass::on_grad(const Peer& from, wire::Grad& grad) {
   assert_on_loop(shared_.environment.loop);
   if (reported_ == Report::kFailed) return;
+  if (grad.planned != (expectation_ != nullptr)) {
+    fail_by_grad(shared_.sign(Error(Status::kProtocol, "gradients came of another kind of pass")));
+    return;
+  }
   const std::shared_ptr<SendNode> send = find_live_send(from, grad.pair);
   if (send == nullptr) return;
-  if (grad.live.size() != send->slots()) {
-    violation("gradients for {} of {} values", grad.live.size(), send->slots());
+  Tensors gradients = take_gradients(*send, grad);
+  Expectation::Gradient gradient{send, std::move(grad.live), std::move(gradients)};
+  if (expectation_ != nullptr && !expectation_->is_checked()) {
+    if (!expectation_->keep(std::move(gradient))) {
+      fail_by_grad(shared_.sign(Error(Status::kProtocol, "gradients came twice for " + send->name())));
+    }
+    return;
   }
-  Tensors gradients(send->slots());
+  if (!end_discovery()) {
+    fail_part(shared_.sign(Error(Status::kProtocol, "the pass was run before its discovery had ended here")));
+    return;
+  }
+  deliver(std::move(gradient));
+}
+
+void LocalPass::deliver(Expectation::Gradient gradient) {
+  if (expectation_ != nullptr && !expectation_->is_of(gradient.send->info().pair, gradient.live)) {
+    return misplan("gradients came for other values than it says");
+  }
+  ++grads_received_;
+  gradient.send->note_fired();
+  graph_->work(std::nullopt, [send = gradient.send, tensors = std::move(gradient.tensors)](GraphTask& task) mutable {
+    task.deliver_source(*send, std::move(tensors));
+  });
+}
+
+Tensors LocalPass::take_gradients(const SendNode& send, wire::Grad& grad) {
+  if (grad.live.size() != send.slots()) violation("gradients for {} of {} values", grad.live.size(), send.slots());
+  Tensors gradients(send.slots());
   auto next = grad.gradients.begin();
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (!grad.live[i]) continue;
-    if (next == grad.gradients.end()) violation("too few gradients came for {}", send->name());
+    if (next == grad.gradients.end()) violation("too few gradients came for {}", send.name());
     const Value& value = *next++;
     if (value.is_null()) continue;
-    const SendNode::Slot& slot = send->metadata()[i];
+    const SendNode::Slot& slot = send.metadata()[i];
     const Tensor& gradient = value.as_tensor();
     if (gradient.shape() != slot.shape || gradient.dtype() != slot.dtype) {
       violation("{} is no gradient of {}{}", describe(gradient), dtype_name(slot.dtype), to_string(slot.shape));
     }
     gradients[i] = gradient;
   }
-  if (next != grad.gradients.end()) violation("too many gradients came for {}", send->name());
-  if (!end_discovery()) {
-    fail_part(shared_.sign(Error(Status::kProtocol, "the pass was run before its discovery had ended here")));
-    return;
-  }
+  if (next != grad.gradients.end()) violation("too many gradients came for {}", send.name());
   grad.gradients.clear();  // so that they have one holder
-  ++grads_received_;
-  send->note_fired();
-  graph_->work(std::nullopt, [send, gradients = std::move(gradients)](GraphTask& task) mutable {
-    task.deliver_source(*send, std::move(gradients));
-  });
+  return gradients;
 }
 
 std::vector<std::string> LocalPass::waiting_calls() const {
@@ -392,6 +438,7 @@ std::vector<std::string> LocalPass::waits_for() const {
     }
   }
   if (reported_ != Report::kNothing || is_searching()) return result;
+  if (expectation_ != nullptr && !expectation_->is_told()) result.emplace_back("the word of what it has to do");
   if (!entries_.empty() && !may_begin_joint_) result.emplace_back("the word that all have searched");
   if (!joint_runs_.empty()) result.emplace_back("the steps that all members of a mesh make together");
   if (!is_idle()) {
@@ -404,13 +451,14 @@ std::vector<std::string> LocalPass::waits_for() const {
 
 // ---- the end ----
 
-void LocalPass::report_if_done() {
+void LocalPass::report_if_done(wire::Grad* last) {
+  if (expectation_ != nullptr && !expectation_->is_checked()) return;
   if (!is_finished_ || !is_idle() || is_closed_ || reported_ != Report::kNothing) return;
   if (!entries_.empty() && !has_begun_joint_) return;
   reported_ = Report::kDone;
   const auto self = shared_from_this();
   try {
-    observer_->on_done();
+    observer_->on_done(last);
   } catch (const std::bad_alloc&) {
     if (is_closed_) throw;
     reported_ = Report::kNothing;  // it was not
@@ -486,7 +534,13 @@ void LocalPass::commit() {
   assert_on_loop(shared_.environment.loop);
   context_->record->commit(info_.pass, std::move(staged_));
   if (!info_.retain_graph) {
-    for (const auto& [pair, send] : live_sends_) context_->sends.erase(pair);
+    for (const auto& [pair, send] : live_sends_) {
+      context_->sends.erase(pair);
+      context_->lineage.forget(shared_.lineage, pair);
+    }
+    for (const autograd::Node* recv : live_recvs_) {
+      context_->lineage.forget(shared_.lineage, static_cast<const RecvNode*>(recv)->info().pair);
+    }
     context_->recv_count -= std::min(context_->recv_count, live_recvs_.size());
     context_->note_counts();
   }

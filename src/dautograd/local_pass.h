@@ -12,6 +12,7 @@
 
 #include "dautograd/discovery.h"
 #include "dautograd/distributed_context.h"
+#include "dautograd/expectation.h"
 #include "dautograd/pass_graph.h"
 #include "dautograd/shared.h"
 
@@ -22,22 +23,29 @@ struct PassInfo {
   Id pass;
   bool retain_graph = false;
   bool fast = false;
+  bool planned = false;  // without a search
 };
 
 // Whom the part of a pass on one worker reports to: the initiator here, or messages to the one elsewhere. On the loop.
 class PassObserver {
  public:
   virtual ~PassObserver() = default;
+  // The walk from the roots is over here, and has reached no entry. True: what lies behind is known (follow_plan), and
+  // nobody is asked.
+  virtual bool on_walked(const std::vector<autograd::GraphTask::Reached>&) { return false; }
+  // Of a plan: it holds here.
+  virtual void on_checked() {}
   // Every walk that started here has come to its end everywhere; who takes part, as far as those walks went.
   virtual void on_planned(const std::set<Incarnation>& participants, bool has_entries) = 0;
-  // All nodes here have run and all GRADs are numbered.
-  virtual void on_done() = 0;
+  // All nodes here have run and all GRADs are numbered. `last`: one that goes to the initiator now, and may say so.
+  virtual void on_done(wire::Grad* last) = 0;
   // Once, and nothing after it.
   virtual void on_failed(const Error& error) = 0;
 };
 
 // The part that one pass has on one worker: the gradients from and to peers, and the staging of what leaves get. A
-// SMART pass begins with a Discovery and runs once that is over, which another worker's part notices by its first GRAD.
+// SMART pass begins with a Discovery and runs once that is over, which another worker's part notices by its first GRAD;
+// a planned one with an Expectation.
 // On the loop; the graph belongs to a PassGraph. Ended by commit() or drop(), exactly once; nothing is reported after
 // that.
 class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGraph::Owner, Discovery::Owner {
@@ -61,6 +69,12 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   void go_on_from(std::vector<autograd::GraphTask::Reached> reached,
                   std::vector<std::shared_ptr<autograd::Node>> entries);
   void run_roots(std::vector<autograd::Edge> roots, Tensors seeds);
+
+  // Of a planned pass: the gradients of these sends will come. Walks, and checks, before any of them is delivered.
+  void follow_plan(const std::vector<wire::PairBits>& sends, uint64_t check);
+  void on_expect(const Peer& from, const wire::Expect& expect);  // throws as below
+  // It has failed because the plan did not hold here.
+  bool is_misplanned() const { return is_misplanned_; }
 
   // Throw Violation for what their sender may not say, and any other Error for what cannot be done here.
   void on_discover(const Peer& from, const wire::Discover& discover);
@@ -104,16 +118,24 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   void on_failed_search(const Error& error) override { fail_part(error); }
 
   void take_outcome(const std::optional<Id>& walk, PassGraph::Outcome outcome);
+  void search_or_plan(const std::vector<autograd::GraphTask::Reached>& reached,
+                      const std::vector<std::shared_ptr<autograd::Node>>& entries);
+  void check_plan(bool has_entries);
+  void misplan(const std::string& why);
   void note_reached(const std::vector<autograd::GraphTask::Reached>& reached);
   std::vector<std::shared_ptr<autograd::Node>> note_entries(std::vector<std::shared_ptr<autograd::Node>> entries);
   void enter(std::vector<autograd::GraphTask::Entering> entering);
   void begin_joint(const std::shared_ptr<const autograd::JointSaved>& saved);
   void end_joint() noexcept;
   bool end_discovery();
+  void send_grads(std::vector<autograd::GraphTask::Leaving> leaving);
   void send_grad(autograd::GraphTask::Leaving leaving);
+  Tensors take_gradients(const SendNode& send, wire::Grad& grad);
+  void deliver(Expectation::Gradient gradient);
   std::shared_ptr<autograd::Node> find_entry(const Peer& from, const wire::EntryName& entry);
   std::shared_ptr<SendNode> find_live_send(const Peer& from, const Id& pair);
-  void report_if_done();
+  std::shared_ptr<SendNode> find_planned_send(const Peer& from, const Id& pair);
+  void report_if_done(wire::Grad* last = nullptr);
   void fail_part(const Error& error);
   void fail_later();
   void fail_by_grad(const Error& error);  // one came that fits to nothing here
@@ -123,7 +145,10 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   const std::shared_ptr<DistributedContext> context_;
   const PassInfo info_;
   const std::shared_ptr<PassGraph> graph_;
-  std::unique_ptr<Discovery> discovery_;  // SMART, until it runs
+  std::unique_ptr<Discovery> discovery_;      // SMART, until it runs
+  std::unique_ptr<Expectation> expectation_;  // of a planned pass
+  uint64_t reached_sum_ = 0;                  // over the slots of recvs that walks have reached
+  bool is_misplanned_ = false;
 
   std::unique_ptr<PassObserver> own_observer_;
   PassObserver* observer_ = nullptr;

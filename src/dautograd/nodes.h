@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,14 +48,26 @@ class SendNode final : public autograd::Node {
 };
 
 // Values that require grad came in here: their gradients go to the send they left by.
-class RecvNode final : public autograd::Node {
+class RecvNode final : public autograd::Node, public std::enable_shared_from_this<RecvNode> {
  public:
-  RecvNode(PairInfo info, uint32_t slots) : Node(Kind::kRecv, {}, slots), info_(std::move(info)) {}
+  RecvNode(PairInfo info, uint32_t slots) : Node(Kind::kRecv, {}, slots), info_(std::move(info)), one_{info_.pair, 0} {
+    if (slots == 1) return;
+    many_ = std::make_unique<autograd::Origin[]>(slots);
+    for (uint32_t slot = 0; slot < slots; ++slot) many_[slot] = {info_.pair, slot};
+  }
   std::string name() const override { return info_.describe(); }
   const PairInfo& info() const { return info_; }
 
  private:
+  // Lives as long as what depends on it.
+  autograd::Origins origins_of_recv(uint32_t slot) const override {
+    const autograd::Origin* origin = many_ == nullptr ? &one_ : &many_[slot];
+    return {std::shared_ptr<const autograd::Origin[]>(shared_from_this(), origin), 0};
+  }
+
   const PairInfo info_;
+  const autograd::Origin one_;  // of the only slot, as it mostly is
+  std::unique_ptr<autograd::Origin[]> many_;
 };
 
 }  // namespace distag

@@ -13,10 +13,16 @@ class PassFollower final : public PassObserver {
 
   void on_planned(const std::set<Incarnation>&, bool) override {}  // it begins no walk of its own
 
-  void on_done() override {
+  void on_done(wire::Grad* last) override {
     assert_on_loop(shared_.environment.loop);
     const PassInfo& info = part_.info();
     context_->begin_prepared(info.pass);
+    if (last != nullptr) {
+      last->done = true;
+      last->grads_sent = part_.grads_sent();
+      last->grads_received = part_.grads_received();
+      return;
+    }
     wire::Done done{context_->id(), info.pass, false, {}, part_.grads_sent(), part_.grads_received(), {}};
     if (info.fast) done.grads_to.assign(part_.grads_to().begin(), part_.grads_to().end());
     shared_.tell(info.pass.maker, std::move(done));
@@ -25,7 +31,7 @@ class PassFollower final : public PassObserver {
   void on_failed(const Error& error) override {
     assert_on_loop(shared_.environment.loop);
     const Id& pass = part_.info().pass;
-    shared_.tell(pass.maker, wire::Done{context_->id(), pass, true, error, 0, 0, {}});
+    shared_.tell(pass.maker, wire::Done{context_->id(), pass, true, error, 0, 0, {}, part_.is_misplanned()});
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "dautograd/passes.h"
 
 namespace distag {
 namespace {
@@ -25,6 +26,7 @@ void PassInitiator::begin() {
   assert_on_loop(shared_.environment.loop);
   part_ = std::make_shared<LocalPass>(shared_, context_, plan_.info, std::move(plan_.task));
   part_->set_observer(this);
+  if (plan_.leader != nullptr) *plan_.leader = weak_from_this();
   if (context_->is_own) ++context_->open_passes;
   shared_.open_passes[plan_.info.pass] = context_;
   context_->passes[plan_.info.pass] = {part_, shared_from_this()};
@@ -44,6 +46,74 @@ void PassInitiator::begin() {
   } else {
     shared_.tell(context_->id().maker, wire::Holders{context_->id(), plan_.info.pass, false, {}});
   }
+}
+
+// ---- plans ----
+
+bool PassInitiator::on_walked(const std::vector<autograd::GraphTask::Reached>& reached) {
+  assert_on_loop(shared_.environment.loop);
+  if (reached.empty()) return false;  // it does not leave this worker
+  if (!plan_.searches) {
+    auto plan = make_pass_plan(context_->lineage, shared_.lineage.limits, shared_.self.incarnation, reached);
+    if (plan && tell_plan(*std::move(plan))) return true;
+  }
+  ++shared_.counters.passes_searched;
+  return false;
+}
+
+// False where it names workers that are not there.
+bool PassInitiator::tell_plan(PassPlan plan) {
+  const Incarnation self = shared_.self.incarnation;
+  for (const auto& [worker, part] : plan.parts) {
+    if (worker != self && shared_.is_gone(worker)) return false;
+  }
+  const auto alive = shared_from_this();
+  follows_plan_ = is_planned_ = true;
+  ++shared_.counters.passes_planned;
+  for (const auto& [worker, part] : plan.parts) {
+    participants_[worker];
+    for (const wire::PairBits& send : part.sends) planned_.push_back({send.pair_maker, send.pair_counter});
+  }
+  for (auto& [worker, part] : plan.parts) {
+    if (worker == self) continue;
+    try {
+      shared_.session->send(worker, wire::Expect{context_->id(), plan_.info.pass, plan_.info.retain_graph,
+                                                 std::move(part.sends), part.check});
+    } catch (...) {
+      abort(shared_.sign(current_error()));
+    }
+    if (is_over_) return true;
+  }
+  part_->follow_plan(plan.parts[self].sends, plan.parts[self].check);
+  return true;
+}
+
+// Under a new id: nothing of the old one counts, and who takes part in it hears so.
+void PassInitiator::search_instead() {
+  if (is_over_) return;
+  const auto self = shared_from_this();
+  Plan next;
+  try {
+    next.roots = plan_.roots;
+  } catch (...) {
+    abort(current_error());
+    return;
+  }
+  next.info = {shared_.next_pass(), plan_.info.retain_graph, false, false};
+  next.timeout = plan_.timeout;
+  next.deadline = plan_.deadline;
+  next.future = plan_.future;
+  next.searches = true;
+  next.leader = plan_.leader;
+  is_over_ = true;
+  EachStep each;
+  each([this] { tell_verdict(false, Error(Status::kCancelled, "the plan of the pass did not hold")); });
+  each([this] { part_->drop(); });
+  --shared_.counters.passes_run;  // it is one with the next
+  --shared_.counters.passes_failed;
+  each([this, &next] { shared_.passes->begin(context_->id(), std::move(next)); });
+  each([this] { finish(); });
+  each.check();
 }
 
 void PassInitiator::on_planned(const std::set<Incarnation>& participants, bool has_entries) {
@@ -68,7 +138,11 @@ void PassInitiator::run() {
   is_planned_ = true;
   if (has_entries_) tell_to_go();
   if (is_over_) return;
-  part_->run_roots(std::move(plan_.roots.edges), std::move(plan_.roots.seeds));
+  if (follows_plan_) {  // they are needed once more where it does not hold
+    part_->run_roots(plan_.roots.edges, plan_.roots.seeds);
+  } else {
+    part_->run_roots(std::move(plan_.roots.edges), std::move(plan_.roots.seeds));
+  }
 }
 
 // Joint steps begin everywhere, also where no gradient comes.
@@ -124,7 +198,7 @@ void PassInitiator::on_joined(const Peer& from) {
   if (plan_.info.fast) add_participant(from.incarnation);
 }
 
-void PassInitiator::on_done() {
+void PassInitiator::on_done(wire::Grad*) {
   assert_on_loop(shared_.environment.loop);
   note_own();
   participants_[shared_.self.incarnation].is_done = true;
@@ -156,8 +230,8 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
   assert_on_loop(shared_.environment.loop);
   if (done.failed) {
     joined_.insert(from.incarnation);
-    abort(done.error);
-    return;
+    if (follows_plan_ && done.replan) return search_instead();
+    return abort(done.error);
   }
   Participant& participant = participants_[from.incarnation];
   participant.is_done = true;
@@ -170,7 +244,7 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
 
 void PassInitiator::on_failed(const Error& error) {
   assert_on_loop(shared_.environment.loop);
-  abort(error);
+  part_->is_misplanned() ? search_instead() : abort(error);
 }
 
 void PassInitiator::on_gone(Incarnation peer, const Error& error) {
@@ -231,6 +305,9 @@ void PassInitiator::commit() {
     return;
   }
   is_over_ = true;
+  if (!plan_.info.retain_graph) {
+    for (const Id& pair : planned_) context_->lineage.forget(shared_.lineage, pair);
+  }
   EachStep each;
   each([this] { tell_verdict(true, Error()); });
   each([this] { plan_.future->complete(Value()); });

@@ -8,6 +8,7 @@
 
 #include "autograd/roots.h"
 #include "dautograd/local_pass.h"
+#include "dautograd/pass_plan.h"
 
 namespace distag {
 
@@ -21,6 +22,9 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
     Nanos timeout = kForever;
     Nanos deadline = kNever;
     std::shared_ptr<Future<Value>> future;
+    bool searches = false;  // in any case
+    // Where the canceller of the future finds who leads the pass; touched on the loop only. May be nullptr.
+    std::shared_ptr<std::weak_ptr<PassInitiator>> leader = nullptr;
     // When the caller's thread has walked from the roots already.
     std::shared_ptr<autograd::GraphTask> task;
     std::vector<autograd::GraphTask::Reached> reached;
@@ -43,7 +47,9 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
   std::vector<std::string> waits_for() const;
 
   void on_planned(const std::set<Incarnation>& participants, bool has_entries) override;
-  void on_done() override;
+  bool on_walked(const std::vector<autograd::GraphTask::Reached>& reached) override;
+  void on_checked() override { run(); }
+  void on_done(wire::Grad* last) override;
   void on_failed(const Error& error) override;
 
  private:
@@ -57,6 +63,8 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
     std::vector<std::string> unreached;
   };
 
+  bool tell_plan(PassPlan plan);
+  void search_instead();
   void begin_fast(const std::vector<Incarnation>& holders);
   bool has_lost_participant();  // ends the pass then
   void run();
@@ -87,6 +95,8 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
   bool is_over_ = false;
   bool is_planned_ = false;
   bool has_entries_ = false;
+  bool follows_plan_ = false;
+  std::vector<Id> planned_;  // pairs
   Loop::TimerId deadline_timer_ = 0;
   Loop::TimerId probe_timer_ = 0;
   TaskPlace tell_again_;

@@ -144,13 +144,35 @@ Heard Passes::handle(const Peer& from, wire::Start& start) {
   return Heard::kHandled;
 }
 
+Heard Passes::handle(const Peer& from, wire::Expect& expect) {
+  const Id& pass = expect.pass;
+  if (pass.maker != from.incarnation || pass.maker == shared_.self.incarnation) {
+    violation("worker \"{}\" plans a pass of another", from.name);
+  }
+  const auto context = contexts_.find(expect.context);
+  if (context == nullptr) {
+    const Error why = shared_.sign(contexts_.missing(expect.context));
+    shared_.tell(pass.maker, wire::Done{expect.context, pass, true, why, 0, 0, {}, true});
+    return Heard::kHandled;
+  }
+  find_or_make(context, {pass, expect.retain_graph, false, true}, from)->on_expect(from, expect);
+  return Heard::kHandled;
+}
+
+// Of a planned pass the initiator's own comes after its EXPECT. A DONE that rides on it counts after it.
 Heard Passes::handle(const Peer& from, wire::Grad& grad) {
   const auto context = contexts_.find(grad.context);
   if (context == nullptr) return Heard::kStale;
   const Incarnation initiator = grad.pass.maker;
-  const bool is_over = !grad.fast || initiator == shared_.self.incarnation || shared_.is_gone(initiator);
+  const bool may_make = grad.fast || (grad.planned && initiator != from.incarnation);
+  const bool is_over = !may_make || initiator == shared_.self.incarnation || shared_.is_gone(initiator);
   if (is_over && find(grad.context, grad.pass) == nullptr) return Heard::kStale;
-  find_or_make(context, {grad.pass, grad.retain_graph, grad.fast}, from)->on_grad(from, grad);
+  const PassInfo info{grad.pass, grad.retain_graph, grad.fast, grad.planned && !grad.fast};
+  find_or_make(context, info, from)->on_grad(from, grad);
+  if (!grad.done) return Heard::kHandled;
+  if (const auto began = find_initiator(grad.context, grad.pass)) {
+    began->on_done(from, {grad.context, grad.pass, false, {}, grad.grads_sent, grad.grads_received, {}});
+  }
   return Heard::kHandled;
 }
 

@@ -30,6 +30,7 @@ class Passes {
   Heard handle(const Peer& from, wire::Go& go);
   Heard handle(const Peer& from, wire::Entered& entered);
   Heard handle(const Peer& from, wire::Start& start);
+  Heard handle(const Peer& from, wire::Expect& expect);
   Heard handle(const Peer& from, wire::Grad& grad);
   Heard handle(const Peer& from, wire::Done& done);
   Heard handle(const Peer& from, wire::Verdict& verdict);

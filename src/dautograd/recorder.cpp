@@ -90,12 +90,24 @@ wire::AutogradMetadata Recorder::on_send(const Id& id, const Peer& to, const std
   const auto kept = context->sends.emplace(metadata.pair, std::move(send)).first;
   try {
     contexts_.note_told(*context, to.incarnation, metadata.joined);
+    metadata.lineage = context->lineage.tell(shared_.lineage.limits, *kept->second);
   } catch (...) {
     context->sends.erase(kept);  // nobody hears of it
     throw;
   }
   context->note_counts();
   return metadata;
+}
+
+void Recorder::on_thrown_away(const wire::AutogradMetadata& metadata, const Peer& from) {
+  assert_on_loop(shared_.environment.loop);
+  if (const auto context = contexts_.find(metadata.context)) keep_told(*context, metadata, from);
+}
+
+// The sender does not tell it again.
+void Recorder::keep_told(DistributedContext& context, const wire::AutogradMetadata& metadata, const Peer& from) {
+  contexts_.note_holders(context, metadata.joined);
+  context.lineage.take(shared_.lineage, metadata.lineage, from.incarnation, shared_.self.incarnation);
 }
 
 void Recorder::on_receive(const wire::AutogradMetadata& metadata, const Peer& from,
@@ -105,8 +117,8 @@ void Recorder::on_receive(const wire::AutogradMetadata& metadata, const Peer& fr
   const std::shared_ptr<DistributedContext> context =
       is_answer ? contexts_.find(metadata.context) : contexts_.find_or_make(metadata, from);
   if (context == nullptr) return;  // over: the answer comes without history
+  keep_told(*context, metadata, from);
   context->record->add_known(from.rank);
-  contexts_.note_holders(*context, metadata.joined);
   if (!metadata.pair) return;
   if (metadata.pair.maker != from.incarnation) {
     violation("worker \"{}\" sent a pair that is not its own", from.name);

@@ -8,6 +8,7 @@
 #include "base/loop_gate.h"
 #include "dautograd/dautograd.h"
 #include "dautograd/distributed_context.h"
+#include "dautograd/lineage.h"
 #include "session/session.h"
 
 namespace distag {
@@ -21,7 +22,9 @@ struct DistributedContext;
 // need be: then the gate is closed.
 struct DautogradShared : std::enable_shared_from_this<DautogradShared> {
   DautogradShared(Dautograd::Environment environment_, Group& group_, Rpc& rpc_)
-      : environment(environment_), group(group_), rpc(rpc_), gate(environment_.loop) {}
+      : environment(environment_), group(group_), rpc(rpc_), gate(environment_.loop) {
+    lineage.limits = environment.lineage;
+  }
 
   const Dautograd::Environment environment;
   Group& group;
@@ -38,6 +41,8 @@ struct DautogradShared : std::enable_shared_from_this<DautogradShared> {
     std::atomic<uint64_t> passes_run{0};
     std::atomic<uint64_t> passes_failed{0};
     std::atomic<uint64_t> passes_open{0};
+    std::atomic<uint64_t> passes_planned{0};
+    std::atomic<uint64_t> passes_searched{0};
   } counters;
 
   // On the loop.
@@ -46,6 +51,7 @@ struct DautogradShared : std::enable_shared_from_this<DautogradShared> {
   Passes* passes = nullptr;
   std::unordered_map<Incarnation, size_t> parts_of_others;  // open, by initiator
   std::unordered_map<Id, std::shared_ptr<DistributedContext>> open_passes;
+  LineageBudget lineage;
   uint64_t last_pair = 0;
   uint64_t last_request = 0;
 

@@ -57,6 +57,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     // Somebody may wait for the value: the call comes again.
     if (call == nullptr && request.keep && error.status() == Status::kOutOfMemory) throw;
     if (call != nullptr) {
+      note_refused(*call);
       refuse(call, std::move(error));
     } else {
       taken->add(shared_.gate, std::exchange(request.cost, 0));
@@ -147,6 +148,13 @@ void IncomingCalls::receive_metadata(const IncomingCall& call) {
   for (const Value& value : call.args()) values.push_back(&value);
   shared_.hook->on_receive(call.metadata(), *call.peer(), values,
                            name_call(call.function(), call.label(), shared_.group->self), false);
+}
+
+// Without memory for it, it is forgotten: the refusal goes out all the same.
+void IncomingCalls::note_refused(const IncomingCall& call) {
+  if (!call.context() || shared_.hook == nullptr) return;
+  EachStep each;
+  each([this, &call] { shared_.hook->on_thrown_away(call.metadata(), *call.peer()); });
 }
 
 void IncomingCalls::dispatch(const std::shared_ptr<IncomingCall>& call, Target target) {

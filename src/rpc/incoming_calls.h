@@ -61,6 +61,7 @@ class IncomingCalls {
   Target find_target(const std::string& name) const;
   const std::shared_ptr<TakenCosts>& taken_of(Incarnation peer);
   void receive_metadata(const IncomingCall& call);
+  void note_refused(const IncomingCall& call);
   void dispatch(const std::shared_ptr<IncomingCall>& call, Target target);
   void dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target);
   void run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);

@@ -201,7 +201,10 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
   if (call != nullptr && call->to != from.incarnation) violation("{} answers a call to another", describe_peer(from));
   receive_references(shared_, from, reply.result);  // without memory for them the answer comes again
   try {
-    if (call == nullptr) return Heard::kStale;
+    if (call == nullptr) {
+      if (shared_.hook != nullptr) shared_.hook->on_thrown_away(reply.metadata, from);
+      return Heard::kStale;
+    }
     if (shortage != nullptr) throw *shortage;
     receive_metadata(*call, from, reply);
   } catch (const Violation&) {

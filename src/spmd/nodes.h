@@ -23,7 +23,9 @@ class ShardedNode : public autograd::Node {
       : Node(Kind::kFunction, std::move(next), static_cast<uint32_t>(outputs.size())),
         line_(std::move(line)),
         call_(call),
-        outputs_(std::move(outputs)) {}
+        outputs_(std::move(outputs)) {
+    open_origins();
+  }
 
   const Line& line() const { return line_; }
   uint64_t call() const { return call_; }

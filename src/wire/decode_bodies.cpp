@@ -72,6 +72,21 @@ Values decode_values(DecodeState& state, const flatbuffers::Vector<protocol::Val
   return values;
 }
 
+std::vector<AutogradMetadata::Link> decode_lineage(DecodeState& state,
+                                                   const flatbuffers::Vector<const protocol::Link*>* links) {
+  std::vector<AutogradMetadata::Link> decoded;
+  if (links == nullptr) return decoded;
+  state.spend(links->size() * sizeof(AutogradMetadata::Link));
+  check_aligned(links->Data(), alignof(protocol::Link));
+  decoded.reserve(links->size());
+  for (const protocol::Link* link : *links) {
+    const Id on{link->on().maker(), link->on().counter()};
+    if (!on && (on.counter != 0 || link->on_slot() > 1)) malformed("a link to nothing known");
+    decoded.push_back({decode_id(link->pair(), "pair"), on, link->slot(), link->on_slot()});
+  }
+  return decoded;
+}
+
 AutogradMetadata decode_metadata(DecodeState& state, const protocol::Recording* table) {
   AutogradMetadata metadata;
   if (table == nullptr) return metadata;
@@ -82,6 +97,8 @@ AutogradMetadata decode_metadata(DecodeState& state, const protocol::Recording* 
   metadata.tracked = decode_bits(state, table->tracked());
   if (!metadata.pair && !metadata.tracked.empty()) malformed("tracked tensors without a pair");
   metadata.joined = decode_numbers(state, table->joined());
+  metadata.lineage = decode_lineage(state, table->lineage());
+  if (!metadata.pair && !metadata.lineage.empty()) malformed("lineage without a pair");
   return metadata;
 }
 
@@ -273,15 +290,22 @@ Release decode(DecodeState& state, const protocol::Release& table) {
   return release;
 }
 
+std::vector<PairBits> decode_pairs(DecodeState& state,
+                                   const flatbuffers::Vector<flatbuffers::Offset<protocol::PairBits>>* pairs) {
+  std::vector<PairBits> decoded;
+  for (unsigned i = 0; pairs != nullptr && i < pairs->size(); ++i) {
+    const protocol::PairBits& pair = *pairs->Get(i);
+    Id id = decode_id(*pair.pair(), "pair");
+    decoded.push_back({id.counter, id.maker, decode_bits(state, pair.bits())});
+  }
+  return decoded;
+}
+
 Discover decode(DecodeState& state, const protocol::Discover& table) {
   auto discover = begin_pass_message<Discover>(table);
   discover.request = decode_id(*table.request(), "request");
   discover.retain_graph = table.retain_graph();
-  for (unsigned i = 0; table.pairs() != nullptr && i < table.pairs()->size(); ++i) {
-    const protocol::PairBits& pair = *table.pairs()->Get(i);
-    Id id = decode_id(*pair.pair(), "pair");
-    discover.pairs.push_back({id.counter, id.maker, decode_bits(state, pair.bits())});
-  }
+  discover.pairs = decode_pairs(state, table.pairs());
   if (table.entries() == nullptr) return discover;
   state.spend(table.entries()->size() * sizeof(EntryName));
   check_aligned(table.entries()->Data(), alignof(protocol::EntryName));
@@ -314,11 +338,26 @@ Start decode(DecodeState&, const protocol::Start& table) {
   return start;
 }
 
+Expect decode(DecodeState& state, const protocol::Expect& table) {
+  auto expect = begin_pass_message<Expect>(table);
+  expect.retain_graph = table.retain_graph();
+  expect.sends = decode_pairs(state, table.sends());
+  expect.check = table.check();
+  if (expect.sends.empty()) malformed("an EXPECT of nothing");
+  return expect;
+}
+
 Grad decode(DecodeState& state, const protocol::Grad& table) {
   auto grad = begin_pass_message<Grad>(table);
   grad.pair = decode_id(*table.pair(), "pair");
   grad.retain_graph = table.retain_graph();
   grad.fast = table.fast();
+  grad.planned = table.planned();
+  if (table.done() != nullptr) {
+    grad.done = true;
+    grad.grads_sent = table.done()->sent();
+    grad.grads_received = table.done()->received();
+  }
   grad.live = decode_bits(state, table.live());
   grad.gradients = decode_values(state, table.gradients_type(), table.gradients());
   size_t live_count = 0;
@@ -339,6 +378,8 @@ Done decode(DecodeState& state, const protocol::Done& table) {
   done.grads_sent = table.grads_sent();
   done.grads_received = table.grads_received();
   done.grads_to = decode_numbers(state, table.grads_to());
+  done.replan = table.replan();
+  if (done.replan && !done.failed) malformed("a plan that did not hold, without a reason");
   return done;
 }
 
@@ -517,7 +558,8 @@ Body decode_body(DecodeState& state, uint8_t type, const void* table) {
                                          decode_as<protocol::Go>,
                                          decode_as<protocol::Entered>,
                                          decode_as<protocol::Credit>,
-                                         decode_as<protocol::WantCredit>};
+                                         decode_as<protocol::WantCredit>,
+                                         decode_as<protocol::Expect>};
   static_assert(std::size(kDecoders) == std::variant_size_v<Body> + 1);
   static_assert(std::size(kDecoders) == static_cast<size_t>(protocol::Body::MAX));
   if (type == 0 || type > std::size(kDecoders)) malformed("a body of kind {}", type);

@@ -131,13 +131,7 @@ class BodyEncoder {
     return make(protocol::Body::Release, protocol::CreateRelease(builder_, all));
   }
   EncodedUnion operator()(const Discover& discover) {
-    std::vector<Offset<protocol::PairBits>> pairs;
-    for (const PairBits& pair : discover.pairs) {
-      auto reached = bits(pair.bits);
-      protocol::Id id(pair.pair_maker, pair.pair_counter);
-      pairs.push_back(protocol::CreatePairBits(builder_, &id, reached));
-    }
-    auto all = builder_.CreateVector(pairs);
+    auto all = pairs(discover.pairs);
     std::vector<protocol::EntryName> reached;
     for (const EntryName& entry : discover.entries) reached.push_back(wire_entry(entry));
     auto entries = reached.empty() ? 0 : builder_.CreateVectorOfStructs(reached);
@@ -167,20 +161,28 @@ class BodyEncoder {
     Ids ids(start);
     return make(protocol::Body::Start, protocol::CreateStart(builder_, &ids.context, &ids.pass, start.retain_graph));
   }
+  EncodedUnion operator()(const Expect& expect) {
+    auto sends = pairs(expect.sends);
+    Ids ids(expect);
+    return make(protocol::Body::Expect,
+                protocol::CreateExpect(builder_, &ids.context, &ids.pass, expect.retain_graph, sends, expect.check));
+  }
   EncodedUnion operator()(const Grad& grad) {
     EncodedValues gradients = encode_values(builder_, payload_, grad.gradients);
     auto live = bits(grad.live);
     Ids ids(grad);
     protocol::Id pair = wire_id(grad.pair);
-    return make(protocol::Body::Grad, protocol::CreateGrad(builder_, &ids.context, &ids.pass, &pair, grad.retain_graph,
-                                                           grad.fast, live, gradients.types, gradients.values));
+    protocol::Tally tally(grad.grads_sent, grad.grads_received);
+    return make(protocol::Body::Grad,
+                protocol::CreateGrad(builder_, &ids.context, &ids.pass, &pair, grad.retain_graph, grad.fast, live,
+                                     gradients.types, gradients.values, grad.planned, grad.done ? &tally : nullptr));
   }
   EncodedUnion operator()(const Done& done) {
     auto why = error(done.failed, done.error);
     auto to = numbers(done.grads_to);
     Ids ids(done);
-    return make(protocol::Body::Done,
-                protocol::CreateDone(builder_, &ids.context, &ids.pass, why, done.grads_sent, done.grads_received, to));
+    return make(protocol::Body::Done, protocol::CreateDone(builder_, &ids.context, &ids.pass, why, done.grads_sent,
+                                                           done.grads_received, to, done.replan));
   }
   EncodedUnion operator()(const Verdict& verdict) {
     auto why = error(!verdict.commit, verdict.error);
@@ -328,8 +330,29 @@ class BodyEncoder {
     auto joined = numbers(metadata.joined);
     protocol::Id context = wire_id(metadata.context);
     protocol::Id pair = wire_id(metadata.pair);
+    auto told = lineage(metadata.lineage);
     return protocol::CreateRecording(builder_, &context, metadata.creator_rank, metadata.pair ? &pair : nullptr,
-                                     tracked, joined);
+                                     tracked, joined, told);
+  }
+
+  Offset<Vector<const protocol::Link*>> lineage(const std::vector<AutogradMetadata::Link>& links) {
+    if (links.empty()) return 0;
+    protocol::Link* structs = nullptr;
+    auto told = builder_.CreateUninitializedVectorOfStructs(links.size(), &structs);
+    for (const AutogradMetadata::Link& link : links) {
+      *structs++ = protocol::Link(wire_id(link.pair), wire_id(link.on), link.slot, link.on_slot);
+    }
+    return told;
+  }
+
+  Offset<Vector<Offset<protocol::PairBits>>> pairs(const std::vector<PairBits>& pairs) {
+    std::vector<Offset<protocol::PairBits>> offsets;
+    for (const PairBits& pair : pairs) {
+      auto reached = bits(pair.bits);
+      protocol::Id id(pair.pair_maker, pair.pair_counter);
+      offsets.push_back(protocol::CreatePairBits(builder_, &id, reached));
+    }
+    return builder_.CreateVector(offsets);
   }
 
   Offset<protocol::Member> member(const Member& member) {

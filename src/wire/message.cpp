@@ -42,7 +42,8 @@ const char* body_name(const Body& body) {
                                            "GO",
                                            "ENTERED",
                                            "CREDIT",
-                                           "WANT_CREDIT"};
+                                           "WANT_CREDIT",
+                                           "EXPECT"};
   static_assert(std::size(kNames) == std::variant_size_v<Body>);
   return kNames[body.index()];
 }

@@ -77,11 +77,21 @@ struct Chunk {
 // Notes of the layer above beside the values of a call or an answer: the context, and the pair whose send holds the
 // tensors that require grad (marked one by one in `tracked`, in the order of Value::for_each_tensor over all values).
 struct AutogradMetadata {
+  // Of the record of `pair`: its slot depends on that slot of `on`.
+  struct Link {
+    Id pair;
+    Id on;  // {0,0}: on nothing; or, with on_slot 1, on more than is told
+    uint32_t slot = 0;
+    uint32_t on_slot = 0;
+    bool operator==(const Link&) const = default;
+  };
+
   Id context;
   int32_t creator_rank = -1;
   Id pair;                          // {0,0}: no tensor requires grad
   std::vector<bool> tracked;        // empty when there is no pair
   std::vector<Incarnation> joined;  // in answers: who holds the context below this call, as far as the sender knows
+  std::vector<Link> lineage = {};
 };
 
 class Packed;
@@ -211,6 +221,13 @@ struct Entered {  // to the first member of a mesh: a gradient has come to an en
   Id pass;
   EntryName entry;
 };
+struct Expect {  // SMART: the part of a plan that its receiver has
+  Id context;
+  Id pass;
+  bool retain_graph = false;
+  std::vector<PairBits> sends;
+  uint64_t check = 0;
+};
 struct Grad {
   Id context;
   Id pass;
@@ -219,6 +236,10 @@ struct Grad {
   bool fast = false;
   std::vector<bool> live;  // bits that carry a gradient or a zero
   Values gradients;        // one per live bit: a tensor, or null for zero
+  bool planned = false;    // of a pass that began with EXPECT
+  bool done = false;       // the sender's part is over, as DONE says it, with these:
+  uint64_t grads_sent = 0;
+  uint64_t grads_received = 0;
 };
 struct Done {
   Id context;
@@ -228,6 +249,7 @@ struct Done {
   uint64_t grads_sent = 0;
   uint64_t grads_received = 0;
   std::vector<Incarnation> grads_to;  // FAST: they take part
+  bool replan = false;                // with an error: the plan did not hold here
 };
 struct Verdict {
   Id context;
@@ -338,7 +360,7 @@ struct Here {
 using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster,
                           ShutdownPoll, ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start,
                           Grad, Done, Verdict, Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part,
-                          Calls, MeshEnd, Where, Here, Go, Entered, Credit, WantCredit>;
+                          Calls, MeshEnd, Where, Here, Go, Entered, Credit, WantCredit, Expect>;
 
 // Payload frame `frame` of a message went ahead of it in chunks.
 struct Transfer {

@@ -55,6 +55,7 @@ struct TakerOf {
   Taker operator()(const wire::Go&) const { return Taker::kAutograd; }
   Taker operator()(const wire::Entered&) const { return Taker::kAutograd; }
   Taker operator()(const wire::Start&) const { return Taker::kAutograd; }
+  Taker operator()(const wire::Expect&) const { return Taker::kAutograd; }
   Taker operator()(const wire::Grad&) const { return Taker::kAutograd; }
   Taker operator()(const wire::Done&) const { return Taker::kAutograd; }
   Taker operator()(const wire::Verdict&) const { return Taker::kAutograd; }

@@ -438,6 +438,8 @@ void Worker::State::refuse_early(const Peer& from, const wire::Message& outline,
     gate.count_refused(from);  // once, also when this is tried again
   } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
     session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
+  } else if (const auto* planned = std::get_if<wire::Expect>(&outline.body)) {  // of a plan that is false
+    session->send(from.incarnation, wire::Done{planned->context, planned->pass, true, std::move(why), 0, 0, {}, true});
   }
 }
 

@@ -34,6 +34,7 @@ struct WorkerOptions {
   Nanos lease = 5 * kSecond;
   size_t max_message_bytes = size_t{1} << 30;
   uint64_t max_in_flight = RpcConfig{}.max_in_flight;
+  LineageLimits lineage = {};
 };
 
 struct WorkerStats {

@@ -40,7 +40,7 @@ struct Worker::State {
                group),
         dautograd(Dautograd::Environment{environment.loop, environment.compute, environment.functions, environment.log,
                                          options.lease, make_find_entry(programs),
-                                         [this](const Id& mesh) { return meshes.may_be_used(mesh); }},
+                                         [this](const Id& mesh) { return meshes.may_be_used(mesh); }, options.lineage},
                   group, rpc),
         places(rrefs),
         optim(environment.loop, environment.compute, group, rpc, dautograd),

@@ -9,6 +9,7 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "base/violation.h"
+#include "dautograd/pass_plan.h"
 #include "ops/builtins.h"
 #include "sim/square_test.h"
 #include "support/sim_group.h"
@@ -28,8 +29,9 @@ class Bounded final : public FrameMemory {
 
 class ForgedMessagesTest : public SquareTest {
  protected:
-  void make(int64_t elements = 1) {
+  void make(int64_t elements = 1, bool is_planned = false) {
     SimGroupOptions options;
+    if (!is_planned) options.lineage = kNoLineage;
     options.memory = [this](int32_t rank) { return rank == 1 ? memory_ : nullptr; };
     SquareTest::make(options, elements);
   }
@@ -67,6 +69,12 @@ class ForgedMessagesTest : public SquareTest {
     EXPECT_TRUE(group_->scheduler().run_until([&caught] { return caught.has_value(); }, kSecond));
     group_->network().set_tap({});
     return *caught;
+  }
+  // Of the only pass there.
+  std::string stage_at_w1() {
+    std::string stage;
+    group_->loop(1).run([&] { stage = group_->worker(1).dautograd().contexts().at(0).passes.at(0).stage; });
+    return stage;
   }
   static Tensor sum(const Tensor& tensor) { return autograd::apply(ops::kSum, std::vector<Tensor>{tensor}, {})[0]; }
   // Nobody was given up, and the context is as good as before.
@@ -142,6 +150,117 @@ TEST_F(ForgedMessagesTest, ACommitOfAPassThatHasNotRunIsNotTakenForItsGradients)
     EXPECT_EQ(error.status(), Status::kProtocol) << error.message();
     EXPECT_NE(error.message().find("\"w0\""), std::string::npos) << error.message();
   }
+}
+
+// ---- plans ----
+
+TEST_F(ForgedMessagesTest, APassIsPlannedByItsInitiatorOnce) {
+  make(1, true);
+  std::shared_ptr<Future<Value>> pass;
+  const auto expect = catch_next<wire::Expect>(BackwardMode::kSmart, &pass);
+  expect_violation(1, 2, expect);
+  expect_violation(0, 1, expect);
+  group_->freeze(0);
+  group_->scheduler().run_until([this] { return stats(1).passes_open == 1; }, kSecond);
+  expect_violation(1, 0, expect);
+}
+
+TEST_F(ForgedMessagesTest, OfAPlannedPassTooGradientsComeFromWhereTheValuesWent) {
+  make(1, true);
+  const Id pair{incarnation(1), 1};
+  wire::Grad grad{id(), {incarnation(2), 77}, pair, true, false, {true}, {Value(x_)}, true};
+  expect_violation(1, 2, wire::Grad{id(), {incarnation(0), 77}, pair, true, false, {true}, {Value(x_)}, true});
+  grad.gradients = {};
+  expect_violation(1, 0, grad);
+  grad.live = {true, true};
+  expect_violation(1, 0, grad);
+}
+
+// The plan of the last one is false: the initiator searches, and its caller hears nothing of it.
+TEST_F(ForgedMessagesTest, APlanThatDoesNotHoldIsAnsweredAndLeavesNothing) {
+  make(1, true);
+  const Id pass{incarnation(0), 77};
+  const uint64_t counter = 1;  // of the only pair of w1
+  std::vector<wire::Done> answers;
+  group_->network().set_tap([&answers](const std::string&, const std::string& to, const Frames& frames) {
+    const wire::Message message = wire::decode(frames.front(), {frames.begin() + 1, frames.end()}, {});
+    const auto* done = std::get_if<wire::Done>(&message.body);
+    if (to == "w0" && done != nullptr) answers.push_back(*done);
+  });
+  const uint64_t check = hash_of_slot({incarnation(0), 1}, 0);
+  const std::vector<std::vector<wire::PairBits>> false_sends = {
+      {{counter + 7, incarnation(1), {true}}},                                  // never made
+      {{counter, incarnation(1), {false}}},                                     // for nothing
+      {{counter, incarnation(1), {true, true}}},                                // too many values
+      {{counter, incarnation(1), {true}}, {counter, incarnation(1), {true}}}};  // twice
+  for (size_t i = 0; i < false_sends.size(); ++i) {
+    deliver(1, 0, wire::Expect{id(), {pass.maker, pass.counter + i}, true, false_sends[i], check});
+  }
+  deliver(1, 0, wire::Expect{id(), {pass.maker, 90}, true, {{counter, incarnation(1), {true}}}, check + 1});
+  deliver(1, 0, wire::Expect{{incarnation(0), 99}, {pass.maker, 91}, true, {{counter, incarnation(1), {true}}}, check});
+  group_->scheduler().run_for(kSecond);
+  group_->network().set_tap({});
+  ASSERT_EQ(answers.size(), 6u);
+  for (const wire::Done& done : answers) EXPECT_TRUE(done.failed && done.replan) << done.error.message();
+  for (size_t i = 0; i < 4; ++i) deliver(1, 0, wire::Verdict{id(), {pass.maker, pass.counter + i}, false, {}});
+  deliver(1, 0, wire::Verdict{id(), {pass.maker, 90}, false, {}});
+  expect_sound();
+}
+
+// The values that it carries gradients for are those of the plan.
+TEST_F(ForgedMessagesTest, AGradientForOtherValuesThanPlannedIsNotTaken) {
+  make(1, true);
+  const Id pair{incarnation(1), 1};
+  const Id pass{incarnation(0), 77};
+  bool is_answered = false;
+  group_->network().set_tap([&is_answered](const std::string&, const std::string& to, const Frames& frames) {
+    const wire::Message message = wire::decode(frames.front(), {frames.begin() + 1, frames.end()}, {});
+    const auto* done = std::get_if<wire::Done>(&message.body);
+    is_answered = is_answered || (to == "w0" && done != nullptr && done->replan);
+  });
+  deliver(1, 0, wire::Expect{id(), pass, true, {{1, incarnation(1), {true}}}, hash_of_slot({incarnation(0), 1}, 0)});
+  deliver(1, 0, wire::Grad{id(), pass, pair, true, false, {false}, {}, true});
+  group_->scheduler().run_for(10 * kMillisecond);
+  group_->network().set_tap({});
+  EXPECT_TRUE(is_answered);
+  deliver(1, 0, wire::Verdict{id(), pass, false, {}});
+  expect_sound();
+}
+
+// It waits for the EXPECT; the initiator hears of it, and whoever sends another one for the same values is found out.
+TEST_F(ForgedMessagesTest, AGradientThatComesBeforeItsPlanWaits) {
+  make(1, true);
+  const Id pair{incarnation(1), 1};
+  const Id pass{incarnation(2), 77};
+  const wire::Grad grad{id(), pass, pair, true, false, {true}, {Value(x_)}, true};
+  group_->freeze(2);
+  deliver(1, 0, grad);
+  EXPECT_EQ(stats(1).passes_open, 1u);
+  deliver(1, 2, wire::Expect{id(), pass, true, {{1, incarnation(1), {true}}}, hash_of_slot({incarnation(0), 1}, 0)});
+  group_->scheduler().run_for(10 * kMillisecond);
+  EXPECT_EQ(stage_at_w1(), "done");
+  deliver(1, 2, wire::Verdict{id(), pass, false, {}});
+  deliver(1, 0, grad);
+  deliver(1, 0, grad);
+  group_->scheduler().run_for(10 * kMillisecond);
+  EXPECT_EQ(stage_at_w1(), "running");
+  group_->thaw(2);
+  group_->scheduler().run_for(kSecond);
+  EXPECT_EQ(stats(1).passes_open, 0u) << "the initiator knows of no such pass, and has said so";
+  deliver(1, 0, wire::Grad{id(), {incarnation(0), 78}, pair, true, false, {true}, {Value(x_)}, true});
+  EXPECT_EQ(stats(1).passes_open, 0u) << "an initiator tells its plan first";
+  expect_sound();
+}
+
+TEST_F(ForgedMessagesTest, AShortageAtAnExpectFailsThePassAlone) {
+  make(1, true);
+  std::shared_ptr<Future<Value>> pass;
+  const auto expect = catch_next<wire::Expect>(BackwardMode::kSmart, &pass);
+  fall_short(1, 0, expect);
+  wait(*pass, 2 * kSecond);
+  ASSERT_NE(pass->error(), nullptr);
+  EXPECT_EQ(pass->error()->status(), Status::kOutOfMemory) << pass->error()->message();
+  expect_sound();
 }
 
 // ---- what is late ----

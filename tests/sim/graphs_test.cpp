@@ -94,19 +94,23 @@ TEST(GraphsTest, ASecondPassWithoutRetainAnswersGraphFreed) {
     options.use_everything = true;  // so that the second pass meets what the first one freed
     const RandomGraph graph(seed, options);
     SCOPED_TRACE(graph.describe());
-    SimWorkerGroup group(seed, group_options(graph));
-    register_blocks(group, graph);
-    group.start();
-    const auto context = group.worker(0).dautograd().create_context();
-    const Tensors roots = make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]);
-    context->backward(roots, BackwardOptions());
-    try {
+    for (const LineageLimits& lineage : {kNoLineage, LineageLimits()}) {
+      SimGroupOptions group_of = group_options(graph);
+      group_of.lineage = lineage;
+      SimWorkerGroup group(seed, group_of);
+      register_blocks(group, graph);
+      group.start();
+      const auto context = group.worker(0).dautograd().create_context();
+      const Tensors roots = make_roots(run_distributed(group, graph, context->global_id()), graph.roots[0]);
       context->backward(roots, BackwardOptions());
-      ADD_FAILURE() << "the graph was still there";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.status(), Status::kGraphFreed) << error.message();
+      try {
+        context->backward(roots, BackwardOptions());
+        ADD_FAILURE() << "the graph was still there";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), Status::kGraphFreed) << error.message();
+      }
+      expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
     }
-    expect_gradients(group, graph, context->global_id(), *local_gradients(graph, 1));
   });
 }
 
@@ -240,7 +244,9 @@ TEST(GraphsTest, ADeathGivesAllGradientsOrAnError) {
     options.use_everything = seed % 3 == 0;
     const RandomGraph graph(seed, options);
     SCOPED_TRACE(graph.describe());
-    SimWorkerGroup group(seed, group_options(graph));
+    SimGroupOptions group_of = group_options(graph);
+    if (seed % 4 != 0) group_of.lineage = kNoLineage;  // a search has more that may be lost
+    SimWorkerGroup group(seed, group_of);
     register_blocks(group, graph);
     group.start();
     const auto others = static_cast<uint64_t>(options.workers - 1);

@@ -20,7 +20,7 @@ using Texts = std::vector<std::string>;
 // Two workers, and a pass of w0 that needs w1, where a host function holds it.
 class ReportsTest : public ::testing::Test {
  protected:
-  ReportsTest() : group_(1, {}) {
+  explicit ReportsTest(SimGroupOptions options = {}) : group_(1, std::move(options)) {
     group_.worker(1).rpc().register_function("held", [this](Invocation& invocation) {
       autograd::CustomOp op;
       op.name = "held";
@@ -74,7 +74,18 @@ TEST_F(ReportsTest, ARunningPassTellsWhomItWaitsFor) {
   EXPECT_EQ(report(0)["contexts"].at(0)["passes"], json::array());
 }
 
-TEST_F(ReportsTest, APassThatSearchesTellsWhomItAsked) {
+// Without lineage.
+class SearchReportsTest : public ReportsTest {
+ protected:
+  static SimGroupOptions options() {
+    SimGroupOptions options;
+    options.lineage = kNoLineage;
+    return options;
+  }
+  SearchReportsTest() : ReportsTest(options()) {}
+};
+
+TEST_F(SearchReportsTest, APassThatSearchesTellsWhomItAsked) {
   const Tensor root = call_held();
   group_.freeze(1);
   const auto done = context_->backward_async({root}, {});

@@ -21,6 +21,7 @@ class SlowPassesTest : public ::testing::Test {
   explicit SlowPassesTest(uint64_t seed = 1) {
     SimGroupOptions options;
     options.size = 4;
+    options.lineage = kNoLineage;
     group_ = std::make_unique<SimWorkerGroup>(seed, options);
     for (int32_t rank = 0; rank < 4; ++rank) {
       leaves_.push_back(scalar_leaf(2 + rank));

@@ -11,6 +11,11 @@ namespace {
 
 SimGroupOptions with_budget(SimGroupOptions options, uint64_t seed) {
   if (options.max_in_flight == 0) options.max_in_flight = seed % 3 == 0 ? 16'000 : WorkerOptions{}.max_in_flight;
+  if (options.lineage) return options;
+  options.lineage = LineageLimits();
+  const size_t few = 1 + seed / 4 % 4;
+  if (seed % 4 == 2) options.lineage = kNoLineage;
+  if (seed % 4 == 3) options.lineage = {few, 2 * few, 3 * few, 4 * few};
   return options;
 }
 
@@ -128,6 +133,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   options.lease = options_.lease;
   options.call_timeout = options_.call_timeout;
   options.max_in_flight = options_.max_in_flight;
+  options.lineage = *options_.lineage;
   options.max_message_bytes =
       options_.max_message_bytes_of ? options_.max_message_bytes_of(rank) : options_.max_message_bytes;
   WorkerEnvironment environment{node->loop,

@@ -49,6 +49,10 @@ class NotingHook final : public CallHook {
     EXPECT_EQ(tensors, metadata.tracked.size());
   }
 
+  void on_thrown_away(const wire::AutogradMetadata& metadata, const Peer& from) override {
+    if (metadata.context) log.push_back(fmt::format("drop of {}", from.name));
+  }
+
   int begun(const Id& context) { return open[context]; }
 
   Incarnation self = 1;

@@ -324,6 +324,21 @@ TEST(Malformed, RecordingsThatDoNotFitTheValues) {
       {}, "tracked tensors without a pair");
 }
 
+TEST(Malformed, LineageThatSaysNothing) {
+  Call call{{1, 2}, "f", {}, 5, {{1, 2}, 0, {}, {}, {}, {{{3, 4}, {}, 0, 0}}}, ""};
+  expect_malformed(encoded_header(call), {}, "lineage without a pair");
+  call = {{1, 2}, "f", {Value(floats({1}))}, 5, {{1, 2}, 0, {3, 4}, {true}, {}, {{{3, 4}, {}, 0, 2}}}, ""};
+  expect_malformed(encoded_header(call), {}, "a link to nothing known");
+  call.metadata.lineage = {{{}, {3, 4}, 0, 0}};
+  expect_malformed(encoded_header(call), {}, "a pair without a maker");
+}
+
+TEST(Malformed, PlansOfNothing) {
+  expect_malformed(encoded_header(Expect{{1, 2}, {3, 4}, false, {}, 5}), {}, "an EXPECT of nothing");
+  expect_malformed(encoded_header(Done{{1, 2}, {3, 4}, false, {}, 0, 0, {}, true}), {},
+                   "a plan that did not hold, without a reason");
+}
+
 TEST(Malformed, GradientsThatDoNotFitTheirBits) {
   Grad grad{{1, 2}, {3, 4}, {5, 6}, false, false, {true, true}, {Value()}};
   expect_malformed(encoded_header(grad), {}, "1 gradients for 2 live bits");

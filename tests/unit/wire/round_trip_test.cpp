@@ -122,6 +122,9 @@ TEST(RoundTrip, CallKeepsValuesOfAllKinds) {
   EXPECT_EQ(call.metadata.pair, (Id{15, 16}));
   EXPECT_EQ(call.metadata.tracked, (std::vector<bool>{true, false, true, false, true, false}));
   EXPECT_EQ(call.metadata.joined, (std::vector<Incarnation>{21, 22}));
+  const Id pair{15, 16}, other{17, 18};
+  EXPECT_EQ(call.metadata.lineage,
+            (std::vector<AutogradMetadata::Link>{{pair, other, 1, 2}, {pair, {}, 2, 1}, {other, {}, 0, 0}}));
 
   const Values& args = call.args;
   const Values sent = all_values();
@@ -207,8 +210,19 @@ TEST(RoundTrip, PassMessagesKeepAllFields) {
   EXPECT_EQ(grad.live, (std::vector<bool>{true, false, true}));
   EXPECT_TRUE(equal(grad.gradients[0].as_tensor(), floats({2})));
   EXPECT_TRUE(grad.gradients[1].is_null());
+  EXPECT_TRUE(grad.planned && grad.done);
+  EXPECT_EQ(grad.grads_sent, 5u);
+  EXPECT_EQ(grad.grads_received, 6u);
+  EXPECT_FALSE(round_trip_of(Grad{{1, 2}, {3, 4}, {5, 6}, false, false, {}, {}}).done);
+  const Expect expect = round_trip_of(sample<Expect>());
+  EXPECT_TRUE(expect.retain_graph);
+  EXPECT_EQ(expect.check, 63u);
+  ASSERT_EQ(expect.sends.size(), 2u);
+  EXPECT_EQ(expect.sends[0].pair_maker, 15u);
+  EXPECT_EQ(expect.sends[0].pair_counter, 16u);
+  EXPECT_EQ(expect.sends[0].bits, (std::vector<bool>{true, false}));
   Done done = round_trip_of(sample<Done>());
-  EXPECT_TRUE(done.failed);
+  EXPECT_TRUE(done.failed && done.replan);
   EXPECT_EQ(done.grads_sent, 3u);
   EXPECT_EQ(done.grads_received, 4u);
   EXPECT_EQ(done.grads_to, std::vector<Incarnation>{53});

@@ -52,6 +52,7 @@ inline std::vector<Body> all_bodies() {
   const AutogradMetadata metadata{context, 2, pair, {}, {21, 22}};
   AutogradMetadata tracked = metadata;
   tracked.tracked = {true, false, true, false, true, false};
+  tracked.lineage = {{pair, {17, 18}, 1, 2}, {pair, {}, 2, 1}, {{17, 18}, {}, 0, 0}};
   const Member member{1, "b", "tcp://127.0.0.1:5", 31, 2, 77};
   Frame piece = Frame::copy_of("12345", 5);
   return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32, 99, {std::byte{7}, std::byte{8}}},
@@ -75,8 +76,8 @@ inline std::vector<Body> all_bodies() {
           Discover{context, pass, request, true, {{16, 15, {true, false}}, {18, 17, {}}}, {{{19, 20}, 21, 22}}},
           Discovered{context, pass, request, true, error, {51, 52}},
           Start{context, pass, true},
-          Grad{context, pass, pair, true, true, {true, false, true}, {Value(floats({2})), Value()}},
-          Done{context, pass, true, error, 3, 4, {53}},
+          Grad{context, pass, pair, true, true, {true, false, true}, {Value(floats({2})), Value()}, true, true, 5, 6},
+          Done{context, pass, true, error, 3, 4, {53}, true},
           Verdict{context, pass, false, error},
           Probe{context, pass, 5},
           ProbeAnswer{context, pass, 5, true, 3, 4, {"call \"f\" on \"b\"", "other"}, {54, 55}},
@@ -94,7 +95,8 @@ inline std::vector<Body> all_bodies() {
           Go{context, pass},
           Entered{context, pass, {{19, 20}, 21, 22}},
           Credit{61},
-          WantCredit{62}};
+          WantCredit{62},
+          Expect{context, pass, true, {{16, 15, {true, false}}, {18, 17, {true}}}, 63}};
 }
 
 }  // namespace distag::wire

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "dautograd/lineage_limits.h"
+#include "dautograd/nodes.h"
+#include "wire/message.h"
+
+namespace distag {
+
+// What one worker keeps in all its contexts.
+struct LineageBudget {
+  LineageLimits limits;
+  size_t records = 0;
+};
+
+// The records of one context that a worker has: which values of other pairs each value of a pair depends on. Those of
+// its own pairs it reads from their sends, while these are there. Of others the first one stays: a later one that
+// differs is false, or that one was. Lives with its context.
+class Lineage {
+ public:
+  using Link = wire::AutogradMetadata::Link;
+  using Links = std::vector<Link>;
+  using Sends = std::unordered_map<Id, std::shared_ptr<SendNode>>;
+  // Values of one message; those beyond it have no record.
+  static constexpr uint32_t kMaxSlots = 65536;
+
+  explicit Lineage(const Sends& sends) : sends_(sends) {}
+
+  static bool is_open(const Link& link) { return !link.on && link.on_slot != 0; }
+
+  // What the message of a send carries: the record of its pair, and those that this leads to and the receiver lacks.
+  // They count as told.
+  Links tell(const LineageLimits& limits, const SendNode& send);
+  // Keeps what a message carries.
+  void take(LineageBudget& budget, const Links& told, Incarnation from, Incarnation self);
+
+  // Writes the links of a pair. False where they are not known.
+  bool find(const LineageLimits& limits, const Id& pair, Links* links) const;
+  void forget(LineageBudget& budget, const Id& pair);
+  void clear(LineageBudget& budget);
+
+ private:
+  // Most have one link, and come from the maker.
+  struct Record {
+    Link first;
+    Links more;
+    std::vector<Incarnation> known_to;  // beside the maker
+  };
+
+  bool has_room(const LineageBudget& budget) const;
+  bool add_told(const LineageLimits& limits, const Id& pair, Incarnation to, Links* told);
+
+  const Sends& sends_;
+  std::unordered_map<Id, Record> records_;
+  std::unordered_map<Id, std::vector<Incarnation>> told_;  // of own pairs, beside the receivers of their messages
+};
+
+}  // namespace distag

@@ -1,0 +1,91 @@
+// The part of a pass that was planned: what it expects, and whether that holds.
+#include <algorithm>
+#include <utility>
+
+#include "base/violation.h"
+#include "dautograd/local_pass.h"
+
+namespace distag {
+
+using autograd::GraphTask;
+
+void LocalPass::search_or_plan(const std::vector<GraphTask::Reached>& reached,
+                               const std::vector<std::shared_ptr<autograd::Node>>& entries) {
+  if (entries.empty() && observer_->on_walked(reached)) return;
+  discovery_->ask(Id(), reached, entries);
+}
+
+void LocalPass::follow_plan(const std::vector<wire::PairBits>& sends, uint64_t check) {
+  assert_on_loop(shared_.environment.loop);
+  discovery_.reset();
+  if (expectation_ == nullptr) expectation_ = std::make_unique<Expectation>();
+  expectation_->tell(check);
+  std::vector<std::pair<std::shared_ptr<SendNode>, autograd::Bits>> sources;
+  for (const wire::PairBits& item : sends) {
+    const Id pair{item.pair_maker, item.pair_counter};
+    const auto found = context_->sends.find(pair);
+    if (found == context_->sends.end()) return misplan("the graph of a call was freed by an earlier backward pass");
+    const std::shared_ptr<SendNode>& send = found->second;
+    autograd::Bits bits = item.bits;
+    const bool is_empty = std::find(bits.begin(), bits.end(), true) == bits.end();
+    if (is_empty || bits.size() > send->slots()) return misplan("there are other values than were told of");
+    bits.resize(send->slots());
+    if (std::find(bits.begin(), bits.end(), false) != bits.end()) graph_->note_partial();
+    if (!expectation_->add(pair, bits)) return misplan("a call was told of twice");
+    live_sends_.emplace(pair, send);
+    peers_.insert(send->info().peer);
+    sources.emplace_back(send, std::move(bits));
+  }
+  graph_->work(Id(), [sources = std::move(sources)](GraphTask& task) {
+    for (const auto& [send, bits] : sources) task.add_source(send, bits);
+  });
+}
+
+void LocalPass::on_expect(const Peer& from, const wire::Expect& expect) {
+  assert_on_loop(shared_.environment.loop);
+  if (reported_ == Report::kFailed) return;  // the initiator knows
+  if (expectation_ == nullptr || expectation_->is_told()) {
+    violation("a second EXPECT of worker \"{}\" for a pass, or one for a pass that is searched", from.name);
+  }
+  follow_plan(expect.sends, expect.check);
+}
+
+void LocalPass::check_plan(bool has_entries) {
+  if (reported_ != Report::kNothing || expectation_->is_checked()) return;
+  if (has_entries) return misplan("values come from a sharded tensor");
+  if (!expectation_->agrees(reached_sum_)) return misplan("values depend on others than was told");
+  expectation_->set_checked();
+  observer_->on_checked();
+  for (auto& [pair, gradient] : expectation_->take_kept()) {
+    if (reported_ != Report::kNothing) return;
+    deliver(std::move(gradient));
+  }
+}
+
+// The initiator searches; what it finds counts.
+void LocalPass::misplan(const std::string& why) {
+  if (reported_ == Report::kFailed) return;
+  is_misplanned_ = true;
+  fail_by_grad(shared_.sign(Error(Status::kGraphFreed, "the plan of the pass does not hold: " + why)));
+}
+
+// Before EXPECT has come any may be meant.
+std::shared_ptr<SendNode> LocalPass::find_planned_send(const Peer& from, const Id& pair) {
+  auto found = live_sends_.find(pair);
+  const bool is_expected = found != live_sends_.end();
+  if (!is_expected) found = context_->sends.find(pair);
+  if (!is_expected && found == context_->sends.end()) {
+    misplan("the graph of a call was freed by an earlier backward pass");
+    return nullptr;
+  }
+  if (found->second->info().peer != from.incarnation) {
+    violation("gradients for {}, which went elsewhere", found->second->name());
+  }
+  if (!is_expected && expectation_->is_told()) {
+    misplan(fmt::format("gradients came for {}, of which it says nothing", found->second->name()));
+    return nullptr;
+  }
+  return found->second;
+}
+
+}  // namespace distag

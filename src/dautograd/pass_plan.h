@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/graph_task.h"
+#include "dautograd/lineage.h"
+#include "wire/message.h"
+
+namespace distag {
+
+// What discovery would find, from records alone.
+struct PassPlan {
+  struct Part {
+    std::vector<wire::PairBits> sends;  // that the pass reaches
+    uint64_t check = 0;                 // of the recvs that it reaches from them; the initiator's: and from the roots
+  };
+  std::map<Incarnation, Part> parts;  // of all who take part, the initiator included
+};
+
+// Of a pass of `self` whose walk from the roots has reached these recvs; nullopt when some record is missing or open.
+std::optional<PassPlan> make_pass_plan(const Lineage& lineage, const LineageLimits& limits, Incarnation self,
+                                       const std::vector<autograd::GraphTask::Reached>& reached);
+
+// See EXPECT in schemas/autograd.fbs.
+uint64_t hash_of_slot(const Id& pair, uint32_t slot);
+
+}  // namespace distag

@@ -24,11 +24,13 @@ set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
+# Checkouts in other folders find the same objects in the cache; their line tables may name one another's files.
 find_program(DISTAG_CCACHE ccache)
 mark_as_advanced(DISTAG_CCACHE)
 if(DISTAG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER ${DISTAG_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${DISTAG_CCACHE})
+  set(distag_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${DISTAG_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${distag_launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${distag_launcher})
 endif()
 
 find_package(Threads REQUIRED)

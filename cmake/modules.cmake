@@ -55,7 +55,9 @@ if(TARGET distag_wire)
   add_dependencies(distag_wire distag_schema_headers)
 endif()
 if(TARGET distag_worker AND DISTAG_LONG_TASKS_FILE)
-  target_compile_definitions(distag_worker PRIVATE DISTAG_LONG_TASKS_FILE="${DISTAG_LONG_TASKS_FILE}")
+  # Paths of this checkout are for the sources that need them: the others compile alike everywhere.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/worker/long_tasks.cpp PROPERTIES COMPILE_DEFINITIONS
+                              "DISTAG_LONG_TASKS_FILE=\"${DISTAG_LONG_TASKS_FILE}\"")
 endif()
 # The ABI gate (tests/abi) reads the types of the interface in the debug information of the build that the tests run.
 set(DISTAG_HAS_TYPES OFF)

@@ -260,8 +260,9 @@ typedef struct distag_tensor_info {
 DISTAG_API distag_status distag_tensor_get_info(distag_tensor *tensor, distag_tensor_info *out_info,
                                                 distag_error *err);
 
-/* The first element, to be read with the strides; NULL without elements. Lent only until the next write to the tensor
- * or a view of it, in any thread: for hosts that order reads and writes by themselves. Others use copy_data. */
+/* The first element, to be read with the strides, never written: it may lie in memory of another process, where a write
+ * ends this one. NULL without elements. Lent only until the next write to the tensor or a view of it, in any thread: for
+ * hosts that order reads and writes by themselves. Others use copy_data. */
 DISTAG_API const void *distag_tensor_get_data(distag_tensor *tensor);
 
 /* Makes a tensor with the values of this moment, without history: no write to the other one changes either (since 0.3).
@@ -307,7 +308,8 @@ enum distag_dlpack_flag {
 
 /* DLPack (https://dmlc.github.io/dlpack, version 1): tensors shared with other libraries of the process (since 0.3). An
  * export has the values of this moment and no history. Without flags one of version 1 is a snapshot marked read-only;
- * the struct from before (legacy) has no such mark, so it is a copy unless DISTAG_DLPACK_SHARE is given.
+ * the struct from before (legacy) has no such mark, so it is a copy unless DISTAG_DLPACK_SHARE is given, and then still
+ * if the elements lie in memory of another process.
  * Ownership: an export is an independent owner and counts as a handle: the consumer ends it by its deleter, on any
  * thread, before the library is unloaded.
  * Fails: UNSUPPORTED (flags), INVALID_ARGUMENT (both flags). */

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <new>
 #include <utility>
@@ -18,6 +20,30 @@
 #include "base/process.h"
 
 namespace distag {
+namespace {
+
+// A memfd that is longer than files may be ends the process by a signal.
+bool may_have_file(size_t size) {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur);
+}
+
+// The system gives out the lowest number that is free. Sockets need descriptors more than tensors do.
+bool leaves_descriptors(int fd) {
+  constexpr rlim_t kLeft = 64;
+  rlimit limit = {};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) + kLeft <= limit.rlim_cur;
+}
+
+// Where memory is promised only as far as there is some, that of a memfd is not counted before it is touched, and its
+// lack would end the process.
+bool is_memory_promised_freely() {
+  std::ifstream file("/proc/sys/vm/overcommit_memory");
+  int mode = 0;
+  return !(file >> mode) || mode != 2;
+}
+
+}  // namespace
 
 SharedBlock::SharedBlock(uint64_t id, size_t size) : id_(id), size_(size) {
   const auto give_up = [this](const char* step) {
@@ -25,8 +51,10 @@ SharedBlock::SharedBlock(uint64_t id, size_t size) : id_(id), size_(size) {
     close();
     fail(Status::kOutOfMemory, "{} of {} bytes to share: {}", step, size_, std::strerror(error));
   };
+  if (!may_have_file(size)) give_up("the limit of files forbids");
   fd_ = memfd_create("distag-block", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd_ < 0) give_up("memfd_create");
+  if (!leaves_descriptors(fd_)) give_up("too few descriptors are left for");
   if (ftruncate(fd_, static_cast<off_t>(size)) != 0) give_up("ftruncate");
   void* const mapping = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (mapping == MAP_FAILED) give_up("mmap");
@@ -92,12 +120,21 @@ struct Pool {
   std::map<size_t, std::vector<std::byte*>> free;  // by capacity; the last one was used last
   size_t bytes = 0;
   size_t bytes_in_use = 0;
+  const size_t most_bytes = machine_memory();
   Pool* of_parent = nullptr;  // before the fork
 
   size_t idle_bytes() const {
     size_t idle = 0;
     for (const auto& [data, block] : blocks) idle += block.used == 0 ? block.memory->size() : 0;
     return idle;
+  }
+  // The child may read there for as long as it lives.
+  void abandon_all() noexcept {
+    for (auto& [data, block] : blocks) {
+      for (State& state : block.places) {
+        if (state == State::kUsed) state = State::kAbandoned;
+      }
+    }
   }
   Blocks::iterator find(const std::byte* data) {
     auto after = blocks.upper_bound(data);
@@ -118,10 +155,13 @@ Pool* g_pool GUARDED_BY(g_mutex) = nullptr;
 std::atomic<bool> g_is_used{false};
 std::atomic<size_t> g_blocks{0};
 std::atomic<uint64_t> g_last_id{0};
-std::atomic<bool> g_is_prepared{false};  // for forks
+bool g_is_prepared GUARDED_BY(g_mutex) = false;  // for forks
 
 void before_fork() NO_THREAD_SAFETY_ANALYSIS { g_mutex.lock(); }
-void after_fork() NO_THREAD_SAFETY_ANALYSIS { g_mutex.unlock(); }
+void after_fork() NO_THREAD_SAFETY_ANALYSIS {
+  if (g_pool != nullptr) g_pool->abandon_all();
+  g_mutex.unlock();
+}
 // What was there stays mapped, and is found no more.
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   g_is_used.store(false, std::memory_order_relaxed);
@@ -188,14 +228,16 @@ void tidy() REQUIRES(g_mutex) {
 }
 
 // Whether there is room for one more block. Above the bounds those in which nothing lies are closed first.
-bool make_room(size_t size) {
+bool make_room(size_t size, bool may_close) {
   for (;;) {
     Memory idle;
     {
       MutexLock lock(g_mutex);
       if (g_pool == nullptr || g_pool->uses == 0) return false;
+      if (g_pool->bytes + size > g_pool->most_bytes) return false;
       const size_t most = std::max(kMaxIdleBytes, g_pool->bytes_in_use);
       if (g_pool->blocks.size() < kMaxBlocks && g_pool->idle_bytes() + size <= most) return true;
+      if (!may_close) return false;
       idle = g_pool->take_out_idle(false);
       if (idle == nullptr) return g_pool->blocks.size() < kMaxBlocks;
     }
@@ -217,10 +259,10 @@ Memory take_out_unused() {
   return idle;
 }
 
-std::byte* allocate_or_throw(size_t size) {
+std::byte* allocate_or_throw(size_t size, bool may_close) {
   const size_t capacity = capacity_for(size);
   if (std::byte* const place = take(capacity)) return place;
-  if (!make_room(block_size_for(capacity))) return nullptr;
+  if (!make_room(block_size_for(capacity), may_close)) return nullptr;
   Memory block = std::make_shared<SharedBlock>(g_last_id.fetch_add(1) + 1, block_size_for(capacity));
   MutexLock lock(g_mutex);
   if (g_pool == nullptr || g_pool->uses == 0) return nullptr;
@@ -231,11 +273,15 @@ std::byte* allocate_or_throw(size_t size) {
 }  // namespace
 
 Use::Use() : generation_(process_generation()) {
-  if (!g_is_prepared.exchange(true)) pthread_atfork(before_fork, after_fork, after_fork_in_child);
+  const bool is_free = is_memory_promised_freely();
   MutexLock lock(g_mutex);
+  if (!g_is_prepared && pthread_atfork(before_fork, after_fork, after_fork_in_child) != 0) {
+    fail(Status::kOutOfMemory, "no memory for what a fork is to do");
+  }
+  g_is_prepared = true;
   if (g_pool == nullptr) g_pool = new Pool;
   ++g_pool->uses;
-  g_is_used.store(true, std::memory_order_relaxed);
+  g_is_used.store(is_free, std::memory_order_relaxed);
 }
 
 Use::~Use() {
@@ -248,10 +294,10 @@ Use::~Use() {
   while (const Memory idle = take_out_unused()) idle->close();
 }
 
-std::byte* allocate(size_t size) noexcept {
+std::byte* allocate(size_t size, bool may_close) noexcept {
   if (size < kLeastBytes || !g_is_used.load(std::memory_order_relaxed) || size > SIZE_MAX / 4) return nullptr;
   try {
-    return allocate_or_throw(size);
+    return allocate_or_throw(size, may_close);
   } catch (...) {
     return nullptr;  // there is other memory
   }
@@ -282,7 +328,7 @@ void free(std::byte* place) noexcept {
 }
 
 std::optional<Found> find(const std::byte* data, size_t size) noexcept {
-  if (!g_is_used.load(std::memory_order_relaxed)) return std::nullopt;
+  if (!has_blocks()) return std::nullopt;
   MutexLock lock(g_mutex);
   if (g_pool == nullptr) return std::nullopt;
   const auto found = g_pool->find(data);
@@ -317,6 +363,27 @@ std::vector<std::shared_ptr<SharedBlock>> trim() {
   while (Memory idle = g_pool->take_out_idle(true)) retired.push_back(std::move(idle));
   for (auto& [data, block] : g_pool->blocks) block.is_fresh = false;
   return retired;
+}
+
+std::vector<std::shared_ptr<SharedBlock>> take_idle() {
+  std::vector<Memory> retired;
+  MutexLock lock(g_mutex);
+  if (g_pool == nullptr) return retired;
+  retired.reserve(g_pool->blocks.size());
+  while (Memory idle = g_pool->take_out_idle(false)) retired.push_back(std::move(idle));
+  return retired;
+}
+
+void drop_idle() noexcept {
+  for (;;) {
+    Memory idle;
+    {
+      MutexLock lock(g_mutex);
+      if (g_pool != nullptr) idle = g_pool->take_out_idle(false);
+    }
+    if (idle == nullptr) return;
+    idle->close();
+  }
 }
 
 bool has_blocks() noexcept { return g_blocks.load(std::memory_order_relaxed) != 0; }

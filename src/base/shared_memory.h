@@ -39,7 +39,8 @@ class SharedBlock {
 };
 
 // Places for buffers in such blocks. Of the process, as malloc is: a buffer has no worker. A forked child reads what
-// was there, and neither writes to it, gives it back nor makes more until it has a Use of its own. Thread-safe.
+// was there: no place that was taken then is ever written or used again on either side. Nor does the child give one
+// back, or take more until it has a Use of its own. Thread-safe.
 namespace shared_memory {
 
 // Smaller buffers are as fast to copy.
@@ -57,8 +58,9 @@ class Use {
   const uint32_t generation_;
 };
 
-// Of at least kLeastBytes, aligned to a page. nullptr: nobody uses them, or there is no memory of this kind.
-std::byte* allocate(size_t size) noexcept;
+// Of at least kLeastBytes, aligned to a page. nullptr: nobody uses them, or there is no memory of this kind. `may_close`:
+// blocks in which nothing lies may be closed to make room, which takes long.
+std::byte* allocate(size_t size, bool may_close = true) noexcept;
 void free(std::byte* place) noexcept;
 
 struct Found {
@@ -76,6 +78,11 @@ bool is_writable(const std::byte* place) noexcept;
 // Takes out the blocks in which nothing has lain since the last call, retired. The caller closes them, where it may
 // take long.
 std::vector<std::shared_ptr<SharedBlock>> trim();
+
+// The same of all blocks in which nothing lies, whenever they were used.
+std::vector<std::shared_ptr<SharedBlock>> take_idle();
+// Closes them at once; for who finds no memory.
+void drop_idle() noexcept;
 
 // Whether there are any blocks. Cheap.
 bool has_blocks() noexcept;

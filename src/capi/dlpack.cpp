@@ -22,7 +22,7 @@ void check_flags(uint32_t flags) {
 // A handle goes with what is exported: it counts until the deleter has run.
 template <typename Managed, typename Make>
 void export_tensor(const Tensor& tensor, bool is_copy, Managed** out_managed, Make&& make) {
-  auto held = Ref<distag_tensor>::take(make_tensor(is_copy ? tensor.clone() : tensor.snapshot()));
+  auto held = Ref<distag_tensor>::take(make_tensor(is_copy ? tensor.private_clone() : tensor.snapshot()));
   const Tensor& values = held->tensor();
   // Not "= {}": in a template clang 14 forgets to destroy an argument that is made of braces (and with it the handle).
   *out_managed = make(values, [held = std::move(held)]() mutable { held = Ref<distag_tensor>(); });

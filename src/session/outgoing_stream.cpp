@@ -240,8 +240,10 @@ void OutgoingStream::give_up(const LargeMessage& large) {
   }
 }
 
-void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task& on_acknowledged) {
-  keep(message, encode_next(message), chunk_bytes, on_acknowledged);
+void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_bytes, size_t ahead) {
+  Task nothing;
+  keep(message, encode_next(message), chunk_bytes, nothing);
+  sent_.last().bytes_ahead = ahead;
   transmit_last();
 }
 
@@ -304,9 +306,8 @@ uint64_t OutgoingStream::send_ahead(const Frame& frame) {
     wire::Chunk chunk = chunk_at(frame, transfer, offset);
     const size_t size = chunk.piece.size();
     wire::Message message{0, 0, {}, std::move(chunk)};
-    Task nothing;
     try {
-      keep_and_transmit(message, size, nothing);
+      keep_and_transmit(message, size, frame.size() - offset - size);
     } catch (...) {
       if (offset != 0) abandoned_.push_back(transfer);
       throw;

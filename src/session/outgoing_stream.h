@@ -108,7 +108,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void number(wire::Body body, SendOptions options);
   void number_large();
   void give_up(const LargeMessage& large);
-  void keep_and_transmit(wire::Message& message, size_t chunk_bytes, Task& on_acknowledged);
+  void keep_and_transmit(wire::Message& message, size_t chunk_bytes, size_t ahead);
   wire::Encoded encode_next(wire::Message& message);
   void keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task& on_acknowledged);
   void transmit_last();

@@ -38,8 +38,10 @@ void Transfers::add(const wire::Chunk& chunk) {
     violation("a chunk at {} of {} of transfer {}, of which {} of {} bytes have come", chunk.offset, chunk.total,
               chunk.transfer, partial.received, partial.whole.size());
   }
-  const bool is_behind = chunk.piece.is_loan() && chunk.piece.data() == partial.whole.data() + partial.received;
-  if (partial.loans && !is_behind) move_to_memory(partial);
+  if (partial.loans) {
+    const bool is_behind = chunk.piece.is_loan() && chunk.piece.data() == partial.whole.data() + partial.received;
+    if (!is_behind) move_to_memory(partial);
+  }
   add_to(partial, chunk.piece);
 }
 

@@ -38,13 +38,21 @@ constexpr size_t whole_size(size_t size) { return kHeader + align_up(size); }
 // From this size on it is asked whether the machine has so much at all.
 constexpr size_t kLeastChecked = size_t{1} << 30;
 
+bool may_be_there(size_t size) {
+  return size < kLeastChecked || (size <= SIZE_MAX - kHeader - 2 * kAlignment && size <= machine_memory());
+}
+
 void* allocate_block(size_t size) {
   void* block = nullptr;
   void* owner = nullptr;
-  if (size < kLeastChecked || (size <= SIZE_MAX - kHeader - 2 * kAlignment && size <= machine_memory())) {
+  if (may_be_there(size)) {
     const size_t whole = whole_size(size);
     if (size >= kLeastPooled) {
       block = take_block(whole);
+      if (block == nullptr) {
+        shared_memory::drop_idle();
+        block = take_block(whole);
+      }
     } else {
       owner = ::operator new(whole + kSlack, std::nothrow);
     }
@@ -61,7 +69,7 @@ void* allocate_block(size_t size) {
 }  // namespace
 
 BufferRef Buffer::allocate(size_t size) {
-  if (std::byte* const place = shared_memory::allocate(size)) {
+  if (std::byte* const place = may_be_there(size) ? shared_memory::allocate(size) : nullptr) {
     try {
       return make_foreign(Kind::kShared, place, size, {});
     } catch (...) {
@@ -69,6 +77,10 @@ BufferRef Buffer::allocate(size_t size) {
       throw;
     }
   }
+  return allocate_private(size);
+}
+
+BufferRef Buffer::allocate_private(size_t size) {
   void* block = allocate_block(size);
   return BufferRef(::new (block) Buffer(Kind::kOwn, static_cast<std::byte*>(block) + kHeader, size, {}));
 }

@@ -19,6 +19,8 @@ class Buffer {
  public:
   // Fresh memory, aligned to 64 bytes, not initialised. Throws OUT_OF_MEMORY.
   static BufferRef allocate(size_t size);
+  // The same of no other process, also where the host is given the address to write there.
+  static BufferRef allocate_private(size_t size);
   // Memory of the host, never written: a storage made over it refuses writes. `release` runs when the last holder is
   // gone, on its thread.
   static BufferRef borrow(const void* data, size_t size, Task release);

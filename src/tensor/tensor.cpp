@@ -163,6 +163,14 @@ Tensor Tensor::clone() const {
   return copy;
 }
 
+Tensor Tensor::private_clone() const {
+  if (const ShardSlot* slot = shard_slot()) return slot->whole().private_clone();
+  const Dims strides = row_major_strides(data_->shape);
+  Tensor copy = over(Buffer::allocate_private(byte_size()), data_->dtype, data_->shape, strides);
+  if (data_->count > 0) copy_to(copy.mutable_data());
+  return copy;
+}
+
 std::byte* Tensor::mutable_data() {
   check_whole();
   Storage& storage = *data_->storage;

@@ -131,6 +131,8 @@ class Tensor {
   Tensor contiguous() const;
   // A copy in memory of its own, row-major, without history.
   Tensor clone() const;
+  // The same, for somebody else to write to: no other process ever sees it.
+  Tensor private_clone() const;
 
   // For a writer that is alone. Makes the buffer this storage's own (copy on write) and gives the first element,
   // nullptr when there are none. Throws INVALID_STATE for borrowed memory.

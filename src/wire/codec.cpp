@@ -411,25 +411,30 @@ uint64_t Arrival::long_transfer() const { return is_long() ? root_of(view_.data)
 bool Arrival::takes_long(const Frames& payload) const {
   if (is_long()) return true;
   size_t bytes = 0;
-  bool has_loans = false;
+  Loans loans = Loans::kNone;
   for (const Frame& frame : payload) {
     bytes += frame.size();
-    has_loans |= frame.is_loan();
+    if (!frame.is_loan()) continue;
+    const bool is_odd = reinterpret_cast<uintptr_t>(frame.data()) % alignof(double) != 0;
+    loans = is_odd || loans == Loans::kOdd ? Loans::kOdd : Loans::kAligned;
   }
   if (bytes <= kQuickBytes) return false;
   const protocol::Message& root = root_of(view_.data);
-  const auto work_of = [has_loans](const auto* types, const auto* values) {
+  const auto work_of = [loans](const auto* types, const auto* values) {
     size_t work = 0;
     for (unsigned i = 0; values != nullptr && i < values->size(); ++i) {
-      work += decode_work(static_cast<uint8_t>(types->Get(i)), values->Get(i), has_loans);
+      work += decode_work(static_cast<uint8_t>(types->Get(i)), values->Get(i), loans);
     }
     return work;
   };
   if (const auto* call = root.body_as_Call()) return work_of(call->args_type(), call->args()) > kQuickBytes;
+  if (const auto* grad = root.body_as_Grad()) {
+    return loans != Loans::kNone && work_of(grad->gradients_type(), grad->gradients()) > kQuickBytes;
+  }
   if (const auto* part = root.body_as_Part()) return work_of(part->pieces_type(), part->pieces()) > kQuickBytes;
   const auto* reply = root.body_as_Reply();
   return reply != nullptr &&
-         decode_work(static_cast<uint8_t>(reply->result_type()), reply->result(), has_loans) > kQuickBytes;
+         decode_work(static_cast<uint8_t>(reply->result_type()), reply->result(), loans) > kQuickBytes;
 }
 
 Message Arrival::decode(const Frames& payload) const { return decode(payload, false); }

@@ -207,7 +207,7 @@ bool has_payload(protocol::Value type) {
 
 }  // namespace
 
-size_t decode_work(uint8_t type, const void* table, bool has_loans) {
+size_t decode_work(uint8_t type, const void* table, Loans loans) {
   // A size that lies is found out by decoding; it makes no sum overflow here.
   auto size_of = [](const protocol::Piece& piece) {
     return static_cast<size_t>(std::min<uint64_t>(piece.size(), uint64_t{1} << 40));
@@ -222,13 +222,14 @@ size_t decode_work(uint8_t type, const void* table, bool has_loans) {
       return size_of(*static_cast<const protocol::Int64List*>(table)->data());
     case protocol::Value::Tensor: {
       const auto& tensor = *static_cast<const protocol::Tensor*>(table);
-      const bool is_copied = has_loans && tensor.dtype() == protocol::Dtype::Int64;
+      const bool is_copied =
+          loans == Loans::kOdd || (loans != Loans::kNone && tensor.dtype() == protocol::Dtype::Int64);
       return is_copied || tensor.dtype() == protocol::Dtype::Bool ? size_of(*tensor.data()) : 0;
     }
     case protocol::Value::List: {
       const auto& list = *static_cast<const protocol::List*>(table);
       for (unsigned i = 0; list.items() != nullptr && i < list.items()->size(); ++i) {
-        work += decode_work(static_cast<uint8_t>(list.items_type()->Get(i)), list.items()->Get(i), has_loans);
+        work += decode_work(static_cast<uint8_t>(list.items_type()->Get(i)), list.items()->Get(i), loans);
       }
       return work;
     }
@@ -236,7 +237,7 @@ size_t decode_work(uint8_t type, const void* table, bool has_loans) {
       const auto& map = *static_cast<const protocol::Map*>(table);
       for (unsigned i = 0; map.entries() != nullptr && i < map.entries()->size(); ++i) {
         const protocol::Entry& entry = *map.entries()->Get(i);
-        work += decode_work(static_cast<uint8_t>(entry.value_type()), entry.value(), has_loans);
+        work += decode_work(static_cast<uint8_t>(entry.value_type()), entry.value(), loans);
       }
       return work;
     }

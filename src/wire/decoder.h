@@ -53,6 +53,7 @@ std::string decode_text(DecodeState& state, const flatbuffers::String* text, siz
 Value decode_value(DecodeState& state, uint8_t type, const void* table, size_t depth);
 Body decode_body(DecodeState& state, uint8_t type, const void* table);
 // About the bytes that decoding it would copy or look at one by one.
-size_t decode_work(uint8_t type, const void* table, bool has_loans);
+enum class Loans { kNone, kAligned, kOdd };  // of a payload: kOdd lie where no number can be read
+size_t decode_work(uint8_t type, const void* table, Loans loans);
 
 }  // namespace distag::wire

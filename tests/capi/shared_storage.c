@@ -9,6 +9,18 @@
 #include "capi/check.h"
 #include "capi/support/group.h"
 
+/* The old struct of DLPack, from its specification. */
+struct DLManagedTensor {
+  void *data;
+  int32_t device[2];
+  int32_t ndim;
+  uint8_t dtype[4];
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+  void *context;
+  void (*deleter)(struct DLManagedTensor *);
+};
+
 enum { kCount = 1 << 19 }; /* 2 MiB of float32 */
 
 static distag_error err = DISTAG_ERROR_INIT;
@@ -87,6 +99,39 @@ static void a_child_has_memory_of_its_own(distag_worker *worker, distag_tensor *
   distag_tensor_release(tensor);
 }
 
+/* Whether the address lies in memory that peers can be shown. */
+static int is_shared(const void *address) {
+  char line[512];
+  int found = 0;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+    unsigned long begin = 0, end = 0;
+    const int has_range = sscanf(line, "%lx-%lx", &begin, &end) == 2;
+    if (has_range && (unsigned long)address >= begin && (unsigned long)address < end) {
+      found = strstr(line, "distag-block") != NULL;
+    }
+  }
+  if (maps != NULL) fclose(maps);
+  return found;
+}
+
+/* Another library may write to it at any time, also in a forked child. */
+static void an_exported_copy_is_of_this_process_alone(void) {
+  distag_tensor *tensor = make(4);
+  struct DLManagedTensor *copy = NULL, *shared = NULL;
+  CHECK(is_shared(distag_tensor_get_data(tensor))); /* else nothing is tested */
+  CHECK_OK(distag_tensor_export_dlpack_legacy(tensor, 0, &copy, &err));
+  CHECK(!is_shared(copy->data) && *(const float *)copy->data == 4);
+  copy->deleter(copy);
+  /* A received one is read-only here: it is copied where nothing says so. */
+  CHECK_OK(distag_tensor_export_dlpack_legacy(kept[0], DISTAG_DLPACK_SHARE, &shared, &err));
+  CHECK(!is_shared(shared->data));
+  *(float *)shared->data = 1;
+  shared->deleter(shared);
+  CHECK(equals(kept[0], 0));
+  distag_tensor_release(tensor);
+}
+
 int main(void) {
   char folder[] = "/tmp/distag-shared-XXXXXX", rendezvous[64];
   distag_worker *worker[2];
@@ -102,6 +147,7 @@ int main(void) {
   CHECK_INT(group_start(worker, 2), 0);
   what_was_sent_stays(worker[0]);
   a_child_has_memory_of_its_own(worker[0], before);
+  an_exported_copy_is_of_this_process_alone();
   call_keep(worker[0], before); /* made before the worker: it is copied on its way */
   CHECK(equals(kept[kept_count - 1], 3));
   distag_tensor_release(before);

@@ -92,6 +92,7 @@ Frame Borrower::read(const Loan& loan, size_t size) {
   const auto found = blocks_.find(loan.block);
   if (found == blocks_.end()) fail(Status::kProtocol, "a loan in block {} of a lane, which was not shown", loan.block);
   const std::shared_ptr<const Mapping>& mapping = found->second.mapping;
+  if (loan.check != loan.checksum(size)) fail(Status::kProtocol, "the place of a loan was changed on its way");
   if (loan.number >= kMaxLoans || loan.offset > mapping->size || size > mapping->size - loan.offset) {
     fail(Status::kProtocol, "loan {} of {} bytes at {} is outside of its block of {} bytes", loan.number, size,
          loan.offset, mapping->size);

@@ -15,6 +15,8 @@ constexpr int kMessagesPerTurn = 64;
 // The same of bytes, however fast the writer is: each is copied twice, maybe to memory that is touched for the first
 // time.
 constexpr size_t kBytesPerTurn = 256 << 10;
+// A loan costs no more than its note, unless the host has memory of its own for what comes.
+constexpr size_t kLoanShare = 16;
 // A side that plays by the rules wakes for something: one wake may cross the loop's own.
 constexpr unsigned kMaxVainWakes = 64;
 
@@ -70,7 +72,7 @@ void Lane::tidy() {
 
 // A block is shown before the first loan in it is written to the ring.
 Frame Lane::read(const Loan& loan, size_t size) {
-  while (!borrower_->has_block(loan.block) && read_packet()) continue;
+  for (size_t i = 0; i < 2 * kMaxShownBlocks && !borrower_->has_block(loan.block) && read_packet(); ++i) continue;
   return borrower_->read(loan, size);
 }
 
@@ -162,7 +164,7 @@ bool Lane::read() {
   for (int i = 0; i < kMessagesPerTurn && bytes < kBytesPerTurn && is_open_; ++i) {
     std::optional<Frames> frames = next_message(kBytesPerTurn - bytes);
     if (!frames) break;
-    for (const Frame& frame : *frames) bytes += frame.is_loan() ? 0 : frame.size();
+    for (const Frame& frame : *frames) bytes += frame.is_loan() ? frame.size() / kLoanShare : frame.size();
     if (events_.on_message) events_.on_message(*std::move(frames));
   }
   if (is_open_) wake_other(kSleepsForRoom);
@@ -201,6 +203,7 @@ bool Lane::read_packet() {
 
 void Lane::take_block(const ShownBlock& block, int memory_fd) {
   try {
+    context_->tidy_later();
     if (borrower_) return borrower_->take(block, memory_fd);
     if (memory_fd >= 0) ::close(memory_fd);
   } catch (...) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/each_step.h"
 #include "transport/shm/lane.h"
 
 namespace distag {
@@ -21,6 +22,8 @@ LaneContext::LaneContext(FdLoop& loop, Executor* background) : loop_(loop), back
 
 LaneContext::~LaneContext() {
   loop_.cancel_timer(tidy_timer_);
+  EachStep each;
+  if (lending_) each([this] { close_blocks(shared_memory::take_idle()); });
   loop_.remove_idle_check(idle_check_);
   loop_.remove_lookout(*this);
 }
@@ -43,27 +46,35 @@ void LaneContext::begin_lending() {
 }
 
 // Now and then, as long as there is something to tidy.
-void LaneContext::tidy_later() {
+void LaneContext::tidy_later() noexcept {
+  assert_on_loop(loop_);
   if (tidy_timer_ != 0 || !lending_) return;
   const bool has_blocks = std::any_of(lanes_.begin(), lanes_.end(), [](const std::shared_ptr<Lane>& lane) {
     return lane != nullptr && lane->has_blocks();
   });
   if (!has_blocks && !shared_memory::has_blocks()) return;
-  tidy_timer_ = loop_.start_timer(loop_.now() + kTidyInterval, [this] {
-    tidy_timer_ = 0;
-    tidy();
+  EachStep each;
+  each([this] {
+    tidy_timer_ = loop_.start_timer(loop_.now() + kTidyInterval, [this] {
+      tidy_timer_ = 0;
+      tidy();
+      tidy_later();
+    });
   });
 }
 
-void LaneContext::tidy() {
+void LaneContext::tidy() noexcept {
+  EachStep each;
   for (const std::shared_ptr<Lane>& lane : lanes_) {
-    if (lane != nullptr) lane->tidy();
+    if (lane != nullptr) each([&lane] { lane->tidy(); });
   }
-  auto retired = shared_memory::trim();
-  tidy_later();
-  if (retired.empty()) return;
-  Task close = [retired = std::move(retired)] {
-    for (const auto& block : retired) block->close();
+  each([this] { close_blocks(shared_memory::trim()); });
+}
+
+void LaneContext::close_blocks(std::vector<std::shared_ptr<SharedBlock>> blocks) {
+  if (blocks.empty()) return;
+  Task close = [blocks = std::move(blocks)] {
+    for (const auto& block : blocks) block->close();
   };
   if (background_ == nullptr) return close();
   background_->post_or_drop(std::move(close));
@@ -71,6 +82,7 @@ void LaneContext::tidy() {
 
 void LaneContext::add(const std::shared_ptr<Lane>& lane) {
   assert_on_loop(loop_);
+  begin_lending();
   lanes_.push_back(lane);
   // A loop without lanes looks for nothing but what it did before.
   if (report_.open == 0) {

@@ -36,6 +36,8 @@ class LaneContext final : Lookout {
   LaneReport make_report() const;
   // From now on buffers of this process lie where they can be lent.
   void begin_lending();
+  // There may be something to tidy; without memory for it a later turn tries again.
+  void tidy_later() noexcept;
   bool has_room() const { return lanes_.size() < kMaxLanes; }
 
   void add(const std::shared_ptr<Lane>& lane);
@@ -57,8 +59,8 @@ class LaneContext final : Lookout {
     unsigned count = 0;
   };
 
-  void tidy();
-  void tidy_later();
+  void tidy() noexcept;
+  void close_blocks(std::vector<std::shared_ptr<SharedBlock>> blocks);
   bool turn();
   bool has_work() noexcept override;
   bool is_under_way() const noexcept override;

@@ -182,7 +182,9 @@ LaneSocket::Got LaneSocket::receive(LaneAnswer& answer) {
 }
 
 LaneSocket::Got LaneSocket::receive_packet(ShownBlock& block, int& memory_fd) noexcept {
-  const ssize_t got = receive_with(fd_, &block, sizeof block, memory_fd);
+  ssize_t got = receive_with(fd_, &block, sizeof block, memory_fd);
+  // The other side has left packets of ours unread; its own come after this word.
+  if (got == -1 && errno == ECONNRESET) got = receive_with(fd_, &block, sizeof block, memory_fd);
   if (got == -1 && is_nothing(got)) return Got::kNothing;
   if (got == sizeof block && block.id != 0 && (block.size == 0) == (memory_fd < 0)) return Got::kPacket;
   if (got == sizeof kWake && memory_fd < 0) {

@@ -10,10 +10,12 @@ namespace {
 
 // What the other side may have at a time: above it frames go by the ring.
 constexpr size_t kMaxBytesOut = size_t{1} << 30;
+// Of what is ahead, as it comes.
+constexpr size_t kLoanBytes = size_t{1} << 20;
 
 // A copy in shared memory; the frame itself where there is none.
 Frame move_to_shared(const Frame& frame) {
-  std::byte* const place = shared_memory::allocate(frame.size());
+  std::byte* const place = shared_memory::allocate(frame.size(), false);
   if (place == nullptr) return frame;
   std::shared_ptr<const void> owner(place, [place](const void*) { shared_memory::free(place); });
   std::memcpy(place, frame.data(), frame.size());
@@ -34,7 +36,7 @@ Lender::~Lender() {
 }
 
 void Lender::lend(Frames& frames, size_t ahead, LaneSocket& socket) {
-  const size_t later = (ahead + kMaxMessageBytes - 1) / kMaxMessageBytes + (ahead == 0 ? 0 : 1);  // loans, or fewer
+  const size_t later = (ahead + kLoanBytes - 1) / kLoanBytes;  // loans
   size_t loans = out_.size() + later;
   size_t bytes = bytes_out_ + ahead;
   for (size_t i = 1; i < frames.size(); ++i) {
@@ -73,7 +75,9 @@ std::vector<Loan> Lender::note(const Frames& frames) {
     if (!found || !shown_.contains(found->block->id()) || loans.size() >= free_.size()) {
       fail(Status::kInvalidState, "a loan of {} bytes that this lane has not made", frame.size());
     }
-    loans.push_back({found->block->id(), found->offset, free_[free_.size() - 1 - loans.size()], 0});
+    Loan loan{found->block->id(), found->offset, free_[free_.size() - 1 - loans.size()], 0};
+    loan.check = loan.checksum(frame.size());
+    loans.push_back(loan);
   }
   for (const Frame& frame : frames) {
     if (!frame.is_loan()) continue;

@@ -30,6 +30,16 @@ std::shared_ptr<std::byte> make_block(size_t size) {
 
 }  // namespace
 
+// Each word is mixed in by an odd factor, so that a change of one always shows.
+uint32_t Loan::checksum(size_t size) const {
+  uint64_t sum = 0x9e3779b97f4a7c15u;
+  for (const uint64_t word : {block, offset, uint64_t{number}, uint64_t{size}}) {
+    sum = (sum ^ word) * 0xff51afd7ed558ccdu;
+    sum ^= sum >> 32;
+  }
+  return static_cast<uint32_t>(sum);
+}
+
 void RingMessageWriter::begin(const Frames& frames, std::vector<Loan> loans) {
   loans_ = std::move(loans);
   next_loan_ = 0;
@@ -126,8 +136,9 @@ bool RingMessageReader::read_head() {
 }
 
 // A header frame is looked at where it lies.
-void RingMessageReader::check_loan(bool is_header, size_t size) const {
-  if (loan_reader_ == nullptr || is_header || size == 0 || size > kMaxMessageBytes) {
+void RingMessageReader::check_loan(bool is_header, size_t size, size_t total) const {
+  const bool is_too_large = size == 0 || size > kMaxMessageBytes || total > kMaxMessageTotal;
+  if (loan_reader_ == nullptr || is_header || is_too_large) {
     fail(Status::kProtocol, "a loan of {} bytes in a lane, where none may be", size);
   }
 }
@@ -140,7 +151,7 @@ void RingMessageReader::make_frames() {
     const size_t size = word & ~kLoanBit;
     total += size;
     if ((word & kLoanBit) != 0) {
-      check_loan(&word == sizes.data(), size);
+      check_loan(&word == sizes.data(), size, total);
       continue;
     }
     if (size > kMaxMessageBytes || total > kMaxMessageTotal) {

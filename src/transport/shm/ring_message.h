@@ -17,7 +17,10 @@ struct Loan {
   uint64_t block = 0;
   uint64_t offset = 0;
   uint32_t number = 0;
-  uint32_t reserved = 0;
+  uint32_t check = 0;
+
+  // Of all the rest and the size of the frame: the checksum of the message does not cover what does not travel.
+  uint32_t checksum(size_t size) const;
 };
 
 // Makes frames of the loans that come.
@@ -74,7 +77,7 @@ class RingMessageReader {
  private:
   bool read_head();
   void make_frames();
-  void check_loan(bool is_header, size_t size) const;
+  void check_loan(bool is_header, size_t size, size_t total) const;
 
   RingReader ring_;
   LoanReader* const loan_reader_;

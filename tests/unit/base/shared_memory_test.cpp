@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
 #include <vector>
+
+#include "base/memory.h"
 
 namespace distag::shared_memory {
 namespace {
@@ -18,6 +22,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 class SharedMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(stats().blocks, 0u); }
+  std::vector<std::byte*> kept_;
   void TearDown() override { EXPECT_EQ(stats().blocks, 0u) << "all blocks go with the last use and the last place"; }
 };
 
@@ -149,9 +154,64 @@ TEST_F(SharedMemoryTest, AForkedChildHasPlacesOfItsOwnOnly) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(place[kMiB - 1], std::byte{5});
-  EXPECT_TRUE(is_writable(place));
-  EXPECT_EQ(stats().bytes_in_use, stats().bytes_in_use / kMiB * kMiB);
+  EXPECT_FALSE(is_writable(place)) << "a child may still read there";
   free(place);
+}
+
+// It keeps what it has seen, whatever the parent does meanwhile.
+TEST_F(SharedMemoryTest, AForkedChildReadsTheValuesOfThen) {
+  const Use use;
+  std::byte* const place = allocate(kMiB);
+  std::memset(place, 5, kMiB);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pipes[1]);
+    char word = 0;
+    while (read(pipes[0], &word, 1) > 0) continue;
+    _exit(std::count(place, place + kMiB, std::byte{5}) == static_cast<ptrdiff_t>(kMiB) ? 0 : 1);
+  }
+  free(place);
+  for (int i = 0; i < 40; ++i) {
+    std::byte* const other = allocate(kMiB);
+    std::memset(other, 9, kMiB);
+    if (i % 2 == 0) free(other);
+    if (i % 2 != 0) kept_.push_back(other);
+  }
+  for (int i = 0; i < 2; ++i) {
+    for (const auto& block : trim()) block->close();
+  }
+  close(pipes[0]);
+  close(pipes[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  for (std::byte* other : kept_) free(other);
+}
+
+// Limits that would end the process by a signal.
+TEST_F(SharedMemoryTest, NoneIsMadeBeyondTheLimitsOfTheProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const Use use;
+    rlimit limit = {};
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = 1 << 20;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    bool is_right = allocate(kMiB) == nullptr;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    is_right = is_right && allocate(machine_memory() + kMiB) == nullptr;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 64;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    is_right = is_right && allocate(kMiB) == nullptr;
+    _exit(is_right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(SharedMemoryTest, ManyThreadsUseItAtOnce) {

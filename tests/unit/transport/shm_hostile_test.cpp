@@ -434,7 +434,8 @@ constexpr uint64_t kBlockBytes = 64 << 10;
 constexpr unsigned kBlockSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 
 // A message of a header of 4 bytes and a loan.
-void write_loan(Stranger& stranger, const Loan& loan, uint32_t size) {
+void write_loan(Stranger& stranger, Loan loan, uint32_t size, uint32_t damage = 0) {
+  loan.check = loan.checksum(size) + damage;
   const uint32_t head[] = {2, 4, size | 1u << 31, 7};
   std::memcpy(stranger.bytes(), head, sizeof head);
   std::memcpy(stranger.bytes() + sizeof head, &loan, sizeof loan);
@@ -485,6 +486,22 @@ TEST_F(ShmHostileTest, LoansThatCannotBeEndTheLane) {
     ASSERT_TRUE(show(stranger, {9, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals)}));
     write_loan(stranger, one.loan, one.size);
     EXPECT_TRUE(stranger.is_hung_up_on()) << one.what;
+  }
+  {
+    Stranger stranger(address_);
+    ASSERT_TRUE(stranger.open());
+    ASSERT_TRUE(show(stranger, {9, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals)}));
+    write_loan(stranger, {9, 0, 0, 0}, 4, 1);
+    EXPECT_TRUE(stranger.is_hung_up_on()) << "a place that was changed on its way";
+  }
+  {
+    Stranger stranger(address_);
+    ASSERT_TRUE(stranger.open());
+    const uint32_t head[] = {4, 4, 1u << 20 | 1u << 31, 1u << 20 | 1u << 31, 1u << 20 | 1u << 31};
+    std::memcpy(stranger.bytes(), head, sizeof head);
+    stranger.written() = sizeof head;
+    stranger.wake();
+    EXPECT_TRUE(stranger.is_hung_up_on()) << "more than a message may be, though none of it travels";
   }
   {
     Stranger stranger(address_);

@@ -26,6 +26,8 @@ LENGTHS = {
     ("distag_tensor_get_data", "return"): "bytes that shape, strides and dtype say",
     ("distag_op_info", "attribute_names"): "attribute_count",
     ("distag_security_options", "peer_names"): "peer_count",
+    ("distag_security_options", "initiators"): "initiator_count",
+    ("distag_worker_set_peers", "names"): "count",
     ("distag_backward_options", "seeds"): "root_count of the call",
     ("distag_box_source", "offset"): "ndim",
     ("distag_mesh_copy_box", "offset"): "ndim",

@@ -697,20 +697,42 @@ typedef struct distag_allocator {
  * other machines fails the start with DENIED; tcp on this machine then takes the key of its user, which the first
  * worker makes in distag/group.key of $XDG_STATE_HOME, else of ~/.local/state, or else fails with DENIED (since 0.3).
  * "ipc://" is for this user alone and has no keys, nor has "inproc://".
- * Keys of each worker, in the 40 characters of Z85, come later. */
+ * Instead of the group each worker may have a key of its own, and the public keys of those that may connect (since
+ * 0.3). A name is then that of its key: who takes another one is refused, and DENIED. This holds at "tcp://" and
+ * "ipc://", both of which are encrypted; there is no lane; within a process ("inproc://") nothing is checked. */
 typedef struct distag_security_options {
   uint32_t struct_size;
   uint32_t allow_insecure;       /* 1: without a group key tcp has none, for anybody; logged. since 0.3 */
-  const char *public_key;        /* nullable (later) */
-  const char *secret_key;        /* nullable (later) */
-  const char *const *peer_names; /* the workers that may connect (later), */
-  const char *const *peer_keys;  /* and the public key of each */
+  const char *public_key;        /* nullable: that of secret_key, which it has to fit */
+  const char *secret_key;        /* nullable: what the file holds that DISTAG_SECRET_KEY_FILE names, if it does, a file
+                                  * for this user alone. By distag_security_create_keys; since 0.3 */
+  const char *const *peer_names; /* the workers that may connect, */
+  const char *const *peer_keys;  /* and the public key of each. Without any those of the file that DISTAG_PEER_KEYS_FILE
+                                  * names, likewise: "NAME KEY" in each line; since 0.3 */
   size_t peer_count;
   const char *group_key; /* nullable: what the file holds that DISTAG_GROUP_KEY_FILE names in the environment, a file
                           * for this user alone (chmod 600). The same 32 or more characters in all workers of the
                           * group, which `distag keygen` makes. since 0.3 */
+  const char *rendezvous_name;   /* nullable: DISTAG_RENDEZVOUS_NAME of the environment, else "worker0". The worker that
+                                  * serves "tcp://", whose key is expected there. since 0.3 */
+  const char *const *initiators; /* nullable: all. The only other workers in whose backward passes this one takes part;
+                                  * UNSUPPORTED without a key for each worker. since 0.3 */
+  size_t initiator_count;
 } distag_security_options;
-#define DISTAG_SECURITY_OPTIONS_INIT {sizeof(distag_security_options), 0, NULL, NULL, NULL, NULL, 0, NULL}
+#define DISTAG_SECURITY_OPTIONS_INIT \
+  {sizeof(distag_security_options), 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0}
+
+/* A new key of a worker, in text (Z85): the public one is for the lists of the others (since 0.3). */
+typedef struct distag_key_pair {
+  uint32_t struct_size;
+  uint32_t reserved;
+  char public_key[44]; /* 40 characters */
+  char secret_key[44]; /* likewise */
+} distag_key_pair;
+#define DISTAG_KEY_PAIR_INIT {sizeof(distag_key_pair), 0, {0}, {0}}
+
+/* Makes one that nobody knows (since 0.3). */
+DISTAG_API distag_status distag_security_create_keys(distag_key_pair *out_keys, distag_error *err);
 
 /* Options of a new worker. If the environment tells rank, size and rendezvous, all of it may stay zero. */
 typedef struct distag_worker_options {
@@ -763,7 +785,8 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
  * Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
  * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world than that of rank 0, or of the
  * first at "inproc://" and "file://": the others wait on, and their DEADLINE tells of it); DENIED (another job; another
- * group key, or none for an address beyond this machine); PROTOCOL. After a failure it can be started again. */
+ * group key, or none for an address beyond this machine; a key that others do not let in, or that of another
+ * name); PROTOCOL. After a failure it can be started again. */
 DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
 DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_t timeout_ns,
                                                    distag_future **out_future, distag_error *err);
@@ -802,6 +825,13 @@ DISTAG_API distag_status distag_worker_wait(distag_worker *worker, int64_t timeo
 
 /* A descriptor that is readable while distag_worker_poll has something to run; -1 with the pool executor. */
 DISTAG_API int64_t distag_worker_get_fd(distag_worker *worker);
+
+/* From now on these workers may connect, each with this key, and nobody else: for a key that is new, lost or stolen.
+ * A member whose key is gone, or another one now, is lost at once, and DENIED when it comes again with the old one. It
+ * replaces the list of the options; before the start, too (since 0.3).
+ * Threads: any. Fails: UNSUPPORTED without a key of its own; INVALID_ARGUMENT naming the key that is none. */
+DISTAG_API distag_status distag_worker_set_peers(distag_worker *worker, const char *const *names,
+                                                 const char *const *keys, size_t count, distag_error *err);
 
 /* The place of the worker in its group. */
 DISTAG_API const char *distag_worker_get_name(distag_worker *worker);   /* NULL as long as it depends on the rank */
@@ -853,7 +883,8 @@ typedef distag_status (*distag_function)(void *user_data, distag_invocation *inv
 typedef struct distag_function_options {
   uint32_t struct_size;
   uint32_t reserved;
-  const char *const *callers; /* nullable: the only workers that may call it (later) */
+  const char *const *callers; /* nullable: all. The only other workers that may call it, since 0.3; UNSUPPORTED without
+                               * a key for each worker */
   size_t caller_count;
 } distag_function_options;
 #define DISTAG_FUNCTION_OPTIONS_INIT {sizeof(distag_function_options), 0, NULL, 0}
@@ -1871,6 +1902,10 @@ typedef struct distag_api {
   distag_status (*context_create_joint)(distag_mesh *, distag_context **, distag_error *);
   distag_status (*tensor_create_deferred)(distag_dtype, const int64_t *, size_t, const distag_deferred_options *,
                                           distag_tensor **, distag_error *);
+  /* 0.3: keys */
+  distag_status (*security_create_keys)(distag_key_pair *, distag_error *);
+  distag_status (*worker_set_peers)(distag_worker *, const char *const *, const char *const *, size_t,
+                                    distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */

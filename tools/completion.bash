@@ -10,6 +10,14 @@ _distag() {
       COMPREPLY=($(compgen -W "--json" -- "$word"))
       return
       ;;
+    keygen)
+      if [ "$COMP_CWORD" -eq 2 ]; then
+        COMPREPLY=($(compgen -W "--worker" -- "$word"))
+      elif [ "$COMP_CWORD" -eq 4 ]; then
+        COMPREPLY=($(compgen -d -- "$word"))
+      fi
+      return
+      ;;
     run) ;;
     *) return ;;
   esac

@@ -17,12 +17,13 @@ constexpr const char* kUsage =
     "usage: distag run -n N [--restart K] [--grace SECONDS] [--] PROGRAM [ARGUMENTS...]\n"
     "       distag doctor [--json]\n"
     "       distag version [--json]\n"
-    "       distag keygen\n"
+    "       distag keygen [--worker NAME FOLDER]\n"
     "\n"
     "run      starts N processes of a program as one group, with their ranks before the lines that they print\n"
     "doctor   tells what this machine gives, and what to mend\n"
     "version  tells the versions of the library, its ABI and its protocol\n"
-    "keygen   prints a new group key, for a file that DISTAG_GROUP_KEY_FILE names\n";
+    "keygen   prints a new group key, for a file that DISTAG_GROUP_KEY_FILE names; or makes the key of one worker, in\n"
+    "         FOLDER/NAME.key for its DISTAG_SECRET_KEY_FILE, and prints the line for all DISTAG_PEER_KEYS_FILEs\n";
 
 int refuse(const char* what) {
   std::fprintf(stderr, "distag: \"%s\" is not known\n%s", what, kUsage);
@@ -44,13 +45,20 @@ int run(std::span<char*> arguments) {
   return options ? distag_tool::run(*options) : (std::fputs(kUsage, stderr), kWrongUse);
 }
 
+int make_keys(std::span<char*> arguments) {
+  if (arguments.size() == 1) return distag_tool::print_key();
+  if (std::strcmp(arguments[1], "--worker") != 0) return refuse(arguments[1]);
+  if (arguments.size() != 4) return std::fputs(kUsage, stderr), kWrongUse;
+  return distag_tool::make_worker_key(arguments[2], arguments[3]);
+}
+
 int dispatch(std::span<char*> arguments) {
   if (arguments.empty()) return std::fputs(kUsage, stderr), kWrongUse;
   const std::string_view command = arguments[0];
   if (command == "run") return run(arguments);
   if (command == "doctor") return report(arguments, distag_tool::print_doctor);
   if (command == "version" || command == "--version") return report(arguments, distag_tool::print_versions);
-  if (command == "keygen") return arguments.size() > 1 ? refuse(arguments[1]) : distag_tool::print_key();
+  if (command == "keygen") return make_keys(arguments);
   if (command == "help" || command == "--help" || command == "-h") return std::fputs(kUsage, stdout), 0;
   return refuse(arguments[0]);
 }

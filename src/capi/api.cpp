@@ -235,13 +235,15 @@ constexpr distag_api kApi = {
     distag_tensor_get_spec,
     distag_context_create_joint,
     distag_tensor_create_deferred,
+    distag_security_create_keys,
+    distag_worker_set_peers,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 (distag_op_info and
 // distag_security_options: of 0.3) where pointers have 64 bits.
 static_assert(sizeof(void*) != 8 || (sizeof(distag_error) == 512 && sizeof(distag_op_info) == 48 &&
                                      sizeof(distag_custom_op) == 48 && sizeof(distag_member) == 152));
-static_assert(sizeof(void*) != 8 || (sizeof(distag_allocator) == 40 && sizeof(distag_security_options) == 56 &&
+static_assert(sizeof(void*) != 8 || (sizeof(distag_allocator) == 40 && sizeof(distag_security_options) == 80 &&
                                      sizeof(distag_worker_options) == 176 && sizeof(distag_function_options) == 24));
 static_assert(sizeof(void*) != 8 || (sizeof(distag_call_options) == 32 && sizeof(distag_backward_options) == 48 &&
                                      sizeof(distag_context_info) == 24 && sizeof(distag_stats) == 176));

@@ -79,11 +79,17 @@ std::string need_function_name(const char* name) {
   return text;
 }
 
-void check_function_options(const distag_function_options* options) {
+// The workers that may call it; none: all. Names mean something only where each has a key of its own.
+std::vector<std::string> read_callers(distag_worker& worker, const distag_function_options* options) {
   const distag_function_options given = read_struct(options, "distag_function_options");
   need_zero(given.reserved, "distag_function_options.reserved");
-  need_zero(given.callers, "distag_function_options.callers");
-  need_zero(given.caller_count, "distag_function_options.caller_count");
+  if (given.callers == nullptr && given.caller_count == 0) return {};
+  if (!worker.hosted().threaded().has_worker_keys()) {
+    refuse(Status::kUnsupported, "callers: a name proves nothing where workers have no key each (secret_key)");
+  }
+  std::vector<std::string> callers = need_worker_names(given.callers, given.caller_count, "callers");
+  if (callers.empty()) refuse(Status::kInvalidArgument, "caller_count is 0: leave callers NULL for all");
+  return callers;
 }
 
 // An error that says how a call failed.
@@ -109,9 +115,9 @@ distag_status distag_worker_register(distag_worker* worker, const char* name, di
     distag_worker& live = need_worker(worker);
     std::string text = need_function_name(name);
     if (function == nullptr) refuse_null("function");
-    check_function_options(options);
+    std::vector<std::string> callers = read_callers(live, options);
     auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), std::move(data)});
-    live.register_function(made, make_function(live, made, function));
+    live.register_function(made, make_function(live, made, function), std::move(callers));
   });
 }
 
@@ -120,11 +126,11 @@ distag_status distag_worker_offer(distag_worker* worker, const char* name, uint6
   return guard(__func__, err, [=] {
     distag_worker& live = need_worker(worker);
     std::string text = need_function_name(name);
-    check_function_options(options);
+    std::vector<std::string> callers = read_callers(live, options);
     live.need_host();
     check_takes_events(live);
     auto made = std::make_shared<HostFunction>(HostFunction{std::move(text), HostData(nullptr, nullptr)});
-    live.register_function(made, make_offer(live, made, tag));
+    live.register_function(made, make_offer(live, made, tag), std::move(callers));
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "capi/boundary.h"
@@ -55,7 +56,8 @@ struct distag_worker final : distag::capi::Handle {
   void check_up() const;
 
   // As those of HostedWorker; what it tells by an outcome is refused here.
-  void register_function(std::shared_ptr<distag::HostFunction> function, distag::Function run);
+  void register_function(std::shared_ptr<distag::HostFunction> function, distag::Function run,
+                         std::vector<std::string> callers);
   void unregister_function(const std::string& name, distag::Nanos timeout);
   std::shared_ptr<distag::Future<distag::Value>> start(distag::Nanos timeout);
   distag::Value shutdown(distag::Nanos timeout);
@@ -81,6 +83,15 @@ Function make_offer(distag_worker& worker, std::shared_ptr<HostFunction> functio
 void check_takes_events(distag_worker& worker);
 
 distag_member to_member(const MemberRecord& record);
+
+// A name that a worker can have. Throws INVALID_ARGUMENT naming `what`.
+std::string need_worker_name(const char* text, const char* what);
+// A list of such names.
+std::vector<std::string> need_worker_names(const char* const* names, size_t count, const char* what);
+// A text, or what stands for none.
+std::string text_or(const char* text, const char* fallback, const char* name);
+// Checks the keys and the roles, and says what they ask for.
+void make_security(const distag_security_options* given, ThreadedOptions& made);
 
 // Checks the options and says what they ask for.
 ThreadedOptions make_threaded_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory);

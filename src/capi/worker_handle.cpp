@@ -54,9 +54,10 @@ void distag_worker::check_up() const {
   if (hosted_->is_down()) refuse(Status::kInvalidState, "the worker is shut down");
 }
 
-void distag_worker::register_function(std::shared_ptr<HostFunction> function, Function run) {
+void distag_worker::register_function(std::shared_ptr<HostFunction> function, Function run,
+                                      std::vector<std::string> callers) {
   check_up();
-  hosted_->register_function(std::move(function), std::move(run));
+  hosted_->register_function(std::move(function), std::move(run), std::move(callers));
 }
 
 void distag_worker::unregister_function(const std::string& name, Nanos timeout) {

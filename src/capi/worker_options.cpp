@@ -7,26 +7,12 @@
 #include "base/pool.h"
 #include "capi/struct_check.h"
 #include "capi/worker.h"
-#include "transport/zmq/group_key.h"
 
 namespace distag::capi {
 namespace {
 
-constexpr size_t kLongestName = 127;
 constexpr uint64_t kMostMessageBytes = uint64_t{1} << 60;
 constexpr int32_t kLargestWorld = 65536;  // a rank has 16 bits in the id of a context
-
-std::string text_or(const char* text, const char* fallback, const char* name) {
-  return text == nullptr ? fallback : need_text(text, name);
-}
-
-void check_name(const std::string& name) {
-  const bool has_good_size = !name.empty() && name.size() <= kLongestName;
-  const bool has_good_letters =
-      name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:") == std::string::npos;
-  if (has_good_size && has_good_letters) return;
-  refuse(Status::kInvalidArgument, "name \"{}\" is not 1 to {} of A-Z a-z 0-9 _ - . :", name, kLongestName);
-}
 
 void check_place(const distag_worker_options& options) {
   if (options.world_size < -1 || options.world_size > kLargestWorld) {
@@ -44,24 +30,6 @@ void check_place(const distag_worker_options& options) {
   }
 }
 
-SecurityOptions make_security(const distag_security_options* given) {
-  const distag_security_options security = read_struct(given, "distag_security_options", kFirstSecurityOptions);
-  need_zero(security.public_key, "distag_security_options.public_key");
-  need_zero(security.secret_key, "distag_security_options.secret_key");
-  need_zero(security.peer_names, "distag_security_options.peer_names");
-  need_zero(security.peer_keys, "distag_security_options.peer_keys");
-  need_zero(security.peer_count, "distag_security_options.peer_count");
-  if (security.allow_insecure > 1) {
-    refuse(Status::kInvalidArgument, "distag_security_options.allow_insecure is {}, not 0 or 1",
-           security.allow_insecure);
-  }
-  SecurityOptions made;
-  made.allow_insecure = security.allow_insecure == 1;
-  made.group_key = text_or(security.group_key, "", "distag_security_options.group_key");
-  if (security.group_key != nullptr) static_cast<void>(group_key_of(made.group_key));
-  return made;
-}
-
 void check_enums(const distag_worker_options& options) {
   need_enumerator(options.executor, DISTAG_EXECUTOR_HOST, "executor", "DISTAG_EXECUTOR_...");
   need_enumerator(options.log_level, DISTAG_LOG_DEBUG, "log_level", "DISTAG_LOG_...");
@@ -75,8 +43,7 @@ WorkerOptions make_worker_options(const distag_worker_options& options) {
   made.world_size = options.world_size;
   made.rank = options.world_size == 0 ? -1 : options.rank;
   if (options.name != nullptr) {
-    made.name = need_text(options.name, "name");
-    check_name(made.name);
+    made.name = need_worker_name(options.name, "name");
   }
   made.rendezvous = text_or(options.rendezvous, "env://", "rendezvous");
   made.job = text_or(options.job, "default", "job");
@@ -106,7 +73,7 @@ ThreadedOptions make_threaded_options(const distag_worker_options& options, std:
   void* const user_data = options.user_data;
   ThreadedOptions made;
   made.worker = make_worker_options(options);
-  made.security = make_security(options.security);
+  make_security(options.security, made);
   made.host_executor = options.executor == DISTAG_EXECUTOR_HOST;
   made.thread_count = options.thread_count;
   need_zero(options.reserved, "distag_worker_options.reserved");

@@ -153,7 +153,7 @@ void Group::on_joined(const Peer& peer) {
 Heard Group::handle(const Peer& from, wire::Message& message) {
   assert_on_loop(shared_->loop);
   if (const auto* ask = std::get_if<wire::ShutdownPoll>(&message.body)) {
-    state_->vote.on_ask(from, *ask);
+    if (!state_->vote.on_ask(from, *ask)) return Heard::kRefused;
   } else if (auto* answer = std::get_if<wire::ShutdownAnswer>(&message.body)) {
     state_->vote.on_answer(from, std::move(*answer));
   } else {

@@ -128,7 +128,8 @@ void RendezvousGuest::on_denied() {
   give_up(Error(Status::kDenied,
                 fmt::format("rendezvous \"{}\": the worker that serves there does not let this one in, as their group "
                             "keys differ or one of them has none: give all workers of the group the same "
-                            "(distag_security_options.group_key, DISTAG_GROUP_KEY_FILE)",
+                            "(distag_security_options.group_key, DISTAG_GROUP_KEY_FILE); or, where each has a key of "
+                            "its own, one of the two has not the key of the other in its list",
                             uri())));
 }
 

@@ -48,7 +48,7 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
     const wire::Message message = wire::unpack(frames, wire::Limits(), transport_);
     const auto* join = std::get_if<wire::Join>(&message.body);
     if (join == nullptr) fail(Status::kProtocol, "{} instead of JOIN", wire::body_name(message.body));
-    on_join(from, *join);
+    on_join(from, with_name_of_key(from, *join));
   } catch (const wire::Damaged& damage) {
     answer(from, wire::Refuse{wire::RefuseReason::kDamaged, 0, damage.message()});
   } catch (...) {
@@ -59,6 +59,18 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
     refusal.error = std::move(error);
     answer(from, std::move(refusal));
   }
+}
+
+// A key says whose name it is; who gives no name has that of its key.
+wire::Join RendezvousHost::with_name_of_key(const ConnectionToken& from, wire::Join join) const {
+  const std::string owner = acceptor_->name_of(from);
+  if (owner.empty() || owner == join.member.name) return join;
+  if (!join.member.name.empty()) {
+    fail(Status::kDenied, "rendezvous \"{}\": a worker takes the name \"{}\", but its key is that of \"{}\"", uri(),
+         join.member.name, owner);
+  }
+  join.member.name = owner;
+  return join;
 }
 
 void RendezvousHost::log_refusal(const std::string& text) {

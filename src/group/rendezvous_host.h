@@ -29,6 +29,7 @@ class RendezvousHost final : public Joining {
   void on_join(const ConnectionToken& from, const wire::Join& join);
   // Throws when the joiner may not come in. A rival whose connection is gone makes room.
   void admit(const wire::Join& join);
+  wire::Join with_name_of_key(const ConnectionToken& from, wire::Join join) const;
   void complete();
   void fail_all(const Error& error);
   bool answer(const ConnectionToken& to, wire::Body body);

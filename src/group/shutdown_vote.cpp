@@ -55,6 +55,7 @@ void ShutdownVote::stop() {
 
 void ShutdownVote::on_members_changed() {
   assert_on_loop(shared_.loop);
+  if (!is_over_) try_or_tick([this] { answer_early_ask(); });
   if (!is_stopping_ || is_over_) return;
   is_round_stale_ = true;  // until the next one begins
   try_or_tick([this] {
@@ -223,18 +224,36 @@ void ShutdownVote::be_quiet() {
 
 // ---- a member ----
 
-void ShutdownVote::on_ask(const Peer& from, const wire::ShutdownPoll& ask) {
+bool ShutdownVote::on_ask(const Peer& from, const wire::ShutdownPoll& ask) {
   assert_on_loop(shared_.loop);
-  if (is_over_) return;
+  if (is_over_) return true;
+  if (from.incarnation != leader()) {
+    early_asks_[from.incarnation] = ask;
+    return false;
+  }
+  early_asks_.erase(from.incarnation);
+  answer(from.incarnation, ask);
+  return true;
+}
+
+// It has heard of the end of a lower rank before this worker did.
+void ShutdownVote::answer_early_ask() {
+  const auto early = early_asks_.find(leader());
+  if (early == early_asks_.end()) return;
+  answer(early->first, early->second);
+  early_asks_.erase(early);
+}
+
+void ShutdownVote::answer(Incarnation from, const wire::ShutdownPoll& ask) {
   missing_ = ask.missing;
-  if (from.incarnation == leader_ && ask.round == asked_round_) return;
-  wire::ShutdownAnswer answer = own_answer();
-  answer.round = ask.round;
-  const bool is_final = is_ready(answer);
-  const bool is_stopping = answer.stopping;
-  send(from.incarnation, std::move(answer));
+  if (from == leader_ && ask.round == asked_round_) return;
+  wire::ShutdownAnswer given = own_answer();
+  given.round = ask.round;
+  const bool is_final = is_ready(given);
+  const bool is_stopping = given.stopping;
+  send(from, std::move(given));
   // It is asked again when there was no memory for the answer.
-  leader_ = from.incarnation;
+  leader_ = from;
   asked_round_ = ask.round;
   is_answer_final_ = is_final;
   told_stopping_ = is_stopping;
@@ -337,6 +356,7 @@ void ShutdownVote::tick() {
 
 void ShutdownVote::go_on() {
   if (shared_.is_open_world) return look_whether_idle();
+  answer_early_ask();
   if (!is_leader()) {
     greet_leader();
     answer_leader();

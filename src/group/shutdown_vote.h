@@ -32,7 +32,8 @@ class ShutdownVote {
   void begin();  // the shutdown was asked for here
   void stop();   // cancels the timer; nothing happens after it
 
-  void on_ask(const Peer& from, const wire::ShutdownPoll& ask);
+  // False: the one that asks does not lead as far as this worker knows; should it do so later, it is answered then.
+  bool on_ask(const Peer& from, const wire::ShutdownPoll& ask);
   void on_answer(const Peer& from, const wire::ShutdownAnswer& answer);
   void on_verdict(const Peer& from, const wire::ShutdownVerdict& verdict);
   void on_members_changed();
@@ -56,6 +57,8 @@ class ShutdownVote {
   bool is_balanced() const;
   void finish();
 
+  void answer(Incarnation from, const wire::ShutdownPoll& ask);
+  void answer_early_ask();
   void greet_leader();
   void answer_leader();
   void look_whether_idle();
@@ -88,7 +91,8 @@ class ShutdownVote {
   Incarnation greeted_ = 0;  // the leader that knows of us
   Incarnation leader_ = 0;   // who asked last
   uint64_t asked_round_ = 0;
-  bool is_answer_final_ = false;  // it said stopping and idle
+  std::map<Incarnation, wire::ShutdownPoll> early_asks_;  // the last one of each that does not lead, or not yet
+  bool is_answer_final_ = false;                          // it said stopping and idle
   bool told_stopping_ = false;
   std::vector<Incarnation> missing_;
 

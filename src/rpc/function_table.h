@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "rpc/rpc.h"
@@ -18,6 +19,7 @@ void check_function_name(const std::string& name);
 struct OfferedFunction {
   Function run;
   bool on_loop = false;
+  std::vector<std::string> callers = {};  // the only other workers that may call it; empty: all
 };
 
 // The functions of a worker. Any thread. A function that runs is held by whoever runs it.

@@ -38,6 +38,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
   const std::shared_ptr<TakenCosts> taken = taken_of(from.incarnation);
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
+  Heard heard = Heard::kHandled;
   std::shared_ptr<IncomingCall> call;
   try {
     call = take_in(owner, peer.peer, request, taken);
@@ -47,6 +48,9 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
       fail(Status::kDisconnected, "{} is leaving the group", describe_peer(shared_.group->self));
     }
     Target target = find_target(call->function());
+    heard = Heard::kRefused;
+    check_caller(target, call->function(), from);
+    heard = Heard::kHandled;
     receive_metadata(*call);
     dispatch_when_ready(call, std::move(target));
   } catch (const Violation& error) {
@@ -65,7 +69,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     }
   }
   ++peer.requests_received;  // once, also when it is tried again as a refusal
-  return Heard::kHandled;
+  return heard;
 }
 
 // Handles of its references are made before anything else is decided, so that they go with it.
@@ -125,6 +129,17 @@ void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& cal
       refuse(call, current_error());
     }
   });
+}
+
+void IncomingCalls::check_caller(const Target& target, const std::string& function, const Peer& from) {
+  if (target.function == nullptr || target.function->callers.empty()) return;
+  const std::vector<std::string>& callers = target.function->callers;
+  const bool is_self = from.incarnation == shared_.group->self.incarnation;
+  if (is_self || std::find(callers.begin(), callers.end(), from.name) != callers.end()) return;
+  const std::string text = fmt::format("worker \"{}\" may not call \"{}\" on {}: it is not among the callers of it",
+                                       from.name, function, describe_peer(shared_.group->self));
+  denial_log_.write(shared_.environment.log, LogLevel::kWarning, shared_.environment.loop.now(), text);
+  throw Error(Status::kDenied, text);
 }
 
 IncomingCalls::Target IncomingCalls::find_target(const std::string& name) const {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/log_throttle.h"
 #include "base/turns.h"
 #include "rpc/calls_by_context.h"
 #include "rpc/deadlines.h"
@@ -54,6 +55,7 @@ class IncomingCalls {
     const ops::Op* op = nullptr;
   };
 
+  void check_caller(const Target& target, const std::string& function, const Peer& from);
   void begin_value(IncomingCall& call);
   std::shared_ptr<IncomingCall> take_in(const std::shared_ptr<RpcShared>& owner,
                                         const std::shared_ptr<const Peer>& from, wire::Call& request,
@@ -79,6 +81,7 @@ class IncomingCalls {
   // Out of the table. False when it was not in it.
   bool remove(const IncomingCall& call);
 
+  LogThrottle denial_log_;
   RpcShared& shared_;
   OutgoingCalls& outgoing_;
   std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;

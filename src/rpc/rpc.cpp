@@ -64,12 +64,12 @@ void Rpc::set_hook(CallHook* hook) { state_->hook = hook; }
 void Rpc::set_reference_hook(ReferenceHook* hook) { state_->references = hook; }
 void Rpc::set_op_runner(OpRunner runner) { state_->op_runner = std::move(runner); }
 
-void Rpc::register_function(const std::string& name, Function function) {
-  state_->functions.add(name, {std::move(function)});
+void Rpc::register_function(const std::string& name, Function function, std::vector<std::string> callers) {
+  state_->functions.add(name, {std::move(function), false, std::move(callers)});
 }
 
 void Rpc::register_internal(const std::string& name, Function function) {
-  state_->functions.add(name, {std::move(function), true});
+  state_->functions.add(name, {std::move(function), true, {}});
 }
 
 void Rpc::unregister_function(const std::string& name) { state_->functions.remove(name); }

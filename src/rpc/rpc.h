@@ -57,8 +57,8 @@ class Rpc {
   // A function of an upper layer, whose name begins with "distag.": short, and run on the loop.
   void register_internal(const std::string& name, Function function);
   // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form. A function hides a built-in op. Also
-  // later.
-  void register_function(const std::string& name, Function function);
+  // later. With `callers` no other worker may call it: DENIED.
+  void register_function(const std::string& name, Function function, std::vector<std::string> callers = {});
   // Calls that came before may still run it.
   void unregister_function(const std::string& name);
 

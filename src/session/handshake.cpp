@@ -44,6 +44,12 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kKey,
                      "it has no key of its group, and cannot check the proof that the other gives of one");
   }
+  if (const std::string owner = acceptor->name_of(from); !owner.empty() && owner != hello.name) {
+    stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
+                       fmt::format("worker \"{}\" was refused: it says that it is \"{}\"", owner, hello.name));
+    return refuse_it(wire::RefuseReason::kDenied,
+                     fmt::format("its key is that of \"{}\", not of \"{}\"", owner, hello.name));
+  }
   if (hello.incarnation == self.incarnation || (hello.wanted != 0 && hello.wanted != self.incarnation)) {
     return refuse_it(wire::RefuseReason::kIncarnation, "another incarnation listens at its address");
   }
@@ -173,6 +179,7 @@ void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) 
   const bool is_misunderstanding = refusal.reason == RefuseReason::kVersion ||
                                    refusal.reason == RefuseReason::kProtocol || refusal.reason == RefuseReason::kKey;
   if (is_misunderstanding) status = Status::kProtocol;
+  if (refusal.reason == RefuseReason::kDenied) status = Status::kDenied;
   const bool is_other = refusal.incarnation != 0 && refusal.incarnation != record.peer.incarnation;
   if (refusal.reason == RefuseReason::kIncarnation && is_other) status = Status::kPeerRestarted;
   end_once_heard(record, [this, &record, status, why = "it refused this worker: " + refusal.text] {

@@ -63,7 +63,7 @@ void OutgoingConnection::transition(Event event) {
       if (!has_connection) break;
       drop_connection();
       wait_to_retry();
-      if (note_drop(event == Event::kRefused)) owner_.on_dead("connection dropped and two redials were refused");
+      if (note_drop(event == Event::kRefused)) owner_.on_dead(why_dead());
       break;
     case Event::kStalled:
       if (!has_connection) break;
@@ -80,6 +80,11 @@ void OutgoingConnection::transition(Event event) {
   }
 }
 
+Error OutgoingConnection::why_dead() const {
+  if (!was_denied_) return {Status::kDisconnected, "connection dropped and two redials were refused"};
+  return {Status::kDenied, "it does not let this worker in, or has another key than its name: their keys do not fit"};
+}
+
 void OutgoingConnection::enter(State state) {
   if (state_ == State::kOpen) --shared_.stats.peers_connected;
   if (state == State::kOpen) ++shared_.stats.peers_connected;
@@ -92,17 +97,20 @@ void OutgoingConnection::dial() {
   dialled_at_ = shared_.loop.now();
   has_greeted_ = false;
   is_blocked_ = false;
+  was_denied_ = false;
   try {
     dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
-    connection_ = shared_.transport.dial(peer_.endpoint, events_of(++epoch_));
+    connection_ = shared_.transport.dial_worker(peer_.name, peer_.endpoint, events_of(++epoch_));
   } catch (...) {
     const Error error = current_error();
     // Out of descriptors or memory: by the next attempt that may have changed, and the lease bounds it.
     shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message()));
     transition(Event::kDropped);
     // Of an address that is none, or takes a key that we have not.
-    const bool is_for_good = error.status() == Status::kInvalidArgument || error.status() == Status::kDenied;
-    if (is_for_good) owner_.on_dead(error.message());
+    const bool is_denied = error.status() == Status::kDenied;
+    if (is_denied || error.status() == Status::kInvalidArgument) {
+      owner_.on_dead(Error(is_denied ? Status::kDenied : Status::kDisconnected, error.message()));
+    }
   }
 }
 
@@ -122,7 +130,9 @@ ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
   };
   // A peer that has not the key of this group any more is as good as gone.
   events.on_denied = [this, epoch] {
-    if (epoch == epoch_) transition(Event::kRefused);
+    if (epoch != epoch_) return;
+    was_denied_ = true;
+    transition(Event::kRefused);
   };
   events.on_dropped = [this, epoch](bool refused) {
     if (epoch == epoch_) transition(refused ? Event::kRefused : Event::kDropped);

@@ -21,8 +21,8 @@ class OutgoingConnection {
     virtual void on_ready() = 0;
     // WELCOME or REFUSE has come; leads to welcome() or close().
     virtual void on_answer(Frames frames) = 0;
-    // It failed for good, as `why` says; leads to close().
-    virtual void on_dead(const std::string& why) = 0;
+    // It failed for good, as `why` says: DISCONNECTED or DENIED. Leads to close().
+    virtual void on_dead(const Error& why) = 0;
     virtual void on_closed() = 0;
   };
 
@@ -77,6 +77,7 @@ class OutgoingConnection {
   enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kRetryDue, kClosed };
 
   void transition(Event event);
+  Error why_dead() const;
   void enter(State state);
   void dial();
   ConnectionEvents events_of(uint64_t epoch);
@@ -97,6 +98,7 @@ class OutgoingConnection {
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   bool is_blocked_ = false;   // the connection takes no more for now
   bool has_greeted_ = false;  // HELLO was taken by the connection
+  bool was_denied_ = false;   // by the one dialled last
   bool ending_ = false;
   Loop::TimerId retry_timer_ = 0;
   unsigned drops_ = 0;     // since it was open

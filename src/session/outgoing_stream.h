@@ -28,7 +28,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
     // WELCOME or REFUSE has come; leads to on_welcome() or close().
     virtual void on_answer(Frames frames) = 0;
     // The connection failed for good, as `why` says; leads to close().
-    virtual void on_dead(const std::string& why) = 0;
+    virtual void on_dead(const Error& why) = 0;
     // An unacknowledged message is gone from the list, or it is not kept any more.
     virtual void on_progress() = 0;
   };
@@ -81,7 +81,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void on_dialling() override { owe_from_now(); }
   void on_ready() override;
   void on_answer(Frames frames) override { owner_.on_answer(std::move(frames)); }
-  void on_dead(const std::string& why) override { owner_.on_dead(why); }
+  void on_dead(const Error& why) override { owner_.on_dead(why); }
   void on_closed() override { drop_messages(); }
 
   struct Stuck {

@@ -18,7 +18,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
    public:
     virtual ~Events() = default;
     virtual void on_answer(PeerRecord& record, Frames frames) = 0;
-    virtual void on_dead(PeerRecord& record, const std::string& why) = 0;
+    virtual void on_dead(PeerRecord& record, const Error& why) = 0;
     virtual void on_progress() = 0;
     virtual bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) = 0;
   };
@@ -67,7 +67,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
     ack_due = kNever;
   }
   void on_answer(Frames frames) override { events_.on_answer(*this, std::move(frames)); }
-  void on_dead(const std::string& why) override { events_.on_dead(*this, why); }
+  void on_dead(const Error& why) override { events_.on_dead(*this, why); }
   void on_progress() override { events_.on_progress(); }
   bool on_decoded(Inbox::Decoded& decoded) override { return events_.on_decoded(*this, decoded); }
 

@@ -299,7 +299,9 @@ void Session::State::deliver(PeerRecord& record, wire::Message& message) {
 }
 
 void Session::State::lead_up(const Peer& from, wire::Message& message) {
-  if (events.on_message(from, message) == Heard::kStale) ++shared.stats.messages_stale;
+  const Heard heard = events.on_message(from, message);
+  if (heard == Heard::kStale) ++shared.stats.messages_stale;
+  if (heard == Heard::kRefused) ++shared.stats.messages_refused;
 }
 
 void Session::State::receive_from_self(wire::Encoded encoded, Inbox::Place place) {

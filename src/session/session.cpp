@@ -336,10 +336,10 @@ bool Session::State::is_drained() const {
          std::all_of(in_order.begin(), in_order.end(), [](const PeerRecord* record) { return is_drained(*record); });
 }
 
-void Session::State::on_dead(PeerRecord& record, const std::string& why) {
+void Session::State::on_dead(PeerRecord& record, const Error& why) {
   assert_on_loop(shared.loop);
   end_once_heard(record, [this, &record, why] {
-    lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kUnreachable);
+    lose(record, loss_error(record, why.status(), why.message()), wire::RefuseReason::kUnreachable);
   });
 }
 

@@ -55,8 +55,9 @@ struct SessionStats {
   uint64_t peers_lost = 0;
 };
 
-// How a message was taken by whom it is for: see "Three verdicts" in schemas/session.fbs.
-enum class Heard { kHandled, kStale };
+// How a message was taken by whom it is for: see "Three verdicts" in schemas/session.fbs. One that is refused was
+// handled: its sender may not ask for that.
+enum class Heard { kHandled, kStale, kRefused };
 
 // The events that the layers above see of streams. All on the loop.
 class SessionEvents {

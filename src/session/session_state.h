@@ -128,7 +128,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
 
   // ---- PeerRecord::Events ----
   void on_answer(PeerRecord& record, Frames frames) override;
-  void on_dead(PeerRecord& record, const std::string& why) override;
+  void on_dead(PeerRecord& record, const Error& why) override;
   void on_progress() override;
   bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) override;
   // ---- Inbox::Owner, of messages to oneself ----

@@ -60,6 +60,12 @@ class Acceptor {
   virtual const std::string& endpoint() const = 0;
   // Answers on the connection a message came from. False when it is gone or full: the answer is dropped.
   virtual bool reply(const ConnectionToken& to, Frames frames) = 0;
+  // The worker that holds the key by which the connection came. Empty: no key says who it is, or the connection is
+  // gone.
+  virtual std::string name_of(const ConnectionToken& from) const {
+    static_cast<void>(from);
+    return {};
+  }
   // For an end in turns: listens no more, and closes a few of the connections whose end takes long. False: none of
   // them is left; the rest ends with this.
   virtual bool close_some() { return false; }
@@ -138,6 +144,13 @@ class Transport {
   // Never waits; a failure comes as on_dropped. Throws INVALID_ARGUMENT for an address that is none of this
   // transport's.
   virtual std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) = 0;
+  // The same to the worker of that name: where each has a key of its own, no other answers. dial() expects the key of
+  // the one that serves the rendezvous. Also throws DENIED for one without a key.
+  virtual std::unique_ptr<Connection> dial_worker(const std::string& name, const std::string& endpoint,
+                                                  ConnectionEvents events) {
+    static_cast<void>(name);
+    return dial(endpoint, std::move(events));
+  }
   // Throws what dial would for it.
   virtual void check_endpoint(const std::string& endpoint) const = 0;
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.

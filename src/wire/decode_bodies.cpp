@@ -146,7 +146,7 @@ Welcome decode(DecodeState&, const protocol::Welcome& table) {
 
 Refuse decode(DecodeState& state, const protocol::Refuse& table) {
   Refuse refuse;
-  if (table.reason() <= protocol::RefuseReason::Key) refuse.reason = static_cast<RefuseReason>(table.reason());
+  if (table.reason() <= protocol::RefuseReason::Denied) refuse.reason = static_cast<RefuseReason>(table.reason());
   refuse.incarnation = table.incarnation();
   refuse.text = decode_text(state, table.text(), kMaxErrorBytes, "reason of a refusal");
   return refuse;

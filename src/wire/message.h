@@ -55,6 +55,7 @@ enum class RefuseReason : uint8_t {
   kUnknown = 9,   // not a member of this group
   kDamaged = 10,  // of what came on this connection: it is to be dialled again
   kKey = 11,
+  kDenied = 12,  // the key by which it came is that of another name
 };
 struct Refuse {
   RefuseReason reason = RefuseReason::kUnspecified;

@@ -54,6 +54,13 @@ void Greeting::settle(Incarnation member) {
   if (unheard_.erase(member) != 0 && unheard_.empty()) done_(std::nullopt);
 }
 
+void Greeting::on_denied(const Error& why) {
+  assert_on_loop(loop_);
+  if (unheard_.empty()) return;
+  unheard_.clear();
+  done_(why);
+}
+
 void Greeting::on_deadline() {
   assert_on_loop(loop_);
   std::string names;

@@ -25,6 +25,8 @@ class Greeting {
   // `done` runs once each of them has acknowledged or is gone, at once when there is nobody.
   void begin(const std::vector<Peer>& members, Nanos deadline);
   void on_gone(Incarnation member) { settle(member); }
+  // A member does not let this worker in: the start fails with that.
+  void on_denied(const Error& why);
 
  private:
   void greet(Incarnation member);

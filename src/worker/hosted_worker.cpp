@@ -76,13 +76,14 @@ ThreadedOptions HostedWorker::mark_callbacks(ThreadedOptions options) {
   return options;
 }
 
-void HostedWorker::register_function(std::shared_ptr<HostFunction> function, Function run) {
+void HostedWorker::register_function(std::shared_ptr<HostFunction> function, Function run,
+                                     std::vector<std::string> callers) {
   {
     MutexLock lock(mutex_);
     functions_.push_back(function);
   }
   try {
-    core().rpc().register_function(function->name, std::move(run));
+    core().rpc().register_function(function->name, std::move(run), std::move(callers));
   } catch (...) {
     MutexLock lock(mutex_);
     std::erase(functions_, function);

@@ -35,12 +35,13 @@ class HostedWorker {
   EventQueue& events() { return events_; }
 
   // `run` holds the function.
-  void register_function(std::shared_ptr<HostFunction> function, Function run);
+  void register_function(std::shared_ptr<HostFunction> function, Function run, std::vector<std::string> callers);
   enum class Withdrawal { kDone, kUnknown, kFromWithinItself, kStillRuns };
   // Waits until no invocation of it runs and its data has ended.
   Withdrawal unregister_function(const std::string& name, Nanos timeout);
 
   std::shared_ptr<Future<Value>> start(Nanos timeout);
+  ThreadedWorker& threaded() { return worker_; }
 
   // Whether all has ended.
   bool is_down() const { return settled_->is_done(); }

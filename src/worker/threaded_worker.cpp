@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/each_step.h"
 #include "base/host_code.h"
@@ -67,9 +68,7 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
                                 [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
                                   if (starts_with(rendezvous, "inproc://"))
                                     return std::make_unique<InprocTransport>(*loop_);
-                                  return std::make_unique<ShmTransport>(
-                                      *loop_, std::make_unique<ZmqTransport>(*loop_, load_keys()),
-                                      why_no_lane(options_.no_lane), pool_.get());
+                                  return make_transport();
                                 },
                                 [this](const std::string& uri, Transport& transport) {
                                   return distag::make_rendezvous(uri, *loop_, transport, *log_);
@@ -84,16 +83,51 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
   loop_->set_on_failure([this](const Error& error) { worker_->on_loop_failure(error); });
 }
 
+// A lane asks for no key, so nobody would know there whose name it is.
+std::unique_ptr<Transport> ThreadedWorker::make_transport() {
+  Security security = load_keys();
+  const bool has_keys = security.worker_keys.has_value();
+  auto sockets = std::make_unique<ZmqTransport>(*loop_, std::move(security));
+  if (has_keys) return sockets;
+  return std::make_unique<ShmTransport>(*loop_, std::move(sockets), why_no_lane(options_.no_lane), pool_.get());
+}
+
 // As the worker starts.
-Security ThreadedWorker::load_keys() const {
+Security ThreadedWorker::load_keys() {
   Security security =
       load_security(options_.security, [](const char* name) -> const char* { return std::getenv(name); });
+  if (security.worker_keys) {
+    MutexLock lock(mutex_);
+    if (changed_peers_) security.worker_keys->peers->replace(*changed_peers_);
+    ring_ = security.worker_keys->peers;
+    return security;
+  }
   if (security.allow_insecure && !security.group_key) {
     log_->write(LogLevel::kWarning,
                 "allow_insecure: whoever reaches this worker's port can take part in its group; give all workers a "
                 "group key instead");
   }
   return security;
+}
+
+bool ThreadedWorker::has_worker_keys() const {
+  return distag::has_worker_keys(options_.security, [](const char* name) -> const char* { return std::getenv(name); });
+}
+
+void ThreadedWorker::set_peers(KeyRing::Keys keys) {
+  if (!has_worker_keys()) {
+    fail(Status::kUnsupported, "this worker has no key of its own: who has the group's key may connect");
+  }
+  KeyRing{KeyRing::Keys(keys)};  // throws for what is none
+  std::shared_ptr<KeyRing> ring;
+  {
+    MutexLock lock(mutex_);
+    changed_peers_ = keys;  // for the next start
+    ring = ring_;
+  }
+  if (ring == nullptr) return;
+  std::vector<std::string> changed = ring->replace(std::move(keys));
+  worker_->lose_members(std::move(changed), Error(Status::kDenied, "its key was taken away"));
 }
 
 // The host's hooks, and where host code goes that comes up on the thread.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/fd_loop.h"
@@ -49,8 +50,15 @@ class ThreadedWorker {
   bool finish(Nanos timeout);
   bool is_finished() const { return finished_.load(); }
 
+  // From now on these workers may connect, each with that key, and nobody else: whoever is connected with another one
+  // is lost. Throws UNSUPPORTED for a worker that has no key of its own, INVALID_ARGUMENT for a key with two names.
+  void set_peers(KeyRing::Keys keys);
+  // Whether each worker has a key of its own.
+  bool has_worker_keys() const;
+
  private:
-  Security load_keys() const;
+  std::unique_ptr<Transport> make_transport();
+  Security load_keys();
   ThreadHooks hooks_for(bool runs_host_code) const;
   bool take_down(Nanos deadline, Nanos latest);
   void run_what_waits(Nanos deadline);
@@ -67,6 +75,8 @@ class ThreadedWorker {
   std::unique_ptr<Worker> worker_;
 
   Mutex mutex_;
+  std::shared_ptr<KeyRing> ring_ GUARDED_BY(mutex_);               // once it was started
+  std::optional<KeyRing::Keys> changed_peers_ GUARDED_BY(mutex_);  // before
   bool loop_runs_ GUARDED_BY(mutex_) = false;
   bool is_ending_ GUARDED_BY(mutex_) = false;              // cannot be started any more
   std::shared_ptr<Future<Unit>> turn_ GUARDED_BY(mutex_);  // of the thread that joins the others now

@@ -349,9 +349,14 @@ void Worker::State::end_by_failure(const Error& error) {
 // A failure of this worker is nobody's fault: it ends the one thing that the message is about.
 Heard Worker::State::lead(const Peer& from, wire::Message& message) {
   try {
+    if (const std::optional<Error> denial = denial_of(message)) {
+      note_refusal(denial->message());
+      refuse(from, message, *denial);
+      return Heard::kRefused;
+    }
     switch (taker_of(message.body)) {
       case Taker::kGroup:
-        return group.handle(from, message);
+        return lead_to_group(from, message);
       case Taker::kCalls:
         return rpc.handle(from, message);
       case Taker::kReferences:
@@ -372,6 +377,12 @@ Heard Worker::State::lead(const Peer& from, wire::Message& message) {
     return Heard::kHandled;
   }
   violation("{} is no message that a started worker gets", wire::body_name(message.body));
+}
+
+Heard Worker::State::lead_to_group(const Peer& from, wire::Message& message) {
+  const Heard heard = group.handle(from, message);
+  if (heard == Heard::kRefused) note_refusal(fmt::format("{} asks for a vote that others lead", describe_peer(from)));
+  return heard;
 }
 
 // Those of the group, of references, of credit, and of who holds a context are not: what they say has to be heard. They
@@ -487,6 +498,7 @@ void Worker::on_unstored(const Peer& from, wire::Message& outline, const Error& 
 
 void Worker::on_lost(const Peer& peer, const Error& error) {
   assert_on_loop(state_->environment.loop);
+  if (state_->greeting && error.status() == Status::kDenied) state_->greeting->on_denied(error);
   if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
   state_->gate.pass([state = state_.get(), peer, error] { state->on_lost(peer, error); });
 }

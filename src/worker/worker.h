@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "autograd/context.h"
 #include "base/executor.h"
@@ -35,6 +36,7 @@ struct WorkerOptions {
   size_t max_message_bytes = size_t{1} << 30;
   uint64_t max_in_flight = RpcConfig{}.max_in_flight;
   LineageLimits lineage = {};
+  std::vector<std::string> initiators = {};  // the only other workers whose passes this one takes part in; empty: all
 };
 
 struct WorkerStats {
@@ -91,6 +93,8 @@ class Worker : private SessionEvents {
   // On the loop: a task of it threw, so nobody knows what was left undone. A start fails with the error; a started
   // worker leaves its group, what is open on it ends with the error, and its report is not clean.
   void on_loop_failure(const Error& error) noexcept;
+  // The living members of these names are lost to this worker.
+  void lose_members(std::vector<std::string> names, const Error& why);
 
   bool is_started() const;
   std::string name() const;    // empty as long as it depends on the rank

@@ -8,6 +8,7 @@
 
 #include "autograd/autograd.h"
 #include "base/each_step.h"
+#include "base/log_throttle.h"
 #include "base/mutex.h"
 #include "worker/greeting.h"
 #include "worker/member_news.h"
@@ -71,6 +72,7 @@ struct Worker::State {
   std::unique_ptr<Session> session;
   std::unique_ptr<Rendezvous> rendezvous;
   EventLog event_log;
+  LogThrottle refusal_log;
   Nanos start_deadline = kNever;
   Loop::TimerId resolve_timer = 0;
   bool is_open_world = false;
@@ -138,6 +140,9 @@ struct Worker::State {
   void close(ShutdownReport report, bool is_last_attempt = false);
   void end_by_failure(const Error& error);
   void note_failure(const Error& error);
+  std::optional<Error> denial_of(const wire::Message& message) const;
+  void note_refusal(const std::string& text);
+  Heard lead_to_group(const Peer& from, wire::Message& message);
   Heard lead(const Peer& from, wire::Message& message);
   static bool is_refused(const wire::Message& message);
   void refuse(const Peer& from, wire::Message& outline, const Error& why);

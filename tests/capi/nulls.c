@@ -92,6 +92,10 @@ static void tensors(void) {
   REFUSED(distag_tensor_create_deferred(DISTAG_FLOAT32, NULL, 2, NULL, &out_t, &err));
   REFUSED(distag_tensor_create_deferred(DISTAG_FLOAT32, dims, 2, NULL, NULL, &err));
   STATUS_ONLY(distag_tensor_create_deferred(DISTAG_FLOAT32, dims, 2, NULL, NULL, NULL));
+  REFUSED(distag_security_create_keys(NULL, &err));
+  STATUS_ONLY(distag_security_create_keys(NULL, NULL));
+  REFUSED(distag_worker_set_peers(NULL, NULL, NULL, 0, &err));
+  STATUS_ONLY(distag_worker_set_peers(NULL, NULL, NULL, 0, NULL));
   distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
   CHAINED(distag_tensor_get_info(NULL, &info, &err));
   REFUSED(distag_tensor_get_info(t, NULL, &err));

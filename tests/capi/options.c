@@ -120,10 +120,10 @@ static void security(void) {
   REFUSED(security, &limits, DISTAG_E_INVALID_ARGUMENT, "31 characters");
   limits.group_key = NULL;
   limits.public_key = "key";
-  REFUSED(security, &limits, DISTAG_E_UNSUPPORTED, "public_key");
+  REFUSED(security, &limits, DISTAG_E_INVALID_ARGUMENT, "public_key");
   limits.public_key = NULL;
   limits.peer_count = 1;
-  REFUSED(security, &limits, DISTAG_E_UNSUPPORTED, "peer_count");
+  REFUSED(security, &limits, DISTAG_E_INVALID_ARGUMENT, "peer_names");
   limits.peer_count = 0;
   limits.struct_size = (uint32_t)offsetof(distag_security_options, group_key); /* that of 0.2 */
   limits.group_key = (const char *)1;

@@ -239,6 +239,8 @@ int main(void) {
   SLOT(tensor_get_spec, distag_tensor_get_spec);
   SLOT(context_create_joint, distag_context_create_joint);
   SLOT(tensor_create_deferred, distag_tensor_create_deferred);
+  SLOT(security_create_keys, distag_security_create_keys);
+  SLOT(worker_set_peers, distag_worker_set_peers);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint8_t kinds = input.byte();
   const size_t piece = 1 + size_t{input.byte()} * (1 + input.byte());
   std::string stream = input.rest();
-  const CurveKeyPair key;
+  const SocketKeys key{CurveKeyPair()};
   const bool has_key = (kinds & 1) != 0;
   if (!has_key && (kinds & 2) != 0) stream = kHandshake + stream;
   ZmtpReader in_pieces(has_key ? &key : nullptr);

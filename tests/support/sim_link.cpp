@@ -23,6 +23,7 @@ SimLink::SimLink(SimNetwork& network, SimTransport& dialer, ConnectionEvents eve
       dialer_(&dialer),
       dialer_loop_(dialer.loop_),
       dialer_host_(dialer.host_),
+      key_name_(dialer.key_name),
       events_(std::make_shared<ConnectionEvents>(std::move(events))),
       token_(make_token(id)) {}
 
@@ -224,6 +225,11 @@ SimAcceptor::~SimAcceptor() {
 bool SimAcceptor::reply(const ConnectionToken& to, Frames frames) {
   const auto found = links_.find(to);
   return found != links_.end() && found->second->reply(std::move(frames));
+}
+
+std::string SimAcceptor::name_of(const ConnectionToken& from) const {
+  const auto found = links_.find(from);
+  return found == links_.end() ? std::string() : found->second->key_name();
 }
 
 void SimAcceptor::accept(const std::shared_ptr<SimLink>& link) {

@@ -31,6 +31,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
   // Nobody can hear anything of it any more but those who hold it.
   bool is_over() const { return dropped_ && forward_.queue.empty(); }
   const ConnectionToken& token() const { return token_; }
+  const std::string& key_name() const { return key_name_; }
 
  private:
   struct Direction {
@@ -52,6 +53,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
   SimTransport* dialer_;  // nullptr: closed
   SimLoop& dialer_loop_;
   const std::string dialer_host_;
+  const std::string key_name_;
   std::string acceptor_host_;
   SimAcceptor* acceptor_ = nullptr;  // nullptr: not connected yet, or gone
   const std::shared_ptr<ConnectionEvents> events_;
@@ -82,6 +84,7 @@ class SimAcceptor final : public Acceptor {
 
   const std::string& endpoint() const override { return endpoint_; }
   bool reply(const ConnectionToken& to, Frames frames) override;
+  std::string name_of(const ConnectionToken& from) const override;
 
   void accept(const std::shared_ptr<SimLink>& link);
   const std::shared_ptr<AcceptorEvents>& events() const { return events_; }

@@ -106,6 +106,8 @@ class SimTransport final : public Transport {
   // As far as it says. Hosts can be parted here, of which nobody is told.
   bool exact = true;
   bool reports_losses = false;
+  // Of whom the key is by which it dials; empty: it has none.
+  std::string key_name;
 
  private:
   friend class SimAcceptor;

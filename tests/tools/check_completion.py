@@ -15,7 +15,7 @@ def complete(*words):
 
 def main():
     usage = subprocess.run([sys.argv[1], "--help"], text=True, check=True, stdout=subprocess.PIPE, timeout=60).stdout
-    cases = ((("",), {"run", "doctor", "version", "keygen", "help"}), (("d",), {"doctor"}), (("doctor", ""), {"--json"}),
+    cases = ((("",), {"run", "doctor", "version", "keygen", "help"}), (("d",), {"doctor"}), (("doctor", ""), {"--json"}), (("keygen", ""), {"--worker"}),
              (("run", "-"), {"-n", "--restart", "--grace", "--"}), (("run", "--re"), {"--restart"}),
              (("run", "-n", ""), set()), (("run", "-n", "3", "--g"), {"--grace"}), (("nothing", ""), set()))
     for words, expected in cases:

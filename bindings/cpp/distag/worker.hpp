@@ -24,12 +24,14 @@ class memory {
   virtual void deallocate(void* block, std::size_t size, std::size_t alignment) = 0;
 };
 
-// The keys of a worker: see distag_security_options. Those of single workers are for later.
+// The keys of a worker: see distag_security_options.
 struct security {
   bool allow_insecure = false;
   std::string group_key{};
   std::string public_key{}, secret_key{};
   std::vector<std::pair<std::string, std::string>> peers{};  // name and public key
+  std::string rendezvous_name{};
+  std::vector<std::string> initiators{};
 };
 
 // As distag_worker_options; what is empty or 0 is the default. Without rank and size they come from "env://".
@@ -206,7 +208,7 @@ inline distag_worker* create_worker(worker_options& given, outcome& err) {
   raw.advertise = text_or_null(given.advertise);
 
   distag_security_options security = DISTAG_SECURITY_OPTIONS_INIT;
-  std::vector<const char*> peers, keys;
+  std::vector<const char*> peers, keys, initiators;
   if (given.security) {
     for (const auto& [name, key] : given.security->peers) {
       peers.push_back(name.c_str());
@@ -219,6 +221,10 @@ inline distag_worker* create_worker(worker_options& given, outcome& err) {
     security.peer_names = peers.data();
     security.peer_keys = keys.data();
     security.peer_count = peers.size();
+    security.rendezvous_name = text_or_null(given.security->rendezvous_name);
+    for (const std::string& name : given.security->initiators) initiators.push_back(name.c_str());
+    security.initiators = initiators.empty() ? nullptr : initiators.data();
+    security.initiator_count = initiators.size();
     raw.security = &security;
   }
   std::optional<allocator_of> allocator;

@@ -5,7 +5,7 @@ from ctypes import (CFUNCTYPE, Structure, c_char, c_char_p, c_double, c_int32, c
 from typing import Any
 
 VERSION = "0.3.0"
-API_SIZE = 1808  # bytes of the function table that this module was made for
+API_SIZE = 1824  # bytes of the function table that this module was made for
 
 VERSION_MAJOR = 0
 VERSION_MINOR = 3
@@ -225,6 +225,19 @@ class distag_security_options(Structure):
         ("peer_keys", c_void_p),
         ("peer_count", c_size_t),
         ("group_key", c_char_p),
+        ("rendezvous_name", c_char_p),
+        ("initiators", c_void_p),
+        ("initiator_count", c_size_t),
+    )
+
+
+class distag_key_pair(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved", c_uint32),
+        ("public_key", c_char * 44),
+        ("secret_key", c_char * 44),
     )
 
 
@@ -561,6 +574,7 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_value_get_object", c_int32, (c_void_p, c_char_p, c_void_p, c_void_p)),
     ("distag_value_copy_int64s", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_value_copy_float64s", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
+    ("distag_security_create_keys", c_int32, (c_void_p, c_void_p)),
     ("distag_worker_create", c_int32, (c_void_p, c_void_p, c_void_p)),
     ("distag_worker_start", c_int32, (c_void_p, c_int64, c_void_p)),
     ("distag_worker_start_async", c_int32, (c_void_p, c_int64, c_void_p, c_void_p)),
@@ -569,6 +583,7 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_worker_poll", c_int32, (c_void_p, c_size_t, c_int64, c_void_p, c_void_p)),
     ("distag_worker_wait", c_int32, (c_void_p, c_int64, c_void_p)),
     ("distag_worker_get_fd", c_int64, (c_void_p,)),
+    ("distag_worker_set_peers", c_int32, (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)),
     ("distag_worker_get_name", c_char_p, (c_void_p,)),
     ("distag_worker_get_rank", c_int32, (c_void_p,)),
     ("distag_worker_get_world_size", c_int32, (c_void_p,)),

@@ -4,9 +4,12 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
+#include "transport/key_ring.h"
 #include "transport/zmq/frame_block.h"
 
 namespace distag {
@@ -97,7 +100,7 @@ void begin_sodium() {
 struct CurveServer::State {
   enum class Stage { kHello, kInitiate, kReady };
 
-  explicit State(const CurveKeyPair& pair) : group_key(pair) {
+  explicit State(const SocketKeys& given) : keys(given) {
     begin_sodium();
     crypto_box_keypair(own_short.public_key.data(), own_short.secret_key.data());
     randombytes_buf(cookie.data(), cookie.size());
@@ -109,7 +112,8 @@ struct CurveServer::State {
 
   std::vector<std::byte> answer_hello(std::span<const std::byte> command);
   std::vector<std::byte> answer_initiate(std::span<const std::byte> command);
-  void check_vouch(const uint8_t* initiate) const;
+  void check_vouch(const uint8_t* initiate);
+  bool find_client();
   // Each number once, and upwards: what comes again or out of order is no part of this stream.
   void take_number(const uint8_t* short_nonce) {
     const uint64_t number = number_of(short_nonce);
@@ -117,9 +121,12 @@ struct CurveServer::State {
     last_taken = number;
   }
 
-  const CurveKeyPair& group_key;  // outlives this
+  const SocketKeys& keys;  // outlive this
   CurveKeyPair own_short;
   CurveKey client_short{};
+  CurveKey client_key{};  // the lasting one
+  std::string client_name;
+  uint64_t ring_version = 0;  // in which it was found
   std::array<uint8_t, kCookie> cookie{};
   std::array<uint8_t, crypto_box_BEFORENMBYTES> shared{};
   uint64_t last_taken = 0;
@@ -136,8 +143,8 @@ std::vector<std::byte> CurveServer::State::answer_hello(std::span<const std::byt
   const Nonce nonce = nonce_of("CurveZMQHELLO---", bytes + kHelloNonceAt);
   std::array<uint8_t, 64> zeros{};
   if (crypto_box_open_easy(zeros.data(), bytes + kHelloBoxAt, kMac + zeros.size(), nonce.data(), client_short.data(),
-                           group_key.secret_key.data()) != 0) {
-    fail(Status::kDenied, "it does not know the key of the group");
+                           keys.own.secret_key.data()) != 0) {
+    fail(Status::kDenied, "it does not know the key of {}", keys.peers ? "this worker" : "the group");
   }
   std::array<uint8_t, kKey + kCookie> plain{};
   std::memcpy(plain.data(), own_short.public_key.data(), kKey);
@@ -146,7 +153,7 @@ std::vector<std::byte> CurveServer::State::answer_hello(std::span<const std::byt
   randombytes_buf(long_nonce.data(), long_nonce.size());
   std::array<uint8_t, kMac + plain.size()> box{};
   if (crypto_box_easy(box.data(), plain.data(), plain.size(), nonce_of("WELCOME-", long_nonce.data()).data(),
-                      client_short.data(), group_key.secret_key.data()) != 0) {
+                      client_short.data(), keys.own.secret_key.data()) != 0) {
     refuse("a key that is none");
   }
   std::vector<std::byte> welcome;
@@ -157,17 +164,30 @@ std::vector<std::byte> CurveServer::State::answer_hello(std::span<const std::byt
   return welcome;
 }
 
-// The client's lasting key has to be that of the group, and to vouch for the short-term key of this connection.
-void CurveServer::State::check_vouch(const uint8_t* initiate) const {
+// Whether the client's lasting key is one that may connect.
+bool CurveServer::State::find_client() {
+  if (!keys.peers) return sodium_memcmp(client_key.data(), keys.own.public_key.data(), kKey) == 0;
+  ring_version = keys.peers->version();  // first: what changes meanwhile is looked at again
+  std::optional<std::string> name = keys.peers->name_of(client_key);
+  const bool is_same = name && (client_name.empty() || *name == client_name);
+  if (is_same) client_name = *std::move(name);
+  return is_same;
+}
+
+// The client's lasting key has to be one that is let in, and to vouch for the short-term key of this connection.
+void CurveServer::State::check_vouch(const uint8_t* initiate) {
   std::array<uint8_t, 2 * kKey> vouch{};
-  const bool has_group_key = sodium_memcmp(initiate, group_key.public_key.data(), kKey) == 0;
   const Nonce nonce = nonce_of("VOUCH---", initiate + kVouchNonceAt);
-  if (!has_group_key || crypto_box_open_easy(vouch.data(), initiate + kVouchAt, kVouchBox, nonce.data(), initiate,
-                                             own_short.secret_key.data()) != 0) {
-    fail(Status::kDenied, "its key is not that of the group");
+  std::memcpy(client_key.data(), initiate, kKey);
+  if (crypto_box_open_easy(vouch.data(), initiate + kVouchAt, kVouchBox, nonce.data(), initiate,
+                           own_short.secret_key.data()) != 0) {
+    fail(Status::kDenied, "it does not have the key that it shows");
+  }
+  if (!find_client()) {
+    fail(Status::kDenied, "its key is not that of {}", keys.peers ? "a worker that may connect" : "the group");
   }
   if (sodium_memcmp(vouch.data(), client_short.data(), kKey) != 0 ||
-      sodium_memcmp(vouch.data() + kKey, group_key.public_key.data(), kKey) != 0) {
+      sodium_memcmp(vouch.data() + kKey, keys.own.public_key.data(), kKey) != 0) {
     fail(Status::kDenied, "its key vouches for another connection");
   }
 }
@@ -204,7 +224,7 @@ std::vector<std::byte> CurveServer::State::answer_initiate(std::span<const std::
   return ready;
 }
 
-CurveServer::CurveServer(const CurveKeyPair& group_key) : state_(std::make_unique<State>(group_key)) {}
+CurveServer::CurveServer(const SocketKeys& keys) : state_(std::make_unique<State>(keys)) {}
 
 CurveServer::~CurveServer() = default;
 
@@ -221,6 +241,13 @@ std::vector<std::byte> CurveServer::answer(std::span<const std::byte> command) {
 }
 
 bool CurveServer::is_ready() const { return state_->stage == State::Stage::kReady; }
+
+const std::string& CurveServer::client_name() const { return state_->client_name; }
+
+bool CurveServer::is_still_let_in() {
+  const SocketKeys& keys = state_->keys;
+  return !keys.peers || keys.peers->version() == state_->ring_version || state_->find_client();
+}
 
 std::string_view CurveServer::properties() const { return state_->properties; }
 

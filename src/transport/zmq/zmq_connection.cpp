@@ -29,11 +29,11 @@ constexpr Nanos kDialTimeout = 10 * kSecond;
 // A callback may destroy the connection, which ends it: so the state is looked at again after each.
 class ZmqConnection::State final : public ZmqHandler, public std::enable_shared_from_this<ZmqConnection::State> {
  public:
-  State(std::shared_ptr<ZmqContext> context, SocketAddress address, const std::optional<CurveKeyPair>& key,
+  State(std::shared_ptr<ZmqContext> context, SocketAddress address, const std::optional<SocketKeys>& keys,
         ConnectionEvents events)
       : context_(std::move(context)), address_(std::move(address)), events_(std::move(events)) {
     socket_ = std::make_unique<ZmqSocket>(context_, address_.family() == AF_INET6);
-    if (key) socket_->set_key(*key);
+    if (keys) socket_->set_keys(*keys);
   }
 
   void dial();
@@ -201,8 +201,8 @@ void ZmqConnection::State::release() {
 }
 
 ZmqConnection::ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address,
-                             const std::optional<CurveKeyPair>& key, ConnectionEvents events)
-    : state_(std::make_shared<State>(context, address, key, std::move(events))) {
+                             const std::optional<SocketKeys>& keys, ConnectionEvents events)
+    : state_(std::make_shared<State>(context, address, keys, std::move(events))) {
   state_->dial();
 }
 

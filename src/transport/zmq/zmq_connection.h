@@ -13,7 +13,7 @@ namespace distag {
 class ZmqConnection final : public Connection {
  public:
   ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address,
-                const std::optional<CurveKeyPair>& key, ConnectionEvents events);
+                const std::optional<SocketKeys>& keys, ConnectionEvents events);
   ~ZmqConnection() override;
 
   bool send(const Frames& frames) override;

@@ -79,13 +79,13 @@ ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, bool ipv6) : context_(
 
 ZmqSocket::~ZmqSocket() { close_zmq_socket(socket_); }
 
-void ZmqSocket::set_key(const CurveKeyPair& key) {
+void ZmqSocket::set_keys(const SocketKeys& keys) {
   assert_on_loop(context_->loop());
   auto set = [this](int option, const CurveKey& value) {
     return zmq_setsockopt(socket_, option, value.data(), value.size()) == 0;
   };
-  if (zmq_has("curve") == 1 && set(ZMQ_CURVE_SERVERKEY, key.public_key) && set(ZMQ_CURVE_PUBLICKEY, key.public_key) &&
-      set(ZMQ_CURVE_SECRETKEY, key.secret_key)) {
+  if (zmq_has("curve") == 1 && set(ZMQ_CURVE_SERVERKEY, keys.server) && set(ZMQ_CURVE_PUBLICKEY, keys.own.public_key) &&
+      set(ZMQ_CURVE_SECRETKEY, keys.own.secret_key)) {
     return;
   }
   fail(Status::kUnsupported, "this libzmq was built without CURVE: install one that has it, as Debian's libzmq5");

@@ -27,9 +27,8 @@ class ZmqSocket {
   void* handle() const { return socket_; }
   int fd() const { return fd_; }
 
-  // Encrypts what it dials from now on, with the key of the group on both sides. Throws UNSUPPORTED when libzmq was
-  // built without CURVE.
-  void set_key(const CurveKeyPair& key);
+  // Encrypts what it dials from now on. Throws UNSUPPORTED when libzmq was built without CURVE.
+  void set_keys(const SocketKeys& keys);
 
   // Throws INVALID_ARGUMENT for what libzmq does not take as an endpoint.
   void connect(const std::string& endpoint);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "transport/key_ring.h"
 #include "transport/zmq/address.h"
 #include "transport/zmq/private_directory.h"
 #include "transport/zmq/zmq_connection.h"
@@ -17,9 +18,14 @@ ZmqTransport::ZmqTransport(FdLoop& loop, Security security)
 ZmqTransport::~ZmqTransport() = default;
 
 // Throws DENIED for an address that takes a key where there is none.
-std::optional<CurveKeyPair> ZmqTransport::key_for(const SocketAddress& address, const std::string& text) {
+std::optional<SocketKeys> ZmqTransport::keys_for(const SocketAddress& address, const std::string& text,
+                                                 const CurveKey* server) {
+  if (security_.worker_keys) {
+    const WorkerKeys& keys = *security_.worker_keys;
+    return SocketKeys(keys.own, server == nullptr ? keys.own.public_key : *server, keys.peers);
+  }
   if (address.is_ipc()) return std::nullopt;
-  if (security_.group_key) return security_.group_key;
+  if (security_.group_key) return SocketKeys(*security_.group_key);
   if (security_.allow_insecure) return std::nullopt;
   if (!address.is_local()) {
     fail(Status::kDenied,
@@ -29,20 +35,42 @@ std::optional<CurveKeyPair> ZmqTransport::key_for(const SocketAddress& address, 
          text);
   }
   if (!user_key_ && security_.user_key) user_key_ = security_.user_key();
-  return user_key_;
+  if (!user_key_) return std::nullopt;
+  return SocketKeys(*user_key_);
+}
+
+CurveKey ZmqTransport::need_key_of(const std::string& name) const {
+  const std::optional<CurveKey> key = security_.worker_keys->peers->key_of(name);
+  if (key) return *key;
+  fail(Status::kDenied, "worker \"{}\" is not among those that may connect: give its key to this one", name);
 }
 
 std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, AcceptorEvents events) {
   assert_on_loop(context_->loop());
   const SocketAddress parsed = parse_address(address, true);
-  return std::make_unique<ZmtpAcceptor>(context_->loop(), parsed, key_for(parsed, address), std::move(events));
+  return std::make_unique<ZmtpAcceptor>(context_->loop(), parsed, keys_for(parsed, address), std::move(events));
 }
 
 std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {
   assert_on_loop(context_->loop());
+  if (security_.worker_keys) return dial_worker(security_.worker_keys->rendezvous_name, endpoint, std::move(events));
   const SocketAddress parsed = parse_address(endpoint, false);
-  const std::optional<CurveKeyPair> key = key_for(parsed, endpoint);
-  return std::make_unique<ZmqConnection>(context_, parsed, key, std::move(events));
+  return std::make_unique<ZmqConnection>(context_, parsed, keys_for(parsed, endpoint), std::move(events));
+}
+
+std::unique_ptr<Connection> ZmqTransport::dial_worker(const std::string& name, const std::string& endpoint,
+                                                      ConnectionEvents events) {
+  assert_on_loop(context_->loop());
+  if (!security_.worker_keys) return dial(endpoint, std::move(events));
+  const CurveKey server = need_key_of(name);
+  const SocketAddress parsed = parse_address(endpoint, false);
+  return std::make_unique<ZmqConnection>(context_, parsed, keys_for(parsed, endpoint, &server), std::move(events));
+}
+
+LaneReport ZmqTransport::lane_report() const {
+  LaneReport report;
+  report.why_off = security_.worker_keys ? "each worker has a key of its own" : "sockets alone";
+  return report;
 }
 
 void ZmqTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }

@@ -16,7 +16,7 @@ class ZmqContext;
 // tcp and ipc in the protocol of ZeroMQ: libzmq dials, with one context and one IO thread, and distag accepts. Made,
 // used and destroyed on the loop, or while the loop does not run; what it made may outlive it. With a key of the group
 // all that goes over tcp is encrypted (CURVE), and nobody without the key is let in; without one tcp stays on loopback,
-// and speaks with the key of the user.
+// and speaks with the key of the user. With a key for each worker ipc speaks CURVE as well.
 class ZmqTransport final : public Transport {
  public:
   explicit ZmqTransport(FdLoop& loop, Security security = {});
@@ -25,13 +25,18 @@ class ZmqTransport final : public Transport {
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   // Also throws OUT_OF_MEMORY when descriptors run out.
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  std::unique_ptr<Connection> dial_worker(const std::string& name, const std::string& endpoint,
+                                          ConnectionEvents events) override;
   void check_endpoint(const std::string& endpoint) const override;
   std::string private_address() override;
   bool is_exact() const override { return false; }
   bool reports_every_loss() const override { return false; }
+  LaneReport lane_report() const override;
 
  private:
-  std::optional<CurveKeyPair> key_for(const SocketAddress& address, const std::string& text);
+  std::optional<SocketKeys> keys_for(const SocketAddress& address, const std::string& text,
+                                     const CurveKey* server = nullptr);
+  CurveKey need_key_of(const std::string& name) const;
 
   const Security security_;
   std::optional<CurveKeyPair> user_key_;  // once it was needed

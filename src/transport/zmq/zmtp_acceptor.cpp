@@ -31,7 +31,7 @@ constexpr Nanos kSendAgain = 2 * kMillisecond;
 
 // A connection that was accepted. Closes it at its end.
 struct Accepted {
-  Accepted(int fd_, Nanos since_, const CurveKeyPair* key) : fd(fd_), since(since_), reader(key) {}
+  Accepted(int fd_, Nanos since_, const SocketKeys* keys) : fd(fd_), since(since_), reader(keys) {}
   ~Accepted() { close(fd); }
   Accepted(const Accepted&) = delete;
   Accepted& operator=(const Accepted&) = delete;
@@ -69,18 +69,20 @@ std::string describe_other_side(int fd) {
 
 class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAcceptor::State> {
  public:
-  State(FdLoop& loop, const SocketAddress& address, const std::optional<CurveKeyPair>& key, AcceptorEvents events)
-      : loop_(loop), key_(key), events_(std::move(events)), listener_(std::make_unique<Listener>(address)) {}
+  State(FdLoop& loop, const SocketAddress& address, const std::optional<SocketKeys>& keys, AcceptorEvents events)
+      : loop_(loop), keys_(keys), events_(std::move(events)), listener_(std::make_unique<Listener>(address)) {}
 
   const std::string& endpoint() const { return listener_->endpoint(); }
   void watch();
   bool reply(const ConnectionToken& to, const Frames& frames);
+  std::string name_of(const ConnectionToken& from) const;
   void close();
 
  private:
   using Id = uint64_t;
 
   static ConnectionToken token_of(Id id);
+  static Id id_of(const ConnectionToken& token);  // 0: it is none
   void accept_waiting();
   void pause();
   void begin(int fd);
@@ -92,7 +94,7 @@ class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAccept
   void deny(Id id, const Accepted& connection, const std::string& why);
 
   FdLoop& loop_;
-  const std::optional<CurveKeyPair> key_;
+  const std::optional<SocketKeys> keys_;
   const AcceptorEvents events_;
   std::unique_ptr<Listener> listener_;
   Loop::TimerId pause_timer_ = 0;
@@ -139,7 +141,7 @@ void ZmtpAcceptor::State::begin(int fd) {
   const Id id = ++last_id_;
   std::shared_ptr<Accepted> connection;
   try {
-    connection = std::make_shared<Accepted>(fd, loop_.now(), key_ ? &*key_ : nullptr);
+    connection = std::make_shared<Accepted>(fd, loop_.now(), keys_ ? &*keys_ : nullptr);
   } catch (...) {
     ::close(fd);
     return;
@@ -183,6 +185,7 @@ void ZmtpAcceptor::State::read(Id id) {
       if (!send_all(connection->fd, connection->reader.take_answer())) return drop(id);
       if (connection->reader.is_ready()) loop_.cancel_timer(std::exchange(connection->handshake_timer, 0));
       if (!frames) break;
+      if (!connection->reader.is_still_let_in()) return deny(id, *connection, "its key may connect no more");
       events_.on_message(token_of(id), std::move(*frames));
       if (!has(id)) return;
     }
@@ -193,7 +196,7 @@ void ZmtpAcceptor::State::read(Id id) {
 void ZmtpAcceptor::State::deny(Id id, const Accepted& connection, const std::string& why) {
   drop(id);  // whoever calls holds the connection
   try {
-    send_all(connection.fd, zmtp_denial());
+    if (!connection.reader.is_ready()) send_all(connection.fd, zmtp_denial());
     if (!events_.on_denied) return;
     events_.on_denied(fmt::format("a connection from {} was refused: {}", describe_other_side(connection.fd), why));
   } catch (...) {
@@ -204,9 +207,7 @@ void ZmtpAcceptor::State::deny(Id id, const Accepted& connection, const std::str
 bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) {
   assert_on_loop(loop_);
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
-  Id id = 0;
-  if (to.size() != sizeof id) return false;
-  std::memcpy(&id, to.data(), sizeof id);
+  const Id id = id_of(to);
   const auto found = connections_.find(id);
   if (found == connections_.end() || !found->second->unsent.empty()) return false;
   Accepted& connection = *found->second;
@@ -255,15 +256,27 @@ void ZmtpAcceptor::State::close() {
   listener_.reset();
 }
 
+std::string ZmtpAcceptor::State::name_of(const ConnectionToken& from) const {
+  assert_on_loop(loop_);
+  const auto found = connections_.find(id_of(from));
+  return found == connections_.end() ? std::string() : found->second->reader.client_name();
+}
+
+ZmtpAcceptor::State::Id ZmtpAcceptor::State::id_of(const ConnectionToken& token) {
+  Id id = 0;
+  if (token.size() == sizeof id) std::memcpy(&id, token.data(), sizeof id);
+  return id;
+}
+
 ConnectionToken ZmtpAcceptor::State::token_of(Id id) {
   ConnectionToken token(sizeof id);
   std::memcpy(token.data(), &id, sizeof id);
   return token;
 }
 
-ZmtpAcceptor::ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, const std::optional<CurveKeyPair>& key,
+ZmtpAcceptor::ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, const std::optional<SocketKeys>& keys,
                            AcceptorEvents events)
-    : state_(std::make_shared<State>(loop, address, key, std::move(events))) {
+    : state_(std::make_shared<State>(loop, address, keys, std::move(events))) {
   state_->watch();
 }
 
@@ -272,5 +285,7 @@ ZmtpAcceptor::~ZmtpAcceptor() { state_->close(); }
 const std::string& ZmtpAcceptor::endpoint() const { return state_->endpoint(); }
 
 bool ZmtpAcceptor::reply(const ConnectionToken& to, Frames frames) { return state_->reply(to, frames); }
+
+std::string ZmtpAcceptor::name_of(const ConnectionToken& from) const { return state_->name_of(from); }
 
 }  // namespace distag

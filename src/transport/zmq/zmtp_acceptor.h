@@ -13,17 +13,18 @@ namespace distag {
 // Listens for DEALERs of ZeroMQ at an ipc or tcp address. The connections are accepted here and not by libzmq, which
 // ends the process when it accepts on ipc while no descriptor is left, and on tcp takes the last one. Nobody is
 // accepted while fewer than kAcceptReserve descriptors are free: who dials waits, and connections that have
-// not ended their handshake give way. With a key nobody is let in who has another one, or none. On the loop.
+// not ended their handshake give way. With keys nobody is let in who has another one, or none. On the loop.
 class ZmtpAcceptor final : public Acceptor {
  public:
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. Once it is destroyed the
   // address can be listened at again.
-  ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, const std::optional<CurveKeyPair>& key,
+  ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, const std::optional<SocketKeys>& keys,
                AcceptorEvents events);
   ~ZmtpAcceptor() override;
 
   const std::string& endpoint() const override;
   bool reply(const ConnectionToken& to, Frames frames) override;
+  std::string name_of(const ConnectionToken& from) const override;
 
  private:
   class State;

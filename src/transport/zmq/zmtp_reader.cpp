@@ -113,10 +113,10 @@ std::vector<std::byte> zmtp_denial() {
   return denial;
 }
 
-ZmtpReader::ZmtpReader(const CurveKeyPair* group_key)
-    : buffer_(kBufferBytes), answer_(make_greeting(group_key != nullptr ? kCurve : kNull)) {
-  if (group_key != nullptr) {
-    curve_ = std::make_unique<CurveServer>(*group_key);
+ZmtpReader::ZmtpReader(const SocketKeys* keys)
+    : buffer_(kBufferBytes), answer_(make_greeting(keys != nullptr ? kCurve : kNull)) {
+  if (keys != nullptr) {
+    curve_ = std::make_unique<CurveServer>(*keys);
   } else {
     append_command(answer_, kReadyOfRouter);
   }
@@ -175,8 +175,8 @@ bool ZmtpReader::take_greeting() {
   if (bytes.size() < kGreetingBytes) return false;
   const std::string_view mechanism = text_of(bytes.subspan(kMechanismAt, kNull.size()));
   if (mechanism != (curve_ ? kCurve : kNull)) {
-    if (curve_) fail(Status::kDenied, "it has no key of the group");
-    fail(Status::kDenied, "it has a key of its group, and this worker has none");
+    if (curve_) fail(Status::kDenied, "it has no key");
+    fail(Status::kDenied, "it has a key, and this worker has none");
   }
   begin_ += kGreetingBytes;
   stage_ = Stage::kHandshake;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,10 +18,10 @@ namespace distag {
 std::vector<std::byte> zmtp_denial();
 
 // The accepting side of a connection in ZMTP 3 (rfc.zeromq.org/spec/23): the stream that a DEALER sends, which may come
-// in any pieces, and the bytes to answer it with. The mechanism is CURVE with a key of the group, else NULL.
+// in any pieces, and the bytes to answer it with. The mechanism is CURVE with keys, else NULL.
 class ZmtpReader {
  public:
-  explicit ZmtpReader(const CurveKeyPair* group_key = nullptr /* outlives it */);
+  explicit ZmtpReader(const SocketKeys* keys = nullptr /* outlive it */);
 
   // The bytes to be sent since it was asked last: its greeting, commands of the handshake.
   std::vector<std::byte> take_answer() { return std::exchange(answer_, {}); }
@@ -39,6 +40,10 @@ class ZmtpReader {
 
   // The handshake is over.
   bool is_ready() const { return stage_ == Stage::kMessages; }
+  // Of whom the key is by which it came; empty where none says that.
+  std::string client_name() const { return curve_ ? curve_->client_name() : std::string(); }
+  // The key by which it came may be taken away.
+  bool is_still_let_in() { return !is_ready() || !curve_ || curve_->is_still_let_in(); }
 
  private:
   enum class Stage { kGreeting, kHandshake, kMessages };

@@ -23,6 +23,21 @@ TEST(Calls, AnswersWithAValue) {
   EXPECT_EQ(group.call(0, "w1", "add", {number(2), number(40)}).as_int64(), 42);
 }
 
+TEST(Calls, OnlyTheCallersOfAFunctionMayCallIt) {
+  RpcGroup group(3);
+  group.rpc(1).register_function("add", add_numbers, {"w2", "w9"});
+  group.begin();
+  const uint64_t refused = group.node(1).session->stats().messages_refused;
+  const Error error = group.error_of(*group.start(0, "w1", "add", {number(2), number(40)}));
+  EXPECT_EQ(error.status(), Status::kDenied);
+  EXPECT_NE(error.message().find("worker \"w0\" may not call \"add\" on worker \"w1\""), std::string::npos)
+      << error.message();
+  EXPECT_EQ(group.node(1).session->stats().messages_refused, refused + 1);
+  EXPECT_EQ(group.call(2, "w1", "add", {number(2), number(40)}).as_int64(), 42);
+  EXPECT_EQ(group.call(1, "w1", "add", {number(2), number(40)}).as_int64(), 42);
+  EXPECT_EQ(group.node(1).session->stats().messages_refused, refused + 1);
+}
+
 TEST(Calls, CarriesTensorsBothWaysAsNewOnes) {
   RpcGroup group(2);
   group.rpc(1).register_function("same", [](Invocation& invocation) { invocation.set_result(invocation.args()[0]); });

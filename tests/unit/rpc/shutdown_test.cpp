@@ -278,5 +278,29 @@ TEST(Shutdown, ASecondOneHasTheSameReportAndMayBringTheDeadlineForward) {
   EXPECT_EQ(group.node(0).shutdown(0), first);
 }
 
+// w2 asks as if it led, and says that all is quiet; w0, which leads, does not want to stop.
+TEST(Shutdown, AVoteOfOneThatDoesNotLeadEndsNobody) {
+  RpcGroup group(3);
+  group.begin();
+  const auto left = group.node(1).shutdown(kForever);
+  group.scheduler.run_for(100 * kMillisecond);
+  const Incarnation asked = group.node(1).session->self().incarnation;
+  const uint64_t refused = group.node(1).session->stats().messages_refused;
+  testing::RpcNode& liar = group.node(2);
+  liar.loop.run([&] {
+    liar.session->send(asked, wire::ShutdownPoll{7, {}});
+    liar.session->send(asked, wire::ShutdownVerdict{7});
+  });
+  group.scheduler.run_for(kSecond);
+  EXPECT_FALSE(left->is_done());
+  EXPECT_EQ(group.node(1).session->stats().messages_refused, refused + 1);
+  const auto first = group.node(0).shutdown(kForever);
+  const auto last = group.node(2).shutdown(kForever);
+  group.await(*left);
+  group.await(*first);
+  group.await(*last);
+  EXPECT_TRUE(left->value().clean);
+}
+
 }  // namespace
 }  // namespace distag

@@ -44,6 +44,8 @@ class Rogue {
       return std::holds_alternative<Body>(message.body);
     }));
   }
+  // From the next dial on.
+  void set_key_of(const std::string& name) { transport_.key_name = name; }
   void dial(const Node& node) {
     ConnectionEvents events;
     events.on_message = [this](Frames frames) {
@@ -168,6 +170,36 @@ TEST_F(HandshakeTest, GarbageAndWhatHasNoChecksumBreaksTheConnectionAlone) {
   expect_refused(wire::RefuseReason::kDamaged);
   EXPECT_TRUE(a.lost.empty());
   EXPECT_TRUE(a.heard.empty());
+}
+
+TEST_F(HandshakeTest, ANameThatIsNotThatOfTheKeyIsRefused) {
+  a.takes_strangers = true;
+  rogue.set_key_of("somebody");
+  rogue.dial(a);
+  scheduler.run_for(kMillisecond);
+  const uint64_t refused = a.session->stats().messages_refused;
+  rogue.say(0, hello);
+  expect_refused(wire::RefuseReason::kDenied);
+  EXPECT_EQ(std::get<wire::Refuse>(rogue.answers[0].body).text, "its key is that of \"somebody\", not of \"rogue\"");
+  EXPECT_EQ(a.session->stats().messages_refused, refused + 1);
+  EXPECT_EQ(a.find(4711), nullptr);
+  rogue.set_key_of("rogue");
+  rogue.dial(a);
+  scheduler.run_for(kMillisecond);
+  rogue.say(0, hello);
+  ASSERT_TRUE(run_until([&] { return rogue.answers.size() == 2; }));
+  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(rogue.answers[1].body));
+}
+
+// A member with a key of its own does not take the place of another by that one's incarnation.
+TEST_F(HandshakeTest, AnIncarnationIsThatOfItsKey) {
+  a.loop.run([&] { a.session->add_peer(peer); });
+  rogue.set_key_of("somebody");
+  rogue.dial(a);
+  scheduler.run_for(kMillisecond);
+  rogue.say(0, hello);
+  expect_refused(wire::RefuseReason::kDenied);
+  EXPECT_TRUE(a.lost.empty());
 }
 
 TEST_F(HandshakeTest, AnotherJobIsRefused) {

@@ -324,7 +324,7 @@ std::string greeting_of_curve() {
 // Bytes of somebody who has no key, after a sound greeting: never a message, never beside our memory (the sanitizers
 // tell).
 TEST(Curve, BytesOfStrangersAreNeverAMessage) {
-  const CurveKeyPair key = group_key_of(kSecret);
+  const SocketKeys key(group_key_of(kSecret));
   std::mt19937 random(11);
   for (int round = 0; round < 2000; ++round) {
     std::string stream = greeting_of_curve();

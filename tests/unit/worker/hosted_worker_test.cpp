@@ -41,7 +41,7 @@ class HostedWorkerTest : public ::testing::Test {
   static void add(
       HostedWorker& worker, Note& note, std::function<void()> body = [] {}) {
     auto function = std::make_shared<HostFunction>(HostFunction{note.name, note.data()});
-    worker.register_function(function, [function, body](Invocation&) { body(); });
+    worker.register_function(function, [function, body](Invocation&) { body(); }, {});
   }
 
   static void start(HostedWorker& worker) {

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "transport/zmq/group_key.h"
+#include "transport/zmq/worker_key.h"
 
 namespace distag {
 namespace {
@@ -123,6 +124,72 @@ class Home {
   std::string folder_;
   std::map<std::string, std::string> variables_;
 };
+
+Status status_of(const Home& home, const SecurityOptions& options, const std::string& word) {
+  try {
+    home.load(options);
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find(word), std::string::npos) << error.message();
+    return error.status();
+  }
+  return Status::kOk;
+}
+
+TEST(Keys, AWorkerHasItsOwnByOptionsOrFiles) {
+  const CurveKeyPair own = new_key_pair(), other = new_key_pair();
+  const KeyRing::Keys peers = {{"w0", other.public_key}};
+  const KeyFile secret(print_key(own.secret_key) + "\n", 0600);
+  const KeyFile list("w0 " + print_key(other.public_key) + "\n", 0600);
+  const KeyFile group(kSecret, 0600);
+  SecurityOptions options;
+  options.secret_key = own.secret_key;
+  options.peers = peers;
+  options.rendezvous_name = "w0";
+  Home home;
+  home.set("DISTAG_GROUP_KEY_FILE", group.path());
+  const Security by_options = home.load(options);  // before the file of a group
+  ASSERT_TRUE(by_options.worker_keys.has_value());
+  EXPECT_FALSE(by_options.group_key.has_value());
+  EXPECT_EQ(by_options.worker_keys->own.public_key, own.public_key);
+  EXPECT_EQ(by_options.worker_keys->peers->key_of("w0"), other.public_key);
+  EXPECT_EQ(by_options.worker_keys->rendezvous_name, "w0");
+
+  home.set("DISTAG_SECRET_KEY_FILE", secret.path());
+  home.set("DISTAG_PEER_KEYS_FILE", list.path());
+  EXPECT_EQ(status_of(home, {}, "DISTAG_GROUP_KEY_FILE is set, and so is"), Status::kInvalidArgument);
+  EXPECT_TRUE(home.load({false, kSecret}).group_key.has_value());
+  home.set("DISTAG_GROUP_KEY_FILE", "");
+  const Security by_files = home.load();
+  EXPECT_EQ(by_files.worker_keys->own.secret_key, own.secret_key);
+  EXPECT_EQ(by_files.worker_keys->own.public_key, own.public_key);
+  EXPECT_EQ(by_files.worker_keys->peers->name_of(other.public_key), "w0");
+  EXPECT_EQ(by_files.worker_keys->rendezvous_name, "worker0");
+  home.set("DISTAG_RENDEZVOUS_NAME", "w7");
+  EXPECT_EQ(home.load().worker_keys->rendezvous_name, "w7");
+}
+
+TEST(Keys, HalfOfTheKeysOfAWorkerAreNone) {
+  const CurveKeyPair own = new_key_pair();
+  const KeyFile secret(print_key(own.secret_key), 0600);
+  const KeyFile open_secret(print_key(own.secret_key), 0640);
+  const KeyFile open_list("w0 " + print_key(own.public_key), 0644);
+  const KeyFile bad_list("w0 key\n", 0600);
+  Home home;
+  SecurityOptions options;
+  options.secret_key = own.secret_key;
+  EXPECT_EQ(status_of(home, options, "DISTAG_PEER_KEYS_FILE"), Status::kInvalidArgument);
+  options = {};
+  options.peers = KeyRing::Keys{{"w0", own.public_key}};
+  EXPECT_EQ(status_of(home, options, "DISTAG_SECRET_KEY_FILE"), Status::kInvalidArgument);
+  home.set("DISTAG_SECRET_KEY_FILE", open_secret.path());
+  EXPECT_EQ(status_of(home, options, "DISTAG_SECRET_KEY_FILE"), Status::kDenied);
+  home.set("DISTAG_SECRET_KEY_FILE", secret.path());
+  EXPECT_EQ(status_of(home, options, ""), Status::kOk);
+  home.set("DISTAG_PEER_KEYS_FILE", open_list.path());
+  EXPECT_EQ(status_of(home, {}, "DISTAG_PEER_KEYS_FILE"), Status::kDenied);
+  home.set("DISTAG_PEER_KEYS_FILE", bad_list.path());
+  EXPECT_EQ(status_of(home, {}, "line 1"), Status::kInvalidArgument);
+}
 
 TEST(Keys, TheUserHasOneKeyWhichTheFirstMakes) {
   const Home home;

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "transport/security.h"
+
+namespace distag {
+
+// The workers that may connect, each under its name with a key of its own. May change while connections are open. Any
+// thread.
+class KeyRing {
+ public:
+  using Keys = std::map<std::string, CurveKey>;
+
+  // Both throw INVALID_ARGUMENT where two names have one key: it would not say who comes.
+  explicit KeyRing(Keys keys);
+  // Gives the names whose key is gone, or another one now.
+  std::vector<std::string> replace(Keys keys);
+
+  // nullopt: it is nobody's, so whoever has it is not let in.
+  std::optional<std::string> name_of(const CurveKey& key) const;
+  // nullopt: nobody may be called so.
+  std::optional<CurveKey> key_of(const std::string& name) const;
+  // Another one after each change.
+  uint64_t version() const { return version_.load(std::memory_order_acquire); }
+
+ private:
+  using Names = std::map<CurveKey, std::string>;
+  static Names names_of(const Keys& keys);
+
+  mutable Mutex mutex_;
+  Keys keys_ GUARDED_BY(mutex_);
+  Names names_ GUARDED_BY(mutex_);
+  std::atomic<uint64_t> version_{1};
+};
+
+}  // namespace distag

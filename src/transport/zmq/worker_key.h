@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "transport/key_ring.h"
+#include "transport/security.h"
+
+namespace distag {
+
+// A key in the 40 characters of Z85 (rfc.zeromq.org/spec/32). Throws INVALID_ARGUMENT for what is none; the text, which
+// may be a secret, is in no message.
+CurveKey parse_key(std::string_view text, const char* what);
+std::string print_key(const CurveKey& key);
+
+CurveKeyPair new_key_pair();
+// With the public key that belongs to it.
+CurveKeyPair pair_of(const CurveKey& secret_key);
+
+// The keys of the workers, one a line: a name, blanks, its public key. Lines that begin with # and empty ones say
+// nothing. Throws INVALID_ARGUMENT naming the line.
+KeyRing::Keys parse_key_list(std::string_view text);
+
+}  // namespace distag

@@ -238,6 +238,7 @@ bool ShutdownVote::on_ask(const Peer& from, const wire::ShutdownPoll& ask) {
 
 // It has heard of the end of a lower rank before this worker did.
 void ShutdownVote::answer_early_ask() {
+  std::erase_if(early_asks_, [this](const auto& ask) { return shared_.session->gone(ask.first) != nullptr; });
   const auto early = early_asks_.find(leader());
   if (early == early_asks_.end()) return;
   answer(early->first, early->second);

@@ -86,7 +86,9 @@ class Member:
         server = address(0, family)
         environment.update(RANK=str(host), WORLD_SIZE=str(HOSTS), OPENBLAS_NUM_THREADS="1",
                            DISTAG_RENDEZVOUS=f"tcp://{f'[{server}]' if family == 6 else server}:{PORT}")
-        if key:
+        if isinstance(key, dict):
+            environment.update(key)
+        elif key:
             environment["DISTAG_GROUP_KEY_FILE"] = key
         self.process = subprocess.Popen(["ip", "netns", "exec", network.space(host), *arguments], env=environment,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -124,7 +126,7 @@ class Member:
 
 @contextlib.contextmanager
 def members(network, arguments, keys, **options):
-    """One on each host for which there is a key in the list (None: without)."""
+    """One on each host for which there is a key in the list (a file, variables of the environment, None: without)."""
     group = [Member(network, host, arguments, key, **options) for host, key in enumerate(keys)]
     try:
         yield group
@@ -180,6 +182,43 @@ def check_other_key(network, key, other_key):
         finally:
             right.stop()
         assert f"a connection from tcp://{address(2)}:" in group[0].output, group[0].output
+
+
+def make_worker_keys(folder, name, count=HOSTS):
+    """A key for each of the workers, as variables of their environments; and that of a stranger."""
+    made, lines = os.path.join(folder, name), []
+    os.mkdir(made)
+    for host in range(count):
+        lines.append(subprocess.run([DISTAG, "keygen", "--worker", f"worker{host}", made], check=True,
+                                    capture_output=True, text=True, timeout=30).stdout)
+    listed = os.path.join(made, "list")
+    with open(listed, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.writelines(lines)
+    return [{"DISTAG_SECRET_KEY_FILE": os.path.join(made, f"worker{host}.key"), "DISTAG_PEER_KEYS_FILE": listed}
+            for host in range(count)]
+
+
+def check_worker_keys(network, folder):
+    """A key for each: who has none of the list, or that of another name, is refused at once; the others meet."""
+    keys, others = make_worker_keys(folder, "keys"), make_worker_keys(folder, "others")
+    unlisted = {**others[2], "DISTAG_PEER_KEYS_FILE": keys[0]["DISTAG_PEER_KEYS_FILE"]}
+    group_key = make_key(folder, "of_a_group.key")
+    with members(network, [PARTICIPANT, "meet", "0"], keys[:2]) as group:
+        for bad in (unlisted, keys[1], others[2], group_key):
+            stranger = Member(network, 2, [PARTICIPANT, "meet", "0"], bad)
+            try:
+                assert stranger.end() == status("DENIED"), stranger.output
+                assert seconds_of_failure(stranger) < 2, stranger.output
+            finally:
+                stranger.stop()
+        right = Member(network, 2, [PARTICIPANT, "meet", "0"], keys[2])
+        try:
+            for member in [*group, right]:
+                assert member.end() == 0, member.output
+                assert "all answered" in member.output, member.output
+        finally:
+            right.stop()
+        assert "refused" in group[0].output, group[0].output
 
 
 def check_open_file(network, key):
@@ -264,6 +303,7 @@ def main():
                   ("digits", lambda: check_digits(network, key)),
                   ("no key", lambda: check_without_key(network)),
                   ("another key", lambda: check_other_key(network, key, other_key)),
+                  ("a key for each worker", lambda: check_worker_keys(network, folder)),
                   ("a key for all to read", lambda: check_open_file(network, key)),
                   ("no key, and allowed", lambda: check_insecure(network)),
                   ("a short cut", lambda: check_partition(network, key, 0.7, True)),

@@ -178,6 +178,7 @@ void ZmtpAcceptor::State::read(Id id) {
       std::optional<Frames> frames;
       try {
         frames = connection->reader.next();
+        if (frames && !connection->reader.is_still_let_in()) fail(Status::kDenied, "its key may connect no more");
       } catch (...) {
         const Error error = current_error();
         return error.status() == Status::kDenied ? deny(id, *connection, error.message()) : drop(id);
@@ -185,7 +186,6 @@ void ZmtpAcceptor::State::read(Id id) {
       if (!send_all(connection->fd, connection->reader.take_answer())) return drop(id);
       if (connection->reader.is_ready()) loop_.cancel_timer(std::exchange(connection->handshake_timer, 0));
       if (!frames) break;
-      if (!connection->reader.is_still_let_in()) return deny(id, *connection, "its key may connect no more");
       events_.on_message(token_of(id), std::move(*frames));
       if (!has(id)) return;
     }

@@ -22,7 +22,9 @@ constexpr int kMessages = 5000;
 std::vector<TransportKind> all_kinds() {
   const auto make_zmq = [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); };
   const auto make_zmq_with_key = [](FdLoop& loop) {
-    return std::make_unique<ZmqTransport>(loop, Security{group_key_of("a secret of 32 characters or more"), {}, false});
+    Security security;
+    security.group_key = group_key_of("a secret of 32 characters or more");
+    return std::make_unique<ZmqTransport>(loop, security);
   };
   const auto make_shm = [](FdLoop& loop) {
     return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), "");

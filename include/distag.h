@@ -260,9 +260,9 @@ typedef struct distag_tensor_info {
 DISTAG_API distag_status distag_tensor_get_info(distag_tensor *tensor, distag_tensor_info *out_info,
                                                 distag_error *err);
 
-/* The first element, to be read with the strides, never written: it may lie in memory of another process, where a write
- * ends this one. NULL without elements. Lent only until the next write to the tensor or a view of it, in any thread: for
- * hosts that order reads and writes by themselves. Others use copy_data. */
+/* The first element, to be read with the strides and never written: it may lie in memory of another process, where a
+ * write ends this one. NULL without elements. Lent only until the next write to the tensor or a view of it, in any
+ * thread: for hosts that order reads and writes by themselves. Others use copy_data. */
 DISTAG_API const void *distag_tensor_get_data(distag_tensor *tensor);
 
 /* Makes a tensor with the values of this moment, without history: no write to the other one changes either (since 0.3).

@@ -32,6 +32,8 @@ static int64_t now_ms(void) {
 /* Any call of a worker that is being ended. A function that drops its reply answers REMOTE, one that fails 1234. */
 #define ENDING DISTAG_OK, DISTAG_E_INVALID_STATE, DISTAG_E_CANCELLED, DISTAG_E_DISCONNECTED, DISTAG_E_DEADLINE
 static const distag_status kState[] = {DISTAG_OK, DISTAG_E_INVALID_STATE, 0};
+static const distag_status kFine[] = {DISTAG_OK, 0};
+static const distag_status kNoKeys[] = {DISTAG_E_UNSUPPORTED, DISTAG_E_INVALID_STATE, 0};
 static const distag_status kFound[] = {DISTAG_OK, DISTAG_E_INVALID_STATE, DISTAG_E_NOT_FOUND, 0};
 static const distag_status kTimed[] = {DISTAG_OK, DISTAG_E_INVALID_STATE, DISTAG_E_NOT_FOUND, DISTAG_E_DEADLINE, 0};
 static const distag_status kStart[] = {DISTAG_E_INVALID_STATE, 0, 0};
@@ -439,6 +441,10 @@ static void look_at_worker(actor *a, distag_worker *worker) {
   ASK(kFound, distag_worker_copy_ranks(worker, "", ranks, 2, &count, &a->err));
   ASK(kState, distag_worker_get_stats(worker, &stats, &a->err));
   ASK(kTimed, distag_worker_copy_report(worker, text, sizeof text, &count, &a->err));
+  distag_key_pair keys = DISTAG_KEY_PAIR_INIT;
+  const char *const peer = "s1", *const key = keys.public_key;
+  ASK(kFine, distag_security_create_keys(&keys, &a->err));
+  ASK(kNoKeys, distag_worker_set_peers(worker, &peer, &key, 1, &a->err));
 }
 
 static void use_worker(actor *a) {

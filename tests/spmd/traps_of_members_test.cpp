@@ -1,6 +1,7 @@
 // Traps that need members of their own: what is gathered, written, ended or told at an awkward moment.
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <string>
 
 #include "autograd/autograd.h"
@@ -84,9 +85,11 @@ TEST(TrapsOfMembers, AStepWhileAGatherIsUnderWayChangesNothingInIt) {
 
 TEST(TrapsOfMembers, PartsOfAMeshThatHasEndedStayReadable) {
   MeshGroup group({2});
-  group.run([](Member& member) {
+  std::latch made(2);
+  group.run([&made](Member& member) {
     const Tensor x = leaf(member, {4, 2}, 1, "('x', None)");
     const Tensor y = apply("neg", {x});
+    made.arrive_and_wait();  // a member that has ended it would end the calls of the other
     member.line.program->mesh().end(Error(Status::kRemote, "it is over"));
     wait(*member.line.program->mesh().when_ended(), kForever);
     const auto whole = values_of<double>(numbers({4, 2}, 1));

@@ -24,7 +24,7 @@ class Origins {
 
   Origins() = default;  // of none
   // One of a recv, of the slots that its maker keeps in `all`.
-  Origins(const std::shared_ptr<const Origin[]>& all, size_t index) : all_(all, &all[index]), count_(1) {}
+  Origins(const std::shared_ptr<const Origin[]>& all, size_t index) : all_(all, all.get() + index), count_(1) {}
   static Origins open();
 
   bool is_none() const { return count_ == 0; }

@@ -36,20 +36,32 @@ union ControlRoom {
   char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-bool send_with(int socket, const void* packet, size_t size, int descriptor) {
-  iovec bytes = {const_cast<void*>(packet), size};
-  ControlRoom room = {};
+// A packet, and room for a descriptor that goes with it.
+struct Envelope {
+  Envelope(void* packet, size_t size) : bytes{packet, size} {
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = room.bytes;
+    message.msg_controllen = sizeof room.bytes;
+  }
+  Envelope(const Envelope&) = delete;
+  Envelope& operator=(const Envelope&) = delete;
+
+  iovec bytes;
   msghdr message = {};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = room.bytes;
-  message.msg_controllen = sizeof room.bytes;
+  ControlRoom room = {};  // ends in a flexible array
+};
+
+bool send_with(int socket, const void* packet, size_t size, int descriptor) {
+  Envelope envelope(const_cast<void*>(packet), size);
+  msghdr& message = envelope.message;
   cmsghdr* const rights = CMSG_FIRSTHDR(&message);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof descriptor);
   std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
-  return retry([&] { return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL); }) == static_cast<ssize_t>(size);
+  const ssize_t sent = retry([&] { return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL); });
+  return sent == static_cast<ssize_t>(size);
 }
 
 // All descriptors that came are closed but the last.
@@ -70,13 +82,8 @@ int take_descriptors(msghdr& message, int& count) {
 // A packet and the only descriptor that came with it, else -1. The result is that of recvmsg; -2 for one that was cut
 // off, or came with several.
 ssize_t receive_with(int socket, void* packet, size_t size, int& descriptor) {
-  iovec bytes = {packet, size};
-  ControlRoom room = {};
-  msghdr message = {};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = room.bytes;
-  message.msg_controllen = sizeof room.bytes;
+  Envelope envelope(packet, size);
+  msghdr& message = envelope.message;
   descriptor = -1;
   const ssize_t got = retry([&] { return recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); });
   if (got < 0) return got;

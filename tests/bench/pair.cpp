@@ -22,6 +22,11 @@ namespace {
 
 distag_worker* worker = nullptr;  // of the caller, while run_pair runs
 
+// Gives its argument back.
+distag_status give_back(void*, distag_invocation* invocation, distag_error* error) {
+  return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), error);
+}
+
 distag_worker* meet(const char* rendezvous, int32_t rank, const char* bind) {
   distag_error error = DISTAG_ERROR_INIT;
   distag_security_options security = DISTAG_SECURITY_OPTIONS_INIT;
@@ -35,6 +40,7 @@ distag_worker* meet(const char* rendezvous, int32_t rank, const char* bind) {
   distag_worker* made = nullptr;
   distag_worker_create(&options, &made, &error);
   register_training(made);
+  distag_worker_register(made, "give_back", give_back, nullptr, nullptr, nullptr, &error);
   distag_worker_start(made, 30 * DISTAG_SECOND, &error);
   check(error, "start");
   return made;
@@ -56,18 +62,20 @@ distag_tensor* random_tensor(int64_t count, bool requires_grad) {
   return made;
 }
 
-void call_neg(distag_tensor* x) {
+void call(const char* function, distag_tensor* x) {
   distag_value* args[] = {distag_tensor_as_value(x)};
   distag_error error = DISTAG_ERROR_INIT;
   distag_value* result = nullptr;
-  distag_call(worker, nullptr, "worker1", "neg", args, 1, nullptr, &result, &error);
+  distag_call(worker, nullptr, "worker1", function, args, 1, nullptr, &result, &error);
   check(error, "call");
   distag_value_release(result);
 }
 
-void latency(const char* name, int64_t count, int runs, const char* unit) {
+void call_neg(distag_tensor* x) { call("neg", x); }
+
+void latency(const char* name, int64_t count, int runs, const char* unit, const char* function = "neg") {
   distag_tensor* x = random_tensor(count, false);
-  report(name, timed([x] { call_neg(x); }, runs, 20), unit);
+  report(name, timed([x, function] { call(function, x); }, runs, 20), unit);
   distag_tensor_release(x);
 }
 
@@ -201,6 +209,7 @@ std::vector<Row> pair_rows() {
   return {{"rpc_latency_4B", [] { latency("rpc_latency_4B", 1, 4000, "us"); }},
           {"rpc_latency_1MB", [] { latency("rpc_latency_1MB", 1 << 18, 200, "us"); }},
           {"rpc_latency_64MB", [] { latency("rpc_latency_64MB", 1 << 24, 10, "ms"); }},
+          {"rpc_lend_64MB", [] { latency("rpc_lend_64MB", 1 << 24, 10, "ms", "give_back"); }},
           {"rpc_async_per_call", async_per_call},
           {"rpc_latency_4B_paused", paused_latency},
           {"rpc_throughput_8_threads", throughput},

@@ -21,21 +21,22 @@ TARGETS = [
     ("rpc_latency_4B_paused", "peer", 0.35, None),
     ("rpc_latency_4B_tcp", "peer", None, None),
     ("rpc_latency_1MB", "raw", None, "raw_ping_pong_1MB"),
-    ("rpc_latency_1MB", "peer", 0.5, None),
-    ("rpc_latency_64MB", "peer", 0.5, None),
+    ("rpc_latency_1MB", "peer", 0.12, None),
+    ("rpc_latency_64MB", "peer", 0.06, None),
+    ("rpc_lend_64MB", "peer", 0.005, None),
     ("rpc_async_per_call", "peer", 0.05, None),
     ("rpc_throughput_8_threads", "peer", None, None),
     ("autograd_step_9", "peer", 0.08, None),
-    ("autograd_step_1MB", "peer", 0.5, None),
+    ("autograd_step_1MB", "peer", 0.20, None),
     ("chain_100_calls", "peer", None, None),
     ("rref_create_to_here", "peer", 0.10, None),
-    ("pipeline_mlp_step", "peer", 0.9, None),
-    ("parameter_server_step", "peer", 0.9, None),
-    ("local_small_chain", "peer", 1.0, None),
-    ("local_elementwise_1M", "peer", 1.0, None),
-    ("local_mlp_step", "peer", 1.0, None),
-    ("local_softmax_512x1024", "peer", 1.0, None),
-    ("local_conv2d", "peer", 1.0, None),
+    ("pipeline_mlp_step", "peer", 0.68, None),
+    ("parameter_server_step", "peer", 0.35, None),
+    ("local_small_chain", "peer", 0.28, None),
+    ("local_elementwise_1M", "peer", 0.42, None),
+    ("local_mlp_step", "peer", 0.95, None),
+    ("local_softmax_512x1024", "peer", 0.72, None),
+    ("local_conv2d", "peer", 0.88, None),
     ("lenet_step", "peer", None, None),
     ("adam_1M", "peer", None, None),
     ("embedding_step", "peer", None, None),
@@ -57,7 +58,8 @@ TARGETS = [
 MODELS = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd")
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
-              "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B"}
+              "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B",
+              "rpc_lend_64MB": "rpc_latency_64MB"}
 PEER_PYTHON = "/usr/bin/python3"
 
 

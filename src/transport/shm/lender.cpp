@@ -44,7 +44,7 @@ void Lender::lend(Frames& frames, size_t ahead, LaneSocket& socket) {
     const bool has_room = loans < kMaxLoans && bytes + frame.size() <= kMaxBytesOut;
     if (frame.size() < shared_memory::kLeastBytes || !has_room) continue;
     auto found = shared_memory::find(frame.data(), frame.size());
-    if (!found && ahead == 0) {
+    if (!found) {
       const Frame moved = move_to_shared(frame);
       found = shared_memory::find(moved.data(), moved.size());
       if (found) frame = moved;

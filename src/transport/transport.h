@@ -80,8 +80,8 @@ class Connection {
   // Multipart, all or nothing. False when it would block: nothing was taken, on_writable follows.
   virtual bool send(const Frames& frames) = 0;
   // Of a message that is sent next: makes loans of the frames, but for the first, that can be. A loan is sent by the
-  // connection that made it only. `ahead`: so many bytes go in later messages whose frames are to lie behind the last
-  // one; then frames stay where they lie, and there are no loans unless there is room for all. May throw bad_alloc.
+  // connection that made it only. `ahead`: so many bytes of the same frame go in later messages; then there is none
+  // unless there is room for all of it. May throw bad_alloc.
   virtual void lend(Frames& frames, size_t ahead) {
     static_cast<void>(frames);
     static_cast<void>(ahead);

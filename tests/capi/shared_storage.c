@@ -30,7 +30,7 @@ static int kept_count;
 static distag_status keep(void *user_data, distag_invocation *invocation, distag_error *told) {
   distag_tensor *tensor = NULL;
   (void)user_data;
-  CHECK_OK(distag_invocation_get_tensor(invocation, 0, &tensor, told));
+  CHECK(distag_invocation_get_tensor(invocation, 0, &tensor, told) == DISTAG_OK);
   distag_tensor_retain(tensor);
   kept[kept_count++] = tensor;
   return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), told);

@@ -20,10 +20,12 @@ namespace distag::sim {
 namespace {
 
 struct Totals {
+  uint64_t runs = 0;
   uint64_t planned = 0;
   uint64_t searched = 0;
 
   void add(SimWorkerGroup& group) {
+    ++runs;
     for (int32_t rank = 0; rank < group.size(); ++rank) {
       const DautogradStats stats = group.worker(rank).stats().dautograd;
       planned += stats.passes_planned;
@@ -76,7 +78,7 @@ TEST(PlannedPassesTest, WithAllRecordsNoPassSearches) {
     EXPECT_EQ(totals.searched, 0u);
   });
   if (!runs_all_seeds()) return;
-  EXPECT_GT(totals.planned, 100u);
+  EXPECT_GT(totals.planned, totals.runs / 4);
 }
 
 TEST(PlannedPassesTest, NorOverConnectionsThatDrop) {
@@ -99,8 +101,8 @@ TEST(PlannedPassesTest, WithSmallBoundsTheySearchOrPlan) {
     run_graph(seed, options, &totals);
   });
   if (!runs_all_seeds()) return;
-  EXPECT_GT(totals.planned, 50u);
-  EXPECT_GT(totals.searched, 50u);
+  EXPECT_GT(totals.planned, totals.runs / 4);
+  EXPECT_GT(totals.searched, totals.runs / 4);
 }
 
 // A peer tells false records of all first pairs, before the true ones come.
@@ -134,8 +136,8 @@ TEST(PlannedPassesTest, FalseRecordsCostTimeAndNoGradient) {
               [seed](SimWorkerGroup& group, const Id& context) { tell_lies(group, context, seed); });
   });
   if (!runs_all_seeds()) return;
-  EXPECT_GT(totals.planned, 100u);
-  EXPECT_GT(totals.searched, 100u);
+  EXPECT_GT(totals.planned, totals.runs / 4);
+  EXPECT_GT(totals.searched, totals.runs / 10);
 }
 
 // ---- what one pass costs ----

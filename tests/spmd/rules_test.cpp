@@ -23,8 +23,10 @@ using ops::make_attributes;
 // Of each sample on each mesh; fewer where all takes ten times as long.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kSpecs = 2;
+constexpr int kFewest = 1;  // on parts; chance decides about so few specs
 #else
 constexpr int kSpecs = 20;
+constexpr int kFewest = 2 * kSpecs;
 #endif
 
 // Ops without a gradient, and sums of dtypes that have none.
@@ -131,7 +133,7 @@ TEST(Rules, EqualTheOpOnTheWhole) {
   }
   for (const char* op : {"softmax", "log_softmax", "logsumexp", "max", "amin", "argmax", "var", "layer_norm",
                          "cross_entropy", "nll_loss", "embedding", "index_select", "gather", "dropout"}) {
-    EXPECT_GE(on_parts[op], 2 * kSpecs) << op;
+    EXPECT_GE(on_parts[op], kFewest) << op;
   }
 }
 

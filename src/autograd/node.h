@@ -48,7 +48,7 @@ class Node {
   const std::vector<Edge>& next() const { return next_; }  // one per forward input
   virtual std::string name() const = 0;                    // "matmul", "leaf", for messages
 
-  // What its forward output `slot` depends on that came from other workers. Of a kSend each slot depends on its edge.
+  // The values from other workers that its forward output `slot` depends on. Of a kSend each slot depends on its edge.
   Origins origins(uint32_t slot) const { return kind_ == Kind::kRecv ? origins_of_recv(slot) : origins_; }
 
   // Every kFunction node has some until it is freed; other kinds have none.
@@ -88,7 +88,7 @@ class Node {
   std::shared_ptr<Node> freed_after_;  // of the destructor: the node whose edges wait while those of this one go
 };
 
-// What the tensor of that edge depends on that came from other workers.
+// The values from other workers that the tensor of that edge depends on.
 inline Origins origins_of(const Edge& edge) { return edge.node == nullptr ? Origins() : edge.node->origins(edge.slot); }
 
 }  // namespace distag::autograd

@@ -41,7 +41,7 @@ class BlockPool {
 
   // `size` bytes, more than 64 KiB, aligned to a page, not initialised. nullptr when there is no memory.
   void* take(size_t size) noexcept;
-  // What take(size) gave.
+  // A block of take(size).
   void give_back(void* memory, size_t size, Nanos now) noexcept;
   // Frees what is idle, up to kMostFreed: that takes some milliseconds.
   void trim(Nanos now) noexcept;

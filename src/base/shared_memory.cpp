@@ -162,7 +162,7 @@ void after_fork() NO_THREAD_SAFETY_ANALYSIS {
   if (g_pool != nullptr) g_pool->abandon_all();
   g_mutex.unlock();
 }
-// What was there stays mapped, and is found no more.
+// The blocks of the parent stay mapped, and are found no more.
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   g_is_used.store(false, std::memory_order_relaxed);
   g_blocks.store(0, std::memory_order_relaxed);

@@ -37,7 +37,7 @@ Lineage::Links Lineage::tell(const LineageLimits& limits, const SendNode& send) 
   Links told;
   if (!add_links(limits, send, &told) || told.size() > limits.links_per_message) return {};
   const Incarnation to = send.info().peer;
-  // What does not fit is left for another message.
+  // The rest that does not fit is left for another message.
   for (size_t next = 0; next < told.size(); ++next) {
     const Id on = told[next].on;
     if (!on || on.maker == to) continue;

@@ -13,7 +13,7 @@
 
 namespace distag {
 
-// What one worker keeps in all its contexts.
+// The records that one worker keeps in all its contexts.
 struct LineageBudget {
   LineageLimits limits;
   size_t records = 0;
@@ -34,7 +34,7 @@ class Lineage {
 
   static bool is_open(const Link& link) { return !link.on && link.on_slot != 0; }
 
-  // What the message of a send carries: the record of its pair, and those that this leads to and the receiver lacks.
+  // The records for the message of a send: that of its pair, and those that this leads to and the receiver lacks.
   // They count as told.
   Links tell(const LineageLimits& limits, const SendNode& send);
   // Keeps what a message carries.

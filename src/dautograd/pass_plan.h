@@ -12,7 +12,7 @@
 
 namespace distag {
 
-// What discovery would find, from records alone.
+// The plan that discovery would find, from records alone.
 struct PassPlan {
   struct Part {
     std::vector<wire::PairBits> sends;  // that the pass reaches

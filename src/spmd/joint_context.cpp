@@ -247,7 +247,7 @@ class JointContext final : public ContextHandle {
     }
     Tensor rows = tell(call, failure, numbers_of(from, pass));
     check_same_steps(call, rows, kRoots);
-    // What one member reaches by that may lead another to more.
+    // Parts that one member reaches by that may lead another to more.
     while (!is_any(rows, kReachesOthers) && !is_same(rows, kEntries)) {
       rows = reach_entries_of_all(call, pass, from, rows);
     }

@@ -24,7 +24,7 @@ std::string text_of(const Environment& get_environment, const char* variable) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-// What `parse` makes of the file that a variable names.
+// The result of `parse` for the file that a variable names.
 template <typename Parse>
 auto read_file_of(const char* variable, const std::string& path, Parse parse) {
   try {

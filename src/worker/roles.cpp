@@ -1,4 +1,4 @@
-// What a member may ask for, where names are bound to keys.
+// The rights of members, where names are bound to keys.
 
 #include <algorithm>
 #include <optional>

@@ -55,7 +55,7 @@ Tensor apply(const std::string& op, const Tensors& inputs, const ops::Attributes
 
 Tensor softmax(const Tensor& x) { return apply("softmax", {x}, ops::make_attributes({{"dim", int64_t{1}}})); }
 
-// What a member does with its part.
+// The work of a member on its part.
 enum class Use { kHere, kUnused, kBuiltIn, kProject, kRelay };
 
 struct Script {

@@ -213,7 +213,7 @@ TEST_F(PlannedPassTest, ForgetsWhatItFreed) {
   EXPECT_EQ(stats(0).passes_searched, 1u);
 }
 
-// What an answer tells that nobody waits for any more is kept: its sender does not tell it again.
+// The records of an answer that nobody waits for any more are kept: its sender does not tell them again.
 TEST_F(PlannedPassTest, KnowsWhatALateAnswerHasTold) {
   Tensor kept;
   group_->worker(1).rpc().register_function("keep", [&](Invocation& invocation) {

@@ -11,7 +11,7 @@
 
 namespace distag {
 
-// What the other side of a lane lends: the blocks it has shown, mapped to be read. A frame of them keeps its block
+// The loans of the other side of a lane: the blocks it has shown, mapped to be read. A frame of them keeps its block
 // mapped, also when the lane is gone, and tells the lender when its last owner has let go, on any thread. Itself of one
 // thread.
 class Borrower final : public LoanReader {

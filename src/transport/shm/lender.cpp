@@ -8,7 +8,7 @@
 namespace distag {
 namespace {
 
-// What the other side may have at a time: above it frames go by the ring.
+// The other side may have so much at a time: above it frames go by the ring.
 constexpr size_t kMaxBytesOut = size_t{1} << 30;
 // Of what is ahead, as it comes.
 constexpr size_t kLoanBytes = size_t{1} << 20;

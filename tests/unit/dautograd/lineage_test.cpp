@@ -1,4 +1,4 @@
-// What values depend on, as ops record it, as workers tell it to each other, and as a pass is planned by it.
+// The origins of values, as ops record them, as workers tell them to each other, and as a pass is planned by them.
 #include "dautograd/lineage.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ class LineageTest : public ::testing::Test {
     receive(pair, tensors);
     return tensors[slot];
   }
-  // What the message carries by which A sends these values.
+  // The records in the message by which A sends these values.
   Links send(uint64_t counter, const std::vector<Tensor>& tensors, Incarnation to) {
     PairInfo info;
     info.pair = {kA, counter};
@@ -174,7 +174,7 @@ TEST_F(LineageTest, BoundsAreKept) {
   EXPECT_TRUE(send(3, {two}, kB).empty());
 }
 
-// What does not fit is told by the next message.
+// The rest that does not fit is told by the next message.
 TEST_F(LineageTest, ARecordThatDoesNotFitComesLater) {
   budget_.limits.links_per_message = 2;
   lineage_.take(budget_, {{{kB, 1}, {}, 0, 0}, {{kB, 2}, {}, 0, 0}}, kB, kA);

@@ -1,4 +1,4 @@
-// What a lane lends instead of sending it.
+// Frames that a lane lends instead of sending them.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -72,7 +72,8 @@ std::optional<Found> find(const std::byte* data, size_t size) noexcept;
 
 // Somebody may go on reading there for good: nothing is written to this place any more, nor is it used again.
 void abandon(const std::byte* place) noexcept;
-// Whether the one who allocated it may write there: neither abandoned nor of the parent of this process.
+// Whether the one who allocated it may write there: neither abandoned nor of the parent of this process. It may cease
+// to be so between two questions, where another thread forks.
 bool is_writable(const std::byte* place) noexcept;
 
 // Takes out the blocks in which nothing has lain since the last call, retired. The caller closes them, where it may

@@ -87,7 +87,8 @@ void add_scaled(Tensor& target, const Tensor& source, double scale) {
     T factor = *Tensor::scalar(target.dtype(), scale).data_as<T>();
     T* out = sum.mutable_data_as<T>();
     if (!target.is_contiguous()) {
-      copy_strided(sum.mutable_data(), sum.strides(), target.data(), target.strides(), target.shape(), sizeof(T));
+      auto* const bytes = reinterpret_cast<std::byte*>(out);
+      copy_strided(bytes, sum.strides(), target.data(), target.strides(), target.shape(), sizeof(T));
     }
     simd::run<AddScaledRow<T>, T*, const T*, T, int64_t>(out, values.data_as<T>(), factor, target.count());
     if (!target.is_contiguous()) write_broadcast(target, sum);

@@ -95,8 +95,11 @@ TEST_F(ShmLoansTest, ALargeFrameIsReadWhereItLies) {
   EXPECT_EQ(frames[1].data()[kMiB - 1], std::byte{5});
   lent.bytes[kMiB - 1] = std::byte{6};
   EXPECT_EQ(frames[1].data()[kMiB - 1], std::byte{6}) << "it was not copied";
+  EXPECT_TRUE(send({Frame::of({}), Frame::copy_of("x", 1)}));  // at which the lender looks for what is back
+  receive();
   EXPECT_EQ(report().loans_out, 1u);
   EXPECT_EQ(report().bytes_out, kMiB);
+  EXPECT_FALSE(*lent.is_back);
   frames.clear();
   EXPECT_TRUE(comes_to(0));
   EXPECT_TRUE(*lent.is_back);

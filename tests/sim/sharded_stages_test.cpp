@@ -19,6 +19,7 @@
 #include "layout/spec_text.h"
 #include "ops/attributes.h"
 #include "ops/op.h"
+#include "sim/mesh_pieces.h"
 #include "spmd/program.h"
 #include "spmd/tensors.h"
 #include "support/sim_group.h"
@@ -28,30 +29,6 @@ namespace distag::sim {
 namespace {
 
 using testing::values_of;
-
-constexpr int64_t kSize = 5;
-constexpr Nanos kLongest = 600 * kSecond;
-constexpr Nanos kMeshTimeout = 10 * kSecond;
-
-const std::vector<const char*> kSpecs = {"(None, None)", "('x', None)", "(None, 'x')"};
-
-Tensor matrix(int64_t seed) {
-  Tensor tensor = Tensor::empty(Dtype::kFloat64, {kSize, kSize});
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    tensor.mutable_data_as<double>()[i] = static_cast<double>((i * 7919 + seed * 104729) % 1009) / 1009 - 0.5;
-  }
-  return tensor;
-}
-
-Tensor parameter(int64_t seed) {
-  Tensor tensor = matrix(seed);
-  autograd::set_requires_grad(tensor, true);
-  return tensor;
-}
-
-Tensor apply(const std::string& op, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return autograd::apply(*ops::find_op(op), inputs, attributes)[0];
-}
 
 Tensor scaled(const Tensor& x, double factor) {
   return apply("mul_scalar", {x}, ops::make_attributes({{"value", factor}}));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "base/shared_memory.h"
@@ -42,6 +43,40 @@ struct Lent {
                  }));
   }
 };
+
+// Bytes of the memory of others that this process has mapped and touched.
+size_t borrowed_bytes() {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool is_borrowed = false;
+  size_t kib = 0;
+  while (std::getline(maps, line)) {
+    if (line.find("distag-block") != std::string::npos) is_borrowed = line.find(" r--s ") != std::string::npos;
+    if (is_borrowed && line.rfind("Rss:", 0) == 0) {
+      kib += std::stoul(line.substr(4));
+      is_borrowed = false;
+    }
+  }
+  return kib << 10;
+}
+
+// Blocks of others that are mapped here.
+size_t borrowed_blocks() {
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  size_t count = 0;
+  while (std::getline(maps, line)) {
+    if (line.find("distag-block") != std::string::npos && line.find(" r--s ") != std::string::npos) ++count;
+  }
+  return count;
+}
+
+// Whether it comes to hold within ten seconds.
+bool comes_true(const std::function<bool()>& condition) {
+  const auto never = Future<Unit>::make();
+  for (int i = 0; i < 10'000 && !condition(); ++i) wait(*never, kMillisecond);
+  return condition();
+}
 
 class ShmLoansTest : public ::testing::Test {
  protected:
@@ -179,28 +214,10 @@ TEST_F(ShmLoansTest, ABlockThatIsGoneIsForgottenOnBothSides) {
     }
     EXPECT_EQ(receive()[1].data()[0], static_cast<std::byte>(round));
     ASSERT_TRUE(comes_to(0));
-    const auto is_gone = [] { return !shared_memory::has_blocks(); };
-    const auto never = Future<Unit>::make();
-    for (int i = 0; i < 10'000 && !is_gone(); ++i) wait(*never, kMillisecond);
-    EXPECT_TRUE(is_gone()) << "idle blocks go back to the system within seconds";
+    EXPECT_TRUE(comes_true([] { return !shared_memory::has_blocks(); })) << "idle blocks go back within seconds";
+    EXPECT_TRUE(comes_true([] { return borrowed_blocks() == 0; })) << "who had mapped it has heard of that";
   }
   EXPECT_EQ(report().open, 1u) << "the lane has served all of it";
-}
-
-// Bytes of the memory of others that this process has mapped and touched.
-size_t borrowed_bytes() {
-  std::ifstream maps("/proc/self/smaps");
-  std::string line;
-  bool is_borrowed = false;
-  size_t kib = 0;
-  while (std::getline(maps, line)) {
-    if (line.find("distag-block") != std::string::npos) is_borrowed = line.find(" r--s ") != std::string::npos;
-    if (is_borrowed && line.rfind("Rss:", 0) == 0) {
-      kib += std::stoul(line.substr(4));
-      is_borrowed = false;
-    }
-  }
-  return kib << 10;
 }
 
 TEST_F(ShmLoansTest, MemoryOfOthersCountsHereOnlyWhileItIsRead) {
@@ -211,9 +228,7 @@ TEST_F(ShmLoansTest, MemoryOfOthersCountsHereOnlyWhileItIsRead) {
     Frames frames = receive();
     EXPECT_EQ(std::count(frames[1].data(), frames[1].data() + kMiB, std::byte{5}), static_cast<ptrdiff_t>(kMiB));
     EXPECT_GE(borrowed_bytes(), kMiB);
-    const auto never = Future<Unit>::make();
-    for (int i = 0; i < 10'000 && borrowed_bytes() != 0; ++i) wait(*never, kMillisecond);
-    EXPECT_EQ(borrowed_bytes(), 0u);
+    EXPECT_TRUE(comes_true([] { return borrowed_bytes() == 0; }));
     EXPECT_EQ(frames[1].data()[kMiB - 1], std::byte{5}) << "it is there when it is read again";
   }
 }

@@ -1,6 +1,7 @@
 // Frames that the receiver reads where they lie in the memory of a sender who may change them at any time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -69,6 +70,24 @@ TEST(Loans, ALargeCopyIsMadeOffTheLoop) {
     EXPECT_FALSE(arrival.takes_long(encoded.payload));
     EXPECT_EQ(arrival.takes_long({encoded.payload[0].as_loan()}), dtype == Dtype::kInt64);
   }
+}
+
+// A hostile lender may say any place: where no number can be read it is copied, and not on the loop.
+TEST(Loans, NumbersAtAnOddPlaceAreCopiedOffTheLoop) {
+  Reply reply;
+  reply.call = {7, 1};
+  Tensor tensor = Tensor::empty(Dtype::kFloat64, {kCount});
+  std::fill_n(tensor.mutable_data_as<double>(), kCount, 1.5);
+  reply.result = Value(tensor);
+  const Encoded encoded = encode({4, 3, {}, reply}, Limits());
+  std::vector<std::byte> memory(encoded.payload[0].size() + 8);
+  std::byte* const odd = memory.data() + 4;
+  std::memcpy(odd, encoded.payload[0].data(), encoded.payload[0].size());
+  const Frame loan = Frame(odd, encoded.payload[0].size(), nullptr).as_loan();
+  EXPECT_TRUE(Arrival(encoded.header, Limits()).takes_long({loan}));
+  const Message message = decode(encoded.header, {loan}, Limits());
+  EXPECT_FALSE(result_of(message).is_protected());
+  EXPECT_EQ(result_of(message).hold().data_as<double>()[kCount - 1], 1.5);
 }
 
 TEST(Loans, TheChecksumIsOfWhatTravels) {

@@ -93,6 +93,7 @@ bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
 
 void Inbox::decode(Turn& turn, const wire::Limits& limits) {
   try {
+    for (Task& task : std::exchange(turn.arrived.rest, {})) task();
     const wire::Arrival arrival(turn.arrived.header, limits);
     turn.decoded = decode(arrival, turn.arrived.payload, turn.arrived.shortage);
   } catch (...) {

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/executor.h"
 #include "base/loop.h"
@@ -22,6 +23,7 @@ class Inbox {
     Frames payload;
     std::optional<Error> shortage;  // there was no memory for the payload, of which the long header alone is there
     bool takes_long = false;
+    std::vector<Task> rest;  // to be run before it is decoded
   };
   struct Decoded {
     wire::Message message;

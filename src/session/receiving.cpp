@@ -163,8 +163,9 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   Inbox::Place place;
   const bool is_large = bytes > kLargeFrameBytes || arrival.transfer_count() != 0 || arrival.is_long();
   if (!arrival.is_chunk() && (is_large || !record.inbox.is_empty())) place = Inbox::make_place();
-  std::optional<Error> shortage = take_payload(record, arrival, frames);
-  const bool takes_long = arrival.is_long() || (!shortage && arrival.takes_long(frames));
+  std::vector<Task> rest;
+  std::optional<Error> shortage = take_payload(record, arrival, frames, rest);
+  const bool takes_long = arrival.is_long() || !rest.empty() || (!shortage && arrival.takes_long(frames));
   bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
   Inbox::Decoded decoded;
   if (!waits) decoded = Inbox::decode(arrival, frames, shortage);
@@ -185,7 +186,8 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   // An acknowledgement may have been what somebody waited for to give the peer up.
   if (!record.is_member()) return;
   if (waits) {
-    record.inbox.add(std::move(place), {std::move(header), std::move(frames), std::move(shortage), takes_long});
+    record.inbox.add(std::move(place),
+                     {std::move(header), std::move(frames), std::move(shortage), takes_long, std::move(rest)});
     record.inbox.drain();
   } else {
     frames.clear();  // the message alone holds them
@@ -196,10 +198,11 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
 
 // All of the payload to its places. Without memory for it, what there was none for; then a long header alone is left,
 // if there is one.
-std::optional<Error> Session::State::take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames) {
+std::optional<Error> Session::State::take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames,
+                                                  std::vector<Task>& rest) {
   Frame long_header;
   try {
-    if (take_transfers(record, arrival, frames, long_header)) return std::nullopt;
+    if (take_transfers(record, arrival, frames, long_header, rest)) return std::nullopt;
   } catch (const Violation&) {
     throw;
   } catch (...) {
@@ -223,7 +226,7 @@ std::optional<Error> Session::State::take_payload(PeerRecord& record, const wire
 // Puts the frames that came in pieces in their places, a long header first. All of them are taken, also when there
 // was no memory for one: then this is false.
 bool Session::State::take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames,
-                                    Frame& long_header) {
+                                    Frame& long_header, std::vector<Task>& rest) {
   // Pieces have their own way there.
   if (!shared.keeps_frames() && !arrival.is_chunk()) move_to_memory(frames);
   bool is_whole = true;
@@ -237,7 +240,7 @@ bool Session::State::take_transfers(PeerRecord& record, const wire::Arrival& arr
     }
   };
   if (arrival.long_transfer() != 0) {
-    if (const auto header = record.transfers.take(arrival.long_transfer())) long_header = *header;
+    if (const auto header = record.transfers.take(arrival.long_transfer(), rest)) long_header = *header;
     is_whole = long_header.data() != nullptr;
   } else if (arrival.is_long()) {
     if (frames.empty()) violation("a LONG without its header");
@@ -247,7 +250,7 @@ bool Session::State::take_transfers(PeerRecord& record, const wire::Arrival& arr
   for (size_t i = 0; i < arrival.transfer_count(); ++i) {
     const wire::Transfer transfer = arrival.transfer(i);
     if (is_whole && transfer.frame > frames.size()) violation("a payload frame {} that is not there", transfer.frame);
-    insert(transfer.frame, record.transfers.take(transfer.id));
+    insert(transfer.frame, record.transfers.take(transfer.id, rest));
   }
   if (arrival.is_long()) insert(0, long_header);
   return is_whole;
@@ -312,13 +315,13 @@ void Session::State::receive_from_self(wire::Encoded encoded, Inbox::Place place
     if (!takes_long && self_inbox.is_empty()) {
       Inbox::Decoded decoded = Inbox::decode(arrival, encoded.payload, std::nullopt);
       if (Inbox::lacks_memory(decoded)) {
-        self_inbox.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, false});
+        self_inbox.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, false, {}});
         return self_inbox.drain();
       }
       encoded.payload.clear();  // the message alone holds them
       if (!on_decoded(decoded)) self_inbox.put_back(std::move(place), std::move(decoded));
     } else {
-      self_inbox.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, takes_long});
+      self_inbox.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, takes_long, {}});
       self_inbox.drain();
     }
   } catch (...) {

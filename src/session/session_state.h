@@ -104,8 +104,10 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void move_to_memory(Frames& frames);
   void hear_again(PeerRecord& record);
   void take_ack(PeerRecord& record, uint64_t number);
-  std::optional<Error> take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames);
-  bool take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames, Frame& long_header);
+  std::optional<Error> take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames,
+                                    std::vector<Task>& rest);
+  bool take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames, Frame& long_header,
+                      std::vector<Task>& rest);
   void make_spare();
   void deliver(PeerRecord& record, Inbox::Decoded& decoded);
   void deliver(PeerRecord& record, wire::Message& message);

@@ -69,6 +69,20 @@ void Transfers::copy_lent(Partial& partial, size_t most) {
   if (partial.copied == partial.lent.size()) partial.lent = {}, partial.copied = 0;
 }
 
+// Without memory for the task it is copied here.
+void Transfers::leave_rest(Partial& partial, std::vector<Task>& rest) {
+  const size_t from = partial.copied;
+  const size_t count = partial.lent.size() - from;
+  if (count == 0) return;
+  try {
+    rest.push_back([memory = partial.memory, lent = partial.lent, from, count] {
+      std::memcpy(memory.get() + from, lent.data() + from, count);
+    });
+  } catch (const std::bad_alloc&) {
+    copy_lent(partial, SIZE_MAX);
+  }
+}
+
 void Transfers::move_to_memory(Partial& partial) {
   partial.lent = Frame(partial.whole.data(), partial.received, std::exchange(partial.loans, nullptr));
   try {
@@ -110,13 +124,13 @@ void Transfers::begin(const wire::Chunk& chunk) {
   bytes_ += total + kOverhead;
 }
 
-std::optional<Frame> Transfers::take(uint64_t transfer) {
+std::optional<Frame> Transfers::take(uint64_t transfer, std::vector<Task>& rest) {
   auto found = partial_.find(transfer);
   if (found == partial_.end() && is_forgotten(transfer)) return std::nullopt;
   if (found == partial_.end() || found->second.received != found->second.whole.size()) {
     violation("a message names transfer {}, which has not come", transfer);
   }
-  copy_lent(found->second, SIZE_MAX);
+  leave_rest(found->second, rest);
   Frame whole = std::move(found->second.whole);
   partial_.erase(found);
   bytes_ -= whole.size() + kOverhead;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/task.h"
 #include "transport/transport.h"
 #include "wire/message.h"
 
@@ -22,8 +23,9 @@ class Transfers {
       : limit_(limit), memory_(memory), keeps_whole_(keeps_whole), keeps_loans_(keeps_loans) {}
 
   void add(const wire::Chunk& chunk);
-  // The whole frame, for the message that names it; nullopt: there was no memory for it.
-  std::optional<Frame> take(uint64_t transfer);
+  // The whole frame, for the message that names it; nullopt: there was no memory for it. It may be read once what is
+  // added to `rest` has run, which copies and takes long.
+  std::optional<Frame> take(uint64_t transfer, std::vector<Task>& rest);
   void clear();
 
  private:
@@ -39,6 +41,7 @@ class Transfers {
 
   static void add_to(Partial& partial, const Frame& piece);
   static void copy_lent(Partial& partial, size_t most);
+  static void leave_rest(Partial& partial, std::vector<Task>& rest);
   void move_to_memory(Partial& partial);
   void begin(const wire::Chunk& chunk);
   bool is_forgotten(uint64_t transfer) const { return forgets_ && transfer <= last_begun_; }

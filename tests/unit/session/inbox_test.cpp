@@ -1,8 +1,12 @@
 // Messages that take long to decode: the order of the stream holds, and the loop does not wait.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "session/inbox.h"
 #include "session_harness.h"
 #include "wire/packed.h"
 
@@ -193,6 +197,45 @@ TEST_F(InboxTest, FewPlainValuesAreNotPacked) {
   EXPECT_EQ(wire::Packed::make(Value::text(std::string(kLong, 't'))), nullptr);
   EXPECT_EQ(wire::Packed::make(Value::list({Value(true), Value(false)})), nullptr);
   EXPECT_EQ(wire::Packed::make(Values{}), nullptr);
+}
+
+class Taken final : public Inbox::Owner {
+ public:
+  bool on_decoded(Inbox::Decoded& decoded) override {
+    messages.push_back(std::move(decoded.message));
+    return true;
+  }
+  std::vector<wire::Message> messages;
+};
+
+// Of a large frame whose lender was lost half way.
+TEST_F(InboxTest, TheRestOfAFrameIsCopiedBesideTheLoopAndBeforeItIsRead) {
+  Tensor ones = Tensor::empty(Dtype::kFloat64, {10'000});
+  std::fill_n(ones.mutable_data_as<double>(), 10'000, 1.0);
+  const wire::Limits limits;
+  wire::Reply reply;
+  reply.call = {7, 1};
+  reply.result = Value(ones);
+  const wire::Encoded encoded = wire::encode({1, 0, {}, reply}, limits);
+  const Frame& sent = encoded.payload.at(0);
+  std::vector<std::byte> memory(sent.size());
+  std::vector<Task> rest;
+  rest.push_back([&memory, sent] { std::copy_n(sent.data(), sent.size(), memory.data()); });
+  Taken taken;
+  std::unique_ptr<Inbox> inbox;
+  b.decoder.freeze();
+  b.loop.run([&] {
+    inbox = std::make_unique<Inbox>(b.loop, &b.decoder, limits, taken);
+    const Frame frame(memory.data(), memory.size(), nullptr);
+    inbox->add(Inbox::make_place(), {encoded.header, {frame}, std::nullopt, true, std::move(rest)});
+    inbox->drain();
+  });
+  EXPECT_EQ(memory, std::vector<std::byte>(memory.size())) << "the loop has copied";
+  b.decoder.thaw();
+  ASSERT_TRUE(run_until([&taken] { return taken.messages.size() == 1; }));
+  const Tensor result = std::get<wire::Reply>(taken.messages[0].body).result.as_tensor().hold();
+  EXPECT_EQ(std::count(result.data_as<double>(), result.data_as<double>() + 10'000, 1.0), 10'000);
+  b.loop.run([&inbox] { inbox.reset(); });
 }
 
 }  // namespace

@@ -42,6 +42,14 @@ wire::Chunk chunk(size_t offset, size_t total, Frame piece) {
   return result;
 }
 
+// As the receiver takes it: with what is left to do.
+std::optional<Frame> take(Transfers& transfers) {
+  std::vector<Task> rest;
+  std::optional<Frame> whole = transfers.take(1, rest);
+  for (Task& task : rest) task();
+  return whole;
+}
+
 bool equals(const Frame& frame, const std::vector<std::byte>& bytes) {
   return frame.size() == bytes.size() && std::equal(bytes.begin(), bytes.end(), frame.data());
 }
@@ -51,7 +59,7 @@ TEST(Transfers, LoansThatLieBehindEachOtherAreTheFrameWhereTheyLie) {
   Transfers transfers(1 << 20, memory, false, true);
   Lender lender(3 * kPiece);
   for (size_t i = 0; i < 3; ++i) transfers.add(chunk(i * kPiece, 3 * kPiece, lender.lend(i * kPiece, kPiece)));
-  std::optional<Frame> whole = transfers.take(1);
+  std::optional<Frame> whole = take(transfers);
   ASSERT_TRUE(whole);
   EXPECT_TRUE(whole->is_loan());
   EXPECT_EQ(whole->data(), lender.bytes.data()) << "nothing was copied";
@@ -74,7 +82,7 @@ TEST(Transfers, APieceThatLiesElsewhereMovesTheFrameToMemory) {
         if (i == odd) piece = is_loan ? other.lend(i * kPiece, kPiece) : Frame::copy_of(piece.data(), kPiece);
         transfers.add(chunk(i * kPiece, 5 * kPiece, std::move(piece)));
       }
-      const std::optional<Frame> whole = transfers.take(1);
+      const std::optional<Frame> whole = take(transfers);
       ASSERT_TRUE(whole);
       EXPECT_FALSE(whole->is_loan());
       EXPECT_TRUE(equals(*whole, lender.bytes)) << "piece " << odd;
@@ -83,7 +91,7 @@ TEST(Transfers, APieceThatLiesElsewhereMovesTheFrameToMemory) {
   }
 }
 
-// It is copied a bit at a time, so that none takes long, and the rest at the end.
+// It is copied a bit at a time, so that none takes long, and the rest where that may.
 TEST(Transfers, ALargeFrameThatMovesIsWhole) {
   constexpr size_t kLarge = size_t{3} << 20;
   FramePool memory;
@@ -93,7 +101,7 @@ TEST(Transfers, ALargeFrameThatMovesIsWhole) {
     Frame piece = lender.lend(i * kLarge, kLarge);
     transfers.add(chunk(i * kLarge, 4 * kLarge, i < 3 ? piece : Frame::copy_of(piece.data(), kLarge)));
   }
-  const std::optional<Frame> whole = transfers.take(1);
+  const std::optional<Frame> whole = take(transfers);
   ASSERT_TRUE(whole);
   EXPECT_TRUE(equals(*whole, lender.bytes));
   EXPECT_EQ(lender.out, 0);
@@ -104,7 +112,7 @@ TEST(Transfers, AForeignMemoryTakesLoansToo) {
   Transfers transfers(1 << 20, memory, false, false);
   Lender lender(2 * kPiece);
   for (size_t i = 0; i < 2; ++i) transfers.add(chunk(i * kPiece, 2 * kPiece, lender.lend(i * kPiece, kPiece)));
-  const std::optional<Frame> whole = transfers.take(1);
+  const std::optional<Frame> whole = take(transfers);
   ASSERT_TRUE(whole);
   EXPECT_FALSE(whole->is_loan());
   EXPECT_TRUE(equals(*whole, lender.bytes));
@@ -118,7 +126,7 @@ TEST(Transfers, WithoutMemoryForTheMoveTheFrameIsMissing) {
   transfers.add(chunk(0, 3 * kPiece, lender.lend(0, kPiece)));
   transfers.add(chunk(kPiece, 3 * kPiece, Frame::copy_of(lender.bytes.data() + kPiece, kPiece)));
   transfers.add(chunk(2 * kPiece, 3 * kPiece, lender.lend(2 * kPiece, kPiece)));
-  EXPECT_FALSE(transfers.take(1));
+  EXPECT_FALSE(take(transfers));
   EXPECT_EQ(lender.out, 0);
 }
 

@@ -28,6 +28,7 @@ struct Row {
 // name what to compare with.
 std::vector<Row> local_rows();
 std::vector<Row> model_rows();
+std::vector<Row> planning_rows();
 std::vector<Row> pair_rows();
 std::vector<Row> tcp_rows();  // of a pair that meets at tcp addresses
 std::vector<Row> training_rows();
@@ -40,8 +41,17 @@ distag_worker* pair_worker();  // of the caller, while run_pair runs
 void register_training(distag_worker* worker);
 int serve(const char* rendezvous, const char* bind);
 
-// Collectives of groups of worker processes; none wanted: all. `run_member` is the side of a process that it starts.
-void run_collectives(const std::vector<std::string>& wanted);
+// Rows of a mesh over worker processes: all members run them, one reports.
+struct MeshRow {
+  std::string name;
+  int32_t members;
+  std::function<void(distag_worker* worker, distag_mesh* mesh, bool reports)> run;
+};
+std::vector<MeshRow> collective_rows();
+std::vector<MeshRow> sharded_rows();
+
+// None wanted: all. `run_member` is the side of a process that it starts.
+void run_groups(const std::vector<std::string>& wanted);
 int run_member(int count, char** words);
 
 }  // namespace bench

@@ -1,4 +1,4 @@
-// distag_bench [ROW ...] [--json]: the rows of local work, of a pair of worker processes, of collectives, and what they
+// distag_bench [ROW ...] [--json]: the rows of local work, of a pair of worker processes, of meshes, and what they
 // compare with.
 #include <algorithm>
 #include <chrono>
@@ -66,12 +66,13 @@ int main(int argc, char** argv) {
   for (const bench::Row& row : choose(bench::reference_rows())) row.run();
   for (const bench::Row& row : choose(bench::local_rows())) row.run();
   for (const bench::Row& row : choose(bench::model_rows())) row.run();
+  for (const bench::Row& row : choose(bench::planning_rows())) row.run();
   std::vector<bench::Row> pair = choose(bench::pair_rows());
   const std::vector<bench::Row> training = choose(bench::training_rows());
   pair.insert(pair.end(), training.begin(), training.end());
   if (!pair.empty()) bench::run_pair(pair, argv[0], nullptr);
   const std::vector<bench::Row> tcp = choose(bench::tcp_rows());
   if (!tcp.empty()) bench::run_pair(tcp, argv[0], "tcp://127.0.0.1:0");
-  bench::run_collectives(wanted);
+  bench::run_groups(wanted);
   return 0;
 }

@@ -54,8 +54,15 @@ TARGETS = [
     ("all_reduce_64MB_4", "peer", 1.0, None),
     ("all_gather_64MB_2", "peer", 1.1, None),
     ("all_gather_64MB_4", "peer", 1.1, None),
+    ("data_parallel_step", "peer", 1.0, None),
+    ("fsdp_like_step", "peer", 1.0, None),
+    # Of themselves, in microseconds.
+    ("sharded_op_placed", "alone", 5.0, None),
+    ("sharded_op_new", "alone", 100.0, None),
+    ("redistribute_plan_64", "alone", 2000.0, None),
 ]
-MODELS = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd")
+ALONE = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", "sharded_op_placed", "sharded_op_new",
+         "redistribute_plan_64")  # no messages
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
               "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B",
@@ -90,7 +97,7 @@ def spread(ratios):
 def measure(program, script, row, rounds, peer_there):
     """The p50 of each round: of distag, without the lane, of the peer, and of the rows that it is held against."""
     references = [t[3] for t in TARGETS if t[0] == row and t[3]]
-    crosses = not row.startswith("local_") and row not in MODELS
+    crosses = not row.startswith("local_") and row not in ALONE
     sides = {"distag": [], "off": [], "peer": [], **{name: [] for name in references}}
     unit = ""
     for _ in range(rounds):
@@ -124,6 +131,10 @@ def main():
         off = spread([a / b for a, b in zip(sides["distag"], sides["off"])])
         for name, kind, limit, reference in TARGETS:
             if name != row:
+                continue
+            if kind == "alone":
+                p50 = sides["distag"]
+                print("| %s | %s %s | %s | | | | %s |" % (row, spread(p50), unit, off, limit), flush=True)
                 continue
             other = sides[reference or "peer"]
             against = "%.1f %s" % (statistics.median(other), unit) if other else "not installed"

@@ -1,0 +1,92 @@
+// Groups of worker processes on this machine: all run one program on a mesh of all, and the one of rank 0 reports.
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "bench/harness.h"
+
+extern char** environ;
+
+namespace bench {
+
+namespace {
+
+std::vector<MeshRow> mesh_rows() {
+  std::vector<MeshRow> rows = collective_rows();
+  for (MeshRow& row : sharded_rows()) rows.push_back(std::move(row));
+  return rows;
+}
+
+MeshRow row_of(const std::string& name) {
+  for (MeshRow& row : mesh_rows()) {
+    if (row.name == name) return std::move(row);
+  }
+  std::fprintf(stderr, "there is no row %s\n", name.c_str());
+  std::exit(1);
+}
+
+void run_program(const char* rendezvous, int32_t rank, int32_t size, const std::vector<std::string>& names) {
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  options.rank = rank;
+  options.world_size = size;
+  options.rendezvous = rendezvous;
+  distag_worker* worker = nullptr;
+  distag_mesh* mesh = nullptr;
+  distag_worker_create(&options, &worker, &error);
+  distag_worker_start(worker, 30 * DISTAG_SECOND, &error);
+  distag_mesh_create(worker, nullptr, 0, nullptr, nullptr, 0, nullptr, &mesh, &error);
+  check(error, "a mesh");
+  for (const std::string& name : names) row_of(name).run(worker, mesh, rank == 0);
+  distag_mesh_release(mesh);
+  distag_worker_shutdown(worker, 30 * DISTAG_SECOND, nullptr, &error);
+  check(error, "shutdown");
+  distag_worker_release(worker);
+}
+
+void run_group(int32_t size, const std::vector<std::string>& names) {
+  char directory[] = "/tmp/distag-bench-XXXXXX";
+  if (mkdtemp(directory) == nullptr) std::exit(1);
+  const std::string rendezvous = std::string("file://") + directory;
+  std::vector<pid_t> others;
+  for (int32_t rank = 1; rank < size; ++rank) {
+    std::vector<std::string> words = {"distag_bench", "--member", rendezvous, std::to_string(rank),
+                                      std::to_string(size)};
+    words.insert(words.end(), names.begin(), names.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    pid_t child = 0;
+    if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ) != 0) std::exit(1);
+    others.push_back(child);
+  }
+  run_program(rendezvous.c_str(), 0, size, names);
+  for (const pid_t other : others) waitpid(other, nullptr, 0);
+  const std::string clean = "rm -rf '" + std::string(directory) + "'";
+  if (std::system(clean.c_str()) != 0) std::fprintf(stderr, "could not remove %s\n", directory);
+}
+
+}  // namespace
+
+void run_groups(const std::vector<std::string>& wanted) {
+  for (const int32_t size : {2, 4}) {
+    std::vector<std::string> names;
+    for (const MeshRow& row : mesh_rows()) {
+      const bool is_wanted = wanted.empty() || std::find(wanted.begin(), wanted.end(), row.name) != wanted.end();
+      if (row.members == size && is_wanted) names.emplace_back(row.name);
+    }
+    if (!names.empty()) run_group(size, names);
+  }
+}
+
+int run_member(int count, char** words) {
+  run_program(words[0], std::atoi(words[1]), std::atoi(words[2]), {words + 3, words + count});
+  return 0;
+}
+
+}  // namespace bench

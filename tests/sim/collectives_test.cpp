@@ -549,6 +549,31 @@ TEST(Collectives, AMemberThatLeavesHasSentItsLargePartsBefore) {
   }
 }
 
+// The parts of calls that its program has made, small and in pieces, come whole to members that are still to ask for
+// them.
+TEST(Collectives, AMemberThatShutsDownHasSentItsPartsBefore) {
+  for_each_seed(12, [](uint64_t seed) {
+    SimGroupOptions options;
+    if (seed % 3 == 0) options.faults.drop = 0.01;
+    MeshGroup members(seed, {3}, options);
+    CollectiveCall call =
+        call_of(CollectiveKind::kReduce, members.all_axes(), numbers({seed % 4 == 0 ? 2'500'001 : 3}, 1));
+    std::vector<Result> results;
+    std::shared_ptr<Future<ShutdownReport>> shut_down;
+    for (int32_t rank : {2, 1, 0}) {  // the root, 0, comes last
+      results.push_back(members.mesh(rank).collective(call));
+      if (rank == 2) {
+        if (seed % 2 == 0) members.group().scheduler().run_for(static_cast<Nanos>(seed % 7) * 100 * kMicrosecond);
+        shut_down = members.group().worker(2).shutdown(60 * kSecond);
+      }
+      members.group().scheduler().run_for(static_cast<Nanos>(seed % 5) * 200 * kMicrosecond);
+    }
+    EXPECT_TRUE(same_bits(value_of(results[2]), expected_sum(std::vector<Tensor>(3, call.tensor))));
+    members.shut_down();
+    EXPECT_TRUE(shut_down->value().clean);
+  });
+}
+
 // A line remembers its last 64 calls, and one that is under way may be older.
 TEST(Collectives, AMemberMayBeFarAhead) {
   MeshGroup members(1, {2});

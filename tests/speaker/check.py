@@ -171,6 +171,63 @@ class Calls(Case):
         self.assertEqual((failed.exception.code, failed.exception.origin_rank), (12, 1))
 
 
+class References(Case):
+    def test_holds_a_value_of_a_worker(self):
+        group = self.group()
+        held = []
+        group.speaker.functions["hold"] = Function(held.append)
+        group.wait(group.worker.call_async("speaker", "hold", group.worker.rref(distag.tensor([1.0, 2.0]))))
+        self.assertEqual((held[0].owner, held[0].owner_rank), (group.peer.incarnation, 0))
+        self.assertEqual(group.ask("distag.fetch", held[0]._replace(fork=None)), wire.floats(1, 2))
+        group.speaker.drop(held[0])
+        with self.assertRaises(Failed):
+            group.ask("distag.fetch", held[0]._replace(fork=None))
+        self.assertEqual(group.shut_down(), [True])
+
+    def test_leaves_a_result_where_it_was_made(self):
+        group = self.group()
+        name = group.speaker.new_id()
+        outcome = group.speaker.call(group.peer, "neg", [wire.floats(1, 2)], keep=name)
+        kept = Reference(name, group.peer.incarnation, 0, None)
+        self.assertEqual(group.ask("distag.fetch", kept), wire.floats(-1, -2))
+        self.assertEqual((outcome.done, outcome.get()), (True, None))
+        group.speaker.drop(kept._replace(fork=name))
+        self.assertEqual(group.shut_down(), [True])
+
+    def test_passed_on_by_another_user(self):
+        def pass_on(rref):
+            group.workers[1].call("speaker", "hold", rref)
+
+        group = self.group(workers=2, functions={"pass_on": pass_on})
+        held = []
+        group.speaker.functions["hold"] = Function(held.append)
+        group.wait(group.worker.call_async("worker1", "pass_on", group.worker.rref(distag.tensor([1.0]))))
+        self.assertEqual((held[0].owner, held[0].fork.maker),
+                         (group.peer.incarnation, group.speaker.peer("worker1").incarnation))
+        self.assertEqual(group.ask("distag.fetch", held[0]._replace(fork=None)), wire.floats(1))
+        group.speaker.drop(held[0])
+        self.assertEqual(group.shut_down(), [True, True])
+
+    def test_its_own_is_passed_on(self):
+        group = self.group(workers=2, functions={"read": lambda rref: rref.fetch()})
+        group.speaker.functions["share"] = Function(lambda: group.speaker.share(wire.floats(5)))
+        rref = group.wait(group.worker.call_async("speaker", "share"))
+        self.assertEqual(group.wait(group.worker.call_async("worker1", "read", rref)).tolist(), [5.0])
+        rref.close()
+        group.until(lambda: not group.speaker.shared)
+        self.assertIn(("worker1", "Fork"), group.speaker.log)
+        self.assertEqual(group.shut_down(), [True, True])
+
+    def test_shares_a_value(self):
+        group = self.group()
+        group.speaker.functions["share"] = Function(lambda: group.speaker.share(wire.floats(5)))
+        rref = group.wait(group.worker.call_async("speaker", "share"))
+        self.assertEqual(group.wait(rref.fetch_async()).tolist(), [5.0])
+        rref.close()
+        group.until(lambda: not group.speaker.shared)
+        self.assertEqual(group.shut_down(), [True])
+
+
 class Passes(Case):
     """The gradients of distag's passes go through the speaker, and its own through distag."""
 
@@ -523,5 +580,5 @@ if __name__ == "__main__":
         sys.exit("this libzmq has no CURVE")
     with tempfile.TemporaryDirectory() as generated:
         wire.generate(sys.argv[1], sys.argv[2], generated)
-        from speaker import NONE, Failed, Function, Speaker
+        from speaker import NONE, Failed, Function, Reference, Speaker
         unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

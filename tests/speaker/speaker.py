@@ -3,7 +3,7 @@ import random
 
 import wire
 from streams import Streams
-from wire import Id, Tensor, kind, new, number_of
+from wire import Id, Reference, Tensor, kind, new, number_of
 
 INVALID_STATE, NOT_FOUND, REMOTE, GRAPH_FREED = 11, 12, 60, 63  # as in distag.h
 NONE = Id(0, 0)
@@ -99,6 +99,8 @@ class Speaker(Streams):
         self.passes = {}
         self.taken = {}  # costs of the calls of each peer
         self.gather_turn, self.gathered = None, None
+        self.shared_maker, self.shared, self.forks = random.randrange(1, 2**64), {}, {}
+        self.functions["distag.fetch"] = Function(self.fetch)
         self.functions["distag.all_gather_values"] = Function(self.take_gathered)
         self.tells_lineage = True
         self.log = []  # of what was handled, for people and tests
@@ -112,12 +114,13 @@ class Speaker(Streams):
 
     # ---- calls ----
 
-    def call(self, peer, function, args, context=None, tracked=()):
-        """Begins a call. With a context: for each tensor of the arguments the name of this speaker's leaf, or None."""
+    def call(self, peer, function, args, context=None, tracked=(), keep=None):
+        """Begins a call. With a context: for each tensor of the arguments the name of this speaker's leaf, or None.
+        keep: the id under which the result stays there."""
         writer = wire.Writer()
         tables = [writer.table(value) for value in args]
         body = new("Call", call=self.new_id(), function=function, args=tables, argsType=wire.types_of(tables),
-                   cost=sum(map(len, writer.frames)) + len(writer.tail))
+                   cost=sum(map(len, writer.frames)) + len(writer.tail), keep=keep)
         outcome = self.calls[body.call] = Outcome(peer, context)
         if context:
             body.recording = new("Recording", context=context.id, creatorRank=context.creator_rank)
@@ -127,7 +130,6 @@ class Speaker(Streams):
                 self.add_send(context, body.recording, lambda gradients: ([], dict(zip(leaves, gradients))))
                 self.tell(context, body.recording, [(NONE, 0)])
         self.send(peer, body, writer)
-        peer.requests_sent += 1
         return outcome
 
     def on_reply(self, peer, reply, reader):
@@ -138,12 +140,12 @@ class Speaker(Streams):
         if not reply.error:
             outcome.value = reader.value(reply.result)
             reader.end()
+            self.hold(peer, outcome.value)
         if reply.recording and reply.recording.pair:
             outcome.pair, outcome.count = reply.recording.pair, sum(reply.recording.tracked)
             outcome.context.learn(reply.recording.lineage)
 
     def on_call(self, peer, call, reader):
-        peer.requests_received += 1
         self.taken[peer] = self.taken.get(peer, 0) + call.cost
         function = self.functions.get(call.function.decode())
         recording, answer = call.recording, new("Reply", call=call.call, taken=self.taken[peer])
@@ -151,6 +153,8 @@ class Speaker(Streams):
         try:
             values = reader.values(call.argsType, call.args)
             reader.end()
+            for value in values:
+                self.hold(peer, value)
             if not function:
                 text = f"{self.name} has no function {call.function.decode()}"
                 raise Failed(new("Error", status=NOT_FOUND, text=text, originRank=self.rank))
@@ -210,6 +214,42 @@ class Speaker(Streams):
         assert 2 * place + 1 >= len(ranks.numbers), "this speaker passes nothing on"
         self.gathered = values
         return []  # nobody was left out
+
+    # ---- references ----
+
+    def share(self, value):
+        """A reference to a value of this speaker; each one that is sent is a fork of its own."""
+        reference = Reference(Id(self.shared_maker, len(self.shared) + 1), self.incarnation, self.rank, self.new_id())
+        self.shared[reference.value] = value
+        self.forks[reference.fork] = reference.value
+        return reference
+
+    def fetch(self, reference):
+        return self.shared[reference.value]
+
+    def hold(self, peer, value):
+        """Tells the owner of a reference that another user has passed on."""
+        if isinstance(value, Reference) and value.owner not in (peer.incarnation, self.incarnation):
+            self.send(self.peers[value.owner], new("Fork", value=value.value, fork=value.fork))
+
+    def on_fork(self, peer, fork, reader):
+        self.forks[fork.fork] = fork.value
+        self.send(self.peers[fork.fork.maker], new("Forked", fork=fork.fork, holder=peer.incarnation))
+
+    def on_forked(self, peer, forked, reader):
+        pass  # this speaker passes on nothing that it does not own
+
+    def on_seek(self, peer, seek, reader):
+        self.send(peer, new("Sought", value=seek.value))  # the call that makes it was numbered before
+
+    def drop(self, reference):
+        """Lets go of a value of another."""
+        self.send(self.peers[reference.owner], new("Drop", fork=reference.fork))
+
+    def on_drop(self, peer, drop, reader):
+        value = self.forks.pop(drop.fork, None)
+        if value not in self.forks.values():
+            self.shared.pop(value, None)
 
     # ---- contexts ----
 

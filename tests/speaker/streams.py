@@ -16,6 +16,9 @@ MOST_CHUNKS = 8 << 20  # bytes of them that are unacknowledged
 DROPPED = (zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL |
            zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_AUTH)
 
+# What the shutdown vote counts, see group.fbs.
+REQUESTS = {"Call", "Fork", "Forked", "Drop", "Seek", "Sought", "Part", "Calls", "MeshEnd", "Where", "Here"}
+
 
 class Peer:
     """Another member, the stream to it and the one from it."""
@@ -194,6 +197,7 @@ class Streams:
         if sum(map(len, frames[1:])) > PIECE:
             frames = self.send_ahead(peer, body, writer)
         self.enqueue(peer, frames)
+        peer.requests_sent += kind(body) in REQUESTS
 
     def send_ahead(self, peer, body, writer):
         """Large frames go in CHUNKs; gives the message that names them."""
@@ -300,6 +304,7 @@ class Streams:
         peer.received = number
         for transfer in message.transfers or []:
             reader.frames.insert(transfer.frame, bytes(peer.transfers.pop(transfer.id)))
+        peer.requests_received += kind(message.body) in REQUESTS
         return self.take(peer, message.body, reader)
 
     def take(self, peer, body, reader):

@@ -55,6 +55,14 @@ def integers(*numbers):
     return Tensor(INT64, (len(numbers),), list(numbers))
 
 
+class Reference(NamedTuple):
+    """To a value of some worker. fork is None where that is the receiver."""
+    value: Id
+    owner: int
+    owner_rank: int
+    fork: Id
+
+
 class Item:
     """An item of [Value], whose table is known once its type is."""
 
@@ -127,6 +135,8 @@ class Writer:
         if isinstance(value, Tensor):
             data = struct.pack(f"<{len(value.numbers)}{FORMATS[value.dtype]}", *value.numbers)
             return new("Tensor", dtype=value.dtype, shape=list(value.shape), data=self.piece(data))
+        if isinstance(value, Reference):
+            return new("Reference", value=value.value, owner=value.owner, ownerRank=value.owner_rank, fork=value.fork)
         if isinstance(value, (bool, int, float)):
             return new({bool: "Bool", int: "Int64", float: "Float64"}[type(value)], value=value)
         if isinstance(value, (str, bytes)):
@@ -184,7 +194,7 @@ class Reader:
             return self.values(table.itemsType, table.items)
         if name == "Map":
             return {entry.key.decode(): self.value(entry.value) for entry in table.entries or []}
-        raise Malformed(f"a {name} is not for this speaker")
+        return Reference(table.value, table.owner, table.ownerRank, table.fork)
 
     def end(self):
         if self.tail or self.frames:

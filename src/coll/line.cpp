@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace distag {
 namespace {
@@ -35,6 +36,17 @@ Fingerprint& Fingerprint::add(uint64_t number) {
 Fingerprint& Fingerprint::add(std::string_view text) {
   add(text.size());
   for (char c : text) add(static_cast<unsigned char>(c));
+  return *this;
+}
+
+Fingerprint& Fingerprint::add(std::span<const std::byte> elements) {
+  add(uint64_t{elements.size()});
+  for (; elements.size() >= sizeof(uint64_t); elements = elements.subspan(sizeof(uint64_t))) {
+    uint64_t word;
+    std::memcpy(&word, elements.data(), sizeof word);
+    add(word);
+  }
+  for (const std::byte rest : elements) add(uint64_t{static_cast<uint8_t>(rest)});
   return *this;
 }
 

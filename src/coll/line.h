@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,7 @@ class Fingerprint {
  public:
   Fingerprint& add(uint64_t number);
   Fingerprint& add(std::string_view text);
+  Fingerprint& add(std::span<const std::byte> elements);  // faster
   uint64_t value() const { return value_; }
 
  private:

@@ -102,6 +102,13 @@ class JointPass {
     uint64_t bytes = 0;
   };
 
+  // A gradient that came in, which some members claim to have alike.
+  struct Claim {
+    uint64_t call = 0;
+    layout::Axes axes;  // over which they do
+    uint64_t hash = 0;
+  };
+
   static Key key_of_leaf(const Sharding& leaf, int rank);
   uint32_t visit(const std::shared_ptr<autograd::Node>& node);
   bool leads_out(const autograd::Edge& edge) const;
@@ -126,6 +133,8 @@ class JointPass {
   void finish_leaf(const Tensor& leaf, const Tensor& shard);
   Tensor meet_at(const autograd::Edge& target, const Tensors& arrivals);
   void pass_on(const autograd::Node& node, Tensors gradients);
+  void note_claim(const ShardedNode& entry, const Tensor& gradient);
+  void check_claims();
   void deliver(const autograd::Edge& edge, Tensor gradient, uint32_t place);
 
   CallOnLine& call_;
@@ -138,6 +147,7 @@ class JointPass {
   bool reaches_others_ = false;
   uint32_t place_ = 0;  // of the step that runs
   std::optional<Error> failure_;
+  std::vector<Claim> claims_;
   std::vector<Bucket> buckets_;  // in the order of their first leaves
   std::deque<Pending> pending_;
   size_t pending_bytes_ = 0;

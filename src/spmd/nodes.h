@@ -34,6 +34,8 @@ class ShardedNode : public autograd::Node {
   bool is_joint() const override { return true; }
   // Whether its gradient is a plain tensor, from the graph of this worker alone.
   bool is_entry() const { return as_entry() != nullptr; }
+  // Of an entry: axes over which the members claim to bring the same gradient.
+  virtual layout::AxisSet repeated() const { return 0; }
 
   // The gradient of each input, from those of the outputs, which are sharded as wanted. Collective, in the call given.
   virtual Tensors run(SavedData& saved, Tensors gradients, CallOnLine& call) = 0;

@@ -79,6 +79,11 @@ class ToLocalNode final : public MeshEntry {
     set_saved(std::make_shared<NothingSaved>());
   }
   std::string name() const override { return "to_local"; }
+  layout::AxisSet repeated() const override {
+    const layout::MeshShape& mesh = line().program->shape();
+    const layout::AxisSet all = (layout::AxisSet{1} << mesh.axis_count()) - 1;
+    return mesh.used(all & ~output(0).wanted.cut() & ~output(0).wanted.partial());
+  }
   Tensors run(SavedData&, Tensors gradients, CallOnLine& call) override {
     Tensor part = gradients[0];
     if (!part) {

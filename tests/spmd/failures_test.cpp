@@ -233,6 +233,36 @@ TEST(Failures, PartThatOneMemberUsesAloneReachesTheGraphOfAll) {
   });
 }
 
+// Its gradient_spec claims that all bring the same: a sum of it, or of one alone, would be wrong.
+TEST(Failures, CopiesThatMembersGoOnWithInTheirOwnWaysAreTold) {
+  MeshGroup group({2, 2}, {}, 20 * kSecond);
+  for (const bool is_used_by_all : {true, false}) {
+    group.run([is_used_by_all](Member& member) {
+      const Tensor x = leaf(member, "('x', None)");
+      Tensors parts;  // that are held here, whoever uses them
+      const auto loss_by = [&](double factor, bool uses) {
+        const Tensor part = spmd::to_local(apply("square", {x}), std::nullopt);
+        parts.push_back(part);
+        const Tensor used = is_used_by_all || uses ? part : autograd::detach(part);
+        const Tensor own = apply("mul_scalar", {used}, ops::make_attributes({{"value", factor}}));
+        const Tensor plain = Tensor::scalar(Dtype::kFloat64, 1);
+        autograd::set_requires_grad(plain, true);
+        const Tensor sum = apply("mul", {apply("sum", {own}), plain});
+        return spmd::from_local(member.line, sum, "() sum('x')", Dims(), std::nullopt);
+      };
+      const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+      const bool is_other = member.position() == 3;
+      expect_failure(Status::kDiverged, "rank 2 and rank 3 of mesh",
+                     [&] { context->backward({loss_by(is_other ? 2.0 : 3.0, !is_other)}, {}); });
+      EXPECT_EQ(context->gradients()->find(x), nullptr);
+      // Copies along x differ, and may.
+      context->backward({loss_by(member.position() < 2 ? 2.0 : 3.0, true)}, {});
+      EXPECT_NE(context->gradients()->find(x), nullptr);
+      expect_works(member);
+    });
+  }
+}
+
 // All of it on the first member, and zeros on the others: as a sum it counts once.
 TEST(Failures, WholeGradientThatIsWantedAsASumIsThereOnce) {
   MeshGroup group({3});

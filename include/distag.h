@@ -1614,7 +1614,8 @@ DISTAG_API distag_status distag_redistribute(distag_tensor *x, const char *spec,
 /* A sharded tensor of which `local` is this worker's shard, and the shard of a sharded tensor as a plain one: both
  * share memory and are recorded. shape (NULL, 0): the shape that the shards make up. gradient_spec says how the
  * gradients of the local tensors make up the whole one (NULL: cut like spec, repeated along the other axes): of a
- * repeated tensor of which only some members go on with their copy it is sum(axis).
+ * repeated tensor of which only some members go on with their copy, or each in its own way, it is sum(axis). Copies of
+ * to_local that get other gradients although repeated fail the pass with DIVERGED.
  * Both are collective; from_local blocks without a shape, at most the timeout_ns of the mesh, to_local sends nothing.
  * Fails: INVALID_ARGUMENT (shards that are not the boxes of spec, naming which member has which). */
 DISTAG_API distag_status distag_tensor_from_local(distag_mesh *mesh, distag_tensor *local, const char *spec,

@@ -266,6 +266,13 @@ class Stages {
   // Changes the part of a member before it gives it back.
   using Change = std::function<Tensor(int32_t rank, Tensor part)>;
   void set_change(Change change) { change_ = std::move(change); }
+  // The members give back copies of the whole, of which they say that all get the same gradient.
+  void claim_copies(const std::vector<double>& factors) {
+    script_.output = kSpecs[0];
+    script_.is_chain = false;  // which takes one of them
+    claims_copies_ = true;
+    for (auto& of_batch : script_.parts) of_batch = factors;
+  }
   // The members' graphs are alike only where all have it.
   void add_hook_to_weight(int32_t rank, autograd::Hook hook) {
     autograd::add_hook(weights_[static_cast<size_t>(rank)][script_.layers[0].weight], std::move(hook));
@@ -362,8 +369,8 @@ class Stages {
     }
     x = spmd::redistribute(x, script_.output, {});
     const bool is_repeated = script_.output == kSpecs[0];
-    const Tensor part =
-        spmd::to_local(x, is_repeated ? std::optional<std::string>("(None, None) sum('x')") : std::nullopt);
+    const bool sums = is_repeated && !claims_copies_;
+    const Tensor part = spmd::to_local(x, sums ? std::optional<std::string>("(None, None) sum('x')") : std::nullopt);
     return change_ ? change_(rank, part) : part;
   }
 
@@ -403,6 +410,7 @@ class Stages {
   std::vector<std::shared_ptr<spmd::Program>> programs_;  // by rank; none of the driver
   std::vector<Tensors> weights_;
   Change change_;
+  bool claims_copies_ = false;
 };
 
 TEST(ShardedStages, OnePassOfADriverIsThatOfOneProcess) {
@@ -796,6 +804,28 @@ TEST(ShardedStages, OnlyMembersSayThatAGradientHasCome) {
   ASSERT_TRUE(wait(*running, 60 * kSecond));
   EXPECT_EQ(running->error(), nullptr);
   stages.expect_right(driven.context, driven.leaf, driven.loss.item());
+}
+
+TEST(ShardedStages, CopiesThatADriverUsesInItsOwnWaysAreTold) {
+  for_each_seed(20, [](uint64_t seed) {
+    Stages stages(seed);
+    if (stages.members() == 1) return;
+    // All alike; another of one; none of one.
+    std::vector<double> factors(static_cast<size_t>(stages.members()), 1.5);
+    if (seed % 3 != 0) factors.back() = seed % 3 == 1 ? 2.0 : 0.0;
+    stages.claim_copies(factors);
+    const auto context = stages.make_context();
+    const Tensor loss = stages.run_forward(context, parameter(40));
+    const auto pass = context->backward_async({loss}, {});
+    ASSERT_TRUE(wait(*pass, 60 * kSecond));
+    if (seed % 3 == 0) {
+      EXPECT_EQ(pass->error(), nullptr) << pass->error()->message();
+      return;
+    }
+    ASSERT_NE(pass->error(), nullptr);
+    EXPECT_EQ(pass->error()->status(), Status::kDiverged) << pass->error()->message();
+    EXPECT_NE(pass->error()->message().find("to_local"), std::string::npos) << pass->error()->message();
+  });
 }
 
 TEST(ShardedStages, AMemberWithAnotherGraphIsNamed) {

@@ -212,6 +212,20 @@ TEST(Failures, HooksRunAlsoWhereOwnCodeHasFailed) {
   });
 }
 
+// The gradient of its copy is missing, which is not what went wrong.
+TEST(Failures, AFailureOfOneMemberIsNotTakenForOtherCopies) {
+  MeshGroup group({2}, {}, 20 * kSecond);
+  group.run([](Member& member) {
+    const Tensor x = leaf(member, "(None, None)");
+    const Tensor own = apply_mine(member, spmd::to_local(apply("square", {x}), std::nullopt));
+    const Tensor y = spmd::from_local(member.line, own, "(None, None)", Dims{4, 2}, std::nullopt);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+    expect_failure(Status::kUser, "backward of \"mine\": not here",
+                   [&] { context->backward({apply("sum", {y})}, {}); });
+    expect_works(member);
+  });
+}
+
 // The graph behind the parts is the same on all members; the others have zeros there.
 TEST(Failures, PartThatOneMemberUsesAloneReachesTheGraphOfAll) {
   MeshGroup group({2});

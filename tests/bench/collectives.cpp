@@ -51,8 +51,8 @@ void run_row(distag_mesh* mesh, bool reports, const Collective& row) {
 std::vector<MeshRow> collective_rows() {
   std::vector<MeshRow> rows;
   for (const Collective& row : kCollectives) {
-    rows.push_back({row.name, row.members,
-                    [&row](distag_worker*, distag_mesh* mesh, bool reports) { run_row(mesh, reports, row); }});
+    rows.push_back(
+        {row.name, row.members, [&row](const Member& member) { run_row(member.mesh, member.reports, row); }});
   }
   return rows;
 }

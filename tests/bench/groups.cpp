@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -19,6 +20,7 @@ namespace {
 std::vector<MeshRow> mesh_rows() {
   std::vector<MeshRow> rows = collective_rows();
   for (MeshRow& row : sharded_rows()) rows.push_back(std::move(row));
+  for (MeshRow& row : large_group_rows()) rows.push_back(std::move(row));
   return rows;
 }
 
@@ -30,7 +32,10 @@ MeshRow row_of(const std::string& name) {
   std::exit(1);
 }
 
-void run_program(const char* rendezvous, int32_t rank, int32_t size, const std::vector<std::string>& names) {
+using Clock = std::chrono::steady_clock;
+
+void run_program(const char* rendezvous, int32_t rank, int32_t size, const std::vector<std::string>& names,
+                 Clock::time_point begin) {
   distag_error error = DISTAG_ERROR_INIT;
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   options.rank = rank;
@@ -39,12 +44,13 @@ void run_program(const char* rendezvous, int32_t rank, int32_t size, const std::
   distag_worker* worker = nullptr;
   distag_mesh* mesh = nullptr;
   distag_worker_create(&options, &worker, &error);
-  distag_worker_start(worker, 30 * DISTAG_SECOND, &error);
+  distag_worker_start(worker, 60 * DISTAG_SECOND, &error);
+  const double start_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   distag_mesh_create(worker, nullptr, 0, nullptr, nullptr, 0, nullptr, &mesh, &error);
   check(error, "a mesh");
-  for (const std::string& name : names) row_of(name).run(worker, mesh, rank == 0);
+  for (const std::string& name : names) row_of(name).run({worker, mesh, rank == 0, start_seconds});
   distag_mesh_release(mesh);
-  distag_worker_shutdown(worker, 30 * DISTAG_SECOND, nullptr, &error);
+  distag_worker_shutdown(worker, 60 * DISTAG_SECOND, nullptr, &error);
   check(error, "shutdown");
   distag_worker_release(worker);
 }
@@ -53,6 +59,7 @@ void run_group(int32_t size, const std::vector<std::string>& names) {
   char directory[] = "/tmp/distag-bench-XXXXXX";
   if (mkdtemp(directory) == nullptr) std::exit(1);
   const std::string rendezvous = std::string("file://") + directory;
+  const Clock::time_point begin = Clock::now();
   std::vector<pid_t> others;
   for (int32_t rank = 1; rank < size; ++rank) {
     std::vector<std::string> words = {"distag_bench", "--member", rendezvous, std::to_string(rank),
@@ -65,7 +72,7 @@ void run_group(int32_t size, const std::vector<std::string>& names) {
     if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ) != 0) std::exit(1);
     others.push_back(child);
   }
-  run_program(rendezvous.c_str(), 0, size, names);
+  run_program(rendezvous.c_str(), 0, size, names, begin);
   for (const pid_t other : others) waitpid(other, nullptr, 0);
   const std::string clean = "rm -rf '" + std::string(directory) + "'";
   if (std::system(clean.c_str()) != 0) std::fprintf(stderr, "could not remove %s\n", directory);
@@ -74,7 +81,7 @@ void run_group(int32_t size, const std::vector<std::string>& names) {
 }  // namespace
 
 void run_groups(const std::vector<std::string>& wanted) {
-  for (const int32_t size : {2, 4}) {
+  for (const int32_t size : {2, 4, 64}) {
     std::vector<std::string> names;
     for (const MeshRow& row : mesh_rows()) {
       const bool is_wanted = wanted.empty() || std::find(wanted.begin(), wanted.end(), row.name) != wanted.end();
@@ -85,7 +92,7 @@ void run_groups(const std::vector<std::string>& wanted) {
 }
 
 int run_member(int count, char** words) {
-  run_program(words[0], std::atoi(words[1]), std::atoi(words[2]), {words + 3, words + count});
+  run_program(words[0], std::atoi(words[1]), std::atoi(words[2]), {words + 3, words + count}, Clock::now());
   return 0;
 }
 

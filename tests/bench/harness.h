@@ -15,6 +15,7 @@ std::vector<double> timed(const std::function<void()>& run, int count, int warm)
 
 // Prints median and p99 of samples in seconds, scaled to `unit`: "us", "ms".
 void report(const std::string& name, std::vector<double> samples, const std::string& unit);
+void report_value(const std::string& name, double value, const std::string& unit);
 
 // Ends the program with the message when an error holds a failure.
 void check(const distag_error& error, const char* what);
@@ -42,13 +43,20 @@ void register_training(distag_worker* worker);
 int serve(const char* rendezvous, const char* bind);
 
 // Rows of a mesh over worker processes: all members run them, one reports.
+struct Member {
+  distag_worker* worker;
+  distag_mesh* mesh;
+  bool reports;
+  double start_seconds;  // until all had met, from the begin of the first process
+};
 struct MeshRow {
   std::string name;
   int32_t members;
-  std::function<void(distag_worker* worker, distag_mesh* mesh, bool reports)> run;
+  std::function<void(const Member& member)> run;
 };
 std::vector<MeshRow> collective_rows();
 std::vector<MeshRow> sharded_rows();
+std::vector<MeshRow> large_group_rows();
 
 // None wanted: all. `run_member` is the side of a process that it starts.
 void run_groups(const std::vector<std::string>& wanted);

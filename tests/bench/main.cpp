@@ -26,6 +26,12 @@ std::vector<double> timed(const std::function<void()>& run, int count, int warm)
   return seconds;
 }
 
+void report_value(const std::string& name, double value, const std::string& unit) {
+  const char* form = as_json ? "{\"name\": \"%s\", \"p50\": %.4f, \"unit\": \"%s\"}\n" : "%-28s %14.3f  %s\n";
+  std::printf(form, name.c_str(), value, unit.c_str());
+  std::fflush(stdout);
+}
+
 void report(const std::string& name, std::vector<double> samples, const std::string& unit) {
   const double scale = unit == "us" ? 1e6 : 1e3;
   std::sort(samples.begin(), samples.end());

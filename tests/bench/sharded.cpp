@@ -63,16 +63,16 @@ class Mlp {
   distag_optimizer* sgd_ = nullptr;
 };
 
-void data_parallel(distag_worker* worker, distag_mesh* mesh, bool reports) {
-  Mlp model(worker, mesh, "(None, None)", "(None,)");
+void data_parallel(const Member& member) {
+  Mlp model(member.worker, member.mesh, "(None, None)", "(None,)");
   const std::vector<double> samples = timed([&] { model.train(); }, 40, 5);
-  if (reports) report("data_parallel_step", samples, "ms");
+  if (member.reports) report("data_parallel_step", samples, "ms");
 }
 
-void fully_sharded(distag_worker* worker, distag_mesh* mesh, bool reports) {
-  Mlp model(worker, mesh, "('axis0', None)", "('axis0',)");
+void fully_sharded(const Member& member) {
+  Mlp model(member.worker, member.mesh, "('axis0', None)", "('axis0',)");
   const std::vector<double> samples = timed([&] { model.train(); }, 40, 5);
-  if (reports) report("fsdp_like_step", samples, "ms");
+  if (member.reports) report("fsdp_like_step", samples, "ms");
 }
 
 double seconds_of_linear(distag_tensor* x, distag_tensor* weight) {
@@ -129,12 +129,9 @@ std::vector<MeshRow> sharded_rows() {
   return {{"data_parallel_step", 2, data_parallel},
           {"fsdp_like_step", 2, fully_sharded},
           {"sharded_op_placed", 2,
-           [](distag_worker*, distag_mesh* mesh, bool reports) {
-             op_over_local(mesh, reports, "sharded_op_placed", true);
-           }},
-          {"sharded_op_new", 2, [](distag_worker*, distag_mesh* mesh, bool reports) {
-             op_over_local(mesh, reports, "sharded_op_new", false);
-           }}};
+           [](const Member& member) { op_over_local(member.mesh, member.reports, "sharded_op_placed", true); }},
+          {"sharded_op_new", 2,
+           [](const Member& member) { op_over_local(member.mesh, member.reports, "sharded_op_new", false); }}};
 }
 
 std::vector<Row> planning_rows() { return {{"redistribute_plan_64", plan_for_64}}; }

@@ -56,13 +56,16 @@ TARGETS = [
     ("all_gather_64MB_4", "peer", 1.1, None),
     ("data_parallel_step", "peer", 1.0, None),
     ("fsdp_like_step", "peer", 1.0, None),
-    # Of themselves, in microseconds.
+    # Of themselves, in the unit of the row.
     ("sharded_op_placed", "alone", 5.0, None),
     ("sharded_op_new", "alone", 100.0, None),
     ("redistribute_plan_64", "alone", 2000.0, None),
+    ("start_64", "alone", None, None),
+    ("idle_64", "alone", 0.1, None),
+    ("memory_per_worker", "alone", None, None),
 ]
 ALONE = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", "sharded_op_placed", "sharded_op_new",
-         "redistribute_plan_64")  # no messages
+         "redistribute_plan_64", "idle_64", "memory_per_worker")  # of no messages
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
               "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B",
@@ -134,7 +137,7 @@ def main():
                 continue
             if kind == "alone":
                 p50 = sides["distag"]
-                print("| %s | %s %s | %s | | | | %s |" % (row, spread(p50), unit, off, limit), flush=True)
+                print("| %s | %s %s | %s | | | | %s |" % (row, spread(p50), unit, off, limit or ""), flush=True)
                 continue
             other = sides[reference or "peer"]
             against = "%.1f %s" % (statistics.median(other), unit) if other else "not installed"

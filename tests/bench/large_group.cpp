@@ -1,0 +1,110 @@
+// Rows of a group of 64 worker processes: its start, its rest, and the memory of a worker.
+#include <sys/resource.h>
+#include <time.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "bench/harness.h"
+
+namespace bench {
+
+namespace {
+
+constexpr int32_t kSize = 64;
+
+double now() {
+  timespec at{};
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return static_cast<double>(at.tv_sec) + 1e-9 * static_cast<double>(at.tv_nsec);
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& of) {
+    return static_cast<double>(of.tv_sec) + 1e-6 * static_cast<double>(of.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+void wait_for_all(const Member& member) {
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_value* own = nullptr;
+  distag_value* all = nullptr;
+  distag_value_create_int64(0, &own, &error);
+  distag_worker_all_gather(member.worker, own, nullptr, 0, 60 * DISTAG_SECOND, &all, &error);
+  check(error, "all_gather");
+  distag_value_release(all);
+  distag_value_release(own);
+}
+
+// Each worker calls each other one.
+void call_all(const Member& member) {
+  distag_error error = DISTAG_ERROR_INIT;
+  const int64_t count = 1;
+  distag_tensor* x = nullptr;
+  distag_rand(7, DISTAG_FLOAT32, &count, 1, &x, &error);
+  distag_value* args[] = {distag_tensor_as_value(x)};
+  std::vector<distag_future*> calls;
+  for (int32_t rank = 0; rank < kSize; ++rank) {
+    if (rank == distag_worker_get_rank(member.worker)) continue;
+    distag_future* call = nullptr;
+    distag_call_async(member.worker, nullptr, ("worker" + std::to_string(rank)).c_str(), "neg", args, 1, nullptr, &call,
+                      &error);
+    calls.push_back(call);
+  }
+  for (distag_future* call : calls) {
+    distag_future_wait(call, 60 * DISTAG_SECOND, &error);
+    distag_future_release(call);
+  }
+  check(error, "calls of all");
+  distag_tensor_release(x);
+}
+
+// Until the group has met and each has called each other one.
+void start(const Member& member) {
+  const double begin = now();
+  call_all(member);
+  wait_for_all(member);
+  if (member.reports) report("start_64", {member.start_seconds + now() - begin}, "ms");
+}
+
+// The share of a core that a worker takes where nothing is asked of it, once it has met all others.
+void idle(const Member& member) {
+  call_all(member);
+  wait_for_all(member);
+  timespec second{1, 0};
+  nanosleep(&second, nullptr);  // what the calls left to be said
+  const double begin = now();
+  const double used = cpu_seconds();
+  timespec while_idle{5, 0};
+  nanosleep(&while_idle, nullptr);
+  const double share = (cpu_seconds() - used) / (now() - begin);
+  if (member.reports) report_value("idle_64", 100 * share, "% of a core");
+  wait_for_all(member);
+}
+
+// Its own pages and its share of those that it has in common with others.
+void memory(const Member& member) {
+  call_all(member);
+  wait_for_all(member);
+  std::FILE* file = std::fopen("/proc/self/smaps_rollup", "r");
+  double kib = 0;
+  char line[256];
+  while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::sscanf(line, "Pss: %lf", &kib) == 1) break;
+  }
+  if (file != nullptr) std::fclose(file);
+  if (member.reports) report_value("memory_per_worker", kib / 1024, "MiB");
+  wait_for_all(member);
+}
+
+}  // namespace
+
+std::vector<MeshRow> large_group_rows() {
+  return {{"start_64", kSize, start}, {"idle_64", kSize, idle}, {"memory_per_worker", kSize, memory}};
+}
+
+}  // namespace bench

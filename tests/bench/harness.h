@@ -4,6 +4,7 @@
 // report() once; all rows are listed in main.cpp.
 #include <distag.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ std::vector<double> timed(const std::function<void()>& run, int count, int warm)
 // Prints median and p99 of samples in seconds, scaled to `unit`: "us", "ms".
 void report(const std::string& name, std::vector<double> samples, const std::string& unit);
 void report_value(const std::string& name, double value, const std::string& unit);
+
+// All threads of this process may go to sleep meanwhile.
+void rest(std::chrono::nanoseconds time);
 
 // Ends the program with the message when an error holds a failure.
 void check(const distag_error& error, const char* what);

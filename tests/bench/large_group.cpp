@@ -75,12 +75,10 @@ void start(const Member& member) {
 void idle(const Member& member) {
   call_all(member);
   wait_for_all(member);
-  timespec second{1, 0};
-  nanosleep(&second, nullptr);  // what the calls left to be said
+  rest(std::chrono::seconds(1));  // what the calls left to be said
   const double begin = now();
   const double used = cpu_seconds();
-  timespec while_idle{5, 0};
-  nanosleep(&while_idle, nullptr);
+  rest(std::chrono::seconds(5));
   const double share = (cpu_seconds() - used) / (now() - begin);
   if (member.reports) report_value("idle_64", 100 * share, "% of a core");
   wait_for_all(member);

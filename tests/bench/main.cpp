@@ -2,9 +2,11 @@
 // compare with.
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "bench/harness.h"
 
@@ -24,6 +26,13 @@ std::vector<double> timed(const std::function<void()>& run, int count, int warm)
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
   }
   return seconds;
+}
+
+void rest(std::chrono::nanoseconds time) {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock<std::mutex> lock(mutex);
+  never.wait_for(lock, time, [] { return false; });
 }
 
 void report_value(const std::string& name, double value, const std::string& unit) {

@@ -4,11 +4,9 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -82,12 +80,9 @@ void latency(const char* name, int64_t count, int runs, const char* unit, const 
 // With a rest of a millisecond before each call, in which all threads go to sleep.
 void paused_latency() {
   distag_tensor* x = random_tensor(1, false);
-  std::mutex mutex;
-  std::condition_variable never;
   std::vector<double> samples;
   for (int i = 0; i < 500; ++i) {
-    std::unique_lock<std::mutex> lock(mutex);
-    never.wait_for(lock, std::chrono::milliseconds(1), [] { return false; });
+    rest(std::chrono::milliseconds(1));
     samples.push_back(timed([x] { call_neg(x); }, 1, 0).front());
   }
   report("rpc_latency_4B_paused", samples, "us");

@@ -72,6 +72,12 @@ std::string describe_divergence(const Program& a, const Program& b) {
   }
   std::string text =
       fmt::format("programs differ at call {}: {}, {}", differing, call_text(a, differing), call_text(b, differing));
+  const wire::Calls::Made* of_a = find_in(a.calls, differing);
+  const wire::Calls::Made* of_b = find_in(b.calls, differing);
+  if (of_a != nullptr && of_b != nullptr && of_a->text == of_b->text) {
+    text +=
+        "; they read alike, so they take other tensors, or tensors of which one requires a gradient, or other flags";
+  }
   if (differing > first)
     text += fmt::format("; the last equal call was {}, {}", differing - 1, find_in(a.calls, differing - 1)->text);
   return text;

@@ -498,6 +498,19 @@ TEST(Failures, DifferentAttributesAreShown) {
   }
 }
 
+TEST(Failures, CallsThatReadAlikeDifferInMore) {
+  MeshGroup group({2});
+  for (const auto& error : group.try_run([](Member& member) {
+         const Tensor part = tensor_of<double>({2}, {1, 2});
+         if (member.position() == 1) autograd::set_requires_grad(part, true);
+         spmd::gather(spmd::from_local(member.line, part, "('x',)", Dims{4}, std::nullopt), -1);
+       })) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status(), Status::kDiverged) << error->message();
+    EXPECT_NE(error->message().find("one requires a gradient"), std::string::npos) << error->message();
+  }
+}
+
 // The first member calls and the second never comes: DEADLINE names it long before the minute of the mesh.
 template <typename Call>
 void expect_deadline_of_a_call(Call call) {

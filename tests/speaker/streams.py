@@ -96,6 +96,7 @@ class Streams:
         self.peers = {}  # by incarnation
         self.gate = None  # the connection to the rendezvous
         self.joins = 0
+        self.rejoin_at = None
         self.members = []
         self.early = []  # HELLOs before the roster
         self.refused = None
@@ -363,6 +364,9 @@ class Streams:
             for roster in self.gate.messages():
                 self.on_roster(roster)
             if self.gate.has_dropped():
+                self.rejoin_at = now + 0.02  # libzmq closes sockets later than it opens them: not all at once
+            if self.rejoin_at and now > self.rejoin_at:
+                self.rejoin_at = None
                 self.gate.close()
                 self.rejoin()
         for peer in list(self.peers.values()):

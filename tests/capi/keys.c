@@ -21,6 +21,7 @@ static const char *rendezvous_of_test = rendezvous;
 
 /* The records of the log of w0. */
 static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t log_grows = PTHREAD_COND_INITIALIZER;
 static char log_text[65536];
 
 static void note(void *user_data, int32_t level, const char *message) {
@@ -28,12 +29,20 @@ static void note(void *user_data, int32_t level, const char *message) {
   (void)level;
   pthread_mutex_lock(&log_mutex);
   strncat(log_text, message, sizeof log_text - strlen(log_text) - 1);
+  pthread_cond_broadcast(&log_grows);
   pthread_mutex_unlock(&log_mutex);
 }
 
+/* The refused side may hear of it before the record is written. */
 static int is_logged(const char *word) {
+  struct timespec deadline;
+  clock_gettime(CLOCK_REALTIME, &deadline);
+  deadline.tv_sec += 10;
   pthread_mutex_lock(&log_mutex);
-  const int found = strstr(log_text, word) != NULL;
+  int found = 0;
+  for (int late = 0; !(found = strstr(log_text, word) != NULL) && !late;) {
+    late = pthread_cond_timedwait(&log_grows, &log_mutex, &deadline) != 0;
+  }
   pthread_mutex_unlock(&log_mutex);
   return found;
 }

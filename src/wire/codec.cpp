@@ -397,6 +397,7 @@ Transfer Arrival::transfer(size_t index) const {
 
 void Arrival::check_transfers() const {
   if (transfer_count() == 0) return;
+  if (is_chunk()) malformed("a chunk that names a transfer");
   check_aligned(root_of(view_.data).transfers()->Data(), alignof(protocol::Transfer));
   for (size_t i = 0; i < transfer_count(); ++i) {
     if (transfer(i).id == 0) malformed("a transfer 0");

@@ -444,6 +444,14 @@ TEST(Malformed, TransfersOutOfOrder) {
   expect_malformed(raw(ping, "", {{0, 0}}), {}, "a transfer 0");
 }
 
+// Its piece could be a frame of which not all has been copied.
+TEST(Malformed, AChunkThatNamesATransfer) {
+  auto chunk = [](FlatBufferBuilder& builder) {
+    return Raw{protocol::Body::Chunk, protocol::CreateChunk(builder, 2, 0, 5).Union()};
+  };
+  expect_malformed(raw(chunk, "", {{1, 0}}), {frame_of("12345")}, "a chunk that names a transfer");
+}
+
 // ---- what a later version may send ----
 
 TEST(Compatibility, AnUnknownStatusIsTheOtherSides) {

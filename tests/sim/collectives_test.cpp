@@ -574,6 +574,27 @@ TEST(Collectives, AMemberThatShutsDownHasSentItsPartsBefore) {
   });
 }
 
+// Without a vote it waits for nobody: the others get all of its parts, or its leave by name.
+TEST(Collectives, AMemberThatShutsDownAtOnceGivesItsPartsOrItsName) {
+  for_each_seed(24, [](uint64_t seed) {
+    MeshGroup members(seed, {3});
+    CollectiveCall call =
+        call_of(CollectiveKind::kReduce, members.all_axes(), numbers({seed % 4 == 0 ? 2'500'001 : 3}, 1));
+    std::vector<Result> results;
+    for (int32_t rank : {2, 1, 0}) {
+      results.push_back(members.mesh(rank).collective(call));
+      members.group().scheduler().run_for(static_cast<Nanos>(seed % 7) * 100 * kMicrosecond);
+      if (rank == 2) wait(*members.group().worker(2).shutdown(0), kForever);
+    }
+    wait(*results[2], kForever);
+    if (results[2]->error() == nullptr) {
+      EXPECT_TRUE(same_bits(results[2]->value(), expected_sum(std::vector<Tensor>(3, call.tensor))));
+    } else {
+      expect_failure(*results[2]->error(), Status::kDisconnected, "\"w2\"");
+    }
+  });
+}
+
 // A line remembers its last 64 calls, and one that is under way may be older.
 TEST(Collectives, AMemberMayBeFarAhead) {
   MeshGroup members(1, {2});

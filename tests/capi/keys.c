@@ -39,10 +39,11 @@ static int is_logged(const char *word) {
   clock_gettime(CLOCK_REALTIME, &deadline);
   deadline.tv_sec += 10;
   pthread_mutex_lock(&log_mutex);
-  int found = 0;
-  for (int late = 0; !(found = strstr(log_text, word) != NULL) && !late;) {
-    late = pthread_cond_timedwait(&log_grows, &log_mutex, &deadline) != 0;
+  int is_late = 0;
+  while (strstr(log_text, word) == NULL && !is_late) {
+    is_late = pthread_cond_timedwait(&log_grows, &log_mutex, &deadline) != 0;
   }
+  const int found = strstr(log_text, word) != NULL;
   pthread_mutex_unlock(&log_mutex);
   return found;
 }
@@ -59,17 +60,22 @@ static double seconds_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Below the ports that the system gives to those who dial: a free one of these is soon somebody's. */
 static void choose_port(void) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  static int turn = 0;
   struct sockaddr_in address;
-  socklen_t size = sizeof address;
+  int port, taken;
   memset(&address, 0, sizeof address);
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  CHECK_INT(bind(fd, (struct sockaddr *)&address, size), 0);
-  CHECK_INT(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-  close(fd);
-  snprintf(rendezvous, sizeof rendezvous, "tcp://127.0.0.1:%d", (int)ntohs(address.sin_port));
+  do {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    port = 10000 + (int)(((unsigned)getpid() * 31u + (unsigned)turn++ * 997u) % 20000u);
+    address.sin_port = htons((uint16_t)port);
+    taken = bind(fd, (struct sockaddr *)&address, sizeof address) != 0;
+    close(fd);
+  } while (taken);
+  snprintf(rendezvous, sizeof rendezvous, "tcp://127.0.0.1:%d", port);
   rendezvous_of_test = rendezvous;
 }
 

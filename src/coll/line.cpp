@@ -26,6 +26,12 @@ std::string call_text(const Program& program, uint64_t number) {
                          : fmt::format("{} calls {}", program.member, made->text);
 }
 
+bool reads_alike(const Program& a, const Program& b, uint64_t number) {
+  const wire::Calls::Made* of_a = find_in(a.calls, number);
+  const wire::Calls::Made* of_b = find_in(b.calls, number);
+  return of_a != nullptr && of_b != nullptr && of_a->text == of_b->text;
+}
+
 }  // namespace
 
 Fingerprint& Fingerprint::add(uint64_t number) {
@@ -72,9 +78,7 @@ std::string describe_divergence(const Program& a, const Program& b) {
   }
   std::string text =
       fmt::format("programs differ at call {}: {}, {}", differing, call_text(a, differing), call_text(b, differing));
-  const wire::Calls::Made* of_a = find_in(a.calls, differing);
-  const wire::Calls::Made* of_b = find_in(b.calls, differing);
-  if (of_a != nullptr && of_b != nullptr && of_a->text == of_b->text) {
+  if (reads_alike(a, b, differing)) {
     text +=
         "; they read alike, so they take other tensors, or tensors of which one requires a gradient, or other flags";
   }

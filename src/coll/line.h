@@ -16,7 +16,7 @@ class Fingerprint {
  public:
   Fingerprint& add(uint64_t number);
   Fingerprint& add(std::string_view text);
-  Fingerprint& add(std::span<const std::byte> elements);  // faster
+  Fingerprint& add(std::span<const std::byte> elements);  // eight bytes at a time
   uint64_t value() const { return value_; }
 
  private:

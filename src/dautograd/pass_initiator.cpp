@@ -276,7 +276,7 @@ void PassInitiator::on_deadline() {
     received += participant.grads_received;
   }
   const char* phase = is_planned_ ? "not done: " : "still finding out what the roots depend on, from ";
-  // Only a worker that breaks the protocol counts otherwise than the others.
+  // For longer than a moment only a worker that breaks the protocol counts otherwise than the others.
   if (waits.empty() && is_planned_) {
     waits = fmt::format("all say that they are, but {} gradients were sent and {} received", sent, received);
   }

@@ -212,7 +212,7 @@ std::string Program::describe_replicas(std::span<const Tensor> tensors) const {
   for (const Tensor& tensor : tensors) {
     if (!tensor || tensor.shard_slot() != nullptr) continue;
     const Tensor held = tensor.hold().contiguous();
-    fingerprint.add(std::string_view(reinterpret_cast<const char*>(held.data()), held.byte_size()));
+    fingerprint.add(std::span<const std::byte>(held.data(), held.byte_size()));
     ++count;
   }
   return count == 0 ? "" : fmt::format(" with plain elements of hash {:016x}", fingerprint.value());

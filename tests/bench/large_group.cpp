@@ -1,9 +1,7 @@
 // Rows of a group of 64 worker processes: its start, its rest, and the memory of a worker.
-#include <sys/resource.h>
-#include <time.h>
-
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 #include "bench/harness.h"
@@ -13,21 +11,6 @@ namespace bench {
 namespace {
 
 constexpr int32_t kSize = 64;
-
-double now() {
-  timespec at{};
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return static_cast<double>(at.tv_sec) + 1e-9 * static_cast<double>(at.tv_nsec);
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& of) {
-    return static_cast<double>(of.tv_sec) + 1e-6 * static_cast<double>(of.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 void wait_for_all(const Member& member) {
   distag_error error = DISTAG_ERROR_INIT;
@@ -65,22 +48,23 @@ void call_all(const Member& member) {
 
 // Until the group has met and each has called each other one.
 void start(const Member& member) {
-  const double begin = now();
-  call_all(member);
-  wait_for_all(member);
-  if (member.reports) report("start_64", {member.start_seconds + now() - begin}, "ms");
+  const auto meet = [&member] {
+    call_all(member);
+    wait_for_all(member);
+  };
+  const double seconds = timed(meet, 1, 0)[0];
+  if (member.reports) report("start_64", {member.start_seconds + seconds}, "ms");
 }
 
 // The share of a core that a worker takes where nothing is asked of it, once it has met all others.
 void idle(const Member& member) {
   call_all(member);
   wait_for_all(member);
-  rest(std::chrono::seconds(1));  // what the calls left to be said
-  const double begin = now();
-  const double used = cpu_seconds();
-  rest(std::chrono::seconds(5));
-  const double share = (cpu_seconds() - used) / (now() - begin);
-  if (member.reports) report_value("idle_64", 100 * share, "% of a core");
+  rest(std::chrono::seconds(1));  // for the last words of the calls
+  const std::clock_t used = std::clock();
+  const double seconds = timed([] { rest(std::chrono::seconds(5)); }, 1, 0)[0];
+  const double busy = static_cast<double>(std::clock() - used) / CLOCKS_PER_SEC;
+  if (member.reports) report_value("idle_64", 100 * busy / seconds, "% of a core");
   wait_for_all(member);
 }
 
@@ -95,6 +79,10 @@ void memory(const Member& member) {
     if (std::sscanf(line, "Pss: %lf", &kib) == 1) break;
   }
   if (file != nullptr) std::fclose(file);
+  if (kib == 0) {
+    std::fprintf(stderr, "memory_per_worker: /proc/self/smaps_rollup says no Pss\n");
+    std::exit(1);
+  }
   if (member.reports) report_value("memory_per_worker", kib / 1024, "MiB");
   wait_for_all(member);
 }

@@ -13,7 +13,7 @@ namespace {
 // A 512-2048-512 MLP under the mean squared error, SGD; batch 256, cut over the members.
 class Mlp {
  public:
-  // The specs of its weights and biases.
+  // `weights`, `biases`: the specs by which its parameters lie.
   Mlp(distag_worker* worker, distag_mesh* mesh, const char* weights, const char* biases) : mesh_(mesh) {
     x_ = sharded(uniform({256, 512}, false, 1), "('axis0', None)");
     y_ = sharded(uniform({256, 512}, false, 2), "('axis0', None)");
@@ -88,8 +88,8 @@ distag_tensor* laid(distag_mesh* mesh, std::vector<int64_t> shape, const char* s
   return x;
 }
 
-// The time of linear on 8 rows for each of 2 members, over that on 8 plain rows. Other columns each time: no placement
-// is known.
+// The time of linear on 8 rows for each of 2 members, over that on 8 plain rows. With other columns each time no
+// placement is known.
 void op_over_local(distag_mesh* mesh, bool reports, const char* name, bool is_known) {
   std::vector<double> samples;
   for (int64_t i = 0; i < 1000; ++i) {
@@ -103,7 +103,7 @@ void op_over_local(distag_mesh* mesh, bool reports, const char* name, bool is_kn
   if (reports) report(name, samples, "us");
 }
 
-// What one of 64 members works out for a move that no single collective makes.
+// The boxes of one of 64 members in a move that no single collective makes.
 void plan_for_64() {
   using namespace distag::layout;
   MeshRequest request;

@@ -64,8 +64,9 @@ TARGETS = [
     ("idle_64", "alone", 0.1, None),
     ("memory_per_worker", "alone", None, None),
 ]
-ALONE = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", "sharded_op_placed", "sharded_op_new",
-         "redistribute_plan_64", "idle_64", "memory_per_worker")  # of no messages
+# Rows of which DISTAG_LANE=0 tells nothing.
+NO_OTHER_WAY = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", "sharded_op_placed", "sharded_op_new",
+         "redistribute_plan_64", "idle_64", "memory_per_worker")
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
               "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B",
@@ -100,7 +101,7 @@ def spread(ratios):
 def measure(program, script, row, rounds, peer_there):
     """The p50 of each round: of distag, without the lane, of the peer, and of the rows that it is held against."""
     references = [t[3] for t in TARGETS if t[0] == row and t[3]]
-    crosses = not row.startswith("local_") and row not in ALONE
+    crosses = not row.startswith("local_") and row not in NO_OTHER_WAY
     sides = {"distag": [], "off": [], "peer": [], **{name: [] for name in references}}
     unit = ""
     for _ in range(rounds):

@@ -6,28 +6,19 @@
 namespace distag {
 namespace {
 
-constexpr size_t kMaxName = 127;
-
-bool is_name(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxName && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.' || c == ':';
-  });
-}
-
 void check_request(const JoinRequest& request) {
   const bool is_open = request.world_size < 0;
   if (request.world_size == 0) fail(Status::kInvalidArgument, "a world has at least one worker, not 0");
   if (!is_open && (request.self.rank < 0 || request.self.rank >= request.world_size)) {
     fail(Status::kInvalidArgument, "rank {} is not in 0 .. {}", request.self.rank, request.world_size - 1);
   }
-  if (request.job.empty() || request.job.size() > kMaxName) {
-    fail(Status::kInvalidArgument, "the name of a job has 1 to {} bytes, this one has {}", kMaxName,
+  if (request.job.empty() || request.job.size() > kLongestName) {
+    fail(Status::kInvalidArgument, "the name of a job has 1 to {} bytes, this one has {}", kLongestName,
          request.job.size());
   }
-  if (!is_name(request.self.name) && !(is_open && request.self.name.empty())) {
+  if (!is_worker_name(request.self.name) && !(is_open && request.self.name.empty())) {
     fail(Status::kInvalidArgument,
-         "the name of a worker has 1 to {} characters of A-Z a-z 0-9 _ - . : ; \"{}\" has not", kMaxName,
+         "the name of a worker has 1 to {} characters of A-Z a-z 0-9 _ - . : ; \"{}\" has not", kLongestName,
          request.self.name);
   }
 }

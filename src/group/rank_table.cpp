@@ -9,8 +9,6 @@ namespace distag {
 
 namespace {
 
-constexpr int32_t kRanks = 65536;  // a rank has 16 bits in the id of a context
-
 std::string describe_world(int32_t size) {
   return size < 0 ? std::string("an open world") : fmt::format("a world of {}", size);
 }

@@ -11,6 +11,8 @@
 
 namespace distag {
 
+constexpr int32_t kRanks = 65536;  // a rank has 16 bits in the id of a context
+
 // Those who have come to a rendezvous, and the rules of who may. Its first joiner says what the group is.
 //
 // A static group gathers until all its ranks have come; who goes before that was never there. From then on, and in an

@@ -1,5 +1,6 @@
 #include "group/rendezvous.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -81,6 +82,13 @@ RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_
   }
   if (uri == kEnvironmentUri) target.uri = read_address(get_environment);
   return target;
+}
+
+bool is_worker_name(const std::string& name) {
+  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.' || c == ':';
+  });
 }
 
 std::string default_name(int32_t rank) { return fmt::format("worker{}", rank); }

@@ -50,6 +50,8 @@ struct RendezvousTarget {
 RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
                                     const std::function<const char*(const char*)>& get_environment);
 
+constexpr size_t kLongestName = 127;  // of a worker or a job
+bool is_worker_name(const std::string& name);
 std::string default_name(int32_t rank);  // of a worker that gives itself none
 
 // For a resolved uri. Throws INVALID_ARGUMENT for a scheme that is none.

@@ -1,24 +1,20 @@
 #include "group/rendezvous_file.h"
 
 #include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "base/each_step.h"
 #include "base/lock_file.h"
 #include "base/regular_file.h"
+#include "group/group_record.h"
 #include "group/joining.h"
 
 namespace distag {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 constexpr Nanos kFirstPause = 2 * kMillisecond;
 constexpr Nanos kLongestPause = 50 * kMillisecond;
@@ -28,57 +24,14 @@ constexpr const char* kScheme = "file://";
 constexpr uint64_t kMutex = 0;
 constexpr uint64_t kFirstSeat = 1;
 
-Json member_to_json(const wire::Member& member) {
-  return Json{{"rank", member.rank},
-              {"name", member.name},
-              {"endpoint", member.endpoint},
-              {"incarnation", member.incarnation},
-              {"generation", member.generation},
-              {"max_message_bytes", member.max_message_bytes}};
-}
-
-wire::Member member_from_json(const Json& json) {
-  return {json.at("rank").get<int32_t>(),         json.at("name").get<std::string>(),
-          json.at("endpoint").get<std::string>(), json.at("incarnation").get<uint64_t>(),
-          json.at("generation").get<uint64_t>(),  json.at("max_message_bytes").get<uint64_t>()};
-}
-
-Json book_to_json(const RankTable::Book& book) {
-  Json seats = Json::array();
-  for (const auto& [rank, seat] : book.seats) {
-    Json json = member_to_json(to_member(seat.peer));
-    json["is_gone"] = seat.is_gone;
-    seats.push_back(std::move(json));
-  }
-  return Json{{"has_met", book.has_met},
-              {"seats", std::move(seats)},
-              {"withdrawn", book.withdrawn},
-              {"generations", book.generations},
-              {"misled", {{"name", book.misled.name}, {"world_size", book.misled.world_size}}}};
-}
-
-RankTable::Book book_from_json(const Json& json) {
-  RankTable::Book book;
-  book.has_met = json.at("has_met").get<bool>();
-  for (const Json& seat : json.at("seats")) {
-    const wire::Member member = member_from_json(seat);
-    book.seats[member.rank] = {to_peer(member), seat.at("is_gone").get<bool>()};
-  }
-  book.withdrawn = json.at("withdrawn").get<std::set<int32_t>>();
-  book.generations = json.at("generations").get<std::map<std::string, uint64_t>>();
-  if (json.contains("misled")) {  // a version before this one wrote none
-    const Json& misled = json.at("misled");
-    book.misled = {misled.at("name").get<std::string>(), misled.at("world_size").get<int32_t>()};
-  }
-  return book;
-}
-
-std::optional<Json> read_json(const fs::path& path) {
+std::optional<GroupRecord> read_group(const fs::path& path) {
   const std::optional<std::string> text = read_regular_file(path.string());
   if (!text) return std::nullopt;
-  Json json = Json::parse(*text, nullptr, false);
-  if (json.is_discarded()) fail(Status::kProtocol, "\"{}\" is no file of a rendezvous", path.string());
-  return json;
+  try {
+    return read_group_record(*text);
+  } catch (...) {
+    throw current_error().add_context(fmt::format("\"{}\" is no file of a rendezvous", path.string()));
+  }
 }
 
 // One file says what the group is: written by who joins, with the first byte of another file locked, and read by who
@@ -105,7 +58,7 @@ class FileJoining final : public Joining {
   Error on_deadline() override {
     Error error = missing_error(uri(), {}, request().world_size);
     try {
-      error = rank_table(read_json(group_path())).missing_error();
+      error = rank_table(read_group(group_path())).missing_error();
     } catch (...) {
       // Whatever it is: time is up.
     }
@@ -121,9 +74,6 @@ class FileJoining final : public Joining {
     try {
       if (rank_ < 0) come_in();
       if (rank_ >= 0) look_whether_met();
-    } catch (const Json::exception&) {
-      leave();
-      give_up(Error(Status::kProtocol, fmt::format("rendezvous \"{}\": there are files of something else", uri())));
     } catch (...) {
       leave();
       Error error = current_error();
@@ -139,38 +89,24 @@ class FileJoining final : public Joining {
   // Nothing happens while somebody else is at it.
   void come_in() {
     if (!enter()) return;
-    std::optional<Json> json = read_json(group_path());
-    if (json && rank_table(json).is_deserted()) json.reset();
+    std::optional<GroupRecord> record = read_group(group_path());
+    if (record && rank_table(record).is_deserted()) record.reset();
     const wire::Join join = join_message();
-    if (json) check_group(*json, join);
-    RankTable group = rank_table(json);
+    if (record) check_group(*record, join);
+    RankTable group = rank_table(record);
     group.check(join);
     group.add(join.member);
     take_seat(group);
-    write_group(Json{{"job", join.job},
-                     {"protocol", join.protocol},
-                     {"world_size", join.world_size},
-                     {"book", book_to_json(group.book())}});
+    write_group({join.job, join.protocol, join.world_size, group.book()});
     lock_.unlock(kMutex);
   }
 
   // Throws when the others want something else than we do.
-  void check_group(Json json, const wire::Join& join) {
-    const auto protocol = json.at("protocol").get<uint32_t>();
-    if (protocol != join.protocol) {
-      fail(Status::kProtocol, "rendezvous \"{}\": this worker speaks version {} of the protocol, the group version {}",
-           uri(), join.protocol, protocol);
-    }
-    const bool is_our_job = join.job == json.at("job");
-    if (is_our_job && join.world_size == json.at("world_size")) return;
-    RankTable theirs(uri(), json.at("job").get<std::string>(), json.at("world_size").get<int32_t>(),
-                     book_from_json(json.at("book")));
+  void check_group(GroupRecord record, const wire::Join& join) {
     EachStep each;
-    each([&theirs, &join] { theirs.check(join); });
+    each([&] { check_same_group(uri(), record, join); });
     each([&] {  // for those who will miss this worker
-      if (!is_our_job) return;
-      json["book"] = book_to_json(theirs.book());
-      write_group(json);
+      if (record.job == join.job && record.world_size != join.world_size) write_group(record);
     });
     each.check();
   }
@@ -184,9 +120,8 @@ class FileJoining final : public Joining {
   }
 
   // Those who have died or left are gone.
-  RankTable rank_table(const std::optional<Json>& json) const {
-    RankTable group(uri(), request().job, request().world_size,
-                    json ? book_from_json(json->at("book")) : RankTable::Book());
+  RankTable rank_table(const std::optional<GroupRecord>& record) const {
+    RankTable group(uri(), request().job, request().world_size, record ? record->book : RankTable::Book());
     const RankTable::Book book = group.book();
     for (const auto& [rank, seat] : book.seats) {
       const bool is_self = rank_ >= 0 && seat.peer.incarnation == request().self.incarnation;
@@ -208,18 +143,18 @@ class FileJoining final : public Joining {
     }
   }
 
-  void write_group(const Json& json) {
+  void write_group(const GroupRecord& record) {
     const fs::path draft = directory_ / "draft";
-    write_regular_file(draft.string(), json.dump());
+    write_regular_file(draft.string(), write_group_record(record));
     std::error_code error;
     fs::rename(draft, group_path(), error);
     if (error) fail(Status::kInvalidState, "\"{}\" cannot be replaced: {}", group_path().string(), error.message());
   }
 
   void look_whether_met() {
-    const std::optional<Json> json = read_json(group_path());
-    if (!json) return;
-    const RankTable group = rank_table(json);
+    const std::optional<GroupRecord> record = read_group(group_path());
+    if (!record) return;
+    const RankTable group = rank_table(record);
     if (group.has_met()) succeed(group.members());
   }
 
@@ -230,7 +165,7 @@ class FileJoining final : public Joining {
       // Another one who is at it may have looked before our seat was free: each looks again when it has let go.
       while (enter() && !remove_deserted()) {
         lock_.unlock(kMutex);
-        if (!rank_table(read_json(group_path())).is_deserted()) break;
+        if (!rank_table(read_group(group_path())).is_deserted()) break;
       }
     } catch (...) {
       // Then the files stay, and the next job finds nobody there.
@@ -240,7 +175,7 @@ class FileJoining final : public Joining {
 
   // With the mutex held. Whether nobody was there, so that the files are gone.
   bool remove_deserted() {
-    if (!rank_table(read_json(group_path())).is_deserted()) return false;
+    if (!rank_table(read_group(group_path())).is_deserted()) return false;
     std::error_code ignored;
     fs::remove(group_path(), ignored);
     fs::remove(lock_path(), ignored);

@@ -8,7 +8,7 @@ set -eu
 
 what=${1:-tests}
 packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev libsodium-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler
-  libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev"
+  libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev libcurl4-openssl-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev"
 suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen valgrind iproute2
@@ -18,7 +18,7 @@ case $what in
   samples) ;;
   bindings) packages="$packages $bindings" ;;
   tests) packages="$packages $suite" ;;
-  ci) packages="$packages $suite clang-14 clang-format-14" ;;
+  ci) packages="$packages $suite clang-14 clang-format-14 etcd-server openssl" ;;
   site) packages="$packages python3 mandoc doxygen chromium chromium-driver python3-selenium" ;;
   package) packages="$packaging" ;;
   *) echo "scripts/setup.sh: \"$what\" is not known: use samples, bindings, tests, ci, site or package" >&2; exit 2 ;;
@@ -29,7 +29,7 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   missing=""
   commands="gcc g++ cmake ninja pkg-config flatc"
   modules="libzmq libsodium libisal openblas fmt xtensor"
-  headers="zmq.hpp flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp"
+  headers="zmq.hpp flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp curl/curl.h"
   if [ "$what" = package ]; then
     commands="autopkgtest blhc diffoscope dpkg-buildpackage lintian mmdebstrap" modules="" headers=""
   elif [ "$what" != samples ]; then
@@ -42,7 +42,7 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
     commands="$commands abidw abidiff mandoc doxygen valgrind ip"
   fi
   [ "$what" != site ] || commands="$commands chromium chromedriver"
-  [ "$what" != ci ] || commands="$commands clang++-14 clang-format-14"
+  [ "$what" != ci ] || commands="$commands clang++-14 clang-format-14 etcd openssl"
   for command in $commands; do
     command -v "$command" >/dev/null 2>&1 || missing="$missing $command"
   done

@@ -1,0 +1,415 @@
+#include "group/curl_client.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/mutex.h"
+#include "base/shared_library.h"
+
+namespace distag {
+namespace {
+
+constexpr Nanos kConnectTimeout = 2 * kSecond;
+constexpr int kLongestPoll = 1000;  // milliseconds; a wake ends it
+constexpr int kPollOfEnd = 20;
+
+// libcurl as this process has it now.
+class Curl {
+ public:
+  explicit Curl(const std::vector<std::string>& names) : library_(names) {
+    library_.find("curl_global_init", global_init);
+    library_.find("curl_global_cleanup", global_cleanup);
+    library_.find("curl_easy_init", easy_init);
+    library_.find("curl_easy_setopt", easy_setopt);
+    library_.find("curl_easy_getinfo", easy_getinfo);
+    library_.find("curl_easy_strerror", easy_strerror);
+    library_.find("curl_easy_cleanup", easy_cleanup);
+    library_.find("curl_slist_append", slist_append);
+    library_.find("curl_slist_free_all", slist_free_all);
+    library_.find("curl_multi_init", multi_init);
+    library_.find("curl_multi_cleanup", multi_cleanup);
+    library_.find("curl_multi_add_handle", multi_add_handle);
+    library_.find("curl_multi_remove_handle", multi_remove_handle);
+    library_.find("curl_multi_perform", multi_perform);
+    library_.find("curl_multi_info_read", multi_info_read);
+    library_.find("curl_multi_poll", multi_poll);
+    library_.find("curl_multi_wakeup", multi_wakeup);
+    if (global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) fail(Status::kUnsupported, "libcurl does not start");
+  }
+  ~Curl() { global_cleanup(); }
+  Curl(const Curl&) = delete;
+  Curl& operator=(const Curl&) = delete;
+
+  decltype(&curl_global_init) global_init = nullptr;
+  decltype(&curl_global_cleanup) global_cleanup = nullptr;
+  decltype(&curl_easy_init) easy_init = nullptr;
+  decltype(&curl_easy_setopt) easy_setopt = nullptr;
+  decltype(&curl_easy_getinfo) easy_getinfo = nullptr;
+  decltype(&curl_easy_strerror) easy_strerror = nullptr;
+  decltype(&curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&curl_slist_append) slist_append = nullptr;
+  decltype(&curl_slist_free_all) slist_free_all = nullptr;
+  decltype(&curl_multi_init) multi_init = nullptr;
+  decltype(&curl_multi_cleanup) multi_cleanup = nullptr;
+  decltype(&curl_multi_add_handle) multi_add_handle = nullptr;
+  decltype(&curl_multi_remove_handle) multi_remove_handle = nullptr;
+  decltype(&curl_multi_perform) multi_perform = nullptr;
+  decltype(&curl_multi_info_read) multi_info_read = nullptr;
+  decltype(&curl_multi_poll) multi_poll = nullptr;
+  decltype(&curl_multi_wakeup) multi_wakeup = nullptr;
+
+ private:
+  const SharedLibrary library_;
+};
+
+void post(Loop& loop, Task task) {
+  if (task) loop.post_or_drop(std::move(task));
+}
+
+long milliseconds(Nanos time) { return std::max<long>(1, time / kMillisecond); }
+
+// One request on its way. Of the client's thread.
+class Transfer {
+ public:
+  Transfer(const Curl& curl, Loop& loop, HttpRequest given)
+      : request(std::move(given)), curl_(curl), loop_(loop), easy_(curl.easy_init()) {
+    if (easy_ == nullptr) throw std::bad_alloc();
+    set_up();
+  }
+  ~Transfer() {
+    curl_.easy_cleanup(easy_);
+    curl_.slist_free_all(headers_);
+  }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  CURL* easy() const { return easy_; }
+
+  HttpAnswer answer_for(CURLcode code) {
+    HttpAnswer answer;
+    if (code == CURLE_OK) {
+      long status = 0;
+      curl_.easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
+      answer.outcome = HttpAnswer::Outcome::kAnswered;
+      answer.status = static_cast<int>(status);
+      answer.body = std::move(body_);
+      return answer;
+    }
+    answer.outcome = outcome_of(code);
+    answer.why = describe(code);
+    return answer;
+  }
+
+  const HttpRequest request;
+
+ private:
+  template <typename Value>
+  void set(CURLoption option, Value value) {
+    const CURLcode code = curl_.easy_setopt(easy_, option, value);
+    if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+    if (code != CURLE_OK) fail(Status::kUnsupported, "libcurl: {}", curl_.easy_strerror(code));
+  }
+
+  void add_header(const std::string& line) {
+    curl_slist* const longer = curl_.slist_append(headers_, line.c_str());
+    if (longer == nullptr) throw std::bad_alloc();
+    headers_ = longer;
+  }
+
+  void set_up() {
+    set(CURLOPT_ERRORBUFFER, reason_.data());
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    set(CURLOPT_PROXY, "");
+    set(CURLOPT_TCP_KEEPALIVE, 1L);
+    set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(std::min(request.timeout, kConnectTimeout)));
+    if (request.timeout != kNever) set(CURLOPT_TIMEOUT_MS, milliseconds(request.timeout));
+    set(CURLOPT_URL, request.url.c_str());
+    set(CURLOPT_POST, 1L);
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    set(CURLOPT_POSTFIELDS, request.body.data());
+    add_header("Content-Type: application/json");
+    add_header("Expect:");
+    if (!request.token.empty()) add_header("Authorization: " + request.token);
+    set(CURLOPT_HTTPHEADER, headers_);
+    if (!request.tls.authorities.empty()) {
+      set(CURLOPT_CAINFO, request.tls.authorities.c_str());
+      set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));
+    }
+    if (!request.tls.certificate.empty()) set(CURLOPT_SSLCERT, request.tls.certificate.c_str());
+    if (!request.tls.key.empty()) set(CURLOPT_SSLKEY, request.tls.key.c_str());
+    set(CURLOPT_WRITEDATA, static_cast<void*>(this));
+    set(CURLOPT_WRITEFUNCTION, &Transfer::on_bytes);
+  }
+
+  // For libcurl: another number than `count` ends the transfer.
+  static size_t on_bytes(char* bytes, size_t, size_t count, void* transfer) noexcept {
+    try {
+      return static_cast<Transfer*>(transfer)->take({bytes, count}) ? count : 0;
+    } catch (...) {
+      return 0;  // no memory: the transfer ends
+    }
+  }
+
+  bool take(std::string_view bytes) {
+    body_.append(bytes);
+    if (request.read_line) {
+      size_t begin = 0;
+      for (size_t end = 0; (end = body_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+        post(loop_, request.read_line(std::string_view(body_).substr(begin, end - begin)));
+      }
+      body_.erase(0, begin);
+    }
+    is_too_large_ = body_.size() > request.most_bytes;
+    return !is_too_large_;
+  }
+
+  static HttpAnswer::Outcome outcome_of(CURLcode code) {
+    switch (code) {
+      case CURLE_PEER_FAILED_VERIFICATION:
+      case CURLE_SSL_CONNECT_ERROR:
+      case CURLE_SSL_CACERT_BADFILE:
+      case CURLE_SSL_CERTPROBLEM:
+      case CURLE_SSL_ISSUER_ERROR:
+        return HttpAnswer::Outcome::kUntrusted;
+      case CURLE_GOT_NOTHING:
+      case CURLE_SEND_ERROR:
+      case CURLE_RECV_ERROR:
+        return HttpAnswer::Outcome::kCut;
+      default:
+        return HttpAnswer::Outcome::kUnreachable;
+    }
+  }
+
+  std::string describe(CURLcode code) const {
+    if (is_too_large_) return fmt::format("its answer is larger than {} bytes", request.most_bytes);
+    if (code == CURLE_OPERATION_TIMEDOUT) return "no answer in time";
+    if (reason_.front() != '\0') return reason_.data();
+    return curl_.easy_strerror(code);
+  }
+
+  const Curl& curl_;
+  Loop& loop_;
+  CURL* const easy_;
+  curl_slist* headers_ = nullptr;
+  std::array<char, CURL_ERROR_SIZE> reason_{};
+  std::string body_;
+  bool is_too_large_ = false;
+};
+
+// All requests on their way. Of the client's thread.
+class Transfers {
+ public:
+  Transfers(const Curl& curl, Loop& loop) : curl_(curl), loop_(loop), multi_(curl.multi_init()) {
+    if (multi_ == nullptr) throw std::bad_alloc();
+  }
+  ~Transfers() {
+    while (!open_.empty()) end(open_.begin()->first);
+    curl_.multi_cleanup(multi_);
+  }
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  CURLM* multi() const { return multi_; }
+
+  void begin(uint64_t id, HttpRequest request) {
+    const auto read = request.read;
+    try {
+      auto transfer = std::make_unique<Transfer>(curl_, loop_, std::move(request));
+      if (curl_.multi_add_handle(multi_, transfer->easy()) != CURLM_OK) throw std::bad_alloc();
+      open_[id] = std::move(transfer);
+    } catch (...) {
+      HttpAnswer answer;
+      answer.why = current_error().message();
+      post(loop_, read(answer));
+    }
+  }
+
+  void end(uint64_t id) {
+    const auto found = open_.find(id);
+    if (found == open_.end()) return;
+    curl_.multi_remove_handle(multi_, found->second->easy());
+    open_.erase(found);
+  }
+
+  // Moves bytes, and gives the answers that are whole.
+  void move() {
+    int running = 0;
+    curl_.multi_perform(multi_, &running);
+    int more = 0;
+    while (const CURLMsg* message = curl_.multi_info_read(multi_, &more)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      const CURLcode code = message->data.result;
+      const auto found = std::find_if(open_.begin(), open_.end(), [message](const auto& entry) {
+        return entry.second->easy() == message->easy_handle;
+      });
+      const uint64_t id = found->first;
+      post(loop_, found->second->request.read(found->second->answer_for(code)));
+      end(id);
+    }
+  }
+
+  // Any but streams.
+  bool has_requests() const {
+    return std::any_of(open_.begin(), open_.end(), [](const auto& entry) { return !entry.second->request.read_line; });
+  }
+
+  void wait(int longest) { curl_.multi_poll(multi_, nullptr, 0, longest, nullptr); }
+
+ private:
+  const Curl& curl_;
+  Loop& loop_;
+  CURLM* const multi_;
+  std::map<uint64_t, std::unique_ptr<Transfer>> open_;
+};
+
+}  // namespace
+
+struct CurlClient::State {
+  State(Loop& given_loop, ThreadHooks given_hooks, std::vector<std::string> given_names)
+      : loop(given_loop), hooks(std::move(given_hooks)), names(std::move(given_names)) {}
+
+  // A request, or without one the end of that of its number.
+  struct Command {
+    uint64_t id;
+    std::optional<HttpRequest> request;
+  };
+
+  void give(Command command);
+  void run();
+  void serve(const Curl& curl);
+  bool take_commands(Transfers& transfers);
+  void refuse_all(const Error& error);
+
+  Loop& loop;
+  const ThreadHooks hooks;
+  const std::vector<std::string> names;
+  uint64_t next_id = 1;
+  std::thread thread;
+
+  Mutex mutex;
+  std::deque<Command> commands GUARDED_BY(mutex);
+  std::function<void()> wake GUARDED_BY(mutex);
+  std::optional<HttpAnswer> refusal GUARDED_BY(mutex);  // to all, since the thread has ended
+  std::optional<Nanos> end GUARDED_BY(mutex);           // by when the thread ends
+};
+
+std::vector<std::string> CurlClient::libraries() { return {"libcurl.so.4", "libcurl-gnutls.so.4"}; }
+
+CurlClient::CurlClient(Loop& loop, ThreadHooks hooks, std::vector<std::string> names)
+    : state_(std::make_unique<State>(loop, std::move(hooks), std::move(names))) {}
+
+CurlClient::~CurlClient() { stop(0); }
+
+uint64_t CurlClient::send(HttpRequest request) {
+  assert_on_loop(state_->loop);
+  const uint64_t id = state_->next_id++;
+  state_->give({id, std::move(request)});
+  if (!state_->thread.joinable()) {
+    state_->thread = start_thread("distag-http", state_->hooks, [state = state_.get()] { state->run(); });
+  }
+  return id;
+}
+
+void CurlClient::cancel(uint64_t id) {
+  assert_on_loop(state_->loop);
+  state_->give({id, std::nullopt});
+}
+
+void CurlClient::stop(Nanos patience) {
+  if (!state_->thread.joinable()) return;
+  {
+    MutexLock lock(state_->mutex);
+    state_->end = deadline_after(state_->loop.now(), patience);
+    if (state_->wake) state_->wake();
+  }
+  state_->thread.join();
+}
+
+void CurlClient::State::give(Command command) {
+  MutexLock lock(mutex);
+  if (!refusal) {
+    commands.push_back(std::move(command));
+    if (wake) wake();
+  } else if (command.request) {
+    const HttpAnswer answer = *refusal;
+    lock.unlock();
+    post(loop, command.request->read(answer));
+  }
+}
+
+void CurlClient::State::run() {
+  try {
+    const Curl curl(names);
+    serve(curl);
+  } catch (...) {
+    refuse_all(current_error());
+  }
+}
+
+void CurlClient::State::serve(const Curl& curl) {
+  Transfers transfers(curl, loop);
+  {
+    MutexLock lock(mutex);
+    wake = [&curl, multi = transfers.multi()] { curl.multi_wakeup(multi); };
+  }
+  while (take_commands(transfers)) {
+    transfers.move();
+    int longest = kLongestPoll;
+    {
+      MutexLock lock(mutex);
+      if (end) longest = kPollOfEnd;
+    }
+    transfers.wait(longest);
+  }
+  MutexLock lock(mutex);
+  wake = nullptr;
+}
+
+// False: it is time to end.
+bool CurlClient::State::take_commands(Transfers& transfers) {
+  std::deque<Command> taken;
+  std::optional<Nanos> until;
+  {
+    MutexLock lock(mutex);
+    taken.swap(commands);
+    until = end;
+  }
+  for (Command& command : taken) {
+    if (command.request) {
+      transfers.begin(command.id, std::move(*command.request));
+    } else {
+      transfers.end(command.id);
+    }
+  }
+  return !until || (transfers.has_requests() && loop.now() < *until);
+}
+
+void CurlClient::State::refuse_all(const Error& error) {
+  HttpAnswer answer;
+  answer.why = error.message();
+  if (error.status() == Status::kUnsupported) {
+    answer.outcome = HttpAnswer::Outcome::kUnsupported;
+    answer.why = fmt::format("this machine lacks libcurl, install Debian's package libcurl4 ({})", error.message());
+  }
+  std::deque<Command> taken;
+  {
+    MutexLock lock(mutex);
+    wake = nullptr;
+    refusal = answer;
+    taken.swap(commands);
+  }
+  for (const Command& command : taken) {
+    if (command.request) post(loop, command.request->read(answer));
+  }
+}
+
+}  // namespace distag

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "group/rendezvous_etcd.h"
 #include "group/rendezvous_file.h"
 #include "group/rendezvous_inproc.h"
 #include "group/rendezvous_tcp.h"
@@ -93,11 +94,23 @@ bool is_worker_name(const std::string& name) {
 
 std::string default_name(int32_t rank) { return fmt::format("worker{}", rank); }
 
-std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log) {
+std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, const RendezvousTools& tools) {
+  const auto& [loop, transport, log, get_environment, http] = tools;
   if (uri.starts_with("tcp://")) return make_tcp_rendezvous(uri, loop, transport, log);
   if (uri.starts_with("file://")) return make_file_rendezvous(uri, loop, log);
   if (uri.starts_with("inproc://")) return make_inproc_rendezvous(uri, loop, log);
-  fail(Status::kInvalidArgument, "rendezvous \"{}\" is none of env://, tcp://host:port, file:///dir and inproc://name",
+  if (uri.starts_with("etcd://")) {
+    if (!http) fail(Status::kUnsupported, "rendezvous \"{}\": nobody speaks HTTP here", uri);
+    return make_etcd_rendezvous(uri, read_etcd_settings(uri, get_environment), loop, transport, log, http());
+  }
+  if (uri.starts_with("pmix://")) {
+    fail(Status::kUnsupported,
+         "rendezvous \"{}\": PMIx is not spoken so far; take env://, tcp://host:port, file:///dir or "
+         "etcd://host:port/prefix",
+         uri);
+  }
+  fail(Status::kInvalidArgument,
+       "rendezvous \"{}\" is none of env://, tcp://host:port, file:///dir, inproc://name and etcd://host:port/prefix",
        uri);
 }
 

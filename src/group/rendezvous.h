@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "group/http_client.h"
 #include "session/session.h"
 #include "transport/transport.h"
 
@@ -43,7 +44,7 @@ class Rendezvous {
 // The target that "env://" and the options name, resolved before anything starts. Throws INVALID_ARGUMENT naming what
 // is missing.
 struct RendezvousTarget {
-  std::string uri;  // tcp://host:port, file:///dir, inproc://name
+  std::string uri;  // tcp://host:port, file:///dir, inproc://name, etcd://host:port/prefix
   int32_t rank = -1;
   int32_t world_size = 0;  // -1: open
 };
@@ -54,7 +55,16 @@ constexpr size_t kLongestName = 127;  // of a worker or a job
 bool is_worker_name(const std::string& name);
 std::string default_name(int32_t rank);  // of a worker that gives itself none
 
-// For a resolved uri. Throws INVALID_ARGUMENT for a scheme that is none.
-std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log);
+// All that a rendezvous is made from; it outlives the rendezvous.
+struct RendezvousTools {
+  Loop& loop;
+  Transport& transport;
+  Log& log;
+  std::function<const char*(const char*)> get_environment = {};  // for etcd://, as is the next one
+  std::function<HttpClient&()> http = {};
+};
+
+// For a resolved uri. Throws INVALID_ARGUMENT for a scheme that is none, UNSUPPORTED for one that is not there so far.
+std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, const RendezvousTools& tools);
 
 }  // namespace distag

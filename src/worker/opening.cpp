@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "group/etcd_settings.h"
 #include "transport/zmq/address.h"
 #include "worker/worker_state.h"
 
@@ -36,7 +37,7 @@ void Worker::State::resolve(Places wanted, SessionEvents& events, const std::sha
         *address = self->environment.resolve_address(*address);
       }
       if (self->environment.own_address_towards) {
-        wanted.own_host = self->environment.own_address_towards(wanted.target.uri);
+        wanted.own_host = self->own_address_towards(wanted.target.uri);
       }
     } catch (...) {
       error = current_error();
@@ -46,6 +47,14 @@ void Worker::State::resolve(Places wanted, SessionEvents& events, const std::sha
       if (self->phase == WorkerPhase::kStarting && self->start_future == begun)
         self->on_resolved(wanted, events, error);
     });
+  });
+}
+
+// Any thread.
+std::string Worker::State::own_address_towards(const std::string& uri) const {
+  if (!uri.starts_with("etcd://")) return environment.own_address_towards(uri);
+  return find_way_to_etcd(uri, [this](const std::string& server) {
+    return environment.own_address_towards(environment.resolve_address(server));
   });
 }
 

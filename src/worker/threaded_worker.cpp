@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/random.h"
 #include "base/reserve.h"
+#include "group/curl_client.h"
 #include "transport/inproc/inproc_transport.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/zmq/address.h"
@@ -59,28 +60,36 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
   } else {
     log_ = std::make_unique<Log>();
   }
-  WorkerEnvironment environment{*loop_,
-                                *functions_,
-                                *pool_,
-                                *decoder_,
-                                *random_,
-                                *log_,
-                                [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
-                                  if (starts_with(rendezvous, "inproc://"))
-                                    return std::make_unique<InprocTransport>(*loop_);
-                                  return make_transport();
-                                },
-                                [this](const std::string& uri, Transport& transport) {
-                                  return distag::make_rendezvous(uri, *loop_, transport, *log_);
-                                },
-                                [](const char* name) -> const char* { return std::getenv(name); },
-                                resolve_address,
-                                own_address_towards,
-                                options_.memory,
-                                options_.on_member,
-                                host_id()};
+  WorkerEnvironment environment{
+      *loop_,
+      *functions_,
+      *pool_,
+      *decoder_,
+      *random_,
+      *log_,
+      [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
+        if (starts_with(rendezvous, "inproc://")) return std::make_unique<InprocTransport>(*loop_);
+        return make_transport();
+      },
+      [this](const std::string& uri, Transport& transport) { return make_meeting_point(uri, transport); },
+      [](const char* name) -> const char* { return std::getenv(name); },
+      resolve_address,
+      own_address_towards,
+      options_.memory,
+      options_.on_member,
+      host_id()};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
   loop_->set_on_failure([this](const Error& error) { worker_->on_loop_failure(error); });
+}
+
+std::unique_ptr<Rendezvous> ThreadedWorker::make_meeting_point(const std::string& uri, Transport& transport) {
+  RendezvousTools tools{*loop_, transport, *log_};
+  tools.get_environment = [](const char* name) -> const char* { return std::getenv(name); };
+  tools.http = [this]() -> HttpClient& {
+    if (http_ == nullptr) http_ = std::make_unique<CurlClient>(*loop_, hooks_for(false));
+    return *http_;
+  };
+  return make_rendezvous(uri, tools);
 }
 
 // A lane asks for no key, so nobody would know there whose name it is.
@@ -205,6 +214,7 @@ bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {
   if (!wait(*worker_->rpc().when_no_function_runs(), time_left(deadline))) return false;
   // The loop first: what it let go of in its last moments may still run on the executors.
   loop_->stop();
+  if (http_ != nullptr) http_->stop(latest == kNever ? kPatience : std::min(kPatience, time_left(latest)));
   decoder_->stop();
   run_what_waits(deadline);
   if (!pool_->stop(time_left(latest))) return false;

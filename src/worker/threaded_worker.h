@@ -16,6 +16,8 @@
 
 namespace distag {
 
+class CurlClient;
+
 struct ThreadedOptions {
   WorkerOptions worker;
   SecurityOptions security;
@@ -58,6 +60,7 @@ class ThreadedWorker {
 
  private:
   std::unique_ptr<Transport> make_transport();
+  std::unique_ptr<Rendezvous> make_meeting_point(const std::string& uri, Transport& transport);
   Security load_keys();
   ThreadHooks hooks_for(bool runs_host_code) const;
   bool take_down(Nanos deadline, Nanos latest);
@@ -69,6 +72,7 @@ class ThreadedWorker {
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Pool> decoder_;  // one thread, from the first message that needs it on
   std::unique_ptr<FdLoop> loop_;
+  std::unique_ptr<CurlClient> http_;  // of a rendezvous that needs it; touched on the loop, then once that has stopped
   std::unique_ptr<Random> random_;
   std::unique_ptr<Log> log_;
   Executor* functions_;

@@ -114,6 +114,7 @@ struct Worker::State {
   };
   void begin_start(Nanos deadline, SessionEvents& events, const std::shared_ptr<State>& self);
   void resolve(Places wanted, SessionEvents& events, const std::shared_ptr<State>& self);
+  std::string own_address_towards(const std::string& uri) const;
   void on_resolved(const Places& found, SessionEvents& events, const std::optional<Error>& error);
   void open(const Places& found, SessionEvents& events);
   void join(const Places& found);

@@ -45,19 +45,25 @@ static void devices_and_layouts(void) {
 }
 
 /* Backends are those of the addresses that are known; the text lists them. */
-static void refused_start(const char *rendezvous, const char *bind, const char *word) {
+static void refused_start(const char *rendezvous, const char *bind, distag_status status, const char *word) {
   distag_worker_options options = group_options(0, 1, rendezvous);
   distag_worker *other = NULL;
   options.bind = bind;
   CHECK_OK(distag_worker_create(&options, &other, &err));
-  CHECK_FAILS(distag_worker_start(other, DISTAG_SECOND, &err), DISTAG_E_INVALID_ARGUMENT, word);
+  CHECK_FAILS(distag_worker_start(other, DISTAG_SECOND, &err), status, word);
   CHECK_OK(distag_worker_shutdown(other, 10 * DISTAG_SECOND, NULL, &err)); /* a release alone would not wait for it */
   distag_worker_release(other);
 }
 
 static void backends(void) {
-  refused_start("mpi://world", NULL, "\"mpi://world\" is none of env://, tcp://host:port, file:///dir and inproc://");
-  refused_start("inproc://refused_bind", "ucx://fast", "\"ucx://fast\" is no endpoint");
+  const distag_status invalid = DISTAG_E_INVALID_ARGUMENT;
+  refused_start("mpi://world", NULL, invalid,
+                "is none of env://, tcp://host:port, file:///dir, inproc://name and etcd://");
+  refused_start("pmix://", NULL, DISTAG_E_UNSUPPORTED, "PMIx is not spoken so far");
+  refused_start("etcd://127.0.0.1:2379", NULL, invalid, "give it as etcd://host:port[,host:port]/prefix");
+  refused_start("etcd://me:word@127.0.0.1:2379/x", NULL, invalid,
+                "rendezvous \"etcd://...\": an address holds no user");
+  refused_start("inproc://refused_bind", "ucx://fast", invalid, "\"ucx://fast\" is no endpoint");
 }
 
 int main(void) {

@@ -205,7 +205,8 @@ class Meetings {
     request.self.endpoint = "sim://rival";
     request.self.incarnation = 1 + rivals_++;
     request.deadline = deadline_after(group_.scheduler().now(), kPatience);
-    distag::testing::Joiner rival(group_.scheduler(), group_.network(), kUri, std::move(request));
+    distag::testing::FakeEtcd etcd(group_.scheduler());  // which nobody asks
+    distag::testing::Joiner rival(group_.scheduler(), group_.network(), etcd, {}, kUri, std::move(request));
     rival.join();
     EXPECT_EQ(rival.error().status(), Status::kInvalidState) << rival.error().message();
     group_.network().faults.drop = drop;

@@ -160,7 +160,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
 std::unique_ptr<Rendezvous> SimWorkerGroup::make_meeting_point(Node& node, const std::string& uri,
                                                                Transport& transport) {
   if (uri.starts_with("inproc://")) return std::make_unique<MeetingPoint>(*meeting_, node.loop);
-  return make_rendezvous(uri, node.loop, transport, node.log);
+  return make_rendezvous(uri, {node.loop, transport, node.log});
 }
 
 SimWorkerGroup::~SimWorkerGroup() {

@@ -1,28 +1,41 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "group/rendezvous.h"
+#include "support/fake_etcd.h"
 #include "support/sim_lanes.h"
 #include "support/sim_network.h"
 #include "support/sim_scheduler.h"
 
 namespace distag::testing {
 
+using Environment = std::map<std::string, std::string>;
+
 // One who joins, with a loop and a transport of its own in a simulation.
 class Joiner {
  public:
-  Joiner(sim::SimScheduler& scheduler, sim::SimNetwork& network, const std::string& uri, JoinRequest request)
+  Joiner(sim::SimScheduler& scheduler, sim::SimNetwork& network, FakeEtcd& etcd, Environment environment,
+         const std::string& uri, JoinRequest request)
       : scheduler_(scheduler),
         network_(network),
         request_(std::move(request)),
         loop_(scheduler, request_.self.name),
-        transport_(network, loop_, request_.self.name) {
+        transport_(network, loop_, request_.self.name),
+        environment_(std::move(environment)),
+        http_(etcd, loop_) {
     log_ = Log(LogLevel::kDebug, [this](LogLevel, std::string line) { logged.push_back(std::move(line)); });
-    loop_.run([&] { rendezvous_ = make_rendezvous(uri, loop_, transport_, log_); });
+    RendezvousTools tools{loop_, transport_, log_};
+    tools.get_environment = [this](const char* name) -> const char* {
+      const auto found = environment_.find(name);
+      return found == environment_.end() ? nullptr : found->second.c_str();
+    };
+    tools.http = [this]() -> HttpClient& { return http_; };
+    loop_.run([&] { rendezvous_ = make_rendezvous(uri, tools); });
   }
   ~Joiner() { leave(); }
 
@@ -42,6 +55,7 @@ class Joiner {
   // As SIGKILL does it.
   void kill() {
     network_.kill(request_.self.name);
+    http_.stop();
     leave();
   }
 
@@ -75,6 +89,8 @@ class Joiner {
   Log log_;
   sim::SimLoop loop_;
   sim::SimTransport transport_;
+  Environment environment_;
+  FakeHttp http_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::optional<Rendezvous::Outcome> outcome_;
   Nanos told_at_ = 0;
@@ -83,7 +99,8 @@ class Joiner {
 // A simulation with joiners "w0", "w1", ... that meet at one uri.
 class Meeting {
  public:
-  explicit Meeting(std::string uri, uint64_t seed = 1) : scheduler(seed), network(scheduler), uri_(std::move(uri)) {}
+  explicit Meeting(std::string uri, uint64_t seed = 1)
+      : scheduler(seed), network(scheduler), etcd(scheduler), uri_(std::move(uri)) {}
 
   JoinRequest request(int32_t rank, int32_t world_size, Nanos timeout = 10 * kSecond) {
     JoinRequest request;
@@ -98,7 +115,7 @@ class Meeting {
   }
 
   Joiner& add(JoinRequest request) {
-    joiners.push_back(std::make_unique<Joiner>(scheduler, network, uri_, std::move(request)));
+    joiners.push_back(std::make_unique<Joiner>(scheduler, network, etcd, environment, uri_, std::move(request)));
     joiners.back()->join();
     return *joiners.back();
   }
@@ -108,6 +125,8 @@ class Meeting {
 
   sim::SimScheduler scheduler;
   sim::SimNetwork network;
+  FakeEtcd etcd;
+  Environment environment;
   std::vector<std::unique_ptr<Joiner>> joiners;
 
  private:

@@ -130,7 +130,7 @@ TEST(RendezvousInproc, JoinsAcrossThreads) {
           bool is_exact() const override { return true; }
           bool reports_every_loss() const override { return true; }
         } transport;
-        std::shared_ptr<Rendezvous> rendezvous = make_rendezvous("inproc://threads", loop, transport, log);
+        std::shared_ptr<Rendezvous> rendezvous = make_rendezvous("inproc://threads", {loop, transport, log});
         JoinRequest request;
         request.job = "job";
         request.world_size = kSize;

@@ -318,7 +318,7 @@ TEST(RendezvousTcp, RefusesAddressesThatCannotBeMet) {
   for (const char* uri : {"tcp://127.0.0.1:0", "tcp://127.0.0.1", "tcp://:29500", "tcp://127.0.0.1:70000",
                           "tcp://127.0.0.1:x", "udp://127.0.0.1:1", ""}) {
     try {
-      make_rendezvous(uri, loop, transport, log);
+      make_rendezvous(uri, {loop, transport, log});
       FAIL() << uri;
     } catch (const Error& error) {
       EXPECT_EQ(error.status(), Status::kInvalidArgument) << uri;

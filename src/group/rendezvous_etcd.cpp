@@ -1,0 +1,395 @@
+#include "group/rendezvous_etcd.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "group/etcd_client.h"
+#include "group/etcd_messages.h"
+#include "group/joining.h"
+
+namespace distag {
+namespace {
+
+constexpr int64_t kLeaseSeconds = 5;
+constexpr Nanos kPoll = 2 * kSecond;               // for what a watch has missed
+constexpr Nanos kWatchPause = 500 * kMillisecond;  // from the begin of one to that of the next
+constexpr Nanos kFirstPause = 2 * kMillisecond;    // of two that came in at once
+constexpr Nanos kLongestPause = 100 * kMillisecond;
+constexpr Nanos kPauseOfMember = 5 * kSecond;  // that etcd refuses
+constexpr Nanos kPauseOfCall = kSecond;        // until it is looked whether a call is overdue
+constexpr std::ptrdiff_t kMostInOne = 64;      // entries that one transaction takes away
+constexpr const char* kTransaction = "/v3/kv/txn";
+
+// Goes round one step at a time: a lease, its renewal, the places of those that are gone, a look at the group; and then
+// the step that follows from it.
+class EtcdJoining final : public Joining {
+ public:
+  EtcdJoining(const std::string& uri, EtcdSettings settings, Loop& loop, Transport& transport, Log& log,
+              HttpClient& http)
+      : Joining(loop, log, uri), settings_(std::move(settings)), transport_(transport), http_(http) {}
+  ~EtcdJoining() override { leave(); }
+
+  void on_gone(Incarnation incarnation) override {
+    assert_on_loop(loop_);
+    if (!is_member_) return;
+    gone_.push_back(incarnation);
+    go_on();
+  }
+
+ private:
+  void begin() override;
+  Error on_deadline() override;
+
+  bool is_done() const { return is_over() && !is_member_; }
+  Incarnation self() const { return request().self.incarnation; }
+  const std::string& prefix() const { return client_->prefix(); }
+
+  // Each ends with a call, with wait(), or with the outcome.
+  void go_on();
+  void take_lease();
+  void renew_lease();
+  void remove_gone();
+  void look();
+  void on_view(etcd::View view);
+  void meet();
+  void come_in();
+  void come_back();
+  void keep_place();
+  void wait();
+
+  void refuse(const wire::Join& join, const GroupRecord& group, Error error);
+  void enter(etcd::Entry entry);
+  void become_member(const RankTable& table);
+  void fail_for(Error error);
+  void on_failed(Nanos pause);
+  void on_refused(Error error);
+  void watch();
+  void leave();
+
+  RankTable table() const;
+  const RankTable::Seat* own_seat() const;
+  bool is_here() const { return view_->here.contains(self()); }
+
+  EtcdSettings settings_;
+  Transport& transport_;
+  HttpClient& http_;
+  std::optional<EtcdClient> client_;
+  int64_t lease_ = 0;  // 0: none
+  Nanos renewal_ = 0;
+  Nanos lease_time_ = kLeaseSeconds * kSecond;
+  std::optional<etcd::View> view_;  // the last one
+  std::vector<Incarnation> gone_;   // whose places are to be made free
+  std::optional<Error> refusal_;    // by a rival whose lease may run out
+  Nanos patience_ = 0;              // with it
+  bool may_be_in_ = false;          // its entry was sent
+  bool is_member_ = false;
+  bool has_news_ = false;
+  bool is_cut_off_ = false;  // no server has answered to the member
+  Nanos next_watch_ = 0;
+  Nanos pause_ = 0;
+};
+
+void EtcdJoining::begin() {
+  try {
+    transport_.check_endpoint(request().self.endpoint);
+  } catch (...) {
+    throw current_error().add_context(fmt::format("rendezvous \"{}\"", uri()));
+  }
+  EtcdClient::Events events;
+  events.on_failed = [this](Nanos pause) { on_failed(pause); };
+  events.on_refused = [this](const Error& error) { on_refused(error); };
+  events.on_no_lease = [this] {
+    lease_ = 0;
+    go_on();
+  };
+  events.on_news = [this] {
+    has_news_ = true;
+    go_on();
+  };
+  client_.emplace(std::move(settings_), loop_, http_, self(), std::move(events));
+  go_on();
+}
+
+Error EtcdJoining::on_deadline() {
+  Error error = missing_error(uri(), {}, request().world_size);
+  if (refusal_) {
+    error = *refusal_;
+  } else if (client_->has_failed() || !view_) {
+    error = Error(Status::kDeadline,
+                  fmt::format("rendezvous \"{}\": time was up before etcd had answered, of whose servers the most have "
+                              "to run: {}",
+                              uri(), client_->describe()));
+  } else {
+    error = table().missing_error();
+  }
+  leave();
+  return error;
+}
+
+void EtcdJoining::go_on() {
+  if (is_done()) return;
+  set_timer(deadline_after(loop_.now(), kPauseOfCall), [this] { go_on(); });
+  if (client_->is_calling()) return;
+  has_news_ = false;
+  try {
+    if (lease_ == 0) return take_lease();
+    if (loop_.now() >= renewal_) return renew_lease();
+    if (!gone_.empty()) return remove_gone();
+    look();
+  } catch (...) {
+    fail_for(current_error());
+  }
+}
+
+// The clock of a lease runs from before it was asked for.
+void EtcdJoining::take_lease() {
+  client_->call("/v3/lease/grant", etcd::grant(kLeaseSeconds),
+                [this, begun = loop_.now()](const std::string& body) -> Task {
+                  return [this, begun, lease = etcd::read_lease(body)] {
+                    lease_ = lease.id;
+                    lease_time_ = lease.seconds * kSecond;
+                    renewal_ = begun + lease_time_ / 3;
+                    go_on();
+                  };
+                });
+}
+
+void EtcdJoining::renew_lease() {
+  client_->call("/v3/lease/keepalive", etcd::keep_alive(lease_),
+                [this, begun = loop_.now()](const std::string& body) -> Task {
+                  return [this, begun, is_alive = etcd::read_is_alive(body)] {
+                    if (!is_alive) lease_ = 0;
+                    renewal_ = begun + lease_time_ / 3;
+                    go_on();
+                  };
+                });
+}
+
+void EtcdJoining::remove_gone() {
+  const std::vector<Incarnation> some(gone_.begin(), gone_.begin() + std::min(std::ssize(gone_), kMostInOne));
+  client_->call(kTransaction, etcd::remove(prefix(), some), [this, count = std::ssize(some)](const std::string& body) {
+    etcd::read_succeeded(body);
+    return [this, count] {
+      gone_.erase(gone_.begin(), gone_.begin() + count);
+      go_on();
+    };
+  });
+}
+
+void EtcdJoining::look() {
+  client_->call(kTransaction, is_member_ ? etcd::read_group_without(prefix(), self()) : etcd::read_group(prefix()),
+                [this, prefix = prefix()](const std::string& body) -> Task {
+                  return [this, view = etcd::read_view(prefix, body)]() mutable { on_view(std::move(view)); };
+                });
+}
+
+void EtcdJoining::on_view(etcd::View view) {
+  if (std::exchange(is_cut_off_, false)) {
+    log_.write(LogLevel::kInfo, fmt::format("rendezvous \"{}\": etcd answers again", uri()));
+  }
+  try {
+    if (!view.is_whole) {  // the entry of this member is in its place
+      view_->revision = view.revision;
+      return wait();
+    }
+    view_ = std::move(view);
+    is_member_ ? keep_place() : meet();
+  } catch (...) {
+    fail_for(current_error());
+  }
+}
+
+// ---- before the group has met ----
+
+void EtcdJoining::meet() {
+  const RankTable::Seat* const seat = own_seat();
+  if (seat == nullptr) return come_in();
+  const bool has_met = table().has_met();
+  if (is_here()) return has_met ? become_member(table()) : wait();
+  has_met ? come_back() : come_in();
+}
+
+void EtcdJoining::come_in() {
+  const wire::Join join = join_message();
+  etcd::Entry entry;
+  entry.group_revision = view_->group_revision;
+  std::optional<GroupRecord> group = view_->group;
+  if (group && table().is_deserted()) {
+    group.reset();
+    view_->group.reset();
+    entry.is_first = true;
+  }
+  if (group) {
+    try {
+      check_same_group(uri(), *group, join);
+    } catch (...) {
+      return refuse(join, *group, current_error());
+    }
+  }
+  RankTable table = this->table();
+  try {
+    table.check(join);
+  } catch (...) {
+    if (table.find_rival(join.member) == nullptr) throw;
+    refusal_ = current_error();
+    if (patience_ == 0) patience_ = deadline_after(loop_.now(), lease_time_ + kSecond);
+    if (loop_.now() >= patience_) throw;
+    return wait();
+  }
+  refusal_.reset();
+  patience_ = 0;
+  for (const auto& [rank, seat] : table.book().seats) {
+    const bool is_replaced = rank == join.member.rank || seat.peer.name == join.member.name;
+    if (is_replaced && seat.peer.incarnation != self()) entry.gone.push_back(seat.peer.incarnation);
+  }
+  table.add(join.member);
+  entry.group = write_group_record({join.job, join.protocol, join.world_size, table.book()});
+  enter(std::move(entry));
+}
+
+// Of another world: the record tells the others, who will miss this worker.
+void EtcdJoining::refuse(const wire::Join& join, const GroupRecord& group, Error error) {
+  if (group.job != join.job || group.world_size == join.world_size) return fail_for(std::move(error));
+  client_->call(kTransaction, etcd::replace_group(prefix(), view_->group_revision, write_group_record(group)),
+                [this, error = std::move(error)](const std::string& body) -> Task {
+                  return [this, error, is_told = etcd::read_succeeded(body)] { is_told ? fail_for(error) : go_on(); };
+                });
+}
+
+void EtcdJoining::enter(etcd::Entry entry) {
+  entry.self = self();
+  entry.lease = lease_;
+  may_be_in_ = true;
+  client_->call(kTransaction, etcd::enter(prefix(), entry), [this](const std::string& body) -> Task {
+    return [this, is_in = etcd::read_succeeded(body)] {
+      if (is_in) {
+        pause_ = 0;
+        return go_on();
+      }
+      // Another one was faster. Those that come at once spread out.
+      pause_ = next_pause(pause_, kFirstPause, kLongestPause);
+      const Nanos spread = static_cast<Nanos>(self() % 16) * pause_ / 16;
+      set_timer(deadline_after(loop_.now(), pause_ + spread), [this] { go_on(); });
+    };
+  });
+}
+
+void EtcdJoining::become_member(const RankTable& table) {
+  std::vector<Peer> members = table.members();
+  for (const Peer& peer : members) {
+    try {
+      transport_.check_endpoint(peer.endpoint);
+    } catch (...) {
+      fail(Status::kProtocol, "rendezvous \"{}\": the endpoint of worker \"{}\" is none: {}", uri(), peer.name,
+           current_error().message());
+    }
+  }
+  is_member_ = true;
+  client_->end_watch();
+  next_watch_ = 0;
+  succeed(std::move(members));
+  wait();
+}
+
+// ---- a member ----
+
+// Its entry was not there: its lease has run out, or others have lost it.
+void EtcdJoining::keep_place() {
+  if (is_here()) return wait();
+  if (own_seat() != nullptr) return come_back();
+  log_.write(LogLevel::kWarning,
+             fmt::format("rendezvous \"{}\": the place of this worker was free for a while, and another one has taken "
+                         "it: who joins from now on does not learn of this one; start it anew",
+                         uri()));
+  may_be_in_ = false;
+  leave();
+}
+
+void EtcdJoining::come_back() {
+  etcd::Entry entry;
+  entry.group_revision = view_->group_revision;
+  enter(std::move(entry));
+}
+
+// ---- both ----
+
+void EtcdJoining::wait() {
+  if (is_done()) return;
+  if (has_news_ || !gone_.empty()) return go_on();
+  watch();
+  Nanos next = renewal_;
+  if (!is_member_) next = std::min({next, deadline_after(loop_.now(), kPoll), patience_ == 0 ? kNever : patience_});
+  if (!client_->is_watching()) next = std::min(next, next_watch_);
+  set_timer(std::max(next, loop_.now()), [this] { go_on(); });
+}
+
+void EtcdJoining::watch() {
+  if (client_->is_watching() || loop_.now() < next_watch_) return;
+  next_watch_ = deadline_after(loop_.now(), kWatchPause);
+  const int64_t seen = view_->revision;
+  client_->watch(is_member_ ? etcd::watch_member(prefix(), self(), seen) : etcd::watch_members(prefix(), seen));
+}
+
+void EtcdJoining::on_failed(Nanos pause) {
+  if (is_member_ && pause > 0 && !std::exchange(is_cut_off_, true)) {
+    log_.write(LogLevel::kWarning,
+               fmt::format("rendezvous \"{}\": etcd does not answer ({}); the group goes on, but nobody can join it "
+                           "meanwhile",
+                           uri(), client_->describe()));
+  }
+  set_timer(deadline_after(loop_.now(), pause), [this] { go_on(); });
+}
+
+void EtcdJoining::on_refused(Error error) { fail_for(error.add_context(fmt::format("rendezvous \"{}\"", uri()))); }
+
+// A member has its group, whatever etcd says.
+void EtcdJoining::fail_for(Error error) {
+  if (is_member_) {
+    if (!std::exchange(is_cut_off_, true)) log_.write(LogLevel::kWarning, error.message());
+    set_timer(deadline_after(loop_.now(), kPauseOfMember), [this] { go_on(); });
+    return;
+  }
+  leave();
+  give_up(std::move(error));
+}
+
+// What is said here goes out although this is gone then.
+void EtcdJoining::leave() {
+  is_member_ = false;
+  cancel_timer();
+  if (!client_) return;
+  client_->drop();
+  if (lease_ == 0) return;
+  if (may_be_in_) client_->say(kTransaction, etcd::leave(prefix(), self()));
+  client_->say("/v3/lease/revoke", etcd::revoke(std::exchange(lease_, 0)));
+}
+
+// As of the last look: those whose entry is not there are gone.
+RankTable EtcdJoining::table() const {
+  RankTable::Book book = view_->group ? view_->group->book : RankTable::Book();
+  for (auto& [rank, seat] : book.seats) seat.is_gone = false;
+  RankTable table(uri(), request().job, request().world_size, book);
+  for (const auto& [rank, seat] : book.seats) {
+    if (!view_->here.contains(seat.peer.incarnation)) table.remove(seat.peer.incarnation);
+  }
+  return table;
+}
+
+const RankTable::Seat* EtcdJoining::own_seat() const {
+  if (!view_->group) return nullptr;
+  for (const auto& [rank, seat] : view_->group->book.seats) {
+    if (seat.peer.incarnation == self()) return &seat;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Rendezvous> make_etcd_rendezvous(const std::string& uri, EtcdSettings settings, Loop& loop,
+                                                 Transport& transport, Log& log, HttpClient& http) {
+  return std::make_unique<EtcdJoining>(uri, std::move(settings), loop, transport, log, http);
+}
+
+}  // namespace distag

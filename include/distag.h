@@ -747,7 +747,8 @@ typedef struct distag_worker_options {
   uint64_t max_in_flight_bytes; /* of requests that one worker has not begun, see distag_call; 0: 256 MiB; since 0.3 */
   uint64_t max_message_bytes;   /* largest it sends and takes; nobody sends it more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
-  const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x" */
+  const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x",
+                                 * since 0.3 "etcd://host:port[,host:port]/prefix"; see distag_worker_start */
   const char *job;              /* nullable: "default". Workers of different jobs never meet */
   const char *bind;             /* nullable: a private "ipc://", or "tcp://" where the way to a rendezvous on another
                                  * machine begins. "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path"; since 0.3
@@ -778,14 +779,18 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
  * starts several workers with _async. An open world (since 0.2) takes each at once; ok means that all its members know
  * the worker. One that was killed or has left may be started anew under its name and rank, also in a static group:
  * calls by name reach the new one; values that the old one made, and calls it was asked, answer PEER_RESTARTED. A rank
- * is given again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone; a new
- * rank 0 begins another group. Between processes a start and the first words to a member need 24 free descriptors, of
- * which about 8 stay in use, and fail without them; nobody is accepted while fewer than 8 are free, and a worker that
- * dials waits.
- * Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started
- * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world than that of rank 0, or of the
- * first at "inproc://" and "file://": the others wait on, and their DEADLINE tells of it); DENIED (another job; another
- * group key, or none for an address beyond this machine; a key that others do not let in, or that of another
+ * is given again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone; a new rank 0
+ * begins another group. "etcd://" (since 0.3) outlives any member: workers meet below the prefix of an etcd (v3), by
+ * libcurl, without which it is UNSUPPORTED. DISTAG_ETCD_CACERT, DISTAG_ETCD_CERT and DISTAG_ETCD_KEY name files for
+ * TLS, DISTAG_ETCD_USER a user, and DISTAG_ETCD_PASSWORD_FILE the file of its password, for this user alone (chmod
+ * 600). There the place of a killed worker is free once a member has lost it, or after 5 s, for which its next one
+ * waits; while most of the servers are away nobody can join (DEADLINE), and members go on. Between processes a start
+ * and the first words to a member need 24 free descriptors, of which about 8 stay in use, and fail without them; nobody
+ * is accepted while fewer than 8 are free, and a worker that dials waits.
+ * Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started before;
+ * address, name or rank in use); INVALID_ARGUMENT (another size of the world than that of rank 0, or of the first at
+ * "inproc://", "file://" and "etcd://": the others wait on, and their DEADLINE tells of it); DENIED (another job;
+ * another group key, or none for an address beyond this machine; a key that others do not let in, or that of another
  * name); PROTOCOL. After a failure it can be started again. */
 DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
 DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_t timeout_ns,

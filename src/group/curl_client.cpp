@@ -283,6 +283,24 @@ struct CurlClient::State {
     std::optional<HttpRequest> request;
   };
 
+  // Others wake the thread by it as long as it lives.
+  class WayToWake {
+   public:
+    WayToWake(State& state, std::function<void()> wake) : state_(state) {
+      MutexLock lock(state_.mutex);
+      state_.wake = std::move(wake);
+    }
+    ~WayToWake() {
+      MutexLock lock(state_.mutex);
+      state_.wake = nullptr;
+    }
+    WayToWake(const WayToWake&) = delete;
+    WayToWake& operator=(const WayToWake&) = delete;
+
+   private:
+    State& state_;
+  };
+
   void give(Command command);
   void run();
   void serve(const Curl& curl);
@@ -357,10 +375,7 @@ void CurlClient::State::run() {
 
 void CurlClient::State::serve(const Curl& curl) {
   Transfers transfers(curl, loop);
-  {
-    MutexLock lock(mutex);
-    wake = [&curl, multi = transfers.multi()] { curl.multi_wakeup(multi); };
-  }
+  const WayToWake way(*this, [&curl, multi = transfers.multi()] { curl.multi_wakeup(multi); });
   while (take_commands(transfers)) {
     transfers.move();
     int longest = kLongestPoll;
@@ -370,8 +385,6 @@ void CurlClient::State::serve(const Curl& curl) {
     }
     transfers.wait(longest);
   }
-  MutexLock lock(mutex);
-  wake = nullptr;
 }
 
 // False: it is time to end.
@@ -403,7 +416,6 @@ void CurlClient::State::refuse_all(const Error& error) {
   std::deque<Command> taken;
   {
     MutexLock lock(mutex);
-    wake = nullptr;
     refusal = answer;
     taken.swap(commands);
   }

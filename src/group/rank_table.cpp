@@ -116,11 +116,13 @@ const Peer* RankTable::find_rival(const wire::Member& member) const {
   return nullptr;
 }
 
-bool RankTable::has(Incarnation incarnation) const {
+bool RankTable::has(Incarnation incarnation) const { return find(incarnation).has_value(); }
+
+std::optional<Peer> RankTable::find(Incarnation incarnation) const {
   for (const auto& [rank, seat] : book_.seats) {
-    if (seat.peer.incarnation == incarnation) return !seat.is_gone;
+    if (seat.peer.incarnation == incarnation && !seat.is_gone) return seat.peer;
   }
-  return false;
+  return std::nullopt;
 }
 
 void RankTable::add(const wire::Member& member) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,6 +49,7 @@ class RankTable {
   // The member that is here and holds the name or the rank that the joiner wants; nullptr: nobody.
   const Peer* find_rival(const wire::Member& member) const;
   bool has(Incarnation incarnation) const;
+  std::optional<Peer> find(Incarnation incarnation) const;  // of a member that is here
 
   // A member that passed check(), or is here already: gives it what it left open, a rank and a name.
   void add(const wire::Member& member);

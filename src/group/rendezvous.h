@@ -2,12 +2,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/task.h"
 #include "group/http_client.h"
 #include "session/session.h"
 #include "transport/transport.h"
@@ -19,6 +21,8 @@ struct JoinRequest {
   int32_t world_size = 0;  // -1: an open world, where a rank of -1 and an empty name are given by the group
   Peer self;               // rank, name, endpoint, incarnation
   Nanos deadline = kNever;
+  // Of one that serves others: asks a member for a sign of life, upon which `on_alive` runs; else on_gone() is called.
+  std::function<void(Incarnation, Task on_alive)> probe = {};
 };
 
 // Where the members of a group find each other. One object per worker, for as long as it is a member: its end makes
@@ -39,6 +43,10 @@ class Rendezvous {
   virtual void join(const JoinRequest& request, Callback done) = 0;
   // This worker has lost a member, or it has left: its place is free.
   virtual void on_gone(Incarnation) {}
+  // After a join that was ok: who is it? Nobody: no member, as far as is known here. No answer comes while nobody at
+  // the rendezvous can be asked.
+  using Answer = UniqueFunction<void(const std::optional<Peer>&)>;
+  virtual void look_up(Incarnation incarnation, Answer answer) = 0;
 };
 
 // The target that "env://" and the options name, resolved before anything starts. Throws INVALID_ARGUMENT naming what

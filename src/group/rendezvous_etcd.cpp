@@ -1,6 +1,7 @@
 #include "group/rendezvous_etcd.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ constexpr Nanos kLongestPause = 100 * kMillisecond;
 constexpr Nanos kPauseOfMember = 5 * kSecond;  // that etcd refuses
 constexpr Nanos kPauseOfCall = kSecond;        // until it is looked whether a call is overdue
 constexpr std::ptrdiff_t kMostInOne = 64;      // entries that one transaction takes away
+constexpr size_t kMostAsked = 4096;
 constexpr const char* kTransaction = "/v3/kv/txn";
 
 // Goes round one step at a time: a lease, its renewal, the places of those that are gone, a look at the group; and then
@@ -38,6 +40,14 @@ class EtcdJoining final : public Joining {
     go_on();
   }
 
+  void look_up(Incarnation incarnation, Answer answer) override {
+    assert_on_loop(loop_);
+    if (!is_member_) return answer(std::nullopt);
+    if (asked_.size() >= kMostAsked) return;
+    asked_.emplace_back(incarnation, std::move(answer));
+    go_on();
+  }
+
  private:
   void begin() override;
   Error on_deadline() override;
@@ -52,7 +62,8 @@ class EtcdJoining final : public Joining {
   void renew_lease();
   void remove_gone();
   void look();
-  void on_view(etcd::View view);
+  void on_view(etcd::View view, size_t asked);
+  void answer_first(size_t count);
   void meet();
   void come_in();
   void come_back();
@@ -81,9 +92,10 @@ class EtcdJoining final : public Joining {
   Nanos lease_time_ = kLeaseSeconds * kSecond;
   std::optional<etcd::View> view_;  // the last one
   std::vector<Incarnation> gone_;   // whose places are to be made free
-  std::optional<Error> refusal_;    // by a rival whose lease may run out
-  Nanos patience_ = 0;              // with it
-  bool may_be_in_ = false;          // its entry was sent
+  std::vector<std::pair<Incarnation, Answer>> asked_;
+  std::optional<Error> refusal_;  // by a rival whose lease may run out
+  Nanos patience_ = 0;            // with it
+  bool may_be_in_ = false;        // its entry was sent
   bool is_member_ = false;
   bool has_news_ = false;
   bool is_cut_off_ = false;  // no server has answered to the member
@@ -179,13 +191,16 @@ void EtcdJoining::remove_gone() {
 }
 
 void EtcdJoining::look() {
-  client_->call(kTransaction, is_member_ ? etcd::read_group_without(prefix(), self()) : etcd::read_group(prefix()),
-                [this, prefix = prefix()](const std::string& body) -> Task {
-                  return [this, view = etcd::read_view(prefix, body)]() mutable { on_view(std::move(view)); };
-                });
+  const bool is_revision_enough = is_member_ && asked_.empty();
+  client_->call(
+      kTransaction, is_revision_enough ? etcd::read_group_without(prefix(), self()) : etcd::read_group(prefix()),
+      [this, prefix = prefix(), asked = asked_.size()](const std::string& body) -> Task {
+        return [this, asked, view = etcd::read_view(prefix, body)]() mutable { on_view(std::move(view), asked); };
+      });
 }
 
-void EtcdJoining::on_view(etcd::View view) {
+// `asked`: of the questions, the first so many were there before it looked.
+void EtcdJoining::on_view(etcd::View view, size_t asked) {
   if (std::exchange(is_cut_off_, false)) {
     log_.write(LogLevel::kInfo, fmt::format("rendezvous \"{}\": etcd answers again", uri()));
   }
@@ -195,10 +210,20 @@ void EtcdJoining::on_view(etcd::View view) {
       return wait();
     }
     view_ = std::move(view);
+    answer_first(asked);
     is_member_ ? keep_place() : meet();
   } catch (...) {
     fail_for(current_error());
   }
+}
+
+void EtcdJoining::answer_first(size_t count) {
+  const auto end = asked_.begin() + static_cast<std::ptrdiff_t>(count);
+  std::vector<std::pair<Incarnation, Answer>> answered(std::make_move_iterator(asked_.begin()),
+                                                       std::make_move_iterator(end));
+  asked_.erase(asked_.begin(), end);
+  const RankTable group = table();
+  for (auto& [incarnation, answer] : answered) answer(group.find(incarnation));
 }
 
 // ---- before the group has met ----
@@ -317,7 +342,7 @@ void EtcdJoining::come_back() {
 
 void EtcdJoining::wait() {
   if (is_done()) return;
-  if (has_news_ || !gone_.empty()) return go_on();
+  if (has_news_ || !gone_.empty() || !asked_.empty()) return go_on();
   watch();
   Nanos next = renewal_;
   if (!is_member_) next = std::min({next, deadline_after(loop_.now(), kPoll), patience_ == 0 ? kNever : patience_});

@@ -44,6 +44,10 @@ class FileJoining final : public Joining {
       : Joining(loop, log, uri), directory_(uri.substr(std::string(kScheme).size())) {}
   ~FileJoining() override { leave(); }
 
+  void look_up(Incarnation incarnation, Answer answer) override {
+    answer(rank_table(read_group(group_path())).find(incarnation));
+  }
+
  private:
   void begin() override {
     std::error_code error;

@@ -11,6 +11,7 @@ constexpr Nanos kFirstPause = 10 * kMillisecond;
 constexpr Nanos kLongestPause = 200 * kMillisecond;
 constexpr Nanos kLongestPauseOfMember = 5 * kSecond;
 constexpr Nanos kRepeat = 500 * kMillisecond;
+constexpr size_t kMostAsked = 4096;
 
 }  // namespace
 
@@ -50,12 +51,27 @@ void RendezvousGuest::dial() {
 
 void RendezvousGuest::say_join() {
   if (is_done() || connection_ == nullptr) return;
-  wire::Join join = join_message();
-  join.member = self_;
-  const Frames frames = wire::pack({0, 0, {}, std::move(join)}, wire::Limits(), transport_);
-  if (!connection_->send(frames)) return;  // on_writable says it again
+  if (!say(0)) return;  // on_writable says it again
+  for (const auto& [incarnation, answer] : asked_) {
+    if (!say(incarnation)) return;
+  }
   if (is_member_) return;
   set_timer(deadline_after(loop_.now(), kRepeat), [this] { say_join(); });
+}
+
+bool RendezvousGuest::say(Incarnation asked) {
+  wire::Join join = join_message();
+  join.member = self_;
+  join.asked = asked;
+  return connection_->send(wire::pack({0, 0, {}, std::move(join)}, wire::Limits(), transport_));
+}
+
+void RendezvousGuest::look_up(Incarnation incarnation, Answer answer) {
+  assert_on_loop(loop_);
+  if (!is_member_) return answer(std::nullopt);
+  if (asked_.size() >= kMostAsked && !asked_.contains(incarnation)) return;
+  asked_[incarnation] = std::move(answer);
+  if (connection_ != nullptr) say(incarnation);  // else, or if it takes nothing now, it is said when it is there again
 }
 
 void RendezvousGuest::on_message(const Frames& frames) {
@@ -81,6 +97,7 @@ void RendezvousGuest::on_roster(const wire::Roster& roster) {
     fail(Status::kProtocol, "who serves there proves that it knows the key of a group, and this worker has none");
   }
   was_answered_ = true;
+  if (roster.asked != 0) return on_answer(roster);
   if (is_member_) return on_word_to_member(roster);
   if (roster.refused) {
     give_up(roster.error);
@@ -120,6 +137,12 @@ void RendezvousGuest::on_word_to_member(const wire::Roster& roster) {
   if (!roster.refused) return;
   is_member_ = false;
   set_timer(loop_.now(), [this] { connection_.reset(); });
+}
+
+void RendezvousGuest::on_answer(const wire::Roster& roster) {
+  std::optional<Peer> found;
+  if (!roster.members.empty() && roster.members[0].incarnation == roster.asked) found = to_peer(roster.members[0]);
+  if (auto asked = asked_.extract(roster.asked)) asked.mapped()(found);
 }
 
 // A member dials on: the worker that serves there now may be of another group.

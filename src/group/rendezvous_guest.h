@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,16 +16,20 @@ class RendezvousGuest final : public Joining {
  public:
   RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log);
 
+  void look_up(Incarnation incarnation, Answer answer) override;
+
  private:
   void begin() override;
   Error on_deadline() override;
 
   void dial();
   void say_join();
+  bool say(Incarnation asked);
   void on_message(const Frames& frames);
   void on_roster(const wire::Roster& roster);
   void on_whole_roster(const std::vector<wire::Member>& roster);
   void on_word_to_member(const wire::Roster& roster);
+  void on_answer(const wire::Roster& roster);
   void on_denied();
   // Closes the connection from outside of its callbacks, and dials again after a pause.
   void redial();
@@ -37,6 +42,7 @@ class RendezvousGuest final : public Joining {
   wire::Member self_;  // as the group knows it
   std::vector<int32_t> missing_;
   std::vector<wire::Member> roster_;  // the pages that have come
+  std::map<Incarnation, Answer> asked_;
   Nanos pause_ = 0;
 };
 

@@ -48,16 +48,27 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
     const wire::Message message = wire::unpack(frames, wire::Limits(), transport_);
     const auto* join = std::get_if<wire::Join>(&message.body);
     if (join == nullptr) fail(Status::kProtocol, "{} instead of JOIN", wire::body_name(message.body));
-    on_join(from, with_name_of_key(from, *join));
+    take_join(from, *join);
   } catch (const wire::Damaged& damage) {
     answer(from, wire::Refuse{wire::RefuseReason::kDamaged, 0, damage.message()});
   } catch (...) {
-    Error error = current_error();
-    log_refusal("refused: " + error.message());
-    wire::Roster refusal;
-    refusal.refused = true;
-    refusal.error = std::move(error);
-    answer(from, std::move(refusal));
+    refuse(from, current_error());
+  }
+}
+
+void RendezvousHost::refuse(const ConnectionToken& from, Error error) {
+  log_refusal("refused: " + error.message());
+  wire::Roster refusal;
+  refusal.refused = true;
+  refusal.error = std::move(error);
+  answer(from, std::move(refusal));
+}
+
+void RendezvousHost::take_join(const ConnectionToken& from, const wire::Join& join) {
+  try {
+    on_join(from, with_name_of_key(from, join));
+  } catch (...) {
+    refuse(from, current_error());
   }
 }
 
@@ -80,8 +91,13 @@ void RendezvousHost::log_refusal(const std::string& text) {
 void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join) {
   if (failure_) throw *failure_;
   const bool had_met = rank_table_->has_met();
-  if (!rank_table_->has(join.member.incarnation)) admit(join);
+  const bool is_member = rank_table_->has(join.member.incarnation);
+  if (!is_member && !admit(from, join)) return;
   guests_[join.member.incarnation] = from;
+  if (is_member && join.asked != 0) {
+    answer_who_it_is(from, join.asked);
+    return;
+  }
   if (rank_table_->has_met() && !had_met) {
     complete();
   } else {
@@ -89,7 +105,7 @@ void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join
   }
 }
 
-void RendezvousHost::admit(const wire::Join& join) {
+bool RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) {
   if (join.member.generation != 0) {
     fail(Status::kInvalidState, "rendezvous \"{}\": worker \"{}\" was given up here, or is of an earlier group", uri(),
          join.member.name);
@@ -100,20 +116,60 @@ void RendezvousHost::admit(const wire::Join& join) {
     throw current_error().add_context(
         fmt::format("rendezvous \"{}\": worker \"{}\" cannot be dialled", uri(), join.member.name));
   }
-  if (const Peer* rival = rank_table_->find_rival(join.member)) {
-    const Incarnation incarnation = rival->incarnation;
-    const auto guest = guests_.find(incarnation);
-    if (guest != guests_.end() && !answer(guest->second, roster_of_missing())) on_gone(incarnation);
-  }
+  if (waits_for_rival(from, join)) return false;
   rank_table_->check(join);
   rank_table_->add(join.member);
+  return true;
+}
+
+// The place of a member is free once that is lost. While its connection here is there, it lives; without it that has to
+// be asked, by the stream to it. Before the group has met there are no streams, and nobody who could miss it.
+bool RendezvousHost::waits_for_rival(const ConnectionToken& from, const wire::Join& join) {
+  const Peer* const rival = rank_table_->find_rival(join.member);
+  if (rival == nullptr) return false;
+  const Incarnation incarnation = rival->incarnation;
+  const auto guest = guests_.find(incarnation);
+  if (guest == guests_.end() || answer(guest->second, roster_of_missing())) return false;
+  if (!rank_table_->has_met() || !request().probe) {
+    on_gone(incarnation);
+    return false;
+  }
+  const auto known = probes_.find(incarnation);
+  if (known != probes_.end() && known->second.is_alive) {
+    probes_.erase(known);
+    return false;
+  }
+  const bool is_asked = known != probes_.end();
+  probes_[incarnation] = {from, join};
+  if (is_asked) return true;
+  request().probe(incarnation, [this, incarnation, alive = alive()] {
+    if (!alive.expired()) on_probed(incarnation, true);
+  });
+  return true;
+}
+
+// Who wants the place is heard again.
+void RendezvousHost::on_probed(Incarnation rival, bool is_alive) {
+  assert_on_loop(loop_);
+  const auto probe = probes_.find(rival);
+  if (probe == probes_.end()) return;
+  const auto [connection, join, was_alive] = probe->second;
+  if (is_alive) {
+    probe->second.is_alive = true;
+  } else {
+    probes_.erase(probe);
+  }
+  take_join(connection, join);
 }
 
 void RendezvousHost::on_gone(Incarnation incarnation) {
   assert_on_loop(loop_);
   rank_table_->remove(incarnation);
   guests_.erase(incarnation);
+  on_probed(incarnation, false);
 }
+
+void RendezvousHost::look_up(Incarnation incarnation, Answer answer) { answer(rank_table_->find(incarnation)); }
 
 void RendezvousHost::complete() {
   for (const auto& [incarnation, guest] : guests_) answer_with_roster(guest);
@@ -152,6 +208,14 @@ bool RendezvousHost::answer_with_roster(const ConnectionToken& to) {
     roster.members.clear();
   }
   return true;
+}
+
+void RendezvousHost::answer_who_it_is(const ConnectionToken& to, Incarnation asked) {
+  wire::Roster roster;
+  roster.asked = asked;
+  if (const std::optional<Peer> found = rank_table_->find(asked)) roster.members.push_back(to_member(*found));
+  roster.total = static_cast<uint32_t>(roster.members.size());
+  answer(to, std::move(roster));
 }
 
 bool RendezvousHost::answer(const ConnectionToken& to, wire::Body body) {

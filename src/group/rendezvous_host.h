@@ -19,6 +19,7 @@ class RendezvousHost final : public Joining {
   RendezvousHost(const std::string& uri, Loop& loop, Transport& transport, Log& log);
 
   void on_gone(Incarnation incarnation) override;
+  void look_up(Incarnation incarnation, Answer answer) override;
 
  private:
   void begin() override;
@@ -26,20 +27,32 @@ class RendezvousHost final : public Joining {
 
   void on_message(const ConnectionToken& from, const Frames& frames);
   void log_refusal(const std::string& text);
+  void refuse(const ConnectionToken& from, Error error);
+  void take_join(const ConnectionToken& from, const wire::Join& join);
   void on_join(const ConnectionToken& from, const wire::Join& join);
-  // Throws when the joiner may not come in. A rival whose connection is gone makes room.
-  void admit(const wire::Join& join);
+  // Throws when the joiner may not come in. False: it waits for the word on its rival.
+  bool admit(const ConnectionToken& from, const wire::Join& join);
+  bool waits_for_rival(const ConnectionToken& from, const wire::Join& join);
+  void on_probed(Incarnation rival, bool is_alive);
   wire::Join with_name_of_key(const ConnectionToken& from, wire::Join join) const;
   void complete();
   void fail_all(const Error& error);
   bool answer(const ConnectionToken& to, wire::Body body);
   wire::Roster roster_of_missing() const;
   bool answer_with_roster(const ConnectionToken& to);
+  void answer_who_it_is(const ConnectionToken& to, Incarnation asked);
 
   Transport& transport_;
   std::unique_ptr<Acceptor> acceptor_;
   std::optional<RankTable> rank_table_;
   std::map<Incarnation, ConnectionToken> guests_;
+  // A member whose connection is gone, and whose place another one wants: it may live all the same.
+  struct Probe {
+    ConnectionToken connection;  // of the one that wants it, with what it said last
+    wire::Join join;
+    bool is_alive = false;  // it has given a sign of life
+  };
+  std::map<Incarnation, Probe> probes_;
   std::optional<Error> failure_;
   LogThrottle refusal_log_;
 };

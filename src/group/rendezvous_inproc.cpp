@@ -1,6 +1,7 @@
 #include "group/rendezvous_inproc.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,15 @@ class InprocJoining final : public Joining {
   InprocJoining(const std::string& uri, Loop& loop, Log& log)
       : Joining(loop, log, uri), key_(process_generation(), uri) {}
   ~InprocJoining() override { withdraw(); }
+
+  void look_up(Incarnation incarnation, Answer answer) override {
+    std::optional<Peer> found;
+    {
+      MutexLock lock(g_mutex);
+      if (Group* group = find_group()) found = group->rank_table.find(incarnation);
+    }
+    answer(found);
+  }
 
  private:
   void begin() override {

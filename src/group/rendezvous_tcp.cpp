@@ -27,6 +27,7 @@ class TcpRendezvous final : public Rendezvous {
   void on_gone(Incarnation incarnation) override {
     if (role_ != nullptr) role_->on_gone(incarnation);
   }
+  void look_up(Incarnation incarnation, Answer answer) override { role_->look_up(incarnation, std::move(answer)); }
 
  private:
   const std::string uri_;

@@ -6,11 +6,30 @@
 #include "base/violation.h"
 
 namespace distag {
+namespace {
+
+constexpr size_t kMostStrangers = 4096;
+
+Peer peer_of(const wire::Hello& hello) {
+  return {hello.rank, hello.name, hello.endpoint, hello.incarnation, hello.generation, hello.max_message_bytes};
+}
+
+// What it says of itself that the rendezvous says otherwise; empty: nothing.
+std::string difference(const Peer& vouched, const Peer& said) {
+  const bool is_same = vouched.name == said.name && vouched.rank == said.rank && vouched.endpoint == said.endpoint &&
+                       vouched.generation == said.generation;
+  if (is_same) return {};
+  return fmt::format("the rendezvous knows it as {}, generation {}, at \"{}\", and not as {}, generation {}, at \"{}\"",
+                     describe_peer(vouched), vouched.generation, vouched.endpoint, describe_peer(said), said.generation,
+                     said.endpoint);
+}
+
+}  // namespace
 
 // ---- from who dials us ----
 
-void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& hello) {
-  PeerRecord* record = admit(from, hello);
+void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
+  PeerRecord* record = admit(from, hello, vouched);
   if (record == nullptr) return;
   record->heard_at = shared.loop.now();
   ConnectionToken token = from;
@@ -24,12 +43,12 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   open(*record);
 }
 
-// The member that says HELLO, or nullptr when it was refused.
-PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello& hello) {
+// The member that says HELLO, or nullptr when it was refused, or waits. `vouched`: a stranger, as the rendezvous knows
+// it.
+PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
   const Peer& self = shared.config.self;
   auto refuse_it = [this, &from](wire::RefuseReason reason, const std::string& text) {
-    ++shared.stats.messages_refused;
-    refuse(from, reason, text);
+    refuse_hello(from, reason, text);
     return nullptr;
   };
   if (hello.protocol != wire::kProtocolVersion) {
@@ -65,8 +84,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
                      fmt::format("this incarnation is known as {}, not as {}", describe_peer(record->peer),
                                  describe_peer({hello.rank, hello.name, {}, 0, 0, 0})));
   }
-  const Peer stranger{hello.rank,        hello.name,       hello.endpoint,
-                      hello.incarnation, hello.generation, hello.max_message_bytes};
+  const Peer stranger = peer_of(hello);
   if (const NamedPeer* known = find_name(hello.name);
       (known != nullptr && known->latest.generation >= hello.generation) || hello.name == self.name) {
     return refuse_it(wire::RefuseReason::kReplaced,
@@ -77,14 +95,75 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   } catch (...) {
     return refuse_it(wire::RefuseReason::kUnreachable, "it cannot be dialled back: " + current_error().message());
   }
-  if (!events.on_stranger(stranger)) {
-    return refuse_it(wire::RefuseReason::kUnknown,
-                     fmt::format("{} is not a member of the group", describe_peer(stranger)));
+  if (vouched == nullptr) {
+    hold(from, hello);
+    return nullptr;
+  }
+  if (const std::string lie = difference(*vouched, stranger); !lie.empty()) {
+    refuse_lie(from, hello, lie);
+    return nullptr;
   }
   add_peer(stranger);
   record = find(stranger.incarnation);
   tell_soon(*record, record->admission, [](SessionEvents& to, PeerRecord& added) { to.on_admitted(added.peer); });
   return record;
+}
+
+void Session::State::refuse_hello(const ConnectionToken& from, wire::RefuseReason reason, const std::string& text) {
+  ++shared.stats.messages_refused;
+  refuse(from, reason, text);
+}
+
+// One that says HELLO again, as its connection has dropped, is asked for only once.
+void Session::State::hold(const ConnectionToken& from, const wire::Hello& hello) {
+  const bool is_asked_for = strangers.contains(hello.incarnation);
+  if (!is_asked_for && strangers.size() >= kMostStrangers) return ask_to_dial_again(from);
+  Stranger& stranger = strangers[hello.incarnation];
+  stranger.connection = from;
+  stranger.hello = hello;
+  if (is_asked_for) return;
+  stranger.until = deadline_after(shared.loop.now(), shared.config.lease);
+  start_ticking();
+  const Peer peer = peer_of(hello);
+  bool may_wait = false;
+  EachStep each;
+  each([&] { may_wait = events.on_stranger(peer); });
+  if (!may_wait && strangers.erase(peer.incarnation) != 0 && !each.has_failed()) {
+    refuse_hello(from, wire::RefuseReason::kUnknown,
+                 fmt::format("{} is not a member of the group", describe_peer(peer)));
+  }
+  each.check();
+}
+
+void Session::State::settle_stranger(Incarnation incarnation, const Peer* vouched) {
+  assert_on_loop(shared.loop);
+  const auto held = strangers.extract(incarnation);
+  if (held.empty()) return;
+  const auto& [connection, hello, until] = held.mapped();
+  try {
+    if (vouched != nullptr) return on_hello(connection, hello, vouched);
+    refuse_lie(connection, hello, fmt::format("the rendezvous does not know {}", describe_peer(peer_of(hello))));
+  } catch (const std::bad_alloc&) {
+    ask_to_dial_again(connection);
+  }
+}
+
+void Session::State::refuse_lie(const ConnectionToken& from, const wire::Hello& hello, const std::string& lie) {
+  stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
+                     fmt::format("{} was refused: {}", describe_peer(peer_of(hello)), lie));
+  refuse_hello(from, wire::RefuseReason::kDenied, lie);
+}
+
+void Session::State::settle_late_strangers() {
+  const Nanos now = shared.loop.now();
+  for (auto next = strangers.begin(); next != strangers.end();) {
+    const auto stranger = next++;
+    if (stranger->second.until > now) continue;
+    const auto held = strangers.extract(stranger);
+    refuse_hello(held.mapped().connection, wire::RefuseReason::kUnknown,
+                 fmt::format("the rendezvous did not say in time whether {} is a member",
+                             describe_peer(peer_of(held.mapped().hello))));
+  }
 }
 
 // Without the key of the group it never comes so far as to say HELLO.

@@ -67,6 +67,7 @@ void Session::State::tick() {
   trim_blocks();
   each([this] { bury_those_that_are_over(); });
   keep_words_ready();
+  each([this] { settle_late_strangers(); });
   each([this] { self_inbox.drain(); });
   for (size_t i = 0; i < in_order.size(); ++i) {
     each([this, i, now, was_paused] { tick(*in_order[i], now, was_paused); });

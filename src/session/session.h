@@ -75,7 +75,8 @@ class SessionEvents {
   virtual void on_lost(const Peer& peer, const Error& error) = 0;
   // It said LEAVE, or was told to. No message follows.
   virtual void on_left(const Peer& peer) = 0;
-  // Someone who is not among the peers says HELLO. True: add it, on_admitted follows; false: REFUSE(unknown).
+  // Someone who is not among the peers says HELLO. True: it waits for the word of settle_stranger(), at most for a
+  // lease; false: REFUSE(unknown). When it is added, on_admitted follows.
   virtual bool on_stranger(const Peer& peer) = 0;
   virtual void on_admitted(const Peer&) {}
   // One that was lost or had left is back as a new incarnation. A message that was meant for the old one, `peer`, fails
@@ -113,6 +114,9 @@ class Session {
   // Makes a peer known; no connection yet. A known incarnation is left as it is; one that was fenced is refused
   // (false). Older ones of its name have restarted.
   bool add_peer(const Peer& peer);
+  // The word on a stranger: the group knows it as `vouched`, or not at all (nullptr). Whatever else it said of itself
+  // is refused with DENIED.
+  void settle_stranger(Incarnation incarnation, const Peer* vouched);
   // nullptr: unknown. Of one that has restarted, the latest that has its name and rank.
   const Peer* find(Incarnation incarnation) const;
   // The only word on who is gone. The error that sending to it fails with since it is no member; nullptr: it is one, or

@@ -3,6 +3,7 @@
 #include <array>
 #include <deque>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -120,8 +121,13 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
 
   // ---- handshake ----
   void on_denied(const std::string& why);
-  void on_hello(const ConnectionToken& from, const wire::Hello& hello);
-  PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello);
+  void on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched = nullptr);
+  PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched);
+  void hold(const ConnectionToken& from, const wire::Hello& hello);
+  void settle_stranger(Incarnation incarnation, const Peer* vouched);
+  void settle_late_strangers();
+  void refuse_lie(const ConnectionToken& from, const wire::Hello& hello, const std::string& lie);
+  void refuse_hello(const ConnectionToken& from, wire::RefuseReason reason, const std::string& text);
   void keep_words_ready() noexcept;
   void ask_to_dial_again(const ConnectionToken& from);
   void refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text);
@@ -168,6 +174,13 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
     PeerRecord* record = nullptr;  // nullptr: in its grave
   };
   std::unordered_map<ConnectionToken, Dialler, TokenHash> connections;
+  // Who says HELLO and waits for the word of the rendezvous.
+  struct Stranger {
+    ConnectionToken connection;
+    wire::Hello hello;
+    Nanos until = kNever;
+  };
+  std::map<Incarnation, Stranger> strangers;
   LogThrottle stranger_log;
   LogThrottle damage_log;
   LogThrottle failure_log;

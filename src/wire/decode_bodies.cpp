@@ -227,6 +227,7 @@ Join decode(DecodeState& state, const protocol::Join& table) {
   join.world_size = table.world_size();
   join.member = decode_member(state, *table.member());
   join.proof = decode_proof(table.proof());
+  join.asked = table.asked();
   return join;
 }
 
@@ -243,6 +244,7 @@ Roster decode(DecodeState& state, const protocol::Roster& table) {
     malformed("{} members at {} of a roster of {}", roster.members.size(), roster.offset, roster.total);
   }
   roster.proof = decode_proof(table.proof());
+  roster.asked = table.asked();
   return roster;
 }
 

@@ -89,7 +89,8 @@ class BodyEncoder {
     auto job = name(join.job, "job");
     auto who = member(join.member);
     auto shown = proof(join.proof);
-    return make(protocol::Body::Join, protocol::CreateJoin(builder_, job, join.protocol, join.world_size, who, shown));
+    return make(protocol::Body::Join,
+                protocol::CreateJoin(builder_, job, join.protocol, join.world_size, who, shown, join.asked));
   }
   EncodedUnion operator()(const Roster& roster) {
     auto why = error(roster.refused, roster.error);
@@ -99,7 +100,7 @@ class BodyEncoder {
     auto missing = numbers(roster.missing);
     auto shown = proof(roster.proof);
     return make(protocol::Body::Roster,
-                protocol::CreateRoster(builder_, why, all, missing, roster.offset, roster.total, shown));
+                protocol::CreateRoster(builder_, why, all, missing, roster.offset, roster.total, shown, roster.asked));
   }
   EncodedUnion operator()(const ShutdownPoll& ask) {
     auto missing = numbers(ask.missing);

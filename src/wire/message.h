@@ -142,6 +142,7 @@ struct Join {
   int32_t world_size = 0;
   Member member;
   Proof proof = {};
+  Incarnation asked = 0;  // who is this?
 };
 struct Roster {
   bool refused = false;
@@ -151,6 +152,7 @@ struct Roster {
   uint32_t offset = 0;  // members in the pages before
   uint32_t total = 0;   // members in all pages
   Proof proof = {};
+  Incarnation asked = 0;  // not 0: the answer to that, with one member or none
 };
 struct PeerCount {
   Incarnation peer = 0;

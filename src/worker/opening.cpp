@@ -99,6 +99,7 @@ void Worker::State::join(const Places& found) {
   request.self = session->self();
   request.self.endpoint = found.advertise.empty() ? dialable(session->endpoint(), found.own_host) : found.advertise;
   request.deadline = start_deadline;
+  request.probe = [this](Incarnation member, Task on_alive) { probe(member, std::move(on_alive)); };
   rendezvous->join(request, [this](Rendezvous::Outcome outcome) { on_joined(std::move(outcome)); });
 }
 

@@ -7,7 +7,6 @@ namespace distag {
 namespace {
 
 constexpr size_t kMostMessages = 65536;
-constexpr size_t kMostStrangers = 4096;
 constexpr Nanos kLeadAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
@@ -34,11 +33,6 @@ bool StartGate::hold_message(UniqueFunction<bool()> lead, size_t bytes, size_t m
   ++messages_;
   bytes_ += bytes;
   return true;
-}
-
-bool StartGate::admit_stranger() {
-  assert_on_loop(loop_);
-  return strangers_++ < kMostStrangers;
 }
 
 // An event may close the gate. One that throws is over, and those behind it have their turn.
@@ -74,7 +68,6 @@ void StartGate::close() noexcept {
   held_.clear();
   messages_ = 0;
   bytes_ = 0;
-  strangers_ = 0;
   refused_.clear();
 }
 

@@ -27,8 +27,6 @@ class StartGate {
   // whether it has led the message on: if not, for want of memory, it is asked again after a while, before what came
   // later.
   bool hold_message(UniqueFunction<bool()> lead, size_t bytes, size_t most_bytes);
-  // Whether one more stranger may come in meanwhile.
-  bool admit_stranger();
   // A call that was refused, since there was no room, has come all the same.
   void count_refused(const Peer& from) { ++refused_.try_emplace(from.incarnation, from, 0).first->second.second; }
 
@@ -67,7 +65,6 @@ class StartGate {
   std::shared_ptr<Retry> retry_;  // there while anything is held
   size_t messages_ = 0;
   size_t bytes_ = 0;
-  size_t strangers_ = 0;
   std::unordered_map<Incarnation, std::pair<Peer, uint64_t>> refused_;
 };
 

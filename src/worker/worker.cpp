@@ -130,6 +130,7 @@ void Worker::State::meet(std::vector<Peer> members) {
       session->add_peer(member);
     }
   }
+  for (Incarnation stranger : std::exchange(early_strangers, {})) ask_for(stranger);
   const bool is_running_group = is_open_world || session->self().generation > 1;
   if (!is_running_group) return begin_service_soon();
   greeting = std::make_unique<Greeting>(environment.loop, *session,
@@ -190,6 +191,7 @@ void Worker::State::forget_start() {
   environment.loop.cancel_timer(std::exchange(resolve_timer, 0));
   greeting.reset();
   roster.clear();
+  early_strangers.clear();
   gate.close();
 }
 
@@ -538,40 +540,6 @@ void Worker::State::on_gone(const Peer& peer) {
 void Worker::on_restarted(const Peer& peer, const Error& error) {
   assert_on_loop(state_->environment.loop);
   state_->gate.pass([state = state_.get(), peer, error] { state->dautograd.on_restarted(peer, error); });
-}
-
-// Members of our group may know it before we do: who says HELLO while we join is let in.
-bool Worker::on_stranger(const Peer& peer) {
-  assert_on_loop(state_->environment.loop);
-  return state_->gate.is_open() ? state_->may_join(peer) : state_->gate.admit_stranger();
-}
-
-void Worker::on_admitted(const Peer& peer) {
-  assert_on_loop(state_->environment.loop);
-  state_->gate.pass([state = state_.get(), peer] { state->on_admitted(peer); });
-}
-
-void Worker::State::on_admitted(const Peer& peer) {
-  if (may_join(peer)) {
-    add_member(peer);
-  } else if (phase == WorkerPhase::kStarted) {
-    session->fence(peer.incarnation,
-                   Error(Status::kDenied, fmt::format("worker \"{}\" is not a member of the group", peer.name)));
-  }
-}
-
-// To an open world everyone whose name and rank are no other's; to a static one who comes back.
-bool Worker::State::may_join(const Peer& peer) const {
-  const Membership& members = group.membership();
-  const auto holder = members.find_by_rank(peer.rank);
-  if (holder) return holder->peer.name == peer.name;
-  return is_open_world && !members.find_by_name(peer.name);
-}
-
-void Worker::State::add_member(const Peer& peer) {
-  if (group.membership().find(peer.incarnation)) return;
-  group.on_joined(peer);
-  tell_of(peer);
 }
 
 // As the membership has it now.

@@ -283,7 +283,27 @@ TEST(StrangersTest, TakeNoPlaceOfAMember) {
     };
     EXPECT_TRUE(is_refused(1, "other", 2));
     EXPECT_TRUE(is_refused(2, "w1", 1));
-    EXPECT_EQ(is_refused(2, "other", 1), !is_open);
+  }
+}
+
+// Neither the place of a living member nor, in an open world, one of its own: whom the rendezvous does not know is
+// nobody, whatever generation it says.
+TEST(StrangersTest, AreAskedForAtTheRendezvous) {
+  for (const bool is_open : {false, true}) {
+    SimGroupOptions options;
+    options.size = 2;
+    options.is_open = is_open;
+    SimWorkerGroup group(1, options);
+    group.start();
+    const auto reason = [&group](int32_t rank, const std::string& name, uint64_t generation) {
+      return std::get<wire::Refuse>(answer_to_hello(group, rank, name, generation)).reason;
+    };
+    EXPECT_EQ(reason(1, "w1", 99), wire::RefuseReason::kDenied);
+    EXPECT_EQ(reason(2, "other", 1), is_open ? wire::RefuseReason::kDenied : wire::RefuseReason::kUnknown);
+    const Membership& members = group.worker(0).group().membership();
+    EXPECT_EQ(members.find_by_rank(1)->state, Standing::kMember);
+    EXPECT_EQ(members.find_by_rank(1)->peer.generation, 1u);
+    EXPECT_EQ(members.alive_count(), 2u);
   }
 }
 

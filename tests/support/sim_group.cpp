@@ -43,6 +43,13 @@ class SimWorkerGroup::Meeting {
     waiting_.clear();
   }
   void remove(Incarnation incarnation) { rank_table_.remove(incarnation); }
+  // A question and an answer take their time.
+  void look_up(SimLoop& loop, Incarnation incarnation, Rendezvous::Answer answer) {
+    const Nanos when = scheduler_.now() + scheduler_.between(0, network_.faults.max_delay);
+    scheduler_.at(when, [this, &loop, incarnation, tell = std::move(answer)]() mutable {
+      loop.post_or_drop([tell = std::move(tell), found = rank_table_.find(incarnation)]() mutable { tell(found); });
+    });
+  }
 
  private:
   struct Waiting {
@@ -64,6 +71,12 @@ class SimWorkerGroup::MeetingPoint final : public Rendezvous {
     meeting_.join(loop_, request, [alive = std::weak_ptr<int>(alive_), done = std::move(done)](Outcome outcome) {
       if (!alive.expired()) done(std::move(outcome));
     });
+  }
+  void look_up(Incarnation incarnation, Answer answer) override {
+    meeting_.look_up(loop_, incarnation,
+                     [alive = std::weak_ptr<int>(alive_), answer = std::move(answer)](auto found) mutable {
+                       if (!alive.expired()) answer(found);
+                     });
   }
 
  private:

@@ -20,12 +20,12 @@ using Environment = std::map<std::string, std::string>;
 class Joiner {
  public:
   Joiner(sim::SimScheduler& scheduler, sim::SimNetwork& network, FakeEtcd& etcd, Environment environment,
-         const std::string& uri, JoinRequest request)
+         const std::string& uri, JoinRequest request, const std::string& host = {})
       : scheduler_(scheduler),
         network_(network),
         request_(std::move(request)),
-        loop_(scheduler, request_.self.name),
-        transport_(network, loop_, request_.self.name),
+        loop_(scheduler, host.empty() ? request_.self.name : host),
+        transport_(network, loop_, host.empty() ? request_.self.name : host),
         environment_(std::move(environment)),
         http_(etcd, loop_) {
     log_ = Log(LogLevel::kDebug, [this](LogLevel, std::string line) { logged.push_back(std::move(line)); });
@@ -61,6 +61,22 @@ class Joiner {
 
   void on_gone(Incarnation incarnation) {
     loop_.run([&] { rendezvous_->on_gone(incarnation); });
+  }
+
+  // Who it is, as the rendezvous says.
+  struct Found {
+    bool is_answered = false;
+    std::optional<Peer> peer;
+  };
+  std::shared_ptr<Found> look_up(Incarnation incarnation) {
+    auto found = std::make_shared<Found>();
+    loop_.run([&] {
+      rendezvous_->look_up(incarnation, [found](const std::optional<Peer>& peer) {
+        EXPECT_FALSE(found->is_answered) << "told twice";
+        *found = {true, peer};
+      });
+    });
+    return found;
   }
 
   bool is_done() const { return outcome_.has_value(); }
@@ -116,6 +132,12 @@ class Meeting {
 
   Joiner& add(JoinRequest request) {
     joiners.push_back(std::make_unique<Joiner>(scheduler, network, etcd, environment, uri_, std::move(request)));
+    joiners.back()->join();
+    return *joiners.back();
+  }
+  // As the host of that name in the network.
+  Joiner& add_at(const std::string& host, JoinRequest request) {
+    joiners.push_back(std::make_unique<Joiner>(scheduler, network, etcd, environment, uri_, std::move(request), host));
     joiners.back()->join();
     return *joiners.back();
   }

@@ -173,6 +173,95 @@ TEST_P(RunningGroupTest, EveryoneMayComeAtOnce) {
 INSTANTIATE_TEST_SUITE_P(AtEach, RunningGroupTest, ::testing::Values("inproc", "file", "tcp", "etcd"),
                          [](const auto& kind) { return std::string(kind.param); });
 
+// Any member can ask who somebody is: who has come, also after it; not who has gone, nor somebody else.
+TEST_P(RunningGroupTest, AMemberLearnsWhoSomebodyIs) {
+  Joiner& first = join(0, "a");
+  ASSERT_TRUE(first.succeeds());
+  Joiner& second = join(-1, "b");
+  ASSERT_TRUE(second.succeeds());
+  Joiner& third = join(-1, "c");
+  ASSERT_TRUE(third.succeeds());
+  for (Joiner* asking : {&first, &second}) {
+    const auto found = asking->look_up(third.request().self.incarnation);
+    const auto nobody = asking->look_up(4711);
+    ASSERT_TRUE(meeting().scheduler.run_until([&] { return found->is_answered && nobody->is_answered; }, 5 * kSecond));
+    ASSERT_TRUE(found->peer.has_value());
+    EXPECT_EQ(found->peer->name, "c");
+    EXPECT_EQ(found->peer->rank, 2);
+    EXPECT_EQ(found->peer->generation, 1u);
+    EXPECT_EQ(found->peer->endpoint, "sim://c");
+    EXPECT_FALSE(nobody->peer.has_value());
+  }
+  third.leave();
+  first.on_gone(third.request().self.incarnation);
+  pass();
+  const auto gone = second.look_up(third.request().self.incarnation);
+  ASSERT_TRUE(meeting().scheduler.run_until([&] { return gone->is_answered; }, 5 * kSecond));
+  EXPECT_FALSE(gone->peer.has_value());
+}
+
+TEST(RendezvousTcp, AQuestionOutlivesADropOfItsConnection) {
+  Meeting meeting("tcp://127.0.0.1:29500");
+  ASSERT_TRUE(meeting.add(0, -1).succeeds());
+  Joiner& second = meeting.add(1, -1);
+  ASSERT_TRUE(second.succeeds());
+  const auto found = second.look_up(meeting.joiners[0]->request().self.incarnation);
+  meeting.network.cut_all();
+  ASSERT_TRUE(meeting.scheduler.run_until([&] { return found->is_answered; }, 5 * kSecond));
+  EXPECT_EQ(found->peer->name, "w0");
+}
+
+// The connection of a member to rank 0 is gone, and somebody wants its place: rank 0 asks for a sign of life.
+class RivalTest : public ::testing::Test {
+ protected:
+  RivalTest() : meeting("tcp://127.0.0.1:29500") {
+    JoinRequest host = meeting.request(0, -1);
+    host.probe = [this](Incarnation member, Task on_alive) {
+      EXPECT_EQ(member, meeting.joiners[1]->request().self.incarnation);
+      probes.push_back(std::move(on_alive));
+    };
+    EXPECT_TRUE(meeting.add(std::move(host)).succeeds());
+    EXPECT_TRUE(meeting.add(1, -1).succeeds());
+    meeting.network.part("w0", "w1");
+    meeting.network.cut_all();
+    meeting.scheduler.run_for(kSecond);
+  }
+  Joiner& claim() {
+    JoinRequest request = meeting.request(1, -1);
+    request.self.endpoint = "sim://claimant";
+    Joiner& claimant = meeting.add_at("claimant", std::move(request));
+    EXPECT_TRUE(meeting.scheduler.run_until([this] { return !probes.empty(); }, 5 * kSecond));
+    meeting.scheduler.run_for(2 * kSecond);
+    EXPECT_FALSE(claimant.is_done());
+    EXPECT_EQ(probes.size(), 1u) << "it is asked once, however often the claimant comes";
+    return claimant;
+  }
+
+  Meeting meeting;
+  std::vector<Task> probes;
+};
+
+TEST_F(RivalTest, OneThatGivesASignOfLifeKeepsItsPlace) {
+  Joiner& claimant = claim();
+  meeting.joiners[0]->loop().run([this] { probes[0](); });
+  EXPECT_EQ(claimant.error().status(), Status::kInvalidState);
+  EXPECT_NE(claimant.error().message().find("the name \"w1\" is in use"), std::string::npos);
+  meeting.network.join("w0", "w1");
+  meeting.scheduler.run_for(10 * kSecond);
+  const auto found = meeting.joiners[1]->look_up(meeting.joiners[1]->request().self.incarnation);
+  ASSERT_TRUE(meeting.scheduler.run_until([&] { return found->is_answered; }, 5 * kSecond));
+  EXPECT_TRUE(found->peer.has_value()) << "it is a member as before";
+}
+
+TEST_F(RivalTest, OneThatIsLostMakesRoomAtOnce) {
+  Joiner& claimant = claim();
+  meeting.joiners[0]->on_gone(meeting.joiners[1]->request().self.incarnation);
+  ASSERT_TRUE(meeting.scheduler.run_until([&] { return claimant.is_done(); }, 100 * kMillisecond));
+  EXPECT_TRUE(claimant.outcome().ok) << claimant.outcome().error.message();
+  meeting.joiners[0]->loop().run([this] { probes[0](); });  // a late sign of life
+  EXPECT_EQ(claimant.outcome().members.size(), 2u);
+}
+
 TEST(RendezvousTcp, AMemberKeepsItsPlaceWhenItsConnectionDrops) {
   Meeting meeting("tcp://127.0.0.1:29500");
   meeting.add(0, -1);

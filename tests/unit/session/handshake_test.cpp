@@ -224,6 +224,83 @@ TEST_F(HandshakeTest, AStrangerIsRefusedUnlessItIsTaken) {
   EXPECT_EQ(a.find(4711)->name, "rogue");
 }
 
+// It says HELLO over and over, each time on another connection; the word that comes counts for the last one.
+TEST_F(HandshakeTest, AStrangerWaitsForTheWordAndIsAskedForOnce) {
+  a.takes_strangers = true;
+  a.vouches = false;
+  for (int i = 0; i < 3; ++i) {
+    rogue.say(0, hello);
+    scheduler.run_for(10 * kMillisecond);
+    rogue.dial(a);
+    scheduler.run_for(10 * kMillisecond);
+  }
+  rogue.say(0, hello);
+  scheduler.run_for(100 * kMillisecond);
+  EXPECT_TRUE(rogue.answers.empty());
+  ASSERT_EQ(a.strangers.size(), 1u);
+  EXPECT_EQ(a.find(4711), nullptr);
+  a.settle_stranger(4711, a.strangers[0]);
+  ASSERT_TRUE(run_until([&] { return !rogue.answers.empty(); }));
+  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(rogue.answers[0].body));
+  a.settle_stranger(4711, std::nullopt);  // a late word
+  EXPECT_NE(a.find(4711), nullptr);
+}
+
+TEST_F(HandshakeTest, AStrangerThatNobodyKnowsIsDenied) {
+  a.takes_strangers = true;
+  a.vouches = false;
+  rogue.say(0, hello);
+  ASSERT_TRUE(run_until([&] { return a.strangers.size() == 1; }));
+  a.settle_stranger(4711, std::nullopt);
+  expect_refused(wire::RefuseReason::kDenied);
+  EXPECT_EQ(std::get<wire::Refuse>(rogue.answers[0].body).text,
+            "the rendezvous does not know worker \"rogue\" (rank 5)");
+  EXPECT_EQ(a.find(4711), nullptr);
+  EXPECT_EQ(a.session->stats().messages_refused, 1u);
+  ASSERT_FALSE(a.logged.empty());
+  EXPECT_NE(a.logged.back().find("was refused: the rendezvous does not know"), std::string::npos) << a.logged.back();
+}
+
+// An endpoint that the rendezvous did not name, another generation, name or rank: what is said last counts, also while
+// the question is open.
+TEST_F(HandshakeTest, AStrangerThatTheRendezvousKnowsOtherwiseIsDenied) {
+  a.takes_strangers = true;
+  a.vouches = false;
+  const std::vector<std::function<void(wire::Hello&)>> lies = {
+      [](wire::Hello& said) { said.endpoint = "sim://b"; },
+      [](wire::Hello& said) { said.generation = 2; },
+      [](wire::Hello& said) { said.name = "another"; },
+      [](wire::Hello& said) { said.rank = 3; },
+  };
+  for (const auto& lie : lies) {
+    rogue.answers.clear();
+    a.strangers.clear();
+    rogue.say(0, hello);
+    ASSERT_TRUE(run_until([&] { return a.strangers.size() == 1; }));
+    wire::Hello lying = hello;
+    lie(lying);
+    rogue.say(0, lying);
+    scheduler.run_for(10 * kMillisecond);
+    EXPECT_EQ(a.strangers.size(), 1u);
+    a.settle_stranger(4711, a.strangers[0]);
+    expect_refused(wire::RefuseReason::kDenied);
+    EXPECT_EQ(a.find(4711), nullptr);
+  }
+}
+
+TEST_F(HandshakeTest, AStrangerIsRefusedWhenNoWordComesForALease) {
+  a.takes_strangers = true;
+  a.vouches = false;
+  rogue.say(0, hello);
+  ASSERT_TRUE(run_until([&] { return a.strangers.size() == 1; }));
+  scheduler.run_for(4 * kSecond);
+  EXPECT_TRUE(rogue.answers.empty());
+  ASSERT_TRUE(run_until([&] { return !rogue.answers.empty(); }, 3 * kSecond));
+  EXPECT_TRUE(rogue.is_refused(wire::RefuseReason::kUnknown));
+  a.settle_stranger(4711, a.strangers[0]);  // too late
+  EXPECT_EQ(a.find(4711), nullptr);
+}
+
 // An endpoint that cannot even be dialled makes nobody a member for a moment.
 TEST_F(HandshakeTest, AStrangerWithAnEndpointThatIsNoneIsRefused) {
   a.takes_strangers = true;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +59,9 @@ class Node final : public SessionEvents {
     loop.run([&] { found = session->find(incarnation); });
     return found;
   }
+  void settle_stranger(Incarnation incarnation, const std::optional<Peer>& vouched) {
+    loop.run([&] { session->settle_stranger(incarnation, vouched ? &*vouched : nullptr); });
+  }
   bool is_drained() {
     bool drained = false;
     loop.run([&] { drained = session->is_drained(); });
@@ -91,7 +95,15 @@ class Node final : public SessionEvents {
   }
   void on_lost(const Peer& peer, const Error& error) override { lost.emplace_back(peer.incarnation, error); }
   void on_left(const Peer& peer) override { left.push_back(peer.incarnation); }
-  bool on_stranger(const Peer&) override { return takes_strangers; }
+  bool on_stranger(const Peer& peer) override {
+    strangers.push_back(peer);
+    if (takes_strangers && vouches) {
+      loop.post_or_drop([this, peer] {
+        if (session) session->settle_stranger(peer.incarnation, &peer);
+      });
+    }
+    return takes_strangers;
+  }
 
   SimLoop loop;
   SimExecutor decoder;
@@ -106,6 +118,8 @@ class Node final : public SessionEvents {
   std::vector<std::string> logged;
   std::function<void(const Peer&, wire::Message&)> on_each;
   bool takes_strangers = false;
+  bool vouches = true;  // at once, for those that it takes
+  std::vector<Peer> strangers;
 
  private:
   SeededRandom random_;

@@ -1,0 +1,74 @@
+// Those who join a running group: the rendezvous is asked who they are.
+#include <utility>
+
+#include "worker/worker.h"
+#include "worker/worker_state.h"
+
+namespace distag {
+
+bool Worker::on_stranger(const Peer& peer) {
+  assert_on_loop(state_->environment.loop);
+  return state_->on_stranger(peer);
+}
+
+// Members of our group may know it before we do.
+bool Worker::State::on_stranger(const Peer& peer) {
+  if (!rendezvous || (gate.is_open() && !may_join(peer))) return false;
+  if (roster.empty()) {
+    early_strangers.push_back(peer.incarnation);
+  } else {
+    ask_for(peer.incarnation);
+  }
+  return true;
+}
+
+// Whoever has the key of the group can say HELLO, and anything about himself: the rendezvous knows whom it let in.
+void Worker::State::ask_for(Incarnation stranger) {
+  if (const Peer* known = session->find(stranger)) return session->settle_stranger(stranger, known);
+  rendezvous->look_up(stranger, [this, stranger](const std::optional<Peer>& found) {
+    session->settle_stranger(stranger, found ? &*found : nullptr);
+  });
+}
+
+void Worker::on_admitted(const Peer& peer) {
+  assert_on_loop(state_->environment.loop);
+  state_->gate.pass([state = state_.get(), peer] { state->on_admitted(peer); });
+}
+
+void Worker::State::on_admitted(const Peer& peer) {
+  if (may_join(peer)) {
+    add_member(peer);
+  } else if (phase == WorkerPhase::kStarted) {
+    session->fence(peer.incarnation,
+                   Error(Status::kDenied, fmt::format("worker \"{}\" is not a member of the group", peer.name)));
+  }
+}
+
+// To an open world everyone whose name and rank are no other's; to a static one who comes back.
+bool Worker::State::may_join(const Peer& peer) const {
+  const Membership& members = group.membership();
+  const auto holder = members.find_by_rank(peer.rank);
+  if (holder) return holder->peer.name == peer.name;
+  return is_open_world && !members.find_by_name(peer.name);
+}
+
+void Worker::State::add_member(const Peer& peer) {
+  if (group.membership().find(peer.incarnation)) return;
+  group.on_joined(peer);
+  tell_of(peer);
+}
+
+// For the rendezvous: the member answers, or is lost within a lease.
+void Worker::State::probe(Incarnation member, Task on_alive) {
+  SendOptions sending;
+  sending.on_acknowledged = std::move(on_alive);
+  try {
+    session->send(member, wire::Ping{}, std::move(sending));
+  } catch (const Error&) {
+    environment.loop.post_or_drop([this, member] {  // it is lost
+      if (rendezvous) rendezvous->on_gone(member);
+    });
+  }
+}
+
+}  // namespace distag

@@ -1,6 +1,8 @@
 #include "group/joining.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 namespace distag {
@@ -48,6 +50,26 @@ void Joining::join(const JoinRequest& request, Callback done) {
   } catch (...) {
     give_up(current_error());
   }
+}
+
+void Joining::check_members(const std::vector<Peer>& members) const {
+  const Peer& self = request_.self;
+  const bool is_open = request_.world_size < 0;
+  std::set<int32_t> ranks;
+  std::set<std::string_view> names;
+  std::set<Incarnation> incarnations;
+  bool has_self = false;
+  for (const Peer& peer : members) {
+    if (peer.rank >= 0 && (is_open || peer.rank < request_.world_size)) ranks.insert(peer.rank);
+    names.insert(peer.name);
+    incarnations.insert(peer.incarnation);
+    if (peer.incarnation != self.incarnation) continue;
+    has_self = (self.rank < 0 || self.rank == peer.rank) && (self.name.empty() || self.name == peer.name);
+  }
+  const size_t size = is_open ? members.size() : static_cast<size_t>(request_.world_size);
+  const bool is_whole = members.size() == size && ranks.size() == size && names.size() == size;
+  if (has_self && is_whole && incarnations.size() == size) return;
+  fail(Status::kProtocol, "the roster of {} is not that of our group", members.size());
 }
 
 void Joining::succeed(std::vector<Peer> members) {

@@ -24,6 +24,9 @@ class Joining : public Rendezvous {
   // Time is up; on_deadline() says why nobody came.
   virtual Error on_deadline() = 0;
 
+  // Throws PROTOCOL for members that are no group with this worker in it: they may be the word of others.
+  void check_members(const std::vector<Peer>& members) const;
+  // With members that pass it.
   void succeed(std::vector<Peer> members);
   void give_up(Error error);
   bool is_over() const { return is_over_; }

@@ -116,8 +116,6 @@ const Peer* RankTable::find_rival(const wire::Member& member) const {
   return nullptr;
 }
 
-bool RankTable::has(Incarnation incarnation) const { return find(incarnation).has_value(); }
-
 std::optional<Peer> RankTable::find(Incarnation incarnation) const {
   for (const auto& [rank, seat] : book_.seats) {
     if (seat.peer.incarnation == incarnation && !seat.is_gone) return seat.peer;

@@ -48,7 +48,7 @@ class RankTable {
   void check(const wire::Join& join);
   // The member that is here and holds the name or the rank that the joiner wants; nullptr: nobody.
   const Peer* find_rival(const wire::Member& member) const;
-  bool has(Incarnation incarnation) const;
+  bool has(Incarnation incarnation) const { return find(incarnation).has_value(); }
   std::optional<Peer> find(Incarnation incarnation) const;  // of a member that is here
 
   // A member that passed check(), or is here already: gives it what it left open, a rank and a name.

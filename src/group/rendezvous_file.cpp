@@ -159,7 +159,9 @@ class FileJoining final : public Joining {
     const std::optional<GroupRecord> record = read_group(group_path());
     if (!record) return;
     const RankTable group = rank_table(record);
-    if (group.has_met()) succeed(group.members());
+    if (!group.has_met()) return;
+    check_members(group.members());
+    succeed(group.members());
   }
 
   void leave() {

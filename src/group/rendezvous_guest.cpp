@@ -1,5 +1,6 @@
 #include "group/rendezvous_guest.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "wire/codec.h"
@@ -114,18 +115,12 @@ void RendezvousGuest::on_roster(const wire::Roster& roster) {
 void RendezvousGuest::on_whole_roster(const std::vector<wire::Member>& roster) {
   std::vector<Peer> members;
   members.reserve(roster.size());
-  for (const wire::Member& member : roster) {
-    members.push_back(to_peer(member));
-    if (member.incarnation == self_.incarnation) {
-      self_ = member;
-      is_member_ = true;
-    }
-  }
-  const bool is_whole = request().world_size < 0 || members.size() == static_cast<size_t>(request().world_size);
-  if (!is_member_ || !is_whole) {
-    is_member_ = false;
-    fail(Status::kProtocol, "the roster of {} is not that of our group", members.size());
-  }
+  for (const wire::Member& member : roster) members.push_back(to_peer(member));
+  check_members(members);
+  self_ = *std::find_if(roster.begin(), roster.end(), [this](const wire::Member& member) {
+    return member.incarnation == request().self.incarnation;
+  });
+  is_member_ = true;
   pause_ = 0;
   cancel_timer();
   succeed(std::move(members));

@@ -91,10 +91,14 @@ void RendezvousHost::log_refusal(const std::string& text) {
 void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join) {
   if (failure_) throw *failure_;
   const bool had_met = rank_table_->has_met();
-  const bool is_member = rank_table_->has(join.member.incarnation);
-  if (!is_member && !admit(from, join)) return;
+  const std::optional<Peer> known = rank_table_->find(join.member.incarnation);
+  if (known) {
+    check_is_the_same(*known, join.member);
+  } else if (!admit(from, join)) {
+    return;
+  }
   guests_[join.member.incarnation] = from;
-  if (is_member && join.asked != 0) {
+  if (known && join.asked != 0) {
     answer_who_it_is(from, join.asked);
     return;
   }
@@ -103,6 +107,14 @@ void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join
   } else {
     answer_with_roster(from);
   }
+}
+
+// One who may not speak for the member would have its connection count as that of the member.
+void RendezvousHost::check_is_the_same(const Peer& known, const wire::Member& member) const {
+  const bool is_host = known.incarnation == request().self.incarnation;
+  if (!is_host && (member.name.empty() || member.name == known.name)) return;
+  fail(Status::kInvalidState, "rendezvous \"{}\": worker \"{}\" says that it is the incarnation of worker \"{}\"",
+       uri(), member.name, known.name);
 }
 
 bool RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) {

@@ -30,6 +30,7 @@ class RendezvousHost final : public Joining {
   void refuse(const ConnectionToken& from, Error error);
   void take_join(const ConnectionToken& from, const wire::Join& join);
   void on_join(const ConnectionToken& from, const wire::Join& join);
+  void check_is_the_same(const Peer& known, const wire::Member& member) const;
   // Throws when the joiner may not come in. False: it waits for the word on its rival.
   bool admit(const ConnectionToken& from, const wire::Join& join);
   bool waits_for_rival(const ConnectionToken& from, const wire::Join& join);

@@ -309,6 +309,96 @@ TEST(RendezvousTcp, AnotherVersionIsRefused) {
   loop.run([&connection] { connection.reset(); });
 }
 
+// Somebody with a key of its own name, who speaks to rank 0, or in its place, by hand.
+class Stranger {
+ public:
+  explicit Stranger(Meeting& meeting)
+      : meeting_(meeting), loop_(meeting.scheduler, "stranger"), transport_(meeting.network, loop_, "stranger") {
+    transport_.key_name = "stranger";
+  }
+  ~Stranger() { drop(); }
+
+  void drop() {
+    loop_.run([this] {
+      connection_.reset();
+      acceptor_.reset();
+    });
+  }
+  // The answer to it, on a connection of its own.
+  wire::Roster join(const wire::Member& member) {
+    std::optional<wire::Roster> answer;
+    ConnectionEvents events;
+    events.on_message = [&answer](const Frames& frames) {
+      answer = std::get<wire::Roster>(wire::decode(frames.front(), {}, {}).body);
+    };
+    const wire::Join join{"job", wire::kProtocolVersion, 3, member, {}};
+    events.on_connected = [&] { EXPECT_TRUE(connection_->send({wire::encode({0, 0, {}, join}, {}).header})); };
+    loop_.run([&] { connection_ = transport_.dial(kUri, std::move(events)); });
+    EXPECT_TRUE(meeting_.scheduler.run_until([&answer] { return answer.has_value(); }, kSecond));
+    return answer.value_or(wire::Roster());
+  }
+  // Answers each JOIN with this.
+  void serve(const std::vector<wire::Member>& members) {
+    AcceptorEvents events;
+    events.on_message = [this, members](const ConnectionToken& from, const Frames&) {
+      wire::Roster roster;
+      roster.members = members;
+      roster.total = static_cast<uint32_t>(members.size());
+      acceptor_->reply(from, {wire::encode({0, 0, {}, roster}, {}).header});
+    };
+    loop_.run([&] { acceptor_ = transport_.listen(kUri, std::move(events)); });
+  }
+
+ private:
+  Meeting& meeting_;
+  sim::SimLoop loop_;
+  sim::SimTransport transport_;
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Acceptor> acceptor_;
+};
+
+// A key says whose place it may be: else its connection would count as that of the member, which goes with it.
+TEST(RendezvousTcp, NobodySpeaksAsTheIncarnationOfAnother) {
+  Meeting meeting(kUri);
+  Joiner& host = meeting.add(0, 3);
+  Joiner& guest = meeting.add(1, 3);
+  meeting.scheduler.run_for(20 * kMillisecond);
+  Stranger stranger(meeting);
+  for (const Joiner* taken : {&host, &guest}) {
+    const wire::Roster answer = stranger.join({2, "stranger", "sim://x", taken->request().self.incarnation, 0, 0});
+    EXPECT_TRUE(answer.refused);
+    EXPECT_EQ(answer.error.status(), Status::kInvalidState);
+    EXPECT_NE(answer.error.message().find("\"stranger\""), std::string::npos) << answer.error.message();
+  }
+  stranger.drop();
+  meeting.scheduler.run_for(kMillisecond);
+  EXPECT_TRUE(stranger.join({1, "stranger", "sim://x", 77, 0, 0}).refused) << "rank 1 is that of w1";
+  EXPECT_TRUE(meeting.add(2, 3).succeeds());
+  EXPECT_TRUE(guest.succeeds());
+  EXPECT_EQ(names(host.outcome()), "w0 w1 w2");
+}
+
+TEST(RendezvousTcp, ARosterThatIsNoGroupWithItsReaderIsRefused) {
+  const auto member = [](int32_t rank, const std::string& name, Incarnation incarnation) {
+    return wire::Member{rank, name, "sim://" + name, incarnation, 1, 0};
+  };
+  constexpr Incarnation kOwn = 1001;
+  const std::vector<std::vector<wire::Member>> rosters = {
+      {member(0, "w0", 1), member(1, "w1", 7)},       {member(0, "w0", 1), member(0, "w1", kOwn)},
+      {member(1, "w0", 1), member(1, "w1", kOwn)},    {member(0, "w1", 1), member(1, "w1", kOwn)},
+      {member(0, "w0", kOwn), member(1, "w1", kOwn)}, {member(2, "w0", 1), member(1, "w1", kOwn)},
+      {member(0, "w0", 1), member(1, "other", kOwn)}, {member(1, "w1", kOwn)},
+  };
+  for (const std::vector<wire::Member>& roster : rosters) {
+    Meeting meeting(kUri);
+    Stranger stranger(meeting);
+    stranger.serve(roster);
+    Joiner& guest = meeting.add(1, 2);
+    ASSERT_EQ(guest.request().self.incarnation, kOwn);
+    EXPECT_EQ(guest.error().status(), Status::kProtocol) << &roster - rosters.data();
+  }
+}
+
 TEST(RendezvousTcp, RefusesAddressesThatCannotBeMet) {
   sim::SimScheduler scheduler(1);
   sim::SimNetwork network(scheduler);

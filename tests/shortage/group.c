@@ -22,22 +22,16 @@ static distag_status parameter(void *user_data, distag_invocation *invocation, d
   return err->code;
 }
 
-distag_worker *make_worker(run_result *result, int32_t rank, const char *rendezvous, const char *bind,
-                           distag_executor_type executor) {
+distag_worker *make_worker_with(run_result *result, distag_worker_options *options) {
   distag_error err = DISTAG_ERROR_INIT;
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   distag_worker *worker = NULL;
-  options.rank = rank;
-  options.world_size = 2;
-  options.name = rank == 0 ? "w0" : "w1";
-  options.rendezvous = rendezvous;
-  options.bind = bind;
-  options.executor = executor;
-  options.thread_count = 2;
-  options.call_timeout_ns = kCallTime;
-  options.lease_ns = kLease;
+  options->world_size = 2;
+  options->name = options->rank == 0 ? "w0" : "w1";
+  options->thread_count = 2;
+  options->call_timeout_ns = kCallTime;
+  options->lease_ns = kLease;
   for (int tries = 0; worker == NULL && tries < kMostTries; ++tries) {
-    if (RUN(result, distag_worker_create(&options, &worker, &err)) &&
+    if (RUN(result, distag_worker_create(options, &worker, &err)) &&
         !(RUN(result, distag_worker_register(worker, "square", square, NULL, NULL, NULL, &err)) &&
           RUN(result, distag_worker_register(worker, "parameter", parameter, NULL, NULL, NULL, &err)))) {
       distag_worker_release(worker);
@@ -45,6 +39,16 @@ distag_worker *make_worker(run_result *result, int32_t rank, const char *rendezv
     }
   }
   return worker;
+}
+
+distag_worker *make_worker(run_result *result, int32_t rank, const char *rendezvous, const char *bind,
+                           distag_executor_type executor) {
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  options.rank = rank;
+  options.rendezvous = rendezvous;
+  options.bind = bind;
+  options.executor = executor;
+  return make_worker_with(result, &options);
 }
 
 int run_each(run_result *result, operation begin, const char *name, distag_worker **workers, int count, int64_t timeout,

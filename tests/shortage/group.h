@@ -17,6 +17,8 @@ static const int64_t kShutdownTime = 4 * DISTAG_SECOND;
  * memory never came. */
 distag_worker *make_worker(run_result *result, int32_t rank, const char *rendezvous, const char *bind,
                            distag_executor_type executor);
+/* The same with more options: those above are set in `options`. */
+distag_worker *make_worker_with(run_result *result, distag_worker_options *options);
 
 typedef distag_status (*operation)(distag_worker *worker, int64_t timeout, distag_future **out_future,
                                    distag_error *err);

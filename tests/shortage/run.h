@@ -33,9 +33,13 @@ void run_local(const run_plan *plan, run_result *result);
 void run_in_process(const run_plan *plan, run_result *result);
 void run_twins(const run_plan *plan, run_result *result);
 void run_events(const run_plan *plan, run_result *result);
+void run_credit(const run_plan *plan, run_result *result);
 /* In the caller's process, and in that of the worker that serves it. */
 void run_tcp_caller(const run_plan *plan, run_result *result);
 void run_tcp_server(const run_plan *plan, run_result *result);
+/* In the caller's process, where the group has a key; and in the server's, where each worker has one. */
+void run_group_key(const run_plan *plan, run_result *result);
+void run_worker_keys(const run_plan *plan, run_result *result);
 
 /* Takes down how a call ended. 1: OK. */
 int run_note(run_result *result, const char *call, distag_status status, const distag_error *err);

@@ -45,8 +45,11 @@ static const swept kRows[] = {
     {"in_process", run_in_process, kSamples, 0},
     {"twins", run_twins, kSamples, 0},
     {"events", run_events, kSamples, 0},
+    {"credit", run_credit, kSamples, 0},
     {"tcp_caller", run_tcp_caller, kSamples / 2, 1},
     {"tcp_server", run_tcp_server, kSamples / 2, 1},
+    {"group_key", run_group_key, kSamples / 4, 1},
+    {"worker_keys", run_worker_keys, kSamples / 4, 1},
 };
 enum { kRowCount = sizeof kRows / sizeof kRows[0] };
 

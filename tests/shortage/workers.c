@@ -96,15 +96,50 @@ void run_in_process(const run_plan *plan, run_result *result) {
   release_both(result, workers);
 }
 
-/* One of two processes; `plan` is NULL in the one that gets all memory it asks for. */
-static void run_member(int32_t rank, const run_plan *plan, const char *directory, run_result *result) {
+/* The keys with which the two speak: that of the user, that of a group, or one for each worker. */
+typedef enum key_kind { kUserKey, kGroupKey, kWorkerKeys } key_kind;
+
+/* Made before the processes part. */
+static distag_key_pair pairs[2] = {DISTAG_KEY_PAIR_INIT, DISTAG_KEY_PAIR_INIT};
+static const char *const kNames[2] = {"w0", "w1"};
+static const char *const kPublicKeys[2] = {pairs[0].public_key, pairs[1].public_key};
+
+static distag_security_options security_of(int32_t rank, key_kind keys) {
+  distag_security_options security = DISTAG_SECURITY_OPTIONS_INIT;
+  if (keys == kGroupKey) security.group_key = "0123456789abcdef0123456789abcdef";
+  if (keys == kWorkerKeys) {
+    security.secret_key = pairs[rank].secret_key;
+    security.peer_names = kNames;
+    security.peer_keys = kPublicKeys;
+    security.peer_count = 2;
+  }
+  return security;
+}
+
+/* The list as it is: nobody is lost by that. */
+static void set_peers(run_result *result, distag_worker *worker) {
   distag_error err = DISTAG_ERROR_INIT;
+  int tries = 0;
+  while (tries < kMostTries && !RUN(result, distag_worker_set_peers(worker, kNames, kPublicKeys, 2, &err))) ++tries;
+  if (tries == kMostTries) run_note_wrong(result, "tries to set the peers", tries, 0);
+}
+
+/* One of two processes; `plan` is NULL in the one that gets all memory it asks for. */
+static void run_member(int32_t rank, const run_plan *plan, const char *directory, key_kind keys, run_result *result) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  const distag_security_options security = security_of(rank, keys);
   char rendezvous[512];
   snprintf(rendezvous, sizeof rendezvous, "file://%s", directory);
+  options.rank = rank;
+  options.rendezvous = rendezvous;
+  options.bind = "tcp://127.0.0.1:0";
+  options.security = &security;
   allocations_count_from_here(plan == NULL ? NULL : &plan->missing);
-  distag_worker *worker = make_worker(result, rank, rendezvous, "tcp://127.0.0.1:0", DISTAG_EXECUTOR_POOL);
+  distag_worker *worker = make_worker_with(result, &options);
   if (worker != NULL) {
     if (run_each(result, distag_worker_start_async, "distag_worker_start_async", &worker, 1, kStartTime, NULL)) {
+      if (keys == kWorkerKeys) set_peers(result, worker);
       if (rank == 0) train(result, worker);
       run_each(result, distag_worker_shutdown_async, "distag_worker_shutdown_async", &worker, 1, 2 * kShutdownTime,
                NULL);
@@ -117,16 +152,17 @@ static void run_member(int32_t rank, const run_plan *plan, const char *directory
 }
 
 /* The other process is this one's child. Its findings count too, once this process is well. */
-static void run_tcp(const run_plan *plan, run_result *result, int32_t short_rank) {
+static void run_tcp(const run_plan *plan, run_result *result, int32_t short_rank, key_kind keys) {
   run_result *const other = mmap(NULL, sizeof *other, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (other == MAP_FAILED) return run_note_wrong(result, "mmap", 0, 1);
+  for (int i = 0; i < 2; ++i) distag_security_create_keys(&pairs[i], NULL);
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    run_member(1 - short_rank, NULL, plan->directory, other);
+    run_member(1 - short_rank, NULL, plan->directory, keys, other);
     _exit(0);
   }
-  run_member(short_rank, plan, plan->directory, result);
+  run_member(short_rank, plan, plan->directory, keys, result);
   waitpid(child, NULL, 0);
   result->late += other->late;
   result->others += other->others;
@@ -136,5 +172,7 @@ static void run_tcp(const run_plan *plan, run_result *result, int32_t short_rank
   if (result->note[0] == '\0') memcpy(result->note, other->note, sizeof result->note);
 }
 
-void run_tcp_caller(const run_plan *plan, run_result *result) { run_tcp(plan, result, 0); }
-void run_tcp_server(const run_plan *plan, run_result *result) { run_tcp(plan, result, 1); }
+void run_tcp_caller(const run_plan *plan, run_result *result) { run_tcp(plan, result, 0, kUserKey); }
+void run_tcp_server(const run_plan *plan, run_result *result) { run_tcp(plan, result, 1, kUserKey); }
+void run_group_key(const run_plan *plan, run_result *result) { run_tcp(plan, result, 0, kGroupKey); }
+void run_worker_keys(const run_plan *plan, run_result *result) { run_tcp(plan, result, 1, kWorkerKeys); }

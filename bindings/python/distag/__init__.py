@@ -18,14 +18,15 @@ from .futures import Future, wait_all
 from .ops import *  # noqa: F401,F403
 from .ops import __all__ as _op_names
 from .rref import RRef
+from .security import KeyPair, create_keys
 from .tensor import Tensor, from_dlpack, from_numpy, full, tensor  # this full stands for that of ops
 from .worker import OPEN_WORLD, Member, Worker
 
 __version__ = _raw.VERSION
 __all__ = ["CURRENT", "ClosedError", "Context", "CustomOp", "DType", "DistagError", "FOREVER", "Future",
-           "GaveUpError", "Gradients", "Invocation", "Member", "OPEN_WORLD", "OtherError", "RRef", "ReconnectError",
+           "GaveUpError", "Gradients", "Invocation", "KeyPair", "Member", "OPEN_WORLD", "OtherError", "RRef", "ReconnectError",
            "Reply", "RetryError", "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker",
-           "apply", "bool_", "current_call", "current_context", "float32", "float64", "from_dlpack", "from_numpy",
+           "apply", "bool_", "create_keys", "current_call", "current_context", "float32", "float64", "from_dlpack", "from_numpy",
            "function", "handle_count", "handle_report", "int64", "nn", "ops", "optim", "tensor", "wait_all",
            *_op_names]
 

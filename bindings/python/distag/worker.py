@@ -19,6 +19,7 @@ from .errors import UsageError, fail, raise_interrupt
 from .functions import Watch
 from .futures import Future, begin, wait_in_slices
 from .rref import RRef
+from .security import peer_lists, security_options
 from .values import from_value, to_result, to_value
 
 EXECUTORS = {"pool": _raw.EXECUTOR_POOL, "host": _raw.EXECUTOR_HOST}
@@ -72,7 +73,11 @@ class Worker(Owner):
 
     Without rank and size these and the rendezvous come from the environment (`env://`). Other options are those of
     distag_worker_options; durations are seconds. The worker offers the functions declared with `distag.function` so
-    far, or `functions`: a list of them, or a dict by their names."""
+    far, or `functions`: a list of them, or a dict by their names.
+
+    Over several machines all workers have one `group_key`, or each a `secret_key` of its own and in `peers` the public
+    keys of those that may connect, by their names (`distag.create_keys`). With keys of workers `initiators` are the only
+    ones in whose backward passes it takes part, and `rendezvous_name` is the one that serves "tcp://"."""
 
     __slots__ = ("_ending", "_is_down", "_starting", "_watches")
 
@@ -81,7 +86,9 @@ class Worker(Owner):
                  executor: str = "pool", thread_count: int = 0, call_timeout: Duration = None, lease: Duration = None,
                  max_message_bytes: int = 0, max_in_flight_bytes: int = 0, bind: str | None = None,
                  advertise: str | None = None,
-                 group_key: str | None = None, allow_insecure: bool = False,
+                 group_key: str | None = None, secret_key: str | None = None, peers: Mapping[str, str] | None = None,
+                 rendezvous_name: str | None = None, initiators: Iterable[str] | None = None,
+                 allow_insecure: bool = False,
                  log: Callable[[str, str], object] | None = None, log_level: str = "warning",
                  on_member: Callable[[Member], object] | None = None) -> None:
         if rank is None:
@@ -98,9 +105,7 @@ class Worker(Owner):
         for field, given in (("name", name), ("rendezvous", rendezvous), ("job", job), ("bind", bind),
                              ("advertise", advertise)):
             setattr(options, field, None if given is None else text(given, field))
-        security = _raw.distag_security_options(struct_size=sizeof(_raw.distag_security_options),
-                                                allow_insecure=1 if allow_insecure else 0,
-                                                group_key=None if group_key is None else text(group_key, "group_key"))
+        security, _keep = security_options(group_key, secret_key, peers, rendezvous_name, initiators, allow_insecure)
         options.security = addressof(security)  # read by _create alone
         if log is not None:
             options.on_log = LOG
@@ -241,6 +246,13 @@ class Worker(Owner):
     def ranks(self, prefix: str = "") -> list[int]:
         """The ranks of the living members whose names begin with a prefix."""
         return copy_ranks(lib.distag_worker_copy_ranks, self._h, text(prefix, "prefix"))
+
+    def set_peers(self, peers: Mapping[str, str]) -> None:
+        """From now on these workers may connect, each with this public key, and nobody else."""
+        names, keys, count = peer_lists(peers)
+        err = distag_error()
+        if lib.distag_worker_set_peers(self._h, names, keys, count, byref(err)):
+            fail(err)
 
     # ---- functions ----
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "distag.h"
@@ -11,7 +14,7 @@
 namespace distag::fuzz {
 
 // The kinds of handles that a program of calls makes by itself.
-enum class Kind { kNone, kTensor, kValue, kContext, kGradients, kOptimizer, kMesh, kWorker, kRref };
+enum class Kind { kNone, kTensor, kValue, kContext, kGradients, kOptimizer, kMesh, kWorker, kRref, kFuture };
 
 inline void end_worker(distag_worker* worker) {  // on this thread
   distag_worker_shutdown(worker, 0, nullptr, nullptr);
@@ -41,9 +44,21 @@ template <>
 struct Traits<distag_worker> : TraitsOf<Kind::kWorker, distag_worker, end_worker> {};
 template <>
 struct Traits<distag_rref> : TraitsOf<Kind::kRref, distag_rref, distag_rref_release> {};
+template <>
+struct Traits<distag_future> : TraitsOf<Kind::kFuture, distag_future, distag_future_release> {};
+
+// With DISTAG_VALIDATE=1 a handle is there after its end, and says so.
+inline bool validates() {
+  static const bool is_on = std::getenv("DISTAG_VALIDATE") != nullptr;
+  return is_on;
+}
+
+// Whether a call with the handle that has ended answers that.
+bool is_refused(Kind kind, void* handle);
 
 // The handles that a program holds: the latest of them, each in one reference. What is dropped is let go between two
-// steps, because a step, and those around it whose callbacks it runs in, go on with what they have picked.
+// steps, because a step, and those around it whose callbacks it runs in, go on with what they have picked. Where calls
+// are validated, those that have ended are picked too.
 class Handles {
  public:
   ~Handles() {
@@ -51,10 +66,11 @@ class Handles {
     for (Slot& slot : waiting_) empty(slot);
   }
 
+  // `is_own`: it ends with its last reference here; else it may be lent.
   template <typename T>
-  void keep(T* handle) {
+  void keep(T* handle, bool is_own) {
     drop(next_);
-    slots_[next_] = {Traits<T>::kind, handle, Traits<T>::release};
+    slots_[next_] = {Traits<T>::kind, handle, Traits<T>::release, is_own};
     next_ = (next_ + 1) % slots_.size();
   }
   void drop(size_t place) {
@@ -71,11 +87,12 @@ class Handles {
   }
   int depth() const { return depth_; }
 
-  // Mostly one of the type, where there is one; at times NULL, or a live handle of whichever type.
+  // Mostly one of the type, where there is one; at times NULL, a live handle of whichever type, or one that has ended.
   template <typename T>
   T* pick(Input& input) {
     const uint8_t choice = input.byte();
     if (choice < 8) return nullptr;
+    if (choice < 40 && !ended_.empty()) return static_cast<T*>(ended_[choice % ended_.size()]);
     for (size_t i = 0; i < slots_.size(); ++i) {
       const Slot& slot = slots_[(choice + i) % slots_.size()];
       if (choice >= 248 ? slot.kind != Kind::kNone : is_of<T>(slot)) return static_cast<T*>(slot.handle);
@@ -88,6 +105,7 @@ class Handles {
     Kind kind = Kind::kNone;
     void* handle = nullptr;
     void (*release)(void*) = nullptr;
+    bool is_own = false;
   };
 
   template <typename T>
@@ -95,9 +113,25 @@ class Handles {
     const bool is_value = slot.kind == Kind::kTensor || slot.kind == Kind::kRref;
     return slot.kind == Traits<T>::kind || (std::is_same_v<T, distag_value> && is_value);
   }
-  static void empty(Slot& slot) {
-    if (slot.kind != Kind::kNone) slot.release(slot.handle);
-    slot = {};
+  void empty(Slot& slot) {
+    if (slot.kind == Kind::kNone) return;
+    const Slot before = std::exchange(slot, {});
+    before.release(before.handle);
+    const auto is_same = [&before](const Slot& other) { return other.handle == before.handle; };
+    if (!validates() || std::any_of(slots_.begin(), slots_.end(), is_same) ||
+        std::any_of(waiting_.begin(), waiting_.end(), is_same)) {
+      return;
+    }
+    ended_.push_back(before.handle);
+    if (before.is_own) check_ended(before);
+  }
+  // It says so, and another release of it is counted and does nothing.
+  static void check_ended(const Slot& slot) {
+    check(is_refused(slot.kind, slot.handle));
+    const uint64_t misuses = distag_get_misuse_count();
+    const uint64_t handles = distag_get_handle_count();
+    slot.release(slot.handle);
+    check(distag_get_misuse_count() == misuses + 1 && distag_get_handle_count() == handles);
   }
   void let_go() {
     while (depth_ == 0 && !waiting_.empty()) {
@@ -109,6 +143,7 @@ class Handles {
 
   std::array<Slot, 24> slots_;
   std::vector<Slot> waiting_;
+  std::vector<void*> ended_;
   size_t next_ = 0;
   int depth_ = 0;
 };

@@ -19,6 +19,34 @@ size_t hosts = 0;
 
 }  // namespace
 
+bool is_refused(Kind kind, void* handle) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor* tensor = nullptr;
+  distag_value* value = nullptr;
+  distag_gradients* gradients = nullptr;
+  int64_t number = 0;
+  size_t size = 0;
+  switch (kind) {
+    case Kind::kTensor:
+      return distag_neg(static_cast<distag_tensor*>(handle), &tensor, &err) == DISTAG_E_INVALID_ARGUMENT;
+    case Kind::kValue:
+      return distag_value_get_int64(static_cast<distag_value*>(handle), &number, &err) == DISTAG_E_INVALID_ARGUMENT;
+    case Kind::kContext:
+      return distag_get_gradients(static_cast<distag_context*>(handle), &gradients, &err) == DISTAG_E_INVALID_ARGUMENT;
+    case Kind::kGradients:
+      return distag_gradients_get_count(static_cast<distag_gradients*>(handle)) == 0;
+    case Kind::kWorker:
+      return distag_worker_copy_report(static_cast<distag_worker*>(handle), nullptr, 0, &size, &err) ==
+             DISTAG_E_INVALID_ARGUMENT;
+    case Kind::kRref:
+      return distag_rref_get_local(static_cast<distag_rref*>(handle), &value, &err) == DISTAG_E_INVALID_ARGUMENT;
+    case Kind::kFuture:
+      return distag_future_wait(static_cast<distag_future*>(handle), 0, &err) == DISTAG_E_INVALID_ARGUMENT;
+    default:
+      return true;
+  }
+}
+
 void destroy_host(void* host) {
   check(hosts-- > 0);
   delete static_cast<Host*>(host);
@@ -59,21 +87,21 @@ Host* Program::make_host() {
   return new Host{this, in_.byte()};
 }
 
-void Program::keep(distag_tensor* tensor) {
-  if (distag_tensor_get_count(tensor) <= kMostElements) return handles_.keep(tensor);
+void Program::keep(distag_tensor* tensor, bool is_own) {
+  if (distag_tensor_get_count(tensor) <= kMostElements) return handles_.keep(tensor, is_own);
   distag_tensor_release(tensor);
 }
 
 void Program::keep_lent(distag_tensor* tensor) {
   if (tensor == nullptr) return;
   distag_tensor_retain(tensor);
-  keep(tensor);
+  keep(tensor, false);
 }
 
 void Program::keep_lent(distag_value* value) {
   if (value == nullptr) return;
   distag_value_retain(value);
-  keep(value);
+  handles_.keep(value, false);
 }
 
 void Program::drop() { handles_.drop(in_.byte()); }

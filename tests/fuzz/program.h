@@ -55,9 +55,9 @@ class Program {
   }
   template <typename T>
   void keep(T* handle) {
-    handles_.keep(handle);
+    handles_.keep(handle, true);
   }
-  void keep(distag_tensor* tensor);
+  void keep(distag_tensor* tensor, bool is_own = true);
   // Another owner of what is lent.
   void keep_lent(distag_tensor* tensor);
   void keep_lent(distag_value* value);

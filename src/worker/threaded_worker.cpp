@@ -98,7 +98,8 @@ std::unique_ptr<Transport> ThreadedWorker::make_transport() {
   const bool has_keys = security.worker_keys.has_value();
   auto sockets = std::make_unique<ZmqTransport>(*loop_, std::move(security));
   if (has_keys) return sockets;
-  return std::make_unique<ShmTransport>(*loop_, std::move(sockets), why_no_lane(options_.no_lane), pool_.get());
+  return std::make_unique<ShmTransport>(*loop_, std::move(sockets), why_no_lane(options_.no_lane), pool_.get(),
+                                        random_->next());
 }
 
 // As the worker starts.

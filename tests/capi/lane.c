@@ -25,6 +25,78 @@ static void call_neg(distag_worker *worker, const char *peer, int64_t count) {
   distag_tensor_release(x);
 }
 
+/* ---- what is given back ---- */
+
+static distag_status give_back(void *user_data, distag_invocation *invocation, distag_error *error) {
+  (void)user_data;
+  return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), error);
+}
+
+/* Of the tensor that comes; with a reference of the caller's. */
+static distag_tensor *call_give_back(distag_worker *worker, const char *peer, distag_tensor *x) {
+  distag_value *args[] = {distag_tensor_as_value(x)}, *result = NULL;
+  distag_tensor *y = NULL;
+  CHECK_OK(distag_call(worker, NULL, peer, "give_back", args, 1, NULL, &result, &err));
+  CHECK_OK(distag_value_get_tensor(result, &y, &err));
+  distag_tensor_retain(y);
+  distag_value_release(result);
+  return y;
+}
+
+static void write_all(distag_tensor *x, int64_t count, float value) {
+  float *numbers = malloc((size_t)count * sizeof *numbers);
+  for (int64_t i = 0; i < count; ++i) numbers[i] = value;
+  CHECK_OK(distag_tensor_write(x, numbers, (size_t)count * sizeof *numbers, &err));
+  free(numbers);
+}
+
+static void check_all(distag_tensor *x, int64_t count, float value) {
+  float *numbers = malloc((size_t)count * sizeof *numbers);
+  int64_t same = 0;
+  CHECK_OK(distag_tensor_copy_data(x, numbers, (size_t)count * sizeof *numbers, &err));
+  while (same < count && numbers[same] == value) ++same;
+  CHECK_INT(same, count);
+  free(numbers);
+}
+
+/* The tensor that comes back lies in the memory of the one that was sent; a write to either leaves the other alone. */
+static void check_given_back(distag_worker *worker, const char *peer, int64_t count) {
+  distag_tensor *x = NULL, *y, *part = NULL, *z;
+  CHECK_OK(distag_full(3, DISTAG_FLOAT32, &count, 1, &x, &err));
+  y = call_give_back(worker, peer, x);
+  CHECK(distag_tensor_get_data(y) == distag_tensor_get_data(x));
+  write_all(x, count, 4);
+  check_all(y, count, 3);
+  distag_tensor_release(y);
+  y = call_give_back(worker, peer, x);
+  CHECK(distag_tensor_get_data(y) == distag_tensor_get_data(x));
+  write_all(y, count, 5);
+  check_all(x, count, 4);
+  check_all(y, count, 5);
+  z = call_give_back(worker, peer, y);
+  distag_tensor_release(y);
+  check_all(z, count, 5);
+  CHECK_OK(distag_slice(z, 0, 1, count - 1, 1, &part, &err));
+  distag_tensor_release(z);
+  z = call_give_back(worker, peer, part);
+  CHECK(distag_tensor_get_data(z) == distag_tensor_get_data(part));
+  distag_tensor_release(part);
+  distag_tensor_release(x);
+  check_all(z, count - 2, 5);
+  distag_tensor_release(z);
+}
+
+/* Whole numbers are copied before they are looked at. */
+static void check_whole_numbers_given_back(distag_worker *worker, const char *peer) {
+  distag_tensor *x = NULL, *y;
+  CHECK_OK(distag_arange(0, 100000, 1, DISTAG_INT64, &x, &err));
+  y = call_give_back(worker, peer, x);
+  const int64_t *numbers = distag_tensor_get_data(y);
+  CHECK(memcmp(numbers, distag_tensor_get_data(x), 100000 * sizeof *numbers) == 0);
+  distag_tensor_release(y);
+  distag_tensor_release(x);
+}
+
 static int report_has(distag_worker *worker, const char *text) {
   static char report[1 << 16];
   size_t size = 0;
@@ -44,6 +116,7 @@ static void run_pair(uint32_t no_lane, const char *bind, const char *lane, const
     options.no_lane = rank == 0 ? no_lane : 0;
     options.bind = bind;
     CHECK_OK(distag_worker_create(&options, &workers[rank], &err));
+    CHECK_OK(distag_worker_register(workers[rank], "give_back", give_back, NULL, NULL, NULL, &err));
   }
   CHECK(group_start(workers, 2) == 0);
   for (int i = 0; i < 20; ++i) {
@@ -51,6 +124,11 @@ static void run_pair(uint32_t no_lane, const char *bind, const char *lane, const
     call_neg(workers[1], "w0", 5000);
   }
   call_neg(workers[0], "w1", 5 << 20); /* 20 MB in pieces */
+  if (strcmp(lane, "\"lane\": \"lane\"") == 0) {
+    for (int i = 0; i < 10; ++i) check_given_back(workers[i % 2], i % 2 == 0 ? "w1" : "w0", 5 << 20);
+    for (int i = 0; i < 100; ++i) check_given_back(workers[i % 2], i % 2 == 0 ? "w1" : "w0", 50000 + i * 1000);
+    check_whole_numbers_given_back(workers[0], "w1");
+  }
   CHECK(report_has(workers[0], lane));
   CHECK(report_has(workers[0], counters));
   CHECK(group_shutdown(workers, 2) == 0);

@@ -43,8 +43,8 @@ struct Borrower::Mapping {
   }
 };
 
-Borrower::Borrower(std::shared_ptr<const LaneMemory> memory, Executor* background)
-    : memory_(std::move(memory)), background_(background) {}
+Borrower::Borrower(std::shared_ptr<const LaneMemory> memory, const PeerLoans& loans, Executor* background)
+    : memory_(std::move(memory)), loans_(loans), background_(background) {}
 
 Borrower::~Borrower() {
   for (auto& [id, block] : blocks_) later([mapping = std::move(block.mapping)] {});
@@ -88,12 +88,24 @@ void Borrower::take(const ShownBlock& block, int memory_fd) {
   blocks_.emplace(block.id, Block{std::move(mapping)});
 }
 
+std::optional<LentPlace> Borrower::find(const std::byte* data, size_t size) const {
+  for (const auto& [id, block] : blocks_) {
+    const Mapping& mapping = *block.mapping;
+    if (data < mapping.data || data >= mapping.data + mapping.size) continue;
+    const auto offset = static_cast<size_t>(data - mapping.data);
+    if (size <= mapping.size - offset) return LentPlace{id, offset};
+  }
+  return std::nullopt;
+}
+
 Frame Borrower::read(const Loan& loan, size_t size) {
+  if (loan.check != loan.checksum(size)) fail(Status::kProtocol, "the place of a loan was changed on its way");
+  if ((loan.number & ~kGivenBack) >= kMaxLoans) fail(Status::kProtocol, "loan {} of a lane is none", loan.number);
+  if ((loan.number & kGivenBack) != 0) return read_given_back(loan, size);
   const auto found = blocks_.find(loan.block);
   if (found == blocks_.end()) fail(Status::kProtocol, "a loan in block {} of a lane, which was not shown", loan.block);
   const std::shared_ptr<const Mapping>& mapping = found->second.mapping;
-  if (loan.check != loan.checksum(size)) fail(Status::kProtocol, "the place of a loan was changed on its way");
-  if (loan.number >= kMaxLoans || loan.offset > mapping->size || size > mapping->size - loan.offset) {
+  if (loan.offset > mapping->size || size > mapping->size - loan.offset) {
     fail(Status::kProtocol, "loan {} of {} bytes at {} is outside of its block of {} bytes", loan.number, size,
          loan.offset, mapping->size);
   }
@@ -104,6 +116,17 @@ Frame Borrower::read(const Loan& loan, size_t size) {
     if (memory->is_here()) memory->returned(number).store(1, std::memory_order_release);
   });
   return Frame(data, size, owner).as_loan();
+}
+
+// From here on the frame holds its memory as its owners here do: who gives it back is free to let go.
+Frame Borrower::read_given_back(const Loan& loan, size_t size) {
+  const std::optional<Frame> frame = loans_.find_lent({loan.block, loan.offset}, size);
+  if (!frame) {
+    fail(Status::kProtocol, "{} bytes at {} of block {} are given back that are not lent", size, loan.offset,
+         loan.block);
+  }
+  memory_->returned(loan.number & ~kGivenBack).store(1, std::memory_order_release);
+  return frame->as_loan();
 }
 
 }  // namespace distag

@@ -23,12 +23,13 @@ constexpr unsigned kMaxVainWakes = 64;
 }  // namespace
 
 Lane::Lane(std::shared_ptr<LaneContext> context, LaneMemory memory, LaneSocket socket, bool is_dialler,
-           LaneEvents events)
+           LaneEvents events, uint64_t worker)
     : context_(std::move(context)),
       memory_(std::make_shared<const LaneMemory>(std::move(memory))),
       socket_(std::move(socket)),
-      lender_(is_dialler ? std::make_unique<Lender>(memory_) : nullptr),
-      borrower_(is_dialler ? nullptr : std::make_unique<Borrower>(memory_, context_->background())),
+      other_{worker, socket_.other_process()},
+      lender_(is_dialler ? std::make_unique<Lender>(memory_, loans()) : nullptr),
+      borrower_(is_dialler ? nullptr : std::make_unique<Borrower>(memory_, loans(), context_->background())),
       own_sleep_(memory_->sleep_of(is_dialler)),
       other_sleep_(memory_->sleep_of(!is_dialler)),
       events_(std::move(events)),
@@ -72,8 +73,17 @@ void Lane::tidy() {
 
 // A block is shown before the first loan in it is written to the ring.
 Frame Lane::read(const Loan& loan, size_t size) {
-  for (size_t i = 0; i < 2 * kMaxShownBlocks && !borrower_->has_block(loan.block) && read_packet(); ++i) continue;
+  const auto has_block = [this, &loan] { return (loan.number & kGivenBack) != 0 || borrower_->has_block(loan.block); };
+  for (size_t i = 0; i < 2 * kMaxShownBlocks && !has_block() && read_packet(); ++i) continue;
   return borrower_->read(loan, size);
+}
+
+std::optional<LentPlace> Lane::find_borrowed(const std::byte* data, size_t size) const {
+  return context_->find_borrowed(other_, data, size);
+}
+
+std::optional<Frame> Lane::find_lent(const LentPlace& place, size_t size) const {
+  return context_->find_lent(other_, place, size);
 }
 
 bool Lane::send(const Frames& frames) {

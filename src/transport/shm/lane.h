@@ -23,9 +23,11 @@ struct LaneEvents {
 // One end of an open lane: messages go by a ring each way, and the socket tells of wakes and of the end. Large frames
 // of who dialled are loans. A ring is memory that the other side may write to at any time; a count or message that
 // cannot be ends the lane. Held by shared_ptr, because a callback may end its owner. On the loop.
-class Lane : public std::enable_shared_from_this<Lane>, LoanReader {
+class Lane : public std::enable_shared_from_this<Lane>, LoanReader, PeerLoans {
  public:
-  Lane(std::shared_ptr<LaneContext> context, LaneMemory memory, LaneSocket socket, bool is_dialler, LaneEvents events);
+  // `worker`: what the other side says of itself.
+  Lane(std::shared_ptr<LaneContext> context, LaneMemory memory, LaneSocket socket, bool is_dialler, LaneEvents events,
+       uint64_t worker = 0);
   ~Lane() override;
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -49,11 +51,18 @@ class Lane : public std::enable_shared_from_this<Lane>, LoanReader {
   void tidy();
   // Whether tidy() may find something.
   bool has_blocks() const { return (lender_ && lender_->has_shown()) || (borrower_ && borrower_->has_blocks()); }
+  const LanePeer& other() const { return other_; }
+  const Lender* lender() const { return lender_.get(); }
+  // nullptr also where the other side has hung up: it keeps no books.
+  const Borrower* borrower() const { return is_hung_up_ ? nullptr : borrower_.get(); }
   size_t loans_out() const { return lender_ ? lender_->loans_out() : 0; }
   size_t bytes_out() const { return lender_ ? lender_->bytes_out() : 0; }
 
  private:
   Frame read(const Loan& loan, size_t size) override;
+  const PeerLoans& loans() const { return *this; }
+  std::optional<LentPlace> find_borrowed(const std::byte* data, size_t size) const override;
+  std::optional<Frame> find_lent(const LentPlace& place, size_t size) const override;
   void read_socket();
   bool read_packet();
   void take_block(const ShownBlock& block, int memory_fd);
@@ -67,6 +76,7 @@ class Lane : public std::enable_shared_from_this<Lane>, LoanReader {
   const std::shared_ptr<LaneContext> context_;
   const std::shared_ptr<const LaneMemory> memory_;
   LaneSocket socket_;
+  const LanePeer other_;
   std::unique_ptr<Lender> lender_;      // of who dialled
   std::unique_ptr<Borrower> borrower_;  // of who accepted
   SleepWord& own_sleep_;

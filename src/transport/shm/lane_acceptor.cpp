@@ -176,11 +176,12 @@ void LaneAcceptor::State::open(Id id, const LaneOffer& offer, int memory_fd) {
   events.on_dropped = [weak = weak_from_this(), id] {
     if (const auto state = weak.lock()) state->lanes_.erase(id);
   };
-  if (!waiting.socket.send(LaneAnswer{kLaneMagic, kLaneVersion, 1})) return hang_up(id);
+  if (!waiting.socket.send(LaneAnswer{kLaneMagic, kLaneVersion, 1, context_->worker()})) return hang_up(id);
   FdLoop& loop = context_->loop();
   loop.cancel_timer(std::exchange(waiting.timer, 0));
   loop.unwatch(waiting.socket.fd());
-  auto lane = std::make_shared<Lane>(context_, std::move(memory), std::move(waiting.socket), false, std::move(events));
+  auto lane = std::make_shared<Lane>(context_, std::move(memory), std::move(waiting.socket), false, std::move(events),
+                                     offer.worker);
   waiting_.erase(id);
   const auto place = lanes_.emplace(id, lane).first;
   try {

@@ -43,7 +43,7 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
 
   void offer();
   void on_answer();
-  void open_lane();
+  void open_lane(uint64_t worker);
   void go_below(std::string_view why);
   void dial_below(std::string_view why);
   void end_offer();
@@ -93,7 +93,7 @@ void LaneConnection::State::offer() {
   socket_ = LaneSocket::connect(*address);
   if (!socket_.is_of_same_user()) fail(Status::kDenied, "another user takes lanes at \"{}\"", address->path());
   memory_.emplace(LaneMemory::make(kLaneSizes));
-  if (!socket_.send(LaneOffer{kLaneMagic, kLaneVersion, kLaneSizes, 0}, memory_->fd())) {
+  if (!socket_.send(LaneOffer{kLaneMagic, kLaneVersion, kLaneSizes, 0, context_->worker()}, memory_->fd())) {
     fail(Status::kDisconnected, "who takes lanes at \"{}\" has hung up", address->path());
   }
   memory_->close_fd();
@@ -124,7 +124,7 @@ void LaneConnection::State::on_answer() {
     return go_below("the other side has refused the offer of a lane");
   }
   try {
-    open_lane();
+    open_lane(answer.worker);
   } catch (...) {
     const Error error = current_error();
     return go_below(error.message());
@@ -132,7 +132,7 @@ void LaneConnection::State::on_answer() {
   tell_connected();
 }
 
-void LaneConnection::State::open_lane() {
+void LaneConnection::State::open_lane(uint64_t worker) {
   LaneEvents events;
   events.on_message = [weak = weak_from_this()](Frames frames) {
     const auto state = weak.lock();
@@ -150,7 +150,8 @@ void LaneConnection::State::open_lane() {
   };
   FdLoop& loop = context_->loop();
   loop.unwatch(socket_.fd());
-  auto lane = std::make_shared<Lane>(context_, *std::move(memory_), std::move(socket_), true, std::move(events));
+  auto lane =
+      std::make_shared<Lane>(context_, *std::move(memory_), std::move(socket_), true, std::move(events), worker);
   memory_.reset();
   lane->open();
   loop.cancel_timer(std::exchange(timer_, 0));

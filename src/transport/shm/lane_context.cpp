@@ -16,7 +16,8 @@ constexpr Nanos kTidyInterval = kSecond / 2;
 
 }  // namespace
 
-LaneContext::LaneContext(FdLoop& loop, Executor* background) : loop_(loop), background_(background) {
+LaneContext::LaneContext(FdLoop& loop, Executor* background, uint64_t worker)
+    : loop_(loop), background_(background), worker_(worker) {
   idle_check_ = loop_.add_idle_check([this] { return turn(); });
 }
 
@@ -142,6 +143,30 @@ void LaneContext::end_sleep() noexcept {
   for (const std::shared_ptr<Lane>& lane : lanes_) {
     if (lane != nullptr) lane->end_sleep();
   }
+}
+
+// Of the lanes that it has dialled.
+std::optional<LentPlace> LaneContext::find_borrowed(const LanePeer& other, const std::byte* data, size_t size) const {
+  assert_on_loop(loop_);
+  if (!other.is_known()) return std::nullopt;
+  for (const std::shared_ptr<Lane>& lane : lanes_) {
+    const bool is_between = lane != nullptr && lane->borrower() != nullptr && lane->other() == other;
+    if (!is_between) continue;
+    if (const auto place = lane->borrower()->find(data, size)) return place;
+  }
+  return std::nullopt;
+}
+
+// Of the lanes that this worker has dialled.
+std::optional<Frame> LaneContext::find_lent(const LanePeer& other, const LentPlace& place, size_t size) const {
+  assert_on_loop(loop_);
+  if (!other.is_known()) return std::nullopt;
+  for (const std::shared_ptr<Lane>& lane : lanes_) {
+    const bool is_between = lane != nullptr && lane->lender() != nullptr && lane->other() == other;
+    if (!is_between) continue;
+    if (auto frame = lane->lender()->find(place, size)) return frame;
+  }
+  return std::nullopt;
 }
 
 bool LaneContext::has_failed(const std::string& endpoint, const FileIdentity& identity) const {

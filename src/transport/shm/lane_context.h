@@ -11,6 +11,7 @@
 #include "base/fd_loop.h"
 #include "base/shared_memory.h"
 #include "transport/shm/lane_socket.h"
+#include "transport/shm/peer_loans.h"
 #include "transport/transport.h"
 
 namespace distag {
@@ -24,14 +25,15 @@ class LaneContext final : Lookout {
   // Above this many the next one is refused: each costs a look.
   static constexpr size_t kMaxLanes = 1024;
 
-  // `background`: for what takes long; nullptr: it is done at once.
-  explicit LaneContext(FdLoop& loop, Executor* background = nullptr);
+  // `background`: for what takes long; nullptr: it is done at once. `worker`: as in LaneOffer.
+  explicit LaneContext(FdLoop& loop, Executor* background = nullptr, uint64_t worker = 0);
   ~LaneContext() override;
   LaneContext(const LaneContext&) = delete;
   LaneContext& operator=(const LaneContext&) = delete;
 
   FdLoop& loop() const { return loop_; }
   Executor* background() const { return background_; }
+  uint64_t worker() const { return worker_; }
   LaneReport& report() { return report_; }
   LaneReport make_report() const;
   // From now on buffers of this process lie where they can be lent.
@@ -42,6 +44,10 @@ class LaneContext final : Lookout {
 
   void add(const std::shared_ptr<Lane>& lane);
   void remove(const Lane& lane) noexcept;
+
+  // As PeerLoans.
+  std::optional<LentPlace> find_borrowed(const LanePeer& other, const std::byte* data, size_t size) const;
+  std::optional<Frame> find_lent(const LanePeer& other, const LentPlace& place, size_t size) const;
 
   // Whether lanes to the endpoint have failed twice, as long as the same one listens there.
   bool has_failed(const std::string& endpoint, const FileIdentity& identity) const;
@@ -69,6 +75,7 @@ class LaneContext final : Lookout {
 
   FdLoop& loop_;
   Executor* const background_;
+  const uint64_t worker_;
   std::optional<shared_memory::Use> lending_;
   Loop::TimerId tidy_timer_ = 0;
   LaneReport report_;

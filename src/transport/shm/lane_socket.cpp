@@ -94,6 +94,14 @@ ssize_t receive_with(int socket, void* packet, size_t size, int& descriptor) {
   return -2;
 }
 
+// Of the other side.
+std::optional<ucred> credentials(int socket) {
+  ucred other = {};
+  socklen_t size = sizeof other;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &other, &size) != 0 || size != sizeof other) return std::nullopt;
+  return other;
+}
+
 // Only a socket that a dead process left may go.
 void clear_left(const SocketAddress& address) {
   struct stat status = {};
@@ -154,9 +162,13 @@ LaneSocket LaneSocket::connect(const SocketAddress& address) {
 }
 
 bool LaneSocket::is_of_same_user() const {
-  ucred other = {};
-  socklen_t size = sizeof other;
-  return getsockopt(fd_, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && size == sizeof other && other.uid == geteuid();
+  const std::optional<ucred> other = credentials(fd_);
+  return other && other->uid == geteuid();
+}
+
+pid_t LaneSocket::other_process() const {
+  const std::optional<ucred> other = credentials(fd_);
+  return other ? other->pid : 0;
 }
 
 bool LaneSocket::send(const LaneOffer& offer, int memory_fd) { return send_with(fd_, &offer, sizeof offer, memory_fd); }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,11 +35,13 @@ struct LaneOffer {
   uint32_t version = 0;
   LaneSizes sizes;
   uint32_t reserved = 0;
+  uint64_t worker = 0;  // who dials: a number that no other one has; 0: it is not said
 };
 struct LaneAnswer {
   uint64_t magic = 0;
   uint32_t version = 0;  // of who answers
   uint32_t is_taken = 0;
+  uint64_t worker = 0;  // who answers
 };
 struct ShownBlock {
   uint64_t id = 0;    // from 1 on
@@ -45,7 +49,16 @@ struct ShownBlock {
 };
 inline constexpr size_t kMaxShownBlocks = 512;              // at a time
 inline constexpr uint64_t kLaneMagic = 0x31656e616c677464;  // "dtglane1"
-inline constexpr uint32_t kLaneVersion = 2;
+inline constexpr uint32_t kLaneVersion = 3;
+
+// Who is at the other end: as it says, and as the system says of its process.
+struct LanePeer {
+  uint64_t worker = 0;
+  pid_t process = 0;  // 0: the system does not show it to this process
+
+  bool is_known() const { return worker != 0 && process != 0; }
+  bool operator==(const LanePeer&) const = default;
+};
 
 // The socket of one lane: SEQPACKET, nobody waits on it. Closes it at its end; the other side is told of that even
 // while a forked child holds a copy.
@@ -68,6 +81,8 @@ class LaneSocket {
   int fd() const { return fd_; }
   // Whether the process at the other end is of the same user.
   bool is_of_same_user() const;
+  // The process that has dialled, or that has listened.
+  pid_t other_process() const;
 
   bool send(const LaneOffer& offer, int memory_fd);
   bool send(const LaneAnswer& answer);

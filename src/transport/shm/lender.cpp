@@ -1,5 +1,6 @@
 #include "transport/shm/lender.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -24,7 +25,8 @@ Frame move_to_shared(const Frame& frame) {
 
 }  // namespace
 
-Lender::Lender(std::shared_ptr<const LaneMemory> memory) : memory_(std::move(memory)) {
+Lender::Lender(std::shared_ptr<const LaneMemory> memory, const PeerLoans& loans)
+    : memory_(std::move(memory)), loans_(loans) {
   free_.reserve(kMaxLoans);
   out_.reserve(kMaxLoans);
   for (uint32_t number = kMaxLoans; number-- > 0;) free_.push_back(number);
@@ -42,18 +44,22 @@ void Lender::lend(Frames& frames, size_t ahead, LaneSocket& socket) {
   for (size_t i = 1; i < frames.size(); ++i) {
     Frame& frame = frames[i];
     const bool has_room = loans < kMaxLoans && bytes + frame.size() <= kMaxBytesOut;
-    if (frame.size() < shared_memory::kLeastBytes || !has_room) continue;
-    auto found = shared_memory::find(frame.data(), frame.size());
-    if (!found) {
-      const Frame moved = move_to_shared(frame);
-      found = shared_memory::find(moved.data(), moved.size());
-      if (found) frame = moved;
-    }
-    if (!found || !show(*found, socket)) continue;
+    if (frame.size() < shared_memory::kLeastBytes || !has_room || !find_or_move(frame, socket)) continue;
     frame = frame.as_loan();
     bytes += frame.size();
     ++loans;
   }
+}
+
+// To where it can be lent. False: it cannot.
+bool Lender::find_or_move(Frame& frame, LaneSocket& socket) {
+  if (const auto found = shared_memory::find(frame.data(), frame.size())) return show(*found, socket);
+  if (loans_.find_borrowed(frame.data(), frame.size())) return true;
+  const Frame moved = move_to_shared(frame);
+  const auto found = shared_memory::find(moved.data(), moved.size());
+  if (!found) return false;
+  frame = moved;
+  return show(*found, socket);
 }
 
 // Before the first loan in it goes by the ring.
@@ -71,28 +77,37 @@ std::vector<Loan> Lender::note(const Frames& frames) {
   std::vector<Loan> loans;
   for (const Frame& frame : frames) {
     if (!frame.is_loan()) continue;
-    const auto found = shared_memory::find(frame.data(), frame.size());
-    if (!found || !shown_.contains(found->block->id()) || loans.size() >= free_.size()) {
-      fail(Status::kInvalidState, "a loan of {} bytes that this lane has not made", frame.size());
-    }
-    Loan loan{found->block->id(), found->offset, free_[free_.size() - 1 - loans.size()], 0};
-    loan.check = loan.checksum(frame.size());
-    loans.push_back(loan);
+    if (loans.size() >= free_.size()) fail(Status::kInvalidState, "more loans than a lane has made");
+    loans.push_back(loan_of(frame, free_[free_.size() - 1 - loans.size()]));
   }
+  size_t next = 0;
   for (const Frame& frame : frames) {
     if (!frame.is_loan()) continue;
-    const uint32_t number = free_.back();
     free_.pop_back();
-    memory_->returned(number).store(0, std::memory_order_relaxed);  // the ring publishes it
-    out_.push_back({number, frame});
+    out_.push_back({loans[next++], frame});
+    memory_->returned(out_.back().number()).store(0, std::memory_order_relaxed);  // the ring publishes it
     bytes_out_ += frame.size();
   }
   return loans;
 }
 
+Loan Lender::loan_of(const Frame& frame, uint32_t number) const {
+  Loan loan;
+  const auto found = shared_memory::find(frame.data(), frame.size());
+  if (found && shown_.contains(found->block->id())) {
+    loan = {found->block->id(), found->offset, number, 0};
+  } else if (const auto borrowed = loans_.find_borrowed(frame.data(), frame.size())) {
+    loan = {borrowed->block, borrowed->offset, number | kGivenBack, 0};
+  } else {
+    fail(Status::kInvalidState, "a loan of {} bytes that this lane has not made", frame.size());
+  }
+  loan.check = loan.checksum(frame.size());
+  return loan;
+}
+
 void Lender::take_back(size_t count) {
   for (; count > 0; --count) {
-    free_.push_back(out_.back().number);
+    free_.push_back(out_.back().number());
     bytes_out_ -= out_.back().frame.size();
     out_.pop_back();
   }
@@ -100,11 +115,30 @@ void Lender::take_back(size_t count) {
 
 void Lender::collect() {
   std::erase_if(out_, [this](const Out& out) {
-    if (memory_->returned(out.number).load(std::memory_order_acquire) == 0) return false;
-    free_.push_back(out.number);
+    if (memory_->returned(out.number()).load(std::memory_order_acquire) == 0) return false;
+    free_.push_back(out.number());
     bytes_out_ -= out.frame.size();
     return true;
   });
+}
+
+// They may be of several loans that lie one behind the other.
+std::optional<Frame> Lender::find(const LentPlace& place, size_t size) const {
+  if (place.offset > SIZE_MAX - size) return std::nullopt;
+  const auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
+  const std::byte* data = nullptr;
+  for (uint64_t at = place.offset; at < place.offset + size;) {
+    const auto covers = [&place, at](const Out& out) {
+      return !out.is_given_back() && out.loan.block == place.block && out.loan.offset <= at &&
+             at - out.loan.offset < out.frame.size();
+    };
+    const auto found = std::find_if(out_.begin(), out_.end(), covers);
+    if (found == out_.end()) return std::nullopt;
+    if (data == nullptr) data = found->frame.data() + (at - found->loan.offset);
+    owners->push_back(found->frame.owner());
+    at = found->loan.offset + found->frame.size();
+  }
+  return Frame(data, size, owners);
 }
 
 void Lender::forget_retired(LaneSocket& socket) {

@@ -16,12 +16,14 @@ namespace distag {
 struct Loan {
   uint64_t block = 0;
   uint64_t offset = 0;
-  uint32_t number = 0;
+  uint32_t number = 0;  // with kGivenBack or without
   uint32_t check = 0;
 
   // Of all the rest and the size of the frame: the checksum of the message does not cover what does not travel.
   uint32_t checksum(size_t size) const;
 };
+// In the number of a loan: the block is one of the reader, which has lent it to the writer.
+inline constexpr uint32_t kGivenBack = 1u << 31;
 
 // Makes frames of the loans that come.
 class LoanReader {

@@ -10,8 +10,8 @@
 namespace distag {
 
 ShmTransport::ShmTransport(FdLoop& loop, std::shared_ptr<Transport> below, const std::string& why_off,
-                           Executor* background)
-    : below_(std::move(below)), context_(std::make_shared<LaneContext>(loop, background)) {
+                           Executor* background, uint64_t worker)
+    : below_(std::move(below)), context_(std::make_shared<LaneContext>(loop, background, worker)) {
   context_->report().is_on = why_off.empty();
   context_->report().why_off = why_off;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,8 +19,10 @@ class LaneContext;
 class ShmTransport final : public Transport {
  public:
   // `why_off`: empty, or why all connections go below. `background`, which outlives this: for what takes long.
+  // `worker`: a number that no other one has, by which the other side of a lane knows it from other workers of its
+  // process; 0: what it lends does not come back by name.
   ShmTransport(FdLoop& loop, std::shared_ptr<Transport> below, const std::string& why_off,
-               Executor* background = nullptr);
+               Executor* background = nullptr, uint64_t worker = 0);
   ~ShmTransport() override;
 
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;

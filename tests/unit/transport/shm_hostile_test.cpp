@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <random>
 #include <thread>
 
+#include "base/shared_memory.h"
 #include "contract/transport_contract.h"
 #include "transport/shm/lane_memory.h"
 #include "transport/shm/lane_socket.h"
@@ -80,13 +82,13 @@ class Stranger {
     close(fd);
     return is_sent;
   }
-  // An offer as it should be, up to its answer.
-  bool open() {
+  // An offer as it should be, up to its answer; of a worker that says it is this one.
+  bool open(uint64_t worker = 0) {
     const int fd = make_memory(kTotal, kSeals);
     memory_ = static_cast<std::byte*>(mmap(nullptr, kTotal, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     LaneAnswer answer;
-    return offer(fd) && wait_readable() && recv(fd_, &answer, sizeof answer, 0) == sizeof answer &&
-           answer.is_taken == 1;
+    return offer(fd, {kLaneMagic, kLaneVersion, kLaneSizes, 0, worker}) && wait_readable() &&
+           recv(fd_, &answer, sizeof answer, 0) == sizeof answer && answer.is_taken == 1;
   }
   bool wait_readable() const {
     pollfd wanted = {fd_, POLLIN, 0};
@@ -565,15 +567,27 @@ class FalseAcceptor {
   }
   // A dialler with its offer; -1: none within `patience_ms`.
   int accept_offer(int patience_ms) {
-    pollfd wanted = {fd_, POLLIN, 0};
-    if (poll(&wanted, 1, patience_ms) != 1) return -1;
-    const int accepted = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int accepted = accept(patience_ms);
     LaneOffer offer;
-    if (recv(accepted, &offer, sizeof offer, 0) != sizeof offer) std::abort();
+    if (accepted >= 0 && recv(accepted, &offer, sizeof offer, 0) != sizeof offer) std::abort();
     return accepted;
+  }
+  // The same, with the descriptor of the offer.
+  LaneSocket accept_memory(int& memory_fd) {
+    LaneSocket socket(accept(kPatienceMs));
+    LaneOffer offer;
+    pollfd wanted = {socket.fd(), POLLIN, 0};
+    if (poll(&wanted, 1, kPatienceMs) != 1) std::abort();
+    if (socket.receive(offer, memory_fd) != LaneSocket::Got::kPacket) std::abort();
+    return socket;
   }
 
  private:
+  int accept(int patience_ms) const {
+    pollfd wanted = {fd_, POLLIN, 0};
+    return poll(&wanted, 1, patience_ms) == 1 ? accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC) : -1;
+  }
+
   SocketAddress address_;
   int fd_;
 };
@@ -621,6 +635,181 @@ TEST(ShmFalseAcceptorTest, AnAcceptorThatSaysNothingDelaysTheDial) {
   EXPECT_FALSE(dialled.send({text_frame("early")}));
   EXPECT_EQ(dialled.record().next("connected").what, "connected");
   EXPECT_EQ(dialled.record().next("writable").what, "writable");
+}
+
+// ---- a stranger gives back ----
+
+constexpr uint64_t kVictim = 5;
+constexpr uint64_t kStranger = 7;
+constexpr uint32_t kLentBytes = 256u << 10;
+
+// A victim that has lent a stranger a part of its memory, from `kLentAt` on.
+class Lending {
+ public:
+  static constexpr uint64_t kLentAt = 64u << 10;
+
+  Lending() : victim_(kind()) {
+    victim_.run([this] {
+      address_ = victim_.transport().private_address();
+      other_ = victim_.transport().private_address();
+    });
+    listening_.emplace(victim_, address_);
+    acceptor_.emplace(other_);
+    dialled_.emplace(victim_, other_);
+    int fd = -1;
+    socket_ = acceptor_->accept_memory(fd);
+    memory_.emplace(LaneMemory::adopt(fd, kLaneSizes));
+    if (!socket_.send(LaneAnswer{kLaneMagic, kLaneVersion, 1, kStranger})) std::abort();
+    dialled_->record().next("connected");
+    bytes_ = shared_memory::allocate(size_t{1} << 20);
+    place_ = shared_memory::find(bytes_, size_t{1} << 20);
+    owner_ = std::shared_ptr<const void>(
+        bytes_, [](const void* place) { shared_memory::free(static_cast<std::byte*>(const_cast<void*>(place))); });
+    lend();
+  }
+  void lend() {
+    Frames frames = {Frame::of({}), Frame(bytes_ + kLentAt, kLentBytes, owner_)};
+    victim_.run([this, &frames] {
+      dialled_->connection().lend(frames, 0);
+      if (!dialled_->connection().send(frames)) std::abort();
+    });
+  }
+  // A small message, before which the victim looks at what is back.
+  void send_small() {
+    Frames frames = {Frame::of({}), text_frame("x")};
+    victim_.run([this, &frames] {
+      dialled_->connection().lend(frames, 0);
+      dialled_->connection().send(frames);
+    });
+  }
+
+  // Of the only loan: numbers begin with 0.
+  ReturnedLoan& returned() { return memory_->returned(0); }
+  void end_lane() { dialled_->close(); }
+  Loan loan(uint64_t offset = kLentAt, uint32_t number = 0) const {
+    return {place_->block->id(), place_->offset + offset, number | kGivenBack, 0};
+  }
+  const std::string& address() const { return address_; }
+  const std::byte* bytes() const { return bytes_; }
+  Record& record() { return listening_->record(); }
+  bool refuses(const Loan& loan, uint32_t size, uint64_t worker = kStranger, uint32_t damage = 0) const {
+    Stranger stranger(address_);
+    if (!stranger.open(worker)) return false;
+    write_loan(stranger, loan, size, damage);
+    return stranger.is_hung_up_on();
+  }
+
+ private:
+  static TransportKind kind() {
+    TransportKind kind;
+    kind.name = "shm";
+    kind.make = [](FdLoop& loop) {
+      return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), "", nullptr, kVictim);
+    };
+    return kind;
+  }
+
+  Side victim_;
+  std::string address_;
+  std::string other_;
+  std::optional<Listening> listening_;
+  std::optional<FalseAcceptor> acceptor_;
+  std::optional<Dialled> dialled_;
+  LaneSocket socket_;
+  std::optional<LaneMemory> memory_;
+  std::byte* bytes_ = nullptr;
+  std::optional<shared_memory::Found> place_;
+  std::shared_ptr<const void> owner_;
+};
+
+TEST(ShmGivingStrangerTest, WhatItWasLentItMayGiveBackAsOftenAsItLikes) {
+  Lending lending;
+  Stranger stranger(lending.address());
+  ASSERT_TRUE(stranger.open(kStranger));
+  Loan loans[] = {lending.loan(Lending::kLentAt, 0), lending.loan(Lending::kLentAt + 4, 1)};
+  loans[0].check = loans[0].checksum(kLentBytes);
+  loans[1].check = loans[1].checksum(kLentBytes - 4);
+  const uint32_t head[] = {3, 0, kLentBytes | 1u << 31, (kLentBytes - 4) | 1u << 31};
+  std::memcpy(stranger.bytes(), head, sizeof head);
+  std::memcpy(stranger.bytes() + sizeof head, loans, sizeof loans);
+  stranger.written() = sizeof head + sizeof loans;
+  stranger.wake();
+  const Frames frames = lending.record().next("message").frames;
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_EQ(frames[1].data(), lending.bytes() + Lending::kLentAt);
+  EXPECT_EQ(frames[2].data(), lending.bytes() + Lending::kLentAt + 4);
+  EXPECT_EQ(frames[2].size(), kLentBytes - 4);
+  EXPECT_EQ(stranger.memory()[4096], std::byte{1}) << "the names are done with";
+  EXPECT_EQ(stranger.memory()[4097], std::byte{1});
+}
+
+// Each ends the lane on which it came.
+TEST(ShmGivingStrangerTest, WhatItWasNotLentEndsTheLane) {
+  Lending lending;
+  const uint64_t end = Lending::kLentAt + kLentBytes;
+  EXPECT_TRUE(lending.refuses(lending.loan(Lending::kLentAt - 1), 100)) << "begins before it";
+  EXPECT_TRUE(lending.refuses(lending.loan(end - 99), 100)) << "ends behind it";
+  EXPECT_TRUE(lending.refuses(lending.loan(end), 100)) << "lies in the same block";
+  EXPECT_TRUE(lending.refuses(lending.loan(Lending::kLentAt, kMaxLoans), 100)) << "a number that is none";
+  EXPECT_TRUE(lending.refuses(lending.loan(), 100, kStranger, 1)) << "a place that was changed on its way";
+  EXPECT_TRUE(lending.refuses(lending.loan(), 100, kStranger + 1)) << "lent to another worker";
+  EXPECT_TRUE(lending.refuses(lending.loan(), 100, 0)) << "by nobody";
+  for (const uint64_t block : {uint64_t{0}, lending.loan().block + 1, UINT64_MAX}) {
+    Loan loan = lending.loan();
+    loan.block = block;
+    EXPECT_TRUE(lending.refuses(loan, 100)) << "another block, " << block;
+  }
+  for (const uint64_t offset : {UINT64_MAX, UINT64_MAX - 99, uint64_t{1} << 63}) {
+    Loan loan = lending.loan();
+    loan.offset = offset;
+    EXPECT_TRUE(lending.refuses(loan, 100)) << "at " << offset;
+  }
+}
+
+TEST(ShmGivingStrangerTest, WhatItHasReturnedItGivesBackNoMore) {
+  Lending lending;
+  lending.returned() = 1;
+  lending.send_small();
+  EXPECT_TRUE(lending.refuses(lending.loan(), kLentBytes));
+  lending.lend();
+  lending.end_lane();
+  EXPECT_TRUE(lending.refuses(lending.loan(), kLentBytes)) << "after the end of the lane that lent it";
+}
+
+// The number of a worker is no secret; its process is what the system says.
+TEST(ShmGivingStrangerTest, AnotherProcessGivesNothingBack) {
+  struct Order {
+    char address[108] = {};
+    Loan loan;
+  };
+  int pipes[2];
+  ASSERT_EQ(pipe2(pipes, O_CLOEXEC), 0);
+  const pid_t child = fork();  // before there are threads
+  if (child == 0) {
+    close(pipes[1]);
+    Order order;
+    bool is_refused = false;
+    if (read(pipes[0], &order, sizeof order) == sizeof order) {
+      Stranger stranger(order.address);
+      if (stranger.open(kStranger)) {
+        write_loan(stranger, order.loan, kLentBytes);
+        is_refused = stranger.is_hung_up_on();
+      }
+    }
+    _exit(is_refused ? 0 : 1);
+  }
+  {
+    Lending lending;
+    Order order;
+    std::snprintf(order.address, sizeof order.address, "%s", lending.address().c_str());
+    order.loan = lending.loan();
+    ASSERT_EQ(write(pipes[1], &order, sizeof order), static_cast<ssize_t>(sizeof order));
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  close(pipes[0]);
+  close(pipes[1]);
 }
 
 // ---- what both want ----

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "transport/transport.h"
+
+namespace distag {
+
+// Where in the blocks of who lends.
+struct LentPlace {
+  uint64_t block = 0;
+  uint64_t offset = 0;
+};
+
+// What this worker and the one at the other end of a lane have of each other, by all lanes between them: a lane lends
+// one way, and what was lent on it goes back to its owner by another one. On the loop.
+class PeerLoans {
+ public:
+  virtual ~PeerLoans() = default;
+  // Memory of the other worker that this one has borrowed; nullopt: it is none.
+  virtual std::optional<LentPlace> find_borrowed(const std::byte* data, size_t size) const = 0;
+  // Memory of this worker, of which the other one has all of these bytes now; its owners hold it as they did before.
+  // nullopt: it has not.
+  virtual std::optional<Frame> find_lent(const LentPlace& place, size_t size) const = 0;
+};
+
+}  // namespace distag

@@ -17,6 +17,7 @@
 #include "transport/shm/shm_transport.h"
 #include "transport/zmq/address.h"
 #include "transport/zmq/zmq_transport.h"
+#include "worker/fault_points.h"
 #include "worker/long_tasks.h"
 
 namespace distag {
@@ -69,7 +70,7 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
       *log_,
       [this](const std::string& rendezvous) -> std::unique_ptr<Transport> {
         if (starts_with(rendezvous, "inproc://")) return std::make_unique<InprocTransport>(*loop_);
-        return make_transport();
+        return with_fault_points(make_transport(), *loop_);
       },
       [this](const std::string& uri, Transport& transport) { return make_meeting_point(uri, transport); },
       [](const char* name) -> const char* { return std::getenv(name); },

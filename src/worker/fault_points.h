@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "base/fd_loop.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// Where tests/faults looks at each message of a worker that talks to other processes: a decorator of its transport, of
+// which each kind of message, sent or arrived, is a fault point. That folder defines it and builds the worker for
+// itself with DISTAG_FAULT_POINTS; in every other build the transport stays as it is.
+#ifdef DISTAG_FAULT_POINTS
+std::unique_ptr<Transport> with_fault_points(std::unique_ptr<Transport> transport, FdLoop& loop);
+#else
+inline std::unique_ptr<Transport> with_fault_points(std::unique_ptr<Transport> transport, FdLoop&) { return transport; }
+#endif
+
+}  // namespace distag

@@ -1,0 +1,104 @@
+"""The cells of the matrix: steps of the protocol, the faults that strike there, and the transports."""
+
+# A lease of the members, and how long they are stopped: shorter and longer than what a peer may be silent (1.25 leases).
+LEASE = 1.0
+SHORT_STOP = 0.3
+LONG_STOP = 2.5
+
+# By phase, in the order of the protocol: the member that the fault strikes, the step, and which one of its kind.
+# "cold" is a call between members that have not spoken yet; in the others all are connected.
+STEPS = {
+    "start": """
+        A Lock.open sent 1, C Lock.open sent 1, A Draft.open sent 1, C Draft.open sent 1,
+        A Draft.write sent 1, C Draft.write sent 1, A Group.rename sent 1, C Group.rename sent 1""",
+    "join": """
+        B Join sent 1, A Join arrived 1, A Roster sent 1, B Roster arrived 1""",
+    "cold": """
+        A Hello sent 1, B Hello arrived 1, B Welcome sent 1, A Welcome arrived 1,
+        B Hello sent 1, A Hello arrived 1, A Welcome sent 1, B Welcome arrived 1""",
+    "call": """
+        A Call sent 1, B Call arrived 1, B Reply sent 1, A Reply arrived 1""",
+    "large": """
+        A Chunk sent 1, B Chunk arrived 2, A Call sent 1, B Call arrived 1,
+        B Chunk sent 1, A Chunk arrived 2, B Reply sent 1, A Reply arrived 1""",
+    "relay": """
+        B Call arrived 1, B Call sent 1, C Call arrived 1, C Reply sent 1, B Reply arrived 1, B Reply sent 1""",
+    "long": """
+        A Long sent 1, B Long arrived 1, B Long sent 1, A Long arrived 1""",
+    "cancel": """
+        A Cancel sent 1, B Cancel arrived 1""",
+    "credit": """
+        A WantCredit sent 1, B WantCredit arrived 1, B Credit sent 1, A Credit arrived 1""",
+    "references": """
+        C Call arrived 1, B Fork sent 1, C Fork arrived 1, C Forked sent 1, A Forked arrived 1,
+        B Drop sent 1, A Drop sent 1, C Drop arrived 1""",
+    "planned": """
+        B Call arrived 1, C Joined sent 1, A Joined arrived 1, A Expect sent 1, B Expect arrived 1, C Expect arrived 1,
+        A Grad sent 1, B Grad arrived 1, B Grad sent 1, C Grad arrived 1, C Grad sent 1, A Grad arrived 1,
+        C Done sent 1, A Done arrived 1, A Verdict sent 1, A Verdict sent 2, B Verdict arrived 1, C Verdict arrived 1,
+        A Release sent 1, A Release sent 2, B Release arrived 1, C Release arrived 1""",
+    "searched": """
+        A Discover sent 1, B Discover arrived 1, B Discover sent 1, C Discover arrived 1,
+        C Discovered sent 1, B Discovered arrived 1, B Discovered sent 1, A Discovered arrived 1,
+        B Grad sent 1, C Done sent 1, A Verdict sent 1""",
+    "fast": """
+        A Start sent 1, C Start arrived 1, A Grad sent 1, B Grad arrived 1, C Grad sent 1, B Done sent 1,
+        A Done arrived 1, A Verdict sent 1, C Verdict arrived 1""",
+    "optimizer": """
+        B Call arrived 1, B Call arrived 2, C Call arrived 2, B Call arrived 3, C Reply sent 3, B Call arrived 4,
+        A Reply arrived 5""",
+    "mesh": """
+        B Call sent 1, A Call arrived 1, A Part sent 1, B Part arrived 1, C Part sent 3, A Part arrived 3,
+        B Chunk sent 1, C MeshEnd sent 1, A MeshEnd arrived 1""",
+    "gather": """
+        B Call sent 1, A Call arrived 1, A Call sent 1, C Call arrived 1, C Reply sent 1, A Reply arrived 1""",
+    "stop": """
+        B ShutdownAnswer sent 1, A ShutdownAnswer arrived 1, A ShutdownPoll sent 1, B ShutdownPoll arrived 1,
+        A ShutdownPoll sent 3, A ShutdownVerdict sent 1, A ShutdownVerdict sent 2, B ShutdownVerdict arrived 1,
+        A Leave sent 1, B Leave arrived 1""",
+}
+
+# The faults of tests/faults/fault_points.h; two of them are one, for different times.
+RECOVERED = ("short stop", "cut", "lose", "slow", "clock", "date")  # everything goes on as if nothing had happened
+LOSSES = ("kill", "long stop", "mute", "deaf")  # the others lose the member
+FAULTS = LOSSES + RECOVERED + ("memory", "disk")
+
+# "lane" is shared memory beside ipc://; the others are sockets alone.
+TRANSPORTS = ("lane", "ipc", "tcp with a key", "tcp without keys")
+
+# Where there are no connections none can fail; where no file is written no disk can be full. In "start" a stop of
+# any length holds nobody's lease: nobody has spoken yet.
+FILE_PHASES = ("start",)
+NEED_CONNECTIONS = ("cut", "lose", "mute", "deaf", "slow")
+
+
+class Cell:
+    def __init__(self, number, phase, step, fault, transport):
+        self.number, self.phase, self.step, self.fault, self.transport = number, phase, step, fault, transport
+        self.victim, self.kind, self.way, self.nth = step.split()
+
+    def __str__(self):
+        return f"{self.phase}: {self.step} | {self.fault} | {self.transport}"
+
+
+def applies(phase, fault, transport):
+    if phase in FILE_PHASES:
+        return fault not in NEED_CONNECTIONS
+    if phase == "join":  # the rendezvous at tcp://
+        return fault != "disk" and transport.startswith("tcp")
+    return fault != "disk"
+
+
+def all_cells(is_full):
+    """All faults at all steps: each over one transport, in turn, and the kill over each; `is_full`: each over each."""
+    cells = []
+    steps = [(phase, " ".join(step.split())) for phase, text in STEPS.items() for step in text.split(",")]
+    for at, (phase, step) in enumerate(steps):
+        for turn, fault in enumerate(FAULTS):
+            possible = [transport for transport in TRANSPORTS if applies(phase, fault, transport)]
+            if possible and not is_full and fault != "kill":
+                possible = [possible[(at + turn) % len(possible)]]
+            cells += [Cell(0, phase, step, fault, transport) for transport in possible]
+    for number, cell in enumerate(cells, 1):
+        cell.number = number
+    return cells

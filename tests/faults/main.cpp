@@ -1,0 +1,133 @@
+// A process of the matrix: a member of a group that does what it is told, line by line, and answers each with a line.
+//
+//   faults_participant RANK RENDEZVOUS LEASE_MS [BIND [insecure]]
+//
+//   arm STEP sent|arrived NTH FAULT   see fault_points.h
+//   start MS                      {"status", "message"}
+//   run PHASE                     [{"what", "status", "message", "begin", "end", "right"}]
+//   check NAME...                 likewise: a call and a pass with each of them
+//   mend                          {"happened"}: the fault is over
+//   settle MS                     {"held", "descriptors", "threads", "lost"}, once nothing is held or the time is up
+//   stop MS                       {"status", "message"}: leaves
+//   end                           {"descriptors", "threads", "handles", "steps"}, and the process ends
+#include <dirent.h>
+#include <sys/prctl.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+
+#include "faults/fault_points.h"
+#include "faults/member.h"
+
+namespace distag::faults {
+namespace {
+
+using Json = nlohmann::json;
+
+size_t entries_of(const char* path) {
+  DIR* const listing = opendir(path);
+  size_t count = 0;
+  while (readdir(listing) != nullptr) ++count;
+  closedir(listing);
+  return count;
+}
+
+struct Resources {
+  int descriptors = static_cast<int>(entries_of("/proc/self/fd"));
+  int threads = static_cast<int>(entries_of("/proc/self/task"));
+};
+
+Json steps_of_this_process() {
+  Json steps = Json::object();
+  for (const auto& [step, count] : fault_points().steps()) {
+    steps[step.first + (step.second == Way::kSent ? " sent" : " arrived")] = count;
+  }
+  return steps;
+}
+
+class Session {
+ public:
+  explicit Session(const MemberOptions& options) { member_.emplace(options); }
+
+  Json answer(const std::string& command, const std::vector<std::string>& words) {
+    if (command == "arm") {
+      fault_points().arm(words.at(0), words.at(1) == "sent" ? Way::kSent : Way::kArrived, words.at(3),
+                         std::stoi(words.at(2)));
+      return Json::object();
+    }
+    if (command == "start") return member_->start(nanoseconds(words));
+    if (command == "run") return run_phase(*member_, words.at(0));
+    if (command == "check") return check_with(*member_, words);
+    if (command == "mend") {
+      fault_points().mend();
+      return {{"happened", fault_points().disarm()}};
+    }
+    if (command == "settle") return settle(nanoseconds(words));
+    if (command == "stop") {
+      const Json stopped = member_->stop(nanoseconds(words));
+      member_.reset();
+      return stopped;
+    }
+    if (command == "end") return end();
+    throw std::invalid_argument(command);
+  }
+
+ private:
+  static int64_t nanoseconds(const std::vector<std::string>& words) {
+    return std::stoll(words.at(0)) * DISTAG_MILLISECOND;
+  }
+
+  Json settle(int64_t timeout_ns) {
+    Json held = member_->settle(timeout_ns);
+    const Resources now;
+    Json lost = Json::object();
+    for (int rank = 0; rank < kMembers; ++rank) {
+      const int64_t at = member_->lost_at(name_of(rank));
+      if (at != 0) lost[name_of(rank)] = at;
+    }
+    return {{"held", held}, {"descriptors", now.descriptors}, {"threads", now.threads}, {"lost", lost}};
+  }
+
+  // What is left beyond what the process had before.
+  Json end() const {
+    const Resources now;
+    return {{"descriptors", now.descriptors - before_.descriptors},
+            {"threads", now.threads - before_.threads},
+            {"handles", distag_get_handle_count()},
+            {"steps", steps_of_this_process()}};
+  }
+
+  const Resources before_;
+  std::optional<Member> member_;
+};
+
+int serve(int argc, char** argv) {
+  if (argc < 4) return 2;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  MemberOptions options;
+  options.rank = std::atoi(argv[1]);
+  options.rendezvous = argv[2];
+  options.lease_ns = std::atoll(argv[3]) * DISTAG_MILLISECOND;
+  if (argc > 4) options.bind = argv[4];
+  options.allow_insecure = argc > 5;
+  Session session(options);
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream stream(line);
+    std::string command;
+    stream >> command;
+    const std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
+    std::cout << session.answer(command, words).dump() + "\n" << std::flush;
+    if (command == "end") return 0;
+  }
+  return 1;
+}
+
+}  // namespace
+}  // namespace distag::faults
+
+int main(int argc, char** argv) { return distag::faults::serve(argc, argv); }

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <distag.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "processes/handles.h"
+
+namespace distag::faults {
+
+using Rref = testing::Owned<distag_rref, distag_rref_release>;
+using Optimizer = testing::Owned<distag_optimizer, distag_optimizer_release>;
+using Mesh = testing::Owned<distag_mesh, distag_mesh_release>;
+using testing::Context;
+using testing::Future;
+using testing::Gradients;
+using testing::Reply;
+using testing::Tensor;
+using testing::Value;
+
+constexpr int kMembers = 3;
+
+struct MemberOptions {
+  int rank = 0;            // "A", "B" or "C"
+  std::string rendezvous;  // of a static world of three
+  std::string bind;        // empty: a private address
+  int64_t lease_ns = 0;
+  bool allow_insecure = false;
+};
+
+// One worker of the matrix, with what the others call:
+//   add(a, b)                 a + b
+//   echo(value)               the value
+//   relay(to, function, ...)  what `function` of `to` answers to the other arguments, in the same context
+//   sum_all(x, ...)           the sum of all tensors
+//   silence()                 never answers
+//   keep(x)                   x, as a parameter that stays here
+//   times(a, b)               a * b, of tensors or references that were fetched before
+class Member {
+ public:
+  explicit Member(const MemberOptions& options);
+
+  distag_worker* worker() { return worker_.get(); }
+  const std::string& name() const { return name_; }
+  nlohmann::json start(int64_t timeout_ns);
+  // Leaves the group, then releases the worker.
+  nlohmann::json stop(int64_t timeout_ns);
+  // Waits until the worker holds nothing for others and nothing is open, at most for so long. What it has then.
+  nlohmann::json settle(int64_t timeout_ns);
+  // When the member was lost to this one: nanoseconds; 0: it was not.
+  int64_t lost_at(const std::string& name);
+
+  void keep(distag_reply* reply);
+
+ private:
+  static void note_member(void* user_data, distag_worker* worker, const distag_member* member);
+  nlohmann::json held();
+  void drop_replies();
+
+  const std::string name_;
+  testing::Worker worker_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, int64_t> lost_;
+  std::vector<Reply> replies_;
+};
+
+std::string name_of(int rank);
+
+// What was done in a phase, in order: each operation with its times and its failure.
+class Record {
+ public:
+  // `run` says whether what came is right; looked at where nothing failed. False: it was not, or failed.
+  bool run(const char* what, const std::function<bool(distag_error*)>& run);
+  const nlohmann::json& operations() const { return operations_; }
+
+ private:
+  nlohmann::json operations_ = nlohmann::json::array();
+};
+
+// Does what the phase of that name does on this member; throws std::out_of_range for one that there is not.
+nlohmann::json run_phase(Member& member, const std::string& phase);
+// A call and a pass with each of these members.
+nlohmann::json check_with(Member& member, const std::vector<std::string>& others);
+
+}  // namespace distag::faults

@@ -1,0 +1,367 @@
+// What the members do while a fault strikes. The numbers are small and whole, so results are exact.
+#include <map>
+#include <stdexcept>
+#include <vector>
+
+#include "faults/fault_points.h"
+#include "faults/member.h"
+
+namespace distag::faults {
+namespace {
+
+constexpr int64_t kTimeout = 20 * DISTAG_SECOND;
+
+Tensor numbers(int64_t count, float first, distag_error* err) {
+  std::vector<float> data(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) data[static_cast<size_t>(i)] = first + static_cast<float>(i % 1000);
+  Tensor made;
+  distag_tensor_create(data.data(), data.size() * sizeof(float), DISTAG_FLOAT32, &count, 1, made.out(), err);
+  return made;
+}
+
+Tensor leaf(int64_t count, float first, distag_error* err) {
+  Tensor made = numbers(count, first, err);
+  distag_tensor_set_requires_grad(made.get(), 1, err);
+  return made;
+}
+
+// Whether element i is factor * numbers(...)[i] + added.
+bool is_multiple(distag_tensor* tensor, int64_t count, float first, float factor, float added) {
+  if (distag_tensor_get_count(tensor) != static_cast<size_t>(count)) return false;
+  std::vector<float> data(static_cast<size_t>(count));
+  if (distag_tensor_copy_data(tensor, data.data(), data.size() * sizeof(float), nullptr) != DISTAG_OK) return false;
+  for (int64_t i = 0; i < count; ++i) {
+    if (data[static_cast<size_t>(i)] != factor * (first + static_cast<float>(i % 1000)) + added) return false;
+  }
+  return true;
+}
+
+bool is_all(distag_tensor* tensor, int64_t count, float value) { return is_multiple(tensor, count, 0, 0, value); }
+
+Value text(const char* content, distag_error* err) {
+  Value made;
+  distag_value_create_text(content, made.out(), err);
+  return made;
+}
+
+distag_tensor* tensor_of(distag_value* value, distag_error* err) {
+  distag_tensor* tensor = nullptr;
+  distag_value_get_tensor(value, &tensor, err);
+  return tensor;
+}
+
+// ---- calls ----
+
+bool add_there(Member& self, const char* to, int64_t count, distag_error* err) {
+  const Tensor x = numbers(count, 1, err);
+  distag_value* args[] = {distag_tensor_as_value(x.get()), distag_tensor_as_value(x.get())};
+  Value answer;
+  distag_call(self.worker(), nullptr, to, "add", args, 2, nullptr, answer.out(), err);
+  return is_multiple(tensor_of(answer.get(), err), count, 1, 2, 0);
+}
+
+constexpr int64_t kLarge = 750000;  // 3 MB: goes in chunks
+
+void call(Member& self, Record& record) {
+  record.run("call of B", [&](distag_error* err) { return add_there(self, "B", 4, err); });
+}
+
+void call_with_large_values(Member& self, Record& record) {
+  record.run("large call of B", [&](distag_error* err) { return add_there(self, "B", kLarge, err); });
+}
+
+void relay(Member& self, Record& record) {
+  record.run("call of C through B", [&](distag_error* err) {
+    const Tensor x = numbers(4, 1, err);
+    const Value to = text("C", err), function = text("add", err);
+    distag_value* args[] = {to.get(), function.get(), distag_tensor_as_value(x.get()), distag_tensor_as_value(x.get())};
+    Value answer;
+    distag_call(self.worker(), nullptr, "B", "relay", args, 4, nullptr, answer.out(), err);
+    return is_multiple(tensor_of(answer.get(), err), 4, 1, 2, 0);
+  });
+}
+
+// A header of more than 64 KiB.
+void call_with_many_values(Member& self, Record& record) {
+  record.run("long call of B", [&](distag_error* err) {
+    std::vector<double> sent(6000), got(6001);
+    for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<double>(i) / 4;
+    Value list, answer;
+    size_t count = 0;
+    distag_value_create_float64_list(sent.data(), sent.size(), list.out(), err);
+    distag_value* arg = list.get();
+    distag_call(self.worker(), nullptr, "B", "echo", &arg, 1, nullptr, answer.out(), err);
+    distag_value_copy_float64s(answer.get(), got.data(), got.size(), &count, err);
+    got.resize(count);
+    return got == sent;
+  });
+}
+
+void cancel(Member& self, Record& record) {
+  record.run("call of B that is cancelled", [&](distag_error* err) {
+    Future open;
+    distag_call_async(self.worker(), nullptr, "B", "silence", nullptr, 0, nullptr, open.out(), err);
+    if (!add_there(self, "B", 4, err)) return false;  // by now the other call is there
+    distag_future_cancel(open.get());
+    distag_error cancelled = DISTAG_ERROR_INIT;
+    distag_future_wait(open.get(), kTimeout, &cancelled);
+    return cancelled.code == DISTAG_E_CANCELLED;
+  });
+  record.run("call behind it", [&](distag_error* err) { return add_there(self, "B", 4, err); });
+}
+
+// Two calls of B, the second of which waits for credit.
+void calls_beyond_the_budget(Member& self, Record& record) {
+  record.run("two large calls of B", [&](distag_error* err) {
+    const Tensor x = numbers(kLarge, 1, err);
+    distag_value* args[] = {distag_tensor_as_value(x.get()), distag_tensor_as_value(x.get())};
+    Future first, second;
+    distag_call_async(self.worker(), nullptr, "B", "add", args, 2, nullptr, first.out(), err);
+    distag_call_async(self.worker(), nullptr, "B", "neg", args, 1, nullptr, second.out(), err);
+    distag_future* both[] = {first.get(), second.get()};
+    distag_wait_all(both, 2, kTimeout, err);
+    distag_value *sum = nullptr, *negative = nullptr;
+    distag_future_get_value(first.get(), &sum, err);
+    distag_future_get_value(second.get(), &negative, err);
+    return is_multiple(tensor_of(sum, err), kLarge, 1, 2, 0) && is_multiple(tensor_of(negative, err), kLarge, 1, -1, 0);
+  });
+}
+
+// ---- references ----
+
+// A reference to a value on C, made by A, used by B.
+void references(Member& self, Record& record) {
+  Rref rref;
+  record.run("value on C", [&](distag_error* err) {
+    const Tensor x = numbers(4, 1, err);
+    distag_value* arg = distag_tensor_as_value(x.get());
+    distag_remote(self.worker(), nullptr, "C", "echo", &arg, 1, nullptr, rref.out(), err);
+    return true;
+  });
+  record.run("its use on B", [&](distag_error* err) {
+    const Tensor x = numbers(4, 1, err);
+    distag_value* args[] = {distag_rref_as_value(rref.get()), distag_tensor_as_value(x.get())};
+    Value answer;
+    distag_call(self.worker(), nullptr, "B", "times", args, 2, nullptr, answer.out(), err);
+    float squares[4] = {0};
+    distag_tensor_copy_data(tensor_of(answer.get(), err), squares, sizeof squares, err);
+    return squares[0] == 1 && squares[1] == 4 && squares[2] == 9 && squares[3] == 16;
+  });
+  rref = Rref();
+  record.run("call of C behind it", [&](distag_error* err) { return add_there(self, "C", 4, err); });
+}
+
+// ---- passes ----
+
+// x + x on C, asked for through B; the gradient of their sum is 2.
+void pass(Member& self, Record& record, distag_backward_mode_type mode) {
+  Context context;
+  Tensor x;
+  Value answer;
+  record.run("forward through B and C", [&](distag_error* err) {
+    x = leaf(4, 1, err);
+    const Value to = text("C", err), function = text("add", err);
+    distag_value* args[] = {to.get(), function.get(), distag_tensor_as_value(x.get()), distag_tensor_as_value(x.get())};
+    distag_context_create(self.worker(), context.out(), err);
+    distag_call(self.worker(), context.get(), "B", "relay", args, 4, nullptr, answer.out(), err);
+    return is_multiple(tensor_of(answer.get(), err), 4, 1, 2, 0);
+  });
+  record.run("backward", [&](distag_error* err) {
+    Tensor loss;
+    Gradients gradients;
+    distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
+    options.mode = mode;
+    distag_sum(tensor_of(answer.get(), err), nullptr, 0, 0, loss.out(), err);
+    distag_tensor* root = loss.get();
+    distag_backward(context.get(), &root, 1, &options, err);
+    distag_get_gradients(context.get(), gradients.out(), err);
+    return distag_gradients_get_count(gradients.get()) == 1 &&
+           is_all(distag_gradients_find(gradients.get(), x.get()), 4, 2);
+  });
+  answer = Value();
+  context = Context();
+  record.run("call of B behind it", [&](distag_error* err) { return add_there(self, "B", 4, err); });
+}
+
+void planned_pass(Member& self, Record& record) { pass(self, record, DISTAG_BACKWARD_SMART); }
+void fast_pass(Member& self, Record& record) { pass(self, record, DISTAG_BACKWARD_FAST); }
+
+// The sum of more tensors than a record has links: the pass has to search.
+void searched_pass(Member& self, Record& record) {
+  constexpr size_t kLeaves = 120;
+  Context context;
+  std::vector<Tensor> leaves;
+  Value answer;
+  record.run("forward of many through B and C", [&](distag_error* err) {
+    const Value to = text("C", err), function = text("sum_all", err);
+    std::vector<distag_value*> args = {to.get(), function.get()};
+    for (size_t i = 0; i < kLeaves; ++i) {
+      leaves.push_back(leaf(2, static_cast<float>(i), err));
+      args.push_back(distag_tensor_as_value(leaves.back().get()));
+    }
+    distag_context_create(self.worker(), context.out(), err);
+    distag_call(self.worker(), context.get(), "B", "relay", args.data(), args.size(), nullptr, answer.out(), err);
+    return true;
+  });
+  record.run("backward", [&](distag_error* err) {
+    Tensor loss;
+    Gradients gradients;
+    distag_sum(tensor_of(answer.get(), err), nullptr, 0, 0, loss.out(), err);
+    distag_tensor* root = loss.get();
+    distag_backward(context.get(), &root, 1, nullptr, err);
+    distag_get_gradients(context.get(), gradients.out(), err);
+    bool right = distag_gradients_get_count(gradients.get()) == kLeaves;
+    for (const Tensor& each : leaves) right &= is_all(distag_gradients_find(gradients.get(), each.get()), 2, 1);
+    return right;
+  });
+  answer = Value();
+  context = Context();
+  record.run("call of B behind it", [&](distag_error* err) { return add_there(self, "B", 4, err); });
+}
+
+// Parameters 1, 2, 3, 4 on B and on C; with the gradient of sum(b * c) and a rate of 1 both become 0.
+void optimizer_step(Member& self, Record& record) {
+  Rref parameters[2];
+  Context context;
+  Tensor loss;
+  Value answer;
+  record.run("parameters", [&](distag_error* err) {
+    const Tensor x = numbers(4, 1, err);
+    distag_value* arg = distag_tensor_as_value(x.get());
+    for (int i = 0; i < 2; ++i) {
+      distag_remote(self.worker(), nullptr, i == 0 ? "B" : "C", "keep", &arg, 1, nullptr, parameters[i].out(), err);
+    }
+    return true;
+  });
+  record.run("forward", [&](distag_error* err) {
+    const Tensor ones = numbers(1, 1, err);
+    Value first;
+    distag_context_create(self.worker(), context.out(), err);
+    distag_value* args[] = {distag_rref_as_value(parameters[0].get()), distag_tensor_as_value(ones.get())};
+    distag_call(self.worker(), context.get(), "B", "times", args, 2, nullptr, first.out(), err);
+    distag_value* more[] = {distag_rref_as_value(parameters[1].get()), first.get()};
+    distag_call(self.worker(), context.get(), "C", "times", more, 2, nullptr, answer.out(), err);
+    distag_sum(tensor_of(answer.get(), err), nullptr, 0, 0, loss.out(), err);
+    double sum = 0;
+    distag_tensor_get_item(loss.get(), &sum, err);
+    return sum == 30;
+  });
+  record.run("backward", [&](distag_error* err) {
+    distag_tensor* root = loss.get();
+    distag_backward(context.get(), &root, 1, nullptr, err);
+    return true;
+  });
+  Optimizer optimizer;
+  record.run("step", [&](distag_error* err) {
+    distag_value* values[] = {distag_rref_as_value(parameters[0].get()), distag_rref_as_value(parameters[1].get())};
+    distag_optimizer_create(self.worker(), "sgd", values, 2, optimizer.out(), err);
+    distag_optimizer_set(optimizer.get(), "lr", 1, err);
+    distag_optimizer_step(optimizer.get(), context.get(), nullptr, err);
+    return true;
+  });
+  record.run("fetch of the parameters", [&](distag_error* err) {
+    bool right = true;
+    for (const Rref& parameter : parameters) {
+      Value now;
+      distag_rref_fetch(parameter.get(), nullptr, nullptr, now.out(), err);
+      right &= is_all(tensor_of(now.get(), err), 4, 0);
+    }
+    return right;
+  });
+}
+
+// ---- what all members do together ----
+
+void collectives(Member& self, Record& record) {
+  Mesh mesh;
+  record.run("mesh of all", [&](distag_error* err) {
+    const int64_t shape = kMembers;
+    const char* const axis = "x";
+    distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
+    distag_mesh_create(self.worker(), nullptr, 0, &shape, &axis, 1, &options, mesh.out(), err);
+    return true;
+  });
+  for (const int64_t count : {int64_t{4}, kLarge}) {
+    record.run(count == 4 ? "sum over all" : "large sum over all", [&](distag_error* err) {
+      const Tensor x = numbers(count, 1, err);
+      Tensor sum;
+      distag_collective(mesh.get(), DISTAG_ALL_REDUCE, nullptr, x.get(), nullptr, sum.out(), err);
+      return is_multiple(sum.get(), count, 1, kMembers, 0);
+    });
+  }
+}
+
+void gather(Member& self, Record& record) {
+  record.run("all_gather", [&](distag_error* err) {
+    Value own, all;
+    distag_value_create_text(self.name().c_str(), own.out(), err);
+    distag_worker_all_gather(self.worker(), own.get(), nullptr, 0, kTimeout, all.out(), err);
+    return distag_value_get_count(all.get()) == kMembers;
+  });
+}
+
+using Phase = void (*)(Member&, Record&);
+
+const std::map<std::string, Phase>& phases() {
+  static const std::map<std::string, Phase> all = {{"call", call},
+                                                   {"large", call_with_large_values},
+                                                   {"relay", relay},
+                                                   {"long", call_with_many_values},
+                                                   {"cancel", cancel},
+                                                   {"credit", calls_beyond_the_budget},
+                                                   {"references", references},
+                                                   {"planned", planned_pass},
+                                                   {"searched", searched_pass},
+                                                   {"fast", fast_pass},
+                                                   {"optimizer", optimizer_step},
+                                                   {"mesh", collectives},
+                                                   {"gather", gather}};
+  return all;
+}
+
+}  // namespace
+
+bool Record::run(const char* what, const std::function<bool(distag_error*)>& run) {
+  if (!operations_.empty() && !operations_.back()["right"]) return false;
+  distag_error err = DISTAG_ERROR_INIT;
+  const int64_t begin = true_now();
+  const bool right = run(&err);
+  operations_.push_back({{"what", what},
+                         {"status", distag_status_get_name(err.code)},
+                         {"message", err.message},
+                         {"begin", begin},
+                         {"end", true_now()},
+                         {"right", right && err.code == DISTAG_OK}});
+  return operations_.back()["right"];
+}
+
+nlohmann::json run_phase(Member& member, const std::string& phase) {
+  Record record;
+  phases().at(phase)(member, record);
+  return record.operations();
+}
+
+nlohmann::json check_with(Member& member, const std::vector<std::string>& others) {
+  Record record;
+  for (const std::string& other : others) {
+    record.run("call afterwards", [&](distag_error* err) { return add_there(member, other.c_str(), 4, err); });
+    record.run("pass afterwards", [&](distag_error* err) {
+      const Tensor x = leaf(4, 1, err);
+      Tensor loss;
+      Context context;
+      Value answer;
+      Gradients gradients;
+      distag_value* args[] = {distag_tensor_as_value(x.get()), distag_tensor_as_value(x.get())};
+      distag_context_create(member.worker(), context.out(), err);
+      distag_call(member.worker(), context.get(), other.c_str(), "add", args, 2, nullptr, answer.out(), err);
+      distag_sum(tensor_of(answer.get(), err), nullptr, 0, 0, loss.out(), err);
+      distag_tensor* root = loss.get();
+      distag_backward(context.get(), &root, 1, nullptr, err);
+      distag_get_gradients(context.get(), gradients.out(), err);
+      return is_all(distag_gradients_find(gradients.get(), x.get()), 4, 2);
+    });
+  }
+  return record.operations();
+}
+
+}  // namespace distag::faults

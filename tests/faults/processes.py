@@ -1,0 +1,139 @@
+"""The members of a cell as processes."""
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from cells import LEASE, LONG_STOP, SHORT_STOP
+
+PATIENCE = 20  # seconds for an answer; who needs longer hangs
+
+
+class Hang(Exception):
+    pass
+
+
+class Member:
+    """One process. Its answers come one for each command; what it says of its fault is kept apart."""
+
+    def __init__(self, group, name):
+        self.group, self.name = group, name
+        self.fault_at = None
+        self.lines = queue.Queue()
+        cell = group.cell
+        command = [group.program, str("ABC".index(name)), group.rendezvous, str(int(LEASE * 1000))]
+        if cell.transport.startswith("tcp"):
+            command += ["tcp://127.0.0.1:0"] + (["insecure"] if cell.transport == "tcp without keys" else [])
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        stderr=subprocess.PIPE, env=group.environment)
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            answer = json.loads(line)
+            if isinstance(answer, dict) and "fault" in answer:
+                self.fault_at = answer["at"]
+                if answer["fault"] == "stop":
+                    length = LONG_STOP if self.group.cell.fault == "long stop" else SHORT_STOP
+                    threading.Timer(length, self.process.send_signal, [signal.SIGCONT]).start()
+                continue
+            self.lines.put(answer)
+        self.lines.put(None)
+
+    def tell(self, command):
+        try:
+            self.process.stdin.write(command + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer is None then
+
+    def hear(self):
+        """The next answer; None: the process has ended."""
+        try:
+            return self.lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            raise Hang(f"{self.name} does not answer within {PATIENCE} s") from None
+
+    def ask(self, command):
+        self.tell(command)
+        return self.hear()
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def close(self):
+        """The exit status. Kills a process that is still there."""
+        if self.is_alive():
+            try:
+                self.process.wait(0.001 if self.process.stdin.closed else 5)
+            except subprocess.TimeoutExpired:
+                self.process.send_signal(signal.SIGKILL)
+                self.process.wait()
+        self.reader.join()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass
+        return self.process.returncode
+
+
+class Group:
+    """The members of a cell and their folder."""
+
+    def __init__(self, program, cell, port):
+        self.program, self.cell = program, cell
+        self.folder = tempfile.mkdtemp(prefix="distag-faults-")
+        self.temporary = os.path.join(self.folder, "tmp")
+        self.files = os.path.join(self.folder, "group")
+        for path in (self.temporary, self.files):
+            os.mkdir(path)
+        self.rendezvous = f"tcp://127.0.0.1:{port}" if cell.phase == "join" else "file://" + self.files
+        self.environment = {key: value for key, value in os.environ.items()
+                            if not key.startswith("DISTAG_") and key != "XDG_RUNTIME_DIR"}
+        self.environment.update(TMPDIR=self.temporary, XDG_STATE_HOME=self.folder, OPENBLAS_NUM_THREADS="1")
+        if cell.transport == "ipc":
+            self.environment["DISTAG_LANE"] = "0"
+        if cell.transport == "tcp with a key":
+            key = os.path.join(self.folder, "key")
+            with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+                file.write("a key that only these processes have, for a minute\n")
+            self.environment["DISTAG_GROUP_KEY_FILE"] = key
+        self.members = {name: Member(self, name) for name in "ABC"}
+        self.all_members = list(self.members.values())
+
+    def replace(self, name):
+        self.members[name] = Member(self, name)
+        self.all_members.append(self.members[name])
+        return self.members[name]
+
+    def ask_all(self, command, names="ABC"):
+        """All are asked at once. {name: answer}."""
+        for name in names:
+            self.members[name].tell(command)
+        return {name: self.members[name].hear() for name in names}
+
+    def files_left(self):
+        return sorted(os.listdir(self.temporary)) + sorted(os.listdir(self.files))
+
+    def close(self):
+        for member in self.all_members:
+            if member.is_alive():
+                member.process.send_signal(signal.SIGCONT)
+            member.close()
+        shutil.rmtree(self.folder)
+
+
+def wait_until_dead(member):
+    """Of one that kills itself."""
+    deadline = time.monotonic() + PATIENCE
+    try:
+        return member.process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise Hang(f"{member.name} is not dead") from None

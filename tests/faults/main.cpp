@@ -10,13 +10,14 @@
 //   settle MS                     {"held", "descriptors", "threads", "lost"}, once nothing is held or the time is up
 //   stop MS                       {"status", "message"}: leaves
 //   end                           {"descriptors", "threads", "handles", "steps"}, and the process ends
-#include <dirent.h>
 #include <sys/prctl.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <sstream>
 
@@ -28,17 +29,20 @@ namespace {
 
 using Json = nlohmann::json;
 
-size_t entries_of(const char* path) {
-  DIR* const listing = opendir(path);
-  size_t count = 0;
-  while (readdir(listing) != nullptr) ++count;
-  closedir(listing);
-  return count;
+// By what they are: "socket", "pipe", "anon_inode", "/memfd", "/" for files. The one that looks is not counted.
+std::map<std::string, int> descriptors_by_kind() {
+  std::map<std::string, int> kinds;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry, gone).string();
+    if (!gone && target.rfind("/proc/", 0) != 0) ++kinds[target.substr(0, target.find_first_of(":/", 1))];
+  }
+  return kinds;
 }
 
 struct Resources {
-  int descriptors = static_cast<int>(entries_of("/proc/self/fd"));
-  int threads = static_cast<int>(entries_of("/proc/self/task"));
+  std::map<std::string, int> descriptors = descriptors_by_kind();
+  int64_t threads = std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
 };
 
 Json steps_of_this_process() {
@@ -95,7 +99,7 @@ class Session {
   // What is left beyond what the process had before.
   Json end() const {
     const Resources now;
-    return {{"descriptors", now.descriptors - before_.descriptors},
+    return {{"descriptors", now.descriptors == before_.descriptors ? Json(0) : Json(now.descriptors)},
             {"threads", now.threads - before_.threads},
             {"handles", distag_get_handle_count()},
             {"steps", steps_of_this_process()}};

@@ -281,7 +281,7 @@ void collectives(Member& self, Record& record) {
     distag_mesh_create(self.worker(), nullptr, 0, &shape, &axis, 1, &options, mesh.out(), err);
     return true;
   });
-  for (const int64_t count : {int64_t{4}, kLarge}) {
+  for (const int64_t count : {int64_t{4}, 2 * kLarge}) {
     record.run(count == 4 ? "sum over all" : "large sum over all", [&](distag_error* err) {
       const Tensor x = numbers(count, 1, err);
       Tensor sum;

@@ -23,8 +23,11 @@ class Member:
 
     def __init__(self, group, name):
         self.group, self.name = group, name
-        self.fault_at = None
+        self.fault_at = None  # nanoseconds of the monotonic clock
+        self.has_struck = threading.Event()
+        self.said = ""  # on the standard error
         self.lines = queue.Queue()
+        self.has_ended = False
         cell = group.cell
         command = [group.program, str("ABC".index(name)), group.rendezvous, str(int(LEASE * 1000))]
         if cell.transport.startswith("tcp"):
@@ -39,6 +42,7 @@ class Member:
             answer = json.loads(line)
             if isinstance(answer, dict) and "fault" in answer:
                 self.fault_at = answer["at"]
+                self.has_struck.set()
                 if answer["fault"] == "stop":
                     length = LONG_STOP if self.group.cell.fault == "long stop" else SHORT_STOP
                     threading.Timer(length, self.process.send_signal, [signal.SIGCONT]).start()
@@ -55,10 +59,14 @@ class Member:
 
     def hear(self):
         """The next answer; None: the process has ended."""
+        if self.has_ended:
+            return None
         try:
-            return self.lines.get(timeout=PATIENCE)
+            answer = self.lines.get(timeout=PATIENCE)
         except queue.Empty:
             raise Hang(f"{self.name} does not answer within {PATIENCE} s") from None
+        self.has_ended = answer is None
+        return answer
 
     def ask(self, command):
         self.tell(command)
@@ -76,6 +84,7 @@ class Member:
                 self.process.send_signal(signal.SIGKILL)
                 self.process.wait()
         self.reader.join()
+        self.said = self.process.stderr.read()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             try:
                 pipe.close()
@@ -126,7 +135,8 @@ class Group:
         for member in self.all_members:
             if member.is_alive():
                 member.process.send_signal(signal.SIGCONT)
-            member.close()
+            if not member.process.stdout.closed:
+                member.close()
         shutil.rmtree(self.folder)
 
 

@@ -1,0 +1,353 @@
+#!/usr/bin/python3
+"""Faults in real processes: a fault at each step of the protocol, over each transport.
+
+usage: matrix.py PROGRAM [--jobs N] [--full | --sample N] [--write FILE] [WORDS...]
+
+Runs the cells whose names have all WORDS, or all; a sample takes each N-th. PROGRAM is faults_participant. In a cell three
+fresh processes meet, and one of them has a fault at one step while they work. Then
+  - each operation has the right result, or an error that names the lost member, within its bound;
+  - the survivors go on: a call and a pass with each other;
+  - where a member was lost another one joins under its name, and calls and is called;
+  - nothing is left: no call, context, reference, handle, thread, descriptor, file or process.
+Exit code 1 if a cell fails.
+"""
+import collections
+import concurrent.futures
+import os
+import re
+import socket
+import sys
+import time
+
+from cells import FAULTS, LEASE, LOSSES, RECOVERED, TRANSPORTS, all_cells
+from processes import Group, Hang, wait_until_dead
+
+SECOND = 1e9
+START_MS = 10000
+HIT_START_MS = 3000  # where a fault may keep them from meeting
+STOP_MS = 8000
+# Seconds from the fault, or from the beginning of what began later, until an operation ends.
+BOUND_OF_KILL = 1.0
+BOUND_OF_SILENCE = 1.25 * LEASE + 0.75
+BOUND_OF_RECOVERY = 1.5 * LEASE + 1.0
+SETTLED_WITHIN = 3.0
+# The context of libzmq, which a worker with lanes makes for its first connection without one: 2 threads, 4 descriptors.
+# Beside them the pool makes a thread for each core once it has so much to do, and one for each function that waits.
+SOCKETS_BELOW_LANES = {"anon_inode": 4}
+MORE_THREADS = 2 + 4
+STRUCK_WITHIN = 2.0  # of the end of the phase: what ends it goes out later
+TOGETHER = ("mesh", "gather")  # phases that all members run at once
+# What an error may be. A member that was stopped for long has lost all the others, or was told that it is lost.
+NAMED = ("DISCONNECTED", "PEER_RESTARTED", "DIVERGED")
+
+
+class Run:
+    """One cell."""
+
+    def __init__(self, program, cell, port):
+        self.cell, self.complaints, self.delays = cell, [], []
+        self.outcomes = set()
+        self.group = Group(program, cell, port)
+        self.victim = self.group.members[cell.victim]
+        self.others = [name for name in "ABC" if name != cell.victim]
+
+    def complain(self, text):
+        self.complaints.append(text)
+
+    # ---- judging ----
+
+    def bound(self):
+        if self.cell.fault == "kill":
+            return BOUND_OF_KILL
+        return BOUND_OF_SILENCE if self.cell.fault in LOSSES else BOUND_OF_RECOVERY
+
+    def is_allowed(self, operation, is_victim):
+        fault, status, message = self.cell.fault, operation["status"], operation["message"]
+        if fault == "memory":
+            return status == "OUT_OF_MEMORY" or status in NAMED and f'"{self.cell.victim}"' in message
+        if fault not in LOSSES or status not in NAMED + (("CANCELLED",) if is_victim else ()):
+            return False
+        return is_victim or f'"{self.cell.victim}"' in message
+
+    def judge(self, who, operations):
+        """Of the phase: what was right, or failed as it should."""
+        is_victim = who == self.cell.victim
+        for operation in operations:
+            what = f"{who}, {operation['what']}: {operation['status']} {operation['message']}"
+            took = (operation["end"] - max(operation["begin"], self.victim.fault_at or 0)) / SECOND
+            if operation["right"]:
+                self.outcomes.add("right")
+            elif operation["status"] == "OK":
+                self.complain(f"wrong value: {what}")
+            elif not self.is_allowed(operation, is_victim):
+                self.complain(f"not allowed: {what}")
+            else:
+                self.outcomes.add("named")
+                if self.cell.fault == "kill" and not is_victim:
+                    self.delays.append(took)
+            # A victim that does not run cannot keep to a time.
+            if took > self.bound() + (self.stopped_for() if is_victim else 0):
+                self.complain(f"late, {took:.2f} s: {what}")
+
+    def stopped_for(self):
+        return {"long stop": 2.5, "clock": 2.5}.get(self.cell.fault, 0)
+
+    def expect_right(self, who, operations):
+        for operation in operations or [{"right": False, "what": "check", "status": "", "message": "it is dead"}]:
+            if not operation["right"]:
+                self.complain(f"afterwards {who}, {operation['what']}: {operation['status']} {operation['message']}")
+
+    # ---- steps of a cell ----
+
+    def arm(self):
+        cell = self.cell
+        fault = "stop" if cell.fault.endswith("stop") else cell.fault
+        self.victim.ask(f"arm {cell.kind} {cell.way} {cell.nth} {fault}")
+
+    def start_all(self):
+        """Also of those that fail while they start: then once more, with another process where one was killed."""
+        is_hit = self.cell.phase in ("start", "join")
+        if is_hit:
+            self.arm()
+        for member in self.group.members.values():
+            member.tell(f"start {HIT_START_MS if is_hit else START_MS}")
+        answers = {self.cell.victim: self.victim.hear()}
+        if answers[self.cell.victim] is None:
+            wait_until_dead(self.victim)
+            self.group.replace(self.cell.victim).tell(f"start {START_MS}")
+        for name in "ABC":
+            if answers.get(name) is None:
+                answers[name] = self.group.members[name].hear()
+        self.start_again([name for name, answer in answers.items() if answer["status"] != "OK"], answers)
+
+    def start_again(self, failed, answers):
+        for name in failed:
+            self.judge_start(name, answers[name])
+        if failed and self.victim.is_alive():
+            self.victim.ask("mend")
+        for name, answer in self.group.ask_all(f"start {START_MS}", failed).items():
+            if answer["status"] != "OK":
+                self.complain(f"{name} has not started again: {answer['status']} {answer['message']}")
+        self.outcomes.add("named" if failed else "right")
+
+    def judge_start(self, name, answer):
+        status, message = answer["status"], answer["message"]
+        named = [status in ("DEADLINE", "DISCONNECTED") and "rendezvous" in message]
+        if name == self.cell.victim:
+            named.append(self.cell.fault == "disk" and status == "INVALID_STATE" and "No space left" in message)
+            named.append(self.cell.fault == "memory" and status == "OUT_OF_MEMORY")
+        if not any(named):
+            self.complain(f"start of {name}: {status} {message}")
+
+    def expect_started(self, name, answer):
+        if answer["status"] != "OK":
+            self.complain(f"{name} has not started: {answer['status']} {answer['message']}")
+
+    def check(self, names):
+        """Each of them calls each other, and passes with it."""
+        for name in names:
+            others = " ".join(other for other in names if other != name)
+            self.expect_right(name, self.group.members[name].ask("check " + others))
+
+    def excess(self, now, before):
+        """What there is more of than before, where nothing was dialled below a lane and the pool had few to run."""
+        allowed = collections.Counter(before["descriptors"])
+        if self.cell.transport == "lane":
+            allowed.update(SOCKETS_BELOW_LANES)
+        more = {kind: count for kind, count in now["descriptors"].items() if count > allowed[kind]}
+        if now["threads"] > before["threads"] + MORE_THREADS:
+            more["threads"] = now["threads"]
+        return more
+
+    def settle(self, names, before=None):
+        """Nothing is held, and what connections took is given back, soon."""
+        counts = {}
+        deadline = time.monotonic() + SETTLED_WITHIN
+        for name in names:
+            while True:
+                counts[name] = self.group.members[name].ask("settle 3000")
+                more = self.excess(counts[name], before[name]) if before else {}
+                if not more or time.monotonic() > deadline:
+                    break
+            if counts[name]["held"] or more:
+                self.complain(f"{name} still holds {counts[name]['held']} {more}, before {before and before[name]}")
+        return counts
+
+    def run_phase(self):
+        phase = self.cell.phase
+        names = "ABC" if phase in TOGETHER else "A"
+        for name, operations in self.group.ask_all(f"run {'call' if phase == 'cold' else phase}", names).items():
+            if operations is None:
+                if name != self.cell.victim or self.cell.fault != "kill":
+                    self.complain(f"{name} has died")
+            else:
+                self.judge(name, operations)
+
+    def end(self, name):
+        """Leaves nothing behind, once it is stopped."""
+        member = self.group.members[name]
+        left = member.ask("end")
+        for what in ("descriptors", "threads", "handles"):
+            if left is None or left[what] != 0:
+                self.complain(f"at the end {name} has {what}: {left and left[what]}")
+        if member.close() != 0:
+            self.complain(f"{name} ended with {member.process.returncode}")
+
+    def lose_victim(self):
+        """The members without the one that was lost; it is gone in the end, too."""
+        if self.cell.fault == "kill":
+            if wait_until_dead(self.victim) != -9:
+                self.complain(f"{self.cell.victim} was not killed, but ended with {self.victim.process.returncode}")
+            return
+        self.victim.ask("mend")
+        self.expect_stopped(self.cell.victim, self.victim.ask("stop 0"))
+        self.end(self.cell.victim)
+
+    def expect_stopped(self, name, answer):
+        if answer is None or answer["status"] != "OK":
+            self.complain(f"{name} has not shut down: {answer}")
+
+    def strike(self):
+        """The phase, with the fault in it. Whether the victim is lost."""
+        if self.cell.phase == "stop":
+            return self.strike_end()
+        if self.cell.phase not in ("start", "join"):
+            self.arm()
+            self.run_phase()
+            self.victim.has_struck.wait(STRUCK_WITHIN)
+        if self.cell.fault in LOSSES and self.cell.phase not in ("start", "join"):
+            self.check(self.others)
+            self.settle(self.others)
+            return True
+        if self.cell.fault == "memory":
+            return self.left_for_memory()
+        return False
+
+    def left_for_memory(self):
+        """A worker that ran out of memory where no call could be told has left."""
+        self.group.members[self.cell.victim].ask("mend")
+        answers = self.group.members[self.others[0]].ask("check " + self.cell.victim)
+        failed = [answer for answer in answers if not answer["right"]]
+        if failed and failed[0]["status"] not in NAMED:
+            self.expect_right(self.others[0], failed)
+        return bool(failed)
+
+    def strike_end(self):
+        self.arm()
+        begin = time.monotonic()
+        for name, answer in self.group.ask_all(f"stop {STOP_MS}").items():
+            if answer is None and name == self.cell.victim and self.cell.fault == "kill":
+                continue
+            self.expect_stopped(name, answer)
+            self.outcomes.add("right")
+        if time.monotonic() - begin > self.bound() + self.stopped_for():
+            self.complain(f"the shutdown took {time.monotonic() - begin:.2f} s")
+        return False
+
+    def finish(self):
+        living = [name for name in "ABC" if self.group.members[name].is_alive()]
+        if self.cell.phase != "stop":
+            for name, answer in self.group.ask_all(f"stop {STOP_MS}", living).items():
+                self.expect_stopped(name, answer)
+        for name in living:
+            self.end(name)
+        # What a killed process had is cleared by the next one that starts; without one its folder stays.
+        files = self.group.files_left()
+        is_last = self.cell.phase == "stop" and self.cell.fault == "kill"
+        if [name for name in files if not (is_last and name.startswith("distag."))]:
+            self.complain(f"files are left: {files}")
+
+    def run(self):
+        self.start_all()
+        before = None
+        if self.cell.phase not in ("cold", "start", "join"):
+            self.check("ABC")
+            before = self.settle("ABC")
+        if self.strike():
+            self.lose_victim()
+            answer = self.group.replace(self.cell.victim).ask(f"start {START_MS}")
+            self.expect_started(self.cell.victim, answer)
+        if not self.victim.has_struck.is_set():
+            self.complain("the step was not reached")
+        if self.cell.phase != "stop":
+            self.group.ask_all("mend")
+            self.check("ABC")
+            self.settle("ABC", before)
+        self.finish()
+
+
+def run_cell(program, cell):
+    """(cell, outcome, complaints, delays, seconds)"""
+    begin = time.monotonic()
+    with socket.socket() as port:  # bound and not listening: nobody else gets it
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port.bind(("127.0.0.1", 0))
+        run = Run(program, cell, port.getsockname()[1])
+        try:
+            run.run()
+        except Hang as hang:
+            run.complain(f"hang: {hang}")
+        except (TypeError, KeyError) as error:  # an answer that is not there: a process has died
+            run.complain(f"a process has died: {error!r}")
+        finally:
+            run.group.close()
+        for member in run.group.all_members:
+            if member.said:
+                run.complain(f"{member.name} says: {member.said.strip()}")
+    outcome = "named error" if "named" in run.outcomes else "right result"
+    return cell, "FAILED" if run.complaints else outcome, run.complaints, run.delays, time.monotonic() - begin
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def table(results, delays):
+    lines = [f"{len(results)} cells: "
+             + ", ".join(f"{count} {outcome}" for outcome, count in
+                         sorted(collections.Counter(result[1] for result in results).items()))]
+    if delays:
+        lines.append(f"kill to named error, {len(delays)} operations: p50 {percentile(delays, 0.5) * 1e3:.1f} ms, "
+                     f"p99 {percentile(delays, 0.99) * 1e3:.1f} ms, longest {max(delays) * 1e3:.1f} ms")
+    lines.append("")
+    for title, key, values in (("fault", lambda cell: cell.fault, FAULTS),
+                               ("transport", lambda cell: cell.transport, TRANSPORTS)):
+        lines.append(f"{title:20}{'right result':>14}{'named error':>14}{'FAILED':>9}")
+        for value in values:
+            counts = collections.Counter(result[1] for result in results if key(result[0]) == value)
+            lines.append(f"{value:20}{counts['right result']:>14}{counts['named error']:>14}{counts['FAILED']:>9}")
+        lines.append("")
+    lines += [f"{cell} | {outcome}" for cell, outcome, *_ in results]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    arguments = sys.argv[2:]
+    options = {"--jobs": "6", "--sample": "1", "--write": ""}
+    is_full = "--full" in arguments
+    words = [word for word in arguments if word != "--full"]
+    while words and words[0] in options:
+        options[words[0]] = words[1]
+        words = words[2:]
+    cells = [cell for cell in all_cells(is_full) if all(word in str(cell) for word in words)]
+    cells = cells[:: int(options["--sample"])]
+    results, delays = [], []
+    with concurrent.futures.ThreadPoolExecutor(int(options["--jobs"])) as pool:
+        for result in pool.map(lambda cell: run_cell(sys.argv[1], cell), cells):
+            cell, outcome, complaints, more, seconds = result
+            results.append(result)
+            delays += more
+            if complaints or len(cells) <= 20:
+                print(f"{outcome} {seconds:.1f} s {cell}" + "".join(f"\n    {text}" for text in complaints), flush=True)
+    text = table(results, delays)
+    print(text.split("\n\n")[0])
+    if options["--write"]:
+        with open(options["--write"], "w", encoding="utf-8") as file:
+            file.write(text)
+    failed = sum(result[1] == "FAILED" for result in results)
+    sys.exit(1 if failed or not results else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -22,7 +22,6 @@ constexpr int64_t kSecond = 1000000000;
 constexpr int64_t kSlowFor = kSecond / 2;
 constexpr int64_t kClockJump = 5 * kSecond / 2;
 constexpr int64_t kDay = 86400 * kSecond;
-constexpr int kLostMessages = 3;
 constexpr long kRefusedAllocations = 60;
 
 // Both sides of each see the end of it; listeners stay.
@@ -40,7 +39,7 @@ void cut_connections() {
 }
 
 void refuse_memory() {
-  const shortage wanted = {1, kRefusedAllocations, 1};
+  const shortage wanted = {1, kRefusedAllocations, 1, 1};
   allocations_count_from_here(&wanted);
 }
 
@@ -105,7 +104,7 @@ void FaultPoints::happen() {
   if (fault_ == "kill") kill(getpid(), SIGKILL);
   if (fault_ == "stop") kill(getpid(), SIGSTOP);
   if (fault_ == "cut") cut_connections();
-  if (fault_ == "lose") vanishing_[way_] = kLostMessages;
+  if (fault_ == "lose") vanishing_[way_] = 1;
   if (fault_ == "mute") vanishing_[Way::kSent] = INT_MAX;
   if (fault_ == "deaf") vanishing_[Way::kArrived] = INT_MAX;
   if (fault_ == "slow") slow_until_ = true_now() + kSlowFor;

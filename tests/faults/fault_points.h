@@ -20,10 +20,10 @@ enum class Way { kSent, kArrived };
 //   kill         SIGKILL
 //   stop         SIGSTOP; another process sends SIGCONT
 //   cut          all connections of the process are shut down
-//   lose         this message and the next two of the same way vanish
+//   lose         this message vanishes
 //   mute, deaf   from here on all that is sent, or arrives, vanishes
 //   slow         from here on, for half a second, messages arrive 5 ms apart
-//   memory       the next 60 allocations are refused unless they need no more than was freed
+//   memory       the next 60 allocations of this thread are refused unless they need no more than was freed
 //   clock        the monotonic clock goes on 2.5 s later
 //   date         the clock of the day goes back by a day
 //   disk         no file can be made or written until "mend"

@@ -133,9 +133,9 @@ class Run:
     def judge_start(self, name, answer):
         status, message = answer["status"], answer["message"]
         named = [status in ("DEADLINE", "DISCONNECTED") and "rendezvous" in message]
+        named.append(self.cell.fault == "memory" and status == "OUT_OF_MEMORY")  # that of rank 0 also fails who joins
         if name == self.cell.victim:
             named.append(self.cell.fault == "disk" and status == "INVALID_STATE" and "No space left" in message)
-            named.append(self.cell.fault == "memory" and status == "OUT_OF_MEMORY")
         if not any(named):
             self.complain(f"start of {name}: {status} {message}")
 

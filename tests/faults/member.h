@@ -2,7 +2,6 @@
 
 #include <distag.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -67,7 +66,6 @@ class Member {
   const std::string name_;
   testing::Worker worker_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::map<std::string, int64_t> lost_;
   std::vector<Reply> replies_;
 };

@@ -275,10 +275,11 @@ void optimizer_step(Member& self, Record& record) {
 void collectives(Member& self, Record& record) {
   Mesh mesh;
   record.run("mesh of all", [&](distag_error* err) {
+    const int32_t ranks[] = {0, 1, 2};
     const int64_t shape = kMembers;
     const char* const axis = "x";
     distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
-    distag_mesh_create(self.worker(), nullptr, 0, &shape, &axis, 1, &options, mesh.out(), err);
+    distag_mesh_create(self.worker(), ranks, kMembers, &shape, &axis, 1, &options, mesh.out(), err);
     return true;
   });
   for (const int64_t count : {int64_t{4}, 2 * kLarge}) {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -17,14 +18,21 @@ static atomic_long asked;
 static atomic_long first_short = LONG_MAX;
 static atomic_long last_short = LONG_MAX;
 static atomic_int is_limit;
-static atomic_long freed; /* bytes given back and not taken again, while there is a limit */
+static atomic_ulong only_thread; /* 0: all */
+static atomic_long freed;        /* bytes given back and not taken again, while there is a limit */
 
 static int is_short(long number) {
   return number >= atomic_load_explicit(&first_short, memory_order_relaxed) &&
          number <= atomic_load_explicit(&last_short, memory_order_relaxed);
 }
 
+static int is_of_others(void) {
+  const unsigned long only = atomic_load_explicit(&only_thread, memory_order_relaxed);
+  return only != 0 && only != (unsigned long)pthread_self();
+}
+
 static int is_refused(size_t size) {
+  if (is_of_others()) return 0;
   const long number = atomic_fetch_add(&asked, 1) + 1;
   if (!is_short(number)) return 0;
   if (atomic_load(&is_limit)) {
@@ -52,7 +60,7 @@ int posix_memalign(void **out_memory, size_t alignment, size_t size) {
 }
 
 void free(void *memory) {
-  if (memory != NULL && atomic_load(&is_limit) && is_short(atomic_load(&asked))) {
+  if (memory != NULL && atomic_load(&is_limit) && !is_of_others() && is_short(atomic_load(&asked))) {
     atomic_fetch_add(&freed, (long)malloc_usable_size(memory));
   }
   __libc_free(memory);
@@ -64,6 +72,7 @@ void allocations_count_from_here(const shortage *wanted) {
   atomic_store(&asked, 0);
   atomic_store(&freed, 0);
   atomic_store(&is_limit, is_any && wanted->is_limit);
+  atomic_store(&only_thread, is_any && wanted->is_of_this_thread ? (unsigned long)pthread_self() : 0);
   atomic_store(&last_short, is_any ? wanted->first + wanted->count - 1 : LONG_MAX);
   atomic_store(&first_short, is_any ? wanted->first : LONG_MAX);
 }

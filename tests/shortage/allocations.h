@@ -8,6 +8,7 @@ typedef struct shortage {
   long first;
   long count;
   int is_limit; /* 0: all of these are refused; 1: those that need more bytes than were freed since the first */
+  int is_of_this_thread; /* 1: only allocations of the thread that sets this are counted and refused */
 } shortage;
 
 /* Starts to count from 1. */

@@ -237,7 +237,7 @@ static place *settle(const swept *row, place *slots, int all, totals *sum) {
 static long measure(const swept *row, place *slots) {
   totals ignored = {0};
   place *const slot = settle(row, slots, 1, &ignored);
-  begin(row, slot, (shortage){0, 0, 0});
+  begin(row, slot, (shortage){0, 0, 0, 0});
   settle(row, slots, 1, &ignored);
   return slot->result->allocations;
 }
@@ -253,7 +253,7 @@ static void sweep(const swept *row, place *slots, int is_full, totals *sum) {
     const double began = now();
     totals here = {0};
     for (long first = 1 + mode * stride / kModeCount; first <= allocations; first += stride) {
-      begin(row, settle(row, slots, 0, &here), (shortage){first, kModes[mode].count, kModes[mode].is_limit});
+      begin(row, settle(row, slots, 0, &here), (shortage){first, kModes[mode].count, kModes[mode].is_limit, 0});
     }
     settle(row, slots, 1, &here);
     printf("%-11s %6ld %4ld %-7s %5d %7d %6d %5d %5d %7d %5d %7d %6d %6.1f\n", row->name, allocations, stride,
@@ -308,7 +308,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < kRowCount; ++i) {
     if (is_full && strcmp(argv[1], "all") != 0 && strcmp(argv[1], kRows[i].name) != 0) continue;
     if (argc > 3) {
-      run_one(&kRows[i], (shortage){atol(argv[2]), atol(argv[3]), argc > 4 ? atoi(argv[4]) : 0}, &slots[0]);
+      run_one(&kRows[i], (shortage){atol(argv[2]), atol(argv[3]), argc > 4 ? atoi(argv[4]) : 0, 0}, &slots[0]);
     } else {
       sweep(&kRows[i], slots, is_full, &sum);
     }

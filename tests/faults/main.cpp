@@ -7,7 +7,8 @@
 //   run PHASE                     [{"what", "status", "message", "begin", "end", "right"}]
 //   check NAME...                 likewise: a call and a pass with each of them
 //   mend                          {"happened"}: the fault is over
-//   settle MS                     {"held", "descriptors", "threads", "lost"}, once nothing is held or the time is up
+//   told MS NAME                  {"at"}: when it was told that this member is lost; 0: not in that time
+//   settle MS                     {"held", "descriptors", "threads"}, once nothing is held or the time is up
 //   stop MS                       {"status", "message"}: leaves
 //   end                           {"descriptors", "threads", "handles", "steps"}, and the process ends
 #include <sys/prctl.h>
@@ -70,6 +71,7 @@ class Session {
       fault_points().mend();
       return {{"happened", fault_points().disarm()}};
     }
+    if (command == "told") return {{"at", member_->wait_until_told(words.at(1), nanoseconds(words))}};
     if (command == "settle") return settle(nanoseconds(words));
     if (command == "stop") {
       const Json stopped = member_->stop(nanoseconds(words));
@@ -88,12 +90,7 @@ class Session {
   Json settle(int64_t timeout_ns) {
     Json held = member_->settle(timeout_ns);
     const Resources now;
-    Json lost = Json::object();
-    for (int rank = 0; rank < kMembers; ++rank) {
-      const int64_t at = member_->lost_at(name_of(rank));
-      if (at != 0) lost[name_of(rank)] = at;
-    }
-    return {{"held", held}, {"descriptors", now.descriptors}, {"threads", now.threads}, {"lost", lost}};
+    return {{"held", held}, {"descriptors", now.descriptors}, {"threads", now.threads}};
   }
 
   // What is left beyond what the process had before.

@@ -36,6 +36,8 @@ SETTLED_WITHIN = 3.0
 SOCKETS_BELOW_LANES = {"anon_inode": 4}
 MORE_THREADS = 2 + 4
 STRUCK_WITHIN = 2.0  # of the end of the phase: what ends it goes out later
+# A context of libzmq that ran out of memory in the middle of a call cannot be ended, and is left alone.
+THREADS_LEFT_ALONE = 2
 TOGETHER = ("mesh", "gather")  # phases that all members run at once
 # What an error may be. A member that was stopped for long has lost all the others, or was told that it is lost.
 NAMED = ("DISCONNECTED", "PEER_RESTARTED", "DIVERGED")
@@ -187,9 +189,14 @@ class Run:
         """Leaves nothing behind, once it is stopped."""
         member = self.group.members[name]
         left = member.ask("end")
-        for what in ("descriptors", "threads", "handles"):
-            if left is None or left[what] != 0:
-                self.complain(f"at the end {name} has {what}: {left and left[what]}")
+        if left is None:
+            self.complain(f"{name} has died")
+        elif self.cell.fault == "memory" and name == self.cell.victim and left["threads"] == THREADS_LEFT_ALONE:
+            self.outcomes.add("left alone")
+        else:
+            for what in ("descriptors", "threads", "handles"):
+                if left[what] != 0:
+                    self.complain(f"at the end {name} has {what}: {left[what]}")
         if member.close() != 0:
             self.complain(f"{name} ended with {member.process.returncode}")
 
@@ -216,12 +223,22 @@ class Run:
             self.run_phase()
             self.victim.has_struck.wait(STRUCK_WITHIN)
         if self.cell.fault in LOSSES and self.cell.phase not in ("start", "join"):
+            self.expect_told(self.others)
             self.check(self.others)
             self.settle(self.others)
             return True
         if self.cell.fault == "memory":
             return self.left_for_memory()
         return False
+
+    def expect_told(self, names):
+        """Each survivor is told of the loss, by the callback for members."""
+        if self.cell.phase == "cold":  # those who have never spoken with it are not
+            return
+        for name, answer in self.group.ask_all(f"told 4000 {self.cell.victim}", names).items():
+            delay = (answer["at"] - (self.victim.fault_at or 0)) / SECOND
+            if answer["at"] == 0 or delay > self.bound():
+                self.complain(f"{name} was told of the loss after {delay:.2f} s (below 0: never)")
 
     def left_for_memory(self):
         """A worker that ran out of memory where no call could be told has left."""
@@ -295,6 +312,8 @@ def run_cell(program, cell):
             if member.said:
                 run.complain(f"{member.name} says: {member.said.strip()}")
     outcome = "named error" if "named" in run.outcomes else "right result"
+    if "left alone" in run.outcomes:
+        outcome += ", libzmq left alone"
     return cell, "FAILED" if run.complaints else outcome, run.complaints, run.delays, time.monotonic() - begin
 
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -138,10 +139,12 @@ void Member::note_member(void* user_data, distag_worker*, const distag_member* m
   auto& self = *static_cast<Member*>(user_data);
   const std::lock_guard<std::mutex> lock(self.mutex_);
   if (member->state == DISTAG_MEMBER_LOST) self.lost_[member->name] = true_now();
+  self.changed_.notify_all();
 }
 
-int64_t Member::lost_at(const std::string& name) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+int64_t Member::wait_until_told(const std::string& name, int64_t timeout_ns) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return lost_.contains(name); });
   return lost_[name];
 }
 

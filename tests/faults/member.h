@@ -2,6 +2,7 @@
 
 #include <distag.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -53,8 +54,8 @@ class Member {
   nlohmann::json stop(int64_t timeout_ns);
   // Waits until the worker holds nothing for others and nothing is open, at most for so long. What it has then.
   nlohmann::json settle(int64_t timeout_ns);
-  // When the member was lost to this one: nanoseconds; 0: it was not.
-  int64_t lost_at(const std::string& name);
+  // When this one was told of the loss of that member: nanoseconds; 0: not in time.
+  int64_t wait_until_told(const std::string& name, int64_t timeout_ns);
 
   void keep(distag_reply* reply);
 
@@ -66,6 +67,7 @@ class Member {
   const std::string name_;
   testing::Worker worker_;
   std::mutex mutex_;
+  std::condition_variable changed_;
   std::map<std::string, int64_t> lost_;
   std::vector<Reply> replies_;
 };

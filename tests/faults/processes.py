@@ -105,7 +105,7 @@ class Group:
             os.mkdir(path)
         self.rendezvous = f"tcp://127.0.0.1:{port}" if cell.phase == "join" else "file://" + self.files
         self.environment = {key: value for key, value in os.environ.items()
-                            if not key.startswith("DISTAG_") and key != "XDG_RUNTIME_DIR"}
+                            if key == "DISTAG_MUTANT" or not key.startswith(("DISTAG_", "XDG_"))}
         self.environment.update(TMPDIR=self.temporary, XDG_STATE_HOME=self.folder, OPENBLAS_NUM_THREADS="1")
         if cell.transport == "ipc":
             self.environment["DISTAG_LANE"] = "0"

@@ -20,8 +20,13 @@ import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
+from cells import all_cells  # noqa: E402
+
 SUITES = ("unit_base", "unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests",
           "unit_transport", "unit_wire", "contract_transport", "spmd_tests")
+# A test of the matrix of faults: words of the cells, without blanks, with a colon between them.
+MATRIX = "faults"
 SECONDS = 60  # for a test that takes one or two; one that hangs has noticed. A whole suite has ten times that
 SWITCH = """#pragma once
 #include <cstdlib>
@@ -134,6 +139,10 @@ def missing_tests(mutants, root):
         tests[suite] = {f"{case}.{name}" for case, name in found}
     complaints = []
     for mutant in mutants:
+        if mutant.suite == MATRIX:
+            if not any(all(word in str(cell) for word in mutant.filter.split(":")) for cell in all_cells(True)):
+                complaints.append(f"{mutant.name}: no cell of the matrix has {mutant.filter}")
+            continue
         for wanted in mutant.filter.split(":") if mutant.suite else []:
             pattern = re.escape(re.sub(r"^\w+/|/.*$", "", wanted)).replace(r"\*", ".*")
             if not any(re.fullmatch(pattern, name) for name in tests.get(mutant.suite, ())):
@@ -174,16 +183,28 @@ def build(sources):
     configure = ["cmake", "--preset", "dev"]
     if shutil.which("ccache"):
         configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
-    for command in (configure, ["cmake", "--build", "build/dev", "--target", *SUITES]):
+    for command in (configure, ["cmake", "--build", "build/dev", "--target", *SUITES, "faults_participant"]):
         done = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             sys.exit(done.stdout)
     return os.path.join(tree, "build", "dev", "tests")
 
 
+def run_matrix(folder, chosen, environment):
+    """Names of the cells that fail."""
+    command = [sys.executable, "-B", os.path.join(ROOT, "tests", "faults", "matrix.py"),
+               os.path.join(folder, "faults", "faults_participant"), "--full", *chosen.split(":")]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if " 0 cells" in " " + done.stdout:
+        sys.exit(f"no cell of the matrix has {chosen}")
+    return re.findall(r"^FAILED +\S+ s (.*)", done.stdout, re.M)
+
+
 def run(folder, suite, chosen, mutant=None):
     """Names of the tests that fail; ["..."] says that all of it crashed or hung."""
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", DISTAG_MUTANT=str(mutant.number if mutant else 0))
+    if suite == MATRIX:
+        return run_matrix(folder, chosen, environment)
     command = [os.path.join(folder, suite), "--gtest_brief=1", f"--gtest_filter={chosen}"]
     try:
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -50,6 +50,9 @@ STEPS = {
     "mesh": """
         B Call sent 1, A Call arrived 1, A Part sent 1, B Part arrived 1, C Part sent 3, A Part arrived 3,
         B Chunk sent 1, C MeshEnd sent 1, A MeshEnd arrived 1""",
+    "stages": """
+        B Call arrived 1, C Reply sent 1, A Discover sent 1, B Discovered sent 1, A Go sent 1, B Go arrived 1,
+        B Part sent 1, C Part arrived 1, C Grad sent 1, C Done sent 1, A Verdict sent 1, B Verdict arrived 1""",
     "gather": """
         B Call sent 1, A Call arrived 1, A Call sent 1, C Call arrived 1, C Reply sent 1, A Reply arrived 1""",
     "stop": """

@@ -279,6 +279,9 @@ class Run:
         before = None
         if self.cell.phase not in ("cold", "start", "join"):
             self.check("ABC")
+            if self.cell.phase == "stages":
+                for name, operations in self.group.ask_all("run take_stage", "BC").items():
+                    self.expect_right(name, operations)
             before = self.settle("ABC")
         if self.strike():
             self.lose_victim()

@@ -101,6 +101,10 @@ distag_status silence(void* user_data, distag_invocation* invocation, distag_err
   return err->code;
 }
 
+distag_status stage(void* user_data, distag_invocation* invocation, distag_error* err) {
+  return static_cast<Member*>(user_data)->run_stage(invocation, err);
+}
+
 nlohmann::json outcome(const distag_error& err) {
   return {{"status", distag_status_get_name(err.code)}, {"message", err.message}};
 }
@@ -127,8 +131,8 @@ Member::Member(const MemberOptions& given) : name_(name_of(given.rank)) {
   options.on_member = note_member;
   distag_worker_create(&options, worker_.out(), &err);
   const std::pair<const char*, distag_function> functions[] = {
-      {"add", add},     {"times", times},     {"echo", echo},      {"keep", faults::keep},
-      {"relay", relay}, {"sum_all", sum_all}, {"silence", silence}};
+      {"add", add},     {"times", times},     {"echo", echo},       {"keep", faults::keep},
+      {"relay", relay}, {"sum_all", sum_all}, {"silence", silence}, {"stage", stage}};
   for (const auto& [name, function] : functions) {
     distag_worker_register(worker_.get(), name, function, this, nullptr, nullptr, &err);
   }
@@ -158,6 +162,8 @@ nlohmann::json Member::stop(int64_t timeout_ns) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker_shutdown(worker_.get(), timeout_ns, nullptr, &err);
   drop_replies();
+  stage_weight_ = Tensor();
+  stage_mesh_ = Mesh();
   worker_ = testing::Worker();
   return outcome(err);
 }
@@ -185,6 +191,27 @@ nlohmann::json Member::settle(int64_t timeout_ns) {
     now = held();
   }
   return now;
+}
+
+void Member::take_stage(distag_error* err) {
+  const int32_t ranks[] = {1, 2};
+  const int64_t shape = 2, count = 4;
+  const char* const axis = "x";
+  const float weight[] = {1, 2, 3, 4};
+  distag_mesh_create(worker_.get(), ranks, 2, &shape, &axis, 1, nullptr, stage_mesh_.out(), err);
+  distag_tensor_create(weight, sizeof weight, DISTAG_FLOAT32, &count, 1, stage_weight_.out(), err);
+  distag_tensor_mark_sharding(stage_weight_.get(), stage_mesh_.get(), "('x',)", -1, err);
+}
+
+distag_status Member::run_stage(distag_invocation* invocation, distag_error* err) {
+  distag_tensor* given = nullptr;
+  Tensor x, y, part;
+  const int64_t count = 4;
+  distag_invocation_get_tensor(invocation, 0, &given, err);
+  distag_tensor_from_local(stage_mesh_.get(), given, "(None,)", &count, 1, "(None,) sum('x')", x.out(), err);
+  distag_mul(x.get(), stage_weight_.get(), y.out(), err);
+  distag_tensor_to_local(y.get(), nullptr, part.out(), err);
+  return answer(invocation, distag_tensor_as_value(part.get()), err);
 }
 
 void Member::drop_replies() {

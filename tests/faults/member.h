@@ -42,7 +42,8 @@ struct MemberOptions {
 //   sum_all(x, ...)           the sum of all tensors
 //   silence()                 never answers
 //   keep(x)                   x, as a parameter that stays here
-//   times(a, b)               a * b, of tensors or references that were fetched before
+//   times(a, b)               a * b; a may be a reference, which is fetched
+//   stage(x)                  this member's part of x * (1, 2, 3, 4), which it computes together with the other one
 class Member {
  public:
   explicit Member(const MemberOptions& options);
@@ -58,6 +59,9 @@ class Member {
   int64_t wait_until_told(const std::string& name, int64_t timeout_ns);
 
   void keep(distag_reply* reply);
+  // Makes the mesh of B and C on which "stage" computes. Both at once.
+  void take_stage(distag_error* err);
+  distag_status run_stage(distag_invocation* invocation, distag_error* err);
 
  private:
   static void note_member(void* user_data, distag_worker* worker, const distag_member* member);
@@ -66,6 +70,8 @@ class Member {
 
   const std::string name_;
   testing::Worker worker_;
+  Mesh stage_mesh_;
+  Tensor stage_weight_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, int64_t> lost_;

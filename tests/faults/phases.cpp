@@ -304,6 +304,49 @@ void gather(Member& self, Record& record) {
   });
 }
 
+void take_stage(Member& self, Record& record) {
+  record.run("mesh of the stage", [&](distag_error* err) {
+    self.take_stage(err);
+    return true;
+  });
+}
+
+// x * (1, 2, 3, 4), of which B and C compute a half each; the gradient of its sum is (1, 2, 3, 4).
+void stages(Member& self, Record& record) {
+  Context context;
+  Tensor x, whole;
+  record.run("forward on both members of the stage", [&](distag_error* err) {
+    x = leaf(4, 1, err);
+    distag_value* arg = distag_tensor_as_value(x.get());
+    distag_context_create(self.worker(), context.out(), err);
+    Future answers[2];
+    distag_tensor* parts[2] = {nullptr, nullptr};
+    for (int i = 0; i < 2; ++i) {
+      distag_call_async(self.worker(), context.get(), i == 0 ? "B" : "C", "stage", &arg, 1, nullptr, answers[i].out(),
+                        err);
+    }
+    for (int i = 0; i < 2; ++i) {
+      distag_value* part = nullptr;
+      if (distag_future_wait(answers[i].get(), kTimeout, err) != DISTAG_OK) return false;
+      distag_future_get_value(answers[i].get(), &part, err);
+      parts[i] = tensor_of(part, err);
+    }
+    distag_concat(parts, 2, 0, whole.out(), err);
+    float squares[4] = {0};
+    distag_tensor_copy_data(whole.get(), squares, sizeof squares, err);
+    return squares[0] == 1 && squares[1] == 4 && squares[2] == 9 && squares[3] == 16;
+  });
+  record.run("backward", [&](distag_error* err) {
+    Tensor loss;
+    Gradients gradients;
+    distag_sum(whole.get(), nullptr, 0, 0, loss.out(), err);
+    distag_tensor* root = loss.get();
+    distag_backward(context.get(), &root, 1, nullptr, err);
+    distag_get_gradients(context.get(), gradients.out(), err);
+    return is_multiple(distag_gradients_find(gradients.get(), x.get()), 4, 1, 1, 0);
+  });
+}
+
 using Phase = void (*)(Member&, Record&);
 
 const std::map<std::string, Phase>& phases() {
@@ -319,7 +362,9 @@ const std::map<std::string, Phase>& phases() {
                                                    {"fast", fast_pass},
                                                    {"optimizer", optimizer_step},
                                                    {"mesh", collectives},
-                                                   {"gather", gather}};
+                                                   {"gather", gather},
+                                                   {"take_stage", take_stage},
+                                                   {"stages", stages}};
   return all;
 }
 

@@ -6,7 +6,8 @@ SHORT_STOP = 0.3
 LONG_STOP = 2.5
 
 # By phase, in the order of the protocol: the member that the fault strikes, the step, and which one of its kind.
-# "cold" is a call between members that have not spoken yet; in the others all are connected.
+# "cold" is a call between members that have not spoken yet; in the others all are connected. In "stop" all shut down
+# together; in "leave" one goes, and waits for nobody.
 STEPS = {
     "start": """
         A Lock.open sent 1, C Lock.open sent 1, A Draft.open sent 1, C Draft.open sent 1,
@@ -57,8 +58,9 @@ STEPS = {
         B Call sent 1, A Call arrived 1, A Call sent 1, C Call arrived 1, C Reply sent 1, A Reply arrived 1""",
     "stop": """
         B ShutdownAnswer sent 1, A ShutdownAnswer arrived 1, A ShutdownPoll sent 1, B ShutdownPoll arrived 1,
-        A ShutdownPoll sent 3, A ShutdownVerdict sent 1, A ShutdownVerdict sent 2, B ShutdownVerdict arrived 1,
-        A Leave sent 1, B Leave arrived 1""",
+        A ShutdownPoll sent 3, A ShutdownVerdict sent 1, A ShutdownVerdict sent 2, B ShutdownVerdict arrived 1""",
+    "leave": """
+        C Leave sent 1, C Leave sent 2""",
 }
 
 # The faults of tests/faults/fault_points.h; two of them are one, for different times.

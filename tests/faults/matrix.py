@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Faults in real processes: a fault at each step of the protocol, over each transport.
 
-usage: matrix.py PROGRAM [--jobs N] [--full | --sample N] [--write FILE] [WORDS...]
+usage: matrix.py PROGRAM [--jobs N] [--full] [--sample N] [--write FILE] [WORDS...]
 
-Runs the cells whose names have all WORDS, or all; a sample takes each N-th. PROGRAM is faults_participant. In a cell three
-fresh processes meet, and one of them has a fault at one step while they work. Then
+Runs the cells whose names have all WORDS, or all; a sample takes each N-th. With --write the kills run one at a time, so
+that their delays are those of one group on the machine. PROGRAM is faults_participant. In a cell three fresh processes
+meet, and one of them has a fault at one step while they work. Then
   - each operation has the right result, or an error that names the lost member, within its bound;
   - the survivors go on: a call and a pass with each other;
   - where a member was lost another one joins under its name, and calls and is called;
@@ -13,13 +14,11 @@ Exit code 1 if a cell fails.
 """
 import collections
 import concurrent.futures
-import os
-import re
 import socket
 import sys
 import time
 
-from cells import FAULTS, LEASE, LOSSES, RECOVERED, TRANSPORTS, all_cells
+from cells import FAULTS, LEASE, LOSSES, TRANSPORTS, all_cells
 from processes import Group, Hang, wait_until_dead
 
 SECOND = 1e9
@@ -39,6 +38,7 @@ STRUCK_WITHIN = 2.0  # of the end of the phase: what ends it goes out later
 # A context of libzmq that ran out of memory in the middle of a call cannot be ended, and is left alone.
 THREADS_LEFT_ALONE = 2
 TOGETHER = ("mesh", "gather")  # phases that all members run at once
+OUTCOMES = ("right result", "named error", "FAILED")
 # What an error may be. A member that was stopped for long has lost all the others, or was told that it is lost.
 NAMED = ("DISCONNECTED", "PEER_RESTARTED", "DIVERGED")
 
@@ -206,8 +206,9 @@ class Run:
             if wait_until_dead(self.victim) != -9:
                 self.complain(f"{self.cell.victim} was not killed, but ended with {self.victim.process.returncode}")
             return
-        self.victim.ask("mend")
-        self.expect_stopped(self.cell.victim, self.victim.ask("stop 0"))
+        if self.cell.phase != "leave":
+            self.victim.ask("mend")
+            self.expect_stopped(self.cell.victim, self.victim.ask("stop 0"))
         self.end(self.cell.victim)
 
     def expect_stopped(self, name, answer):
@@ -218,6 +219,8 @@ class Run:
         """The phase, with the fault in it. Whether the victim is lost."""
         if self.cell.phase == "stop":
             return self.strike_end()
+        if self.cell.phase == "leave":
+            return self.strike_leave()
         if self.cell.phase not in ("start", "join"):
             self.arm()
             self.run_phase()
@@ -261,6 +264,17 @@ class Run:
             self.complain(f"the shutdown took {time.monotonic() - begin:.2f} s")
         return False
 
+    def strike_leave(self):
+        """Whatever becomes of it the member is gone, and the others go on."""
+        self.arm()
+        answer = self.victim.ask("stop 0")
+        if answer is not None or self.cell.fault != "kill":
+            self.expect_stopped(self.cell.victim, answer)
+        self.outcomes.add("right")
+        self.check(self.others)
+        self.settle(self.others)
+        return True
+
     def finish(self):
         living = [name for name in "ABC" if self.group.members[name].is_alive()]
         if self.cell.phase != "stop":
@@ -268,10 +282,12 @@ class Run:
                 self.expect_stopped(name, answer)
         for name in living:
             self.end(name)
-        # What a killed process had is cleared by the next one that starts; without one its folder stays.
+        # What a killed process had is cleared by the next one that starts, and the files of the group by the last one
+        # that leaves. Where that is the killed one they stay.
         files = self.group.files_left()
-        is_last = self.cell.phase == "stop" and self.cell.fault == "kill"
-        if [name for name in files if not (is_last and name.startswith("distag."))]:
+        if self.cell.phase == "stop" and self.cell.fault == "kill":
+            files = [name for name in files if not name.startswith("distag.") and name not in ("group", "lock")]
+        if files:
             self.complain(f"files are left: {files}")
 
     def run(self):
@@ -335,40 +351,46 @@ def table(results, delays):
     lines.append("")
     for title, key, values in (("fault", lambda cell: cell.fault, FAULTS),
                                ("transport", lambda cell: cell.transport, TRANSPORTS)):
-        lines.append(f"{title:20}{'right result':>14}{'named error':>14}{'FAILED':>9}")
+        lines.append(f"{title:20}" + "".join(f"{outcome:>14}" for outcome in OUTCOMES))
         for value in values:
-            counts = collections.Counter(result[1] for result in results if key(result[0]) == value)
-            lines.append(f"{value:20}{counts['right result']:>14}{counts['named error']:>14}{counts['FAILED']:>9}")
+            found = [result[1] for result in results if key(result[0]) == value]
+            counts = [sum(each.startswith(outcome) for each in found) for outcome in OUTCOMES]
+            lines.append(f"{value:20}" + "".join(f"{count:>14}" for count in counts))
         lines.append("")
     lines += [f"{cell} | {outcome}" for cell, outcome, *_ in results]
     return "\n".join(lines) + "\n"
 
 
+def run_all(program, cells, jobs, says_all):
+    """Results in the order of the cells; those that fail are printed as they come."""
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for result in pool.map(lambda cell: run_cell(program, cell), cells):
+            cell, outcome, complaints, _, seconds = result
+            results.append(result)
+            if complaints or says_all:
+                print(f"{outcome} {seconds:.1f} s {cell}" + "".join(f"\n    {text}" for text in complaints), flush=True)
+    return results
+
+
 def main():
-    arguments = sys.argv[2:]
+    program, words = sys.argv[1], [word for word in sys.argv[2:] if word != "--full"]
     options = {"--jobs": "6", "--sample": "1", "--write": ""}
-    is_full = "--full" in arguments
-    words = [word for word in arguments if word != "--full"]
     while words and words[0] in options:
         options[words[0]] = words[1]
         words = words[2:]
-    cells = [cell for cell in all_cells(is_full) if all(word in str(cell) for word in words)]
+    cells = [cell for cell in all_cells("--full" in sys.argv) if all(word in str(cell) for word in words)]
     cells = cells[:: int(options["--sample"])]
-    results, delays = [], []
-    with concurrent.futures.ThreadPoolExecutor(int(options["--jobs"])) as pool:
-        for result in pool.map(lambda cell: run_cell(sys.argv[1], cell), cells):
-            cell, outcome, complaints, more, seconds = result
-            results.append(result)
-            delays += more
-            if complaints or len(cells) <= 20:
-                print(f"{outcome} {seconds:.1f} s {cell}" + "".join(f"\n    {text}" for text in complaints), flush=True)
-    text = table(results, delays)
+    alone = [cell for cell in cells if cell.fault == "kill" and options["--write"]]
+    others = [cell for cell in cells if cell not in alone]
+    results = run_all(program, alone, 1, False) + run_all(program, others, int(options["--jobs"]), len(cells) <= 20)
+    results.sort(key=lambda result: result[0].number)
+    text = table(results, [delay for result in results for delay in result[3]])
     print(text.split("\n\n")[0])
     if options["--write"]:
         with open(options["--write"], "w", encoding="utf-8") as file:
             file.write(text)
-    failed = sum(result[1] == "FAILED" for result in results)
-    sys.exit(1 if failed or not results else 0)
+    sys.exit(1 if not results or any(result[1] == "FAILED" for result in results) else 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Runs the whole matrix of faults with the dev build and writes tests/faults/matrix.txt; some minutes on two cores.
+# usage: tests/faults/run.sh [--full]   --full: each fault at each step over each transport, about 6,000 cells
+set -eu
+
+cd "$(dirname "$0")/../.."
+cmake --preset dev >/dev/null
+cmake --build build/dev --target faults_participant
+if [ "${1:-}" = --full ]; then
+  exec /usr/bin/python3 -B tests/faults/matrix.py build/dev/tests/faults/faults_participant --full
+fi
+exec /usr/bin/python3 -B tests/faults/matrix.py build/dev/tests/faults/faults_participant --write tests/faults/matrix.txt

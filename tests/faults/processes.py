@@ -129,7 +129,8 @@ class Group:
         return {name: self.members[name].hear() for name in names}
 
     def files_left(self):
-        return sorted(os.listdir(self.temporary)) + sorted(os.listdir(self.files))
+        shared = [name for name in os.listdir("/dev/shm") if "distag" in name]
+        return sorted(os.listdir(self.temporary)) + sorted(os.listdir(self.files)) + shared
 
     def close(self):
         for member in self.all_members:

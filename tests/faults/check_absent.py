@@ -1,4 +1,6 @@
-"""No library has a byte of the fault points; the program of the matrix has them. usage: check_absent.py NM PROGRAM LIBRARY..."""
+"""No library has a byte of the fault points; the program of the matrix has them.
+
+usage: check_absent.py NM PROGRAM LIBRARY..."""
 import re
 import subprocess
 import sys

@@ -3,9 +3,9 @@
 
 usage: matrix.py PROGRAM [--jobs N] [--full] [--sample N] [--write FILE] [WORDS...]
 
-Runs the cells whose names have all WORDS, or all; a sample takes each N-th. With --write the kills run one at a time, so
-that their delays are those of one group on the machine. PROGRAM is faults_participant. In a cell three fresh processes
-meet, and one of them has a fault at one step while they work. Then
+Runs the cells whose names have all WORDS, or all; a sample takes each N-th. With --write the kills run one at a time,
+so that their delays are those of one group on the machine. PROGRAM is faults_participant. In a cell three fresh
+processes meet, and one of them has a fault at one step while they work. Then
   - each operation has the right result, or an error that names the lost member, within its bound;
   - the survivors go on: a call and a pass with each other;
   - where a member was lost another one joins under its name, and calls and is called;
@@ -14,6 +14,7 @@ Exit code 1 if a cell fails.
 """
 import collections
 import concurrent.futures
+import signal
 import socket
 import sys
 import time
@@ -371,12 +372,15 @@ def table(results, delays):
 def run_all(program, cells, jobs, says_all):
     """Results in the order of the cells; those that fail are printed as they come."""
     results = []
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+    pool = concurrent.futures.ThreadPoolExecutor(jobs)
+    try:
         for result in pool.map(lambda cell: run_cell(program, cell), cells):
             cell, outcome, complaints, _, seconds = result
             results.append(result)
             if complaints or says_all:
                 print(f"{outcome} {seconds:.1f} s {cell}" + "".join(f"\n    {text}" for text in complaints), flush=True)
+    finally:  # who is told to end ends the cells that run
+        pool.shutdown(cancel_futures=True)
     return results
 
 
@@ -394,6 +398,7 @@ def run_again(program, results):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     program, words = sys.argv[1], [word for word in sys.argv[2:] if word != "--full"]
     options = {"--jobs": "6", "--sample": "1", "--write": ""}
     while words and words[0] in options:

@@ -6,7 +6,8 @@ set -eu
 cd "$(dirname "$0")/../.."
 cmake --preset dev >/dev/null
 cmake --build build/dev --target faults_participant
+program=build/dev/tests/faults/faults_participant
 if [ "${1:-}" = --full ]; then
-  exec /usr/bin/python3 -B tests/faults/matrix.py build/dev/tests/faults/faults_participant --full
+  exec /usr/bin/python3 -B tests/faults/matrix.py "$program" --full
 fi
-exec /usr/bin/python3 -B tests/faults/matrix.py build/dev/tests/faults/faults_participant --write tests/faults/matrix.txt
+exec /usr/bin/python3 -B tests/faults/matrix.py "$program" --write tests/faults/matrix.txt

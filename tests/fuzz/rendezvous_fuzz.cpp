@@ -124,6 +124,7 @@ wire::Join join_of(Input& input) {
   if (input.below(8) == 0) join.protocol = input.byte();
   if (input.below(8) == 0) join.world_size = static_cast<int32_t>(input.integer());
   if (input.below(8) == 0) join.proof = {std::byte{1}};
+  if (input.below(4) == 0) join.asked = input.byte();
   return join;
 }
 
@@ -143,6 +144,7 @@ wire::Roster roster_of(Input& input) {
   roster.offset = input.flag() ? 0 : input.byte();
   roster.total = roster.offset + static_cast<uint32_t>(roster.members.size()) + (input.flag() ? 0 : input.byte());
   if (input.below(16) == 0) roster.proof = {std::byte{1}};
+  if (input.below(8) == 0) roster.asked = 1 + input.byte();
   return roster;
 }
 

@@ -18,7 +18,7 @@ search() { # TARGET
   mkdir -p "$found"
   # What is validated is never freed: a process of its own from time to time.
   [ "$target" != capi_handles_fuzz ] || set -- -fork=1
-  OPENBLAS_NUM_THREADS=1 nice -n 10 "build/fuzz/tests/$target" "$@" -max_total_time="$seconds" -timeout=20 \
+  OPENBLAS_NUM_THREADS=1 nice -n 10 "build/fuzz/tests/$target" "$@" -max_total_time="$seconds" -timeout=20 -entropic=0 \
     -artifact_prefix="build/fuzz/crashes/$target-" "$found" "tests/fuzz/corpus/$target" > "$log" 2>&1 || verdict=1
   crashes=$(grep -c 'Test unit written' "$log" || true)
   echo "$target: $(grep -o '^#[0-9]*' "$log" | tail -n 1 | tr -d '#') executions," \

@@ -128,9 +128,9 @@ std::optional<Frame> Lender::find(const LentPlace& place, size_t size) const {
   const auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
   const std::byte* data = nullptr;
   for (uint64_t at = place.offset; at < place.offset + size;) {
+    // One that begins behind it is at a distance below 0, which is larger than any size.
     const auto covers = [&place, at](const Out& out) {
-      return !out.is_given_back() && out.loan.block == place.block && out.loan.offset <= at &&
-             at - out.loan.offset < out.frame.size();
+      return !out.is_given_back() && out.loan.block == place.block && at - out.loan.offset < out.frame.size();
     };
     const auto found = std::find_if(out_.begin(), out_.end(), covers);
     if (found == out_.end()) return std::nullopt;

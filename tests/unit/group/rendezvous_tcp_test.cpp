@@ -372,7 +372,7 @@ TEST(RendezvousTcp, NobodySpeaksAsTheIncarnationOfAnother) {
   }
   stranger.drop();
   meeting.scheduler.run_for(kMillisecond);
-  EXPECT_TRUE(stranger.join({1, "stranger", "sim://x", 77, 0, 0}).refused) << "rank 1 is that of w1";
+  ASSERT_TRUE(stranger.join({1, "stranger", "sim://x", 77, 0, 0}).refused) << "rank 1 is that of w1";
   EXPECT_TRUE(meeting.add(2, 3).succeeds());
   EXPECT_TRUE(guest.succeeds());
   EXPECT_EQ(names(host.outcome()), "w0 w1 w2");

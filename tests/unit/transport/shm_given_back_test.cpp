@@ -195,6 +195,7 @@ TEST_F(ShmGivenBackTest, AnotherWorkerGetsACopy) {
   Worker other;  // of the process of the owner
   Way on(borrower_, other);
   const Frame copy = on.pass(borrowed);
+  ASSERT_EQ(copy.size(), kMiB);
   EXPECT_NE(copy.data(), lent.bytes);
   lent.bytes[7] = std::byte{6};
   EXPECT_TRUE(holds(copy, 5));

@@ -166,18 +166,13 @@ std::optional<std::vector<Frames>> feed(ZmtpReader& reader, const Bytes& bytes) 
 
 // Changes bytes, from `first` on, where each one counts. False: nothing was changed.
 bool spoil(Input& input, Bytes& bytes, size_t first) {
-  bool is_changed = false;
+  const Bytes before = bytes;
   for (size_t left = input.below(3); left > 0; --left) {
     const size_t place = first + (input.byte() * 256u + input.byte()) % (bytes.size() - first);
-    const uint8_t before = bytes[place];
     bytes[place] = input.byte();
-    is_changed = is_changed || bytes[place] != before;
   }
-  if (input.below(16) == 15) {
-    bytes.resize(bytes.size() - 1 - input.byte() % 8);
-    is_changed = true;
-  }
-  return is_changed;
+  if (input.below(16) == 15) bytes.resize(bytes.size() - 1 - input.byte() % 8);
+  return bytes != before;
 }
 
 // Those of a DEALER from `kHonest` on.

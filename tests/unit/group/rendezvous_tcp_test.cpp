@@ -331,7 +331,7 @@ class Stranger {
     events.on_message = [&answer](const Frames& frames) {
       answer = std::get<wire::Roster>(wire::decode(frames.front(), {}, {}).body);
     };
-    const wire::Join join{"job", wire::kProtocolVersion, 3, member, {}};
+    const wire::Join join{"job", wire::kProtocolVersion, 3, member};
     events.on_connected = [&] { EXPECT_TRUE(connection_->send({wire::encode({0, 0, {}, join}, {}).header})); };
     loop_.run([&] { connection_ = transport_.dial(kUri, std::move(events)); });
     EXPECT_TRUE(meeting_.scheduler.run_until([&answer] { return answer.has_value(); }, kSecond));

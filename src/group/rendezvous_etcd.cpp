@@ -303,6 +303,7 @@ void EtcdJoining::enter(etcd::Entry entry) {
 
 void EtcdJoining::become_member(const RankTable& table) {
   std::vector<Peer> members = table.members();
+  check_members(members);
   for (const Peer& peer : members) {
     try {
       transport_.check_endpoint(peer.endpoint);
@@ -380,7 +381,7 @@ void EtcdJoining::fail_for(Error error) {
   give_up(std::move(error));
 }
 
-// What is said here goes out although this is gone then.
+// The words of this go out although it is gone then.
 void EtcdJoining::leave() {
   is_member_ = false;
   cancel_timer();

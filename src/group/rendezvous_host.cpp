@@ -146,12 +146,7 @@ bool RendezvousHost::waits_for_rival(const ConnectionToken& from, const wire::Jo
     on_gone(incarnation);
     return false;
   }
-  const auto known = probes_.find(incarnation);
-  if (known != probes_.end() && known->second.is_alive) {
-    probes_.erase(known);
-    return false;
-  }
-  const bool is_asked = known != probes_.end();
+  const bool is_asked = probes_.contains(incarnation);
   probes_[incarnation] = {from, join};
   if (is_asked) return true;
   request().probe(incarnation, [this, incarnation, alive = alive()] {
@@ -160,16 +155,16 @@ bool RendezvousHost::waits_for_rival(const ConnectionToken& from, const wire::Jo
   return true;
 }
 
-// Who wants the place is heard again.
+// The claimant of the place is heard again, or hears that its rival lives.
 void RendezvousHost::on_probed(Incarnation rival, bool is_alive) {
   assert_on_loop(loop_);
-  const auto probe = probes_.find(rival);
-  if (probe == probes_.end()) return;
-  const auto [connection, join, was_alive] = probe->second;
-  if (is_alive) {
-    probe->second.is_alive = true;
-  } else {
-    probes_.erase(probe);
+  const auto probe = probes_.extract(rival);
+  if (probe.empty()) return;
+  const auto& [connection, join] = probe.mapped();
+  try {
+    if (is_alive) rank_table_->check(join);
+  } catch (...) {
+    return refuse(connection, current_error());
   }
   take_join(connection, join);
 }

@@ -47,11 +47,10 @@ class RendezvousHost final : public Joining {
   std::unique_ptr<Acceptor> acceptor_;
   std::optional<RankTable> rank_table_;
   std::map<Incarnation, ConnectionToken> guests_;
-  // A member whose connection is gone, and whose place another one wants: it may live all the same.
+  // By the member whose connection is gone, and whose place another one wants: it may live all the same.
   struct Probe {
     ConnectionToken connection;  // of the one that wants it, with what it said last
     wire::Join join;
-    bool is_alive = false;  // it has given a sign of life
   };
   std::map<Incarnation, Probe> probes_;
   std::optional<Error> failure_;

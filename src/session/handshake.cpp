@@ -14,7 +14,7 @@ Peer peer_of(const wire::Hello& hello) {
   return {hello.rank, hello.name, hello.endpoint, hello.incarnation, hello.generation, hello.max_message_bytes};
 }
 
-// What it says of itself that the rendezvous says otherwise; empty: nothing.
+// The difference between the word of the rendezvous and its own; empty: none.
 std::string difference(const Peer& vouched, const Peer& said) {
   const bool is_same = vouched.name == said.name && vouched.rank == said.rank && vouched.endpoint == said.endpoint &&
                        vouched.generation == said.generation;
@@ -139,12 +139,26 @@ void Session::State::settle_stranger(Incarnation incarnation, const Peer* vouche
   assert_on_loop(shared.loop);
   const auto held = strangers.extract(incarnation);
   if (held.empty()) return;
-  const auto& [connection, hello, until] = held.mapped();
+  const Stranger& stranger = held.mapped();
+  if (vouched != nullptr) return answer(stranger, vouched);
+  EachStep each;
+  each([this, &stranger] {
+    refuse_lie(stranger.connection, stranger.hello,
+               fmt::format("the rendezvous does not know {}", describe_peer(peer_of(stranger.hello))));
+  });
+  if (each.has_failed()) ask_to_dial_again(stranger.connection);
+}
+
+void Session::State::hear_strangers_again() {
+  for (const auto& [incarnation, stranger] : std::exchange(strangers, {})) answer(stranger, nullptr);
+}
+
+void Session::State::answer(const Stranger& stranger, const Peer* vouched) {
   try {
-    if (vouched != nullptr) return on_hello(connection, hello, vouched);
-    refuse_lie(connection, hello, fmt::format("the rendezvous does not know {}", describe_peer(peer_of(hello))));
-  } catch (const std::bad_alloc&) {
-    ask_to_dial_again(connection);
+    on_hello(stranger.connection, stranger.hello, vouched);
+  } catch (...) {
+    note_failure(peer_of(stranger.hello), current_error());
+    ask_to_dial_again(stranger.connection);
   }
 }
 

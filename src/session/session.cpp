@@ -386,6 +386,11 @@ void Session::set_self(Peer self) {
   state_->set_self(std::move(self));
 }
 
+void Session::hear_strangers_again() {
+  assert_on_loop(state_->shared.loop);
+  state_->hear_strangers_again();
+}
+
 void Session::settle_stranger(Incarnation incarnation, const Peer* vouched) {
   assert_on_loop(state_->shared.loop);
   state_->settle_stranger(incarnation, vouched);

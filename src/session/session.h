@@ -114,6 +114,8 @@ class Session {
   // Makes a peer known; no connection yet. A known incarnation is left as it is; one that was fenced is refused
   // (false). Older ones of its name have restarted.
   bool add_peer(const Peer& peer);
+  // After the roster is known: those who waited for it say HELLO once more.
+  void hear_strangers_again();
   // The word on a stranger: the group knows it as `vouched`, or not at all (nullptr). Whatever else it said of itself
   // is refused with DENIED.
   void settle_stranger(Incarnation incarnation, const Peer* vouched);

@@ -123,7 +123,15 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void on_denied(const std::string& why);
   void on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched = nullptr);
   PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched);
+  // One that says HELLO and waits for the word of the rendezvous.
+  struct Stranger {
+    ConnectionToken connection;
+    wire::Hello hello;
+    Nanos until = kNever;
+  };
   void hold(const ConnectionToken& from, const wire::Hello& hello);
+  void hear_strangers_again();
+  void answer(const Stranger& stranger, const Peer* vouched);
   void settle_stranger(Incarnation incarnation, const Peer* vouched);
   void settle_late_strangers();
   void refuse_lie(const ConnectionToken& from, const wire::Hello& hello, const std::string& lie);
@@ -174,12 +182,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
     PeerRecord* record = nullptr;  // nullptr: in its grave
   };
   std::unordered_map<ConnectionToken, Dialler, TokenHash> connections;
-  // Who says HELLO and waits for the word of the rendezvous.
-  struct Stranger {
-    ConnectionToken connection;
-    wire::Hello hello;
-    Nanos until = kNever;
-  };
   std::map<Incarnation, Stranger> strangers;
   LogThrottle stranger_log;
   LogThrottle damage_log;

@@ -11,23 +11,15 @@ bool Worker::on_stranger(const Peer& peer) {
   return state_->on_stranger(peer);
 }
 
-// Members of our group may know it before we do.
+// Whoever has the key of the group can say HELLO, and anything about himself: the rendezvous knows whom it let in. It
+// is asked once the roster is there: members of our group may know it before we do.
 bool Worker::State::on_stranger(const Peer& peer) {
   if (!rendezvous || (gate.is_open() && !may_join(peer))) return false;
-  if (roster.empty()) {
-    early_strangers.push_back(peer.incarnation);
-  } else {
-    ask_for(peer.incarnation);
-  }
-  return true;
-}
-
-// Whoever has the key of the group can say HELLO, and anything about himself: the rendezvous knows whom it let in.
-void Worker::State::ask_for(Incarnation stranger) {
-  if (const Peer* known = session->find(stranger)) return session->settle_stranger(stranger, known);
-  rendezvous->look_up(stranger, [this, stranger](const std::optional<Peer>& found) {
+  if (roster.empty()) return true;
+  rendezvous->look_up(peer.incarnation, [this, stranger = peer.incarnation](const std::optional<Peer>& found) {
     session->settle_stranger(stranger, found ? &*found : nullptr);
   });
+  return true;
 }
 
 void Worker::on_admitted(const Peer& peer) {

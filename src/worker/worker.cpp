@@ -130,7 +130,7 @@ void Worker::State::meet(std::vector<Peer> members) {
       session->add_peer(member);
     }
   }
-  for (Incarnation stranger : std::exchange(early_strangers, {})) ask_for(stranger);
+  session->hear_strangers_again();
   const bool is_running_group = is_open_world || session->self().generation > 1;
   if (!is_running_group) return begin_service_soon();
   greeting = std::make_unique<Greeting>(environment.loop, *session,
@@ -191,7 +191,6 @@ void Worker::State::forget_start() {
   environment.loop.cancel_timer(std::exchange(resolve_timer, 0));
   greeting.reset();
   roster.clear();
-  early_strangers.clear();
   gate.close();
 }
 

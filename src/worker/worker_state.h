@@ -80,7 +80,6 @@ struct Worker::State {
   // The start, from the roster on, and what members do meanwhile: led on once the service begins.
   std::vector<Peer> roster;
   std::unique_ptr<Greeting> greeting;
-  std::vector<Incarnation> early_strangers;  // who said HELLO before the roster was there
   StartGate gate;
   TaskPlace failure_place;  // of the end of the start
 
@@ -123,7 +122,6 @@ struct Worker::State {
   void probe(Incarnation member, Task on_alive);
   void meet(std::vector<Peer> members);
   bool on_stranger(const Peer& peer);
-  void ask_for(Incarnation stranger);
   void begin_service_soon();
   void on_greeted(std::optional<Error> error);
   void fail_start_soon(Error error);

@@ -35,7 +35,7 @@ class FaultPoints {
   void arm(std::string step, Way way, std::string fault, int nth);
   // False: the armed one has not happened.
   bool disarm();
-  // What fault has done for good, as far as it can be undone: mute, deaf, slow, memory, disk.
+  // The faults that last, as far as they can be undone: mute, deaf, slow, memory, disk.
   void mend();
 
   // The process has come to that step: before what has arrived is looked at, and after what is sent was handed on.

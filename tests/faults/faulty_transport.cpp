@@ -30,7 +30,7 @@ bool arrive(const Frames& frames) {
   return !faults::fault_points().loses(kind, Way::kArrived);
 }
 
-// What `hand_on` answers; of one that vanishes, that it was sent.
+// The answer of `hand_on`; of a message that vanishes, that it was sent.
 template <typename HandOn>
 bool send_by(const Frames& frames, const HandOn& hand_on) {
   const std::string kind = kind_of(frames);
@@ -40,7 +40,7 @@ bool send_by(const Frames& frames, const HandOn& hand_on) {
   return true;
 }
 
-// What comes in, in order, each as soon as a slow link lets it. On the loop.
+// The messages that come in, in order, each as soon as a slow link lets it. On the loop.
 class Arrivals : public std::enable_shared_from_this<Arrivals> {
  public:
   explicit Arrivals(Loop& loop) : loop_(loop) {}

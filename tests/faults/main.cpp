@@ -93,7 +93,7 @@ class Session {
     return {{"held", held}, {"descriptors", now.descriptors}, {"threads", now.threads}};
   }
 
-  // What is left beyond what the process had before.
+  // Everything left beyond the state of the process before.
   Json end() const {
     const Resources now;
     return {{"descriptors", now.descriptors == before_.descriptors ? Json(0) : Json(now.descriptors)},

@@ -80,7 +80,7 @@ class Member {
 
 std::string name_of(int rank);
 
-// What was done in a phase, in order: each operation with its times and its failure.
+// The operations of a phase, in order, each with its times and its failure.
 class Record {
  public:
   // `run` says whether what came is right; looked at where nothing failed. False: it was not, or failed.

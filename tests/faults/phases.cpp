@@ -1,4 +1,4 @@
-// What the members do while a fault strikes. The numbers are small and whole, so results are exact.
+// The work of the members while a fault strikes. The numbers are small and whole, so results are exact.
 #include <map>
 #include <stdexcept>
 #include <vector>

@@ -1,4 +1,4 @@
-// What a stranger may say and write before a worker lets it in. Input: a kind, then what it is about: the handshake of
+// The words of a stranger before a worker lets it in. Input: a kind, then what it is about: the handshake of
 // a client of CURVE that keeps to it but for some bytes, or has not the key; raw bytes behind a greeting; keys and
 // lists of keys as text, and as the files that the environment names. Nobody comes in who has not the key, under no
 // name but that of the key; what is taken as a key reads the same when it is written.

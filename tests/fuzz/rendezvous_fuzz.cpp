@@ -35,7 +35,7 @@ constexpr int32_t kWorld = 3;
 constexpr size_t kMostWords = 16;
 constexpr Nanos kShortPatience = 100 * kMillisecond;  // with a file, which is read again and again meanwhile
 
-// What a rendezvous may answer.
+// The answers of a rendezvous.
 bool is_known(Status status) {
   constexpr Status kKnown[] = {Status::kInvalidArgument, Status::kInvalidState, Status::kDenied,    Status::kProtocol,
                                Status::kDeadline,        Status::kDisconnected, Status::kOverloaded};

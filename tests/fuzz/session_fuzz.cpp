@@ -25,7 +25,7 @@ constexpr size_t kMostTransfers = kMostMessage + kMostMessage / 8;
 constexpr size_t kTransferOverhead = 256;
 constexpr uint64_t kNeverSent = 1000;
 
-// What is handed out, and not given back.
+// The bytes handed out and not given back.
 class CountedMemory final : public FrameMemory {
  public:
   std::shared_ptr<std::byte> allocate(size_t size) override {

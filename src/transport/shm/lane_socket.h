@@ -51,7 +51,7 @@ inline constexpr size_t kMaxShownBlocks = 512;              // at a time
 inline constexpr uint64_t kLaneMagic = 0x31656e616c677464;  // "dtglane1"
 inline constexpr uint32_t kLaneVersion = 3;
 
-// Who is at the other end: as it says, and as the system says of its process.
+// The worker at the other end: as it says, and as the system says of its process.
 struct LanePeer {
   uint64_t worker = 0;
   pid_t process = 0;  // 0: the system does not show it to this process

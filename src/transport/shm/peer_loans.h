@@ -14,8 +14,8 @@ struct LentPlace {
   uint64_t offset = 0;
 };
 
-// What this worker and the one at the other end of a lane have of each other, by all lanes between them: a lane lends
-// one way, and what was lent on it goes back to its owner by another one. On the loop.
+// The memory that this worker and the one at the other end of a lane have of each other, by all lanes between them: a
+// lane lends one way, and a loan goes back to its owner by another one. On the loop.
 class PeerLoans {
  public:
   virtual ~PeerLoans() = default;

@@ -1,4 +1,5 @@
 """Keys of a group and of workers, as arguments of a worker."""
+import queue
 import tempfile
 import unittest
 
@@ -67,12 +68,15 @@ class Keys(unittest.TestCase):
         self.end(a, b)
 
     def test_a_key_that_is_taken_off_the_list_is_refused(self):
-        a, b = self.own("a"), self.own("b")
+        news = queue.Queue()
+        a, b = self.own("a", on_member=lambda member: news.put((member.name, member.state))), self.own("b")
         self.start(a, b)
         a.set_peers({"a": self.pairs["a"].public_key, "b": self.pairs["c"].public_key})
         with self.assertRaises(distag.DistagError) as caught:
             a.call("b", double, 21)
         self.assertIn(caught.exception.name, ("DENIED", "DISCONNECTED"))
+        while news.get(timeout=20) != ("b", "lost"):  # the call may hear of it first
+            pass
         self.assertEqual(a.member("b").state, "lost")
 
     def test_arguments_that_are_none(self):

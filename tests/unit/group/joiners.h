@@ -63,7 +63,7 @@ class Joiner {
     loop_.run([&] { rendezvous_->on_gone(incarnation); });
   }
 
-  // Who it is, as the rendezvous says.
+  // The answer of the rendezvous to: who is it?
   struct Found {
     bool is_answered = false;
     std::optional<Peer> peer;

@@ -453,6 +453,17 @@ TEST_F(RendezvousEtcdTest, AMemberThatNobodyCanDialIsRefused) {
   first.leave();
 }
 
+TEST_F(RendezvousEtcdTest, ARecordWithThisWorkerUnderAnotherNameIsNotBelieved) {
+  Joiner& first = add(0, 2, 60 * kSecond);
+  pass(100 * kMillisecond);
+  std::string record = etcd().entries().at("/jobs/train/group").value;
+  for (size_t at = 0; (at = record.find("\"w0\"")) != std::string::npos;) record.replace(at, 4, "\"w9\"");
+  etcd().put("/jobs/train/group", record);
+  EXPECT_TRUE(add(1, 2).succeeds());
+  EXPECT_EQ(first.error().status(), Status::kProtocol);
+  EXPECT_TRUE(has(first.error().message(), "is not that of our group")) << first.error().message();
+}
+
 // ---- users ----
 
 class EtcdUserTest : public RendezvousEtcdTest {

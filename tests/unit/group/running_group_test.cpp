@@ -253,6 +253,22 @@ TEST_F(RivalTest, OneThatGivesASignOfLifeKeepsItsPlace) {
   EXPECT_TRUE(found->peer.has_value()) << "it is a member as before";
 }
 
+// Its connection is there again before it answers; later it dies.
+TEST_F(RivalTest, ASignOfLifeCountsForTheClaimantThatAskedForIt) {
+  Joiner& claimant = claim();
+  meeting.network.join("w0", "w1");
+  EXPECT_EQ(claimant.error().status(), Status::kInvalidState);
+  meeting.joiners[0]->loop().run([this] { probes[0](); });
+  meeting.network.kill("w1");
+  meeting.scheduler.run_for(kSecond);
+  JoinRequest request = meeting.request(1, -1);
+  request.self.endpoint = "sim://next";
+  Joiner& next = meeting.add_at("next", std::move(request));
+  ASSERT_TRUE(meeting.scheduler.run_until([this] { return probes.size() == 2; }, 5 * kSecond)) << "it is asked anew";
+  meeting.joiners[0]->on_gone(meeting.joiners[1]->request().self.incarnation);
+  EXPECT_TRUE(next.succeeds());
+}
+
 TEST_F(RivalTest, OneThatIsLostMakesRoomAtOnce) {
   Joiner& claimant = claim();
   meeting.joiners[0]->on_gone(meeting.joiners[1]->request().self.incarnation);

@@ -149,7 +149,7 @@ TEST_F(ShmGivenBackTest, TheOwnerHoldsItFromThenOn) {
   EXPECT_TRUE(*lent.is_back);
 }
 
-// Who gives it back need not wait for the other side: the lane does.
+// The side that gives it back need not wait for the other one: the lane does.
 TEST_F(ShmGivenBackTest, ALoanIsOutUntilItsNameWasRead) {
   Lent lent(kMiB, 5);
   Frame borrowed = there_.pass(lent.whole);

@@ -208,6 +208,27 @@ TEST(EarlyMessagesTest, TheWishForRoomIsKeptForTheStart) {
   for (const auto& call : calls) EXPECT_TRUE(wait(*call, 10 * kSecond));
 }
 
+// A member learns of the group before another one, and calls it. Half a lease later it would dial again by itself.
+TEST(EarlyMessagesTest, AHelloBeforeTheRosterIsAnsweredWithIt) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SimGroupOptions options;
+    options.size = 2;
+    SimWorkerGroup group(seed, options);
+    group.network().faults.max_delay = 200 * kMillisecond;  // of each roster and each message
+    group.worker(1).rpc().register_function("take", [](Invocation&) {});
+    auto first = group.worker(0).start(60 * kSecond);
+    auto second = group.worker(1).start(60 * kSecond);
+    wait(*first, kForever);
+    CallRequest request;
+    request.to = "w1";
+    request.function = "take";
+    const auto call = group.worker(0).rpc().call(std::move(request));
+    wait(*second, kForever);
+    ASSERT_TRUE(group.scheduler().run_until([&call] { return call->is_done(); }, 1500 * kMillisecond)) << seed;
+    EXPECT_EQ(call->error(), nullptr) << seed;
+  }
+}
+
 // It has called, and died, while the one that starts still waits for another.
 TEST(EarlyMessagesTest, ACallOfOneThatDiedMeanwhileDoesNotRun) {
   SimGroupOptions options;

@@ -80,7 +80,8 @@ class Owner final : PeerLoans {
     Loan loan;
     loan.block = place_.block->id() + (input.byte() < 192 ? 0 : static_cast<uint64_t>(input.integer()));
     const uint64_t offset = input.below(6) * kPart + static_cast<uint64_t>(input.integer());
-    const size_t size = std::max(int64_t{1}, static_cast<int64_t>(input.below(4) * kPart) + input.integer() % 8);
+    const auto size =
+        static_cast<size_t>(std::max(int64_t{1}, static_cast<int64_t>(input.below(4) * kPart) + input.integer() % 8));
     loan.offset = place_.offset + offset;
     loan.number = kGivenBack | (input.byte() < 192 ? 3 : static_cast<uint32_t>(input.integer()));
     loan.check = loan.checksum(size) + (input.byte() < 192 ? 0 : 1);

@@ -176,7 +176,7 @@ TEST_F(ShmGivenBackTest, LoansThatLieBehindEachOtherGoBackInOne) {
   Lent lent(kMiB, 5);
   const size_t piece = kMiB / 4;
   std::vector<Frame> borrowed(4);
-  for (const size_t i : {2, 0, 3, 1}) borrowed[i] = there_.pass(lent.part(i * piece, piece));
+  for (const size_t i : {2u, 0u, 3u, 1u}) borrowed[i] = there_.pass(lent.part(i * piece, piece));
   const auto all = std::make_shared<std::vector<Frame>>(std::exchange(borrowed, {}));
   Frame own = back_.pass(Frame((*all)[0].data() + 100, kMiB - 200, all));
   EXPECT_EQ(own.data(), lent.bytes + 100);

@@ -8,7 +8,7 @@
 namespace distag {
 namespace {
 
-// Of a request without arguments, here and at the peer.
+// Of a request without arguments, here and at the peer; and of its answer.
 constexpr uint64_t kOfEach = 1024;
 
 uint64_t bytes_of(const Value& value) {
@@ -41,6 +41,10 @@ uint64_t cost_of(const Values& args, const wire::Packed* packed, const std::stri
   if (packed != nullptr) return cost + packed->header_bytes() + packed->frame_bytes();
   for (const Value& arg : args) cost += bytes_of(arg);
   return cost;
+}
+
+uint64_t cost_of(const Value& answer, const wire::Packed* packed) {
+  return kOfEach + (packed == nullptr ? bytes_of(answer) : packed->header_bytes() + packed->frame_bytes());
 }
 
 // Where a peer has lied, more may be taken than was sent once something is given back.

@@ -15,6 +15,9 @@ namespace distag {
 // The bytes that a request takes of its sender's budget: its arguments, and what every request needs.
 uint64_t cost_of(const Values& args, const wire::Packed* packed, const std::string& label);
 
+// The bytes that an answer takes until its caller has acknowledged it.
+uint64_t cost_of(const Value& answer, const wire::Packed* packed);
+
 // The requests that each peer has not taken, by bytes, and those that wait until it has: "Credit" in schemas/calls.fbs.
 // Not thread-safe.
 class Credit {

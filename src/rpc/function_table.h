@@ -20,6 +20,7 @@ struct OfferedFunction {
   Function run;
   bool on_loop = false;
   std::vector<std::string> callers = {};  // the only other workers that may call it; empty: all
+  bool is_control = false;                // of the group itself: waits for nothing
 };
 
 // The functions of a worker. Any thread. A function that runs is held by whoever runs it.

@@ -5,6 +5,7 @@
 
 #include "base/each_step.h"
 #include "base/mutex.h"
+#include "rpc/credit.h"
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
 #include "tensor/deferred.h"
@@ -55,19 +56,19 @@ class DeferredReply final : public PendingReply {
 }  // namespace
 
 IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-                           wire::Call&& request, Nanos deadline, std::shared_ptr<TakenCosts> taken)
+                           wire::Call&& request, Nanos deadline, std::shared_ptr<CallerAccount> account)
     : shared_(std::move(shared)),
       table_(table),
       caller_(std::move(caller)),
       request_(std::move(request)),
       arrived_(shared_->environment.loop.now()),
       deadline_(deadline),
-      taken_(std::move(taken)),
+      account_(std::move(account)),
       cost_(request_.cost) {}
 
 IncomingCall::~IncomingCall() { note_taken(); }
 
-void IncomingCall::note_taken() noexcept { taken_->add(shared_->gate, cost_.exchange(0)); }
+void IncomingCall::note_taken() noexcept { account_->taken->add(shared_->gate, cost_.exchange(0)); }
 
 OpenCall::Stage IncomingCall::stage() const {
   assert_on_loop(shared_->environment.loop);
@@ -163,22 +164,50 @@ bool IncomingCall::begin() {
   return false;
 }
 
-void IncomingCall::run(const Function& function) {
+void IncomingCall::prepare(Work work, Executor* where, bool is_control) {
+  assert_on_loop(shared_->environment.loop);
+  work_ = std::move(work);
+  where_ = where;
+  is_control_ = is_control;
+}
+
+bool IncomingCall::go_on() {
+  assert_on_loop(shared_->environment.loop);
+  if (stage_.load() != Stage::kQueued) {
+    table_.free_where_there_is_time(std::static_pointer_cast<IncomingCall>(shared_from_this()));
+    return false;
+  }
+  if (where_ == nullptr) {
+    run();
+    return true;
+  }
+  where_->post_or_drop([self = std::static_pointer_cast<IncomingCall>(shared_from_this())] { self->run(); });
+  return true;
+}
+
+void IncomingCall::run() {
+  Work work;
   try {
+    AnswerRoom& answers = *account_->answers;
+    // A value that is made here may be awaited by others, and its answer is small.
+    const bool may_wait = !is_control_ && !keeps_result();
+    if (may_wait && answers.keeps(std::static_pointer_cast<IncomingCall>(shared_from_this()))) return;
+    answers.note_passed();
+    work = std::move(work_);  // what it holds ends with the run
     if (!begin()) return;
   } catch (...) {
     answer(current_error().set_may_have_run(false));
     return;
   }
   EachStep each;
-  each([this, &function] { run_begun(function); });
+  each([this, &work] { run_begun(work); });
   finish_run();
   each.check();
 }
 
-void IncomingCall::run_begun(const Function& function) {
+void IncomingCall::run_begun(Work& work) {
   try {
-    function(*this);
+    work(*this);
   } catch (...) {
     answer(current_error().set_may_have_run(true));
     return;
@@ -227,6 +256,7 @@ bool IncomingCall::answer(Error error) {
 }
 
 void IncomingCall::hand_over() {
+  answer_.share = {account_->answers, keeps_result() ? 0 : cost_of(answer_.value, answer_.packed.get())};
   shared_->gate.run(place_, [self = std::static_pointer_cast<IncomingCall>(shared_from_this())]() mutable {
     self->table_.send_answer(std::move(self));
   });

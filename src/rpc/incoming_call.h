@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "rpc/answer_room.h"
 #include "rpc/open_call.h"
 #include "rpc/rpc.h"
 #include "rpc/shared.h"
@@ -24,6 +25,13 @@ struct Answer {
   std::shared_ptr<const wire::Packed> packed;  // in its place
   Value original;
   std::optional<Error> error;
+  AnswerRoom::Share share;
+};
+
+// What this worker counts of one that calls it.
+struct CallerAccount {
+  std::shared_ptr<TakenCosts> taken;
+  std::shared_ptr<AnswerRoom> answers;
 };
 
 // One call from a peer, from its arrival until nothing here holds it any more. Its answer is whatever comes first of
@@ -35,7 +43,7 @@ struct Answer {
 class IncomingCall final : public Invocation {
  public:
   IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
-               wire::Call&& request, Nanos deadline, std::shared_ptr<TakenCosts> taken);
+               wire::Call&& request, Nanos deadline, std::shared_ptr<CallerAccount> account);
   ~IncomingCall() override;
 
   // Invocation
@@ -50,11 +58,14 @@ class IncomingCall final : public Invocation {
   void set_result(Value value) override;
   std::shared_ptr<PendingReply> defer() override;
 
-  // Runs the function, unless the call is over by now. Any thread.
-  void run(const Function& function);
-  // The same in two steps, for a built-in op or a failure that needs no thread.
-  bool begin();
-  void finish_run();
+  using Work = UniqueFunction<void(Invocation&)>;
+  // On the loop: what run() does, and where; nullptr: on the loop. A request of the group itself waits for no room.
+  void prepare(Work work, Executor* where, bool is_control = false);
+  // Any thread, once it is prepared: does nothing when the call is over by now, and does it later when its caller has
+  // taken too few of the answers before.
+  void run();
+  // On the loop: runs it there. False: it is over. Throws bad_alloc.
+  bool go_on();
 
   // Sends the answer, once: false when there was one before. Any thread.
   bool answer(Value value);
@@ -79,7 +90,7 @@ class IncomingCall final : public Invocation {
   // It has begun, or waits for something else; one that never does is dropped when nothing holds it. Any thread.
   void note_taken() noexcept;
   // The costs of requests that its caller may be told of.
-  uint64_t taken() const { return taken_->total(); }
+  uint64_t taken() const { return account_->taken->total(); }
   void keep_in(std::shared_ptr<Future<Value>> kept) { kept_ = std::move(kept); }
   // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
   std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }
@@ -102,7 +113,9 @@ class IncomingCall final : public Invocation {
   void check_unanswered(const char* what) const REQUIRES(mutex_);
   // The answer as it leaves here. Throws when it cannot.
   Answer leaving(Value value) const;
-  void run_begun(const Function& function);
+  bool begin();
+  void finish_run();
+  void run_begun(Work& work);
   void answer_dropped();
   bool claim_answer();
   void hand_over();
@@ -113,9 +126,12 @@ class IncomingCall final : public Invocation {
   wire::Call request_;
   const Nanos arrived_;
   const Nanos deadline_;
-  const std::shared_ptr<TakenCosts> taken_;
+  const std::shared_ptr<CallerAccount> account_;
   std::atomic<uint64_t> cost_;  // 0 once it is counted there
   RunningFunctions::Run run_;
+  Work work_;  // until it begins
+  Executor* where_ = nullptr;
+  bool is_control_ = false;
 
   std::atomic<Stage> stage_{Stage::kQueued};
   std::atomic<bool> is_cancelled_{false};

@@ -35,13 +35,13 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
   GroupPeer& peer = shared_.group->peer_of(from);
   // Without memory for them the call comes again.
   for (Value& arg : request.args) receive_references(shared_, from, arg);
-  const std::shared_ptr<TakenCosts> taken = taken_of(from.incarnation);
+  const std::shared_ptr<CallerAccount> account = account_of(from);
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
   Heard heard = Heard::kHandled;
   std::shared_ptr<IncomingCall> call;
   try {
-    call = take_in(owner, peer.peer, request, taken);
+    call = take_in(owner, peer.peer, request, account);
     if (shortage != nullptr) throw *shortage;
     if (is_expired) fail(Status::kDeadline, "its time was up when it arrived");
     if (refuses_new_ && from.incarnation != shared_.group->self.incarnation) {
@@ -64,7 +64,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
       note_refused(*call);
       refuse(call, std::move(error));
     } else {
-      taken->add(shared_.gate, std::exchange(request.cost, 0));
+      account->taken->add(shared_.gate, std::exchange(request.cost, 0));
       send_refusal(from, id, std::move(error));
     }
   }
@@ -75,13 +75,13 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
 // Handles of its references are made before anything else is decided, so that they go with it.
 std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcShared>& owner,
                                                      const std::shared_ptr<const Peer>& from, wire::Call& request,
-                                                     const std::shared_ptr<TakenCosts>& taken) {
+                                                     const std::shared_ptr<CallerAccount>& account) {
   if (request.keep && shared_.references == nullptr) {
     fail(Status::kUnsupported, "this worker knows no remote references");
   }
   const Id id = request.call;
   const Nanos deadline = deadline_after(shared_.environment.loop.now(), request.time_left);
-  auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, taken);
+  auto call = std::make_shared<IncomingCall>(owner, *this, from, std::move(request), deadline, account);
   try {
     deadlines_.add(id, deadline);
     open_.emplace(id, call);
@@ -174,18 +174,17 @@ void IncomingCalls::note_refused(const IncomingCall& call) {
 
 void IncomingCalls::dispatch(const std::shared_ptr<IncomingCall>& call, Target target) {
   if (target.op != nullptr) {
-    run_op(call, *target.op);
-    return;
+    prepare_op(call, *target.op);
+  } else {
+    Executor* const where = target.function->on_loop ? nullptr : &shared_.environment.functions;
+    const bool is_control = target.function->is_control;
+    call->prepare([function = std::move(target.function)](Invocation& invocation) { function->run(invocation); }, where,
+                  is_control);
   }
-  if (target.function->on_loop) {
-    call->run(target.function->run);
-    return;
-  }
-  shared_.environment.functions.post_or_drop(
-      [call, function = std::move(target.function)] { call->run(function->run); });
+  call->go_on();
 }
 
-void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op) {
+void IncomingCalls::prepare_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op) {
   const bool has_references = std::any_of(call->args().begin(), call->args().end(),
                                           [](const Value& arg) { return arg.kind() == ValueKind::kRref; });
   OpCall op_call = make_op_call(op, has_references ? shared_.references->resolve(call->args()) : call->args());
@@ -198,16 +197,11 @@ void IncomingCalls::run_op(const std::shared_ptr<IncomingCall>& call, const ops:
   // once more when it leaves.
   const bool is_now =
       is_cheap(op_call) && (!has_references || (!op.is_view && try_hold(std::span<Tensor>(op_call.inputs))));
-  auto run = [call, &runner = shared_.op_runner, op_call = std::move(op_call)] {
-    call->run([&op_call, &runner](Invocation& invocation) {
-      invocation.set_result(run_op_call(op_call, runner, static_cast<bool>(invocation.context())));
-    });
-  };
-  if (is_now) {
-    run();
-  } else {
-    shared_.environment.compute.post_or_drop(std::move(run));
-  }
+  call->prepare(
+      [&runner = shared_.op_runner, op_call = std::move(op_call)](Invocation& invocation) {
+        invocation.set_result(run_op_call(op_call, runner, static_cast<bool>(invocation.context())));
+      },
+      is_now ? nullptr : &shared_.environment.compute);
 }
 
 void IncomingCalls::refuse(const std::shared_ptr<IncomingCall>& call, Error error) {
@@ -220,7 +214,7 @@ void IncomingCalls::send_refusal(const Peer& to, const Id& call, Error error) {
   reply.call = call;
   reply.failed = true;
   reply.error = std::move(error.set_may_have_run(false).set_origin_rank(shared_.group->self.rank));
-  reply.taken = taken_of(to.incarnation)->total();
+  reply.taken = account_of(to)->taken->total();
   shared_.group->session->send(to.incarnation, std::move(reply));
 }
 
@@ -239,14 +233,17 @@ void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
   if (remove(*call)) {  // somebody waits for it
     call->close();
     send_pending(call);
+  } else {
+    call->pending_answer().share = {};  // it never goes out
   }
-  // Arguments that take long to free are not freed here.
+  free_where_there_is_time(std::move(call));
+}
+
+void IncomingCalls::free_where_there_is_time(std::shared_ptr<IncomingCall> call) noexcept {
+  assert_on_loop(shared_.environment.loop);
   if (!takes_long_to_free(call->args())) return;
-  try {
-    shared_.environment.compute.post_or_drop([call = std::move(call)] {});
-  } catch (...) {
-    // Without memory for a task they are.
-  }
+  EachStep each;  // without memory for a task they are freed here
+  each([this, &call] { shared_.environment.compute.post_or_drop([call = std::move(call)] {}); });
 }
 
 void IncomingCalls::send_pending(const std::shared_ptr<IncomingCall>& call) {
@@ -276,7 +273,7 @@ void IncomingCalls::send_pending(const std::shared_ptr<IncomingCall>& call) {
     reply.packed = std::move(answer.packed);
     check_made(reply);
   }
-  send(*call, std::move(reply), std::move(answer.original));
+  send(*call, std::move(reply), std::move(answer.original), std::move(answer.share));
 }
 
 // A reference whose creation has failed goes no further, as none does among arguments: its owner knows nothing of it.
@@ -292,9 +289,10 @@ void IncomingCalls::check_made(wire::Reply& reply) const {
   }
 }
 
-void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value original) {
+void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share) {
   reply.taken = call.taken();
   SendOptions options;
+  options.on_acknowledged = [share = std::move(share)] {};
   if (call.context() || reply.result.has_external()) {
     auto held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this());
     options.on_number = [this, held = std::move(held), original = std::move(original)](wire::Message& message) {
@@ -324,7 +322,7 @@ void IncomingCalls::send_instead(const IncomingCall& call, Error error) {
   instead.failed = true;
   instead.error = std::move(error.add_context("the answer cannot travel").set_may_have_run(true));
   instead.error.set_origin_rank(shared_.group->self.rank);
-  send(call, std::move(instead), Value());
+  send(call, std::move(instead), Value(), {});
 }
 
 // Its caller would wait for ever.
@@ -389,31 +387,43 @@ Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
   return Heard::kHandled;
 }
 
-const std::shared_ptr<TakenCosts>& IncomingCalls::taken_of(Incarnation peer) {
-  std::shared_ptr<TakenCosts>& taken = taken_[peer];
-  if (taken == nullptr) taken = std::make_shared<TakenCosts>(shared_.group, peer);
-  return taken;
+const std::shared_ptr<CallerAccount>& IncomingCalls::account_of(const Peer& peer) {
+  const auto found = accounts_.find(peer.incarnation);
+  if (found != accounts_.end()) return found->second;
+  auto account = std::make_shared<CallerAccount>();
+  account->taken = std::make_shared<TakenCosts>(shared_.group, peer.incarnation);
+  account->answers = std::make_shared<AnswerRoom>(shared_.weak_from_this(), shared_.config.max_in_flight);
+  return accounts_.emplace(peer.incarnation, std::move(account)).first->second;
+}
+
+// Those that wait for room are ended elsewhere.
+void IncomingCalls::close(const CallerAccount& account) noexcept {
+  for (std::shared_ptr<IncomingCall>& call : account.answers->close()) free_where_there_is_time(std::move(call));
+}
+
+void IncomingCalls::close_accounts() noexcept {
+  for (const auto& [peer, account] : accounts_) close(*account);
 }
 
 void IncomingCalls::drop(const Peer& from, uint64_t cost) {
   assert_on_loop(shared_.environment.loop);
-  taken_of(from.incarnation)->add(shared_.gate, cost);
+  account_of(from)->taken->add(shared_.gate, cost);
 }
 
 uint64_t IncomingCalls::taken(const Peer& from) {
   assert_on_loop(shared_.environment.loop);
-  return taken_of(from.incarnation)->total();
+  return account_of(from)->taken->total();
 }
 
 Heard IncomingCalls::on_credit_wanted(const Peer& from, uint64_t taken) {
   assert_on_loop(shared_.environment.loop);
-  taken_of(from.incarnation)->on_wanted(taken);
+  account_of(from)->taken->on_wanted(taken);
   return Heard::kHandled;
 }
 
 void IncomingCalls::on_peer_gone(Incarnation peer) {
   assert_on_loop(shared_.environment.loop);
-  taken_.erase(peer);
+  if (const auto account = accounts_.extract(peer)) close(*account.mapped());
   std::vector<std::shared_ptr<IncomingCall>> hit;
   for (const auto& [id, call] : open_) {
     // A call that makes a value goes on: others may wait for the value.
@@ -438,6 +448,7 @@ void IncomingCalls::end_context(const Id& context) {
 std::vector<std::shared_ptr<IncomingCall>> IncomingCalls::begin_stop() {
   assert_on_loop(shared_.environment.loop);
   is_stopped_ = true;
+  close_accounts();
   shared_.running.close();
   std::vector<std::shared_ptr<IncomingCall>> open;
   open.reserve(open_.size());
@@ -457,6 +468,7 @@ bool IncomingCalls::end_open(const std::shared_ptr<IncomingCall>& call) {
 size_t IncomingCalls::stop() {
   assert_on_loop(shared_.environment.loop);
   is_stopped_ = true;
+  close_accounts();
   shared_.running.close();
   size_t of_others = 0;
   while (!open_.empty()) {
@@ -469,6 +481,7 @@ size_t IncomingCalls::stop() {
 
 void IncomingCalls::abandon() {
   is_stopped_ = true;
+  for (const auto& [peer, account] : accounts_) account->answers->close();
   for (const auto& [id, call] : std::exchange(open_, {})) call->close();
 }
 

@@ -29,6 +29,8 @@ class IncomingCalls {
   Heard on_cancel(const Peer& from, const wire::Cancel& cancel);
   void send_answer(std::shared_ptr<IncomingCall> call);
   Heard on_credit_wanted(const Peer& from, uint64_t taken);
+  // The last hold on a call: arguments that take long to free are freed elsewhere.
+  void free_where_there_is_time(std::shared_ptr<IncomingCall> call) noexcept;
   // A request of that cost was dropped before it came here; the costs of all that were taken.
   void drop(const Peer& from, uint64_t cost);
   uint64_t taken(const Peer& from);
@@ -59,14 +61,16 @@ class IncomingCalls {
   void begin_value(IncomingCall& call);
   std::shared_ptr<IncomingCall> take_in(const std::shared_ptr<RpcShared>& owner,
                                         const std::shared_ptr<const Peer>& from, wire::Call& request,
-                                        const std::shared_ptr<TakenCosts>& taken);
+                                        const std::shared_ptr<CallerAccount>& account);
   Target find_target(const std::string& name) const;
-  const std::shared_ptr<TakenCosts>& taken_of(Incarnation peer);
+  const std::shared_ptr<CallerAccount>& account_of(const Peer& peer);
+  void close(const CallerAccount& account) noexcept;
+  void close_accounts() noexcept;
   void receive_metadata(const IncomingCall& call);
   void note_refused(const IncomingCall& call);
   void dispatch(const std::shared_ptr<IncomingCall>& call, Target target);
   void dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target);
-  void run_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);
+  void prepare_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);
   void refuse(const std::shared_ptr<IncomingCall>& call, Error error);
   void send_refusal(const Peer& to, const Id& call, Error error);
   void on_due(const Id& id);
@@ -74,7 +78,7 @@ class IncomingCalls {
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
   void send_pending(const std::shared_ptr<IncomingCall>& call);
   void check_made(wire::Reply& reply) const;
-  void send(const IncomingCall& call, wire::Reply reply, Value original);
+  void send(const IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share);
   void send_instead(const IncomingCall& call, Error error);
   void send_later(const IncomingCall& call);
   void record(const IncomingCall& call, wire::Reply& reply, const Value& original);
@@ -85,8 +89,8 @@ class IncomingCalls {
   RpcShared& shared_;
   OutgoingCalls& outgoing_;
   std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;
-  CallsByContext by_context_;  // of open_
-  std::unordered_map<Incarnation, std::shared_ptr<TakenCosts>> taken_;
+  CallsByContext by_context_;                                                 // of open_
+  std::unordered_map<Incarnation, std::shared_ptr<CallerAccount>> accounts_;  // of callers
   Deadlines deadlines_;
   Turns turns_;
   bool refuses_new_ = false;

@@ -23,6 +23,8 @@ struct Rpc::State final : RpcShared, GroupService {
                                       auto& call = static_cast<IncomingCall&>(invocation);
                                       run({*call.peer(), call.args(), [&call] { return call.defer(); }});
                                     },
+                                    true,
+                                    {},
                                     true});
     }
   }

@@ -24,7 +24,7 @@ struct CallCounters {
 
 // The state that the parts of Rpc have in common. Invocations and replies that the host keeps hold it, beyond the Rpc
 // if need be.
-struct RpcShared {
+struct RpcShared : std::enable_shared_from_this<RpcShared> {
   RpcShared(Rpc& rpc_, std::shared_ptr<GroupShared> group_, Rpc::Environment environment_, RpcConfig config_)
       : rpc(rpc_), environment(environment_), config(config_), group(std::move(group_)), gate(environment_.loop) {}
 

@@ -1,0 +1,100 @@
+// Workers that flood each other with calls within calls, while next to nothing may be on its way: all of them end.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/sim_group.h"
+
+namespace distag::sim {
+namespace {
+
+constexpr size_t kMostBytes = 9'000;  // of an argument and of an answer
+constexpr int64_t kDepth = 3;
+
+class Flood {
+ public:
+  Flood(uint64_t seed, int32_t size) : random_(seed), group_(seed, options(seed, size)) {
+    for (int32_t rank = 0; rank < size; ++rank) {
+      group_.worker(rank).rpc().register_function("descend", [this, rank](Invocation& call) { descend(rank, call); });
+    }
+    group_.start();
+  }
+
+  void run() {
+    std::vector<std::shared_ptr<Future<Value>>> calls;
+    std::vector<int64_t> expected;
+    for (int i = 0; i < 60; ++i) {
+      const int32_t from = any();
+      const auto depth = static_cast<int64_t>(below(kDepth + 1));
+      calls.push_back(group_.worker(from).rpc().call(request(any(), depth)));
+      expected.push_back(depth);
+    }
+    for (int i = 0; i < 3; ++i) plan_pause();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      wait(*calls[i], kForever);
+      EXPECT_EQ(calls[i]->value().as_list()[0].as_int64(), expected[i]);
+    }
+    expect_little_under_way();
+    for (const ShutdownReport& report : group_.shutdown()) EXPECT_TRUE(report.clean);
+  }
+
+ private:
+  static SimGroupOptions options(uint64_t seed, int32_t size) {
+    SimGroupOptions made;
+    made.size = size;
+    made.max_in_flight = seed % 4 == 0 ? 1 : 4'000 * (seed % 4);
+    made.faults.delay_per_kib = static_cast<Nanos>(seed % 5) * 100 * kMicrosecond;
+    made.faults.drop = seed % 3 == 0 ? 0.01 : 0;
+    made.faults.would_block = seed % 7 == 0 ? 0.05 : 0;
+    return made;
+  }
+  uint64_t below(uint64_t bound) { return random_.next() % bound; }
+  int32_t any() { return static_cast<int32_t>(below(static_cast<uint64_t>(group_.size()))); }
+
+  CallRequest request(int32_t to, int64_t depth) {
+    CallRequest made;
+    made.to = SimWorkerGroup::name(to);
+    made.function = "descend";
+    made.args = {Value(depth), Value::bytes(Value::Bytes(below(kMostBytes)))};
+    made.has_time = true;
+    return made;
+  }
+  // Its answer: how deep it went, and some load.
+  void descend(int32_t rank, Invocation& call) {
+    const int64_t left = call.args()[0].as_int64();
+    int64_t depth = 0;
+    if (left > 0) {
+      int32_t to = any();
+      if (to == rank && below(2) == 0) to = (rank + 1) % group_.size();
+      depth = 1 + group_.call(rank, request(to, left - 1)).as_list()[0].as_int64();
+    }
+    call.set_result(Value::list({Value(depth), Value::bytes(Value::Bytes(below(kMostBytes)))}));
+  }
+  void plan_pause() {
+    const int32_t rank = any();
+    const Nanos begin = group_.scheduler().now() + static_cast<Nanos>(below(50)) * kMillisecond;
+    group_.scheduler().at(begin, [this, rank] { group_.freeze(rank); });
+    group_.scheduler().at(begin + static_cast<Nanos>(below(2'000)) * kMillisecond, [this, rank] { group_.thaw(rank); });
+  }
+  void expect_little_under_way() {
+    group_.scheduler().run_for(10 * kSecond);
+    for (int32_t rank = 0; rank < group_.size(); ++rank) {
+      EXPECT_EQ(group_.worker(rank).stats().rpc.calls_open, 0u) << "w" << rank;
+    }
+  }
+
+  SeededRandom random_;
+  SimWorkerGroup group_;
+};
+
+TEST(OverloadTest, TwoWorkersThatFloodEachOtherAllEnd) {
+  for_each_seed(300, [](uint64_t seed) { Flood(seed, 2).run(); });
+}
+
+TEST(OverloadTest, ThreeWorkersThatFloodEachOtherAllEnd) {
+  for_each_seed(200, [](uint64_t seed) { Flood(seed, 3).run(); });
+}
+
+}  // namespace
+}  // namespace distag::sim

@@ -58,9 +58,14 @@ bool Credit::fits(const Line& line, uint64_t cost) const {
 bool Credit::admit(const std::shared_ptr<OutgoingCall>& call) {
   if (call->cost == 0) return true;
   Line& line = lines_[call->to];
+  if (line.open >= most_open_) {
+    fail(Status::kOverloaded,
+         "{} calls to it are open, and no more may be: wait for the futures of earlier calls first", line.open);
+  }
   if (line.waiting.empty() && fits(line, call->cost)) {
     line.sent += call->cost;
     call->is_counted = true;
+    count_open(line, *call);
     return true;
   }
   if (!call->has_time && line.waiting_bytes >= budget_) {
@@ -72,7 +77,19 @@ bool Credit::admit(const std::shared_ptr<OutgoingCall>& call) {
   line.waiting.emplace(call->id.counter, call);
   line.waiting_bytes += call->cost;
   call->is_waiting = true;
+  count_open(line, *call);
   return false;
+}
+
+void Credit::count_open(Line& line, OutgoingCall& call) {
+  ++line.open;
+  call.is_open = true;
+}
+
+void Credit::end(OutgoingCall& call) {
+  if (!std::exchange(call.is_open, false)) return;
+  const auto found = lines_.find(call.to);
+  if (found != lines_.end()) --found->second.open;
 }
 
 void Credit::give_back(OutgoingCall& call) {

@@ -22,13 +22,15 @@ uint64_t cost_of(const Value& answer, const wire::Packed* packed);
 // Not thread-safe.
 class Credit {
  public:
-  explicit Credit(uint64_t budget) : budget_(budget) {}
+  Credit(uint64_t budget, size_t most_open) : budget_(budget), most_open_(most_open) {}
 
   // True: it goes out now, and counts. False: it waits here. Throws OVERLOADED where requests of as many bytes as the
-  // budget wait already, unless it is one that has the time.
+  // budget wait already, unless it is one that has the time; and where too many are open.
   bool admit(const std::shared_ptr<OutgoingCall>& call);
   // It never goes out, whether it waits or counts.
   void give_back(OutgoingCall& call);
+  // It is over, and no more of those that are open.
+  void end(OutgoingCall& call);
   // The peer has taken so much in all. A lower word is an old one. Whether requests to it wait.
   bool on_taken(Incarnation peer, uint64_t total);
 
@@ -48,12 +50,15 @@ class Credit {
     uint64_t taken = 0;
     uint64_t asked = 0;  // it tells when it has taken that much
     uint64_t waiting_bytes = 0;
+    size_t open = 0;
     std::map<uint64_t, std::shared_ptr<OutgoingCall>> waiting;  // by the counters of their ids
   };
   static uint64_t not_taken(const Line& line);
+  static void count_open(Line& line, OutgoingCall& call);
   bool fits(const Line& line, uint64_t cost) const;
 
   const uint64_t budget_;
+  const size_t most_open_;
   std::unordered_map<Incarnation, Line> lines_;
 };
 

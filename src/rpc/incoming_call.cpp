@@ -64,11 +64,15 @@ IncomingCall::IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& tab
       arrived_(shared_->environment.loop.now()),
       deadline_(deadline),
       account_(std::move(account)),
-      cost_(request_.cost) {}
+      bytes_(std::max(request_.cost, request_.bytes)) {
+  account_->taken->note_come(bytes_);
+}
 
 IncomingCall::~IncomingCall() { note_taken(); }
 
-void IncomingCall::note_taken() noexcept { account_->taken->add(shared_->gate, cost_.exchange(0)); }
+void IncomingCall::note_taken(uint64_t cost) noexcept {
+  if (!is_taken_.exchange(true)) account_->taken->add(shared_->gate, cost, bytes_);
+}
 
 OpenCall::Stage IncomingCall::stage() const {
   assert_on_loop(shared_->environment.loop);

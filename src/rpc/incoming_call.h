@@ -32,6 +32,7 @@ struct Answer {
 struct CallerAccount {
   std::shared_ptr<TakenCosts> taken;
   std::shared_ptr<AnswerRoom> answers;
+  size_t open = 0;  // of its calls; on the loop
 };
 
 // One call from a peer, from its arrival until nothing here holds it any more. Its answer is whatever comes first of
@@ -84,13 +85,16 @@ class IncomingCall final : public Invocation {
   Answer& pending_answer() { return answer_; }
   const Id& value() const { return request_.keep; }
   wire::Call give_back() {  // it was not taken in
-    cost_ = 0;
+    note_taken(0);
     return std::move(request_);
   }
   // It has begun, or waits for something else; one that never does is dropped when nothing holds it. Any thread.
-  void note_taken() noexcept;
+  void note_taken() noexcept { note_taken(request_.cost); }
+  // What it takes until then, whatever its caller says.
+  uint64_t bytes() const { return bytes_; }
   // The costs of requests that its caller may be told of.
   uint64_t taken() const { return account_->taken->total(); }
+  CallerAccount& account() const { return *account_; }
   void keep_in(std::shared_ptr<Future<Value>> kept) { kept_ = std::move(kept); }
   // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
   std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }
@@ -117,6 +121,7 @@ class IncomingCall final : public Invocation {
   void finish_run();
   void run_begun(Work& work);
   void answer_dropped();
+  void note_taken(uint64_t cost) noexcept;
   bool claim_answer();
   void hand_over();
 
@@ -127,7 +132,8 @@ class IncomingCall final : public Invocation {
   const Nanos arrived_;
   const Nanos deadline_;
   const std::shared_ptr<CallerAccount> account_;
-  std::atomic<uint64_t> cost_;  // 0 once it is counted there
+  const uint64_t bytes_;
+  std::atomic<bool> is_taken_{false};  // counted there
   RunningFunctions::Run run_;
   Work work_;  // until it begins
   Executor* where_ = nullptr;

@@ -48,6 +48,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
       fail(Status::kDisconnected, "{} is leaving the group", describe_peer(shared_.group->self));
     }
     Target target = find_target(call->function());
+    if (target.function == nullptr || !target.function->is_control) check_bounds(*call);
     heard = Heard::kRefused;
     check_caller(target, call->function(), from);
     heard = Heard::kHandled;
@@ -97,6 +98,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
   request.cost = 0;
   shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
   shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
+  ++account->open;
   return call;
 }
 
@@ -129,6 +131,25 @@ void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& cal
       refuse(call, current_error());
     }
   });
+}
+
+// Its caller is told before by its own bounds, unless it has others or does not keep them.
+void IncomingCalls::check_bounds(const IncomingCall& call) const {
+  const CallBounds& bounds = shared_.config.bounds;
+  const CallerAccount& account = call.account();
+  if (account.open > bounds.served) {
+    fail(Status::kOverloaded, "{} has {} calls of this caller open, and takes no more: wait for earlier ones first",
+         describe_peer(shared_.group->self), account.open - 1);
+  }
+  const uint64_t others = account.taken->not_taken() - call.bytes();
+  const uint64_t most = std::max(bounds.not_begun, 2 * shared_.config.max_in_flight);
+  if (others != 0 && (others > most || call.bytes() > most - others)) {
+    fail(Status::kOverloaded,
+         "{} has {} bytes of requests of this caller that it has not begun, and takes {}: wait for earlier ones first, "
+         "or "
+         "raise max_in_flight_bytes there",
+         describe_peer(shared_.group->self), others, most);
+  }
 }
 
 void IncomingCalls::check_caller(const Target& target, const std::string& function, const Peer& from) {
@@ -222,6 +243,7 @@ bool IncomingCalls::remove(const IncomingCall& call) {
   by_context_.remove(call.context(), call.id());
   if (open_.erase(call.id()) == 0) return false;
   shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
+  --call.account().open;
   deadlines_.note_end(call.deadline());
   return true;
 }

@@ -57,6 +57,7 @@ class IncomingCalls {
     const ops::Op* op = nullptr;
   };
 
+  void check_bounds(const IncomingCall& call) const;
   void check_caller(const Target& target, const std::string& function, const Peer& from);
   void begin_value(IncomingCall& call);
   std::shared_ptr<IncomingCall> take_in(const std::shared_ptr<RpcShared>& owner,

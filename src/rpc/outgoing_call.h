@@ -34,6 +34,7 @@ struct OutgoingCall {
   bool has_time = false;       // to wait for the budget, however much waits
   bool is_waiting = false;     // for the budget
   bool is_counted = false;     // it is on its way, as far as the budget goes
+  bool is_open = false;        // one of those that are bounded
 };
 
 }  // namespace distag

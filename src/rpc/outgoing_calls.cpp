@@ -24,7 +24,7 @@ OutgoingCalls::OutgoingCalls(RpcShared& shared)
           shared.environment.loop, [this](const Id& id) { return open_.contains(id); },
           [this](const Id& id) { on_due(id); }),
       turns_(shared.environment.loop),
-      credit_(shared.config.max_in_flight) {}
+      credit_(shared.config.max_in_flight, shared.config.bounds.made) {}
 
 void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   assert_on_loop(shared_.environment.loop);
@@ -388,6 +388,7 @@ void OutgoingCalls::forget(OutgoingCall& call) {
   call.within.reset();
   call.originals.clear();
   if (call.is_waiting) credit_.give_back(call);
+  credit_.end(call);
   call.packed.reset();
   free_where_there_is_time(std::exchange(call.args, {}));
   if (!call.id) return;  // it was refused before it got one

@@ -23,9 +23,19 @@
 
 namespace distag {
 
+// The most of what one worker has of another; SECURITY.md says what becomes of the rest. What is taken of others is
+// twice what is made for them: they may have given up a call that is open here.
+struct CallBounds {
+  size_t made = size_t{1} << 18;             // open calls to one callee: OVERLOADED for one more
+  size_t served = size_t{1} << 19;           // open calls of one caller: answered with OVERLOADED
+  uint64_t not_begun = uint64_t{512} << 20;  // bytes of those that have not begun, or twice the own budget: the same
+};
+
 struct RpcConfig {
   Nanos call_timeout = 60 * kSecond;
-  uint64_t max_in_flight = uint64_t{256} << 20;  // bytes of requests that a peer has not taken
+  // Bytes of requests that a peer has not taken; and of answers.
+  uint64_t max_in_flight = uint64_t{256} << 20;
+  CallBounds bounds = {};
 };
 
 struct RpcStats {

@@ -10,16 +10,24 @@
 
 namespace distag {
 
-// The costs of the requests of one peer that were taken here, begun or dropped: "Credit" in schemas/calls.fbs. Held by
-// those that are not taken yet.
+// The costs of the requests of one peer that were taken here, begun or dropped: "Credit" in schemas/calls.fbs; and the
+// bytes of those that were not. Held by those.
 class TakenCosts final : public std::enable_shared_from_this<TakenCosts> {
  public:
   TakenCosts(std::shared_ptr<GroupShared> group, Incarnation peer) : group_(std::move(group)), peer_(peer) {}
 
   uint64_t total() const { return total_.load(); }
 
+  // On the loop: a request has come, which holds so many bytes until it is taken; and those of all of them.
+  void note_come(uint64_t bytes) { not_taken_ += bytes; }
+  uint64_t not_taken() const { return not_taken_.load(); }
+
   // Any thread. Where the peer waits for it, it is told through the gate.
   void add(LoopGate& gate, uint64_t cost) noexcept;
+  void add(LoopGate& gate, uint64_t cost, uint64_t bytes) noexcept {
+    not_taken_ -= bytes;
+    add(gate, cost);
+  }
   // On the loop: tells it once it is so much.
   void on_wanted(uint64_t total);
 
@@ -30,6 +38,7 @@ class TakenCosts final : public std::enable_shared_from_this<TakenCosts> {
   const std::shared_ptr<GroupShared> group_;
   const Incarnation peer_;
   std::atomic<uint64_t> total_{0};
+  std::atomic<uint64_t> not_taken_{0};
   std::atomic<uint64_t> wanted_{0};      // 0: the peer does not wait
   std::atomic<bool> is_telling_{false};  // the place is in use
   TaskPlace place_;

@@ -474,6 +474,10 @@ Body Arrival::decode_body(const HeaderView& view, std::span<const Frame> payload
   DecodeState state(reader, view.size, is_outline);
   Body body = wire::decode_body(state, static_cast<uint8_t>(root.body_type()), root.body());
   if (!is_outline && !reader.is_used_up()) malformed("a {} with payload that belongs to nothing", body_name(body));
+  if (auto* call = std::get_if<Call>(&body)) {
+    call->bytes = view.size + view.tail_size;
+    for (const Frame& frame : payload) call->bytes += frame.size();
+  }
   return body;
 }
 

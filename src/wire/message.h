@@ -107,6 +107,7 @@ struct Call {
   Id keep{};  // {0,0}: the result travels back; else it stays with the callee under this name
   std::shared_ptr<const Packed> packed{};  // to be sent in place of args
   uint64_t cost = 0;                       // of the sender's budget for the receiver
+  uint64_t bytes = 0;                      // of one that has come: what it took on the way
 };
 struct Reply {
   Id call;

@@ -21,6 +21,7 @@ struct NodeConfig {
   Nanos call_timeout = RpcConfig{}.call_timeout;
   Nanos lease = 5 * kSecond;
   uint64_t max_in_flight = RpcConfig{}.max_in_flight;
+  CallBounds bounds = {};
 };
 
 // One worker as far as this layer goes: a session, a Group and an Rpc over a simulated network.
@@ -35,7 +36,7 @@ class RpcNode final : private SessionEvents {
         transport_(network, loop, name_of(rank)),
         members(Group::Environment{loop, random_, config.lease}),
         rpc(members, Rpc::Environment{loop, functions, compute, log_},
-            RpcConfig{config.call_timeout, config.max_in_flight}) {
+            RpcConfig{config.call_timeout, config.max_in_flight, config.bounds}) {
     rpc.set_op_runner([](const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool) {
       ops::check_arguments(op, inputs, attributes);
       return op.forward(inputs, attributes, nullptr);

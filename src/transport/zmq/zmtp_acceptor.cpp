@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -23,6 +24,8 @@ namespace {
 constexpr size_t kBytesPerTurn = 1u << 20;
 constexpr int kAcceptsPerTurn = 16;
 constexpr Nanos kHandshakeTimeout = 5 * kSecond;
+// Connections without a message of theirs: about 20 KiB each. One more closes the oldest.
+constexpr size_t kMostSilent = 1024;
 // How long nobody is accepted after descriptors were short; and how long a connection may be silent then.
 constexpr Nanos kPause = 20 * kMillisecond;
 constexpr Nanos kSilenceWhenShort = 50 * kMillisecond;
@@ -99,6 +102,7 @@ class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAccept
   std::unique_ptr<Listener> listener_;
   Loop::TimerId pause_timer_ = 0;
   std::unordered_map<Id, std::shared_ptr<Accepted>> connections_;
+  std::set<Id> silent_;  // those that have brought no message yet, the oldest first
   Id last_id_ = 0;
 };
 
@@ -130,11 +134,11 @@ void ZmtpAcceptor::State::pause() {
     if (const auto state = weak.lock()) state->watch();
   });
   const Nanos latest = loop_.now() - kSilenceWhenShort;
-  std::vector<Id> silent;
-  for (const auto& [id, connection] : connections_) {
-    if (!connection->reader.is_ready() && connection->since <= latest) silent.push_back(id);
+  for (auto next = silent_.begin(); next != silent_.end();) {
+    const Id id = *next++;
+    const Accepted& connection = *connections_.at(id);
+    if (!connection.reader.is_ready() && connection.since <= latest) drop(id);
   }
-  for (const Id id : silent) drop(id);
 }
 
 void ZmtpAcceptor::State::begin(int fd) {
@@ -148,6 +152,8 @@ void ZmtpAcceptor::State::begin(int fd) {
   }
   try {
     if (!send_all(fd, connection->reader.take_answer())) return;
+    if (silent_.size() >= kMostSilent) drop(*silent_.begin());
+    silent_.insert(id);
     connections_.emplace(id, connection);
     connection->handshake_timer = loop_.start_timer(loop_.now() + kHandshakeTimeout, [weak = weak_from_this(), id] {
       if (const auto state = weak.lock()) state->drop(id);
@@ -184,8 +190,12 @@ void ZmtpAcceptor::State::read(Id id) {
         return error.status() == Status::kDenied ? deny(id, *connection, error.message()) : drop(id);
       }
       if (!send_all(connection->fd, connection->reader.take_answer())) return drop(id);
-      if (connection->reader.is_ready()) loop_.cancel_timer(std::exchange(connection->handshake_timer, 0));
       if (!frames) break;
+      if (connection->handshake_timer != 0) {
+        // Whoever means to say something does so at once.
+        loop_.cancel_timer(std::exchange(connection->handshake_timer, 0));
+        silent_.erase(id);
+      }
       events_.on_message(token_of(id), std::move(*frames));
       if (!has(id)) return;
     }
@@ -241,6 +251,7 @@ void ZmtpAcceptor::State::send_rest(Id id) {
 }
 
 void ZmtpAcceptor::State::drop(Id id) {
+  silent_.erase(id);
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   const std::shared_ptr<Accepted> connection = std::move(found->second);

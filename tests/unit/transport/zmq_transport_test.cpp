@@ -322,6 +322,37 @@ TEST_F(ZmqTransportTest, WithoutDescriptorsItAcceptsNobodyAndThoseWhoAreSilentGi
   }
 }
 
+// Those who have said something stay.
+TEST_F(ZmqTransportTest, OfManyWhoSayNothingTheOldestGiveWay) {
+  constexpr size_t kMost = 1024, kMore = 10;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit all{before.rlim_max, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &all), 0);
+  {
+    Side side(kind());
+    Listening listening(side, "tcp://127.0.0.1:0");
+    Dialled friendly(side, listening.endpoint());
+    friendly.record().next("connected");
+    ASSERT_TRUE(friendly.send({text_frame("hello")}));
+    listening.record().next("message");
+    std::vector<int> silent;
+    for (size_t i = 0; i < kMost + kMore; ++i) {
+      silent.push_back(connect_to(listening.endpoint()));
+      char first = 0;
+      ASSERT_EQ(read(silent.back(), &first, 1), 1) << "it was accepted and greeted";
+    }
+    for (size_t i = 0; i < kMore; ++i) read_all(silent[i]);
+    pollfd oldest{silent[kMore], POLLIN, 0};
+    recv(oldest.fd, std::string(256, 0).data(), 256, 0);
+    EXPECT_EQ(poll(&oldest, 1, 100), 0) << "it was closed, too";
+    ASSERT_TRUE(friendly.send({text_frame("hello again")}));
+    EXPECT_EQ(text_of(listening.record().next("message").frames.at(0)), "hello again");
+    for (const int fd : silent) close(fd);
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 // A runtime that stops threads by a signal interrupts whatever they wait in.
 TEST_F(ZmqTransportTest, SignalsDisturbNobody) {
   struct sigaction action = {};

@@ -10,8 +10,13 @@ inline constexpr size_t kFrameAlignment = 64;
 
 // Memory for received frames, aligned as tensors want it.
 inline std::shared_ptr<std::byte> make_frame_block(size_t size) {
-  return {static_cast<std::byte*>(::operator new(size, std::align_val_t(kFrameAlignment))),
-          [](std::byte* bytes) { ::operator delete(bytes, std::align_val_t(kFrameAlignment)); }};
+  // Aligned here: what glibc before 2.38 aligns leaves a hole that the next block of that size does not fit into, so
+  // that a stream of blocks took twice their memory.
+  size_t space = size + kFrameAlignment;
+  void* const whole = ::operator new(space);
+  void* begin = whole;
+  std::align(kFrameAlignment, size, begin, space);
+  return {static_cast<std::byte*>(begin), [whole](std::byte*) { ::operator delete(whole); }};
 }
 
 }  // namespace distag

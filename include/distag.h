@@ -63,7 +63,13 @@
  *                                                   descriptions of values: about 20 bytes for a number in a list
  *                                                   (0 where all are int64), 40 for a tensor, a text or an entry of a
  *                                                   map, 80 for a reference
- *   contexts of one worker that another holds       65,536
+ *   contexts of one worker that another holds       65,536; passes of one in which another takes part 4,096
+ *   calls of one worker that another has open       262,144
+ *   calls and answers of a context whose tensors
+ *   require grad; references to values of one
+ *   worker that another holds                       1,048,576
+ *   all_gathers under way                           512 sets of ranks, 4,096 of one set
+ *   parts of a mesh that wait for a member          1 GiB, else the mesh ends: members may be so far ahead
  *   optimizers whose parameters one worker owns     65,536
  *   threads of a pool, with those that wait         256
  *   text of an error                                495 bytes, cut between characters
@@ -107,7 +113,7 @@ enum distag_status_code {
   DISTAG_E_NOT_FOUND = 12,        /* no such worker, function, op, attribute or setting */
   DISTAG_E_DENIED = 13,           /* keys or permissions do not allow it */
   DISTAG_E_UNSUPPORTED = 20,      /* known, but not to this build, dtype or device */
-  DISTAG_E_OVERLOADED = 30,       /* the byte budget of a peer or worker is used up */
+  DISTAG_E_OVERLOADED = 30,       /* a byte budget of a peer or worker is used up, or a limit on open things */
   DISTAG_E_OUT_OF_MEMORY = 31,    /* memory, threads or descriptors are used up */
   DISTAG_E_DISCONNECTED = 40,     /* a worker that is needed is lost */
   DISTAG_E_PEER_RESTARTED = 41,   /* a new incarnation has the name; all that belonged to the old one is gone */
@@ -744,7 +750,7 @@ typedef struct distag_worker_options {
   distag_log_level_type log_level;
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
   int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
-  uint64_t max_in_flight_bytes; /* of requests that one worker has not begun, see distag_call; 0: 256 MiB; since 0.3 */
+  uint64_t max_in_flight_bytes; /* of requests and answers for one worker, see distag_call; 0: 256 MiB; since 0.3 */
   uint64_t max_message_bytes;   /* largest it sends and takes; nobody sends it more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x",
@@ -964,7 +970,9 @@ typedef struct distag_call_options {
  * Ownership: arguments are retained until nothing needs them, never copied.
  * Requests that the callee has not begun take room, max_in_flight_bytes of this worker for each callee; those beyond
  * wait here, in their order. The blocking call waits up to its deadline; of the other one the future is OVERLOADED at
- * once where as many bytes wait already: wait for earlier futures first. One larger than all of it goes alone.
+ * once where as many bytes wait already: wait for earlier futures first. One larger than all of it goes alone. So do
+ * answers that the caller's library has not read, max_in_flight_bytes of the callee: beyond them no call of that caller
+ * begins. A callee takes twice its max_in_flight_bytes of one caller, at least 512 MiB, and answers OVERLOADED beyond.
  * Blocks. Fails: NOT_FOUND (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED, CANCELLED;
  * INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the function
  * does, with its status and the rank where it arose. */

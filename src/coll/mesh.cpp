@@ -298,7 +298,10 @@ void Mesh::finish(const OpenPointer& call) {
   }
   LineState& state = lines_[call->line];
   state.open.erase(call->number);
-  state.early.erase(state.early.lower_bound({call->number, 0, 0}), state.early.lower_bound({call->number + 1, 0, 0}));
+  const auto last = state.early.lower_bound({call->number + 1, 0, 0});
+  for (auto early = state.early.lower_bound({call->number, 0, 0}); early != last; early = state.early.erase(early)) {
+    early_bytes_ -= held_by(early->second);
+  }
   make_room(call->line);
   tell_left_if_due();
 }
@@ -346,9 +349,24 @@ Heard Mesh::on_part(int64_t from, const wire::Part& part) {
       return Heard::kHandled;
     }
   }
+  if (!has_room_for_early(from, part, state)) return Heard::kRefused;
   const bool is_new = state.early.emplace(EarlyKey{part.number, part.part, from}, part).second;
   if (!is_new) violation("a second piece for part {} of call {}", part.part, part.number);
+  early_bytes_ += held_by(part);
   return Heard::kHandled;
+}
+
+// A member that waits for nobody, as the root of broadcasts, may be ahead of this one. One part alone is always kept.
+bool Mesh::has_room_for_early(int64_t from, const wire::Part& part, const LineState& state) {
+  if (early_bytes_ == 0 || early_bytes_ + held_by(part) <= environment_.max_early) return true;
+  end_now(
+      Error(Status::kOverloaded,
+            fmt::format("{}: {} is at call {}, this member ({}) at call {}, and {} bytes of parts wait here: let the "
+                        "others come up, as an all_reduce does, before there are so many",
+                        where(part.line), describe_member(from), part.number, describe_member(position_),
+                        state.line.last(), early_bytes_)),
+      true);
+  return false;
 }
 
 // Whether this member has made the last call of another one as another call.
@@ -445,6 +463,7 @@ void Mesh::end_now(Error error, bool tell) {
     for (auto& [number, call] : state.open) each([&call = call, this] { fail_or_say_less(*call->future, *ended_); });
     state.open.clear();
     state.early.clear();
+    early_bytes_ = 0;
     if (state.waiting) {
       each([&waiting = *state.waiting, this] { fail_or_say_less(*waiting.future, *ended_); });
       state.waiting.reset();

@@ -76,6 +76,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
     Loop& loop;
     Executor& compute;  // reductions that take long
     Group& group;
+    uint64_t max_early = uint64_t{1} << 30;  // bytes of parts of calls that this member has not come to
   };
   // Calls of a line that are begun and not ended: more are refused, or wait for room.
   static constexpr size_t kMostOpen = 256;
@@ -187,6 +188,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::string whereabouts_of(int64_t position, const std::string& line) const;
   void make_room(const std::string& line);
   void finish(const OpenPointer& call);
+  bool has_room_for_early(int64_t from, const wire::Part& part, const LineState& state);
   bool tell_if_diverged(int64_t from, const std::string& line, const wire::CallHash& last);
   void tell_diverged(int64_t to, const std::string& line);
   void send(int64_t to, wire::Body body);
@@ -210,6 +212,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
 
   // On the loop.
   std::map<std::string, LineState> lines_;
+  uint64_t early_bytes_ = 0;  // of all lines
   std::set<std::string> closed_lines_;
   std::list<std::string> last_closed_;  // the same, the oldest first: those before are forgotten
   std::optional<Error> ended_;

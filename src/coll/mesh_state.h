@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "wire/message.h"
 
 namespace distag {
 
@@ -73,6 +74,13 @@ struct MeshStats {
     if (bytes_held > bytes_held_max) bytes_held_max = bytes_held;
   }
 };
+
+// What a part takes as long as it waits.
+inline uint64_t held_by(const wire::Part& part) {
+  uint64_t bytes = 256;
+  for (const Value& piece : part.pieces) bytes += 256 + piece.as_tensor().byte_size();
+  return bytes;
+}
 
 // A mesh at one moment, as one member has it.
 struct MeshSnapshot {

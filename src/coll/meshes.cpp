@@ -77,10 +77,9 @@ Id mesh_of(const wire::Body& body) {
 }
 
 size_t bytes_of(const wire::Body& body) {
+  if (const auto* part = std::get_if<wire::Part>(&body)) return held_by(*part);
   size_t bytes = 256;
-  if (const auto* part = std::get_if<wire::Part>(&body)) {
-    for (const Value& piece : part->pieces) bytes += 256 + piece.as_tensor().byte_size();
-  } else if (const auto* calls = std::get_if<wire::Calls>(&body)) {
+  if (const auto* calls = std::get_if<wire::Calls>(&body)) {
     for (const auto& call : calls->calls) bytes += 64 + call.text.size();
   }
   return bytes;
@@ -191,9 +190,9 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
   }
   const std::optional<int64_t> position = shape.position_of(self_.rank);
   forget_ended();
-  auto mesh =
-      std::make_shared<Mesh>(Mesh::Environment{environment_.loop, environment_.compute, group_}, gate_, lowest->second,
-                             shape, *position, std::move(members), creation.timeout, creation.policy);
+  auto mesh = std::make_shared<Mesh>(
+      Mesh::Environment{environment_.loop, environment_.compute, group_, environment_.max_early}, gate_, lowest->second,
+      shape, *position, std::move(members), creation.timeout, creation.policy);
   meshes_.emplace(mesh->id(), mesh);
   lead_early(mesh);
   creation.made->complete(mesh);

@@ -19,7 +19,8 @@ class Meshes {
     Loop& loop;
     Executor& compute;
     Nanos call_timeout;
-    std::string host;  // the machine of this worker
+    std::string host;                        // the machine of this worker
+    uint64_t max_early = uint64_t{1} << 30;  // see Mesh::Environment
   };
 
   Meshes(Environment environment, Group& group);

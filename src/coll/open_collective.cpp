@@ -56,6 +56,7 @@ void OpenCollective::take_early(uint32_t part) {
   std::vector<std::pair<int64_t, wire::Part>> kept;
   auto found = early.lower_bound({number, part, 0});
   while (found != early.end() && found->first.number == number && found->first.part == part) {
+    mesh->early_bytes_ -= held_by(found->second);
     kept.emplace_back(found->first.from, std::move(found->second));
     found = early.erase(found);
   }

@@ -227,7 +227,7 @@ void ContextTable::note_holders(DistributedContext& context, const std::vector<I
   assert_on_loop(shared_.environment.loop);
   for (Incarnation worker : workers) {
     if (context.is_own && (worker == shared_.self.incarnation || shared_.is_gone(worker))) continue;
-    if (worker != context.id().maker) context.holders.insert(worker);
+    if (worker != context.id().maker && context.holders.size() < kMaxHolders) context.holders.insert(worker);
   }
 }
 

@@ -17,6 +17,8 @@ namespace distag {
 class ContextTable {
  public:
   static constexpr size_t kMaxPerCreator = 65536;
+  // Workers that hold a context, as others say: as many as a group has ranks.
+  static constexpr size_t kMaxHolders = 65536;
 
   explicit ContextTable(DautogradShared& shared) : shared_(shared) {}
 

@@ -45,6 +45,7 @@ class Dautograd final : public CallHook {
     // Whether the program of this worker may still make contexts of that mesh. On the loop.
     std::function<bool(const Id& mesh)> is_mesh_open = nullptr;
     LineageLimits lineage = {};
+    size_t max_sends = size_t{1} << 20;  // calls and answers of a context whose tensors require grad
   };
 
   Dautograd(Environment environment, Group& group, Rpc& rpc);

@@ -77,6 +77,12 @@ wire::AutogradMetadata Recorder::on_send(const Id& id, const Peer& to, const std
     contexts_.note_told(*context, to.incarnation, metadata.joined);
     return metadata;
   }
+  if (context->sends.size() >= shared_.environment.max_sends) {
+    fail(Status::kOverloaded,
+         "the context has {} calls and answers whose tensors require grad, and takes no more: run a backward pass "
+         "without retain_graph, or release it",
+         context->sends.size());
+  }
   PairInfo info;
   info.pair = {shared_.self.incarnation, ++shared_.last_pair};
   info.context = id;

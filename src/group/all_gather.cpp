@@ -101,6 +101,13 @@ void AllGather::remove(const Turn& turn) {
 }
 
 void AllGather::enqueue(const TurnPointer& turn) {
+  const auto found = turns_.find(turn->ranks);
+  if (found == turns_.end() ? turns_.size() >= kMostSets : found->second.size() >= kMostTurns) {
+    fail(Status::kOverloaded,
+         "{}: {} of them wait, or others of {} sets of ranks, and no more may: wait for earlier ones "
+         "first",
+         describe(turn->ranks), kMostTurns, kMostSets);
+  }
   std::deque<TurnPointer>& queue = turns_[turn->ranks];
   queue.push_back(turn);
   if (queue.size() == 1) {

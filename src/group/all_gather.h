@@ -21,6 +21,9 @@ namespace distag {
 class AllGather : public std::enable_shared_from_this<AllGather> {
  public:
   static constexpr const char* kFunction = "distag.all_gather";
+  // Sets of ranks that have a turn, which is as many as the lowest of them takes half of; and turns of one set.
+  static constexpr size_t kMostSets = GatherRounds::kMost / 2;
+  static constexpr size_t kMostTurns = 4096;
 
   explicit AllGather(GroupShared& shared) : shared_(shared) {}
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "tensor/payload_bytes.h"
 
 namespace distag {
 
@@ -62,6 +63,7 @@ void GatherRounds::on_call(const GroupCall& call) {
   assert_on_loop(shared_.loop);
   GatherRequest request = GatherRequest::decode(call.args);
   check(request, call.from);
+  check_room(request, call.from);
   Round& round = rounds_[request.ranks];
   drop_given_up(round);
   if (round.came.contains(call.from.rank)) {
@@ -88,6 +90,28 @@ void GatherRounds::check(const GatherRequest& request, const Peer& caller) const
   for (const int32_t rank : ranks) shared_.check_rank_present(rank);
 }
 
+// In number, and in bytes: one that is larger than all that is taken goes alone.
+void GatherRounds::check_room(const GatherRequest& request, const Peer& caller) {
+  size_t count = 0;
+  uint64_t bytes = 0;
+  for (auto next = rounds_.begin(); next != rounds_.end();) {
+    Round& round = next->second;
+    drop_given_up(round);
+    const auto came = round.came.find(caller.rank);
+    if (came != round.came.end()) {
+      ++count;
+      bytes += came->second.bytes;
+    }
+    next = round.came.empty() ? rounds_.erase(next) : std::next(next);
+  }
+  const uint64_t most = 2 * uint64_t{shared_.session->limits().max_message_bytes};
+  if (count < kMost && (count == 0 || bytes + payload_bytes(request.value) <= most)) return;
+  fail(Status::kOverloaded,
+       "all_gather: {} has come to {} rounds that are not complete, with {} bytes, and rank {} takes "
+       "no more: wait for earlier ones first",
+       describe_peer(caller), count, bytes, shared_.self.rank);
+}
+
 // Names who is missing as far as they are known.
 std::string GatherRounds::describe_missing(const Ranks& ranks, const Round& round) const {
   std::string text;
@@ -110,8 +134,8 @@ void GatherRounds::drop_given_up(Round& round) {
 
 void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply) {
   const Ranks& ranks = request.ranks;
-  round.came.emplace(caller.rank,
-                     Contribution{caller.incarnation, request.turn, std::move(request.value), std::move(reply)});
+  round.came.emplace(caller.rank, Contribution{caller.incarnation, request.turn, request.value,
+                                               payload_bytes(request.value), std::move(reply)});
   if (round.came.size() == ranks.size()) {
     complete(ranks);
     return;

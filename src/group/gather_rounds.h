@@ -53,6 +53,10 @@ class GatherRounds {
 
   GatherRounds(GroupShared& shared, Spread spread) : shared_(shared), spread_(std::move(spread)) {}
 
+  // Contributions of one member to rounds that are not complete; as many as an honest one has under way are room
+  // enough.
+  static constexpr size_t kMost = 1024;
+
   // The function behind "distag.all_gather".
   void on_call(const GroupCall& call);
   void on_peer_gone(const Peer& peer, const Error& error);
@@ -65,6 +69,7 @@ class GatherRounds {
     Incarnation from = 0;
     int64_t turn = 0;
     Value value;
+    uint64_t bytes = 0;  // of the value
     std::shared_ptr<PendingReply> reply;
     Loop::TimerId timer = 0;  // 0: none
   };
@@ -73,6 +78,7 @@ class GatherRounds {
   };
 
   void check(const GatherRequest& request, const Peer& caller) const;
+  void check_room(const GatherRequest& request, const Peer& caller);
   std::string describe_missing(const Ranks& ranks, const Round& round) const;
   void drop_given_up(Round& round);
   void add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply);

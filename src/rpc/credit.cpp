@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tensor/payload_bytes.h"
 
 namespace distag {
 namespace {
@@ -11,40 +12,17 @@ namespace {
 // Of a request without arguments, here and at the peer; and of its answer.
 constexpr uint64_t kOfEach = 1024;
 
-uint64_t bytes_of(const Value& value) {
-  switch (value.kind()) {
-    case ValueKind::kText:
-      return value.as_text().size();
-    case ValueKind::kBytes:
-      return value.as_bytes().size();
-    case ValueKind::kTensor:
-      return value.as_tensor().byte_size();
-    case ValueKind::kList: {
-      uint64_t bytes = 0;
-      for (const Value& item : value.as_list()) bytes += sizeof item + bytes_of(item);
-      return bytes;
-    }
-    case ValueKind::kMap: {
-      uint64_t bytes = 0;
-      for (const auto& [key, item] : value.as_map()) bytes += sizeof item + key.size() + bytes_of(item);
-      return bytes;
-    }
-    default:
-      return sizeof value;
-  }
-}
-
 }  // namespace
 
 uint64_t cost_of(const Values& args, const wire::Packed* packed, const std::string& label) {
   uint64_t cost = kOfEach + label.size();
   if (packed != nullptr) return cost + packed->header_bytes() + packed->frame_bytes();
-  for (const Value& arg : args) cost += bytes_of(arg);
+  for (const Value& arg : args) cost += payload_bytes(arg);
   return cost;
 }
 
 uint64_t cost_of(const Value& answer, const wire::Packed* packed) {
-  return kOfEach + (packed == nullptr ? bytes_of(answer) : packed->header_bytes() + packed->frame_bytes());
+  return kOfEach + (packed == nullptr ? payload_bytes(answer) : packed->header_bytes() + packed->frame_bytes());
 }
 
 // Where a peer has lied, more may be taken than was sent once something is given back.

@@ -293,16 +293,16 @@ void IncomingCalls::send_pending(const std::shared_ptr<IncomingCall>& call) {
   } else if (!reply.failed) {
     reply.result = std::move(answer.value);
     reply.packed = std::move(answer.packed);
-    check_made(reply);
+    check_made(*call->peer(), reply);
   }
   send(*call, std::move(reply), std::move(answer.original), std::move(answer.share));
 }
 
 // A reference whose creation has failed goes no further, as none does among arguments: its owner knows nothing of it.
-void IncomingCalls::check_made(wire::Reply& reply) const {
+void IncomingCalls::check_made(const Peer& to, wire::Reply& reply) const {
   if (!reply.result.has_external()) return;
   try {
-    shared_.references->check_made(reply.result);
+    shared_.references->check_made(to, reply.result);
   } catch (...) {
     reply.failed = true;
     reply.result = Value();

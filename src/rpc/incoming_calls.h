@@ -78,7 +78,7 @@ class IncomingCalls {
   // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
   void send_pending(const std::shared_ptr<IncomingCall>& call);
-  void check_made(wire::Reply& reply) const;
+  void check_made(const Peer& to, wire::Reply& reply) const;
   void send(const IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share);
   void send_instead(const IncomingCall& call, Error error);
   void send_later(const IncomingCall& call);

@@ -132,7 +132,7 @@ void OutgoingCalls::check(const OutgoingCall& call) const {
     fail(Status::kInvalidArgument, "this worker keeps no contexts");
   }
   for (const Value& arg : call.args) {
-    if (arg.has_external()) shared_.references->check_made(arg);
+    if (arg.has_external()) shared_.references->check_made(*call.peer, arg);
   }
   shared_.group->check_present(call.to);
 }

@@ -297,10 +297,12 @@ void Rrefs::check(const Value& value) const {
   });
 }
 
-void Rrefs::check_made(const Value& value) const {
+void Rrefs::check_made(const Peer& to, const Value& value) const {
   assert_on_loop(state_->environment.loop);
-  value.map_external([](const std::shared_ptr<ExternalValue>& external) {
-    if (const auto failure = std::static_pointer_cast<Rref>(external)->failure()) throw *failure;
+  value.map_external([this, &to](const std::shared_ptr<ExternalValue>& external) {
+    auto& reference = static_cast<Rref&>(*external);
+    if (const auto failure = reference.failure()) throw *failure;
+    state_->sharing.check_room(to, reference);
     return external;
   });
 }

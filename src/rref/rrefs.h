@@ -78,7 +78,7 @@ class Rrefs final : public ReferenceHook {
 
   // ReferenceHook. On the loop.
   void check(const Value& value) const override;  // any thread
-  void check_made(const Value& value) const override;
+  void check_made(const Peer& to, const Value& value) const override;
   Values on_send(const Peer& to, const Values& values) override;
   Value on_receive(const Peer& from, const Value& value) override;
   void on_creation_queued(const wire::Reference& kept) override;

@@ -28,6 +28,7 @@ std::vector<typename Map::mapped_type> take_if(Map& map, Matches matches) {
 
 void Sharing::stop() {
   const auto forks = std::exchange(forks_, {});
+  fork_counts_.clear();
   const auto holds = std::exchange(holds_, {});
   const auto to_self = std::exchange(to_self_, {});
   home_->forks.store(0, std::memory_order_relaxed);
@@ -44,6 +45,27 @@ std::string Sharing::name_of(Incarnation worker) const {
 }
 
 // ---- passing on ----
+
+size_t Sharing::forks_of(Incarnation holder) const {
+  const auto found = fork_counts_.find(holder);
+  return found == fork_counts_.end() ? 0 : found->second;
+}
+
+void Sharing::check_room(const Peer& to, const Rref& reference) const {
+  if (to.incarnation == self_ || (!reference.is_owner() && to.incarnation == reference.owner)) return;
+  if (reference.is_owner() && forks_of(to.incarnation) >= bounds_.forks) {
+    fail(Status::kOverloaded,
+         "worker \"{}\" holds {} references to values of this worker, and may hold no more: release "
+         "some there",
+         to.name, bounds_.forks);
+  }
+  if (!reference.is_owner() && holds_.size() >= bounds_.holds) {
+    fail(Status::kOverloaded,
+         "{} references that this worker passed on are not known to their owners yet: wait for the "
+         "futures of earlier calls first",
+         bounds_.holds);
+  }
+}
 
 std::shared_ptr<ExternalValue> Sharing::on_send(const Peer& to, const std::shared_ptr<Rref>& reference) {
   const Incarnation owner = reference->is_owner() ? self_ : reference->owner;
@@ -119,18 +141,26 @@ void Sharing::take_back(uint64_t mark) {
   const auto is_later = [this, mark](const Id& fork) {
     return fork.maker == self_ && fork.counter % 2 == 0 && fork.counter > mark;
   };
-  std::erase_if(forks_, [&is_later](const auto& entry) { return is_later(entry.first.fork); });
+  std::erase_if(forks_, [this, &is_later](const auto& entry) {
+    if (!is_later(entry.first.fork)) return false;
+    --fork_counts_[entry.first.holder];
+    return true;
+  });
   std::erase_if(holds_, [&is_later](const auto& entry) { return is_later(entry.first); });
   std::erase_if(to_self_, [&is_later](const auto& entry) { return is_later(entry.first); });
-  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+  note_forks();
 }
+
+void Sharing::note_forks() { home_->forks.store(forks_.size(), std::memory_order_relaxed); }
 
 // ---- values of this worker ----
 
 // A sharer may send one fork to its receiver twice, which is not the receiver's fault: it holds it as often.
 Sharing::Forks::iterator Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
+  size_t& count = fork_counts_[holder];
   const auto added = forks_.emplace(ForkKey{fork, holder}, HeldFork{std::move(value), holder});
-  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+  ++count;
+  note_forks();
   return added;
 }
 
@@ -138,7 +168,8 @@ Sharing::Forks::iterator Sharing::add_fork(const Id& fork, std::shared_ptr<Owned
 void Sharing::end_fork(Forks::iterator fork) {
   const HeldFork ended = std::move(fork->second);
   forks_.erase(fork);
-  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+  --fork_counts_[ended.holder];
+  note_forks();
 }
 
 std::shared_ptr<OwnedValue> Sharing::find_or_seek(const Id& id, Incarnation via) {
@@ -151,6 +182,10 @@ std::shared_ptr<OwnedValue> Sharing::find_or_seek(const Id& id, Incarnation via)
   const auto maker = streams_.find(id.maker);
   if (maker == nullptr || streams_.is_gone(id.maker)) {
     fail_as_gone(*value, via, "the worker that had it made is lost");
+    return value;
+  }
+  if (sought_.size() >= bounds_.sought && !sought_.contains(id)) {
+    fail_as_gone(*value, via, "too many are awaited already");
     return value;
   }
   // An answer that is still awaited is one for the new value too: whoever comes up with an earlier one has let go of
@@ -174,6 +209,10 @@ void Sharing::fail_as_gone(OwnedValue& value, Incarnation via, const char* why) 
 std::shared_ptr<OwnedValue> Sharing::on_creation(const Peer& from, const Id& id, std::string origin) {
   if (id.maker != from.incarnation) {
     violation("worker \"{}\" makes a value under the name of another's", from.name);
+  }
+  if (from.incarnation != self_ && forks_of(from.incarnation) >= bounds_.counted_forks) {
+    fail(Status::kOverloaded, "worker \"{}\" holds {} references to values of this one, and may hold no more",
+         from.name, bounds_.counted_forks);
   }
   std::shared_ptr<OwnedValue> value = home_->table.find(id);
   if (value == nullptr) value = home_->make_value(id);
@@ -211,14 +250,17 @@ Heard Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
   if (sharer == from.incarnation || sharer == self_) {
     violation("worker \"{}\" introduces a fork that no other user made", from.name);
   }
-  const auto added = add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation);
+  // The sharer may let go of one that is not counted, too; its receiver hears that the value is gone.
+  const bool is_counted = forks_of(from.incarnation) < bounds_.counted_forks;
+  const auto added =
+      is_counted ? add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation) : forks_.end();
   try {
     if (const auto peer = streams_.find(sharer)) streams_.send(*peer, wire::Forked{fork.fork, from.incarnation}, {});
   } catch (...) {
-    end_fork(added);
+    if (is_counted) end_fork(added);
     throw;
   }
-  return Heard::kHandled;
+  return is_counted ? Heard::kHandled : Heard::kRefused;
 }
 
 // The receiver of a fork may introduce it to any worker, whose answer is of no use then and none of its fault.
@@ -279,7 +321,8 @@ void Sharing::on_gone(const Peer& peer) {
     at = introductions_.erase(at);
   }
   const auto forks = take_if(forks_, [gone](const HeldFork& held) { return held.holder == gone; });
-  home_->forks.store(forks_.size(), std::memory_order_relaxed);
+  fork_counts_.erase(gone);
+  note_forks();
   const auto holds =
       take_if(holds_, [gone](const Hold& hold) { return hold.receiver == gone || hold.reference->owner == gone; });
 }

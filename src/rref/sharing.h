@@ -14,6 +14,15 @@
 
 namespace distag {
 
+// The most of what one worker has, about as many bytes each as a small value takes. An honest program is told by
+// `forks` and `holds`, before anything is sent; the rest is for one that keeps no bounds.
+struct ReferenceBounds {
+  size_t forks = size_t{1} << 20;          // of one holder, that this worker passes on: OVERLOADED for one more
+  size_t counted_forks = size_t{1} << 21;  // of one holder, in all: further ones are not counted
+  size_t holds = size_t{1} << 20;          // that no owner has counted yet: OVERLOADED for one more
+  size_t sought = size_t{1} << 16;         // values that may still come: a further one is gone
+};
+
 // The holders of each value: the protocol of schemas/references.fbs, on the loop. Streams are given to it: all it sends
 // to a worker and all that this worker is told to have numbered for it arrives there in order, or one is lost to the
 // other.
@@ -29,8 +38,8 @@ class Sharing {
     virtual std::string name_of_rank(int32_t rank) const = 0;                // "": nobody has it
   };
 
-  Sharing(std::shared_ptr<RrefHome> home, Streams& streams, uint64_t own_maker)
-      : home_(std::move(home)), streams_(streams), own_maker_(own_maker) {}
+  Sharing(std::shared_ptr<RrefHome> home, Streams& streams, uint64_t own_maker, ReferenceBounds bounds = {})
+      : home_(std::move(home)), streams_(streams), own_maker_(own_maker), bounds_(bounds) {}
 
   void begin(const Peer& self) {
     self_ = self.incarnation;
@@ -41,6 +50,8 @@ class Sharing {
 
   // ---- passing on ----
 
+  // Before its message is sent. Throws OVERLOADED.
+  void check_room(const Peer& to, const Rref& reference) const;
   // A reference as it travels, when its message is numbered. It has to be held until after that.
   std::shared_ptr<ExternalValue> on_send(const Peer& to, const std::shared_ptr<Rref>& reference);
   // Undoes what on_send() has done since the mark: their message does not go out. They are held by the caller.
@@ -106,6 +117,7 @@ class Sharing {
   const std::shared_ptr<RrefHome> home_;
   Streams& streams_;
   const uint64_t own_maker_;  // of the ids of values that this worker shares; no incarnation
+  const ReferenceBounds bounds_;
   Incarnation self_ = 0;
   int32_t rank_ = 0;
   int late_drops_ = 0;
@@ -123,8 +135,11 @@ class Sharing {
   using Forks = std::unordered_multimap<ForkKey, HeldFork, ForkHash>;
   Forks::iterator add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder);
   void end_fork(Forks::iterator fork);
+  size_t forks_of(Incarnation holder) const;
+  void note_forks();
 
   Forks forks_;
+  std::unordered_map<Incarnation, size_t> fork_counts_;  // by holder
   struct Sought {
     std::weak_ptr<OwnedValue> value;
     Incarnation via = 0;

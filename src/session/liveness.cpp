@@ -77,17 +77,18 @@ void Session::State::tick() {
 void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
   record.inbox.drain();
   if (!record.is_member() || record.outgoing.is_idle()) return;
-  if (was_paused) {
-    record.outgoing.restart_lease(now);
-  } else if (const Nanos since = record.outgoing.owed_since(); since != kNever && now - since >= shared.config.lease) {
-    const std::string why =
-        fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(now - since) / kSecond);
-    end_once_heard(record, [this, &record, why] {
-      lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
-    });
-  } else {
-    record.outgoing.tick(now);
+  if (was_paused) return record.outgoing.restart_lease(now);
+  const Nanos since = record.outgoing.owed_since();
+  std::string why;
+  if (since != kNever && now - since >= shared.config.lease) {
+    why = fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(now - since) / kSecond);
+  } else if (record.outgoing.kept() > shared.config.max_kept) {
+    why = fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
   }
+  if (why.empty()) return record.outgoing.tick(now);
+  end_once_heard(record, [this, &record, why] {
+    lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
+  });
 }
 
 }  // namespace distag

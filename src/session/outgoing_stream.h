@@ -69,6 +69,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   bool on_welcome(const wire::Welcome& welcome);
   bool on_ack(uint64_t number);
 
+  // Messages that are kept for the peer: it has not acknowledged them, or they wait to be numbered.
+  size_t kept() const { return sent_.size() + queue_.size() + large_.size(); }
   // Since when the peer has owed an acknowledgement or an answer; kNever: it owes none.
   Nanos owed_since() const { return owed_since_; }
   // The loop was away: what is owed counts from now.

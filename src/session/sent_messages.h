@@ -28,6 +28,7 @@ class SentMessages {
 
   uint64_t last_number() const { return last_number_; }
   bool is_empty() const { return unacknowledged_.empty(); }
+  size_t size() const { return unacknowledged_.size(); }
   size_t chunk_bytes() const { return chunk_bytes_; }
 
   // Its number is the one after the last.

@@ -40,6 +40,7 @@ struct SessionConfig {
   Nanos lease = 5 * kSecond;
   wire::Limits limits;
   std::shared_ptr<FrameMemory> memory;  // for large payload that arrives; nullptr: a pool of the session
+  size_t max_kept = size_t{1} << 21;    // messages for one peer; one that leaves more unacknowledged is lost
   Executor* decoder = nullptr;          // of messages that take long; never runs host code. nullptr: the loop
 };
 

@@ -36,6 +36,8 @@ struct WorkerOptions {
   size_t max_message_bytes = size_t{1} << 30;
   uint64_t max_in_flight = RpcConfig{}.max_in_flight;
   LineageLimits lineage = {};
+  size_t max_sends = size_t{1} << 20;        // of a context
+  uint64_t max_early = uint64_t{1} << 30;    // of a mesh
   std::vector<std::string> initiators = {};  // the only other workers whose passes this one takes part in; empty: all
 };
 

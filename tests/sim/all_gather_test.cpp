@@ -194,6 +194,55 @@ TEST(AllGather, RefusesRanksThatCannotBe) {
   expect_failure(refusal({1, 3}), Status::kInvalidArgument, "no rank 3");
 }
 
+// Of one that keeps no bounds; each other member is heard.
+TEST(AllGather, AMemberComesToSoManyRounds) {
+  SimGroupOptions options = options_for(13);
+  options.max_message_bytes = size_t{1} << 20;
+  SimWorkerGroup group(1, options);
+  group.start();
+  const auto come = [&group](int32_t rank, uint64_t which, size_t bytes = 0) {
+    std::vector<int64_t> ranks = {0, 1, 2};
+    for (int64_t other = 3; other < 13; ++other) {
+      if ((which >> (other - 3) & 1) != 0) ranks.push_back(other);
+    }
+    if (which >> 10 != 0) ranks.erase(ranks.begin() + (rank == 1 ? 2 : 1));
+    CallRequest request;
+    request.to = "w0";
+    request.function = "distag.all_gather";
+    request.args = {row(ranks), Value(int64_t{-1}), Value(int64_t{7}), Value::bytes(Value::Bytes(bytes))};
+    return group.worker(rank).rpc().call(std::move(request));
+  };
+  std::vector<Gathered> waiting;
+  for (uint64_t i = 0; i < 1024; ++i) waiting.push_back(come(1, i));
+  group.scheduler().run_for(kSecond);
+  for (const Gathered& one : waiting) EXPECT_FALSE(one->is_done());
+  expect_failure(failure_of(come(1, 1024)), Status::kOverloaded, "1024 rounds");
+  waiting[0]->cancel();
+  const Gathered further = come(1, 1024);
+  std::vector<Gathered> large;
+  for (uint64_t i = 0; i < 3; ++i) {
+    large.push_back(come(2, i, size_t{1} << 19));
+    large.push_back(come(2, i + 8, (size_t{1} << 19) - 100));
+    group.scheduler().run_for(kSecond);
+  }
+  EXPECT_FALSE(further->is_done());
+  for (size_t i = 0; i < 4; ++i) EXPECT_FALSE(large[i]->is_done()) << i;
+  expect_failure(failure_of(large[4]), Status::kOverloaded, "4 rounds");
+  group.shutdown(0);
+}
+
+TEST(AllGather, AWorkerHasSoManyTurns) {
+  SimWorkerGroup group(1, options_for(2));
+  group.start();
+  std::vector<Gathered> waiting;
+  for (int64_t i = 0; i < 4096; ++i) waiting.push_back(gather(group, 1, i, Ranks{0, 1}));
+  expect_failure(failure_of(gather(group, 1, 0, Ranks{0, 1})), Status::kOverloaded, "4096");
+  EXPECT_EQ(values_of(gather(group, 1, 5, Ranks{1})), (std::vector<int64_t>{5}));
+  gather(group, 0, 3, Ranks{0, 1});
+  EXPECT_EQ(values_of(waiting[0]), (std::vector<int64_t>{3, 0}));
+  group.shutdown(0);
+}
+
 // The requests that others send are checked where they arrive.
 TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   SimWorkerGroup group(1, options_for(3));

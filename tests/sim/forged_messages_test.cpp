@@ -91,6 +91,25 @@ class ForgedMessagesTest : public SquareTest {
   std::shared_ptr<Bounded> memory_ = std::make_shared<Bounded>();
 };
 
+TEST_F(ForgedMessagesTest, AContextRecordsSoManyCalls) {
+  SimGroupOptions options;
+  options.max_sends = 3;
+  SquareTest::make(options);  // has one already
+  const auto square = [this] { return group_->call(0, 1, "square", {Value(x_)}, id()); };
+  square();
+  square();
+  try {
+    square();
+    ADD_FAILURE() << "it was recorded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kOverloaded) << error.message();
+    EXPECT_NE(error.message().find("3 calls and answers"), std::string::npos) << error.message();
+  }
+  group_->call(0, 2, "nothing", {}, id());  // nothing of it is recorded
+  expect_sound();
+  square();
+}
+
 // ---- who may say what ----
 
 TEST_F(ForgedMessagesTest, AContextIsEndedByItsCreator) {

@@ -1,9 +1,12 @@
-// Workers that flood each other with calls within calls, while next to nothing may be on its way: all of them end.
+// Workers that flood each other with calls within calls, while next to nothing may be on its way: all of them end. And
+// a member of a mesh that is far ahead of another one.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "coll/meshes.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
@@ -94,6 +97,73 @@ TEST(OverloadTest, TwoWorkersThatFloodEachOtherAllEnd) {
 
 TEST(OverloadTest, ThreeWorkersThatFloodEachOtherAllEnd) {
   for_each_seed(200, [](uint64_t seed) { Flood(seed, 3).run(); });
+}
+
+// w0 is the root of broadcasts, which waits for nobody.
+class BroadcastTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kMost = 64'000;
+  static constexpr int64_t kElements = 1'000;  // 8 KB
+
+  BroadcastTest() : group_(1, options()) {
+    group_.start();
+    layout::MeshRequest request;
+    request.name = "train";
+    request.shape = {2};
+    request.axis_names = {"x"};
+    std::vector<std::shared_ptr<Future<std::shared_ptr<Mesh>>>> made;
+    for (int32_t rank = 0; rank < 2; ++rank) made.push_back(group_.worker(rank).meshes().create(request, 30 * kSecond));
+    for (const auto& one : made) {
+      wait(*one, kForever);
+      meshes_.push_back(one->value());
+    }
+  }
+  static SimGroupOptions options() {
+    SimGroupOptions options;
+    options.max_early = kMost;
+    return options;
+  }
+  std::shared_ptr<Future<Tensor>> broadcast(size_t rank) {
+    CollectiveCall call;
+    call.kind = CollectiveKind::kBroadcast;
+    call.axes = {0};
+    call.tensor = Tensor::empty(Dtype::kFloat64, {kElements});
+    return meshes_[rank]->collective(call);
+  }
+
+  SimWorkerGroup group_;
+  std::vector<std::shared_ptr<Mesh>> meshes_;
+};
+
+TEST_F(BroadcastTest, AMemberThatIsTooFarAheadEndsTheMesh) {
+  for (int i = 0; i < 7; ++i) wait(*broadcast(0), kForever);
+  group_.scheduler().run_for(kSecond);
+  wait(*broadcast(1), kForever);
+  broadcast(0);
+  group_.scheduler().run_for(kSecond);
+  wait(*broadcast(1), kForever);
+  for (int i = 0; i < 3; ++i) broadcast(0);
+  group_.scheduler().run_for(kSecond);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const auto late = broadcast(rank);
+    wait(*late, kForever);
+    ASSERT_NE(late->error(), nullptr);
+    EXPECT_EQ(late->error()->status(), Status::kOverloaded);
+    EXPECT_NE(late->error()->message().find("is at call 10, this member"), std::string::npos)
+        << late->error()->message();
+  }
+}
+
+TEST_F(BroadcastTest, MembersThatKeepUpMayGoOnForEver) {
+  for (int i = 0; i < 100; ++i) {
+    for (int ahead = 0; ahead < 6; ++ahead) broadcast(0);
+    group_.scheduler().run_for(100 * kMillisecond);
+    for (int behind = 0; behind < 6; ++behind) {
+      const auto one = broadcast(1);
+      wait(*one, kForever);
+      ASSERT_EQ(one->error(), nullptr) << one->error()->message();
+    }
+  }
 }
 
 }  // namespace

@@ -147,6 +147,8 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
   options.call_timeout = options_.call_timeout;
   options.max_in_flight = options_.max_in_flight;
   options.lineage = *options_.lineage;
+  options.max_sends = options_.max_sends;
+  options.max_early = options_.max_early;
   options.max_message_bytes =
       options_.max_message_bytes_of ? options_.max_message_bytes_of(rank) : options_.max_message_bytes;
   WorkerEnvironment environment{node->loop,

@@ -22,6 +22,8 @@ struct SimGroupOptions {
   size_t max_message_bytes = size_t{1} << 30;
   // None: as usual; with every fourth seed passes search, and with another fourth records are missing.
   std::optional<LineageLimits> lineage = std::nullopt;
+  size_t max_sends = WorkerOptions{}.max_sends;
+  uint64_t max_early = WorkerOptions{}.max_early;
   uint64_t max_in_flight = 0;  // 0: as usual, and with every third seed so little that requests wait
   std::function<size_t(int32_t rank)> max_message_bytes_of = nullptr;  // instead, of each
   LogLevel log_level = LogLevel::kWarning;

@@ -14,7 +14,7 @@ enum class errc : int32_t {
   not_found = 12,  // no such worker, function, op, attribute or setting
   denied = 13,  // keys or permissions do not allow it
   unsupported = 20,  // known, but not to this build, dtype or device
-  overloaded = 30,  // the byte budget of a peer or worker is used up
+  overloaded = 30,  // a byte budget of a peer or worker is used up, or a limit on open things
   out_of_memory = 31,  // memory, threads or descriptors are used up
   disconnected = 40,  // a worker that is needed is lost
   peer_restarted = 41,  // a new incarnation has the name; all that belonged to the old one is gone

@@ -130,19 +130,34 @@ TEST_F(AnswerRoomTest, FunctionsThatPutTheirAnswersOffHoldUpNobody) {
   expect_done(calls);
 }
 
-TEST_F(AnswerRoomTest, AllThatWaitFollowThoughTheirAnswersArePutOff) {
-  Calls calls = start_unread("give", 1, {number(int64_t{kBudget})});
-  group.node(0).loop.thaw();
+// More than are let in at once, and a single acknowledgement that makes room.
+TEST(FullAnswerRoom, AllThatWaitFollowThoughTheirAnswersArePutOff) {
+  constexpr uint64_t kRoom = 100'000;
+  constexpr size_t kMany = 40;
+  RpcGroup group(2, 1, NodeConfig{60 * kSecond, 5 * kSecond, kRoom});
+  std::vector<std::shared_ptr<PendingReply>> held;
+  group.rpc(1).register_function("hold", [&held](Invocation& call) { held.push_back(call.defer()); });
+  group.rpc(1).register_internal("distag.fill",
+                                 [](Invocation& call) { call.set_result(Value::bytes(Value::Bytes(kRoom))); });
+  group.begin();
+  group.call(0, "w1", "distag.fill");
+  group.node(1).loop.freeze();
   group.node(1).functions.freeze();
-  const Calls waiting = start("hold", 10, {});
-  group.scheduler.run_for(kMillisecond);
+  const auto filling = group.start(0, "w1", "distag.fill");
+  std::vector<std::shared_ptr<Future<Value>>> waiting;
+  for (size_t i = 0; i < kMany; ++i) waiting.push_back(group.start(0, "w1", "hold"));
+  group.scheduler.run_for(10 * kMillisecond);
   group.node(0).loop.freeze();
+  group.node(1).loop.thaw();
+  group.scheduler.run_for(10 * kMillisecond);
   group.node(1).functions.thaw();
+  group.scheduler.run_for(kSecond);
+  EXPECT_TRUE(held.empty());
   group.node(0).loop.thaw();
-  ASSERT_TRUE(group.run_until([this] { return held.size() == 10; }));
+  ASSERT_TRUE(group.scheduler.run_until([&held] { return held.size() == kMany; }, 10 * kSecond));
   for (const auto& reply : held) reply->finish(Value());
   for (const auto& call : waiting) group.await(*call);
-  expect_done(calls, kBudget);
+  group.await(*filling);
 }
 
 TEST_F(AnswerRoomTest, OneThatWaitsEndsAtItsDeadlineAndNeverRuns) {

@@ -223,7 +223,7 @@ TEST(Shutdown, NoFunctionStartsAfterItAndThoseThatRunAreNamed) {
 class NotingReferences final : public ReferenceHook {
  public:
   void check(const Value&) const override {}
-  void check_made(const Value&) const override {}
+  void check_made(const Peer&, const Value&) const override {}
   Values on_send(const Peer&, const Values& values) override { return values; }
   Value on_receive(const Peer&, const Value& value) override { return value; }
   void on_creation_queued(const wire::Reference&) override { ++queued; }

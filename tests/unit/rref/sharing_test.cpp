@@ -39,6 +39,22 @@ class SharingTest : public ::testing::Test, private Sharing::Streams {
   bool is_gone(Incarnation worker) const override { return !peers_.contains(worker); }
   std::string name_of_rank(int32_t rank) const override { return "w" + std::to_string(rank); }
 
+  static ReferenceBounds bounds() {
+    ReferenceBounds few;
+    few.forks = few.holds = 3;
+    few.counted_forks = 6;
+    few.sought = 2;
+    return few;
+  }
+  bool has_room(Incarnation to, const Ref& reference) {
+    try {
+      sharing_.check_room(peer(to), *reference);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kOverloaded);
+      return false;
+    }
+    return true;
+  }
   const Peer& peer(Incarnation worker) { return *peers_.at(worker); }
   void handle(Incarnation from, wire::Body body) { static_cast<void>(sharing_.handle(peer(from), body)); }
   void expect_refused(Incarnation from, wire::Body body) {
@@ -70,8 +86,76 @@ class SharingTest : public ::testing::Test, private Sharing::Streams {
   std::map<Incarnation, std::shared_ptr<const Peer>> peers_;
   std::vector<std::pair<Incarnation, wire::Body>> sent_;
   std::shared_ptr<RrefHome> home_ = std::make_shared<RrefHome>(loop_, log_);
-  Sharing sharing_{home_, *this, 1};
+  Sharing sharing_{home_, *this, 1, bounds()};
 };
+
+TEST_F(SharingTest, AHolderIsGivenSoManyReferences) {
+  const Ref value = share(1);
+  std::vector<Id> forks;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(has_room(101, value));
+    forks.push_back(send_to(101, value));
+  }
+  EXPECT_FALSE(has_room(101, value));
+  EXPECT_TRUE(has_room(102, value));
+  EXPECT_TRUE(has_room(100, value));
+  handle(101, wire::Drop{forks[0]});
+  EXPECT_TRUE(has_room(101, value));
+  sharing_.on_gone(peer(101));
+  EXPECT_TRUE(has_room(101, value));
+}
+
+TEST_F(SharingTest, ForksThatDoNotTravelAreNotCounted) {
+  const Ref value = share(1);
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t mark = sharing_.mark();
+    send_to(101, value);
+    sharing_.take_back(mark);
+  }
+  EXPECT_TRUE(has_room(101, value));
+}
+
+TEST_F(SharingTest, SoManyReferencesMayBeUnknownToTheirOwners) {
+  Ref used = std::make_shared<Rref>(home_, Id{50, 1}, peers_.at(101), Id{});
+  Id last;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(has_room(102, used));
+    last = send_to(102, used);
+  }
+  EXPECT_FALSE(has_room(103, used));
+  EXPECT_TRUE(has_room(101, used));  // to the owner nothing is held
+  handle(101, wire::Forked{last, 102});
+  EXPECT_TRUE(has_room(103, used));
+}
+
+// The sharer lets go of it all the same, and the one that holds it hears that the value is gone.
+TEST_F(SharingTest, FurtherForksOfAHolderAreNotCounted) {
+  Ref value = share(1);
+  for (uint64_t i = 1; i <= 6; ++i)
+    EXPECT_EQ(sharing_.handle(peer(101), wire::Fork{{1, 1}, {102, i}}), Heard::kHandled);
+  EXPECT_EQ(sharing_.handle(peer(101), wire::Fork{{1, 1}, {102, 7}}), Heard::kRefused);
+  EXPECT_EQ(sharing_.forks().size(), 6u);
+  EXPECT_EQ(count_sent<wire::Forked>(102), 7u);
+  try {
+    sharing_.on_creation(peer(101), {101, 1}, "a call");
+    ADD_FAILURE() << "the value was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kOverloaded);
+  }
+  handle(101, wire::Drop{{102, 7}});
+  handle(101, wire::Drop{{102, 1}});
+  EXPECT_EQ(sharing_.handle(peer(101), wire::Fork{{1, 1}, {102, 8}}), Heard::kHandled);
+}
+
+TEST_F(SharingTest, SoManyValuesAreAwaited) {
+  for (uint64_t i = 1; i <= 4; ++i) handle(101, wire::Fork{{103, 2 * i + 1}, {102, i}});
+  EXPECT_EQ(count_sent<wire::Seek>(103), 2u);
+  handle(101, wire::Fork{{103, 3}, {102, 9}});  // one that is awaited is no further one
+  const auto value_of = [this](uint64_t counter) { return home_->table.find({103, counter}); };
+  EXPECT_FALSE(value_of(5)->outcome().is_done());
+  ASSERT_TRUE(value_of(7)->outcome().is_done());
+  EXPECT_EQ(value_of(7)->outcome().error()->status(), Status::kNotFound);
+}
 
 TEST_F(SharingTest, AForkIsIntroducedByWhomAnotherUserGaveIt) {
   const Ref value = share(1);

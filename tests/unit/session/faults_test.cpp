@@ -253,6 +253,32 @@ TEST_F(FaultsTest, WithoutAcknowledgementsForALeaseThePeerIsLost) {
   EXPECT_NE(a.lost[0].second.message().find("it has acknowledged nothing for"), std::string::npos);
 }
 
+// However often it acknowledges a few.
+TEST(FloodsTest, APeerForWhomTooManyMessagesAreKeptIsLost) {
+  SimScheduler scheduler(1);
+  SimNetwork network(scheduler);
+  SessionConfig config;
+  config.max_kept = 100;
+  Node a(scheduler, network, "a", 0, config);
+  Node b(scheduler, network, "b", 1);
+  a.know(b);
+  b.know(a);
+  const auto say = [&a, &b](uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) a.say(b, i);
+  };
+  say(100);
+  ASSERT_TRUE(scheduler.run_until([&] { return b.heard.size() == 100; }, kSecond));
+  scheduler.run_for(config.lease / 2);
+  say(100);  // not too many
+  scheduler.run_for(config.lease / 2);
+  EXPECT_TRUE(a.lost.empty());
+  b.loop.freeze();
+  say(101);
+  scheduler.run_for(config.lease / 2);
+  ASSERT_FALSE(a.lost.empty());
+  EXPECT_NE(a.lost[0].second.message().find("101 messages wait for its acknowledgement"), std::string::npos);
+}
+
 TEST_F(FaultsTest, APartingShorterThanALeaseIsNoLoss) {
   meet();
   network.part("a", "b");

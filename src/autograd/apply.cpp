@@ -23,6 +23,11 @@ class OpNode final : public Node {
     result.resize(next().size());  // inputs left out at the end have no gradient
     return result;
   }
+  // A search for what has come costs more than a small sum.
+  bool adds() const override { return !is_small_ && op_.backward_onto != nullptr; }
+  Tensors backward_onto(SavedData& saved, Tensors gradients, Tensors sums) override {
+    return op_.backward_onto(static_cast<OpSaved&>(saved).values, std::move(gradients), std::move(sums));
+  }
 
  private:
   const ops::Op& op_;

@@ -10,8 +10,10 @@
 namespace distag::autograd {
 namespace {
 
-Tensors run_backward(Node& node, Node::SavedData& saved, Tensors gradients) {
+// `sums`: of a node that adds.
+Tensors run_backward(Node& node, Node::SavedData& saved, Tensors gradients, Tensors sums = {}) {
   try {
+    if (!sums.empty()) return node.backward_onto(saved, std::move(gradients), std::move(sums));
     return node.backward(saved, std::move(gradients));
   } catch (...) {
     throw current_error().add_context(fmt::format("backward of \"{}\"", node.name()));
@@ -208,10 +210,26 @@ void GraphTask::run_function(uint32_t number, bool runs_host_code) {
     host_steps_.push_back({number, ready.node, std::move(ready.saved), std::move(gradients)});
     return;
   }
-  Tensors results = run_backward(*ready.node, *ready.saved, std::move(gradients));
+  Tensors sums = ready.node->adds() ? take_sums(*ready.node) : Tensors();
+  Tensors results = run_backward(*ready.node, *ready.saved, std::move(gradients), std::move(sums));
   ready.saved.reset();
   pass_on(*ready.node, std::move(results));
   --unfinished_;
+}
+
+// What has come so far where the gradients of the node go, taken from there. Empty where two of them go to one place,
+// which adds them one after the other.
+Tensors GraphTask::take_sums(const Node& node) {
+  const std::vector<Edge>& edges = node.next();
+  const auto is_one = [](const Edge& a, const Edge& b) { return a.node == b.node && a.slot == b.slot; };
+  if (edges.size() != 2 || is_one(edges[0], edges[1])) return {};
+  Tensors sums(edges.size());
+  for (size_t i = 0; i < edges.size(); ++i) {
+    if (edges[i].node == nullptr) continue;
+    Tensors& arrived = visits_[index_.find(edges[i].node.get())].gradients;
+    if (!arrived.empty()) sums[i] = std::move(arrived[edges[i].slot]);
+  }
+  return sums;
 }
 
 void GraphTask::pass_on(const Node& node, Tensors gradients) {

@@ -123,6 +123,7 @@ class GraphTask {
   void arrive(uint32_t number, uint32_t slot, Tensor gradient);
   void run_function(uint32_t number, bool runs_host_code);
   void pass_on(const Node& node, Tensors gradients);
+  Tensors take_sums(const Node& node);
   void run_source(Visit& visit);
   void run_leaf(Visit& visit);
   void run_entry(Visit& visit);

@@ -58,6 +58,10 @@ class Node {
 
   // kFunction: the gradient for each of next(), from that of each slot (undefined ones included).
   virtual Tensors backward(SavedData& saved, Tensors gradients);
+  // Whether it adds what it gives to what has come for next() from elsewhere in one go: then the pass asks for that.
+  virtual bool adds() const { return false; }
+  // `sums`: of each of next(), undefined where nothing has come; the results contain them. Only where adds().
+  virtual Tensors backward_onto(SavedData& saved, Tensors gradients, Tensors sums);
   // Whether backward is host code: runs on the host's executor then.
   virtual bool is_host_code() const { return false; }
   // Whether backward takes a few microseconds: a loop may run it.

@@ -1,5 +1,6 @@
 // Elementwise ops of two tensors, and of a tensor and a number.
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "ops/attributes.h"
@@ -151,21 +152,55 @@ Tensors mul_forward(std::span<const Tensor> inputs, const Attributes&, Saved* sa
   return {binary<MulOf>(pair)};
 }
 
-Tensors mul_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(2);
+// The product is rounded before it is added, as in two passes.
+template <typename T>
+struct AddProductRow {
+  DISTAG_INLINE static void run(T* out, const T* sum, const T* g, const T* x, int64_t count) {
+    DISTAG_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) out[i] = sum[i] + g[i] * x[i];
+  }
+};
+
+// sum + g * x, of row-major tensors of one shape and floating dtype; in place of one of the first two where that is
+// exclusive, also where both are one tensor.
+Tensor add_product(const Tensor& sum, Tensor g, const Tensor& x) {
+  if (sum.id() == g.id()) g = Tensor();
+  const Tensor& factor = g ? std::as_const(g) : sum;
+  Tensor out = output_for(sum.is_exclusive() ? sum : factor, x.dtype(), x.shape());
+  dispatch_floating("mul", x.dtype(), [&]<typename T>(T) {
+    const T* const first = sum.data_as<T>();
+    const T* const second = factor.data_as<T>();
+    simd::run<AddProductRow<T>, T*, const T*, const T*, const T*, int64_t>(out.mutable_data_as<T>(), first, second,
+                                                                           x.data_as<T>(), x.count());
+  });
+  return out;
+}
+
+// The gradient of one input, onto what it has so far.
+Tensor mul_gradient(const Saved& saved, size_t input, Tensor sum, Tensor g) {
+  const Tensor& x = saved.tensors[1 - input];
+  const auto fits = [&saved, &x, input](const Tensor& t) {
+    return t && t.is_contiguous() && t.dtype() == x.dtype() && t.shape() == saved.shapes[input];
+  };
+  if (fits(sum) && fits(g) && fits(x)) return add_product(sum, std::move(g), x);
+  return accumulate(std::move(sum), gradient_of(saved, input, combine<MulOf>("mul", g, x)));
+}
+
+Tensors mul_backward_onto(const Saved& saved, Tensors gradients, Tensors sums) {
   Tensor g = std::move(gradients[0]);
-  if (!g) return result;
+  if (!g) return sums;
   if (saved.tensors.size() == 1) {
-    result[0] = combine<TwiceMulOf>("mul", g, saved.tensors[0]);
-    return result;
+    sums[0] = accumulate(std::move(sums[0]), combine<TwiceMulOf>("mul", g, saved.tensors[0]));
+    return sums;
   }
-  if (saved.needs(1)) {
-    // Into new memory if the gradient is needed once more.
-    Tensor kept = saved.needs(0) ? g : Tensor();
-    result[1] = gradient_of(saved, 1, combine<MulOf>("mul", g, saved.tensors[0]));
-  }
-  if (saved.needs(0)) result[0] = gradient_of(saved, 0, combine<MulOf>("mul", g, saved.tensors[1]));
-  return result;
+  // Into new memory if the gradient is needed once more.
+  if (saved.needs(1)) sums[1] = mul_gradient(saved, 1, std::move(sums[1]), saved.needs(0) ? g : std::move(g));
+  if (saved.needs(0)) sums[0] = mul_gradient(saved, 0, std::move(sums[0]), std::move(g));
+  return sums;
+}
+
+Tensors mul_backward(const Saved& saved, Tensors gradients) {
+  return mul_backward_onto(saved, std::move(gradients), Tensors(2));
 }
 
 }  // namespace
@@ -175,6 +210,7 @@ constexpr Op kMul{.name = "mul",
                   .summary = "a * b, elementwise, shapes broadcast.",
                   .forward = mul_forward,
                   .backward = mul_backward,
+                  .backward_onto = mul_backward_onto,
                   .is_cheap = true};
 
 // ---- div ------------------------------------------------------------------------------------------------------------

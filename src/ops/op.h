@@ -44,6 +44,11 @@ struct Op {
   // have strides of 0. nullptr: not differentiable.
   Tensors (*backward)(const Saved& saved, Tensors output_gradients) = nullptr;
 
+  // The same, added to what has come for each input from elsewhere, undefined where nothing has, which the results then
+  // contain: with the bits that accumulate() would give, and fewer passes over memory. Owns both. nullptr: the engine
+  // adds.
+  Tensors (*backward_onto)(const Saved& saved, Tensors output_gradients, Tensors sums) = nullptr;
+
   // Whether its outputs may be views of its first input (which shares storage).
   bool is_view = false;
   // Cheap for small tensors: elementwise, no BLAS. May run on a loop when all tensors are at most 64 KiB.

@@ -39,6 +39,56 @@ TEST(LocalContextTest, ASquareHasTheGradientsOfBothItsFactors) {
   EXPECT_EQ(gradient(*squares, x)[0], first[0] + second[0] + (0.1 + 0.1));
 }
 
+// Large enough that the product is added in the pass that makes it: rounded twice all the same, and what else goes by
+// the same gradient stays as it is.
+TEST(LocalContextTest, AProductIsAddedToWhatHasComeWithTheBitsOfTwoSteps) {
+  constexpr size_t kCount = 20'000;
+  Numbers x_values(kCount), w_values(kCount), v_values(kCount), u_values(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    const auto n = static_cast<double>(i + 1);
+    x_values[i] = 1 / n, w_values[i] = n / 7, v_values[i] = 3 / (n + 0.1), u_values[i] = n / 11;
+  }
+  Tensor x = leaf(x_values), w = leaf(w_values), v = leaf(v_values), u = leaf(u_values);
+  const Tensor product = apply("mul", {x, w});
+  // In both orders: the sum waits at x for the product, and the product for the sum.
+  const Tensor near = apply("mul", {apply("add", {product, x}), v});
+  const Tensor far = apply("mul", {apply("add", {x, w}), u});
+  const Tensor loss = apply("sum", {apply("add", {near, far})});
+  auto context = make_local_context();
+  BackwardOptions retaining;
+  retaining.retain_graph = true;
+  context->backward({loss}, retaining);
+  const Numbers dw = gradient(*context, w), dv = gradient(*context, v), dx = gradient(*context, x);
+  for (size_t i = 0; i < kCount; ++i) {
+    volatile const double by_w = v_values[i] * w_values[i], by_x = v_values[i] * x_values[i];
+    volatile const double xw = x_values[i] * w_values[i];
+    ASSERT_EQ(dw[i], by_x + u_values[i]) << i;
+    ASSERT_EQ(dv[i], xw + x_values[i]) << i;
+    ASSERT_NEAR(dx[i], v_values[i] + by_w + u_values[i], 1e-9 * dx[i]) << i;
+  }
+  auto again = make_local_context();
+  again->backward({loss}, {});
+  EXPECT_EQ(gradient(*again, x), dx);
+  EXPECT_EQ(gradient(*again, w), dw);
+  auto alone = make_local_context();
+  alone->backward({apply("sum", {apply("mul", {apply("add", {apply("mul", {x, w}), x}), v})})}, {});
+  const Numbers only = gradient(*alone, x);
+  for (size_t i = 0; i < kCount; ++i) {
+    volatile const double by_w = v_values[i] * w_values[i];
+    ASSERT_EQ(only[i], v_values[i] + by_w) << i;
+  }
+}
+
+TEST(LocalContextTest, AProductOfAnotherShapeIsAddedAsWell) {
+  constexpr size_t kCount = 10'000;
+  Tensor x = leaf(Numbers(kCount, 3)), scalar = leaf({5}), seed = leaf(Numbers(kCount, 2));
+  const Tensor once = apply("mul", {x, scalar});
+  auto context = make_local_context();
+  context->backward({apply("sum", {apply("mul", {apply("add", {apply("add", {once, scalar}), x}), seed})})}, {});
+  EXPECT_EQ(gradient(*context, x), Numbers(kCount, 2 * 5 + 2));
+  EXPECT_EQ(gradient(*context, scalar), Numbers{(2 * 3 + 2) * kCount});
+}
+
 TEST(LocalContextTest, AGraphKeepsALeafButNotItsValues) {
   Tensor x = leaf({1, 2});
   const Tensor loss = apply("sum", {x.hold()});

@@ -21,7 +21,7 @@ search() { # TARGET
   OPENBLAS_NUM_THREADS=1 nice -n 10 "build/fuzz/tests/$target" "$@" -max_total_time="$seconds" -timeout=20 -entropic=0 \
     -artifact_prefix="build/fuzz/crashes/$target-" "$found" "tests/fuzz/corpus/$target" > "$log" 2>&1 || verdict=1
   crashes=$(grep -c 'Test unit written' "$log" || true)
-  echo "$target: $(grep -o '^#[0-9]*' "$log" | tail -n 1 | tr -d '#') executions," \
+  echo "$target: $(grep -o '^#[0-9][0-9]*' "$log" | tail -n 1 | tr -d '#') executions," \
     "$(grep -o 'cov: [0-9]* ft: [0-9]*' "$log" | tail -n 1), $crashes crashes"
   [ "$verdict" -eq 0 ] || grep -m 3 -E '^SUMMARY|runtime error|Test unit written' "$log" || tail -n 5 "$log"
   return "$verdict"

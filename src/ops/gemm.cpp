@@ -133,6 +133,7 @@ Tensor product(const char* op, const Tensor& a, const Tensor& b) {
   if (a.rank() > 2 && b.rank() == 2 && inner > 0 && strides_for_shape(a, flat, flat_strides)) {
     return with_shape(product(op, a.view(flat, flat_strides, a.offset()), b), shape);
   }
+  if (inner == 0) return zero_tensor(a.dtype(), shape);  // without elements there is no address to count from
   Tensor out = Tensor::empty(a.dtype(), shape);
   if (out.count() == 0) return out;
   Tensor left = readable_by_blas(a);

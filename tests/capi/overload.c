@@ -1,5 +1,6 @@
 /* A slow worker and senders that are too fast for it, each a process: it takes no more memory than their budgets, under
- * a bound of its memory where the machine lets it have one; two others go on as if nothing was; nothing is lost. */
+ * a bound of its memory where the machine lets it have one; two others go on as if nothing was; nothing is lost.
+ * usage: capi_overload [SENDERS]   2 unless told; more of them give a point each of the curve. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdlib.h>
@@ -11,11 +12,10 @@
 #include "capi/support/processes.h"
 #include "capi/support/resident.h"
 
-enum { kSlow, kAsker, kAnswerer, kFirstSender, kSenders = 2, kSize = kFirstSender + kSenders };
+enum { kSlow, kAsker, kAnswerer, kFirstSender, kMostSenders = 16 };
 enum { kBudget = 24 << 20, kElements = 32 << 10, kBytes = 8 * kElements, kMost = 4 * kBudget / kBytes };
 enum { kServeMs = 5, kCalls = 50, kTimes = 30, kLeastRounds = 2, kMostRounds = 20, kLeastShare = 80 /* percent */ };
-/* Of the slow one: what its senders may have on their way to it, and a tenth more. */
-static const int64_t kRoom = (int64_t)kSenders * kBudget * 11 / 10;
+static int senders = 2;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { kIsMeasured = 0 }; /* a sanitizer has memory and times of its own */
 #else
@@ -25,7 +25,7 @@ enum { kIsMeasured = 1 };
 enum { kQuiet, kFlood, kDone };
 typedef struct shared {
   _Atomic int phase;
-  _Atomic int states[kSenders]; /* as far as the senders are */
+  _Atomic int states[kMostSenders]; /* as far as the senders are */
   _Atomic int64_t served, done, refused;
   memory_limit limit;
 } shared;
@@ -34,6 +34,9 @@ static distag_error err = DISTAG_ERROR_INIT;
 static shared *common;
 
 static void wait_ms(int ms) { poll(NULL, 0, ms); }
+
+/* Of the slow one: what its senders may have on their way to it, and a tenth more. */
+static int64_t room(void) { return (int64_t)senders * kBudget * 11 / 10; }
 
 /* ---- the slow one ---- */
 
@@ -68,7 +71,7 @@ static int64_t peak_bytes(void) {
 
 static void limit_memory(void) {
   if (!kIsMeasured || common->limit.folder[0] == 0) return;
-  CHECK(memory_limit_set(&common->limit, kRoom));
+  CHECK(memory_limit_set(&common->limit, room()));
 }
 
 /* ---- the fast ones ---- */
@@ -144,7 +147,7 @@ static void send_all(distag_worker *worker, int32_t which) {
 
 static void reach(int phase) {
   common->phase = phase;
-  for (int i = 0; i < kSenders; ++i) {
+  for (int i = 0; i < senders; ++i) {
     while (common->phase == phase && common->states[i] != phase) wait_ms(1);
   }
 }
@@ -205,24 +208,29 @@ static int run_member(const char *rendezvous, int32_t rank, int32_t count, void 
   if (rank == kSlow) {
     const int64_t grown = peak_bytes() - base;
     printf("%lld KiB more at most, of %lld KiB of budgets; %s\n", (long long)grown >> 10,
-           (long long)kSenders * kBudget >> 10,
+           (long long)senders * kBudget >> 10,
            common->limit.folder[0] != 0 ? "bounded by a control group" : "no control group can be made here");
-    if (kIsMeasured) CHECK(grown <= kRoom);
+    if (kIsMeasured) CHECK(grown <= room());
   }
   distag_worker_release(worker);
   fflush(stdout);
   return check_end();
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   processes group;
+  if (argc > 1) senders = atoi(argv[1]);
+  if (senders < 1 || senders > kMostSenders) {
+    fprintf(stderr, "usage: %s [SENDERS]   1 to %d\n", argv[0], kMostSenders);
+    return 2;
+  }
   shared *const all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  CHECK_INT(processes_start(&group, kSize, run_member, all), 0);
+  CHECK_INT(processes_start(&group, kFirstSender + senders, run_member, all), 0);
   CHECK_INT(processes_end(&group, -1), 0);
   memory_limit_end(&all->limit);
   printf("%lld calls were served, %lld refused\n", (long long)all->served, (long long)all->refused);
   CHECK_INT(all->served, all->done);
-  CHECK(all->done > kSenders && all->refused > 0);
+  CHECK(all->done > senders && all->refused > 0);
   munmap(all, sizeof *all);
   return check_end();
 }

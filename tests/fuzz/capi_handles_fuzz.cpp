@@ -127,7 +127,9 @@ void HandlesProgram::poll() {
   distag_future* const future = pick<distag_future>();
   distag_value* value = nullptr;
   if (in_.flag()) distag_future_cancel(future);
-  call([&](distag_error* err) { return distag_future_wait(future, kPatience, err); });
+  // The function that completes it may lie under this one on the stack: nothing waits for it there.
+  const int64_t patience = handles_.depth() > 1 ? 0 : kPatience;
+  call([&](distag_error* err) { return distag_future_wait(future, patience, err); });
   call([&](distag_error* err) { return distag_future_get_value(future, &value, err); });
   keep_lent(value);
 }

@@ -245,6 +245,7 @@ constexpr Op kRelu{.name = "relu",
                    .summary = "max(x, 0) of each element, in the shape of x; its gradient at 0 is 0.",
                    .forward = relu_forward,
                    .backward = relu_backward,
-                   .is_cheap = true};
+                   .is_cheap = true,
+                   .is_one_pass = true};
 
 }  // namespace distag::ops

@@ -95,7 +95,8 @@ constexpr Op kAdd{.name = "add",
                   .summary = "a + b, elementwise, shapes broadcast.",
                   .forward = add_forward,
                   .backward = add_backward,
-                  .is_cheap = true};
+                  .is_cheap = true,
+                  .is_one_pass = true};
 
 // ---- sub ------------------------------------------------------------------------------------------------------------
 
@@ -129,7 +130,8 @@ constexpr Op kSub{.name = "sub",
                   .summary = "a - b, elementwise, shapes broadcast.",
                   .forward = sub_forward,
                   .backward = sub_backward,
-                  .is_cheap = true};
+                  .is_cheap = true,
+                  .is_one_pass = true};
 
 // ---- mul ------------------------------------------------------------------------------------------------------------
 
@@ -211,7 +213,8 @@ constexpr Op kMul{.name = "mul",
                   .forward = mul_forward,
                   .backward = mul_backward,
                   .backward_onto = mul_backward_onto,
-                  .is_cheap = true};
+                  .is_cheap = true,
+                  .is_one_pass = true};
 
 // ---- div ------------------------------------------------------------------------------------------------------------
 
@@ -340,7 +343,8 @@ constexpr Op kAddScalar{.name = "add_scalar",
                         .summary = "x + value, in the shape and dtype of x.",
                         .forward = add_scalar_forward,
                         .backward = add_scalar_backward,
-                        .is_cheap = true};
+                        .is_cheap = true,
+                        .is_one_pass = true};
 
 namespace {
 
@@ -362,7 +366,8 @@ constexpr Op kMulScalar{.name = "mul_scalar",
                         .summary = "x * value, in the shape and dtype of x.",
                         .forward = mul_scalar_forward,
                         .backward = mul_scalar_backward,
-                        .is_cheap = true};
+                        .is_cheap = true,
+                        .is_one_pass = true};
 
 // ---- neg ------------------------------------------------------------------------------------------------------------
 
@@ -386,7 +391,8 @@ constexpr Op kNeg{.name = "neg",
                   .summary = "-x, in the shape of x.",
                   .forward = neg_forward,
                   .backward = neg_backward,
-                  .is_cheap = true};
+                  .is_cheap = true,
+                  .is_one_pass = true};
 
 // ---- pow ------------------------------------------------------------------------------------------------------------
 

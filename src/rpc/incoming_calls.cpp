@@ -216,8 +216,8 @@ void IncomingCalls::prepare_op(const std::shared_ptr<IncomingCall>& call, const 
   }
   // A tensor of this worker may be in the hands of a writer, for which the loop does not wait; a view of it is read
   // once more when it leaves.
-  const bool is_now =
-      is_cheap(op_call) && (!has_references || (!op.is_view && try_hold(std::span<Tensor>(op_call.inputs))));
+  const bool is_brief = is_cheap(op_call) || (open_.size() == 1 && is_one_short_pass(op_call));
+  const bool is_now = is_brief && (!has_references || (!op.is_view && try_hold(std::span<Tensor>(op_call.inputs))));
   call->prepare(
       [&runner = shared_.op_runner, op_call = std::move(op_call)](Invocation& invocation) {
         invocation.set_result(run_op_call(op_call, runner, static_cast<bool>(invocation.context())));

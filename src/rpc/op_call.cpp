@@ -10,6 +10,7 @@ namespace distag {
 namespace {
 
 constexpr int64_t kMaxCheapBytes = 64 << 10;
+constexpr size_t kMaxPassBytes = 1 << 20;
 
 constexpr int64_t kLargestItem = 8;
 constexpr int64_t kMaxCheapCount = kMaxCheapBytes / kLargestItem;
@@ -67,6 +68,18 @@ OpCall make_op_call(const ops::Op& op, const Values& args) {
 
 bool is_cheap(const OpCall& call) {
   return call.op->is_cheap && broadcasts_to_few(call.inputs) && are_few_in_all(call.inputs);
+}
+
+bool is_one_short_pass(const OpCall& call) {
+  if (!call.op->is_one_pass) return false;
+  const Dims* shape = nullptr;
+  for (const Tensor& input : call.inputs) {
+    if (!input || input.count() == 1) continue;
+    if (shape != nullptr && input.shape() != *shape) return false;
+    if (!input.is_contiguous() || input.byte_size() > kMaxPassBytes) return false;
+    shape = &input.shape();
+  }
+  return true;
 }
 
 Value run_op_call(const OpCall& call, const OpRunner& runner, bool record) {

@@ -359,7 +359,7 @@ TEST(Calls, OnlyACheapOpOnSmallTensorsRunsOnTheLoop) {
   group.begin();
   group.node(1).compute.freeze();
   EXPECT_EQ(group.call(0, "w1", "neg", {Value(tensor({1}))}).as_tensor().count(), 1);
-  auto large = group.start(0, "w1", "neg", {Value(Tensor::empty(Dtype::kFloat32, Dims{64 << 10}))});
+  auto large = group.start(0, "w1", "neg", {Value(Tensor::empty(Dtype::kFloat32, Dims{512 << 10}))});
   const Tensor row = Tensor::empty(Dtype::kFloat32, Dims{1, 4096});
   const Tensor column = Tensor::empty(Dtype::kFloat32, Dims{4096, 1});
   auto wide = group.start(0, "w1", "add", {Value(row), Value(column)});
@@ -368,7 +368,24 @@ TEST(Calls, OnlyACheapOpOnSmallTensorsRunsOnTheLoop) {
   EXPECT_FALSE(large->is_done() || wide->is_done() || heavy->is_done());
   group.node(1).compute.thaw();
   group.await(*large);
-  EXPECT_EQ(large->value().as_tensor().count(), 64 << 10);
+  EXPECT_EQ(large->value().as_tensor().count(), 512 << 10);
+  group.await(*heavy);
+}
+
+TEST(Calls, AShortPassRunsOnTheLoopWhereNothingElseIsOpen) {
+  RpcGroup group(2);
+  group.begin();
+  group.node(1).compute.freeze();
+  const Value pass(Tensor::empty(Dtype::kFloat32, Dims{64 << 10}));
+  EXPECT_EQ(group.call(0, "w1", "neg", {pass}).as_tensor().count(), 64 << 10);
+  auto heavy = group.start(
+      0, "w1", "matmul",
+      {Value(Tensor::empty(Dtype::kFloat32, Dims{1, 4096})), Value(Tensor::empty(Dtype::kFloat32, Dims{4096, 1}))});
+  auto beside = group.start(0, "w1", "neg", {pass});
+  group.scheduler.run_for(kSecond);
+  EXPECT_FALSE(heavy->is_done() || beside->is_done());
+  group.node(1).compute.thaw();
+  group.await(*beside);
   group.await(*heavy);
 }
 

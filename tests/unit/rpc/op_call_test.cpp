@@ -49,6 +49,23 @@ TEST(OpCallTest, IsNotCheapForManySmallInputs) {
   EXPECT_FALSE(is_cheap(call_of("concat", many)));
 }
 
+TEST(OpCallTest, IsOneShortPassUpToAMebibyteOfDenseTensors) {
+  const Value most = zeros(Dtype::kFloat32, {512, 512});
+  EXPECT_TRUE(is_one_short_pass(call_of("neg", {most})));
+  EXPECT_TRUE(is_one_short_pass(call_of("mul", {most, zeros(Dtype::kFloat32, {1})})));
+  EXPECT_TRUE(is_one_short_pass(call_of("add", {most, most})));
+  EXPECT_FALSE(is_one_short_pass(call_of("neg", {zeros(Dtype::kFloat32, {512, 513})})));
+  EXPECT_FALSE(is_one_short_pass(call_of("neg", {zeros(Dtype::kFloat64, {512, 512})})));
+  EXPECT_FALSE(is_one_short_pass(call_of("exp", {most})));
+}
+
+TEST(OpCallTest, IsNoShortPassWhereMemoryIsNotReadInOrderOrTheResultIsLarger) {
+  const Value most = zeros(Dtype::kFloat32, {512, 512});
+  const Value transposed(most.as_tensor().view(Dims{512, 512}, Dims{1, 512}, 0));
+  EXPECT_FALSE(is_one_short_pass(call_of("neg", {transposed})));
+  EXPECT_FALSE(is_one_short_pass(call_of("mul", {zeros(Dtype::kFloat32, {512, 1}), zeros(Dtype::kFloat32, {1, 512})})));
+}
+
 // Each element of the output looks at a whole window.
 TEST(OpCallTest, IsNotCheapForWindows) {
   EXPECT_FALSE(is_cheap(call_of("max_pool2d", {zeros(Dtype::kFloat32, {1, 1, 64, 64})})));

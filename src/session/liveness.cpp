@@ -85,7 +85,7 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
   } else if (record.outgoing.kept() > shared.config.max_kept) {
     why = fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
   }
-  if (why.empty()) return record.outgoing.tick(now);
+  if (why.empty()) return record.outgoing.tick(now, record.heard_at);
   end_once_heard(record, [this, &record, why] {
     lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
   });

@@ -423,14 +423,14 @@ void OutgoingStream::restart_lease(Nanos now) {
   connection_.restart_lease(now);
 }
 
-void OutgoingStream::tick(Nanos now) {
+void OutgoingStream::tick(Nanos now, Nanos heard_at) {
   assert_on_loop(shared_.loop);
   const Nanos lease = shared_.config.lease;
   connection_.tick();
   if (is_short_ && connection_.is_ready()) on_ready();
   if (owed_since_ != kNever && now - std::max(owed_since_, connection_.dialled_at()) >= lease / 2) {
     connection_.stall();
-  } else if (is_open() && sent_.is_empty() && now - last_numbered_ >= lease / 8) {
+  } else if (is_open() && sent_.is_empty() && now - std::max(last_numbered_, heard_at) >= lease / 8) {
     if (shared_.transport.reports_every_loss()) return;
     if (farewell_ == Farewell::kNone && can_number()) number(wire::Ping{}, {});
   }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "bench/harness.h"
 
@@ -34,16 +35,11 @@ MeshRow row_of(const std::string& name) {
 
 using Clock = std::chrono::steady_clock;
 
-void run_program(const char* rendezvous, int32_t rank, int32_t size, const std::vector<std::string>& names,
-                 Clock::time_point begin) {
+void run_program(const char* rendezvous, int32_t rank, int32_t size, const Sockets& sockets,
+                 const std::vector<std::string>& names, Clock::time_point begin) {
   distag_error error = DISTAG_ERROR_INIT;
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
-  options.rank = rank;
-  options.world_size = size;
-  options.rendezvous = rendezvous;
-  distag_worker* worker = nullptr;
+  distag_worker* worker = make_worker(rendezvous, rank, size, sockets);
   distag_mesh* mesh = nullptr;
-  distag_worker_create(&options, &worker, &error);
   distag_worker_start(worker, 60 * DISTAG_SECOND, &error);
   const double start_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   distag_mesh_create(worker, nullptr, 0, nullptr, nullptr, 0, nullptr, &mesh, &error);
@@ -55,15 +51,16 @@ void run_program(const char* rendezvous, int32_t rank, int32_t size, const std::
   distag_worker_release(worker);
 }
 
-void run_group(int32_t size, const std::vector<std::string>& names) {
+void run_group(int32_t size, Way way, const std::vector<std::string>& names) {
   char directory[] = "/tmp/distag-bench-XXXXXX";
   if (mkdtemp(directory) == nullptr) std::exit(1);
   const std::string rendezvous = std::string("file://") + directory;
+  const Sockets sockets = make_sockets(way);
   const Clock::time_point begin = Clock::now();
   std::vector<pid_t> others;
   for (int32_t rank = 1; rank < size; ++rank) {
-    std::vector<std::string> words = {"distag_bench", "--member", rendezvous, std::to_string(rank),
-                                      std::to_string(size)};
+    std::vector<std::string> words = {"distag_bench",       "--member",   rendezvous,       std::to_string(rank),
+                                      std::to_string(size), sockets.bind, sockets.group_key};
     words.insert(words.end(), names.begin(), names.end());
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
@@ -72,7 +69,7 @@ void run_group(int32_t size, const std::vector<std::string>& names) {
     if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ) != 0) std::exit(1);
     others.push_back(child);
   }
-  run_program(rendezvous.c_str(), 0, size, names, begin);
+  run_program(rendezvous.c_str(), 0, size, sockets, names, begin);
   for (const pid_t other : others) waitpid(other, nullptr, 0);
   const std::string clean = "rm -rf '" + std::string(directory) + "'";
   if (std::system(clean.c_str()) != 0) std::fprintf(stderr, "could not remove %s\n", directory);
@@ -81,18 +78,21 @@ void run_group(int32_t size, const std::vector<std::string>& names) {
 }  // namespace
 
 void run_groups(const std::vector<std::string>& wanted) {
-  for (const int32_t size : {2, 4, 64}) {
+  const std::pair<int32_t, Way> groups[] = {
+      {2, Way::kPrivate}, {4, Way::kPrivate}, {64, Way::kPrivate}, {64, Way::kTcp}, {64, Way::kCurve}};
+  for (const auto& [size, way] : groups) {
     std::vector<std::string> names;
     for (const MeshRow& row : mesh_rows()) {
       const bool is_wanted = wanted.empty() || std::find(wanted.begin(), wanted.end(), row.name) != wanted.end();
-      if (row.members == size && is_wanted) names.emplace_back(row.name);
+      if (row.members == size && row.way == way && is_wanted) names.emplace_back(row.name);
     }
-    if (!names.empty()) run_group(size, names);
+    if (!names.empty()) run_group(size, way, names);
   }
 }
 
 int run_member(int count, char** words) {
-  run_program(words[0], std::atoi(words[1]), std::atoi(words[2]), {words + 3, words + count}, Clock::now());
+  run_program(words[0], std::atoi(words[1]), std::atoi(words[2]), {words[3], words[4]}, {words + 5, words + count},
+              Clock::now());
   return 0;
 }
 

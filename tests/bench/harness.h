@@ -29,22 +29,34 @@ struct Row {
   void (*run)();
 };
 
+// Where workers listen: at private addresses, or at tcp addresses of this machine without and with CURVE.
+enum class Way { kPrivate, kTcp, kCurve };
+struct Sockets {
+  std::string bind;       // empty: private addresses
+  std::string group_key;  // empty: none
+};
+
+// For kCurve with a key that nothing but this group has.
+Sockets make_sockets(Way way);
+distag_worker* make_worker(const char* rendezvous, int32_t rank, int32_t size, const Sockets& sockets);
+
 // Rows on one thread; rows that call another process, run in a pair of workers, and those of them that train; rows that
 // name what to compare with.
 std::vector<Row> local_rows();
 std::vector<Row> model_rows();
 std::vector<Row> planning_rows();
 std::vector<Row> pair_rows();
-std::vector<Row> tcp_rows();  // of a pair that meets at tcp addresses
+std::vector<Row> tcp_rows();    // of a pair that listens at tcp addresses
+std::vector<Row> curve_rows();  // and with CURVE
 std::vector<Row> training_rows();
 std::vector<Row> reference_rows();
 
 // Runs the wanted pair rows: starts the other worker as a process of this program and meets it. `serve` is that
-// process's side. `bind`: where both listen; nullptr: at private addresses.
-void run_pair(const std::vector<Row>& rows, const char* program, const char* bind);
+// process's side.
+void run_pair(const std::vector<Row>& rows, const char* program, Way way);
 distag_worker* pair_worker();  // of the caller, while run_pair runs
 void register_training(distag_worker* worker);
-int serve(const char* rendezvous, const char* bind);
+int serve(const char* rendezvous, const Sockets& sockets);
 
 // Rows of a mesh over worker processes: all members run them, one reports.
 struct Member {
@@ -57,6 +69,7 @@ struct MeshRow {
   std::string name;
   int32_t members;
   std::function<void(const Member& member)> run;
+  Way way = Way::kPrivate;
 };
 std::vector<MeshRow> collective_rows();
 std::vector<MeshRow> sharded_rows();

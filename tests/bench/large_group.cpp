@@ -47,13 +47,13 @@ void call_all(const Member& member) {
 }
 
 // Until the group has met and each has called each other one.
-void start(const Member& member) {
+void start(const Member& member, const char* name) {
   const auto meet = [&member] {
     call_all(member);
     wait_for_all(member);
   };
   const double seconds = timed(meet, 1, 0)[0];
-  if (member.reports) report("start_64", {member.start_seconds + seconds}, "ms");
+  if (member.reports) report(name, {member.start_seconds + seconds}, "ms");
 }
 
 // The share of a core that a worker takes where nothing is asked of it, once it has met all others.
@@ -90,7 +90,11 @@ void memory(const Member& member) {
 }  // namespace
 
 std::vector<MeshRow> large_group_rows() {
-  return {{"start_64", kSize, start}, {"idle_64", kSize, idle}, {"memory_per_worker", kSize, memory}};
+  return {{"start_64", kSize, [](const Member& member) { start(member, "start_64"); }},
+          {"start_64_tcp", kSize, [](const Member& member) { start(member, "start_64_tcp"); }, Way::kTcp},
+          {"start_64_curve", kSize, [](const Member& member) { start(member, "start_64_curve"); }, Way::kCurve},
+          {"idle_64", kSize, idle},
+          {"memory_per_worker", kSize, memory}};
 }
 
 }  // namespace bench

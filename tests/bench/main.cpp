@@ -61,8 +61,8 @@ void check(const distag_error& error, const char* what) {
 }  // namespace bench
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::strcmp(argv[1], "--serve") == 0) return bench::serve(argv[2], argv[3]);
-  if (argc > 4 && std::strcmp(argv[1], "--member") == 0) return bench::run_member(argc - 2, argv + 2);
+  if (argc == 5 && std::strcmp(argv[1], "--serve") == 0) return bench::serve(argv[2], {argv[3], argv[4]});
+  if (argc > 6 && std::strcmp(argv[1], "--member") == 0) return bench::run_member(argc - 2, argv + 2);
   std::vector<std::string> wanted;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) {
@@ -85,9 +85,11 @@ int main(int argc, char** argv) {
   std::vector<bench::Row> pair = choose(bench::pair_rows());
   const std::vector<bench::Row> training = choose(bench::training_rows());
   pair.insert(pair.end(), training.begin(), training.end());
-  if (!pair.empty()) bench::run_pair(pair, argv[0], nullptr);
+  if (!pair.empty()) bench::run_pair(pair, argv[0], bench::Way::kPrivate);
   const std::vector<bench::Row> tcp = choose(bench::tcp_rows());
-  if (!tcp.empty()) bench::run_pair(tcp, argv[0], "tcp://127.0.0.1:0");
+  if (!tcp.empty()) bench::run_pair(tcp, argv[0], bench::Way::kTcp);
+  const std::vector<bench::Row> curve = choose(bench::curve_rows());
+  if (!curve.empty()) bench::run_pair(curve, argv[0], bench::Way::kCurve);
   bench::run_groups(wanted);
   return 0;
 }

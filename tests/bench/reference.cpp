@@ -6,6 +6,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -15,8 +17,8 @@ namespace bench {
 
 namespace {
 
-// A header as a small call has, and a payload frame: two frames each way, over ipc as distag's default. Nothing is
-// copied but by libzmq and the kernel.
+// A header as a small call has, and a payload frame: two frames each way, over ipc as distag's default, or over tcp.
+// Nothing is copied but by libzmq and the kernel.
 constexpr size_t kHeaderBytes = 160;
 
 void must(bool ok, const char* what) {
@@ -25,10 +27,36 @@ void must(bool ok, const char* what) {
   std::exit(1);
 }
 
-void answer_pings(const std::string& address, int count) {
+// Of CURVE, in text.
+struct KeyPair {
+  KeyPair() { must(zmq_curve_keypair(public_key, secret_key) == 0, "keys"); }
+  char public_key[41];
+  char secret_key[41];
+};
+
+struct Keys {
+  KeyPair server;
+  KeyPair client;
+};
+
+void set_key(void* socket, int option, const char* key) {
+  must(zmq_setsockopt(socket, option, key, std::strlen(key)) == 0, "key");
+}
+
+// Writes the endpoint at which it answers to `told`. `keys`: nullptr: without CURVE.
+void answer_pings(const std::string& address, const Keys* keys, int count, int told) {
   void* context = zmq_ctx_new();
   void* router = zmq_socket(context, ZMQ_ROUTER);
+  if (keys != nullptr) {
+    const int is_server = 1;
+    must(zmq_setsockopt(router, ZMQ_CURVE_SERVER, &is_server, sizeof is_server) == 0, "server");
+    set_key(router, ZMQ_CURVE_SECRETKEY, keys->server.secret_key);
+  }
   must(zmq_bind(router, address.c_str()) == 0, "bind");
+  char endpoint[256];
+  size_t size = sizeof endpoint;
+  must(zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint, &size) == 0, "endpoint");
+  must(write(told, endpoint, size) == static_cast<ssize_t>(size), "tell the endpoint");
   for (int i = 0; i < count; ++i) {
     zmq_msg_t parts[3];
     for (zmq_msg_t& part : parts) {
@@ -55,19 +83,32 @@ void receive_payload(void* socket, size_t size) {
   zmq_msg_close(&message);
 }
 
-void raw_ping_pong(const char* name, size_t size, int count, int warm) {
+void raw_ping_pong(const char* name, Way way, size_t size, int count, int warm, const char* unit) {
   char directory[] = "/tmp/distag-bench-XXXXXX";
   must(mkdtemp(directory) != nullptr, "mkdtemp");
   const std::string path = std::string(directory) + "/ping";
-  const std::string address = "ipc://" + path;
+  const std::string address = way == Way::kPrivate ? "ipc://" + path : "tcp://127.0.0.1:*";
+  std::optional<Keys> keys;
+  if (way == Way::kCurve) keys.emplace();
+  int told[2];
+  must(pipe(told) == 0, "pipe");
   const pid_t child = fork();
   if (child == 0) {
-    answer_pings(address, count + warm);
+    answer_pings(address, keys ? &*keys : nullptr, count + warm, told[1]);
     _exit(0);
   }
+  close(told[1]);
+  char endpoint[256];
+  must(read(told[0], endpoint, sizeof endpoint) > 0, "hear the endpoint");
+  close(told[0]);
   void* context = zmq_ctx_new();
   void* dealer = zmq_socket(context, ZMQ_DEALER);
-  must(zmq_connect(dealer, address.c_str()) == 0, "connect");
+  if (keys) {
+    set_key(dealer, ZMQ_CURVE_SERVERKEY, keys->server.public_key);
+    set_key(dealer, ZMQ_CURVE_PUBLICKEY, keys->client.public_key);
+    set_key(dealer, ZMQ_CURVE_SECRETKEY, keys->client.secret_key);
+  }
+  must(zmq_connect(dealer, endpoint) == 0, "connect");
   std::string header(kHeaderBytes, 'h'), payload(size, 'p');
   report(name,
          timed(
@@ -78,7 +119,7 @@ void raw_ping_pong(const char* name, size_t size, int count, int warm) {
                receive_payload(dealer, size);
              },
              count, warm),
-         "us");
+         unit);
   zmq_close(dealer);
   zmq_ctx_term(context);
   int status = 0;
@@ -107,8 +148,13 @@ void plain_sgemm() {
 }  // namespace
 
 std::vector<Row> reference_rows() {
-  return {{"raw_ping_pong_4B", [] { raw_ping_pong("raw_ping_pong_4B", 4, 4000, 200); }},
-          {"raw_ping_pong_1MB", [] { raw_ping_pong("raw_ping_pong_1MB", 1 << 20, 400, 20); }},
+  return {{"raw_ping_pong_4B", [] { raw_ping_pong("raw_ping_pong_4B", Way::kPrivate, 4, 4000, 200, "us"); }},
+          {"raw_ping_pong_1MB", [] { raw_ping_pong("raw_ping_pong_1MB", Way::kPrivate, 1 << 20, 400, 20, "us"); }},
+          {"raw_tcp_ping_pong_4B", [] { raw_ping_pong("raw_tcp_ping_pong_4B", Way::kTcp, 4, 4000, 200, "us"); }},
+          {"raw_tcp_ping_pong_64MB", [] { raw_ping_pong("raw_tcp_ping_pong_64MB", Way::kTcp, 1 << 26, 10, 3, "ms"); }},
+          {"raw_curve_ping_pong_4B", [] { raw_ping_pong("raw_curve_ping_pong_4B", Way::kCurve, 4, 4000, 200, "us"); }},
+          {"raw_curve_ping_pong_64MB",
+           [] { raw_ping_pong("raw_curve_ping_pong_64MB", Way::kCurve, 1 << 26, 10, 3, "ms"); }},
           {"cblas_sgemm_512", plain_sgemm}};
 }
 

@@ -14,12 +14,18 @@ import statistics
 import subprocess
 import sys
 
-# The row, what it may cost at most as a multiple of what, and the row that names that.
+# The row, what it may cost at most as a multiple of what, and the row that names that ("own": another one of distag).
 TARGETS = [
     ("rpc_latency_4B", "raw", 2.0, "raw_ping_pong_4B"),
     ("rpc_latency_4B", "peer", 0.12, None),
     ("rpc_latency_4B_paused", "peer", 0.35, None),
+    ("rpc_latency_4B_tcp", "raw", None, "raw_tcp_ping_pong_4B"),
     ("rpc_latency_4B_tcp", "peer", None, None),
+    ("rpc_latency_4B_curve", "raw", 1.3, "raw_curve_ping_pong_4B"),
+    ("rpc_latency_4B_curve", "own", None, "rpc_latency_4B_tcp"),
+    ("rpc_return_64MB_tcp", "raw", None, "raw_tcp_ping_pong_64MB"),
+    ("rpc_return_64MB_curve", "raw", 1.3, "raw_curve_ping_pong_64MB"),
+    ("rpc_return_64MB_curve", "own", None, "rpc_return_64MB_tcp"),
     ("rpc_latency_1MB", "raw", None, "raw_ping_pong_1MB"),
     ("rpc_latency_1MB", "peer", 0.12, None),
     ("rpc_latency_64MB", "peer", 0.06, None),
@@ -61,12 +67,15 @@ TARGETS = [
     ("sharded_op_new", "alone", 100.0, None),
     ("redistribute_plan_64", "alone", 2000.0, None),
     ("start_64", "alone", None, None),
+    ("start_64_tcp", "alone", None, None),
+    ("start_64_curve", "own", 1.5, "start_64_tcp"),
     ("idle_64", "alone", 0.1, None),
     ("memory_per_worker", "alone", None, None),
 ]
 # Rows of which DISTAG_LANE=0 tells nothing.
 NO_OTHER_WAY = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", "sharded_op_placed", "sharded_op_new",
-         "redistribute_plan_64", "idle_64", "memory_per_worker")
+         "redistribute_plan_64", "idle_64", "memory_per_worker", "rpc_latency_4B_curve", "rpc_return_64MB_tcp",
+         "rpc_return_64MB_curve", "start_64_tcp", "start_64_curve")
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
               "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B",

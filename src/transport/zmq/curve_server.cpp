@@ -128,7 +128,7 @@ struct CurveServer::State {
   std::string client_name;
   uint64_t ring_version = 0;  // in which it was found
   std::array<uint8_t, kCookie> cookie{};
-  std::array<uint8_t, crypto_box_BEFORENMBYTES> shared{};
+  std::array<uint8_t, crypto_box_BEFORENMBYTES> shared{};  // until INITIATE of the lasting key, then of both short ones
   uint64_t last_taken = 0;
   uint64_t last_given = 0;
   Stage stage = Stage::kHello;
@@ -142,8 +142,9 @@ std::vector<std::byte> CurveServer::State::answer_hello(std::span<const std::byt
   take_number(bytes + kHelloNonceAt);
   const Nonce nonce = nonce_of("CurveZMQHELLO---", bytes + kHelloNonceAt);
   std::array<uint8_t, 64> zeros{};
-  if (crypto_box_open_easy(zeros.data(), bytes + kHelloBoxAt, kMac + zeros.size(), nonce.data(), client_short.data(),
-                           keys.own.secret_key.data()) != 0) {
+  if (crypto_box_beforenm(shared.data(), client_short.data(), keys.own.secret_key.data()) != 0 ||
+      crypto_box_open_easy_afternm(zeros.data(), bytes + kHelloBoxAt, kMac + zeros.size(), nonce.data(),
+                                   shared.data()) != 0) {
     fail(Status::kDenied, "it does not know the key of {}", keys.peers ? "this worker" : "the group");
   }
   std::array<uint8_t, kKey + kCookie> plain{};
@@ -152,10 +153,8 @@ std::vector<std::byte> CurveServer::State::answer_hello(std::span<const std::byt
   std::array<uint8_t, kLongNonce> long_nonce{};
   randombytes_buf(long_nonce.data(), long_nonce.size());
   std::array<uint8_t, kMac + plain.size()> box{};
-  if (crypto_box_easy(box.data(), plain.data(), plain.size(), nonce_of("WELCOME-", long_nonce.data()).data(),
-                      client_short.data(), keys.own.secret_key.data()) != 0) {
-    refuse("a key that is none");
-  }
+  crypto_box_easy_afternm(box.data(), plain.data(), plain.size(), nonce_of("WELCOME-", long_nonce.data()).data(),
+                          shared.data());
   std::vector<std::byte> welcome;
   append(welcome, kWelcome.data(), kWelcome.size());
   append(welcome, long_nonce.data(), long_nonce.size());

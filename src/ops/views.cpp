@@ -99,9 +99,11 @@ Tensor with_shape(const Tensor& x, const Dims& shape) {
 Tensor sliced(const Tensor& x, size_t dim, int64_t start, int64_t count, int64_t step) {
   Dims shape = x.shape();
   Dims strides = x.strides();
-  int64_t offset = x.offset() + (count > 0 ? start * strides[dim] : 0);
+  // Strides that lead to no element may be of any size.
+  const bool has_elements = x.count() > 0;
+  const int64_t offset = x.offset() + (has_elements && count > 0 ? start * strides[dim] : 0);
+  if (has_elements && step < shape[dim]) strides[dim] *= step;
   shape[dim] = count;
-  strides[dim] *= step;
   return x.view(shape, strides, offset);
 }
 

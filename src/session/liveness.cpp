@@ -6,6 +6,13 @@
 #include "session/session_state.h"
 
 namespace distag {
+namespace {
+
+// For which a peer may acknowledge nothing more while parts of its messages arrive, behind which its acknowledgements
+// wait, or while it tells that parts arrive there: both over a slow link.
+constexpr int kMostLeases = 4;
+
+}  // namespace
 
 // ---- acknowledgements: with the next message, else alone after a while or a lot ----
 
@@ -79,13 +86,20 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
   if (!record.is_member() || record.outgoing.is_idle()) return;
   if (was_paused) return record.outgoing.restart_lease(now);
   const Nanos since = record.outgoing.owed_since();
+  const Nanos lease = shared.config.lease;
   std::string why;
-  if (since != kNever && now - since >= shared.config.lease) {
-    why = fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(now - since) / kSecond);
+  const Nanos owed = since == kNever ? 0 : now - since;
+  const bool is_slow = record.hears_at() >= 0 && now - record.hears_at() < lease;
+  if (owed >= lease && (!is_slow || owed >= kMostLeases * lease)) {
+    why = fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed) / kSecond);
   } else if (record.outgoing.kept() > shared.config.max_kept) {
     why = fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
   }
-  if (why.empty()) return record.outgoing.tick(now, record.heard_at);
+  if (why.empty()) {
+    // Its messages are large or the way is slow: it is told that this worker lives, before there is one to acknowledge.
+    if (record.part_at >= 0 && now - record.part_at < lease / 4) record.outgoing.send_ack();
+    return record.outgoing.tick(now, record.heard_at, record.hears_at());
+  }
   end_once_heard(record, [this, &record, why] {
     lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
   });

@@ -423,12 +423,13 @@ void OutgoingStream::restart_lease(Nanos now) {
   connection_.restart_lease(now);
 }
 
-void OutgoingStream::tick(Nanos now, Nanos heard_at) {
+void OutgoingStream::tick(Nanos now, Nanos heard_at, Nanos hears_at) {
   assert_on_loop(shared_.loop);
   const Nanos lease = shared_.config.lease;
   connection_.tick();
   if (is_short_ && connection_.is_ready()) on_ready();
-  if (owed_since_ != kNever && now - std::max(owed_since_, connection_.dialled_at()) >= lease / 2) {
+  const Nanos patience = hears_at >= 0 && now - hears_at < lease / 2 ? 2 * lease : lease / 2;
+  if (owed_since_ != kNever && now - std::max(owed_since_, connection_.dialled_at()) >= patience) {
     connection_.stall();
   } else if (is_open() && sent_.is_empty() && now - std::max(last_numbered_, heard_at) >= lease / 8) {
     if (shared_.transport.reports_every_loss()) return;

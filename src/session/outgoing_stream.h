@@ -76,8 +76,9 @@ class OutgoingStream final : OutgoingConnection::Owner {
   // The loop was away: what is owed counts from now.
   void restart_lease(Nanos now);
   // Keeps the stream alive where the transport does not report every loss, or dials again where half a lease has
-  // brought nothing. A peer that was heard just now has asked whether this worker lives, and is not asked in turn.
-  void tick(Nanos now, Nanos heard_at);
+  // brought nothing, or two where the link is slow. Of whom a message was heard just now has asked whether
+  // this worker lives, and is not asked in turn.
+  void tick(Nanos now, Nanos heard_at, Nanos hears_at);
 
  private:
   void on_dialling() override { owe_from_now(); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -35,6 +36,8 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   Standing standing = Standing::kMember;
   Error gone;           // why it is no member
   Nanos heard_at = -1;  // -1: never
+  Nanos part_at = -1;   // some bytes of a message
+  Nanos ack_at = -1;    // an ACK, whether it acknowledged more or not
   OutgoingStream outgoing;
 
   // The stream from the peer: the connection it came on last, the one before that, and what has come.
@@ -57,6 +60,8 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   bool is_ack_listed = false;
 
   bool owes_ack() const { return acknowledged + 1 < next_number; }
+  // Whatever else it says, it may be deaf.
+  Nanos hears_at() const { return std::max(part_at, ack_at); }
   bool is_member() const { return standing == Standing::kMember; }
 
  private:

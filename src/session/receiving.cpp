@@ -74,6 +74,15 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
   }
 }
 
+// Over a slow link it is a while until a message is whole.
+void Session::State::on_part(const ConnectionToken& from) {
+  assert_on_loop(shared.loop);
+  const auto found = connections.find(from);
+  if (found == connections.end() || found->second.record == nullptr) return;
+  PeerRecord& record = *found->second.record;
+  if (record.connection == from) record.part_at = shared.loop.now();
+}
+
 void Session::State::lose_for(PeerRecord& record, const Violation& violation) {
   lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + violation.message()),
        wire::RefuseReason::kProtocol);
@@ -121,7 +130,7 @@ void Session::State::on_unnumbered(PeerRecord* record, const ConnectionToken& fr
   if (!std::holds_alternative<wire::Ack>(message.body)) {
     violation("a {} without a number", wire::body_name(message.body));
   }
-  record->heard_at = shared.loop.now();
+  record->ack_at = record->heard_at = shared.loop.now();
   take_ack(*record, message.ack);
 }
 

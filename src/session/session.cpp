@@ -370,6 +370,7 @@ std::string Session::listen(const std::string& address) {
   acceptor_events.on_message = [state = state_.get()](const ConnectionToken& from, Frames frames) {
     state->on_message(from, std::move(frames));
   };
+  acceptor_events.on_part = [state = state_.get()](const ConnectionToken& from) { state->on_part(from); };
   acceptor_events.on_denied = [state = state_.get()](const std::string& why) { state->on_denied(why); };
   state_->acceptor = state_->shared.transport.listen(address, std::move(acceptor_events));
   state_->shared.config.self.endpoint = state_->acceptor->endpoint();

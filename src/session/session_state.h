@@ -120,6 +120,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void note_failure(const Peer& from, const Error& error);
 
   // ---- handshake ----
+  void on_part(const ConnectionToken& from);
   void on_denied(const std::string& why);
   void on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched = nullptr);
   PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched);

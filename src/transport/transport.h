@@ -94,6 +94,8 @@ class Connection {
 // Messages have at least one frame.
 struct AcceptorEvents {
   std::function<void(const ConnectionToken& from, Frames frames)> on_message;
+  // Some bytes of a message have come that is not whole yet. A transport whose messages take no time need not tell.
+  std::function<void(const ConnectionToken& from)> on_part = nullptr;
   // Somebody dialled who has not the keys, and was not let in. `why` names the address they came from.
   std::function<void(const std::string& why)> on_denied = nullptr;
 };

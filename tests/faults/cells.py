@@ -1,6 +1,6 @@
 """The cells of the matrix: steps of the protocol, the faults that strike there, and the transports."""
 
-# A lease of the members, and how long they are stopped: shorter and longer than a peer may be silent (1.25 leases).
+# A lease of the members, and how long they are stopped: shorter and longer than a peer may be silent (1.4 leases).
 LEASE = 1.0
 SHORT_STOP = 0.3
 LONG_STOP = 2.5

@@ -92,6 +92,11 @@ bool FaultPoints::loses(const std::string& step, Way way) {
   return true;
 }
 
+bool FaultPoints::is_losing(Way way) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return vanishing_[way] != 0;
+}
+
 void FaultPoints::say(int64_t at) const {
   char line[128];
   const int size = std::snprintf(line, sizeof line, "{\"fault\": \"%s\", \"at\": %lld}\n", fault_.c_str(),

@@ -42,6 +42,8 @@ class FaultPoints {
   void reach(const std::string& step, Way way);
   // Whether the message that comes in or is to go out vanishes.
   bool loses(const std::string& step, Way way);
+  // Whether the next message that goes that way vanishes, as far as it is known.
+  bool is_losing(Way way);
   bool is_slow() const { return slow_until_.load() > true_now(); }
   bool is_disk_full() const { return is_disk_full_.load(); }
   int64_t steady_offset() const { return steady_offset_.load(); }

@@ -120,6 +120,9 @@ class FaultyTransport final : public Transport {
       if (!arrive(frames)) return;
       arrivals->take(receiver.lock(), [taker, from, kept = std::move(frames)] { taker(from, kept); });
     };
+    watched.on_part = [taker = events.on_part](const ConnectionToken& from) {
+      if (taker && !faults::fault_points().is_losing(Way::kArrived)) taker(from);
+    };
     acceptor->set(below_->listen(address, std::move(watched)));
     return acceptor;
   }

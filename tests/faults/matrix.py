@@ -29,7 +29,7 @@ STOP_MS = 8000
 # Seconds from the fault, or from the beginning of what began later, until an operation ends.
 BOUND_OF_KILL = 1.0
 # A worker that is itself late by a quarter of its lease begins all leases anew, as one that was paused: on a busy
-# machine a loss by silence may take more than 1.25 leases.
+# machine a loss by silence may take more than 1.4 leases.
 BOUND_OF_SILENCE = 2.25 * LEASE + 0.75
 BOUND_OF_RECOVERY = 1.5 * LEASE + 1.0
 SETTLED_WITHIN = 3.0

@@ -7,6 +7,8 @@ namespace distag::sim {
 namespace {
 
 constexpr Nanos kRetryParted = 5 * kMillisecond;
+// After which the acceptor hears of what is not whole.
+constexpr Nanos kPartEvery = 100 * kMillisecond;
 constexpr Nanos kDialTimeout = 2 * kSecond;
 constexpr Nanos kAcceptAgain = 20 * kMillisecond;
 
@@ -106,6 +108,11 @@ void SimLink::put(Direction& direction, Frames frames, const std::string& from, 
   direction.queue.push_back(std::move(frames));
   const Nanos delay = network_.delay() + static_cast<Nanos>(bytes) * network_.faults.delay_per_kib / 1024;
   direction.last = std::max(direction.last, scheduler.now() + delay);
+  for (Nanos part = scheduler.now() + kPartEvery; part < direction.last; part += kPartEvery) {
+    scheduler.at(part, [weak = weak_from_this(), &direction] {
+      if (const auto link = weak.lock()) link->tell_of_part(direction);
+    });
+  }
   scheduler.at(direction.last, [weak = weak_from_this(), &direction] {
     if (const auto link = weak.lock()) link->deliver(direction);
   });
@@ -129,6 +136,16 @@ void SimLink::deliver(Direction& direction) {
   direction.queue.pop_front();
   hand_over(direction, std::move(frames));
   if (starved_ && &direction == &forward_) wake_dialer();
+}
+
+void SimLink::tell_of_part(const Direction& direction) {
+  if (&direction != &forward_ || dropped_ || is_parted(direction)) return;
+  if (acceptor_ == nullptr || acceptor_->transport().dead_) return;
+  acceptor_->transport().loop_.post_or_drop([link = shared_from_this()] {
+    if (link->acceptor_ == nullptr) return;
+    const std::shared_ptr<AcceptorEvents> events = link->acceptor_->events();
+    if (events->on_part) events->on_part(link->token_);
+  });
 }
 
 void SimLink::hand_over(Direction& direction, Frames frames) {

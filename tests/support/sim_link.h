@@ -43,6 +43,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
   void establish(const std::string& endpoint);
   void put(Direction& direction, Frames frames, const std::string& from, const std::string& to);
   void deliver(Direction& direction);
+  void tell_of_part(const Direction& direction);
   void hand_over(Direction& direction, Frames frames);
   void wake_dialer();
   void shorten(Direction& direction);

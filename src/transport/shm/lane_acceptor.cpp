@@ -70,6 +70,10 @@ void LaneAcceptor::State::begin(Transport& below, const std::string& address) {
   events.on_message = [weak = weak_from_this()](const ConnectionToken& from, Frames frames) {
     if (const auto state = weak.lock()) state->events_.on_message(from, std::move(frames));
   };
+  events.on_part = [weak = weak_from_this()](const ConnectionToken& from) {
+    const auto state = weak.lock();
+    if (state && state->events_.on_part) state->events_.on_part(from);
+  };
   events.on_denied = [weak = weak_from_this()](const std::string& why) {
     const auto state = weak.lock();
     if (state && state->events_.on_denied) state->events_.on_denied(why);

@@ -279,6 +279,26 @@ TEST(FloodsTest, APeerForWhomTooManyMessagesAreKeptIsLost) {
   EXPECT_NE(a.lost[0].second.message().find(" messages wait for its acknowledgement"), std::string::npos);
 }
 
+// A piece of the message takes 1.5 leases, one way or both.
+TEST_F(FaultsTest, OverASlowLinkNobodyIsLost) {
+  for (const bool both : {false, true}) {
+    SimScheduler other(1);
+    SimNetwork slow(other);
+    Node c(other, slow, "c", 0), d(other, slow, "d", 1);
+    c.know(d);
+    d.know(c);
+    c.say(d, 1);
+    d.say(c, 1);
+    other.run_for(kSecond);
+    slow.faults.delay_per_kib = kLease * 3 / 2 / 1024;
+    c.send(d.id(), c.big_call(3 << 20));
+    if (both) d.send(c.id(), d.big_call(3 << 20));
+    ASSERT_TRUE(other.run_until([&] { return d.messages.size() == 2 && c.is_drained(); }, 60 * kLease)) << both;
+    EXPECT_EQ(c.messages.size(), both ? 2u : 1u);
+    EXPECT_TRUE(c.lost.empty() && d.lost.empty());
+  }
+}
+
 TEST_F(FaultsTest, APartingShorterThanALeaseIsNoLoss) {
   meet();
   network.part("a", "b");

@@ -376,7 +376,7 @@ TEST_F(HandshakeTest, AFencedIncarnationIsNotWelcomedAgain) {
   }
 }
 
-// It is heard all the time.
+// It is heard all the time, and may be deaf.
 TEST_F(HandshakeTest, WhoSpeaksAndAcknowledgesNothingIsLost) {
   rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
   admit();
@@ -389,6 +389,21 @@ TEST_F(HandshakeTest, WhoSpeaksAndAcknowledgesNothingIsLost) {
   ASSERT_EQ(a.lost.size(), 1u);
   EXPECT_LT(scheduler.now() - begin, 8 * kSecond);
   EXPECT_NE(a.lost[0].second.message().find("acknowledged nothing"), std::string::npos);
+}
+
+// As over a slow link: it says that it hears.
+TEST_F(HandshakeTest, WhoAcknowledgesNothingMoreIsLostAfterFourLeases) {
+  rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
+  admit();
+  a.send(peer.incarnation, wire::ShutdownVerdict{1});
+  const Nanos begin = scheduler.now(), lease = SessionConfig().lease;
+  while (a.lost.empty() && scheduler.now() - begin < 10 * lease) {
+    rogue.say(0, wire::Ack{});
+    scheduler.run_for(kSecond / 2);
+  }
+  ASSERT_EQ(a.lost.size(), 1u);
+  EXPECT_GE(scheduler.now() - begin, 4 * lease);
+  EXPECT_LT(scheduler.now() - begin, 4 * lease + lease / 2);
 }
 
 // The other side may have lost what acknowledged them first.

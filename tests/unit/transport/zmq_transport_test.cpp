@@ -218,6 +218,26 @@ TEST_F(ZmqTransportTest, ReceivedFramesAreAligned) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(got[3].data()) % 8, 0u);
 }
 
+// Over a slow link the receiver hears of the sender long before a message is whole.
+TEST_F(ZmqTransportTest, PartsOfAMessageAreToldOfBeforeIt) {
+  Side side(kind());
+  Record record;
+  std::unique_ptr<Acceptor> acceptor;
+  side.run([&] {
+    AcceptorEvents events = recording_acceptor(record);
+    events.on_part = [&record](const ConnectionToken& from) { record.add({"part", {}, from}); };
+    acceptor = side.transport().listen(side.transport().private_address(), std::move(events));
+  });
+  Dialled dialled(side, acceptor->endpoint());
+  dialled.record().next("connected");
+  ASSERT_TRUE(dialled.send({make_frame(1, 1)}));
+  const ConnectionToken first = record.next("message").from;
+  ASSERT_TRUE(dialled.send({text_frame("head"), make_frame(kMaxMessageBytes, 1)}));
+  EXPECT_EQ(record.next("part").from, first);
+  EXPECT_EQ(record.next("message").frames.size(), 2u);
+  side.run([&acceptor] { acceptor.reset(); });
+}
+
 // The host's deleters hang on it.
 TEST_F(ZmqTransportTest, OwnersOfLentFramesGoOnTheLoop) {
   std::vector<std::byte> bytes(200'000);

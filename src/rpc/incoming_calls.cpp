@@ -145,9 +145,8 @@ void IncomingCalls::check_bounds(const IncomingCall& call) const {
   const uint64_t most = std::max(bounds.not_begun, 2 * shared_.config.max_in_flight);
   if (others != 0 && (others > most || call.bytes() > most - others)) {
     fail(Status::kOverloaded,
-         "{} has {} bytes of requests of this caller that it has not begun, and takes {}: wait for earlier ones first, "
-         "or "
-         "raise max_in_flight_bytes there",
+         "{} has {} bytes of requests of this caller that it has not begun, and takes {}: "
+         "wait for earlier ones first, or raise max_in_flight_bytes there",
          describe_peer(shared_.group->self), others, most);
   }
 }

@@ -18,7 +18,7 @@ case $what in
   samples) ;;
   bindings) packages="$packages $bindings" ;;
   tests) packages="$packages $suite" ;;
-  ci) packages="$packages $suite clang-14 clang-format-14 etcd-server openssl" ;;
+  ci) packages="$packages $suite clang-14 libclang-rt-14-dev clang-format-14 etcd-server openssl" ;;
   site) packages="$packages python3 mandoc doxygen chromium chromium-driver python3-selenium" ;;
   package) packages="$packaging" ;;
   *) echo "scripts/setup.sh: \"$what\" is not known: use samples, bindings, tests, ci, site or package" >&2; exit 2 ;;

@@ -3,6 +3,7 @@
 # tells the executions, the coverage and the crashes of each. usage: tests/fuzz/soak.sh HOURS [TARGET...]
 # HOURS may be a fraction: 0.167 are ten minutes. Inputs that reach new code stay in build/fuzz/corpus, those that crash
 # in build/fuzz/crashes: such a one goes to tests/fuzz/corpus with the repair. Exit code 1 if a target crashed.
+# With DISTAG_FUZZ_SEED in the environment a search goes the same way each time, as far as its threads do.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -18,6 +19,7 @@ search() { # TARGET
   mkdir -p "$found"
   # What is validated is never freed: a process of its own from time to time.
   [ "$target" != capi_handles_fuzz ] || set -- -fork=1
+  [ -z "${DISTAG_FUZZ_SEED:-}" ] || set -- "$@" "-seed=$DISTAG_FUZZ_SEED"
   OPENBLAS_NUM_THREADS=1 nice -n 10 "build/fuzz/tests/$target" "$@" -max_total_time="$seconds" -timeout=20 -entropic=0 \
     -artifact_prefix="build/fuzz/crashes/$target-" "$found" "tests/fuzz/corpus/$target" > "$log" 2>&1 || verdict=1
   crashes=$(grep -c 'Test unit written' "$log" || true)

@@ -85,24 +85,28 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
   record.inbox.drain();
   if (!record.is_member() || record.outgoing.is_idle()) return;
   if (was_paused) return record.outgoing.restart_lease(now);
+  if (std::string why = why_lost(record, now); !why.empty()) {
+    end_once_heard(record, [this, &record, why = std::move(why)] {
+      lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
+    });
+    return;
+  }
+  // Its messages are large or the way is slow: it is told that this worker lives, before there is one to acknowledge.
+  if (record.part_at >= 0 && now - record.part_at < shared.config.lease / 4) record.outgoing.send_ack();
+  record.outgoing.tick(now, record.heard_at, record.hears_at());
+}
+
+// Empty: it is not.
+std::string Session::State::why_lost(const PeerRecord& record, Nanos now) const {
   const Nanos since = record.outgoing.owed_since();
-  const Nanos lease = shared.config.lease;
-  std::string why;
-  const Nanos owed = since == kNever ? 0 : now - since;
+  if (since == kNever) return {};
+  const Nanos lease = shared.config.lease, owed = now - since;
   const bool is_slow = record.hears_at() >= 0 && now - record.hears_at() < lease;
   if (owed >= lease && (!is_slow || owed >= kMostLeases * lease)) {
-    why = fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed) / kSecond);
-  } else if (record.outgoing.kept() > shared.config.max_kept) {
-    why = fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
+    return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed) / kSecond);
   }
-  if (why.empty()) {
-    // Its messages are large or the way is slow: it is told that this worker lives, before there is one to acknowledge.
-    if (record.part_at >= 0 && now - record.part_at < lease / 4) record.outgoing.send_ack();
-    return record.outgoing.tick(now, record.heard_at, record.hears_at());
-  }
-  end_once_heard(record, [this, &record, why] {
-    lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
-  });
+  if (record.outgoing.kept() <= shared.config.max_kept) return {};
+  return fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
 }
 
 }  // namespace distag

@@ -33,12 +33,13 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
         events_(events) {}
 
   const Peer peer;
+  // Each tick looks at these of all peers: they lie side by side.
   Standing standing = Standing::kMember;
-  Error gone;           // why it is no member
   Nanos heard_at = -1;  // -1: never
   Nanos part_at = -1;   // some bytes of a message
   Nanos ack_at = -1;    // an ACK, whether it acknowledged more or not
   OutgoingStream outgoing;
+  Error gone;  // why it is no member
 
   // The stream from the peer: the connection it came on last, the one before that, and what has come.
   ConnectionToken connection;

@@ -157,6 +157,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void start_ticking();
   void tick();
   void tick(PeerRecord& record, Nanos now, bool was_paused);
+  std::string why_lost(const PeerRecord& record, Nanos now) const;
 
   // Runs the task on the loop soon, unless the session is gone by then.
   void post(Task task);

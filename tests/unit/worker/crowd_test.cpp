@@ -102,8 +102,24 @@ class Crowd {
 
 struct Cost {
   double idle = 0;     // of a core
+  double visits = 0;   // what looking at each pair once takes of a core, as often
   double leaving = 0;  // seconds
 };
+
+// Seconds to look at so many bytes of each pair of the crowd, in no order: what a machine takes for that depends on
+// what else uses its caches and its memory. A tick looks at that much of a stream that says nothing.
+double visit_all_pairs() {
+  constexpr size_t kBytes = 1024, kLine = 64, kStride = 7919;
+  const size_t pairs = static_cast<size_t>(kCrowd) * (kCrowd - 1);
+  std::vector<unsigned char> memory(pairs * kBytes, 1);
+  const double before = cpu_seconds();
+  unsigned sum = 0;
+  for (size_t i = 0; i < pairs; ++i) {
+    for (size_t byte = 0; byte < kBytes; byte += kLine) sum += memory[i * kStride % pairs * kBytes + byte];
+  }
+  EXPECT_EQ(sum, pairs * (kBytes / kLine));
+  return cpu_seconds() - before;
+}
 
 Cost measure_crowd() {
   Cost cost;
@@ -117,23 +133,29 @@ Cost measure_crowd() {
   const double before = cpu_seconds();
   wait(*never, 2500 * kMillisecond);
   cost.idle = (cpu_seconds() - before) / seconds_since(begin);
+  cost.visits = 2 * visit_all_pairs() / seconds_since(begin);
   const double until = cpu_seconds();
   cost.leaving = crowd.shut_down();
-  std::printf("%d workers: %.2f %% of a core idle, shutdown in %.2f s, of %.2f s of the cores until all have ended\n",
-              kCrowd, 100 * cost.idle, cost.leaving, cpu_seconds() - until);
+  std::printf(
+      "%d workers: %.2f %% of a core idle, %.2f %% for the same visits alone, shutdown in %.2f s, of %.2f s of the "
+      "cores until all have ended\n",
+      kCrowd, 100 * cost.idle, 100 * cost.visits, cost.leaving, cpu_seconds() - until);
   return cost;
 }
 
-// The best of six: other processes that hold the cores make it slower, and nothing makes it faster.
-TEST(Crowd, CostsNextToNothingWhileItIsIdleAndLeavesWithinASecond) {
-  Cost best = measure_crowd();
-  for (int i = 1; i < 6 && (best.idle >= 0.02 || best.leaving >= 1.0); ++i) {
-    const Cost again = measure_crowd();
-    best.idle = std::min(best.idle, again.idle);
-    best.leaving = std::min(best.leaving, again.leaving);
+// The best of six: other processes that hold the cores make it slower, and nothing makes it faster. A fiftieth of a
+// core is little on any machine; where memory is slow it may be what five such visits take. A message for each pair
+// would be ten times that. They leave within a second where two cores do nothing else; twice that is allowed beside
+// other tests.
+TEST(Crowd, CostsNextToNothingWhileItIsIdleAndLeavesSoon) {
+  double idle = 1e9, leaving = 1e9;
+  for (int i = 0; i < 6 && (idle >= 1 || leaving >= 1); ++i) {
+    const Cost cost = measure_crowd();
+    idle = std::min(idle, cost.idle / std::max(0.02 * kSlowdown, 5 * cost.visits));
+    leaving = std::min(leaving, cost.leaving / (2 * kSlowdown));
   }
-  EXPECT_LT(best.idle, 0.02 * kSlowdown);
-  EXPECT_LT(best.leaving, 1.0 * kSlowdown);
+  EXPECT_LT(idle, 1);
+  EXPECT_LT(leaving, 1);
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ void GraphTask::run_function(uint32_t number, bool runs_host_code) {
   --unfinished_;
 }
 
-// What has come so far where the gradients of the node go, taken from there. Empty where two of them go to one place,
+// The sums so far where the gradients of the node go, taken from there. Empty where two of them go to one place,
 // which adds them one after the other.
 Tensors GraphTask::take_sums(const Node& node) {
   const std::vector<Edge>& edges = node.next();

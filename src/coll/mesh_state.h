@@ -75,7 +75,7 @@ struct MeshStats {
   }
 };
 
-// What a part takes as long as it waits.
+// The memory of a part as long as it waits.
 inline uint64_t held_by(const wire::Part& part) {
   uint64_t bytes = 256;
   for (const Value& piece : part.pieces) bytes += 256 + piece.as_tensor().byte_size();

@@ -28,7 +28,7 @@ struct Answer {
   AnswerRoom::Share share;
 };
 
-// What this worker counts of one that calls it.
+// The calls and answers of one caller, as this worker counts them.
 struct CallerAccount {
   std::shared_ptr<TakenCosts> taken;
   std::shared_ptr<AnswerRoom> answers;
@@ -90,7 +90,7 @@ class IncomingCall final : public Invocation {
   }
   // It has begun, or waits for something else; one that never does is dropped when nothing holds it. Any thread.
   void note_taken() noexcept { note_taken(request_.cost); }
-  // What it takes until then, whatever its caller says.
+  // The memory that it takes until then, whatever its caller says.
   uint64_t bytes() const { return bytes_; }
   // The costs of requests that its caller may be told of.
   uint64_t taken() const { return account_->taken->total(); }

@@ -211,8 +211,9 @@ std::shared_ptr<OwnedValue> Sharing::on_creation(const Peer& from, const Id& id,
     violation("worker \"{}\" makes a value under the name of another's", from.name);
   }
   if (from.incarnation != self_ && forks_of(from.incarnation) >= bounds_.counted_forks) {
-    fail(Status::kOverloaded, "worker \"{}\" holds {} references to values of this one, and may hold no more",
-         from.name, bounds_.counted_forks);
+    fail(Status::kOverloaded,
+         "worker \"{}\" holds {} references to values of this one, and may hold no more: release some there", from.name,
+         bounds_.counted_forks);
   }
   std::shared_ptr<OwnedValue> value = home_->table.find(id);
   if (value == nullptr) value = home_->make_value(id);

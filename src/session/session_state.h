@@ -99,6 +99,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
 
   // ---- messages that come ----
   void on_message(const ConnectionToken& from, Frames frames);
+  void on_part(const ConnectionToken& from);
   void on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frame header, Frames frames, size_t bytes);
   void on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
                      const Frames& frames);
@@ -120,7 +121,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void note_failure(const Peer& from, const Error& error);
 
   // ---- handshake ----
-  void on_part(const ConnectionToken& from);
   void on_denied(const std::string& why);
   void on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched = nullptr);
   PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched);

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from hosts import Member, Network, address, make_key, members, skip_or_fail, status
+from hosts import Member, Network, address, make_key, members, run, skip_or_fail, status
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "samples"))
 from check_output import missing_lines  # noqa: E402
@@ -135,10 +135,7 @@ def main():
                   ("07_parameter_server", lambda: check_sample(network, key, "07_parameter_server", [DATA])),
                   ("08_pipeline", lambda: check_sample(network, key, "08_pipeline")),
                   ("10_elastic", lambda: check_elastic(network, key)))
-        for name, check in checks:
-            begun = time.monotonic()
-            check()
-            print(f"{name}: ok, {time.monotonic() - begun:.1f} s", flush=True)
+        run(checks)
     return 0
 
 

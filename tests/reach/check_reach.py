@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from hosts import Member, Network, address, make_key, members, seconds_of_failure, skip_or_fail, status
+from hosts import Member, Network, address, make_key, members, run, seconds_of_failure, skip_or_fail, status
 
 DISTAG, PARTICIPANT, DIGITS, DATA = (os.path.realpath(path) for path in sys.argv[1:5])
 HOSTS = 3
@@ -161,10 +161,7 @@ def main():
                   ("no key, and allowed", lambda: check_insecure(network)),
                   ("a short cut", lambda: check_partition(network, key, 0.7, True)),
                   ("a long cut", lambda: check_partition(network, key, 0, False)))
-        for name, check in checks:
-            begun = time.monotonic()
-            check()
-            print(f"{name}: ok, {time.monotonic() - begun:.1f} s", flush=True)
+        run(checks)
     return 0
 
 

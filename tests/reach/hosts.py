@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 PORT = 29500
 SKIPPED = 77
@@ -183,3 +184,11 @@ def skip_or_fail():
         may_skip = may_skip or "not permitted" in done.stderr
     print(f"skipped: {reason}")
     sys.exit(SKIPPED if may_skip else 1)
+
+
+def run(checks):
+    """(name, function) each, one after the other; the first that fails ends the test."""
+    for name, check in checks:
+        begun = time.monotonic()
+        check()
+        print(f"{name}: ok, {time.monotonic() - begun:.1f} s", flush=True)

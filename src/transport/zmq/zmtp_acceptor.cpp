@@ -199,7 +199,8 @@ void ZmtpAcceptor::State::read(Id id) {
       events_.on_message(token_of(id), std::move(*frames));
       if (!has(id)) return;
     }
-    if (events_.on_part && connection->handshake_timer == 0) events_.on_part(token_of(id));
+    const bool is_known = connection->handshake_timer == 0;
+    if (is_known && connection->reader.has_part() && events_.on_part) events_.on_part(token_of(id));
     if (!has(id)) return;
     if (static_cast<size_t>(got) < room.size()) return;  // more is told of
   }

@@ -38,6 +38,9 @@ class ZmtpReader {
   // without the key, bad_alloc; then the stream is of no more use.
   std::optional<Frames> next();
 
+  // Some bytes have come of a message, or of a word of the handshake, that is not whole. Once next() found none.
+  bool has_part() const { return in_large_ || !parts_.empty() || !buffered().empty(); }
+
   // The handshake is over.
   bool is_ready() const { return stage_ == Stage::kMessages; }
   // Of whom the key is by which it came; empty where none says that.

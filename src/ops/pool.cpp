@@ -1,5 +1,6 @@
 // Pooling of images.
 #include <limits>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/attributes.h"
@@ -15,31 +16,50 @@ namespace {
 
 // ---- max_pool2d -----------------------------------------------------------------------------------------------------
 
-// Index in a plane of the first largest element of the window at a position; NaN is the largest.
-template <typename T>
-int64_t largest_in_window(const T* plane, const Window& window, int64_t out_row, int64_t out_column) {
-  const Axis& rows = window.rows;
-  const Axis& columns = window.columns;
-  int64_t best = -1;
-  for (int64_t i = rows.first_element(out_row); i < rows.last_element(out_row); ++i) {
-    for (int64_t j = columns.first_element(out_column); j < columns.last_element(out_column); ++j) {
-      int64_t index = rows.position(out_row, i) * columns.size + columns.position(out_column, j);
-      if (best < 0 || plane[index] > plane[best] || (plane[index] != plane[index] && plane[best] == plane[best])) {
-        best = index;
-      }
-    }
+// The places in the image of the window's elements at one position, along an axis.
+struct Places {
+  int64_t first = 0;
+  int64_t end = 0;  // a step beyond the last one
+};
+
+std::vector<Places> places_along(const Axis& axis) {
+  std::vector<Places> places(static_cast<size_t>(axis.out));
+  for (int64_t o = 0; o < axis.out; ++o) {
+    places[static_cast<size_t>(o)] = {axis.position(o, axis.first_element(o)), axis.position(o, axis.last_element(o))};
   }
-  return best;
+  return places;
 }
+
+// The first largest element of a window, and its index in the plane; NaN is the largest.
+template <typename T>
+struct Largest {
+  T value;
+  int64_t index;
+
+  void meet(T other, int64_t at) {
+    const bool is_larger = other > value || (other != other && value == value);
+    value = is_larger ? other : value;
+    index = is_larger ? at : index;
+  }
+};
 
 template <typename T>
 void pool_planes(T* out, int64_t* indices, const T* x, int64_t planes, const Window& window) {
-  for (int64_t p = 0; p < planes; ++p, x += window.rows.size * window.columns.size) {
-    for (int64_t row = 0; row < window.rows.out; ++row) {
-      for (int64_t column = 0; column < window.columns.out; ++column) {
-        int64_t index = largest_in_window(x, window, row, column);
-        *out++ = x[index];
-        *indices++ = index;
+  const std::vector<Places> rows = places_along(window.rows);
+  const std::vector<Places> columns = places_along(window.columns);
+  const int64_t width = window.columns.size;
+  for (int64_t p = 0; p < planes; ++p, x += window.rows.size * width) {
+    for (const Places& row : rows) {
+      for (const Places& column : columns) {
+        const int64_t first = row.first * width + column.first;
+        Largest<T> largest{x[first], first};
+        for (int64_t i = row.first; i < row.end; i += window.rows.dilation) {
+          for (int64_t j = column.first; j < column.end; j += window.columns.dilation) {
+            largest.meet(x[i * width + j], i * width + j);
+          }
+        }
+        *out++ = largest.value;
+        *indices++ = largest.index;
       }
     }
   }
@@ -84,8 +104,8 @@ Tensors max_pool2d_backward(const Saved& saved, Tensors gradients) {
   dispatch_sum("max_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
     Total* out = result.mutable_data_as<Total>();
     const T* values = g.data_as<T>();
-    for (int64_t i = 0; i < g.count(); ++i) {
-      out[i / out_plane * in_plane + indices[i]] += static_cast<Total>(values[i]);
+    for (int64_t done = 0; done < g.count(); done += out_plane, out += in_plane) {
+      for (int64_t i = done; i < done + out_plane; ++i) out[indices[i]] += static_cast<Total>(values[i]);
     }
   });
   return {as_dtype(result, g.dtype())};

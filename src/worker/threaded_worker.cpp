@@ -87,7 +87,7 @@ std::unique_ptr<Rendezvous> ThreadedWorker::make_meeting_point(const std::string
   RendezvousTools tools{*loop_, transport, *log_};
   tools.get_environment = [](const char* name) -> const char* { return std::getenv(name); };
   tools.http = [this]() -> HttpClient& {
-    if (http_ == nullptr) http_ = std::make_unique<CurlClient>(*loop_, hooks_for(false));
+    if (http_ == nullptr) http_ = std::make_unique<CurlClient>(*loop_, hooks_for(false), reserve_);
     return *http_;
   };
   return make_rendezvous(uri, tools);

@@ -179,15 +179,17 @@ void EtcdJoining::renew_lease() {
                 });
 }
 
+// Where the entry of this member is not there the others have lost it, as one that was stopped: what it takes for their
+// loss is its own. Those that are gone all the same have leases that run out.
 void EtcdJoining::remove_gone() {
   const std::vector<Incarnation> some(gone_.begin(), gone_.begin() + std::min(std::ssize(gone_), kMostInOne));
-  client_->call(kTransaction, etcd::remove(prefix(), some), [this, count = std::ssize(some)](const std::string& body) {
-    etcd::read_succeeded(body);
-    return [this, count] {
-      gone_.erase(gone_.begin(), gone_.begin() + count);
-      go_on();
-    };
-  });
+  client_->call(kTransaction, etcd::remove(prefix(), self(), some),
+                [this, count = std::ssize(some)](const std::string& body) {
+                  return [this, count, is_here = etcd::read_succeeded(body)] {
+                    gone_.erase(gone_.begin(), is_here ? gone_.begin() + count : gone_.end());
+                    go_on();
+                  };
+                });
 }
 
 void EtcdJoining::look() {

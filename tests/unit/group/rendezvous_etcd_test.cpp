@@ -177,6 +177,28 @@ TEST_F(RendezvousEtcdTest, AMemberThatOthersLostWronglyMakesItsEntryAgainAtOnce)
   EXPECT_EQ(etcd().entries().size(), 3u);
 }
 
+// It has lost the others as well, as far as it knows, and leaves at once: their entries and the record of the group
+// stay.
+TEST_F(RendezvousEtcdTest, AMemberThatOthersHaveLostTakesNobodyAway) {
+  start_two();
+  Joiner& other = *meeting().joiners[0];
+  Joiner& stopped = *meeting().joiners[1];
+  stopped.loop().freeze();
+  other.on_gone(stopped.request().self.incarnation);
+  pass(kSecond);
+  other.loop().freeze();  // it has no time to come back
+  stopped.loop().thaw();
+  stopped.on_gone(other.request().self.incarnation);
+  pass(100 * kMillisecond);
+  stopped.leave();
+  pass(100 * kMillisecond);
+  other.loop().thaw();
+  pass(kSecond);
+  EXPECT_EQ(etcd().entries().size(), 2u);
+  EXPECT_TRUE(add(1, 2).succeeds());
+  EXPECT_TRUE(other.logged.empty());
+}
+
 TEST_F(RendezvousEtcdTest, AMemberThatWasStoppedLearnsThatItsPlaceWasTaken) {
   start_two();
   Joiner& stopped = *meeting().joiners[1];

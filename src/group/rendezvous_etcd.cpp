@@ -35,7 +35,7 @@ class EtcdJoining final : public Joining {
 
   void on_gone(Incarnation incarnation) override {
     assert_on_loop(loop_);
-    if (!is_member_) return;
+    if (!is_member_ || loop_.now() < removes_from_) return;
     gone_.push_back(incarnation);
     go_on();
   }
@@ -92,6 +92,7 @@ class EtcdJoining final : public Joining {
   Nanos lease_time_ = kLeaseSeconds * kSecond;
   std::optional<etcd::View> view_;  // the last one
   std::vector<Incarnation> gone_;   // whose places are to be made free
+  Nanos removes_from_ = 0;          // until then it leaves places alone
   std::vector<std::pair<Incarnation, Answer>> asked_;
   std::optional<Error> refusal_;  // by a rival whose lease may run out
   Nanos patience_ = 0;            // with it
@@ -179,8 +180,7 @@ void EtcdJoining::renew_lease() {
                 });
 }
 
-// Where the entry of this member is not there the others have lost it, as one that was stopped: what it takes for their
-// loss is its own. Those that are gone all the same have leases that run out.
+// Does nothing where the entry of this member is not there: come_back() says why.
 void EtcdJoining::remove_gone() {
   const std::vector<Incarnation> some(gone_.begin(), gone_.begin() + std::min(std::ssize(gone_), kMostInOne));
   client_->call(kTransaction, etcd::remove(prefix(), self(), some),
@@ -335,7 +335,11 @@ void EtcdJoining::keep_place() {
   leave();
 }
 
+// Perhaps the others have lost this member, as one that was stopped: those that it loses now live. For the time of a
+// lease it takes nobody's place away; the leases of those that are gone all the same run out in that time.
 void EtcdJoining::come_back() {
+  gone_.clear();
+  removes_from_ = deadline_after(loop_.now(), lease_time_);
   etcd::Entry entry;
   entry.group_revision = view_->group_revision;
   enter(std::move(entry));

@@ -177,22 +177,28 @@ TEST_F(RendezvousEtcdTest, AMemberThatOthersLostWronglyMakesItsEntryAgainAtOnce)
   EXPECT_EQ(etcd().entries().size(), 3u);
 }
 
-// It has lost the others as well, as far as it knows, and leaves at once: their entries and the record of the group
-// stay.
+// A member that was stopped, and that the other one has lost, loses the other one as well and leaves at once: what is
+// of the other one stays, whether the loss is known before the member has come back or after.
 TEST_F(RendezvousEtcdTest, AMemberThatOthersHaveLostTakesNobodyAway) {
   start_two();
   Joiner& other = *meeting().joiners[0];
   Joiner& stopped = *meeting().joiners[1];
-  stopped.loop().freeze();
-  other.on_gone(stopped.request().self.incarnation);
-  pass(kSecond);
-  other.loop().freeze();  // it has no time to come back
-  stopped.loop().thaw();
-  stopped.on_gone(other.request().self.incarnation);
-  pass(100 * kMillisecond);
+  for (const Nanos later : {Nanos{0}, 20 * kMillisecond}) {
+    stopped.loop().freeze();
+    other.on_gone(stopped.request().self.incarnation);
+    pass(kSecond);
+    EXPECT_EQ(etcd().entries().size(), 2u);
+    other.loop().freeze();  // it has no time to come back
+    stopped.loop().thaw();
+    pass(later);
+    EXPECT_EQ(etcd().entries().size(), later == 0 ? 2u : 3u);
+    stopped.on_gone(other.request().self.incarnation);
+    pass(100 * kMillisecond);
+    EXPECT_EQ(etcd().entries().size(), 3u);
+    other.loop().thaw();
+    pass(kSecond);
+  }
   stopped.leave();
-  pass(100 * kMillisecond);
-  other.loop().thaw();
   pass(kSecond);
   EXPECT_EQ(etcd().entries().size(), 2u);
   EXPECT_TRUE(add(1, 2).succeeds());

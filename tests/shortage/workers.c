@@ -202,12 +202,12 @@ static void run_etcd(const run_plan *plan, run_result *result, int32_t short_ran
   char prefix[64], rendezvous[256];
   snprintf(prefix, sizeof prefix, "/shortage/%d", (int)getpid());
   etcd_server_write_uri(prefix, rendezvous, sizeof rendezvous);
-  const pairing pair = {rendezvous, kUserKey, short_rank, kEtcdStartTime};
-  run_pair(plan, &pair, result);
-  run_pair(&(run_plan){{0, 0, 0, 0}, plan->directory}, &pair, &next);
+  run_pair(plan, &(pairing){rendezvous, kUserKey, short_rank, kStartTime}, result);
+  run_pair(&(run_plan){{0, 0, 0, 0}, plan->directory}, &(pairing){rendezvous, kUserKey, short_rank, kEtcdStartTime},
+           &next);
   if (next.late + next.others + next.wrong + next.refusals != 0) {
-    if (result->note[0] == '\0') memcpy(result->note, next.note, sizeof result->note);
-    run_note_wrong(result, "failures of the next group", 1, 0);
+    ++result->wrong;
+    snprintf(result->note, sizeof result->note, "the next group: %.380s", next.note);
   }
   result->handles += next.handles;
   const long left = etcd_server_count_keys(prefix);

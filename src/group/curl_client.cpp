@@ -72,6 +72,14 @@ class Curl {
   const SharedLibrary library_;
 };
 
+// No answer, for this reason.
+HttpAnswer no_answer(const Error& error) {
+  HttpAnswer answer;
+  if (error.status() == Status::kOutOfMemory) answer.outcome = HttpAnswer::Outcome::kNoMemory;
+  answer.why = error.message();
+  return answer;
+}
+
 void post(Loop& loop, Task task) {
   if (task) loop.post_or_drop(std::move(task));
 }
@@ -177,6 +185,8 @@ class Transfer {
 
   static HttpAnswer::Outcome outcome_of(CURLcode code) {
     switch (code) {
+      case CURLE_OUT_OF_MEMORY:
+        return HttpAnswer::Outcome::kNoMemory;
       case CURLE_PEER_FAILED_VERIFICATION:
       case CURLE_SSL_CONNECT_ERROR:
       case CURLE_SSL_CACERT_BADFILE:
@@ -230,9 +240,7 @@ class Transfers {
       if (curl_.multi_add_handle(multi_, transfer->easy()) != CURLM_OK) throw std::bad_alloc();
       open_[id] = std::move(transfer);
     } catch (...) {
-      HttpAnswer answer;
-      answer.why = current_error().message();
-      post(loop_, read(answer));
+      post(loop_, read(no_answer(current_error())));
     }
   }
 
@@ -262,8 +270,7 @@ class Transfers {
 
   // Ends all.
   void refuse(const Error& error) {
-    HttpAnswer answer;
-    answer.why = error.message();
+    const HttpAnswer answer = no_answer(error);
     while (!open_.empty()) {
       const auto read = open_.begin()->second->request.read;
       end(open_.begin()->first);
@@ -433,7 +440,7 @@ void CurlClient::State::give_up(const Error& error, Transfers* transfers) {
   } catch (...) {
     // There is no memory to tell it either. Who has asked does not wait for ever.
     MutexLock lock(mutex);
-    if (!refusal) refusal.emplace();
+    if (!refusal) refusal.emplace().outcome = HttpAnswer::Outcome::kNoMemory;
     commands.clear();
   }
 }
@@ -458,8 +465,7 @@ bool CurlClient::State::take_commands(Transfers& transfers) {
 }
 
 void CurlClient::State::refuse_all(const Error& error) {
-  HttpAnswer answer;
-  answer.why = error.message();
+  HttpAnswer answer = no_answer(error);
   if (error.status() == Status::kUnsupported) {
     answer.outcome = HttpAnswer::Outcome::kUnsupported;
     answer.why = fmt::format("this machine lacks libcurl, install Debian's package libcurl4 ({})", error.message());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -74,7 +75,7 @@ class EtcdJoining final : public Joining {
   void enter(etcd::Entry entry);
   void become_member(const RankTable& table);
   void fail_for(Error error);
-  void on_failed(Nanos pause);
+  void on_failed(Nanos pause, const Error& error);
   void on_refused(Error error);
   void watch();
   void leave();
@@ -111,7 +112,7 @@ void EtcdJoining::begin() {
     throw current_error().add_context(fmt::format("rendezvous \"{}\"", uri()));
   }
   EtcdClient::Events events;
-  events.on_failed = [this](Nanos pause) { on_failed(pause); };
+  events.on_failed = [this](Nanos pause, const Error& error) { on_failed(pause, error); };
   events.on_refused = [this](const Error& error) { on_refused(error); };
   events.on_no_lease = [this] {
     lease_ = 0;
@@ -309,6 +310,8 @@ void EtcdJoining::become_member(const RankTable& table) {
   for (const Peer& peer : members) {
     try {
       transport_.check_endpoint(peer.endpoint);
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (...) {
       fail(Status::kProtocol, "rendezvous \"{}\": the endpoint of worker \"{}\" is none: {}", uri(), peer.name,
            current_error().message());
@@ -364,7 +367,8 @@ void EtcdJoining::watch() {
   client_->watch(is_member_ ? etcd::watch_member(prefix(), self(), seen) : etcd::watch_members(prefix(), seen));
 }
 
-void EtcdJoining::on_failed(Nanos pause) {
+void EtcdJoining::on_failed(Nanos pause, const Error& error) {
+  if (!is_member_ && error.status() == Status::kOutOfMemory) return on_refused(error);
   if (is_member_ && pause > 0 && !std::exchange(is_cut_off_, true)) {
     log_.write(LogLevel::kWarning,
                fmt::format("rendezvous \"{}\": etcd does not answer ({}); the group goes on, but nobody can join it "

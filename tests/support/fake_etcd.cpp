@@ -261,6 +261,7 @@ void FakeHttp::arrive(uint64_t id) {
   const HttpRequest& request = found->second.request;
   const auto [server, path] = split(request.url);
   etcd_.asked.push_back(server + path);
+  if (etcd_.is_memory_short) return answer(id, {HttpAnswer::Outcome::kNoMemory, 0, "", "out of memory"});
   if (etcd_.mute.contains(server)) return;
   if (etcd_.down.contains(server)) {
     return answer(id, {HttpAnswer::Outcome::kUnreachable, 0, "", "Couldn't connect to server"});

@@ -277,7 +277,7 @@ TEST_F(CurlClientTest, GoesOnAfterAShortageOfMemory) {
     greedy.read = [](const HttpAnswer&) -> Task { throw std::bad_alloc(); };
     on_loop([&] { client_->send(greedy); });
     ASSERT_TRUE(distag::wait(*open, 10 * kSecond));
-    EXPECT_EQ(open->value().outcome, HttpAnswer::Outcome::kUnreachable);
+    EXPECT_EQ(open->value().outcome, HttpAnswer::Outcome::kNoMemory);
     EXPECT_EQ(open->value().why, "out of memory");
     EXPECT_EQ(ask(request(server.url("/a"))).body, "hello");
   }

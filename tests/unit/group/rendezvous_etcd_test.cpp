@@ -358,6 +358,24 @@ TEST_F(RendezvousEtcdTest, AWatchOfACompactedRevisionIsBegunAnewNowAndThen) {
   EXPECT_LE(etcd().watches_begun - before, 12);
 }
 
+TEST_F(RendezvousEtcdTest, AShortageOfMemoryFailsAStartAtOnceAndNoMember) {
+  etcd().is_memory_short = true;
+  Joiner& early = add(0, 2);
+  pass(kSecond);
+  ASSERT_TRUE(early.is_done());
+  EXPECT_EQ(early.error().status(), Status::kOutOfMemory) << text(early.error());
+  etcd().is_memory_short = false;
+  Joiner& first = add(0, 2);
+  Joiner& second = add(1, 2);
+  ASSERT_TRUE(first.succeeds());
+  ASSERT_TRUE(second.succeeds());
+  etcd().is_memory_short = true;
+  pass(4 * kSecond);
+  etcd().is_memory_short = false;
+  pass(10 * kSecond);
+  EXPECT_EQ(etcd().entries().size(), 3u);
+}
+
 TEST_F(RendezvousEtcdTest, MembersAskLittle) {
   start_two();
   etcd().asked.clear();

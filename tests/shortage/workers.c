@@ -1,6 +1,7 @@
 /* Two workers: calls, a pass through both, references, an optimizer that steps on both; from their creation to the
  * release. Whatever answers OUT_OF_MEMORY is done again, so that what a failure left behind is used. */
 #define _GNU_SOURCE
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -194,6 +195,18 @@ void run_tcp_server(const run_plan *plan, run_result *result) { run_tcp(plan, re
 void run_group_key(const run_plan *plan, run_result *result) { run_tcp(plan, result, 0, kGroupKey); }
 void run_worker_keys(const run_plan *plan, run_result *result) { run_tcp(plan, result, 1, kWorkerKeys); }
 
+/* Waits until nobody has a place below the prefix: for as long as a lease at most. */
+static void await_no_member(run_result *result, const char *prefix) {
+  char members[80];
+  long left = 1;
+  snprintf(members, sizeof members, "%s/member", prefix);
+  for (int i = 0; i < 160 && left != 0; ++i) {
+    left = etcd_server_count_keys(members);
+    if (left != 0) poll(NULL, 0, 50);
+  }
+  if (left != 0) run_note_wrong(result, "members left in etcd", (double)left, 0);
+}
+
 /* A group in etcd. All allocations of the process are refused in turn, of whomever they are: of distag, of libcurl, and
  * where it is loaded within the run of the loader and of OpenSSL too. What the shortage left there is no longer than a
  * lease, and the next group at the same address, which gets all memory, meets, works and leaves nothing. */
@@ -203,6 +216,7 @@ static void run_etcd(const run_plan *plan, run_result *result, int32_t short_ran
   snprintf(prefix, sizeof prefix, "/shortage/%d", (int)getpid());
   etcd_server_write_uri(prefix, rendezvous, sizeof rendezvous);
   run_pair(plan, &(pairing){rendezvous, kUserKey, short_rank, kStartTime}, result);
+  await_no_member(result, prefix);
   run_pair(&(run_plan){{0, 0, 0, 0}, plan->directory}, &(pairing){rendezvous, kUserKey, short_rank, kEtcdStartTime},
            &next);
   if (next.late + next.others + next.wrong + next.refusals != 0) {

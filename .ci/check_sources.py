@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """Has the compiler of a build folder look at every source with the build's options, and make no code.
 
-usage: check_sources.py BUILD
+usage: check_sources.py BUILD [BUILT]
 
-What is generated has to be there. Prints what the compiler says of those that it does not take; exit code 1 then.
+Leaves out what the build folder BUILT has compiled by the same compiler with the same definitions and the same
+warnings, as errors. What is generated has to be there. Prints what the compiler says of those that it does not take;
+exit code 1 then.
 """
 import concurrent.futures
 import json
@@ -11,6 +13,9 @@ import os
 import shlex
 import subprocess
 import sys
+
+# Makes the C++ library assert what it is given, and nothing warn.
+FOR_LIBRARY = {"-D_GLIBCXX_ASSERTIONS"}
 
 
 def check(entry):
@@ -22,14 +27,38 @@ def check(entry):
     return entry["file"], done.stdout or "it fails" if done.returncode != 0 else ""
 
 
+def entries_of(folder):
+    with open(os.path.join(folder, "compile_commands.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def view(entry):
+    """All that decides what is warned of: the file, the compiler, the definitions and the warnings."""
+    words = shlex.split(entry["command"])
+    told = sorted({word for word in words if word.startswith(("-D", "-W", "-std"))} - FOR_LIBRARY)
+    return entry["file"], next(word for word in words if "clang" in word), tuple(told)
+
+
+def compiled(folder):
+    """The views of what has its object there, by a build that takes no warning."""
+    views = set()
+    for entry in entries_of(folder):
+        words = shlex.split(entry["command"])
+        made = os.path.join(entry["directory"], words[words.index("-o") + 1])
+        if "-Werror" in words and os.path.exists(made) and os.path.getmtime(made) > os.path.getmtime(entry["file"]):
+            views.add(view(entry))
+    return views
+
+
 def main():
-    with open(os.path.join(sys.argv[1], "compile_commands.json"), encoding="utf-8") as file:
-        entries = json.load(file)
+    entries = entries_of(sys.argv[1])
+    done = compiled(sys.argv[2]) if len(sys.argv) > 2 else set()
+    entries, all_count = [entry for entry in entries if view(entry) not in done], len(entries)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         failed = [result for result in pool.map(check, entries) if result[1]]
     for name, text in failed:
         print(f"{name}:\n{text}")
-    print(f"{len(entries)} sources, {len(failed)} refused")
+    print(f"{len(entries)} of {all_count} sources, {len(failed)} refused")
     return 1 if failed or not entries else 0
 
 

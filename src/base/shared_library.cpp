@@ -2,9 +2,24 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <iterator>
+#include <new>
+
 #include "base/error.h"
 
 namespace distag {
+
+namespace {
+
+// The loader tells it in words alone, of which these are for nothing else.
+bool is_about_memory(const std::string& reasons) {
+  const char* const words[] = {"out of memory", "cannot allocate", "cannot create"};
+  return std::any_of(std::begin(words), std::end(words),
+                     [&reasons](const char* each) { return reasons.find(each) != std::string::npos; });
+}
+
+}  // namespace
 
 SharedLibrary::SharedLibrary(const std::vector<std::string>& names) {
   std::string reasons;
@@ -15,6 +30,7 @@ SharedLibrary::SharedLibrary(const std::vector<std::string>& names) {
     const char* const reason = dlerror();
     reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", reason == nullptr ? name.c_str() : reason);
   }
+  if (is_about_memory(reasons)) throw std::bad_alloc();
   fail(Status::kUnsupported, "{}", reasons);
 }
 

@@ -8,8 +8,8 @@ namespace distag {
 // A library of others that is loaded only where it is used, so that whoever links distag does not get it as well.
 class SharedLibrary {
  public:
-  // The first of these names that the system finds. Throws UNSUPPORTED with the reason for each that it does not. Takes
-  // as long as the disk does: not on a loop.
+  // The first of these names that the system finds. Throws UNSUPPORTED with the reason for each that it does not,
+  // bad_alloc where memory is short. Takes as long as the disk does: not on a loop.
   explicit SharedLibrary(const std::vector<std::string>& names);
   ~SharedLibrary();
   SharedLibrary(const SharedLibrary&) = delete;

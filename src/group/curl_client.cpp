@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
+#include "base/reserve.h"
 #include "base/shared_library.h"
 
 namespace distag {
@@ -41,7 +42,9 @@ class Curl {
     library_.find("curl_multi_info_read", multi_info_read);
     library_.find("curl_multi_poll", multi_poll);
     library_.find("curl_multi_wakeup", multi_wakeup);
-    if (global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) fail(Status::kUnsupported, "libcurl does not start");
+    const CURLcode code = global_init(CURL_GLOBAL_DEFAULT);
+    if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+    if (code != CURLE_OK) fail(Status::kInternal, "libcurl does not start");
   }
   ~Curl() { global_cleanup(); }
   Curl(const Curl&) = delete;
@@ -68,6 +71,14 @@ class Curl {
  private:
   const SharedLibrary library_;
 };
+
+// No answer, for this reason.
+HttpAnswer no_answer(const Error& error) {
+  HttpAnswer answer;
+  if (error.status() == Status::kOutOfMemory) answer.outcome = HttpAnswer::Outcome::kNoMemory;
+  answer.why = error.message();
+  return answer;
+}
 
 void post(Loop& loop, Task task) {
   if (task) loop.post_or_drop(std::move(task));
@@ -174,6 +185,8 @@ class Transfer {
 
   static HttpAnswer::Outcome outcome_of(CURLcode code) {
     switch (code) {
+      case CURLE_OUT_OF_MEMORY:
+        return HttpAnswer::Outcome::kNoMemory;
       case CURLE_PEER_FAILED_VERIFICATION:
       case CURLE_SSL_CONNECT_ERROR:
       case CURLE_SSL_CACERT_BADFILE:
@@ -227,9 +240,7 @@ class Transfers {
       if (curl_.multi_add_handle(multi_, transfer->easy()) != CURLM_OK) throw std::bad_alloc();
       open_[id] = std::move(transfer);
     } catch (...) {
-      HttpAnswer answer;
-      answer.why = current_error().message();
-      post(loop_, read(answer));
+      post(loop_, read(no_answer(current_error())));
     }
   }
 
@@ -257,6 +268,16 @@ class Transfers {
     }
   }
 
+  // Ends all.
+  void refuse(const Error& error) {
+    const HttpAnswer answer = no_answer(error);
+    while (!open_.empty()) {
+      const auto read = open_.begin()->second->request.read;
+      end(open_.begin()->first);
+      post(loop_, read(answer));
+    }
+  }
+
   // Any but streams.
   bool has_requests() const {
     return std::any_of(open_.begin(), open_.end(), [](const auto& entry) { return !entry.second->request.read_line; });
@@ -274,8 +295,12 @@ class Transfers {
 }  // namespace
 
 struct CurlClient::State {
-  State(Loop& given_loop, ThreadHooks given_hooks, std::vector<std::string> given_names)
-      : loop(given_loop), hooks(std::move(given_hooks)), names(std::move(given_names)) {}
+  State(Loop& given_loop, ThreadHooks given_hooks, std::shared_ptr<Reserve> given_reserve,
+        std::vector<std::string> given_names)
+      : loop(given_loop),
+        hooks(std::move(given_hooks)),
+        reserve(std::move(given_reserve)),
+        names(std::move(given_names)) {}
 
   // A request, or without one the end of that of its number.
   struct Command {
@@ -301,14 +326,17 @@ struct CurlClient::State {
     State& state_;
   };
 
+  void join_failed_thread();
   void give(Command command);
   void run();
   void serve(const Curl& curl);
   bool take_commands(Transfers& transfers);
+  void give_up(const Error& error, Transfers* transfers);
   void refuse_all(const Error& error);
 
   Loop& loop;
   const ThreadHooks hooks;
+  const std::shared_ptr<Reserve> reserve;  // of the thread; nullptr: none
   const std::vector<std::string> names;
   uint64_t next_id = 1;
   std::thread thread;
@@ -322,13 +350,14 @@ struct CurlClient::State {
 
 std::vector<std::string> CurlClient::libraries() { return {"libcurl.so.4", "libcurl-gnutls.so.4"}; }
 
-CurlClient::CurlClient(Loop& loop, ThreadHooks hooks, std::vector<std::string> names)
-    : state_(std::make_unique<State>(loop, std::move(hooks), std::move(names))) {}
+CurlClient::CurlClient(Loop& loop, ThreadHooks hooks, std::shared_ptr<Reserve> reserve, std::vector<std::string> names)
+    : state_(std::make_unique<State>(loop, std::move(hooks), std::move(reserve), std::move(names))) {}
 
 CurlClient::~CurlClient() { stop(0); }
 
 uint64_t CurlClient::send(HttpRequest request) {
   assert_on_loop(state_->loop);
+  state_->join_failed_thread();
   const uint64_t id = state_->next_id++;
   state_->give({id, std::move(request)});
   if (!state_->thread.joinable()) {
@@ -352,6 +381,17 @@ void CurlClient::stop(Nanos patience) {
   state_->thread.join();
 }
 
+// Where it was short of something another one takes its place; a machine without libcurl stays so.
+void CurlClient::State::join_failed_thread() {
+  {
+    MutexLock lock(mutex);
+    if (!refusal || refusal->outcome == HttpAnswer::Outcome::kUnsupported) return;
+  }
+  thread.join();
+  MutexLock lock(mutex);
+  refusal.reset();
+}
+
 void CurlClient::State::give(Command command) {
   MutexLock lock(mutex);
   if (!refusal) {
@@ -365,25 +405,43 @@ void CurlClient::State::give(Command command) {
 }
 
 void CurlClient::State::run() {
+  const ReserveScope scope(reserve.get());
   try {
     const Curl curl(names);
     serve(curl);
   } catch (...) {
-    refuse_all(current_error());
+    give_up(current_error(), nullptr);
   }
 }
 
 void CurlClient::State::serve(const Curl& curl) {
   Transfers transfers(curl, loop);
   const WayToWake way(*this, [&curl, multi = transfers.multi()] { curl.multi_wakeup(multi); });
-  while (take_commands(transfers)) {
-    transfers.move();
-    int longest = kLongestPoll;
-    {
-      MutexLock lock(mutex);
-      if (end) longest = kPollOfEnd;
+  try {
+    while (take_commands(transfers)) {
+      transfers.move();
+      int longest = kLongestPoll;
+      {
+        MutexLock lock(mutex);
+        if (end) longest = kPollOfEnd;
+      }
+      transfers.wait(longest);
     }
-    transfers.wait(longest);
+  } catch (...) {
+    give_up(current_error(), &transfers);
+  }
+}
+
+// The last of the thread.
+void CurlClient::State::give_up(const Error& error, Transfers* transfers) {
+  try {
+    refuse_all(error);
+    if (transfers != nullptr) transfers->refuse(error);
+  } catch (...) {
+    // There is no memory to tell it either. Who has asked does not wait for ever.
+    MutexLock lock(mutex);
+    if (!refusal) refusal.emplace().outcome = HttpAnswer::Outcome::kNoMemory;
+    commands.clear();
   }
 }
 
@@ -407,8 +465,7 @@ bool CurlClient::State::take_commands(Transfers& transfers) {
 }
 
 void CurlClient::State::refuse_all(const Error& error) {
-  HttpAnswer answer;
-  answer.why = error.message();
+  HttpAnswer answer = no_answer(error);
   if (error.status() == Status::kUnsupported) {
     answer.outcome = HttpAnswer::Outcome::kUnsupported;
     answer.why = fmt::format("this machine lacks libcurl, install Debian's package libcurl4 ({})", error.message());

@@ -93,6 +93,7 @@ void EtcdClient::post(HttpRequest request, bool is_authenticating, Read read) {
       }
     } catch (...) {
       failure = {Kind::kGarbage, current_error()};
+      if (failure.error.status() == Status::kOutOfMemory) failure.kind = Kind::kPassing;
     }
     return [this, alive, own, failure = std::move(failure), next = std::move(next)]() mutable {
       if (alive.expired() || request_ != *own) return;
@@ -122,6 +123,7 @@ EtcdClient::Failure EtcdClient::failure_of(const HttpAnswer& answer, bool is_aut
              answer.why + " (should it ask for TLS, or for a certificate of this side that it believes, name them by "
                           "DISTAG_ETCD_CACERT, DISTAG_ETCD_CERT and DISTAG_ETCD_KEY)"}};
   }
+  if (answer.outcome == HttpAnswer::Outcome::kNoMemory) return {Kind::kPassing, {Status::kOutOfMemory, answer.why}};
   if (answer.outcome == HttpAnswer::Outcome::kUnreachable) {
     return {Kind::kPassing, {Status::kDisconnected, answer.why}};
   }
@@ -170,7 +172,7 @@ void EtcdClient::on_failure(const Failure& failure) {
   if (++failures_in_row_ % settings_.endpoints.size() == 0) {
     pause = pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
   }
-  events_.on_failed(pause);
+  events_.on_failed(pause, failure.error);
 }
 
 // Each server fails in a way that time does not mend.

@@ -18,7 +18,8 @@ namespace distag {
 class EtcdClient {
  public:
   struct Events {
-    std::function<void(Nanos pause)> on_failed;          // a call: it may be made again after the pause
+    // A call: it may be made again after the pause.
+    std::function<void(Nanos pause, const Error& error)> on_failed;
     std::function<void(const Error& error)> on_refused;  // a call: another one would fare no better
     std::function<void()> on_no_lease;                   // a call names a lease that has run out
     std::function<void()> on_news;                       // the watch, or its end

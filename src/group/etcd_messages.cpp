@@ -134,6 +134,10 @@ Json is_absent(const std::string& key, const std::string& end = {}) {
   return compare;
 }
 
+Json is_present(const std::string& key) {
+  return Json{{"key", to_base64(key)}, {"target", "CREATE"}, {"result", "GREATER"}, {"create_revision", "0"}};
+}
+
 Json whole_group(const std::string& prefix) {
   return Json::array({range(group_key(prefix)), range(first_member_key(prefix), end_of_member_keys(prefix), true)});
 }
@@ -240,10 +244,10 @@ std::string leave(const std::string& prefix, Incarnation self) {
                    {"failure", Json::array({erase(own)})}});
 }
 
-std::string remove(const std::string& prefix, const std::vector<Incarnation>& members) {
+std::string remove(const std::string& prefix, Incarnation self, const std::vector<Incarnation>& members) {
   Json success = Json::array();
   for (const Incarnation member : members) success.push_back(erase(member_key(prefix, member)));
-  return text(Json{{"success", std::move(success)}});
+  return text(Json{{"compare", Json::array({is_present(member_key(prefix, self))})}, {"success", std::move(success)}});
 }
 
 std::string watch_members(const std::string& prefix, int64_t after) {

@@ -64,7 +64,8 @@ std::string replace_group(const std::string& prefix, int64_t group_revision, con
 bool read_succeeded(const std::string& answer);
 // Takes the entry away, and the record with the last one.
 std::string leave(const std::string& prefix, Incarnation self);
-std::string remove(const std::string& prefix, const std::vector<Incarnation>& members);
+// Takes the entries of others away if that of this member is there.
+std::string remove(const std::string& prefix, Incarnation self, const std::vector<Incarnation>& members);
 
 // Of all members after a revision; or of one.
 std::string watch_members(const std::string& prefix, int64_t after);

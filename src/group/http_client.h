@@ -24,6 +24,7 @@ struct HttpAnswer {
     kUnreachable,  // or it did not answer in time, or with more bytes than are wanted
     kCut,          // there was a connection, which the other side ended
     kUntrusted,    // its certificate does not fit
+    kNoMemory,     // for the request or its answer
     kUnsupported,  // this machine lacks the means
   };
   Outcome outcome = Outcome::kUnreachable;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -35,7 +36,7 @@ class EtcdJoining final : public Joining {
 
   void on_gone(Incarnation incarnation) override {
     assert_on_loop(loop_);
-    if (!is_member_) return;
+    if (!is_member_ || loop_.now() < removes_from_) return;
     gone_.push_back(incarnation);
     go_on();
   }
@@ -74,7 +75,7 @@ class EtcdJoining final : public Joining {
   void enter(etcd::Entry entry);
   void become_member(const RankTable& table);
   void fail_for(Error error);
-  void on_failed(Nanos pause);
+  void on_failed(Nanos pause, const Error& error);
   void on_refused(Error error);
   void watch();
   void leave();
@@ -92,6 +93,7 @@ class EtcdJoining final : public Joining {
   Nanos lease_time_ = kLeaseSeconds * kSecond;
   std::optional<etcd::View> view_;  // the last one
   std::vector<Incarnation> gone_;   // whose places are to be made free
+  Nanos removes_from_ = 0;          // until then it leaves places alone
   std::vector<std::pair<Incarnation, Answer>> asked_;
   std::optional<Error> refusal_;  // by a rival whose lease may run out
   Nanos patience_ = 0;            // with it
@@ -110,7 +112,7 @@ void EtcdJoining::begin() {
     throw current_error().add_context(fmt::format("rendezvous \"{}\"", uri()));
   }
   EtcdClient::Events events;
-  events.on_failed = [this](Nanos pause) { on_failed(pause); };
+  events.on_failed = [this](Nanos pause, const Error& error) { on_failed(pause, error); };
   events.on_refused = [this](const Error& error) { on_refused(error); };
   events.on_no_lease = [this] {
     lease_ = 0;
@@ -179,15 +181,16 @@ void EtcdJoining::renew_lease() {
                 });
 }
 
+// Does nothing where the entry of this member is not there: come_back() says why.
 void EtcdJoining::remove_gone() {
   const std::vector<Incarnation> some(gone_.begin(), gone_.begin() + std::min(std::ssize(gone_), kMostInOne));
-  client_->call(kTransaction, etcd::remove(prefix(), some), [this, count = std::ssize(some)](const std::string& body) {
-    etcd::read_succeeded(body);
-    return [this, count] {
-      gone_.erase(gone_.begin(), gone_.begin() + count);
-      go_on();
-    };
-  });
+  client_->call(kTransaction, etcd::remove(prefix(), self(), some),
+                [this, count = std::ssize(some)](const std::string& body) {
+                  return [this, count, is_here = etcd::read_succeeded(body)] {
+                    gone_.erase(gone_.begin(), is_here ? gone_.begin() + count : gone_.end());
+                    go_on();
+                  };
+                });
 }
 
 void EtcdJoining::look() {
@@ -307,6 +310,8 @@ void EtcdJoining::become_member(const RankTable& table) {
   for (const Peer& peer : members) {
     try {
       transport_.check_endpoint(peer.endpoint);
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (...) {
       fail(Status::kProtocol, "rendezvous \"{}\": the endpoint of worker \"{}\" is none: {}", uri(), peer.name,
            current_error().message());
@@ -333,7 +338,11 @@ void EtcdJoining::keep_place() {
   leave();
 }
 
+// Perhaps the others have lost this member, as one that was stopped: those that it loses now live. For the time of a
+// lease it takes nobody's place away; the leases of those that are gone all the same run out in that time.
 void EtcdJoining::come_back() {
+  gone_.clear();
+  removes_from_ = deadline_after(loop_.now(), lease_time_);
   etcd::Entry entry;
   entry.group_revision = view_->group_revision;
   enter(std::move(entry));
@@ -358,7 +367,8 @@ void EtcdJoining::watch() {
   client_->watch(is_member_ ? etcd::watch_member(prefix(), self(), seen) : etcd::watch_members(prefix(), seen));
 }
 
-void EtcdJoining::on_failed(Nanos pause) {
+void EtcdJoining::on_failed(Nanos pause, const Error& error) {
+  if (!is_member_ && error.status() == Status::kOutOfMemory) return on_refused(error);
   if (is_member_ && pause > 0 && !std::exchange(is_cut_off_, true)) {
     log_.write(LogLevel::kWarning,
                fmt::format("rendezvous \"{}\": etcd does not answer ({}); the group goes on, but nobody can join it "

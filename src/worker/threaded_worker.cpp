@@ -87,7 +87,7 @@ std::unique_ptr<Rendezvous> ThreadedWorker::make_meeting_point(const std::string
   RendezvousTools tools{*loop_, transport, *log_};
   tools.get_environment = [](const char* name) -> const char* { return std::getenv(name); };
   tools.http = [this]() -> HttpClient& {
-    if (http_ == nullptr) http_ = std::make_unique<CurlClient>(*loop_, hooks_for(false));
+    if (http_ == nullptr) http_ = std::make_unique<CurlClient>(*loop_, hooks_for(false), reserve_);
     return *http_;
   };
   return make_rendezvous(uri, tools);
@@ -216,7 +216,7 @@ bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {
   if (!wait(*worker_->rpc().when_no_function_runs(), time_left(deadline))) return false;
   // The loop first: what it let go of in its last moments may still run on the executors.
   loop_->stop();
-  if (http_ != nullptr) http_->stop(latest == kNever ? kPatience : std::min(kPatience, time_left(latest)));
+  latest = end_http(latest);
   decoder_->stop();
   run_what_waits(deadline);
   if (!pool_->stop(time_left(latest))) return false;
@@ -225,6 +225,14 @@ bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {
     return host_->stop(time_left(latest));
   }
   return true;
+}
+
+// The time that its last words take is not that of the threads: the later moment by which they are to end.
+Nanos ThreadedWorker::end_http(Nanos latest) {
+  if (http_ == nullptr) return latest;
+  const Nanos begin = loop_->now();
+  http_->stop(latest == kNever ? kPatience : std::min(kPatience, time_left(latest)));
+  return latest == kNever ? kNever : latest + (loop_->now() - begin);
 }
 
 // Callbacks of futures that the shutdown completed, and deleters. A callback or deleter that is not begun by the

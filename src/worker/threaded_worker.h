@@ -64,6 +64,7 @@ class ThreadedWorker {
   Security load_keys();
   ThreadHooks hooks_for(bool runs_host_code) const;
   bool take_down(Nanos deadline, Nanos latest);
+  Nanos end_http(Nanos latest);
   void run_what_waits(Nanos deadline);
 
   const ThreadedOptions options_;

@@ -15,6 +15,7 @@
 enum { kSlow, kAsker, kAnswerer, kFirstSender, kMostSenders = 16 };
 enum { kBudget = 24 << 20, kElements = 32 << 10, kBytes = 8 * kElements, kMost = 4 * kBudget / kBytes };
 enum { kServeMs = 5, kCalls = 50, kTimes = 30, kLeastRounds = 2, kMostRounds = 20, kLeastShare = 80 /* percent */ };
+_Static_assert(kFirstSender + (int)kMostSenders <= (int)kMostProcesses, "all of them find room in a group");
 static int senders = 2;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { kIsMeasured = 0 }; /* a sanitizer has memory and times of its own */

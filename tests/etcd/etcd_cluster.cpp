@@ -133,6 +133,8 @@ void EtcdCluster::kill(int server) {
   own.pid = -1;
 }
 
+void EtcdCluster::pause(int server) { ::kill(servers_.at(static_cast<size_t>(server))->pid, SIGSTOP); }
+
 std::string EtcdCluster::uri(const std::string& prefix) const {
   std::string text = "etcd://";
   for (size_t i = 0; i < servers_.size(); ++i) {

@@ -4,10 +4,13 @@
 LEASE = 1.0
 SHORT_STOP = 0.3
 LONG_STOP = 2.5
+ETCD_DOWN = 1.0  # until a server of etcd that was killed is started again
 
 # By phase, in the order of the protocol: the member that the fault strikes, the step, and which one of its kind.
 # "cold" is a call between members that have not spoken yet; in the others all are connected. In "stop" all shut down
-# together; in "leave" one goes, and waits for nobody.
+# together; in "leave" one goes, and waits for nobody. In those named etcd_ they meet in a server of etcd: "etcd_join"
+# begins with the victim alone, in "etcd_lease" A calls the others while leases are renewed, and in "etcd_return" all
+# leases are taken away meanwhile.
 STEPS = {
     "start": """
         A Lock.open sent 1, C Lock.open sent 1, A Draft.open sent 1, C Draft.open sent 1,
@@ -61,12 +64,23 @@ STEPS = {
         A ShutdownPoll sent 3, A ShutdownVerdict sent 1, A ShutdownVerdict sent 2, B ShutdownVerdict arrived 1""",
     "leave": """
         C Leave sent 1, C Leave sent 2""",
+    "etcd_join": """
+        A Etcd.grant sent 1, C Etcd.grant arrived 1, A Etcd.look sent 1, C Etcd.look arrived 1, A Etcd.enter sent 1,
+        C Etcd.enter arrived 1, A Etcd.watch sent 1, C Etcd.watch arrived 1""",
+    "etcd_lease": """
+        A Etcd.keepalive sent 1, B Etcd.keepalive sent 1, B Etcd.keepalive arrived 1""",
+    "etcd_return": """
+        B Etcd.watch arrived 1, A Etcd.look sent 1, B Etcd.look arrived 1, B Etcd.grant sent 1, A Etcd.enter sent 2,
+        B Etcd.enter arrived 2""",
+    "etcd_leave": """
+        C Etcd.leave sent 1, C Etcd.leave arrived 1, C Etcd.revoke sent 1""",
 }
 
 # The faults of tests/faults/fault_points.h; two of them are one, for different times.
 RECOVERED = ("short stop", "cut", "lose", "slow", "clock", "date")  # everything goes on as if nothing had happened
 LOSSES = ("kill", "long stop", "mute", "deaf")  # the others lose the member
-FAULTS = LOSSES + RECOVERED + ("memory", "disk")
+OF_ETCD = ("etcd kill", "etcd stop")  # of the server: killed and started again, or stopped for long; nobody is lost
+FAULTS = LOSSES + RECOVERED + OF_ETCD + ("memory", "disk")
 
 # "lane" is shared memory beside ipc://; the others are sockets alone.
 TRANSPORTS = ("lane", "ipc", "tcp with a key", "tcp without keys")
@@ -74,6 +88,8 @@ TRANSPORTS = ("lane", "ipc", "tcp with a key", "tcp without keys")
 # Where there are no connections none can fail; where no file is written no disk can be full. In "start" a stop of
 # any length holds nobody's lease: nobody has spoken yet.
 FILE_PHASES = ("start",)
+MEETINGS = ("start", "join", "etcd_join")
+LEAVES = ("leave", "etcd_leave")
 NEED_CONNECTIONS = ("cut", "lose", "mute", "deaf", "slow")
 
 
@@ -82,11 +98,18 @@ class Cell:
         self.number, self.phase, self.step, self.fault, self.transport = number, phase, step, fault, transport
         self.victim, self.kind, self.way, self.nth = step.split()
 
+    def meets_in_etcd(self):
+        return self.phase.startswith("etcd_")
+
     def __str__(self):
         return f"{self.phase}: {self.step} | {self.fault} | {self.transport}"
 
 
 def applies(phase, fault, transport):
+    if phase.startswith("etcd_"):
+        return fault != "disk"
+    if fault in OF_ETCD:
+        return False
     if phase in FILE_PHASES:
         return fault not in NEED_CONNECTIONS
     if phase == "join":  # the rendezvous at tcp://

@@ -43,6 +43,12 @@ void refuse_memory() {
   allocations_count_from_here(&wanted);
 }
 
+// The server of etcd in which this process meets others.
+void strike_etcd(int signal) {
+  const char* const pid = std::getenv("FAULTS_ETCD");
+  if (pid != nullptr) kill(std::atoi(pid), signal);
+}
+
 }  // namespace
 
 int64_t true_now() {
@@ -105,6 +111,8 @@ void FaultPoints::say(int64_t at) const {
 }
 
 void FaultPoints::happen() {
+  if (fault_ == "etcd-kill") strike_etcd(SIGKILL);  // before others begin to mend it
+  if (fault_ == "etcd-stop") strike_etcd(SIGSTOP);
   say(true_now());
   if (fault_ == "kill") kill(getpid(), SIGKILL);
   if (fault_ == "stop") kill(getpid(), SIGSTOP);

@@ -27,6 +27,8 @@ enum class Way { kSent, kArrived };
 //   clock        the monotonic clock goes on 2.5 s later
 //   date         the clock of the day goes back by a day
 //   disk         no file can be made or written until "mend"
+//   etcd-kill    SIGKILL for the server of etcd, which another process starts again
+//   etcd-stop    SIGSTOP for it; another process sends SIGCONT
 //
 // Each says in a line on the standard output when it has happened: {"fault": NAME, "at": nanoseconds}.
 class FaultPoints {

@@ -9,18 +9,19 @@ processes meet, and one of them has a fault at one step while they work. Then
   - each operation has the right result, or an error that names the lost member, within its bound;
   - the survivors go on: a call and a pass with each other;
   - where a member was lost another one joins under its name, and calls and is called;
-  - nothing is left: no call, context, reference, handle, thread, descriptor, file or process.
+  - nothing is left: no call, context, reference, handle, thread, descriptor, file, key in etcd or process.
 Exit code 1 if a cell fails.
 """
 import collections
 import concurrent.futures
+import os
 import signal
-import socket
 import sys
 import time
 
-from cells import FAULTS, LEASE, LOSSES, TRANSPORTS, all_cells
-from processes import Group, Hang, wait_until_dead
+from cells import FAULTS, LEASE, LEAVES, LOSSES, MEETINGS, TRANSPORTS, all_cells
+from etcd import find_etcd
+from processes import Group, Hang, Ports, wait_until_dead
 
 SECOND = 1e9
 START_MS = 10000
@@ -37,11 +38,14 @@ SETTLED_WITHIN = 3.0
 # Beside them the pool makes a thread for each core once it has so much to do, and one for each function that waits.
 SOCKETS_BELOW_LANES = {"anon_inode": 4}
 MORE_THREADS = 2 + 4
+# A call to etcd beside the watch has a connection of its own, from the first renewal on.
+CALLS_OF_ETCD = {"socket": 1}
 STRUCK_WITHIN = 2.0  # of the end of the phase: what ends it goes out later
 # A context of libzmq that ran out of memory in the middle of a call cannot be ended, and is left alone.
 THREADS_LEFT_ALONE = 2
 MAY_FAIL_ONCE = 0.02  # of all cells
 TOGETHER = ("mesh", "gather")  # phases that all members run at once
+WORK = {"cold": "call", "etcd_lease": "steady", "etcd_return": "steady"}  # what they do, where it has not the same name
 # The delays that are measured: of operations of survivors, and of their callbacks for members.
 KILL_TO_ERROR, KILL_TO_NEWS = "kill to named error", "kill to the news of it"
 SILENCE_TO_NEWS = f"silence to the news of it (lease {LEASE:g} s)"
@@ -53,10 +57,10 @@ NAMED = ("DISCONNECTED", "PEER_RESTARTED", "DIVERGED")
 class Run:
     """One cell."""
 
-    def __init__(self, program, cell, port):
+    def __init__(self, program, cell, ports):
         self.cell, self.complaints, self.delays = cell, [], collections.defaultdict(list)
         self.outcomes = set()
-        self.group = Group(program, cell, port)
+        self.group = Group(program, cell, ports)
         self.victim = self.group.members[cell.victim]
         self.others = [name for name in "ABC" if name != cell.victim]
 
@@ -110,16 +114,20 @@ class Run:
 
     def arm(self):
         cell = self.cell
-        fault = "stop" if cell.fault.endswith("stop") else cell.fault
+        fault = "stop" if cell.fault in ("short stop", "long stop") else cell.fault.replace(" ", "-")
         self.victim.ask(f"arm {cell.kind} {cell.way} {cell.nth} {fault}")
 
     def start_all(self):
         """Also of those that fail while they start: then once more, with another process where one was killed."""
-        is_hit = self.cell.phase in ("start", "join")
+        is_hit = self.cell.phase in MEETINGS
+        start = f"start {HIT_START_MS if is_hit else START_MS}"
         if is_hit:
             self.arm()
-        for member in self.group.members.values():
-            member.tell(f"start {HIT_START_MS if is_hit else START_MS}")
+        self.victim.tell(start)
+        if self.cell.phase == "etcd_join":
+            self.victim.has_struck.wait(STRUCK_WITHIN)
+        for name in self.others:
+            self.group.members[name].tell(start)
         answers = {self.cell.victim: self.victim.hear()}
         if answers[self.cell.victim] is None:
             wait_until_dead(self.victim)
@@ -163,6 +171,8 @@ class Run:
         allowed = collections.Counter(before["descriptors"])
         if self.cell.transport == "lane":
             allowed.update(SOCKETS_BELOW_LANES)
+        if self.cell.meets_in_etcd():
+            allowed.update(CALLS_OF_ETCD)
         more = {kind: count for kind, count in now["descriptors"].items() if count > allowed[kind]}
         if now["threads"] > before["threads"] + MORE_THREADS:
             more["threads"] = now["threads"]
@@ -185,7 +195,9 @@ class Run:
     def run_phase(self):
         phase = self.cell.phase
         names = "ABC" if phase in TOGETHER else "A"
-        for name, operations in self.group.ask_all(f"run {'call' if phase == 'cold' else phase}", names).items():
+        if phase == "etcd_return":
+            self.group.etcd.revoke_leases()
+        for name, operations in self.group.ask_all("run " + WORK.get(phase, phase), names).items():
             if operations is None:
                 if name != self.cell.victim or self.cell.fault != "kill":
                     self.complain(f"{name} has died")
@@ -213,7 +225,7 @@ class Run:
             if wait_until_dead(self.victim) != -9:
                 self.complain(f"{self.cell.victim} was not killed, but ended with {self.victim.process.returncode}")
             return
-        if self.cell.phase != "leave":
+        if self.cell.phase not in LEAVES:
             self.victim.ask("mend")
             self.expect_stopped(self.cell.victim, self.victim.ask(f"stop {STOP_MS}"))
         self.end(self.cell.victim)
@@ -226,13 +238,13 @@ class Run:
         """The phase, with the fault in it. Whether the victim is lost."""
         if self.cell.phase == "stop":
             return self.strike_end()
-        if self.cell.phase == "leave":
+        if self.cell.phase in LEAVES:
             return self.strike_leave()
-        if self.cell.phase not in ("start", "join"):
+        if self.cell.phase not in MEETINGS:
             self.arm()
             self.run_phase()
             self.victim.has_struck.wait(STRUCK_WITHIN)
-        if self.cell.fault in LOSSES and self.cell.phase not in ("start", "join"):
+        if self.cell.fault in LOSSES and self.cell.phase not in MEETINGS:
             self.expect_told(self.others)
             self.check(self.others)
             self.settle(self.others)
@@ -284,6 +296,8 @@ class Run:
         return True
 
     def finish(self):
+        if self.group.etcd:
+            self.group.etcd.await_mended()
         living = [name for name in "ABC" if self.group.members[name].is_alive()]
         if self.cell.phase != "stop":
             for name, answer in self.group.ask_all(f"stop {STOP_MS}", living).items():
@@ -297,11 +311,14 @@ class Run:
             files = [name for name in files if not name.startswith("distag.") and name not in ("group", "lock")]
         if files:
             self.complain(f"files are left: {files}")
+        keys = self.group.etcd.count_keys() if self.group.etcd else 0
+        if keys:
+            self.complain(f"{keys} keys are left in etcd")
 
     def run(self):
         self.start_all()
         before = None
-        if self.cell.phase not in ("cold", "start", "join"):
+        if self.cell.phase not in ("cold", *MEETINGS):
             self.check("ABC")
             if self.cell.phase == "stages":
                 for name, operations in self.group.ask_all("run take_stage", "BC").items():
@@ -323,10 +340,8 @@ class Run:
 def run_cell(program, cell):
     """(cell, outcome, complaints, delays, seconds)"""
     begin = time.monotonic()
-    with socket.socket() as port:  # bound and not listening: nobody else gets it
-        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        port.bind(("127.0.0.1", 0))
-        run = Run(program, cell, port.getsockname()[1])
+    with Ports(2) as ports:
+        run = Run(program, cell, ports.numbers)
         try:
             run.run()
         except Hang as hang:
@@ -406,6 +421,11 @@ def main():
         words = words[2:]
     cells = [cell for cell in all_cells("--full" in sys.argv) if all(word in str(cell) for word in words)]
     cells = cells[:: int(options["--sample"])]
+    if not find_etcd() and any(cell.meets_in_etcd() for cell in cells):
+        print("there is no etcd: install etcd-server")
+        if options["--write"] or os.environ.get("DISTAG_CI"):
+            sys.exit(1)
+        cells = [cell for cell in cells if not cell.meets_in_etcd()]
     alone = [cell for cell in cells if cell.fault == "kill" and options["--write"]]
     others = [cell for cell in cells if cell not in alone]
     results = run_all(program, alone, 1, False) + run_all(program, others, int(options["--jobs"]), len(cells) <= 20)

@@ -1,4 +1,6 @@
 // The work of the members while a fault strikes. The numbers are small and whole, so results are exact.
+#include <poll.h>
+
 #include <map>
 #include <stdexcept>
 #include <vector>
@@ -64,6 +66,16 @@ constexpr int64_t kLarge = 750000;  // 3 MB: goes in chunks
 
 void call(Member& self, Record& record) {
   record.run("call of B", [&](distag_error* err) { return add_there(self, "B", 4, err); });
+}
+
+// For longer than a third of a lease in etcd, after which it is renewed.
+void steady_calls(Member& self, Record& record) {
+  const int64_t end = true_now() + 2 * DISTAG_SECOND;
+  while (true_now() < end) {
+    if (!record.run("call of B", [&](distag_error* err) { return add_there(self, "B", 4, err); })) return;
+    if (!record.run("call of C", [&](distag_error* err) { return add_there(self, "C", 4, err); })) return;
+    poll(nullptr, 0, 5);
+  }
 }
 
 void call_with_large_values(Member& self, Record& record) {
@@ -351,6 +363,7 @@ using Phase = void (*)(Member&, Record&);
 
 const std::map<std::string, Phase>& phases() {
   static const std::map<std::string, Phase> all = {{"call", call},
+                                                   {"steady", steady_calls},
                                                    {"large", call_with_large_values},
                                                    {"relay", relay},
                                                    {"long", call_with_many_values},

@@ -4,12 +4,14 @@ import os
 import queue
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
 import time
 
 from cells import LEASE, LONG_STOP, SHORT_STOP
+from etcd import Etcd
 
 PATIENCE = 20  # seconds for an answer; who needs longer hangs
 
@@ -43,6 +45,8 @@ class Member:
             if isinstance(answer, dict) and "fault" in answer:
                 self.fault_at = answer["at"]
                 self.has_struck.set()
+                if self.group.etcd:
+                    self.group.etcd.follow(answer["fault"])
                 if answer["fault"] == "stop":
                     length = LONG_STOP if self.group.cell.fault == "long stop" else SHORT_STOP
                     threading.Timer(length, self.process.send_signal, [signal.SIGCONT]).start()
@@ -93,17 +97,36 @@ class Member:
         return self.process.returncode
 
 
-class Group:
-    """The members of a cell and their folder."""
+class Ports:
+    """Ports of the loopback: bound and not listening, so that nobody else is given them."""
 
-    def __init__(self, program, cell, port):
+    def __init__(self, count):
+        self.sockets = [socket.socket() for _ in range(count)]
+        for each in self.sockets:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            each.bind(("127.0.0.1", 0))
+        self.numbers = [each.getsockname()[1] for each in self.sockets]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for each in self.sockets:
+            each.close()
+
+
+class Group:
+    """The members of a cell and their folder; and their etcd, where they meet in one."""
+
+    def __init__(self, program, cell, ports):
         self.program, self.cell = program, cell
         self.folder = tempfile.mkdtemp(prefix="distag-faults-")
         self.temporary = os.path.join(self.folder, "tmp")
         self.files = os.path.join(self.folder, "group")
         for path in (self.temporary, self.files):
             os.mkdir(path)
-        self.rendezvous = f"tcp://127.0.0.1:{port}" if cell.phase == "join" else "file://" + self.files
+        self.rendezvous = f"tcp://127.0.0.1:{ports[0]}" if cell.phase == "join" else "file://" + self.files
+        self.etcd = None
         self.environment = {key: value for key, value in os.environ.items()
                             if key == "DISTAG_MUTANT" or not key.startswith(("DISTAG_", "XDG_"))}
         self.environment.update(TMPDIR=self.temporary, XDG_STATE_HOME=self.folder, OPENBLAS_NUM_THREADS="1")
@@ -114,6 +137,10 @@ class Group:
             with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
                 file.write("a key that only these processes have, for a minute\n")
             self.environment["DISTAG_GROUP_KEY_FILE"] = key
+        if cell.meets_in_etcd():
+            self.etcd = Etcd(os.path.join(self.folder, "etcd"), ports)
+            self.rendezvous = f"etcd://127.0.0.1:{ports[0]}/faults"
+            self.environment["FAULTS_ETCD"] = str(self.etcd.pid)
         self.members = {name: Member(self, name) for name in "ABC"}
         self.all_members = list(self.members.values())
 
@@ -138,6 +165,8 @@ class Group:
                 member.process.send_signal(signal.SIGCONT)
             if not member.process.stdout.closed:
                 member.close()
+        if self.etcd:
+            self.etcd.close()
         shutil.rmtree(self.folder)
 
 

@@ -40,6 +40,9 @@ void run_tcp_server(const run_plan *plan, run_result *result);
 /* In the caller's process, where the group has a key; and in the server's, where each worker has one. */
 void run_group_key(const run_plan *plan, run_result *result);
 void run_worker_keys(const run_plan *plan, run_result *result);
+/* In the process of rank 0, and in that of rank 1, where they meet in etcd. */
+void run_etcd_first(const run_plan *plan, run_result *result);
+void run_etcd_second(const run_plan *plan, run_result *result);
 
 /* Takes down how a call ended. 1: OK. */
 int run_note(run_result *result, const char *call, distag_status status, const distag_error *err);

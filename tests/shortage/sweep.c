@@ -3,7 +3,8 @@
  *
  *   shortage_sweep              a sample of them, evenly spread
  *   shortage_sweep all          each one
- *   shortage_sweep SCENARIO     each one of a scenario; with FIRST COUNT [1]: one run, whose abort tells more */
+ *   shortage_sweep SCENARIO     each one of a scenario; with STEP: one of so many; with FIRST COUNT [1]: one run, whose
+ *                               abort tells more */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <execinfo.h>
@@ -21,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shortage/etcd_server.h"
 #include "shortage/run.h"
 
 enum { kMostAtOnce = 4, kSamples = 40, kRunSeconds = 30 };
@@ -30,6 +32,7 @@ typedef struct swept {
   scenario run;
   int samples;    /* of the short sweep */
   int has_libzmq; /* its shortage may cost the connection, or the start of the other process: calls answer that */
+  enum { kNoEtcd, kEtcd, kEtcdAndClient } needs; /* a server; and libcurl, loaded before */
 } swept;
 
 /* In what ways memory is short. */
@@ -41,15 +44,17 @@ static const struct {
 enum { kModeCount = sizeof kModes / sizeof kModes[0] };
 
 static const swept kRows[] = {
-    {"local", run_local, 120, 0},
-    {"in_process", run_in_process, kSamples, 0},
-    {"twins", run_twins, kSamples, 0},
-    {"events", run_events, kSamples, 0},
-    {"credit", run_credit, kSamples, 0},
-    {"tcp_caller", run_tcp_caller, kSamples / 2, 1},
-    {"tcp_server", run_tcp_server, kSamples / 2, 1},
-    {"group_key", run_group_key, kSamples / 4, 1},
-    {"worker_keys", run_worker_keys, kSamples / 4, 1},
+    {"local", run_local, 120, 0, kNoEtcd},
+    {"in_process", run_in_process, kSamples, 0, kNoEtcd},
+    {"twins", run_twins, kSamples, 0, kNoEtcd},
+    {"events", run_events, kSamples, 0, kNoEtcd},
+    {"credit", run_credit, kSamples, 0, kNoEtcd},
+    {"tcp_caller", run_tcp_caller, kSamples / 2, 1, kNoEtcd},
+    {"tcp_server", run_tcp_server, kSamples / 2, 1, kNoEtcd},
+    {"group_key", run_group_key, kSamples / 4, 1, kNoEtcd},
+    {"worker_keys", run_worker_keys, kSamples / 4, 1, kNoEtcd},
+    {"etcd_first", run_etcd_first, kSamples / 4, 1, kEtcd},
+    {"etcd_second", run_etcd_second, kSamples / 4, 1, kEtcdAndClient},
 };
 enum { kRowCount = sizeof kRows / sizeof kRows[0] };
 
@@ -242,13 +247,14 @@ static long measure(const swept *row, place *slots) {
   return slot->result->allocations;
 }
 
-static void sweep(const swept *row, place *slots, int is_full, totals *sum) {
+/* `step` 0: a sample. */
+static void sweep(const swept *row, place *slots, long step, totals *sum) {
   const long allocations = measure(row, slots);
   if (allocations == 0) {
     printf("%s: no run without a shortage\n", row->name);
     ++sum->aborted;
   }
-  const long stride = is_full || allocations <= row->samples ? 1 : allocations / row->samples;
+  const long stride = step > 0 ? step : allocations <= row->samples ? 1 : allocations / row->samples;
   for (int mode = 0; mode < kModeCount; ++mode) {
     const double began = now();
     totals here = {0};
@@ -289,6 +295,18 @@ static int run_one(const swept *row, shortage missing, place *slot) {
   return 0;
 }
 
+/* Whether the row can run here: some need a server, which runs from the first of them on. */
+static int has_server(const swept *row, totals *sum) {
+  static int is_running;
+  if (row->needs == kNoEtcd) return 1;
+  if (!is_running) is_running = etcd_server_start();
+  if (row->needs == kEtcdAndClient) etcd_server_load_client();
+  if (is_running) return 1;
+  printf("%s: there is no etcd: install etcd-server\n", row->name);
+  if (getenv("DISTAG_CI") != NULL) ++sum->aborted;
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static place slots[kMostAtOnce];
   totals sum = {0};
@@ -307,16 +325,18 @@ int main(int argc, char **argv) {
   }
   for (int i = 0; i < kRowCount; ++i) {
     if (is_full && strcmp(argv[1], "all") != 0 && strcmp(argv[1], kRows[i].name) != 0) continue;
+    if (!has_server(&kRows[i], &sum)) continue;
     if (argc > 3) {
       run_one(&kRows[i], (shortage){atol(argv[2]), atol(argv[3]), argc > 4 ? atoi(argv[4]) : 0, 0}, &slots[0]);
     } else {
-      sweep(&kRows[i], slots, is_full, &sum);
+      sweep(&kRows[i], slots, argc > 2 ? atol(argv[2]) : is_full, &sum);
     }
   }
   for (int i = 0; i < kMostAtOnce; ++i) {
     empty(slots[i].directory);
     rmdir(slots[i].directory);
   }
+  etcd_server_stop();
   rmdir(parent);
   return sum.others + sum.late + sum.wrong + sum.drifted + sum.hung + sum.aborted != 0;
 }

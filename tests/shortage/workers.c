@@ -1,6 +1,7 @@
 /* Two workers: calls, a pass through both, references, an optimizer that steps on both; from their creation to the
  * release. Whatever answers OUT_OF_MEMORY is done again, so that what a failure left behind is used. */
 #define _GNU_SOURCE
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shortage/etcd_server.h"
 #include "shortage/group.h"
+
+/* The place of a worker that is gone without a word is free again after its lease of 5 s. */
+static const int64_t kEtcdStartTime = 10 * DISTAG_SECOND;
 
 static distag_tensor *make_leaf(run_result *result) {
   distag_error err = DISTAG_ERROR_INIT;
@@ -124,22 +129,28 @@ static void set_peers(run_result *result, distag_worker *worker) {
   if (tries == kMostTries) run_note_wrong(result, "tries to set the peers", tries, 0);
 }
 
+/* How the processes of a run meet and speak. */
+typedef struct pairing {
+  const char *rendezvous;
+  key_kind keys;
+  int32_t short_rank; /* of the one whose memory is short */
+  int64_t start_time;
+} pairing;
+
 /* One of two processes; `plan` is NULL in the one that gets all memory it asks for. */
-static void run_member(int32_t rank, const run_plan *plan, const char *directory, key_kind keys, run_result *result) {
+static void run_member(int32_t rank, const run_plan *plan, const pairing *pair, run_result *result) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
-  const distag_security_options security = security_of(rank, keys);
-  char rendezvous[512];
-  snprintf(rendezvous, sizeof rendezvous, "file://%s", directory);
+  const distag_security_options security = security_of(rank, pair->keys);
   options.rank = rank;
-  options.rendezvous = rendezvous;
+  options.rendezvous = pair->rendezvous;
   options.bind = "tcp://127.0.0.1:0";
   options.security = &security;
   allocations_count_from_here(plan == NULL ? NULL : &plan->missing);
   distag_worker *worker = make_worker_with(result, &options);
   if (worker != NULL) {
-    if (run_each(result, distag_worker_start_async, "distag_worker_start_async", &worker, 1, kStartTime, NULL)) {
-      if (keys == kWorkerKeys) set_peers(result, worker);
+    if (run_each(result, distag_worker_start_async, "distag_worker_start_async", &worker, 1, pair->start_time, NULL)) {
+      if (pair->keys == kWorkerKeys) set_peers(result, worker);
       if (rank == 0) train(result, worker);
       run_each(result, distag_worker_shutdown_async, "distag_worker_shutdown_async", &worker, 1, 2 * kShutdownTime,
                NULL);
@@ -152,17 +163,17 @@ static void run_member(int32_t rank, const run_plan *plan, const char *directory
 }
 
 /* The other process is this one's child. Its findings count too, once this process is well. */
-static void run_tcp(const run_plan *plan, run_result *result, int32_t short_rank, key_kind keys) {
+static void run_pair(const run_plan *plan, const pairing *pair, run_result *result) {
   run_result *const other = mmap(NULL, sizeof *other, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (other == MAP_FAILED) return run_note_wrong(result, "mmap", 0, 1);
   for (int i = 0; i < 2; ++i) distag_security_create_keys(&pairs[i], NULL);
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    run_member(1 - short_rank, NULL, plan->directory, keys, other);
+    run_member(1 - pair->short_rank, NULL, pair, other);
     _exit(0);
   }
-  run_member(short_rank, plan, plan->directory, keys, result);
+  run_member(pair->short_rank, plan, pair, result);
   waitpid(child, NULL, 0);
   result->late += other->late;
   result->others += other->others;
@@ -170,9 +181,52 @@ static void run_tcp(const run_plan *plan, run_result *result, int32_t short_rank
   result->refusals += other->refusals;
   result->handles += other->handles;
   if (result->note[0] == '\0') memcpy(result->note, other->note, sizeof result->note);
+  munmap(other, sizeof *other);
+}
+
+static void run_tcp(const run_plan *plan, run_result *result, int32_t short_rank, key_kind keys) {
+  char rendezvous[512];
+  snprintf(rendezvous, sizeof rendezvous, "file://%s", plan->directory);
+  run_pair(plan, &(pairing){rendezvous, keys, short_rank, kStartTime}, result);
 }
 
 void run_tcp_caller(const run_plan *plan, run_result *result) { run_tcp(plan, result, 0, kUserKey); }
 void run_tcp_server(const run_plan *plan, run_result *result) { run_tcp(plan, result, 1, kUserKey); }
 void run_group_key(const run_plan *plan, run_result *result) { run_tcp(plan, result, 0, kGroupKey); }
 void run_worker_keys(const run_plan *plan, run_result *result) { run_tcp(plan, result, 1, kWorkerKeys); }
+
+/* Waits until nobody has a place below the prefix: for as long as a lease at most. */
+static void await_no_member(run_result *result, const char *prefix) {
+  char members[80];
+  long left = 1;
+  snprintf(members, sizeof members, "%s/member", prefix);
+  for (int i = 0; i < 160 && left != 0; ++i) {
+    left = etcd_server_count_keys(members);
+    if (left != 0) poll(NULL, 0, 50);
+  }
+  if (left != 0) run_note_wrong(result, "members left in etcd", (double)left, 0);
+}
+
+/* A group in etcd. All allocations of the process are refused in turn, of whomever they are: of distag, of libcurl, and
+ * where it is loaded within the run of the loader and of OpenSSL too. What the shortage left there is no longer than a
+ * lease, and the next group at the same address, which gets all memory, meets, works and leaves nothing. */
+static void run_etcd(const run_plan *plan, run_result *result, int32_t short_rank) {
+  static run_result next;
+  char prefix[64], rendezvous[256];
+  snprintf(prefix, sizeof prefix, "/shortage/%d", (int)getpid());
+  etcd_server_write_uri(prefix, rendezvous, sizeof rendezvous);
+  run_pair(plan, &(pairing){rendezvous, kUserKey, short_rank, kStartTime}, result);
+  await_no_member(result, prefix);
+  run_pair(&(run_plan){{0, 0, 0, 0}, plan->directory}, &(pairing){rendezvous, kUserKey, short_rank, kEtcdStartTime},
+           &next);
+  if (next.late + next.others + next.wrong + next.refusals != 0) {
+    ++result->wrong;
+    snprintf(result->note, sizeof result->note, "the next group: %.380s", next.note);
+  }
+  result->handles += next.handles;
+  const long left = etcd_server_count_keys(prefix);
+  if (left != 0) run_note_wrong(result, "keys left in etcd", (double)left, 0);
+}
+
+void run_etcd_first(const run_plan *plan, run_result *result) { run_etcd(plan, result, 0); }
+void run_etcd_second(const run_plan *plan, run_result *result) { run_etcd(plan, result, 1); }

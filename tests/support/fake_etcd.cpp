@@ -130,12 +130,13 @@ bool FakeEtcd::holds(const Json& compare) const {
   const std::vector<std::string> keys = keys_in(bytes(compare, "key"), bytes(compare, "range_end"));
   const bool is_create = compare.at("target") == "CREATE";
   const int64_t wanted = number(compare, is_create ? "create_revision" : "mod_revision");
-  if (keys.empty()) return wanted == 0;
-  for (const std::string& key : keys) {
+  const bool is_greater = compare.at("result") == "GREATER";
+  const auto fits = [&](int64_t revision) { return is_greater ? revision > wanted : revision == wanted; };
+  if (keys.empty()) return fits(0);
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
     const Entry& entry = entries_.at(key);
-    if ((is_create ? entry.create_revision : entry.mod_revision) != wanted) return false;
-  }
-  return true;
+    return fits(is_create ? entry.create_revision : entry.mod_revision);
+  });
 }
 
 FakeEtcd::Answer FakeEtcd::transact(const Json& request) {
@@ -260,6 +261,7 @@ void FakeHttp::arrive(uint64_t id) {
   const HttpRequest& request = found->second.request;
   const auto [server, path] = split(request.url);
   etcd_.asked.push_back(server + path);
+  if (etcd_.is_memory_short) return answer(id, {HttpAnswer::Outcome::kNoMemory, 0, "", "out of memory"});
   if (etcd_.mute.contains(server)) return;
   if (etcd_.down.contains(server)) {
     return answer(id, {HttpAnswer::Outcome::kUnreachable, 0, "", "Couldn't connect to server"});

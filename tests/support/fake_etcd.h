@@ -47,6 +47,7 @@ class FakeEtcd {
   std::function<bool(const std::string& path)> loses_answer;  // of what it has done all the same
   std::function<void(const std::string& body)> before;        // each transaction
   int watches_begun = 0;
+  bool is_memory_short = false;    // of those who ask
   std::vector<std::string> asked;  // "host:port/path", in order
   std::set<std::string> tokens;
 

@@ -2,9 +2,10 @@
 
 #include <stdio.h>
 
-enum { kMost = 8 };
+enum { kMost = 20 };
 
-static const char *const kNames[kMost] = {"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"};
+static const char *const kNames[kMost] = {"w0",  "w1",  "w2",  "w3",  "w4",  "w5",  "w6",  "w7",  "w8",  "w9",
+                                          "w10", "w11", "w12", "w13", "w14", "w15", "w16", "w17", "w18", "w19"};
 
 distag_worker_options group_options(int32_t rank, int32_t size, const char *rendezvous) {
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;

@@ -11,6 +11,8 @@
 int processes_start(processes *group, int32_t count,
                     int (*member)(const char *rendezvous, int32_t rank, int32_t count, void *data), void *data) {
   group->count = 0;
+  group->folder[0] = 0;
+  if (count > kMostProcesses) return 1;
   snprintf(group->folder, sizeof group->folder, "/tmp/distag-group-XXXXXX");
   if (mkdtemp(group->folder) == NULL) {
     perror("mkdtemp");

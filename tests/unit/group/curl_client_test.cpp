@@ -268,8 +268,24 @@ TEST_F(CurlClientTest, ItsEndWaitsNoLongerThanItIsTold) {
   EXPECT_FALSE(open->is_done());
 }
 
+// All that is open is told, and what is asked from then on is answered.
+TEST_F(CurlClientTest, GoesOnAfterAShortageOfMemory) {
+  Server server({{"/a", ok("hello")}});
+  for (int round = 0; round < 2; ++round) {
+    const auto open = send(request(server.url("/mute")));
+    HttpRequest greedy = request(server.url("/a"));
+    greedy.read = [](const HttpAnswer&) -> Task { throw std::bad_alloc(); };
+    on_loop([&] { client_->send(greedy); });
+    ASSERT_TRUE(distag::wait(*open, 10 * kSecond));
+    EXPECT_EQ(open->value().outcome, HttpAnswer::Outcome::kNoMemory);
+    EXPECT_EQ(open->value().why, "out of memory");
+    EXPECT_EQ(ask(request(server.url("/a"))).body, "hello");
+  }
+}
+
 TEST_F(CurlClientTest, WithoutLibcurlEachAnswerNamesThePackage) {
-  client_ = std::make_unique<CurlClient>(loop_, ThreadHooks{}, std::vector<std::string>{"libcurl-of-nobody.so.4"});
+  client_ =
+      std::make_unique<CurlClient>(loop_, ThreadHooks{}, nullptr, std::vector<std::string>{"libcurl-of-nobody.so.4"});
   for (int round = 0; round < 2; ++round) {
     const HttpAnswer answer = ask(request("http://127.0.0.1:9/"));
     EXPECT_EQ(answer.outcome, HttpAnswer::Outcome::kUnsupported);

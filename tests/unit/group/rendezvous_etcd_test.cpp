@@ -177,6 +177,34 @@ TEST_F(RendezvousEtcdTest, AMemberThatOthersLostWronglyMakesItsEntryAgainAtOnce)
   EXPECT_EQ(etcd().entries().size(), 3u);
 }
 
+// A member that was stopped, and that the other one has lost, loses the other one as well and leaves at once: what is
+// of the other one stays, whether the loss is known before the member has come back or after.
+TEST_F(RendezvousEtcdTest, AMemberThatOthersHaveLostTakesNobodyAway) {
+  start_two();
+  Joiner& other = *meeting().joiners[0];
+  Joiner& stopped = *meeting().joiners[1];
+  for (const Nanos later : {Nanos{0}, 20 * kMillisecond}) {
+    stopped.loop().freeze();
+    other.on_gone(stopped.request().self.incarnation);
+    pass(kSecond);
+    EXPECT_EQ(etcd().entries().size(), 2u);
+    other.loop().freeze();  // it has no time to come back
+    stopped.loop().thaw();
+    pass(later);
+    EXPECT_EQ(etcd().entries().size(), later == 0 ? 2u : 3u);
+    stopped.on_gone(other.request().self.incarnation);
+    pass(100 * kMillisecond);
+    EXPECT_EQ(etcd().entries().size(), 3u);
+    other.loop().thaw();
+    pass(kSecond);
+  }
+  stopped.leave();
+  pass(kSecond);
+  EXPECT_EQ(etcd().entries().size(), 2u);
+  EXPECT_TRUE(add(1, 2).succeeds());
+  EXPECT_TRUE(other.logged.empty());
+}
+
 TEST_F(RendezvousEtcdTest, AMemberThatWasStoppedLearnsThatItsPlaceWasTaken) {
   start_two();
   Joiner& stopped = *meeting().joiners[1];
@@ -328,6 +356,24 @@ TEST_F(RendezvousEtcdTest, AWatchOfACompactedRevisionIsBegunAnewNowAndThen) {
   etcd().compact();
   pass(60 * kSecond);
   EXPECT_LE(etcd().watches_begun - before, 12);
+}
+
+TEST_F(RendezvousEtcdTest, AShortageOfMemoryFailsAStartAtOnceAndNoMember) {
+  etcd().is_memory_short = true;
+  Joiner& early = add(0, 2);
+  pass(kSecond);
+  ASSERT_TRUE(early.is_done());
+  EXPECT_EQ(early.error().status(), Status::kOutOfMemory) << text(early.error());
+  etcd().is_memory_short = false;
+  Joiner& first = add(0, 2);
+  Joiner& second = add(1, 2);
+  ASSERT_TRUE(first.succeeds());
+  ASSERT_TRUE(second.succeeds());
+  etcd().is_memory_short = true;
+  pass(4 * kSecond);
+  etcd().is_memory_short = false;
+  pass(10 * kSecond);
+  EXPECT_EQ(etcd().entries().size(), 3u);
 }
 
 TEST_F(RendezvousEtcdTest, MembersAskLittle) {

@@ -236,7 +236,8 @@ bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames)
 // False when the connection is gone. What it has no room for goes as soon as it has.
 bool ZmtpAcceptor::State::write(Accepted& connection) {
   const Outbox::Written written = connection.outbox.write_to(connection.fd, kBytesPerTurn);
-  loop_.await_writable(connection.fd, written == Outbox::Written::kSome || written == Outbox::Written::kBlocked);
+  const bool has_rest = written == Outbox::Written::kSome || written == Outbox::Written::kBlocked;
+  loop_.await_writable(connection.fd, has_rest);
   return written != Outbox::Written::kGone;
 }
 

@@ -4,21 +4,20 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(xtensor REQUIRED)
 find_package(xsimd REQUIRED)
-pkg_check_modules(libzmq REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(libsodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(libisal REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
-find_path(DISTAG_CPPZMQ_INCLUDE_DIR zmq.hpp REQUIRED)
 find_path(DISTAG_CURL_INCLUDE_DIR curl/curl.h REQUIRED)  # the headers alone: libcurl is loaded where it is used
 find_path(DISTAG_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h REQUIRED)
 find_program(DISTAG_FLATC flatc REQUIRED)
-mark_as_advanced(DISTAG_CPPZMQ_INCLUDE_DIR DISTAG_CURL_INCLUDE_DIR DISTAG_FLATBUFFERS_INCLUDE_DIR DISTAG_FLATC)
+mark_as_advanced(DISTAG_CURL_INCLUDE_DIR DISTAG_FLATBUFFERS_INCLUDE_DIR DISTAG_FLATC)
 
 if(DISTAG_BUILD_TESTS)
   find_package(GTest REQUIRED)
   find_package(rapidcheck REQUIRED)
   find_package(benchmark REQUIRED)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  pkg_check_modules(libzmq REQUIRED IMPORTED_TARGET libzmq)  # the other side of the wire, and of the benchmarks
 endif()
 
 # Others' headers are no place for our warnings.

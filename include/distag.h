@@ -677,8 +677,7 @@ typedef void (*distag_log_sink)(void *user_data, int32_t level, const char *mess
  * Threads: where functions run; one at a time, in order, and none after the shutdown. May call distag. */
 typedef void (*distag_member_callback)(void *user_data, distag_worker *worker, const distag_member *member);
 
-/* Runs first, or last, on each thread distag starts for the worker (not on libzmq's): to attach it to a runtime, set
- * its priority. */
+/* Runs first, or last, on each thread distag starts for the worker: to attach it to a runtime, set its priority. */
 typedef void (*distag_thread_hook)(void *user_data, const char *thread_name);
 
 /* Gives memory, or NULL: there is none. Takes it back. */

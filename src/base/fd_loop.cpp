@@ -264,9 +264,9 @@ void FdLoop::State::wait_for_work(bool busy) {
 }
 
 void FdLoop::State::dispatch() {
-  poller.dispatch([this](const std::function<void()>& on_readable) {
+  poller.dispatch([this](const std::function<void()>& on_ready) {
     has_heard = true;
-    timed(on_readable, [] { return "what watches a descriptor"; });
+    timed(on_ready, [] { return "what watches a descriptor"; });
   });
 }
 
@@ -372,9 +372,14 @@ const Clock& FdLoop::clock() const { return state_->steady; }
 
 bool FdLoop::is_current() const { return state_->owner == std::this_thread::get_id(); }
 
-void FdLoop::watch(int fd, std::function<void()> on_readable) {
+void FdLoop::watch(int fd, std::function<void()> on_readable, std::function<void()> on_writable) {
   assert(state_->may_touch());
-  state_->poller.watch(fd, std::move(on_readable));
+  state_->poller.watch(fd, std::move(on_readable), std::move(on_writable));
+}
+
+void FdLoop::await_writable(int fd, bool is_awaited) noexcept {
+  assert(state_->may_touch());
+  state_->poller.await_writable(fd, is_awaited);
 }
 
 void FdLoop::unwatch(int fd) {

@@ -57,12 +57,15 @@ class FdLoop final : public Loop {
   const Clock& clock() const override;
   bool is_current() const override;
 
-  // Calls back while the descriptor is readable (level-triggered). On the loop only. Unwatch before closing it.
-  void watch(int fd, std::function<void()> on_readable);
+  // Calls back while the descriptor is readable (level-triggered), or has failed. On the loop only. Unwatch before
+  // closing it.
+  void watch(int fd, std::function<void()> on_readable, std::function<void()> on_writable = nullptr);
+  // Calls back also while it takes bytes, from now on or no more. On the loop only.
+  void await_writable(int fd, bool is_awaited) noexcept;
   void unwatch(int fd);
 
-  // Called each time before the loop would sleep, until it answers false for all ("nothing more to do"). For sockets
-  // whose descriptor is edge-triggered, as ZeroMQ's are. On the loop only; gives an id for remove_idle_check.
+  // Called each time before the loop would sleep, until it answers false for all ("nothing more to do"). For work that
+  // its tasks gather, as the bytes of many messages. On the loop only; gives an id for remove_idle_check.
   uint64_t add_idle_check(std::function<bool()> check);
   void remove_idle_check(uint64_t id);
 

@@ -43,16 +43,37 @@ Poller::~Poller() {
   close(wake_fd_);
 }
 
-void Poller::watch(int fd, std::function<void()> on_readable) {
+void Poller::watch(int fd, std::function<void()> on_readable, std::function<void()> on_writable) {
   unwatch(fd);
+  const uint64_t key = next_key_++;
+  watches_[key] = std::make_shared<Watch>(Watch{fd, std::move(on_readable), std::move(on_writable)});
+  try {
+    keys_[fd] = key;
+  } catch (...) {
+    watches_.erase(key);
+    throw;
+  }
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u64 = next_key_++;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
-    fail(Status::kInternal, "descriptor {} cannot be watched: {}", fd, std::strerror(errno));
-  }
-  keys_[fd] = event.data.u64;
-  watches_[event.data.u64] = std::make_shared<Watch>(Watch{fd, std::move(on_readable)});
+  event.data.u64 = key;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0) return;
+  const int reason = errno;
+  watches_.erase(key);
+  keys_.erase(fd);
+  fail(Status::kInternal, "descriptor {} cannot be watched: {}", fd, std::strerror(reason));
+}
+
+void Poller::await_writable(int fd, bool is_awaited) noexcept {
+  const auto key = keys_.find(fd);
+  if (key == keys_.end()) return;
+  Watch& watch = *watches_.find(key->second)->second;
+  if (watch.is_writable_awaited == is_awaited) return;
+  watch.is_writable_awaited = is_awaited;
+  epoll_event event{};
+  event.events = is_awaited ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.data.u64 = key->second;
+  // Takes no memory, and fails only for a descriptor that was closed.
+  epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event);
 }
 
 void Poller::unwatch(int fd) {
@@ -107,7 +128,10 @@ void Poller::dispatch(const std::function<void(const std::function<void()>&)>& c
     if (found == watches_.end()) continue;
     // Held: the callback may unwatch itself.
     const std::shared_ptr<Watch> watch = found->second;
-    call(watch->on_readable);
+    const uint32_t events = events_[i].events;
+    if ((events & ~uint32_t{EPOLLOUT}) != 0) call(watch->on_readable);
+    if ((events & EPOLLOUT) == 0 || !watch->is_writable_awaited || !watches_.contains(key)) continue;
+    call(watch->on_writable);
   }
   event_count_ = 0;
 }

@@ -11,7 +11,7 @@
 
 namespace distag {
 
-// Waits for descriptors to become readable: epoll. Of one thread, except wake().
+// Waits for descriptors to become readable, or writable: epoll. Of one thread, except wake().
 class Poller {
  public:
   Poller();  // throws OUT_OF_MEMORY when descriptors run out
@@ -19,22 +19,27 @@ class Poller {
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 
-  void watch(int fd, std::function<void()> on_readable);
+  // A failure of either side of the descriptor makes it readable.
+  void watch(int fd, std::function<void()> on_readable, std::function<void()> on_writable = nullptr);
+  // Whether on_writable is called from now on; not to begin with.
+  void await_writable(int fd, bool is_awaited) noexcept;
   void unwatch(int fd);
   void clear();
 
   // Any thread: ends the wait now running, or the next one.
   void wake();
 
-  // Sleeps until a descriptor is readable, a wake, or the deadline (not after `now`: not at all). False: nothing came.
+  // Sleeps until a descriptor is ready, a wake, or the deadline (not after `now`: not at all). False: nothing came.
   bool wait(Nanos now, Nanos deadline);
-  // Passes on what became readable in the last wait and is still watched.
+  // Passes on what became readable or writable in the last wait and is still watched.
   void dispatch(const std::function<void(const std::function<void()>&)>& call);
 
  private:
   struct Watch {
     int fd;
     std::function<void()> on_readable;
+    std::function<void()> on_writable;
+    bool is_writable_awaited = false;
   };
 
   int poll(Nanos timeout);

@@ -10,9 +10,6 @@ namespace {
 
 thread_local Reserve* t_reserve = nullptr;
 
-// libzmq's largest, but for messages: a part of a queue.
-constexpr size_t kProbeBytes = size_t{16} << 10;
-
 }  // namespace
 
 Reserve::Reserve() {
@@ -43,18 +40,6 @@ void* Reserve::take(size_t size) noexcept {
   return nullptr;
 }
 
-void Reserve::give_up() noexcept {
-  MutexLock lock(mutex_);
-  is_short_.store(true, std::memory_order_relaxed);
-  for (size_t i = kSizes.size() / 2; i < kSizes.size(); ++i) {
-    Shelf& shelf = shelves_[i];
-    while (shelf.first != nullptr) {
-      ++shelf.missing;
-      ::operator delete(std::exchange(shelf.first, shelf.first->next));
-    }
-  }
-}
-
 bool Reserve::refill() noexcept {
   MutexLock lock(mutex_);
   for (size_t i = 0; i < kSizes.size(); ++i) {
@@ -72,12 +57,5 @@ bool Reserve::refill() noexcept {
 
 Reserve* exchange_reserve(Reserve* reserve) noexcept { return std::exchange(t_reserve, reserve); }
 Reserve* current_reserve() noexcept { return t_reserve; }
-
-void make_room_if_short() noexcept {
-  if (t_reserve == nullptr) return;
-  void* const probe = ::operator new(kProbeBytes, std::nothrow);
-  ::operator delete(probe);
-  if (probe == nullptr) t_reserve->give_up();
-}
 
 }  // namespace distag

@@ -20,8 +20,6 @@ class Reserve {
 
   // A block of at least `size` bytes, to be freed by operator delete; nullptr when none of that size is left.
   void* take(size_t size) noexcept;
-  // Gives the largest blocks back to the system, so that others find memory: until the reserve is whole again.
-  void give_up() noexcept;
   // Asks the system for what is missing. False when something still is.
   bool refill() noexcept;
   // Whether memory was short and may still be. Any thread, without a lock.
@@ -51,10 +49,6 @@ class Reserve {
 // The reserve that the calling thread may draw on; nullptr, as on threads of the host: none. Gives what it replaces.
 Reserve* exchange_reserve(Reserve* reserve) noexcept;
 Reserve* current_reserve() noexcept;
-
-// Before code that ends the process when it gets no memory: when the system has none for a block of the size that such
-// code asks for at once, the calling thread's reserve gives up what is large.
-void make_room_if_short() noexcept;
 
 // Uses a reserve on the calling thread, or none, for as long as it lives.
 class ReserveScope {

@@ -26,8 +26,8 @@ struct StreamShared {
   SessionConfig config;
   SessionStats stats;
 
-  // Whether frames that have come may stay where they came to lie: not in memory that malloc gave to libzmq, of which a
-  // burst would leave much with the process for good, and not where the host has named other memory.
+  // Whether frames that have come may stay where they came to lie: not in memory of malloc that a socket was read into,
+  // of which a burst would leave much with the process for good, and not where the host has named other memory.
   bool keeps_frames() const { return config.memory == nullptr && transport.is_exact(); }
   // The same of loans, which nobody copies but for the memory of the host.
   bool keeps_loans() const { return config.memory == nullptr; }

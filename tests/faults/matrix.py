@@ -34,15 +34,11 @@ BOUND_OF_KILL = 1.0
 BOUND_OF_SILENCE = 2.25 * LEASE + 0.75
 BOUND_OF_RECOVERY = 1.5 * LEASE + 1.0
 SETTLED_WITHIN = 3.0
-# The context of libzmq, which a worker with lanes makes for its first connection without one: 2 threads, 4 descriptors.
-# Beside them the pool makes a thread for each core once it has so much to do, and one for each function that waits.
-SOCKETS_BELOW_LANES = {"anon_inode": 4}
-MORE_THREADS = 2 + 4
+# The pool makes a thread for each core once it has so much to do, and one for each function that waits.
+MORE_THREADS = 4
 # A call to etcd beside the watch has a connection of its own, from the first renewal on.
 CALLS_OF_ETCD = {"socket": 1}
 STRUCK_WITHIN = 2.0  # of the end of the phase: what ends it goes out later
-# A context of libzmq that ran out of memory in the middle of a call cannot be ended, and is left alone.
-THREADS_LEFT_ALONE = 2
 MAY_FAIL_ONCE = 0.02  # of all cells
 TOGETHER = ("mesh", "gather")  # phases that all members run at once
 WORK = {"cold": "call", "etcd_lease": "steady", "etcd_return": "steady"}  # what they do, where it has not the same name
@@ -167,10 +163,8 @@ class Run:
             self.expect_right(name, self.group.members[name].ask("check " + others))
 
     def excess(self, now, before):
-        """What there is more of than before, where nothing was dialled below a lane and the pool had few to run."""
+        """What there is more of than before, where the pool had few to run."""
         allowed = collections.Counter(before["descriptors"])
-        if self.cell.transport == "lane":
-            allowed.update(SOCKETS_BELOW_LANES)
         if self.cell.meets_in_etcd():
             allowed.update(CALLS_OF_ETCD)
         more = {kind: count for kind, count in now["descriptors"].items() if count > allowed[kind]}
@@ -210,8 +204,6 @@ class Run:
         left = member.ask("end")
         if left is None:
             self.complain(f"{name} has died")
-        elif self.cell.fault == "memory" and name == self.cell.victim and left["threads"] == THREADS_LEFT_ALONE:
-            self.outcomes.add("left alone")
         else:
             for what in ("descriptors", "threads", "handles"):
                 if left[what] != 0:
@@ -354,8 +346,6 @@ def run_cell(program, cell):
             if member.said:
                 run.complain(f"{member.name} says: {member.said.strip()}")
     outcome = "named error" if "named" in run.outcomes else "right result"
-    if "left alone" in run.outcomes:
-        outcome += ", libzmq left alone"
     return cell, "FAILED" if run.complaints else outcome, run.complaints, run.delays, time.monotonic() - begin
 
 

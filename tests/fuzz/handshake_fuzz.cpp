@@ -209,7 +209,7 @@ void check_handshake(Input& input) {
   const bool is_let_in = has_ring ? name != "stranger" && voucher == name : name == "a" && voucher == "a";
   const CurveKey expected = input.below(8) == 0 ? workers.at("a").public_key : server.public_key;
 
-  ZmtpReader reader(&keys);
+  ZmtpReader reader(ZmtpReader::Role::kAccepts, &keys);
   reader.take_answer();
   check(feed(reader, greeting("CURVE")).has_value());
   Client client(own, expected);
@@ -245,7 +245,7 @@ void check_handshake(Input& input) {
 
 void check_raw(Input& input) {
   const SocketKeys keys{new_key_pair()};
-  ZmtpReader reader(&keys);
+  ZmtpReader reader(ZmtpReader::Role::kAccepts, &keys);
   Bytes bytes = greeting("CURVE");
   const bool is_greeted = input.flag();
   if (!is_greeted) spoil(input, bytes, 0);

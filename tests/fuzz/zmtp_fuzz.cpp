@@ -49,9 +49,11 @@ void check_equal(const Frames& a, const Frames& b) {
 }
 
 void check_packed(const Frames& frames) {
-  ZmtpReader reader;
-  const std::vector<std::byte> packed = reader.pack(frames);
-  const std::string stream = kHandshake + std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
+  ZmtpReader reader(ZmtpReader::Role::kAccepts);
+  std::string stream = kHandshake;
+  for (const Frame& piece : reader.pack(frames)) {
+    stream.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
   const Outcome outcome = read(reader, stream, stream.size());
   check(outcome.messages.size() == 1);
   check_equal(outcome.messages.front(), frames);
@@ -67,11 +69,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const SocketKeys key{CurveKeyPair()};
   const bool has_key = (kinds & 1) != 0;
   if (!has_key && (kinds & 2) != 0) stream = kHandshake + stream;
-  ZmtpReader in_pieces(has_key ? &key : nullptr);
+  ZmtpReader in_pieces(ZmtpReader::Role::kAccepts, has_key ? &key : nullptr);
   const Outcome outcome = read(in_pieces, stream, piece);
   in_pieces.take_answer();
   if (has_key) return 0;  // whose handshake has random numbers
-  ZmtpReader at_once;
+  ZmtpReader at_once(ZmtpReader::Role::kAccepts);
   const Outcome again = read(at_once, stream, stream.size());
   check(again.status == outcome.status && again.messages.size() == outcome.messages.size());
   check(at_once.is_ready() == in_pieces.is_ready());

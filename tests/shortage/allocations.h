@@ -1,5 +1,5 @@
 /* The allocations of this process, and some of them refused. The program defines malloc and its kin, so everything in
- * the process asks here: distag, the C++ library (operator new), libzmq. */
+ * the process asks here: distag, the C++ library (operator new), libsodium. */
 #ifndef SHORTAGE_ALLOCATIONS_H
 #define SHORTAGE_ALLOCATIONS_H
 

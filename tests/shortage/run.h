@@ -15,7 +15,7 @@ typedef struct run_result {
   int wrong;                  /* values or gradients that are not right */
   long long handles;          /* left at the end */
   int has_ended;              /* got to its end */
-  int aborted;                /* by SIGABRT or another signal: 1 in libzmq, 2 elsewhere */
+  int aborted;                /* by SIGABRT or another signal */
   const char *volatile doing; /* the call that runs, or the last one that ran */
   char note[400];             /* the first of `others`, `late` or `wrong` */
   void *stack[24];            /* of the abort */

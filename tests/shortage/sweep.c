@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <execinfo.h>
-#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,7 +30,7 @@ typedef struct swept {
   const char *name;
   scenario run;
   int samples;    /* of the short sweep */
-  int has_libzmq; /* its shortage may cost the connection, or the start of the other process: calls answer that */
+  int is_remote; /* its shortage may cost the connection, or the start of the other process: calls answer that */
   enum { kNoEtcd, kEtcd, kEtcdAndClient } needs; /* a server; and libcurl, loaded before */
 } swept;
 
@@ -59,7 +58,7 @@ static const swept kRows[] = {
 enum { kRowCount = sizeof kRows / sizeof kRows[0] };
 
 typedef struct totals {
-  int runs, refused, others, late, wrong, drifted, hung, aborted, aborted_zmq;
+  int runs, refused, others, late, wrong, drifted, hung, aborted;
 } totals;
 
 /* ---- inside of a run ---- */
@@ -85,28 +84,10 @@ void run_note_wrong(run_result *result, const char *what, double actual, double 
   if (result->note[0] == '\0') snprintf(result->note, sizeof result->note, "%s: %g, not %g", what, actual, expected);
 }
 
-static uintptr_t zmq_begin, zmq_end;
-
-static int find_zmq(struct dl_phdr_info *info, size_t size, void *data) {
-  (void)size, (void)data;
-  if (strstr(info->dlpi_name, "libzmq") == NULL) return 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-    if (part->p_type != PT_LOAD || (part->p_flags & PF_X) == 0) continue;
-    zmq_begin = info->dlpi_addr + part->p_vaddr;
-    zmq_end = zmq_begin + part->p_memsz;
-  }
-  return 0;
-}
-
-/* Dies of it; the library whose frame comes first after those of the C library decides whose abort it was. */
+/* Dies of it. */
 static void on_fatal(int signal) {
   current->stack_depth = backtrace(current->stack, 24);
-  current->aborted = 2;
-  for (int i = 0; i < current->stack_depth; ++i) {
-    const uintptr_t at = (uintptr_t)current->stack[i];
-    if (at >= zmq_begin && at < zmq_end) current->aborted = 1;
-  }
+  current->aborted = 1;
   _exit(100 + signal);
 }
 
@@ -115,7 +96,6 @@ static void run_here(const swept *row, const run_plan *plan, run_result *result)
   const int fatal[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   current = result;
   backtrace(warm, 4); /* loads what it needs now */
-  dl_iterate_phdr(find_zmq, NULL);
   for (size_t i = 0; i < sizeof fatal / sizeof fatal[0]; ++i) signal(fatal[i], on_fatal);
   row->run(plan, result);
   result->has_ended = 1;
@@ -161,7 +141,7 @@ static void begin(const swept *row, place *slot, shortage missing) {
     return;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  FILE *const quiet = freopen("/dev/null", "w", stderr); /* libzmq says why it aborts */
+  FILE *const quiet = freopen("/dev/null", "w", stderr); /* who aborts says why */
   (void)quiet;
   run_here(row, &slot->plan, slot->result);
   _exit(0);
@@ -173,7 +153,7 @@ static void tell(const swept *row, const place *slot, const char *what) {
          slot->result->doing == NULL ? "" : slot->result->doing, slot->result->note);
 }
 
-static void end(const swept *row, place *slot, int is_hung, int status, totals *sum) {
+static void end(const swept *row, place *slot, int is_hung, totals *sum) {
   const run_result *const result = slot->result;
   close(slot->end);
   slot->pid = 0;
@@ -182,9 +162,6 @@ static void end(const swept *row, place *slot, int is_hung, int status, totals *
   if (is_hung) {
     ++sum->hung;
     tell(row, slot, "hangs");
-  } else if (result->aborted == 1 || (result->aborted == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)) {
-    /* The threads of libzmq block all signals, those of distag do not: only there a fault passes by on_fatal(). */
-    ++sum->aborted_zmq;
   } else if (!result->has_ended) {
     ++sum->aborted;
     tell(row, slot, "aborts");
@@ -218,14 +195,14 @@ static void wait_for_one(const place *slots) {
 static place *settle(const swept *row, place *slots, int all, totals *sum) {
   for (;;) {
     place *free_slot = NULL;
-    int busy = 0, status = 0;
+    int busy = 0;
     for (int i = 0; i < kMostAtOnce; ++i) {
-      if (slots[i].pid != 0 && waitpid(slots[i].pid, &status, WNOHANG) == slots[i].pid) {
-        end(row, &slots[i], 0, status, sum);
+      if (slots[i].pid != 0 && waitpid(slots[i].pid, NULL, WNOHANG) == slots[i].pid) {
+        end(row, &slots[i], 0, sum);
       } else if (slots[i].pid != 0 && now() > slots[i].deadline) {
         kill(slots[i].pid, SIGKILL);
         waitpid(slots[i].pid, NULL, 0);
-        end(row, &slots[i], 1, 0, sum);
+        end(row, &slots[i], 1, sum);
       }
       if (slots[i].pid == 0) {
         free_slot = &slots[i];
@@ -262,15 +239,15 @@ static void sweep(const swept *row, place *slots, long step, totals *sum) {
       begin(row, settle(row, slots, 0, &here), (shortage){first, kModes[mode].count, kModes[mode].is_limit, 0});
     }
     settle(row, slots, 1, &here);
-    printf("%-11s %6ld %4ld %-7s %5d %7d %6d %5d %5d %7d %5d %7d %6d %6.1f\n", row->name, allocations, stride,
+    printf("%-11s %6ld %4ld %-7s %5d %7d %6d %5d %5d %7d %5d %7d %6.1f\n", row->name, allocations, stride,
            kModes[mode].name, here.runs, here.refused, here.others, here.late, here.wrong, here.drifted, here.hung,
-           here.aborted, here.aborted_zmq, now() - began);
+           here.aborted, now() - began);
     fflush(stdout);
     sum->wrong += here.wrong;
     sum->hung += here.hung;
     sum->aborted += here.aborted;
     sum->drifted += here.drifted;
-    if (row->has_libzmq) continue;
+    if (row->is_remote) continue;
     sum->others += here.others;
     sum->late += here.late;
   }
@@ -320,8 +297,8 @@ int main(int argc, char **argv) {
     if (slots[i].result == MAP_FAILED || mkdir(slots[i].directory, 0700) != 0) return perror("a slot"), 1;
   }
   if (argc <= 3) {
-    printf("%-11s %6s %4s %-7s %5s %7s %6s %5s %5s %7s %5s %7s %6s %6s\n", "scenario", "allocs", "step", "short",
-           "runs", "refused", "others", "late", "wrong", "drifted", "hung", "aborted", "libzmq", "s");
+    printf("%-11s %6s %4s %-7s %5s %7s %6s %5s %5s %7s %5s %7s %6s\n", "scenario", "allocs", "step", "short",
+           "runs", "refused", "others", "late", "wrong", "drifted", "hung", "aborted", "s");
   }
   for (int i = 0; i < kRowCount; ++i) {
     if (is_full && strcmp(argv[1], "all") != 0 && strcmp(argv[1], kRows[i].name) != 0) continue;

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "transport/shm/lane.h"
-#include "transport/zmq/probe.h"
+#include "transport/zmq/descriptors.h"
 
 namespace distag {
 namespace {

@@ -6,16 +6,9 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
+#include "transport/zmq/curve_boxes.h"
 
 namespace distag {
-
-namespace {
-
-void start_sodium() {
-  if (sodium_init() < 0) fail(Status::kUnsupported, "libsodium finds no source of random numbers on this system");
-}
-
-}  // namespace
 
 std::string read_secret(const std::string& path) {
   std::string secret = read_private_file(path);

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "transport/zmq/probe.h"
+#include "transport/zmq/descriptors.h"
 
 namespace distag {
 namespace {
@@ -27,6 +27,15 @@ constexpr int kBacklog = 256;
        address.endpoint, std::strerror(error));
 }
 
+bool is_nobody_at(const SocketAddress& address) {
+  const int fd = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool is_connected = connect(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) == 0;
+  const int error = is_connected ? 0 : errno;
+  close(fd);
+  return error == ECONNREFUSED || error == ENOENT;
+}
+
 // Only what a dead process left may go.
 void clear_path(const SocketAddress& address) {
   struct stat status = {};
@@ -34,7 +43,7 @@ void clear_path(const SocketAddress& address) {
   if (!S_ISSOCK(status.st_mode)) {
     fail(Status::kInvalidState, "\"{}\" cannot be listened at: the path exists and is no socket", address.endpoint);
   }
-  if (probe_now(address) != ProbeResult::kRefused) fail_to_listen(address, EADDRINUSE);
+  if (!is_nobody_at(address)) fail_to_listen(address, EADDRINUSE);
   unlink(address.path());
 }
 

@@ -1,24 +1,26 @@
 #include "transport/zmq/worker_key.h"
 
 #include <sodium.h>
-#include <zmq.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cstdint>
 
 #include "base/error.h"
+#include "transport/zmq/curve_boxes.h"
 
 namespace distag {
 
 namespace {
 
 constexpr size_t kKeyText = 40;
+// Four bytes, the first the highest, are five digits of base 85.
+constexpr size_t kGroupBytes = 4;
+constexpr size_t kGroupText = 5;
+constexpr std::string_view kDigits =
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
+static_assert(kDigits.size() == 85 && kKeyText / kGroupText * kGroupBytes == sizeof(CurveKey));
 constexpr std::string_view kBlanks = " \t\r";
-
-void start_sodium() {
-  if (sodium_init() < 0) fail(Status::kUnsupported, "libsodium finds no source of random numbers on this system");
-}
 
 // The next word of a line, which it is taken from.
 std::string_view next_word(std::string_view& line) {
@@ -32,21 +34,33 @@ std::string_view next_word(std::string_view& line) {
 
 CurveKey parse_key(std::string_view text, const char* what) {
   CurveKey key{};
-  std::array<char, kKeyText + 1> given{};
-  if (text.size() == kKeyText) {
-    std::memcpy(given.data(), text.data(), kKeyText);
-    // Not every text of that length is one: a group of five may stand for a number of more than 32 bits.
-    if (zmq_z85_decode(key.data(), given.data()) != nullptr && print_key(key) == text) return key;
+  bool is_key = text.size() == kKeyText;
+  for (size_t group = 0; is_key && group < kKeyText / kGroupText; ++group) {
+    uint64_t number = 0;
+    for (const char digit : text.substr(group * kGroupText, kGroupText)) {
+      const size_t value = kDigits.find(digit);
+      is_key = is_key && value != std::string_view::npos;
+      number = number * kDigits.size() + value;
+    }
+    is_key = is_key && number <= UINT32_MAX;
+    for (size_t i = kGroupBytes; i > 0; --i, number >>= 8) {
+      key[group * kGroupBytes + i - 1] = static_cast<uint8_t>(number);
+    }
   }
+  if (is_key) return key;
   fail(Status::kInvalidArgument, "{} is no key of 40 characters of Z85: make one by distag keygen --worker", what);
 }
 
 std::string print_key(const CurveKey& key) {
-  std::array<char, kKeyText + 1> text{};
-  if (zmq_z85_encode(text.data(), key.data(), key.size()) == nullptr) {
-    fail(Status::kInternal, "a key cannot be written: {}", zmq_strerror(zmq_errno()));
+  std::string text(kKeyText, ' ');
+  for (size_t group = 0; group < key.size() / kGroupBytes; ++group) {
+    uint64_t number = 0;
+    for (size_t i = 0; i < kGroupBytes; ++i) number = number << 8 | key[group * kGroupBytes + i];
+    for (size_t i = kGroupText; i > 0; --i, number /= kDigits.size()) {
+      text[group * kGroupText + i - 1] = kDigits[number % kDigits.size()];
+    }
   }
-  return {text.data(), kKeyText};
+  return text;
 }
 
 CurveKeyPair new_key_pair() {

@@ -6,14 +6,14 @@
 #include "transport/key_ring.h"
 #include "transport/zmq/address.h"
 #include "transport/zmq/private_directory.h"
-#include "transport/zmq/zmq_connection.h"
-#include "transport/zmq/zmq_context.h"
+#include "transport/zmq/socket_turns.h"
 #include "transport/zmq/zmtp_acceptor.h"
+#include "transport/zmq/zmtp_connection.h"
 
 namespace distag {
 
 ZmqTransport::ZmqTransport(FdLoop& loop, Security security)
-    : security_(std::move(security)), context_(std::make_shared<ZmqContext>(loop)) {}
+    : security_(std::move(security)), turns_(std::make_shared<SocketTurns>(loop)) {}
 
 ZmqTransport::~ZmqTransport() = default;
 
@@ -46,25 +46,25 @@ CurveKey ZmqTransport::need_key_of(const std::string& name) const {
 }
 
 std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, AcceptorEvents events) {
-  assert_on_loop(context_->loop());
+  assert_on_loop(turns_->loop());
   const SocketAddress parsed = parse_address(address, true);
-  return std::make_unique<ZmtpAcceptor>(context_->loop(), parsed, keys_for(parsed, address), std::move(events));
+  return std::make_unique<ZmtpAcceptor>(turns_->loop(), parsed, keys_for(parsed, address), std::move(events));
 }
 
 std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {
-  assert_on_loop(context_->loop());
+  assert_on_loop(turns_->loop());
   if (security_.worker_keys) return dial_worker(security_.worker_keys->rendezvous_name, endpoint, std::move(events));
   const SocketAddress parsed = parse_address(endpoint, false);
-  return std::make_unique<ZmqConnection>(context_, parsed, keys_for(parsed, endpoint), std::move(events));
+  return std::make_unique<ZmtpConnection>(turns_, parsed, keys_for(parsed, endpoint), std::move(events));
 }
 
 std::unique_ptr<Connection> ZmqTransport::dial_worker(const std::string& name, const std::string& endpoint,
                                                       ConnectionEvents events) {
-  assert_on_loop(context_->loop());
+  assert_on_loop(turns_->loop());
   if (!security_.worker_keys) return dial(endpoint, std::move(events));
   const CurveKey server = need_key_of(name);
   const SocketAddress parsed = parse_address(endpoint, false);
-  return std::make_unique<ZmqConnection>(context_, parsed, keys_for(parsed, endpoint, &server), std::move(events));
+  return std::make_unique<ZmtpConnection>(turns_, parsed, keys_for(parsed, endpoint, &server), std::move(events));
 }
 
 LaneReport ZmqTransport::lane_report() const {
@@ -76,7 +76,7 @@ LaneReport ZmqTransport::lane_report() const {
 void ZmqTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }
 
 std::string ZmqTransport::private_address() {
-  assert_on_loop(context_->loop());
+  assert_on_loop(turns_->loop());
   if (!directory_) directory_ = std::make_unique<PrivateDirectory>();
   std::string address = fmt::format("ipc://{}/{}", directory_->path(), ++last_address_);
   // Says now that the path is too long, not when somebody listens there.

@@ -11,12 +11,12 @@ namespace distag {
 
 class PrivateDirectory;
 struct SocketAddress;
-class ZmqContext;
+class SocketTurns;
 
-// tcp and ipc in the protocol of ZeroMQ: libzmq dials, with one context and one IO thread, and distag accepts. Made,
-// used and destroyed on the loop, or while the loop does not run; what it made may outlive it. With a key of the group
-// all that goes over tcp is encrypted (CURVE), and nobody without the key is let in; without one tcp stays on loopback,
-// and speaks with the key of the user. With a key for each worker ipc speaks CURVE as well.
+// tcp and ipc in the protocol of ZeroMQ, over plain sockets. Made, used and destroyed on the loop, or while the loop
+// does not run; what it made may outlive it. With a key of the group all that goes over tcp is encrypted (CURVE), and
+// nobody without the key is let in; without one tcp stays on loopback, and speaks with the key of the user. With a key
+// for each worker ipc speaks CURVE as well.
 class ZmqTransport final : public Transport {
  public:
   explicit ZmqTransport(FdLoop& loop, Security security = {});
@@ -40,7 +40,7 @@ class ZmqTransport final : public Transport {
 
   const Security security_;
   std::optional<CurveKeyPair> user_key_;  // once it was needed
-  std::shared_ptr<ZmqContext> context_;
+  std::shared_ptr<SocketTurns> turns_;
   std::unique_ptr<PrivateDirectory> directory_;
   uint64_t last_address_ = 0;
 };

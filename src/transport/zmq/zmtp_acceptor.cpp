@@ -13,14 +13,15 @@
 #include <vector>
 
 #include "base/error.h"
-#include "transport/zmq/probe.h"
+#include "transport/zmq/descriptors.h"
+#include "transport/zmq/outbox.h"
 #include "transport/zmq/zmtp_reader.h"
 
 namespace distag {
 namespace {
 
-// The bytes that are read from a connection, and the connections that are accepted, before the loop looks at everything
-// else again.
+// The bytes that are read from a connection, or written to it, and the connections that are accepted, before the loop
+// looks at everything else again.
 constexpr size_t kBytesPerTurn = 1u << 20;
 constexpr int kAcceptsPerTurn = 16;
 constexpr Nanos kHandshakeTimeout = 5 * kSecond;
@@ -29,12 +30,11 @@ constexpr size_t kMostSilent = 1024;
 // How long nobody is accepted after descriptors were short; and how long a connection may be silent then.
 constexpr Nanos kPause = 20 * kMillisecond;
 constexpr Nanos kSilenceWhenShort = 50 * kMillisecond;
-// After which the rest of an answer is tried again that the connection had no room for.
-constexpr Nanos kSendAgain = 2 * kMillisecond;
 
 // A connection that was accepted. Closes it at its end.
 struct Accepted {
-  Accepted(int fd_, Nanos since_, const SocketKeys* keys) : fd(fd_), since(since_), reader(keys) {}
+  Accepted(int fd_, Nanos since_, const SocketKeys* keys)
+      : fd(fd_), since(since_), reader(ZmtpReader::Role::kAccepts, keys) {}
   ~Accepted() { close(fd); }
   Accepted(const Accepted&) = delete;
   Accepted& operator=(const Accepted&) = delete;
@@ -42,24 +42,9 @@ struct Accepted {
   const int fd;
   const Nanos since;
   ZmtpReader reader;
-  std::vector<std::byte> unsent;  // the rest of an answer
+  Outbox outbox;
   Loop::TimerId handshake_timer = 0;
 };
-
-// -1: the connection is gone.
-ssize_t send_some(int fd, std::span<const std::byte> bytes) {
-  for (;;) {
-    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0) return sent;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
-    if (errno != EINTR) return -1;
-  }
-}
-
-// Of a handshake, for which a connection always has room.
-bool send_all(int fd, const std::vector<std::byte>& bytes) {
-  return bytes.empty() || send_some(fd, bytes) == static_cast<ssize_t>(bytes.size());
-}
 
 std::string describe_other_side(int fd) {
   SocketAddress other;
@@ -90,11 +75,12 @@ class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAccept
   void pause();
   void begin(int fd);
   void read(Id id);
-  void send_rest(Id id);
+  bool write(Accepted& connection);
+  void write_rest(Id id);
   void drop(Id id);
   bool has(Id id) const { return connections_.contains(id); }
 
-  void deny(Id id, const Accepted& connection, const std::string& why);
+  void deny(Id id, Accepted& connection, const std::string& why);
 
   FdLoop& loop_;
   const std::optional<SocketKeys> keys_;
@@ -151,16 +137,22 @@ void ZmtpAcceptor::State::begin(int fd) {
     return;
   }
   try {
-    if (!send_all(fd, connection->reader.take_answer())) return;
+    connection->outbox.add({Frame::of(connection->reader.take_answer())});
     if (silent_.size() >= kMostSilent) drop(*silent_.begin());
     silent_.insert(id);
     connections_.emplace(id, connection);
     connection->handshake_timer = loop_.start_timer(loop_.now() + kHandshakeTimeout, [weak = weak_from_this(), id] {
       if (const auto state = weak.lock()) state->drop(id);
     });
-    loop_.watch(fd, [weak = weak_from_this(), id] {
-      if (const auto state = weak.lock()) state->read(id);
-    });
+    loop_.watch(
+        fd,
+        [weak = weak_from_this(), id] {
+          if (const auto state = weak.lock()) state->read(id);
+        },
+        [weak = weak_from_this(), id] {
+          if (const auto state = weak.lock()) state->write_rest(id);
+        });
+    if (!write(*connection)) drop(id);
   } catch (...) {
     drop(id);
   }
@@ -181,15 +173,20 @@ void ZmtpAcceptor::State::read(Id id) {
     bytes += static_cast<size_t>(got);
     connection->reader.add(static_cast<size_t>(got));
     for (;;) {
+      const bool was_ready = connection->reader.is_ready();
       std::optional<Frames> frames;
       try {
         frames = connection->reader.next();
         if (frames && !connection->reader.is_still_let_in()) fail(Status::kDenied, "its key may connect no more");
+        std::vector<std::byte> answer = connection->reader.take_answer();
+        // A PONG to one that does not read is as good as none.
+        const bool is_answered = !answer.empty() && (!was_ready || !connection->outbox.is_full());
+        if (is_answered) connection->outbox.add({Frame::of(std::move(answer))});
+        if (is_answered && !write(*connection)) return drop(id);
       } catch (...) {
         const Error error = current_error();
         return error.status() == Status::kDenied ? deny(id, *connection, error.message()) : drop(id);
       }
-      if (!send_all(connection->fd, connection->reader.take_answer())) return drop(id);
       if (!frames) break;
       if (connection->handshake_timer != 0) {
         // Whoever means to say something does so at once.
@@ -206,10 +203,13 @@ void ZmtpAcceptor::State::read(Id id) {
   }
 }
 
-void ZmtpAcceptor::State::deny(Id id, const Accepted& connection, const std::string& why) {
+void ZmtpAcceptor::State::deny(Id id, Accepted& connection, const std::string& why) {
   drop(id);  // whoever calls holds the connection
   try {
-    if (!connection.reader.is_ready()) send_all(connection.fd, zmtp_denial());
+    if (!connection.reader.is_ready()) {
+      connection.outbox.add({Frame::of(zmtp_denial())});
+      connection.outbox.write_to(connection.fd, kBytesPerTurn);
+    }
     if (!events_.on_denied) return;
     events_.on_denied(fmt::format("a connection from {} was refused: {}", describe_other_side(connection.fd), why));
   } catch (...) {
@@ -222,35 +222,29 @@ bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames)
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
   const Id id = id_of(to);
   const auto found = connections_.find(id);
-  if (found == connections_.end() || !found->second->unsent.empty()) return false;
+  if (found == connections_.end() || !found->second->outbox.is_empty()) return false;
   Accepted& connection = *found->second;
-  std::vector<std::byte> message = connection.reader.pack(frames);
-  const ssize_t sent = send_some(connection.fd, message);
-  if (sent == static_cast<ssize_t>(message.size())) return true;
-  if (sent < 0) {
-    // Whoever answers may be in the middle of what came from there.
-    loop_.post_or_drop([weak = weak_from_this(), id] {
-      if (const auto state = weak.lock()) state->drop(id);
-    });
-    return false;
-  }
-  message.erase(message.begin(), message.begin() + sent);
-  connection.unsent = std::move(message);
-  send_rest(id);
-  return true;
+  connection.outbox.add(connection.reader.pack(frames));
+  if (write(connection)) return true;
+  // Whoever answers may be in the middle of what came from there.
+  loop_.post_or_drop([weak = weak_from_this(), id] {
+    if (const auto state = weak.lock()) state->drop(id);
+  });
+  return false;
 }
 
-void ZmtpAcceptor::State::send_rest(Id id) {
+// False when the connection is gone. What it has no room for goes as soon as it has.
+bool ZmtpAcceptor::State::write(Accepted& connection) {
+  const Outbox::Written written = connection.outbox.write_to(connection.fd, kBytesPerTurn);
+  const bool has_rest = written == Outbox::Written::kSome || written == Outbox::Written::kBlocked;
+  loop_.await_writable(connection.fd, has_rest);
+  return written != Outbox::Written::kGone;
+}
+
+void ZmtpAcceptor::State::write_rest(Id id) {
+  assert_on_loop(loop_);
   const auto found = connections_.find(id);
-  if (found == connections_.end()) return;
-  std::vector<std::byte>& unsent = found->second->unsent;
-  const ssize_t sent = send_some(found->second->fd, unsent);
-  if (sent < 0) return drop(id);
-  unsent.erase(unsent.begin(), unsent.begin() + sent);
-  if (unsent.empty()) return;
-  loop_.start_timer(loop_.now() + kSendAgain, [weak = weak_from_this(), id] {
-    if (const auto state = weak.lock()) state->send_rest(id);
-  });
+  if (found != connections_.end() && !write(*found->second)) drop(id);
 }
 
 void ZmtpAcceptor::State::drop(Id id) {

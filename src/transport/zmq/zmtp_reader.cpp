@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "transport/zmq/curve_client.h"
+#include "transport/zmq/curve_server.h"
 #include "transport/zmq/frame_block.h"
 
 namespace distag {
@@ -33,7 +35,16 @@ constexpr std::string_view kError400(
     "\x03"
     "400",
     10);
+constexpr std::string_view kError(
+    "\x05"
+    "ERROR",
+    6);
 constexpr std::string_view kReady("\x05READY", 6);
+constexpr std::string_view kPing("\x04PING", 5);
+constexpr std::string_view kPong("\x04PONG", 5);
+constexpr size_t kPingContextAt = kPing.size() + 2;  // after how long the other side waits for more
+constexpr size_t kMostContext = 16;
+constexpr size_t kMostAnswers = 1024;
 
 constexpr uint8_t kMore = 1;
 constexpr uint8_t kLong = 2;
@@ -54,12 +65,18 @@ void append(std::vector<std::byte>& out, std::string_view text) {
   out.insert(out.end(), bytes, bytes + text.size());
 }
 
-void append_header(std::vector<std::byte>& out, size_t size, bool more) {
-  const bool is_long = size > 255;
-  out.push_back(static_cast<std::byte>((more ? kMore : 0) | (is_long ? kLong : 0)));
-  for (size_t left = is_long ? 8 : 1; left > 0; --left) {
-    out.push_back(static_cast<std::byte>(static_cast<uint64_t>(size) >> (8 * (left - 1))));
+constexpr size_t kMostHeader = 9;
+
+constexpr size_t header_bytes(size_t size) { return size > 255 ? kMostHeader : 2; }
+
+// Gives the end of what it writes.
+std::byte* write_header(std::byte* out, size_t size, uint8_t flags) {
+  const size_t bytes = header_bytes(size);
+  *out++ = static_cast<std::byte>(flags | (bytes == kMostHeader ? kLong : 0));
+  for (size_t left = bytes - 1; left > 0; --left) {
+    *out++ = static_cast<std::byte>(static_cast<uint64_t>(size) >> (8 * (left - 1)));
   }
+  return out;
 }
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -67,8 +84,8 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }
 
 // Properties: a name after its length in one byte, a value after its length in four.
-bool is_of_dealer(std::string_view body) {
-  bool is_dealer = false;
+bool is_of_type(std::string_view type, std::string_view body) {
+  bool is_same = false;
   while (!body.empty()) {
     const size_t name_size = static_cast<uint8_t>(body[0]);
     if (body.size() < 1 + name_size + 4) return false;
@@ -77,25 +94,26 @@ bool is_of_dealer(std::string_view body) {
     const uint64_t value_size = read_big_endian(reinterpret_cast<const std::byte*>(body.data()), 4);
     body.remove_prefix(4);
     if (body.size() < value_size) return false;
-    if (name == "Socket-Type") is_dealer = body.substr(0, value_size) == "DEALER";
+    if (name == "Socket-Type") is_same = body.substr(0, value_size) == type;
     body.remove_prefix(value_size);
   }
-  return is_dealer;
+  return is_same;
 }
 
 void append_command(std::vector<std::byte>& out, std::string_view body) {
-  append_header(out, body.size(), false);
-  out[out.size() - (body.size() > 255 ? 9 : 2)] |= std::byte{kCommand};
+  std::array<std::byte, kMostHeader> header{};
+  std::byte* const end = write_header(header.data(), body.size(), kCommand);
+  out.insert(out.end(), header.data(), end);
   append(out, body);
 }
 
-std::vector<std::byte> make_greeting(std::string_view mechanism) {
+std::vector<std::byte> make_greeting(std::string_view mechanism, bool is_server) {
   std::vector<std::byte> greeting(kGreetingBytes);
   greeting[0] = std::byte{0xff};
   greeting[kSignatureBytes - 1] = std::byte{0x7f};
   greeting[kVersionAt] = std::byte{3};
   for (size_t i = 0; i < mechanism.size(); ++i) greeting[kMechanismAt + i] = static_cast<std::byte>(mechanism[i]);
-  if (mechanism == kCurve) greeting[kServerAt] = std::byte{1};
+  if (mechanism == kCurve && is_server) greeting[kServerAt] = std::byte{1};
   return greeting;
 }
 
@@ -104,6 +122,18 @@ constexpr std::string_view kReadyOfRouter(
     "\x0bSocket-Type\0\0\0\x06ROUTER"
     "\x08Identity\0\0\0\0",
     41);
+constexpr std::string_view kReadyOfDealer(
+    "\x05READY"
+    "\x0bSocket-Type\0\0\0\x06"
+    "DEALER"
+    "\x08Identity\0\0\0\0",
+    41);
+
+// ERROR, which says in three digits that the other side does not let in who asks; as libzmq reads it.
+bool is_denial(std::string_view command) {
+  const std::string_view reason = command.substr(std::min(kError.size() + 1, command.size()));
+  return reason == "300" || reason == "400" || reason == "500";
+}
 
 }  // namespace
 
@@ -113,40 +143,68 @@ std::vector<std::byte> zmtp_denial() {
   return denial;
 }
 
-ZmtpReader::ZmtpReader(const SocketKeys* keys)
-    : buffer_(kBufferBytes), answer_(make_greeting(keys != nullptr ? kCurve : kNull)) {
-  if (keys != nullptr) {
+ZmtpReader::ZmtpReader(Role role, const SocketKeys* keys)
+    : role_(role),
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
+      answer_(make_greeting(keys != nullptr ? kCurve : kNull, role == Role::kAccepts)) {
+  // What comes after the greeting needs no word of the other side, which refuses it by the greeting if it has to.
+  if (keys == nullptr) {
+    append_command(answer_, role == Role::kAccepts ? kReadyOfRouter : kReadyOfDealer);
+  } else if (role == Role::kAccepts) {
     curve_ = std::make_unique<CurveServer>(*keys);
   } else {
-    append_command(answer_, kReadyOfRouter);
+    auto client = std::make_unique<CurveClient>(*keys);
+    append_command(answer_, text_of(client->hello()));
+    curve_ = std::move(client);
   }
 }
 
-std::vector<std::byte> ZmtpReader::pack(const Frames& frames) {
+// Of the bytes that are copied.
+size_t ZmtpReader::packed_size(const Frames& frames) const {
   size_t total = 0;
-  for (const Frame& frame : frames) total += frame.size() + 9 + (curve_ ? CurveServer::kOverhead : 0);
-  std::vector<std::byte> out;
-  out.reserve(total);
+  for (const Frame& frame : frames) {
+    const size_t size = frame.size() + (curve_ ? CurveBoxes::kOverhead : 0);
+    const bool is_copied = curve_ || frame.size() < kZeroCopyBytes;
+    total += header_bytes(size) + (is_copied ? size : 0);
+  }
+  return total;
+}
+
+Frames ZmtpReader::pack(const Frames& frames) {
+  const auto block = std::make_shared_for_overwrite<std::byte[]>(packed_size(frames));
+  Frames pieces;
+  pieces.reserve(1);
+  std::byte* begin = block.get();
+  std::byte* at = begin;
   for (size_t i = 0; i < frames.size(); ++i) {
+    const Frame& frame = frames[i];
     const bool more = i + 1 < frames.size();
     if (curve_) {
-      append_header(out, frames[i].size() + CurveServer::kOverhead, false);
-      curve_->seal({frames[i].data(), frames[i].size()}, more, out);
-    } else {
-      append_header(out, frames[i].size(), more);
-      append(out, text_of({frames[i].data(), frames[i].size()}));
+      at = write_header(at, frame.size() + CurveBoxes::kOverhead, 0);
+      at = curve_->boxes().seal_message({frame.data(), frame.size()}, more, false, at);
+      continue;
     }
+    at = write_header(at, frame.size(), more ? kMore : 0);
+    if (frame.size() < kZeroCopyBytes) {
+      if (frame.size() > 0) std::memcpy(at, frame.data(), frame.size());
+      at += frame.size();
+      continue;
+    }
+    pieces.emplace_back(begin, static_cast<size_t>(at - begin), block);
+    pieces.push_back(frame);
+    begin = at;
   }
-  return out;
+  if (at != begin) pieces.emplace_back(begin, static_cast<size_t>(at - begin), block);
+  return pieces;
 }
 
 std::span<std::byte> ZmtpReader::room() {
   if (in_large_) return std::span(parts_.back().own_block.get(), parts_.back().size).subspan(large_filled_);
   if (begin_ > 0) {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= std::exchange(begin_, 0);
   }
-  return std::span(buffer_).subspan(end_);
+  return std::span(buffer_.get(), kBufferBytes).subspan(end_);
 }
 
 void ZmtpReader::add(size_t count) {
@@ -183,29 +241,53 @@ bool ZmtpReader::take_greeting() {
   return true;
 }
 
-// READY of the mechanism NULL; of CURVE its two commands, each with an answer.
+// READY of the mechanism NULL; of CURVE the two commands of each side.
 bool ZmtpReader::take_handshake() {
   while (stage_ == Stage::kHandshake) {
     const std::optional<Header> header = peek_header();
     if (!header) return false;
     if (!header->is_command || header->size >= kLargeBytes) refuse("no handshake");
     if (buffered().size() < header->bytes + header->size) return false;
-    const std::span<const std::byte> body = buffered().subspan(header->bytes, header->size);
-    std::string_view properties;
-    if (curve_) {
-      append_command(answer_, text_of(curve_->answer(body)));
-      properties = curve_->properties();
-    } else {
-      if (!text_of(body).starts_with(kReady)) refuse("no READY");
-      properties = text_of(body).substr(kReady.size());
-    }
+    const std::string_view properties = take_handshake_command(buffered().subspan(header->bytes, header->size));
     if (!curve_ || curve_->is_ready()) {
-      if (!is_of_dealer(properties)) refuse("no READY of a DEALER");
+      if (!is_of_type(role_ == Role::kAccepts ? "DEALER" : "ROUTER", properties)) {
+        refuse("no READY of the type that belongs there");
+      }
       stage_ = Stage::kMessages;
     }
     begin_ += header->bytes + header->size;
   }
   return true;
+}
+
+// Gives the properties, once they have come.
+std::string_view ZmtpReader::take_handshake_command(std::span<const std::byte> body) {
+  const std::string_view text = text_of(body);
+  if (role_ == Role::kDials && text.starts_with(kError)) {
+    if (is_denial(text)) fail(Status::kDenied, "it does not let this side in");
+    refuse("an error that means nothing here");
+  }
+  if (!curve_) {
+    if (!text.starts_with(kReady)) refuse("no READY");
+    return text.substr(kReady.size());
+  }
+  const std::vector<std::byte> answer = curve_->answer(body);
+  if (!answer.empty()) append_command(answer_, text_of(answer));
+  return curve_->properties();
+}
+
+// PING is answered by its context, unless too many answers wait; no other command means anything once messages go.
+void ZmtpReader::take_command(std::span<const std::byte> body) {
+  const std::string_view text = text_of(body);
+  if (!text.starts_with(kPing) || text.size() < kPingContextAt || text.size() > kPingContextAt + kMostContext) return;
+  if (answer_.size() > kMostAnswers) return;
+  const std::string pong = std::string(kPong) + std::string(text.substr(kPingContextAt));
+  if (!curve_) return append_command(answer_, pong);
+  std::array<std::byte, kMostHeader + CurveBoxes::kOverhead + kPong.size() + kMostContext> boxed{};
+  std::byte* const at = write_header(boxed.data(), CurveBoxes::kOverhead + pong.size(), 0);
+  const std::span<const std::byte> plain(reinterpret_cast<const std::byte*>(pong.data()), pong.size());
+  std::byte* const end = curve_->boxes().seal_message(plain, false, true, at);
+  answer_.insert(answer_.end(), boxed.data(), end);
 }
 
 std::optional<ZmtpReader::Header> ZmtpReader::peek_header() const {
@@ -220,7 +302,7 @@ std::optional<ZmtpReader::Header> ZmtpReader::peek_header() const {
   if (flags > (kMore | kLong | kCommand) || (header.is_command && header.more)) refuse("a frame of an unknown kind");
   if (bytes.size() < header.bytes) return std::nullopt;
   const uint64_t size = read_big_endian(bytes.data() + 1, header.bytes - 1);
-  if (size > kMaxMessageBytes + (curve_ ? CurveServer::kOverhead : 0)) refuse("a frame that is too large");
+  if (size > kMaxMessageBytes + (curve_ ? CurveBoxes::kOverhead : 0)) refuse("a frame that is too large");
   header.size = size;
   return header;
 }
@@ -246,7 +328,9 @@ bool ZmtpReader::take_frame(bool& is_last) {
     const bool is_large = header->size >= kLargeBytes;
     if (!is_large && buffered().size() < header->bytes + header->size) return false;
     begin_ += header->bytes;
-    if (header->is_command) {  // none that means anything here
+    if (header->is_command) {
+      if (curve_) refuse("a command in no box");
+      take_command(buffered().first(header->size));
       begin_ += header->size;
       continue;
     }
@@ -271,10 +355,14 @@ bool ZmtpReader::take_frame(bool& is_last) {
   }
 }
 
-// False for a command, which means nothing here.
+// False for a command.
 bool ZmtpReader::take_box(std::span<const std::byte> boxed, bool& is_last) {
-  CurveServer::Opened opened = curve_->open(boxed);
-  if (opened.is_command) return false;
+  CurveBoxes::Opened opened = curve_->boxes().open_message(boxed);
+  if (opened.is_command) {
+    message_bytes_ -= boxed.size();  // it is no part of a message
+    take_command({opened.body.data(), opened.body.size()});
+    return false;
+  }
   parts_.push_back({0, 0, nullptr, std::move(opened.body)});
   is_last = !opened.more;
   return true;

@@ -10,23 +10,30 @@
 
 #include "transport/security.h"
 #include "transport/transport.h"
-#include "transport/zmq/curve_server.h"
+#include "transport/zmq/curve_boxes.h"
 
 namespace distag {
 
 // The command that ends the handshake of a client that is not let in.
 std::vector<std::byte> zmtp_denial();
 
-// The accepting side of a connection in ZMTP 3 (rfc.zeromq.org/spec/23): the stream that a DEALER sends, which may come
-// in any pieces, and the bytes to answer it with. The mechanism is CURVE with keys, else NULL.
+// From this size a frame goes out without being copied, unless it is encrypted.
+inline constexpr size_t kZeroCopyBytes = 64u << 10;
+
+// One side of a connection in ZMTP 3 (rfc.zeromq.org/spec/23): the stream that the other one sends, which may come in
+// any pieces, and the bytes to answer it with. The side that dials is a DEALER, the other one a ROUTER. The mechanism
+// is CURVE with keys, else NULL.
 class ZmtpReader {
  public:
-  explicit ZmtpReader(const SocketKeys* keys = nullptr /* outlive it */);
+  enum class Role { kAccepts, kDials };
 
-  // The bytes to be sent since it was asked last: its greeting, commands of the handshake.
+  explicit ZmtpReader(Role role, const SocketKeys* keys = nullptr /* outlive it */);
+
+  // The bytes to be sent since it was asked last: its greeting, commands of the handshake, PONG.
   std::vector<std::byte> take_answer() { return std::exchange(answer_, {}); }
-  // A message as it goes over this connection. Once it is ready.
-  std::vector<std::byte> pack(const Frames& frames);
+  // A message as it goes over this connection, in pieces of which large ones are the frames themselves. Once it is
+  // ready.
+  Frames pack(const Frames& frames);
 
   // Where the next bytes of the stream belong; never empty once next() found no message.
   std::span<std::byte> room();
@@ -34,8 +41,8 @@ class ZmtpReader {
   void add(size_t count);
 
   // The next whole message, its frames aligned to 64 bytes. Without a key small frames lie together in one block, and a
-  // large one was received into its own. Throws PROTOCOL for what is no such stream or too large, DENIED for one
-  // without the key, bad_alloc; then the stream is of no more use.
+  // large one was received into its own. Throws PROTOCOL for what is no such stream or too large, DENIED where the
+  // sides do not agree on keys, bad_alloc; then the stream is of no more use.
   std::optional<Frames> next();
 
   // Some bytes have come of a message, or of a word of the handshake, that is not whole. Once next() found none.
@@ -44,7 +51,7 @@ class ZmtpReader {
   // The handshake is over.
   bool is_ready() const { return stage_ == Stage::kMessages; }
   // Of whom the key is by which it came; empty where none says that.
-  std::string client_name() const { return curve_ ? curve_->client_name() : std::string(); }
+  std::string client_name() const { return curve_ ? curve_->peer_name() : std::string(); }
   // The key by which it came may be taken away.
   bool is_still_let_in() { return !is_ready() || !curve_ || curve_->is_still_let_in(); }
 
@@ -63,20 +70,24 @@ class ZmtpReader {
     Frame opened;                          // the frame itself, with a key
   };
 
-  std::span<const std::byte> buffered() const { return {buffer_.data() + begin_, end_ - begin_}; }
+  std::span<const std::byte> buffered() const { return {buffer_.get() + begin_, end_ - begin_}; }
   bool take_greeting();
   bool take_handshake();
+  std::string_view take_handshake_command(std::span<const std::byte> body);
+  void take_command(std::span<const std::byte> body);
+  size_t packed_size(const Frames& frames) const;
   bool take_frame(bool& is_last);
   bool take_box(std::span<const std::byte> boxed, bool& is_last);
   std::optional<Header> peek_header() const;
   void begin_large(size_t size);
   Frames finish_message();
 
+  const Role role_;
   Stage stage_ = Stage::kGreeting;
-  std::vector<std::byte> buffer_;
+  const std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
-  std::unique_ptr<CurveServer> curve_;  // nullptr without a key
+  std::unique_ptr<CurveSide> curve_;  // nullptr without a key
   std::vector<std::byte> answer_;
 
   // The message under way.

@@ -1,9 +1,9 @@
 /* A host that loads a plugin, trains in it, serves calls of 1 MiB in frames, and unloads it, many times.
  *
- * usage: host times|zmq|two PLUGIN LIBRARY...
+ * usage: host times|sodium|two PLUGIN LIBRARY...
  *   times  100 times, by turns with RTLD_DEEPBIND and without
- *   zmq    once with RTLD_DEEPBIND, in a host that has functions named as those of libzmq and FlatBuffers
- * (HOST_HAS_ZMQ) two    two plugins, each with a copy of the library of its own, at a time */
+ *   sodium once with RTLD_DEEPBIND, in a host that has functions named as those of libsodium and FlatBuffers
+ * (HOST_HAS_SODIUM) two    two plugins, each with a copy of the library of its own, at a time */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sched.h>
@@ -11,18 +11,18 @@
 #include "../left.h"
 #include "plugin.h"
 
-#ifdef HOST_HAS_ZMQ
-/* Names of libzmq and of the C++ FlatBuffers, exported by the host, that must not be taken for the real ones. */
-int zmq_calls;
-void* zmq_ctx_new(void);
-void* zmq_ctx_new(void) { return ++zmq_calls, NULL; }
-void* zmq_socket(void* context, int type);
-void* zmq_socket(void* context, int type) { return ++zmq_calls, (void)context, (void)type, NULL; }
-int zmq_errno(void);
-int zmq_errno(void) { return ++zmq_calls; }
+#ifdef HOST_HAS_SODIUM
+/* Names of libsodium and of the C++ FlatBuffers, exported by the host, that must not be taken for the real ones. */
+int sodium_calls;
+int sodium_init(void);
+int sodium_init(void) { return ++sodium_calls, -1; }
+void sodium_memzero(void* bytes, size_t size);
+void sodium_memzero(void* bytes, size_t size) { ++sodium_calls, (void)bytes, (void)size; }
+void randombytes_buf(void* bytes, size_t size);
+void randombytes_buf(void* bytes, size_t size) { ++sodium_calls, (void)bytes, (void)size; }
 char other_flatbuffers[3] __asm__("_ZN11flatbuffers13ClassicLocale9instance_E");
 #else
-static int zmq_calls;
+static int sodium_calls;
 #endif
 
 typedef struct loaded {
@@ -69,7 +69,7 @@ static void unload(const loaded* made) {
 int main(int argc, char** argv) {
   const left before = count_left();
   frames all = {0};
-  need(argc >= 4, "usage: host times|zmq|two PLUGIN LIBRARY...");
+  need(argc >= 4, "usage: host times|sodium|two PLUGIN LIBRARY...");
   if (strcmp(argv[1], "two") == 0) {
     const loaded first = load(argv[2], argv[3], 0), second = load(argv[4], argv[5], 0);
     need(count_mappings("copy1/libdistag") > 0 && count_mappings("copy2/libdistag") > 0, "two copies");
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     check_left(before, "plugin.so");
     return puts("two copies: ok"), 0;
   }
-  const int times = strcmp(argv[1], "zmq") == 0 ? 1 : 100;
+  const int times = strcmp(argv[1], "sodium") == 0 ? 1 : 100;
   for (int i = 0; i < times; ++i) {
     const loaded made = load(argv[2], argv[3], times == 1 || i % 2 == 1 ? RTLD_DEEPBIND : 0);
     train(&made);
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     check_left(before, "plugin.so");
   }
   check_frames(&all);
-  need(zmq_calls == 0, "a function of the host was taken for one of libzmq");
+  need(sodium_calls == 0, "a function of the host was taken for one of libsodium");
   printf("%s: ok, %d frames, the longest %.2f ms\n", argv[1], all.count, all.longest);
   return 0;
 }

@@ -11,13 +11,13 @@ mkdir -p "$work/copy1" "$work/copy2"
 {
   cc $flags -shared -fPIC "$here/plugin.c" -o "$work/plugin.so" -ldl
   cc $flags -D_POSIX_C_SOURCE=200809L "$here/host.c" -o "$work/host" -ldl
-  cc $flags -D_POSIX_C_SOURCE=200809L -DHOST_HAS_ZMQ -rdynamic "$here/host.c" -o "$work/host_with_zmq" -ldl
+  cc $flags -D_POSIX_C_SOURCE=200809L -DHOST_HAS_SODIUM -rdynamic "$here/host.c" -o "$work/host_with_sodium" -ldl
 }
 for copy in copy1 copy2; do
   cp "$work/plugin.so" "$work/$copy/plugin.so"
   cp "$library" "$work/$copy/libdistag.so.0"
 done
 "$work/host" times "$work/plugin.so" "$library"
-"$work/host_with_zmq" zmq "$work/plugin.so" "$library"
+"$work/host_with_sodium" sodium "$work/plugin.so" "$library"
 "$work/host" two "$work/copy1/plugin.so" "$work/copy1/libdistag.so.0" "$work/copy2/plugin.so" "$work/copy2/libdistag.so.0"
 rm -rf "$work"

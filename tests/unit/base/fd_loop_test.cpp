@@ -181,6 +181,59 @@ TEST_F(FdLoopTest, CallsBackWhileADescriptorIsReadable) {
   close(fd);
 }
 
+TEST_F(FdLoopTest, CallsBackWhileADescriptorIsWritableAndThatIsAwaited) {
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);  // writable until it is full
+  std::atomic<int> readable{0};
+  int written = 0;
+  auto done = Future<Unit>::make();
+  on_loop(loop_, [&] {
+    loop_.watch(
+        fd, [&readable] { ++readable; },
+        [&] {
+          if (++written < 3) return;
+          loop_.await_writable(fd, false);
+          loop_.post_or_drop([done] { done->complete(Unit{}); });
+        });
+    return true;
+  });
+  EXPECT_EQ(on_loop(loop_, [&written] { return written; }), 0);
+  on_loop(loop_, [&] {
+    loop_.await_writable(fd, true);
+    return true;
+  });
+  ASSERT_TRUE(wait(*done, 60 * kSecond));
+  for (int i = 0; i < 10; ++i) on_loop(loop_, [] { return true; });
+  EXPECT_EQ(on_loop(loop_, [&written] { return written; }), 3);
+  EXPECT_EQ(readable, 0);
+  on_loop(loop_, [&] {
+    loop_.unwatch(fd);
+    loop_.await_writable(fd, true);  // of one that nobody watches: nothing
+    return true;
+  });
+  close(fd);
+}
+
+// The one whose reader hangs up in between is not called for what the system told before.
+TEST_F(FdLoopTest, ADescriptorThatIsUnwatchedWhenItIsReadIsNotWritten) {
+  const int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);  // both
+  std::atomic<int> written{0};
+  auto done = Future<Unit>::make();
+  on_loop(loop_, [&] {
+    loop_.watch(
+        fd,
+        [&] {
+          loop_.unwatch(fd);
+          loop_.post_or_drop([done] { done->complete(Unit{}); });
+        },
+        [&written] { ++written; });
+    loop_.await_writable(fd, true);
+    return true;
+  });
+  ASSERT_TRUE(wait(*done, 60 * kSecond));
+  EXPECT_EQ(written, 0);
+  close(fd);
+}
+
 TEST_F(FdLoopTest, IdleChecksRunUntilAllAreIdle) {
   auto calls = std::make_shared<int>(0);
   on_loop(loop_, [this, calls] {

@@ -52,16 +52,6 @@ TEST(Reserve, IsWholeAgainOnceThereIsMemory) {
   free_all(again);
 }
 
-TEST(Reserve, KeepsItsSmallBlocksWhenItGivesUpTheLargeOnes) {
-  Reserve reserve;
-  reserve.give_up();
-  EXPECT_TRUE(reserve.is_short());
-  EXPECT_EQ(reserve.take(size_t{16} << 10), nullptr);
-  const std::vector<void*> small = take_all(reserve, 1);
-  EXPECT_EQ(small.size(), 96u + 16u);
-  free_all(small);
-}
-
 TEST(Reserve, IsThatOfTheThreadForAsLongAsTheScopeLasts) {
   Reserve outer, inner;
   EXPECT_EQ(current_reserve(), nullptr);

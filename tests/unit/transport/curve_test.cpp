@@ -340,7 +340,7 @@ TEST(Curve, BytesOfStrangersAreNeverAMessage) {
       }
       stream += body;
     }
-    ZmtpReader reader(&key);
+    ZmtpReader reader(ZmtpReader::Role::kAccepts, &key);
     bool is_refused = false;
     try {
       for (size_t at = 0; at < stream.size();) {

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/zmq/curve_boxes.h"
+
+namespace distag {
+
+// The side of CURVE that dials, for one connection. Nobody but the holder of the server's key can answer HELLO, and
+// each connection has short-term keys of its own: who gets to know a lasting key later reads nothing of what went.
+class CurveClient final : public CurveSide {
+ public:
+  explicit CurveClient(const SocketKeys& keys);  // outlive it
+  ~CurveClient() override;
+  CurveClient(const CurveClient&) = delete;
+  CurveClient& operator=(const CurveClient&) = delete;
+
+  // The body of the first command.
+  std::vector<std::byte> hello();
+
+  std::vector<std::byte> answer(std::span<const std::byte> command) override;
+  bool is_ready() const override { return stage_ == Stage::kReady; }
+  std::string_view properties() const override { return properties_; }
+  CurveBoxes& boxes() override { return boxes_; }
+
+ private:
+  enum class Stage { kWelcome, kAnswered, kReady };
+
+  std::vector<std::byte> answer_welcome(std::span<const std::byte> command);
+  void take_ready(std::span<const std::byte> command);
+
+  const SocketKeys& keys_;
+  CurveKeyPair own_short_;
+  // Until WELCOME of the server's lasting key and the own short-term one, then of both short-term keys.
+  CurveBoxes boxes_{CurveBoxes::Side::kClient};
+  Stage stage_ = Stage::kWelcome;
+  std::string properties_;
+};
+
+}  // namespace distag

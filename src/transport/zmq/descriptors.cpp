@@ -1,0 +1,46 @@
+#include "transport/zmq/descriptors.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+
+#include "base/error.h"
+
+namespace distag {
+
+// Counts the numbers that are free, from the highest down, without taking them from the host meanwhile.
+bool has_descriptors(int count) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  int free = 0;
+  std::array<pollfd, 64> numbers{};
+  for (rlim_t top = std::min<rlim_t>(limit.rlim_cur, INT_MAX); top > 0 && free < count;) {
+    const auto size = static_cast<size_t>(std::min<rlim_t>(top, numbers.size()));
+    for (size_t i = 0; i < size; ++i) numbers[i] = {static_cast<int>(--top), 0, 0};
+    if (poll(numbers.data(), size, 0) < 0 && errno != EINTR) return false;
+    const auto is_free = [](const pollfd& number) { return (number.revents & POLLNVAL) != 0; };
+    free += static_cast<int>(std::count_if(numbers.begin(), numbers.begin() + static_cast<ptrdiff_t>(size), is_free));
+  }
+  if (free < count) return false;
+  // Those of the whole system.
+  const int one = eventfd(0, EFD_CLOEXEC);
+  if (one >= 0) close(one);
+  return one >= 0;
+}
+
+void require_descriptors(int count) {
+  if (has_descriptors(count)) return;
+  fail(Status::kOutOfMemory,
+       "no descriptors are left for another connection, which wants {} to be free: raise the limit of open files "
+       "(ulimit -n)",
+       count);
+}
+
+}  // namespace distag

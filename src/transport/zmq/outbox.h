@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace distag {
+
+// The bytes that a socket has not taken yet, in order. Of one thread, on which owners of frames are let go of, as soon as
+// their bytes are written.
+class Outbox {
+ public:
+  // From so much on nothing more is to be added. A little is counted for each piece.
+  static constexpr size_t kFull = 1u << 20;
+
+  bool is_empty() const { return first_ == pieces_.size(); }
+  bool is_full() const { return bytes_ + (pieces_.size() - first_) * kPerPiece >= kFull; }
+
+  // All or nothing: throws bad_alloc. None of the pieces is empty.
+  void add(Frames pieces);
+
+  enum class Written { kAll, kSome, kBlocked, kGone };
+  // Writes up to `most` bytes, and a part of a piece beyond. kSome: the socket may take more. kGone: errno says why.
+  Written write_to(int fd, size_t most);
+
+  void clear();
+
+ private:
+  static constexpr size_t kPerPiece = 128;
+
+  void note_written(size_t count);
+
+  std::vector<Frame> pieces_;
+  size_t first_ = 0;       // those before it are written
+  size_t first_done_ = 0;  // bytes of the first
+  size_t bytes_ = 0;       // that wait
+};
+
+}  // namespace distag

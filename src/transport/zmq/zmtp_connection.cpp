@@ -1,0 +1,286 @@
+#include "transport/zmq/zmtp_connection.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "transport/zmq/curve_boxes.h"
+#include "transport/zmq/descriptors.h"
+#include "transport/zmq/outbox.h"
+#include "transport/zmq/zmtp_reader.h"
+
+namespace distag {
+namespace {
+
+// The bytes that are read or written, and the messages handed out, before the loop looks at everything else again.
+constexpr size_t kBytesPerTurn = 1u << 20;
+constexpr int kMessagesPerTurn = 64;
+
+bool is_refusal(int error) { return error == ECONNREFUSED || error == ENOENT; }
+
+int open_socket(const SocketAddress& address) {
+  require_descriptors(kDialReserve);
+  const int fd = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    fail(Status::kOutOfMemory, "a socket cannot be made: {}; raise the limit of open files (ulimit -n)",
+         std::strerror(errno));
+  }
+  const int on = 1;
+  if (!address.is_ipc()) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+}  // namespace
+
+// Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
+//
+//   dialling   the handshake is over                    connected  on_connected
+//   dialling,  the system tells of the end, no such     ending     what has arrived is still handed out
+//   connected  stream, the dial takes too long
+//   ending     nothing is left to hand out              ended      on_denied, on_dropped
+//
+// A callback may destroy the connection, which ends it: so the state is looked at again after each.
+class ZmtpConnection::State final : public SocketWork, public std::enable_shared_from_this<ZmtpConnection::State> {
+ public:
+  State(std::shared_ptr<SocketTurns> turns, const SocketAddress& address, const std::optional<SocketKeys>& keys,
+        ConnectionEvents events)
+      : turns_(std::move(turns)),
+        loop_(turns_->loop()),
+        events_(std::move(events)),
+        keys_(keys),
+        reader_(ZmtpReader::Role::kDials, keys_ ? &*keys_ : nullptr),
+        fd_(open_socket(address)) {}
+  ~State() override { release(); }
+
+  void dial(const SocketAddress& address, Nanos timeout);
+  bool send(const Frames& frames);
+  void close();
+  bool take_turn() override { return work(false); }
+
+ private:
+  enum class Phase { kDialling, kConnected, kEnding, kEnded };
+
+  bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
+  void on_ready(bool is_writable);
+  bool work(bool is_readable);
+  bool receive();
+  bool hand_out(int& left);
+  std::optional<Frames> next_message();
+  void begin_connected();
+  bool flush();
+  void tell_writable();
+  void begin_end(int error, bool is_over);
+  void finish_end();
+  void release();
+
+  const std::shared_ptr<SocketTurns> turns_;
+  FdLoop& loop_;
+  const ConnectionEvents events_;
+  std::optional<SocketKeys> keys_;  // whose secret goes with the handshake
+  ZmtpReader reader_;
+  Outbox outbox_;
+  int fd_;
+  Loop::TimerId dial_timer_ = 0;
+  Phase phase_ = Phase::kDialling;
+  bool was_connected_ = false;
+  bool was_refused_ = false;
+  bool was_denied_ = false;
+  bool is_over_ = false;     // nothing more can be read
+  bool is_blocked_ = false;  // the system takes no more bytes now
+  bool has_more_ = false;    // messages than one turn hands out, or bytes
+  bool wants_to_write_ = false;
+  bool is_closed_ = false;  // by its owner: no callback follows
+};
+
+void ZmtpConnection::State::dial(const SocketAddress& address, Nanos timeout) {
+  outbox_.add({Frame::of(reader_.take_answer())});
+  turns_->add(shared_from_this());
+  dial_timer_ = loop_.start_timer(loop_.now() + timeout, [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (!state || state->phase_ != Phase::kDialling) return;
+    state->begin_end(ETIMEDOUT, true);
+    state->finish_end();
+  });
+  if (connect(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0 && errno != EINPROGRESS &&
+      errno != EINTR) {
+    return begin_end(errno, true);  // which the turn tells
+  }
+  loop_.watch(
+      fd_,
+      [weak = weak_from_this()] {
+        if (const auto state = weak.lock()) state->on_ready(false);
+      },
+      [weak = weak_from_this()] {
+        if (const auto state = weak.lock()) state->on_ready(true);
+      });
+}
+
+bool ZmtpConnection::State::send(const Frames& frames) {
+  assert_on_loop(loop_);
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  if (phase_ != Phase::kConnected || outbox_.is_full()) {
+    wants_to_write_ = true;
+    return false;
+  }
+  turns_->add(shared_from_this());
+  outbox_.add(reader_.pack(frames));
+  return true;
+}
+
+void ZmtpConnection::State::close() {
+  assert_on_loop(loop_);
+  is_closed_ = true;
+  // What its owner said last goes as far as it can without waiting.
+  if (phase_ == Phase::kConnected) outbox_.write_to(fd_, kBytesPerTurn);
+  phase_ = Phase::kEnded;
+  release();
+}
+
+void ZmtpConnection::State::on_ready(bool is_writable) {
+  assert_on_loop(loop_);
+  if (is_writable) is_blocked_ = false;
+  if (work(!is_writable)) turns_->add(shared_from_this());
+}
+
+// Reads, writes and tells, each within its bounds. True: there is more to do.
+bool ZmtpConnection::State::work(bool is_readable) {
+  assert_on_loop(loop_);
+  if (phase_ == Phase::kEnding || is_readable || has_more_) has_more_ = receive();
+  bool more = is_open() && flush();
+  tell_writable();
+  if (phase_ == Phase::kEnding && is_over_) finish_end();
+  return (more || has_more_) && phase_ != Phase::kEnded;
+}
+
+// True when it stopped before everything was handed out.
+bool ZmtpConnection::State::receive() {
+  int messages = kMessagesPerTurn;
+  for (size_t bytes = 0; phase_ != Phase::kEnded && !is_over_;) {
+    if (!hand_out(messages)) return false;
+    if (messages == 0 || bytes >= kBytesPerTurn) return true;
+    const std::span<std::byte> room = reader_.room();
+    const ssize_t got = ::read(fd_, room.data(), room.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      is_over_ = phase_ == Phase::kEnding;
+      return false;
+    }
+    if (got <= 0) {
+      begin_end(got < 0 ? errno : 0, true);
+      return false;
+    }
+    reader_.add(static_cast<size_t>(got));
+    bytes += static_cast<size_t>(got);
+  }
+  return false;
+}
+
+// The messages that have come whole, up to so many. False: none will follow.
+bool ZmtpConnection::State::hand_out(int& left) {
+  for (; left > 0; --left) {
+    std::optional<Frames> frames = next_message();
+    if (phase_ == Phase::kDialling && reader_.is_ready()) begin_connected();
+    if (phase_ == Phase::kEnded || is_over_) return false;
+    if (!frames) return true;
+    if (was_connected_ && events_.on_message) events_.on_message(std::move(*frames));
+    if (phase_ == Phase::kEnded) return false;
+  }
+  return true;
+}
+
+// Of a stream that is none, or for which there is no memory, nothing more is read.
+std::optional<Frames> ZmtpConnection::State::next_message() {
+  const bool was_ready = reader_.is_ready();
+  try {
+    std::optional<Frames> frames = reader_.next();
+    std::vector<std::byte> answer = reader_.take_answer();
+    // A PONG to one that does not read is as good as none.
+    if (!answer.empty() && (!was_ready || !outbox_.is_full())) {
+      turns_->add(shared_from_this());
+      outbox_.add({Frame::of(std::move(answer))});
+    }
+    return frames;
+  } catch (...) {
+    was_denied_ = !was_connected_ && current_error().status() == Status::kDenied;
+    begin_end(0, true);
+    return std::nullopt;
+  }
+}
+
+void ZmtpConnection::State::begin_connected() {
+  phase_ = Phase::kConnected;
+  was_connected_ = true;
+  loop_.cancel_timer(std::exchange(dial_timer_, 0));
+  if (keys_) wipe(keys_->own.secret_key);
+  if (events_.on_connected) events_.on_connected();
+}
+
+// True when the system may take more.
+bool ZmtpConnection::State::flush() {
+  if (is_blocked_) return false;
+  switch (outbox_.write_to(fd_, kBytesPerTurn)) {
+    case Outbox::Written::kAll:
+      loop_.await_writable(fd_, false);
+      return false;
+    case Outbox::Written::kSome:
+      return true;
+    case Outbox::Written::kBlocked:
+      is_blocked_ = true;
+      loop_.await_writable(fd_, true);
+      return false;
+    case Outbox::Written::kGone:
+      break;
+  }
+  begin_end(errno, false);
+  return true;
+}
+
+void ZmtpConnection::State::tell_writable() {
+  if (phase_ != Phase::kConnected || !wants_to_write_ || outbox_.is_full()) return;
+  wants_to_write_ = false;
+  if (events_.on_writable) events_.on_writable();
+}
+
+// `error` is what the system says; `is_over`: of the side that is read.
+void ZmtpConnection::State::begin_end(int error, bool is_over) {
+  is_over_ = is_over_ || is_over;
+  if (!is_open()) return;
+  was_refused_ = !was_connected_ && is_refusal(error);
+  phase_ = Phase::kEnding;
+}
+
+void ZmtpConnection::State::finish_end() {
+  if (phase_ != Phase::kEnding) return;
+  phase_ = Phase::kEnded;
+  release();
+  if (was_denied_ && events_.on_denied) events_.on_denied();
+  if (!is_closed_ && events_.on_dropped) events_.on_dropped(was_refused_);
+}
+
+void ZmtpConnection::State::release() {
+  loop_.cancel_timer(std::exchange(dial_timer_, 0));
+  outbox_.clear();
+  if (keys_) wipe(keys_->own.secret_key);
+  if (fd_ < 0) return;
+  loop_.unwatch(fd_);
+  ::close(std::exchange(fd_, -1));
+}
+
+ZmtpConnection::ZmtpConnection(std::shared_ptr<SocketTurns> turns, const SocketAddress& address,
+                               const std::optional<SocketKeys>& keys, ConnectionEvents events, Nanos dial_timeout)
+    : state_(std::make_shared<State>(std::move(turns), address, keys, std::move(events))) {
+  state_->dial(address, dial_timeout);
+}
+
+ZmtpConnection::~ZmtpConnection() { state_->close(); }
+
+bool ZmtpConnection::send(const Frames& frames) { return state_->send(frames); }
+
+}  // namespace distag

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "transport/security.h"
+#include "transport/transport.h"
+#include "transport/zmq/address.h"
+#include "transport/zmq/socket_turns.h"
+
+namespace distag {
+
+// Dials as a DEALER of ZeroMQ. `refused` is what the system says of the address: nobody listens there, or no path is.
+// A message waits until the tasks of this turn of the loop are done, so that many go at once; and while Outbox::kFull
+// bytes wait none is taken. On the loop.
+class ZmtpConnection final : public Connection {
+ public:
+  // For the system to connect, and for the handshake.
+  static constexpr Nanos kDialTimeout = 10 * kSecond;
+
+  // Throws OUT_OF_MEMORY when descriptors run out.
+  ZmtpConnection(std::shared_ptr<SocketTurns> turns, const SocketAddress& address,
+                 const std::optional<SocketKeys>& keys, ConnectionEvents events, Nanos dial_timeout = kDialTimeout);
+  ~ZmtpConnection() override;
+
+  bool send(const Frames& frames) override;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

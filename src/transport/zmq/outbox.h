@@ -7,8 +7,8 @@
 
 namespace distag {
 
-// The bytes that a socket has not taken yet, in order. Of one thread, on which owners of frames are let go of, as soon as
-// their bytes are written.
+// The bytes that a socket has not taken yet, in order. Of one thread, on which owners of frames are let go of, as soon
+// as their bytes are written.
 class Outbox {
  public:
   // From so much on nothing more is to be added. A little is counted for each piece.

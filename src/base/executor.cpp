@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/host_pump.h"
+#include "base/lead.h"
 #include "base/parker.h"
 
 namespace distag {
@@ -23,14 +24,16 @@ void check_can_wait() {
 }
 
 bool wait(Completion& completion, Nanos timeout) {
-  if (installed_policy != nullptr) return installed_policy->wait(completion, timeout);
-  if (HostPump::any()) return HostPump::wait(completion, timeout);
-  return park_until_done(completion, timeout);
+  if (installed_policy == nullptr && HostPump::any()) {
+    const NoLead none;
+    return HostPump::wait(completion, timeout);
+  }
+  return wait_and_run_nothing(completion, timeout);
 }
 
 bool wait_and_run_nothing(Completion& completion, Nanos timeout) {
   if (installed_policy != nullptr) return installed_policy->wait(completion, timeout);
-  return park_until_done(completion, timeout);
+  return lead_or_park(completion, timeout);
 }
 
 }  // namespace distag

@@ -11,8 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/executor.h"
+#include "base/loop_scopes.h"
 #include "base/mutex.h"
+#include "base/parker.h"
 #include "base/poller.h"
 #include "base/reserve.h"
 #include "base/timer_queue.h"
@@ -25,6 +26,11 @@ namespace {
 constexpr Nanos kLookout = 60 * kMicrosecond;
 // How often a loop with lookouts asks the system whether descriptors are readable: to ask costs more than to look.
 constexpr Nanos kPollGap = 5 * kMicrosecond;
+// How long a thread that waits tries to take the seat, and how long it runs the loop for others at most.
+constexpr Nanos kSeatPatience = 5 * kMicrosecond;
+constexpr Nanos kLongestLead = 2 * kMillisecond;
+// How long a task that nobody waits for may wait.
+constexpr Nanos kSoon = kMillisecond;
 // How long memory has to do without what the reserve lacks: others may need it more.
 constexpr Nanos kRefillPause = 10 * kMillisecond;
 // How long a loop sleeps at once after its core was taken while it looked for work; but not within a message.
@@ -37,26 +43,13 @@ Nanos thread_time() {
   return static_cast<Nanos>(time.tv_sec) * kSecond + time.tv_nsec;
 }
 
-class RefusingPolicy final : public WaitPolicy {
- public:
-  explicit RefusingPolicy(const std::string& loop_name) : loop_name_(loop_name) {}
-  void check() override {
-    fail(Status::kInvalidState,
-         "a callback on the loop thread \"{}\" may not wait: use the _async call and go on in its callback",
-         loop_name_);
-  }
-  bool wait(Completion&, Nanos) override {
-    check();
-    return false;
-  }
-
- private:
-  const std::string& loop_name_;
-};
-
 }  // namespace
 
 struct FdLoop::State {
+  // Of a task: somebody sleeps is woken for it; the thread that posts it is about to run the loop; nobody waits for it.
+  enum class Urgency { kNow, kByPoster, kSoon };
+  enum class Seat { kFree, kLoop, kLeader };
+
   struct IdleCheck {
     uint64_t id;
     std::shared_ptr<std::function<bool()>> check;  // null: removed
@@ -66,19 +59,32 @@ struct FdLoop::State {
       : name(std::move(name_)), hooks(std::move(hooks_)), reserve(std::move(reserve_)) {}
 
   template <typename Push>
-  bool post(Push&& push);
+  bool post(Push&& push, Urgency urgency);
+  void wake() noexcept;
   void run();
+  void run_until_stopped();
+  void lead_until(const Completion& awaited, Nanos deadline);
+  void lead(const Completion& awaited, Nanos deadline);
+  bool take_seat(const Completion& awaited);
+  bool try_seat(bool& is_in_vain);
+  bool give_seat_back();
+  bool leave_seat();
+  bool can_be_left() const REQUIRES(mutex);
+  void rest();
   void mend_reserve();
   bool run_batch();
   void fire_timers();
   bool check_idle();
-  bool look_for_work();
+  bool look_for_work(const Completion* awaited);
+  enum class Sight { kNothing, kWork, kEnd };
+  Sight look(const Completion* awaited);
+  bool has_posted();
   bool is_under_way() const;
   bool begin_sleep();
   void end_sleep();
   bool has_polled_lately() const { return !lookouts.empty() && last - polled_at < kPollGap; }
-  bool poll(Nanos deadline);
-  void wait_for_work(bool busy);
+  void look_at_descriptors();
+  bool poll();
   void dispatch();
   void run_task(Task& task);
   void destroy_left();
@@ -111,16 +117,23 @@ struct FdLoop::State {
   std::function<void(Error)> on_failure;
   const std::shared_ptr<Reserve> reserve;  // nullptr: none
   SteadyClock steady;
+  RefusingPolicy policy{name};
+  Executor* host_code = nullptr;
   std::atomic<std::thread::id> owner{std::thread::id()};
   std::atomic<Nanos> longest{0};
+  std::atomic<int> waiting{0};         // threads in lead()
+  std::atomic<bool> is_wanted{false};  // the seat, by another thread than that which has it
+  std::atomic<uint64_t> leads{0};
 
   Mutex mutex;
   TaskQueue posted GUARDED_BY(mutex);
-  bool sleeping GUARDED_BY(mutex) = false;
+  Seat seat GUARDED_BY(mutex) = Seat::kLoop;
+  bool sleeping GUARDED_BY(mutex) = false;  // the seat is free, and who leaves work wakes the loop's thread
   bool stopping GUARDED_BY(mutex) = false;
   std::thread thread;
 
-  // Of the loop's thread.
+  // Of the thread that has the seat.
+  std::thread::id loop_thread;
   Nanos last = 0;
   Nanos crowded_until = 0;
   bool has_heard = false;    // since it slept last: a task was posted, or a descriptor became readable
@@ -135,21 +148,138 @@ struct FdLoop::State {
 };
 
 void FdLoop::State::run() {
-  const ReserveScope scope(reserve.get());
-  RefusingPolicy policy(name);
-  WaitPolicy* const before = exchange_wait_policy(&policy);
+  const RunScope scope(policy, reserve.get(), host_code);
+  last = steady.now();
+  run_until_stopped();
+}
+
+void FdLoop::State::run_until_stopped() {
   for (;;) {
-    last = steady.now();
     mend_reserve();
     try {
-      if (!run_batch()) break;
+      if (!run_batch()) return;
       fire_timers();
-      wait_for_work(check_idle());
+      if (check_idle()) {
+        look_at_descriptors();
+      } else if (!look_for_work(nullptr)) {
+        rest();
+      }
     } catch (...) {
       if (on_failure) on_failure(current_error());
     }
+    last = steady.now();
   }
-  exchange_wait_policy(before);
+}
+
+// As the loop's own thread does, until that is over, nothing is left to do, or it is somebody else's turn.
+void FdLoop::State::lead_until(const Completion& awaited, Nanos deadline) {
+  last = steady.now();
+  const Nanos latest = std::min(last + kLongestLead, deadline);
+  do {
+    mend_reserve();
+    try {
+      if (!run_batch() || awaited.is_done()) return;
+      fire_timers();
+      const bool more = check_idle();
+      if (awaited.is_done()) return;
+      if (more) {
+        look_at_descriptors();
+      } else if (!look_for_work(&awaited)) {
+        return;
+      }
+    } catch (...) {
+      if (on_failure) on_failure(current_error());
+    }
+    last = steady.now();
+  } while (!awaited.is_done() && last < latest);
+}
+
+// Nothing unless the seat can be had.
+void FdLoop::State::lead(const Completion& awaited, Nanos deadline) {
+  if (!take_seat(awaited)) return;
+  leads.fetch_add(1, std::memory_order_relaxed);
+  const RunScope scope(policy, reserve.get(), host_code);
+  owner = std::this_thread::get_id();
+  poller.disarm();
+  end_sleep();
+  lead_until(awaited, deadline);
+  if (!give_seat_back()) poller.wake();
+}
+
+// The loop's own thread gives way when it merely looks for work. Without a yield: where the two share a core, the one
+// that has the seat is to go on.
+bool FdLoop::State::take_seat(const Completion& awaited) {
+  is_wanted.store(true, std::memory_order_relaxed);
+  bool is_taken = false;
+  bool is_in_vain = false;
+  const Nanos latest = steady.now() + kSeatPatience;
+  while (!(is_taken = try_seat(is_in_vain)) && !is_in_vain) {
+    is_in_vain = awaited.is_done() || steady.now() >= latest;
+  }
+  is_wanted.store(false, std::memory_order_relaxed);
+  return is_taken;
+}
+
+bool FdLoop::State::try_seat(bool& is_in_vain) {
+  MutexLock lock(mutex);
+  is_in_vain = stopping;
+  if (stopping || seat != Seat::kFree) return false;
+  seat = Seat::kLeader;
+  sleeping = false;
+  return true;
+}
+
+// False when there is work for the loop's thread: it has to be woken.
+bool FdLoop::State::give_seat_back() {
+  bool has_work = true;
+  try {
+    has_work = check_idle();
+  } catch (...) {
+    if (on_failure) on_failure(current_error());
+  }
+  has_work |= begin_sleep();
+  poller.set_alarm(timers.next_due());
+  poller.arm();
+  owner = loop_thread;
+  MutexLock lock(mutex);
+  seat = Seat::kFree;
+  const bool others_wait = waiting.load(std::memory_order_relaxed) > 1;
+  sleeping = !has_work && !others_wait && can_be_left();
+  return sleeping;
+}
+
+// Whether nothing is left for the loop's own thread. One that wants the seat does what was posted.
+bool FdLoop::State::can_be_left() const {
+  return !stopping && (posted.empty() || is_wanted.load(std::memory_order_relaxed));
+}
+
+// False when there is work, and the loop's thread keeps the seat.
+bool FdLoop::State::leave_seat() {
+  if (begin_sleep()) return false;
+  poller.set_alarm(timers.next_due());
+  poller.arm();
+  MutexLock lock(mutex);
+  if (!can_be_left()) return false;
+  seat = Seat::kFree;
+  sleeping = true;
+  return true;
+}
+
+// Of the loop's thread, which has the seat before and after. Meanwhile others may run the loop.
+void FdLoop::State::rest() {
+  for (bool is_taken = !leave_seat(); !is_taken;) {
+    poller.rest();
+    MutexLock lock(mutex);
+    if (seat != Seat::kFree) continue;  // whoever has it wakes this thread when it leaves something to do
+    seat = Seat::kLoop;
+    sleeping = false;
+    is_taken = true;
+  }
+  end_sleep();
+  has_heard = false;
+  last = steady.now();
+  poll();
+  dispatch();
 }
 
 void FdLoop::State::mend_reserve() {
@@ -199,36 +329,54 @@ bool FdLoop::State::is_under_way() const {
   return std::any_of(lookouts.begin(), lookouts.end(), [](const Lookout* lookout) { return lookout->is_under_way(); });
 }
 
-// False when nothing came for a while. Gives its core away between looks. Nobody answers a timer that went off.
-bool FdLoop::State::look_for_work() {
+// A look around without a word to the system.
+FdLoop::State::Sight FdLoop::State::look(const Completion* awaited) {
+  for (Lookout* lookout : lookouts) {
+    if (lookout->has_work()) return Sight::kWork;
+  }
+  if (awaited != nullptr && awaited->is_done()) return Sight::kEnd;
+  if (awaited == nullptr && is_wanted.load(std::memory_order_relaxed)) return Sight::kEnd;
+  return has_posted() ? Sight::kWork : Sight::kNothing;
+}
+
+bool FdLoop::State::has_posted() {
+  MutexLock lock(mutex);
+  return !posted.empty() || stopping;
+}
+
+// False when nothing came for a while, at the end of what is awaited, or when another thread is to do the rest. Gives
+// its core away between looks. If it comes back late and there is nothing to do, others want the core: who sleeps gets
+// it back sooner than who looks around.
+bool FdLoop::State::look_for_work(const Completion* awaited) {
   if ((last < crowded_until || !has_heard) && !is_under_way()) return false;
   const Nanos until = std::min(last + kLookout, timers.next_due());
   do {
     sched_yield();
-    // Others want the core: who sleeps gets it back sooner than who looks around.
     const Nanos now = steady.now();
-    if (now - last > kLookout) crowded_until = now + kCrowded;
+    const bool was_long_away = now - last > kLookout;
     last = now;
-    for (Lookout* lookout : lookouts) {
-      if (lookout->has_work()) return true;
-    }
-    {
-      MutexLock lock(mutex);
-      if (!posted.empty() || stopping) return true;
-    }
+    const Sight sight = look(awaited);
+    if (sight != Sight::kNothing) return sight == Sight::kWork;
+    if (was_long_away) crowded_until = now + kCrowded;
     if (has_polled_lately()) continue;
     last = steady.now();
-    if (poll(0)) {
+    if (poll()) {
       dispatch();
       return true;
     }
   } while (last < until);
-  return false;
+  return last >= timers.next_due();
 }
 
-bool FdLoop::State::poll(Nanos deadline) {
+bool FdLoop::State::poll() {
   polled_at = last;
-  return poller.wait(last, deadline);
+  return poller.look();
+}
+
+// While there is other work: it must not keep them waiting.
+void FdLoop::State::look_at_descriptors() {
+  if (has_polled_lately() || !poll()) return;
+  dispatch();
 }
 
 // True: a lookout has work.
@@ -240,27 +388,6 @@ bool FdLoop::State::begin_sleep() {
 
 void FdLoop::State::end_sleep() {
   for (Lookout* lookout : lookouts) lookout->end_sleep();
-}
-
-void FdLoop::State::wait_for_work(bool busy) {
-  if (!busy && look_for_work()) return;
-  if (busy && has_polled_lately()) return;
-  const bool has_begun = !busy;
-  if (has_begun) busy = begin_sleep();
-  {
-    MutexLock lock(mutex);
-    busy = busy || !posted.empty() || stopping;
-    sleeping = !busy;
-  }
-  has_heard = has_heard && busy;
-  poll(busy ? 0 : timers.next_due());
-  if (!busy) {
-    MutexLock lock(mutex);
-    sleeping = false;
-  }
-  if (has_begun) end_sleep();
-  last = steady.now();
-  dispatch();
 }
 
 void FdLoop::State::dispatch() {
@@ -308,11 +435,14 @@ void FdLoop::start() {
     fail(Status::kInvalidState, "loop \"{}\" was started before", state_->name);
   }
   state_->thread = start_thread(state_->name, state_->hooks, [state = state_.get()] {
+    state->loop_thread = std::this_thread::get_id();
     state->owner = std::this_thread::get_id();
     state->run();
     state->owner = std::thread::id();
   });
 }
+
+void FdLoop::set_host_code_executor(Executor* executor) { state_->host_code = executor; }
 
 void FdLoop::set_watchdog(Watchdog watchdog) { state_->watchdog = std::move(watchdog); }
 
@@ -332,25 +462,50 @@ void FdLoop::stop() {
 
 // A refused task is destroyed after the lock is gone.
 template <typename Push>
-bool FdLoop::State::post(Push&& push) {
+bool FdLoop::State::post(Push&& push, Urgency urgency) {
+  // Before the task is there: whoever sees the task and merely looks for work leaves it to the thread that posts it.
+  const bool is_alone = waiting.load(std::memory_order_relaxed) == 0;
+  if (urgency == Urgency::kByPoster && is_alone) is_wanted.store(true, std::memory_order_relaxed);
   bool wake = false;
   {
     MutexLock lock(mutex);
     if (stopping) return false;
     push(posted);
-    wake = std::exchange(sleeping, false);
+    if (urgency == Urgency::kNow) wake = std::exchange(sleeping, false);
+    // Whoever takes the seat needs the lock first, so the poller is nobody's now.
+    if (urgency == Urgency::kSoon && sleeping) poller.set_alarm(steady.now() + kSoon);
   }
   if (wake) poller.wake();
   return true;
 }
 
+void FdLoop::State::wake() noexcept {
+  is_wanted.store(false, std::memory_order_relaxed);
+  {
+    MutexLock lock(mutex);
+    if (posted.empty() || !std::exchange(sleeping, false)) return;
+  }
+  poller.wake();
+}
+
+bool FdLoop::post_soon(Task task) {
+  const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
+  return state_->post([&task](TaskQueue& queue) { queue.push(std::move(task)); }, State::Urgency::kSoon);
+}
+
+bool FdLoop::post_soon(TaskPlace& place, Task task) noexcept {
+  return state_->post([&place, &task](TaskQueue& queue) { queue.push(place, std::move(task)); }, State::Urgency::kSoon);
+}
+
 bool FdLoop::post(Task task) {
   const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
-  return state_->post([&task](TaskQueue& queue) { queue.push(std::move(task)); });
+  return state_->post([&task](TaskQueue& queue) { queue.push(std::move(task)); },
+                      Lead::is_quiet_to(*this) ? State::Urgency::kByPoster : State::Urgency::kNow);
 }
 
 bool FdLoop::post(TaskPlace& place, Task task) noexcept {
-  return state_->post([&place, &task](TaskQueue& queue) { queue.push(place, std::move(task)); });
+  return state_->post([&place, &task](TaskQueue& queue) { queue.push(place, std::move(task)); },
+                      Lead::is_quiet_to(*this) ? State::Urgency::kByPoster : State::Urgency::kNow);
 }
 
 Loop::TimerId FdLoop::start_timer(Nanos when, Task task) {
@@ -366,6 +521,18 @@ void FdLoop::start_timer(TaskPlace& place, Nanos when, Task task) noexcept {
 void FdLoop::cancel_timer(TimerId id) {
   assert(state_->may_touch());
   state_->timers.cancel(id);
+}
+
+void FdLoop::wake() noexcept { state_->wake(); }
+
+bool FdLoop::lead(Completion& completion, Nanos timeout) {
+  if (completion.is_done() || timeout == 0) return completion.is_done();
+  const Nanos deadline = deadline_after(state_->steady.now(), timeout);
+  const Waiting waiting(state_->waiting);
+  if (waiting.is_alone()) state_->lead(completion, deadline);
+  if (completion.is_done()) return true;
+  state_->wake();
+  return park_until_done(completion, time_left(deadline));
 }
 
 const Clock& FdLoop::clock() const { return state_->steady; }
@@ -410,6 +577,8 @@ void FdLoop::remove_lookout(Lookout& lookout) {
   assert(state_->may_touch());
   std::erase(state_->lookouts, &lookout);
 }
+
+uint64_t FdLoop::leads() const { return state_->leads; }
 
 Nanos FdLoop::longest_task() const { return state_->longest; }
 

@@ -10,6 +10,7 @@
 
 namespace distag {
 
+class Executor;
 class Reserve;
 
 // Work that others leave in memory, without a word to the system as long as the loop is awake. All on the loop.
@@ -27,8 +28,10 @@ class Lookout {
   virtual void end_sleep() noexcept = 0;
 };
 
-// The production loop: one thread, epoll over an eventfd (posted tasks), the timers and watched descriptors. A wait on
-// its thread is refused with INVALID_STATE. Methods that are "on the loop" may also be called while it does not run.
+// The production loop: epoll over an eventfd (posted tasks), the timers and watched descriptors. One thread runs it at
+// a time, which has the seat: its own; or, as long as that one sleeps, a thread that waits for what the loop brings
+// (see lead()). A wait of a task is refused with INVALID_STATE. Methods that are "on the loop" may also be called while
+// it does not run.
 class FdLoop final : public Loop {
  public:
   // The clock is the steady clock. Its thread, and who posts, fall back on the reserve. Throws OUT_OF_MEMORY when
@@ -38,6 +41,9 @@ class FdLoop final : public Loop {
 
   // Is told, on the loop, what a task, a timer or a callback threw. It must not throw. Before the start.
   void set_on_failure(std::function<void(Error)> on_failure);
+
+  // Where host code goes that comes up on the loop. Before the start.
+  void set_host_code_executor(Executor* executor);
 
   // Is told of each task, timer and callback once it has ended: the type of what ran, which names where it was written,
   // and what it took of the processor; waiting for its turn does not count. For tests. Before the start.
@@ -51,9 +57,17 @@ class FdLoop final : public Loop {
 
   [[nodiscard]] bool post(Task task) override;
   [[nodiscard]] bool post(TaskPlace& place, Task task) noexcept override;
+  [[nodiscard]] bool post_soon(TaskPlace& place, Task task) noexcept override;
+  [[nodiscard]] bool post_soon(Task task) override;
   TimerId start_timer(Nanos when, Task task) override;
   void start_timer(TaskPlace& place, Nanos when, Task task) noexcept override;
   void cancel_timer(TimerId id) override;
+  bool has_leaders() const override { return true; }
+  void wake() noexcept override;
+  // Takes the seat when the loop's thread sleeps or merely looks for work, and nobody else waits here. It gives it back
+  // once the completion is done, when nothing has come for as long as a loop looks for work, or after 2 ms of work for
+  // others; from then on the calling thread sleeps.
+  bool lead(Completion& completion, Nanos timeout) override;
   const Clock& clock() const override;
   bool is_current() const override;
 
@@ -75,6 +89,8 @@ class FdLoop final : public Loop {
 
   // The longest task so far. Any thread.
   Nanos longest_task() const;
+  // How often a waiting thread has taken the seat. Any thread.
+  uint64_t leads() const;
 
  private:
   struct State;

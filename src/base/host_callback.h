@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/lead.h"
 #include "base/reserve.h"
 #include "base/task.h"
 
@@ -49,6 +50,7 @@ class CallbackScope {
   const void* owner_;
   const CallbackScope* outer_;
   const ReserveScope reserve_{nullptr};
+  const NoLead no_lead_;
 };
 
 // Whether the calling thread is inside a callback of the worker or function, or is a thread of the worker.

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/lead.h"
+
 namespace distag {
 
 namespace {
@@ -33,6 +35,7 @@ Executor* exchange_host_code_executor(Executor* executor) { return std::exchange
 
 void run_host_code(Task code) {
   if (t_executor == nullptr) {
+    const NoLead no_lead;
     code();
   } else {
     t_executor->post_or_drop(OwedTask(std::move(code)));

@@ -9,6 +9,8 @@
 
 namespace distag {
 
+class Completion;
+
 // The thread that owns all protocol state of a worker. State that lives "on the loop" is touched by its tasks only and
 // needs no lock. A task ends within 2 ms; longer work goes to the executor.
 //
@@ -31,6 +33,11 @@ class Loop {
   // The same at a place that the caller has made before: needs no memory, and throws nothing.
   [[nodiscard]] virtual bool post(TaskPlace& place, Task task) noexcept = 0;
 
+  // The same for a task that nobody waits for: it runs with the next one that is posted, and within about a
+  // millisecond.
+  [[nodiscard]] virtual bool post_soon(TaskPlace& place, Task task) noexcept { return post(place, std::move(task)); }
+  [[nodiscard]] virtual bool post_soon(Task task) { return post(std::move(task)); }
+
   // For a task that means something only as long as the loop runs, or that says by its end that it was not run.
   void post_or_drop(Task task) { static_cast<void>(post(std::move(task))); }
   void post_or_drop(TaskPlace& place, Task task) noexcept { static_cast<void>(post(place, std::move(task))); }
@@ -44,6 +51,14 @@ class Loop {
   // The task will not run; an id that fired or was cancelled is fine. On the loop only.
   virtual void cancel_timer(TimerId id) = 0;
 
+  // Whether a thread that waits can run it; elsewhere a Lead is nothing.
+  virtual bool has_leaders() const { return false; }
+  // What the calling thread posted under a Lead and nobody has taken yet is taken now. Any thread.
+  virtual void wake() noexcept {}
+
+  // Waits for the completion, which the loop is to bring, on a thread that may wait: of the host, or of a pool. True
+  // once it is done, false after `timeout` (negative: none). The loop may run on the calling thread meanwhile.
+  virtual bool lead(Completion& completion, Nanos timeout);
   // Any thread.
   virtual const Clock& clock() const = 0;
   virtual bool is_current() const = 0;

@@ -38,6 +38,26 @@ class LoopGate {
     return true;
   }
 
+  // The same for what nobody waits for (see Loop::post_soon).
+  bool run_soon(Task task) {
+    {
+      MutexLock lock(mutex_);
+      if (closed_) return false;
+      if (!loop_.is_current()) return loop_.post_soon(std::move(task));
+    }
+    task();
+    return true;
+  }
+  bool run_soon(TaskPlace& place, Task task) {
+    {
+      MutexLock lock(mutex_);
+      if (closed_) return false;
+      if (!loop_.is_current()) return loop_.post_soon(place, std::move(task));
+    }
+    task();
+    return true;
+  }
+
   // The same, behind all that was posted before, also when this is the loop.
   bool post(TaskPlace& place, Task task) {
     MutexLock lock(mutex_);

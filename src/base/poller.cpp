@@ -1,13 +1,12 @@
 #include "base/poller.h"
 
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 #include "base/error.h"
@@ -15,32 +14,43 @@
 namespace distag {
 namespace {
 
-constexpr uint64_t kWakeKey = 0;
+constexpr uint64_t kAlarmKey = 0;
 
-int timeout_ms(Nanos timeout) {
-  if (timeout < 0) return -1;
-  return static_cast<int>(std::min<Nanos>((timeout + kMillisecond - 1) / kMillisecond, INT_MAX));
+bool add_to(int epoll_fd, int fd, uint64_t key, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = key;
+  return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+// Empties an eventfd, or a timer that went off. Neither waits.
+void read_count(int fd) {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
 }
 
 }  // namespace
 
-Poller::Poller() {
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kWakeKey;
-  if (epoll_fd_ < 0 || wake_fd_ < 0 || epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event) != 0) {
-    const int reason = errno;
-    if (epoll_fd_ >= 0) close(epoll_fd_);
-    if (wake_fd_ >= 0) close(wake_fd_);
-    fail(Status::kOutOfMemory, "a loop cannot be made: {}; raise the limit of open files", std::strerror(reason));
-  }
+Poller::Poller()
+    : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
+      alarm_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+      sleep_fd_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  const bool is_whole = epoll_fd_ >= 0 && alarm_fd_ >= 0 && sleep_fd_ >= 0 && wake_fd_ >= 0 &&
+                        add_to(epoll_fd_, alarm_fd_, kAlarmKey, EPOLLIN) && add_to(sleep_fd_, epoll_fd_, 0, 0) &&
+                        add_to(sleep_fd_, wake_fd_, 0, EPOLLIN);
+  if (is_whole) return;
+  const int reason = errno;
+  close_all();
+  fail(Status::kOutOfMemory, "a loop cannot be made: {}; raise the limit of open files", std::strerror(reason));
 }
 
-Poller::~Poller() {
-  close(epoll_fd_);
-  close(wake_fd_);
+Poller::~Poller() { close_all(); }
+
+void Poller::close_all() {
+  for (const int fd : {sleep_fd_, epoll_fd_, alarm_fd_, wake_fd_}) {
+    if (fd >= 0) close(fd);
+  }
 }
 
 void Poller::watch(int fd, std::function<void()> on_readable, std::function<void()> on_writable) {
@@ -53,10 +63,7 @@ void Poller::watch(int fd, std::function<void()> on_readable, std::function<void
     watches_.erase(key);
     throw;
   }
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = key;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0) return;
+  if (add_to(epoll_fd_, fd, key, EPOLLIN)) return;
   const int reason = errno;
   watches_.erase(key);
   keys_.erase(fd);
@@ -97,21 +104,33 @@ void Poller::clear() {
   for (const auto& [fd, key] : std::exchange(keys_, {})) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
-int Poller::poll(Nanos timeout) {
-  const int capacity = static_cast<int>(events_.size());
-  if (precise_ && timeout > 0) {
-    timespec duration{};
-    duration.tv_sec = static_cast<time_t>(timeout / kSecond);
-    duration.tv_nsec = static_cast<long>(timeout % kSecond);
-    const int count = epoll_pwait2(epoll_fd_, events_.data(), capacity, &duration, nullptr);
-    if (count >= 0 || errno != ENOSYS) return count;
-    precise_ = false;
-  }
-  return epoll_wait(epoll_fd_, events_.data(), capacity, timeout_ms(timeout));
+void Poller::rest() {
+  epoll_event event{};
+  if (epoll_wait(sleep_fd_, &event, 1, -1) == 1) read_count(wake_fd_);
 }
 
-bool Poller::wait(Nanos now, Nanos deadline) {
-  const int count = poll(deadline == kNever ? -1 : std::max<Nanos>(deadline - now, 0));
+void Poller::arm() { listen_to_watched(EPOLLIN); }
+void Poller::disarm() { listen_to_watched(0); }
+
+// Cannot fail: it was added, and needs no memory.
+void Poller::listen_to_watched(uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  epoll_ctl(sleep_fd_, EPOLL_CTL_MOD, epoll_fd_, &event);
+}
+
+void Poller::set_alarm(Nanos when) {
+  if (when >= alarm_at_) return;
+  alarm_at_ = when;
+  itimerspec alarm{};
+  const Nanos at = std::max<Nanos>(when, 1);  // 0 would turn it off
+  alarm.it_value.tv_sec = static_cast<time_t>(at / kSecond);
+  alarm.it_value.tv_nsec = static_cast<long>(at % kSecond);
+  timerfd_settime(alarm_fd_, TFD_TIMER_ABSTIME, &alarm, nullptr);
+}
+
+bool Poller::look() {
+  const int count = epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), 0);
   event_count_ = static_cast<size_t>(std::max(count, 0));
   return event_count_ != 0;
 }
@@ -119,9 +138,9 @@ bool Poller::wait(Nanos now, Nanos deadline) {
 void Poller::dispatch(const std::function<void(const std::function<void()>&)>& call) {
   for (size_t i = 0; i < event_count_; ++i) {
     const uint64_t key = events_[i].data.u64;
-    if (key == kWakeKey) {
-      uint64_t wakes = 0;
-      [[maybe_unused]] const ssize_t got = read(wake_fd_, &wakes, sizeof wakes);
+    if (key == kAlarmKey) {
+      read_count(alarm_fd_);
+      alarm_at_ = kNever;
       continue;
     }
     const auto found = watches_.find(key);

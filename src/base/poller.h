@@ -11,10 +11,11 @@
 
 namespace distag {
 
-// Waits for descriptors to become readable, or writable: epoll. Of one thread, except wake().
+// Waits for descriptors to become readable, or writable: epoll. Of one thread at a time, except rest() and wake(): one
+// may rest while another looks.
 class Poller {
  public:
-  Poller();  // throws OUT_OF_MEMORY when descriptors run out
+  Poller();  // disarmed; throws OUT_OF_MEMORY when descriptors run out
   ~Poller();
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
@@ -26,12 +27,18 @@ class Poller {
   void unwatch(int fd);
   void clear();
 
-  // Any thread: ends the wait now running, or the next one.
+  // Any thread: ends the rest now running, or the next one.
   void wake();
+  // Until a wake; while it is armed, also until a descriptor is readable or the alarm goes off. May end early.
+  void rest();
+  void arm();
+  void disarm();
+  // From this time on there is something to do. An earlier alarm stays; it goes off once.
+  void set_alarm(Nanos when);
 
-  // Sleeps until a descriptor is ready, a wake, or the deadline (not after `now`: not at all). False: nothing came.
-  bool wait(Nanos now, Nanos deadline);
-  // Passes on what became readable or writable in the last wait and is still watched.
+  // Asks which descriptors are ready, without waiting. False: none is.
+  bool look();
+  // Passes on what was readable or writable at the last look and is still watched.
   void dispatch(const std::function<void(const std::function<void()>&)>& call);
 
  private:
@@ -42,13 +49,16 @@ class Poller {
     bool is_writable_awaited = false;
   };
 
-  int poll(Nanos timeout);
+  void close_all();
+  void listen_to_watched(uint32_t events);
 
-  int epoll_fd_ = -1;
+  int epoll_fd_ = -1;  // of the watched descriptors and the alarm
+  int alarm_fd_ = -1;
+  int sleep_fd_ = -1;  // an epoll of the two others
   int wake_fd_ = -1;
+  Nanos alarm_at_ = kNever;
   std::array<epoll_event, 64> events_;
   size_t event_count_ = 0;
-  bool precise_ = true;  // the kernel takes nanoseconds
   // By a number that never repeats: an event of a closed descriptor does not reach the next one of its number.
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, std::shared_ptr<Watch>> watches_;

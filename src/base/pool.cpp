@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lead.h"
 #include "base/mutex.h"
 #include "base/parker.h"
 #include "base/reserve.h"
@@ -123,7 +124,7 @@ bool Pool::State::wait(Completion& completion, Nanos timeout) {
     ++waits;
   }
   if (successor) successor->parker.unpark();
-  const bool done = park_until_done(completion, timeout);
+  const bool done = lead_or_park(completion, timeout);
   MutexLock lock(mutex);
   --waits;
   ++active;

@@ -8,6 +8,8 @@ namespace distag {
 
 // Opens only regular files, and never waits: anything else at the path (a FIFO, a directory, a device) is refused.
 
+// All of these throw OUT_OF_MEMORY, too, where memory or descriptors run out.
+
 // nullopt when there is nothing at the path. Throws INVALID_STATE for what cannot be read.
 std::optional<std::string> read_regular_file(const std::string& path);
 

@@ -1,5 +1,6 @@
 // Calls of functions of other workers.
 
+#include "base/lead.h"
 #include "capi/call_options.h"
 #include "capi/call_request.h"
 #include "capi/future.h"
@@ -40,12 +41,14 @@ distag_status distag_call(distag_worker* worker, distag_context* context, const 
                           distag_value** out_result, distag_error* err) {
   clear(out_result);
   return guard(__func__, err, [=] {
-    distag_worker& live = need_worker(worker);
-    CallRequest request = make_call_request(live, {context, to, function, args, arg_count, options});
+    // Held: others may release theirs while this one waits.
+    const auto held = Ref<distag_worker>::share(&need_worker(worker));
+    CallRequest request = make_call_request(*held, {context, to, function, args, arg_count, options});
     // Refused before anything is sent.
     check_can_wait();
     request.has_time = true;
-    const auto future = live.core().rpc().call(std::move(request));
+    const Lead lead(held->core().loop());
+    const auto future = held->core().rpc().call(std::move(request));
     try {
       wait(*future, kForever);
     } catch (...) {

@@ -4,6 +4,7 @@
 
 #include "autograd/autograd.h"
 #include "base/host_code.h"
+#include "base/lead.h"
 #include "capi/future.h"
 #include "capi/mesh.h"
 #include "capi/struct_check.h"
@@ -83,6 +84,7 @@ distag_status distag_collective(distag_mesh* mesh, uint32_t kind, const char* ax
     const spmd::Line line = held->shared()->line(held->line_name());
     const auto turns = line.program->turns_of(line.name);
     const MeshLine::Turn turn(*turns, "collective");
+    const Lead lead(held->shared()->worker()->core().loop());
     const auto result = begin(*held, {kind, axes, x, options}, true);
     wait(*result, kForever);
     const Tensor& y = result->value();

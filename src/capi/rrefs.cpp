@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/host_callback.h"
+#include "base/lead.h"
 #include "capi/call_options.h"
 #include "capi/call_request.h"
 #include "capi/context.h"
@@ -146,6 +147,7 @@ distag_status distag_rref_fetch(distag_rref* rref, distag_context* context, cons
     FetchOptions made = make_fetch_options(*held, context, options);
     check_can_wait();
     made.has_time = true;
+    const Lead lead(held->worker().core().loop());
     const auto future = held->worker().core().rrefs().fetch(held->core(), std::move(made));
     try {
       wait(*future, kForever);

@@ -1,5 +1,6 @@
 // Workers: making, starting, polling and ending them.
 
+#include "base/lead.h"
 #include "capi/future.h"
 #include "capi/struct_check.h"
 #include "capi/worker.h"
@@ -138,10 +139,12 @@ distag_status distag_worker_all_gather(distag_worker* worker, distag_value* valu
   clear(out_values);
   return guard(__func__, err, [=] {
     check_present({worker, value}, {"worker", "value"});
-    distag_worker& live = need_worker(worker);
+    // Held: others may release theirs while this one waits.
+    const auto held = Ref<distag_worker>::share(&need_worker(worker));
     const Value given = need(value, "value").get();
     check_can_wait();
-    const auto gathered = begin_all_gather(live, given, {ranks, rank_count, timeout_ns});
+    const Lead lead(held->core().loop());
+    const auto gathered = begin_all_gather(*held, given, {ranks, rank_count, timeout_ns});
     wait(*gathered, kForever);
     const Value& values = gathered->value();
     if (out_values != nullptr) *out_values = make_value(values);

@@ -5,6 +5,7 @@
 #include "autograd/roots.h"
 #include "base/executor.h"
 #include "base/future_deadline.h"
+#include "base/lead.h"
 #include "dautograd/context_table.h"
 #include "dautograd/joint_id.h"
 #include "dautograd/passes.h"
@@ -90,7 +91,7 @@ void run_here(DautogradShared& shared, ContextRecord& record, PassInitiator::Pla
 
 ContextHandle::~ContextHandle() {
   if (!keeps_) return;
-  shared_->gate.run([shared = shared_, id = record_->id()] {
+  shared_->gate.run_soon([shared = shared_, id = record_->id()] {
     if (shared->contexts == nullptr) return;
     shared->contexts->on_handle_gone(id);
   });
@@ -119,6 +120,7 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
     }
   }
   const auto future = plan.future;
+  const Lead lead(shared_->environment.loop);
   post_begin(shared_, record_->id(), std::move(plan));
   wait(*future, kForever);
   future->value();
@@ -129,6 +131,7 @@ void ContextHandle::run_pass(autograd::Roots roots, const BackwardOptions& optio
   check_can_wait();
   PassInitiator::Plan plan = make_plan(*shared_, std::move(roots), options);
   const auto future = plan.future;
+  const Lead lead(shared_->environment.loop);
   post_begin(shared_, record_->id(), std::move(plan));
   wait(*future, kForever);
   future->value();

@@ -24,7 +24,7 @@ struct ForkRelease : std::enable_shared_from_this<ForkRelease> {
   bool is_late = false;  // on the loop
 
   void begin() {
-    home->gate.run(place, [self = shared_from_this()] { self->say(); });
+    home->gate.run_soon(place, [self = shared_from_this()] { self->say(); });
   }
 
  private:

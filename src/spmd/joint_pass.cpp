@@ -8,7 +8,7 @@
 #include "autograd/hooks.h"
 #include "base/error.h"
 #include "base/host_code.h"
-#include "base/parker.h"
+#include "base/lead.h"
 #include "ops/op.h"
 
 namespace distag::spmd {
@@ -65,7 +65,7 @@ Tensor await_host_code(const Code& code) {
     return await(*result);
   } catch (...) {
     // It may have begun, and uses what is here.
-    if (!result->is_done()) park_until_done(*result, kForever);
+    if (!result->is_done()) lead_or_park(*result, kForever);
     throw;
   }
 }

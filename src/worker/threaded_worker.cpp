@@ -53,6 +53,7 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
   if (functions_ == nullptr) functions_ = pool_.get();
   decoder_ = std::make_unique<Pool>("distag-decoder", 1, hooks_for(false), reserve_);
   loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false), reserve_);
+  loop_->set_host_code_executor(functions_);
   loop_->set_watchdog(options_.loop_watchdog ? options_.loop_watchdog : note_long_tasks());
   if (options_.on_log) {
     log_ = std::make_unique<Log>(options_.log_level, [this](LogLevel level, std::string text) {

@@ -44,6 +44,7 @@ Worker::State::FindEntry Worker::State::make_find_entry(const spmd::ProgramTable
 Dautograd& Worker::dautograd() { return state_->dautograd; }
 optim::Optim& Worker::optim() { return state_->optim; }
 Log& Worker::log() { return state_->environment.log; }
+Loop& Worker::loop() { return state_->environment.loop; }
 const WorkerOptions& Worker::options() const { return state_->options; }
 bool Worker::is_started() const { return state_->get_view().started; }
 std::string Worker::name() const { return state_->get_view().name; }

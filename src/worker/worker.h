@@ -86,6 +86,7 @@ class Worker : private SessionEvents {
   Dautograd& dautograd();
   optim::Optim& optim();
   Log& log();
+  Loop& loop();
   const WorkerOptions& options() const;
 
   // After a failure, a cancel included, it can be started again. The value is null.

@@ -8,11 +8,21 @@ static distag_error err = DISTAG_ERROR_INIT;
 static distag_worker* workers[2];
 static distag_tensor* x;
 
+/* By a future: a thread that waits in a blocking call runs the loop, and how often that looks around has no count. */
+static distag_value* call(distag_context* context, const char* function, distag_value* const* args, size_t arg_count) {
+  distag_future* future = NULL;
+  distag_value* result = NULL;
+  distag_call_async(workers[0], context, "worker1", function, args, arg_count, NULL, &future, &err);
+  distag_future_wait(future, DISTAG_FOREVER, &err);
+  distag_future_get_value(future, &result, &err);
+  distag_value_retain(result);
+  distag_future_release(future);
+  return result;
+}
+
 static void call_once(void) {
   distag_value* args[] = {distag_tensor_as_value(x)};
-  distag_value* result = NULL;
-  distag_call(workers[0], NULL, "worker1", "neg", args, 1, NULL, &result, &err);
-  distag_value_release(result);
+  distag_value_release(call(NULL, "neg", args, 1));
 }
 
 /* A remote add, a local multiplication, a backward pass through both, and the gradients: the initiator's share. */
@@ -20,10 +30,9 @@ static void step_once(void) {
   distag_context* context = NULL;
   distag_tensor *sum = NULL, *product = NULL, *loss = NULL;
   distag_value* args[] = {distag_tensor_as_value(x), distag_tensor_as_value(x)};
-  distag_value* result = NULL;
   distag_gradients* gradients = NULL;
   distag_context_create(workers[0], &context, &err);
-  distag_call(workers[0], context, "worker1", "add", args, 2, NULL, &result, &err);
+  distag_value* result = call(context, "add", args, 2);
   distag_value_get_tensor(result, &sum, &err);
   distag_mul(sum, x, &product, &err);
   distag_sum(product, NULL, 0, 0, &loss, &err);

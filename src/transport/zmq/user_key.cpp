@@ -64,6 +64,7 @@ CurveKeyPair user_key(const std::function<const char*(const char*)>& get_environ
   try {
     return group_key_of(read_or_make(get_environment));
   } catch (const Error& error) {
+    if (error.status() == Status::kOutOfMemory) throw;
     fail(Status::kDenied,
          "tcp speaks with a key also on this machine, and that of this user is not to be had: {}; name another file by "
          "DISTAG_GROUP_KEY_FILE",

@@ -7,7 +7,8 @@ namespace distag {
 
 // The key of this user on this machine, of the secret in the file distag/group.key in $XDG_STATE_HOME, else in
 // ~/.local/state. The first who needs it makes it, for this user alone; of many who do so at once one succeeds, and all
-// get its secret. Throws DENIED, naming the file, where it cannot be read or made, holds no key, or is open to others.
+// get its secret. Throws DENIED, naming the file, where it cannot be read or made, holds no key, or is open to others;
+// OUT_OF_MEMORY where memory or descriptors run out.
 CurveKeyPair user_key(const std::function<const char*(const char*)>& get_environment);
 
 }  // namespace distag

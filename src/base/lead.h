@@ -1,0 +1,46 @@
+#pragma once
+
+#include "base/clock.h"
+#include "base/loop.h"
+
+namespace distag {
+
+// The calling thread is about to ask something of a loop and to wait for the answer. What it posts there from now on
+// wakes nobody, since the loop runs on this thread while it waits ("leader and followers"), as far as no other one is
+// awake to run it: a call needs no hand-over from thread to thread. What is left at the end of this is handed to the
+// loop's own thread. Lives on the stack, nests; the loop outlives it.
+class Lead {
+ public:
+  explicit Lead(Loop& loop) noexcept;
+  ~Lead();
+  Lead(const Lead&) = delete;
+  Lead& operator=(const Lead&) = delete;
+
+  // Whether what the calling thread posts to that loop wakes nobody.
+  static bool is_quiet_to(const Loop& loop) noexcept;
+
+ private:
+  friend bool lead_or_park(Completion& completion, Nanos timeout);
+  friend class NoLead;
+  Loop& loop_;
+  Lead* const outer_;
+  const bool is_installed_;
+};
+
+// The calling thread leads no loop for as long as this lives, and what it posted is taken: around code that may wait
+// for it in a way of its own.
+class NoLead {
+ public:
+  NoLead() noexcept;
+  ~NoLead();
+  NoLead(const NoLead&) = delete;
+  NoLead& operator=(const NoLead&) = delete;
+
+ private:
+  Lead* const before_;
+};
+
+// Waits as Loop::lead does where the calling thread has a Lead, else sleeps.
+bool lead_or_park(Completion& completion, Nanos timeout);
+
+}  // namespace distag

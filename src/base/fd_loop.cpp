@@ -78,7 +78,6 @@ struct FdLoop::State {
   bool look_for_work(const Completion* awaited);
   enum class Sight { kNothing, kWork, kEnd };
   Sight look(const Completion* awaited);
-  bool has_posted();
   bool is_under_way() const;
   bool begin_sleep();
   void end_sleep();
@@ -127,6 +126,7 @@ struct FdLoop::State {
 
   Mutex mutex;
   TaskQueue posted GUARDED_BY(mutex);
+  bool has_urgent GUARDED_BY(mutex) = false;  // some of them are not of a thread that is about to run the loop
   Seat seat GUARDED_BY(mutex) = Seat::kLoop;
   bool sleeping GUARDED_BY(mutex) = false;  // the seat is free, and who leaves work wakes the loop's thread
   bool stopping GUARDED_BY(mutex) = false;
@@ -248,9 +248,10 @@ bool FdLoop::State::give_seat_back() {
   return sleeping;
 }
 
-// Whether nothing is left for the loop's own thread. One that wants the seat does what was posted.
+// Whether nothing is left for the loop's own thread. One that wants the seat does what it has posted itself.
 bool FdLoop::State::can_be_left() const {
-  return !stopping && (posted.empty() || is_wanted.load(std::memory_order_relaxed));
+  if (posted.empty()) return !stopping;
+  return !stopping && !has_urgent && is_wanted.load(std::memory_order_relaxed);
 }
 
 // False when there is work, and the loop's thread keeps the seat.
@@ -295,6 +296,7 @@ bool FdLoop::State::run_batch() {
     MutexLock lock(mutex);
     if (stopping && posted.empty()) return false;
     batch.swap(posted);
+    has_urgent = false;
   }
   has_heard = has_heard || !batch.empty();
   while (!batch.empty()) {
@@ -335,13 +337,10 @@ FdLoop::State::Sight FdLoop::State::look(const Completion* awaited) {
     if (lookout->has_work()) return Sight::kWork;
   }
   if (awaited != nullptr && awaited->is_done()) return Sight::kEnd;
-  if (awaited == nullptr && is_wanted.load(std::memory_order_relaxed)) return Sight::kEnd;
-  return has_posted() ? Sight::kWork : Sight::kNothing;
-}
-
-bool FdLoop::State::has_posted() {
   MutexLock lock(mutex);
-  return !posted.empty() || stopping;
+  if (has_urgent || stopping) return Sight::kWork;
+  if (awaited == nullptr && is_wanted.load(std::memory_order_relaxed)) return Sight::kEnd;
+  return posted.empty() ? Sight::kNothing : Sight::kWork;
 }
 
 // False when nothing came for a while, at the end of what is awaited, or when another thread is to do the rest. Gives
@@ -471,6 +470,7 @@ bool FdLoop::State::post(Push&& push, Urgency urgency) {
     MutexLock lock(mutex);
     if (stopping) return false;
     push(posted);
+    has_urgent = has_urgent || urgency != Urgency::kByPoster;
     if (urgency == Urgency::kNow) wake = std::exchange(sleeping, false);
     // Whoever takes the seat needs the lock first, so the poller is nobody's now.
     if (urgency == Urgency::kSoon && sleeping) poller.set_alarm(steady.now() + kSoon);

@@ -2,6 +2,7 @@
 
 #include "base/host_callback.h"
 #include "base/host_code.h"
+#include "base/lead.h"
 #include "capi/op_call.h"
 #include "capi/struct_check.h"
 #include "ops/initialisers.h"
@@ -19,6 +20,7 @@ class SourceInitialiser final : public Initialiser {
 
   void fill(const Dims& offset, const Dims& extent, std::byte* out) const override {
     const ReserveScope scope(nullptr);
+    const NoLead no_lead;
     const size_t size = static_cast<size_t>(element_count(extent)) * dtype_size(dtype_);
     distag_error err = DISTAG_ERROR_INIT;
     const distag_status status =

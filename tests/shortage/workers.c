@@ -207,9 +207,10 @@ static void await_no_member(run_result *result, const char *prefix) {
   if (left != 0) run_note_wrong(result, "members left in etcd", (double)left, 0);
 }
 
-/* A group in etcd. All allocations of the process are refused in turn, of whomever they are: of distag, of libcurl, and
- * where it is loaded within the run of the loader and of OpenSSL too. What the shortage left there is no longer than a
- * lease, and the next group at the same address, which gets all memory, meets, works and leaves nothing. */
+/* A group in etcd. All allocations of the process are refused in turn, of distag or of libcurl. That is loaded before:
+ * a dlopen that gets no memory half way leaves the lock of the loader taken (glibc 2.36), and the next dlopen of the
+ * process, whosever it is, waits for ever. What the shortage left in etcd is no longer there than a lease, and the next
+ * group at the same address, which gets all memory, meets, works and leaves nothing. */
 static void run_etcd(const run_plan *plan, run_result *result, int32_t short_rank) {
   static run_result next;
   char prefix[64], rendezvous[256];

@@ -31,12 +31,15 @@ static void step_once(void) {
   distag_tensor *sum = NULL, *product = NULL, *loss = NULL;
   distag_value* args[] = {distag_tensor_as_value(x), distag_tensor_as_value(x)};
   distag_gradients* gradients = NULL;
+  distag_future* pass = NULL;
   distag_context_create(workers[0], &context, &err);
   distag_value* result = call(context, "add", args, 2);
   distag_value_get_tensor(result, &sum, &err);
   distag_mul(sum, x, &product, &err);
   distag_sum(product, NULL, 0, 0, &loss, &err);
-  distag_backward(context, &loss, 1, NULL, &err);
+  distag_backward_async(context, &loss, 1, NULL, &pass, &err);
+  distag_future_wait(pass, DISTAG_FOREVER, &err);
+  distag_future_release(pass);
   distag_get_gradients(context, &gradients, &err);
   distag_gradients_release(gradients);
   distag_tensor_release(loss);

@@ -46,7 +46,8 @@ Nanos thread_time() {
 }  // namespace
 
 struct FdLoop::State {
-  // Of a task: somebody sleeps is woken for it; the thread that posts it is about to run the loop; nobody waits for it.
+  // Of a task: a loop that sleeps is woken for it; the thread that posts it is about to run the loop; nobody waits for
+  // it.
   enum class Urgency { kNow, kByPoster, kSoon };
   enum class Seat { kFree, kLoop, kLeader };
 
@@ -66,7 +67,6 @@ struct FdLoop::State {
   void lead_until(const Completion& awaited, Nanos deadline);
   void lead(const Completion& awaited, Nanos deadline);
   bool take_seat(const Completion& awaited);
-  bool try_seat(bool& is_in_vain);
   bool give_seat_back();
   bool leave_seat();
   bool can_be_left() const REQUIRES(mutex);
@@ -199,8 +199,6 @@ void FdLoop::State::lead(const Completion& awaited, Nanos deadline) {
   if (!take_seat(awaited)) return;
   leads.fetch_add(1, std::memory_order_relaxed);
   const RunScope scope(policy, reserve.get(), host_code);
-  owner = std::this_thread::get_id();
-  poller.disarm();
   end_sleep();
   lead_until(awaited, deadline);
   if (!give_seat_back()) poller.wake();
@@ -210,23 +208,19 @@ void FdLoop::State::lead(const Completion& awaited, Nanos deadline) {
 // that has the seat is to go on.
 bool FdLoop::State::take_seat(const Completion& awaited) {
   is_wanted.store(true, std::memory_order_relaxed);
-  bool is_taken = false;
-  bool is_in_vain = false;
   const Nanos latest = steady.now() + kSeatPatience;
-  while (!(is_taken = try_seat(is_in_vain)) && !is_in_vain) {
-    is_in_vain = awaited.is_done() || steady.now() >= latest;
-  }
+  bool is_taken = false;
+  do {
+    MutexLock lock(mutex);
+    is_taken = seat == Seat::kFree && !stopping;
+    if (!is_taken) continue;
+    seat = Seat::kLeader;
+    sleeping = false;
+    owner = std::this_thread::get_id();
+    poller.disarm();  // with the seat, or the loop's thread would be woken again and again until it is
+  } while (!is_taken && !awaited.is_done() && steady.now() < latest);
   is_wanted.store(false, std::memory_order_relaxed);
   return is_taken;
-}
-
-bool FdLoop::State::try_seat(bool& is_in_vain) {
-  MutexLock lock(mutex);
-  is_in_vain = stopping;
-  if (stopping || seat != Seat::kFree) return false;
-  seat = Seat::kLeader;
-  sleeping = false;
-  return true;
 }
 
 // False when there is work for the loop's thread: it has to be woken.
@@ -239,9 +233,9 @@ bool FdLoop::State::give_seat_back() {
   }
   has_work |= begin_sleep();
   poller.set_alarm(timers.next_due());
+  MutexLock lock(mutex);
   poller.arm();
   owner = loop_thread;
-  MutexLock lock(mutex);
   seat = Seat::kFree;
   const bool others_wait = waiting.load(std::memory_order_relaxed) > 1;
   sleeping = !has_work && !others_wait && can_be_left();

@@ -53,7 +53,7 @@ class Loop {
 
   // Whether a thread that waits can run it; elsewhere a Lead is nothing.
   virtual bool has_leaders() const { return false; }
-  // What the calling thread posted under a Lead and nobody has taken yet is taken now. Any thread.
+  // Has somebody take now the tasks that the calling thread posted under a Lead. Any thread.
   virtual void wake() noexcept {}
 
   // Waits for the completion, which the loop is to bring, on a thread that may wait: of the host, or of a pool. True

@@ -10,7 +10,7 @@
 #include "base/lead.h"
 #include "base/reserve.h"
 
-// What a loop installs on the threads that run it, and knows of those that wait for it.
+// The marks that a loop sets on the threads that run it, and its count of those that wait for it.
 namespace distag {
 
 class RefusingPolicy final : public WaitPolicy {
@@ -30,7 +30,7 @@ class RefusingPolicy final : public WaitPolicy {
   const std::string& loop_name_;
 };
 
-// What is installed on the thread that runs a loop: its wait policy, reserve and executor for host code. A host may end
+// Installs the wait policy, reserve and executor for host code of a loop on the thread that runs it. A host may end
 // a thread of its own by pthread_cancel, but not in the middle of a loop's work.
 class RunScope {
  public:

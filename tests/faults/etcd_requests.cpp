@@ -20,7 +20,7 @@ using distag::faults::Way;
 
 constexpr int kPauseOfSlow = 5;  // milliseconds
 
-// What the last request on each descriptor was; null: nothing for etcd.
+// The last request on each descriptor; null: none of etcd.
 std::array<std::atomic<const char*>, 4096> asked;
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }

@@ -105,7 +105,7 @@ void CurveClient::take_ready(std::span<const std::byte> command) {
   const size_t boxed = command.size() - kReadyBoxAt;
   if (!boxes_.open(CurveBoxes::nonce_of(kReadyPrefix, bytes + kReadyNonceAt), {bytes + kReadyBoxAt, boxed},
                    plain.data())) {
-    fail(Status::kDenied, "it does not have the key that was expected");
+    refuse("a READY that does not open");  // the key was proved by WELCOME
   }
   properties_.assign(reinterpret_cast<const char*>(plain.data()), boxed - kMac);
   stage_ = Stage::kReady;

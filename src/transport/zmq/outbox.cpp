@@ -16,11 +16,16 @@ constexpr size_t kMostPieces = 64;  // of one call of the system
 
 }  // namespace
 
+void Outbox::reserve(size_t count) {
+  if (pieces_.size() + count <= pieces_.capacity()) return;
+  pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<ptrdiff_t>(first_));
+  first_ = 0;
+  // Twice as much, so that many small messages take few turns at this.
+  if (pieces_.size() + count > pieces_.capacity()) pieces_.reserve(2 * (pieces_.size() + count));
+}
+
 void Outbox::add(Frames pieces) {
-  if (first_ > 0 && pieces_.size() + pieces.size() > pieces_.capacity()) {
-    pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<ptrdiff_t>(first_));
-    first_ = 0;
-  }
+  reserve(pieces.size());
   size_t bytes = 0;
   for (const Frame& piece : pieces) bytes += piece.size();
   // At the end of a vector: all or nothing.

@@ -17,6 +17,7 @@ void SocketTurns::add(const std::shared_ptr<SocketWork>& work) {
 
 bool SocketTurns::run() {
   assert_on_loop(loop_);
+  const auto self = shared_from_this();  // the last connection may go in its turn
   for (size_t left = due_.size(); left > 0; --left) {
     // One that throws stays, to be looked at again.
     if (const auto work = due_.front().lock()) {

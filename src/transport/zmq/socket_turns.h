@@ -22,7 +22,7 @@ class SocketWork {
 };
 
 // Gives the sockets of a transport their turns, before the loop sleeps. On the loop.
-class SocketTurns {
+class SocketTurns : public std::enable_shared_from_this<SocketTurns> {
  public:
   explicit SocketTurns(FdLoop& loop);
   ~SocketTurns();

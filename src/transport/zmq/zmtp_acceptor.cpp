@@ -224,6 +224,7 @@ bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames)
   const auto found = connections_.find(id);
   if (found == connections_.end() || !found->second->outbox.is_empty()) return false;
   Accepted& connection = *found->second;
+  connection.outbox.reserve(2 * frames.size() + 1);  // as when a connection is dialled
   connection.outbox.add(connection.reader.pack(frames));
   if (write(connection)) return true;
   // Whoever answers may be in the middle of what came from there.

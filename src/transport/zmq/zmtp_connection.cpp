@@ -130,6 +130,7 @@ bool ZmtpConnection::State::send(const Frames& frames) {
     return false;
   }
   turns_->add(shared_from_this());
+  outbox_.reserve(2 * frames.size() + 1);  // first: a message that was sealed has to go, or the next one is refused
   outbox_.add(reader_.pack(frames));
   return true;
 }
@@ -137,7 +138,7 @@ bool ZmtpConnection::State::send(const Frames& frames) {
 void ZmtpConnection::State::close() {
   assert_on_loop(loop_);
   is_closed_ = true;
-  // What its owner said last goes as far as it can without waiting.
+  // The last words of its owner go as far as they can without waiting.
   if (phase_ == Phase::kConnected) outbox_.write_to(fd_, kBytesPerTurn);
   phase_ = Phase::kEnded;
   release();

@@ -147,7 +147,7 @@ ZmtpReader::ZmtpReader(Role role, const SocketKeys* keys)
     : role_(role),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
       answer_(make_greeting(keys != nullptr ? kCurve : kNull, role == Role::kAccepts)) {
-  // What comes after the greeting needs no word of the other side, which refuses it by the greeting if it has to.
+  // The first command goes with the greeting: it needs no word of the other side, which refuses by its own greeting.
   if (keys == nullptr) {
     append_command(answer_, role == Role::kAccepts ? kReadyOfRouter : kReadyOfDealer);
   } else if (role == Role::kAccepts) {

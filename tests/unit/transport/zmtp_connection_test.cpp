@@ -417,8 +417,8 @@ TEST(ZmtpConnection, AnEndWhileBytesWaitIsADrop) {
   EXPECT_FALSE(shaken.dialled().send({text_frame("late")}));
 }
 
-// What came before the end is handed out, also where a write notices the end first: the server hangs up while the loop
-// is busy, which then writes before it reads.
+// Messages that came before the end are handed out, also where a write notices the end first: the server hangs up while
+// the loop is busy, which then writes before it reads.
 TEST(ZmtpConnection, WhatCameBeforeTheEndIsHandedOut) {
   Shaken shaken;
   ASSERT_TRUE(shaken.dialled().send({text_frame("unread")}));

@@ -81,6 +81,7 @@ struct FdLoop::State {
   bool is_under_way() const;
   bool begin_sleep();
   void end_sleep();
+  bool are_descriptors_due() const { return last - polled_at >= kLookout; }
   bool has_polled_lately() const { return !lookouts.empty() && last - polled_at < kPollGap; }
   void look_at_descriptors();
   bool poll();
@@ -159,7 +160,7 @@ void FdLoop::State::run_until_stopped() {
     try {
       if (!run_batch()) return;
       fire_timers();
-      if (check_idle()) {
+      if (check_idle() || are_descriptors_due()) {
         look_at_descriptors();
       } else if (!look_for_work(nullptr)) {
         rest();
@@ -182,7 +183,7 @@ void FdLoop::State::lead_until(const Completion& awaited, Nanos deadline) {
       fire_timers();
       const bool more = check_idle();
       if (awaited.is_done()) return;
-      if (more) {
+      if (more || are_descriptors_due()) {
         look_at_descriptors();
       } else if (!look_for_work(&awaited)) {
         return;
@@ -366,7 +367,7 @@ bool FdLoop::State::poll() {
   return poller.look();
 }
 
-// While there is other work: it must not keep them waiting.
+// While other work keeps coming: it must not keep them waiting.
 void FdLoop::State::look_at_descriptors() {
   if (has_polled_lately() || !poll()) return;
   dispatch();

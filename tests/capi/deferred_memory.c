@@ -150,7 +150,8 @@ static int run(const char *rendezvous, int32_t rank, int32_t count, void *data) 
   fflush(stdout);
   const int64_t whole = kLayers * kLayerBytes, quarter = whole / kProcesses;
   if (kIsMeasured && has_lanes) {
-    CHECK(made.share - before.share >= quarter); /* else nothing is measured */
+    /* Else nothing is measured. Not the whole quarter: the share of a library falls when another process maps it. */
+    CHECK(made.share - before.share >= quarter / 2);
     CHECK(forward.share - before.share <= quarter + 2 * kLayerBytes + kExtra);
     CHECK(ran.share - before.share <= quarter + 2 * kLayerBytes + kExtra + kKept);
   } else if (kIsMeasured) {

@@ -46,6 +46,12 @@ struct Accepted {
   Loop::TimerId handshake_timer = 0;
 };
 
+// Whether its other side left while it waited to be accepted, with nothing to read.
+bool has_hung_up(int fd) {
+  std::byte first{};
+  return recv(fd, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 std::string describe_other_side(int fd) {
   SocketAddress other;
   other.length = sizeof other.address;
@@ -103,7 +109,9 @@ void ZmtpAcceptor::State::accept_waiting() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     if (!has_descriptors(kAcceptReserve)) return pause();
     const int fd = listener_->accept();
-    if (fd >= 0) {
+    if (fd >= 0 && has_hung_up(fd)) {
+      ::close(fd);  // at once: many of them would take all descriptors, and hold up who waits behind them
+    } else if (fd >= 0) {
       begin(fd);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;

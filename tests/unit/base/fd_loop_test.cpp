@@ -181,6 +181,28 @@ TEST_F(FdLoopTest, CallsBackWhileADescriptorIsReadable) {
   close(fd);
 }
 
+TEST_F(FdLoopTest, DescriptorsGetTheirTurnWhileTasksKeepComing) {
+  const int fd = eventfd(1, EFD_NONBLOCK);
+  ASSERT_GE(fd, 0);
+  auto readable = Future<Unit>::make();
+  std::atomic<bool> is_over{false};
+  std::function<void()> again = [this, &again, &is_over] {
+    if (!is_over) loop_.post_or_drop([&again] { again(); });
+  };
+  on_loop(loop_, [&] {
+    again();
+    loop_.watch(fd, [this, fd, readable] {
+      loop_.unwatch(fd);
+      readable->complete(Unit{});
+    });
+    return 0;
+  });
+  EXPECT_TRUE(wait(*readable, 10 * kSecond));
+  is_over = true;
+  loop_.stop();
+  close(fd);
+}
+
 TEST_F(FdLoopTest, CallsBackWhileADescriptorIsWritableAndThatIsAwaited) {
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);  // writable until it is full
   std::atomic<int> readable{0};

@@ -21,6 +21,7 @@
 
 #include "contract/transport_contract.h"
 #include "transport/zmq/address.h"
+#include "transport/zmq/descriptors.h"
 
 namespace distag::testing {
 namespace {
@@ -300,12 +301,12 @@ TEST_F(ZmqTransportTest, OwnersOfLentFramesGoOnTheLoop) {
 // The limit is lowered for this process alone, and given back.
 class FewDescriptors {
  public:
-  FewDescriptors() {
+  explicit FewDescriptors(unsigned left = 4) {
     getrlimit(RLIMIT_NOFILE, &before_);
     const int next = dup(0);
     close(next);
     rlimit few = before_;
-    few.rlim_cur = static_cast<rlim_t>(next) + 4;
+    few.rlim_cur = static_cast<rlim_t>(next) + left;
     setrlimit(RLIMIT_NOFILE, &few);
   }
   ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
@@ -375,6 +376,26 @@ TEST_F(ZmqTransportTest, WithoutDescriptorsItAcceptsNobodyAndThoseWhoAreSilentGi
     close(silent);
     Dialled late(side, listening.endpoint());
     EXPECT_EQ(late.record().next("connected").what, "connected");
+  }
+}
+
+// Room for two or three at a time, and 200 before the one that means it.
+TEST_F(ZmqTransportTest, ThoseWhoHungUpHoldUpNobody) {
+  for (const bool is_ipc : {true, false}) {
+    Side side(kind());
+    Listening listening(side, is_ipc ? private_address(side) : "tcp://127.0.0.1:0");
+    pollfd waiting{-1, POLLIN, 0};
+    std::optional<FewDescriptors> few;
+    side.run([&] {
+      std::vector<int> gone;
+      for (int i = 0; i < 200; ++i) gone.push_back(connect_to(listening.endpoint()));
+      for (const int fd : gone) close(fd);
+      waiting.fd = connect_to(listening.endpoint());
+      few.emplace(kAcceptReserve + 2);
+    });
+    EXPECT_EQ(poll(&waiting, 1, 1000), 1) << "no greeting within a second";
+    few.reset();
+    close(waiting.fd);
   }
 }
 

@@ -3,20 +3,14 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <ctime>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/loop_scopes.h"
-#include "base/mutex.h"
+#include "base/fd_loop_state.h"
 #include "base/parker.h"
-#include "base/poller.h"
-#include "base/reserve.h"
-#include "base/timer_queue.h"
 
 namespace distag {
 namespace {
@@ -26,9 +20,6 @@ namespace {
 constexpr Nanos kLookout = 60 * kMicrosecond;
 // How often a loop with lookouts asks the system whether descriptors are readable: to ask costs more than to look.
 constexpr Nanos kPollGap = 5 * kMicrosecond;
-// How long a thread that waits tries to take the seat, and how long it runs the loop for others at most.
-constexpr Nanos kSeatPatience = 5 * kMicrosecond;
-constexpr Nanos kLongestLead = 2 * kMillisecond;
 // How long a task that nobody waits for may wait.
 constexpr Nanos kSoon = kMillisecond;
 // How long memory has to do without what the reserve lacks: others may need it more.
@@ -45,238 +36,24 @@ Nanos thread_time() {
 
 }  // namespace
 
-struct FdLoop::State {
-  // Of a task: a loop that sleeps is woken for it; the thread that posts it is about to run the loop; nobody waits for
-  // it.
-  enum class Urgency { kNow, kByPoster, kSoon };
-  enum class Seat { kFree, kLoop, kLeader };
-
-  struct IdleCheck {
-    uint64_t id;
-    std::shared_ptr<std::function<bool()>> check;  // null: removed
-  };
-
-  State(std::string name_, ThreadHooks hooks_, std::shared_ptr<Reserve> reserve_)
-      : name(std::move(name_)), hooks(std::move(hooks_)), reserve(std::move(reserve_)) {}
-
-  template <typename Push>
-  bool post(Push&& push, Urgency urgency);
-  void wake() noexcept;
-  void run();
-  void run_until_stopped();
-  void lead_until(const Completion& awaited, Nanos deadline);
-  void lead(const Completion& awaited, Nanos deadline);
-  bool take_seat(const Completion& awaited);
-  bool give_seat_back();
-  bool leave_seat();
-  bool can_be_left() const REQUIRES(mutex);
-  void rest();
-  void mend_reserve();
-  bool run_batch();
-  void fire_timers();
-  bool check_idle();
-  bool look_for_work(const Completion* awaited);
-  enum class Sight { kNothing, kWork, kEnd };
-  Sight look(const Completion* awaited);
-  bool is_under_way() const;
-  bool begin_sleep();
-  void end_sleep();
-  bool are_descriptors_due() const { return last - polled_at >= kLookout; }
-  bool has_polled_lately() const { return !lookouts.empty() && last - polled_at < kPollGap; }
-  void look_at_descriptors();
-  bool poll();
-  void dispatch();
-  void run_task(Task& task);
-  void destroy_left();
-
-  // Whether the calling thread may touch what belongs to the loop: its own, and any as long as it does not run.
-  bool may_touch() const {
-    const std::thread::id now = owner;
-    return now == std::this_thread::get_id() || now == std::thread::id();
-  }
-
-  // Calls it and keeps the longest time one took. For the watchdog it is asked first for what it is.
-  template <typename Call, typename Describe>
-  void timed(Call&& call, Describe&& what) {
-    const char* const watched = watchdog ? what() : nullptr;
-    const Nanos begin = watched == nullptr ? 0 : thread_time();
-    try {
-      call();
-    } catch (...) {
-      if (on_failure) on_failure(current_error());
-    }
-    if (watched != nullptr) watchdog(watched, thread_time() - begin);
-    const Nanos end = steady.now();
-    if (end - last > longest.load(std::memory_order_relaxed)) longest.store(end - last, std::memory_order_relaxed);
-    last = end;
-  }
-
-  const std::string name;
-  const ThreadHooks hooks;
-  Watchdog watchdog;
-  std::function<void(Error)> on_failure;
-  const std::shared_ptr<Reserve> reserve;  // nullptr: none
-  SteadyClock steady;
-  RefusingPolicy policy{name};
-  Executor* host_code = nullptr;
-  std::atomic<std::thread::id> owner{std::thread::id()};
-  std::atomic<Nanos> longest{0};
-  std::atomic<int> waiting{0};         // threads in lead()
-  std::atomic<bool> is_wanted{false};  // the seat, by another thread than that which has it
-  std::atomic<uint64_t> leads{0};
-
-  Mutex mutex;
-  TaskQueue posted GUARDED_BY(mutex);
-  bool has_urgent GUARDED_BY(mutex) = false;  // some of them are not of a thread that is about to run the loop
-  Seat seat GUARDED_BY(mutex) = Seat::kLoop;
-  bool sleeping GUARDED_BY(mutex) = false;  // the seat is free, and who leaves work wakes the loop's thread
-  bool stopping GUARDED_BY(mutex) = false;
-  std::thread thread;
-
-  // Of the thread that has the seat.
-  std::thread::id loop_thread;
-  Nanos last = 0;
-  Nanos crowded_until = 0;
-  bool has_heard = false;    // since it slept last: a task was posted, or a descriptor became readable
-  Nanos refill_at = kNever;  // unless the reserve is whole
-  TaskQueue batch;
-  Poller poller;
-  TimerQueue timers;
-  std::vector<IdleCheck> idle_checks;
-  uint64_t next_idle_check = 1;
-  std::vector<Lookout*> lookouts;
-  Nanos polled_at = 0;
-};
-
-void FdLoop::State::run() {
-  const RunScope scope(policy, reserve.get(), host_code);
-  last = steady.now();
-  run_until_stopped();
-}
-
-void FdLoop::State::run_until_stopped() {
-  for (;;) {
-    mend_reserve();
-    try {
-      if (!run_batch()) return;
-      fire_timers();
-      if (check_idle() || are_descriptors_due()) {
-        look_at_descriptors();
-      } else if (!look_for_work(nullptr)) {
-        rest();
-      }
-    } catch (...) {
-      if (on_failure) on_failure(current_error());
-    }
-    last = steady.now();
-  }
-}
-
-// As the loop's own thread does, until that is over, nothing is left to do, or it is somebody else's turn.
-void FdLoop::State::lead_until(const Completion& awaited, Nanos deadline) {
-  last = steady.now();
-  const Nanos latest = std::min(last + kLongestLead, deadline);
-  do {
-    mend_reserve();
-    try {
-      if (!run_batch() || awaited.is_done()) return;
-      fire_timers();
-      const bool more = check_idle();
-      if (awaited.is_done()) return;
-      if (more || are_descriptors_due()) {
-        look_at_descriptors();
-      } else if (!look_for_work(&awaited)) {
-        return;
-      }
-    } catch (...) {
-      if (on_failure) on_failure(current_error());
-    }
-    last = steady.now();
-  } while (!awaited.is_done() && last < latest);
-}
-
-// Nothing unless the seat can be had.
-void FdLoop::State::lead(const Completion& awaited, Nanos deadline) {
-  if (!take_seat(awaited)) return;
-  leads.fetch_add(1, std::memory_order_relaxed);
-  const RunScope scope(policy, reserve.get(), host_code);
-  end_sleep();
-  lead_until(awaited, deadline);
-  if (!give_seat_back()) poller.wake();
-}
-
-// The loop's own thread gives way when it merely looks for work. Without a yield: where the two share a core, the one
-// that has the seat is to go on.
-bool FdLoop::State::take_seat(const Completion& awaited) {
-  is_wanted.store(true, std::memory_order_relaxed);
-  const Nanos latest = steady.now() + kSeatPatience;
-  bool is_taken = false;
-  do {
-    MutexLock lock(mutex);
-    is_taken = seat == Seat::kFree && !stopping;
-    if (!is_taken) continue;
-    seat = Seat::kLeader;
-    sleeping = false;
-    owner = std::this_thread::get_id();
-    poller.disarm();  // with the seat, or the loop's thread would be woken again and again until it is
-  } while (!is_taken && !awaited.is_done() && steady.now() < latest);
-  is_wanted.store(false, std::memory_order_relaxed);
-  return is_taken;
-}
-
-// False when there is work for the loop's thread: it has to be woken.
-bool FdLoop::State::give_seat_back() {
-  bool has_work = true;
+template <typename Call, typename Describe>
+void FdLoop::State::timed(Call&& call, Describe&& what) {
+  const char* const watched = watchdog ? what() : nullptr;
+  const Nanos begin = watched == nullptr ? 0 : thread_time();
   try {
-    has_work = check_idle();
+    call();
   } catch (...) {
     if (on_failure) on_failure(current_error());
   }
-  has_work |= begin_sleep();
-  poller.set_alarm(timers.next_due());
-  MutexLock lock(mutex);
-  poller.arm();
-  owner = loop_thread;
-  seat = Seat::kFree;
-  const bool others_wait = waiting.load(std::memory_order_relaxed) > 1;
-  sleeping = !has_work && !others_wait && can_be_left();
-  return sleeping;
+  if (watched != nullptr) watchdog(watched, thread_time() - begin);
+  const Nanos end = steady.now();
+  if (end - last > longest.load(std::memory_order_relaxed)) longest.store(end - last, std::memory_order_relaxed);
+  last = end;
 }
 
-// Whether nothing is left for the loop's own thread. One that wants the seat does what it has posted itself.
-bool FdLoop::State::can_be_left() const {
-  if (posted.empty()) return !stopping;
-  return !stopping && !has_urgent && is_wanted.load(std::memory_order_relaxed);
-}
+bool FdLoop::State::are_descriptors_due() const { return last - polled_at >= kLookout; }
 
-// False when there is work, and the loop's thread keeps the seat.
-bool FdLoop::State::leave_seat() {
-  if (begin_sleep()) return false;
-  poller.set_alarm(timers.next_due());
-  poller.arm();
-  MutexLock lock(mutex);
-  if (!can_be_left()) return false;
-  seat = Seat::kFree;
-  sleeping = true;
-  return true;
-}
-
-// Of the loop's thread, which has the seat before and after. Meanwhile others may run the loop.
-void FdLoop::State::rest() {
-  for (bool is_taken = !leave_seat(); !is_taken;) {
-    poller.rest();
-    MutexLock lock(mutex);
-    if (seat != Seat::kFree) continue;  // whoever has it wakes this thread when it leaves something to do
-    seat = Seat::kLoop;
-    sleeping = false;
-    is_taken = true;
-  }
-  end_sleep();
-  has_heard = false;
-  last = steady.now();
-  poll();
-  dispatch();
-}
+bool FdLoop::State::has_polled_lately() const { return !lookouts.empty() && last - polled_at < kPollGap; }
 
 void FdLoop::State::mend_reserve() {
   if (!reserve || !reserve->is_short()) return;
@@ -450,6 +227,7 @@ void FdLoop::stop() {
     thread = std::move(state_->thread);
   }
   state_->poller.wake();
+  state_->poller.bell()->ring();
   if (thread.joinable()) thread.join();
   state_->destroy_left();
 }
@@ -460,27 +238,18 @@ bool FdLoop::State::post(Push&& push, Urgency urgency) {
   // Before the task is there: whoever sees the task and merely looks for work leaves it to the thread that posts it.
   const bool is_alone = waiting.load(std::memory_order_relaxed) == 0;
   if (urgency == Urgency::kByPoster && is_alone) is_wanted.store(true, std::memory_order_relaxed);
-  bool wake = false;
+  std::optional<Seat> sleeper;
   {
     MutexLock lock(mutex);
     if (stopping) return false;
     push(posted);
     has_urgent = has_urgent || urgency != Urgency::kByPoster;
-    if (urgency == Urgency::kNow) wake = std::exchange(sleeping, false);
+    if (urgency == Urgency::kNow) sleeper = take_sleeper();
     // Whoever takes the seat needs the lock first, so the poller is nobody's now.
     if (urgency == Urgency::kSoon && sleeping) poller.set_alarm(steady.now() + kSoon);
   }
-  if (wake) poller.wake();
+  wake(sleeper);
   return true;
-}
-
-void FdLoop::State::wake() noexcept {
-  is_wanted.store(false, std::memory_order_relaxed);
-  {
-    MutexLock lock(mutex);
-    if (posted.empty() || !std::exchange(sleeping, false)) return;
-  }
-  poller.wake();
 }
 
 bool FdLoop::post_soon(Task task) {

@@ -15,6 +15,11 @@ namespace distag {
 namespace {
 
 constexpr uint64_t kAlarmKey = 0;
+constexpr uint64_t kBellKey = 1;
+
+[[noreturn]] void fail_without_descriptors(int reason) {
+  fail(Status::kOutOfMemory, "a loop cannot be made: {}; raise the limit of open files", std::strerror(reason));
+}
 
 bool add_to(int epoll_fd, int fd, uint64_t key, uint32_t events) {
   epoll_event event{};
@@ -29,7 +34,23 @@ void read_count(int fd) {
   [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
 }
 
+// Fails only when the counter is full, and then it is readable.
+void add_one(int fd) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
+}
+
 }  // namespace
+
+Bell::Bell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (fd_ < 0) fail_without_descriptors(errno);
+}
+
+Bell::~Bell() { close(fd_); }
+
+void Bell::ring() noexcept {
+  if (is_listened_to_.exchange(false)) add_one(fd_);
+}
 
 Poller::Poller()
     : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
@@ -37,12 +58,13 @@ Poller::Poller()
       sleep_fd_(epoll_create1(EPOLL_CLOEXEC)),
       wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   const bool is_whole = epoll_fd_ >= 0 && alarm_fd_ >= 0 && sleep_fd_ >= 0 && wake_fd_ >= 0 &&
-                        add_to(epoll_fd_, alarm_fd_, kAlarmKey, EPOLLIN) && add_to(sleep_fd_, epoll_fd_, 0, 0) &&
+                        add_to(epoll_fd_, alarm_fd_, kAlarmKey, EPOLLIN) &&
+                        add_to(epoll_fd_, bell_->fd(), kBellKey, EPOLLIN) && add_to(sleep_fd_, epoll_fd_, 0, 0) &&
                         add_to(sleep_fd_, wake_fd_, 0, EPOLLIN);
   if (is_whole) return;
   const int reason = errno;
   close_all();
-  fail(Status::kOutOfMemory, "a loop cannot be made: {}; raise the limit of open files", std::strerror(reason));
+  fail_without_descriptors(reason);
 }
 
 Poller::~Poller() { close_all(); }
@@ -92,11 +114,7 @@ void Poller::unwatch(int fd) {
   keys_.erase(key);
 }
 
-void Poller::wake() {
-  const uint64_t one = 1;
-  // Fails only when the counter is full, and then it is readable.
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
-}
+void Poller::wake() { add_one(wake_fd_); }
 
 void Poller::clear() {
   // An object that a callback owns may call unwatch when it goes.
@@ -129,8 +147,8 @@ void Poller::set_alarm(Nanos when) {
   timerfd_settime(alarm_fd_, TFD_TIMER_ABSTIME, &alarm, nullptr);
 }
 
-bool Poller::look() {
-  const int count = epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), 0);
+bool Poller::wait(int milliseconds) {
+  const int count = epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), milliseconds);
   event_count_ = static_cast<size_t>(std::max(count, 0));
   return event_count_ != 0;
 }
@@ -141,6 +159,10 @@ void Poller::dispatch(const std::function<void(const std::function<void()>&)>& c
     if (key == kAlarmKey) {
       read_count(alarm_fd_);
       alarm_at_ = kNever;
+      continue;
+    }
+    if (key == kBellKey) {
+      read_count(bell_->fd());
       continue;
     }
     const auto found = watches_.find(key);

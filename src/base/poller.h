@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -11,8 +12,27 @@
 
 namespace distag {
 
+// Ends a poller's wait. Any thread may ring, also when the poller is gone.
+class Bell {
+ public:
+  Bell();  // throws OUT_OF_MEMORY when descriptors run out
+  ~Bell();
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+
+  int fd() const { return fd_; }
+  // From here on a ring is heard. What it is to tell of is looked at afterwards.
+  void listen() { is_listened_to_.exchange(true); }
+  void ignore() { is_listened_to_.exchange(false); }
+  void ring() noexcept;
+
+ private:
+  const int fd_;
+  std::atomic<bool> is_listened_to_{false};
+};
+
 // Waits for descriptors to become readable, or writable: epoll. Of one thread at a time, except rest() and wake(): one
-// may rest while another looks.
+// may rest while another looks or waits.
 class Poller {
  public:
   Poller();  // disarmed; throws OUT_OF_MEMORY when descriptors run out
@@ -37,8 +57,11 @@ class Poller {
   void set_alarm(Nanos when);
 
   // Asks which descriptors are ready, without waiting. False: none is.
-  bool look();
-  // Passes on what was readable or writable at the last look and is still watched.
+  bool look() { return wait(0); }
+  // Waits for one, for the alarm or for the bell, so many milliseconds. False: none of them came.
+  bool wait(int milliseconds);
+  const std::shared_ptr<Bell>& bell() const { return bell_; }
+  // Passes on what was readable or writable at the last look or wait and is still watched.
   void dispatch(const std::function<void(const std::function<void()>&)>& call);
 
  private:
@@ -52,15 +75,16 @@ class Poller {
   void close_all();
   void listen_to_watched(uint32_t events);
 
-  int epoll_fd_ = -1;  // of the watched descriptors and the alarm
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  int epoll_fd_ = -1;  // of the watched descriptors, the alarm and the bell
   int alarm_fd_ = -1;
-  int sleep_fd_ = -1;  // an epoll of the two others
+  int sleep_fd_ = -1;  // an epoll of the one above, while it is armed, and of the next
   int wake_fd_ = -1;
   Nanos alarm_at_ = kNever;
   std::array<epoll_event, 64> events_;
   size_t event_count_ = 0;
   // By a number that never repeats: an event of a closed descriptor does not reach the next one of its number.
-  uint64_t next_key_ = 1;
+  uint64_t next_key_ = 2;
   std::unordered_map<uint64_t, std::shared_ptr<Watch>> watches_;
   std::unordered_map<int, uint64_t> keys_;
 };

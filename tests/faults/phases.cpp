@@ -1,12 +1,18 @@
 // The work of the members while a fault strikes. The numbers are small and whole, so results are exact.
 #include <poll.h>
 
+#include <cstdio>
 #include <map>
+#include <new>
 #include <stdexcept>
 #include <vector>
 
 #include "faults/fault_points.h"
 #include "faults/member.h"
+
+extern "C" {
+#include "shortage/allocations.h"
+}
 
 namespace distag::faults {
 namespace {
@@ -387,7 +393,15 @@ bool Record::run(const char* what, const std::function<bool(distag_error*)>& run
   if (!operations_.empty() && !operations_.back()["right"]) return false;
   distag_error err = DISTAG_ERROR_INIT;
   const int64_t begin = true_now();
-  const bool right = run(&err);
+  bool right = false;
+  try {
+    right = run(&err);
+  } catch (const std::bad_alloc&) {
+    err.code = DISTAG_E_OUT_OF_MEMORY;
+    std::snprintf(err.message, sizeof err.message, "the program itself found no memory");
+  }
+  // This thread may have run the loop when the memory was refused: then that is over as well.
+  allocations_stop_for_this_thread();
   operations_.push_back({{"what", what},
                          {"status", distag_status_get_name(err.code)},
                          {"message", err.message},

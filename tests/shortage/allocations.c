@@ -81,3 +81,7 @@ long allocations_stop(void) {
   atomic_store(&first_short, LONG_MAX);
   return atomic_load(&asked);
 }
+
+void allocations_stop_for_this_thread(void) {
+  if (atomic_load(&only_thread) == (unsigned long)pthread_self()) allocations_stop();
+}

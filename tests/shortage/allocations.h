@@ -16,5 +16,7 @@ void allocations_count_from_here(const shortage *wanted);
 
 /* Refuses none from here on. How many were asked for since counting began. */
 long allocations_stop(void);
+/* The same, if they were those of this thread alone. */
+void allocations_stop_for_this_thread(void);
 
 #endif /* SHORTAGE_ALLOCATIONS_H */

@@ -4,7 +4,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -213,6 +215,90 @@ TEST_F(LeadTest, ADescriptorIsSeenAfterALead) {
   }
   post_and_await([&] { loop_.unwatch(fd); });
   close(fd);
+}
+
+// ---- a leader that sleeps ----
+
+// Waits for what comes a moment after everybody has gone to sleep, a few times; `begin` runs on the loop.
+class SleepingLeadTest : public LeadTest {
+ protected:
+  struct Seen {
+    int here = 0;  // how often this thread ran it
+    Nanos shortest = kNever;
+  };
+  using End = std::shared_ptr<Future<std::thread::id>>;
+
+  Seen watch(const std::function<void(const End&)>& begin) {
+    Seen seen;
+    for (int i = 0; i < 20; ++i) {
+      lead_once();
+      auto end = Future<std::thread::id>::make();
+      const Nanos before = loop_.now();
+      const Lead lead(loop_);
+      loop_.post_or_drop([&begin, end] { begin(end); });
+      EXPECT_TRUE(wait(*end, kLong));
+      seen.here += end->value() == std::this_thread::get_id() ? 1 : 0;
+      seen.shortest = std::min(seen.shortest, loop_.now() - before);
+    }
+    return seen;
+  }
+
+  // On a thread of its own, once the leader has had time to fall asleep.
+  void later(Task task) {
+    if (other_.joinable()) other_.join();
+    other_ = std::thread([this, task = std::move(task)]() mutable {
+      const Nanos until = loop_.now() + kMillisecond;
+      while (loop_.now() < until) std::this_thread::yield();
+      task();
+    });
+  }
+  void TearDown() override {
+    if (other_.joinable()) other_.join();
+  }
+
+ private:
+  std::thread other_;
+};
+
+TEST_F(SleepingLeadTest, TheLeaderRunsWhatItsTimerBrings) {
+  const Seen seen = watch([this](const End& end) {
+    loop_.start_timer(loop_.now() + 2 * kMillisecond, [end] { end->complete(std::this_thread::get_id()); });
+  });
+  EXPECT_GT(seen.here, 0);
+}
+
+TEST_F(SleepingLeadTest, WhatIsPostedWakesTheLeader) {
+  const Seen seen = watch([this](const End& end) {
+    later([this, end] { loop_.post_or_drop([end] { end->complete(std::this_thread::get_id()); }); });
+  });
+  EXPECT_GT(seen.here, 0);
+  EXPECT_LT(seen.shortest, 5 * kMillisecond);
+}
+
+TEST_F(SleepingLeadTest, AnEndThatAnotherThreadBringsWakesTheLeader) {
+  const Seen seen = watch([this](const End& end) { later([end] { end->complete(std::this_thread::get_id()); }); });
+  EXPECT_EQ(seen.here, 0);
+  EXPECT_LT(seen.shortest, 5 * kMillisecond);
+}
+
+TEST_F(SleepingLeadTest, TheLoopsOwnThreadServesLongWaits) {
+  const Seen seen = watch([this](const End& end) {
+    loop_.start_timer(loop_.now() + 30 * kMillisecond, [end] { end->complete(std::this_thread::get_id()); });
+  });
+  EXPECT_LT(seen.here, 20);
+}
+
+TEST_F(SleepingLeadTest, AStopWakesTheLeader) {
+  lead_once();
+  auto end = Future<Unit>::make();
+  const Lead lead(loop_);
+  loop_.post_or_drop([this, end] {
+    later([this, end] {
+      loop_.stop();
+      end->complete(Unit{});
+    });
+  });
+  EXPECT_TRUE(wait(*end, kLong));
 }
 
 TEST_F(LeadTest, WhoRunsWorkOfOthersForLongHandsOver) {

@@ -7,7 +7,9 @@
 // double by IEEE operations only, and rounded for float32.
 #include "ops/random.h"
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/error.h"
 #include "ops/attributes.h"
@@ -20,21 +22,31 @@
 namespace distag::ops {
 namespace {
 
-struct Pair64 {
-  uint64_t u;
-  uint64_t v;
-};
-
-DISTAG_INLINE Pair64 random_pair(uint64_t seed, uint64_t block) {
-  constexpr uint64_t kWord = 0xFFFFFFFFu;
-  const PhiloxCounter words = philox({block & kWord, block >> 32, 0, 0}, {seed & kWord, seed >> 32});
-  return {words[1] << 32 | words[0], words[3] << 32 | words[2]};
-}
-
+// The bits of a number of rand: u or v, or their upper halves where those are enough.
 template <typename T>
-DISTAG_INLINE T uniform(uint64_t bits) {
-  if constexpr (std::is_same_v<T, float>) return static_cast<float>(static_cast<int32_t>(bits >> 40)) * 0x1p-24f;
-  if constexpr (std::is_same_v<T, double>) return static_cast<double>(bits >> 11) * 0x1p-53;
+using BitsOf = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
+
+DISTAG_INLINE float uniform(uint32_t bits) { return static_cast<float>(static_cast<int32_t>(bits >> 8)) * 0x1p-24f; }
+DISTAG_INLINE double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+
+constexpr size_t kMostBytes = 64;  // of a vector
+
+// How many elements get their bits at a time, from an even one on.
+constexpr int64_t kStretch = 256;
+
+// Calls use(bits, skipped, done, count) for one stretch of `all` elements from number `first` on after the other: those
+// from `done` on, whose bits stand from bits[skipped] on.
+template <size_t kBytes, typename Bits, typename Use>
+DISTAG_INLINE void for_each_stretch(uint64_t first, int64_t all, uint64_t seed, Use use) {
+  alignas(kBytes) Bits bits[kStretch];
+  for (int64_t done = 0; done < all;) {
+    const uint64_t next = first + static_cast<uint64_t>(done);
+    const auto skipped = static_cast<int64_t>(next % 2);
+    const int64_t count = std::min(all - done, kStretch - skipped);
+    Philox<kBytes>::fill(bits, (skipped + count + 1) / 2, seed, next / 2);
+    use(bits, skipped, done, count);
+    done += count;
+  }
 }
 
 struct SineCosine {
@@ -71,67 +83,70 @@ DISTAG_INLINE SineCosine sine_cosine_of_turns(double turns) {
 }
 
 template <typename T>
-struct UniformPair {
-  DISTAG_INLINE static void make(Pair64 bits, T& even, T& odd) {
-    even = uniform<T>(bits.u);
-    odd = uniform<T>(bits.v);
-  }
+DISTAG_INLINE void make_normal_pair(uint64_t u, uint64_t v, T& even, T& odd) {
+  double radius = std::sqrt(-2.0 * math::log(1.0 - uniform(u)));
+  SineCosine direction = sine_cosine_of_turns(uniform(v));
+  even = static_cast<T>(radius * direction.cosine);
+  odd = static_cast<T>(radius * direction.sine);
+}
+
+// `count` elements from number `first` on.
+template <typename T>
+struct Uniform {
+  template <size_t kBytes>
+  struct Kernel {
+    DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed, uint64_t first) {
+      for_each_stretch<kBytes, BitsOf<T>>(first, count, seed,
+                                          [data](const BitsOf<T>* bits, int64_t skipped, int64_t done, int64_t length)
+                                              DISTAG_INLINE_LAMBDA {
+                                                DISTAG_INDEPENDENT
+                                                for (int64_t i = 0; i < length; ++i)
+                                                  data[done + i] = uniform(bits[skipped + i]);
+                                              });
+    }
+  };
 };
 
 template <typename T>
-struct NormalPair {
-  DISTAG_INLINE static void make(Pair64 bits, T& even, T& odd) {
-    double radius = std::sqrt(-2.0 * math::log(1.0 - uniform<double>(bits.u)));
-    SineCosine direction = sine_cosine_of_turns(uniform<double>(bits.v));
-    even = static_cast<T>(radius * direction.cosine);
-    odd = static_cast<T>(radius * direction.sine);
-  }
+struct Normal {
+  template <size_t kBytes>
+  struct Kernel {
+    DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed, uint64_t first) {
+      for_each_stretch<kBytes, uint64_t>(
+          first, count, seed,
+          [data](const uint64_t* bits, int64_t skipped, int64_t done, int64_t length) DISTAG_INLINE_LAMBDA {
+            T pairs[kStretch];
+            DISTAG_INDEPENDENT
+            for (int64_t i = 0; i < (skipped + length + 1) / 2; ++i) {
+              make_normal_pair(bits[2 * i], bits[2 * i + 1], pairs[2 * i], pairs[2 * i + 1]);
+            }
+            for (int64_t i = 0; i < length; ++i) data[done + i] = pairs[skipped + i];
+          });
+    }
+  };
 };
 
-// `count` elements, from the even one of a block on.
-template <typename Pair, typename T>
-struct RandomRow {
-  DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed, uint64_t first_block) {
-    const int64_t pairs = count / 2;
-    DISTAG_INDEPENDENT
-    for (int64_t block = 0; block < pairs; ++block) {
-      Pair::make(random_pair(seed, first_block + static_cast<uint64_t>(block)), data[2 * block], data[2 * block + 1]);
-    }
-    if (count % 2 != 0) {
-      T beyond;
-      Pair::make(random_pair(seed, first_block + static_cast<uint64_t>(pairs)), data[count - 1], beyond);
-    }
-  }
-};
-
-// From any element on.
-template <typename Pair, typename T>
-void fill_row(T* data, int64_t count, uint64_t seed, uint64_t first) {
-  if (count > 0 && first % 2 != 0) {
-    T before;
-    Pair::make(random_pair(seed, first / 2), before, *data++);
-    --count;
-    ++first;
-  }
-  simd::run<RandomRow<Pair, T>>(data, count, seed, first / 2);
+template <template <typename> typename Distribution, typename T>
+void fill(T* data, int64_t count, uint64_t seed, uint64_t first) {
+  simd::run_in_vectors<Distribution<T>::template Kernel, T*, int64_t, uint64_t, uint64_t>(kMostBytes, data, count, seed,
+                                                                                          first);
 }
 
-template <template <typename> typename Maker>
+template <template <typename> typename Distribution>
 Tensors random(const char* op, const Attributes& attributes) {
   auto seed = static_cast<uint64_t>(get_int(attributes, "seed", 0));
   Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
-  dispatch_floating(op, out.dtype(), [&]<typename T>(T) {
-    simd::run<RandomRow<Maker<T>, T>>(out.mutable_data_as<T>(), out.count(), seed, uint64_t{0});
-  });
+  dispatch_floating(op, out.dtype(),
+                    [&]<typename T>(T) { fill<Distribution>(out.mutable_data_as<T>(), out.count(), seed, 0); });
   return {out};
 }
 
 Tensors rand_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
-  return random<UniformPair>("rand", attributes);
+  return random<Uniform>("rand", attributes);
 }
 
 Tensors randn_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
-  return random<NormalPair>("randn", attributes);
+  return random<Normal>("randn", attributes);
 }
 
 }  // namespace
@@ -139,9 +154,9 @@ Tensors randn_forward(std::span<const Tensor>, const Attributes& attributes, Sav
 void fill_random(Distribution distribution, Dtype dtype, std::byte* out, int64_t count, uint64_t seed, uint64_t first) {
   dispatch_floating("rand", dtype, [&]<typename T>(T) {
     if (distribution == Distribution::kUniform) {
-      fill_row<UniformPair<T>, T>(reinterpret_cast<T*>(out), count, seed, first);
+      fill<Uniform>(reinterpret_cast<T*>(out), count, seed, first);
     } else {
-      fill_row<NormalPair<T>, T>(reinterpret_cast<T*>(out), count, seed, first);
+      fill<Normal>(reinterpret_cast<T*>(out), count, seed, first);
     }
   });
 }
@@ -162,27 +177,21 @@ namespace {
 
 // Elements of the whole from number `first` on: 0 where its uniform number is below p, else x scale.
 template <typename T>
-struct DropoutRow {
-  DISTAG_INLINE static T choose(T x, uint64_t bits, double p, T scale) {
-    return static_cast<double>(uniform<T>(bits)) < p ? T(0) : x * scale;
-  }
-  DISTAG_INLINE static void run(T* out, const T* x, uint64_t first, int64_t count, uint64_t seed, double p, T scale) {
-    if (first % 2 != 0 && count > 0) {
-      *out++ = choose(*x++, random_pair(seed, first / 2).v, p, scale);
-      ++first;
-      --count;
+struct Drop {
+  template <size_t kBytes>
+  struct Kernel {
+    DISTAG_INLINE static void run(T* out, const T* x, uint64_t first, int64_t count, uint64_t seed, double p, T scale) {
+      for_each_stretch<kBytes, BitsOf<T>>(
+          first, count, seed,
+          [=](const BitsOf<T>* bits, int64_t skipped, int64_t done, int64_t length) DISTAG_INLINE_LAMBDA {
+            DISTAG_INDEPENDENT
+            for (int64_t i = 0; i < length; ++i) {
+              const bool is_dropped = static_cast<double>(uniform(bits[skipped + i])) < p;
+              out[done + i] = is_dropped ? T(0) : x[done + i] * scale;
+            }
+          });
     }
-    const int64_t pairs = count / 2;
-    DISTAG_INDEPENDENT
-    for (int64_t i = 0; i < pairs; ++i) {
-      const Pair64 bits = random_pair(seed, first / 2 + static_cast<uint64_t>(i));
-      out[2 * i] = choose(x[2 * i], bits.u, p, scale);
-      out[2 * i + 1] = choose(x[2 * i + 1], bits.v, p, scale);
-    }
-    if (count % 2 != 0) {
-      out[count - 1] = choose(x[count - 1], random_pair(seed, first / 2 + static_cast<uint64_t>(pairs)).u, p, scale);
-    }
-  }
+  };
 };
 
 // Calls visit(number of the first element in the whole, count) for each run of elements of the part, one after the
@@ -224,8 +233,8 @@ Tensor dropped(const Tensor& given, const Attributes& attributes, const Dims& wh
     const T* in = x.data_as<T>();
     T* to = out.mutable_data_as<T>();
     for_each_run(x.shape(), whole, offset, [&](uint64_t first, int64_t count) {
-      simd::run<DropoutRow<T>, T*, const T*, uint64_t, int64_t, uint64_t, double, T>(to, in, first, count, seed, p,
-                                                                                     static_cast<T>(1 / (1 - p)));
+      simd::run_in_vectors<Drop<T>::template Kernel, T*, const T*, uint64_t, int64_t, uint64_t, double, T>(
+          kMostBytes, to, in, first, count, seed, p, static_cast<T>(1 / (1 - p)));
       to += count;
       in += count;
     });

@@ -4,11 +4,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/executor.h"
@@ -20,6 +20,28 @@ namespace distag {
 namespace {
 
 constexpr Nanos kLong = 60 * kSecond;
+
+// A thread that does one thing at a time, started on any thread. Who waits for that may also end this.
+class OtherThread {
+ public:
+  ~OtherThread() { join(); }
+  void start(Task task) {
+    join();
+    is_there_ = false;
+    thread_ = std::thread([this, task = std::move(task)]() mutable {
+      while (!is_there_) std::this_thread::yield();
+      task();
+    });
+    is_there_ = true;
+  }
+
+ private:
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+  std::thread thread_;
+  std::atomic<bool> is_there_{false};
+};
 
 class LeadTest : public ::testing::Test {
  protected:
@@ -34,10 +56,10 @@ class LeadTest : public ::testing::Test {
     return done->value();
   }
 
-  // Until the loop's thread sleeps, so that the seat is free: a call is led then.
+  // Until the loop's thread sleeps, so that the seat is free: a call is led then. It has a millisecond for that.
   void lead_once() {
-    while (ask() != std::this_thread::get_id()) {
-    }
+    const auto never = Future<Unit>::make();
+    while (ask() != std::this_thread::get_id()) EXPECT_FALSE(wait(*never, kMillisecond));
   }
 
   // Runs on the loop's own thread: it is awake, as nobody waits in a Lead.
@@ -109,20 +131,17 @@ TEST_F(LeadTest, HostCodeThatRunsUnderALeadFindsWhatWasPostedTaken) {
 }
 
 TEST_F(LeadTest, AnotherThreadMayBringTheEnd) {
+  OtherThread other;
   for (int i = 0; i < 300; ++i) {
     auto done = Future<Unit>::make();
-    std::thread other;
-    {
-      const Lead lead(loop_);
-      loop_.post_or_drop([&other, done, i] {
-        other = std::thread([done, i] {
-          for (int turn = 0; turn < i % 7; ++turn) std::this_thread::yield();
-          done->complete(Unit{});
-        });
+    const Lead lead(loop_);
+    loop_.post_or_drop([&other, done, i] {
+      other.start([done, i] {
+        for (int turn = 0; turn < i % 7; ++turn) std::this_thread::yield();
+        done->complete(Unit{});
       });
-      ASSERT_TRUE(wait(*done, kLong));
-    }
-    other.join();
+    });
+    ASSERT_TRUE(wait(*done, kLong));
   }
 }
 
@@ -224,7 +243,8 @@ class SleepingLeadTest : public LeadTest {
  protected:
   struct Seen {
     int here = 0;  // how often this thread ran it
-    Nanos shortest = kNever;
+    int led = 0;   // in how many waits this thread had the seat
+    int slow = 0;  // how many of those took 5 ms
   };
   using End = std::shared_ptr<Future<std::thread::id>>;
 
@@ -233,31 +253,32 @@ class SleepingLeadTest : public LeadTest {
     for (int i = 0; i < 20; ++i) {
       lead_once();
       auto end = Future<std::thread::id>::make();
+      const uint64_t leads = loop_.leads();
       const Nanos before = loop_.now();
       const Lead lead(loop_);
       loop_.post_or_drop([&begin, end] { begin(end); });
       EXPECT_TRUE(wait(*end, kLong));
+      const bool is_slow = loop_.now() - before >= 5 * kMillisecond;
+      const bool is_led = loop_.leads() != leads;
       seen.here += end->value() == std::this_thread::get_id() ? 1 : 0;
-      seen.shortest = std::min(seen.shortest, loop_.now() - before);
+      seen.led += is_led ? 1 : 0;
+      seen.slow += is_led && is_slow ? 1 : 0;
     }
+    EXPECT_GT(seen.led, 0);
     return seen;
   }
 
   // On a thread of its own, once the leader has had time to fall asleep.
   void later(Task task) {
-    if (other_.joinable()) other_.join();
-    other_ = std::thread([this, task = std::move(task)]() mutable {
+    other_.start([this, task = std::move(task)]() mutable {
       const Nanos until = loop_.now() + kMillisecond;
       while (loop_.now() < until) std::this_thread::yield();
       task();
     });
   }
-  void TearDown() override {
-    if (other_.joinable()) other_.join();
-  }
 
  private:
-  std::thread other_;
+  OtherThread other_;
 };
 
 TEST_F(SleepingLeadTest, TheLeaderRunsWhatItsTimerBrings) {
@@ -272,13 +293,13 @@ TEST_F(SleepingLeadTest, WhatIsPostedWakesTheLeader) {
     later([this, end] { loop_.post_or_drop([end] { end->complete(std::this_thread::get_id()); }); });
   });
   EXPECT_GT(seen.here, 0);
-  EXPECT_LT(seen.shortest, 5 * kMillisecond);
+  EXPECT_LE(2 * seen.slow, seen.led);
 }
 
 TEST_F(SleepingLeadTest, AnEndThatAnotherThreadBringsWakesTheLeader) {
   const Seen seen = watch([this](const End& end) { later([end] { end->complete(std::this_thread::get_id()); }); });
   EXPECT_EQ(seen.here, 0);
-  EXPECT_LT(seen.shortest, 5 * kMillisecond);
+  EXPECT_LE(2 * seen.slow, seen.led);
 }
 
 TEST_F(SleepingLeadTest, TheLoopsOwnThreadServesLongWaits) {

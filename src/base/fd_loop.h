@@ -65,8 +65,9 @@ class FdLoop final : public Loop {
   bool has_leaders() const override { return true; }
   void wake() noexcept override;
   // Takes the seat when the loop's thread sleeps or merely looks for work, and nobody else waits here. While nothing is
-  // left to do it sleeps with the seat. It gives it back once the completion is done, after 2 ms of work for others or
-  // 10 ms of sleep; from then on the loop's own thread does the rest, and the calling thread sleeps elsewhere.
+  // left to do it sleeps with the seat. It gives it back once the completion is done, after 2 ms of work for others at
+  // a time or 10 ms of sleep; from then on the loop's own thread does the rest, and the calling thread sleeps
+  // elsewhere.
   bool lead(Completion& completion, Nanos timeout) override;
   const Clock& clock() const override;
   bool is_current() const override;

@@ -9,11 +9,12 @@
 namespace distag {
 namespace {
 
-// How long a thread that waits tries to take the seat, and how long it runs the loop for others at most.
+// How long a thread that waits tries to take the seat, and how long it runs the loop for others at a time.
 constexpr Nanos kSeatPatience = 5 * kMicrosecond;
 constexpr Nanos kLongestLead = 2 * kMillisecond;
 // How long it sleeps with the seat, all in all: a wait that is longer does not notice the second wake that it costs.
 constexpr Nanos kLongestRest = 10 * kMillisecond;
+constexpr Nanos kShortestRest = kMillisecond;  // the poller counts in these
 
 }  // namespace
 
@@ -27,9 +28,10 @@ void FdLoop::State::run_until_stopped() {
   for (;;) {
     mend_reserve();
     try {
+      const bool are_due = are_descriptors_due();
       if (!run_batch()) return;
       fire_timers();
-      if (check_idle() || are_descriptors_due()) {
+      if (check_idle() || are_due) {
         look_at_descriptors();
       } else if (!look_for_work(nullptr)) {
         rest();
@@ -48,11 +50,12 @@ bool FdLoop::State::lead_until(const Completion& awaited, Nanos deadline) {
   do {
     mend_reserve();
     try {
+      const bool are_due = are_descriptors_due();
       if (!run_batch() || awaited.is_done()) return false;
       fire_timers();
       const bool more = check_idle();
       if (awaited.is_done()) return false;
-      if (more || are_descriptors_due()) {
+      if (more || are_due) {
         look_at_descriptors();
       } else if (!look_for_work(&awaited)) {
         return !awaited.is_done();
@@ -65,11 +68,8 @@ bool FdLoop::State::lead_until(const Completion& awaited, Nanos deadline) {
   return false;
 }
 
-// Sleeps with the seat: what comes wakes the thread that waits for it, instead of one that wakes another. False when it
-// is to give the seat back.
-bool FdLoop::State::rest_as_leader(const Completion& awaited, Nanos until) {
-  const Nanos left = until - last;
-  if (left < kMillisecond) return false;
+// Sleeps with the seat: what comes wakes the thread that waits for it, instead of one that wakes another.
+void FdLoop::State::rest_as_leader(const Completion& awaited, Nanos until) {
   bool has_work = begin_sleep();
   poller.set_alarm(timers.next_due());
   poller.bell()->listen();
@@ -78,7 +78,7 @@ bool FdLoop::State::rest_as_leader(const Completion& awaited, Nanos until) {
     has_work |= !posted.empty() || stopping;
     sleeping = !has_work;
   }
-  if (!has_work && !awaited.is_done()) poller.wait(static_cast<int>(left / kMillisecond));
+  if (!has_work && !awaited.is_done()) poller.wait(static_cast<int>((until - last) / kMillisecond));
   {
     MutexLock lock(mutex);
     sleeping = false;
@@ -87,8 +87,11 @@ bool FdLoop::State::rest_as_leader(const Completion& awaited, Nanos until) {
   end_sleep();
   has_heard = false;
   last = polled_at = steady.now();
-  dispatch();
-  return true;
+  try {
+    dispatch();
+  } catch (...) {
+    if (on_failure) on_failure(current_error());
+  }
 }
 
 // Whether the end of it is told to a leader that sleeps. Without memory for that it sleeps elsewhere.
@@ -107,10 +110,13 @@ void FdLoop::State::lead(Completion& awaited, Nanos deadline) {
   leads.fetch_add(1, std::memory_order_relaxed);
   const RunScope scope(policy, reserve.get(), host_code);
   end_sleep();
-  if (lead_until(awaited, deadline) && will_ring(awaited)) {
-    const Nanos until = std::min(last + kLongestRest, deadline);
-    while (rest_as_leader(awaited, until) && lead_until(awaited, deadline)) {
-    }
+  const bool is_idle = lead_until(awaited, deadline);
+  const Nanos until = std::min(last + kLongestRest, deadline);
+  const auto may_rest = [this, until] { return until - last >= kShortestRest; };
+  if (is_idle && may_rest() && will_ring(awaited)) {
+    do {
+      rest_as_leader(awaited, until);
+    } while (lead_until(awaited, deadline) && may_rest());
   }
   if (!give_seat_back()) poller.wake();
 }

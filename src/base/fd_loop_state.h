@@ -45,7 +45,7 @@ struct FdLoop::State {
   bool take_seat(const Completion& awaited);
   bool lead_until(const Completion& awaited, Nanos deadline);
   bool will_ring(Completion& awaited) noexcept;
-  bool rest_as_leader(const Completion& awaited, Nanos until);
+  void rest_as_leader(const Completion& awaited, Nanos until);
   bool give_seat_back();
   bool can_be_left() const REQUIRES(mutex);
   std::optional<Seat> take_sleeper() REQUIRES(mutex);

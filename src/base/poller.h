@@ -22,13 +22,13 @@ class Bell {
 
   int fd() const { return fd_; }
   // From here on a ring is heard. What it is to tell of is looked at afterwards.
-  void listen() { is_listened_to_.exchange(true); }
-  void ignore() { is_listened_to_.exchange(false); }
+  void listen() { listeners_.fetch_add(1); }
+  void ignore() { listeners_.fetch_sub(1); }
   void ring() noexcept;
 
  private:
   const int fd_;
-  std::atomic<bool> is_listened_to_{false};
+  std::atomic<int> listeners_{0};
 };
 
 // Waits for descriptors to become readable, or writable: epoll. Of one thread at a time, except rest() and wake(): one

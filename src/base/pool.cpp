@@ -39,6 +39,7 @@ struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State>
   }
   bool wait(Completion& completion, Nanos timeout) override;
   void give_up_thread() noexcept override;
+  void come_back();
 
   void check_locked() const REQUIRES(mutex);
   std::shared_ptr<Worker> fill_place() REQUIRES(mutex);
@@ -124,11 +125,21 @@ bool Pool::State::wait(Completion& completion, Nanos timeout) {
     ++waits;
   }
   if (successor) successor->parker.unpark();
-  const bool done = lead_or_park(completion, timeout);
+  try {
+    const bool done = lead_or_park(completion, timeout);
+    come_back();
+    return done;
+  } catch (...) {
+    come_back();
+    throw;
+  }
+}
+
+// To the work, after a wait.
+void Pool::State::come_back() {
   MutexLock lock(mutex);
   --waits;
   ++active;
-  return done;
 }
 
 // As a wait that never ends.

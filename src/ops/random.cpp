@@ -116,8 +116,9 @@ struct Normal {
           first, count, seed,
           [data](const uint64_t* bits, int64_t skipped, int64_t done, int64_t length) DISTAG_INLINE_LAMBDA {
             T pairs[kStretch];
+            const int64_t blocks = (skipped + length + 1) / 2;
             DISTAG_INDEPENDENT
-            for (int64_t i = 0; i < (skipped + length + 1) / 2; ++i) {
+            for (int64_t i = 0; i < blocks; ++i) {
               make_normal_pair(bits[2 * i], bits[2 * i + 1], pairs[2 * i], pairs[2 * i + 1]);
             }
             for (int64_t i = 0; i < length; ++i) data[done + i] = pairs[skipped + i];

@@ -73,7 +73,7 @@ def check_few_descriptors():
     code, seen = checks(prefix=("sh", "-c", 'ulimit -n 100; exec "$0" "$@"'))
     assert code == 1 and "ulimit -n" in seen["descriptors"]["remedy"] and seen["descriptors"]["limit"] == 100, seen
     code, seen = checks(prefix=("sh", "-c", 'ulimit -n 16; exec "$0" "$@"'))
-    assert code == 1 and not seen["training"]["ok"] and "descriptors" in seen["training"]["text"], seen
+    assert code == 1 and not seen["training"]["ok"] and "ulimit -n" in seen["training"]["text"], seen
 
 
 def check_the_private_folder():

@@ -203,6 +203,23 @@ TEST_F(FdLoopTest, DescriptorsGetTheirTurnWhileTasksKeepComing) {
   close(fd);
 }
 
+TEST_F(FdLoopTest, SleepsHoweverLongItsChecksTake) {
+  int checks = 0;
+  on_loop(loop_, [this, &checks] {
+    loop_.add_idle_check([this, &checks] {
+      ++checks;
+      const Nanos until = loop_.now() + 200 * kMicrosecond;
+      while (loop_.now() < until) {
+      }
+      return false;
+    });
+    return 0;
+  });
+  const auto never = Future<Unit>::make();
+  EXPECT_FALSE(wait(*never, 50 * kMillisecond));
+  EXPECT_LT(on_loop(loop_, [&checks] { return checks; }), 50);
+}
+
 TEST_F(FdLoopTest, CallsBackWhileADescriptorIsWritableAndThatIsAwaited) {
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);  // writable until it is full
   std::atomic<int> readable{0};

@@ -181,6 +181,40 @@ TEST_P(TransportContractTest, KeepsTheOrder) {
   }
 }
 
+// However many come at once.
+TEST_P(TransportContractTest, MessagesLetOtherTasksRun) {
+  std::atomic<int> handled{0};
+  std::atomic<int> handled_before{0};  // the task that the first message posts
+  std::unique_ptr<Acceptor> acceptor;
+  std::string endpoint;
+  const auto take = [&](const ConnectionToken&, const Frames&) {
+    if (handled++ == 0) server_.loop().post_or_drop([&] { handled_before = handled.load(); });
+  };
+  const std::string at = address(server_);
+  server_.run([&] {
+    acceptor = server_.transport().listen(at, {take});
+    endpoint = acceptor->endpoint();
+  });
+  Dialled dialled(client_, endpoint);
+  dialled.record().next("connected");
+  std::atomic<bool> are_sent{false};
+  server_.loop().post_or_drop([&are_sent] {
+    while (!are_sent) std::this_thread::yield();
+  });
+  int sent = 0;
+  client_.run([&] {
+    while (sent < 3000 && dialled.connection().send({text_frame("a little")})) ++sent;
+  });
+  for (int i = 0; i < 3; ++i) client_.run([] {});  // what it has gathered goes out
+  are_sent = true;
+  const auto all = [&] { return handled >= sent; };
+  for (int i = 0; i < 1'000'000 && !all(); ++i) server_.run([] {});
+  EXPECT_TRUE(all());
+  EXPECT_GT(sent, 500);
+  EXPECT_LE(handled_before, 100);
+  server_.run([&acceptor] { acceptor.reset(); });
+}
+
 TEST_P(TransportContractTest, AnswersReachWhoAsked) {
   Listening listening(server_, address(server_));
   std::vector<std::unique_ptr<Dialled>> clients;

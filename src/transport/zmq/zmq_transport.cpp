@@ -48,7 +48,7 @@ CurveKey ZmqTransport::need_key_of(const std::string& name) const {
 std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, AcceptorEvents events) {
   assert_on_loop(turns_->loop());
   const SocketAddress parsed = parse_address(address, true);
-  return std::make_unique<ZmtpAcceptor>(turns_->loop(), parsed, keys_for(parsed, address), std::move(events));
+  return std::make_unique<ZmtpAcceptor>(turns_, parsed, keys_for(parsed, address), std::move(events));
 }
 
 std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {

@@ -15,14 +15,16 @@
 #include "base/error.h"
 #include "transport/zmq/descriptors.h"
 #include "transport/zmq/outbox.h"
+#include "transport/zmq/socket_turns.h"
 #include "transport/zmq/zmtp_reader.h"
 
 namespace distag {
 namespace {
 
-// The bytes that are read from a connection, or written to it, and the connections that are accepted, before the loop
-// looks at everything else again.
+// The bytes that are read from a connection, or written to it, the messages that are handed out, and the connections
+// that are accepted, before the loop looks at everything else again.
 constexpr size_t kBytesPerTurn = 1u << 20;
+constexpr int kMessagesPerTurn = 64;  // of a connection
 constexpr int kAcceptsPerTurn = 16;
 constexpr Nanos kHandshakeTimeout = 5 * kSecond;
 // Connections without a message of theirs: about 20 KiB each. One more closes the oldest.
@@ -44,6 +46,7 @@ struct Accepted {
   ZmtpReader reader;
   Outbox outbox;
   Loop::TimerId handshake_timer = 0;
+  bool is_due = false;  // what has come from it is not handed out yet
 };
 
 // Whether its other side left while it waited to be accepted, with nothing to read.
@@ -61,10 +64,15 @@ std::string describe_other_side(int fd) {
 
 }  // namespace
 
-class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAcceptor::State> {
+class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_from_this<ZmtpAcceptor::State> {
  public:
-  State(FdLoop& loop, const SocketAddress& address, const std::optional<SocketKeys>& keys, AcceptorEvents events)
-      : loop_(loop), keys_(keys), events_(std::move(events)), listener_(std::make_unique<Listener>(address)) {}
+  State(std::shared_ptr<SocketTurns> turns, const SocketAddress& address, const std::optional<SocketKeys>& keys,
+        AcceptorEvents events)
+      : turns_(std::move(turns)),
+        loop_(turns_->loop()),
+        keys_(keys),
+        events_(std::move(events)),
+        listener_(std::make_unique<Listener>(address)) {}
 
   const std::string& endpoint() const { return listener_->endpoint(); }
   void watch();
@@ -81,6 +89,9 @@ class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAccept
   void pause();
   void begin(int fd);
   void read(Id id);
+  bool hand_out(Id id, Accepted& connection, int& left);
+  void put_off(Id id) noexcept;
+  bool take_turn() override;
   bool write(Accepted& connection);
   void write_rest(Id id);
   void drop(Id id);
@@ -88,11 +99,13 @@ class ZmtpAcceptor::State final : public std::enable_shared_from_this<ZmtpAccept
 
   void deny(Id id, Accepted& connection, const std::string& why);
 
+  const std::shared_ptr<SocketTurns> turns_;
   FdLoop& loop_;
   const std::optional<SocketKeys> keys_;
   const AcceptorEvents events_;
   std::unique_ptr<Listener> listener_;
   Loop::TimerId pause_timer_ = 0;
+  std::vector<Id> due_;
   std::unordered_map<Id, std::shared_ptr<Accepted>> connections_;
   std::set<Id> silent_;  // those that have brought no message yet, the oldest first
   Id last_id_ = 0;
@@ -172,6 +185,8 @@ void ZmtpAcceptor::State::read(Id id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   const std::shared_ptr<Accepted> connection = found->second;
+  int left = kMessagesPerTurn;
+  if (connection->is_due && !hand_out(id, *connection, left)) return;
   for (size_t bytes = 0; bytes < kBytesPerTurn;) {
     const std::span<std::byte> room = connection->reader.room();
     const ssize_t got = ::read(connection->fd, room.data(), room.size());
@@ -180,35 +195,66 @@ void ZmtpAcceptor::State::read(Id id) {
     if (got <= 0) return drop(id);
     bytes += static_cast<size_t>(got);
     connection->reader.add(static_cast<size_t>(got));
-    for (;;) {
-      const bool was_ready = connection->reader.is_ready();
-      std::optional<Frames> frames;
-      try {
-        frames = connection->reader.next();
-        if (frames && !connection->reader.is_still_let_in()) fail(Status::kDenied, "its key may connect no more");
-        std::vector<std::byte> answer = connection->reader.take_answer();
-        // A PONG to one that does not read is as good as none.
-        const bool is_answered = !answer.empty() && (!was_ready || !connection->outbox.is_full());
-        if (is_answered) connection->outbox.add({Frame::of(std::move(answer))});
-        if (is_answered && !write(*connection)) return drop(id);
-      } catch (...) {
-        const Error error = current_error();
-        return error.status() == Status::kDenied ? deny(id, *connection, error.message()) : drop(id);
-      }
-      if (!frames) break;
-      if (connection->handshake_timer != 0) {
-        // Whoever means to say something does so at once.
-        loop_.cancel_timer(std::exchange(connection->handshake_timer, 0));
-        silent_.erase(id);
-      }
-      events_.on_message(token_of(id), std::move(*frames));
-      if (!has(id)) return;
-    }
+    if (!hand_out(id, *connection, left)) return;
     const bool is_known = connection->handshake_timer == 0;
     if (is_known && connection->reader.has_part() && events_.on_part) events_.on_part(token_of(id));
     if (!has(id)) return;
     if (static_cast<size_t>(got) < room.size()) return;  // more is told of
   }
+}
+
+// The messages that have come, `left` of them at most. False: the connection is gone, or the rest is put off.
+bool ZmtpAcceptor::State::hand_out(Id id, Accepted& connection, int& left) {
+  for (; left > 0; --left) {
+    const bool was_ready = connection.reader.is_ready();
+    std::optional<Frames> frames;
+    try {
+      frames = connection.reader.next();
+      if (frames && !connection.reader.is_still_let_in()) fail(Status::kDenied, "its key may connect no more");
+      std::vector<std::byte> answer = connection.reader.take_answer();
+      // A PONG to one that does not read is as good as none.
+      const bool is_answered = !answer.empty() && (!was_ready || !connection.outbox.is_full());
+      if (is_answered) connection.outbox.add({Frame::of(std::move(answer))});
+      if (is_answered && !write(connection)) {
+        drop(id);
+        return false;
+      }
+    } catch (...) {
+      const Error error = current_error();
+      if (error.status() == Status::kDenied) {
+        deny(id, connection, error.message());
+      } else {
+        drop(id);
+      }
+      return false;
+    }
+    connection.is_due = frames.has_value();
+    if (!frames) return true;
+    if (connection.handshake_timer != 0) {
+      // Whoever means to say something does so at once.
+      loop_.cancel_timer(std::exchange(connection.handshake_timer, 0));
+      silent_.erase(id);
+    }
+    events_.on_message(token_of(id), std::move(*frames));
+    if (!has(id)) return false;
+  }
+  put_off(id);
+  return false;
+}
+
+// Until the end of this turn of the loop. Without memory the connection goes, and what it had not brought comes again.
+void ZmtpAcceptor::State::put_off(Id id) noexcept {
+  try {
+    turns_->add(shared_from_this());
+    due_.push_back(id);
+  } catch (...) {
+    drop(id);
+  }
+}
+
+bool ZmtpAcceptor::State::take_turn() {
+  for (const Id id : std::exchange(due_, {})) read(id);
+  return !due_.empty();
 }
 
 void ZmtpAcceptor::State::deny(Id id, Accepted& connection, const std::string& why) {
@@ -291,9 +337,9 @@ ConnectionToken ZmtpAcceptor::State::token_of(Id id) {
   return token;
 }
 
-ZmtpAcceptor::ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, const std::optional<SocketKeys>& keys,
-                           AcceptorEvents events)
-    : state_(std::make_shared<State>(loop, address, keys, std::move(events))) {
+ZmtpAcceptor::ZmtpAcceptor(std::shared_ptr<SocketTurns> turns, const SocketAddress& address,
+                           const std::optional<SocketKeys>& keys, AcceptorEvents events)
+    : state_(std::make_shared<State>(std::move(turns), address, keys, std::move(events))) {
   state_->watch();
 }
 

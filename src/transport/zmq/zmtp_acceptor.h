@@ -1,24 +1,25 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "base/fd_loop.h"
 #include "transport/security.h"
 #include "transport/transport.h"
 #include "transport/zmq/listener.h"
 
 namespace distag {
 
-// Listens for DEALERs of ZeroMQ at an ipc or tcp address. The connections are accepted here and not by libzmq, which
-// ends the process when it accepts on ipc while no descriptor is left, and on tcp takes the last one. Nobody is
-// accepted while fewer than kAcceptReserve descriptors are free: who dials waits, and connections that have
-// not ended their handshake give way. With keys nobody is let in who has another one, or none. On the loop.
+class SocketTurns;
+
+// Listens for DEALERs of ZeroMQ at an ipc or tcp address. Nobody is accepted while fewer than kAcceptReserve
+// descriptors are free: who dials waits, and connections that have not ended their handshake give way. With keys nobody
+// is let in who has another one, or none. On the loop.
 class ZmtpAcceptor final : public Acceptor {
  public:
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. Once it is destroyed the
   // address can be listened at again.
-  ZmtpAcceptor(FdLoop& loop, const SocketAddress& address, const std::optional<SocketKeys>& keys,
+  ZmtpAcceptor(std::shared_ptr<SocketTurns> turns, const SocketAddress& address, const std::optional<SocketKeys>& keys,
                AcceptorEvents events);
   ~ZmtpAcceptor() override;
 

@@ -72,7 +72,8 @@ def check_what_env_would_read():
 def check_few_descriptors():
     code, seen = checks(prefix=("sh", "-c", 'ulimit -n 100; exec "$0" "$@"'))
     assert code == 1 and "ulimit -n" in seen["descriptors"]["remedy"] and seen["descriptors"]["limit"] == 100, seen
-    code, seen = checks(prefix=("sh", "-c", 'ulimit -n 16; exec "$0" "$@"'))
+    # Too few for a connection. With fewer still UBSan, which looks at objects through a pipe, takes them for none.
+    code, seen = checks(prefix=("sh", "-c", 'ulimit -n 22; exec "$0" "$@"'))
     assert code == 1 and not seen["training"]["ok"] and "ulimit -n" in seen["training"]["text"], seen
 
 

@@ -245,7 +245,7 @@ bool FdLoop::State::post(Push&& push, Urgency urgency) {
     push(posted);
     has_urgent = has_urgent || urgency != Urgency::kByPoster;
     if (urgency == Urgency::kNow) sleeper = take_sleeper();
-    // Whoever takes the seat needs the lock first, so the poller is nobody's now.
+    // To take the seat, or to go on after a sleep with it, needs the lock: nobody else touches the poller now.
     if (urgency == Urgency::kSoon && sleeping) poller.set_alarm(steady.now() + kSoon);
   }
   wake(sleeper);

@@ -1,4 +1,4 @@
-// Who runs the loop: the one thread that has the seat.
+// The seat: the one thread that has it runs the loop.
 #include <algorithm>
 #include <memory>
 #include <optional>

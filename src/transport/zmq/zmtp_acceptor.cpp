@@ -46,7 +46,7 @@ struct Accepted {
   ZmtpReader reader;
   Outbox outbox;
   Loop::TimerId handshake_timer = 0;
-  bool is_due = false;  // what has come from it is not handed out yet
+  bool is_put_off = false;  // more has come from it than was handed out: the rest has its turn
 };
 
 // Whether its other side left while it waited to be accepted, with nothing to read.
@@ -90,7 +90,7 @@ class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_f
   void begin(int fd);
   void read(Id id);
   bool hand_out(Id id, Accepted& connection, int& left);
-  void put_off(Id id) noexcept;
+  void put_off(Id id, Accepted& connection) noexcept;
   bool take_turn() override;
   bool write(Accepted& connection);
   void write_rest(Id id);
@@ -105,7 +105,7 @@ class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_f
   const AcceptorEvents events_;
   std::unique_ptr<Listener> listener_;
   Loop::TimerId pause_timer_ = 0;
-  std::vector<Id> due_;
+  std::vector<Id> put_off_;
   std::unordered_map<Id, std::shared_ptr<Accepted>> connections_;
   std::set<Id> silent_;  // those that have brought no message yet, the oldest first
   Id last_id_ = 0;
@@ -183,10 +183,9 @@ void ZmtpAcceptor::State::begin(int fd) {
 void ZmtpAcceptor::State::read(Id id) {
   assert_on_loop(loop_);
   const auto found = connections_.find(id);
-  if (found == connections_.end()) return;
+  if (found == connections_.end() || found->second->is_put_off) return;
   const std::shared_ptr<Accepted> connection = found->second;
   int left = kMessagesPerTurn;
-  if (connection->is_due && !hand_out(id, *connection, left)) return;
   for (size_t bytes = 0; bytes < kBytesPerTurn;) {
     const std::span<std::byte> room = connection->reader.room();
     const ssize_t got = ::read(connection->fd, room.data(), room.size());
@@ -228,7 +227,6 @@ bool ZmtpAcceptor::State::hand_out(Id id, Accepted& connection, int& left) {
       }
       return false;
     }
-    connection.is_due = frames.has_value();
     if (!frames) return true;
     if (connection.handshake_timer != 0) {
       // Whoever means to say something does so at once.
@@ -238,23 +236,33 @@ bool ZmtpAcceptor::State::hand_out(Id id, Accepted& connection, int& left) {
     events_.on_message(token_of(id), std::move(*frames));
     if (!has(id)) return false;
   }
-  put_off(id);
+  put_off(id, connection);
   return false;
 }
 
-// Until the end of this turn of the loop. Without memory the connection goes, and what it had not brought comes again.
-void ZmtpAcceptor::State::put_off(Id id) noexcept {
+// Until the end of this turn of the loop; nothing is read from it meanwhile. Without memory the connection goes, and
+// what it had not brought comes again.
+void ZmtpAcceptor::State::put_off(Id id, Accepted& connection) noexcept {
   try {
     turns_->add(shared_from_this());
-    due_.push_back(id);
+    put_off_.push_back(id);
+    connection.is_put_off = true;
   } catch (...) {
     drop(id);
   }
 }
 
+// A callback may destroy the acceptor, as in read().
 bool ZmtpAcceptor::State::take_turn() {
-  for (const Id id : std::exchange(due_, {})) read(id);
-  return !due_.empty();
+  for (const Id id : std::exchange(put_off_, {})) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) continue;
+    const std::shared_ptr<Accepted> connection = found->second;
+    connection->is_put_off = false;
+    int left = kMessagesPerTurn;
+    hand_out(id, *connection, left);
+  }
+  return !put_off_.empty();
 }
 
 void ZmtpAcceptor::State::deny(Id id, Accepted& connection, const std::string& why) {

@@ -309,7 +309,7 @@ TEST_F(SleepingLeadTest, TheLoopsOwnThreadServesLongWaits) {
   EXPECT_LT(seen.here, 20);
 }
 
-TEST_F(SleepingLeadTest, AStopWakesTheLeader) {
+TEST_F(SleepingLeadTest, AStopMeetsALeaderThatSleeps) {
   lead_once();
   auto end = Future<Unit>::make();
   const Lead lead(loop_);

@@ -19,9 +19,13 @@ class OpNode final : public Node {
   std::string name() const override { return op_.name; }
   bool is_cheap() const override { return is_small_ && op_.is_cheap; }
   Tensors backward(SavedData& saved, Tensors gradients) override {
-    Tensors result = op_.backward(static_cast<OpSaved&>(saved).values, std::move(gradients));
-    result.resize(next().size());  // inputs left out at the end have no gradient
-    return result;
+    return run_backward(static_cast<OpSaved&>(saved).values, std::move(gradients));
+  }
+  bool is_separable() const override { return !is_small_ && op_.is_separable; }
+  Tensors backward_of(SavedData& saved, Tensors gradients, uint64_t inputs) override {
+    ops::Saved part = static_cast<OpSaved&>(saved).values;
+    part.needed &= inputs;
+    return run_backward(part, std::move(gradients));
   }
   // A search for what has come costs more than a small sum.
   bool adds() const override { return !is_small_ && op_.backward_onto != nullptr; }
@@ -30,6 +34,12 @@ class OpNode final : public Node {
   }
 
  private:
+  Tensors run_backward(const ops::Saved& saved, Tensors gradients) const {
+    Tensors result = op_.backward(saved, std::move(gradients));
+    result.resize(next().size());  // inputs left out at the end have no gradient
+    return result;
+  }
+
   const ops::Op& op_;
   const bool is_small_;
 };

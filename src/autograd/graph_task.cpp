@@ -10,11 +10,11 @@
 namespace distag::autograd {
 namespace {
 
-// `sums`: of a node that adds.
-Tensors run_backward(Node& node, Node::SavedData& saved, Tensors gradients, Tensors sums = {}) {
+// `run` is one of the ways to do it.
+template <typename Run>
+Tensors run_backward(const Node& node, const Run& run) {
   try {
-    if (!sums.empty()) return node.backward_onto(saved, std::move(gradients), std::move(sums));
-    return node.backward(saved, std::move(gradients));
+    return run();
   } catch (...) {
     throw current_error().add_context(fmt::format("backward of \"{}\"", node.name()));
   }
@@ -101,7 +101,9 @@ void GraphTask::reach(const Edge& edge, bool is_from_joint) {
   ++target.waiting;
   if (edge.node->as_entry() != nullptr && !target.is_reached) reached_entries_.push_back(edge.node);
   target.is_reached = true;
-  if (edge.node->kind() != Node::Kind::kRecv || target.slots[edge.slot]) return;
+  if (edge.node->kind() != Node::Kind::kRecv) return;
+  has_recvs_ = true;
+  if (target.slots[edge.slot]) return;
   target.slots[edge.slot] = true;
   if (target.fresh.empty()) {
     target.fresh.resize(edge.node->slots());
@@ -159,7 +161,8 @@ void GraphTask::arrive(uint32_t number, uint32_t slot, Tensor gradient) {
 
 bool GraphTask::run(const RunOptions& options) {
   size_t nodes = 0;
-  while (!ready_.empty()) {
+  while (!ready_.empty() || (has_put_off() && leaving_.empty())) {
+    if (ready_.empty()) take_up();
     if (options.check_stop) options.check_stop();
     const uint32_t number = ready_.back();
     if (options.max_cheap_nodes != 0 && (++nodes > options.max_cheap_nodes || !is_cheap(visits_[number]))) return false;
@@ -167,6 +170,11 @@ bool GraphTask::run(const RunOptions& options) {
     run_one(number, options.runs_host_code);
   }
   return true;
+}
+
+void GraphTask::take_up() {
+  ready_.insert(ready_.end(), put_off_.rbegin(), put_off_.rend());
+  put_off_.clear();
 }
 
 bool GraphTask::is_cheap(const Visit& visit) const {
@@ -200,6 +208,7 @@ void GraphTask::run_one(uint32_t number, bool runs_host_code) {
 
 void GraphTask::run_function(uint32_t number, bool runs_host_code) {
   Visit& ready = visits_[number];
+  if (ready.put_off != 0) return run_put_off(number);
   Tensors gradients = std::move(ready.gradients);
   if (!is_any_defined(gradients)) {
     pass_on(*ready.node, Tensors(ready.node->next().size()));
@@ -210,11 +219,51 @@ void GraphTask::run_function(uint32_t number, bool runs_host_code) {
     host_steps_.push_back({number, ready.node, std::move(ready.saved), std::move(gradients)});
     return;
   }
-  Tensors sums = ready.node->adds() ? take_sums(*ready.node) : Tensors();
-  Tensors results = run_backward(*ready.node, *ready.saved, std::move(gradients), std::move(sums));
+  Node& node = *ready.node;
+  if (const uint64_t later = inputs_to_put_off(node); later != 0) {
+    ready.put_off = later;
+    ready.gradients = gradients;
+    put_off_.push_back(number);
+    Tensors first = run_backward(node, [&] { return node.backward_of(*ready.saved, std::move(gradients), ~later); });
+    pass_on(node, std::move(first), ~later);
+    return;
+  }
+  Tensors sums = node.adds() ? take_sums(node) : Tensors();
+  Tensors results = run_backward(node, [&] {
+    if (!sums.empty()) return node.backward_onto(*ready.saved, std::move(gradients), std::move(sums));
+    return node.backward(*ready.saved, std::move(gradients));
+  });
   ready.saved.reset();
-  pass_on(*ready.node, std::move(results));
+  pass_on(node, std::move(results));
   --unfinished_;
+}
+
+void GraphTask::run_put_off(uint32_t number) {
+  Visit& ready = visits_[number];
+  Node& node = *ready.node;
+  Tensors results =
+      run_backward(node, [&] { return node.backward_of(*ready.saved, std::move(ready.gradients), ready.put_off); });
+  ready.saved.reset();
+  pass_on(node, std::move(results), ready.put_off);
+  --unfinished_;
+}
+
+// Those of leaves, if the node has others: by them the pass may go on to other workers. What depends on the graph alone
+// keeps the order of sums the same from run to run.
+uint64_t GraphTask::inputs_to_put_off(const Node& node) const {
+  if (!has_recvs_ || !node.is_separable()) return 0;
+  uint64_t leaves = 0;
+  bool has_others = false;
+  for (size_t i = 0; i < node.next().size(); ++i) {
+    const Node* next = node.next()[i].node.get();
+    if (next == nullptr) continue;
+    if (next->kind() == Node::Kind::kLeaf) {
+      leaves |= uint64_t{1} << i;
+    } else {
+      has_others = true;
+    }
+  }
+  return has_others ? leaves : 0;
 }
 
 // The sums so far where the gradients of the node go, taken from there. Empty where two of them go to one place,
@@ -232,8 +281,10 @@ Tensors GraphTask::take_sums(const Node& node) {
   return sums;
 }
 
-void GraphTask::pass_on(const Node& node, Tensors gradients) {
-  for (size_t i = 0; i < gradients.size(); ++i) deliver(node.next()[i], std::move(gradients[i]));
+void GraphTask::pass_on(const Node& node, Tensors gradients, uint64_t inputs) {
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (i >= 64 || ((inputs >> i) & 1) != 0) deliver(node.next()[i], std::move(gradients[i]));
+  }
 }
 
 void GraphTask::run_source(Visit& visit) {
@@ -283,7 +334,9 @@ void GraphTask::begin_joint() {
 
 // ---- host code ----
 
-Tensors GraphTask::HostStep::run() { return run_backward(*node, *saved, std::move(gradients)); }
+Tensors GraphTask::HostStep::run() {
+  return run_backward(*node, [this] { return node->backward(*saved, std::move(gradients)); });
+}
 
 std::vector<GraphTask::HostStep> GraphTask::take_host_steps() { return std::exchange(host_steps_, {}); }
 

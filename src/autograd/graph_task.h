@@ -25,6 +25,7 @@ class GraphTask {
   // Asked between nodes; throws to end the run.
   using CheckStop = std::function<void()>;
   static constexpr size_t kNoLimit = SIZE_MAX;
+  static constexpr uint64_t kAllInputs = UINT64_MAX;
 
   struct RunOptions {
     bool runs_host_code = false;     // else nodes of host code are handed out
@@ -81,8 +82,11 @@ class GraphTask {
   // All gradients of a source at once, one per slot. Throws PROTOCOL when it is none, or they came before.
   void deliver_source(const Node& send, Tensors gradients);
   // Runs what is ready, and gets ready thereby. False when the options left some of it. Throws what a backward throws
-  // as `backward of "matmul": ...`.
+  // as `backward of "matmul": ...`. Where other workers wait for a gradient, those of leaves that would hold it up are
+  // put off, and run after it has left: call take_up() and run() again.
   bool run(const RunOptions& options);
+  bool has_put_off() const { return !put_off_.empty(); }
+  void take_up();
   // Once, when all walks are over: entries that nothing here leads to are ready, and joint steps may begin.
   void begin_joint();
   // The saved data of their nodes; nullptr unless they have begun just now.
@@ -112,6 +116,7 @@ class GraphTask {
     Bits slots;         // of a recv: reached ones; of a send: expanded ones
     Bits fresh;         // of a recv: those not yet told of
     uint32_t waiting = 0;
+    uint64_t put_off = 0;     // its inputs whose gradients are put off; all others have gone on
     bool is_joint = false;    // and no entry: others run it
     bool is_reached = false;  // by an edge
   };
@@ -122,7 +127,9 @@ class GraphTask {
   void run_one(uint32_t number, bool runs_host_code);
   void arrive(uint32_t number, uint32_t slot, Tensor gradient);
   void run_function(uint32_t number, bool runs_host_code);
-  void pass_on(const Node& node, Tensors gradients);
+  void run_put_off(uint32_t number);
+  uint64_t inputs_to_put_off(const Node& node) const;
+  void pass_on(const Node& node, Tensors gradients, uint64_t inputs = kAllInputs);
   Tensors take_sums(const Node& node);
   void run_source(Visit& visit);
   void run_leaf(Visit& visit);
@@ -136,7 +143,9 @@ class GraphTask {
   std::vector<uint32_t> unexpanded_;  // of the walk under way
   std::vector<uint32_t> reached_;     // recvs with fresh slots
   std::vector<std::shared_ptr<Node>> reached_entries_;
+  bool has_recvs_ = false;  // other workers wait for gradients
   std::vector<uint32_t> ready_;
+  std::vector<uint32_t> put_off_;  // in the order in which they were ready
   std::vector<HostStep> host_steps_;
   std::vector<Leaving> leaving_;
   std::vector<Entering> entering_;

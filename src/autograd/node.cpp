@@ -66,6 +66,8 @@ void Node::free_saved() {
 
 Tensors Node::backward(SavedData&, Tensors) { fail(Status::kInternal, "{} has no backward", name()); }
 
+Tensors Node::backward_of(SavedData&, Tensors, uint64_t) { fail(Status::kInternal, "{} has no parts", name()); }
+
 Tensors Node::backward_onto(SavedData&, Tensors, Tensors) { fail(Status::kInternal, "{} adds nothing", name()); }
 
 }  // namespace distag::autograd

@@ -62,6 +62,10 @@ class Node {
   virtual bool adds() const { return false; }
   // `sums`: of each of next(), undefined where nothing has come; the results contain them. Only where adds().
   virtual Tensors backward_onto(SavedData& saved, Tensors gradients, Tensors sums);
+  // Whether the gradients of next() take time, each on its own: then a pass may ask for some of them first.
+  virtual bool is_separable() const { return false; }
+  // Those of the bits in `inputs`; the others are undefined. Only where is_separable().
+  virtual Tensors backward_of(SavedData& saved, Tensors gradients, uint64_t inputs);
   // Whether backward is host code: runs on the host's executor then.
   virtual bool is_host_code() const { return false; }
   // Whether backward takes a few microseconds: a loop may run it.

@@ -40,6 +40,11 @@ void PassGraph::work(const std::optional<Id>& walk, Work action) {
   post_work(walk, std::move(action));
 }
 
+void PassGraph::take_up() {
+  assert_on_loop(shared_->environment.loop);
+  post_work(std::nullopt, [](GraphTask& task) { task.take_up(); });
+}
+
 // The room for the outcome is there before the work, so that its end is told without memory.
 void PassGraph::post_work(const std::optional<Id>& walk, Work action) {
   auto room = std::make_unique<Outcome>();
@@ -75,6 +80,7 @@ bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
     outcome.leaving = task_->take_leaving();
     outcome.host_steps = task_->take_host_steps();
     outcome.is_finished = task_->is_finished();
+    outcome.has_put_off = task_->has_put_off();
     if (outcome.is_finished) outcome.gradients = task_->take_gradients();
   } catch (...) {
     outcome.failed = true;

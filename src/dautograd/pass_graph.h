@@ -26,6 +26,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
     bool failed = false;
     Error error;
     bool is_finished = false;
+    bool has_put_off = false;  // gradients of leaves: the owner calls take_up() once the others have left
     std::vector<autograd::GraphTask::Reached> reached;
     std::vector<std::shared_ptr<autograd::Node>> reached_entries;
     std::vector<autograd::GraphTask::Entering> entering;
@@ -46,6 +47,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
 
   // Begins with `action`, then walks and runs as far as it goes.
   void work(const std::optional<Id>& walk, Work action);
+  void take_up();
   // Of some send not all values are live: the others may hang on a large graph.
   void note_partial() { is_partial_ = true; }
 

@@ -238,6 +238,7 @@ constexpr Op kConv2d{.name = "conv2d",
                          "int64[] padding = [0,0], int64[] dilation = [1,1], int64 groups = 1) -> tensor",
                      .summary = "x [n, c, h, w] convolved with weight [out, c / groups, kh, kw], plus bias [out].",
                      .forward = conv2d_forward,
-                     .backward = conv2d_backward};
+                     .backward = conv2d_backward,
+                     .is_separable = true};
 
 }  // namespace distag::ops

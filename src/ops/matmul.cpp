@@ -102,7 +102,8 @@ constexpr Op kMatmul{.name = "matmul",
                          "[.., n, k] times [.., k, m] gives [.., n, m], batches broadcast; a 1-d side is a row or "
                          "column, dropped again.",
                      .forward = matmul_forward,
-                     .backward = matmul_backward};
+                     .backward = matmul_backward,
+                     .is_separable = true};
 
 // ---- linear ---------------------------------------------------------------------------------------------------------
 
@@ -169,6 +170,7 @@ constexpr Op kLinear{.name = "linear",
                      .signature = "linear(tensor x, tensor weight, tensor? bias) -> tensor",
                      .summary = "x weight^T + bias: [.., in], [out, in] and [out] give [.., out].",
                      .forward = linear_forward,
-                     .backward = linear_backward};
+                     .backward = linear_backward,
+                     .is_separable = true};
 
 }  // namespace distag::ops

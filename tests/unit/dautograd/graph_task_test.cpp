@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "dautograd/nodes.h"
@@ -176,6 +178,57 @@ TEST(GraphTaskTest, AWalkEndsAtANodeThatWasFreed) {
   first.deliver(autograd::gradient_edge(y), number(1));
   EXPECT_TRUE(first.run({}));
   EXPECT_EQ(first.take_gradients().size(), 1u);
+}
+
+// The products of kMatmul: x comes from another worker, w and b are leaves.
+TEST(GraphTaskTest, GradientsOfLeavesWaitUntilThoseOfOthersHaveLeft) {
+  const auto matrix = [](double value) {
+    Tensor tensor = Tensor::empty(Dtype::kFloat64, {100, 100});
+    std::fill_n(tensor.mutable_data_as<double>(), tensor.count(), value);
+    return tensor;
+  };
+  Tensor x = matrix(2);
+  Tensor weight = matrix(3);
+  autograd::set_requires_grad(weight, true);
+  auto recv = receive({x});
+  const Tensor inner = apply(ops::kMatmul, {x, weight});
+  const Tensor root = apply(ops::kMatmul, {inner, weight});
+  GraphTask task(accept);
+  task.expand(std::vector<Edge>{autograd::gradient_edge(root)});
+  task.walk();
+  task.deliver(autograd::gradient_edge(root), matrix(1));
+  EXPECT_TRUE(task.run({}));
+  const auto leaving = task.take_leaving();
+  ASSERT_EQ(leaving.size(), 1u);
+  EXPECT_EQ(leaving[0].gradients[0].data_as<double>()[0], 300.0 * 300.0);
+  EXPECT_TRUE(task.has_put_off());
+  EXPECT_FALSE(task.is_finished());
+  EXPECT_TRUE(task.take_gradients().empty());
+
+  task.take_up();
+  EXPECT_TRUE(task.run({}));
+  EXPECT_FALSE(task.has_put_off());
+  EXPECT_TRUE(task.is_finished());
+  const auto gradients = task.take_gradients();
+  ASSERT_EQ(gradients.size(), 1u);
+  // inner^T g, and x^T (g weight^T).
+  EXPECT_EQ(gradients[0].gradient.data_as<double>()[0], 600.0 * 100 + 2 * 300.0 * 100);
+  EXPECT_TRUE(task.take_leaving().empty()) << "it has gone";
+}
+
+// Nobody waits: the order of a pass in one process stays.
+TEST(GraphTaskTest, NothingIsPutOffWhereNothingLeaves) {
+  Tensor weight = Tensor::empty(Dtype::kFloat64, {100, 100});
+  std::fill_n(weight.mutable_data_as<double>(), weight.count(), 1.0);
+  autograd::set_requires_grad(weight, true);
+  const Tensor root = apply(ops::kMatmul, {apply(ops::kNeg, {weight}), weight});
+  GraphTask task(accept);
+  task.expand(std::vector<Edge>{autograd::gradient_edge(root)});
+  task.walk();
+  task.deliver(autograd::gradient_edge(root), root);
+  EXPECT_TRUE(task.run({}));
+  EXPECT_FALSE(task.has_put_off());
+  EXPECT_TRUE(task.is_finished());
 }
 
 }  // namespace

@@ -1,4 +1,8 @@
 // Stochastic gradient descent, with momentum (Sutskever et al. 2013) and weight decay.
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
 #include "base/error.h"
 #include "optim/kernel.h"
 #include "optim/rules.h"
@@ -41,11 +45,47 @@ struct Step {
   }
 };
 
+// p -= lr * g. A gradient is zero nearly everywhere where few rows of a large table were looked up: what it leaves as
+// it is, is not even read.
+template <typename T>
+struct PlainRow {
+  DISTAG_INLINE static void run(T* p, const T* g, T lr, int64_t count) {
+    constexpr int64_t kBlock = 512 / sizeof(T);
+    int64_t begin = 0;
+    for (; count - begin >= kBlock; begin += kBlock) {
+      if (has_any<kBlock>(g + begin)) step(p + begin, g + begin, lr, kBlock);
+    }
+    step(p + begin, g + begin, lr, count - begin);
+  }
+
+ private:
+  // Any bits, so that -0 counts: p - lr * +0 is p for every p and finite lr.
+  template <int64_t kCount>
+  DISTAG_INLINE static bool has_any(const T* g) {
+    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    Bits all = 0;
+    for (int64_t i = 0; i < kCount; ++i) all |= std::bit_cast<Bits>(g[i]);
+    return all != 0;
+  }
+  DISTAG_INLINE static void step(T* p, const T* g, T lr, int64_t count) {
+    DISTAG_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) p[i] -= lr * g[i];
+  }
+};
+
+template <typename T>
+void run_plain(const Update& update) {
+  ops::simd::run<PlainRow<T>, T*, const T*, T, int64_t>(static_cast<T*>(update.parameter),
+                                                        static_cast<const T*>(update.gradient),
+                                                        static_cast<T>(update.settings[kLr]), update.count);
+}
+
 void update(const Update& update) {
   const Settings& s = update.settings;
   // The first buffer is the gradient itself, without dampening.
   const bool is_first = (update.fresh & 1) != 0;
   dispatch_update(update, [&]<typename T>(T) {
+    if (!s.is_on(kMomentum) && !s.is_on(kWeightDecay) && !s.is_on(kMaximize)) return run_plain<T>(update);
     const auto run = [&]<bool kHasMomentum, bool kIsNesterov>() {
       run_rows<T>(update, Step<T, kHasMomentum, kIsNesterov>{make_decayed<T>(s, kMaximize, s[kWeightDecay]),
                                                              static_cast<T>(s[kLr]), static_cast<T>(s[kMomentum]),

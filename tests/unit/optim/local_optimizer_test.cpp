@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "autograd/autograd.h"
 #include "base/error.h"
@@ -129,6 +130,29 @@ TEST(LocalOptimizerTest, ManyElementsMoveAsFewDo) {
       EXPECT_EQ(values_of<double>(many).back(), values_of<double>(one)[0]) << count;
     }
   }
+}
+
+// As many elements as there are blocks of 64 and a rest, with a gradient at few of them.
+TEST(LocalOptimizerTest, SgdMovesNothingThatHasNoGradientAndEverythingThatHas) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  constexpr size_t kCount = 64 * 4 + 7;
+  std::vector<double> values(kCount, 3);
+  values[1] = -0.0;
+  values[2] = infinity;
+  values[70] = -infinity;
+  std::vector<double> gradient(kCount, 0);
+  std::vector<double> expected = values;
+  for (const size_t at : {size_t{0}, size_t{100}, size_t{255}, size_t{256}, kCount - 1}) {
+    gradient[at] = 2;
+    expected[at] = 2;
+  }
+  gradient[101] = -0.0;
+  Tensor parameter = vector_of(values);
+  LocalOptimizer optimizer(kSgd, {parameter});
+  optimizer.settings().set("lr", 0.5);
+  step(optimizer, {vector_of(gradient)});
+  EXPECT_EQ(values_of<double>(parameter), expected);
+  EXPECT_TRUE(std::signbit(values_of<double>(parameter)[1]));
 }
 
 TEST(LocalOptimizerTest, EveryRuleMaximizesWhenAsked) {

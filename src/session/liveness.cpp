@@ -14,11 +14,13 @@ constexpr int kMostLeases = 4;
 
 }  // namespace
 
-// ---- acknowledgements: with the next message, else alone after a while or a lot ----
+// ---- acknowledgements: with the next message, else alone after a while or a lot; that of a PING at once ----
 
-void Session::State::note_received(PeerRecord& record, size_t bytes) {
+void Session::State::note_received(PeerRecord& record, size_t bytes, bool is_ping) {
   record.heard_at = shared.loop.now();
   record.unacknowledged_bytes += bytes;
+  // Nothing is under way that could take it along, and a timer is one more time to wake.
+  if (is_ping && record.is_member()) return record.outgoing.send_ack();
   if (record.ack_due == kNever) record.ack_due = record.heard_at + kAckDelay;
   if (!record.is_ack_listed) owed_acks.push_back(&record);  // there is room for all
   record.is_ack_listed = true;

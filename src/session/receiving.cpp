@@ -189,7 +189,7 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   }
   // It counts as received whatever becomes of it.
   record.next_number = number + 1;
-  note_received(record, bytes);
+  note_received(record, bytes, !waits && std::holds_alternative<wire::Ping>(decoded.message.body));
   if (const auto* chunk = std::get_if<wire::Chunk>(&decoded.message.body)) record.transfers.add(*chunk);
   take_ack(record, arrival.ack());
   // An acknowledgement may have been what somebody waited for to give the peer up.

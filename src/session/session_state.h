@@ -152,7 +152,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   bool on_decoded(Inbox::Decoded& decoded) override;
 
   // ---- acknowledgements and leases ----
-  void note_received(PeerRecord& record, size_t bytes);
+  void note_received(PeerRecord& record, size_t bytes, bool is_ping = false);
   void on_ack_timer();
   void start_ticking();
   void tick();

@@ -853,7 +853,7 @@ void tell_where_it_is(Nanos timeout) {
 // The newest answer counts, and grows older. The one that does not come is named, also where others wait for it, and
 // where there is time to ask them but once.
 TEST(Collectives, ADeadlineTellsWhereTheMissingMemberIs) {
-  for (const Nanos timeout : {20 * kSecond, 1500 * kMillisecond}) tell_where_it_is(timeout);
+  for (const Nanos timeout : {20 * kSecond, 1400 * kMillisecond}) tell_where_it_is(timeout);
 }
 
 TEST(Collectives, MoreCallsThanALineHoldsAreRefusedOrWait) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/violation.h"
+#include "session/stream_shared.h"
 #include "session_harness.h"
 
 namespace distag {
@@ -319,6 +320,14 @@ TEST_F(FaultsTest, AnIdleStreamLivesByPings) {
   // And its end is noticed though nobody says anything.
   network.part("a", "b");
   ASSERT_TRUE(run_until([&] { return !a.lost.empty() && !b.lost.empty(); }, 2 * kLease));
+}
+
+TEST_F(FaultsTest, APingIsAcknowledgedAtOnce) {
+  meet();
+  ASSERT_TRUE(run_until([&] { return !a.is_drained() || !b.is_drained(); }, kLease));
+  const Nanos sent = scheduler.now();
+  ASSERT_TRUE(run_until([&] { return a.is_drained() && b.is_drained(); }));
+  EXPECT_LT(scheduler.now() - sent, kAckDelay);
 }
 
 // Their looks fall between each other's, as those of processes do.

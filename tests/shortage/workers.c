@@ -174,13 +174,18 @@ static void run_pair(const run_plan *plan, const pairing *pair, run_result *resu
     _exit(0);
   }
   run_member(pair->short_rank, plan, pair, result);
-  waitpid(child, NULL, 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) run_note_wrong(result, "the end of the other process", status, 0);
   result->late += other->late;
   result->others += other->others;
   result->wrong += other->wrong;
   result->refusals += other->refusals;
   result->handles += other->handles;
-  if (result->note[0] == '\0') memcpy(result->note, other->note, sizeof result->note);
+  if (other->note[0] != '\0') {
+    const size_t used = strlen(result->note);
+    snprintf(result->note + used, sizeof result->note - used, "%s%s", used == 0 ? "" : "; the other: ", other->note);
+  }
   munmap(other, sizeof *other);
 }
 

@@ -82,7 +82,10 @@ void OutgoingConnection::transition(Event event) {
 
 Error OutgoingConnection::why_dead() const {
   if (!was_denied_) return {Status::kDisconnected, "connection dropped and two redials were refused"};
-  return {Status::kDenied, "it does not let this worker in, or has another key than its name: their keys do not fit"};
+  return {
+      Status::kDenied,
+      "it does not let this worker in, or has another key than its name: their keys do not fit, or, where it has none, "
+      "their users"};
 }
 
 void OutgoingConnection::enter(State state) {

@@ -158,7 +158,7 @@ void autograd_step(const char* name, int64_t count, int runs) {
 }
 
 // Calls in one context, each on the result of the one before, and a backward pass through all: the time for a call.
-void chain() {
+void chain(const char* name) {
   constexpr int kCalls = 100;
   const auto step = [] {
     distag_error error = DISTAG_ERROR_INIT;
@@ -184,7 +184,7 @@ void chain() {
   };
   std::vector<double> samples = timed(step, 30, 3);
   for (double& sample : samples) sample /= kCalls;
-  report("chain_100_calls", samples, "us");
+  report(name, samples, "us");
 }
 
 }  // namespace
@@ -199,7 +199,7 @@ std::vector<Row> pair_rows() {
           {"rpc_async_per_call", async_per_call},
           {"rpc_latency_4B_paused", paused_latency},
           {"rpc_throughput_8_threads", throughput},
-          {"chain_100_calls", chain},
+          {"chain_100_calls", [] { chain("chain_100_calls"); }},
           {"autograd_step_9", [] { autograd_step("autograd_step_9", 9, 1000); }},
           {"autograd_step_1MB", [] { autograd_step("autograd_step_1MB", 1 << 18, 200); }}};
 }
@@ -207,6 +207,7 @@ std::vector<Row> pair_rows() {
 // The rows of 64 MB get their argument back: they have no work in them but that of the way.
 std::vector<Row> tcp_rows() {
   return {{"rpc_latency_4B_tcp", [] { latency("rpc_latency_4B_tcp", 1, 4000, "us"); }},
+          {"chain_100_calls_tcp", [] { chain("chain_100_calls_tcp"); }},
           {"rpc_return_64MB_tcp", [] { latency("rpc_return_64MB_tcp", 1 << 24, 10, "ms", "give_back"); }}};
 }
 

@@ -34,7 +34,9 @@ TARGETS = [
     ("rpc_throughput_8_threads", "peer", None, None),
     ("autograd_step_9", "peer", 0.08, None),
     ("autograd_step_1MB", "peer", 0.20, None),
+    ("chain_100_calls", "alone", 25.0, None),
     ("chain_100_calls", "peer", None, None),
+    ("chain_100_calls_tcp", "alone", 175.0, None),
     ("rref_create_to_here", "peer", 0.10, None),
     ("pipeline_mlp_step", "peer", 0.68, None),
     ("parameter_server_step", "peer", 0.35, None),
@@ -75,6 +77,7 @@ TARGETS = [
 # Rows of which DISTAG_LANE=0 tells nothing.
 NO_OTHER_WAY = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", "sharded_op_placed", "sharded_op_new",
          "redistribute_plan_64", "idle_64", "memory_per_worker", "rpc_latency_4B_curve", "rpc_return_64MB_tcp",
+         "chain_100_calls_tcp",
          "rpc_return_64MB_curve", "start_64_tcp", "start_64_curve")
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",

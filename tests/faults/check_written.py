@@ -2,11 +2,13 @@
 
 usage: check_written.py REPOSITORY"""
 import os
+import re
 import sys
 
 from cells import all_cells
 
 LEAST = 400
+MOST_MS_OF_KILL = 100
 
 
 def main():
@@ -23,6 +25,10 @@ def main():
         complaints.append(f"{len(set(cells))} cells, fewer than {LEAST}")
     if any(line.endswith("| FAILED") for line in lines):
         complaints.append("matrix.txt has cells that failed")
+    told = re.search(r"^kill to named error, .* p99 ([0-9.]+) ms", "\n".join(lines), re.MULTILINE)
+    if told is None or float(told[1]) >= MOST_MS_OF_KILL:
+        complaints.append(f"from a kill to the named error it takes {told and told[1]} ms (p99), not below "
+                          f"{MOST_MS_OF_KILL}")
     if f"{len(written):,} cells" not in readme:
         complaints.append(f"README.md does not say that there are {len(written):,} cells")
     print("\n".join(complaints) or f"{len(written)} cells")

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "transport/zmq/credentials.h"
 
 namespace distag {
 namespace {
@@ -94,14 +95,6 @@ ssize_t receive_with(int socket, void* packet, size_t size, int& descriptor) {
   return -2;
 }
 
-// Of the other side.
-std::optional<ucred> credentials(int socket) {
-  ucred other = {};
-  socklen_t size = sizeof other;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &other, &size) != 0 || size != sizeof other) return std::nullopt;
-  return other;
-}
-
 // Only a socket that a dead process left may go.
 void clear_left(const SocketAddress& address) {
   struct stat status = {};
@@ -161,13 +154,10 @@ LaneSocket LaneSocket::connect(const SocketAddress& address) {
   return socket;
 }
 
-bool LaneSocket::is_of_same_user() const {
-  const std::optional<ucred> other = credentials(fd_);
-  return other && other->uid == geteuid();
-}
+bool LaneSocket::is_of_same_user() const { return distag::is_of_same_user(fd_); }
 
 pid_t LaneSocket::other_process() const {
-  const std::optional<ucred> other = credentials(fd_);
+  const std::optional<ucred> other = credentials_at(fd_);
   return other ? other->pid : 0;
 }
 

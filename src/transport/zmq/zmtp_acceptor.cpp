@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "transport/zmq/credentials.h"
 #include "transport/zmq/descriptors.h"
 #include "transport/zmq/outbox.h"
 #include "transport/zmq/socket_turns.h"
@@ -59,7 +60,9 @@ std::string describe_other_side(int fd) {
   SocketAddress other;
   other.length = sizeof other.address;
   const bool is_known = getpeername(fd, reinterpret_cast<sockaddr*>(&other.address), &other.length) == 0;
-  return is_known && !other.is_ipc() ? tcp_endpoint(other) : "an address that is not known";
+  if (is_known && !other.is_ipc()) return tcp_endpoint(other);
+  const std::optional<ucred> process = credentials_at(fd);
+  return process ? fmt::format("process {} of user {}", process->pid, process->uid) : "an address that is not known";
 }
 
 }  // namespace
@@ -72,6 +75,7 @@ class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_f
         loop_(turns_->loop()),
         keys_(keys),
         events_(std::move(events)),
+        is_for_one_user_(address.is_ipc() && !keys),
         listener_(std::make_unique<Listener>(address)) {}
 
   const std::string& endpoint() const { return listener_->endpoint(); }
@@ -103,6 +107,7 @@ class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_f
   FdLoop& loop_;
   const std::optional<SocketKeys> keys_;
   const AcceptorEvents events_;
+  const bool is_for_one_user_;
   std::unique_ptr<Listener> listener_;
   Loop::TimerId pause_timer_ = 0;
   std::vector<Id> put_off_;
@@ -159,6 +164,7 @@ void ZmtpAcceptor::State::begin(int fd) {
   }
   try {
     connection->outbox.add({Frame::of(connection->reader.take_answer())});
+    if (is_for_one_user_ && !is_of_same_user(fd)) return deny(id, *connection, "it is of another user");
     if (silent_.size() >= kMostSilent) drop(*silent_.begin());
     silent_.insert(id);
     connections_.emplace(id, connection);

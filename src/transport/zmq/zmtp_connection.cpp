@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "transport/zmq/credentials.h"
 #include "transport/zmq/curve_boxes.h"
 #include "transport/zmq/descriptors.h"
 #include "transport/zmq/outbox.h"
@@ -111,6 +112,10 @@ void ZmtpConnection::State::dial(const SocketAddress& address, Nanos timeout) {
   if (connect(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0 && errno != EINPROGRESS &&
       errno != EINTR) {
     return begin_end(errno, true);  // which the turn tells
+  }
+  if (address.is_ipc() && !keys_ && !is_of_same_user(fd_)) {
+    was_denied_ = true;
+    return begin_end(EACCES, true);
   }
   loop_.watch(
       fd_,

@@ -1,0 +1,187 @@
+// Processes of another user at sockets of this machine, over which no key says who they are.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "contract/transport_contract.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/zmq/address.h"
+#include "transport/zmq/zmq_transport.h"
+
+namespace distag::testing {
+namespace {
+
+constexpr uid_t kOther = 65534;
+
+// What the calling thread does meanwhile, it does as the other user; the other threads stay as they are.
+class AsOtherUser {
+ public:
+  AsOtherUser() { become(kOther); }
+  ~AsOtherUser() { become(0); }
+  AsOtherUser(const AsOtherUser&) = delete;
+  AsOtherUser& operator=(const AsOtherUser&) = delete;
+
+ private:
+  static void become(uid_t user) {
+    if (syscall(SYS_setresuid, -1, user, -1) != 0) std::abort();
+  }
+};
+
+class Socket {
+ public:
+  Socket(const std::string& path, int type) : address_(parse_address("ipc://" + path, false)), fd_(make(type)) {}
+  ~Socket() { close(fd_); }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  bool dial() { return connect(fd_, at(), address_.length) == 0; }
+  bool listen() { return bind(fd_, at(), address_.length) == 0 && ::listen(fd_, 8) == 0; }
+  // The bytes that come until the other side hangs up.
+  std::string read_all() {
+    std::string all;
+    char bytes[256];
+    for (ssize_t got = 0; (got = recv(fd_, bytes, sizeof bytes, 0)) > 0;) all.append(bytes, static_cast<size_t>(got));
+    return all;
+  }
+
+ private:
+  static int make(int type) {
+    const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    const timeval patience = {30, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    return fd;
+  }
+  const sockaddr* at() const { return reinterpret_cast<const sockaddr*>(&address_.address); }
+
+  const SocketAddress address_;
+  const int fd_;
+};
+
+class OtherUserTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() == 0) {
+      make_directory();
+    } else if (std::getenv("DISTAG_CI") != nullptr) {
+      FAIL() << "only root can act for another user";
+    } else {
+      GTEST_SKIP() << "only root can act for another user";
+    }
+  }
+  ~OtherUserTest() override {
+    if (directory_.empty()) return;
+    for (const std::string& path : {path_, path_ + ".lane"}) unlink(path.c_str());
+    rmdir(directory_.c_str());
+  }
+
+  static TransportKind zmq() {
+    return {"zmq", [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); }, {}, {}, {}, false};
+  }
+  static TransportKind shm() {
+    return {"shm",
+            [](FdLoop& loop) { return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), ""); },
+            {},
+            {},
+            {},
+            false};
+  }
+  std::string endpoint() const { return "ipc://" + path_; }
+  void open_to_all(const std::string& path) { ASSERT_EQ(chmod(path.c_str(), 0777), 0); }
+
+  std::string path_;
+
+ private:
+  void make_directory() {
+    char directory[] = "/tmp/distag-user-XXXXXX";
+    if (mkdtemp(directory) == nullptr || chmod(directory, 0777) != 0) std::abort();
+    directory_ = directory;
+    path_ = directory_ + "/socket";
+  }
+
+  std::string directory_;
+};
+
+TEST_F(OtherUserTest, WhoDialsIsRefusedAndTold) {
+  Side side(zmq());
+  Record record;
+  std::unique_ptr<Acceptor> acceptor;
+  side.run([&] {
+    AcceptorEvents events = recording_acceptor(record);
+    events.on_denied = [&record](const std::string& why) { record.add({"denied", {text_frame(why)}, {}}); };
+    acceptor = side.transport().listen(endpoint(), std::move(events));
+  });
+  open_to_all(path_);
+  Socket dialler(path_, SOCK_STREAM);
+  {
+    const AsOtherUser other;
+    ASSERT_TRUE(dialler.dial());
+  }
+  const Record::Event denied = record.next("denied");
+  ASSERT_EQ(denied.frames.size(), 1u);
+  EXPECT_EQ(text_of(denied.frames[0]),
+            fmt::format("a connection from process {} of user 65534 was refused: it is of another user", getpid()));
+  EXPECT_NE(dialler.read_all().find("ERROR"), std::string::npos);
+  Dialled own(side, endpoint());
+  EXPECT_EQ(own.record().next("connected").what, "connected");
+  side.run([&acceptor] { acceptor.reset(); });
+}
+
+TEST_F(OtherUserTest, WhoListensIsNotSpokenTo) {
+  Socket listener(path_, SOCK_STREAM);
+  {
+    const AsOtherUser other;
+    ASSERT_TRUE(listener.listen());
+  }
+  Side side(zmq());
+  Record record;
+  std::unique_ptr<Connection> connection;
+  side.run([&] {
+    ConnectionEvents events = recording(record);
+    events.on_denied = [&record] { record.add({"denied", {}, {}}); };
+    connection = side.transport().dial(endpoint(), std::move(events));
+  });
+  EXPECT_EQ(record.next("dropped").what, "dropped");
+  EXPECT_EQ(record.all(), (std::vector<std::string>{"denied", "dropped"}));
+  side.run([&connection] { connection.reset(); });
+}
+
+TEST_F(OtherUserTest, GetsNoLane) {
+  Side side(shm());
+  Listening listening(side, endpoint());
+  open_to_all(path_ + ".lane");
+  Socket dialler(path_ + ".lane", SOCK_SEQPACKET);
+  {
+    const AsOtherUser other;
+    ASSERT_TRUE(dialler.dial());
+  }
+  EXPECT_EQ(dialler.read_all(), "");
+  uint64_t refused = 0;
+  side.run([&] { refused = side.transport().lane_report().refused; });
+  EXPECT_EQ(refused, 1u);
+}
+
+TEST_F(OtherUserTest, WhoTakesLanesIsOfferedNone) {
+  Side below(zmq());
+  Listening listening(below, endpoint());
+  Socket listener(path_ + ".lane", SOCK_SEQPACKET);
+  {
+    const AsOtherUser other;
+    ASSERT_TRUE(listener.listen());
+  }
+  open_to_all(path_ + ".lane");
+  Side side(shm());
+  Dialled dialled(side, endpoint());
+  EXPECT_EQ(dialled.record().next("connected").what, "connected");
+  std::string way;
+  side.run([&] { way = side.transport().lane_report().ways[endpoint()]; });
+  EXPECT_NE(way.find("another user takes lanes"), std::string::npos) << way;
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -246,6 +246,26 @@ TEST_F(HandshakeTest, AStrangerWaitsForTheWordAndIsAskedForOnce) {
   EXPECT_NE(a.find(4711), nullptr);
 }
 
+// Beyond the bound nobody is asked for: who comes then is to come again.
+TEST_F(HandshakeTest, StrangersThatWaitForTheWordAreBounded) {
+  constexpr size_t kMost = 4096;
+  a.takes_strangers = true;
+  a.vouches = false;
+  for (size_t i = 0; i <= kMost; ++i) {
+    hello.incarnation = 10000 + i;
+    rogue.say(0, hello);
+    if (i % 500 == 0) scheduler.run_for(kMillisecond);  // it has room for the next ones
+  }
+  expect_refused(wire::RefuseReason::kDamaged);
+  EXPECT_EQ(a.strangers.size(), kMost);
+  a.settle_stranger(10000, std::nullopt);
+  rogue.dial(a);
+  scheduler.run_for(10 * kMillisecond);
+  rogue.say(0, hello);
+  ASSERT_TRUE(run_until([&] { return a.strangers.size() == kMost + 1; }));
+  EXPECT_EQ(a.strangers.back().incarnation, hello.incarnation);
+}
+
 TEST_F(HandshakeTest, AStrangerThatNobodyKnowsIsDenied) {
   a.takes_strangers = true;
   a.vouches = false;

@@ -178,11 +178,10 @@ class Op:
                 yield f"{argument['name']} is None"
         for attribute in self.op["attributes"]:
             if attribute["name"] not in taken:
-                operator = "in" if attribute["type"] == "int64[]" else "=="
                 default = default_of(attribute)
-                if operator == "in":
-                    default = f"({default}, {default.replace('(', '[').replace(')', ']')}, {default[1]})"
-                yield f"{attribute['name']} {operator} {default}"
+                if attribute["type"] == "int64[]":
+                    default = default.replace("(", "[").replace(")", "]")
+                yield f"{self.attribute(attribute)} == {default}"
 
     def call(self):
         lines, arguments = self.prepare()
@@ -194,7 +193,13 @@ class Op:
 
     def attribute(self, attribute):
         given = attribute["name"] + self.fallback(attribute)
-        return f"ints({given})" if attribute["type"] == "int64[]" else given
+        if attribute["type"] != "int64[]":
+            return given
+        return f"list(int64_pair({given}))" if attribute["name"] in self.pairs() else f"ints({given})"
+
+    def pairs(self):
+        """The attributes of two numbers, for which one may stand."""
+        return [each["name"] for each in self.op["attributes"] if each.get("default", "").count(",") == 1]
 
     def apply(self):
         inputs = [each["name"] for each in self.op["inputs"]]

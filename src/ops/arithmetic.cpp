@@ -320,8 +320,7 @@ namespace {
 template <typename F>
 Tensor with_number(const char* op, const Tensor& x, const Attributes& attributes) {
   double value = get_float(attributes, "value", 0.0);
-  bool is_whole = value >= -0x1p63 && value < 0x1p63 && value == std::floor(value);
-  if (x.dtype() == Dtype::kInt64 && !is_whole) {
+  if (x.dtype() == Dtype::kInt64 && !is_int64(value)) {
     fail(Status::kInvalidArgument, "{}: an int64 tensor takes a whole number only, not {}", op, value);
   }
   Tensor out = Tensor::empty(x.dtype(), x.shape());

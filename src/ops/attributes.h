@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <initializer_list>
 #include <utility>
 
@@ -38,5 +39,8 @@ using distag::get_dtype;
 using distag::get_float;
 using distag::get_int;
 using distag::get_text;
+
+// Whether the number is one that an int64 holds.
+inline bool is_int64(double value) { return value >= -0x1p63 && value < 0x1p63 && value == std::floor(value); }
 
 }  // namespace distag::ops

@@ -17,9 +17,7 @@ T element_of(const char* op, double value) {
   } else if constexpr (std::is_same_v<T, Bool>) {
     return value != 0 ? 1 : 0;
   } else {
-    if (!(value >= -0x1p63 && value < 0x1p63 && value == std::floor(value))) {
-      fail(Status::kInvalidArgument, "{}: {} is no int64", op, value);
-    }
+    if (!is_int64(value)) fail(Status::kInvalidArgument, "{}: {} is no int64", op, value);
     return static_cast<T>(value);
   }
 }

@@ -136,11 +136,11 @@ constexpr Op kCos{.name = "cos",
 
 namespace {
 
-// The slope at 0 is 0.
+// Of -0 it is +0. The slope at 0 is 0.
 struct AbsCurve {
   template <typename T>
   DISTAG_INLINE T value(T x) const {
-    return x < T(0) ? T(0) - x : x;
+    return x <= T(0) ? T(0) - x : x;
   }
   uint64_t whole(int64_t x, uint64_t bits) const { return x < 0 ? 0 - bits : bits; }
   template <typename T>
@@ -461,7 +461,11 @@ struct ClampCurve {
 };
 
 ClampCurve clamp_curve(const Attributes& attributes) {
-  return {get_float(attributes, "min", -HUGE_VAL), get_float(attributes, "max", HUGE_VAL)};
+  const ClampCurve curve{get_float(attributes, "min", -HUGE_VAL), get_float(attributes, "max", HUGE_VAL)};
+  if (std::isnan(curve.low) || std::isnan(curve.high)) {
+    fail(Status::kInvalidArgument, "clamp: min {} and max {}: NaN is no bound", curve.low, curve.high);
+  }
+  return curve;
 }
 
 Tensors clamp_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {

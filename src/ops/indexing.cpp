@@ -190,8 +190,8 @@ int64_t most_frequent(const Tensor& indices, int64_t size) {
 // x[o, indices[i], :] += g[o, i, :]
 Tensor added_slabs(const char* op, const Tensor& gradient, const Dims& shape, const Tensor& indices, size_t dim) {
   Tensor g = gradient.contiguous();
+  if (g.count() == 0) return zero_tensor(g.dtype(), shape);
   Tensor sums = zero_tensor(sum_dtype(g.dtype(), most_frequent(indices, shape[dim])), shape);
-  if (g.count() == 0) return sums;
   Slabs slabs(shape, dim);
   dispatch_sum(op, g.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
     Total* out = sums.mutable_data_as<Total>();

@@ -91,7 +91,7 @@ Tensors mse_loss_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kMseLoss{.name = "mse_loss",
                       .signature = "mse_loss(tensor a, tensor b, text reduction = mean) -> tensor",
-                      .summary = "(a - b)^2 of equal shapes, reduced by mean, sum or none.",
+                      .summary = "(a - b)^2, elementwise, shapes broadcast; reduced by mean, sum or none.",
                       .forward = mse_loss_forward,
                       .backward = mse_loss_backward,
                       .is_cheap = true};
@@ -134,7 +134,7 @@ Tensors l1_loss_backward(const Saved& saved, Tensors gradients) {
 
 constexpr Op kL1Loss{.name = "l1_loss",
                      .signature = "l1_loss(tensor a, tensor b, text reduction = mean) -> tensor",
-                     .summary = "|a - b| of equal shapes, reduced by mean, sum or none.",
+                     .summary = "|a - b|, elementwise, shapes broadcast; reduced by mean, sum or none.",
                      .forward = l1_loss_forward,
                      .backward = l1_loss_backward,
                      .is_cheap = true};
@@ -149,7 +149,8 @@ struct LogitCrossEntropy {
   struct Value {
     template <typename T>
     DISTAG_INLINE static T apply(T x, T t) {
-      return ((x > T(0) ? x : T(0)) - x * t) + std::log1p(math::exp(-std::fabs(x)));
+      const T share = x > T(0) ? T(1) - t : -t;
+      return (share == T(0) ? T(0) : x * share) + std::log1p(math::exp(-std::fabs(x)));
     }
   };
   struct FirstSlope {
@@ -180,8 +181,9 @@ constexpr Op kBinaryCrossEntropyWithLogits{
     .name = "binary_cross_entropy_with_logits",
     .signature = "binary_cross_entropy_with_logits(tensor logits, tensor targets, text reduction = mean) -> tensor",
     .summary =
-        "-(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t of their shape, reduced by mean, sum "
-        "or none.",
+        "-(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t, elementwise, shapes broadcast; "
+        "reduced "
+        "by mean, sum or none.",
     .forward = bce_forward,
     .backward = bce_backward,
     .is_cheap = true};

@@ -321,7 +321,11 @@ Tensors pad_forward(std::span<const Tensor> inputs, const Attributes& attributes
   }
   Dims shape = with_size(x.shape(), dim, joined_size("pad", joined_size("pad", before, x.shape()[dim]), after));
   element_count(shape, dtype_size(x.dtype()));
-  Tensor value = as_dtype(Tensor::scalar(Dtype::kFloat64, get_float(attributes, "value", 0.0)), x.dtype());
+  const double number = get_float(attributes, "value", 0.0);
+  if (x.dtype() == Dtype::kInt64 && !is_int64(number)) {
+    fail(Status::kInvalidArgument, "pad: {} is no int64", number);
+  }
+  Tensor value = as_dtype(Tensor::scalar(Dtype::kFloat64, number), x.dtype());
   Tensor y = broadcast_to(value, shape).clone();
   write_part(y, sliced(y, dim, before, x.shape()[dim]), x);
   if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim), before, x.shape()[dim]}};

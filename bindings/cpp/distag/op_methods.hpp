@@ -83,7 +83,7 @@ class op_methods {
   tensor cross_entropy(const tensor& targets, status& err) const;
   tensor cross_entropy(const tensor& targets, tensor_or_none weight, status& err) const;
   tensor cross_entropy(const tensor& targets, tensor_or_none weight, const char* reduction, status& err) const;
-  // (a - b)^2 of equal shapes, reduced by mean, sum or none.
+  // (a - b)^2, elementwise, shapes broadcast; reduced by mean, sum or none.
   tensor mse_loss(const tensor& b, const char* reduction = "mean", outcome err = {}) const;
   tensor mse_loss(const tensor& b, status& err) const;
   // x [n, c, h, w] convolved with weight [out, c / groups, kh, kw], plus bias [out].
@@ -197,11 +197,11 @@ class op_methods {
   tensor nll_loss(const tensor& targets, status& err) const;
   tensor nll_loss(const tensor& targets, tensor_or_none weight, status& err) const;
   tensor nll_loss(const tensor& targets, tensor_or_none weight, const char* reduction, status& err) const;
-  // |a - b| of equal shapes, reduced by mean, sum or none.
+  // |a - b|, elementwise, shapes broadcast; reduced by mean, sum or none.
   tensor l1_loss(const tensor& b, const char* reduction = "mean", outcome err = {}) const;
   tensor l1_loss(const tensor& b, status& err) const;
-  // -(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t of their shape, reduced by mean, sum or
-  // none.
+  // -(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t, elementwise, shapes broadcast; reduced by
+  // mean, sum or none.
   tensor binary_cross_entropy_with_logits(const tensor& targets, const char* reduction = "mean", outcome err = {})
       const;
   tensor binary_cross_entropy_with_logits(const tensor& targets, status& err) const;

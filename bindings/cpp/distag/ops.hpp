@@ -344,7 +344,7 @@ inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_
   return cross_entropy(logits, targets, weight, reduction, -100, err);
 }
 
-// (a - b)^2 of equal shapes, reduced by mean, sum or none.
+// (a - b)^2, elementwise, shapes broadcast; reduced by mean, sum or none.
 inline tensor mse_loss(const tensor& a, const tensor& b, const char* reduction = "mean", outcome err = {}) {
   if (detail::same_text(reduction, "mean")) {
     tensor result;
@@ -678,7 +678,7 @@ inline tensor nll_loss(const tensor& logs, const tensor& targets, tensor_or_none
   return nll_loss(logs, targets, weight, reduction, -100, err);
 }
 
-// |a - b| of equal shapes, reduced by mean, sum or none.
+// |a - b|, elementwise, shapes broadcast; reduced by mean, sum or none.
 inline tensor l1_loss(const tensor& a, const tensor& b, const char* reduction = "mean", outcome err = {}) {
   return detail::apply_one("l1_loss", {a.get(), b.get()}, {{"reduction", reduction}}, err);
 }
@@ -686,8 +686,8 @@ inline tensor l1_loss(const tensor& a, const tensor& b, status& err) {
   return l1_loss(a, b, "mean", err);
 }
 
-// -(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t of their shape, reduced by mean, sum or
-// none.
+// -(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t, elementwise, shapes broadcast; reduced by
+// mean, sum or none.
 inline tensor binary_cross_entropy_with_logits(const tensor& logits, const tensor& targets, const char* reduction =
     "mean", outcome err = {}) {
   return detail::apply_one("binary_cross_entropy_with_logits", {logits.get(), targets.get()}, {{"reduction",

@@ -359,7 +359,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, weight: Tensor | None = None,
 
 
 def mse_loss(a: Tensor, b: Tensor, reduction: str = "mean") -> Tensor:
-    """(a - b)^2 of equal shapes, reduced by mean, sum or none."""
+    """(a - b)^2, elementwise, shapes broadcast; reduced by mean, sum or none."""
     if reduction == "mean":
         out, err = TensorHandle(), distag_error()
         if _mse_loss(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
@@ -371,7 +371,7 @@ def mse_loss(a: Tensor, b: Tensor, reduction: str = "mean") -> Tensor:
 def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = (1, 1), padding: Ints = (0, 0),
            dilation: Ints = (1, 1), groups: int = 1) -> Tensor:
     """x [n, c, h, w] convolved with weight [out, c / groups, kh, kw], plus bias [out]."""
-    if dilation in ((1, 1), [1, 1], 1) and groups == 1:
+    if list(int64_pair(dilation)) == [1, 1] and groups == 1:
         stride_ = int64_pair(stride)
         padding_ = int64_pair(padding)
         out, err = TensorHandle(), distag_error()
@@ -379,8 +379,8 @@ def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints =
             byref(err)):
             fail(err)
         return Tensor(out)
-    return apply("conv2d", (x, weight, bias), {"stride": ints(stride), "padding": ints(padding), "dilation":
-        ints(dilation), "groups": groups}, 1)[0]
+    return apply("conv2d", (x, weight, bias), {"stride": list(int64_pair(stride)), "padding":
+        list(int64_pair(padding)), "dilation": list(int64_pair(dilation)), "groups": groups}, 1)[0]
 
 
 def max_pool2d(x: Tensor, kernel: Ints, stride: Ints | None = None, padding: Ints = (0, 0)) -> Tensor:
@@ -584,13 +584,13 @@ def nll_loss(logs: Tensor, targets: Tensor, weight: Tensor | None = None, reduct
 
 
 def l1_loss(a: Tensor, b: Tensor, reduction: str = "mean") -> Tensor:
-    """|a - b| of equal shapes, reduced by mean, sum or none."""
+    """|a - b|, elementwise, shapes broadcast; reduced by mean, sum or none."""
     return apply("l1_loss", (a, b), {"reduction": reduction}, 1)[0]
 
 
 def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-    """-(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t of their shape, reduced by mean,
-    sum or none."""
+    """-(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t, elementwise, shapes broadcast;
+    reduced by mean, sum or none."""
     return apply("binary_cross_entropy_with_logits", (logits, targets), {"reduction": reduction}, 1)[0]
 
 

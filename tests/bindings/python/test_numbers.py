@@ -186,6 +186,25 @@ class Conversions(unittest.TestCase):
         self.assertEqual(distag.zeros((1, 1, 4, 4)).max_pool2d(two).shape, (1, 1, 2, 2))
         self.assertEqual(distag.apply("sum", [x], {"dims": [one]})[0].tolist(), [3, 7])
 
+    def test_one_number_stands_for_two(self):
+        x, weight = distag.ones((1, 2, 8, 8)), distag.ones((2, 1, 3, 3))
+        for one, two in ((2, (2, 2)), (1, [1, 1])):
+            for name in ("stride", "padding", "dilation"):
+                for groups in (1, 2):
+                    kernels = weight if groups == 2 else distag.ones((2, 2, 3, 3))
+                    both = [distag.conv2d(x, kernels, groups=groups, **{name: given}) for given in (one, two)]
+                    self.assertEqual(both[0].shape, both[1].shape, (name, groups))
+                    self.assertEqual(both[0].tolist(), both[1].tolist(), (name, groups))
+        with self.assertRaises(distag.UsageError):
+            distag.conv2d(x, weight, groups=2, padding=(1, 1, 1))
+
+    @needs_numpy
+    def test_numpys_pairs(self):
+        x, weight = distag.ones((1, 2, 8, 8)), distag.ones((2, 2, 3, 3))
+        for name in ("stride", "padding", "dilation"):
+            self.assertEqual(distag.conv2d(x, weight, **{name: numpy.array([2, 1])}).shape,
+                             distag.conv2d(x, weight, **{name: (2, 1)}).shape)
+
     def test_integers_that_do_not_fit_are_refused(self):
         x = distag.ones((2, 2))
         for use in (lambda: distag.zeros((2**64 + 2,)), lambda: x.sum((2**64,)), lambda: x.transpose(2**64, 1),

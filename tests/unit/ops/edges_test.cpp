@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "apply_op.h"
 
@@ -108,6 +109,35 @@ TEST(EdgesTest, ManyGradientsOfOneElementAddUp) {
   saved.needed = ~uint64_t{0};
   embedding->forward(Tensors{zeros, floats({1, 1}, {1})}, {}, &saved);
   EXPECT_NEAR(floats_of(embedding->backward(saved, {tenth.view({kCount, 1}, {1, 1}, 0)})[1])[0], exact, 1e-7 * exact);
+}
+
+TEST(EdgesTest, TheAbsoluteValueOfMinusZeroIsZero) {
+  const auto y = floats_of(run("abs", {floats({3}, {-0.0F, 0.0F, -2})}));
+  EXPECT_FALSE(std::signbit(y[0]));
+  EXPECT_FALSE(std::signbit(y[1]));
+  EXPECT_EQ(y[2], 2);
+}
+
+// So often is the index there that its sums are made in float64.
+TEST(EdgesTest, AnEmptyGradientHasTheDtypeOfItsInput) {
+  const Tensor zeros = run("zeros", {}, {{"shape", Dims{200}}, {"dtype", Dtype::kInt64}});
+  EXPECT_EQ(gradient("index_select", {floats({0, 3}, {}), zeros}, {{"dim", 1}}).dtype(), Dtype::kFloat32);
+}
+
+TEST(EdgesTest, TheCrossEntropyOfInfiniteLogitsIsThatOfTheLimit) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor logits = floats({6}, {infinity, infinity, infinity, -infinity, -infinity, -infinity});
+  const Tensor targets = floats({6}, {0, 0.3F, 1, 0, 0.3F, 1});
+  EXPECT_EQ(floats_of(run("binary_cross_entropy_with_logits", {logits, targets}, {{"reduction", "none"}})),
+            (std::vector<float>{infinity, infinity, 0, 0, infinity, infinity}));
+}
+
+TEST(EdgesTest, NumbersThatAreNoneAreRefused) {
+  const Tensor whole = integers({1}, {3});
+  EXPECT_EQ(status_of([&] { run("pad", {whole}, {{"after", 1}, {"value", 1.5}}); }), Status::kInvalidArgument);
+  EXPECT_EQ(status_of([&] { run("pad", {whole}, {{"after", 1}, {"value", NAN}}); }), Status::kInvalidArgument);
+  EXPECT_EQ(integers_of(run("pad", {whole}, {{"after", 1}, {"value", -2.0}})), (std::vector<int64_t>{3, -2}));
+  EXPECT_EQ(status_of([&] { run("clamp", {floats({1}, {1})}, {{"min", NAN}}); }), Status::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-/* One side of a lane is killed. Tensors that a lost sender has lent are read on as long as somebody keeps them; those
- * lent to a lost receiver are free again. */
+/* One side of a lane is lost. Tensors that a lost sender has lent are read on as long as somebody keeps them; those
+ * lent to a lost receiver are free again, and one that was only stopped goes on to read what it was lent. */
 #define _GNU_SOURCE
+#include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,7 +24,13 @@ enum { kIsMeasured = 1 };
 enum { kTensors = 6, kCount = 8 << 20 };
 static const int64_t kLentBytes = (int64_t)kTensors * kCount * (int64_t)sizeof(float);
 static const int64_t kMostKept = 32 << 20; /* of 192 MiB */
-static const int64_t kLease = 10 * DISTAG_SECOND;
+static const int64_t kLease = 10 * DISTAG_SECOND, kShortLease = 3 * DISTAG_SECOND;
+
+/* Of both processes. */
+typedef struct shared {
+  int signal;              /* that ends the receiver */
+  _Atomic int has_written; /* the sender, after the loss */
+} shared;
 
 static distag_error err = DISTAG_ERROR_INIT;
 
@@ -60,10 +68,10 @@ static void on_member(void *user_data, distag_worker *worker, const distag_membe
 
 /* ---- both ---- */
 
-static distag_worker *start_worker(const char *rendezvous, int32_t rank, int32_t count) {
+static distag_worker *start_worker(const char *rendezvous, int32_t rank, int32_t count, int64_t lease) {
   distag_worker_options options = group_options(rank, count, rendezvous);
   distag_worker *worker = NULL;
-  options.lease_ns = kLease;
+  options.lease_ns = lease;
   options.on_member = on_member;
   CHECK_INT(sem_init(&other_is_lost, 0, 0), 0);
   CHECK_OK(distag_worker_create(&options, &worker, &err));
@@ -88,9 +96,8 @@ static void wait_for_loss(void) {
 
 /* Whether the bytes come down to that within some seconds: memory goes back now and then. */
 static int comes_below(int64_t (*bytes)(void), int64_t most) {
-  const struct timespec pause = {0, 10000000};
   const int64_t end = now_ns() + 20 * DISTAG_SECOND;
-  while (bytes() > most && now_ns() < end) nanosleep(&pause, NULL);
+  while (bytes() > most && now_ns() < end) poll(NULL, 0, 10);
   if (bytes() <= most) return 1;
   fprintf(stderr, "%lld bytes, not at most %lld\n", (long long)bytes(), (long long)most);
   return 0;
@@ -125,22 +132,7 @@ static int64_t lane_number(distag_worker *worker, const char *name) {
   return CHECK(found != NULL) ? atoll(found + strlen(quoted)) : -1;
 }
 
-/* ---- a lost sender ---- */
-
-static int lend_and_die(const char *rendezvous, int32_t rank, int32_t count) {
-  distag_worker *worker = start_worker(rendezvous, rank, count);
-  distag_tensor *tensors[kTensors] = {NULL};
-  lend_all(worker, "w0", tensors);
-  CHECK_INT(lane_number(worker, "bytes_out"), kLentBytes);
-  if (check_failures == 0) raise(SIGKILL);
-  return 1;
-}
-
-static int outlive_sender(const char *rendezvous, int32_t rank, int32_t count) {
-  distag_worker *worker = start_worker(rendezvous, rank, count);
-  const int64_t before = resident_bytes();
-  wait_for_loss();
-  CHECK(borrowed_bytes() >= kLentBytes);
+static void check_kept(void) {
   for (int i = 0; i < kTensors && CHECK(kept[i] != NULL); ++i) {
     distag_tensor *x = NULL, *y = NULL;
     CHECK_OK(distag_value_get_tensor(kept[i], &x, &err));
@@ -151,8 +143,30 @@ static int outlive_sender(const char *rendezvous, int32_t rank, int32_t count) {
     distag_tensor_release(y);
   }
   CHECK(borrowed_bytes() >= kLentBytes); /* it was read where it lies */
+}
+
+static void release_kept(void) {
   for (int i = 0; i < kTensors; ++i) distag_value_release(kept[i]);
   CHECK(comes_below(borrowed_bytes, 0));
+}
+
+/* ---- a lost sender ---- */
+
+static int lend_and_die(const char *rendezvous, int32_t rank, int32_t count) {
+  distag_worker *worker = start_worker(rendezvous, rank, count, kLease);
+  distag_tensor *tensors[kTensors] = {NULL};
+  lend_all(worker, "w0", tensors);
+  CHECK_INT(lane_number(worker, "bytes_out"), kLentBytes);
+  if (check_failures == 0) raise(SIGKILL);
+  return 1;
+}
+
+static int outlive_sender(const char *rendezvous, int32_t rank, int32_t count) {
+  distag_worker *worker = start_worker(rendezvous, rank, count, kLease);
+  const int64_t before = resident_bytes();
+  wait_for_loss();
+  check_kept();
+  release_kept();
   CHECK(comes_below(lendable_bytes, 0));
   if (kIsMeasured) CHECK(comes_below(resident_bytes, before + kMostKept));
   end_worker(worker);
@@ -175,10 +189,9 @@ static pid_t process_of(distag_worker *worker, const char *peer) {
   return (pid_t)number;
 }
 
-/* Who reads them next may be as late as the loop that learns of the loss. */
 static void check_holds_are_dropped(distag_worker *worker) {
   const int64_t end = now_ns() + kLease;
-  while (lane_number(worker, "loans_out") != 0 && now_ns() < end) continue;
+  while (lane_number(worker, "loans_out") != 0 && now_ns() < end) poll(NULL, 0, 1);
   CHECK_INT(lane_number(worker, "loans_out"), 0);
   CHECK_INT(lane_number(worker, "bytes_out"), 0);
 }
@@ -190,8 +203,8 @@ static void write_all(distag_tensor *x, float value) {
   free(numbers);
 }
 
-static int outlive_receiver(const char *rendezvous, int32_t rank, int32_t count) {
-  distag_worker *worker = start_worker(rendezvous, rank, count);
+static int outlive_receiver(const char *rendezvous, shared *both) {
+  distag_worker *worker = start_worker(rendezvous, 0, 2, both->signal == SIGKILL ? kLease : kShortLease);
   const int64_t before = resident_bytes();
   distag_tensor *tensors[kTensors] = {NULL};
   const pid_t receiver = process_of(worker, "w1");
@@ -199,42 +212,56 @@ static int outlive_receiver(const char *rendezvous, int32_t rank, int32_t count)
   CHECK(lane_number(worker, "loans_out") >= kTensors);
   CHECK_INT(lane_number(worker, "bytes_out"), kLentBytes);
   if (!CHECK(receiver > 0)) return 1;
-  CHECK_INT(kill(receiver, SIGKILL), 0);
+  CHECK_INT(kill(receiver, both->signal), 0);
   check_holds_are_dropped(worker);
   wait_for_loss();
   for (int i = 0; i < kTensors; ++i) {
     check_all(tensors[i], (float)(10 + i));
     write_all(tensors[i], (float)(20 + i));
     check_all(tensors[i], (float)(20 + i));
-    distag_tensor_release(tensors[i]);
   }
+  both->has_written = 1;
+  CHECK_INT(kill(receiver, SIGCONT), 0); /* of no effect where it is dead: nobody has waited for it yet */
+  for (int i = 0; i < kTensors; ++i) distag_tensor_release(tensors[i]);
   CHECK(comes_below(lendable_bytes, 0));
   if (kIsMeasured) CHECK(comes_below(resident_bytes, before + kMostKept));
   end_worker(worker);
   return check_end();
 }
 
-/* Until it is killed; it reads all that it was lent, so that it has the memory in use. */
-static int keep_until_killed(const char *rendezvous, int32_t rank, int32_t count) {
-  start_worker(rendezvous, rank, count);
-  wait_for_loss();
-  return 1;
+/* Until it is killed, or goes on as one that others have lost. */
+static int be_lost(const char *rendezvous, shared *both) {
+  distag_worker *worker = start_worker(rendezvous, 1, 2, both->signal == SIGKILL ? kLease : kShortLease);
+  const int64_t end = now_ns() + 60 * DISTAG_SECOND;
+  while (!both->has_written && now_ns() < end) poll(NULL, 0, 1);
+  CHECK_INT(both->has_written, 1);
+  check_kept();
+  release_kept();
+  end_worker(worker);
+  return check_end();
 }
 
 static int lost_receiver(const char *rendezvous, int32_t rank, int32_t count, void *data) {
-  (void)data;
-  return (rank == 0 ? outlive_receiver : keep_until_killed)(rendezvous, rank, count);
+  (void)count;
+  return (rank == 0 ? outlive_receiver : be_lost)(rendezvous, data);
 }
 
-static void run(int (*member)(const char *rendezvous, int32_t rank, int32_t count, void *data)) {
+static void run(int (*member)(const char *rendezvous, int32_t rank, int32_t count, void *data), shared *both,
+                int is_killed) {
   processes group;
-  CHECK_INT(processes_start(&group, 2, member, NULL), 0);
-  CHECK_INT(processes_end(&group, 1), 0);
+  CHECK_INT(processes_start(&group, 2, member, both), 0);
+  CHECK_INT(processes_end(&group, is_killed ? 1 : -1), 0);
 }
 
 int main(void) {
+  shared *both = mmap(NULL, sizeof *both, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (!CHECK(both != MAP_FAILED)) return check_end();
   CHECK(unsetenv("DISTAG_LANE") == 0);
-  run(lost_sender);
-  run(lost_receiver);
+  run(lost_sender, NULL, 1);
+  both->signal = SIGKILL;
+  run(lost_receiver, both, 1);
+  both->signal = SIGSTOP;
+  both->has_written = 0;
+  run(lost_receiver, both, 0);
   return check_end();
 }

@@ -114,6 +114,15 @@ TEST_F(LaneWakesTest, OneThatSleepsGetsOneHoweverMuchIsSent) {
   EXPECT_TRUE(has_come()) << "each was heard";
 }
 
+TEST_F(LaneWakesTest, OneThatHasSleptGetsNone) {
+  run([this] {
+    EXPECT_FALSE(acceptor_.lane->begin_sleep());
+    acceptor_.lane->end_sleep();  // something else woke it
+    EXPECT_TRUE(dialler_.lane->send({text_frame("news")}));
+    EXPECT_EQ(dialler_.wakes(), 0u);
+  });
+}
+
 TEST_F(LaneWakesTest, OneThatFindsBytesDoesNotSleep) {
   run([this] {
     EXPECT_TRUE(dialler_.lane->send({text_frame("news")}));

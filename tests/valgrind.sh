@@ -11,7 +11,7 @@ trap 'cmake --preset dev -UDISTAG_TEST_TIMEOUT >/dev/null' EXIT
 cmake --build build/dev
 # Those measure memory, count allocations or limit descriptors, which valgrind has its own of, or fork; or end with
 # threads that are parked for good, whose memory is no leak.
-[ $# -gt 0 ] || set -- -R '^capi_' -E '^capi_(memory|loop_memory|payload_memory|descriptors|fork|thread_exits)$'
+[ $# -gt 0 ] || set -- -R '^capi_' -E '^capi_(memory|(loop|payload|lane)_memory|lane_losses|descriptors|fork|thread_exits)$'
 # valgrind knows no AVX-512, which OpenBLAS uses where there is some.
 export OPENBLAS_CORETYPE=Haswell
 ctest --test-dir build/dev --output-on-failure -j "$(nproc)" -T memcheck \

@@ -59,6 +59,28 @@ def check_context(report):
     equal(report["edges"], [{"from": 0, "to": 2, "slot": 0}, {"from": 1, "to": 2, "slot": 0}])
 
 
+LANE_COUNTS = ("open", "refused", "sleeps", "wakes_sent", "wakes_received", "loans", "loans_out", "bytes_out")
+
+
+def check_lanes(reports):
+    """The lender has lent 4 MiB in pieces of 1 MiB; sleeps and wakes are as the machine has it."""
+    lender, borrower = reports["lender"], reports["borrower"]
+    for report in (lender, borrower):
+        lane = report["lane"]
+        equal(sorted(lane), sorted(("on",) + LANE_COUNTS))
+        equal(lane["on"], True)
+        check(all(type(lane[name]) is int and lane[name] >= 0 for name in LANE_COUNTS), f"{lane} has other counts")
+        check(lane["open"] >= 1, "no lane is open")
+        equal(lane["refused"], 0)
+        check(lane["wakes_received"] <= 64, "wakes for a handful of messages")
+    equal([lender["lane"][name] for name in ("loans", "loans_out", "bytes_out")], [4, 4, 4 << 20])
+    equal([borrower["lane"][name] for name in ("loans", "loans_out", "bytes_out")], [0, 0, 0])
+    equal([member["lane"] for member in lender["members"] if member["name"] == "w1"], ["lane"])
+    lane = reports["caller"]["lane"]
+    equal((lane["on"], lane["open"]), (False, 0))  # inproc://
+    equal(sorted(lane), sorted(("on", "why") + LANE_COUNTS))
+
+
 def main():
     with tempfile.TemporaryDirectory() as directory:
         subprocess.run([sys.argv[1], directory], check=True, timeout=60)
@@ -66,12 +88,14 @@ def main():
         for name in os.listdir(directory):
             with open(os.path.join(directory, name), encoding="utf-8") as file:
                 reports[name.removesuffix(".json")] = json.load(file)
-    equal(sorted(reports), ["callee", "caller", "context", "local_context", "not_started", "shut_down"])
+    equal(sorted(reports), ["borrower", "callee", "caller", "context", "lender", "local_context", "not_started",
+                            "shut_down"])
     equal(reports["not_started"]["worker"]["state"], "not started")
     equal(reports["not_started"]["calls"], [])
     check_caller(reports["caller"])
     check_callee(reports["callee"])
     check_context(reports["context"])
+    check_lanes(reports)
     equal(reports["local_context"]["gradient_count"], 0)
     equal(reports["shut_down"]["worker"]["state"], "shut down")
     equal(reports["shut_down"]["members"][0]["state"], "left")

@@ -1,6 +1,8 @@
 /* Reports in JSON. With a directory as its argument it leaves what it saw there, for a reader of JSON to check. */
+#define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "capi/check.h"
 #include "capi/support/group.h"
@@ -15,6 +17,17 @@ static distag_status deferring(void *user_data, distag_invocation *invocation, d
   (void)user_data;
   if (distag_invocation_defer(invocation, &reply, told) != DISTAG_OK) return told->code;
   atomic_store(&kept_reply, reply);
+  return DISTAG_OK;
+}
+
+static distag_value *_Atomic kept_argument;
+
+static distag_status keep(void *user_data, distag_invocation *invocation, distag_error *told) {
+  (void)user_data;
+  (void)told;
+  distag_value *const argument = distag_invocation_get_arg(invocation, 0);
+  distag_value_retain(argument);
+  atomic_store(&kept_argument, argument);
   return DISTAG_OK;
 }
 
@@ -129,6 +142,35 @@ static void in_the_middle(void) {
   leave("shut_down", report(w0, NULL));
 }
 
+/* Workers with ipc:// endpoints, one of which has lent a tensor of 4 MiB that the other keeps. */
+static void over_lanes(void) {
+  char folder[] = "/tmp/distag-reports-XXXXXX", rendezvous[64];
+  const int64_t elements = 1 << 20;
+  distag_worker *both[2] = {NULL, NULL};
+  distag_tensor *x = NULL;
+  CHECK(unsetenv("DISTAG_LANE") == 0);
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(rendezvous, sizeof rendezvous, "file://%s", folder);
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    const distag_worker_options options = group_options(rank, 2, rendezvous);
+    CHECK_OK(distag_worker_create(&options, &both[rank], &err));
+    CHECK_OK(distag_worker_register(both[rank], "keep", keep, NULL, NULL, NULL, &err));
+  }
+  CHECK_INT(group_start(both, 2), 0);
+  CHECK_OK(distag_full(1, DISTAG_FLOAT32, &elements, 1, &x, &err));
+  distag_value *const args[] = {distag_tensor_as_value(x)};
+  CHECK_OK(distag_call(both[0], NULL, "w1", "keep", args, 1, NULL, NULL, &err));
+  leave("lender", report(both[0], NULL));
+  leave("borrower", report(both[1], NULL));
+  distag_value_release(atomic_load(&kept_argument));
+  distag_tensor_release(x);
+  CHECK_INT(group_shutdown(both, 2), 0);
+  for (int i = 0; i < 2; ++i) distag_worker_release(both[i]);
+  char command[96];
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  CHECK(system(command) == 0);
+}
+
 int main(int count, char **arguments) {
   distag_worker *both[2];
   distag_worker_options options = group_options(0, 2, "inproc://reports");
@@ -145,5 +187,6 @@ int main(int count, char **arguments) {
   in_the_middle();
   distag_worker_release(w0);
   distag_worker_release(w1);
+  over_lanes();
   return check_end();
 }

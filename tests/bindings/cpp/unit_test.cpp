@@ -4,6 +4,8 @@
 #include <distag.hpp>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -281,6 +283,19 @@ TEST(HostExecutor, gives_events) {
   EXPECT_FALSE(worker.take_event(0ns));
   worker.call_async<int>("events", "ask", {20});
   { const auto dropped = worker.take_event(10s); }  // fails its call
+}
+
+TEST(Options, no_lane_leaves_sockets_alone) {
+  char folder[] = "/tmp/distag-unit-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  distag::worker_options options = alone("no_lane");
+  options.rendezvous = std::string("file://") + folder;
+  options.no_lane = true;
+  {
+    const distag::worker worker = started(options);
+    EXPECT_NE(worker.report().find("\"why\": \"the worker's option no_lane\""), std::string::npos);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 class counting_memory : public distag::memory {

@@ -2,10 +2,13 @@
 names."""
 import asyncio
 import functools
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
+from unittest import mock
 
 import distag
 from distag import autograd, functions, nn, optim, rpc
@@ -454,6 +457,14 @@ class Groups(unittest.TestCase):
         with distag.Worker("one", **options) as one, distag.Worker("two", **options) as two:
             self.assertEqual(two.call("one", double, 2), 4)
             self.assertEqual(one.call("two", double, 3), 6)
+
+    def test_a_worker_without_lanes(self):
+        for no_lane, why in ((False, None), (True, "the worker's option no_lane")):
+            with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ):
+                os.environ.pop("DISTAG_LANE", None)
+                with distag.Worker("w", rank=0, world_size=1, rendezvous=f"file://{folder}", no_lane=no_lane) as worker:
+                    lane = worker.report()["lane"]
+            self.assertEqual((lane["on"], lane.get("why")), (not no_lane, why))
 
     def test_options_that_are_none(self):
         for options in ({"executor": "thread"}, {"log_level": "loud"}, {"call_timeout": -1}, {"name": "a\0b"}):

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,7 +22,10 @@ int processes_start(processes *group, int32_t count,
   snprintf(group->rendezvous, sizeof group->rendezvous, "file://%s", group->folder);
   for (; group->count < count; ++group->count) {
     const pid_t made = fork();
-    if (made == 0) _exit(member(group->rendezvous, group->count, count, data));
+    if (made == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test itself be killed */
+      _exit(member(group->rendezvous, group->count, count, data));
+    }
     if (made < 0) {
       perror("fork");
       return 1;

@@ -14,8 +14,8 @@ typedef struct processes {
   pid_t members[kMostProcesses];
 } processes;
 
-/* Forks `count` members, at most kMostProcesses, each of which runs `member` and exits with what it gives. 0 when that
- * went well. */
+/* Forks `count` members, at most kMostProcesses, each of which runs `member` and exits with what it gives. They end
+ * with the calling thread. 0 when that went well. */
 int processes_start(processes *group, int32_t count,
                     int (*member)(const char *rendezvous, int32_t rank, int32_t count, void *data), void *data);
 /* Waits for all and removes the folder. 0 when `killed` (-1: nobody) was ended by SIGKILL and all others exited with 0;

@@ -97,11 +97,12 @@ class ShmLoansTest : public ::testing::Test {
     return sent;
   }
   Frames receive() { return listening_->record().next("message").frames; }
-  LaneReport report() {
+  static LaneReport report(Side& side) {
     LaneReport report;
-    client_.run([this, &report] { report = client_.transport().lane_report(); });
+    side.run([&side, &report] { report = side.transport().lane_report(); });
     return report;
   }
+  LaneReport report() { return report(client_); }
   // Sends small messages until the books of the lane say so.
   bool comes_to(size_t loans_out) {
     for (int i = 0; i < 10'000; ++i) {
@@ -179,6 +180,7 @@ TEST_F(ShmLoansTest, ALoanOutlivesItsLaneWithTheValuesOfThen) {
   Frames frames = receive();
   dialled_->close();
   EXPECT_TRUE(*lent.is_back) << "its owner is free to let go";
+  EXPECT_TRUE(comes_true([this] { return report(server_).open == 0; }));
   for (int i = 0; i < 64; ++i) {
     Lent other(kMiB, 9);
     ASSERT_NE(other.bytes, lent.bytes) << "the place is never used again";
@@ -214,8 +216,8 @@ TEST_F(ShmLoansTest, ABlockThatIsGoneIsForgottenOnBothSides) {
     }
     EXPECT_EQ(receive()[1].data()[0], static_cast<std::byte>(round));
     ASSERT_TRUE(comes_to(0));
-    EXPECT_TRUE(comes_true([] { return !shared_memory::has_blocks(); })) << "idle blocks go back within seconds";
-    EXPECT_TRUE(comes_true([] { return borrowed_blocks() == 0; })) << "who had mapped it has heard of that";
+    ASSERT_TRUE(comes_true([] { return !shared_memory::has_blocks(); })) << "idle blocks go back within seconds";
+    ASSERT_TRUE(comes_true([] { return borrowed_blocks() == 0; })) << "who had mapped it has heard of that";
   }
   EXPECT_EQ(report().open, 1u) << "the lane has served all of it";
 }

@@ -197,18 +197,19 @@ static void strangers(void) {
   choose_port();
   forget_log();
   distag_worker *server = start(0, "w0", &first);
-  uint64_t before = refused_by(server);
+  const uint64_t before = refused_by(server);
   check_denied("w1", &wrong, "does not let this one in");
   check_denied("w1", &group, "does not let this one in");
   check_denied("w1", &none, "does not let this one in");
   check_denied("w1", &misled, "does not let this one in"); /* who serves there is not who it takes it for */
   check_denied("w2", &second, "its key is that of \"w1\"");
   check_denied("w9", &second, "its key is that of \"w1\"");
+  CHECK_INT(refused_by(server), before + 6); /* all of them at the rendezvous */
   CHECK(is_logged("rendezvous"));
   CHECK(is_logged("was refused"));
   distag_worker *right = start(-1, "w1", &second);
   CHECK_FAILS(call(right, "w9", "neg"), DISTAG_E_NOT_FOUND, "w9");
-  (void)before;
+  CHECK_INT(refused_by(server), before + 6);
   end(right);
   end(server);
 }
@@ -240,6 +241,7 @@ static void rotation(void) {
   const char *changed[kWorkers] = {public_keys[0], other.public_key, public_keys[2]};
   distag_worker *worker[kWorkers];
   choose_port();
+  forget_log();
   for (int i = 0; i < kWorkers; ++i) keys[i] = keys_of(&pair[i]);
   for (int i = 0; i < kWorkers; ++i) worker[i] = start(i == 0 ? 0 : -1, kNames[i], &keys[i]);
   CHECK_INT(call(worker[1], "w0", "no such function"), DISTAG_E_NOT_FOUND);
@@ -250,8 +252,12 @@ static void rotation(void) {
   CHECK(seconds_now() - since < 2);
   CHECK_INT(call(worker[2], "w0", "no such function"), DISTAG_E_NOT_FOUND); /* the others go on */
   CHECK_INT(call(worker[1], "w2", "no such function"), DISTAG_E_NOT_FOUND);
+  CHECK(is_logged("may connect"));
   end(worker[1]);
+  const uint64_t before = refused_by(worker[0]);
   check_denied("w1", &keys[1], "does not let this one in"); /* the old key */
+  CHECK(is_logged(rendezvous));
+  CHECK(refused_by(worker[0]) > before);
   CHECK_OK(distag_worker_set_peers(worker[2], kNames, changed, kWorkers, &err));
   distag_security_options fresh = keys_of(&other);
   fresh.peer_keys = changed;

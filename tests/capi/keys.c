@@ -226,7 +226,7 @@ static void doors_of_ipc(void) {
   const uint64_t before = refused_by(server);
   check_denied("w2", &second, "its key is that of \"w1\"");
   CHECK(refused_by(server) > before);
-  CHECK(is_logged("it says that it is \"w2\""));
+  CHECK(is_logged("was refused, and told: its key is that of \"w1\", not of \"w2\""));
   check_denied("w1", &wrong, "their keys do not fit");
   distag_worker *right = start(-1, "w1", &second);
   CHECK_INT(call(right, "w0", "no such function"), DISTAG_E_NOT_FOUND);

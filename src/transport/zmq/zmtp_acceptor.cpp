@@ -290,7 +290,7 @@ void ZmtpAcceptor::State::tell_of(const Accepted& connection, std::string_view w
     loop_.post_or_drop(
         [weak = weak_from_this(), text = fmt::format("a connection from {} was refused: {}", connection.from, why)] {
           const auto state = weak.lock();
-          if (!state || !state->listener_) return;
+          if (!state) return;
           try {
             state->events_.on_denied(text);
           } catch (...) {

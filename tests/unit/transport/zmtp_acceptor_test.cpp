@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,6 +63,10 @@ class Stranger {
   std::string own_;
 };
 
+// All that a member without a key says before its first message, and a message.
+const std::string kHandshake = greeting_of("NULL") + std::string("\4\x1c\5READY\x0bSocket-Type\0\0\0\6DEALER", 30);
+const std::string kMessage("\0\2hi", 4);
+
 // An acceptor with the key of a group, or without, that records whom it did not let in.
 class ZmtpAcceptorTest : public ::testing::Test {
  protected:
@@ -104,7 +109,7 @@ TEST_F(ZmtpAcceptorTest, TellsOfBytesThatAreNoHandshake) {
   for (const auto& [bytes, why] : strangers) {
     const Stranger stranger(endpoint_);
     stranger.say(bytes);
-    EXPECT_EQ(next_denial(), refusal(stranger, why));
+    ASSERT_EQ(next_denial(), refusal(stranger, why));
   }
 }
 
@@ -113,7 +118,7 @@ TEST_F(ZmtpAcceptorTest, TellsOfAHandshakeThatDoesNotEndInTime) {
   for (const std::string& bytes : {std::string(), greeting_of("CURVE").substr(0, 11), greeting_of("CURVE")}) {
     const Stranger stranger(endpoint_);
     stranger.say(bytes);
-    EXPECT_EQ(next_denial(), refusal(stranger, "its handshake has not ended in time"));
+    ASSERT_EQ(next_denial(), refusal(stranger, "its handshake has not ended in time"));
   }
 }
 
@@ -124,7 +129,7 @@ TEST_F(ZmtpAcceptorTest, TellsOfWhoHangsUpInItsHandshake) {
     stranger.await_greeting();
     stranger.say(bytes);
     stranger.hang_up();
-    EXPECT_EQ(next_denial(), refusal(stranger, "it hung up in the midst of its handshake"));
+    ASSERT_EQ(next_denial(), refusal(stranger, "it hung up in the midst of its handshake"));
   }
 }
 
@@ -137,7 +142,7 @@ TEST_F(ZmtpAcceptorTest, TellsNothingOfWhoHangsUpWithoutAWord) {
     quiet.hang_up();
     const Stranger stranger(endpoint_);
     stranger.say("GET");
-    EXPECT_EQ(next_denial(), refusal(stranger, "it speaks no ZMTP: no signature"));
+    ASSERT_EQ(next_denial(), refusal(stranger, "it speaks no ZMTP: no signature"));
   }
   EXPECT_EQ(record_.all().size(), 2u);
 }
@@ -145,13 +150,11 @@ TEST_F(ZmtpAcceptorTest, TellsNothingOfWhoHangsUpWithoutAWord) {
 // It is a member: the layers above know of its end. Here it says nothing, hangs up, or breaks a message.
 TEST_F(ZmtpAcceptorTest, TellsNothingOfWhoHasEndedItsHandshake) {
   listen(std::nullopt, 50 * kMillisecond);
-  const std::string handshake =
-      greeting_of("NULL") + std::string("\4\x1c\5READY\x0bSocket-Type\0\0\0\6DEALER", 2 + 6 + 12 + 4 + 6);
-  for (const std::string& rest : {std::string(), std::string("\0\2hi", 4), std::string("\xff\xff", 2)}) {
+  for (const std::string& rest : {std::string(), kMessage, std::string("\xff\xff", 2)}) {
     Stranger member(endpoint_);
     member.await_greeting();
-    member.say(handshake + rest);
-    if (rest.size() == 4) {
+    member.say(kHandshake + rest);
+    if (rest == kMessage) {
       EXPECT_EQ(text_of(record_.next("message").frames.at(0)), "hi");
       member.hang_up();
     }
@@ -164,6 +167,7 @@ TEST_F(ZmtpAcceptorTest, TellsNothingOfWhoHasEndedItsHandshake) {
   EXPECT_EQ(record_.all(), std::vector<std::string>{"message"});
 }
 
+// Also while messages of a member wait for their turn.
 TEST_F(ZmtpAcceptorTest, MayBeDestroyedByWhomItTells) {
   side_.run([this] {
     AcceptorEvents events = recording_acceptor(record_);
@@ -171,20 +175,29 @@ TEST_F(ZmtpAcceptorTest, MayBeDestroyedByWhomItTells) {
       acceptor_.reset();
       record_.add({"denied", {}, {}});
     };
-    acceptor_ = std::make_unique<ZmtpAcceptor>(std::make_shared<SocketTurns>(side_.loop()),
-                                               parse_address("tcp://127.0.0.1:0", true), key_, std::move(events));
+    acceptor_ =
+        std::make_unique<ZmtpAcceptor>(std::make_shared<SocketTurns>(side_.loop()),
+                                       parse_address("tcp://127.0.0.1:0", true), std::nullopt, std::move(events));
     endpoint_ = acceptor_->endpoint();
   });
+  std::string messages;
+  for (int i = 0; i < 1000; ++i) messages += kMessage;
+  Stranger member(endpoint_);
+  member.say(kHandshake + kMessage);
+  record_.next("message");
   std::vector<std::unique_ptr<Stranger>> strangers;
-  side_.run([this, &strangers] {  // all at once
-    for (int i = 0; i < 8; ++i) {
-      strangers.push_back(std::make_unique<Stranger>(endpoint_));
-      strangers.back()->say("GET");
-    }
+  for (int i = 0; i < 8; ++i) {
+    strangers.push_back(std::make_unique<Stranger>(endpoint_));
+    strangers.back()->await_greeting();
+  }
+  side_.run([&] {  // all at once
+    member.say(messages);
+    for (const auto& stranger : strangers) stranger->say("GET");
   });
   EXPECT_EQ(record_.next("denied").what, "denied");
   destroy_acceptor();
-  EXPECT_EQ(record_.all().size(), 1u);
+  const std::vector<std::string> events = record_.all();
+  EXPECT_EQ(std::count(events.begin(), events.end(), "denied"), 1);
 }
 
 }  // namespace

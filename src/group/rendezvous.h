@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,6 +48,8 @@ class Rendezvous {
   // the rendezvous can be asked.
   using Answer = UniqueFunction<void(const std::optional<Peer>&)>;
   virtual void look_up(Incarnation incarnation, Answer answer) = 0;
+  // Of one that serves others: the JOINs and connections that it has refused so far.
+  virtual uint64_t refused() const { return 0; }
 };
 
 // The target that "env://" and the options name, resolved before anything starts. Throws INVALID_ARGUMENT naming what

@@ -23,7 +23,7 @@ void RendezvousHost::begin() {
   rank_table_.emplace(uri(), request().job, request().world_size);
   AcceptorEvents events;
   events.on_message = [this](const ConnectionToken& from, Frames frames) { on_message(from, frames); };
-  events.on_denied = [this](const std::string& why) { log_refusal(why); };
+  events.on_denied = [this](const std::string& why) { note_refusal(why); };
   try {
     acceptor_ = transport_.listen(uri(), std::move(events));
   } catch (...) {
@@ -57,7 +57,7 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
 }
 
 void RendezvousHost::refuse(const ConnectionToken& from, Error error) {
-  log_refusal("refused: " + error.message());
+  note_refusal("refused: " + error.message());
   wire::Roster refusal;
   refusal.refused = true;
   refusal.error = std::move(error);
@@ -84,7 +84,8 @@ wire::Join RendezvousHost::with_name_of_key(const ConnectionToken& from, wire::J
   return join;
 }
 
-void RendezvousHost::log_refusal(const std::string& text) {
+void RendezvousHost::note_refusal(const std::string& text) {
+  ++refused_;
   refusal_log_.write(log_, LogLevel::kWarning, loop_.now(), fmt::format("rendezvous \"{}\": {}", uri(), text));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,13 +21,14 @@ class RendezvousHost final : public Joining {
 
   void on_gone(Incarnation incarnation) override;
   void look_up(Incarnation incarnation, Answer answer) override;
+  uint64_t refused() const override { return refused_; }
 
  private:
   void begin() override;
   Error on_deadline() override;
 
   void on_message(const ConnectionToken& from, const Frames& frames);
-  void log_refusal(const std::string& text);
+  void note_refusal(const std::string& text);
   void refuse(const ConnectionToken& from, Error error);
   void take_join(const ConnectionToken& from, const wire::Join& join);
   void on_join(const ConnectionToken& from, const wire::Join& join);
@@ -55,6 +57,7 @@ class RendezvousHost final : public Joining {
   std::map<Incarnation, Probe> probes_;
   std::optional<Error> failure_;
   LogThrottle refusal_log_;
+  uint64_t refused_ = 0;
 };
 
 }  // namespace distag

@@ -28,6 +28,7 @@ class TcpRendezvous final : public Rendezvous {
     if (role_ != nullptr) role_->on_gone(incarnation);
   }
   void look_up(Incarnation incarnation, Answer answer) override { role_->look_up(incarnation, std::move(answer)); }
+  uint64_t refused() const override { return role_ == nullptr ? 0 : role_->refused(); }
 
  private:
   const std::string uri_;

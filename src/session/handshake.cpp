@@ -47,8 +47,8 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
 // it.
 PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
   const Peer& self = shared.config.self;
-  auto refuse_it = [this, &from](wire::RefuseReason reason, const std::string& text) {
-    refuse_hello(from, reason, text);
+  auto refuse_it = [this, &from, &hello](wire::RefuseReason reason, const std::string& text) {
+    refuse_hello(from, hello, reason, text);
     return nullptr;
   };
   if (hello.protocol != wire::kProtocolVersion) {
@@ -64,8 +64,6 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
                      "it has no key of its group, and cannot check the proof that the other gives of one");
   }
   if (const std::string owner = acceptor->name_of(from); !owner.empty() && owner != hello.name) {
-    stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
-                       fmt::format("worker \"{}\" was refused: it says that it is \"{}\"", owner, hello.name));
     return refuse_it(wire::RefuseReason::kDenied,
                      fmt::format("its key is that of \"{}\", not of \"{}\"", owner, hello.name));
   }
@@ -100,8 +98,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return nullptr;
   }
   if (const std::string lie = difference(*vouched, stranger); !lie.empty()) {
-    refuse_lie(from, hello, lie);
-    return nullptr;
+    return refuse_it(wire::RefuseReason::kDenied, lie);
   }
   add_peer(stranger);
   record = find(stranger.incarnation);
@@ -109,8 +106,16 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   return record;
 }
 
-void Session::State::refuse_hello(const ConnectionToken& from, wire::RefuseReason reason, const std::string& text) {
+// Whoever dials while a worker ends, or where another one was before, does nothing wrong: that fills no log.
+void Session::State::refuse_hello(const ConnectionToken& from, const wire::Hello& hello, wire::RefuseReason reason,
+                                  const std::string& text) {
+  using wire::RefuseReason;
   ++shared.stats.messages_refused;
+  const bool is_no_fault = reason == RefuseReason::kStopping || reason == RefuseReason::kIncarnation;
+  if (!is_no_fault) {
+    stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
+                       fmt::format("{} was refused, and told: {}", describe_peer(peer_of(hello)), text));
+  }
   refuse(from, reason, text);
 }
 
@@ -129,7 +134,7 @@ void Session::State::hold(const ConnectionToken& from, const wire::Hello& hello)
   EachStep each;
   each([&] { may_wait = events.on_stranger(peer); });
   if (!may_wait && strangers.erase(peer.incarnation) != 0 && !each.has_failed()) {
-    refuse_hello(from, wire::RefuseReason::kUnknown,
+    refuse_hello(from, hello, wire::RefuseReason::kUnknown,
                  fmt::format("{} is not a member of the group", describe_peer(peer)));
   }
   each.check();
@@ -143,8 +148,8 @@ void Session::State::settle_stranger(Incarnation incarnation, const Peer* vouche
   if (vouched != nullptr) return answer(stranger, vouched);
   EachStep each;
   each([this, &stranger] {
-    refuse_lie(stranger.connection, stranger.hello,
-               fmt::format("the rendezvous does not know {}", describe_peer(peer_of(stranger.hello))));
+    refuse_hello(stranger.connection, stranger.hello, wire::RefuseReason::kDenied,
+                 fmt::format("the rendezvous does not know {}", describe_peer(peer_of(stranger.hello))));
   });
   if (each.has_failed()) ask_to_dial_again(stranger.connection);
 }
@@ -162,25 +167,19 @@ void Session::State::answer(const Stranger& stranger, const Peer* vouched) {
   }
 }
 
-void Session::State::refuse_lie(const ConnectionToken& from, const wire::Hello& hello, const std::string& lie) {
-  stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
-                     fmt::format("{} was refused: {}", describe_peer(peer_of(hello)), lie));
-  refuse_hello(from, wire::RefuseReason::kDenied, lie);
-}
-
 void Session::State::settle_late_strangers() {
   const Nanos now = shared.loop.now();
   for (auto next = strangers.begin(); next != strangers.end();) {
     const auto stranger = next++;
     if (stranger->second.until > now) continue;
     const auto held = strangers.extract(stranger);
-    refuse_hello(held.mapped().connection, wire::RefuseReason::kUnknown,
+    refuse_hello(held.mapped().connection, held.mapped().hello, wire::RefuseReason::kUnknown,
                  fmt::format("the rendezvous did not say in time whether {} is a member",
                              describe_peer(peer_of(held.mapped().hello))));
   }
 }
 
-// Without the key of the group it never comes so far as to say HELLO.
+// Without the key of the group, or a handshake, it never comes so far as to say HELLO.
 void Session::State::on_denied(const std::string& why) {
   assert_on_loop(shared.loop);
   ++shared.stats.messages_refused;

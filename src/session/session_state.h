@@ -135,8 +135,8 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void answer(const Stranger& stranger, const Peer* vouched);
   void settle_stranger(Incarnation incarnation, const Peer* vouched);
   void settle_late_strangers();
-  void refuse_lie(const ConnectionToken& from, const wire::Hello& hello, const std::string& lie);
-  void refuse_hello(const ConnectionToken& from, wire::RefuseReason reason, const std::string& text);
+  void refuse_hello(const ConnectionToken& from, const wire::Hello& hello, wire::RefuseReason reason,
+                    const std::string& text);
   void keep_words_ready() noexcept;
   void ask_to_dial_again(const ConnectionToken& from);
   void refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text);

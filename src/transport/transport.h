@@ -96,7 +96,10 @@ struct AcceptorEvents {
   std::function<void(const ConnectionToken& from, Frames frames)> on_message;
   // Some bytes of a message have come that is not whole yet. A transport whose messages take no time need not tell.
   std::function<void(const ConnectionToken& from)> on_part = nullptr;
-  // Somebody dialled who has not the keys, and was not let in. `why` names the address they came from.
+  // Somebody dialled and was not let in, a task for each: who has not the keys, or whose handshake is none, breaks off
+  // in its midst, takes too long or gives way to others. `why` says so, and names the address that they came from. Not
+  // told of are those who hang up without a word (a look whether somebody listens), nor the end of who was let in, but
+  // for a key that counts no more.
   std::function<void(const std::string& why)> on_denied = nullptr;
 };
 

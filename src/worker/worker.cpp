@@ -68,9 +68,17 @@ WorkerStats Worker::stats() const {
 std::shared_ptr<Future<SessionStats>> Worker::fetch_session_stats() {
   auto future = Future<SessionStats>::make();
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
-    owed->complete(state->session ? state->session->stats() : state->get_view().session);
+    owed->complete(state->session ? state->session_stats() : state->get_view().session);
   });
   return future;
+}
+
+// The rendezvous that this worker serves has a listener of its own, and ends before the session.
+SessionStats Worker::State::session_stats() {
+  if (rendezvous) refused_at_rendezvous = rendezvous->refused();
+  SessionStats stats = session->stats();
+  stats.messages_refused += refused_at_rendezvous;
+  return stats;
 }
 
 // ---- start ----
@@ -198,6 +206,7 @@ void Worker::State::forget_start() {
 void Worker::State::abandon_start(const Error& error) {
   forget_start();
   rendezvous.reset();
+  refused_at_rendezvous = 0;
   session.reset();
   transport.reset();
   phase = WorkerPhase::kCreated;
@@ -269,11 +278,14 @@ EachStep Worker::State::stop_parts() {
   each([this] { rrefs.stop(); });
   each([this] { dautograd.stop(); });
   each([this] { group.cut_off(); });
-  each([this] { rendezvous.reset(); });
+  each([this] {
+    if (rendezvous) refused_at_rendezvous = rendezvous->refused();
+    rendezvous.reset();
+  });
   each([this] {
     MutexLock lock(mutex);
     view.started = false;
-    if (session) view.session = session->stats();
+    if (session) view.session = session_stats();
   });
   return each;
 }

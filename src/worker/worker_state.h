@@ -73,6 +73,7 @@ struct Worker::State {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Session> session;
   std::unique_ptr<Rendezvous> rendezvous;
+  uint64_t refused_at_rendezvous = 0;  // as it said last
   EventLog event_log;
   LogThrottle refusal_log;
   Nanos start_deadline = kNever;
@@ -107,6 +108,7 @@ struct Worker::State {
 
   void note(std::string text) { event_log.add(environment.loop.now(), std::move(text)); }
   WorkerSnapshot snapshot() const;
+  SessionStats session_stats();
   // Where the worker meets others, listens and is found, as the host gave it or as numbers.
   struct Places {
     RendezvousTarget target;

@@ -197,18 +197,19 @@ static void strangers(void) {
   choose_port();
   forget_log();
   distag_worker *server = start(0, "w0", &first);
-  uint64_t before = refused_by(server);
+  const uint64_t before = refused_by(server);
   check_denied("w1", &wrong, "does not let this one in");
   check_denied("w1", &group, "does not let this one in");
   check_denied("w1", &none, "does not let this one in");
   check_denied("w1", &misled, "does not let this one in"); /* who serves there is not who it takes it for */
   check_denied("w2", &second, "its key is that of \"w1\"");
   check_denied("w9", &second, "its key is that of \"w1\"");
+  CHECK_INT(refused_by(server), before + 6); /* all of them at the rendezvous */
   CHECK(is_logged("rendezvous"));
   CHECK(is_logged("was refused"));
   distag_worker *right = start(-1, "w1", &second);
   CHECK_FAILS(call(right, "w9", "neg"), DISTAG_E_NOT_FOUND, "w9");
-  (void)before;
+  CHECK_INT(refused_by(server), before + 6);
   end(right);
   end(server);
 }
@@ -225,7 +226,7 @@ static void doors_of_ipc(void) {
   const uint64_t before = refused_by(server);
   check_denied("w2", &second, "its key is that of \"w1\"");
   CHECK(refused_by(server) > before);
-  CHECK(is_logged("it says that it is \"w2\""));
+  CHECK(is_logged("was refused, and told: its key is that of \"w1\", not of \"w2\""));
   check_denied("w1", &wrong, "their keys do not fit");
   distag_worker *right = start(-1, "w1", &second);
   CHECK_INT(call(right, "w0", "no such function"), DISTAG_E_NOT_FOUND);
@@ -240,9 +241,11 @@ static void rotation(void) {
   const char *changed[kWorkers] = {public_keys[0], other.public_key, public_keys[2]};
   distag_worker *worker[kWorkers];
   choose_port();
+  forget_log();
   for (int i = 0; i < kWorkers; ++i) keys[i] = keys_of(&pair[i]);
   for (int i = 0; i < kWorkers; ++i) worker[i] = start(i == 0 ? 0 : -1, kNames[i], &keys[i]);
   CHECK_INT(call(worker[1], "w0", "no such function"), DISTAG_E_NOT_FOUND);
+  const uint64_t before = refused_by(worker[0]);
   CHECK_OK(distag_worker_set_peers(worker[0], kNames, changed, kWorkers, &err));
   const double since = seconds_now();
   CHECK_INT(call(worker[0], "w1", "no such function"), DISTAG_E_DENIED);
@@ -252,6 +255,8 @@ static void rotation(void) {
   CHECK_INT(call(worker[1], "w2", "no such function"), DISTAG_E_NOT_FOUND);
   end(worker[1]);
   check_denied("w1", &keys[1], "does not let this one in"); /* the old key */
+  CHECK(is_logged("may connect"));
+  CHECK(refused_by(worker[0]) > before);
   CHECK_OK(distag_worker_set_peers(worker[2], kNames, changed, kWorkers, &err));
   distag_security_options fresh = keys_of(&other);
   fresh.peer_keys = changed;

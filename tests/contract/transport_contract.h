@@ -79,7 +79,7 @@ inline std::string text_of(const Frame& frame) {
 class Record {
  public:
   struct Event {
-    std::string what;  // "connected" "message" "writable" "dropped" "refused"
+    std::string what;  // "connected" "message" "writable" "dropped" "refused" "denied"
     Frames frames;
     ConnectionToken from;
   };
@@ -131,7 +131,12 @@ inline ConnectionEvents recording(Record& record) {
 }
 
 inline AcceptorEvents recording_acceptor(Record& record) {
-  return {[&record](const ConnectionToken& from, Frames frames) { record.add({"message", std::move(frames), from}); }};
+  AcceptorEvents events;
+  events.on_message = [&record](const ConnectionToken& from, Frames frames) {
+    record.add({"message", std::move(frames), from});
+  };
+  events.on_denied = [&record](const std::string& why) { record.add({"denied", {text_frame(why)}, {}}); };
+  return events;
 }
 
 // An acceptor of one side, with its record. Destroyed on the loop.

@@ -1,6 +1,7 @@
 // Messages that are late, or of workers that are gone or never were: what they would make is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -312,6 +313,29 @@ TEST(StrangersTest, AreAskedForAtTheRendezvous) {
     EXPECT_EQ(members.find_by_rank(1)->peer.generation, 1u);
     EXPECT_EQ(members.alive_count(), 2u);
   }
+}
+
+// w1 wants to stop, and w2 asks as if it led the vote, which is the part of w0.
+TEST(StrangersTest, WhoseVoteIsNotTheirsToLeadAreLoggedAndCounted) {
+  SimGroupOptions options;
+  options.size = 3;
+  SimWorkerGroup group(1, options);
+  group.start();
+  const auto refused = [&group] {
+    const auto stats = group.worker(1).fetch_session_stats();
+    EXPECT_TRUE(group.scheduler().run_until([&stats] { return stats->is_done(); }, kSecond));
+    return stats->value().messages_refused;
+  };
+  const auto left = group.worker(1).shutdown(kForever);
+  group.scheduler().run_for(100 * kMillisecond);
+  const uint64_t before = refused();
+  const Incarnation asked = group.worker(0).group().membership().find_by_rank(1)->peer.incarnation;
+  group.loop(2).run([&] { group.worker(2).group().session().send(asked, wire::ShutdownPoll{7, {}}); });
+  group.scheduler().run_for(kSecond);
+  EXPECT_FALSE(left->is_done());
+  EXPECT_EQ(refused(), before + 1);
+  const auto& lines = group.log_lines();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "w1: worker \"w2\" (rank 2) asks for a vote that others lead"), 1);
 }
 
 }  // namespace

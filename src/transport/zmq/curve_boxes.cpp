@@ -44,7 +44,7 @@ void wipe(CurveKey& secret) { sodium_memzero(secret.data(), secret.size()); }
 
 namespace curve {
 
-void refuse(const char* what) { fail(Status::kProtocol, "a connection that speaks no CURVE: {}", what); }
+void refuse(const char* what) { fail(Status::kProtocol, "it speaks no CURVE: {}", what); }
 
 bool has_name(std::span<const std::byte> command, std::string_view name) {
   return command.size() >= name.size() && std::memcmp(command.data(), name.data(), name.size()) == 0;

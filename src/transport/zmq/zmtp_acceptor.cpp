@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -27,7 +28,6 @@ namespace {
 constexpr size_t kBytesPerTurn = 1u << 20;
 constexpr int kMessagesPerTurn = 64;  // of a connection
 constexpr int kAcceptsPerTurn = 16;
-constexpr Nanos kHandshakeTimeout = 5 * kSecond;
 // Connections without a message of theirs: about 20 KiB each. One more closes the oldest.
 constexpr size_t kMostSilent = 1024;
 // How long nobody is accepted after descriptors were short; and how long a connection may be silent then.
@@ -36,17 +36,19 @@ constexpr Nanos kSilenceWhenShort = 50 * kMillisecond;
 
 // A connection that was accepted. Closes it at its end.
 struct Accepted {
-  Accepted(int fd_, Nanos since_, const SocketKeys* keys)
-      : fd(fd_), since(since_), reader(ZmtpReader::Role::kAccepts, keys) {}
+  Accepted(int fd_, std::string from_, Nanos since_, const SocketKeys* keys)
+      : fd(fd_), from(std::move(from_)), since(since_), reader(ZmtpReader::Role::kAccepts, keys) {}
   ~Accepted() { close(fd); }
   Accepted(const Accepted&) = delete;
   Accepted& operator=(const Accepted&) = delete;
 
   const int fd;
+  const std::string from;  // the address of the other side, which the system forgets once that is gone
   const Nanos since;
   ZmtpReader reader;
   Outbox outbox;
   Loop::TimerId handshake_timer = 0;
+  bool has_spoken = false;
   bool is_put_off = false;  // more has come from it than was handed out: the rest has its turn
 };
 
@@ -70,12 +72,13 @@ std::string describe_other_side(int fd) {
 class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_from_this<ZmtpAcceptor::State> {
  public:
   State(std::shared_ptr<SocketTurns> turns, const SocketAddress& address, const std::optional<SocketKeys>& keys,
-        AcceptorEvents events)
+        AcceptorEvents events, Nanos handshake_timeout)
       : turns_(std::move(turns)),
         loop_(turns_->loop()),
         keys_(keys),
         events_(std::move(events)),
         is_for_one_user_(address.is_ipc() && !keys),
+        handshake_timeout_(handshake_timeout),
         listener_(std::make_unique<Listener>(address)) {}
 
   const std::string& endpoint() const { return listener_->endpoint(); }
@@ -98,16 +101,18 @@ class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_f
   bool take_turn() override;
   bool write(Accepted& connection);
   void write_rest(Id id);
-  void drop(Id id);
+  void drop(Id id, std::string_view why = {});
+  void on_hung_up(Id id);
+  void on_failure(Id id, Accepted& connection, const Error& error);
+  void tell_of(const Accepted& connection, std::string_view why) noexcept;
   bool has(Id id) const { return connections_.contains(id); }
-
-  void deny(Id id, Accepted& connection, const std::string& why);
 
   const std::shared_ptr<SocketTurns> turns_;
   FdLoop& loop_;
   const std::optional<SocketKeys> keys_;
   const AcceptorEvents events_;
   const bool is_for_one_user_;
+  const Nanos handshake_timeout_;
   std::unique_ptr<Listener> listener_;
   Loop::TimerId pause_timer_ = 0;
   std::vector<Id> put_off_;
@@ -149,7 +154,7 @@ void ZmtpAcceptor::State::pause() {
   for (auto next = silent_.begin(); next != silent_.end();) {
     const Id id = *next++;
     const Accepted& connection = *connections_.at(id);
-    if (!connection.reader.is_ready() && connection.since <= latest) drop(id);
+    if (!connection.reader.is_ready() && connection.since <= latest) drop(id, "descriptors ran short in its handshake");
   }
 }
 
@@ -157,19 +162,21 @@ void ZmtpAcceptor::State::begin(int fd) {
   const Id id = ++last_id_;
   std::shared_ptr<Accepted> connection;
   try {
-    connection = std::make_shared<Accepted>(fd, loop_.now(), keys_ ? &*keys_ : nullptr);
+    connection = std::make_shared<Accepted>(fd, describe_other_side(fd), loop_.now(), keys_ ? &*keys_ : nullptr);
   } catch (...) {
     ::close(fd);
     return;
   }
   try {
     connection->outbox.add({Frame::of(connection->reader.take_answer())});
-    if (is_for_one_user_ && !is_of_same_user(fd)) return deny(id, *connection, "it is of another user");
-    if (silent_.size() >= kMostSilent) drop(*silent_.begin());
+    if (is_for_one_user_ && !is_of_same_user(fd)) {
+      return on_failure(id, *connection, Error(Status::kDenied, "it is of another user"));
+    }
+    if (silent_.size() >= kMostSilent) drop(*silent_.begin(), "too many have come after it in its handshake");
     silent_.insert(id);
     connections_.emplace(id, connection);
-    connection->handshake_timer = loop_.start_timer(loop_.now() + kHandshakeTimeout, [weak = weak_from_this(), id] {
-      if (const auto state = weak.lock()) state->drop(id);
+    connection->handshake_timer = loop_.start_timer(loop_.now() + handshake_timeout_, [weak = weak_from_this(), id] {
+      if (const auto state = weak.lock()) state->drop(id, "its handshake has not ended in time");
     });
     loop_.watch(
         fd,
@@ -197,7 +204,8 @@ void ZmtpAcceptor::State::read(Id id) {
     const ssize_t got = ::read(connection->fd, room.data(), room.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got <= 0) return drop(id);
+    if (got <= 0) return on_hung_up(id);
+    connection->has_spoken = true;
     bytes += static_cast<size_t>(got);
     connection->reader.add(static_cast<size_t>(got));
     if (!hand_out(id, *connection, left)) return;
@@ -221,16 +229,11 @@ bool ZmtpAcceptor::State::hand_out(Id id, Accepted& connection, int& left) {
       const bool is_answered = !answer.empty() && (!was_ready || !connection.outbox.is_full());
       if (is_answered) connection.outbox.add({Frame::of(std::move(answer))});
       if (is_answered && !write(connection)) {
-        drop(id);
+        on_hung_up(id);
         return false;
       }
     } catch (...) {
-      const Error error = current_error();
-      if (error.status() == Status::kDenied) {
-        deny(id, connection, error.message());
-      } else {
-        drop(id);
-      }
+      on_failure(id, connection, current_error());
       return false;
     }
     if (!frames) return true;
@@ -271,17 +274,38 @@ bool ZmtpAcceptor::State::take_turn() {
   return !put_off_.empty();
 }
 
-void ZmtpAcceptor::State::deny(Id id, Accepted& connection, const std::string& why) {
-  drop(id);  // whoever calls holds the connection
+// Whoever calls holds the connection. A message that is none, and a shortage of this worker, are told to nobody here:
+// the layers above know of a member that is gone.
+void ZmtpAcceptor::State::on_failure(Id id, Accepted& connection, const Error& error) {
+  if (error.status() != Status::kDenied) return drop(id, error.status() == Status::kProtocol ? error.message() : "");
+  drop(id);
   try {
     if (!connection.reader.is_ready()) {
       connection.outbox.add({Frame::of(zmtp_denial())});
       connection.outbox.write_to(connection.fd, kBytesPerTurn);
     }
-    if (!events_.on_denied) return;
-    events_.on_denied(fmt::format("a connection from {} was refused: {}", describe_other_side(connection.fd), why));
   } catch (...) {
-    // Without memory nobody is told.
+    // Without memory the other side is not told.
+  }
+  tell_of(connection, error.message());
+}
+
+// By a task of its own, as whoever is told may destroy the acceptor. Without memory nobody is told.
+void ZmtpAcceptor::State::tell_of(const Accepted& connection, std::string_view why) noexcept {
+  if (!events_.on_denied) return;
+  try {
+    loop_.post_or_drop(
+        [weak = weak_from_this(), text = fmt::format("a connection from {} was refused: {}", connection.from, why)] {
+          const auto state = weak.lock();
+          if (!state) return;
+          try {
+            state->events_.on_denied(text);
+          } catch (...) {
+            // As above.
+          }
+        });
+  } catch (...) {
+    // As above.
   }
 }
 
@@ -313,10 +337,18 @@ bool ZmtpAcceptor::State::write(Accepted& connection) {
 void ZmtpAcceptor::State::write_rest(Id id) {
   assert_on_loop(loop_);
   const auto found = connections_.find(id);
-  if (found != connections_.end() && !write(*found->second)) drop(id);
+  if (found != connections_.end() && !write(*found->second)) on_hung_up(id);
 }
 
-void ZmtpAcceptor::State::drop(Id id) {
+// Those who say nothing look whether somebody listens.
+void ZmtpAcceptor::State::on_hung_up(Id id) {
+  const auto found = connections_.find(id);
+  const bool has_spoken = found != connections_.end() && found->second->has_spoken;
+  drop(id, has_spoken ? "it hung up in the midst of its handshake" : "");
+}
+
+// `why` is told of one that has not ended its handshake.
+void ZmtpAcceptor::State::drop(Id id, std::string_view why) {
   silent_.erase(id);
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
@@ -324,6 +356,7 @@ void ZmtpAcceptor::State::drop(Id id) {
   connections_.erase(found);
   loop_.cancel_timer(connection->handshake_timer);
   loop_.unwatch(connection->fd);
+  if (!why.empty() && !connection->reader.is_ready()) tell_of(*connection, why);
 }
 
 void ZmtpAcceptor::State::close() {
@@ -352,8 +385,8 @@ ConnectionToken ZmtpAcceptor::State::token_of(Id id) {
 }
 
 ZmtpAcceptor::ZmtpAcceptor(std::shared_ptr<SocketTurns> turns, const SocketAddress& address,
-                           const std::optional<SocketKeys>& keys, AcceptorEvents events)
-    : state_(std::make_shared<State>(std::move(turns), address, keys, std::move(events))) {
+                           const std::optional<SocketKeys>& keys, AcceptorEvents events, Nanos handshake_timeout)
+    : state_(std::make_shared<State>(std::move(turns), address, keys, std::move(events), handshake_timeout)) {
   state_->watch();
 }
 

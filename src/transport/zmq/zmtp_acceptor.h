@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "transport/security.h"
 #include "transport/transport.h"
 #include "transport/zmq/listener.h"
@@ -20,7 +21,7 @@ class ZmtpAcceptor final : public Acceptor {
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. Once it is destroyed the
   // address can be listened at again.
   ZmtpAcceptor(std::shared_ptr<SocketTurns> turns, const SocketAddress& address, const std::optional<SocketKeys>& keys,
-               AcceptorEvents events);
+               AcceptorEvents events, Nanos handshake_timeout = 5 * kSecond);
   ~ZmtpAcceptor() override;
 
   const std::string& endpoint() const override;

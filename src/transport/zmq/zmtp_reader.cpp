@@ -52,7 +52,7 @@ constexpr uint8_t kCommand = 4;
 
 constexpr size_t align_up(size_t size) { return (size + kFrameAlignment - 1) & ~(kFrameAlignment - 1); }
 
-[[noreturn]] void refuse(const char* what) { fail(Status::kProtocol, "a connection that speaks no ZMTP: {}", what); }
+[[noreturn]] void refuse(const char* what) { fail(Status::kProtocol, "it speaks no ZMTP: {}", what); }
 
 uint64_t read_big_endian(const std::byte* bytes, size_t count) {
   uint64_t number = 0;

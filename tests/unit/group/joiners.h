@@ -63,6 +63,12 @@ class Joiner {
     loop_.run([&] { rendezvous_->on_gone(incarnation); });
   }
 
+  uint64_t refused() {
+    uint64_t refused = 0;
+    loop_.run([&] { refused = rendezvous_->refused(); });
+    return refused;
+  }
+
   // The answer of the rendezvous to: who is it?
   struct Found {
     bool is_answered = false;

@@ -325,13 +325,13 @@ class Stranger {
     });
   }
   // The answer to it, on a connection of its own.
-  wire::Roster join(const wire::Member& member) {
+  wire::Roster join(const wire::Member& member, int32_t world_size = 3) {
     std::optional<wire::Roster> answer;
     ConnectionEvents events;
     events.on_message = [&answer](const Frames& frames) {
       answer = std::get<wire::Roster>(wire::decode(frames.front(), {}, {}).body);
     };
-    const wire::Join join{"job", wire::kProtocolVersion, 3, member};
+    const wire::Join join{"job", wire::kProtocolVersion, world_size, member};
     events.on_connected = [&] { EXPECT_TRUE(connection_->send({wire::encode({0, 0, {}, join}, {}).header})); };
     loop_.run([&] { connection_ = transport_.dial(kUri, std::move(events)); });
     EXPECT_TRUE(meeting_.scheduler.run_until([&answer] { return answer.has_value(); }, kSecond));
@@ -356,6 +356,40 @@ class Stranger {
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Acceptor> acceptor_;
 };
+
+// A rank that is another's, one that no world has, another size, a generation before it came, and another's name.
+TEST(RendezvousTcp, WhomItRefusesItLogsAndCounts) {
+  Meeting meeting(kUri);
+  Joiner& host = meeting.add(0, 3);
+  meeting.add(1, 3);
+  meeting.scheduler.run_for(100 * kMillisecond);
+  EXPECT_EQ(host.refused(), 0u);
+  struct Lie {
+    int32_t world_size;
+    wire::Member member;
+    std::string logged;
+  };
+  const std::vector<Lie> lies = {
+      {3, {1, "stranger", "sim://x", 77, 0, 0}, "rank 1"},
+      {3, {7, "stranger", "sim://x", 77, 0, 0}, "rank 7"},
+      {4, {2, "stranger", "sim://x", 77, 0, 0}, "expects a world of 4"},
+      {3, {2, "stranger", "sim://x", 77, 3, 0}, "was given up here, or is of an earlier group"},
+      {3, {2, "w9", "sim://x", 77, 0, 0}, "takes the name \"w9\", but its key is that of \"stranger\""}};
+  uint64_t refused = 0;
+  for (const Lie& lie : lies) {
+    meeting.scheduler.run_for(kSecond);  // a line a second
+    host.logged.clear();
+    Stranger stranger(meeting);
+    EXPECT_TRUE(stranger.join(lie.member, lie.world_size).refused) << lie.logged;
+    EXPECT_EQ(host.refused(), ++refused) << lie.logged;
+    ASSERT_EQ(host.logged.size(), 1u) << lie.logged;
+    EXPECT_NE(host.logged[0].find(": refused: "), std::string::npos) << host.logged[0];
+    EXPECT_NE(host.logged[0].find(lie.logged), std::string::npos) << host.logged[0];
+    stranger.drop();
+  }
+  EXPECT_TRUE(meeting.add(2, 3).succeeds());
+  EXPECT_EQ(host.refused(), refused);
+}
 
 // A key says whose place it may be: else its connection would count as that of the member, which goes with it.
 TEST(RendezvousTcp, NobodySpeaksAsTheIncarnationOfAnother) {

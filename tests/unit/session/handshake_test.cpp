@@ -278,7 +278,8 @@ TEST_F(HandshakeTest, AStrangerThatNobodyKnowsIsDenied) {
   EXPECT_EQ(a.find(4711), nullptr);
   EXPECT_EQ(a.session->stats().messages_refused, 1u);
   ASSERT_FALSE(a.logged.empty());
-  EXPECT_NE(a.logged.back().find("was refused: the rendezvous does not know"), std::string::npos) << a.logged.back();
+  EXPECT_NE(a.logged.back().find("was refused, and told: the rendezvous does not know"), std::string::npos)
+      << a.logged.back();
 }
 
 // An endpoint that the rendezvous did not name, another generation, name or rank: what is said last counts, also while
@@ -302,9 +303,15 @@ TEST_F(HandshakeTest, AStrangerThatTheRendezvousKnowsOtherwiseIsDenied) {
     rogue.say(0, lying);
     scheduler.run_for(10 * kMillisecond);
     EXPECT_EQ(a.strangers.size(), 1u);
+    scheduler.run_for(kSecond);  // a line a second
+    a.logged.clear();
+    const uint64_t refused = a.session->stats().messages_refused;
     a.settle_stranger(4711, a.strangers[0]);
     expect_refused(wire::RefuseReason::kDenied);
     EXPECT_EQ(a.find(4711), nullptr);
+    EXPECT_EQ(a.session->stats().messages_refused, refused + 1);
+    ASSERT_EQ(a.logged.size(), 1u);
+    EXPECT_NE(a.logged[0].find("was refused, and told: the rendezvous knows it as"), std::string::npos) << a.logged[0];
   }
 }
 
@@ -329,6 +336,44 @@ TEST_F(HandshakeTest, AStrangerWithAnEndpointThatIsNoneIsRefused) {
   expect_refused(wire::RefuseReason::kUnreachable);
   EXPECT_NE(std::get<wire::Refuse>(rogue.answers[0].body).text.find("\"no endpoint\""), std::string::npos);
   EXPECT_EQ(a.find(4711), nullptr);
+}
+
+TEST_F(HandshakeTest, WhoIsRefusedIsLoggedAndCounted) {
+  a.takes_strangers = true;
+  struct Lie {
+    std::function<void(wire::Hello&)> tell;
+    std::string logged;
+  };
+  const std::vector<Lie> lies = {
+      {[](wire::Hello& said) { said.protocol = 99; }, "it speaks version 2 of the protocol, not version 99"},
+      {[](wire::Hello& said) { said.job = "another"; }, "it belongs to job \"job\", not to \"another\""},
+      {[](wire::Hello& said) { said.name = "b", said.generation = 0; }, "another worker named \"b\" has joined"},
+      {[this](wire::Hello& said) { said.incarnation = b.id(); }, "this incarnation is known as worker \"b\""},
+      {[](wire::Hello& said) { said.endpoint = "no endpoint"; }, "it cannot be dialled back"},
+  };
+  uint64_t refused = 0;
+  for (const Lie& lie : lies) {
+    scheduler.run_for(kSecond);  // a line a second
+    a.logged.clear();
+    rogue.answers.clear();
+    wire::Hello said = hello;
+    lie.tell(said);
+    rogue.say(0, said);
+    ASSERT_TRUE(run_until([&] { return !rogue.answers.empty(); }, kSecond)) << lie.logged;
+    EXPECT_EQ(a.session->stats().messages_refused, ++refused) << lie.logged;
+    ASSERT_EQ(a.logged.size(), 1u) << lie.logged;
+    EXPECT_EQ(a.logged[0].rfind("worker \"" + said.name + "\" (rank 5) was refused, and told: " + lie.logged, 0), 0u)
+        << a.logged[0];
+  }
+}
+
+// Others know the address of the one before, as each worker does for a while whose peer has restarted.
+TEST_F(HandshakeTest, WhoSeeksAnotherIncarnationIsCountedAlone) {
+  hello.wanted = 99;
+  rogue.say(0, hello);
+  expect_refused(wire::RefuseReason::kIncarnation);
+  EXPECT_EQ(a.session->stats().messages_refused, 1u);
+  EXPECT_TRUE(a.logged.empty());
 }
 
 TEST_F(HandshakeTest, ANameInUseNeedsAHigherGeneration) {

@@ -423,6 +423,10 @@ TEST_F(ZmqTransportTest, OfManyWhoSayNothingTheOldestGiveWay) {
     pollfd oldest{silent[kMore], POLLIN, 0};
     recv(oldest.fd, std::string(256, 0).data(), 256, 0);
     EXPECT_EQ(poll(&oldest, 1, 100), 0) << "it was closed, too";
+    for (size_t i = 0; i < kMore; ++i) {
+      const std::string why = text_of(listening.record().next("denied").frames.at(0));
+      EXPECT_NE(why.find("too many have come after it in its handshake"), std::string::npos) << why;
+    }
     ASSERT_TRUE(friendly.send({text_frame("hello again")}));
     EXPECT_EQ(text_of(listening.record().next("message").frames.at(0)), "hello again");
     for (const int fd : silent) close(fd);

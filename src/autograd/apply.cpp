@@ -7,6 +7,20 @@
 namespace distag::autograd {
 namespace {
 
+// Of the inputs and outputs of an application.
+struct Sizes {
+  bool is_small = true;  // each of them
+  size_t bytes = 0;
+
+  void add(std::span<const Tensor> tensors) {
+    for (const Tensor& tensor : tensors) {
+      if (!tensor) continue;
+      is_small = is_small && tensor.byte_size() <= kSmallTensor;
+      bytes += tensor.byte_size();
+    }
+  }
+};
+
 struct OpSaved final : Node::SavedData {
   ops::Saved values;
 };
@@ -14,21 +28,24 @@ struct OpSaved final : Node::SavedData {
 // One application of a built-in op.
 class OpNode final : public Node {
  public:
-  OpNode(const ops::Op& op, std::vector<Edge> next, uint32_t slots, bool is_small)
-      : Node(Kind::kFunction, std::move(next), slots), op_(op), is_small_(is_small) {}
+  OpNode(const ops::Op& op, std::vector<Edge> next, uint32_t slots, Sizes sizes)
+      : Node(Kind::kFunction, std::move(next), slots), op_(op), sizes_(sizes) {}
   std::string name() const override { return op_.name; }
-  bool is_cheap() const override { return is_small_ && op_.is_cheap; }
+  size_t cost() const override {
+    if (sizes_.is_small && op_.is_cheap) return 0;
+    return op_.is_one_pass ? sizes_.bytes : kTakesLong;
+  }
   Tensors backward(SavedData& saved, Tensors gradients) override {
     return run_backward(static_cast<OpSaved&>(saved).values, std::move(gradients));
   }
-  bool is_separable() const override { return !is_small_ && op_.is_separable; }
+  bool is_separable() const override { return !sizes_.is_small && op_.is_separable; }
   Tensors backward_of(SavedData& saved, Tensors gradients, uint64_t inputs) override {
     ops::Saved part = static_cast<OpSaved&>(saved).values;
     part.needed &= inputs;
     return run_backward(part, std::move(gradients));
   }
   // A search for what has come costs more than a small sum.
-  bool adds() const override { return !is_small_ && op_.backward_onto != nullptr; }
+  bool adds() const override { return !sizes_.is_small && op_.backward_onto != nullptr; }
   Tensors backward_onto(SavedData& saved, Tensors gradients, Tensors sums) override {
     return op_.backward_onto(static_cast<OpSaved&>(saved).values, std::move(gradients), std::move(sums));
   }
@@ -41,13 +58,8 @@ class OpNode final : public Node {
   }
 
   const ops::Op& op_;
-  const bool is_small_;
+  const Sizes sizes_;
 };
-
-bool is_small(std::span<const Tensor> tensors) {
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [](const Tensor& tensor) { return !tensor || tensor.byte_size() <= kSmallTensor; });
-}
 
 uint64_t needed_inputs(std::span<const Tensor> inputs) {
   uint64_t needed = 0;
@@ -149,8 +161,10 @@ Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attr
   auto saved = std::make_shared<OpSaved>();
   saved->values.needed = needed;
   Tensors outputs = run_forward(op, inputs, attributes, &saved->values);
-  auto node = std::make_shared<OpNode>(op, edges_of(inputs), static_cast<uint32_t>(outputs.size()),
-                                       is_small(inputs) && is_small(outputs));
+  Sizes sizes;
+  sizes.add(inputs);
+  sizes.add(outputs);
+  auto node = std::make_shared<OpNode>(op, edges_of(inputs), static_cast<uint32_t>(outputs.size()), sizes);
   node->set_saved(std::move(saved));
   set_histories(outputs, node);
   return outputs;

@@ -161,11 +161,16 @@ void GraphTask::arrive(uint32_t number, uint32_t slot, Tensor gradient) {
 
 bool GraphTask::run(const RunOptions& options) {
   size_t nodes = 0;
+  size_t bytes = 0;
   while (!ready_.empty() || (has_put_off() && leaving_.empty())) {
     if (ready_.empty()) take_up();
     if (options.check_stop) options.check_stop();
     const uint32_t number = ready_.back();
-    if (options.max_cheap_nodes != 0 && (++nodes > options.max_cheap_nodes || !is_cheap(visits_[number]))) return false;
+    if (options.max_nodes != 0) {
+      const size_t cost_of_one = cost(visits_[number]);
+      if (++nodes > options.max_nodes || cost_of_one > options.max_bytes - bytes) return false;
+      bytes += cost_of_one;
+    }
     ready_.pop_back();
     run_one(number, options.runs_host_code);
   }
@@ -177,10 +182,14 @@ void GraphTask::take_up() {
   put_off_.clear();
 }
 
-bool GraphTask::is_cheap(const Visit& visit) const {
-  if (visit.node->kind() == Node::Kind::kFunction) return visit.node->is_cheap();
-  return std::all_of(visit.gradients.begin(), visit.gradients.end(),
-                     [](const Tensor& gradient) { return !gradient || gradient.byte_size() <= kSmallTensor; });
+// Elsewhere than at an op the gradients may be copied.
+size_t GraphTask::cost(const Visit& visit) const {
+  if (visit.node->kind() == Node::Kind::kFunction) return visit.node->cost();
+  size_t bytes = 0;
+  for (const Tensor& gradient : visit.gradients) {
+    if (gradient && gradient.byte_size() > kSmallTensor) bytes += gradient.byte_size();
+  }
+  return bytes;
 }
 
 void GraphTask::run_one(uint32_t number, bool runs_host_code) {

@@ -29,7 +29,8 @@ class GraphTask {
 
   struct RunOptions {
     bool runs_host_code = false;     // else nodes of host code are handed out
-    size_t max_cheap_nodes = 0;      // 0: any number of any nodes; else at most so many, and cheap ones only
+    size_t max_nodes = 0;            // 0: any number, whatever they cost; else at most so many,
+    size_t max_bytes = 0;            // whose costs are no more than that, all in all
     CheckStop check_stop = nullptr;  // may be empty
   };
 
@@ -123,7 +124,7 @@ class GraphTask {
 
   uint32_t visit(const std::shared_ptr<Node>& node);
   void reach(const Edge& edge, bool is_from_joint);
-  bool is_cheap(const Visit& visit) const;
+  size_t cost(const Visit& visit) const;
   void run_one(uint32_t number, bool runs_host_code);
   void arrive(uint32_t number, uint32_t slot, Tensor gradient);
   void run_function(uint32_t number, bool runs_host_code);

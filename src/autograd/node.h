@@ -68,8 +68,10 @@ class Node {
   virtual Tensors backward_of(SavedData& saved, Tensors gradients, uint64_t inputs);
   // Whether backward is host code: runs on the host's executor then.
   virtual bool is_host_code() const { return false; }
-  // Whether backward takes a few microseconds: a loop may run it.
-  virtual bool is_cheap() const { return false; }
+  // The bytes that backward passes over, where it does hardly more with them; 0 where it takes a few microseconds: a
+  // loop may run what is few. kTakesLong: others.
+  virtual size_t cost() const { return kTakesLong; }
+  static constexpr size_t kTakesLong = SIZE_MAX;
   // Whether its step is one that all members of a mesh make together.
   virtual bool is_joint() const { return false; }
   // Of a joint node whose gradient is of this worker's own graph; else nullptr.

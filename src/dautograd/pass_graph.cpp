@@ -12,8 +12,11 @@ using autograd::GraphTask;
 
 namespace {
 
-// Up to here a graph is walked, run (where its nodes are cheap) and freed on the loop, in a fraction of a millisecond.
+// Up to here a graph is walked, run (where its nodes are cheap) and freed on the loop, in a fraction of a millisecond;
+// where no other pass is open here, so is a graph that passes over no more than so many bytes. Another thread would
+// often run it on another core, where nothing of it is at hand.
 constexpr size_t kFewNodes = 32;
+constexpr size_t kFewBytes = size_t{8} << 20;
 
 }  // namespace
 
@@ -70,7 +73,10 @@ bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
     if (!task_->walk(is_on_loop ? kFewNodes : GraphTask::kNoLimit)) return false;
     GraphTask::RunOptions options;
     options.runs_host_code = &shared_->environment.functions == &shared_->environment.compute;
-    options.max_cheap_nodes = is_on_loop ? kFewNodes : 0;
+    if (is_on_loop) {
+      options.max_nodes = kFewNodes;
+      options.max_bytes = shared_->open_passes.size() <= 1 ? kFewBytes : 0;
+    }
     options.check_stop = check_stop;
     if (!task_->run(options)) return false;
     outcome.reached = task_->take_reached();

@@ -48,7 +48,8 @@ constexpr Op kSum{.name = "sum",
                   .summary = "The sum over dims ([] for all), which go away or stay with size 1.",
                   .forward = sum_forward,
                   .backward = sum_backward,
-                  .is_cheap = true};
+                  .is_cheap = true,
+                  .is_one_pass = true};
 
 // ---- mean -----------------------------------------------------------------------------------------------------------
 
@@ -88,7 +89,8 @@ constexpr Op kMean{.name = "mean",
                    .summary = "The mean over dims ([] for all), which go away or stay with size 1.",
                    .forward = mean_forward,
                    .backward = mean_backward,
-                   .is_cheap = true};
+                   .is_cheap = true,
+                   .is_one_pass = true};
 
 // ---- max, amin ------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // Passes through large products, whose gradients of leaves wait until those of other workers have left.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,42 @@ TEST(LateLeavesTest, LeaveNothingOfAPassThatIsCancelled) {
   });
   if (std::getenv("DISTAG_SIM_SEED") == nullptr) {
     EXPECT_GT(cancelled, 20u);
+  }
+}
+
+// Begins the passes at once, and gives the tasks of pools that it took until they were over.
+size_t count_tasks_of(SimWorkerGroup& group, const std::vector<std::shared_ptr<Context>>& contexts,
+                      const Tensors& roots) {
+  const auto begun = [&group] { return group.tasks_begun(0) + group.tasks_begun(1); };
+  const size_t before = begun();
+  std::vector<std::shared_ptr<Future<Value>>> passes;
+  for (size_t i = 0; i < contexts.size(); ++i) passes.push_back(contexts[i]->backward_async({roots[i]}, {}));
+  for (const auto& pass : passes) {
+    wait(*pass, kForever);
+    EXPECT_EQ(pass->error(), nullptr);
+  }
+  return begun() - before;
+}
+
+// Passes over memory alone; several of them are for several threads.
+TEST(FewBytesTest, APassOverThemRunsOnTheLoopUnlessAnotherIsOpen) {
+  for (const size_t count : {size_t{1}, size_t{3}}) {
+    SimWorkerGroup group(1, SimGroupOptions());
+    group.start();
+    std::vector<std::shared_ptr<Context>> contexts;
+    Tensors leaves, roots;
+    for (size_t i = 0; i < count; ++i) {
+      contexts.push_back(group.worker(0).dautograd().create_context());
+      leaves.push_back(leaf_of(0));
+      const Value sum = group.call(0, 1, "add", {Value(leaves[i]), Value(leaves[i])}, contexts[i]->global_id());
+      roots.push_back(apply(ops::kSum, {apply(ops::kMul, {sum.as_tensor(), leaves[i]})}));
+    }
+    const size_t tasks = count_tasks_of(group, contexts, roots);
+    EXPECT_EQ(tasks > 0, count > 1) << tasks;
+    for (size_t i = 0; i < count; ++i) {
+      const Tensor gradient = *contexts[i]->gradients()->find(leaves[i]);
+      EXPECT_EQ(gradient.data_as<double>()[7], 4 * leaves[i].data_as<double>()[7]) << "of 2 x^2";
+    }
   }
 }
 

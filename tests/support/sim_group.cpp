@@ -208,6 +208,8 @@ void SimWorkerGroup::share_memory_with_loop(int32_t rank) {
 
 size_t SimWorkerGroup::tasks_running(int32_t rank) { return nodes_[static_cast<size_t>(rank)]->compute.running(); }
 
+size_t SimWorkerGroup::tasks_begun(int32_t rank) { return nodes_[static_cast<size_t>(rank)]->compute.begun(); }
+
 SimLoop& SimWorkerGroup::loop(int32_t rank) { return nodes_.at(static_cast<size_t>(rank))->loop; }
 
 void SimWorkerGroup::start(Nanos timeout) {

@@ -50,6 +50,7 @@ class SimWorkerGroup {
   Worker& worker(int32_t rank);
   SimLoop& loop(int32_t rank);
   size_t tasks_running(int32_t rank);  // on the pool of distag's own work
+  size_t tasks_begun(int32_t rank);    // there, since the beginning
   SimMemory& memory(int32_t rank);     // of its pools; that of its loop is never short, unless this says so:
   void share_memory_with_loop(int32_t rank);
   static std::string name(int32_t rank) { return "w" + std::to_string(rank); }

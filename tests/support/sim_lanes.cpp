@@ -226,6 +226,7 @@ void SimExecutor::stop() {
 bool SimExecutor::is_ready() const { return !tasks_.empty(); }
 
 void SimExecutor::run_one() {
+  ++begun_;
   const size_t pick = scheduler_.below(tasks_.size());
   auto fiber = scheduler_.take_fiber();
   fiber->assign(std::move(tasks_[pick]));

@@ -110,6 +110,7 @@ class SimExecutor final : public Executor, public Lane {
   // Destroys what has not begun; waits that have not ended throw CANCELLED.
   void stop();
   size_t running() const { return fibers_.size(); }
+  size_t begun() const { return begun_; }
   // The memory that its tasks use; nullptr: one that is never short. A task that throws for want of it has ended.
   void set_memory(SimMemory* memory) { memory_ = memory; }
 
@@ -131,6 +132,7 @@ class SimExecutor final : public Executor, public Lane {
   std::vector<Task> tasks_;
   std::map<Fiber*, Running> fibers_;
   std::vector<Fiber*> order_;  // of fibers_, by their begin: addresses differ from run to run
+  size_t begun_ = 0;           // tasks, since the beginning
   bool stopped_ = false;
 };
 

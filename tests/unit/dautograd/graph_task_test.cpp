@@ -144,8 +144,8 @@ TEST(GraphTaskTest, LimitsLeaveTheRestForLater) {
   EXPECT_FALSE(task.walk(4));
   EXPECT_TRUE(task.walk());
   task.deliver(autograd::gradient_edge(y), number(1));
-  EXPECT_FALSE(task.run({.max_cheap_nodes = 4}));
-  EXPECT_TRUE(task.run({.max_cheap_nodes = 100}));
+  EXPECT_FALSE(task.run({.max_nodes = 4}));
+  EXPECT_TRUE(task.run({.max_nodes = 100}));
   EXPECT_EQ(task.take_gradients()[0].gradient.item(), 1);
 
   GraphTask large(accept);
@@ -155,8 +155,25 @@ TEST(GraphTaskTest, LimitsLeaveTheRestForLater) {
   large.expand(std::vector<Edge>{autograd::gradient_edge(sum)});
   large.walk();
   large.deliver(autograd::gradient_edge(sum), number(1));
-  EXPECT_FALSE(large.run({.max_cheap_nodes = 100})) << "80 kB are not cheap";
-  EXPECT_TRUE(large.run({}));
+  EXPECT_FALSE(large.run({.max_nodes = 100})) << "80 kB are not cheap";
+  EXPECT_FALSE(large.run({.max_nodes = 100, .max_bytes = 80007}));
+  EXPECT_FALSE(large.run({.max_nodes = 100, .max_bytes = 80008})) << "the leaf copies what it gets";
+  EXPECT_FALSE(large.run({.max_nodes = 100, .max_bytes = 79999}));
+  EXPECT_TRUE(large.run({.max_nodes = 100, .max_bytes = 80000}));
+  EXPECT_TRUE(large.is_finished());
+}
+
+TEST(GraphTaskTest, AProductOfMatricesIsNoPassOverMemory) {
+  GraphTask task(accept);
+  Tensor matrix = Tensor::empty(Dtype::kFloat64, {100, 100});
+  std::fill_n(matrix.mutable_data_as<double>(), matrix.count(), 1.0);
+  autograd::set_requires_grad(matrix, true);
+  const Tensor root = apply(ops::kMatmul, {matrix, matrix});
+  task.expand(std::vector<Edge>{autograd::gradient_edge(root)});
+  task.walk();
+  task.deliver(autograd::gradient_edge(root), matrix);
+  EXPECT_FALSE(task.run({.max_nodes = 100, .max_bytes = size_t{1} << 40}));
+  EXPECT_TRUE(task.run({}));
 }
 
 TEST(GraphTaskTest, AWalkEndsAtANodeThatWasFreed) {

@@ -53,8 +53,8 @@ struct Op {
   bool is_view = false;
   // Cheap for small tensors: elementwise, no BLAS. May run on a loop when all tensors are at most 64 KiB.
   bool is_cheap = false;
-  // The gradient of each input takes work of its own, most of it products: backward of some of them (`needed`) first and
-  // of the others later takes no longer.
+  // The gradient of each input takes work of its own, most of it products: backward of some of them (`needed`) first
+  // and of the others later takes no longer.
   bool is_separable = false;
   // One pass over memory, with hardly any arithmetic: up to 1 MiB takes no longer than to wake another thread for it.
   bool is_one_pass = false;

@@ -204,10 +204,10 @@ TEST_F(FdLoopTest, DescriptorsGetTheirTurnWhileTasksKeepComing) {
 }
 
 TEST_F(FdLoopTest, SleepsHoweverLongItsChecksTake) {
-  int checks = 0;
-  on_loop(loop_, [this, &checks] {
-    loop_.add_idle_check([this, &checks] {
-      ++checks;
+  const auto checks = std::make_shared<int>(0);  // the loop outlives this
+  on_loop(loop_, [this, checks] {
+    loop_.add_idle_check([this, checks] {
+      ++*checks;
       const Nanos until = loop_.now() + 200 * kMicrosecond;
       while (loop_.now() < until) {
       }
@@ -217,7 +217,7 @@ TEST_F(FdLoopTest, SleepsHoweverLongItsChecksTake) {
   });
   const auto never = Future<Unit>::make();
   EXPECT_FALSE(wait(*never, 50 * kMillisecond));
-  EXPECT_LT(on_loop(loop_, [&checks] { return checks; }), 50);
+  EXPECT_LT(on_loop(loop_, [checks] { return *checks; }), 50);
 }
 
 TEST_F(FdLoopTest, CallsBackWhileADescriptorIsWritableAndThatIsAwaited) {

@@ -62,7 +62,7 @@ class LateLeaves {
   void expect_gradients(const Context& context, double passes) {
     const auto local = make_local_context();
     Tensor y = apply(ops::kMul, {leaves_[0], leaves_[0]});
-    for (const size_t rank : {1, 2, 1}) y = stage(y, leaves_[rank]);
+    for (const size_t rank : {size_t{1}, size_t{2}, size_t{1}}) y = stage(y, leaves_[rank]);
     local->backward({apply(ops::kSum, {y})}, {});
     for (int32_t rank = 0; rank < kStages; ++rank) {
       const Tensor& leaf = leaves_[static_cast<size_t>(rank)];

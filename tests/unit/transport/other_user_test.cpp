@@ -160,7 +160,9 @@ TEST_F(OtherUserTest, GetsNoLane) {
     const AsOtherUser other;
     ASSERT_TRUE(dialler.dial());
   }
+  const Nanos dialled_at = side.loop().clock().now();
   EXPECT_EQ(dialler.read_all(), "");
+  EXPECT_LT(side.loop().clock().now() - dialled_at, kSecond) << "it is hung up on at once, not when its offer is late";
   uint64_t refused = 0;
   side.run([&] { refused = side.transport().lane_report().refused; });
   EXPECT_EQ(refused, 1u);

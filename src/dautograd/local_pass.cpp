@@ -91,7 +91,7 @@ void LocalPass::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome o
   if (outcome.joint != nullptr) begin_joint(outcome.joint);
   enter(std::move(outcome.entering));
   send_grads(std::move(outcome.leaving));
-  if (outcome.has_put_off && !is_closed_) graph_->take_up();
+  if (outcome.has_put_off) graph_->take_up();
   if (walk && expectation_ != nullptr) {
     check_plan(!entries.empty());
   } else if (walk && discovery_ != nullptr) {

@@ -1290,7 +1290,8 @@ typedef struct distag_stats {
   uint64_t bytes_in_flight;     /* now: sent, and not acknowledged by the peers' libraries */
   uint64_t messages_replayed;   /* sent again after a reconnect */
   uint64_t messages_duplicated; /* received again and dropped */
-  uint64_t messages_refused;    /* malformed, oversized, not allowed, or of a fenced incarnation */
+  uint64_t messages_refused;    /* malformed, oversized, not allowed, or of a fenced incarnation; and connections that
+                                 * were not let in, here and at the rendezvous that this worker serves */
   uint64_t peers_connected;     /* now */
   uint64_t peers_lost;
   uint64_t callbacks_waiting;   /* now, for a thread of the pool or for distag_worker_poll */

@@ -82,10 +82,10 @@ void OutgoingConnection::transition(Event event) {
 
 Error OutgoingConnection::why_dead() const {
   if (!was_denied_) return {Status::kDisconnected, "connection dropped and two redials were refused"};
-  return {
-      Status::kDenied,
-      "it does not let this worker in, or has another key than its name: their keys do not fit, or, where it has none, "
-      "their users"};
+  return {Status::kDenied,
+          "it does not let this worker in, or has another key than its name: their keys do not fit (give each the key "
+          "of the "
+          "other); or over ipc://, without keys of their own, they are of two users (run them as one)"};
 }
 
 void OutgoingConnection::enter(State state) {

@@ -170,7 +170,9 @@ void ZmtpAcceptor::State::begin(int fd) {
   try {
     connection->outbox.add({Frame::of(connection->reader.take_answer())});
     if (is_for_one_user_ && !is_of_same_user(fd)) {
-      return on_failure(id, *connection, Error(Status::kDenied, "it is of another user"));
+      const Error error(Status::kDenied,
+                        "it is of another user, and over ipc:// workers without keys of their own are of one");
+      return on_failure(id, *connection, error);
     }
     if (silent_.size() >= kMostSilent) drop(*silent_.begin(), "too many have come after it in its handshake");
     silent_.insert(id);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uid_t kOther = 65534;
 
-// What the calling thread does meanwhile, it does as the other user; the other threads stay as they are.
+// The calling thread acts for the other user meanwhile; the other threads stay as they are.
 class AsOtherUser {
  public:
   AsOtherUser() { become(kOther); }
@@ -124,8 +124,10 @@ TEST_F(OtherUserTest, WhoDialsIsRefusedAndTold) {
   }
   const Record::Event denied = record.next("denied");
   ASSERT_EQ(denied.frames.size(), 1u);
-  EXPECT_EQ(text_of(denied.frames[0]),
-            fmt::format("a connection from process {} of user 65534 was refused: it is of another user", getpid()));
+  EXPECT_EQ(text_of(denied.frames[0]), fmt::format("a connection from process {} of user 65534 was refused: it is of "
+                                                   "another user, and over ipc:// workers without "
+                                                   "keys of their own are of one",
+                                                   getpid()));
   EXPECT_NE(dialler.read_all().find("ERROR"), std::string::npos);
   Dialled own(side, endpoint());
   EXPECT_EQ(own.record().next("connected").what, "connected");

@@ -1,4 +1,4 @@
-// What a listener tells of connections that do not come so far as a message.
+// The words of a listener on connections that do not come so far as a message.
 #include "transport/zmq/zmtp_acceptor.h"
 
 #include <gtest/gtest.h>

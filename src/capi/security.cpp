@@ -6,8 +6,8 @@
 
 #include "capi/struct_check.h"
 #include "capi/worker.h"
-#include "transport/zmq/group_key.h"
-#include "transport/zmq/worker_key.h"
+#include "transport/socket/group_key.h"
+#include "transport/socket/worker_key.h"
 
 namespace distag::capi {
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "transport/zmq/group_key.h"
-#include "transport/zmq/user_key.h"
-#include "transport/zmq/worker_key.h"
+#include "transport/socket/group_key.h"
+#include "transport/socket/user_key.h"
+#include "transport/socket/worker_key.h"
 
 namespace distag {
 namespace {

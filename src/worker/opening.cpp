@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "group/etcd_settings.h"
-#include "transport/zmq/address.h"
+#include "transport/socket/address.h"
 #include "worker/worker_state.h"
 
 namespace distag {

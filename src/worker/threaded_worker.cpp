@@ -15,8 +15,9 @@
 #include "group/curl_client.h"
 #include "transport/inproc/inproc_transport.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/zmq/address.h"
-#include "transport/zmq/zmq_transport.h"
+#include "transport/socket/address.h"
+#include "transport/socket/socket_transport.h"
+#include "transport/zmtp/zmtp_engine.h"
 #include "worker/fault_points.h"
 #include "worker/long_tasks.h"
 
@@ -98,7 +99,7 @@ std::unique_ptr<Rendezvous> ThreadedWorker::make_meeting_point(const std::string
 std::unique_ptr<Transport> ThreadedWorker::make_transport() {
   Security security = load_keys();
   const bool has_keys = security.worker_keys.has_value();
-  auto sockets = std::make_unique<ZmqTransport>(*loop_, std::move(security));
+  auto sockets = std::make_unique<SocketTransport>(std::make_unique<ZmtpEngine>(*loop_), std::move(security));
   if (has_keys) return sockets;
   return std::make_unique<ShmTransport>(*loop_, std::move(sockets), why_no_lane(options_.no_lane), pool_.get(),
                                         random_->next());

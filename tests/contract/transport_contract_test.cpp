@@ -11,10 +11,10 @@
 #include <map>
 #include <thread>
 
+#include "support/sockets.h"
 #include "transport/inproc/inproc_transport.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/zmq/group_key.h"
-#include "transport/zmq/zmq_transport.h"
+#include "transport/socket/group_key.h"
 
 namespace distag::testing {
 namespace {
@@ -22,28 +22,26 @@ namespace {
 constexpr int kMessages = 5000;
 
 std::vector<TransportKind> all_kinds() {
-  const auto make_zmq = [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); };
-  const auto make_zmq_with_key = [](FdLoop& loop) {
+  const auto make_zmtp_alone = [](FdLoop& loop) { return make_zmtp(loop); };
+  const auto make_zmtp_with_key = [](FdLoop& loop) {
     Security security;
     security.group_key = group_key_of("a secret of 32 characters or more");
-    return std::make_unique<ZmqTransport>(loop, security);
+    return make_zmtp(loop, security);
   };
-  const auto make_shm = [](FdLoop& loop) {
-    return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), "");
-  };
+  const auto make_shm = [](FdLoop& loop) { return std::make_unique<ShmTransport>(loop, make_zmtp(loop), ""); };
   return {
       {"inproc", [](FdLoop& loop) { return std::make_unique<InprocTransport>(loop); },
        [](Transport& transport) { return transport.private_address(); }, "tcp://127.0.0.1:0",
        [](Transport& transport) { return transport.private_address(); }, true},
-      {"zmq_ipc", make_zmq, [](Transport& transport) { return transport.private_address(); }, "inproc://name",
+      {"zmtp_ipc", make_zmtp_alone, [](Transport& transport) { return transport.private_address(); }, "inproc://name",
        [](Transport& transport) { return transport.private_address(); }, false},
       {"shm", make_shm, [](Transport& transport) { return transport.private_address(); }, "inproc://name",
        [](Transport& transport) { return transport.private_address(); }, false},
       {"shm_tcp", make_shm, [](Transport&) { return std::string("tcp://127.0.0.1:0"); }, "inproc://name",
        [](Transport&) { return std::string("tcp://127.0.0.1:1"); }, false},
-      {"zmq_tcp_with_a_key", make_zmq_with_key, [](Transport&) { return std::string("tcp://127.0.0.1:0"); },
+      {"zmtp_tcp_with_a_key", make_zmtp_with_key, [](Transport&) { return std::string("tcp://127.0.0.1:0"); },
        "inproc://name", [](Transport&) { return std::string("tcp://127.0.0.1:1"); }, false},
-      {"zmq_tcp", make_zmq, [](Transport&) { return std::string("tcp://127.0.0.1:0"); }, "inproc://name",
+      {"zmtp_tcp", make_zmtp_alone, [](Transport&) { return std::string("tcp://127.0.0.1:0"); }, "inproc://name",
        [](Transport&) { return std::string("tcp://127.0.0.1:1"); }, false},
   };
 }

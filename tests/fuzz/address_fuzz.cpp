@@ -9,7 +9,7 @@
 #include "fuzz/refusal.h"
 #include "group/rendezvous.h"
 #include "transport/shm/lane_socket.h"
-#include "transport/zmq/address.h"
+#include "transport/socket/address.h"
 
 namespace {
 

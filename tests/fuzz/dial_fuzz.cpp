@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "fuzz/input.h"
-#include "transport/zmq/worker_key.h"
-#include "transport/zmq/zmtp_reader.h"
+#include "transport/socket/worker_key.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 namespace {
 

@@ -16,9 +16,9 @@
 #include "fuzz/input.h"
 #include "fuzz/refusal.h"
 #include "transport/key_ring.h"
-#include "transport/zmq/group_key.h"
-#include "transport/zmq/worker_key.h"
-#include "transport/zmq/zmtp_reader.h"
+#include "transport/socket/group_key.h"
+#include "transport/socket/worker_key.h"
+#include "transport/zmtp/zmtp_reader.h"
 #include "worker/keys.h"
 
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "fuzz/input.h"
-#include "transport/zmq/zmtp_reader.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "transport/shm/lane.h"
-#include "transport/zmq/descriptors.h"
+#include "transport/socket/descriptors.h"
 
 namespace distag {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
-#include "transport/zmq/credentials.h"
+#include "transport/socket/credentials.h"
 
 namespace distag {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "transport/shm/lane_memory.h"
-#include "transport/zmq/address.h"
+#include "transport/socket/address.h"
 
 namespace distag {
 

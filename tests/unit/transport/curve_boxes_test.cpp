@@ -1,5 +1,5 @@
 // Both sides of CURVE in memory, and the bytes between them.
-#include "transport/zmq/curve_boxes.h"
+#include "transport/zmtp/curve_boxes.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "transport/zmq/worker_key.h"
-#include "transport/zmq/zmtp_reader.h"
+#include "transport/socket/worker_key.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 namespace distag {
 namespace {

@@ -13,10 +13,10 @@
 #include <thread>
 
 #include "contract/transport_contract.h"
-#include "transport/zmq/address.h"
-#include "transport/zmq/group_key.h"
-#include "transport/zmq/zmq_transport.h"
-#include "transport/zmq/zmtp_reader.h"
+#include "support/sockets.h"
+#include "transport/socket/address.h"
+#include "transport/socket/group_key.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 namespace distag::testing {
 namespace {
@@ -27,8 +27,7 @@ constexpr const char* kOtherSecret = "another secret, of another group of tests"
 TransportKind kind_of(const char* secret) {
   Security security;
   if (secret != nullptr) security.group_key = group_key_of(secret);
-  return {"zmq", [security](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop, security); }, {}, {}, {},
-          false};
+  return {"zmtp", [security](FdLoop& loop) { return make_zmtp(loop, security); }, {}, {}, {}, false};
 }
 
 // An acceptor that also records whom it did not let in; it may answer each message.
@@ -104,8 +103,7 @@ TEST(Curve, LoopbackSpeaksWithTheKeyOfTheUser) {
     ++asked;
     return group_key_of(kSecret);
   };
-  const TransportKind kind{
-      "zmq", [security](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop, security); }, {}, {}, {}, false};
+  const TransportKind kind{"zmtp", [security](FdLoop& loop) { return make_zmtp(loop, security); }, {}, {}, {}, false};
   Side side(kind);
   {
     std::string path;

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "contract/transport_contract.h"
+#include "support/sockets.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/zmq/address.h"
-#include "transport/zmq/zmq_transport.h"
+#include "transport/socket/address.h"
 
 namespace distag::testing {
 namespace {
@@ -81,14 +81,10 @@ class OtherUserTest : public ::testing::Test {
   }
 
   static TransportKind zmq() {
-    return {"zmq", [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); }, {}, {}, {}, false};
+    return {"zmtp", [](FdLoop& loop) { return make_zmtp(loop); }, {}, {}, {}, false};
   }
   static TransportKind shm() {
-    return {"shm",
-            [](FdLoop& loop) { return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), ""); },
-            {},
-            {},
-            {},
+    return {"shm", [](FdLoop& loop) { return std::make_unique<ShmTransport>(loop, make_zmtp(loop), ""); }, {}, {}, {},
             false};
   }
   std::string endpoint() const { return "ipc://" + path_; }

@@ -10,8 +10,8 @@
 #include "base/random.h"
 #include "base/shared_memory.h"
 #include "contract/transport_contract.h"
+#include "support/sockets.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/zmq/zmq_transport.h"
 
 namespace distag::testing {
 namespace {
@@ -22,8 +22,7 @@ TransportKind lanes(bool is_on = true) {
   TransportKind kind;
   kind.name = "shm";
   kind.make = [is_on](FdLoop& loop) {
-    return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), is_on ? "" : "off", nullptr,
-                                          SystemRandom().next());
+    return std::make_unique<ShmTransport>(loop, make_zmtp(loop), is_on ? "" : "off", nullptr, SystemRandom().next());
   };
   return kind;
 }

@@ -18,11 +18,11 @@
 
 #include "base/shared_memory.h"
 #include "contract/transport_contract.h"
+#include "support/sockets.h"
 #include "transport/shm/lane_memory.h"
 #include "transport/shm/lane_socket.h"
 #include "transport/shm/ring_message.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/zmq/zmq_transport.h"
 
 namespace distag::testing {
 namespace {
@@ -34,9 +34,7 @@ constexpr unsigned kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 TransportKind kind_of(const std::string& why_off) {
   TransportKind kind;
   kind.name = "shm";
-  kind.make = [why_off](FdLoop& loop) {
-    return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), why_off);
-  };
+  kind.make = [why_off](FdLoop& loop) { return std::make_unique<ShmTransport>(loop, make_zmtp(loop), why_off); };
   return kind;
 }
 
@@ -704,7 +702,7 @@ class Lending {
     TransportKind kind;
     kind.name = "shm";
     kind.make = [](FdLoop& loop) {
-      return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), "", nullptr, kVictim);
+      return std::make_unique<ShmTransport>(loop, make_zmtp(loop), "", nullptr, kVictim);
     };
     return kind;
   }

@@ -9,9 +9,9 @@
 
 #include "base/shared_memory.h"
 #include "contract/transport_contract.h"
+#include "support/sockets.h"
 #include "transport/shm/lane_memory.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/zmq/zmq_transport.h"
 
 namespace distag::testing {
 namespace {
@@ -21,9 +21,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 TransportKind lanes() {
   TransportKind kind;
   kind.name = "shm";
-  kind.make = [](FdLoop& loop) {
-    return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), "");
-  };
+  kind.make = [](FdLoop& loop) { return std::make_unique<ShmTransport>(loop, make_zmtp(loop), ""); };
   return kind;
 }
 

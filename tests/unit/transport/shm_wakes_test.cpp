@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "contract/transport_contract.h"
+#include "support/sockets.h"
 #include "transport/shm/lane.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/zmq/zmq_transport.h"
 
 namespace distag::testing {
 namespace {
@@ -164,9 +164,7 @@ class ShmWakesTest : public ::testing::Test {
 
   static TransportKind lanes() {
     TransportKind kind;
-    kind.make = [](FdLoop& loop) {
-      return std::make_unique<ShmTransport>(loop, std::make_unique<ZmqTransport>(loop), "");
-    };
+    kind.make = [](FdLoop& loop) { return std::make_unique<ShmTransport>(loop, make_zmtp(loop), ""); };
     return kind;
   }
   static LaneReport report(Side& side) {

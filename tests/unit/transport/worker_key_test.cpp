@@ -1,5 +1,5 @@
 // A key for each worker: at sockets, in lists and as text.
-#include "transport/zmq/worker_key.h"
+#include "transport/socket/worker_key.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "contract/transport_contract.h"
+#include "support/sockets.h"
 #include "transport/key_ring.h"
-#include "transport/zmq/zmq_transport.h"
 
 namespace distag::testing {
 namespace {
@@ -64,8 +64,7 @@ class Keyed {
   static TransportKind kind(const CurveKeyPair& own, const std::shared_ptr<KeyRing>& ring) {
     Security security;
     security.worker_keys = WorkerKeys{own, ring, "server"};
-    return {"zmq", [security](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop, security); }, {}, {}, {},
-            false};
+    return {"zmtp", [security](FdLoop& loop) { return make_zmtp(loop, security); }, {}, {}, {}, false};
   }
 
   const std::shared_ptr<KeyRing> ring_;

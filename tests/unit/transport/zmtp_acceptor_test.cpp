@@ -1,5 +1,5 @@
 // The words of a listener on connections that do not come so far as a message.
-#include "transport/zmq/zmtp_acceptor.h"
+#include "transport/zmtp/zmtp_acceptor.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -14,16 +14,16 @@
 #include <vector>
 
 #include "contract/transport_contract.h"
-#include "transport/zmq/address.h"
-#include "transport/zmq/group_key.h"
-#include "transport/zmq/socket_turns.h"
-#include "transport/zmq/zmq_transport.h"
+#include "support/sockets.h"
+#include "transport/socket/address.h"
+#include "transport/socket/group_key.h"
+#include "transport/socket/socket_turns.h"
 
 namespace distag::testing {
 namespace {
 
 TransportKind kind() {
-  return {"zmq", [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); }, {}, {}, {}, false};
+  return {"zmtp", [](FdLoop& loop) { return make_zmtp(loop); }, {}, {}, {}, false};
 }
 
 // The first bytes of a client: signature, version, mechanism, and that it does not serve.

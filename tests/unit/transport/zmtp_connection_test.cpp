@@ -1,5 +1,5 @@
 // The side that dials: against ROUTERs of libzmq, and against servers that break the protocol at each step.
-#include "transport/zmq/zmtp_connection.h"
+#include "transport/zmtp/zmtp_connection.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "contract/transport_contract.h"
-#include "transport/zmq/address.h"
-#include "transport/zmq/group_key.h"
-#include "transport/zmq/outbox.h"
-#include "transport/zmq/zmq_transport.h"
-#include "transport/zmq/zmtp_reader.h"
+#include "support/sockets.h"
+#include "transport/socket/address.h"
+#include "transport/socket/group_key.h"
+#include "transport/zmtp/outbox.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 namespace distag::testing {
 namespace {
@@ -29,8 +29,7 @@ constexpr const char* kOtherSecret = "another secret, of another group of tests"
 TransportKind kind_of(const char* secret) {
   Security security;
   if (secret != nullptr) security.group_key = group_key_of(secret);
-  return {"zmq", [security](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop, security); }, {}, {}, {},
-          false};
+  return {"zmtp", [security](FdLoop& loop) { return make_zmtp(loop, security); }, {}, {}, {}, false};
 }
 
 // ---- libzmq at the other side ----

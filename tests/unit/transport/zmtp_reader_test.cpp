@@ -1,4 +1,4 @@
-#include "transport/zmq/zmtp_reader.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "transport/zmq/group_key.h"
-#include "transport/zmq/worker_key.h"
+#include "transport/socket/group_key.h"
+#include "transport/socket/worker_key.h"
 
 namespace distag {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "transport/security.h"
 #include "transport/transport.h"
-#include "transport/zmq/curve_boxes.h"
+#include "transport/zmtp/curve_boxes.h"
 
 namespace distag {
 

@@ -1,4 +1,4 @@
-#include "transport/zmq/curve_client.h"
+#include "transport/zmtp/curve_client.h"
 
 #include <sodium.h>
 
@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "transport/socket/sodium.h"
 
 namespace distag {
 

@@ -1,4 +1,4 @@
-#include "transport/zmq/curve_server.h"
+#include "transport/zmtp/curve_server.h"
 
 #include <sodium.h>
 
@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "transport/key_ring.h"
+#include "transport/socket/sodium.h"
 
 namespace distag {
 

@@ -1,26 +1,25 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "base/fd_loop.h"
 #include "transport/security.h"
+#include "transport/socket/socket_engine.h"
 #include "transport/transport.h"
 
 namespace distag {
 
 class PrivateDirectory;
-struct SocketAddress;
-class SocketTurns;
 
-// tcp and ipc in the protocol of ZeroMQ, over plain sockets. Made, used and destroyed on the loop, or while the loop
-// does not run; what it made may outlive it. With a key of the group all that goes over tcp is encrypted (CURVE), and
-// nobody without the key is let in; without one tcp stays on loopback, and speaks with the key of the user. With a key
-// for each worker ipc speaks CURVE as well.
-class ZmqTransport final : public Transport {
+// tcp and ipc in the protocol of ZeroMQ, by an engine. Decides on addresses and keys. Made, used and destroyed on the
+// loop, or while the loop does not run; what it made may outlive it. With a key of the group all that goes over tcp is
+// encrypted (CURVE), and nobody without the key is let in; without one tcp stays on loopback, and speaks with the key
+// of the user. With a key for each worker ipc speaks CURVE as well.
+class SocketTransport final : public Transport {
  public:
-  explicit ZmqTransport(FdLoop& loop, Security security = {});
-  ~ZmqTransport() override;
+  explicit SocketTransport(std::unique_ptr<SocketEngine> engine, Security security = {});
+  ~SocketTransport() override;
 
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   // Also throws OUT_OF_MEMORY when descriptors run out.
@@ -38,9 +37,9 @@ class ZmqTransport final : public Transport {
                                      const CurveKey* server = nullptr);
   CurveKey need_key_of(const std::string& name) const;
 
-  const Security security_;
   std::optional<CurveKeyPair> user_key_;  // once it was needed
-  std::shared_ptr<SocketTurns> turns_;
+  const std::unique_ptr<SocketEngine> engine_;
+  const Security security_;
   std::unique_ptr<PrivateDirectory> directory_;
   uint64_t last_address_ = 0;
 };

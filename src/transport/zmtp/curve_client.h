@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/zmq/curve_boxes.h"
+#include "transport/zmtp/curve_boxes.h"
 
 namespace distag {
 

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "transport/security.h"
+#include "transport/socket/address.h"
+#include "transport/socket/socket_turns.h"
 #include "transport/transport.h"
-#include "transport/zmq/address.h"
-#include "transport/zmq/socket_turns.h"
 
 namespace distag {
 

@@ -1,4 +1,4 @@
-#include "transport/zmq/descriptors.h"
+#include "transport/socket/descriptors.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

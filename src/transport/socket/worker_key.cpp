@@ -1,4 +1,4 @@
-#include "transport/zmq/worker_key.h"
+#include "transport/socket/worker_key.h"
 
 #include <sodium.h>
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "transport/zmq/curve_boxes.h"
+#include "transport/socket/sodium.h"
 
 namespace distag {
 

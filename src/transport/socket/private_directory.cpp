@@ -1,4 +1,4 @@
-#include "transport/zmq/private_directory.h"
+#include "transport/socket/private_directory.h"
 
 #include <dirent.h>
 #include <fcntl.h>

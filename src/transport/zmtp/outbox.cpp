@@ -1,4 +1,4 @@
-#include "transport/zmq/outbox.h"
+#include "transport/zmtp/outbox.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>

@@ -1,4 +1,4 @@
-#include "transport/zmq/user_key.h"
+#include "transport/socket/user_key.h"
 
 #include <pwd.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
-#include "transport/zmq/group_key.h"
+#include "transport/socket/group_key.h"
 
 namespace distag {
 namespace {

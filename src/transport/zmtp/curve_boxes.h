@@ -12,11 +12,6 @@
 
 namespace distag {
 
-// Before anything of libsodium. Throws UNSUPPORTED where there are no random numbers.
-void start_sodium();
-
-void wipe(CurveKey& secret);
-
 // Of one connection in CURVE (rfc.zeromq.org/spec/26): the key that both sides have made, the numbers of their boxes,
 // and messages in boxes. Wipes the key at its end.
 class CurveBoxes {

@@ -1,4 +1,4 @@
-#include "transport/zmq/credentials.h"
+#include "transport/socket/credentials.h"
 
 #include <unistd.h>
 

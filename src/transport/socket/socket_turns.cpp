@@ -1,4 +1,4 @@
-#include "transport/zmq/socket_turns.h"
+#include "transport/socket/socket_turns.h"
 
 namespace distag {
 

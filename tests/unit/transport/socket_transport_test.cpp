@@ -1,4 +1,3 @@
-#include "transport/zmq/zmq_transport.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -20,17 +19,18 @@
 #include <thread>
 
 #include "contract/transport_contract.h"
-#include "transport/zmq/address.h"
-#include "transport/zmq/descriptors.h"
+#include "support/sockets.h"
+#include "transport/socket/address.h"
+#include "transport/socket/descriptors.h"
 
 namespace distag::testing {
 namespace {
 
 // The behaviour of every transport is tested by the conformance suite; here is the behaviour that only this one has.
-class ZmqTransportTest : public ::testing::Test {
+class SocketTransportTest : public ::testing::Test {
  protected:
   static TransportKind kind() {
-    return {"zmq", [](FdLoop& loop) { return std::make_unique<ZmqTransport>(loop); }, {}, {}, {}, false};
+    return {"zmtp", [](FdLoop& loop) { return make_zmtp(loop); }, {}, {}, {}, false};
   }
   static std::string private_address(Side& side) {
     std::string address;
@@ -77,7 +77,7 @@ int plain_connect(const std::string& endpoint) {
   return fd;
 }
 
-TEST_F(ZmqTransportTest, WithoutAKeyListensOnlyWhereNoOtherMachineReaches) {
+TEST_F(SocketTransportTest, WithoutAKeyListensOnlyWhereNoOtherMachineReaches) {
   Side side(kind());
   for (const char* address : {"tcp://0.0.0.0:0", "tcp://*:0", "tcp://[::]:0", "tcp://192.0.2.1:0"}) {
     try {
@@ -90,7 +90,7 @@ TEST_F(ZmqTransportTest, WithoutAKeyListensOnlyWhereNoOtherMachineReaches) {
   }
 }
 
-TEST_F(ZmqTransportTest, TcpEndpointHasThePortThatWasChosen) {
+TEST_F(SocketTransportTest, TcpEndpointHasThePortThatWasChosen) {
   Side side(kind());
   Listening listening(side, "tcp://localhost:0");
   EXPECT_EQ(listening.endpoint().rfind("tcp://127.0.0.1:", 0), 0u);
@@ -99,7 +99,7 @@ TEST_F(ZmqTransportTest, TcpEndpointHasThePortThatWasChosen) {
   EXPECT_EQ(dialled.record().next("connected").what, "connected");
 }
 
-TEST_F(ZmqTransportTest, ListensAtTheFirstPortOfARangeThatIsFree) {
+TEST_F(SocketTransportTest, ListensAtTheFirstPortOfARangeThatIsFree) {
   Side side(kind());
   Listening first(side, "tcp://127.0.0.1:0");
   const std::string taken = first.endpoint();
@@ -120,7 +120,7 @@ TEST_F(ZmqTransportTest, ListensAtTheFirstPortOfARangeThatIsFree) {
   }
 }
 
-TEST_F(ZmqTransportTest, PrivateAddressesAreDifferentAndGoWithTheTransport) {
+TEST_F(SocketTransportTest, PrivateAddressesAreDifferentAndGoWithTheTransport) {
   std::string directory;
   {
     Side side(kind());
@@ -133,7 +133,7 @@ TEST_F(ZmqTransportTest, PrivateAddressesAreDifferentAndGoWithTheTransport) {
   EXPECT_NE(access(directory.c_str(), F_OK), 0);
 }
 
-TEST_F(ZmqTransportTest, PathOfADeadListenerIsTakenOver) {
+TEST_F(SocketTransportTest, PathOfADeadListenerIsTakenOver) {
   Side side(kind());
   const std::string address = private_address(side);
   const SocketAddress parsed = parse_address(address, true);
@@ -145,7 +145,7 @@ TEST_F(ZmqTransportTest, PathOfADeadListenerIsTakenOver) {
   EXPECT_EQ(dialled.record().next("connected").what, "connected");
 }
 
-TEST_F(ZmqTransportTest, FileThatIsNoSocketIsLeftAlone) {
+TEST_F(SocketTransportTest, FileThatIsNoSocketIsLeftAlone) {
   Side side(kind());
   const std::string address = private_address(side);
   const std::string path = address.substr(std::strlen("ipc://"));
@@ -157,7 +157,7 @@ TEST_F(ZmqTransportTest, FileThatIsNoSocketIsLeftAlone) {
   unlink(path.c_str());
 }
 
-TEST_F(ZmqTransportTest, FrameAboveTheLimitCutsTheConnectionAndNothingElse) {
+TEST_F(SocketTransportTest, FrameAboveTheLimitCutsTheConnectionAndNothingElse) {
   Side server(kind());
   Side client(kind());
   Listening listening(server, private_address(server));
@@ -171,7 +171,7 @@ TEST_F(ZmqTransportTest, FrameAboveTheLimitCutsTheConnectionAndNothingElse) {
   EXPECT_EQ(listening.record().next("message").frames.at(0).size(), kMaxMessageBytes);
 }
 
-TEST_F(ZmqTransportTest, StrangersBytesDisturbNobody) {
+TEST_F(SocketTransportTest, StrangersBytesDisturbNobody) {
   Side side(kind());
   Listening listening(side, "tcp://127.0.0.1:0");
   for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(3000, '\xff'),
@@ -186,7 +186,7 @@ TEST_F(ZmqTransportTest, StrangersBytesDisturbNobody) {
   EXPECT_EQ(text_of(listening.record().next("message").frames.at(0)), "hello");
 }
 
-TEST_F(ZmqTransportTest, ListenerThatHangsUpIsADropAndNoRefusal) {
+TEST_F(SocketTransportTest, ListenerThatHangsUpIsADropAndNoRefusal) {
   Side side(kind());
   const PlainListener plain;
   Dialled dialled(side, plain.endpoint());
@@ -195,7 +195,7 @@ TEST_F(ZmqTransportTest, ListenerThatHangsUpIsADropAndNoRefusal) {
   EXPECT_EQ(dialled.record().all().size(), 1u);
 }
 
-TEST_F(ZmqTransportTest, ListenerThatDoesNotAgreeIsADrop) {
+TEST_F(SocketTransportTest, ListenerThatDoesNotAgreeIsADrop) {
   Side side(kind());
   const PlainListener plain;
   Dialled dialled(side, plain.endpoint());
@@ -208,7 +208,7 @@ TEST_F(ZmqTransportTest, ListenerThatDoesNotAgreeIsADrop) {
 }
 
 // More than a socket takes at once, and then the next one.
-TEST_F(ZmqTransportTest, LargeAnswersComeWhole) {
+TEST_F(SocketTransportTest, LargeAnswersComeWhole) {
   Side side(kind());
   Listening listening(side, private_address(side));
   Dialled dialled(side, listening.endpoint());
@@ -223,7 +223,7 @@ TEST_F(ZmqTransportTest, LargeAnswersComeWhole) {
   }
 }
 
-TEST_F(ZmqTransportTest, ReceivedFramesAreAligned) {
+TEST_F(SocketTransportTest, ReceivedFramesAreAligned) {
   Side side(kind());
   Listening listening(side, private_address(side));
   Dialled dialled(side, listening.endpoint());
@@ -236,7 +236,7 @@ TEST_F(ZmqTransportTest, ReceivedFramesAreAligned) {
 }
 
 // An acceptor that also records the parts it is told of.
-class PartsTest : public ZmqTransportTest {
+class PartsTest : public SocketTransportTest {
  protected:
   PartsTest() : side_(kind()) {
     side_.run([this] {
@@ -277,7 +277,7 @@ TEST_F(PartsTest, AreNoWholeMessages) {
 }
 
 // The host's deleters hang on it.
-TEST_F(ZmqTransportTest, OwnersOfLentFramesGoOnTheLoop) {
+TEST_F(SocketTransportTest, OwnersOfLentFramesGoOnTheLoop) {
   std::vector<std::byte> bytes(200'000);
   auto released = Future<bool>::make();
   Side server(kind());
@@ -315,7 +315,7 @@ class FewDescriptors {
   rlimit before_{};
 };
 
-TEST_F(ZmqTransportTest, WithoutDescriptorsItRefusesAndLives) {
+TEST_F(SocketTransportTest, WithoutDescriptorsItRefusesAndLives) {
   Side side(kind());
   Listening listening(side, private_address(side));
   const std::string other = private_address(side);
@@ -350,7 +350,7 @@ std::string read_all(int fd) {
 }
 
 // The process has plenty when they connect, and nothing but its reserve from then on.
-TEST_F(ZmqTransportTest, WithoutDescriptorsItAcceptsNobodyAndThoseWhoAreSilentGiveWay) {
+TEST_F(SocketTransportTest, WithoutDescriptorsItAcceptsNobodyAndThoseWhoAreSilentGiveWay) {
   for (const bool is_ipc : {true, false}) {
     Side side(kind());
     Listening listening(side, is_ipc ? private_address(side) : "tcp://127.0.0.1:0");
@@ -380,7 +380,7 @@ TEST_F(ZmqTransportTest, WithoutDescriptorsItAcceptsNobodyAndThoseWhoAreSilentGi
 }
 
 // Room for two or three at a time, and 200 before the one that means it.
-TEST_F(ZmqTransportTest, ThoseWhoHungUpHoldUpNobody) {
+TEST_F(SocketTransportTest, ThoseWhoHungUpHoldUpNobody) {
   for (const bool is_ipc : {true, false}) {
     Side side(kind());
     Listening listening(side, is_ipc ? private_address(side) : "tcp://127.0.0.1:0");
@@ -400,7 +400,7 @@ TEST_F(ZmqTransportTest, ThoseWhoHungUpHoldUpNobody) {
 }
 
 // Those who have said something stay.
-TEST_F(ZmqTransportTest, OfManyWhoSayNothingTheOldestGiveWay) {
+TEST_F(SocketTransportTest, OfManyWhoSayNothingTheOldestGiveWay) {
   constexpr size_t kMost = 1024, kMore = 10;
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -435,7 +435,7 @@ TEST_F(ZmqTransportTest, OfManyWhoSayNothingTheOldestGiveWay) {
 }
 
 // A runtime that stops threads by a signal interrupts whatever they wait in.
-TEST_F(ZmqTransportTest, SignalsDisturbNobody) {
+TEST_F(SocketTransportTest, SignalsDisturbNobody) {
   struct sigaction action = {};
   struct sigaction before = {};
   action.sa_handler = [](int) {};
@@ -468,7 +468,7 @@ TEST_F(ZmqTransportTest, SignalsDisturbNobody) {
   sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST_F(ZmqTransportTest, SixtyFourPeersEachWay) {
+TEST_F(SocketTransportTest, SixtyFourPeersEachWay) {
   std::vector<std::unique_ptr<Side>> sides;
   for (int i = 0; i < 2; ++i) sides.push_back(std::make_unique<Side>(kind()));
   std::vector<std::unique_ptr<Listening>> listening;

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "transport/zmq/address.h"
+#include "transport/socket/address.h"
 
 namespace distag {
 

@@ -1,4 +1,4 @@
-#include "transport/zmq/group_key.h"
+#include "transport/socket/group_key.h"
 
 #include <sodium.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
-#include "transport/zmq/curve_boxes.h"
+#include "transport/socket/sodium.h"
 
 namespace distag {
 

@@ -1,4 +1,4 @@
-#include "transport/zmq/listener.h"
+#include "transport/socket/listener.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "transport/zmq/descriptors.h"
+#include "transport/socket/descriptors.h"
 
 namespace distag {
 namespace {

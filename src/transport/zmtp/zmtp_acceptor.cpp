@@ -1,4 +1,4 @@
-#include "transport/zmq/zmtp_acceptor.h"
+#include "transport/zmtp/zmtp_acceptor.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "transport/zmq/credentials.h"
-#include "transport/zmq/descriptors.h"
-#include "transport/zmq/outbox.h"
-#include "transport/zmq/socket_turns.h"
-#include "transport/zmq/zmtp_reader.h"
+#include "transport/socket/credentials.h"
+#include "transport/socket/descriptors.h"
+#include "transport/socket/socket_turns.h"
+#include "transport/zmtp/outbox.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 namespace distag {
 namespace {

@@ -1,11 +1,12 @@
-#include "transport/zmq/curve_boxes.h"
+#include "transport/zmtp/curve_boxes.h"
 
 #include <sodium.h>
 
 #include <cstring>
 
 #include "base/error.h"
-#include "transport/zmq/frame_block.h"
+#include "transport/socket/frame_block.h"
+#include "transport/socket/sodium.h"
 
 namespace distag {
 namespace {
@@ -35,12 +36,6 @@ uint64_t number_of(const uint8_t* short_nonce) {
 }
 
 }  // namespace
-
-void start_sodium() {
-  if (sodium_init() < 0) fail(Status::kUnsupported, "libsodium finds no source of random numbers on this system");
-}
-
-void wipe(CurveKey& secret) { sodium_memzero(secret.data(), secret.size()); }
 
 namespace curve {
 

@@ -1,25 +1,22 @@
-#include "transport/zmq/zmq_transport.h"
+#include "transport/socket/socket_transport.h"
 
 #include <utility>
 
 #include "base/error.h"
 #include "transport/key_ring.h"
-#include "transport/zmq/address.h"
-#include "transport/zmq/private_directory.h"
-#include "transport/zmq/socket_turns.h"
-#include "transport/zmq/zmtp_acceptor.h"
-#include "transport/zmq/zmtp_connection.h"
+#include "transport/socket/address.h"
+#include "transport/socket/private_directory.h"
 
 namespace distag {
 
-ZmqTransport::ZmqTransport(FdLoop& loop, Security security)
-    : security_(std::move(security)), turns_(std::make_shared<SocketTurns>(loop)) {}
+SocketTransport::SocketTransport(std::unique_ptr<SocketEngine> engine, Security security)
+    : engine_(std::move(engine)), security_(std::move(security)) {}
 
-ZmqTransport::~ZmqTransport() = default;
+SocketTransport::~SocketTransport() = default;
 
 // Throws DENIED for an address that takes a key where there is none.
-std::optional<SocketKeys> ZmqTransport::keys_for(const SocketAddress& address, const std::string& text,
-                                                 const CurveKey* server) {
+std::optional<SocketKeys> SocketTransport::keys_for(const SocketAddress& address, const std::string& text,
+                                                    const CurveKey* server) {
   if (security_.worker_keys) {
     const WorkerKeys& keys = *security_.worker_keys;
     return SocketKeys(keys.own, server == nullptr ? keys.own.public_key : *server, keys.peers);
@@ -39,44 +36,44 @@ std::optional<SocketKeys> ZmqTransport::keys_for(const SocketAddress& address, c
   return SocketKeys(*user_key_);
 }
 
-CurveKey ZmqTransport::need_key_of(const std::string& name) const {
+CurveKey SocketTransport::need_key_of(const std::string& name) const {
   const std::optional<CurveKey> key = security_.worker_keys->peers->key_of(name);
   if (key) return *key;
   fail(Status::kDenied, "worker \"{}\" is not among those that may connect: give its key to this one", name);
 }
 
-std::unique_ptr<Acceptor> ZmqTransport::listen(const std::string& address, AcceptorEvents events) {
-  assert_on_loop(turns_->loop());
+std::unique_ptr<Acceptor> SocketTransport::listen(const std::string& address, AcceptorEvents events) {
+  assert_on_loop(engine_->loop());
   const SocketAddress parsed = parse_address(address, true);
-  return std::make_unique<ZmtpAcceptor>(turns_, parsed, keys_for(parsed, address), std::move(events));
+  return engine_->listen(parsed, keys_for(parsed, address), std::move(events));
 }
 
-std::unique_ptr<Connection> ZmqTransport::dial(const std::string& endpoint, ConnectionEvents events) {
-  assert_on_loop(turns_->loop());
+std::unique_ptr<Connection> SocketTransport::dial(const std::string& endpoint, ConnectionEvents events) {
+  assert_on_loop(engine_->loop());
   if (security_.worker_keys) return dial_worker(security_.worker_keys->rendezvous_name, endpoint, std::move(events));
   const SocketAddress parsed = parse_address(endpoint, false);
-  return std::make_unique<ZmtpConnection>(turns_, parsed, keys_for(parsed, endpoint), std::move(events));
+  return engine_->dial(parsed, keys_for(parsed, endpoint), std::move(events));
 }
 
-std::unique_ptr<Connection> ZmqTransport::dial_worker(const std::string& name, const std::string& endpoint,
-                                                      ConnectionEvents events) {
-  assert_on_loop(turns_->loop());
+std::unique_ptr<Connection> SocketTransport::dial_worker(const std::string& name, const std::string& endpoint,
+                                                         ConnectionEvents events) {
+  assert_on_loop(engine_->loop());
   if (!security_.worker_keys) return dial(endpoint, std::move(events));
   const CurveKey server = need_key_of(name);
   const SocketAddress parsed = parse_address(endpoint, false);
-  return std::make_unique<ZmtpConnection>(turns_, parsed, keys_for(parsed, endpoint, &server), std::move(events));
+  return engine_->dial(parsed, keys_for(parsed, endpoint, &server), std::move(events));
 }
 
-LaneReport ZmqTransport::lane_report() const {
+LaneReport SocketTransport::lane_report() const {
   LaneReport report;
   report.why_off = security_.worker_keys ? "each worker has a key of its own" : "sockets alone";
   return report;
 }
 
-void ZmqTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }
+void SocketTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }
 
-std::string ZmqTransport::private_address() {
-  assert_on_loop(turns_->loop());
+std::string SocketTransport::private_address() {
+  assert_on_loop(engine_->loop());
   if (!directory_) directory_ = std::make_unique<PrivateDirectory>();
   std::string address = fmt::format("ipc://{}/{}", directory_->path(), ++last_address_);
   // Says now that the path is too long, not when somebody listens there.

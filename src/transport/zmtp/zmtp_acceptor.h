@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "transport/security.h"
+#include "transport/socket/listener.h"
 #include "transport/transport.h"
-#include "transport/zmq/listener.h"
 
 namespace distag {
 

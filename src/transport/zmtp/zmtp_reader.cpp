@@ -1,4 +1,4 @@
-#include "transport/zmq/zmtp_reader.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 #include <algorithm>
 #include <array>
@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "transport/zmq/curve_client.h"
-#include "transport/zmq/curve_server.h"
-#include "transport/zmq/frame_block.h"
+#include "transport/socket/frame_block.h"
+#include "transport/zmtp/curve_client.h"
+#include "transport/zmtp/curve_server.h"
 
 namespace distag {
 namespace {

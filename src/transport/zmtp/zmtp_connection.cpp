@@ -1,4 +1,4 @@
-#include "transport/zmq/zmtp_connection.h"
+#include "transport/zmtp/zmtp_connection.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,11 +11,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "transport/zmq/credentials.h"
-#include "transport/zmq/curve_boxes.h"
-#include "transport/zmq/descriptors.h"
-#include "transport/zmq/outbox.h"
-#include "transport/zmq/zmtp_reader.h"
+#include "transport/socket/credentials.h"
+#include "transport/socket/descriptors.h"
+#include "transport/socket/sodium.h"
+#include "transport/zmtp/curve_boxes.h"
+#include "transport/zmtp/outbox.h"
+#include "transport/zmtp/zmtp_reader.h"
 
 namespace distag {
 namespace {

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/fd_loop.h"
+#include "transport/security.h"
+#include "transport/socket/address.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+// Speaks ZMTP 3 at sockets of tcp and ipc: makes the acceptors and connections of a SocketTransport, which decides on
+// addresses and keys. Made, used and destroyed on its loop, or while that does not run; what it made may outlive it.
+class SocketEngine {
+ public:
+  virtual ~SocketEngine() = default;
+
+  virtual FdLoop& loop() const = 0;
+  // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
+  virtual std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
+                                           AcceptorEvents events) = 0;
+  // Throws OUT_OF_MEMORY when descriptors run out.
+  virtual std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,
+                                           ConnectionEvents events) = 0;
+};
+
+}  // namespace distag

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/socket/socket_engine.h"
+
+namespace distag {
+
+class SocketTurns;
+
+// ZMTP and CURVE written by hand, over plain sockets: without a thread, and with all memory and all descriptors in
+// sight.
+class ZmtpEngine final : public SocketEngine {
+ public:
+  explicit ZmtpEngine(FdLoop& loop);
+
+  FdLoop& loop() const override;
+  std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
+                                   AcceptorEvents events) override;
+  std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,
+                                   ConnectionEvents events) override;
+
+ private:
+  const std::shared_ptr<SocketTurns> turns_;
+};
+
+}  // namespace distag

@@ -38,6 +38,10 @@ foreach(module IN LISTS distag_modules)
     continue()
   endif()
   add_library(distag_${module} STATIC ${sources})
+  # Rules of optim and engines of transport name their parts alike on purpose, each in its own source.
+  if(DISTAG_UNITY AND NOT module MATCHES "^(optim|transport)$")
+    set_target_properties(distag_${module} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
   target_include_directories(distag_${module} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(distag_${module} PUBLIC distag_compile ${distag_seen_${module}} ${distag_public_${module}}
                         PRIVATE ${distag_private_${module}})

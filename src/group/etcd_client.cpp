@@ -13,8 +13,8 @@ namespace {
 constexpr Nanos kAnswerTimeout = kSecond;
 constexpr size_t kMostDoublings = 2;
 constexpr Nanos kFarewellTimeout = kSecond;
-constexpr Nanos kFirstPause = 50 * kMillisecond;
-constexpr Nanos kLongestPause = kSecond;
+constexpr Nanos kFirstRetry = 50 * kMillisecond;
+constexpr Nanos kLongestRetry = kSecond;
 constexpr size_t kMostBytes = size_t{16} << 20;       // of an answer: a record of 1.5 MiB and 65536 members fit
 constexpr size_t kMostBytesOfLine = size_t{8} << 20;  // of a watch: all events of one moment
 
@@ -170,7 +170,7 @@ void EtcdClient::on_failure(const Failure& failure) {
   token_.clear();
   Nanos pause = 0;
   if (++failures_in_row_ % settings_.endpoints.size() == 0) {
-    pause = pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
+    pause = pause_ = std::clamp(2 * pause_, kFirstRetry, kLongestRetry);
   }
   events_.on_failed(pause, failure.error);
 }

@@ -15,14 +15,14 @@ namespace distag {
 namespace {
 
 constexpr int64_t kLeaseSeconds = 5;
-constexpr Nanos kPoll = 2 * kSecond;               // for what a watch has missed
-constexpr Nanos kWatchPause = 500 * kMillisecond;  // from the begin of one to that of the next
-constexpr Nanos kFirstPause = 2 * kMillisecond;    // of two that came in at once
-constexpr Nanos kLongestPause = 100 * kMillisecond;
+constexpr Nanos kPoll = 2 * kSecond;                 // for what a watch has missed
+constexpr Nanos kWatchPause = 500 * kMillisecond;    // from the begin of one to that of the next
+constexpr Nanos kFirstRacePause = 2 * kMillisecond;  // of two that came in at once
+constexpr Nanos kLongestRacePause = 100 * kMillisecond;
 constexpr Nanos kPauseOfMember = 5 * kSecond;  // that etcd refuses
 constexpr Nanos kPauseOfCall = kSecond;        // until it is looked whether a call is overdue
 constexpr std::ptrdiff_t kMostInOne = 64;      // entries that one transaction takes away
-constexpr size_t kMostAsked = 4096;
+constexpr size_t kMostAskedInEtcd = 4096;
 constexpr const char* kTransaction = "/v3/kv/txn";
 
 // Goes round one step at a time: a lease, its renewal, the places of those that are gone, a look at the group; and then
@@ -44,7 +44,7 @@ class EtcdJoining final : public Joining {
   void look_up(Incarnation incarnation, Answer answer) override {
     assert_on_loop(loop_);
     if (!is_member_) return answer(std::nullopt);
-    if (asked_.size() >= kMostAsked) return;
+    if (asked_.size() >= kMostAskedInEtcd) return;
     asked_.emplace_back(incarnation, std::move(answer));
     go_on();
   }
@@ -297,7 +297,7 @@ void EtcdJoining::enter(etcd::Entry entry) {
         return go_on();
       }
       // Another one was faster. Those that come at once spread out.
-      pause_ = next_pause(pause_, kFirstPause, kLongestPause);
+      pause_ = next_pause(pause_, kFirstRacePause, kLongestRacePause);
       const Nanos spread = static_cast<Nanos>(self() % 16) * pause_ / 16;
       set_timer(deadline_after(loop_.now(), pause_ + spread), [this] { go_on(); });
     };

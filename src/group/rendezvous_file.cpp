@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Nanos kFirstPause = 2 * kMillisecond;
-constexpr Nanos kLongestPause = 50 * kMillisecond;
+constexpr Nanos kFirstLook = 2 * kMillisecond;
+constexpr Nanos kLongestLook = 50 * kMillisecond;
 constexpr const char* kScheme = "file://";
 
 // Bytes of the lock file.
@@ -86,7 +86,7 @@ class FileJoining final : public Joining {
       give_up(std::move(error));
     }
     if (is_over()) return;
-    pause_ = next_pause(pause_, kFirstPause, kLongestPause);
+    pause_ = next_pause(pause_, kFirstLook, kLongestLook);
     set_timer(deadline_after(loop_.now(), pause_), [this] { go_on(); });
   }
 

@@ -8,7 +8,7 @@ namespace {
 
 // Calls that go on, and those that are over and only passed by, before the loop looks at everything else again.
 constexpr int kBegunPerTurn = 16;
-constexpr int kPerTurn = 64;
+constexpr int kAnswersPerTurn = 64;
 
 }  // namespace
 
@@ -54,7 +54,7 @@ void AnswerRoom::let_in_soon() noexcept {
 void AnswerRoom::let_in(const GroupShared& group) {
   is_posted_ = false;
   int begun = 0;
-  for (int i = 0; i < kPerTurn && begun < kBegunPerTurn && !is_full(); ++i) {
+  for (int i = 0; i < kAnswersPerTurn && begun < kBegunPerTurn && !is_full(); ++i) {
     const std::shared_ptr<IncomingCall> next = take_next();
     if (next == nullptr) return;
     try {

@@ -12,7 +12,7 @@ namespace distag {
 namespace {
 
 // Requests that go out, of those that have waited, before the loop looks at everything else again.
-constexpr int kPerTurn = 64;
+constexpr int kCallsPerTurn = 64;
 constexpr uint64_t kBytesPerTurn = uint64_t{4} << 20;
 constexpr Nanos kSendOnAgain = 100 * kMillisecond;  // after a shortage of memory
 
@@ -61,7 +61,7 @@ void OutgoingCalls::send_waiting(Incarnation peer) noexcept {
   EachStep each;
   each([this, peer] {
     uint64_t bytes = 0;
-    for (int i = 0; i < kPerTurn && bytes < kBytesPerTurn; ++i) {
+    for (int i = 0; i < kCallsPerTurn && bytes < kBytesPerTurn; ++i) {
       const std::shared_ptr<OutgoingCall> call = credit_.next(peer);
       if (call == nullptr) break;
       bytes += call->cost;

@@ -4,14 +4,11 @@
 
 #include "ops/attributes.h"
 #include "spmd/part_ops.h"
+#include "spmd/run_op.h"
 #include "tensor/access.h"
 
 namespace distag::spmd {
 namespace {
-
-Tensor run_op(std::string_view name, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return ops::find_op(name)->forward(inputs, attributes, nullptr).at(0);
-}
 
 Tensor scaled(const Tensor& x, double factor) {
   return run_op("mul_scalar", {x}, ops::make_attributes({{"value", factor}}));

@@ -14,6 +14,7 @@
 #include "ops/reduce.h"
 #include "ops/statistics.h"
 #include "ops/views.h"
+#include "spmd/run_op.h"
 
 namespace distag::spmd {
 namespace {
@@ -22,10 +23,6 @@ using ops::DimSet;
 using ops::make_attributes;
 using ops::Saved;
 using Result = PartOp::Result;
-
-Tensor run_op(std::string_view name, const Tensors& inputs, const ops::Attributes& attributes = {}) {
-  return ops::find_op(name)->forward(inputs, attributes, nullptr).at(0);
-}
 
 Tensor cast(const Tensor& x, Dtype dtype) {
   return x.dtype() == dtype ? x : run_op("cast", {x}, make_attributes({{"dtype", dtype}}));

@@ -9,7 +9,7 @@ namespace {
 
 // Items handed out before the loop looks at everything else again.
 constexpr int kItemsPerTurn = 64;
-constexpr size_t kBytesPerTurn = size_t{1} << 20;  // of messages, which may be copied
+constexpr size_t kMailboxBytesPerTurn = size_t{1} << 20;  // of messages, which may be copied
 
 size_t size_of(const Frames& frames) {
   size_t bytes = 0;
@@ -86,7 +86,7 @@ void InprocMailbox::post_delivery() noexcept {
 void InprocMailbox::deliver() {
   assert_on_loop();
   size_t bytes = 0;
-  for (int i = 0; i < kItemsPerTurn && bytes < kBytesPerTurn; ++i) {
+  for (int i = 0; i < kItemsPerTurn && bytes < kMailboxBytesPerTurn; ++i) {
     Item item;
     Waiters woken;
     if (!take(item, woken)) return;

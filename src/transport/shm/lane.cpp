@@ -14,7 +14,7 @@ namespace {
 constexpr int kMessagesPerTurn = 64;
 // The same of bytes, however fast the writer is: each is copied twice, maybe to memory that is touched for the first
 // time.
-constexpr size_t kBytesPerTurn = 256 << 10;
+constexpr size_t kLaneBytesPerTurn = 256 << 10;
 // A loan costs no more than its note, unless the host has memory of its own for what comes.
 constexpr size_t kLoanShare = 16;
 // A side that plays by the rules wakes for something: one wake may cross the loop's own.
@@ -171,8 +171,8 @@ bool Lane::read() {
   if (!reader_.has_bytes()) return false;
   vain_wakes_ = 0;
   size_t bytes = 0;
-  for (int i = 0; i < kMessagesPerTurn && bytes < kBytesPerTurn && is_open_; ++i) {
-    std::optional<Frames> frames = next_message(kBytesPerTurn - bytes);
+  for (int i = 0; i < kMessagesPerTurn && bytes < kLaneBytesPerTurn && is_open_; ++i) {
+    std::optional<Frames> frames = next_message(kLaneBytesPerTurn - bytes);
     if (!frames) break;
     for (const Frame& frame : *frames) bytes += frame.is_loan() ? frame.size() / kLoanShare : frame.size();
     if (events_.on_message) events_.on_message(*std::move(frames));

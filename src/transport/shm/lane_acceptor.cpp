@@ -17,7 +17,7 @@ namespace {
 constexpr int kAcceptsPerTurn = 16;
 // Those who have not made their offer yet; above this many the next one is hung up on.
 constexpr size_t kMaxWaiting = 64;
-constexpr Nanos kOfferTimeout = 2 * kSecond;
+constexpr Nanos kLongestOffer = 2 * kSecond;
 // How long nobody is accepted after descriptors were short.
 constexpr Nanos kPause = 20 * kMillisecond;
 // Lanes that end in one turn: each gives back its memory, which takes some 20 us.
@@ -137,7 +137,7 @@ void LaneAcceptor::State::begin(LaneSocket socket) {
   try {
     Waiting& waiting = waiting_[id];
     waiting.socket = std::move(socket);
-    waiting.timer = loop.start_timer(loop.now() + kOfferTimeout, [weak = weak_from_this(), id] {
+    waiting.timer = loop.start_timer(loop.now() + kLongestOffer, [weak = weak_from_this(), id] {
       if (const auto state = weak.lock()) state->hang_up(id);
     });
     loop.watch(waiting.socket.fd(), [weak = weak_from_this(), id] {

@@ -25,7 +25,7 @@ namespace {
 
 // The bytes that are read from a connection, or written to it, the messages that are handed out, and the connections
 // that are accepted, before the loop looks at everything else again.
-constexpr size_t kBytesPerTurn = 1u << 20;
+constexpr size_t kAcceptedBytesPerTurn = 1u << 20;
 constexpr int kMessagesPerTurn = 64;  // of a connection
 constexpr int kAcceptsPerTurn = 16;
 // Connections without a message of theirs: about 20 KiB each. One more closes the oldest.
@@ -201,7 +201,7 @@ void ZmtpAcceptor::State::read(Id id) {
   if (found == connections_.end() || found->second->is_put_off) return;
   const std::shared_ptr<Accepted> connection = found->second;
   int left = kMessagesPerTurn;
-  for (size_t bytes = 0; bytes < kBytesPerTurn;) {
+  for (size_t bytes = 0; bytes < kAcceptedBytesPerTurn;) {
     const std::span<std::byte> room = connection->reader.room();
     const ssize_t got = ::read(connection->fd, room.data(), room.size());
     if (got < 0 && errno == EINTR) continue;
@@ -284,7 +284,7 @@ void ZmtpAcceptor::State::on_failure(Id id, Accepted& connection, const Error& e
   try {
     if (!connection.reader.is_ready()) {
       connection.outbox.add({Frame::of(zmtp_denial())});
-      connection.outbox.write_to(connection.fd, kBytesPerTurn);
+      connection.outbox.write_to(connection.fd, kAcceptedBytesPerTurn);
     }
   } catch (...) {
     // Without memory the other side is not told.
@@ -330,7 +330,7 @@ bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames)
 
 // False when the connection is gone. What it has no room for goes as soon as it has.
 bool ZmtpAcceptor::State::write(Accepted& connection) {
-  const Outbox::Written written = connection.outbox.write_to(connection.fd, kBytesPerTurn);
+  const Outbox::Written written = connection.outbox.write_to(connection.fd, kAcceptedBytesPerTurn);
   const bool has_rest = written == Outbox::Written::kSome || written == Outbox::Written::kBlocked;
   loop_.await_writable(connection.fd, has_rest);
   return written != Outbox::Written::kGone;

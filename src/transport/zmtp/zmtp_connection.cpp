@@ -22,8 +22,8 @@ namespace distag {
 namespace {
 
 // The bytes that are read or written, and the messages handed out, before the loop looks at everything else again.
-constexpr size_t kBytesPerTurn = 1u << 20;
-constexpr int kMessagesPerTurn = 64;
+constexpr size_t kDialledBytesPerTurn = 1u << 20;
+constexpr int kDialledMessagesPerTurn = 64;
 
 bool is_refusal(int error) { return error == ECONNREFUSED || error == ENOENT; }
 
@@ -145,7 +145,7 @@ void ZmtpConnection::State::close() {
   assert_on_loop(loop_);
   is_closed_ = true;
   // The last words of its owner go as far as they can without waiting.
-  if (phase_ == Phase::kConnected) outbox_.write_to(fd_, kBytesPerTurn);
+  if (phase_ == Phase::kConnected) outbox_.write_to(fd_, kDialledBytesPerTurn);
   phase_ = Phase::kEnded;
   release();
 }
@@ -168,10 +168,10 @@ bool ZmtpConnection::State::work(bool is_readable) {
 
 // True when it stopped before everything was handed out.
 bool ZmtpConnection::State::receive() {
-  int messages = kMessagesPerTurn;
+  int messages = kDialledMessagesPerTurn;
   for (size_t bytes = 0; phase_ != Phase::kEnded && !is_over_;) {
     if (!hand_out(messages)) return false;
-    if (messages == 0 || bytes >= kBytesPerTurn) return true;
+    if (messages == 0 || bytes >= kDialledBytesPerTurn) return true;
     const std::span<std::byte> room = reader_.room();
     const ssize_t got = ::read(fd_, room.data(), room.size());
     if (got < 0 && errno == EINTR) continue;
@@ -232,7 +232,7 @@ void ZmtpConnection::State::begin_connected() {
 // True when the system may take more.
 bool ZmtpConnection::State::flush() {
   if (is_blocked_) return false;
-  switch (outbox_.write_to(fd_, kBytesPerTurn)) {
+  switch (outbox_.write_to(fd_, kDialledBytesPerTurn)) {
     case Outbox::Written::kAll:
       loop_.await_writable(fd_, false);
       return false;

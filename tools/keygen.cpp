@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
@@ -39,6 +40,7 @@ int make_worker_key(const std::string& name, const std::string& folder) {
   check(error);
   const std::string path = folder + "/" + name + ".key";
   const std::string text = std::string(keys.secret_key) + "\n";
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not be that long is an error below
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   const bool is_written = file >= 0 && write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (!is_written || close(file) != 0) {

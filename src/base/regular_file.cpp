@@ -7,9 +7,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/file_size.h"
 
 namespace distag {
 namespace {
@@ -33,7 +33,7 @@ class Descriptor {
   if (error == ENXIO) fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
   const bool is_short = error == EMFILE || error == ENFILE || error == ENOMEM;
   fail(is_short ? Status::kOutOfMemory : Status::kInvalidState, "\"{}\" cannot be {}: {}", path, verb,
-       std::strerror(error));
+       describe_file_error(error));
 }
 
 Descriptor open_to_read(const std::string& path) {
@@ -56,7 +56,7 @@ std::string read_all(const Descriptor& file, const std::string& path) {
 
 void write_all(const Descriptor& file, const std::string& path, std::string_view content) {
   while (!content.empty()) {
-    const ssize_t written = write(file.get(), content.data(), content.size());
+    const ssize_t written = write_to_file(file.get(), content.data(), content.size());
     if (written < 0 && errno != EINTR) fail_at("written", path, errno);
     if (written > 0) content.remove_prefix(static_cast<size_t>(written));
   }
@@ -109,8 +109,13 @@ void write_regular_file(const std::string& path, std::string_view content) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666));
   if (file.get() < 0) fail_at("written", path, errno);
   check_regular_file(file.get(), path);
-  if (ftruncate(file.get(), 0) != 0) fail_at("written", path, errno);
+  if (set_file_size(file.get(), 0) != 0) fail_at("written", path, errno);
   write_all(file, path, content);
+}
+
+void append_to_file(const std::string& path, std::string_view line) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666));
+  if (file.get() >= 0) static_cast<void>(write_to_file(file.get(), line.data(), line.size()));
 }
 
 bool create_private_file(const std::string& path, std::string_view content) {

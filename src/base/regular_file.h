@@ -24,6 +24,9 @@ bool create_private_file(const std::string& path, std::string_view content);
 // Replaces the content; the file is made if need be. Throws INVALID_STATE when that fails.
 void write_regular_file(const std::string& path, std::string_view content);
 
+// Adds a line to the end of the file, which is made if need be; without one where that fails.
+void append_to_file(const std::string& path, std::string_view line);
+
 // Throws INVALID_STATE naming the path, unless the descriptor is of a regular file.
 void check_regular_file(int descriptor, const std::string& path);
 

@@ -8,25 +8,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <new>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_size.h"
 #include "base/memory.h"
 #include "base/mutex.h"
 #include "base/process.h"
 
 namespace distag {
 namespace {
-
-// A memfd that is longer than files may be ends the process by a signal.
-bool may_have_file(size_t size) {
-  rlimit limit = {};
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur);
-}
 
 // The system gives out the lowest number that is free. Sockets need descriptors more than tensors do.
 bool leaves_descriptors(int fd) {
@@ -49,13 +43,12 @@ SharedBlock::SharedBlock(uint64_t id, size_t size) : id_(id), size_(size) {
   const auto give_up = [this](const char* step) {
     const int error = errno;
     close();
-    fail(Status::kOutOfMemory, "{} of {} bytes to share: {}", step, size_, std::strerror(error));
+    fail(Status::kOutOfMemory, "{} of {} bytes to share: {}", step, size_, describe_file_error(error));
   };
-  if (!may_have_file(size)) give_up("the limit of files forbids");
   fd_ = memfd_create("distag-block", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd_ < 0) give_up("memfd_create");
   if (!leaves_descriptors(fd_)) give_up("too few descriptors are left for");
-  if (ftruncate(fd_, static_cast<off_t>(size)) != 0) give_up("ftruncate");
+  if (set_file_size(fd_, static_cast<off_t>(size)) != 0) give_up("ftruncate");
   void* const mapping = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (mapping == MAP_FAILED) give_up("mmap");
   data_ = static_cast<std::byte*>(mapping);

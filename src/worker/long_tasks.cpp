@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 
-#include <fstream>
+#include "base/regular_file.h"
 
 namespace distag {
 
@@ -14,8 +14,8 @@ FdLoop::Watchdog note_long_tasks() {
     constexpr Nanos kLong = 5 * kMillisecond;
     if (taken <= kLong) return;
     // One write for the line, as several programs write theirs.
-    std::ofstream(DISTAG_LONG_TASKS_FILE, std::ios::app)
-        << fmt::format("{} {} {}\n", taken / kMicrosecond, program_invocation_short_name, what);
+    append_to_file(DISTAG_LONG_TASKS_FILE,
+                   fmt::format("{} {} {}\n", taken / kMicrosecond, program_invocation_short_name, what));
   };
 }
 

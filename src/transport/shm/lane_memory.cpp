@@ -9,10 +9,10 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_size.h"
 #include "base/memory.h"
 #include "base/process.h"
 
@@ -29,7 +29,7 @@ size_t total_bytes(const LaneSizes& sizes) { return kLaneControlBytes + sizes.th
 bool takes_ring(uint32_t size) { return std::has_single_bit(size) && size >= kLeastRing && size <= kLargestRing; }
 
 [[noreturn]] void fail_without_memory(const char* step) {
-  fail(Status::kOutOfMemory, "{}: {}", step, std::strerror(errno));
+  fail(Status::kOutOfMemory, "{}: {}", step, describe_file_error(errno));
 }
 
 }  // namespace
@@ -65,9 +65,9 @@ LaneMemory LaneMemory::make(const LaneSizes& sizes) {
   LaneMemory memory(memfd_create("distag-lane", MFD_CLOEXEC | MFD_ALLOW_SEALING), sizes);
   if (memory.fd_ < 0) fail_without_memory("memfd_create");
   const auto total = static_cast<off_t>(total_bytes(sizes));
-  if (ftruncate(memory.fd_, total) != 0) fail_without_memory("ftruncate of a memfd");
+  if (set_file_size(memory.fd_, total) != 0) fail_without_memory("ftruncate of a memfd");
   // All pages are there before anybody writes to one.
-  if (const int error = posix_fallocate(memory.fd_, 0, total); error != 0) {
+  if (const int error = allocate_file(memory.fd_, total); error != 0) {
     errno = error;
     fail_without_memory("posix_fallocate of a memfd");
   }

@@ -297,7 +297,7 @@ void IncomingCalls::send_pending(const std::shared_ptr<IncomingCall>& call) {
   send(*call, std::move(reply), std::move(answer.original), std::move(answer.share));
 }
 
-// A reference whose creation has failed goes no further, as none does among arguments: its owner knows nothing of it.
+// As the arguments of a call.
 void IncomingCalls::check_made(const Peer& to, wire::Reply& reply) const {
   if (!reply.result.has_external()) return;
   try {

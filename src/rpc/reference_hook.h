@@ -23,8 +23,8 @@ class ReferenceTravel {
 
   // Throws INVALID_ARGUMENT for a value that holds a reference of another worker. Any thread.
   virtual void check(const Value& value) const = 0;
-  // Throws what became of a value whose call never went out, and OVERLOADED where `to` has too many; decided when the
-  // message is sent.
+  // Throws, to the owner, what became of a value whose call never went out, and OVERLOADED where `to` has too many;
+  // decided when the message is sent.
   virtual void check_made(const Peer& to, const Value& value) const = 0;
 
   // The values of a message as they travel, when it gets its number: they have to be held until after that. When it

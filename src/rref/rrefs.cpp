@@ -301,7 +301,11 @@ void Rrefs::check_made(const Peer& to, const Value& value) const {
   assert_on_loop(state_->environment.loop);
   value.map_external([this, &to](const std::shared_ptr<ExternalValue>& external) {
     auto& reference = static_cast<Rref&>(*external);
-    if (const auto failure = reference.failure()) throw *failure;
+    // Its owner would look for a value that was never made. Another worker gets the reference all the same, and a
+    // failure where it uses it.
+    if (to.incarnation == reference.owner) {
+      if (const auto failure = reference.failure()) throw *failure;
+    }
     state_->sharing.check_room(to, reference);
     return external;
   });

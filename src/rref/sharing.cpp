@@ -9,6 +9,8 @@
 namespace distag {
 namespace {
 
+constexpr const char* kReleased = "all references to it were released, or the call that makes it never went out";
+
 // Takes out what `matches`; it ends with the result, when the map is whole again.
 template <typename Map, typename Matches>
 std::vector<typename Map::mapped_type> take_if(Map& map, Matches matches) {
@@ -176,7 +178,7 @@ std::shared_ptr<OwnedValue> Sharing::find_or_seek(const Id& id, Incarnation via)
   if (auto value = home_->table.find(id)) return value;
   auto value = home_->make_value(id);
   if (id.maker == own_maker_ || id.maker == self_) {
-    fail_as_gone(*value, via, "all references to it were released");
+    fail_as_gone(*value, via, kReleased);
     return value;
   }
   const auto maker = streams_.find(id.maker);
@@ -296,7 +298,7 @@ Heard Sharing::on_sought(const Peer& from, const wire::Sought& sought) {
   const auto found = sought_.find(sought.value);
   if (found == sought_.end()) return Heard::kStale;
   const Sought ended = found->second;
-  if (const auto value = ended.value.lock()) fail_as_gone(*value, ended.via, "all references to it were released");
+  if (const auto value = ended.value.lock()) fail_as_gone(*value, ended.via, kReleased);
   sought_.erase(sought.value);
   return Heard::kHandled;
 }

@@ -217,17 +217,62 @@ TEST_F(RrefsTest, AFailureIsKeptAndAnswersEveryUse) {
   expect_nothing_left();
 }
 
-// As with arguments. Its owner has never heard of it, and would call it released.
-TEST_F(RrefsTest, AnAnswerCarriesNoReferenceWhoseCreationHasFailed) {
-  make(3);
+// The owner has never heard of it. The worker that passes it on needs nothing of it; a use of it fails.
+TEST_F(RrefsTest, AReferenceWhoseCreationHasFailedIsPassedOn) {
+  make(4);
   const Id ended = group_->worker(1).dautograd().create_context()->global_id();
   settle();
-  group_->worker(1).rpc().register_function("begin", [this, ended](Invocation& invocation) {
-    invocation.set_result(Value::list({as_value(remote(1, 2, "make", {whole(1)}, ended))}));
+  Ref unmade;
+  group_->worker(1).rpc().register_function("begin", [&](Invocation& invocation) {
+    unmade = remote(1, 2, "make", {whole(1)}, ended);
+    invocation.set_result(Value::list({as_value(unmade)}));
   });
-  const Error error = error_of([this] { group_->call(0, 1, "begin", {}); });
-  EXPECT_EQ(error.status(), Status::kInvalidState) << error.message();
-  EXPECT_TRUE(contains(error, "context has ended")) << error.message();
+  Ref answered = as_rref(group_->call(0, 1, "begin", {}).as_list().at(0));
+  const Error error = error_of([&] { fetch(0, answered); });
+  EXPECT_EQ(error.status(), Status::kNotFound) << error.message();
+  EXPECT_TRUE(contains(error, "never went out")) << error.message();
+
+  group_->call(1, 3, "keep", {Value::list({as_value(unmade)})});
+  group_->call(1, 1, "keep", {as_value(unmade)});
+  Ref kept = as_rref(kept_[3].as_list().at(0));
+  EXPECT_EQ(error_of([&] { fetch(3, kept); }).status(), Status::kNotFound);
+  for (const char* use : {"bump", "keep"}) {
+    EXPECT_EQ(error_of([&] { group_->call(1, 2, use, {as_value(unmade)}); }).status(), Status::kInvalidState) << use;
+  }
+  EXPECT_EQ(error_of([&] { fetch(1, unmade); }).status(), Status::kInvalidState);
+  for (Value& value : kept_) value = Value();
+  answered = kept = unmade = nullptr;
+  settle();
+  expect_nothing_left();
+}
+
+// Neither does a call need the owner of a reference that it carries when that one leaves, before the call that makes
+// the value or after.
+TEST_F(RrefsTest, AReferenceToAValueOfAWorkerThatHasLeftIsPassedOn) {
+  for_each_seed(40, [this](uint64_t seed) {
+    make(3, seed);
+    auto& scheduler = group_->scheduler();
+    Ref made = remote(0, 1, "make", {whole(1)});
+    if (seed % 2 == 0) settle();
+    group_->kill(1);
+    std::vector<Ref> references = {std::move(made)};
+    // It is lost at some moment between these: then it cannot be called at all.
+    try {
+      for (int i = 0; i < 20; ++i) {
+        references.push_back(remote(0, 1, "make", {whole(1)}));
+        scheduler.run_for(scheduler.between(0, 500 * kMillisecond));
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kDisconnected) << error.message();
+    }
+    for (const Ref& reference : references) {
+      group_->call(0, 2, "keep", {as_value(reference)});
+      const Ref kept = as_rref(kept_[2]);
+      EXPECT_EQ(error_of([&] { fetch(2, kept); }).status(), Status::kDisconnected);
+      EXPECT_EQ(error_of([&] { fetch(0, reference); }).status(), Status::kDisconnected);
+    }
+    kept_[2] = Value();
+  });
 }
 
 TEST_F(RrefsTest, AFailureThatNobodyRefersToIsLogged) {

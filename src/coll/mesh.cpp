@@ -99,8 +99,11 @@ std::shared_ptr<Future<Unit>> Mesh::note(std::string line, std::string text, uin
   });
 }
 
-void Mesh::end(const Error& error) {
-  gate_->run([self = shared_from_this(), error] { self->end_now(error, true); });
+std::shared_ptr<Future<Unit>> Mesh::end(const Error& error) {
+  return queue<Unit>([self = shared_from_this(), error](const std::shared_ptr<Future<Unit>>& future) {
+    self->end_now(error, true);
+    future->complete(Unit());
+  });
 }
 
 void Mesh::leave() noexcept {

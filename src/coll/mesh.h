@@ -106,8 +106,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Future<Unit>> note(std::string line, std::string text, uint64_t fingerprint);
   // A line is used here from now on: for those who wait for a call of it.
   void open_line(const std::string& line);
-  // Ends it for all members: a failure that the others cannot know.
-  void end(const Error& error);
+  // Ends it for all members: a failure that the others cannot know. Done once it has ended.
+  std::shared_ptr<Future<Unit>> end(const Error& error);
   // Fails with the error with which it ends. Any thread.
   const std::shared_ptr<Future<Unit>>& when_ended() const { return when_ended_; }
   // No call follows. Calls under way are finished, then the others are told. Again: nothing more.

@@ -38,7 +38,30 @@ Tensor filled_with_one(Dtype dtype, const Dims& shape) {
 struct Roots {
   std::vector<autograd::Edge> edges;
   Tensors seeds;
-  uint64_t hash = 0;
+};
+
+// The call of a pass as members compare it: the roots by their names. Arguments that are wrong are part of it.
+struct PassCall {
+  std::string text;
+  Fingerprint fingerprint;
+
+  PassCall(const Program& program, uint64_t context, const Tensors& roots, const BackwardOptions& options) {
+    fingerprint.add("backward").add(context).add(options.retain_graph ? 1 : 0).add(roots.size());
+    for (const Tensor& root : roots) {
+      text += text.empty() ? "backward(" : ", ";
+      const Sharding* sharding = Sharding::of(root);
+      if (sharding == nullptr || &sharding->program() != &program) {
+        text += root ? describe(root) + " that is not of this mesh" : "nothing";
+        fingerprint.add(0);
+        continue;
+      }
+      fingerprint.add(sharding->name().line).add(sharding->name().call).add(sharding->name().output);
+      const bool is_leaf = !autograd::requires_grad(root) || !autograd::has_history(root);
+      text += fmt::format("{} {}", print_spec(program.shape(), sharding->lying().spec), describe(root));
+      if (!is_leaf) text += " of " + autograd::gradient_edge(root).node->name();
+    }
+    text += text.empty() ? "backward()" : ")";
+  }
 };
 
 Tensor seed_of(const CallOnLine& call, const Tensor& root, const Tensor& given, size_t i) {
@@ -69,7 +92,6 @@ Roots check_roots(const CallOnLine& call, const Tensors& roots, const Tensors& s
     fail(Status::kInvalidArgument, "backward: {} seeds for {} roots", seeds.size(), roots.size());
   }
   Roots result;
-  Fingerprint fingerprint;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
     const Sharding* sharding = Sharding::of(root);
@@ -84,9 +106,7 @@ Roots check_roots(const CallOnLine& call, const Tensors& roots, const Tensors& s
     }
     result.edges.push_back(autograd::gradient_edge(root));
     result.seeds.push_back(seed_of(call, root, seeds.empty() ? Tensor() : seeds[i], i));
-    fingerprint.add(sharding->name().line).add(sharding->name().call).add(sharding->name().output);
   }
-  result.hash = fingerprint.value();
   return result;
 }
 
@@ -101,7 +121,7 @@ std::string_view prefix_of(std::string_view text, size_t most) {
 // with the rank that it is of.
 class Word {
  public:
-  static constexpr size_t kNumbers = 5;
+  static constexpr size_t kNumbers = 3;
   using Numbers = std::array<uint64_t, kNumbers>;
 
   static Tensor write(const std::optional<Error>& error, const Numbers& numbers) {
@@ -161,17 +181,6 @@ bool is_any(const Tensor& rows, size_t number) {
   return false;
 }
 
-void check_same_steps(const CallOnLine& call, const Tensor& rows, size_t number) {
-  if (is_same(rows, number)) return;
-  const layout::MeshShape& mesh = call.line().program->shape();
-  int64_t other = 1;
-  while (Word::number_in(rows, other, number) == Word::number_in(rows, 0, number)) ++other;
-  fail(Status::kDiverged,
-       "backward: rank {} and rank {} of mesh \"{}\" do not run the same steps: their roots, or the calls that led to "
-       "them, differ",
-       mesh.ranks()[0], mesh.ranks()[static_cast<size_t>(other)], mesh.name());
-}
-
 // The call of a pass that goes through other workers too, as an entry: its gradients are the seeds of the roots.
 class RootsNode final : public MeshEntry {
  public:
@@ -198,14 +207,13 @@ class JointContext final : public ContextHandle {
     CallOnLine call(line_, "backward");
     // A quarter longer than the pass: one that is slow ends it as all do, and one that does not come is named.
     if (options.timeout > 0) call.set_timeout(in_time(options.timeout));
-    call.note("backward", Fingerprint().add("backward").add(number_).add(options.retain_graph ? 1 : 0).value());
     try {
       run(call, roots, options);
     } catch (...) {
       const Error error = current_error();
-      // Of memory that is short here alone; where all were told of it, it has the rank of a member.
-      const bool is_known = error.status() != Status::kOutOfMemory || error.origin_rank() >= 0;
-      if (!is_known) line_.program->mesh().end(error);
+      // Memory that is short here alone; where all were told, the error has the rank of a member.
+      const bool is_of_this_member = error.status() == Status::kOutOfMemory && error.origin_rank() < 0;
+      if (is_of_this_member || error.status() == Status::kDiverged) call.end_mesh(error);
       throw;
     }
   }
@@ -229,6 +237,8 @@ class JointContext final : public ContextHandle {
   };
 
   void run(CallOnLine& call, const Tensors& roots, const BackwardOptions& options) {
+    PassCall made(*line_.program, number_, roots, options);
+    call.note(made.text, made.fingerprint.value());
     JointPass pass(call, make_deadline_check(options.timeout));
     Roots from;
     std::shared_ptr<RootsNode> entry;  // found by other members' passes as long as it is held
@@ -245,14 +255,15 @@ class JointContext final : public ContextHandle {
     } catch (...) {
       failure = current_error();
     }
-    Tensor rows = tell(call, failure, numbers_of(from, pass));
-    check_same_steps(call, rows, kRoots);
+    Tensor rows = tell(call, failure, numbers_of(pass));
     // Parts that one member reaches by that may lead another to more.
     while (!is_any(rows, kReachesOthers) && !is_same(rows, kEntries)) {
-      rows = reach_entries_of_all(call, pass, from, rows);
+      rows = reach_entries_of_all(call, pass, rows);
     }
     if (is_any(rows, kReachesOthers)) return run_with_others(call, entry, options);
-    check_same_steps(call, rows, kPlan);
+    // Compared by what the steps send, at the latest by the last word.
+    call.note(fmt::format("the {} steps of {}", pass.joint_steps(), made.text),
+              made.fingerprint.add(pass.plan_hash()).value());
     run_alone(call, pass, from, options);
   }
 
@@ -264,7 +275,7 @@ class JointContext final : public ContextHandle {
     } catch (...) {
       // The others cannot know of it, and would wait.
       const Error error = current_error();
-      call.line().program->mesh().end(error);
+      call.end_mesh(error);
       throw error;
     }
     tell(call, pass.failure(), {});
@@ -302,11 +313,9 @@ class JointContext final : public ContextHandle {
   }
 
   // Numbers of a word.
-  static constexpr size_t kRoots = 0;
-  static constexpr size_t kPlan = 1;
-  static constexpr size_t kEntries = 2;
-  static constexpr size_t kEntryCount = 3;
-  static constexpr size_t kReachesOthers = 4;
+  static constexpr size_t kEntries = 0;
+  static constexpr size_t kEntryCount = 1;
+  static constexpr size_t kReachesOthers = 2;
 
   static uint64_t hash_of(const std::vector<EntryName>& entries) {
     Fingerprint fingerprint;
@@ -314,14 +323,14 @@ class JointContext final : public ContextHandle {
     return fingerprint.value();
   }
 
-  static Word::Numbers numbers_of(const Roots& from, const JointPass& pass) {
+  static Word::Numbers numbers_of(const JointPass& pass) {
     const std::vector<EntryName> entries = pass.entries();
-    return {from.hash, pass.plan_hash(), hash_of(entries), entries.size(), pass.reaches_others()};
+    return {hash_of(entries), entries.size(), pass.reaches_others()};
   }
 
   // Parts of some members alone lead to the roots: the others go on behind them with zeros. Gives the words of all
   // then.
-  static Tensor reach_entries_of_all(CallOnLine& call, JointPass& pass, const Roots& from, const Tensor& rows) {
+  static Tensor reach_entries_of_all(CallOnLine& call, JointPass& pass, const Tensor& rows) {
     const std::vector<EntryName> own = pass.entries();
     uint64_t most = 1;
     for (int64_t position = 0; position < rows.shape()[0]; ++position) {
@@ -346,7 +355,7 @@ class JointContext final : public ContextHandle {
     } catch (...) {
       failure = current_error();
     }
-    return tell(call, failure, numbers_of(from, pass));
+    return tell(call, failure, numbers_of(pass));
   }
 
   const Line line_;

@@ -237,10 +237,12 @@ void JointPass::go_through(const Choose& choose, const std::function<void(uint32
 void JointPass::plan() {
   Fingerprint fingerprint;
   uint32_t place = 0;
+  joint_steps_ = 0;
   const auto note = [&](uint32_t number) {
     Visit& visit = visits_[number];
     visit.place = ++place;
     if (!visit.key) return;
+    ++joint_steps_;
     const Key& key = *visit.key;
     fingerprint.add(key.call).add(key.line).add(key.output).add(static_cast<uint64_t>(key.rank));
     // The gradients that come to an entry are of the graph of this worker alone.

@@ -55,6 +55,7 @@ class JointPass {
   bool reaches_others() const { return reaches_others_; }
   // Of the steps that all members make.
   uint64_t plan_hash() const { return plan_hash_; }
+  uint32_t joint_steps() const { return joint_steps_; }
 
   void run(const std::vector<autograd::Edge>& roots, const Tensors& seeds);
   // The first failure of a step of this worker alone.
@@ -144,6 +145,7 @@ class JointPass {
   autograd::NodeIndex index_;
   std::vector<uint32_t> unexpanded_;
   uint64_t plan_hash_ = 0;
+  uint32_t joint_steps_ = 0;
   bool reaches_others_ = false;
   uint32_t place_ = 0;  // of the step that runs
   std::optional<Error> failure_;

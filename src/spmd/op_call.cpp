@@ -285,7 +285,7 @@ Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const o
   try {
     sharded.choose();
   } catch (const std::bad_alloc&) {
-    call.line().program->mesh().end(current_error());
+    call.end_mesh(current_error());
     throw;
   }
   try {
@@ -294,7 +294,7 @@ Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const o
     const Error error = current_error();
     const bool is_alone =
         error.status() == Status::kOutOfMemory || sharded.has_begun_to_merge() || sharded.is_of_elements(error);
-    if (is_alone) call.line().program->mesh().end(error);
+    if (is_alone) call.end_mesh(error);
     const std::string text = fmt::format("{}, which fails: {}", op.name, error.message());
     call.note(text, Fingerprint().add(op.name).add(static_cast<uint64_t>(error.status())).value());
     throw error;

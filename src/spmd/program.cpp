@@ -243,10 +243,13 @@ void CallOnLine::make_elements(const Tensor& plain) {
   try {
     plain.storage().make_elements();
   } catch (...) {
-    line_.program->mesh().end(current_error());
+    end_mesh(current_error());
     throw;
   }
 }
+
+// The loop ends it: a call that follows at once, and sends nothing, would not notice.
+void CallOnLine::end_mesh(const Error& error) { wait(*line_.program->mesh().end(error), kForever); }
 
 void CallOnLine::note(const std::string& text, uint64_t fingerprint) {
   line_.program->mesh().note(line_.name, text, fingerprint);

@@ -132,6 +132,9 @@ class CallOnLine {
   // Of a plain tensor that may be deferred. Where that fails the mesh ends: the others would wait for this member.
   void make_elements(const Tensor& plain);
 
+  // Ends the mesh for all members, by a failure that is of this call. No later call of this worker has a result.
+  void end_mesh(const Error& error);
+
   // How long the rest of the call may wait for others, in all. 0, as without: each wait is that of the mesh.
   void set_timeout(Nanos timeout);
   // It ends by its result, by the end of the mesh, or of the line.

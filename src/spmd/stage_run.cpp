@@ -67,7 +67,11 @@ std::vector<Gradients::Entry> StageRun::run(const Leave& leave) {
   call.note("backward",
             Fingerprint().add("backward").add(pass.plan_hash()).add(retain_graph_ ? uint64_t{1} : uint64_t{0}).value());
   pass.run({}, {});
-  if (pass.failure()) throw *pass.failure();
+  if (pass.failure()) {
+    // All members have found it, by what they told each other.
+    if (pass.failure()->status() == Status::kDiverged) call.end_mesh(*pass.failure());
+    throw *pass.failure();
+  }
   return pass.take_gradients();
 }
 

@@ -208,7 +208,7 @@ void mark_sharding(const Tensor& tensor, const Line& line, const std::string& te
   } catch (...) {
     // Elsewhere it is sharded now, which it cannot be here.
     const Error error = current_error();
-    if (initialiser != nullptr || error.status() == Status::kOutOfMemory) line.program->mesh().end(error);
+    if (initialiser != nullptr || error.status() == Status::kOutOfMemory) call.end_mesh(error);
     throw;
   }
   if (!is_first) fail(Status::kInvalidState, "mark_sharding: {} is sharded by another thread", describe(tensor));
@@ -266,7 +266,7 @@ Tensor from_local(const Line& line, const Tensor& local, const std::string& text
     Error error(Status::kInvalidArgument,
                 fmt::format("from_local: {} is not the part of {} that this member has as {}: {}", describe(local),
                             to_string(whole), text, to_string(box_of(mesh, spec, whole, line.program->position()))));
-    line.program->mesh().end(error);
+    call.end_mesh(error);
     throw error;
   }
   Tensor x = make_sharded(line, call.name_of(0), whole, spec, autograd::detach(local));

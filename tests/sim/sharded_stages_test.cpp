@@ -193,6 +193,16 @@ class Stages {
       expect_weight(context->global_id(), i, expected.weights[i]);
     }
   }
+  // The mesh, on all members, by one error.
+  void expect_ended(Status status, const std::string& words) {
+    for (int32_t rank = 1; rank <= members_; ++rank) {
+      const auto ended = programs_[static_cast<size_t>(rank)]->mesh().when_ended();
+      ASSERT_TRUE(wait(*ended, 60 * kSecond)) << "rank " << rank;
+      ASSERT_NE(ended->error(), nullptr);
+      EXPECT_EQ(ended->error()->status(), status) << ended->error()->message();
+      EXPECT_NE(ended->error()->message().find(words), std::string::npos) << ended->error()->message();
+    }
+  }
   std::vector<double> weight_gradient(const Id& context, size_t i) { return weight_gradients(context, i)[1]; }
   // A pass that has run for a random moment.
   std::shared_ptr<Future<Value>> begin_pass(const std::shared_ptr<Context>& context, const Tensor& loss) {
@@ -825,6 +835,7 @@ TEST(ShardedStages, CopiesThatADriverUsesInItsOwnWaysAreTold) {
     ASSERT_NE(pass->error(), nullptr);
     EXPECT_EQ(pass->error()->status(), Status::kDiverged) << pass->error()->message();
     EXPECT_NE(pass->error()->message().find("to_local"), std::string::npos) << pass->error()->message();
+    stages.expect_ended(Status::kDiverged, "to_local");
   });
 }
 
@@ -838,6 +849,7 @@ TEST(ShardedStages, AMemberWithAnotherGraphIsNamed) {
   ASSERT_TRUE(wait(*pass, 60 * kSecond));
   ASSERT_NE(pass->error(), nullptr);
   EXPECT_EQ(pass->error()->status(), Status::kDiverged) << pass->error()->message();
+  stages.expect_ended(Status::kDiverged, "backward");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <latch>
 #include <thread>
 
 #include "autograd/autograd.h"
@@ -247,10 +248,32 @@ TEST(Failures, PartThatOneMemberUsesAloneReachesTheGraphOfAll) {
   });
 }
 
+// All of them hear the same, and every later call repeats it, also one that sends nothing.
+void expect_ended(Member& member, const std::string& words) {
+  const Tensor plain = Tensor::scalar(Dtype::kFloat64, 1);
+  std::string first;
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<std::function<void()>> calls = {
+        [&] { spmd::from_local(member.line, plain, "()", Dims(), std::nullopt); },
+        [&] { spmd::make_joint_context(member.line, member.worker.dautograd()); },
+        [&] { spmd::mark_sharding(Tensor::scalar(Dtype::kFloat64, 1), member.line, "()", -1); },
+    };
+    try {
+      calls[static_cast<size_t>(i)]();
+      ADD_FAILURE() << "call " << i << " goes on";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kDiverged) << error.message();
+      EXPECT_NE(error.message().find(words), std::string::npos) << error.message();
+      if (first.empty()) first = error.message();
+      EXPECT_EQ(error.message(), first);
+    }
+  }
+}
+
 // Its gradient_spec claims that all bring the same: a sum of it, or of one alone, would be wrong.
 TEST(Failures, CopiesThatMembersGoOnWithInTheirOwnWaysAreTold) {
-  MeshGroup group({2, 2}, {}, 20 * kSecond);
   for (const bool is_used_by_all : {true, false}) {
+    MeshGroup group({2, 2}, {}, 20 * kSecond);
     group.run([is_used_by_all](Member& member) {
       const Tensor x = leaf(member, "('x', None)");
       Tensors parts;  // that are held here, whoever uses them
@@ -264,15 +287,16 @@ TEST(Failures, CopiesThatMembersGoOnWithInTheirOwnWaysAreTold) {
         const Tensor sum = apply("mul", {apply("sum", {own}), plain});
         return spmd::from_local(member.line, sum, "() sum('x')", Dims(), std::nullopt);
       };
+      const auto right = spmd::make_joint_context(member.line, member.worker.dautograd());
+      // Copies along x differ, and may.
+      right->backward({loss_by(member.position() < 2 ? 2.0 : 3.0, true)}, {});
+      EXPECT_NE(right->gradients()->find(x), nullptr);
       const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
       const bool is_other = member.position() == 3;
       expect_failure(Status::kDiverged, "rank 2 and rank 3 of mesh",
                      [&] { context->backward({loss_by(is_other ? 2.0 : 3.0, !is_other)}, {}); });
+      expect_ended(member, "rank 2 and rank 3 of mesh");
       EXPECT_EQ(context->gradients()->find(x), nullptr);
-      // Copies along x differ, and may.
-      context->backward({loss_by(member.position() < 2 ? 2.0 : 3.0, true)}, {});
-      EXPECT_NE(context->gradients()->find(x), nullptr);
-      expect_works(member);
     });
   }
 }
@@ -341,16 +365,47 @@ TEST(Failures, LeavesOfOneNameKeepTheirOrder) {
   });
 }
 
-TEST(Failures, PassesThatAreNotTheSameAreRefused) {
-  MeshGroup group({2});
-  group.run([](Member& member) {
+// The roots are part of the call: other ones, in another order, fewer, or none of the mesh.
+TEST(Failures, PassesFromOtherRootsEndTheMesh) {
+  for (int difference = 0; difference < 5; ++difference) {
+    MeshGroup group({3}, {}, 20 * kSecond);
+    std::latch made(3);  // a member that is in the pass may end the earlier calls of the others
+    group.run([&made, difference](Member& member) {
+      const Tensor x = leaf(member, "('x', None)");
+      const Tensor a = apply("sum", {apply("square", {x})});
+      const Tensor b = apply("mean", {apply("exp", {x})});
+      const Tensor like_a = apply("sum", {apply("square", {x})});
+      const bool is_other = member.position() == 1;
+      Tensors roots = {a, b};
+      if (is_other && difference == 0) roots = {b, a};
+      if (is_other && difference == 1) roots = {a};
+      if (is_other && difference == 2) roots = {like_a, b};
+      if (is_other && difference == 3) roots = {a, Tensor::scalar(Dtype::kFloat64, 1)};
+      if (is_other && difference == 4) roots = {};
+      const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+      made.arrive_and_wait();
+      expect_failure(Status::kDiverged, "(rank 1) calls backward(", [&] { context->backward(roots, {}); });
+      expect_ended(member, "calls backward(() sum('x') float64[] of sum, () sum('x') float64[] of sum)");
+      EXPECT_EQ(context->gradients()->find(x), nullptr);
+    });
+  }
+}
+
+// The same roots, but another graph: a hook that one member alone has.
+TEST(Failures, PassesWithOtherStepsEndTheMesh) {
+  MeshGroup group({2}, {}, 20 * kSecond);
+  std::latch made(2);
+  group.run([&made](Member& member) {
     const Tensor x = leaf(member, "('x', None)");
-    const Tensor a = apply("sum", {apply("square", {x})});
-    const Tensor b = apply("sum", {apply("exp", {x})});
+    const Tensor square = apply("square", {x});
+    if (member.position() == 1) autograd::add_hook(square, [](const Tensor&) { return Tensor(); });
+    const Tensor loss = apply("sum", {square});
     const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
-    expect_failure(Status::kDiverged, "do not run the same steps",
-                   [&] { context->backward({member.position() == 0 ? a : b}, {}); });
-    expect_works(member);
+    made.arrive_and_wait();
+    expect_failure(Status::kDiverged, "(rank 1) calls the 4 steps of backward(",
+                   [&] { context->backward({loss}, {}); });
+    expect_ended(member, "(rank 0) calls the 3 steps of backward(");
+    EXPECT_EQ(context->gradients()->find(x), nullptr);
   });
 }
 

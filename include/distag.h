@@ -4,6 +4,28 @@
  * context; distag_backward then runs the backward pass in every process that took part, and each keeps its gradients
  * in that context. Training within one process uses the same calls and needs no worker.
  *
+ * CONTENTS                            what it is for                        when to use it
+ *
+ *   1. Status and errors              what failed, where, what to do        after each chain of calls
+ *   2. Handles                        retain and release                    for all that a call makes
+ *   3. Tensors                        dense n-d arrays                      for data, parameters and results
+ *   4. Ops                            differentiable math                   to compute
+ *   5. Custom ops and hooks           math and callbacks of the host        where the built-in ops end
+ *   6. Values                         what calls carry                      for arguments and answers
+ *   7. Workers                        participants of a group               between processes; never for local training
+ *   8. Functions that a worker offers callbacks that peers may call         to serve
+ *   9. Calls and futures              calls to other workers                to use what peers offer
+ *  10. Contexts and the backward pass gradients through all processes       to train
+ *  11. Remote references              values that stay at their owner       for models, tables, environments
+ *  12. Optimizers                     updates where the parameters are      after a backward pass
+ *  13. Looking inside                 statistics and reports                when it is slow, or hangs
+ *  14. Meshes                         workers in a grid with named axes     when all workers run one program
+ *  15. Specs                          how a tensor lies on a mesh           to choose what is cut, and what repeated
+ *  16. Collectives on plain tensors   sums and exchanges within a mesh      for values that are not sharded
+ *  17. Sharded tensors                tensors cut over a mesh               for data or models larger than one worker
+ *  18. The function table             all functions in one struct           with dlopen
+ *  19. Limits                         the bounds, in numbers                to plan
+ *
  * CONVENTIONS
  *
  *  1. Handles are opaque and counted. A handle written to an out_ parameter is one reference for the caller to release.
@@ -51,28 +73,6 @@
  *     no-op. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
  *     always told: of retain and release, which answer nothing, by distag_get_misuse_count.
  * 12. Within an ABI major nothing is removed, renumbered or moved. Treat enumerators you do not know as "other".
- *
- * LIMITS. Beyond them a call fails and says so; nothing is lost.
- *
- *   names of workers, jobs and functions; labels    127 bytes
- *   addresses                                       1,024 bytes; the path of an "ipc://" one 107
- *   ranks of a group, each kept for its name        65,536
- *   dims of a tensor                                16
- *   lists and maps within each other                16
- *   a call with its arguments, an answer            max_message_bytes of its receiver; 64 MiB of it for
- *                                                   descriptions of values: about 20 bytes for a number in a list
- *                                                   (0 where all are int64), 40 for a tensor, a text or an entry of a
- *                                                   map, 80 for a reference
- *   contexts of one worker that another holds       65,536; passes of one in which another takes part 4,096
- *   calls of one worker that another has open       262,144
- *   calls and answers of a context whose tensors
- *   require grad; references to values of one
- *   worker that another holds                       1,048,576
- *   all_gathers under way                           512 sets of ranks, 4,096 of one set
- *   parts of a mesh that wait for a member          1 GiB, else the mesh ends: members may be so far ahead
- *   optimizers whose parameters one worker owns     65,536
- *   threads of a pool, with those that wait         256
- *   text of an error                                495 bytes, cut between characters
  *
  * Declarations are there since 0.1 unless they say otherwise. Fields and enumerators marked "later" are here for their
  * place in a struct or an enum, and answer UNSUPPORTED to anything but 0. */
@@ -128,7 +128,7 @@ enum distag_status_code {
   DISTAG_E_USER = 1000            /* first status of callbacks */
 };
 
-enum distag_error_flag { DISTAG_ERROR_MAY_HAVE_RUN = 1 }; /* the function ran, or nobody knows; else it did not */
+enum distag_error_flag { DISTAG_ERROR_MAY_HAVE_RUN = 1 }; /* the function ran or may have run; else it did not */
 
 /* Filled by a failed call. The message names the failure, its place, the remedy and every worker it passed. */
 typedef struct distag_error {
@@ -309,7 +309,7 @@ DISTAG_API distag_status distag_tensor_add_scaled(distag_tensor *tensor, distag_
 
 enum distag_dlpack_flag {
   DISTAG_DLPACK_COPY = 1, /* memory of its own, which the consumer may write */
-  DISTAG_DLPACK_SHARE = 2 /* without a copy: promises that nobody writes what is exported */
+  DISTAG_DLPACK_SHARE = 2 /* without a copy: promises that what is exported is not written */
 };
 
 /* DLPack (https://dmlc.github.io/dlpack, version 1): tensors shared with other libraries of the process (since 0.3). An
@@ -339,14 +339,17 @@ DISTAG_API distag_status distag_tensor_import_dlpack_legacy(struct DLManagedTens
  *
  * Ops compute a new tensor, or a view where that is exact. If an input requires grad the op is recorded and its result
  * requires grad too. No hidden switch turns that off: to compute without recording, give inputs that are detached, or
- * use distag_apply with DISTAG_APPLY_NO_GRAD. Elementwise ops broadcast as NumPy and PyTorch do, and promote dtypes as
+ * use distag_apply with DISTAG_APPLY_NO_GRAD. Negative dims count from the end; dims (NULL, 0) are all dims. Ops on
+ * integers and bools have no gradient.
+ * Fails: INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.
+ * ================================================================================================================== */
+
+/* ---- Numbers. Elementwise ops broadcast as NumPy and PyTorch do, and promote dtypes as
  * PyTorch does where they differ: int64 with float32 gives float32 (NumPy: float64), also where integers are divided or
  * given to exp and its kin; a 0-d tensor counts only if its category (bool, integer, floating) is the higher one. A
  * power of integers is int64 and wraps around, as in both; with a negative exponent it is 0, as in PyTorch, but for
- * bases 1 and -1. Sums of float32 are made in float64, then rounded; those within matmul, linear and conv2d are BLAS's.
- * Negative dims count from the end; dims (NULL, 0) are all dims. Ops on integers and bools have no gradient.
- * Fails: INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.
- * ================================================================================================================== */
+ * bases 1 and -1. Sums of float32 are made in float64, then rounded; those within matmul, linear and conv2d are
+ * BLAS's. ---- */
 
 /* Filled with zeros. */
 DISTAG_API distag_status distag_zeros(distag_dtype dtype, const int64_t *shape, size_t ndim, distag_tensor **out_y,
@@ -635,6 +638,11 @@ DISTAG_API distag_status distag_value_copy_float64s(distag_value *value, double 
 /* ==== 7. Workers ==================================================================================== since 0.1 ====
  *
  * A worker is created, given its functions, started, and shut down once. Several in one process share nothing.
+ * Groups: a static group waits at the start for all its members; an open world (since 0.2) takes each at once. A worker
+ * that was killed or has left may be started anew under its name and rank, also in a static group: calls by name reach
+ * the new one; values that the old one made, and calls it was asked, answer PEER_RESTARTED. A rank is given again only
+ * to the same name. With "tcp://" and "env://" no worker can join once rank 0 is gone; a new rank 0 begins another
+ * group. "etcd://" outlives any member.
  * ================================================================================================================== */
 
 typedef uint32_t distag_executor_type;
@@ -696,15 +704,17 @@ typedef struct distag_allocator {
 } distag_allocator;
 #define DISTAG_ALLOCATOR_INIT {sizeof(distag_allocator), 0, NULL, NULL, NULL, NULL}
 
-/* The keys of a worker. With a group key all that goes over "tcp://" is encrypted (CURVE), at the rendezvous too, and
+/* ---- Keys. With a group key all that goes over "tcp://" is encrypted (CURVE), at the rendezvous too, and
  * only workers with the same key come in: others are refused, and their start fails with DENIED. Any member that has it
  * may take any free name. Without one a worker is reachable on this machine only, and a `bind` or rendezvous of
  * other machines fails the start with DENIED; tcp on this machine then takes the key of its user, which the first
  * worker makes in distag/group.key of $XDG_STATE_HOME, else of ~/.local/state, or else fails with DENIED (since 0.3).
- * "ipc://" is for this user alone and has no keys, nor has "inproc://".
- * Instead of the group each worker may have a key of its own, and the public keys of those that may connect (since
- * 0.3). A name is then that of its key: who takes another one is refused, and DENIED. This holds at "tcp://" and
- * "ipc://", both of which are encrypted; there is no lane; within a process ("inproc://") nothing is checked. */
+ * "ipc://" is for this user alone and has no keys, nor has "inproc://". ---- */
+
+/* The keys of a worker. Instead of the group each worker may have a key of its own, and the public keys of those
+ * that may connect (since 0.3). A name is then that of its key: who takes another one is refused, and DENIED. This
+ * holds at "tcp://" and "ipc://", both of which are encrypted; there is no lane; within a process ("inproc://")
+ * nothing is checked. */
 typedef struct distag_security_options {
   uint32_t struct_size;
   uint32_t allow_insecure;       /* 1: without a group key tcp has none, for anybody; logged. since 0.3 */
@@ -736,7 +746,7 @@ typedef struct distag_key_pair {
 } distag_key_pair;
 #define DISTAG_KEY_PAIR_INIT {sizeof(distag_key_pair), 0, {0}, {0}}
 
-/* Makes one that nobody knows (since 0.3). */
+/* Makes a new random pair (since 0.3). */
 DISTAG_API distag_status distag_security_create_keys(distag_key_pair *out_keys, distag_error *err);
 
 /* Options of a new worker. If the environment tells rank, size and rendezvous, all of it may stay zero. */
@@ -750,7 +760,7 @@ typedef struct distag_worker_options {
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
   int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
   uint64_t max_in_flight_bytes; /* of requests and answers for one worker, see distag_call; 0: 256 MiB; since 0.3 */
-  uint64_t max_message_bytes;   /* largest it sends and takes; nobody sends it more; 0: 1 GiB */
+  uint64_t max_message_bytes;   /* largest it sends and takes; peers send it no more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x",
                                  * since 0.3 "etcd://host:port[,host:port]/prefix"; see distag_worker_start */
@@ -776,48 +786,48 @@ typedef struct distag_worker_options {
   {sizeof(distag_worker_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
    NULL, NULL, NULL, NULL, 0, 0, 0}
 
-/* Makes a worker that nobody can reach yet. Starts no thread, opens no socket. */
+/* Makes a worker that cannot be reached yet. Starts no thread, opens no socket. */
 DISTAG_API distag_status distag_worker_create(const distag_worker_options *options /* nullable */,
                                               distag_worker **out_worker, distag_error *err);
 
-/* Meets the group at the rendezvous and becomes reachable. A static group waits for all its members, so one thread
- * starts several workers with _async. An open world (since 0.2) takes each at once; ok means that all its members know
- * the worker. One that was killed or has left may be started anew under its name and rank, also in a static group:
- * calls by name reach the new one; values that the old one made, and calls it was asked, answer PEER_RESTARTED. A rank
- * is given again only to the same name. With "tcp://" and "env://" nobody can join once rank 0 is gone; a new rank 0
- * begins another group. "etcd://" (since 0.3) outlives any member: workers meet below the prefix of an etcd (v3), by
- * libcurl, without which it is UNSUPPORTED. DISTAG_ETCD_CACERT, DISTAG_ETCD_CERT and DISTAG_ETCD_KEY name files for
- * TLS, DISTAG_ETCD_USER a user, and DISTAG_ETCD_PASSWORD_FILE the file of its password, for this user alone (chmod
- * 600). There the place of a killed worker is free once a member has lost it, or after 5 s, for which its next one
- * waits; while most of the servers are away nobody can join (DEADLINE), and members go on. Between processes a start
- * and the first words to a member need 24 free descriptors, of which about 8 stay in use, and fail without them; nobody
- * is accepted while fewer than 8 are free, and a worker that dials waits.
- * Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nobody at the rendezvous); INVALID_STATE (started before;
- * address, name or rank in use); INVALID_ARGUMENT (another size of the world than that of rank 0, or of the first at
- * "inproc://", "file://" and "etcd://": the others wait on, and their DEADLINE tells of it); DENIED (another job;
- * another group key, or none for an address beyond this machine; a key that others do not let in, or that of another
+/* ---- etcd (since 0.3): workers meet below the prefix of an etcd (v3), by libcurl, without which it is UNSUPPORTED.
+ * DISTAG_ETCD_CACERT, DISTAG_ETCD_CERT and DISTAG_ETCD_KEY name files for TLS, DISTAG_ETCD_USER a user, and
+ * DISTAG_ETCD_PASSWORD_FILE the file of its password, for this user alone (chmod 600). The place of a killed worker is
+ * free once a member has lost it, or after 5 s, for which its next one waits. While most of the servers are away no
+ * worker can join (DEADLINE), and members go on. ---- */
+
+/* ---- Descriptors. Between processes a start and the first words to a member need 24 free descriptors, of which
+ * about 8 stay in use, and fail without them; no connection is accepted while fewer than 8 are free, and a worker
+ * that dials waits. ---- */
+
+/* Meets the group at the rendezvous and becomes reachable: in a static group once all members are there, so one thread
+ * starts several workers with _async; in an open world ok means that all its members know the worker.
+ * Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nothing answers at the rendezvous); INVALID_STATE (started
+ * before; address, name or rank in use); INVALID_ARGUMENT (another size of the world than that of rank 0, or of the
+ * first at "inproc://", "file://" and "etcd://": the others wait on, and their DEADLINE says so); DENIED (another job;
+ * another group key, or none for an address beyond this machine; a key that others do not accept, or that of another
  * name); PROTOCOL. After a failure it can be started again. */
 DISTAG_API distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
 DISTAG_API distag_status distag_worker_start_async(distag_worker *worker, int64_t timeout_ns,
                                                    distag_future **out_future, distag_error *err);
 
-/* Leaves the group and stops all threads; no callback of the worker runs after it. First it goes on serving until
- * every living member of a static group does the same and no call is open anywhere: a worker that only serves starts,
- * and shuts down with DISTAG_FOREVER. In an open world a worker leaves alone: it refuses new calls of others with
- * DISCONNECTED, and waits for those that run and its own. At the timeout it leaves regardless; with timeout 0 it waits
- * for nobody. Open futures complete with CANCELLED. Ok means it is down. The report is a map: "clean" (bool), "missing"
- * (list of names), "open_calls" (int64), "leaked_rrefs" (list of text, empty before 0.2). After ok a second shutdown is
- * ok, with the same report; so is each of several at a time, the earliest of whose deadlines counts for leaving. The
- * destroy functions that are left run in the last of them, for as long as they take. A worker that runs out of memory
- * where no call can be told leaves by itself: all that is open on it fails with OUT_OF_MEMORY, and "clean" is false.
+/* Leaves the group and stops all threads; no callback of the worker runs after it. In a static group it first serves
+ * until every living member shuts down too and no call is open anywhere, so a worker that only serves starts, and shuts
+ * down with DISTAG_FOREVER. In an open world it leaves alone: it refuses new calls with DISCONNECTED, and waits for
+ * those that run and its own. At the timeout it leaves regardless; with timeout 0 it waits for no member.
  * Threads: any; with the host executor the caller is the thread that polls from then on.
  * Blocks, at most half a second beyond the timeout, while threads end. Fails: DEADLINE naming the functions that still
  * run: the worker has left, nothing new starts, and the next shutdown waits for them; INVALID_STATE when called from a
  * callback of this worker, which may use _async. */
 DISTAG_API distag_status distag_worker_shutdown(distag_worker *worker, int64_t timeout_ns,
                                                 distag_value **out_report /* nullable */, distag_error *err);
-/* Its future's value is the report; callbacks on it run before the last thread stops. That one is joined by a wait on
- * the future or by distag_worker_shutdown: do either before the library is unloaded. It cannot be cancelled. */
+/* Its future's value is the report, a map: "clean" (bool), "missing" (list of names), "open_calls" (int64),
+ * "leaked_rrefs" (list of text, empty before 0.2). A worker that runs out of memory where no call can be told leaves
+ * by itself: all that is open on it fails with OUT_OF_MEMORY, and "clean" is false. Open futures complete with
+ * CANCELLED. A second shutdown is ok, with the same report. Of several shutdowns at a time the earliest deadline
+ * counts, and the last runs the destroy functions that are left. Callbacks on the future run before the last thread
+ * stops. That one is joined by a wait on the future or by distag_worker_shutdown: do either before the library is
+ * unloaded. It cannot be cancelled. */
 DISTAG_API distag_status distag_worker_shutdown_async(distag_worker *worker, int64_t timeout_ns,
                                                       distag_future **out_future, distag_error *err);
 
@@ -836,7 +846,7 @@ DISTAG_API distag_status distag_worker_wait(distag_worker *worker, int64_t timeo
 /* A descriptor that is readable while distag_worker_poll has something to run; -1 with the pool executor. */
 DISTAG_API int64_t distag_worker_get_fd(distag_worker *worker);
 
-/* From now on these workers may connect, each with this key, and nobody else: for a key that is new, lost or stolen.
+/* From now on these workers may connect, each with this key, and no others: for a key that is new, lost or stolen.
  * A member whose key is gone, or another one now, is lost at once, and DENIED when it comes again with the old one. It
  * replaces the list of the options; before the start, too (since 0.3).
  * Threads: any. Fails: UNSUPPORTED without a key of its own; INVALID_ARGUMENT naming the key that is none. */
@@ -920,7 +930,7 @@ DISTAG_API distag_context *distag_invocation_get_context(distag_invocation *invo
 DISTAG_API const char *distag_invocation_get_caller(distag_invocation *invocation);      /* name of the worker */
 DISTAG_API const char *distag_invocation_get_function(distag_invocation *invocation);    /* its name; since 0.3 */
 DISTAG_API int64_t distag_invocation_get_time_left(distag_invocation *invocation);       /* DISTAG_FOREVER: no limit */
-DISTAG_API int32_t distag_invocation_is_cancelled(distag_invocation *invocation);        /* 1: nobody waits any more */
+DISTAG_API int32_t distag_invocation_is_cancelled(distag_invocation *invocation);      /* 1: no caller waits any more */
 DISTAG_API size_t distag_invocation_get_arg_count(distag_invocation *invocation);
 DISTAG_API distag_value *distag_invocation_get_arg(distag_invocation *invocation, size_t index); /* NULL past the end */
 
@@ -947,7 +957,7 @@ DISTAG_API distag_status distag_invocation_defer(distag_invocation *invocation, 
  * Fails: INVALID_STATE the second time, and after the shutdown of its worker. */
 DISTAG_API distag_status distag_reply_finish(distag_reply *reply, distag_value *value /* nullable */,
                                              const distag_error *error /* nullable */, distag_error *err);
-DISTAG_API int32_t distag_reply_is_cancelled(distag_reply *reply); /* 1: nobody waits any more */
+DISTAG_API int32_t distag_reply_is_cancelled(distag_reply *reply); /* 1: no caller waits any more */
 
 /* ==== 9. Calls and futures ======================================================================= since 0.1 ==== */
 
@@ -960,21 +970,23 @@ typedef struct distag_call_options {
 } distag_call_options;
 #define DISTAG_CALL_OPTIONS_INIT {sizeof(distag_call_options), 0, 0, NULL, NULL}
 
+/* ---- Budgets. Requests that the callee has not begun take room, max_in_flight_bytes of this worker for each callee;
+ * those beyond wait here, in their order. The blocking call waits up to its deadline; the future of an _async one is
+ * OVERLOADED at once where as many bytes wait already: wait for earlier futures first. One larger than all of it goes
+ * alone. Answers that the caller's library has not read take max_in_flight_bytes of the callee: beyond them no call of
+ * that caller begins. A callee takes twice its max_in_flight_bytes of one caller, at least 512 MiB, and answers
+ * OVERLOADED beyond. ---- */
+
 /* Calls a function of the worker named `to`, possibly itself, and waits for the answer. A built-in op can be called
  * as well: its inputs (null: left out), then a map if it needs attributes; several outputs come as a list. With a
  * context, tensors that require grad are recorded across the call and its answer; else they arrive without history.
  *  1. Ok: the function ran once, and out_result is its answer.
- *  2. A failure with DISTAG_ERROR_MAY_HAVE_RUN: it ran and failed, or nobody knows.
+ *  2. A failure with DISTAG_ERROR_MAY_HAVE_RUN: it ran and failed, or may have run.
  *  3. Any other failure: it did not run.
  * Ownership: arguments are retained until nothing needs them, never copied.
- * Requests that the callee has not begun take room, max_in_flight_bytes of this worker for each callee; those beyond
- * wait here, in their order. The blocking call waits up to its deadline; of the other one the future is OVERLOADED at
- * once where as many bytes wait already: wait for earlier futures first. One larger than all of it goes alone. So do
- * answers that the caller's library has not read, max_in_flight_bytes of the callee: beyond them no call of that caller
- * begins. A callee takes twice its max_in_flight_bytes of one caller, at least 512 MiB, and answers OVERLOADED beyond.
- * Blocks. Fails: NOT_FOUND (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED, CANCELLED;
- * INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the function
- * does, with its status and the rank where it arose. */
+ * Blocks. Fails: NOT_FOUND (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets),
+ * CANCELLED; INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the
+ * function does, with its status and the rank where it arose. */
 DISTAG_API distag_status distag_call(distag_worker *worker, distag_context *context /* nullable */, const char *to,
                                      const char *function, distag_value *const *args, size_t arg_count,
                                      const distag_call_options *options /* nullable */,
@@ -1069,7 +1081,12 @@ DISTAG_API distag_status distag_invocation_finish(distag_invocation *invocation 
                                                   distag_value *value /* nullable */,
                                                   const distag_error *error /* nullable */, distag_error *err);
 
-/* ==== 10. Contexts and the backward pass ========================================================= since 0.1 ==== */
+/* ==== 10. Contexts and the backward pass ============================================================ since 0.1 ====
+ *
+ * A context is one forward computation and its backward passes, in every process that its calls reached. Each worker
+ * keeps its part of the graph there, and after distag_backward the gradients of its own leaves. Take one for each
+ * training step. It is the wrong choice for inference (make calls without one) and for what outlives a step (rrefs).
+ * ================================================================================================================== */
 
 /* Makes a context, to be given to the calls of a forward and to its backward passes; without a worker, for training
  * within this process.
@@ -1159,13 +1176,18 @@ DISTAG_API distag_status distag_context_copy_known_ranks(distag_context *context
 
 /* ==== 11. Remote references ========================================================================= since 0.2 ====
  *
- * An rref names a value that lives at its owner. To pass it in a call or an answer is to share it: nobody waits for the
- * owner to hear of it. The value goes when its last reference, on any worker, is released or lost, or with its owner.
- * If making it failed, every use answers that failure; one that nobody has seen is logged. A reference whose owner is
- * lost answers DISCONNECTED, or PEER_RESTARTED once a new incarnation is back under the name. If the worker that passed
- * a reference on is lost before the owner has heard of it, the value may be gone: then it answers NOT_FOUND. Values
- * that refer to each other in a circle live as long as their owners; a circle within one worker is never freed.
+ * An rref names a value that stays at its owner: a model, a table, an environment. Calls carry the name, never the
+ * value. It is the wrong choice for small results (let the call return them) and for one tensor that many workers hold
+ * in parts (section 17).
  * ================================================================================================================== */
+
+/* ---- The life of a value. To pass an rref in a call or an answer is to share it, which waits for no message of
+ * the owner. The value goes when its last reference, on any worker, is released or lost, or with its owner. If
+ * making it failed, every use answers that failure; one that was never seen is logged. A reference whose owner is
+ * lost answers DISCONNECTED, or PEER_RESTARTED once a new incarnation is back under the name. If the worker that
+ * passed a reference on is lost before the owner has heard of it, the value may be gone: then it answers NOT_FOUND.
+ * Values that refer to each other in a circle live as long as their owners; a circle within one worker is never
+ * freed. ---- */
 
 /* Shares a value of this worker, which becomes its owner; also before the start.
  * Fails: INVALID_ARGUMENT (a value with an rref of another worker of this process), INVALID_STATE (shut down). */
@@ -1336,16 +1358,18 @@ DISTAG_API const char *distag_get_version(void);
 /* ==== 14. Meshes ==================================================================================== since 0.3 ====
  *
  * A mesh arranges workers, its members, as a grid whose axes have names. All members run one program: each makes the
- * same calls on the mesh, in the same order, with arguments that agree in all but data. Such calls are marked
- * "Collective". They are numbered, and the calls of one member are compared with those of the others: members that
- * differ all get DIVERGED, with both calls; of one that does not come DEADLINE tells where it is. Calls of one line
- * (distag_mesh_open_line) are made by one thread at a time (INVALID_STATE naming both calls); members in one process
- * take a thread each. At most 256 calls of a line are under way: a blocking one waits for room, the future of one more
- * fails with OVERLOADED. From members that had room this one then differs, so wait for earlier futures before.
- * A mesh ends, for all members, when one of them is lost, leaves, diverges, or fails alone. From then on its calls
- * answer that failure, with the same cause everywhere. A failure that is the same on all members, as of an argument,
- * ends nothing.
+ * same calls on the mesh, marked "Collective", in the same order, with arguments that agree in all but data. It is the
+ * wrong choice for workers with different programs, or that come and go: use calls (section 9).
+ * Collective calls are numbered and compared: members that differ all get DIVERGED, with both calls; of a member that
+ * does not come DEADLINE says where it is. One thread at a time makes the calls of a line (distag_mesh_open_line;
+ * INVALID_STATE naming both calls); members in one process take a thread each.
  * ================================================================================================================== */
+
+/* ---- Bounds and the end of a mesh. At most 256 calls of a line are under way: a blocking one waits for room, the
+ * future of one more fails with OVERLOADED. From members that had room this one then differs, so wait for earlier
+ * futures before. A mesh ends, for all members, when one of them is lost, leaves, diverges, or fails alone. From then
+ * on its calls answer that failure, with the same cause everywhere. A failure that is the same on all members, as of
+ * an argument, ends nothing. ---- */
 
 enum distag_hidden_moves {
   DISTAG_HIDDEN_ALLOW = 1, /* ops move shards where their inputs do not fit each other (default) */
@@ -1366,11 +1390,13 @@ typedef struct distag_mesh_options {
 } distag_mesh_options;
 #define DISTAG_MESH_OPTIONS_INIT {sizeof(distag_mesh_options), 0, 0, 0, 0, 0, NULL, NULL, NULL}
 
+/* ---- Granules. Members that are near each other make a granule. Granules count up from their lowest; hosts count
+ * from 0 in the order of their lowest rank. ---- */
+
 /* Makes a mesh of `ranks` (NULL: all living members of the group, ascending), row-major, of at most 4,096 members and 8
  * axes. One size of the shape may be -1; shape (NULL, 0) is the one of DISTAG_AUTO_SPMD_MESH ("2,2"), else all in one
  * axis and a second of size 1. Axes are named by identifiers (NULL: "axis0" ...). With outer_shape it is hybrid: each
- * axis has inner times outer positions, the outer ones change the granule. Granules, members that are near each other,
- * count up from their lowest; hosts count from 0 in the order of their lowest rank. Without a worker (ranks NULL: 0 to
+ * axis has inner times outer positions, the outer ones change the granule. Without a worker (ranks NULL: 0 to
  * rank_count - 1) a mesh serves for specs, boxes and pictures only, and nothing is sent.
  * Collective over the ranks, also when the worker is in others. Blocks until all have come, at most timeout_ns.
  * Fails: INVALID_ARGUMENT (ranks, sizes or names that do not fit; ranks without this worker; granules of unequal size),
@@ -1444,14 +1470,17 @@ DISTAG_API distag_status distag_mesh_copy_report(distag_mesh *mesh, char *buffer
 
 /* ==== 15. Specs ===================================================================================== since 0.3 ====
  *
- * A spec says how a tensor lies on a mesh: for each dim the axis that cuts it, several in order of significance, or
+ * A spec says how a tensor lies on a mesh; the library computes with the parts and moves them where ops need it. Give
+ * one to inputs and parameters. It is the wrong tool for results: ops place those by their rules.
+ * It has for each dim the axis that cuts it, several in order of significance, or
  * None; then the axes over which the true value is the sum of the parts that the members hold. The tensor is repeated
  * along all other axes. "('data', None)", "(('x', 'y'), None)", "(None,) sum('model')", "()". Also taken: axes by
  * number; the forms "{devices=[2,2]0,1,2,3}" of HLO, "S(0), R, P" of DTensor (one item per axis) and [{"x"}, {}] of
  * Shardy.
- * A dim of size d cut in n has blocks of ceil(d / n); the last ones may be smaller or empty. Nothing is padded.
- * The functions of this section send nothing, and also serve meshes that have ended.
  * ================================================================================================================== */
+
+/* ---- Blocks. A dim of size d cut in n has blocks of ceil(d / n); the last ones may be smaller or empty. Nothing
+ * is padded. The functions of this section send nothing, and also serve meshes that have ended. ---- */
 
 /* The box that the member at a position holds of a tensor of this shape: offset and extent have ndim items; and its
  * number among those that hold the same, 0 .. n - 1. An empty box has the size of the dim as its offset.
@@ -1551,20 +1580,20 @@ DISTAG_API distag_status distag_collective_async(distag_mesh *mesh, uint32_t kin
  *
  * A sharded tensor is a distag_tensor whose shape is that of the whole; each member has its part, the shard, as its
  * spec says. Ops take it, place their result by fixed rules and record themselves; gradients are sharded like their
- * tensors. Ops on sharded tensors are collective, and block where they need elements of other members. Plain tensors
- * that need no gradient go with them, as repeated everywhere; one that requires grad, and two meshes, are
- * INVALID_ARGUMENT.
+ * tensors. It is the wrong choice for a model that one worker trains well: moving parts costs time.
+ * Ops on sharded tensors are collective, and block where they need elements of other members. Plain tensors that need
+ * no gradient go with them, as repeated everywhere; one that requires grad, and two meshes, are INVALID_ARGUMENT.
  * distag_tensor_get_data, _copy_data, _get_item answer only where this worker has the whole (else NULL, INVALID_STATE);
  * _write, _assign, _add_scaled change the own shard, whose size and shape they take, as optimizers do. Arguments and
- * answers of calls are never sharded: send local tensors. distag_optimizer_clip with sharded parameters is collective.
- *
- * Stages behind calls: a function that is called on each member of a mesh, in one context and by any worker, may
+ * answers of calls are never sharded: send local tensors.
+ * ================================================================================================================== */
+
+/* ---- Stages behind calls. A function that is called on each member of a mesh, in one context and by any worker, may
  * compute with sharded tensors and give back its part (distag_tensor_to_local). A SMART pass there whose roots
  * depend on parts runs on all members, also on those whose part is not used, and their sharded leaves get gradients
  * there. Such passes go on side by side, and beside calls of the mesh's lines; one that fails ends the mesh only where
  * its members differ or are lost. INVALID_STATE: a part was neither given back nor kept, a member was not called in the
- * context, or the pass is FAST.
- * ================================================================================================================== */
+ * context, or the pass is FAST. ---- */
 
 /* Writes the elements of one box of a tensor: `extent` elements of each dim from `offset` on, row-major, which take
  * `capacity` bytes. A failure goes to the reader; the box may be wanted again.
@@ -1649,10 +1678,12 @@ DISTAG_API distag_status distag_tensor_gather_async(distag_tensor *x, int32_t ra
 DISTAG_API distag_mesh *distag_tensor_get_mesh(distag_tensor *tensor);
 DISTAG_API const char *distag_tensor_get_spec(distag_tensor *tensor);
 
+/* ---- Passes of a mesh. Only the loss of a member in its last words of a joint pass can leave others with and without
+ * gradients; the mesh has ended then, and says so. distag_optimizer_clip with sharded parameters is collective. ---- */
+
 /* Makes a context that all members share: distag_backward on it is collective, each member gives its handles of the
  * same roots, all sharded (a partial root is summed), and either all members get the gradients of all their leaves, or
- * none does; a failure is the same on all. Only the loss of a member in its last words of a pass can leave others with
- * and without gradients; the mesh has ended then, and says so. The pass runs on the thread that calls, hooks too. A
+ * none does; a failure is the same on all. The pass runs on the thread that calls, hooks too. A
  * seed is sharded as its root, without its sum. Members may call other workers in it, each with its part
  * (distag_tensor_to_local); a pass that goes through such calls runs as that of an ordinary context does, and members
  * wait for it at most `timeout_ns` (0: that of the mesh). The context ends when all members have released it.
@@ -1928,6 +1959,31 @@ typedef struct distag_api {
 /* The table for an ABI major (give DISTAG_ABI_MAJOR), or NULL if this library does not serve it. Lives as long as the
  * library is loaded. */
 DISTAG_API const distag_api *distag_get_api(uint32_t abi_major);
+
+/* ==== 19. Limits ==================================================================================== since 0.1 ====
+ *
+ * Beyond them a call fails and says so; nothing is lost.
+ *
+ *   names of workers, jobs and functions; labels    127 bytes
+ *   addresses                                       1,024 bytes; the path of an "ipc://" one 107
+ *   ranks of a group, each kept for its name        65,536
+ *   dims of a tensor                                16
+ *   lists and maps within each other                16
+ *   a call with its arguments, an answer            max_message_bytes of its receiver; 64 MiB of it for
+ *                                                   descriptions of values: about 20 bytes for a number in a list
+ *                                                   (0 where all are int64), 40 for a tensor, a text or an entry of a
+ *                                                   map, 80 for a reference
+ *   contexts of one worker that another holds       65,536; passes of one in which another takes part 4,096
+ *   calls of one worker that another has open       262,144
+ *   calls and answers of a context whose tensors
+ *   require grad; references to values of one
+ *   worker that another holds                       1,048,576
+ *   all_gathers under way                           512 sets of ranks, 4,096 of one set
+ *   parts of a mesh that wait for a member          1 GiB, else the mesh ends: members may be so far ahead
+ *   optimizers whose parameters one worker owns     65,536
+ *   threads of a pool, with those that wait         256
+ *   text of an error                                495 bytes, cut between characters
+ * ================================================================================================================== */
 
 #ifdef __cplusplus
 }

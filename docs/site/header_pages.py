@@ -10,7 +10,7 @@ import header_text  # noqa: E402
 # The page of each section, by its number; "" for those that go to the pages of the handles they name.
 PAGES = {1: "error", 2: "", 3: "tensor", 4: "op", 5: "custom_op", 6: "value", 7: "worker", 8: "invocation", 9: "call",
          10: "context", 11: "rref", 12: "optimizer", 13: "report", 14: "mesh", 15: "spec",
-         16: "collective", 17: "sharded", 18: "api"}
+         16: "collective", 17: "sharded", 18: "api", 19: None}
 SUMMARIES = {
     "error": "status codes and errors", "tensor": "dense n-d arrays with their history", "op": "tensor math",
     "custom_op": "ops and hooks of the host", "value": "content of calls", "worker": "participants of a group",
@@ -77,7 +77,7 @@ class Reader:
                 continue
             if token.startswith("/*"):
                 if not ended_line:
-                    if current.names():
+                    if current.names() or current.comment:
                         yield current
                     current = Entry(plain(token))
                 continue
@@ -127,30 +127,42 @@ def read_pages(text):
     ends = [banner.start() for banner in banners[1:]] + [text.index("#ifdef __cplusplus\n}")]
     for banner, end in zip(banners, ends):
         page = PAGES[int(banner.group(1))]
+        if page is None:  # limits: on the page of the conventions
+            continue
         if page:
             pages[page].introduction = plain(banner.group(4))
         for entry in reader.entries(banner.end(), end):
+            if not entry.names():  # a rule of the section
+                rule = re.sub(r"^-+ | -+$", "", entry.comment)
+                pages[page].introduction = "\n\n".join(filter(None, [pages[page].introduction, rule]))
+                continue
             for part in [entry] if page else split_by_noun(entry):
                 target = noun_page(part, page) or "worker"  # a deleter is of no noun; workers explain when they run
                 pages[target].entries.append(part)
     return pages
 
 
+def uncommented(text):
+    return "\n".join(re.sub(r"^(/\*| \*)", "", line) for line in text.split("\n"))
+
+
 def read_conventions(text):
-    """Introduction, numbered conventions, and limits (what, how much) of the comment at the top."""
-    top = text[: text.index("#ifndef DISTAG_H")]
-    lines = [re.sub(r"^(/\*| \*)", "", line) for line in top.split("\n")]
-    joined = "\n".join(lines)
-    introduction = " ".join(joined[: joined.index("CONVENTIONS")].split("SPDX-License-Identifier: MIT")[1].split())
-    rules = joined[joined.index("CONVENTIONS") + len("CONVENTIONS") : joined.index("LIMITS.")]
+    """Introduction and numbered conventions of the comment at the top, and the limits (what, how much) of the last one."""
+    top = uncommented(text[: text.index("#ifndef DISTAG_H")])
+    introduction = " ".join(top[: top.index("CONTENTS")].split("SPDX-License-Identifier: MIT")[1].split())
+    rules = top[top.index("CONVENTIONS") + len("CONVENTIONS") : top.index("Declarations are there since")]
     conventions = [" ".join(rule.split()) for rule in re.split(r"\n +\d+\. ", rules)[1:]]
-    tail = joined[joined.index("LIMITS.") :]
+    tail = uncommented(text[text.index("19. Limits =") :])
     limits = []
-    for line in tail.split("\n")[2:]:
+    for line in tail.split("\n")[4:]:
         if not line.strip():
             break
+        if line.lstrip().startswith("="):
+            break
         what, much = line[3:51].strip(), line[51:].strip()
-        if what:
+        if what and limits and not limits[-1][1]:
+            limits[-1] = [limits[-1][0] + " " + what, much]
+        elif what:
             limits.append([what, much])
         else:
             limits[-1][1] += " " + much

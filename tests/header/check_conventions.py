@@ -4,7 +4,9 @@ import sys
 
 import header_text
 
-MAX_LINES = 2050
+MAX_LINES = 2300
+CONTENTS_COLUMN = 38  # where the purpose of a section begins
+MAX_COMMENT_WORDS = 150  # except the top and the table of limits
 MAX_COLUMNS = 120
 COMMENT_SHARE = (0.5, 0.7)
 # Functions that do not wait whose waiting twin has another name.
@@ -113,7 +115,21 @@ def check_functions(functions):
 
 def convention(text, number):
     """The text of a numbered convention at the top of the header."""
-    return re.search(rf"^ \* +{number}\. (.*?)^ \* +{number + 1}\. ", text, re.S | re.M).group(1)
+    conventions = text[text.index(" * CONVENTIONS") :]
+    return re.search(rf"^ \* +{number}\. (.*?)^ \* +{number + 1}\. ", conventions, re.S | re.M).group(1)
+
+
+def check_contents(text):
+    """The contents at the top name each section, and comments are short enough to be read."""
+    top = text[: text.index(" * CONVENTIONS")]
+    listed = [line[3:CONTENTS_COLUMN].strip() for line in top.split("\n") if re.match(r" \* +\d+\. ", line)]
+    sections = re.findall(r"^/\* ==== (\d+\. .*?) =+ since", text, re.M)
+    if listed != sections:
+        yield f"the contents are not the sections: {sorted(set(listed) ^ set(sections)) or 'their order'}"
+    for match in list(re.finditer(r"/\*.*?\*/", text, re.S))[1:]:
+        words = len(match.group(0).replace("*", " ").split())
+        if words > MAX_COMMENT_WORDS and " 19. Limits " not in match.group(0):
+            yield f"line {text.count(chr(10), 0, match.start()) + 1}: a comment of {words} words, more than {MAX_COMMENT_WORDS}"
 
 
 def check_ownership(text, functions):
@@ -188,6 +204,7 @@ def check(text):
     complaints += check_ownership(text, functions)
     complaints += check_structs(text)
     complaints += check_enums(text)
+    complaints += check_contents(text)
     return complaints
 
 

@@ -37,6 +37,8 @@ VIOLATIONS = [
     ("distag_get_gradients, which names no noun, gives", "all others give", "convention 2 must say so"),
     ("distag_rref **out_rref, distag_error *err);", "distag_rref **out_rref /* take */, distag_error *err);",
      "cannot be taken"),
+    (" *   6. Values  ", " *   6. Valuables  ", "the contents are not the sections"),
+    ("/* Calls a function of the worker named", "/* " + "word " * 150 + "Calls a function of the worker named", "more than 150"),
 ]
 
 # The same for what released versions had.

@@ -5,10 +5,10 @@ import os
 import re
 import sys
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "src/README.md", "samples/README.md", "docs/*.md",
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "src/README.md", "samples/README.md", "tests/README.md", "docs/*.md",
              "bindings/*/README.md")
 # Documents name paths from the root of the repository; these also from a folder below it.
-STARTS = {"src/README.md": ("src/",), "samples/README.md": ("samples/",), "docs/parity.md": ("tests/",)}
+STARTS = {"src/README.md": ("src/",), "samples/README.md": ("samples/",), "tests/README.md": ("tests/",), "docs/parity.md": ("tests/",)}
 SOURCES = ("include", "src", "tests", "samples", "schemas", "cmake", "scripts", "bindings", "tools")
 # Stand for any file, or for what another project names.
 PLACEHOLDERS = {"x.h", "x.cpp", "tests/unit/<module>/x_test.cpp"}

@@ -14,8 +14,11 @@ sys.dont_write_bytecode = True
 import description  # noqa: E402
 import emit_cpp  # noqa: E402
 import emit_python  # noqa: E402
+import emit_rust  # noqa: E402
 import operations  # noqa: E402
 
+# The emitter of each language, and the folder below bindings of what it writes.
+EMITTERS = {"python/distag": emit_python, "cpp/distag": emit_cpp, "rust": emit_rust}
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "include", "distag.h")
 
@@ -42,8 +45,8 @@ def json_text(api):
 def files(api):
     """Path and text of each generated file."""
     found = {"api.json": json_text(api)}
-    found.update((f"python/distag/{name}", text) for name, text in emit_python.files(api).items())
-    found.update((f"cpp/distag/{name}", text) for name, text in emit_cpp.files(api).items())
+    for folder, emitter in EMITTERS.items():
+        found.update((f"{folder}/{name}", text) for name, text in emitter.files(api).items())
     return found
 
 

@@ -1,0 +1,190 @@
+//! Contexts and backward passes.
+use crate::error::Result;
+use crate::ffi::{self, functions, Handle, Handles};
+use crate::{FromValue, Future, IntoArgs, RRef, Request, Tensor, Worker};
+use distag_sys::{distag_context, distag_context_info, distag_gradients, distag_rref, distag_tensor};
+use std::time::Duration;
+
+/// One forward and its backward passes. It ends, here and everywhere it reached, with its creator's last reference.
+#[derive(Clone)]
+pub struct Context {
+    handle: Handle<distag_context>,
+    worker: Option<Worker>,
+}
+
+/// How a pass runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backward<'a> {
+    /// A gradient for each root; None for one that is a scalar.
+    pub seeds: &'a [Option<&'a Tensor>],
+    /// Scalar roots that live on other workers.
+    pub remote_roots: &'a [&'a RRef],
+    /// Keeps the graph for another pass.
+    pub retain_graph: bool,
+    /// Expects that the roots depend on every recorded call.
+    pub fast: bool,
+    /// The time after which it fails; None for no limit.
+    pub timeout: Option<Duration>,
+}
+
+impl Context {
+    pub(crate) fn of_handle(handle: Handle<distag_context>, worker: Option<Worker>) -> Self {
+        Self { handle, worker }
+    }
+    pub(crate) fn handle(&self) -> &Handle<distag_context> {
+        &self.handle
+    }
+
+    /// A context for training within this process, without a worker.
+    ///
+    /// # Errors
+    /// No memory; an older library.
+    pub fn local() -> Result<Self> {
+        ffi::check_library()?;
+        functions::context_create(None).map(|handle| Self::of_handle(handle, None))
+    }
+
+    /// A call that is recorded in this context.
+    ///
+    /// # Errors
+    /// A name with a NUL character; a context without a worker.
+    pub fn request(&self, to: &str, function: &str) -> Result<Request<'static>> {
+        let worker = self.worker.clone().ok_or_else(|| {
+            crate::Error::new(crate::Code::InvalidState, "the context has no worker: make it by Worker::context")
+        })?;
+        Request::new(worker, to, function, Some(self.clone()), None)
+    }
+
+    /// Calls a function and records the call in this context.
+    ///
+    /// # Errors
+    /// As [`Worker::call`].
+    pub fn call<T: FromValue>(&self, to: &str, function: &str, args: impl IntoArgs) -> Result<T> {
+        self.request(to, function)?.call(args)
+    }
+
+    /// Runs a backward pass from scalars through every worker they depend on.
+    ///
+    /// # Errors
+    /// A root that needs no gradient; a worker that is lost; a failure in an op of a user. All leaves get their
+    /// gradients, or none does.
+    pub fn backward(&self, roots: &[&Tensor]) -> Result<()> {
+        self.backward_with(roots, Backward::default())
+    }
+
+    /// As [`Context::backward`], with what it may be given.
+    ///
+    /// # Errors
+    /// As [`Context::backward`].
+    pub fn backward_with(&self, roots: &[&Tensor], options: Backward<'_>) -> Result<()> {
+        let (seeds, remote_roots) = Self::arrays(&options);
+        let options = Self::options(options, &seeds, &remote_roots);
+        functions::backward(&self.handle, &Tensor::handles(roots), Some(&options))
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    /// A context without a worker; a wrong root.
+    pub fn backward_async(&self, roots: &[&Tensor], options: Backward<'_>) -> Result<Future<()>> {
+        let (seeds, remote_roots) = Self::arrays(&options);
+        let options = Self::options(options, &seeds, &remote_roots);
+        functions::backward_async(&self.handle, &Tensor::handles(roots), Some(&options)).map(Future::of_handle)
+    }
+
+    fn arrays<'a>(options: &Backward<'a>) -> (Handles<'a, distag_tensor>, Handles<'a, distag_rref>) {
+        let seeds = Handles::of_options(options.seeds.iter().map(|each| each.map(Tensor::handle)));
+        (seeds, Handles::new(options.remote_roots.iter().map(|each| each.handle())))
+    }
+
+    fn options<'a>(
+        options: Backward<'_>,
+        seeds: &'a Handles<'_, distag_tensor>,
+        remote_roots: &'a Handles<'_, distag_rref>,
+    ) -> ffi::Options<'a, distag_sys::distag_backward_options> {
+        let timeout = options.timeout.map_or(0, ffi::nanoseconds);
+        ffi::backward_options(options.fast, options.retain_graph, timeout, seeds, remote_roots)
+    }
+
+    /// The gradients that leaves of this worker have in the context, summed over its passes.
+    ///
+    /// # Errors
+    /// The context has ended; a pass that ran here has no verdict yet.
+    pub fn gradients(&self) -> Result<Gradients> {
+        functions::get_gradients(&self.handle).map(Gradients)
+    }
+
+    /// The gradient of one leaf.
+    ///
+    /// # Errors
+    /// As [`Context::gradients`]; no pass has reached it.
+    pub fn gradient(&self, leaf: &Tensor) -> Result<Tensor> {
+        self.gradients()?.get(leaf).ok_or_else(|| {
+            let message = format!("tensor {} has no gradient in this context: no pass has reached it", leaf.id());
+            crate::Error::new(crate::Code::NotFound, message)
+        })
+    }
+
+    /// Completes when the passes that have run here have their verdicts.
+    ///
+    /// # Errors
+    /// A context without a worker.
+    pub fn settle_async(&self) -> Result<Future<()>> {
+        functions::context_settle_async(&self.handle).map(Future::of_handle)
+    }
+
+    /// Its content on this worker.
+    ///
+    /// # Errors
+    /// The context has ended.
+    pub fn info(&self) -> Result<distag_context_info> {
+        functions::context_get_info(&self.handle)
+    }
+
+    /// A report in JSON, for people and tools.
+    ///
+    /// # Errors
+    /// The context has ended.
+    pub fn report(&self) -> Result<String> {
+        ffi::copy_text(|buffer| functions::context_copy_report(&self.handle, buffer))
+    }
+
+    /// The worker that it was made with, or that was called in it.
+    #[must_use]
+    pub fn worker(&self) -> Option<&Worker> {
+        self.worker.as_ref()
+    }
+}
+
+/// The gradients of one moment; they outlive their context.
+#[derive(Clone)]
+pub struct Gradients(Handle<distag_gradients>);
+
+impl Gradients {
+    /// The number of leaves that have one.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        functions::gradients_get_count(&self.0)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The gradient of a leaf; None when no pass has reached it.
+    #[must_use]
+    pub fn get(&self, leaf: &Tensor) -> Option<Tensor> {
+        functions::gradients_find(&self.0, leaf.handle()).map(Tensor::of_handle)
+    }
+
+    /// Each leaf with its gradient.
+    pub fn iter(&self) -> impl Iterator<Item = (Tensor, Tensor)> + '_ {
+        (0..self.len()).filter_map(move |index| {
+            let leaf = functions::gradients_get_tensor(&self.0, index)?;
+            let gradient = functions::gradients_get_gradient(&self.0, index)?;
+            Some((Tensor::of_handle(leaf), Tensor::of_handle(gradient)))
+        })
+    }
+}

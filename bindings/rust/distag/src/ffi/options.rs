@@ -1,0 +1,63 @@
+//! Structs of options for C, which live no longer than what they point to.
+use super::{Handles, Lent};
+use distag_sys as sys;
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::ptr::null;
+
+pub struct Options<'a, S> {
+    raw: S,
+    life: PhantomData<&'a ()>,
+}
+
+impl<'a, S> Options<'a, S> {
+    /// All that `raw` points to has to outlive 'a.
+    pub(super) fn of(raw: S) -> Self {
+        Self { raw, life: PhantomData }
+    }
+
+    pub fn get(&self) -> *const S {
+        &self.raw
+    }
+}
+
+pub fn call_options<'a>(
+    timeout_ns: i64,
+    within: Option<&'a Lent<'_, sys::distag_invocation>>,
+    label: Option<&'a CStr>,
+) -> Options<'a, sys::distag_call_options> {
+    let mut raw = sys::distag_call_options::new();
+    raw.timeout_ns = timeout_ns;
+    raw.within = within.map_or(std::ptr::null_mut(), Lent::get);
+    raw.label = label.map_or(null(), CStr::as_ptr);
+    Options::of(raw)
+}
+
+pub fn backward_options<'a>(
+    is_fast: bool,
+    retain_graph: bool,
+    timeout_ns: i64,
+    seeds: &'a Handles<'_, sys::distag_tensor>,
+    remote_roots: &'a Handles<'_, sys::distag_rref>,
+) -> Options<'a, sys::distag_backward_options> {
+    let mut raw = sys::distag_backward_options::new();
+    raw.mode = if is_fast { sys::DISTAG_BACKWARD_FAST } else { sys::DISTAG_BACKWARD_SMART };
+    raw.retain_graph = u32::from(retain_graph);
+    raw.timeout_ns = timeout_ns;
+    raw.seeds = if seeds.len() == 0 { null() } else { seeds.as_ptr() };
+    raw.remote_roots = if remote_roots.len() == 0 { null() } else { remote_roots.as_ptr() };
+    raw.remote_root_count = remote_roots.len();
+    Options::of(raw)
+}
+
+/// The failure that a deferred reply answers with.
+pub fn error_options(code: i32, message: &str) -> Options<'static, sys::distag_error> {
+    let mut raw = sys::distag_error::new();
+    let text = std::ffi::CString::new(message.replace('\0', "\u{fffd}")).unwrap_or_default();
+    unsafe { sys::distag_error_set(&mut raw, code, text.as_ptr()) };
+    Options::of(raw)
+}
+
+pub fn collective_options(raw: sys::distag_collective_options) -> Options<'static, sys::distag_collective_options> {
+    Options::of(raw)
+}

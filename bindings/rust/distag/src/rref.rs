@@ -1,0 +1,71 @@
+//! Remote references.
+use crate::error::Result;
+use crate::ffi::{self, functions, Handle};
+use crate::{Context, FromValue, Future, Value};
+use distag_sys::distag_rref;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+/// A reference to a value that lives on its owner, until the last reference on any worker is gone.
+#[derive(Clone)]
+pub struct RRef(Handle<distag_rref>);
+
+impl RRef {
+    pub(crate) fn of_handle(handle: Handle<distag_rref>) -> Self {
+        Self(handle)
+    }
+    pub(crate) fn handle(&self) -> &Handle<distag_rref> {
+        &self.0
+    }
+
+    /// Waits for the value and gives it: at its owner itself, elsewhere a copy.
+    ///
+    /// # Errors
+    /// As making the value did; `Unsupported` for an object that lives elsewhere.
+    pub fn fetch<T: FromValue>(&self) -> Result<T> {
+        Value::of_handle(functions::rref_fetch(&self.0, None, None)?).to()
+    }
+
+    /// The same, recorded in a context.
+    ///
+    /// # Errors
+    /// As [`RRef::fetch`].
+    pub fn fetch_in<T: FromValue>(&self, context: &Context) -> Result<T> {
+        Value::of_handle(functions::rref_fetch(&self.0, Some(context.handle()), None)?).to()
+    }
+
+    /// The same without waiting, with a deadline if there is one.
+    ///
+    /// # Errors
+    /// The worker has left.
+    pub fn fetch_async<T: FromValue>(&self, timeout: Option<Duration>) -> Result<Future<T>> {
+        let options = ffi::call_options(timeout.map_or(0, ffi::nanoseconds), None, None);
+        functions::rref_fetch_async(&self.0, None, Some(&options)).map(Future::of_handle)
+    }
+
+    /// The value itself, at its owner.
+    ///
+    /// # Errors
+    /// It is elsewhere, or not there yet.
+    pub fn local<T: FromValue>(&self) -> Result<T> {
+        Value::of_handle(functions::rref_get_local(&self.0)?).to()
+    }
+}
+
+impl PartialEq for RRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+impl Eq for RRef {}
+impl Hash for RRef {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
+    }
+}
+impl fmt::Debug for RRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RRef {} at {}", self.id(), self.owner())
+    }
+}

@@ -167,6 +167,43 @@ std::vector<Peer> RankTable::members() const {
   return members;
 }
 
+namespace {
+
+const Peer* find_place(const RankTable::Book& book, const Peer& peer) {
+  for (const auto& [rank, seat] : book.seats) {
+    if (rank == peer.rank || seat.peer.name == peer.name) return &seat.peer;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Restored restore(const RankTable::Book& known, const RankTable::Book& found, const std::set<Incarnation>& here) {
+  Restored restored{known};
+  RankTable::Book& book = restored.book;
+  for (const auto& [rank, seat] : found.seats) {
+    const Peer* const before = find_place(known, seat.peer);
+    if (before != nullptr && before->incarnation == seat.peer.incarnation) continue;
+    const bool is_same_place = before != nullptr && before->rank == rank && before->name == seat.peer.name;
+    if (before == nullptr || (is_same_place && before->generation < seat.peer.generation)) {
+      book.seats[rank] = seat;
+    } else if (here.contains(seat.peer.incarnation)) {
+      restored.is_contested = true;
+    }
+  }
+  for (const auto& [name, generation] : found.generations) {
+    uint64_t& last = book.generations[name];
+    last = std::max(last, generation);
+  }
+  book.misled = found.misled;
+  const auto is_as_found = [&found](const auto& entry) {
+    const auto same = found.seats.find(entry.first);
+    return same != found.seats.end() && same->second.peer.incarnation == entry.second.peer.incarnation;
+  };
+  restored.has_news = !std::all_of(book.seats.begin(), book.seats.end(), is_as_found);
+  return restored;
+}
+
 wire::Member to_member(const Peer& peer) {
   return {peer.rank, peer.name, peer.endpoint, peer.incarnation, peer.generation, peer.max_message_bytes};
 }

@@ -81,6 +81,15 @@ class RankTable {
   Book book_;
 };
 
+// A group as a member has known it, joined with the book that its rendezvous has now, which may have forgotten some of
+// it: an etcd that was restored from an older snapshot. Of one name the later generation counts.
+struct Restored {
+  RankTable::Book book;
+  bool has_news = false;      // for the rendezvous
+  bool is_contested = false;  // by a worker of another group that is `here`, or of an earlier time
+};
+Restored restore(const RankTable::Book& known, const RankTable::Book& found, const std::set<Incarnation>& here);
+
 wire::Member to_member(const Peer& peer);
 Peer to_peer(const wire::Member& member);
 

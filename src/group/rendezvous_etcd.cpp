@@ -67,8 +67,9 @@ class EtcdJoining final : public Joining {
   void answer_first(size_t count);
   void meet();
   void come_in();
-  void come_back();
+  void come_back(std::optional<std::string> group);
   void keep_place();
+  void give_up_place();
   void wait();
 
   void refuse(const wire::Join& join, const GroupRecord& group, Error error);
@@ -92,6 +93,7 @@ class EtcdJoining final : public Joining {
   Nanos renewal_ = 0;
   Nanos lease_time_ = kLeaseSeconds * kSecond;
   std::optional<etcd::View> view_;  // the last one
+  RankTable::Book known_;           // a member: the group, whatever etcd forgets
   std::vector<Incarnation> gone_;   // whose places are to be made free
   Nanos removes_from_ = 0;          // until then it leaves places alone
   std::vector<std::pair<Incarnation, Answer>> asked_;
@@ -236,7 +238,7 @@ void EtcdJoining::meet() {
   if (seat == nullptr) return come_in();
   const bool has_met = table().has_met();
   if (is_here()) return has_met ? become_member(table()) : wait();
-  has_met ? come_back() : come_in();
+  has_met ? come_back(std::nullopt) : come_in();
 }
 
 void EtcdJoining::come_in() {
@@ -318,6 +320,8 @@ void EtcdJoining::become_member(const RankTable& table) {
     }
   }
   is_member_ = true;
+  known_ = table.book();
+  patience_ = 0;
   client_->end_watch();
   next_watch_ = 0;
   succeed(std::move(members));
@@ -326,10 +330,32 @@ void EtcdJoining::become_member(const RankTable& table) {
 
 // ---- a member ----
 
-// Its entry was not there: its lease has run out, or others have lost it.
+// Its entry was not there: its lease has run out, others have lost it, or etcd was restored from an older snapshot,
+// which may have another record, or none. Workers of that time seem to be here until their leases have run out.
 void EtcdJoining::keep_place() {
+  const RankTable::Book found = view_->group ? view_->group->book : RankTable::Book();
+  Restored restored = restore(known_, found, view_->here);
+  const auto has_it = [this](const auto& entry) { return entry.second.peer.incarnation == self(); };
+  if (std::none_of(restored.book.seats.begin(), restored.book.seats.end(), has_it)) return give_up_place();
+  if (restored.is_contested) {
+    if (patience_ == 0) patience_ = deadline_after(loop_.now(), lease_time_ + kSecond);
+    return loop_.now() < patience_ ? wait() : give_up_place();
+  }
+  patience_ = 0;
+  known_ = std::move(restored.book);
+  if (restored.has_news) {
+    log_.write(
+        LogLevel::kWarning,
+        fmt::format("rendezvous \"{}\": etcd has forgotten workers of the group, as one that was restored from an "
+                    "older snapshot: they are put back",
+                    uri()));
+    return come_back(write_group_record({request().job, wire::kProtocolVersion, request().world_size, known_}));
+  }
   if (is_here()) return wait();
-  if (own_seat() != nullptr) return come_back();
+  come_back(std::nullopt);
+}
+
+void EtcdJoining::give_up_place() {
   log_.write(LogLevel::kWarning,
              fmt::format("rendezvous \"{}\": the place of this worker was free for a while, and another one has taken "
                          "it: who joins from now on does not learn of this one; start it anew",
@@ -340,10 +366,11 @@ void EtcdJoining::keep_place() {
 
 // Perhaps the others have lost this member, as one that was stopped: those that it loses now live. For the time of a
 // lease it takes nobody's place away; the leases of those that are gone all the same run out in that time.
-void EtcdJoining::come_back() {
+void EtcdJoining::come_back(std::optional<std::string> group) {
   gone_.clear();
   removes_from_ = deadline_after(loop_.now(), lease_time_);
   etcd::Entry entry;
+  entry.group = std::move(group);
   entry.group_revision = view_->group_revision;
   enter(std::move(entry));
 }

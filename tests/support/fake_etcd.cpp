@@ -98,6 +98,20 @@ void FakeEtcd::expire() {
   for (const int64_t id : over) end_lease(id);
 }
 
+void FakeEtcd::save_snapshot() { snapshot_ = {revision_, entries_, leases_}; }
+
+void FakeEtcd::restore_snapshot() {
+  revision_ = snapshot_.revision;
+  compacted_ = 0;
+  entries_ = snapshot_.entries;
+  changes_.clear();
+  for (const auto& [key, entry] : entries_) changes_[key] = entry.mod_revision;
+  leases_.clear();
+  for (const auto& [id, lease] : snapshot_.leases) extend(id, lease.seconds);
+  const auto open = std::exchange(watches_, {});
+  for (const auto& [id, watch] : open) watch.on_line({{"result", {{"header", header()}, {"canceled", true}}}});
+}
+
 void FakeEtcd::compact() {
   compacted_ = ++revision_;
   const auto open = std::exchange(watches_, {});

@@ -37,6 +37,10 @@ class FakeEtcd {
   size_t lease_count() const { return leases_.size(); }
   // All leases end, as those of members that were stopped for long.
   void end_leases();
+  // As an administrator does it, who stops all servers meanwhile: leases that were there get their time again, and
+  // watches end.
+  void save_snapshot();
+  void restore_snapshot();
   // Watches from an older revision are refused, and those that are open end.
   void compact();
 
@@ -95,6 +99,12 @@ class FakeEtcd {
   std::map<std::string, int64_t> changes_;  // the last one of each key, its end included
   std::map<int64_t, Lease> leases_;
   std::map<uint64_t, Watch> watches_;
+  struct Snapshot {
+    int64_t revision = 1;
+    std::map<std::string, Entry> entries;
+    std::map<int64_t, Lease> leases;
+  };
+  Snapshot snapshot_;
 };
 
 // The way of one loop to it. Answers take a few milliseconds.

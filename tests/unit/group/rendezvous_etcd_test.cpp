@@ -254,6 +254,112 @@ TEST_F(RendezvousEtcdTest, AGroupThatWasStoppedAsAWholeGoesOn) {
   EXPECT_EQ(etcd().entries().size(), 3u);
 }
 
+// Of no group; of one that gathers; of the group before a member came back anew; and of an earlier job.
+class RestoredEtcdTest : public RendezvousEtcdTest {
+ protected:
+  // All that lives is there again, known to one that comes back, and no member was told otherwise.
+  void expect_put_back(size_t living, uint64_t generation) {
+    pass(10 * kSecond);
+    EXPECT_EQ(etcd().entries().size(), living + 1);
+    Joiner& last = *meeting().joiners.back();
+    last.kill();
+    pass(8 * kSecond);
+    Joiner& again = add_named(last.request().self.name, last.request().self.rank, last.request().world_size);
+    ASSERT_TRUE(again.succeeds());
+    EXPECT_EQ(names(again.outcome()), expected_);
+    EXPECT_EQ(again.outcome().members.back().generation, generation);
+    for (auto& joiner : meeting().joiners) {
+      for (const std::string& line : joiner->logged) EXPECT_FALSE(has(line, "another one has taken it")) << line;
+    }
+  }
+  std::string expected_ = "w0 w1 w2";
+};
+
+TEST_F(RestoredEtcdTest, AMemberPutsBackTheGroupThatASnapshotHasNot) {
+  etcd().save_snapshot();
+  for (int32_t rank = 0; rank < 3; ++rank) add(rank, 3);
+  for (auto& joiner : meeting().joiners) ASSERT_TRUE(joiner->succeeds());
+  etcd().restore_snapshot();
+  expect_put_back(3, 2);
+}
+
+TEST_F(RestoredEtcdTest, AMemberPutsBackThoseThatASnapshotDoesNotHaveSoFar) {
+  add(0, 3);
+  pass(kSecond);
+  etcd().save_snapshot();
+  add(1, 3);
+  add(2, 3);
+  for (auto& joiner : meeting().joiners) ASSERT_TRUE(joiner->succeeds());
+  etcd().restore_snapshot();
+  expect_put_back(3, 2);
+}
+
+// The lease of the incarnation before it is there again, and runs out.
+TEST_F(RestoredEtcdTest, AMemberPutsItselfBackInThePlaceOfTheOneBeforeIt) {
+  for (int32_t rank = 0; rank < 3; ++rank) add(rank, 3);
+  for (auto& joiner : meeting().joiners) ASSERT_TRUE(joiner->succeeds());
+  etcd().save_snapshot();
+  meeting().joiners.back()->kill();
+  pass(8 * kSecond);
+  ASSERT_TRUE(add(2, 3).succeeds());
+  pass(kSecond);
+  etcd().restore_snapshot();
+  pass(5 * kSecond);
+  expect_put_back(3, 3);
+}
+
+TEST_F(RestoredEtcdTest, AMemberThatASnapshotShowsAnEarlierJobPutsItsGroupBack) {
+  for (int32_t rank = 0; rank < 3; ++rank) add(rank, 3);
+  for (auto& joiner : meeting().joiners) ASSERT_TRUE(joiner->succeeds());
+  etcd().save_snapshot();
+  for (auto& joiner : meeting().joiners) joiner->kill();
+  pass(8 * kSecond);
+  for (int32_t rank = 0; rank < 3; ++rank) add(rank, 3);
+  for (size_t i = 3; i < 6; ++i) ASSERT_TRUE(meeting().joiners[i]->succeeds());
+  etcd().restore_snapshot();
+  pass(5 * kSecond);
+  expect_put_back(3, 2);
+}
+
+TEST_F(RestoredEtcdTest, AnOpenGroupIsPutBackAsItWas) {
+  add(-1, -1);
+  add_named("b", -1, -1);
+  pass(kSecond);
+  etcd().save_snapshot();
+  add_named("c", -1, -1);
+  for (auto& joiner : meeting().joiners) ASSERT_TRUE(joiner->succeeds());
+  meeting().joiners[1]->kill();
+  pass(8 * kSecond);
+  etcd().restore_snapshot();
+  pass(10 * kSecond);
+  EXPECT_EQ(etcd().entries().size(), 3u);
+  Joiner& next = add_named("d", -1, -1);
+  ASSERT_TRUE(next.succeeds());
+  ASSERT_EQ(next.outcome().members.size(), 3u);
+  EXPECT_EQ(next.outcome().members[1].name, "c");
+  EXPECT_EQ(next.outcome().members[1].rank, 2);
+  EXPECT_EQ(next.outcome().members[2].rank, 3);
+}
+
+// Not a snapshot: all members were stopped for so long that a new group met. It keeps its place.
+TEST_F(RestoredEtcdTest, AGroupThatWasFollowedByAnotherLeavesItAlone) {
+  start_two();
+  for (auto& joiner : meeting().joiners) joiner->loop().freeze();
+  pass(20 * kSecond);
+  add(0, 2);
+  add(1, 2);
+  for (size_t i = 2; i < 4; ++i) ASSERT_TRUE(meeting().joiners[i]->succeeds());
+  const std::string record = etcd().entries().at("/jobs/train/group").value;
+  for (size_t i = 0; i < 2; ++i) meeting().joiners[i]->loop().thaw();
+  pass(20 * kSecond);
+  EXPECT_EQ(etcd().entries().size(), 3u);
+  EXPECT_EQ(etcd().entries().at("/jobs/train/group").value, record);
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(meeting().joiners[i]->logged.size(), 1u);
+    EXPECT_TRUE(has(meeting().joiners[i]->logged[0], "another one has taken it")) << meeting().joiners[i]->logged[0];
+  }
+}
+
 TEST_F(RendezvousEtcdTest, TheRecordOfAKilledJobIsFollowedByTheNext) {
   start_two();
   for (auto& joiner : meeting().joiners) joiner->kill();

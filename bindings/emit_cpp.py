@@ -19,6 +19,11 @@ ENUMS = {
     "distag_member_state": ("member_state", "DISTAG_MEMBER_"),
     "distag_event_kind_code": ("event_kind", "DISTAG_EVENT_"),
     "distag_backward_mode": ("backward_mode", "DISTAG_BACKWARD_"),
+    "distag_hidden_moves": ("hidden_moves", "DISTAG_HIDDEN_"),
+    "distag_spec_form": ("spec_form", "DISTAG_SPEC_"),
+    "distag_picture_format": ("picture_format", "DISTAG_PICTURE_"),
+    "distag_reduction": ("reduction", "DISTAG_"),
+    "distag_init": ("init", "DISTAG_INIT_"),
 }
 
 
@@ -35,7 +40,7 @@ def enums_text(api):
             continue
         name, prefix = ENUMS[enum["name"]]
         lines += ["", f"// {enum['name']}; other values may come from a newer library.",
-                  f"enum class {name} : {enum['type']} {{"]
+                  f"enum class {name} : {enum['type'] or 'uint32_t'} {{"]
         for value in enum["values"]:
             short = re.sub(f"^({prefix}|DISTAG_)", "", value["name"]).lower()
             comment = f"  // {value['comment']}" if value["comment"] else ""

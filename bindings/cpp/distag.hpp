@@ -24,6 +24,7 @@
 #include "distag/custom.hpp"
 #include "distag/functions.hpp"
 #include "distag/futures.hpp"
+#include "distag/mesh.hpp"
 #include "distag/ops.hpp"
 #include "distag/optimizer.hpp"
 #include "distag/rref.hpp"

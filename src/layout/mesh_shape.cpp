@@ -61,7 +61,8 @@ void check_ranks(const MeshRequest& request) {
 }
 
 // The shape with -1 worked out, whose product is `count`; `unit` names what is counted.
-Dims completed_shape(const MeshRequest& request, const Dims& asked, int64_t count, const char* kind, const char* unit) {
+Dims completed_shape(const MeshRequest& request, const Dims& asked, int64_t count, const char* kind, const char* unit,
+                     const char* advice = "") {
   int64_t product = 1;
   size_t open = asked.size();
   for (size_t i = 0; i < asked.size(); ++i) {
@@ -81,8 +82,8 @@ Dims completed_shape(const MeshRequest& request, const Dims& asked, int64_t coun
     product = count;
   }
   if (product != count || (open < asked.size() && shape[open] == -1)) {
-    fail(Status::kInvalidArgument, "mesh \"{}\": {} {} does not fit {} {}", request.name, kind, to_string(asked), count,
-         unit);
+    fail(Status::kInvalidArgument, "mesh \"{}\": {} {} does not fit {} {}{}", request.name, kind, to_string(asked),
+         count, unit, advice);
   }
   return shape;
 }
@@ -166,8 +167,10 @@ MeshShape MeshShape::make(const MeshRequest& request) {
     }
     const auto members = members_by_granule(request);
     const auto granules = static_cast<int64_t>(members.size());
-    const Dims inner = completed_shape(request, request.shape, count / granules, "shape", "members of a granule");
-    const Dims outer = completed_shape(request, request.outer_shape, granules, "outer shape", "granules");
+    const char* advice = granules > 1 ? "" : ": all members are of one granule, as on one host: granules makes several";
+    const Dims inner =
+        completed_shape(request, request.shape, count / granules, "shape", "members of a granule", advice);
+    const Dims outer = completed_shape(request, request.outer_shape, granules, "outer shape", "granules", advice);
     for (size_t i = 0; i < inner.size(); ++i) mesh.sizes_.push_back(inner[i] * outer[i]);
     mesh.strides_ = row_major_strides(mesh.sizes_);
     order = hybrid_order(members, inner, outer, mesh.strides_);

@@ -1,4 +1,4 @@
-// The form of DTensor: one item per axis of the mesh. "S(0), R, P(sum)"
+// The form of DTensor: one item per axis of the mesh. "S(0), R, P(sum)"; also as Python prints it: "[Shard(dim=0)]".
 #include "layout/spec_forms.h"
 
 namespace distag::layout {
@@ -15,6 +15,7 @@ struct Cut {
 
 size_t read_dim(Scanner& scanner, size_t rank) {
   scanner.expect('(', "behind S");
+  if (scanner.take_word("dim")) scanner.expect('=', "behind dim");
   const size_t place = scanner.place();
   int64_t dim = scanner.number("of a dim");
   const auto dims = static_cast<int64_t>(rank);
@@ -37,12 +38,16 @@ Cut read_cut(Scanner& scanner, uint8_t axis, size_t rank) {
 }
 
 void read_reduction(Scanner& scanner) {
-  if (!scanner.take('(')) return;
+  if (!scanner.take('(') || scanner.take(')')) return;
+  if (scanner.take_word("reduce_op")) scanner.expect('=', "behind reduce_op");
+  const char quote = scanner.take('\'') ? '\'' : scanner.take('"') ? '"' : '\0';
+  scanner.at_end();  // the place of the name itself
   const size_t place = scanner.place();
   const std::string_view name = scanner.word();
   if (name != "sum") {
     scanner.refuse(Status::kUnsupported, place, "reduction {}: a partial tensor is a sum", name.empty() ? "?" : name);
   }
+  if (quote != '\0') scanner.expect(quote, "behind sum");
   scanner.expect(')', "behind sum");
 }
 
@@ -65,22 +70,31 @@ void order_cuts(const Scanner& scanner, const std::vector<Cut>& cuts, Spec& spec
   }
 }
 
+// Whether the axes from that number on have size 1: these may be left out.
+bool are_single(const MeshShape& mesh, size_t first) {
+  for (size_t axis = first; axis < mesh.axis_count(); ++axis) {
+    if (mesh.size(axis) != 1) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-Spec read_placements(const MeshShape& mesh, Scanner& scanner, size_t rank) {
+Spec read_placements(const MeshShape& mesh, Scanner& scanner, size_t rank, char close) {
   Spec spec(rank);
   std::vector<Cut> cuts;
   AxisSet partial = 0;
   size_t items = 0;
   do {
-    scanner.at_end();  // the place of the item itself
+    if (close != '\0' && scanner.sees(close)) break;  // behind a last comma
+    scanner.at_end();                                 // the place of the item itself
     const size_t place = scanner.place();
     const std::string_view word = scanner.word();
     const auto axis = static_cast<uint8_t>(items++);
     if (items > mesh.axis_count()) continue;  // counted, and refused below
     if (word == "S" || word == "Shard") {
       cuts.push_back(read_cut(scanner, axis, rank));
-    } else if (word == "P" || word == "Partial") {
+    } else if (word == "P" || word == "Partial" || word == "_Partial") {
       read_reduction(scanner);
       partial |= AxisSet{1} << axis;
     } else if (word != "R" && word != "Replicate") {
@@ -90,10 +104,11 @@ Spec read_placements(const MeshShape& mesh, Scanner& scanner, size_t rank) {
       scanner.expect(')', "behind R(");
     }
   } while (items <= mesh.axis_count() && scanner.take(','));
-  if (items != mesh.axis_count()) {
+  if (items > mesh.axis_count() || !are_single(mesh, items)) {
     scanner.refuse(Status::kInvalidArgument, scanner.place(), "{} items for mesh \"{}\" of {} axes: give each axis one",
                    items > mesh.axis_count() ? "too many" : std::to_string(items), mesh.name(), mesh.axis_count());
   }
+  if (close != '\0') scanner.expect(close, "behind the last placement");
   order_cuts(scanner, cuts, spec);
   spec.set_partial(partial);
   return spec;

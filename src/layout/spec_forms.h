@@ -7,7 +7,8 @@
 namespace distag::layout {
 
 Spec read_tuple(const MeshShape& mesh, Scanner& scanner, size_t rank);
-Spec read_placements(const MeshShape& mesh, Scanner& scanner, size_t rank);
+// With `close` the items stand in brackets, of which the first was read.
+Spec read_placements(const MeshShape& mesh, Scanner& scanner, size_t rank, char close = '\0');
 Spec read_hlo(const MeshShape& mesh, Scanner& scanner, size_t rank);
 Spec read_shardy(const MeshShape& mesh, Scanner& scanner, size_t rank);
 

@@ -127,13 +127,55 @@ std::string print_tuple(const MeshShape& mesh, const Spec& spec) {
   return text;
 }
 
+namespace {
+
+// ---- which form -----------------------------------------------------------------------------------------------------
+
+// Whether an item of DTensor comes next. An axis may have its name too: then a bracket has to follow.
+bool sees_placement(const MeshShape& mesh, Scanner ahead) {
+  const std::string_view word = ahead.word();
+  if (word == "Shard" || word == "Replicate" || word == "Partial" || word == "_Partial") {
+    return ahead.sees('(') || !mesh.find_axis(word);
+  }
+  if (word != "S" && word != "R" && word != "P") return false;
+  return ahead.sees('(') || !mesh.find_axis(word);
+}
+
+// Whether behind P, the short name of JAX's PartitionSpec, its items come, and no reduction: P('x', None), not P(sum).
+bool sees_items(const MeshShape& mesh, Scanner ahead) {
+  if (!ahead.take('(')) return false;
+  if (ahead.sees('\'') || ahead.sees('"') || ahead.sees('(') || ahead.sees(')')) return true;
+  return ahead.take_word("None") || mesh.find_axis(ahead.word()).has_value();
+}
+
+// What `open` begins, if items of DTensor come behind it.
+bool take_before_placement(const MeshShape& mesh, Scanner& scanner, char open) {
+  Scanner ahead = scanner;
+  if (!ahead.take(open) || !sees_placement(mesh, ahead)) return false;
+  return scanner.take(open);
+}
+
+// Behind the word P or PartitionSpec, if it begins a text of JAX.
+void skip_name_of_jax(const MeshShape& mesh, Scanner& scanner) {
+  if (scanner.take_word("PartitionSpec")) return;
+  Scanner ahead = scanner;
+  if (ahead.take_word("P") && sees_items(mesh, ahead)) scanner.take_word("P");
+}
+
+}  // namespace
+
 // ---- all forms ------------------------------------------------------------------------------------------------------
 
 Spec parse_spec(const MeshShape& mesh, std::string_view text, size_t rank) {
   if (rank > kMaxRank) fail(Status::kInvalidArgument, "{} dims are too many: at most {}", rank, kMaxRank);
   Scanner scanner(text);
   Spec spec;
-  if (scanner.sees('(')) {
+  skip_name_of_jax(mesh, scanner);
+  if (take_before_placement(mesh, scanner, '(')) {
+    spec = read_placements(mesh, scanner, rank, ')');
+  } else if (take_before_placement(mesh, scanner, '[')) {
+    spec = read_placements(mesh, scanner, rank, ']');
+  } else if (scanner.sees('(')) {
     spec = read_tuple(mesh, scanner, rank);
   } else if (scanner.sees('{')) {
     spec = read_hlo(mesh, scanner, rank);

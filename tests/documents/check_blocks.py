@@ -30,7 +30,7 @@ edition = "2021"
 [dependencies]
 distag = {{ path = "{}/bindings/rust/distag" }}
 [workspace]"""
-MOST_LINES = {"bindings": 80}  # of a README
+MOST_LINES = {"bindings": 92}  # of a README
 
 
 class Block:

@@ -90,6 +90,44 @@ enum class backward_mode : uint32_t {
   fast = 2,  // expects that they depend on every recorded call, and saves the search
 };
 
+// distag_hidden_moves; other values may come from a newer library.
+enum class hidden_moves : uint32_t {
+  allow = 1,  // ops move shards where their inputs do not fit each other (default)
+  log = 2,  // and a warning names op, specs and bytes
+  refuse = 3,  // INVALID_STATE instead. To sum partial tensors, and to gather parameters, is not hidden
+};
+
+// distag_spec_form; other values may come from a newer library.
+enum class spec_form : uint32_t {
+  tuple = 1,  // ('x', None) sum('y')
+  placements = 2,  // S(0), P(sum)
+  hlo = 3,  // {devices=[3,1,2]0,1,2,3,4,5 last_tile_dim_replicate}
+  hlo_iota = 4,  // {devices=[2,2]<=[4]}, where that can say it
+  shardy = 5,  // sharding<@mesh, [{"x"}, {}], unreduced={"y"}>
+};
+
+// distag_picture_format; other values may come from a newer library.
+enum class picture_format : uint32_t {
+  text = 1,  // a table for terminals (default)
+  json = 4,  // "boxes", each with "offset", "extent" and the ranks of its "members"
+};
+
+// distag_reduction; other values may come from a newer library.
+enum class reduction : uint32_t {
+  sum = 1,  // default
+  product = 2,
+  min = 3,
+  max = 4,
+};
+
+// distag_init; other values may come from a newer library.
+enum class init : uint32_t {
+  full = 1,  // `shift` everywhere (default)
+  rand = 2,  // distag_rand of the seed, times scale, plus shift
+  randn = 3,  // distag_randn likewise
+  source = 4,  // the elements that the source writes, box by box
+};
+
 }  // namespace distag
 
 #endif

@@ -48,6 +48,7 @@ void delete_as(void* object) {
 
 template <class T>
 class view;
+class mesh;
 
 // How memory crosses in DLPack.
 enum class dlpack : std::uint32_t {
@@ -187,6 +188,33 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
   void add_scaled(const tensor& source, double scale, outcome err = {}) const {
     err.check(distag_tensor_add_scaled(get(), source.get(), scale, err.raw()));
   }
+
+  // How it lies on a mesh, as mesh.hpp says: "('data', None)"; nullptr when it is not sharded. Lent by the tensor.
+  const char* spec() const noexcept { return distag_tensor_get_spec(get()); }
+  distag::mesh mesh() const noexcept;  // its mesh, or the line of one; empty when it is not sharded
+  bool is_deferred() const noexcept { return has_flag(DISTAG_TENSOR_DEFERRED); }
+  // The part that this member has, recorded and without a copy. Collective; sends nothing.
+  tensor local(const char* gradient_spec = nullptr, outcome err = {}) const {
+    tensor made;
+    err.check(distag_tensor_to_local(get(), gradient_spec, made.put(), err.raw()));
+    return made;
+  }
+  tensor local(status& err) const { return local(nullptr, outcome(err)); }
+  using op_methods::gather;  // by an index
+  // The whole as a plain tensor, on the member of that rank (empty elsewhere), or with -1 on all. Collective. Blocks.
+  tensor gather(std::int32_t rank = -1, outcome err = {}) const {
+    tensor made;
+    err.check(distag_tensor_gather(get(), rank, DISTAG_FOREVER, made.put(), err.raw()));
+    return made;
+  }
+  tensor gather(status& err) const { return gather(-1, outcome(err)); }
+  // The same values under another spec, recorded; `flags` are of distag_redistribute_flag. Collective. Blocks.
+  tensor redistribute(const char* spec, std::uint32_t flags = 0, outcome err = {}) const {
+    tensor made;
+    err.check(distag_redistribute(get(), spec, flags, made.put(), err.raw()));
+    return made;
+  }
+  tensor redistribute(const char* spec, status& err) const { return redistribute(spec, 0, outcome(err)); }
 
   // DLPack. An export is the consumer's, who ends it by its deleter. An import takes `managed` on success.
   DLManagedTensorVersioned* to_dlpack(dlpack how = dlpack::snapshot, outcome err = {}) const {

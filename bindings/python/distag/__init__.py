@@ -8,6 +8,8 @@ from ._apply import apply
 from ._arguments import FOREVER
 from ._dtypes import DType, bool_, float32, float64, int64
 from ._library import lib as _lib
+from ._sharded import deferred, distribute_tensor, from_local, mark_sharding
+from ._specs import Partial, Replicate, Shard, Spec
 from .calls import CURRENT, current_context
 from .context import Context, Gradients, copy_report
 from .custom import CustomOp
@@ -15,6 +17,7 @@ from .errors import (ClosedError, DistagError, GaveUpError, OtherError, Reconnec
                      UnsupportedError, UsageError, UserError)
 from .functions import Invocation, Reply, current_call, function
 from .futures import Future, wait_all
+from .mesh import Box, HybridMesh, Mesh, visualize_sharding, visualize_tensor_sharding
 from .ops import *  # noqa: F401,F403
 from .ops import __all__ as _op_names
 from .rref import RRef
@@ -23,12 +26,14 @@ from .tensor import Tensor, from_dlpack, from_numpy, full, tensor  # this full s
 from .worker import OPEN_WORLD, Member, Worker
 
 __version__ = _raw.VERSION
-__all__ = ["CURRENT", "ClosedError", "Context", "CustomOp", "DType", "DistagError", "FOREVER", "Future",
-           "GaveUpError", "Gradients", "Invocation", "KeyPair", "Member", "OPEN_WORLD", "OtherError", "RRef", "ReconnectError",
-           "Reply", "RetryError", "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker",
-           "apply", "bool_", "create_keys", "current_call", "current_context", "float32", "float64", "from_dlpack", "from_numpy",
-           "function", "handle_count", "handle_report", "int64", "nn", "ops", "optim", "tensor", "wait_all",
-           *_op_names]
+__all__ = ["Box", "CURRENT", "ClosedError", "Context", "CustomOp", "DType", "DistagError", "FOREVER", "Future",
+           "GaveUpError", "Gradients", "HybridMesh", "Invocation", "KeyPair", "Member", "Mesh", "OPEN_WORLD",
+           "OtherError", "Partial", "RRef", "ReconnectError", "Replicate", "Reply", "RetryError", "Shard", "Spec",
+           "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker", "apply", "bool_",
+           "create_keys", "current_call", "current_context", "deferred", "distribute_tensor", "float32", "float64",
+           "from_dlpack", "from_local", "from_numpy", "function", "handle_count", "handle_report", "int64",
+           "mark_sharding", "nn", "ops", "optim", "tensor", "visualize_sharding", "visualize_tensor_sharding",
+           "wait_all", *_op_names]
 
 
 def handle_count() -> int:

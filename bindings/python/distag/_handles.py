@@ -82,6 +82,10 @@ class OptimizerHandle(Handle, noun="optimizer"):
     __slots__ = ()
 
 
+class MeshHandle(Handle, noun="mesh"):
+    __slots__ = ()
+
+
 class ReplyHandle(Handle, noun="reply"):
     __slots__ = ()
 

@@ -55,7 +55,7 @@ def _lent_tensor(lent: int) -> Tensor:
 class Context(Owner):
     """One forward and its backward passes. In a `with` it is the one that calls are recorded in, and ends with it."""
 
-    __slots__ = ("worker", "_token")
+    __slots__ = ("worker", "_is_joint", "_token")
 
     def __init__(self, worker: Worker | None = None) -> None:
         out, err = ContextHandle(), distag_error()
@@ -63,14 +63,20 @@ class Context(Owner):
             fail(err)
         self._h = out
         self.worker = worker
+        self._is_joint = False
         self._token: Token[Any] | None = None
+
+    @classmethod
+    def _joint(cls, handle: ContextHandle) -> Context:
+        """The members of a mesh share it: its calls block, as the pass runs on the thread that calls."""
+        self = cls.__new__(cls)
+        self._h, self.worker, self._is_joint, self._token = handle, None, True, None
+        return self
 
     @classmethod
     def _lent(cls, lent: int, worker: Worker | None) -> Context:
         self = cls.__new__(cls)
-        self._h = ContextHandle.lent(lent)
-        self.worker = worker
-        self._token = None
+        self._h, self.worker, self._is_joint, self._token = ContextHandle.lent(lent), worker, False, None
         return self
 
     def __enter__(self) -> Context:
@@ -89,6 +95,11 @@ class Context(Owner):
             except ValueError:  # left in another coroutine than it was entered in
                 current.set(None)
         self.close()
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether the members of a mesh share it."""
+        return self._is_joint
 
     @property
     def id(self) -> int:
@@ -193,15 +204,20 @@ def copy_ranks(function: Any, handle: Any, *arguments: Any) -> list[int]:
 
 
 def copy_report(function: Any, *handle: Any) -> dict[str, Any]:
-    """A report in JSON, which may grow between two calls."""
+    """A report in JSON."""
     import json
 
+    report: dict[str, Any] = json.loads(copy_text(function, *handle))
+    return report
+
+
+def copy_text(function: Any, *arguments: Any) -> str:
+    """What a copy_ function gives: a text, which may grow between two calls."""
     capacity = 4096
     while True:
         buffer, size, err = create_string_buffer(capacity), c_size_t(), distag_error()
-        if function(*handle, buffer, capacity, byref(size), byref(err)):
+        if function(*arguments, buffer, capacity, byref(size), byref(err)):
             fail(err)
         if size.value < capacity:
-            report: dict[str, Any] = json.loads(buffer.value)
-            return report
+            return buffer.value.decode()
         capacity = size.value + 1024

@@ -54,7 +54,7 @@ class Optimizer(Owner):
 
     def step(self, context: Context, timeout: Duration = None) -> None:
         """Updates each parameter with its gradient in the context, at all owners side by side."""
-        if self._has_worker:
+        if self._has_worker and not context.is_joint:
             self.step_async(context, timeout).result()
             return
         err = distag_error()
@@ -72,7 +72,7 @@ class Optimizer(Owner):
     def clip(self, context: Context, max_norm: float, timeout: Duration = None) -> float:
         """Scales the gradients of all parameters so that their joint 2-norm is at most max_norm; gives the norm that it
         found."""
-        if self._has_worker:
+        if self._has_worker and not context.is_joint:
             return self.clip_async(context, max_norm, timeout).result()
         out, err = c_double(), distag_error()
         if lib.distag_optimizer_clip(self._h, context._h, max_norm, call_options(timeout), byref(out), byref(err)):

@@ -8,13 +8,13 @@ from ctypes import byref, c_char, c_double, c_uint64, c_void_p, sizeof
 from numbers import Integral, Real
 from typing import Any, Callable, Protocol, TypeGuard, Union
 
-from . import _apply, _arguments, _callbacks, _dlpack, _raw, _values_in, ops, values
+from . import _apply, _arguments, _callbacks, _dlpack, _raw, _sharded, _values_in, ops, values
 from ._arguments import EXACT, Ints, invalid
 from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, float64, int64
 from ._handles import Owner, TensorHandle
 from ._library import lib
-from ._methods import TensorMethods
 from ._raw import distag_error
+from ._sharded import ShardedMethods
 from .errors import UnsupportedError, UsageError, fail
 
 TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy says them
@@ -31,7 +31,7 @@ Scalar = Union[int, float, bool]
 Operand = Union["Tensor", int, float, bool, list[Any], tuple[Any, ...], Array]
 
 
-class Tensor(TensorMethods, Owner):
+class Tensor(ShardedMethods, Owner):
     """A dense array of float32, float64, int64 or bool, with the history that gradients need.
 
     `a == b` tells whether both stand for one tensor, so that tensors can be keys; `a.eq(b)` compares elements."""
@@ -163,10 +163,7 @@ class Tensor(TensorMethods, Owner):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         """A leaf with a copy of the values, which requires grad if this one does; not of what has a history."""
-        info, err = _raw.distag_tensor_info(struct_size=sizeof(_raw.distag_tensor_info)), distag_error()
-        if lib.distag_tensor_get_info(self._h, byref(info), byref(err)):
-            fail(err)
-        if info.flags & _raw.TENSOR_HAS_HISTORY:
+        if _sharded.info_of(self._h).flags & _raw.TENSOR_HAS_HISTORY:
             raise UsageError("deepcopy: the tensor has a history: copy tensor.detach()", _raw.E_INVALID_STATE)
         return ops.clone(ops.detach(self)).requires_grad_(self.requires_grad)
 
@@ -301,6 +298,9 @@ class Tensor(TensorMethods, Owner):
     def __repr__(self) -> str:
         if self.is_closed:
             return "<closed distag.Tensor>"
+        elsewhere = _sharded.described(self._h)
+        if elsewhere is not None:
+            return f"distag.Tensor({elsewhere})"
         grad = ", requires_grad=True" if self.requires_grad else ""
         content = str(self.tolist()) if self.size <= 64 else f"shape {list(self.shape)}"
         return f"distag.Tensor({content}, {self.dtype.name}{grad})"
@@ -438,10 +438,13 @@ class _View:
     def __init__(self, snapshot: Tensor) -> None:
         self.snapshot = snapshot
         dtype = snapshot.dtype
+        data = lib.distag_tensor_get_data(snapshot._h)
+        if data is None:
+            snapshot.tobytes()  # which says why, as of a sharded one
         self.__array_interface__ = {
             "version": 3, "shape": snapshot.shape, "typestr": TYPES[dtype],
             "strides": tuple(step * dtype.size for step in snapshot.strides),
-            "data": (lib.distag_tensor_get_data(snapshot._h), True)}
+            "data": (data, True)}
 
 
 class _Locked:
@@ -543,6 +546,6 @@ def _read_tensor(value: Any) -> Tensor:
 
 
 # Modules that this one needs make tensors as well.
-for _module in (ops, _apply):
+for _module in (ops, _apply, _sharded):
     setattr(_module, "Tensor", Tensor)
 values.READERS[_raw.VALUE_TENSOR] = _read_tensor

@@ -6,10 +6,10 @@ import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import addressof, byref, c_int32, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
-from typing import Any, Callable, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 
 from . import _callbacks, _life, _raw, functions
-from ._arguments import FOREVER, Duration, fit, invalid, limit_ns, nanoseconds, text
+from ._arguments import FOREVER, Duration, Ints, fit, invalid, limit_ns, nanoseconds, text
 from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
 from ._library import lib
 from ._raw import distag_error
@@ -21,6 +21,9 @@ from .futures import Future, begin, wait_in_slices
 from .rref import RRef
 from .security import peer_lists, security_options
 from .values import from_value, to_result, to_value
+
+if TYPE_CHECKING:
+    from .mesh import Mesh
 
 EXECUTORS = {"pool": _raw.EXECUTOR_POOL, "host": _raw.EXECUTOR_HOST}
 LOG_LEVELS = {"error": _raw.LOG_ERROR, "warning": _raw.LOG_WARNING, "info": _raw.LOG_INFO, "debug": _raw.LOG_DEBUG}
@@ -313,6 +316,13 @@ class Worker(Owner):
     def context(self) -> Context:
         """A context for calls and passes that begin here: `with worker.context() as context:`."""
         return Context(self)
+
+    def mesh(self, shape: Ints | None = None, axes: Sequence[str] | None = None, ranks: Sequence[int] | None = None,
+             **options: Any) -> Mesh:
+        """A mesh of the workers of these ranks, or of all: see distag.Mesh for the options. Collective."""
+        from .mesh import Mesh
+
+        return Mesh(shape, axes, ranks, worker=self, **options)
 
     def all_gather(self, value: Any = None, ranks: Sequence[int] | None = None,
                    timeout: Duration = FOREVER) -> list[Any]:

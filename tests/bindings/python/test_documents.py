@@ -28,11 +28,11 @@ def run_python(*arguments, **options):
 class Documents(unittest.TestCase):
     def test_every_public_name_has_a_document(self):
         silent = [name for name in distag.__all__ if not getattr(distag, name).__doc__]
-        for kind in (distag.Tensor, distag.Worker, distag.Context, distag.RRef, distag.Future):
+        for kind in (distag.Tensor, distag.Worker, distag.Context, distag.RRef, distag.Future, distag.Mesh):
             silent += [f"{kind.__name__}.{name}" for name in vars(kind)
                        if not name.startswith("_") and not getattr(kind, name).__doc__
                        and not isinstance(getattr(kind, name), types.MemberDescriptorType)]
-        self.assertEqual([name for name in silent if name not in ("CURRENT", "FOREVER", "OPEN_WORLD")], [])
+        self.assertEqual([name for name in silent if name not in ("CURRENT", "FOREVER", "OPEN_WORLD", "Spec")], [])
 
 
 class Samples(unittest.TestCase):
@@ -46,6 +46,17 @@ class Samples(unittest.TestCase):
         _, expected, _ = run(distag_command, "run", "-n", "3", os.path.join(BUILD, "samples", "04_digits"),
                              os.path.join(ROOT, "samples", "data", "digits.csv"), "2")
         self.assertEqual(out.split("\n")[:3], expected.replace("[0] ", "").split("\n")[:3])
+
+    def test_sharded_trains_as_the_program_in_c_does(self):
+        distag_command = os.path.join(BUILD, "tools", "distag")
+        program = os.path.join(BUILD, "samples", "12_sharded")
+        if not os.path.exists(distag_command) or not os.path.exists(program):
+            self.skipTest("the command or the sample is not built")
+        for form in ("fully", "both"):
+            code, expected, err = run(distag_command, "run", "-n", "4", program, form)
+            self.assertEqual((code, err), (0, ""))
+            self.assertEqual(run(distag_command, "run", "-n", "4", sys.executable, "-B", "-X", "dev", "-W", "error", "-m",
+                                 "distag.samples.sharded", form), (0, expected, ""))
 
     def test_service_serves_until_it_is_asked_to_stop(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -30,3 +30,19 @@ async def train(worker: distag.Worker, x: distag.Tensor) -> float:
         mixed: distag.Tensor = 2 - x * [1.0, 2.0] @ [[1.0, 2.0], [3.0, 4.0]]
         distag.optim.Adam(worker, mixed[0, ..., None]).clip(context, max_norm=1.0, timeout=distag.FOREVER)
     return float(loss) + float(largest) + other(3)
+
+
+def shard(worker: distag.Worker, x: distag.Tensor) -> float:
+    with worker.mesh((2, -1), ("data", "model"), timeout=5.0, hidden_moves="refuse") as mesh:
+        distag.mark_sharding(x, mesh, ("data", None, ("model",)))
+        distag.distribute_tensor(x, mesh, [distag.Shard(0), distag.Replicate()], src_data_rank=None)
+        whole: distag.Tensor = x.gather()
+        maybe: distag.Tensor | None = x.gather(rank=1)
+        picked: distag.Tensor = x.gather(distag.tensor([0]), 0)
+        spec: str | None = x.redistribute("S(0), R").spec
+        reduced: distag.Tensor = mesh.all_reduce(whole, "data", "max")
+        later: distag.Future[distag.Tensor] = mesh.all_gather_async(picked)
+        box: distag.Box = mesh.box(("data", None), (4, 4))
+        with mesh.context() as context:
+            context.backward(x.local().sum())
+    return float(reduced) + float(later.result()) + box.offset[0] + (0 if maybe is None else len(spec or ""))

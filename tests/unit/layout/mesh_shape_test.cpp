@@ -111,6 +111,10 @@ TEST(MeshShape, HybridFillsGranules) {
       failure(request),
       "INVALID_ARGUMENT: mesh \"mesh\": granule 5 has 2 members and granule 6 has 3: a hybrid mesh needs granules "
       "of one size");
+  request.granules = {};
+  EXPECT_EQ(failure(request),
+            "INVALID_ARGUMENT: mesh \"mesh\": shape [2, 1] does not fit 6 members of a granule: all members are of one "
+            "granule, as on one host: granules makes several");
 }
 
 TEST(MeshShape, HybridOfTheDocumentOfXla) {

@@ -87,6 +87,62 @@ TEST(SpecText, PlacementsAreThoseOfDTensor) {
   }
 }
 
+// As Python prints them, and as people paste them.
+TEST(SpecText, PlacementsMayStandInBracketsAndNameTheirArguments) {
+  const MeshShape mesh = mesh_of({2, 3});
+  EXPECT_EQ(canonical(mesh, "[Shard(0), Replicate()]", 2), "('x', None)");
+  EXPECT_EQ(canonical(mesh, "(Shard(dim=0), Replicate())", 2), "('x', None)");
+  EXPECT_EQ(canonical(mesh, "( Shard( dim = -1 ) , Partial(sum), )", 2), "(None, 'x') sum('y')");
+  EXPECT_EQ(canonical(mesh, "[Partial('sum'), _Partial()]", 2), "(None, None) sum('x', 'y')");
+  EXPECT_EQ(canonical(mesh, "(S(0), S(1))", 2), "('x', 'y')");
+  EXPECT_EQ(canonical(mesh, "[R, P(sum)]", 1), "(None,) sum('y')");
+  EXPECT_EQ(canonical(mesh, "[{\"x\"}, {}]", 2), "('x', None)");
+  EXPECT_EQ(failure(mesh, "[Shard(0)]", 2),
+            "INVALID_ARGUMENT: spec \"[Shard(0)]\", at 9: 1 items for mesh \"mesh\" of 2 axes: give each axis one");
+  EXPECT_EQ(failure(mesh, "(Partial('avg'), R)", 2),
+            "UNSUPPORTED: spec \"(Partial('avg'), R)\", at 10: reduction avg: a partial tensor is a sum");
+  for (const char* text : {"[Shard(0), R", "(Shard(0), R]", "[Shard(0), R)", "[]", "[Shard(0),, R]", "[S(0), R] x",
+                           "(Shard(place=0), R)", "[Partial('sum), R]", "[S(0), R, R]"}) {
+    EXPECT_EQ(testing::status_of([&] { parse_spec(mesh, text, 2); }), Status::kInvalidArgument) << text;
+  }
+}
+
+TEST(SpecText, PlacementsOfAxesOfSizeOneMayBeLeftOut) {
+  const MeshShape mesh = mesh_of({4, 1});
+  EXPECT_EQ(canonical(mesh, "S(0)", 2), "('x', None)");
+  EXPECT_EQ(canonical(mesh, "[Shard(1)]", 2), "(None, 'x')");
+  EXPECT_EQ(canonical(mesh_of({1, 1, 1}), "R", 1), "(None,)");
+  for (const Dims& sizes : {Dims{1, 4}, Dims{4, 1, 2}}) {
+    EXPECT_EQ(testing::status_of([&] { parse_spec(mesh_of(sizes), "S(0)", 2); }), Status::kInvalidArgument);
+  }
+}
+
+TEST(SpecText, PartitionSpecsOfJaxMayHaveTheirName) {
+  const MeshShape mesh = mesh_of({2, 3});
+  EXPECT_EQ(canonical(mesh, "P('x', None)", 2), "('x', None)");
+  EXPECT_EQ(canonical(mesh, "PartitionSpec(('x', 'y'), None)", 2), "(('x', 'y'), None)");
+  EXPECT_EQ(canonical(mesh, "P(None, x)", 2), "(None, 'x')");
+  EXPECT_EQ(canonical(mesh, "P(y,)", 1), "('y',)");
+  EXPECT_EQ(canonical(mesh, "P()", 0), "()");
+  EXPECT_EQ(canonical(mesh, "P(sum), S(0)", 1), "('y',) sum('x')");
+  EXPECT_EQ(canonical(mesh, "P, S(0)", 1), "('y',) sum('x')");
+  for (const char* text : {"P('x')", "P", "PartitionSpec", "P('q', None)", "PartitionSpec(sum, None)"}) {
+    EXPECT_EQ(testing::status_of([&] { parse_spec(mesh, text, 2); }), Status::kInvalidArgument) << text;
+  }
+}
+
+// A bracket tells placements from axes of that name.
+TEST(SpecText, AxesMayHaveTheNamesOfPlacements) {
+  layout::MeshRequest request;
+  request.shape = {2, 3};
+  request.axis_names = {"S", "P"};
+  request.ranks = {0, 1, 2, 3, 4, 5};
+  const MeshShape mesh = MeshShape::make(request);
+  EXPECT_EQ(canonical(mesh, "(S, P)", 2), "('S', 'P')");
+  EXPECT_EQ(canonical(mesh, "(S(0), P(sum))", 2), "('S', None) sum('P')");
+  EXPECT_EQ(canonical(mesh, "P(S, None)", 2), "('S', None)");
+}
+
 TEST(SpecText, HloIsThatOfXla) {
   const MeshShape mesh = mesh_of({2, 3});
   auto hlo = [&mesh](const char* text, size_t rank) {

@@ -1,0 +1,88 @@
+"""Specs: how a tensor lies on a mesh. A text of any form that the library takes, a tuple with an item per dim, or a
+list of placements with an item per axis of the mesh."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from ._arguments import invalid, text
+
+Item = Union[None, str, int, tuple[Union[str, int], ...]]
+Axes = Union[None, str, Sequence[Union[str, int]]]
+
+
+class Placement:
+    """How a tensor lies along one axis of a mesh."""
+
+
+@dataclass(frozen=True)
+class Shard(Placement):
+    """A placement: the axis cuts a dim."""
+
+    dim: int
+
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
+
+@dataclass(frozen=True)
+class Replicate(Placement):
+    """A placement: the tensor is repeated along the axis."""
+
+    def __str__(self) -> str:
+        return "R"
+
+
+@dataclass(frozen=True)
+class Partial(Placement):
+    """A placement: the tensor is the sum of what the members along the axis have."""
+
+    reduce_op: str = "sum"
+
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})"
+
+
+Spec = Union[str, Sequence[Item], Sequence[Placement]]
+
+
+def text_of(spec: Any) -> bytes:
+    """A spec for the library."""
+    if isinstance(spec, str):
+        return text(spec, "spec")
+    if not isinstance(spec, (tuple, list)):
+        raise invalid(f"a spec is a text, a tuple with an item per dim, or a list of placements, not {spec!r}")
+    if any(_is_placement(item) for item in spec):
+        return text(", ".join(str(item) for item in spec), "spec")
+    return text(_listed([_item(item) for item in spec]), "spec")
+
+
+def axes_text(axes: Axes) -> bytes | None:
+    """The axes of a collective for the library; None stands for all."""
+    if axes is None or isinstance(axes, str):
+        return None if axes is None else text(axes, "axes")
+    return text(_listed([_axis(axis) for axis in axes]), "axes")
+
+
+def _is_placement(item: Any) -> bool:
+    """Ours, or torch's, which prints itself in a way that the library reads."""
+    return isinstance(item, Placement) or hasattr(item, "is_replicate")
+
+
+def _listed(items: list[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _item(item: Any) -> str:
+    if item is None:
+        return "None"
+    return _listed([_axis(axis) for axis in item]) if isinstance(item, (tuple, list)) else _axis(item)
+
+
+def _axis(axis: Any) -> str:
+    if isinstance(axis, str) and axis.isidentifier():
+        return f"'{axis}'"
+    if hasattr(axis, "__index__") and not isinstance(axis, bool):
+        return str(int(axis))
+    raise invalid(f"an item of a spec is None, the name or number of an axis, or a tuple of these, not {axis!r}")

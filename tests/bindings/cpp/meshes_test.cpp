@@ -1,0 +1,142 @@
+// Meshes and sharded tensors through the binding: four members in one process, a thread each.
+#include <gtest/gtest.h>
+
+#include <distag.hpp>
+#include <thread>
+
+namespace {
+
+using namespace distag;
+using namespace std::chrono_literals;
+
+constexpr int kMembers = 4;
+
+// Runs a program of (worker, mesh) on each member of a mesh of 2 x 2.
+template <class Program>
+void on_members(const char* job, Program program) {
+  std::vector<worker> workers;
+  std::vector<future<void>> starts;
+  for (int rank = 0; rank < kMembers; ++rank) {
+    worker_options options;
+    options.rank = rank;
+    options.world_size = kMembers;
+    options.rendezvous = std::string("inproc://") + job;
+    workers.emplace_back(options);
+    starts.push_back(workers.back().start_async(30s));
+  }
+  wait_all(starts);
+  std::vector<std::thread> threads;
+  for (const worker& each : workers) {
+    threads.emplace_back([&each, &program] {
+      mesh_options options;
+      options.timeout = 30s;
+      program(each, mesh(each, {2, -1}, {"data", "model"}, options));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+tensor numbers(std::int64_t rows, std::int64_t columns) {
+  std::vector<double> made(static_cast<std::size_t>(rows * columns));
+  for (std::size_t i = 0; i < made.size(); ++i) made[i] = static_cast<double>(i);
+  return tensor::of(made, {rows, columns});
+}
+
+TEST(Meshes, WithoutAWorkerServeForSpecsBoxesAndPictures) {
+  const mesh alone = mesh::alone({2, 3}, {"x", "y"});
+  EXPECT_EQ(alone.ranks(), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(alone.position(), -1);
+  EXPECT_EQ(alone.axis_names(), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(alone.spec("(Shard(dim=0), Replicate())", 2), "('x', None)");
+  EXPECT_EQ(alone.spec("('x', None)", 2, spec_form::placements), "S(0), R");
+  const box found = alone.box("(x, y)", {5, 7}, 4);
+  EXPECT_EQ(found.offset, (std::vector<std::int64_t>{3, 3}));
+  EXPECT_EQ(found.extent, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_NE(visualize_sharding("{devices=[2,2]0,1,2,3}").find("2"), std::string::npos);
+  EXPECT_NE(visualize_sharding(alone, "(x, None)", {4, 6}).find("2:4, 0:6"), std::string::npos);
+  status err;
+  mesh::alone({2, 3}, {"x"}, {}, err);
+  EXPECT_EQ(err.code(), errc::invalid_argument);
+}
+
+TEST(Meshes, MayBeHybrid) {
+  const std::vector<std::int64_t> outer{2, 1};
+  mesh_options options;
+  options.ranks = {0, 1, 2, 3};
+  options.granules = {1, 0, 1, 0};
+  options.outer_shape = outer;
+  const mesh hybrid = mesh::alone({1, 2}, {"data", "model"}, options);
+  EXPECT_EQ(hybrid.ranks(), (std::vector<std::int32_t>{1, 3, 0, 2}));
+  EXPECT_EQ(hybrid.shape().to_vector(), (std::vector<std::int64_t>{2, 2}));
+}
+
+TEST(Meshes, HaveCollectives) {
+  on_members("collectives", [](const worker& own, const mesh& grid) {
+    const double rank = own.rank();
+    const tensor x = tensor::of({rank, 10 + rank});
+    EXPECT_EQ(grid.all_reduce(x).to_vector<double>(), (std::vector<double>{6, 46}));
+    EXPECT_EQ(grid.all_gather(x, "data").count(), 4U);
+    EXPECT_EQ(grid.reduce_scatter(x, "data").count(), 1U);
+    EXPECT_EQ(grid.all_to_all(x, "model").count(), 2U);
+    collective_options from_two;
+    from_two.root = 2;
+    EXPECT_EQ(grid.broadcast(x, nullptr, from_two).to_vector<double>(), (std::vector<double>{2, 12}));
+    EXPECT_EQ(static_cast<bool>(grid.reduce(x, nullptr, from_two)), own.rank() == 2);
+    EXPECT_EQ(grid.permute(x).to_vector<double>()[0], (own.rank() + 3) % 4);
+    const future<value> later = grid.collective_async(DISTAG_ALL_REDUCE, x, "model");
+    EXPECT_EQ(later.get().as<tensor>().to_vector<double>()[0], own.rank() < 2 ? 1 : 5);
+    const mesh line = grid.line("side");
+    EXPECT_EQ(line.all_reduce(x).to_vector<double>(), (std::vector<double>{6, 46}));
+    EXPECT_GE(grid.stats().all_reduces, 3U);
+    EXPECT_NE(grid.report().find("\"side\""), std::string::npos);
+  });
+}
+
+TEST(ShardedTensors, AreCutTrainedAndGathered) {
+  on_members("training", [](const worker& own, const mesh& grid) {
+    const tensor x = grid.shard(numbers(4, 4), "('data', None)");
+    EXPECT_STREQ(x.spec(), "('data', None)");
+    EXPECT_EQ(x.mesh().ranks(), grid.ranks());
+    EXPECT_EQ(x.local().shape().to_vector(), (std::vector<std::int64_t>{2, 4}));
+    EXPECT_EQ(x.gather().to_vector<double>(), numbers(4, 4).to_vector<double>());
+    EXPECT_EQ(static_cast<bool>(x.gather(1)), own.rank() == 1);
+    EXPECT_EQ(x.redistribute("(None, None)").to_vector<double>(), numbers(4, 4).to_vector<double>());
+    const tensor weight = grid.shard(full(0.5, {4, 2}, dtype::float64), "(None, 'model')").requires_grad(true);
+    const optimizer sgd(own, "sgd", {weight}, {{"lr", 0.25}});
+    const context joint = grid.context();
+    joint.backward(x.matmul(weight).sum());
+    sgd.step(joint);
+    std::vector<double> expected;
+    for (double sum : {24.0, 28.0, 32.0, 36.0}) expected.insert(expected.end(), 2, 0.5 - 0.25 * sum);
+    EXPECT_EQ(weight.gather().to_vector<double>(), expected);
+    const tensor part = full(own.rank(), {1}, dtype::float64);
+    const tensor parts = grid.from_local(part, "(('data', 'model'),)");
+    EXPECT_EQ(parts.gather().to_vector<double>(), (std::vector<double>{0, 1, 2, 3}));
+  });
+}
+
+TEST(ShardedTensors, MayBeDeferred) {
+  on_members("deferred", [](const worker& own, const mesh& grid) {
+    deferred_options how;
+    how.init = init::randn;
+    how.seed = 5;
+    const tensor random = deferred({4, 4}, dtype::float64, how);
+    EXPECT_TRUE(random.is_deferred());
+    EXPECT_EQ(grid.shard(random, "('data', 'model')").gather().to_vector<double>(),
+              randn(5, {4, 4}, dtype::float64).to_vector<double>());
+    const std::int64_t row = own.rank() / 2;
+    const tensor rows = deferred_from<double>({2, 3}, [row](ints offset, ints extent, double* elements) {
+      EXPECT_EQ(offset.to_vector(), (std::vector<std::int64_t>{row, 0}));
+      for (std::int64_t i = 0; i < extent[0] * extent[1]; ++i) elements[i] = static_cast<double>(10 * row + i);
+    });
+    EXPECT_EQ(grid.shard(rows, "('data', None)").gather().to_vector<double>(),
+              (std::vector<double>{0, 1, 2, 10, 11, 12}));
+    const tensor refused =
+        deferred_from<double>({2}, [](ints, ints, double*, status& err) { err.set(errc::user, "no such file"); });
+    status err;
+    EXPECT_TRUE(refused.to_vector<double>(err).empty() || err.code() == errc::user);
+    EXPECT_STREQ(err.message(), "no such file");
+  });
+}
+
+}  // namespace

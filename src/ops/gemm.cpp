@@ -1,10 +1,9 @@
 #include "ops/gemm.h"
 
-#include <cblas.h>
-
 #include <climits>
 
 #include "base/error.h"
+#include "ops/blas.h"
 #include "ops/broadcast.h"
 #include "ops/dispatch.h"
 #include "ops/views.h"
@@ -17,18 +16,11 @@ int blas_int(int64_t value) {
   return static_cast<int>(value);
 }
 
-CBLAS_TRANSPOSE transpose_flag(const Matrix& matrix) { return matrix.is_transposed ? CblasTrans : CblasNoTrans; }
-
-void call_gemm(float* out, const float* a, const Matrix& am, const float* b, const Matrix& bm, float beta) {
-  cblas_sgemm(CblasRowMajor, transpose_flag(am), transpose_flag(bm), blas_int(am.rows), blas_int(bm.columns),
-              blas_int(am.columns), 1.0f, a, blas_int(am.leading), b, blas_int(bm.leading), beta, out,
-              blas_int(bm.columns));
-}
-
-void call_gemm(double* out, const double* a, const Matrix& am, const double* b, const Matrix& bm, double beta) {
-  cblas_dgemm(CblasRowMajor, transpose_flag(am), transpose_flag(bm), blas_int(am.rows), blas_int(bm.columns),
-              blas_int(am.columns), 1.0, a, blas_int(am.leading), b, blas_int(bm.leading), beta, out,
-              blas_int(bm.columns));
+template <typename T>
+void call_gemm(T* out, const T* a, const Matrix& am, const T* b, const Matrix& bm, T beta) {
+  blas_gemm(blas_int(am.rows), blas_int(bm.columns), blas_int(am.columns),
+            BlasMatrix<T>{a, am.is_transposed, blas_int(am.leading)},
+            BlasMatrix<T>{b, bm.is_transposed, blas_int(bm.leading)}, beta, out);
 }
 
 int64_t wrapping_sum_of_products(int64_t sum, int64_t a, int64_t b) {

@@ -5,7 +5,14 @@
 #include <algorithm>
 #include <array>
 
+#include "base/linked_function.h"
+
 namespace distag::wire {
+namespace {
+
+constinit const LinkedFunction<decltype(crc32_iscsi)> crc32c{"crc32_iscsi", &crc32_iscsi};
+
+}  // namespace
 
 Checksum& Checksum::add(std::span<const std::byte> bytes) {
   constexpr size_t kMost = size_t{1} << 30;  // the library counts in int
@@ -13,7 +20,7 @@ Checksum& Checksum::add(std::span<const std::byte> bytes) {
     const auto piece = bytes.first(std::min(bytes.size(), kMost));
     // It does not write to them.
     auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(piece.data()));
-    state_ = crc32_iscsi(data, static_cast<int>(piece.size()), state_);
+    state_ = crc32c(data, static_cast<int>(piece.size()), state_);
     bytes = bytes.subspan(piece.size());
   }
   return *this;

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/random_bytes.h"
 #include "base/regular_file.h"
 #include "transport/socket/sodium.h"
 
@@ -19,9 +20,9 @@ std::string read_secret(const std::string& path) {
 std::string new_secret() {
   start_sodium();
   std::array<uint8_t, 32> bytes{};
-  randombytes_buf(bytes.data(), bytes.size());
+  fill_with_random(bytes);
   std::array<char, 2 * bytes.size() + 1> text{};
-  return sodium_bin2hex(text.data(), text.size(), bytes.data(), bytes.size());
+  return sodium.sodium_bin2hex(text.data(), text.size(), bytes.data(), bytes.size());
 }
 
 CurveKeyPair group_key_of(std::string_view secret) {
@@ -32,11 +33,11 @@ CurveKeyPair group_key_of(std::string_view secret) {
   start_sodium();
   constexpr std::string_view kPurpose = "distag group key 1";
   std::array<uint8_t, crypto_box_SEEDBYTES> seed{};
-  crypto_generichash(seed.data(), seed.size(), reinterpret_cast<const uint8_t*>(secret.data()), secret.size(),
-                     reinterpret_cast<const uint8_t*>(kPurpose.data()), kPurpose.size());
+  sodium.crypto_generichash(seed.data(), seed.size(), reinterpret_cast<const uint8_t*>(secret.data()), secret.size(),
+                            reinterpret_cast<const uint8_t*>(kPurpose.data()), kPurpose.size());
   CurveKeyPair pair;
-  crypto_box_seed_keypair(pair.public_key.data(), pair.secret_key.data(), seed.data());
-  sodium_memzero(seed.data(), seed.size());
+  sodium.crypto_box_seed_keypair(pair.public_key.data(), pair.secret_key.data(), seed.data());
+  sodium.sodium_memzero(seed.data(), seed.size());
   return pair;
 }
 

@@ -1,11 +1,46 @@
 #pragma once
 
+#include <sodium.h>
+
+#include "base/linked_function.h"
 #include "transport/security.h"
 
 namespace distag {
 
-// Before anything of libsodium. Throws UNSUPPORTED where there are no random numbers.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // nonnull and the like are no part of a template's argument
+// The functions of the libsodium that this library was linked with, whatever the host exports under the same names
+// (NaCl has the same).
+struct Sodium {
+  LinkedFunction<decltype(::crypto_box_beforenm)> crypto_box_beforenm{"crypto_box_beforenm", &::crypto_box_beforenm};
+  LinkedFunction<decltype(::crypto_box_detached_afternm)> crypto_box_detached_afternm{"crypto_box_detached_afternm",
+                                                                                      &::crypto_box_detached_afternm};
+  LinkedFunction<decltype(::crypto_box_easy)> crypto_box_easy{"crypto_box_easy", &::crypto_box_easy};
+  LinkedFunction<decltype(::crypto_box_easy_afternm)> crypto_box_easy_afternm{"crypto_box_easy_afternm",
+                                                                              &::crypto_box_easy_afternm};
+  LinkedFunction<decltype(::crypto_box_open_easy)> crypto_box_open_easy{"crypto_box_open_easy",
+                                                                        &::crypto_box_open_easy};
+  LinkedFunction<decltype(::crypto_box_open_easy_afternm)> crypto_box_open_easy_afternm{
+      "crypto_box_open_easy_afternm", &::crypto_box_open_easy_afternm};
+  LinkedFunction<decltype(::crypto_box_seed_keypair)> crypto_box_seed_keypair{"crypto_box_seed_keypair",
+                                                                              &::crypto_box_seed_keypair};
+  LinkedFunction<decltype(::crypto_generichash)> crypto_generichash{"crypto_generichash", &::crypto_generichash};
+  LinkedFunction<decltype(::crypto_scalarmult_base)> crypto_scalarmult_base{"crypto_scalarmult_base",
+                                                                            &::crypto_scalarmult_base};
+  LinkedFunction<decltype(::sodium_bin2hex)> sodium_bin2hex{"sodium_bin2hex", &::sodium_bin2hex};
+  LinkedFunction<decltype(::sodium_init)> sodium_init{"sodium_init", &::sodium_init};
+  LinkedFunction<decltype(::sodium_memcmp)> sodium_memcmp{"sodium_memcmp", &::sodium_memcmp};
+  LinkedFunction<decltype(::sodium_memzero)> sodium_memzero{"sodium_memzero", &::sodium_memzero};
+};
+#pragma GCC diagnostic pop
+extern constinit const Sodium sodium;
+
+// Before anything of libsodium. Throws UNSUPPORTED where there are no random numbers, or where the functions give other
+// answers than they have to: libsodium calls its own insides by names that a host may export as well.
 void start_sodium();
+
+// New ones, from random numbers of the system.
+void fill_with_key_pair(CurveKeyPair& pair);
 
 void wipe(CurveKey& secret);
 

@@ -1,7 +1,5 @@
 #include "transport/socket/worker_key.h"
 
-#include <sodium.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -66,7 +64,7 @@ std::string print_key(const CurveKey& key) {
 CurveKeyPair new_key_pair() {
   start_sodium();
   CurveKeyPair pair;
-  crypto_box_keypair(pair.public_key.data(), pair.secret_key.data());
+  fill_with_key_pair(pair);
   return pair;
 }
 
@@ -74,7 +72,7 @@ CurveKeyPair pair_of(const CurveKey& secret_key) {
   start_sodium();
   CurveKeyPair pair;
   pair.secret_key = secret_key;
-  if (crypto_scalarmult_base(pair.public_key.data(), secret_key.data()) != 0) {
+  if (sodium.crypto_scalarmult_base(pair.public_key.data(), secret_key.data()) != 0) {
     fail(Status::kInvalidArgument, "a secret key has no public key");
   }
   return pair;

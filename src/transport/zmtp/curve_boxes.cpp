@@ -57,15 +57,16 @@ CurveBoxes::Nonce CurveBoxes::nonce_of(std::string_view prefix, const uint8_t* r
 }
 
 void CurveBoxes::agree(const CurveKey& theirs, const CurveKey& own_secret) {
-  if (crypto_box_beforenm(shared_.data(), theirs.data(), own_secret.data()) != 0) curve::refuse("a key that is none");
+  if (sodium.crypto_box_beforenm(shared_.data(), theirs.data(), own_secret.data()) != 0)
+    curve::refuse("a key that is none");
 }
 
 bool CurveBoxes::open(const Nonce& nonce, std::span<const uint8_t> box, uint8_t* plain) const {
-  return crypto_box_open_easy_afternm(plain, box.data(), box.size(), nonce.data(), shared_.data()) == 0;
+  return sodium.crypto_box_open_easy_afternm(plain, box.data(), box.size(), nonce.data(), shared_.data()) == 0;
 }
 
 void CurveBoxes::seal(const Nonce& nonce, std::span<const uint8_t> plain, uint8_t* box) const {
-  crypto_box_easy_afternm(box, plain.data(), plain.size(), nonce.data(), shared_.data());
+  sodium.crypto_box_easy_afternm(box, plain.data(), plain.size(), nonce.data(), shared_.data());
 }
 
 void CurveBoxes::take_number(const uint8_t* short_nonce) {
@@ -113,7 +114,7 @@ std::byte* CurveBoxes::seal_message(std::span<const std::byte> body, bool more, 
   plain[0] = static_cast<uint8_t>((more ? kMore : 0) | (is_command ? kCommand : 0));
   if (!body.empty()) std::memcpy(plain + kFlags, body.data(), body.size());
   // In its place.
-  crypto_box_detached_afternm(plain, mac, plain, kFlags + body.size(), nonce.data(), shared_.data());
+  sodium.crypto_box_detached_afternm(plain, mac, plain, kFlags + body.size(), nonce.data(), shared_.data());
   return out + kOverhead + body.size();
 }
 

@@ -1,11 +1,10 @@
 #include "transport/zmtp/curve_client.h"
 
-#include <sodium.h>
-
 #include <array>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/random_bytes.h"
 #include "transport/socket/sodium.h"
 
 namespace distag {
@@ -24,7 +23,7 @@ constexpr std::string_view kPropertiesOfDealer(
 
 CurveClient::CurveClient(const SocketKeys& keys) : keys_(keys) {
   start_sodium();
-  crypto_box_keypair(own_short_.public_key.data(), own_short_.secret_key.data());
+  fill_with_key_pair(own_short_);
 }
 
 CurveClient::~CurveClient() { wipe(own_short_.secret_key); }
@@ -73,13 +72,13 @@ std::vector<std::byte> CurveClient::answer_welcome(std::span<const std::byte> co
   // Its lasting key, and that key's word that the short-term one is of this connection to this server.
   std::array<uint8_t, kPropertiesAt + kPropertiesOfDealer.size()> plain{};
   std::memcpy(plain.data(), keys_.own.public_key.data(), kKey);
-  randombytes_buf(plain.data() + kVouchNonceAt, CurveBoxes::kLongNonce);
+  fill_with_random(std::span(plain).subspan(kVouchNonceAt, CurveBoxes::kLongNonce));
   std::array<uint8_t, 2 * kKey> vouched{};
   std::memcpy(vouched.data(), own_short_.public_key.data(), kKey);
   std::memcpy(vouched.data() + kKey, keys_.server.data(), kKey);
   const CurveBoxes::Nonce vouch_nonce = CurveBoxes::nonce_of(kVouchPrefix, plain.data() + kVouchNonceAt);
-  if (crypto_box_easy(plain.data() + kVouchAt, vouched.data(), vouched.size(), vouch_nonce.data(), server_short.data(),
-                      keys_.own.secret_key.data()) != 0) {
+  if (sodium.crypto_box_easy(plain.data() + kVouchAt, vouched.data(), vouched.size(), vouch_nonce.data(),
+                             server_short.data(), keys_.own.secret_key.data()) != 0) {
     refuse("a key that is none");
   }
   std::memcpy(plain.data() + kPropertiesAt, kPropertiesOfDealer.data(), kPropertiesOfDealer.size());

@@ -1,12 +1,11 @@
 #include "transport/zmtp/curve_server.h"
 
-#include <sodium.h>
-
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/random_bytes.h"
 #include "transport/key_ring.h"
 #include "transport/socket/sodium.h"
 
@@ -25,8 +24,8 @@ constexpr std::string_view kPropertiesOfRouter(
 
 CurveServer::CurveServer(const SocketKeys& keys) : keys_(keys) {
   start_sodium();
-  crypto_box_keypair(own_short_.public_key.data(), own_short_.secret_key.data());
-  randombytes_buf(cookie_.data(), cookie_.size());
+  fill_with_key_pair(own_short_);
+  fill_with_random(cookie_);
 }
 
 CurveServer::~CurveServer() { wipe(own_short_.secret_key); }
@@ -58,7 +57,7 @@ std::vector<std::byte> CurveServer::answer_hello(std::span<const std::byte> comm
   std::memcpy(plain.data(), own_short_.public_key.data(), kKey);
   std::memcpy(plain.data() + kKey, cookie_.data(), kCookie);
   std::array<uint8_t, CurveBoxes::kLongNonce> long_nonce{};
-  randombytes_buf(long_nonce.data(), long_nonce.size());
+  fill_with_random(long_nonce);
   std::array<uint8_t, kMac + plain.size()> box{};
   boxes_.seal(CurveBoxes::nonce_of(kWelcomePrefix, long_nonce.data()), plain, box.data());
   std::vector<std::byte> welcome;
@@ -71,7 +70,7 @@ std::vector<std::byte> CurveServer::answer_hello(std::span<const std::byte> comm
 
 // Whether the client's lasting key is one that may connect.
 bool CurveServer::find_client() {
-  if (!keys_.peers) return sodium_memcmp(client_key_.data(), keys_.own.public_key.data(), kKey) == 0;
+  if (!keys_.peers) return sodium.sodium_memcmp(client_key_.data(), keys_.own.public_key.data(), kKey) == 0;
   ring_version_ = keys_.peers->version();  // first: what changes meanwhile is looked at again
   std::optional<std::string> name = keys_.peers->name_of(client_key_);
   const bool is_same = name && (client_name_.empty() || *name == client_name_);
@@ -84,15 +83,15 @@ void CurveServer::check_vouch(const uint8_t* initiate) {
   std::array<uint8_t, 2 * kKey> vouch{};
   const CurveBoxes::Nonce nonce = CurveBoxes::nonce_of(kVouchPrefix, initiate + kVouchNonceAt);
   std::memcpy(client_key_.data(), initiate, kKey);
-  if (crypto_box_open_easy(vouch.data(), initiate + kVouchAt, kVouchBox, nonce.data(), initiate,
-                           own_short_.secret_key.data()) != 0) {
+  if (sodium.crypto_box_open_easy(vouch.data(), initiate + kVouchAt, kVouchBox, nonce.data(), initiate,
+                                  own_short_.secret_key.data()) != 0) {
     fail(Status::kDenied, "it does not have the key that it shows");
   }
   if (!find_client()) {
     fail(Status::kDenied, "its key is not that of {}", keys_.peers ? "a worker that may connect" : "the group");
   }
-  if (sodium_memcmp(vouch.data(), client_short_.data(), kKey) != 0 ||
-      sodium_memcmp(vouch.data() + kKey, keys_.own.public_key.data(), kKey) != 0) {
+  if (sodium.sodium_memcmp(vouch.data(), client_short_.data(), kKey) != 0 ||
+      sodium.sodium_memcmp(vouch.data() + kKey, keys_.own.public_key.data(), kKey) != 0) {
     fail(Status::kDenied, "its key vouches for another connection");
   }
 }
@@ -102,7 +101,7 @@ std::vector<std::byte> CurveServer::answer_initiate(std::span<const std::byte> c
   const bool has_good_size = command.size() >= kInitiateBoxAt + kMac + kPropertiesAt &&
                              command.size() <= kInitiateBoxAt + kMac + kPropertiesAt + kMostProperties;
   if (!has_good_size || !has_name(command, kInitiate)) refuse("no INITIATE");
-  if (sodium_memcmp(bytes + kInitiateCookieAt, cookie_.data(), kCookie) != 0) refuse("another cookie");
+  if (sodium.sodium_memcmp(bytes + kInitiateCookieAt, cookie_.data(), kCookie) != 0) refuse("another cookie");
   boxes_.take_number(bytes + kInitiateNonceAt);
   boxes_.agree(client_short_, own_short_.secret_key);
   std::array<uint8_t, kPropertiesAt + kMostProperties> plain{};

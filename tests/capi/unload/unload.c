@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "capi/check.h"
@@ -95,6 +96,15 @@ static void leave_memory(const distag_api *api) {
   api->tensor_release(x);
 }
 
+/* No handler of forks stays either. */
+static void fork_once(void) {
+  int status = -1;
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  CHECK_INT(status, 0);
+}
+
 static void one_round(int round, const char *file_rendezvous) {
   void *library = dlopen(DISTAG_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   const distag_api *(*get_api)(uint32_t) = NULL;
@@ -105,6 +115,7 @@ static void one_round(int round, const char *file_rendezvous) {
       round % 3 == 0 ? DISTAG_EXECUTOR_HOST : DISTAG_EXECUTOR_POOL);
   leave_memory(get_api(DISTAG_ABI_MAJOR));
   CHECK_INT(dlclose(library), 0);
+  if (round % 10 == 0) fork_once();
 }
 
 /* A thread that was joined may be listed for a moment longer. */

@@ -1,0 +1,53 @@
+#!/bin/sh
+# usage: run.sh REPOSITORY LIBRARY FOLDER
+# Hosts that export names which distag takes from other libraries, beside those of the compiler and the C library.
+set -eu
+repository=$1 library=$2 folder=$3
+here=$repository/tests/hosts/foreign_names
+rm -rf "$folder"
+mkdir -p "$folder/other"
+cd "$folder"
+build() { # NAME SOURCE...
+  name=$1
+  shift
+  "${CC:-cc}" -Wall -O1 -rdynamic -I"$repository/include" -o "$name" "$here/host.c" "$@" "$library" \
+    -Wl,-rpath,"$(dirname "$library")" -lm
+}
+
+# Those by which libsodium calls itself are the host's then, whatever distag does.
+objdump -R "$(ldd "$library" | awk '/libsodium/ { print $3 }')" | awk '$2 ~ /JUMP_SLOT/ { sub(/@.*/, "", $3); print $3 }' >inside
+nm -D --undefined-only "$library" | awk '$1 == "U" && $2 !~ /@/ { print $2 }' | grep -vxFf inside >names
+test "$(grep -c . names)" -ge 8
+for name in cblas_sgemm cblas_dgemm crc32_iscsi crypto_box_seed_keypair sodium_init; do grep -qx "$name" names; done
+{
+  printf '#include <stdio.h>\n#include <unistd.h>\n'
+  printf 'static void end(const char *name) { fprintf(stderr, "the host'"'"'s %%s was called\\n", name), _exit(5); }\n'
+  while read -r name; do printf 'void %s(void);\nvoid %s(void) { end("%s"); }\n' "$name" "$name" "$name"; done <names
+} >foreign.c
+build foreign foreign.c
+./foreign
+
+# libsodium calls this one of its own by its name.
+echo 'int crypto_box_detached_afternm(void); int crypto_box_detached_afternm(void) { return 0; }' >sodium.c
+build sodium sodium.c
+./sodium keys 'libsodium gives wrong answers'
+
+# Parts of another OpenBLAS: what distag calls would run in both.
+echo 'int gotoblas[64]; int exec_blas(void); int exec_blas(void) { return 0; }' >parts.c
+build parts parts.c
+./parts products 'exports gotoblas of another OpenBLAS'
+
+# Other libraries in the place of the one that distag was linked with.
+other() { # CONFIGURATION
+  printf 'char *openblas_get_config(void);\nchar *openblas_get_config(void) { return "%s"; }\n' "$1"
+  printf 'void cblas_sgemm(void);\nvoid cblas_sgemm(void) {}\nvoid cblas_dgemm(void);\nvoid cblas_dgemm(void) {}\n'
+}
+build plain
+for each in 'OpenBLAS USE64BITINT=its integers have 64 bits' 'OpenBLAS=its products are wrong'; do
+  other "${each%%=*}" >other.c
+  "${CC:-cc}" -shared -fPIC -Wl,-soname,libopenblas.so.0 -o other/libopenblas.so.0 other.c
+  LD_LIBRARY_PATH=$folder/other ./plain products "${each#*=}"
+done
+./plain
+cd /
+rm -rf "$folder"

@@ -79,4 +79,7 @@ std::vector<MeshRow> large_group_rows();
 void run_groups(const std::vector<std::string>& wanted);
 int run_member(int count, char** words);
 
+// Each op alone: words are the file of cases, and --check or the names of cases.
+int run_ops(int count, char** words);
+
 }  // namespace bench

@@ -63,6 +63,7 @@ void check(const distag_error& error, const char* what) {
 int main(int argc, char** argv) {
   if (argc == 5 && std::strcmp(argv[1], "--serve") == 0) return bench::serve(argv[2], {argv[3], argv[4]});
   if (argc > 6 && std::strcmp(argv[1], "--member") == 0) return bench::run_member(argc - 2, argv + 2);
+  if (argc > 2 && std::strcmp(argv[1], "--ops") == 0) return bench::run_ops(argc - 2, argv + 2);
   std::vector<std::string> wanted;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) {

@@ -128,6 +128,7 @@ void RankTable::add(const wire::Member& member) {
   Peer peer = to_peer(member);
   if (peer.rank < 0) peer.rank = rank_for(peer.name);
   if (peer.name.empty()) peer.name = default_name(peer.rank);
+  std::erase_if(refused_, [&peer](const Refused& refused) { return refused.name == peer.name; });
   peer.generation = ++book_.generations[peer.name];
   book_.withdrawn.erase(peer.rank);
   book_.seats[peer.rank] = Seat{std::move(peer), false};
@@ -212,8 +213,36 @@ Peer to_peer(const wire::Member& member) {
   return {member.rank, member.name, member.endpoint, member.incarnation, member.generation, member.max_message_bytes};
 }
 
+void RankTable::note_refused(const std::string& name, std::string text) {
+  if (const std::string place = fmt::format("rendezvous \"{}\": ", where_); text.starts_with(place)) {
+    text.erase(0, place.size());
+  }
+  std::erase_if(refused_, [&text](const Refused& refused) { return refused.text == text; });
+  if (refused_.size() == kMostRefused) {
+    refused_.pop_front();
+    ++forgotten_;
+  }
+  refused_.push_back({name, std::move(text)});
+}
+
+void RankTable::note_refused(const wire::Member& member, const Error& error) {
+  std::string text = error.message();
+  if (!member.endpoint.empty()) text += fmt::format(" (at {})", member.endpoint);
+  note_refused(member.name, std::move(text));
+}
+
+std::string RankTable::list_refused() const {
+  std::string text;
+  for (const Refused& refused : refused_) text += fmt::format("{}{}", text.empty() ? "" : "; ", refused.text);
+  if (!text.empty() && forgotten_ > 0) text += fmt::format("; and {} more", forgotten_);
+  return text;
+}
+
 Error RankTable::missing_error() const {
-  Error error = error_of_ranks();
+  const Error error = error_of_ranks();
+  if (!refused_.empty()) {
+    return Error(error.status(), fmt::format("{}; refused meanwhile: {}", error.message(), list_refused()));
+  }
   const Misled& misled = book_.misled;
   if (misled.world_size == 0) return error;
   if (seat_of(misled.name) != nullptr) return error;  // it came again, with the right one

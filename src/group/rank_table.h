@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -51,6 +52,11 @@ class RankTable {
   bool has(Incarnation incarnation) const { return find(incarnation).has_value(); }
   std::optional<Peer> find(Incarnation incarnation) const;  // of a member that is here
 
+  // Who was not let in, and why, for missing_error(): it may be a worker that is missed. The last ones are remembered,
+  // each until a worker of its name is a member. `name`: empty where it has given none.
+  void note_refused(const std::string& name, std::string text);
+  void note_refused(const wire::Member& member, const Error& error);
+
   // A member that passed check(), or is here already: gives it what it left open, a rank and a name.
   void add(const wire::Member& member);
   void remove(Incarnation incarnation);
@@ -61,14 +67,21 @@ class RankTable {
   bool is_deserted() const;
   // Ranks that have not come so far.
   std::vector<int32_t> missing() const;
-  // DEADLINE: which ranks never came, apart from them which came and went before all were there, and who came with
-  // another world and not again.
+  // DEADLINE: which ranks never came, apart from them which came and went before all were there, and who was refused
+  // and did not come again.
   Error missing_error() const;
   // By rank. Of a static group that has met all, also those who have gone since.
   std::vector<Peer> members() const;
   const Book& book() const { return book_; }
 
  private:
+  struct Refused {
+    std::string name;
+    std::string text;
+  };
+  static constexpr size_t kMostRefused = 8;
+
+  std::string list_refused() const;
   const Seat* seat_of(const std::string& name) const;
   int32_t rank_for(const std::string& name) const;
   Error error_of_ranks() const;
@@ -79,6 +92,8 @@ class RankTable {
   const std::string job_;
   const int32_t world_size_;
   Book book_;
+  std::deque<Refused> refused_;  // the last ones
+  size_t forgotten_ = 0;         // of those before
 };
 
 // A group as a member has known it, joined with the book that its rendezvous has now, which may have forgotten some of

@@ -23,7 +23,10 @@ void RendezvousHost::begin() {
   rank_table_.emplace(uri(), request().job, request().world_size);
   AcceptorEvents events;
   events.on_message = [this](const ConnectionToken& from, Frames frames) { on_message(from, frames); };
-  events.on_denied = [this](const std::string& why) { note_refusal(why); };
+  events.on_denied = [this](const std::string& why) {
+    note_refusal(why);
+    rank_table_->note_refused("", why);
+  };
   try {
     acceptor_ = transport_.listen(uri(), std::move(events));
   } catch (...) {
@@ -56,8 +59,10 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
   }
 }
 
-void RendezvousHost::refuse(const ConnectionToken& from, Error error) {
+// `member`: what it says that it is.
+void RendezvousHost::refuse(const ConnectionToken& from, Error error, const wire::Member* member) {
   note_refusal("refused: " + error.message());
+  if (!failure_) rank_table_->note_refused(member == nullptr ? wire::Member() : *member, error);
   wire::Roster refusal;
   refusal.refused = true;
   refusal.error = std::move(error);
@@ -68,7 +73,7 @@ void RendezvousHost::take_join(const ConnectionToken& from, const wire::Join& jo
   try {
     on_join(from, with_name_of_key(from, join));
   } catch (...) {
-    refuse(from, current_error());
+    refuse(from, current_error(), &join.member);
   }
 }
 
@@ -165,7 +170,7 @@ void RendezvousHost::on_probed(Incarnation rival, bool is_alive) {
   try {
     if (is_alive) rank_table_->check(join);
   } catch (...) {
-    return refuse(connection, current_error());
+    return refuse(connection, current_error(), &join.member);
   }
   take_join(connection, join);
 }

@@ -6,6 +6,16 @@
 
 namespace distag {
 
+void check_own_key(const std::map<std::string, CurveKey>& keys, const CurveKey& own, const std::string& own_name) {
+  if (own_name.empty()) return;
+  for (const auto& [name, key] : keys) {
+    if (key != own || name == own_name) continue;
+    fail(Status::kInvalidArgument,
+         "the key of worker \"{}\" is that of this worker, \"{}\": give the public key that was made for \"{}\"", name,
+         own_name, name);
+  }
+}
+
 KeyRing::KeyRing(Keys keys) : keys_(std::move(keys)), names_(names_of(keys_)) {}
 
 KeyRing::Names KeyRing::names_of(const Keys& keys) {

@@ -12,6 +12,10 @@
 
 namespace distag {
 
+// Throws INVALID_ARGUMENT where one of these keys is that of the worker itself under another name. `own_name`: empty as
+// long as the name is not known.
+void check_own_key(const std::map<std::string, CurveKey>& keys, const CurveKey& own, const std::string& own_name);
+
 // The workers that may connect, each under its name with a key of its own. May change while connections are open. Any
 // thread.
 class KeyRing {

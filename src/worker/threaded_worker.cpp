@@ -17,6 +17,7 @@
 #include "transport/shm/shm_transport.h"
 #include "transport/socket/address.h"
 #include "transport/socket/socket_transport.h"
+#include "transport/socket/worker_key.h"
 #include "transport/zmtp/zmtp_engine.h"
 #include "worker/fault_points.h"
 #include "worker/long_tasks.h"
@@ -46,6 +47,10 @@ bool starts_with(const std::string& text, const char* prefix) { return text.rfin
 
 ThreadedWorker::ThreadedWorker(ThreadedOptions options)
     : options_(std::move(options)), reserve_(std::make_shared<Reserve>()), random_(std::make_unique<SystemRandom>()) {
+  if (options_.security.secret_key) {
+    MutexLock lock(mutex_);
+    own_key_ = pair_of(*options_.security.secret_key).public_key;
+  }
   if (options_.host_executor) host_ = std::make_unique<HostExecutor>();
   // Set before any thread starts: the hooks read it on their threads.
   functions_ = host_.get();
@@ -111,6 +116,8 @@ Security ThreadedWorker::load_keys() {
       load_security(options_.security, [](const char* name) -> const char* { return std::getenv(name); });
   if (security.worker_keys) {
     MutexLock lock(mutex_);
+    own_key_ = security.worker_keys->own.public_key;
+    if (changed_peers_) check_own_key(*changed_peers_, *own_key_, options_.worker.name);
     if (changed_peers_) security.worker_keys->peers->replace(*changed_peers_);
     ring_ = security.worker_keys->peers;
     return security;
@@ -135,6 +142,7 @@ void ThreadedWorker::set_peers(KeyRing::Keys keys) {
   std::shared_ptr<KeyRing> ring;
   {
     MutexLock lock(mutex_);
+    if (own_key_) check_own_key(keys, *own_key_, options_.worker.name);
     changed_peers_ = keys;  // for the next start
     ring = ring_;
   }

@@ -81,6 +81,7 @@ class ThreadedWorker {
 
   Mutex mutex_;
   std::shared_ptr<KeyRing> ring_ GUARDED_BY(mutex_);               // once it was started
+  std::optional<CurveKey> own_key_ GUARDED_BY(mutex_);             // once it is known
   std::optional<KeyRing::Keys> changed_peers_ GUARDED_BY(mutex_);  // before
   bool loop_runs_ GUARDED_BY(mutex_) = false;
   bool is_ending_ GUARDED_BY(mutex_) = false;              // cannot be started any more

@@ -16,6 +16,8 @@ static distag_error err = DISTAG_ERROR_INIT;
 static const char *const kNames[kWorkers] = {"w0", "w1", "w2"};
 static distag_key_pair pair[kWorkers], other;
 static const char *public_keys[kWorkers];
+static const char *const kZeros = "0000000000000000000000000000000000000000";
+static const char *const kOwn = "the key of worker \"w1\" is that of this worker, \"w0\"";
 static char rendezvous[64];
 static const char *rendezvous_of_test = rendezvous;
 
@@ -320,15 +322,42 @@ static void initiators(void) {
     CHECK(worker == NULL);                                                    \
   } while (0)
 
+/* No member is lost by a list that is refused: before the start and while the group runs. */
+static void lists_that_are_none(void) {
+  const char *const zeros[kWorkers] = {public_keys[0], kZeros, public_keys[2]};
+  const char *const own[kWorkers] = {other.public_key, public_keys[0], public_keys[2]};
+  distag_security_options keys[kWorkers];
+  distag_worker *worker[kWorkers] = {NULL};
+  choose_port();
+  for (int i = 0; i < kWorkers; ++i) keys[i] = keys_of(&pair[i]);
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  options.name = "w0";
+  options.security = &keys[0];
+  CHECK_OK(distag_worker_create(&options, &worker[0], &err));
+  CHECK_FAILS(distag_worker_set_peers(worker[0], kNames, own, kWorkers, &err), DISTAG_E_INVALID_ARGUMENT, kOwn);
+  CHECK_FAILS(distag_worker_set_peers(worker[0], kNames, zeros, kWorkers, &err), DISTAG_E_INVALID_ARGUMENT, "zeros");
+  distag_worker_release(worker[0]);
+  for (int i = 0; i < kWorkers; ++i) worker[i] = start(i == 0 ? 0 : -1, kNames[i], &keys[i]);
+  CHECK_FAILS(distag_worker_set_peers(worker[0], kNames, own, kWorkers, &err), DISTAG_E_INVALID_ARGUMENT, kOwn);
+  CHECK_FAILS(distag_worker_set_peers(worker[0], kNames, zeros, kWorkers, &err), DISTAG_E_INVALID_ARGUMENT, "zeros");
+  CHECK_INT(call(worker[0], "w1", "no such function"), DISTAG_E_NOT_FOUND);
+  CHECK_OK(distag_worker_set_peers(worker[0], kNames, public_keys, kWorkers, &err));
+  CHECK_INT(call(worker[0], "w1", "no such function"), DISTAG_E_NOT_FOUND);
+  for (int i = kWorkers - 1; i >= 0; --i) end(worker[i]);
+}
+
 static void mistakes(void) {
   const char *const twice[kWorkers] = {"w0", "w1", "w1"};
   const char *const same[kWorkers] = {public_keys[0], public_keys[1], public_keys[1]};
   const char *const bad[kWorkers] = {public_keys[0], "no key", public_keys[2]};
+  const char *const zeros[kWorkers] = {public_keys[0], kZeros, public_keys[2]};
   REFUSED(security.secret_key = "short", DISTAG_E_INVALID_ARGUMENT, "secret_key");
   REFUSED(security.secret_key = "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~", DISTAG_E_INVALID_ARGUMENT, "secret_key");
   REFUSED(security.public_key = pair[1].public_key, DISTAG_E_INVALID_ARGUMENT, "public_key");
   REFUSED(security.peer_names = twice, DISTAG_E_INVALID_ARGUMENT, "\"w1\" is there twice");
   REFUSED(security.peer_keys = same, DISTAG_E_INVALID_ARGUMENT, "have one key");
+  REFUSED(security.peer_keys = zeros, DISTAG_E_INVALID_ARGUMENT, "the key of worker \"w1\" is a key of zeros");
+  REFUSED(security.secret_key = kZeros, DISTAG_E_INVALID_ARGUMENT, "secret_key is a key of zeros");
   REFUSED(security.peer_keys = bad, DISTAG_E_INVALID_ARGUMENT, "the key of worker \"w1\"");
   REFUSED(security.peer_keys = NULL, DISTAG_E_INVALID_ARGUMENT, "peer_names");
   REFUSED(security.group_key = "a key of 32 or more characters, of a group", DISTAG_E_INVALID_ARGUMENT, "one of both");
@@ -349,6 +378,7 @@ static void mistakes(void) {
 int main(void) {
   pairs();
   mistakes();
+  lists_that_are_none();
   calls_by_name();
   strangers();
   doors_of_ipc();

@@ -1,5 +1,6 @@
 #include "transport/shm/borrower.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -32,19 +33,27 @@ class Descriptor {
 }  // namespace
 
 struct Borrower::Mapping {
+  const std::shared_ptr<BorrowedRoom> room;
+  const size_t size;
   const std::byte* data = nullptr;
-  size_t size = 0;
 
-  Mapping() = default;
+  // Throws PROTOCOL where all blocks of others would take too many addresses.
+  Mapping(std::shared_ptr<BorrowedRoom> room_, size_t size_) : room(std::move(room_)), size(size_) {
+    if (room->take(size)) return;
+    fail(Status::kProtocol, "a block of a lane, of {} bytes: all blocks that a worker borrows take at most {}", size,
+         BorrowedRoom::kMost);
+  }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {
     if (data != nullptr) munmap(const_cast<std::byte*>(data), size);
+    room->give_back(size);
   }
 };
 
-Borrower::Borrower(std::shared_ptr<const LaneMemory> memory, const PeerLoans& loans, Executor* background)
-    : memory_(std::move(memory)), loans_(loans), background_(background) {}
+Borrower::Borrower(std::shared_ptr<const LaneMemory> memory, const PeerLoans& loans, std::shared_ptr<BorrowedRoom> room,
+                   Executor* background)
+    : memory_(std::move(memory)), loans_(loans), room_(std::move(room)), background_(background) {}
 
 Borrower::~Borrower() {
   for (auto& [id, block] : blocks_) later([mapping = std::move(block.mapping)] {});
@@ -80,11 +89,14 @@ void Borrower::take(const ShownBlock& block, int memory_fd) {
          block.size);
   }
   check_sealed_memory(memory_fd, block.size);
-  auto mapping = std::make_shared<Mapping>();
+  const int seals = fcntl(memory_fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_FUTURE_WRITE) == 0) {
+    fail(Status::kProtocol, "block {} of a lane is no memory that others can map to read alone", block.id);
+  }
+  auto mapping = std::make_shared<Mapping>(room_, block.size);
   void* const memory = mmap(nullptr, block.size, PROT_READ, MAP_SHARED, memory_fd, 0);
   if (memory == MAP_FAILED) fail(Status::kOutOfMemory, "mmap of a block of a lane: {}", std::strerror(errno));
   mapping->data = static_cast<const std::byte*>(memory);
-  mapping->size = block.size;
   blocks_.emplace(block.id, Block{std::move(mapping)});
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,13 +14,32 @@
 
 namespace distag {
 
+// The addresses that blocks of others take here, all lanes of a worker together: blocks are sparse, and their memory is
+// no bound. Any thread.
+class BorrowedRoom {
+ public:
+  static constexpr uint64_t kMost = uint64_t{8} << 40;
+
+  bool take(uint64_t bytes) {
+    const uint64_t before = taken_.fetch_add(bytes, std::memory_order_relaxed);
+    if (before <= kMost && bytes <= kMost - before) return true;
+    give_back(bytes);
+    return false;
+  }
+  void give_back(uint64_t bytes) { taken_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> taken_{0};
+};
+
 // The loans of the other side of a lane: the blocks it has shown, mapped to be read. A frame of them keeps its block
 // mapped, also when the lane is gone, and tells the lender when its last owner has let go, on any thread. What the
 // other side gives back is memory of this one. Itself of one thread.
 class Borrower final : public LoanReader {
  public:
   // `background`: where memory is unmapped, as that may take long; nullptr: where it comes up.
-  Borrower(std::shared_ptr<const LaneMemory> memory, const PeerLoans& loans, Executor* background);
+  Borrower(std::shared_ptr<const LaneMemory> memory, const PeerLoans& loans, std::shared_ptr<BorrowedRoom> room,
+           Executor* background);
   ~Borrower() override;
   Borrower(const Borrower&) = delete;
   Borrower& operator=(const Borrower&) = delete;
@@ -48,6 +68,7 @@ class Borrower final : public LoanReader {
 
   const std::shared_ptr<const LaneMemory> memory_;
   const PeerLoans& loans_;
+  const std::shared_ptr<BorrowedRoom> room_;
   Executor* const background_;
   std::map<uint64_t, Block> blocks_;
 };

@@ -29,7 +29,9 @@ Lane::Lane(std::shared_ptr<LaneContext> context, LaneMemory memory, LaneSocket s
       socket_(std::move(socket)),
       other_{worker, socket_.other_process()},
       lender_(is_dialler ? std::make_unique<Lender>(memory_, loans()) : nullptr),
-      borrower_(is_dialler ? nullptr : std::make_unique<Borrower>(memory_, loans(), context_->background())),
+      borrower_(is_dialler
+                    ? nullptr
+                    : std::make_unique<Borrower>(memory_, loans(), context_->borrowed_room(), context_->background())),
       own_sleep_(memory_->sleep_of(is_dialler)),
       other_sleep_(memory_->sleep_of(!is_dialler)),
       events_(std::move(events)),

@@ -10,6 +10,7 @@
 #include "base/executor.h"
 #include "base/fd_loop.h"
 #include "base/shared_memory.h"
+#include "transport/shm/borrower.h"
 #include "transport/shm/lane_socket.h"
 #include "transport/shm/peer_loans.h"
 #include "transport/transport.h"
@@ -34,6 +35,7 @@ class LaneContext final : Lookout {
   FdLoop& loop() const { return loop_; }
   Executor* background() const { return background_; }
   uint64_t worker() const { return worker_; }
+  const std::shared_ptr<BorrowedRoom>& borrowed_room() const { return borrowed_room_; }
   LaneReport& report() { return report_; }
   LaneReport make_report() const;
   // From now on buffers of this process lie where they can be lent.
@@ -76,6 +78,7 @@ class LaneContext final : Lookout {
   FdLoop& loop_;
   Executor* const background_;
   const uint64_t worker_;
+  const std::shared_ptr<BorrowedRoom> borrowed_room_ = std::make_shared<BorrowedRoom>();
   std::optional<shared_memory::Use> lending_;
   Loop::TimerId tidy_timer_ = 0;
   LaneReport report_;

@@ -45,6 +45,9 @@ CurveKey parse_key(std::string_view text, const char* what) {
       key[group * kGroupBytes + i - 1] = static_cast<uint8_t>(number);
     }
   }
+  if (is_key && key == CurveKey{}) {
+    fail(Status::kInvalidArgument, "{} is a key of zeros, which anybody has: make one by distag keygen --worker", what);
+  }
   if (is_key) return key;
   fail(Status::kInvalidArgument, "{} is no key of 40 characters of Z85: make one by distag keygen --worker", what);
 }

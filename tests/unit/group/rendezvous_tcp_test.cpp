@@ -174,9 +174,24 @@ TEST(RendezvousTcp, WhoCameWithAnotherSizeIsToldToThoseWhoWaitInVain) {
   for (const size_t at : {0u, 1u}) {
     EXPECT_EQ(
         meeting.joiners[at]->error().message(),
-        "rendezvous \"tcp://127.0.0.1:29500\": rank 2 of a world of 3 did not come in time; worker \"w2\" expects "
-        "a world of 4, and was refused");
+        "rendezvous \"tcp://127.0.0.1:29500\": rank 2 of a world of 3 did not come in time; refused meanwhile: worker "
+        "\"w2\" expects a world of 4, the others a world of 3; give all the same size (at sim://w2)");
   }
+}
+
+TEST(RendezvousTcp, OfManyStrangersTheLastAreTold) {
+  Meeting meeting(kUri);
+  JoinRequest first = meeting.request(0, 2);
+  first.deadline = meeting.scheduler.now() + 60 * kSecond;
+  Joiner& host = meeting.add(first);
+  for (int32_t i = 0; i < 20; ++i) {
+    JoinRequest request = meeting.request(1, 3 + i);
+    meeting.add_at("h" + std::to_string(i), request).error();
+  }
+  const std::string why = host.error().message();
+  EXPECT_EQ(why.find("a world of 14,"), std::string::npos) << why;
+  for (int32_t i = 12; i < 20; ++i) EXPECT_NE(why.find(fmt::format("a world of {},", 3 + i)), std::string::npos) << why;
+  EXPECT_TRUE(why.ends_with("; and 12 more")) << why;
 }
 
 TEST(RendezvousTcp, WhoCameAgainWithTheRightSizeIsNotBlamed) {
@@ -389,6 +404,31 @@ TEST(RendezvousTcp, WhomItRefusesItLogsAndCounts) {
   }
   EXPECT_TRUE(meeting.add(2, 3).succeeds());
   EXPECT_EQ(host.refused(), refused);
+}
+
+// Each by its reason and its place; with many the last ones. One that came again as it should is not among them.
+TEST(RendezvousTcp, AGroupThatNeverFillsTellsWhyEachStrangerWasRefused) {
+  Meeting meeting(kUri);
+  JoinRequest first = meeting.request(0, 4);
+  first.deadline = meeting.scheduler.now() + 30 * kSecond;
+  Joiner& host = meeting.add(first);
+  meeting.add(1, 4, 60 * kSecond);
+  meeting.scheduler.run_for(100 * kMillisecond);
+  JoinRequest rival = meeting.request(2, 4);
+  rival.self.name = "w1";
+  rival.self.endpoint = "sim://elsewhere";
+  meeting.add(rival).error();
+  meeting.add(1, 4).error();  // the same place from the same host: one line with the next
+  meeting.add(1, 4).error();
+  meeting.add(2, 5).error();  // a wrong size, and comes again
+  meeting.add(2, 4, 60 * kSecond);
+  Stranger stranger(meeting);
+  EXPECT_TRUE(stranger.join({3, "w9", "sim://x", 77, 0, 0}, 4).refused);
+  const std::string why = host.error().message();
+  EXPECT_EQ(why,
+            "rendezvous \"tcp://127.0.0.1:29500\": rank 3 of a world of 4 did not come in time; refused meanwhile: "
+            "the name \"w1\" is in use by rank 1 (at sim://elsewhere); the name \"w1\" is in use by rank 1 (at "
+            "sim://w1); a worker takes the name \"w9\", but its key is that of \"stranger\" (at sim://x)");
 }
 
 // A key says whose place it may be: else its connection would count as that of the member, which goes with it.

@@ -534,6 +534,8 @@ TEST_F(ShmHostileTest, BlocksThatCannotBeEndTheLane) {
   ends("without an id", {{{0, kBlockBytes}, {block()}}});
   ends("smaller than it says", {{{9, 2 * kBlockBytes}, {block()}}});
   ends("one that may shrink", {{{9, kBlockBytes}, {make_memory(kBlockBytes, F_SEAL_GROW)}}});
+  ends("one that others may write to",
+       {{{9, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals & ~F_SEAL_FUTURE_WRITE)}}});
   ends("no memory", {{{9, kBlockBytes}, {eventfd(0, EFD_CLOEXEC)}}});
   {
     Stranger stranger(address_);
@@ -545,6 +547,34 @@ TEST_F(ShmHostileTest, BlocksThatCannotBeEndTheLane) {
     }
     close(one);
     EXPECT_TRUE(stranger.is_hung_up_on()) << "more than are taken";
+  }
+  EXPECT_EQ(dial_way(), "lane");
+  expect_all_closed(before);
+}
+
+// Sparse blocks cost who shows them nothing, and the victim addresses: one bound for all lanes. What is gone counts no
+// more.
+TEST_F(ShmHostileTest, BlocksOfAllLanesTogetherHaveOneBound) {
+  constexpr uint64_t kTiB = uint64_t{1} << 40;
+  const size_t before = descriptor_count();
+  for (int round = 0; round < 2; ++round) {
+    Stranger first(address_);
+    Stranger second(address_);
+    ASSERT_TRUE(first.open());
+    ASSERT_TRUE(second.open());
+    for (uint64_t id = 1; id <= 8; ++id) {
+      Stranger& stranger = id % 2 == 0 ? first : second;
+      ASSERT_TRUE(show(stranger, {id, kTiB}, {make_memory(kTiB, kBlockSeals)})) << id;
+    }
+    write_loan(second, {7, 0, 0, 0}, 4);  // all that it has shown is there then
+    EXPECT_EQ(listening_->record().next("message").frames.size(), 2u);
+    ASSERT_TRUE(show(first, {8, 0}, {}));
+    ASSERT_TRUE(show(first, {9, kTiB - kBlockBytes}, {make_memory(kTiB - kBlockBytes, kBlockSeals)}));
+    ASSERT_TRUE(show(first, {10, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals)}));
+    write_loan(first, {10, 0, 0, 0}, 4);
+    EXPECT_EQ(listening_->record().next("message").frames.size(), 2u);
+    show(first, {11, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals)});
+    EXPECT_TRUE(first.is_hung_up_on()) << "4 TiB of each are the most";
   }
   EXPECT_EQ(dial_way(), "lane");
   expect_all_closed(before);

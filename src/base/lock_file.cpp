@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/own_descriptors.h"
 #include "base/regular_file.h"
 
 namespace distag {
@@ -38,7 +39,8 @@ std::string text_of(int number) { return std::error_code(number, std::generic_ca
 void LockFile::open(const std::string& path) {
   close();
   path_ = path;
-  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+  descriptor_ = OwnDescriptors::open(
+      [&path] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666); });
   if (descriptor_ < 0) fail(Status::kInvalidState, "cannot open \"{}\": {}", path, text_of(errno));
   try {
     check_regular_file(descriptor_, path);
@@ -49,7 +51,7 @@ void LockFile::open(const std::string& path) {
 }
 
 void LockFile::close() {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  if (descriptor_ >= 0) OwnDescriptors::close(std::exchange(descriptor_, -1));
 }
 
 bool LockFile::is_at_its_path() const {

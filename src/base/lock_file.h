@@ -6,7 +6,8 @@
 namespace distag {
 
 // A file whose bytes may be locked one by one, whether they exist or not. The system ends the locks with the object, or
-// with the process that made them (and any that it forked). Each object counts for itself, also within one process.
+// with the process that made them: a child that it forks has none of them. Each object counts for itself, also within
+// one process.
 class LockFile {
  public:
   LockFile() = default;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/own_descriptors.h"
 #include "base/process.h"
 #include "transport/socket/credentials.h"
 
@@ -19,7 +20,9 @@ constexpr const char* kSuffix = ".lane";
 constexpr int kBacklog = 64;
 constexpr char kWake = 'w';
 
-int make_socket() { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+int make_socket() {
+  return OwnDescriptors::open([] { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+}
 
 template <typename Call>
 ssize_t retry(Call&& call) {
@@ -106,7 +109,7 @@ void clear_left(const SocketAddress& address) {
   const bool is_refused = fd >= 0 &&
                           ::connect(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0 &&
                           errno == ECONNREFUSED;
-  if (fd >= 0) close(fd);
+  if (fd >= 0) OwnDescriptors::close(fd);
   if (is_refused) unlink(address.path());
 }
 
@@ -141,7 +144,7 @@ LaneSocket::LaneSocket(int fd) : fd_(fd), generation_(process_generation()) {}
 LaneSocket::~LaneSocket() {
   if (fd_ < 0) return;
   if (generation_ == process_generation()) shutdown(fd_, SHUT_RDWR);
-  close(fd_);
+  OwnDescriptors::close(fd_);
 }
 
 LaneSocket LaneSocket::connect(const SocketAddress& address) {
@@ -217,17 +220,19 @@ LaneListener::LaneListener(const SocketAddress& address) {
   }
   if (error == 0) return;
   if (!path_.empty()) unlink(path_.c_str());
-  close(fd_);
+  OwnDescriptors::close(fd_);
   fail_to_listen(address, error);
 }
 
 LaneListener::~LaneListener() {
   unlink(path_.c_str());
-  close(fd_);
+  OwnDescriptors::close(fd_);
 }
 
 std::optional<LaneSocket> LaneListener::accept() {
-  const ssize_t fd = retry([this] { return accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+  const ssize_t fd = retry([this] {
+    return OwnDescriptors::open([this] { return accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+  });
   if (fd < 0) return std::nullopt;
   return LaneSocket(static_cast<int>(fd));
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/own_descriptors.h"
 #include "transport/socket/descriptors.h"
 
 namespace distag {
@@ -49,7 +50,8 @@ void clear_path(const SocketAddress& address) {
 
 // -1: errno says why.
 int open_socket(const SocketAddress& address) {
-  const int fd = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd = OwnDescriptors::open(
+      [&address] { return socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (fd < 0) return -1;
   const int on = 1;
   if (!address.is_ipc()) {
@@ -59,7 +61,7 @@ int open_socket(const SocketAddress& address) {
   const bool is_bound = bind(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) == 0;
   if (is_bound && listen(fd, kBacklog) == 0) return fd;
   const int error = errno;
-  close(fd);
+  OwnDescriptors::close(fd);
   if (is_bound && address.is_ipc()) unlink(address.path());
   errno = error;
   return -1;
@@ -90,7 +92,7 @@ Listener::Listener(const SocketAddress& address)
     }
     endpoint_ = tcp_endpoint(bound);
   } catch (...) {
-    close(fd_);
+    OwnDescriptors::close(fd_);
     throw;
   }
 }
@@ -98,9 +100,11 @@ Listener::Listener(const SocketAddress& address)
 Listener::~Listener() {
   // First the path: who finds it, finds somebody there.
   if (!path_.empty()) unlink(path_.c_str());
-  close(fd_);
+  OwnDescriptors::close(fd_);
 }
 
-int Listener::accept() { return accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); }
+int Listener::accept() {
+  return OwnDescriptors::open([this] { return accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+}
 
 }  // namespace distag

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/own_descriptors.h"
 
 namespace distag {
 namespace {
@@ -111,14 +112,15 @@ bool PrivateDirectory::make_in(const std::string& base, int& error) {
     error = errno;
     if (!is_made) break;
     const char* const name = path.c_str() + base.size() + 1;
-    const int directory = open_directory(base_descriptor, name);
+    const int directory =
+        OwnDescriptors::open([base_descriptor, name] { return open_directory(base_descriptor, name); });
     error = errno;
     if (directory >= 0 && lock_or_do_without(directory) && is_still_at(base_descriptor, name, directory)) {
       descriptor_ = directory;
       path_ = std::move(path);
       break;
     }
-    if (directory >= 0) close(directory);
+    if (directory >= 0) OwnDescriptors::close(directory);
     if (directory < 0 && error != ENOENT) {
       rmdir(path.c_str());
       break;
@@ -139,7 +141,7 @@ PrivateDirectory::~PrivateDirectory() {
       rmdir(path_.c_str());
     }
   }
-  close(descriptor_);
+  OwnDescriptors::close(descriptor_);
 }
 
 }  // namespace distag

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/own_descriptors.h"
 #include "transport/socket/credentials.h"
 #include "transport/socket/descriptors.h"
 #include "transport/socket/socket_turns.h"
@@ -38,7 +39,7 @@ constexpr Nanos kSilenceWhenShort = 50 * kMillisecond;
 struct Accepted {
   Accepted(int fd_, std::string from_, Nanos since_, const SocketKeys* keys)
       : fd(fd_), from(std::move(from_)), since(since_), reader(ZmtpReader::Role::kAccepts, keys) {}
-  ~Accepted() { close(fd); }
+  ~Accepted() { OwnDescriptors::close(fd); }
   Accepted(const Accepted&) = delete;
   Accepted& operator=(const Accepted&) = delete;
 
@@ -133,7 +134,7 @@ void ZmtpAcceptor::State::accept_waiting() {
     if (!has_descriptors(kAcceptReserve)) return pause();
     const int fd = listener_->accept();
     if (fd >= 0 && has_hung_up(fd)) {
-      ::close(fd);  // at once: many of them would take all descriptors, and hold up who waits behind them
+      OwnDescriptors::close(fd);  // at once: many of them would take all descriptors, and hold up who waits behind them
     } else if (fd >= 0) {
       begin(fd);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -164,7 +165,7 @@ void ZmtpAcceptor::State::begin(int fd) {
   try {
     connection = std::make_shared<Accepted>(fd, describe_other_side(fd), loop_.now(), keys_ ? &*keys_ : nullptr);
   } catch (...) {
-    ::close(fd);
+    OwnDescriptors::close(fd);
     return;
   }
   try {

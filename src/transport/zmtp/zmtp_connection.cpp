@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/own_descriptors.h"
 #include "transport/socket/credentials.h"
 #include "transport/socket/descriptors.h"
 #include "transport/socket/sodium.h"
@@ -29,7 +30,8 @@ bool is_refusal(int error) { return error == ECONNREFUSED || error == ENOENT; }
 
 int open_socket(const SocketAddress& address) {
   require_descriptors(kDialReserve);
-  const int fd = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd = OwnDescriptors::open(
+      [&address] { return socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (fd < 0) {
     fail(Status::kOutOfMemory, "a socket cannot be made: {}; raise the limit of open files (ulimit -n)",
          std::strerror(errno));
@@ -277,7 +279,7 @@ void ZmtpConnection::State::release() {
   if (keys_) wipe(keys_->own.secret_key);
   if (fd_ < 0) return;
   loop_.unwatch(fd_);
-  ::close(std::exchange(fd_, -1));
+  OwnDescriptors::close(std::exchange(fd_, -1));
 }
 
 ZmtpConnection::ZmtpConnection(std::shared_ptr<SocketTurns> turns, const SocketAddress& address,

@@ -1,0 +1,106 @@
+#include "base/own_descriptors.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+namespace distag {
+namespace {
+
+// A pair of sockets, of which the first is an own descriptor.
+struct Pair {
+  Pair() {
+    int both[2] = {-1, -1};
+    own = OwnDescriptors::open(
+        [&both] { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) == 0 ? both[0] : -1; });
+    other = both[1];
+  }
+  ~Pair() { close(other); }
+
+  int own = -1;
+  int other = -1;
+};
+
+bool has_hung_up(int socket) {
+  pollfd waiting = {socket, POLLIN, 0};
+  char byte = 0;
+  return poll(&waiting, 1, 10000) == 1 && read(socket, &byte, 1) == 0;
+}
+
+// The number, after the body has run in a forked child.
+template <typename Body>
+int in_child(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(OwnDescriptorsTest, AChildThatLivesOnKeepsNoneOfThem) {
+  std::vector<Pair> pairs(200);
+  int done[2];
+  ASSERT_EQ(pipe(done), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte = 0;
+    close(done[1]);
+    _exit(read(done[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  for (Pair& pair : pairs) {
+    OwnDescriptors::close(pair.own);
+    EXPECT_TRUE(has_hung_up(pair.other));
+  }
+  int status = -1;
+  close(done[1]);
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(done[0]);
+}
+
+TEST(OwnDescriptorsTest, TheirNumbersStayTakenInTheChildUntilTheyAreClosed) {
+  Pair pair;
+  EXPECT_EQ(in_child([&pair] {
+              const bool is_taken = fcntl(pair.own, F_GETFD) == FD_CLOEXEC;
+              const bool is_nothing = write(pair.own, "", 1) != 1;
+              OwnDescriptors::close(pair.own);
+              return is_taken && is_nothing && fcntl(pair.own, F_GETFD) < 0 ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(write(pair.own, "x", 1), 1);  // the parent's is as it was
+  OwnDescriptors::close(pair.own);
+}
+
+TEST(OwnDescriptorsTest, AChildWithoutAFreeNumberGivesThemUpAsWell) {
+  Pair pair;
+  Pair second;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 3;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  int result = in_child([&] { return write(pair.own, "", 1) == 1 || write(second.own, "", 1) == 1 ? 1 : 0; });
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(result, 0);
+  OwnDescriptors::close(pair.own);
+  OwnDescriptors::close(second.own);
+}
+
+TEST(OwnDescriptorsTest, WhatCannotBeOpenedIsNotOne) {
+  EXPECT_EQ(OwnDescriptors::open([] {
+              errno = EMFILE;
+              return -1;
+            }),
+            -1);
+  EXPECT_EQ(errno, EMFILE);
+}
+
+}  // namespace
+}  // namespace distag

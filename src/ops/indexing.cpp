@@ -1,5 +1,8 @@
 // Ops that choose elements: where, gather, index_select, embedding.
+#include <algorithm>
 #include <cstring>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -12,19 +15,26 @@
 namespace distag::ops {
 namespace {
 
+struct LargestIndex {
+  DISTAG_INLINE static void run(const int64_t* indices, int64_t count, uint64_t* largest) {
+    uint64_t most = 0;
+    for (int64_t i = 0; i < count; ++i) most = std::max(most, static_cast<uint64_t>(indices[i]));
+    *largest = most;
+  }
+};
+
 // Row-major indices, all of them in [0, size).
 Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
   if (index.dtype() != Dtype::kInt64) {
     fail(Status::kInvalidArgument, "{}: the index must be int64, not {}", op, describe(index));
   }
   Tensor indices = index.contiguous();
-  for (int64_t i = 0; i < indices.count(); ++i) {
-    int64_t value = indices.data_as<int64_t>()[i];
-    if (value < 0 || value >= size) {
-      fail(Status::kInvalidArgument, "{}: index {} out of range [0, {})", op, value, size);
-    }
-  }
-  return indices;
+  const std::span<const int64_t> values(indices.data_as<int64_t>(), static_cast<size_t>(indices.count()));
+  uint64_t largest = 0;  // of a negative one larger than any size
+  simd::run<LargestIndex, const int64_t*, int64_t, uint64_t*>(values.data(), indices.count(), &largest);
+  if (values.empty() || largest < static_cast<uint64_t>(size)) return indices;
+  const auto bad = std::find_if(values.begin(), values.end(), [size](int64_t i) { return i < 0 || i >= size; });
+  fail(Status::kInvalidArgument, "{}: index {} out of range [0, {})", op, *bad, size);
 }
 
 // ---- where ----------------------------------------------------------------------------------------------------------
@@ -82,23 +92,58 @@ constexpr Op kWhere{.name = "where",
 
 namespace {
 
-// Calls visit(place in the index, place in x) for each element of a row-major index: its own place, but with the index
-// as its position along `dim`.
+// A row of an index, along its last dim. Its element i takes the element of x at first + index[i] step + i side.
+struct IndexRow {
+  const int64_t* index;
+  int64_t count;
+  int64_t first;
+  int64_t step;
+  int64_t side;  // 0 where the index is along the last dim itself
+};
+
+// Calls visit(row) for each row of a row-major index, one after the other.
 template <typename Visit>
-void for_each_gathered(const Tensor& indices, const Dims& x_strides, size_t dim, Visit visit) {
+void for_each_index_row(const Tensor& indices, const Dims& x_strides, size_t dim, Visit visit) {
+  if (indices.count() == 0) return;
+  const size_t last = indices.rank() - 1;
+  IndexRow row{indices.data_as<int64_t>(), indices.shape()[last], 0, x_strides[dim], dim == last ? 0 : x_strides[last]};
   Dims position;
-  position.resize(indices.rank());
-  for (int64_t i = 0; i < indices.count(); ++i) {
-    int64_t place = 0;
-    for (size_t d = 0; d < position.size(); ++d) {
-      place += x_strides[d] * (d == dim ? indices.data_as<int64_t>()[i] : position[d]);
-    }
-    visit(i, place);
-    for (size_t d = position.size(); d-- > 0;) {
+  position.resize(last);
+  for (int64_t rows = indices.count() / row.count; rows > 0; --rows, row.index += row.count) {
+    visit(row);
+    for (size_t d = last; d-- > 0;) {
+      if (d != dim) row.first += x_strides[d];
       if (++position[d] < indices.shape()[d]) break;
+      if (d != dim) row.first -= x_strides[d] * indices.shape()[d];
       position[d] = 0;
     }
   }
+}
+
+template <typename T>
+void take_row(T* out, const T* x, const IndexRow& row) {
+  const T* from = x + row.first;
+  if (row.side == 0 && row.step == 1) {
+    for (int64_t i = 0; i < row.count; ++i) out[i] = from[row.index[i]];
+  } else {
+    for (int64_t i = 0; i < row.count; ++i) out[i] = from[row.index[i] * row.step + i * row.side];
+  }
+}
+
+template <typename T, typename Total>
+void add_row(Total* sums, const T* g, const IndexRow& row) {
+  Total* to = sums + row.first;
+  for (int64_t i = 0; i < row.count; ++i) to[row.index[i] * row.step + i * row.side] += static_cast<Total>(g[i]);
+}
+
+// The same along the last dim, where the sums of a row are its own: they are kept beside until they are rounded.
+template <typename T, typename Total>
+void add_last_row(T* out, std::vector<Total>& sums, const T* g, IndexRow row) {
+  std::fill(sums.begin(), sums.end(), Total(0));
+  const auto size = static_cast<int64_t>(sums.size());
+  T* to = out + std::exchange(row.first, 0);
+  add_row(sums.data(), g, row);
+  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<T>(sums[static_cast<size_t>(i)]);
 }
 
 Tensors gather_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
@@ -114,7 +159,10 @@ Tensors gather_forward(std::span<const Tensor> inputs, const Attributes& attribu
     dispatch(x.dtype(), [&]<typename T>(T) {
       T* out = y.mutable_data_as<T>();
       const T* in = x.data_as<T>();
-      for_each_gathered(indices, x.strides(), dim, [=](int64_t i, int64_t place) { out[i] = in[place]; });
+      for_each_index_row(indices, x.strides(), dim, [&](const IndexRow& row) {
+        take_row(out, in, row);
+        out += row.count;
+      });
     });
   }
   if (saved != nullptr) {
@@ -129,12 +177,22 @@ Tensors gather_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return result;
   Tensor g = gradients[0].contiguous();
   auto dim = static_cast<size_t>(saved.shapes[1][0]);
-  Tensor sums = zero_tensor(sum_dtype(g.dtype(), g.shape()[dim]), saved.shapes[0]);
-  dispatch_sum("gather", g.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
-    Total* out = sums.mutable_data_as<Total>();
+  const Dims& shape = saved.shapes[0];
+  const Dtype total = sum_dtype(g.dtype(), g.shape()[dim]);
+  const bool is_last = dim + 1 == shape.size();
+  Dims reached = g.shape();
+  reached[dim] = shape[dim];
+  const bool is_everywhere = is_last && g.count() > 0 && reached == shape;
+  Tensor sums = is_everywhere ? Tensor::empty(g.dtype(), shape) : zero_tensor(is_last ? g.dtype() : total, shape);
+  dispatch_sum("gather", g.dtype(), total, [&]<typename T, typename Total>(T, Total) {
     const T* in = g.data_as<T>();
-    for_each_gathered(saved.tensors[0], sums.strides(), dim,
-                      [=](int64_t i, int64_t place) { out[place] += static_cast<Total>(in[i]); });
+    T* const rounded = is_last ? sums.mutable_data_as<T>() : nullptr;
+    Total* const totals = is_last ? nullptr : sums.mutable_data_as<Total>();
+    std::vector<Total> beside(is_last ? static_cast<size_t>(shape[dim]) : 0);
+    for_each_index_row(saved.tensors[0], sums.strides(), dim, [&](const IndexRow& row) {
+      is_last ? add_last_row(rounded, beside, in, row) : add_row(totals, in, row);
+      in += row.count;
+    });
   });
   result[0] = as_dtype(sums, g.dtype());
   return result;

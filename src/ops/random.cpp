@@ -8,6 +8,7 @@
 #include "ops/random.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <type_traits>
 
@@ -59,6 +60,7 @@ DISTAG_INLINE SineCosine small_sine_cosine(double x) {
   double z = x * x;
   double sine = 0;
   double cosine = 0;
+  DISTAG_UNROLL
   for (int k = 8; k >= 1; --k) {
     sine = -(1.0 + sine) * z / ((2.0 * k) * (2.0 * k + 1.0));
     cosine = -(1.0 + cosine) * z / ((2.0 * k - 1.0) * (2.0 * k));
@@ -68,24 +70,25 @@ DISTAG_INLINE SineCosine small_sine_cosine(double x) {
 
 // Of 2 pi turns, for turns in [0, 1): the nearest quarter turn is taken out exactly.
 DISTAG_INLINE SineCosine sine_cosine_of_turns(double turns) {
-  int quarter = static_cast<int>(turns * 4.0 + 0.5);
-  SineCosine rest = small_sine_cosine((turns - quarter * 0.25) * 6.283185307179586476925);
-  switch (quarter & 3) {
-    case 0:
-      return rest;
-    case 1:
-      return {rest.cosine, -rest.sine};
-    case 2:
-      return {-rest.sine, -rest.cosine};
-    default:
-      return {-rest.cosine, rest.sine};
-  }
+  const int quarter = static_cast<int>(turns * 4.0 + 0.5);
+  const SineCosine rest = small_sine_cosine((turns - quarter * 0.25) * 6.283185307179586476925);
+  const bool is_odd = (quarter & 1) != 0;
+  const double sine = is_odd ? rest.cosine : rest.sine;
+  const double cosine = is_odd ? rest.sine : rest.cosine;
+  return {(quarter & 2) != 0 ? -sine : sine, ((quarter + 1) & 2) != 0 ? -cosine : cosine};
+}
+
+// uniform(), of two exact halves: no instruction set before AVX-512 has vectors of 64-bit numbers made doubles.
+DISTAG_INLINE double uniform_of_halves(uint64_t bits) {
+  const uint64_t number = bits >> 11;
+  const double high = std::bit_cast<double>((number >> 32) | 0x4530000000000000u) - 0x1.00000001p84;
+  return (high + std::bit_cast<double>((number & 0xFFFFFFFFu) | 0x4330000000000000u)) * 0x1p-53;
 }
 
 template <typename T>
 DISTAG_INLINE void make_normal_pair(uint64_t u, uint64_t v, T& even, T& odd) {
-  double radius = std::sqrt(-2.0 * math::log(1.0 - uniform(u)));
-  SineCosine direction = sine_cosine_of_turns(uniform(v));
+  double radius = std::sqrt(-2.0 * math::log(1.0 - uniform_of_halves(u)));
+  SineCosine direction = sine_cosine_of_turns(uniform_of_halves(v));
   even = static_cast<T>(radius * direction.cosine);
   odd = static_cast<T>(radius * direction.sine);
 }

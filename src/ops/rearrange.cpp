@@ -1,4 +1,6 @@
 // More ops that move elements: permute, expand, squeeze, unsqueeze (views), stack, split, flip, pad, tril, cumsum.
+#include <utility>
+
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/broadcast.h"
@@ -326,8 +328,15 @@ Tensors pad_forward(std::span<const Tensor> inputs, const Attributes& attributes
     fail(Status::kInvalidArgument, "pad: {} is no int64", number);
   }
   Tensor value = as_dtype(Tensor::scalar(Dtype::kFloat64, number), x.dtype());
-  Tensor y = broadcast_to(value, shape).clone();
-  write_part(y, sliced(y, dim, before, x.shape()[dim]), x);
+  Tensor y = Tensor::empty(x.dtype(), shape);
+  int64_t start = 0;
+  const auto write = [&](int64_t size, const Tensor* given) {
+    const Tensor part = sliced(y, dim, std::exchange(start, start + size), size);
+    write_part(y, part, given != nullptr ? *given : broadcast_to(value, part.shape()));
+  };
+  write(before, nullptr);
+  write(x.shape()[dim], &x);
+  write(after, nullptr);
   if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim), before, x.shape()[dim]}};
   return {y};
 }
@@ -391,24 +400,42 @@ constexpr Op kTril{.name = "tril",
 
 namespace {
 
-// x as [outer, count, inner]: sums along the middle from its first element on, or from its last one back.
+// x as [outer, count, inner]: sums along the middle from its first element on, or from its last one back. Several are
+// made side by side, since an addition waits for the one before it.
 template <typename T>
 struct RunningSums {
+  using Total = typename Sum<T>::Total;
   static constexpr int64_t kStrip = 64;
+  static constexpr int64_t kRows = 4;
+
   DISTAG_INLINE static void run(T* x, int64_t outer, int64_t count, int64_t inner, bool from_the_end) {
-    for (int64_t o = 0; o < outer; ++o) {
+    T* first = from_the_end ? x + (count - 1) * inner : x;
+    const int64_t step = from_the_end ? -inner : inner;
+    int64_t done = 0;
+    if (inner == 1) {
+      for (; done + kRows <= outer; done += kRows) add_rows(first + done * count, count, step);
+    }
+    for (; done < outer; ++done) {
       for (int64_t j = 0; j < inner; j += kStrip) {
-        T* strip = x + o * count * inner + j;
-        add(from_the_end ? strip + (count - 1) * inner : strip, count, from_the_end ? -inner : inner,
-            std::min(kStrip, inner - j));
+        add(first + done * count * inner + j, count, step, std::min(kStrip, inner - j));
+      }
+    }
+  }
+  DISTAG_INLINE static void add_rows(T* x, int64_t count, int64_t step) {
+    Total sums[kRows] = {};
+    for (int64_t i = 0; i < count; ++i, x += step) {
+      DISTAG_UNROLL
+      for (int64_t r = 0; r < kRows; ++r) {
+        sums[r] = Sum<T>::join(sums[r], static_cast<Total>(x[r * count]));
+        x[r * count] = static_cast<T>(sums[r]);
       }
     }
   }
   DISTAG_INLINE static void add(T* x, int64_t count, int64_t step, int64_t width) {
-    typename Sum<T>::Total sums[kStrip] = {};
+    Total sums[kStrip] = {};
     for (int64_t i = 0; i < count; ++i, x += step) {
       for (int64_t j = 0; j < width; ++j) {
-        sums[j] = Sum<T>::join(sums[j], static_cast<typename Sum<T>::Total>(x[j]));
+        sums[j] = Sum<T>::join(sums[j], static_cast<Total>(x[j]));
         x[j] = static_cast<T>(sums[j]);
       }
     }

@@ -58,7 +58,7 @@ void copy_plane(T* out, const T* in, const Plan& plan, size_t dim) {
   int64_t out_column = plan.out_strides[dim + 1];
   int64_t in_row = plan.in_strides[dim];
   int64_t in_column = plan.in_strides[dim + 1];
-  if (in_column == 1 || in_column == 0) {
+  if (in_column == 1 || in_column == 0 || in_column == -1) {
     for (int64_t r = 0; r < rows; ++r) copy_row(out + r * out_row, out_column, in + r * in_row, in_column, columns);
     return;
   }

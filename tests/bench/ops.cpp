@@ -1,6 +1,9 @@
-// distag_bench --ops ops.json [--check] [NAME ...]: each op of the library at 64, 64 Ki and 4 Mi elements, forward
-// alone and forward with backward, as JSON lines: microseconds of CPU time for one call. --check runs each once, small.
+// distag_bench --ops ops.json [--check | --bits | NAME ...]: each op of the library at 64, 64 Ki and 4 Mi elements,
+// forward alone and forward with backward, as JSON lines: microseconds of CPU time for one call. --check runs each
+// once, small. --bits prints a hash of the results and of the gradients instead, by which two trees or machines are
+// compared.
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -64,7 +67,31 @@ class Case {
     for (distag_tensor* result : results) distag_tensor_release(result);
   }
 
+  // FNV-1a over the elements of the results and then of the gradients.
+  uint64_t bits() {
+    uint64_t hash = 0xCBF29CE484222325u;
+    std::vector<distag_tensor*> results = apply(DISTAG_APPLY_NO_GRAD);
+    for (distag_tensor* result : results) {
+      add_bits(hash, result);
+      distag_tensor_release(result);
+    }
+    if (!needs_gradient_) return hash;
+    forward_and_backward([&](distag_gradients* gradients) {
+      for (distag_tensor* input : inputs_) {
+        distag_tensor* gradient = distag_gradients_find(gradients, input);
+        if (gradient != nullptr) add_bits(hash, gradient);
+      }
+    });
+    return hash;
+  }
+
   void forward_and_backward() {
+    forward_and_backward([](distag_gradients*) {});
+  }
+
+ private:
+  template <typename Use>
+  void forward_and_backward(Use use) {
     std::vector<distag_tensor*> results = apply(0);
     if (seeds_.empty()) seeds_ = ones_like(results);
     distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
@@ -72,12 +99,22 @@ class Case {
     distag_context* context = nullptr;
     distag_context_create(nullptr, &context, &error_);
     distag_backward(context, results.data(), results.size(), &options, &error_);
+    distag_gradients* gradients = nullptr;
+    distag_get_gradients(context, &gradients, &error_);
     check(error_, op_.c_str());
+    use(gradients);
+    distag_gradients_release(gradients);
     for (distag_tensor* result : results) distag_tensor_release(result);
     distag_context_release(context);
   }
 
- private:
+  void add_bits(uint64_t& hash, distag_tensor* tensor) {
+    std::vector<unsigned char> bytes(distag_tensor_get_size(tensor));
+    distag_tensor_copy_data(tensor, bytes.data(), bytes.size(), &error_);
+    check(error_, op_.c_str());
+    for (unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001B3u;
+  }
+
   std::vector<distag_tensor*> apply(uint32_t flags) {
     std::vector<distag_tensor*> results(outputs_);
     distag_apply(op_.c_str(), inputs_.data(), inputs_.size(), attributes_, flags, results.data(), outputs_, &error_);
@@ -223,15 +260,21 @@ int run_ops(int count, char** words) {
   check_all_ops_have_cases(cases);
   const std::vector<std::string> wanted(words + 1, words + count);
   const bool only_checks = wanted == std::vector<std::string>{"--check"};
+  const bool gives_bits = wanted == std::vector<std::string>{"--bits"};
   for (const Json& one : cases) {
     const std::string name = one.value("name", one.at("op").get<std::string>());
-    if (!only_checks && !wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
+    if (!only_checks && !gives_bits && !wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end())
+      continue;
     for (int64_t n : kSizes) {
       Case tried(one, n);
       if (only_checks) {
         tried.forward();
         if (tried.needs_gradient()) tried.forward_and_backward();
         break;
+      }
+      if (gives_bits) {
+        std::printf("%s %" PRId64 " %016" PRIx64 "\n", name.c_str(), n, tried.bits());
+        continue;
       }
       Json line{{"name", name}, {"n", n}, {"forward", measured([&] { tried.forward(); })}};
       if (tried.needs_gradient()) line["both"] = measured([&] { tried.forward_and_backward(); });

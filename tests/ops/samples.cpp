@@ -144,12 +144,14 @@ void add_more_shapes(Samples& samples) {
   samples.push_back({"flip", {numbers({3, 0})}, {}});
   samples.push_back({"pad", {numbers({2, 3})}, make_attributes({{"before", 1}, {"after", 2}, {"value", 0.5}})});
   samples.push_back({"pad", {with_gaps(numbers({2, 3}))}, make_attributes({{"dim", 0}, {"after", 1}})});
+  samples.push_back({"pad", {numbers({2, 0})}, make_attributes({{"before", 1}, {"after", 2}})});
   for (int64_t diagonal : {-9, -1, 0, 1, 9}) {
     samples.push_back({"tril", {numbers({2, 4, 5})}, make_attributes({{"diagonal", diagonal}})});
   }
   samples.push_back({"tril", {numbers({3, 0})}, {}});
   for (int64_t dim : {0, 1, 2}) samples.push_back({"cumsum", {numbers({2, 3, 2})}, make_attributes({{"dim", dim}})});
   samples.push_back({"cumsum", {with_gaps(numbers({3, 2}))}, {}});
+  samples.push_back({"cumsum", {numbers({7, 5})}, {}});
   samples.push_back({"cumsum", {numbers({})}, {}});
 }
 
@@ -160,6 +162,10 @@ void add_choices(Samples& samples) {
   Tensor index = indices({3, 2}, {4, 0, 1, 1, 2, 3});
   samples.push_back({"gather", {numbers({3, 5}), index}, make_attributes({{"dim", 1}})});
   samples.push_back({"gather", {with_gaps(numbers({5, 2})), index}, make_attributes({{"dim", 0}})});
+  samples.push_back({"gather", {numbers({3, 5}), indices({2, 2}, {4, 0, 1, 1})}, make_attributes({{"dim", 1}})});
+  samples.push_back({"gather", {numbers({3, 5}), indices({3, 0}, {})}, make_attributes({{"dim", 1}})});
+  samples.push_back(
+      {"gather", {numbers({2, 3, 4}), indices({2, 1, 3}, {2, 0, 2, 1, 1, 0})}, make_attributes({{"dim", 1}})});
   samples.push_back({"index_select", {numbers({5, 3}), indices({4}, {0, 4, 0, 2})}, {}});
   samples.push_back(
       {"index_select", {with_gaps(numbers({2, 3, 2})), indices({2}, {2, 2})}, make_attributes({{"dim", 1}})});

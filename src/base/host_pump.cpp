@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/process.h"
+#include "base/system_error.h"
 #include "base/thread.h"
 
 namespace distag {
@@ -109,10 +109,7 @@ int HostPump::fd() {
   MutexLock lock(mutex_);
   if (fd_ < 0) {
     fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (fd_ < 0) {
-      distag::fail(Status::kOutOfMemory, "the descriptor to poll cannot be made: {}; raise the limit of open files",
-                   std::strerror(errno));
-    }
+    if (fd_ < 0) throw system_error("the descriptor to poll cannot be made", "eventfd", errno);
     if (!tasks_.empty()) mark_readable();
   }
   return fd_;

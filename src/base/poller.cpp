@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/sandbox.h"
+#include "base/system_error.h"
 
 namespace distag {
 namespace {
@@ -18,8 +20,12 @@ namespace {
 constexpr uint64_t kAlarmKey = 0;
 constexpr uint64_t kBellKey = 1;
 
-[[noreturn]] void fail_without_descriptors(int reason) {
-  fail(Status::kOutOfMemory, "a loop cannot be made: {}; raise the limit of open files", std::strerror(reason));
+constexpr const char* kCannotBeMade = "a loop cannot be made";
+
+// `fd`, which that call gave.
+int need_descriptor(int fd, const char* call) {
+  if (fd < 0) throw system_error(kCannotBeMade, call, errno);
+  return fd;
 }
 
 bool add_to(int epoll_fd, int fd, uint64_t key, uint32_t events) {
@@ -43,9 +49,7 @@ void add_one(int fd) {
 
 }  // namespace
 
-Bell::Bell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (fd_ < 0) fail_without_descriptors(errno);
-}
+Bell::Bell() : fd_(need_descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")) {}
 
 Bell::~Bell() { close(fd_); }
 
@@ -54,19 +58,21 @@ void Bell::ring() noexcept {
   if (listeners_.fetch_add(0) != 0) add_one(fd_);
 }
 
-Poller::Poller()
-    : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
-      alarm_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
-      sleep_fd_(epoll_create1(EPOLL_CLOEXEC)),
-      wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  const bool is_whole = epoll_fd_ >= 0 && alarm_fd_ >= 0 && sleep_fd_ >= 0 && wake_fd_ >= 0 &&
-                        add_to(epoll_fd_, alarm_fd_, kAlarmKey, EPOLLIN) &&
-                        add_to(epoll_fd_, bell_->fd(), kBellKey, EPOLLIN) && add_to(sleep_fd_, epoll_fd_, 0, 0) &&
-                        add_to(sleep_fd_, wake_fd_, 0, EPOLLIN);
-  if (is_whole) return;
-  const int reason = errno;
-  close_all();
-  fail_without_descriptors(reason);
+Poller::Poller() {
+  check_loop_calls();
+  try {
+    epoll_fd_ = need_descriptor(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+    alarm_fd_ = need_descriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create");
+    sleep_fd_ = need_descriptor(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+    wake_fd_ = need_descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
+    const bool is_whole = add_to(epoll_fd_, alarm_fd_, kAlarmKey, EPOLLIN) &&
+                          add_to(epoll_fd_, bell_->fd(), kBellKey, EPOLLIN) && add_to(sleep_fd_, epoll_fd_, 0, 0) &&
+                          add_to(sleep_fd_, wake_fd_, 0, EPOLLIN);
+    if (!is_whole) throw system_error(kCannotBeMade, "epoll_ctl", errno);
+  } catch (...) {
+    close_all();
+    throw;
+  }
 }
 
 Poller::~Poller() { close_all(); }

@@ -3,9 +3,8 @@
 #include <sys/random.h>
 
 #include <cerrno>
-#include <cstring>
 
-#include "base/error.h"
+#include "base/system_error.h"
 
 namespace distag {
 
@@ -17,7 +16,7 @@ uint64_t SystemRandom::next() {
     got = getrandom(&number, sizeof number, 0);
   } while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(sizeof number)) {
-    fail(Status::kInternal, "the operating system gave no random number: {}", std::strerror(errno));
+    throw system_error("there is no random number", "getrandom", errno);
   }
   return number;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/system_error.h"
 
 namespace distag {
 namespace {
@@ -75,7 +76,10 @@ std::thread start_thread(const std::string& name, const ThreadHooks& hooks, Task
       call_hook(hooks.on_stop, name.c_str());
     });
   } catch (const std::system_error& error) {
-    fail(Status::kOutOfMemory, "thread \"{}\" cannot be started: {}; raise the limit of threads", name, error.what());
+    const int reason = error.code().value();
+    const std::string what = fmt::format("thread \"{}\" cannot be started", name);
+    if (is_denied_call(reason)) throw system_error(what, "clone3", reason);
+    fail(Status::kOutOfMemory, "{}: {}; raise the limit of threads (ulimit -u)", what, error.what());
   }
 }
 

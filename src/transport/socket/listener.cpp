@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/own_descriptors.h"
+#include "base/system_error.h"
 #include "transport/socket/descriptors.h"
 
 namespace distag {
@@ -23,6 +24,8 @@ constexpr int kBacklog = 256;
     fail(Status::kInvalidState, "\"{}\" is in use: somebody listens there; stop them or take another address",
          address.endpoint);
   }
+  if (error == EPERM)
+    throw system_error(fmt::format("\"{}\" cannot be listened at", address.endpoint), "socket", error);
   const bool is_shortage = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
   fail(is_shortage ? Status::kOutOfMemory : Status::kInvalidArgument, "\"{}\" cannot be listened at: {}",
        address.endpoint, std::strerror(error));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/sandbox.h"
 #include "transport/key_ring.h"
 #include "transport/socket/address.h"
 #include "transport/socket/private_directory.h"
@@ -10,7 +11,9 @@
 namespace distag {
 
 SocketTransport::SocketTransport(std::unique_ptr<SocketEngine> engine, Security security)
-    : engine_(std::move(engine)), security_(std::move(security)) {}
+    : engine_(std::move(engine)), security_(std::move(security)) {
+  check_socket_calls();
+}
 
 SocketTransport::~SocketTransport() = default;
 

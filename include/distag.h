@@ -39,9 +39,9 @@
  *     (always the last parameter, always nullable). Beside the failures under "Fails", any can answer
  *     INVALID_ARGUMENT, OUT_OF_MEMORY or INTERNAL. Functions without a status answer 0, -1 or NULL to a NULL handle.
  *  4. After a failure every out parameter is NULL or 0 and nothing needs cleanup. Failures pass through: a call that
- *     gets NULL for a handle it needs, while its err already holds a failure, returns that failure and leaves err as
- *     it is. So a chain of calls on one err can be checked once, at its end; calls that do not depend on the failed
- *     one still run. Set err.code to 0 before an unrelated chain.
+ *     gets NULL for a handle it needs, or a worker that is not started, while its err already holds a failure, returns
+ *     that failure and leaves err as it is. So a chain of calls on one err can be checked once, at its end; calls that
+ *     do not depend on the failed one still run. Set err.code to 0 before an unrelated chain.
  *  5. Options structs start with struct_size: use the _INIT macro, or zeroed memory and set it. Zero means default, and
  *     NULL options are all defaults. Structs grow at their end only. A field or value that the library does not know
  *     or cannot honour is refused (UNSUPPORTED), never ignored; of a struct whose struct_size no version had, nothing
@@ -1342,8 +1342,9 @@ DISTAG_API distag_status distag_context_copy_report(distag_context *context,
 DISTAG_API uint64_t distag_get_handle_count(void);
 
 /* The same in JSON, by kind, copied as the reports above (since 0.3). With DISTAG_VALIDATE=1 also each handle, with the
- * function that "made_by" it ("distag": on its thread, or by a getter), "age_ms", and "lent" if another ends it. Of
- * "deferred" tensors: how many are "alive" and not made, "bytes_made_here" as shards, and "bytes_made_whole". */
+ * function that "made_by" it ("distag": on its thread, or by a getter), "age_ms", "lent" if another ends it, and
+ * "released" if the host has, while a future or another handle needs it. Of "deferred" tensors: how many are "alive"
+ * and not made, "bytes_made_here" as shards, and "bytes_made_whole". */
 DISTAG_API distag_status distag_copy_handle_report(char *buffer /* nullable with capacity 0 */, size_t capacity,
                                                    size_t *out_size, distag_error *err);
 

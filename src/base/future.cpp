@@ -41,6 +41,15 @@ bool Completion::fail(Error error) {
   return finish([this, &error] { error_.emplace(std::move(error)); });
 }
 
+Error Completion::cancelled() const noexcept {
+  try {
+    if (describe_ == nullptr) return Error(Status::kCancelled, "cancelled by the caller");
+    return Error(Status::kCancelled, describe_(subject_) + ": cancelled by the caller");
+  } catch (...) {
+    return Error(Status::kCancelled, "cancelled");  // short enough to need no memory
+  }
+}
+
 void Completion::cancel() {
   Task canceller;
   {
@@ -50,8 +59,9 @@ void Completion::cancel() {
     claimed_ = true;
     canceller = std::move(canceller_);
   }
-  const bool stopped = finish([this]() REQUIRES(mutex_) {
-    error_.emplace(Status::kCancelled, "cancelled by the caller");
+  Error error = cancelled();
+  const bool stopped = finish([this, &error]() REQUIRES(mutex_) {
+    error_.emplace(std::move(error));
     error_->set_may_have_run(begun_);
   });
   if (stopped && canceller) canceller();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,8 +38,22 @@ class Completion {
   // The operation that cancel() asks to stop; set before the completion is shared.
   void set_canceller(Task canceller) NO_THREAD_SAFETY_ANALYSIS { canceller_ = std::move(canceller); }
 
+  // Names the operation in the error of cancel(); set before the completion is shared. `subject` lives as long as this
+  // does, and what is read of it does not change.
+  using Describe = std::string (*)(const void* subject);
+  void set_operation(Describe describe, const void* subject) {
+    describe_ = describe;
+    subject_ = subject;
+  }
+  void set_operation(const char* text) {
+    set_operation([](const void* kept) { return std::string(static_cast<const char*>(kept)); }, text);
+  }
+
   // Fails with CANCELLED unless it is complete, and then runs the canceller, once.
   void cancel();
+
+  // The error of cancel(), for an operation that is stopped before it hears of that.
+  Error cancelled() const noexcept;
 
   // From now on cancel() says that the operation may have run. False when it has ended before.
   bool mark_begun();
@@ -76,6 +91,8 @@ class Completion {
   std::optional<Error> error_;
   std::vector<Task> callbacks_ GUARDED_BY(mutex_);
   Task canceller_ GUARDED_BY(mutex_);
+  Describe describe_ = nullptr;
+  const void* subject_ = nullptr;
 };
 
 template <typename T>

@@ -97,9 +97,16 @@ std::string read_private_file(const std::string& path) {
   const Descriptor file = open_to_read(path);
   struct stat status = {};
   if (file.get() >= 0 && fstat(file.get(), &status) == 0) {
-    const bool is_ours = status.st_uid == geteuid() || status.st_uid == 0;
-    if (!is_ours || (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-      fail(Status::kDenied, "\"{}\" is open to other users: chown it to this one and chmod 600", path);
+    if (status.st_uid != geteuid() && status.st_uid != 0) {
+      fail(Status::kDenied, "\"{}\" belongs to another user ({}): chown it to this one, or to root", path,
+           status.st_uid);
+    }
+    // A group may read what root gives to it: a Secret of Kubernetes, a credential of systemd.
+    const mode_t others = status.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO;
+    if ((status.st_mode & others) != 0) {
+      fail(Status::kDenied,
+           "\"{}\" is open to other users (mode {:04o}): chmod 600 it, or at most 640 where it is root's", path,
+           status.st_mode & 07777);
     }
   }
   return read_all(file, path);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/not_started.h"
 #include "tensor/utf8.h"
 
 namespace distag::capi {
@@ -96,7 +97,8 @@ const char* kind_text(Kind kind) {
 }
 
 distag_status report_argument(const char* function, distag_error* err, const ArgumentError& error) {
-  if (error.is_missing_handle() && is_usable(err) && err->code != DISTAG_OK) return err->code;
+  const bool is_of_an_earlier_failure = error.is_missing_handle() || is_not_started(error);
+  if (is_of_an_earlier_failure && is_usable(err) && err->code != DISTAG_OK) return err->code;
   Error told = error;
   return write_error(err, told.add_context(function));
 }
@@ -110,8 +112,10 @@ bool names_what_failed(std::string_view text) {
   return is_word || (quote != 0 && quote != std::string_view::npos);
 }
 
-// Adds the name of the function to errors about arguments, unless the text has a better one.
+// Adds the name of the function to errors about arguments, unless the text has a better one. A worker that could not be
+// started is as a handle that could not be made: the failure before, which err holds, stays.
 distag_status report_failure(const char* function, distag_error* err, const Error& error) {
+  if (is_not_started(error) && is_usable(err) && err->code != DISTAG_OK) return err->code;
   const bool is_of_arguments = error.status() == Status::kInvalidArgument || error.status() == Status::kUnsupported;
   if (!is_of_arguments || error.origin_rank() >= 0 || names_what_failed(error.message())) {
     return write_error(err, error);
@@ -174,8 +178,25 @@ distag_status report(const char* function, distag_error* err) noexcept {
   }
 }
 
+// How to make the handle that a parameter of that name wants; empty for names of several kinds.
+std::string how_to_make(std::string_view name) {
+  constexpr std::pair<std::string_view, const char*> kMakers[] = {
+      {"worker", "distag_worker_create makes one (in C++ distag::worker with its options, as in distag::worker({}))"},
+      {"context", "distag_context_create makes one (in C++ distag::context with its worker)"},
+      {"optimizer", "distag_optimizer_create makes one"},
+      {"mesh", "distag_mesh_create makes one"},
+      {"rref", "distag_remote or distag_rref_create makes one"},
+      {"future", "calls whose names end in _async make one"},
+      {"tensor", "distag_tensor_create and all ops make one"},
+  };
+  for (const auto& [kind, text] : kMakers) {
+    if (name == kind) return std::string(": ") + text;
+  }
+  return {};
+}
+
 void refuse_missing_handle(const char* name) {
-  throw ArgumentError(Status::kInvalidArgument, fmt::format("{} is NULL", name), true);
+  throw ArgumentError(Status::kInvalidArgument, fmt::format("{} is NULL{}", name, how_to_make(name)), true);
 }
 
 void check_present(std::initializer_list<const void*> handles, std::initializer_list<const char*> names) {

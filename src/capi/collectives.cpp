@@ -103,6 +103,7 @@ distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const ch
     const auto turns = line.program->turns_of(line.name);
     const MeshLine::Turn turn(*turns, "collective_async");
     auto future = Future<Value>::make();
+    future->set_operation("collective");
     live.shared()->need_mesh();
     Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *live.shared()->worker()));
     const auto result = begin(live, {kind, axes, x, options}, false);

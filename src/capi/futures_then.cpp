@@ -21,6 +21,7 @@ class Continuation {
         data_(std::move(data)),
         future_(Ref<distag_future>::share(&future)),
         lent_(new StandIn(future)) {
+    next_->set_operation("then");
     next_->set_canceller([weak = std::weak_ptr(future.shared())] {
       run_flat([weak] {
         if (const auto before = weak.lock()) before->cancel();

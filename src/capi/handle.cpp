@@ -26,6 +26,7 @@ struct HandleRecord {
   HandleRecord* next;
   std::atomic<bool> is_live{true};
   std::atomic<bool> is_lent{false};
+  std::atomic<bool> is_released{false};  // by the host; the library needs it still
 };
 
 namespace {
@@ -96,9 +97,11 @@ std::string describe_records() {
   std::string text;
   for (const HandleRecord* record = records.load(std::memory_order_acquire); record != nullptr; record = record->next) {
     if (!record->is_live.load(std::memory_order_relaxed) || record->generation != process_generation()) continue;
-    text += fmt::format(R"({}{{"kind":"{}","made_by":"{}","age_ms":{},"lent":{}}})", text.empty() ? "" : ",",
-                        kKindNames[place_of(record->kind)], record->maker == nullptr ? "distag" : record->maker,
-                        (now - record->made) / kMillisecond, record->is_lent.load(std::memory_order_relaxed));
+    text +=
+        fmt::format(R"({}{{"kind":"{}","made_by":"{}","age_ms":{},"lent":{},"released":{}}})", text.empty() ? "" : ",",
+                    kKindNames[place_of(record->kind)], record->maker == nullptr ? "distag" : record->maker,
+                    (now - record->made) / kMillisecond, record->is_lent.load(std::memory_order_relaxed),
+                    record->is_released.load(std::memory_order_relaxed));
   }
   return text;
 }
@@ -147,6 +150,7 @@ Handle::Dropped Handle::drop_host_reference() noexcept {
   do {
     if (now < kHost) return Dropped::kNone;
   } while (!references_.compare_exchange_weak(now, now - kHost, std::memory_order_acq_rel, std::memory_order_relaxed));
+  if (now < 2 * kHost && record_ != nullptr) record_->is_released.store(true, std::memory_order_relaxed);
   if (now == kHost) end();
   return now < 2 * kHost ? Dropped::kLast : Dropped::kOne;
 }

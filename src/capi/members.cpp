@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/not_started.h"
 #include "capi/struct_check.h"
 #include "capi/worker.h"
 
@@ -32,6 +33,12 @@ void clear_member(distag_member* out_member) {
   if (is_readable(out_member, sizeof nobody)) fill_struct(out_member, nobody);
 }
 
+[[noreturn]] void refuse_unknown(distag_worker& worker, const std::string& which) {
+  const bool is_started = original_of(&worker)->core().is_started();
+  refuse(Status::kNotFound, "the group has no worker {}{}{}", which, is_started ? "" : ": ",
+         is_started ? "" : kNotStarted);
+}
+
 }  // namespace
 
 distag_status distag_worker_get_member(distag_worker* worker, int32_t rank, distag_member* out_member,
@@ -41,7 +48,7 @@ distag_status distag_worker_get_member(distag_worker* worker, int32_t rank, dist
     const Membership& members = need_members(worker);
     check_filled_struct(out_member, sizeof(distag_member), "distag_member");
     const auto record = members.find_by_rank(rank);
-    if (!record) refuse(Status::kNotFound, "the group has no worker of rank {}", rank);
+    if (!record) refuse_unknown(*worker, fmt::format("of rank {}", rank));
     fill_struct(out_member, to_member(*record));
   });
 }
@@ -54,7 +61,7 @@ distag_status distag_worker_get_member_by_name(distag_worker* worker, const char
     check_filled_struct(out_member, sizeof(distag_member), "distag_member");
     const std::string wanted = need_text(name, "name");
     const auto record = members.find_by_name(wanted);
-    if (!record) refuse(Status::kNotFound, "the group has no worker \"{}\"", wanted);
+    if (!record) refuse_unknown(*worker, fmt::format("\"{}\"", wanted));
     fill_struct(out_member, to_member(*record));
   });
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/host_code.h"
+#include "base/not_started.h"
 #include "base/parker.h"
 #include "capi/future.h"
 #include "capi/struct_check.h"
@@ -141,7 +142,7 @@ Wanted read_wanted(distag_worker* worker, const Given& given) {
 Ref<distag_mesh> begin_mesh(distag_worker* worker, const Given& given) {
   if (worker != nullptr) {
     worker->check_up();
-    if (!worker->core().is_started()) refuse(Status::kInvalidState, "the worker is not started");
+    if (!worker->core().is_started()) refuse(Status::kInvalidState, "{}", kNotStarted);
   }
   Wanted wanted = read_wanted(worker, given);
   std::shared_ptr<MeshShared> shared;
@@ -157,6 +158,7 @@ Ref<distag_mesh> begin_mesh(distag_worker* worker, const Given& given) {
 // Completes with null.
 std::shared_ptr<Future<Value>> as_null(const std::shared_ptr<Future<std::shared_ptr<MeshUse>>>& made) {
   auto future = Future<Value>::make();
+  future->set_operation("mesh");
   pass_on(made, future, [](const std::shared_ptr<MeshUse>&) { return Value(); });
   return future;
 }

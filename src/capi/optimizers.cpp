@@ -64,6 +64,9 @@ distag_status distag_optimizer_create(distag_worker* worker, const char* kind, d
     const std::string name = need_text(kind, "kind");
     need_pointer(out_optimizer, "out_optimizer");
     if (live != nullptr) live->check_up();
+    if (values.empty()) {
+      refuse(Status::kInvalidArgument, "there are no parameters: give the tensors, or the rrefs, that it is to update");
+    }
     std::shared_ptr<optim::Optimizer> optimizer =
         live == nullptr ? optim::make_in_process_optimizer(optim::find_rule(name), need_parameters_here(values))
                         : live->core().optim().make_optimizer(name, std::move(values));

@@ -112,6 +112,7 @@ distag_status distag_tensor_gather_async(distag_tensor* x, int32_t rank, int64_t
     const spmd::Sharding& sharding = *spmd::Sharding::of(from);
     const auto shared = static_cast<MeshShared*>(sharding.program().host())->shared_from_this();
     auto future = Future<Value>::make();
+    future->set_operation("tensor_gather");
     Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *shared->worker()));
     const auto whole = spmd::gather_async(from, position_of(sharding.program().shape(), rank), timeout);
     pass_on(whole, future, [](const Tensor& y) { return y ? Value(y) : Value(); });

@@ -56,6 +56,7 @@ PassInitiator::Plan make_plan(DautogradShared& shared, autograd::Roots roots, co
   plan.timeout = options.timeout;
   plan.deadline = deadline_after(shared.environment.loop.now(), options.timeout);
   plan.future = Future<Value>::make();
+  plan.future->set_operation("backward pass");
   return plan;
 }
 
@@ -175,7 +176,7 @@ std::shared_ptr<Future<Value>> ContextHandle::backward_async(const Tensors& root
   plan.leader = leader;
   future->set_canceller([shared = shared_, leader] {
     shared->gate.run([leader] {
-      if (const auto initiator = leader->lock()) initiator->abort(Error(Status::kCancelled, "cancelled by the caller"));
+      if (const auto initiator = leader->lock()) initiator->cancel();
     });
   });
   post_begin(shared_, record_->id(), std::move(plan));

@@ -301,7 +301,7 @@ void PassInitiator::decide() {
 
 void PassInitiator::commit() {
   if (!plan_.future->claim()) {
-    abort(Error(Status::kCancelled, "cancelled by the caller"));
+    cancel();
     return;
   }
   const auto self = shared_from_this();
@@ -322,6 +322,8 @@ void PassInitiator::commit() {
   each([this] { finish(); });
   each.check();
 }
+
+void PassInitiator::cancel() { abort(Error(Status::kCancelled, "cancelled by the caller")); }
 
 void PassInitiator::abort(Error error) {
   assert_on_loop(shared_.environment.loop);

@@ -37,6 +37,7 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
 
   void begin();
   void abort(Error error);
+  void cancel();
 
   void on_joined(const Peer& from);
   void on_done(const Peer& from, const wire::Done& done);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "base/not_started.h"
 #include "wire/codec.h"
 
 namespace distag {
@@ -27,8 +28,8 @@ Ranks ascending(const std::vector<int32_t>& given) {
 void AllGather::check_serving() const {
   const GroupPhase phase = shared_.phase.load(std::memory_order_acquire);
   if (phase == GroupPhase::kServing) return;
-  fail(Status::kInvalidState, "all_gather: the worker {}",
-       phase == GroupPhase::kCreated ? "is not started" : "was shut down");
+  fail(Status::kInvalidState, "all_gather: {}",
+       phase == GroupPhase::kCreated ? kNotStarted : "the worker was shut down");
 }
 
 std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optional<std::vector<int32_t>> ranks,
@@ -48,6 +49,7 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
   turn->value = wire::prepare(value);
   turn->timeout = timeout;
   turn->deadline = deadline_after(shared_.loop.now(), timeout);
+  turn->future->set_operation("all_gather");
   turn->future->set_canceller([weak = weak_from_this(), weak_turn = std::weak_ptr(turn), &loop = shared_.loop] {
     const auto self = weak.lock();
     const auto cancelled = weak_turn.lock();

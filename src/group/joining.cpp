@@ -8,6 +8,8 @@
 namespace distag {
 namespace {
 
+constexpr Nanos kLongStart = 5 * kSecond;
+
 void check_request(const JoinRequest& request) {
   const bool is_open = request.world_size < 0;
   if (request.world_size == 0) fail(Status::kInvalidArgument, "a world has at least one worker, not 0");
@@ -31,6 +33,7 @@ Joining::Joining(Loop& loop, Log& log, std::string uri) : loop_(loop), log_(log)
 
 Joining::~Joining() {
   if (deadline_timer_ != 0) loop_.cancel_timer(deadline_timer_);
+  if (log_timer_ != 0) loop_.cancel_timer(log_timer_);
   cancel_timer();
 }
 
@@ -43,13 +46,27 @@ void Joining::join(const JoinRequest& request, Callback done) {
     if (request_.deadline != kNever) {
       deadline_timer_ = loop_.start_timer(request_.deadline, [this] {
         deadline_timer_ = 0;
-        give_up(on_deadline());
+        Error error = awaited();
+        on_deadline();
+        give_up(std::move(error));
       });
     }
+    begun_ = loop_.now();
+    log_in_a_while();
     begin();
   } catch (...) {
     give_up(current_error());
   }
+}
+
+// A start that takes long says what it waits for.
+void Joining::log_in_a_while() {
+  log_timer_ = loop_.start_timer(deadline_after(loop_.now(), kLongStart), [this] {
+    log_timer_ = 0;
+    log_.write(LogLevel::kInfo, fmt::format("the start has waited for {} s and goes on; so far {}",
+                                            (loop_.now() - begun_) / kSecond, awaited().message()));
+    log_in_a_while();
+  });
 }
 
 void Joining::check_members(const std::vector<Peer>& members) const {
@@ -89,6 +106,7 @@ void Joining::tell(Outcome outcome) {
   assert_on_loop(loop_);
   if (std::exchange(is_over_, true)) return;
   if (deadline_timer_ != 0) loop_.cancel_timer(std::exchange(deadline_timer_, 0));
+  if (log_timer_ != 0) loop_.cancel_timer(std::exchange(log_timer_, 0));
   loop_.post_or_drop(
       [alive = std::weak_ptr<char>(alive_), done = std::move(done_), outcome = std::move(outcome)]() mutable {
         if (!alive.expired()) done(std::move(outcome));

@@ -21,8 +21,10 @@ class Joining : public Rendezvous {
  protected:
   // The request is sound and the clock runs. The error that it throws is the outcome.
   virtual void begin() = 0;
-  // Time is up; on_deadline() says why nobody came.
-  virtual Error on_deadline() = 0;
+  // Why there is no group yet: the outcome once time is up, and what a long start logs.
+  virtual Error awaited() = 0;
+  // Time is up: this worker withdraws.
+  virtual void on_deadline() {}
 
   // Throws PROTOCOL for members that are no group with this worker in it: they may be the word of others.
   void check_members(const std::vector<Peer>& members) const;
@@ -48,12 +50,15 @@ class Joining : public Rendezvous {
 
  private:
   void tell(Outcome outcome);
+  void log_in_a_while();
 
   const std::string uri_;
   JoinRequest request_;
   Callback done_;
   bool is_over_ = false;
   Loop::TimerId deadline_timer_ = 0;
+  Loop::TimerId log_timer_ = 0;
+  Nanos begun_ = 0;
   Loop::TimerId timer_ = 0;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
 };

@@ -51,7 +51,8 @@ class EtcdJoining final : public Joining {
 
  private:
   void begin() override;
-  Error on_deadline() override;
+  Error awaited() override;
+  void on_deadline() override { leave(); }
 
   bool is_done() const { return is_over() && !is_member_; }
   Incarnation self() const { return request().self.incarnation; }
@@ -128,7 +129,7 @@ void EtcdJoining::begin() {
   go_on();
 }
 
-Error EtcdJoining::on_deadline() {
+Error EtcdJoining::awaited() {
   Error error = missing_error(uri(), {}, request().world_size);
   if (refusal_) {
     error = *refusal_;
@@ -140,7 +141,6 @@ Error EtcdJoining::on_deadline() {
   } else {
     error = table().missing_error();
   }
-  leave();
   return error;
 }
 

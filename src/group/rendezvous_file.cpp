@@ -59,16 +59,16 @@ class FileJoining final : public Joining {
     go_on();
   }
 
-  Error on_deadline() override {
+  Error awaited() override {
     Error error = missing_error(uri(), {}, request().world_size);
     try {
       error = rank_table(read_group(group_path())).missing_error();
     } catch (...) {
-      // Whatever it is: time is up.
+      // The text without it says enough.
     }
-    leave();
     return error;
   }
+  void on_deadline() override { leave(); }
 
   fs::path group_path() const { return directory_ / "group"; }
   fs::path lock_path() const { return directory_ / "lock"; }

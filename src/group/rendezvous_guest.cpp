@@ -24,13 +24,20 @@ void RendezvousGuest::begin() {
   dial();
 }
 
-Error RendezvousGuest::on_deadline() {
+Error RendezvousGuest::awaited() {
   if (was_answered_) return missing_error(uri(), missing_, request().world_size);
   return Error(
       Status::kDisconnected,
-      fmt::format("rendezvous \"{}\": nobody answered there in time; rank 0 serves it from its start to its end, and "
-                  "once that worker is gone nobody can join the group any more",
-                  uri()));
+      fmt::format("rendezvous \"{}\": rank 0 did not answer there in time: {}; start rank 0 with this address, "
+                  "on the host that has it; once rank 0 has ended, no worker can join",
+                  uri(), found()));
+}
+
+// An attempt that has only begun has found nothing yet.
+std::string RendezvousGuest::found() const {
+  std::string text = found_;
+  if (connection_ != nullptr && (text.empty() || loop_.now() - dialled_at_ >= kRepeat)) text = connection_->found();
+  return text.empty() ? "no word came from there" : text;
 }
 
 void RendezvousGuest::dial() {
@@ -40,7 +47,11 @@ void RendezvousGuest::dial() {
   events.on_writable = [this] { say_join(); };
   events.on_message = [this](Frames frames) { on_message(frames); };
   events.on_denied = [this] { on_denied(); };
-  events.on_dropped = [this](bool) { redial(); };
+  events.on_dropped = [this](bool) {
+    found_ = connection_->found();
+    redial();
+  };
+  dialled_at_ = loop_.now();
   try {
     connection_ = transport_.dial(uri(), std::move(events));
   } catch (...) {

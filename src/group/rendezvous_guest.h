@@ -20,8 +20,9 @@ class RendezvousGuest final : public Joining {
 
  private:
   void begin() override;
-  Error on_deadline() override;
+  Error awaited() override;
 
+  std::string found() const;
   void dial();
   void say_join();
   bool say(Incarnation asked);
@@ -37,6 +38,8 @@ class RendezvousGuest final : public Joining {
 
   Transport& transport_;
   std::unique_ptr<Connection> connection_;
+  Nanos dialled_at_ = 0;
+  std::string found_;  // by the last attempt that is over
   bool was_answered_ = false;
   bool is_member_ = false;
   wire::Member self_;  // as the group knows it

@@ -43,7 +43,7 @@ void RendezvousHost::begin() {
   });
 }
 
-Error RendezvousHost::on_deadline() { return failure_ ? *failure_ : rank_table_->missing_error(); }
+Error RendezvousHost::awaited() { return failure_ ? *failure_ : rank_table_->missing_error(); }
 
 void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frames) {
   assert_on_loop(loop_);

@@ -25,7 +25,7 @@ class RendezvousHost final : public Joining {
 
  private:
   void begin() override;
-  Error on_deadline() override;
+  Error awaited() override;
 
   void on_message(const ConnectionToken& from, const Frames& frames);
   void note_refusal(const std::string& text);

@@ -63,15 +63,15 @@ class InprocJoining final : public Joining {
     for (const auto& [incarnation, joining] : group.here) joining->post_members(group.rank_table.members());
   }
 
-  Error on_deadline() override {
+  Error awaited() override {
     Error error = missing_error(uri(), {}, request().world_size);
     {
       MutexLock lock(g_mutex);
       if (Group* group = find_group()) error = group->rank_table.missing_error();
     }
-    withdraw();
     return error;
   }
+  void on_deadline() override { withdraw(); }
 
   Group* find_group() const REQUIRES(g_mutex) {
     if (g_groups == nullptr) return nullptr;

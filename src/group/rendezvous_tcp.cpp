@@ -1,7 +1,5 @@
 #include "group/rendezvous_tcp.h"
 
-#include <charconv>
-#include <string_view>
 #include <utility>
 
 #include "group/rendezvous_guest.h"
@@ -38,28 +36,22 @@ class TcpRendezvous final : public Rendezvous {
   std::unique_ptr<Rendezvous> role_;
 };
 
-void check_address(const std::string& uri) {
-  const std::string_view address = std::string_view(uri).substr(std::string_view("tcp://").size());
-  const size_t colon = address.rfind(':');
-  int port = -1;
-  if (colon != std::string_view::npos && colon != 0) {
-    const std::string_view digits = address.substr(colon + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (error != std::errc() || end != digits.data() + digits.size()) port = -1;
-  }
-  if (port == 0) {
+void check_address(const std::string& uri, const Transport& transport) {
+  if (uri.ends_with(":0")) {
     fail(Status::kInvalidArgument, "rendezvous \"{}\": port 0 would be another one each time; choose one that all know",
          uri);
   }
-  if (port < 0 || port > 65535) {
-    fail(Status::kInvalidArgument, "rendezvous \"{}\": give host and port, as in tcp://127.0.0.1:29500", uri);
+  try {
+    transport.check_endpoint(uri);
+  } catch (...) {
+    throw current_error().add_context("rendezvous");
   }
 }
 
 }  // namespace
 
 std::unique_ptr<Rendezvous> make_tcp_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log) {
-  check_address(uri);
+  check_address(uri, transport);
   return std::make_unique<TcpRendezvous>(uri, loop, transport, log);
 }
 

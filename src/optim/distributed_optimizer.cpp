@@ -11,6 +11,7 @@
 #include "base/executor.h"
 #include "base/future_deadline.h"
 #include "base/mutex.h"
+#include "base/not_started.h"
 #include "optim/norm.h"
 #include "optim/operation.h"
 #include "optim/round.h"
@@ -178,7 +179,7 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask(Owner& owner, Re
 
 std::shared_ptr<Round> DistributedOptimizer::State::ask_all(Verb verb, const std::shared_ptr<Context>& context,
                                                             const OptimizerCall& call, const Refine& refine) {
-  if (self().incarnation == 0) fail(Status::kInvalidState, "optimizer: the worker is not started");
+  if (self().incarnation == 0) fail(Status::kInvalidState, "optimizer: {}", kNotStarted);
   std::vector<OwnerName> names;
   std::vector<std::shared_ptr<Future<Value>>> futures;
   for (size_t i = 0; i < owners.size(); ++i) {

@@ -9,6 +9,7 @@ namespace distag::optim {
 void Operation::after(const std::shared_ptr<Round>& round, Next next) {
   if (!std::exchange(has_begun_, true)) {
     future_->mark_begun();
+    future_->set_operation("optimizer");
     future_->set_canceller([weak = weak_from_this()] {
       if (const auto open = weak.lock()) open->cancel();
     });

@@ -404,7 +404,9 @@ Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
   if (found == open_.end()) return Heard::kStale;
   const std::shared_ptr<IncomingCall> call = found->second;
   const bool has_begun = close(call, "was cancelled");
-  call->answer(Error(Status::kCancelled, "cancelled by the caller").set_may_have_run(has_begun));
+  Error error(Status::kCancelled,
+              fmt::format("call \"{}\" of {}: cancelled by the caller", call->function(), describe_peer(from)));
+  call->answer(std::move(error.set_may_have_run(has_begun)));
   return Heard::kHandled;
 }
 

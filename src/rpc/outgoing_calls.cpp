@@ -273,7 +273,7 @@ void OutgoingCalls::on_future_cancelled(const std::shared_ptr<OutgoingCall>& cal
   assert_on_loop(shared_.environment.loop);
   if (!open_.contains(call->id)) return;
   recall(*call, true);
-  end(call, Error(Status::kCancelled, "cancelled by the caller"));
+  end(call, call->future.cancelled());
 }
 
 void OutgoingCalls::cancel(const std::shared_ptr<OutgoingCall>& call, const std::string& reason) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "base/not_started.h"
 #include "base/thread.h"
 #include "base/turns.h"
 #include "rpc/incoming_call.h"
@@ -82,7 +83,7 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   State& state = *state_;
   switch (state.group->phase.load(std::memory_order_acquire)) {
     case GroupPhase::kCreated:
-      fail(Status::kInvalidState, "call \"{}\" on \"{}\": the worker is not started", request.function, request.to);
+      fail(Status::kInvalidState, "call \"{}\" on \"{}\": {}", request.function, request.to, kNotStarted);
     case GroupPhase::kStopped:
       fail(Status::kInvalidState, "call \"{}\" on \"{}\": the worker was shut down", request.function, request.to);
     case GroupPhase::kServing:
@@ -132,6 +133,12 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   }
   call->within = std::move(request.within);
   state.counters.made.fetch_add(1, std::memory_order_relaxed);
+  call->future.set_operation(
+      [](const void* subject) {
+        const auto& named = *static_cast<const OutgoingCall*>(subject);
+        return describe_call(named.function, named.label, *named.peer);
+      },
+      call.get());
   call->future.set_canceller([weak_state = std::weak_ptr<State>(state_), weak_call = std::weak_ptr(call)] {
     const auto alive = weak_state.lock();
     const auto cancelled = weak_call.lock();

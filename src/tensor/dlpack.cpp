@@ -30,14 +30,22 @@ DLDataType type_of(Dtype dtype) {
   return {entry->code, entry->bits, 1};
 }
 
+// "float16", "uint8", "float32 in vectors of 4".
+std::string name_of(const DLDataType& type) {
+  constexpr const char* kCodes[] = {"int", "uint", "float", "a handle of ", "bfloat", "complex", "bool"};
+  const std::string code =
+      type.code < std::size(kCodes) ? kCodes[type.code] : fmt::format("type {} of bits ", type.code);
+  const std::string vectors = type.lanes == 1 ? std::string() : fmt::format(" in vectors of {}", type.lanes);
+  return fmt::format("{}{}{}", code, type.bits, vectors);
+}
+
 Dtype dtype_of(const DLDataType& type) {
   const auto* entry = std::find_if(std::begin(kTypes), std::end(kTypes), [&type](const TypeEntry& e) {
     return e.code == type.code && e.bits == type.bits && type.lanes == 1;
   });
   if (entry == std::end(kTypes)) {
-    fail(Status::kUnsupported,
-         "DLPack dtype of code {}, {} bits and {} lanes is none of float32, float64, int64, bool: cast it first",
-         type.code, type.bits, type.lanes);
+    fail(Status::kUnsupported, "{} of DLPack is none of float32, float64, int64 and bool: cast it to one of them first",
+         name_of(type));
   }
   return entry->dtype;
 }

@@ -89,6 +89,9 @@ class Connection {
   // Bytes were changed on it, or nothing is heard by it: the next one to that endpoint is to go another way, if there
   // are two.
   virtual void distrust() {}
+  // What was found at the other side of a connection that was never there, for a text: "no process listens there".
+  // Empty: nothing is known, or it was there.
+  virtual std::string found() const { return {}; }
 };
 
 // Messages have at least one frame.

@@ -33,9 +33,9 @@ void Worker::State::resolve(Places wanted, SessionEvents& events, const std::sha
   environment.compute.post_or_drop([self, begun = start_future, &events, wanted = std::move(wanted)]() mutable {
     std::optional<Error> error;
     try {
-      for (std::string* address : {&wanted.target.uri, &wanted.bind, &wanted.advertise}) {
-        *address = self->environment.resolve_address(*address);
-      }
+      self->resolve_one("rendezvous", wanted.target.uri);
+      self->resolve_one("bind", wanted.bind);
+      self->resolve_one("advertise", wanted.advertise);
       if (self->environment.own_address_towards) {
         wanted.own_host = self->own_address_towards(wanted.target.uri);
       }
@@ -48,6 +48,15 @@ void Worker::State::resolve(Places wanted, SessionEvents& events, const std::sha
         self->on_resolved(wanted, events, error);
     });
   });
+}
+
+// Any thread. `option` is the one that gave the address.
+void Worker::State::resolve_one(const char* option, std::string& address) const {
+  try {
+    address = environment.resolve_address(address);
+  } catch (...) {
+    throw current_error().add_context(option);
+  }
 }
 
 // Any thread.
@@ -87,7 +96,18 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   // A rendezvous on another machine, and no address to listen at: others come by the way that leads there.
   const std::string& bind = found.bind.empty() ? found.own_host : found.bind;
   session->listen(bind.empty() ? transport->private_address() : bind);
+  check_advertised(found.advertise);
   join(found);
+}
+
+// Members that cannot dial it would be told of a member that is lost.
+void Worker::State::check_advertised(const std::string& address) const {
+  if (address.empty()) return;
+  try {
+    transport->check_endpoint(address);
+  } catch (...) {
+    throw current_error().add_context("advertise");
+  }
 }
 
 void Worker::State::join(const Places& found) {

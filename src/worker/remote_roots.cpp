@@ -39,6 +39,7 @@ class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
         left_(fetches_.size()) {}
 
   std::shared_ptr<Future<Value>> start() {
+    outcome_->set_operation("backward pass");
     outcome_->set_canceller([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->cancel();
     });

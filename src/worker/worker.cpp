@@ -85,12 +85,13 @@ SessionStats Worker::State::session_stats() {
 
 std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
   auto future = Future<Value>::make();
+  future->set_operation("start of the worker");
   future->set_canceller([weak = std::weak_ptr<State>(state_), begun = future.get()] {
     const auto state = weak.lock();
     if (state == nullptr) return;
     state->environment.loop.post_or_drop([state, begun] {
       if (state->phase == WorkerPhase::kStarting && state->start_future.get() == begun) {
-        state->abandon_start(Error(Status::kCancelled, "cancelled by the caller"));
+        state->abandon_start(begun->cancelled());
       }
     });
   });
@@ -167,7 +168,7 @@ void Worker::State::on_greeted(std::optional<Error> error) {
 
 void Worker::State::begin_service() {
   // From here on the start cannot be cancelled.
-  if (!start_future->claim()) fail(Status::kCancelled, "cancelled by the caller");
+  if (!start_future->claim()) throw start_future->cancelled();
   View fresh;
   fresh.name = session->self().name;
   fresh.rank = session->self().rank;

@@ -118,6 +118,8 @@ struct Worker::State {
   };
   void begin_start(Nanos deadline, SessionEvents& events, const std::shared_ptr<State>& self);
   void resolve(Places wanted, SessionEvents& events, const std::shared_ptr<State>& self);
+  void resolve_one(const char* option, std::string& address) const;
+  void check_advertised(const std::string& address) const;
   std::string own_address_towards(const std::string& uri) const;
   void on_resolved(const Places& found, SessionEvents& events, const std::optional<Error>& error);
   void open(const Places& found, SessionEvents& events);

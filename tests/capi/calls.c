@@ -117,7 +117,7 @@ static void start(void) {
   CHECK_INT(atomic_load(&destroyed), 2);
 
   CHECK_INT(distag_worker_get_rank(w0), -1);
-  CHECK_INT(distag_call(w0, NULL, "w1", "silent", NULL, 0, NULL, NULL, &err), DISTAG_E_INVALID_STATE);
+  CHECK_FAILS(distag_call(w0, NULL, "w1", "silent", NULL, 0, NULL, NULL, &err), DISTAG_E_INVALID_STATE, "not started");
   distag_worker *both[2];
   both[0] = w0;
   both[1] = w1;

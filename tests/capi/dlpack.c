@@ -296,11 +296,11 @@ static void hostile_imports(void) {
   REFUSED(managed.version.major = 0, unsupported, "DLPack 0.3");
   REFUSED(managed.tensor.device.type = 2, unsupported, "CPU");
   REFUSED(managed.tensor.device.type = 0, unsupported, "CPU");
-  REFUSED(managed.tensor.dtype.bits = 16, unsupported, "16 bits");
-  REFUSED(managed.tensor.dtype.code = 200, unsupported, "code 200");
-  REFUSED(managed.tensor.dtype.lanes = 2, unsupported, "2 lanes");
-  REFUSED(managed.tensor.dtype.lanes = 0, unsupported, "0 lanes");
-  REFUSED((managed.tensor.dtype.code = kUint, managed.tensor.dtype.bits = 8), unsupported, "code 1, 8 bits");
+  REFUSED(managed.tensor.dtype.bits = 16, unsupported, "float16 of DLPack is none of float32");
+  REFUSED(managed.tensor.dtype.code = 200, unsupported, "type 200 of bits 64");
+  REFUSED(managed.tensor.dtype.lanes = 2, unsupported, "float64 in vectors of 2");
+  REFUSED(managed.tensor.dtype.lanes = 0, unsupported, "in vectors of 0");
+  REFUSED((managed.tensor.dtype.code = kUint, managed.tensor.dtype.bits = 8), unsupported, "uint8");
   REFUSED(managed.tensor.ndim = -1, invalid, "ndim");
   REFUSED(managed.tensor.ndim = 17, invalid, "ndim");
   REFUSED(managed.tensor.ndim = INT32_MAX, invalid, "ndim");

@@ -145,7 +145,46 @@ static void who_failed(void) {
   distag_tensor_release(x);
 }
 
+/* A NULL handle is told with what makes one. */
+static void missing_handles(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  CHECK_FAILS(distag_worker_start(NULL, 0, &err), DISTAG_E_INVALID_ARGUMENT,
+              "worker is NULL: distag_worker_create makes one (in C++ distag::worker with its options");
+  CHECK_FAILS(distag_get_gradients(NULL, (distag_gradients *[1]){NULL}, &err), DISTAG_E_INVALID_ARGUMENT,
+              "context is NULL: distag_context_create makes one");
+  CHECK_FAILS(distag_future_wait(NULL, 0, &err), DISTAG_E_INVALID_ARGUMENT,
+              "future is NULL: calls whose names end in _async");
+  CHECK_FAILS(distag_optimizer_set(NULL, "lr", 1, &err), DISTAG_E_INVALID_ARGUMENT,
+              "optimizer is NULL: distag_optimizer_create makes one");
+}
+
+/* A worker whose start has failed passes that failure on, as a handle that could not be made does. */
+static void failed_start(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  distag_worker *worker = NULL;
+  distag_value *answer = NULL;
+  distag_mesh *mesh = NULL;
+  distag_member member = DISTAG_MEMBER_INIT;
+  options.rank = 1;
+  options.world_size = 2;
+  options.rendezvous = "tcp://127.0.0.1:70000";
+  CHECK(distag_worker_create(&options, &worker, &err) == DISTAG_OK);
+  CHECK(distag_worker_start(worker, DISTAG_SECOND, &err) == DISTAG_E_INVALID_ARGUMENT);
+  CHECK(distag_call(worker, NULL, "worker0", "neg", NULL, 0, NULL, &answer, &err) == DISTAG_E_INVALID_ARGUMENT);
+  CHECK(distag_mesh_create(worker, NULL, 0, (int64_t[]){2}, NULL, 1, NULL, &mesh, &err) == DISTAG_E_INVALID_ARGUMENT);
+  CHECK(distag_worker_get_member(worker, 0, &member, &err) == DISTAG_E_INVALID_ARGUMENT);
+  CHECK(strstr(err.message, "port \"70000\"") != NULL);
+  CHECK_FAILS(distag_call(worker, NULL, "worker0", "neg", NULL, 0, NULL, &answer, &err), DISTAG_E_INVALID_STATE,
+              "the worker is not started");
+  CHECK_FAILS(distag_worker_get_member(worker, 0, &member, &err), DISTAG_E_NOT_FOUND, "the worker is not started");
+  distag_worker_shutdown(worker, DISTAG_SECOND, NULL, NULL);
+  distag_worker_release(worker);
+}
+
 int main(void) {
+  missing_handles();
+  failed_start();
   names();
   who_failed();
   set();

@@ -193,8 +193,9 @@ static void cancels(void) {
   f[1] = then(f[0], add_one);
   f[2] = then(f[1], add_one);
   distag_future_cancel(f[2]);
-  CHECK_FAILS(distag_future_wait(f[2], DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "cancel");
-  CHECK_FAILS(distag_future_wait(f[0], DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "cancel");
+  CHECK_FAILS(distag_future_wait(f[2], DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "then: cancelled by the caller");
+  CHECK_FAILS(distag_future_wait(f[0], DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "(rank 1): cancelled by the caller");
+  CHECK(strncmp(err.message, "call \"", 6) == 0);
   while (distag_reply_is_cancelled(reply) == 0) { /* the callee learns of it */
   }
   while (atomic_load(&destroyed) < before + 2) {

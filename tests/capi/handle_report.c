@@ -29,6 +29,26 @@ static size_t times(const char *text, const char *part) {
   return count;
 }
 
+/* A worker that the host has released, while a future of it lives, is listed as that. */
+static void released(void) {
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  distag_worker *worker = NULL;
+  distag_future *started = NULL;
+  options.world_size = 1;
+  options.rendezvous = "inproc://released";
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_start_async(worker, DISTAG_FOREVER, &started, &err));
+  CHECK_OK(distag_future_wait(started, DISTAG_FOREVER, &err));
+  CHECK_OK(distag_worker_shutdown(worker, DISTAG_FOREVER, NULL, &err));
+  CHECK_INT(times(report(), "\"released\":true"), 0);
+  distag_worker_release(worker);
+  CHECK(strstr(report(), "\"worker\":1") != NULL && strstr(report(), "\"future\":1") != NULL);
+  CHECK_INT(times(report(), "\"released\":true"), validates);
+  CHECK_INT(times(report(), "{\"kind\":\"worker\",\"made_by\":\"distag_worker_create\""), validates);
+  distag_future_release(started);
+  nothing_lives();
+}
+
 static void by_kind(void) {
   distag_tensor *x = NULL, *y = NULL;
   distag_value *number = NULL, *list = NULL;
@@ -121,6 +141,7 @@ int main(void) {
   validates = set != NULL && strcmp(set, "1") == 0;
   nothing_lives();
   by_kind();
+  released();
   room();
   in_a_child();
   beside_others();

@@ -36,6 +36,7 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
   bool send(const Frames& frames);
   void lend(Frames& frames, size_t ahead);
   void distrust();
+  std::string found() const;
   void close();
 
  private:
@@ -240,6 +241,11 @@ void LaneConnection::State::distrust() {
   if (phase_ == Phase::kLane) note_failure();
 }
 
+std::string LaneConnection::State::found() const {
+  assert_on_loop(context_->loop());
+  return connection_ == nullptr ? std::string() : connection_->found();
+}
+
 void LaneConnection::State::close() {
   phase_ = Phase::kEnded;
   end_offer();
@@ -267,5 +273,7 @@ bool LaneConnection::send(const Frames& frames) { return state_->send(frames); }
 void LaneConnection::lend(Frames& frames, size_t ahead) { state_->lend(frames, ahead); }
 
 void LaneConnection::distrust() { state_->distrust(); }
+
+std::string LaneConnection::found() const { return state_->found(); }
 
 }  // namespace distag

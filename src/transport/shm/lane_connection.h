@@ -18,6 +18,7 @@ class LaneConnection final : public Connection {
   bool send(const Frames& frames) override;
   void lend(Frames& frames, size_t ahead) override;
   void distrust() override;
+  std::string found() const override;
 
  private:
   class State;

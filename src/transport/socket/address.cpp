@@ -56,8 +56,13 @@ struct Ports {
 Ports parse_ports(const std::string& endpoint, const std::string& text, bool for_listening) {
   const size_t dash = for_listening ? text.find('-') : std::string::npos;
   const std::optional<uint16_t> first = number_of(std::string_view(text).substr(0, dash));
-  if (!first || (*first == 0 && !for_listening)) {
-    fail(Status::kInvalidArgument, "\"{}\" has no port: {}", endpoint, kForms);
+  if (!first) {
+    fail(Status::kInvalidArgument, "port \"{}\" of \"{}\" is not a number from {} to 65535", text, endpoint,
+         for_listening ? "0" : "1");
+  }
+  if (*first == 0 && !for_listening) {
+    fail(Status::kInvalidArgument, "port 0 of \"{}\" cannot be dialled: give the port at which the worker listens",
+         endpoint);
   }
   if (dash == std::string::npos) return {*first, 0};
   const std::optional<uint16_t> last = number_of(std::string_view(text).substr(dash + 1));
@@ -98,8 +103,12 @@ struct TcpParts {
 TcpParts split_tcp(const std::string& endpoint) {
   const std::string rest = endpoint.substr(std::strlen("tcp://"));
   const size_t colon = rest.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    fail(Status::kInvalidArgument, "\"{}\" has no port: {}", endpoint, kForms);
+  if (rest.empty() || colon == 0) {
+    fail(Status::kInvalidArgument, "\"{}\" has no host: give one, as in tcp://10.0.0.7:29500", endpoint);
+  }
+  if (colon == std::string::npos || colon + 1 == rest.size()) {
+    fail(Status::kInvalidArgument, "\"{}\" has no port: give one, as in tcp://{}:29500", endpoint,
+         rest.substr(0, colon));
   }
   TcpParts parts{rest.substr(0, colon), rest.substr(colon + 1)};
   if (parts.host.front() == '[' && parts.host.back() == ']') parts.host = parts.host.substr(1, parts.host.size() - 2);
@@ -210,8 +219,9 @@ SocketAddress parse_address(const std::string& endpoint, bool for_listening) {
 }
 
 std::string resolve_address(const std::string& address) {
-  if (!address.starts_with("tcp://") || address.rfind(':') <= std::strlen("tcp://")) return address;
+  if (!address.starts_with("tcp://")) return address;
   const TcpParts parts = split_tcp(address);
+  parse_ports(address, parts.port, true);                         // before a name server is asked
   if (parts.host.find('%') != std::string::npos) return address;  // a number with its scope, as no name has one
   const std::optional<SocketAddress> interface = look_up_interface(address, parts.host);
   return fmt::format("tcp://{}:{}", text_of_host(interface ? *interface : look_up(address, parts.host, 0)), parts.port);

@@ -35,8 +35,8 @@ SocketAddress parse_address(const std::string& endpoint, bool for_listening);
 
 // The address with its host as a number, and what is no tcp endpoint as it is: "tcp://node7:4711" becomes
 // "tcp://10.0.0.7:4711", and "tcp://eth0:0" the address of that interface of this machine, which goes before a host of
-// its name. Throws INVALID_ARGUMENT for a host that does not resolve, or an interface without an address. Takes as long
-// as the name server does: not on a loop.
+// its name. Throws INVALID_ARGUMENT for what is no host and port, a host that does not resolve, or an interface without
+// an address. Takes as long as the name server does: not on a loop.
 std::string resolve_address(const std::string& address);
 
 // "tcp://10.0.0.2:0": the address of this machine from which the numeric one is reached. Empty for what is on this

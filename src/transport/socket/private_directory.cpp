@@ -95,7 +95,7 @@ PrivateDirectory::PrivateDirectory() : maker_(getpid()) {
   }
   fail(Status::kInvalidState,
        "no private directory for endpoints can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: {}; set TMPDIR to a "
-       "directory you can write to",
+       "directory you can write to, or take tcp instead: bind=\"tcp://127.0.0.1:0\" in the options of the worker",
        std::strerror(error));
 }
 

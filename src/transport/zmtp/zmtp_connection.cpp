@@ -66,12 +66,14 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   void dial(const SocketAddress& address, Nanos timeout);
   bool send(const Frames& frames);
   void close();
+  std::string found() const;
   bool take_turn() override { return work(false); }
 
  private:
   enum class Phase { kDialling, kConnected, kEnding, kEnded };
 
   bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
+  bool is_reached() const;
   void on_ready(bool is_writable);
   bool work(bool is_readable);
   bool receive();
@@ -100,6 +102,10 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   bool is_blocked_ = false;  // the system takes no more bytes now
   bool has_more_ = false;    // messages than one turn hands out, or bytes
   bool wants_to_write_ = false;
+  bool is_reached_ = false;  // at the end
+  bool has_heard_ = false;
+  int error_ = 0;           // what the system said at the end
+  std::string no_stream_;   // what is wrong with what was heard
   bool is_closed_ = false;  // by its owner: no callback follows
 };
 
@@ -152,6 +158,27 @@ void ZmtpConnection::State::close() {
   release();
 }
 
+// The system has made the connection.
+bool ZmtpConnection::State::is_reached() const {
+  sockaddr_storage other;
+  socklen_t size = sizeof other;
+  return fd_ >= 0 && getpeername(fd_, reinterpret_cast<sockaddr*>(&other), &size) == 0;
+}
+
+std::string ZmtpConnection::State::found() const {
+  assert_on_loop(loop_);
+  if (was_connected_ || was_denied_) return {};
+  if (was_refused_) return "no process listens there";
+  if (!no_stream_.empty()) return fmt::format("another program listens there: {}", no_stream_);
+  if (phase_ == Phase::kEnded && (error_ == 0 || error_ == ECONNRESET)) {
+    return "a process there closes the connection at once, as another program may";
+  }
+  if (error_ != 0 && error_ != ETIMEDOUT) return std::strerror(error_);
+  if (has_heard_) return "a process there began a handshake and did not end it";
+  if (is_reached_ || is_reached()) return "a process there takes connections and says nothing, as another program may";
+  return "the host does not answer";
+}
+
 void ZmtpConnection::State::on_ready(bool is_writable) {
   assert_on_loop(loop_);
   if (is_writable) is_blocked_ = false;
@@ -185,6 +212,7 @@ bool ZmtpConnection::State::receive() {
       begin_end(got < 0 ? errno : 0, true);
       return false;
     }
+    has_heard_ = true;
     reader_.add(static_cast<size_t>(got));
     bytes += static_cast<size_t>(got);
   }
@@ -217,7 +245,9 @@ std::optional<Frames> ZmtpConnection::State::next_message() {
     }
     return frames;
   } catch (...) {
-    was_denied_ = !was_connected_ && current_error().status() == Status::kDenied;
+    const Error error = current_error();
+    was_denied_ = !was_connected_ && error.status() == Status::kDenied;
+    if (!was_connected_ && error.status() == Status::kProtocol) no_stream_ = error.message();
     begin_end(0, true);
     return std::nullopt;
   }
@@ -262,6 +292,8 @@ void ZmtpConnection::State::begin_end(int error, bool is_over) {
   is_over_ = is_over_ || is_over;
   if (!is_open()) return;
   was_refused_ = !was_connected_ && is_refusal(error);
+  error_ = error;
+  is_reached_ = is_reached();
   phase_ = Phase::kEnding;
 }
 
@@ -289,6 +321,8 @@ ZmtpConnection::ZmtpConnection(std::shared_ptr<SocketTurns> turns, const SocketA
 }
 
 ZmtpConnection::~ZmtpConnection() { state_->close(); }
+
+std::string ZmtpConnection::found() const { return state_->found(); }
 
 bool ZmtpConnection::send(const Frames& frames) { return state_->send(frames); }
 

@@ -25,6 +25,7 @@ class ZmtpConnection final : public Connection {
   ~ZmtpConnection() override;
 
   bool send(const Frames& frames) override;
+  std::string found() const override;
 
  private:
   class State;

@@ -52,7 +52,17 @@ constexpr uint8_t kCommand = 4;
 
 constexpr size_t align_up(size_t size) { return (size + kFrameAlignment - 1) & ~(kFrameAlignment - 1); }
 
-[[noreturn]] void refuse(const char* what) { fail(Status::kProtocol, "it speaks no ZMTP: {}", what); }
+// Of bytes that may be anything.
+std::string printable(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    const char c = static_cast<char>(byte);
+    text += c >= ' ' && c <= '~' && c != '"' ? c : '.';
+  }
+  return text;
+}
+
+[[noreturn]] void refuse(const std::string& what) { fail(Status::kProtocol, "it speaks no ZMTP: {}", what); }
 
 uint64_t read_big_endian(const std::byte* bytes, size_t count) {
   uint64_t number = 0;
@@ -227,8 +237,10 @@ std::optional<Frames> ZmtpReader::next() {
 // Refuses what is none as soon as it can be told.
 bool ZmtpReader::take_greeting() {
   const std::span<const std::byte> bytes = buffered();
-  if (!bytes.empty() && bytes[0] != std::byte{0xff}) refuse("no signature");
-  if (bytes.size() >= kSignatureBytes && bytes[kSignatureBytes - 1] != std::byte{0x7f}) refuse("no signature");
+  const bool has_signature = (bytes.empty() || bytes[0] == std::byte{0xff}) &&
+                             (bytes.size() < kSignatureBytes || bytes[kSignatureBytes - 1] == std::byte{0x7f});
+  if (!has_signature)
+    refuse(fmt::format("it begins with \"{}\"", printable(bytes.first(std::min<size_t>(bytes.size(), 16)))));
   if (bytes.size() > kVersionAt && bytes[kVersionAt] < std::byte{3}) refuse("an old version");
   if (bytes.size() < kGreetingBytes) return false;
   const std::string_view mechanism = text_of(bytes.subspan(kMechanismAt, kNull.size()));

@@ -56,6 +56,19 @@ TEST(Future, CancelFailsAndRunsTheCancellerOnce) {
   future->cancel();
   EXPECT_EQ(cancelled, 1);
   EXPECT_EQ(future->error()->status(), Status::kCancelled);
+  EXPECT_EQ(future->error()->message(), "cancelled by the caller");
+}
+
+TEST(Future, CancelNamesTheOperation) {
+  const auto named = Future<int>::make();
+  named->set_operation("all_gather");
+  named->cancel();
+  EXPECT_EQ(named->error()->message(), "all_gather: cancelled by the caller");
+  const std::string subject = "call \"f\"";
+  const auto described = Future<int>::make();
+  described->set_operation([](const void* text) { return *static_cast<const std::string*>(text); }, &subject);
+  described->cancel();
+  EXPECT_EQ(described->error()->message(), "call \"f\": cancelled by the caller");
 }
 
 TEST(Future, CancelAfterTheEndDoesNothing) {

@@ -94,7 +94,7 @@ TEST_F(EtcdPasswordTest, IsReadFromAFileOfTheUserAlone) {
   const EtcdSettings settings = read("etcd://127.0.0.1:1,localhost:2,[::1]:3/x", environment());
   EXPECT_EQ(settings.user, "me");
   EXPECT_EQ(settings.password, "of the user");
-  ASSERT_EQ(chmod(path_.c_str(), 0640), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0644), 0);
   EXPECT_TRUE(failure("etcd://127.0.0.1:1/x", environment()).starts_with("DENIED: DISTAG_ETCD_PASSWORD_FILE: "));
   EXPECT_TRUE(failure("etcd://127.0.0.1:1/x", {{"DISTAG_ETCD_USER", "me"}}).starts_with("INVALID_ARGUMENT: "));
 }

@@ -479,8 +479,7 @@ TEST(RendezvousTcp, RefusesAddressesThatCannotBeMet) {
   sim::SimLoop loop(scheduler, "loop");
   sim::SimTransport transport(network, loop, "host");
   Log log;
-  for (const char* uri : {"tcp://127.0.0.1:0", "tcp://127.0.0.1", "tcp://:29500", "tcp://127.0.0.1:70000",
-                          "tcp://127.0.0.1:x", "udp://127.0.0.1:1", ""}) {
+  for (const char* uri : {"tcp://127.0.0.1:0", "udp://127.0.0.1:1", "inproc://", "tcp", ""}) {
     try {
       make_rendezvous(uri, {loop, transport, log});
       FAIL() << uri;

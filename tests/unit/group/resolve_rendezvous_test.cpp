@@ -74,12 +74,44 @@ TEST(ResolveRendezvous, ARendezvousGoesBeforeAddressAndPort) {
             "INVALID_ARGUMENT: rendezvous: DISTAG_RENDEZVOUS is \"env://\" itself");
 }
 
-TEST(ResolveRendezvous, NamesWhatIsMissing) {
+std::string missing(const std::string& names) {
+  return "INVALID_ARGUMENT: rendezvous: not set in the environment: " + names +
+         "; set each, with DISTAG_ before it or not, start by distag run, or give rank, world_size and rendezvous in "
+         "the "
+         "options";
+}
+
+TEST(ResolveRendezvous, NamesAllThatIsMissingAtOnce) {
+  EXPECT_EQ(failure("env://", 0, 0, {}),
+            missing("WORLD_SIZE, RANK, DISTAG_RENDEZVOUS (or MASTER_ADDR and MASTER_PORT)"));
+  EXPECT_EQ(failure("env://", 0, 2, {}), missing("DISTAG_RENDEZVOUS (or MASTER_ADDR and MASTER_PORT)"));
+  EXPECT_EQ(failure("file:///tmp/x", 0, 0, {}), missing("WORLD_SIZE, RANK"));
+  EXPECT_EQ(failure("env://", 0, 0, {{"WORLD_SIZE", "-1"}}),
+            missing("DISTAG_RENDEZVOUS (or MASTER_ADDR and MASTER_PORT)"));
   Environment environment = kPlain;
   environment.erase("MASTER_ADDR");
-  EXPECT_EQ(failure("env://", 0, 0, environment),
-            "INVALID_ARGUMENT: rendezvous: neither DISTAG_MASTER_ADDR nor MASTER_ADDR is set in the environment; set "
-            "it, or give rank, world_size and rendezvous in the options");
+  EXPECT_EQ(failure("env://", 0, 0, environment), missing("MASTER_ADDR (or DISTAG_RENDEZVOUS)"));
+  environment.erase("RANK");
+  EXPECT_EQ(failure("env://", 0, 0, environment), missing("RANK, MASTER_ADDR (or DISTAG_RENDEZVOUS)"));
+  environment = kPlain;
+  environment.erase("MASTER_PORT");
+  EXPECT_EQ(failure("env://", 0, 0, environment), missing("MASTER_PORT (or DISTAG_RENDEZVOUS)"));
+}
+
+// torchrun without --standalone: its agent listens at MASTER_PORT, also in a second attempt.
+TEST(ResolveRendezvous, LeavesThePortToAnAgentThatServesThere) {
+  Environment environment = kPlain;
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "tcp://127.0.0.1:29501");
+  environment["TORCHELASTIC_RESTART_COUNT"] = "1";
+  EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "tcp://127.0.0.1:29501");
+  environment["MASTER_PORT"] = "65535";
+  EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "tcp://127.0.0.1:65534");
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "tcp://127.0.0.1:65535");
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  environment["DISTAG_MASTER_PORT"] = "4711";
+  EXPECT_EQ(resolve("env://", 0, 0, environment).uri, "tcp://127.0.0.1:4711");
 }
 
 TEST(ResolveRendezvous, RefusesWhatIsNoNumber) {

@@ -2,6 +2,7 @@
 // static one. The same at each kind of rendezvous.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -170,6 +171,29 @@ TEST_P(RunningGroupTest, EveryoneMayComeAtOnce) {
   }
 }
 
+TEST_P(RunningGroupTest, AStartThatTakesLongLogsWhatItWaitsFor) {
+  JoinRequest patient = request(0, "first", 3);
+  patient.deadline = meeting().scheduler.now() + 60 * kSecond;
+  Joiner& first = meeting().add(std::move(patient));
+  const auto lines = [&first] {
+    return std::count_if(first.logged.begin(), first.logged.end(), [](const std::string& line) {
+      return line.starts_with("the start has waited for ") &&
+             line.find("rank 1, 2 of a world of 3") != std::string::npos;
+    });
+  };
+  meeting().scheduler.run_for(4 * kSecond);
+  EXPECT_EQ(lines(), 0);
+  meeting().scheduler.run_for(2 * kSecond);
+  EXPECT_EQ(lines(), 1);
+  meeting().scheduler.run_for(5 * kSecond);
+  EXPECT_EQ(lines(), 2);
+  join(1, "second", 3);
+  join(2, "third", 3);
+  ASSERT_TRUE(first.succeeds());
+  meeting().scheduler.run_for(20 * kSecond);
+  EXPECT_EQ(lines(), 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(AtEach, RunningGroupTest, ::testing::Values("inproc", "file", "tcp", "etcd"),
                          [](const auto& kind) { return std::string(kind.param); });
 
@@ -301,7 +325,7 @@ TEST(RendezvousTcp, NobodyCanJoinOnceRankZeroIsGone) {
   const Error error = meeting.add(late).error();
   EXPECT_EQ(error.status(), Status::kDisconnected);
   EXPECT_NE(error.message().find("tcp://127.0.0.1:29500"), std::string::npos) << error.message();
-  EXPECT_NE(error.message().find("nobody can join the group any more"), std::string::npos) << error.message();
+  EXPECT_NE(error.message().find("once rank 0 has ended, no worker can join"), std::string::npos) << error.message();
 }
 
 TEST(RendezvousTcp, AMemberOfAGroupThatLostRankZeroIsNotTakenIntoTheNext) {

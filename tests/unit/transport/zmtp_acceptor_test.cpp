@@ -102,7 +102,7 @@ class ZmtpAcceptorTest : public ::testing::Test {
 TEST_F(ZmtpAcceptorTest, TellsOfBytesThatAreNoHandshake) {
   listen(key_, kPatience);
   const std::vector<std::pair<std::string, std::string>> strangers = {
-      {"GET / HTTP/1.1\r\n\r\n", "it speaks no ZMTP: no signature"},
+      {"GET / HTTP/1.1\r\n\r\n", "it speaks no ZMTP: it begins with \"GET / HTTP/1.1..\""},
       {std::string("\xff\0\0\0\0\0\0\0\x01\x7f\x01", 11), "it speaks no ZMTP: an old version"},
       {greeting_of("CURVE") + std::string("\0\5HELLO", 7), "it speaks no ZMTP: no handshake"},
       {greeting_of("CURVE") + std::string("\4\6\5READY", 8), "it speaks no CURVE: no HELLO"}};
@@ -142,7 +142,7 @@ TEST_F(ZmtpAcceptorTest, TellsNothingOfWhoHangsUpWithoutAWord) {
     quiet.hang_up();
     const Stranger stranger(endpoint_);
     stranger.say("GET");
-    ASSERT_EQ(next_denial(), refusal(stranger, "it speaks no ZMTP: no signature"));
+    ASSERT_EQ(next_denial(), refusal(stranger, "it speaks no ZMTP: it begins with \"GET\""));
   }
   EXPECT_EQ(record_.all().size(), 2u);
 }

@@ -1,5 +1,6 @@
 #include "worker/keys.h"
 
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -26,7 +27,7 @@ class KeyFile {
  public:
   KeyFile(const std::string& content, mode_t mode) {
     std::string folder = ::testing::TempDir() + "distag-key-XXXXXX";
-    if (mkdtemp(folder.data()) == nullptr) std::abort();
+    if (mkdtemp(folder.data()) == nullptr || chmod(folder.c_str(), 0711) != 0) std::abort();
     folder_ = folder;
     std::ofstream(path()) << content;
     if (chmod(path().c_str(), mode) != 0) std::abort();
@@ -76,12 +77,49 @@ TEST(Keys, TheOptionCountsBeforeTheFile) {
 }
 
 TEST(Keys, AFileThatOthersCanReadOrWriteIsDenied) {
-  for (const mode_t mode : {0640u, 0604u, 0620u, 0602u, 0666u}) {
+  for (const mode_t mode : {0604u, 0620u, 0610u, 0602u, 0644u, 0666u}) {
     const KeyFile file(kSecret, mode);
     EXPECT_EQ(status_of(file.path()), Status::kDenied) << mode;
   }
   const KeyFile file(kSecret, 0400);
   EXPECT_EQ(status_of(file.path()), Status::kOk);
+}
+
+// The status as another user finds it, in a process of its own.
+Status status_for(uid_t user, const std::string& path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool is_other = setgroups(0, nullptr) == 0 && setgid(user) == 0 && setuid(user) == 0;
+    _exit(is_other ? static_cast<int>(status_of(path)) : 255);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return static_cast<Status>(WEXITSTATUS(status));
+}
+
+// A Secret of Kubernetes (root, 0440, the group of the process) and a credential of systemd are read; what is this
+// user's own is for it alone, and another user's is not taken at all.
+TEST(Keys, AFileOfRootMayBeReadByItsGroup) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root: there is no second user to be";
+  constexpr uid_t kNobody = 65534;
+  const std::pair<mode_t, Status> of_root[] = {{0440, Status::kOk},
+                                               {0640, Status::kOk},
+                                               {0444, Status::kDenied},
+                                               {0660, Status::kDenied},
+                                               {0600, Status::kInvalidState}};  // it cannot be read
+  for (const auto& [mode, expected] : of_root) {
+    const KeyFile file(kSecret, mode);
+    ASSERT_EQ(chown(file.path().c_str(), 0, kNobody), 0);
+    EXPECT_EQ(status_for(kNobody, file.path()), expected) << mode;
+  }
+  const KeyFile own(kSecret, 0640);
+  ASSERT_EQ(chown(own.path().c_str(), kNobody, kNobody), 0);
+  EXPECT_EQ(status_for(kNobody, own.path()), Status::kDenied);
+  ASSERT_EQ(chmod(own.path().c_str(), 0600), 0);
+  EXPECT_EQ(status_for(kNobody, own.path()), Status::kOk);
+  const KeyFile of_another(kSecret, 0440);
+  ASSERT_EQ(chown(of_another.path().c_str(), 65533, kNobody), 0);
+  EXPECT_EQ(status_for(kNobody, of_another.path()), Status::kDenied);
 }
 
 TEST(Keys, AFileWithoutAKeyFailsTheStart) {
@@ -171,7 +209,7 @@ TEST(Keys, AWorkerHasItsOwnByOptionsOrFiles) {
 TEST(Keys, HalfOfTheKeysOfAWorkerAreNone) {
   const CurveKeyPair own = new_key_pair();
   const KeyFile secret(print_key(own.secret_key), 0600);
-  const KeyFile open_secret(print_key(own.secret_key), 0640);
+  const KeyFile open_secret(print_key(own.secret_key), 0644);
   const KeyFile open_list("w0 " + print_key(own.public_key), 0644);
   const KeyFile bad_list("w0 key\n", 0600);
   Home home;

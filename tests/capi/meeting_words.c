@@ -1,0 +1,171 @@
+/* A start that fails says what was found at the place to meet, and where: nothing, a port that is silent, a program
+ * that speaks another protocol, an address that is none. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "capi/check.h"
+
+static distag_error err = DISTAG_ERROR_INIT;
+
+typedef struct place {
+  int fd;
+  int port;
+} place;
+
+/* The system takes connections there; nobody reads them. */
+static place listen_silently(void) {
+  place made = {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), 0};
+  struct sockaddr_in address;
+  socklen_t size = sizeof address;
+  memset(&address, 0, sizeof address);
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK(bind(made.fd, (struct sockaddr *)&address, sizeof address) == 0);
+  CHECK(listen(made.fd, 64) == 0);
+  CHECK(getsockname(made.fd, (struct sockaddr *)&address, &size) == 0);
+  made.port = ntohs(address.sin_port);
+  return made;
+}
+
+/* Says that and hangs up, whoever dials. */
+static pid_t serve(place at, const char *text) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (;;) {
+    char bytes[64];
+    const int fd = accept(at.fd, NULL, NULL);
+    if (fd < 0) _exit(0);
+    if (text != NULL && (recv(fd, bytes, sizeof bytes, 0) < 0 || send(fd, text, strlen(text), MSG_NOSIGNAL) < 0)) {
+      _exit(1);
+    }
+    if (text != NULL) shutdown(fd, SHUT_WR);
+    while (text != NULL && recv(fd, bytes, sizeof bytes, 0) > 0) {
+    }
+    close(fd);
+  }
+}
+
+static void check_start(distag_worker_options options, distag_status status, const char *words) {
+  distag_worker *worker = NULL;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_FAILS(distag_worker_start(worker, 3 * DISTAG_SECOND / 2, &err), status, words);
+  distag_worker_shutdown(worker, DISTAG_SECOND, NULL, NULL);
+  distag_worker_release(worker);
+}
+
+static distag_worker_options guest(const char *rendezvous) {
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  options.rank = 1;
+  options.world_size = 2;
+  options.rendezvous = rendezvous;
+  return options;
+}
+
+static void meet_at(place at, const char *words) {
+  char uri[64];
+  snprintf(uri, sizeof uri, "tcp://127.0.0.1:%d", at.port);
+  check_start(guest(uri), DISTAG_E_DISCONNECTED, words);
+  CHECK(strstr(err.message, uri) != NULL);
+}
+
+static void others_at_the_port(void) {
+  const place silent = listen_silently(), web = listen_silently(), shut = listen_silently(), gone = listen_silently();
+  close(gone.fd); /* before a child has it too */
+  const pid_t children[] = {serve(web, "HTTP/1.1 400 Bad Request\r\n\r\n"), serve(shut, NULL)};
+  meet_at(gone, "no process listens there");
+  meet_at(silent, "takes connections and says nothing");
+  meet_at(web, "another program listens there: it speaks no ZMTP: it begins with \"HTTP/1.1 400 Bad\"");
+  meet_at(shut, "closes the connection at once");
+  for (size_t i = 0; i < sizeof children / sizeof *children; ++i) {
+    CHECK(kill(children[i], SIGKILL) == 0);
+    CHECK(waitpid(children[i], NULL, 0) == children[i]);
+  }
+  close(silent.fd), close(web.fd), close(shut.fd);
+}
+
+static void addresses_that_are_none(void) {
+  static const char *const cases[][2] = {
+      {"tcp://host:70000", "rendezvous: port \"70000\" of \"tcp://host:70000\" is not a number"},
+      {"tcp://:29500", "rendezvous: \"tcp://:29500\" has no host: give one, as in tcp://10.0.0.7:29500"},
+      {"tcp://10.0.0.7", "rendezvous: \"tcp://10.0.0.7\" has no port: give one, as in tcp://10.0.0.7:29500"},
+      {"tcp://127.0.0.1:0", "port 0 would be another one each time"},
+      {"inproc://", "has no name: give one, as in inproc://job"},
+      {"file://", "give an absolute path, as in file:///tmp/job"},
+      {"etcd://", "give it as etcd://host:port"},
+      {"ipc:///tmp/x", "is none of env://, tcp://host:port, file:///dir, inproc://name and etcd://host:port/prefix"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    check_start(guest(cases[i][0]), DISTAG_E_INVALID_ARGUMENT, cases[i][1]);
+  }
+}
+
+/* What is listened at, and what others are to dial: checked before they could hear of it. */
+static void addresses_of_the_worker(void) {
+  char folder[] = "/tmp/distag_wordsXXXXXX", uri[64];
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(uri, sizeof uri, "file://%s/meet", folder);
+  options.world_size = 1;
+  options.rendezvous = uri;
+  options.bind = "tcp://127.0.0.1";
+  check_start(options, DISTAG_E_INVALID_ARGUMENT, "bind: \"tcp://127.0.0.1\" has no port");
+  options.bind = NULL;
+  options.advertise = "tcp://10.0.0.7:70000";
+  check_start(options, DISTAG_E_INVALID_ARGUMENT, "advertise: port \"70000\"");
+  options.advertise = "10.0.0.7:29500";
+  check_start(options, DISTAG_E_INVALID_ARGUMENT, "advertise: \"10.0.0.7:29500\" is no endpoint");
+  CHECK(rmdir(folder) == 0); /* no worker has come as far as that */
+}
+
+/* Where nothing can be written, a group with a key meets over tcp, if its workers are told to listen there: in an empty
+ * root, which only root can make. */
+static void nothing_to_write_to(void) {
+  char folder[] = "/tmp/distag_wordsXXXXXX";
+  const place at = listen_silently();
+  close(at.fd);
+  CHECK(mkdtemp(folder) != NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    char uri[64];
+    distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+    distag_security_options security = DISTAG_SECURITY_OPTIONS_INIT;
+    distag_worker *worker = NULL;
+    if (chroot(folder) != 0 || chdir("/") != 0) _exit(77);
+    unsetenv("XDG_RUNTIME_DIR"), unsetenv("TMPDIR");
+    snprintf(uri, sizeof uri, "tcp://127.0.0.1:%d", at.port);
+    security.group_key = "the key of a group that writes no file";
+    options.world_size = 1;
+    options.rendezvous = uri;
+    options.security = &security;
+    check_start(options, DISTAG_E_INVALID_STATE, "or take tcp instead: bind=\"tcp://127.0.0.1:0\"");
+    options.bind = "tcp://127.0.0.1:0"; /* the remedy works */
+    CHECK_OK(distag_worker_create(&options, &worker, &err));
+    CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+    CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+    distag_worker_release(worker);
+    _exit(check_failures != 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    printf("skipped: an empty root needs CAP_SYS_CHROOT\n");
+  } else {
+    CHECK_INT(status, 0);
+  }
+  CHECK(rmdir(folder) == 0);
+}
+
+int main(void) {
+  nothing_to_write_to();
+  addresses_that_are_none();
+  addresses_of_the_worker();
+  others_at_the_port();
+  return check_end();
+}

@@ -1,16 +1,17 @@
 """DLPack: tensors shared with other libraries of this process, through capsules of both forms."""
 from __future__ import annotations
 
-from ctypes import (CFUNCTYPE, Structure, byref, c_char_p, c_int, c_int32, c_uint8, c_uint16, c_uint32, c_uint64,
+from ctypes import (CFUNCTYPE, Structure, byref, cast, c_char_p, c_int, c_int32, c_uint8, c_uint16, c_uint32, c_uint64,
                     c_void_p, py_object, pythonapi)
 from typing import Any
 
 from . import _raw
 from ._arguments import invalid
-from ._callbacks import immortal
+from ._callbacks import FORGET, immortal, keep
 from ._handles import TensorHandle
 from ._library import lib
 from ._raw import distag_error
+from ._values_in import check_plain
 from .errors import UnsupportedError, fail
 
 CPU = (1, 0)
@@ -84,6 +85,34 @@ def export(handle: TensorHandle, max_version: Any, copy: bool | None) -> Any:
     return _new(out, VERSIONED if is_versioned else LEGACY, END)
 
 
+class _Lent:
+    """Memory of the host, whose strides may be negative, as a tensor of DLPack; `owner` goes with it."""
+
+    def __init__(self, owner: Any, address: int, code: tuple[int, int], shape: Any, strides: Any, ndim: int) -> None:
+        self.owner, self.shape, self.strides = owner, shape, strides
+        self.managed = Legacy()
+        told = self.managed.tensor
+        told.data, told.ndim = address, ndim
+        told.device_type, told.device_id = CPU
+        told.code, told.bits, told.lanes = *code, 1
+        told.shape, told.strides = cast(shape, c_void_p), cast(strides, c_void_p)
+        self.managed.deleter = RETURN
+
+
+RETURN = immortal(Deleter(lambda managed: FORGET(Legacy.from_address(managed).context)))
+
+
+def lend(owner: Any, address: int, code: tuple[int, int], shape: Any, strides: Any, ndim: int) -> TensorHandle:
+    """A tensor over memory of the host; `address` is that of its first element, `code` kind and bits of an element."""
+    lent = _Lent(owner, address, code, shape, strides, ndim)
+    lent.managed.context = keep(lent)
+    out, err = TensorHandle(), distag_error()
+    if lib.distag_tensor_import_dlpack_legacy(byref(lent.managed), byref(out), byref(err)):
+        FORGET(lent.managed.context)
+        fail(err)
+    return out
+
+
 def _capsule(source: Any) -> Any:
     """The capsule of an object; of the newest form that it knows."""
     if not hasattr(source, "__dlpack__"):
@@ -99,6 +128,8 @@ def _capsule(source: Any) -> Any:
 
 def borrow(source: Any) -> TensorHandle:
     """A tensor over the memory of a capsule, or of an object that gives one."""
+    if hasattr(source, "__array_interface__"):
+        check_plain(source)
     capsule = _capsule(source)
     out, err = TensorHandle(), distag_error()
     functions = {VERSIONED: lib.distag_tensor_import_dlpack, LEGACY: lib.distag_tensor_import_dlpack_legacy}

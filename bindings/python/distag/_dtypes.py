@@ -5,17 +5,20 @@ from . import _raw
 
 
 class DType(int):
-    """The type of a tensor's elements: its number in the C interface, with its name, size and code for `struct`."""
+    """The type of a tensor's elements: its number in the C interface, with its name, size, code for `struct`, and kind and bits of
+    DLPack."""
 
     name: str
     size: int
     format: str
+    dlpack: tuple[int, int]
 
-    def __new__(cls, number: int, name: str, size: int, code: str) -> "DType":
+    def __new__(cls, number: int, name: str, size: int, code: str, kind: int) -> "DType":
         dtype = super().__new__(cls, number)
         dtype.name = name
         dtype.size = size
         dtype.format = code
+        dtype.dlpack = (kind, 8 * size)
         return dtype
 
     def __repr__(self) -> str:
@@ -25,10 +28,10 @@ class DType(int):
         return self.name
 
 
-float32 = DType(_raw.FLOAT32, "float32", 4, "f")
-float64 = DType(_raw.FLOAT64, "float64", 8, "d")
-int64 = DType(_raw.INT64, "int64", 8, "q")
-bool_ = DType(_raw.BOOL, "bool", 1, "?")
+float32 = DType(_raw.FLOAT32, "float32", 4, "f", 2)
+float64 = DType(_raw.FLOAT64, "float64", 8, "d", 2)
+int64 = DType(_raw.INT64, "int64", 8, "q", 0)
+bool_ = DType(_raw.BOOL, "bool", 1, "?", 6)
 
 BY_NUMBER = {int(dtype): dtype for dtype in (float32, float64, int64, bool_)}
 BY_NAME = {dtype.name: dtype for dtype in BY_NUMBER.values()}

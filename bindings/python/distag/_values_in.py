@@ -25,9 +25,34 @@ class Packed:
         self.size = size
 
 
+def check_plain(data: Any) -> None:
+    """Refuses an array that means more than its elements say, as that would be lost in silence."""
+    kind = type(data).__name__
+    cure = ""
+    if hasattr(data, "mask") and hasattr(data, "filled"):
+        cure = "its mask would be lost: give array.filled(value), or array.data and the mask as a tensor of its own"
+    elif getattr(getattr(data, "dtype", None), "names", None):
+        names = data.dtype.names
+        cure = f"its elements have fields: give one of them, as array[{names[0]!r}], or a tensor for each"
+    elif hasattr(data, "units") or hasattr(data, "unit"):
+        cure = "its unit would be lost: convert it, and give its plain numbers (array.magnitude, array.value)"
+    elif _is_of_own_kind(data):
+        cure = "what its type means beyond the elements would be lost: give numpy.asarray(array)"
+    if cure:
+        raise UsageError(f"an array of type {kind}: {cure}", _raw.E_INVALID_ARGUMENT)
+
+
+def _is_of_own_kind(data: Any) -> bool:
+    """Whether it is of a class that others derived from NumPy's; a file that is mapped is plain memory."""
+    import numpy
+
+    return isinstance(data, numpy.ndarray) and type(data) not in (numpy.ndarray, numpy.memmap)
+
+
 def pack(data: Any, dtype: DType | None) -> Packed:
     """The memory of the data in a dtype, or in that which fits it."""
     if hasattr(data, "__array_interface__"):
+        check_plain(data)
         return _pack_numpy(data, dtype)
     if isinstance(data, (bytes, bytearray, memoryview, array.array)):
         return _pack_buffer(memoryview(data), dtype)
@@ -39,6 +64,8 @@ def pack(data: Any, dtype: DType | None) -> Packed:
 
 
 def _flatten(data: Any, depth: int, shape: list[int], flat: list[Any]) -> None:
+    if hasattr(data, "__array_interface__"):
+        check_plain(data)
     if not isinstance(data, PLAIN) and hasattr(data, "tolist"):  # of NumPy, or a tensor: within a list, numbers
         data = data.tolist()
     if not isinstance(data, (list, tuple)):

@@ -302,6 +302,9 @@ class Tensor(ShardedMethods, Owner):
         if elsewhere is not None:
             return f"distag.Tensor({elsewhere})"
         grad = ", requires_grad=True" if self.requires_grad else ""
+        spec = lib.distag_tensor_get_spec(self._h)
+        if spec is not None:  # the elements are not all here
+            return f"distag.Tensor(shape {list(self.shape)}, {self.dtype.name}{grad}, sharded as {spec.decode()})"
         content = str(self.tolist()) if self.size <= 64 else f"shape {list(self.shape)}"
         return f"distag.Tensor({content}, {self.dtype.name}{grad})"
 
@@ -520,18 +523,13 @@ def from_numpy(array: Any) -> Tensor:
     if not hasattr(array, "__array_interface__") or not hasattr(array, "ctypes"):
         raise invalid(f"from_numpy: a {type(array).__name__} is no NumPy array: distag.tensor copies lists and "
                       "buffers, from_dlpack borrows from other libraries")
+    _values_in.check_plain(array)
     dtype = _values_in.dtype_of_numpy(array)
-    if any(step < 0 or step % dtype.size for step in array.strides):
-        raise invalid("from_numpy: the array has negative or odd strides: copy it first")
-    extent = builtins.sum((count - 1) * step for count, step in zip(array.shape, array.strides)) + dtype.size
-    size = extent if array.size else 0
+    if any(step % dtype.size for step in array.strides):
+        raise invalid("from_numpy: the strides of the array are no whole elements: copy it first")
     shape, ndim = _arguments.int64_array(array.shape)
     strides, _ = _arguments.int64_array(tuple(step // dtype.size for step in array.strides))
-    out, err = TensorHandle(), distag_error()
-    if lib.distag_tensor_create_borrowed(array.ctypes.data, size, dtype, shape, strides, ndim,
-                                         _callbacks.keep(_Borrowed(array)), _callbacks.FORGET, byref(out), byref(err)):
-        fail(err)
-    return Tensor(out)
+    return Tensor(_dlpack.lend(_Borrowed(array), array.ctypes.data, dtype.dlpack, shape, strides, ndim))
 
 
 def from_dlpack(source: Any) -> Tensor:

@@ -10,6 +10,7 @@ from ._arguments import invalid, text
 from ._handles import ValueHandle
 from ._library import lib
 from ._raw import distag_error
+from ._values_in import check_plain
 from .errors import fail
 
 OBJECT_TYPE = b"python.object"
@@ -36,6 +37,8 @@ def to_result(item: Any, keep: list[Any]) -> Any:
 
 def plain(item: Any) -> Any:
     """A number of NumPy as Python's; anything else as it is."""
+    if hasattr(item, "__array_interface__"):
+        check_plain(item)
     return item.tolist() if getattr(item, "ndim", None) == 0 and hasattr(item, "tolist") else item
 
 

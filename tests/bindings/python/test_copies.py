@@ -20,7 +20,8 @@ class Copies(unittest.TestCase):
     def test_objects_are_not_copied_or_pickled(self):
         with group({"one": lambda: 1}) as (a, _), a.context() as context:
             reference, future = a.rref(1), a.call_async("b", "one")
-            for item in (a, context, reference, future, context.gradients(), distag.optim.SGD(a, [], lr=1)):
+            sgd = distag.optim.SGD(a, [distag.tensor([1.0], requires_grad=True)], lr=1)
+            for item in (a, context, reference, future, context.gradients(), sgd):
                 self.refuses(item)
 
     def test_the_call_that_is_answered_is_not_copied(self):

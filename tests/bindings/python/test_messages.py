@@ -79,6 +79,48 @@ class Messages(unittest.TestCase):
     def test_of_numbers_of_numpy_to_borrow(self):
         self.assertEqual(distag.from_numpy(numpy.array(2.0)).item(), 2.0)
 
+    @unittest.skipIf(numpy is None, "NumPy is not here")
+    def test_of_arrays_that_mean_more_than_their_elements(self):
+        class Length(numpy.ndarray):
+            units = "m"
+
+        class Image(numpy.ndarray):
+            pass
+
+        plain = numpy.arange(3.0)
+        records = numpy.array([(1.0, 2)], dtype=[("x", "f4"), ("n", "i8")])
+        arrays = ((numpy.ma.masked_array(plain, mask=[0, 1, 0]), "its mask would be lost: give array.filled"),
+                  (numpy.ma.masked, "its mask would be lost"),
+                  (records, "its elements have fields: give one of them, as array..x.."),
+                  (records.view(numpy.recarray), "its elements have fields"), (records[0], "its elements have fields"),
+                  (plain.view(Length), "its unit would be lost: convert it"),
+                  (plain.view(Image), "what its type means beyond the elements would be lost: give numpy.asarray"))
+        keep = []
+        for data, cure in arrays:
+            self.says(distag.UsageError, f"an array of type {type(data).__name__}: {cure}",
+                      lambda: distag.tensor(data), lambda: distag.tensor([data]),
+                      lambda: distag.tensor(data, distag.float32), lambda: distag.from_dlpack(data))
+            if isinstance(data, numpy.ndarray):
+                self.says(distag.UsageError, cure, lambda: distag.from_numpy(data))
+        self.says(distag.UsageError, "its mask would be lost", lambda: distag.values.to_value(numpy.ma.masked, keep, "x"))
+        self.assertEqual(distag.tensor(numpy.float32(2)).item(), 2)
+
+    @unittest.skipIf(numpy is None, "NumPy is not here")
+    def test_of_strides(self):
+        """Those that go backwards are taken, in both ways; those that are no whole elements are not."""
+        array = numpy.arange(6, dtype="float32").reshape(2, 3)
+        turned = (array[::-1], array[:, ::-1], array[::-1, ::-2], numpy.array([True, False])[::-1])
+        for data in turned:
+            self.assertEqual(distag.from_numpy(data).tolist(), data.tolist())
+            self.assertEqual(distag.from_dlpack(data.astype("float32")[::-1]).tolist(), data.astype("float32")[::-1].tolist())
+        whole = numpy.zeros(3)
+        with distag.from_numpy(whole[::-1]):
+            self.assertFalse(whole.flags.writeable)
+        self.assertTrue(whole.flags.writeable)
+        odd = numpy.zeros(4, dtype="f4,i1")["f0"]
+        self.says(distag.UsageError, "the strides of the array are no whole elements: copy it first",
+                  lambda: distag.from_numpy(odd))
+
     def test_of_gradients(self):
         x = distag.tensor([1.0], requires_grad=True)
         with distag.Context() as context:

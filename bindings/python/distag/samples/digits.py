@@ -83,8 +83,13 @@ def read_images(path: str) -> tuple[Images, Images]:
 def data_path() -> str:
     """The data that comes with the package, or the repository's."""
     here = os.path.dirname(os.path.abspath(__file__))
-    beside = os.path.join(here, "digits.csv")
-    return beside if os.path.exists(beside) else os.path.join(here, *[".."] * 4, "samples", "data", "digits.csv")
+    places = [os.path.join(here, "digits.csv"), os.path.join(here, *[".."] * 4, "samples", "data", "digits.csv"),
+              "/usr/share/doc/distag-doc/examples/data/digits.csv"]
+    for path in places:
+        if os.path.exists(path):
+            return path
+    sys.exit("digits.csv is not beside this sample: take samples/data/digits.csv of distag's sources, or install "
+             "distag-doc, and name the file by --data")
 
 
 class Trainer:
@@ -169,16 +174,16 @@ def start_all(arguments: list[str], path: str, epochs: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="distag.samples.digits", description="Trains digits over three processes.")
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--data", default=data_path())
+    parser.add_argument("--data", help="digits.csv")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--rendezvous", default="env://", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for the processes that are started
     rank = options.rank if options.rank is not None else int(os.environ.get("RANK", -1))
     if rank < 0:
-        start_all(sys.argv[1:], options.data, options.epochs)
+        start_all(sys.argv[1:], options.data or data_path(), options.epochs)
     else:
-        work(rank, options.data, options.epochs, options.rendezvous)
+        work(rank, options.data or data_path(), options.epochs, options.rendezvous)
 
 
 if __name__ == "__main__":

@@ -1729,9 +1729,9 @@ extern "C" {
     /// Handles of this process that are not released yet; 0 before the library is unloaded.
     pub fn distag_get_handle_count() -> u64;
     /// The same in JSON, by kind, copied as the reports above (since 0.3). With DISTAG_VALIDATE=1 also each
-    /// handle, with the function that "made_by" it ("distag": on its thread, or by a getter), "age_ms", and
-    /// "lent" if another ends it. Of "deferred" tensors: how many are "alive" and not made, "bytes_made_here" as
-    /// shards, and "bytes_made_whole".
+    /// handle, with the function that "made_by" it ("distag": on its thread, or by a getter), "age_ms", "lent" if
+    /// another ends it, and "released" if the host has, while a future or another handle needs it. Of "deferred"
+    /// tensors: how many are "alive" and not made, "bytes_made_here" as shards, and "bytes_made_whole".
     pub fn distag_copy_handle_report(buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// With DISTAG_VALIDATE=1: releases of handles that were lent, or released before, or of another type;
     /// retains of the latter two; and lent handles that a callback passed to distag as its own. They did nothing.

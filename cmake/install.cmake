@@ -9,6 +9,11 @@ install(TARGETS distag EXPORT distagTargets LIBRARY DESTINATION ${CMAKE_INSTALL_
 if(TARGET distag_static)
   install(TARGETS distag_static EXPORT distagTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
+# What `cmake --install` wants to be there, for builds that want no more.
+add_custom_target(installables DEPENDS distag)
+if(TARGET distag_static)
+  add_dependencies(installables distag_static)
+endif()
 install(FILES ${PROJECT_SOURCE_DIR}/include/distag.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/bindings/cpp/distag.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/bindings/cpp/distag DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 scripts/setup.sh samples
 cmake --preset samples
-cmake --build build/samples --target 04_digits distag_command
+cmake --build build/samples --target 04_digits installables
 # Three processes share this machine: one thread of BLAS each, unless the caller says otherwise.
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
 exec build/samples/tools/distag run -n 3 build/samples/samples/04_digits samples/data/digits.csv "$@"

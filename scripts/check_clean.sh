@@ -1,7 +1,9 @@
 #!/bin/sh
-# Runs the two README commands on a bare Debian 12: in a fresh chroot (mmdebstrap --variant=minbase) on a copy of what is
+# Runs the README's commands on a bare Debian 12: in a fresh chroot (mmdebstrap --variant=minbase) on a copy of what is
 # committed. Needs root and the packages mmdebstrap and git. Takes about 30 minutes on 2 cores, and leaves nothing behind.
-# usage: scripts/check_clean.sh [COMMAND...]      a command stands in one argument; default: samples/run.sh tests/run.sh
+# usage: scripts/check_clean.sh [COMMAND...]      a command stands in one argument; default: samples/run.sh,
+# tests/install/from_clone.sh and tests/run.sh. --container: in such a chroot as in a container as people have them, without
+# CAP_SYS_ADMIN, CAP_NET_ADMIN, /dev/pts and /sys.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -9,7 +11,12 @@ cd "$(dirname "$0")/.."
 for tool in mmdebstrap git; do
   command -v $tool >/dev/null || { echo "scripts/check_clean.sh: $tool is missing: apt-get install $tool" >&2; exit 1; }
 done
-[ $# -gt 0 ] || set -- samples/run.sh tests/run.sh
+is_container=""
+if [ "${1:-}" = --container ]; then
+  is_container=yes
+  shift
+fi
+[ $# -gt 0 ] || set -- samples/run.sh tests/install/from_clone.sh tests/run.sh
 
 . scripts/chroot.sh
 root=$(mktemp -d)
@@ -22,6 +29,10 @@ git archive --prefix=distag/ HEAD | tar -x -C "$root/opt"
 
 for command in "$@"; do
   echo "==> $command"
-  in_chroot "$root" "cd /opt/distag && $command"
+  if [ -n "$is_container" ]; then
+    in_container "$root" "cd /opt/distag && $command"
+  else
+    in_chroot "$root" "cd /opt/distag && $command"
+  fi
 done
 echo "==> passed: $*"

@@ -19,6 +19,12 @@ in_chroot() { # FOLDER COMMAND, in which the environment of this machine does no
   env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$1" sh -ec "$2"
 }
 
+in_container() { # FOLDER COMMAND: the same without the capabilities that containers do not have
+  env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+    setpriv --bounding-set=-sys_admin,-net_admin,-sys_ptrace,-sys_resource,-sys_module,-sys_time --inh-caps=-all \
+    chroot "$1" sh -ec "$2"
+}
+
 # The processes that run in a chroot.
 processes_of_chroot() { # FOLDER
   for process in /proc/[0-9]*; do

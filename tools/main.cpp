@@ -52,14 +52,17 @@ int make_keys(std::span<char*> arguments) {
   return distag_tool::make_worker_key(arguments[2], arguments[3]);
 }
 
+bool is_help(std::string_view word) { return word == "help" || word == "--help" || word == "-h"; }
+
 int dispatch(std::span<char*> arguments) {
   if (arguments.empty()) return std::fputs(kUsage, stderr), kWrongUse;
   const std::string_view command = arguments[0];
+  const bool asks = is_help(command) || (arguments.size() > 1 && arguments[1][0] == '-' && is_help(arguments[1]));
+  if (asks) return std::fputs(kUsage, stdout), 0;
   if (command == "run") return run(arguments);
   if (command == "doctor") return report(arguments, distag_tool::print_doctor);
   if (command == "version" || command == "--version") return report(arguments, distag_tool::print_versions);
   if (command == "keygen") return make_keys(arguments);
-  if (command == "help" || command == "--help" || command == "-h") return std::fputs(kUsage, stdout), 0;
   return refuse(arguments[0]);
 }
 

@@ -142,6 +142,10 @@ def main():
     os.makedirs(folder, exist_ok=True)
     written = {f"distag_{page.name}.3": noun_page(page, date, reader, names) for page in pages.values()}
     written["distag.7"] = overview(text, date, names)
+    for page in pages.values():
+        for name in (function.name for entry in page.entries for function in entry.functions):
+            if name != f"distag_{page.name}":  # man distag_backward shows the page that has it
+                written[f"{name}.3"] = [f".so man3/distag_{page.name}.3"]
     for name, lines in written.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")

@@ -26,7 +26,7 @@ if [ -f "$build/tools/distag" ]; then
   "$prefix/bin/distag" version
 fi
 if [ -d "$build/docs/man" ]; then
-  for expected in man7/distag.7 man3/distag_tensor.3 man3/distag_call.3; do
+  for expected in man7/distag.7 man3/distag_tensor.3 man3/distag_call.3 man3/distag_backward.3; do
     [ -f "$prefix/share/man/$expected" ] || { echo "not installed: $expected"; exit 1; }
   done
 fi

@@ -143,6 +143,23 @@ def check_partition(network, key, seconds, heals):
             assert "worker2" in member.output, member.output
 
 
+def check_late_heal(network, key):
+    """A host that is cut off for longer than the lease is lost for good: the group does not take it back by itself once
+    the way is there again, and its own calls fail, too, naming those that it has lost."""
+    with members(network, [PARTICIPANT, "talk", "30"], [key] * HOSTS) as group:
+        for member in group:
+            member.read_until("started")
+        network.set_link(2, "down")
+        codes = [member.end() for member in group[:2]]  # they have noticed
+        network.set_link(2, "up")
+        healed = time.monotonic()
+        codes.append(group[2].end())
+        assert time.monotonic() - healed < 6, time.monotonic() - healed
+        assert codes == [status("DISCONNECTED")] * HOSTS, [member.output for member in group]
+        assert all("worker2" in member.output for member in group[:2]), [member.output for member in group]
+        assert re.search("worker[01]", group[2].output.split("started")[-1]), group[2].output
+
+
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     skip_or_fail()
@@ -160,7 +177,8 @@ def main():
                   ("a key for all to read", lambda: check_open_file(network, key)),
                   ("no key, and allowed", lambda: check_insecure(network)),
                   ("a short cut", lambda: check_partition(network, key, 0.7, True)),
-                  ("a long cut", lambda: check_partition(network, key, 0, False)))
+                  ("a long cut", lambda: check_partition(network, key, 0, False)),
+                  ("a cut longer than the lease, which heals", lambda: check_late_heal(network, key)))
         run(checks)
     return 0
 

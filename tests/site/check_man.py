@@ -21,13 +21,15 @@ def read_pages(folder):
 
 def check_complete(text, pages):
     """Each function is on one page, in its synopsis, its names and its description; all else is somewhere."""
-    nouns = {name: page for name, page in pages.items() if name.endswith(".3")}
+    nouns = {name: page for name, page in pages.items() if name.endswith(".3") and not page.startswith(".so ")}
     for function in header_text.functions(text):
         found = [name for name, page in nouns.items()
                  if re.search(rf'^\.F[no] "{function.name}"', page, re.M) and f"\n.It Fn {function.name}\n" in page
                  and re.search(rf"^\.Nm {function.name}( ,)?$", page, re.M)]
         if len(found) != 1:
             yield f"{function.name} is on {len(found)} pages"
+        elif f"{function.name}.3" != found[0] and pages.get(f"{function.name}.3") != f".so man3/{found[0]}\n":
+            yield f"man {function.name} does not find {found[0]}"
         elif len(re.findall(rf'^\.Fo "{function.name}"\n((?:\.Fa .*\n)*)', nouns[found[0]], re.M)) != bool(function.parameters):
             yield f"{function.name} is not on {found[0]} with its parameters"
     everything = "\n".join(nouns.values())
@@ -43,8 +45,9 @@ def check_complete(text, pages):
 
 def check_lint(folder, page):
     with tempfile.TemporaryDirectory() as work:  # in one folder, so that references are found
-        for name in os.listdir(folder):
-            shutil.copy(os.path.join(folder, name), work)
+        for name, text in read_pages(folder).items():
+            if not text.startswith(".so "):
+                shutil.copy(os.path.join(folder, name), work)
         shutil.copy(page, work)
         done = subprocess.run(["mandoc", "-Tlint", *sorted(os.listdir(work))], cwd=work, capture_output=True, text=True,
                               timeout=60, check=False)

@@ -6,9 +6,16 @@ import signal
 import subprocess
 import tempfile
 
-from launched import DISTAG, LIMIT, Launched, equal, run_all, shells
+from launched import DISTAG, LIMIT, Launched, equal, run_all, shells, skip_check
 
 OTHERS_END = ": the others are ended\n"
+
+
+def check_help():
+    for command in ("run", "doctor", "version", "keygen"):
+        for option in ("--help", "-h"):
+            done = subprocess.run([DISTAG, command, option], capture_output=True, text=True, timeout=LIMIT, check=False)
+            equal((done.returncode, done.stderr, done.stdout[:21]), (0, "", "usage: distag run -n "))
 
 
 def check_environment():
@@ -46,7 +53,10 @@ def check_output_and_errors_stay_apart():
 def check_colour_on_a_terminal_only():
     for environment, prefix in (({"TERM": "xterm"}, b"\033[36m[0]\033[0m "), ({"NO_COLOR": "1"}, b"[0] "),
                                 ({"TERM": "dumb"}, b"[0] ")):
-        ours, theirs = pty.openpty()
+        try:
+            ours, theirs = pty.openpty()
+        except OSError as error:
+            skip_check(f"a terminal (/dev/pts): {error}")
         clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
         subprocess.run([DISTAG, "run", "-n", "1", "echo", "x"], stdout=theirs, env={**clean, **environment}, check=True,
                        timeout=LIMIT)

@@ -51,12 +51,16 @@ FAULTS = {
                                    "pub fn distag_tensor_get_ndim"),
     "rust/distag-sys/src/layout.rs": (("distag_error, code", "distag_error, origin_rank"), None, None),
     "rust/distag/src/enums.rs": (None, ("Self::Deadline => 50", "Self::Deadline => 51"), None),
+    "lua/distag/cdef.lua": (("distag_status code", "int32_t origin_rank"), ("DISTAG_E_DEADLINE = 50", "DISTAG_E_DEADLINE = 51"),
+                            "distag_tensor_get_ndim"),
+    "lua/distag/constants.lua": (None, ("M.E_DEADLINE = 50", "M.E_DEADLINE = 51"), None),
     "rust/distag/src/ops.rs": (None, None, "pub fn relu("),
 }
 GETTER = "uint64_t distag_tensor_get_generation(distag_tensor *tensor);"
 # What has to be there of it, with its document where the language has one.
 GIVEN = {"python/distag/_raw.py": "distag_tensor_get_generation",
          "rust/distag-sys/src/raw.rs": "pub fn distag_tensor_get_generation(tensor: *mut distag_tensor) -> u64;",
+         "lua/distag/cdef.lua": "uint64_t distag_tensor_get_generation(distag_tensor *tensor);",
          "rust/distag/src/getters.rs": "    /// Planted.\n    #[must_use]\n    pub fn generation(&self) -> u64 {"}
 
 

@@ -23,7 +23,6 @@ endif()
 # Others' headers are no place for our warnings.
 add_library(distag_xtensor INTERFACE)
 target_link_libraries(distag_xtensor INTERFACE xtensor xsimd)
-target_compile_definitions(distag_xtensor INTERFACE XTENSOR_USE_XSIMD)
 
 # Headers made from schemas/*.fbs, in the build tree, for wire alone.
 file(GLOB distag_schemas CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)

@@ -51,7 +51,7 @@ endforeach()
 # Kernels are loops that the compiler vectorises, which square roots that set errno would prevent.
 foreach(module ops optim)
   if(TARGET distag_${module} AND NOT DISTAG_SANITIZE)
-    target_compile_options(distag_${module} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -fno-math-errno)
+    target_compile_options(distag_${module} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -fno-math-errno -fno-trapping-math)
   endif()
 endforeach()
 if(TARGET distag_wire)

@@ -61,7 +61,7 @@ Tensor accumulate(Tensor into, Tensor x) {
   auto can_hold = [](const Tensor& t) { return t.is_contiguous() && t.is_exclusive(); };
   if (!can_hold(into) && can_hold(x)) std::swap(into, x);
   Tensor out = output_for(into, into.dtype(), into.shape());
-  dispatch(out.dtype(), [&]<typename T>(T) { binary_into<AddOf, T, T, T>(out, into, x); });
+  dispatch(out.dtype(), [&]<typename T>(T) { compute_alike<Wrapping<T>>(out, kSumOf, into, x); });
   return out;
 }
 

@@ -1,241 +1,46 @@
-// Elementwise ops of one tensor. Integers and bools are computed as float32.
+// Elementwise functions of one tensor whose gradient follows from the result: exp, sqrt, tanh, sigmoid, relu; and log.
 #include "ops/builtins.h"
-#include "ops/elementwise.h"
 #include "ops/math.h"
+#include "ops/unary.h"
 
 namespace distag::ops {
-namespace {
 
-template <typename F>
-Tensor unary(const char* op, const Tensor& x) {
-  Tensor in = (is_floating(x.dtype()) ? x : as_dtype(x, Dtype::kFloat32)).contiguous();
-  Tensor out = Tensor::empty(in.dtype(), in.shape());
-  dispatch_floating(op, in.dtype(), [&]<typename T>(T) { unary_into<F, T, T>(out, in); });
-  return out;
-}
+constexpr Op kExp = of_result<"exp", [](const auto& x) { return each(math::Exp(), x); },
+                              [](const auto& g, const auto& y) { return g * y; }>(
+    "exp(tensor x) -> tensor", "e to the power of each element, in the shape of x.");
 
-// The usual kind: the gradient is a function of itself and of the result, or of the argument.
-template <typename F>
-Tensor saving_result(const char* op, const Tensor& x, Saved* saved) {
-  Tensor y = unary<F>(op, x);
-  if (saved != nullptr) saved->tensors = {y.snapshot()};
-  return y;
-}
+constexpr Op kLog = of_argument<"log", [](const auto& x) { return each(math::Log(), x); },
+                                [](const auto& g, const auto& x) { return g / x; }>(
+    "log(tensor x) -> tensor", "The natural logarithm of each element, in the shape of x.");
 
-template <typename F>
-Tensor saving_argument(const char* op, const Tensor& x, Saved* saved) {
-  if (saved != nullptr) saved->tensors = {x.snapshot()};
-  return unary<F>(op, x);
-}
+constexpr Op kSqrt = of_result<"sqrt", [](const auto& x) { return xt::sqrt(x); },
+                               [](const auto& g, const auto& y) { return g / (y + y); }>(
+    "sqrt(tensor x) -> tensor", "The square root of each element, in the shape of x.");
 
-template <typename F>
-Tensors scaled(const char* op, const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = scale_gradient<F>(op, gradients[0], saved.tensors[0]);
-  return gradients;
-}
+constexpr Op kTanh = of_result<"tanh", [](const auto& x) { return each(math::Tanh(), x); },
+                               [](const auto& g, const auto& y) { return g * (1 - y * y); }>(
+    "tanh(tensor x) -> tensor", "The hyperbolic tangent of each element, in the shape of x.");
 
-// ---- exp ------------------------------------------------------------------------------------------------------------
+constexpr Op kSigmoid = of_result<"sigmoid", [](const auto& x) { return each(math::Sigmoid(), x); },
+                                  [](const auto& g, const auto& y) { return g * (y * (1 - y)); }>(
+    "sigmoid(tensor x) -> tensor", "1 / (1 + exp(-x)) of each element, in the shape of x.");
 
-struct ExpOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T x) {
-    return math::exp(x);
-  }
-};
-
-struct ExpGradient {
-  template <typename T>
-  DISTAG_INLINE static T apply(T g, T y) {
-    return g * y;
-  }
-};
-
-Tensors exp_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return {saving_result<ExpOf>("exp", inputs[0], saved)};
-}
-
-Tensors exp_backward(const Saved& saved, Tensors gradients) {
-  return scaled<ExpGradient>("exp", saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kExp{.name = "exp",
-                  .signature = "exp(tensor x) -> tensor",
-                  .summary = "e to the power of each element, in the shape of x.",
-                  .forward = exp_forward,
-                  .backward = exp_backward,
-                  .is_cheap = true};
-
-// ---- log ------------------------------------------------------------------------------------------------------------
+// ---- relu: a NaN stays, forward and backward; integers stay integers ------------------------------------------------
 
 namespace {
 
-struct LogOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T x) {
-    return math::log(x);
-  }
-};
-
-struct LogGradient {
-  template <typename T>
-  DISTAG_INLINE static T apply(T g, T x) {
-    return g / x;
-  }
-};
-
-Tensors log_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return {saving_argument<LogOf>("log", inputs[0], saved)};
-}
-
-Tensors log_backward(const Saved& saved, Tensors gradients) {
-  return scaled<LogGradient>("log", saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kLog{.name = "log",
-                  .signature = "log(tensor x) -> tensor",
-                  .summary = "The natural logarithm of each element, in the shape of x.",
-                  .forward = log_forward,
-                  .backward = log_backward,
-                  .is_cheap = true};
-
-// ---- sqrt -----------------------------------------------------------------------------------------------------------
-
-namespace {
-
-struct SqrtOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T x) {
-    return std::sqrt(x);
-  }
-};
-
-struct SqrtGradient {
-  template <typename T>
-  DISTAG_INLINE static T apply(T g, T y) {
-    return g / (y + y);
-  }
-};
-
-Tensors sqrt_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return {saving_result<SqrtOf>("sqrt", inputs[0], saved)};
-}
-
-Tensors sqrt_backward(const Saved& saved, Tensors gradients) {
-  return scaled<SqrtGradient>("sqrt", saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kSqrt{.name = "sqrt",
-                   .signature = "sqrt(tensor x) -> tensor",
-                   .summary = "The square root of each element, in the shape of x.",
-                   .forward = sqrt_forward,
-                   .backward = sqrt_backward,
-                   .is_cheap = true};
-
-// ---- tanh -----------------------------------------------------------------------------------------------------------
-
-namespace {
-
-struct TanhOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T x) {
-    return math::tanh(x);
-  }
-};
-
-struct TanhGradient {
-  template <typename T>
-  DISTAG_INLINE static T apply(T g, T y) {
-    return g * (T(1) - y * y);
-  }
-};
-
-Tensors tanh_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return {saving_result<TanhOf>("tanh", inputs[0], saved)};
-}
-
-Tensors tanh_backward(const Saved& saved, Tensors gradients) {
-  return scaled<TanhGradient>("tanh", saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kTanh{.name = "tanh",
-                   .signature = "tanh(tensor x) -> tensor",
-                   .summary = "The hyperbolic tangent of each element, in the shape of x.",
-                   .forward = tanh_forward,
-                   .backward = tanh_backward,
-                   .is_cheap = true};
-
-// ---- sigmoid --------------------------------------------------------------------------------------------------------
-
-namespace {
-
-struct SigmoidOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T x) {
-    return math::sigmoid(x);
-  }
-};
-
-struct SigmoidGradient {
-  template <typename T>
-  DISTAG_INLINE static T apply(T g, T y) {
-    return g * (y * (T(1) - y));
-  }
-};
-
-Tensors sigmoid_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return {saving_result<SigmoidOf>("sigmoid", inputs[0], saved)};
-}
-
-Tensors sigmoid_backward(const Saved& saved, Tensors gradients) {
-  return scaled<SigmoidGradient>("sigmoid", saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kSigmoid{.name = "sigmoid",
-                      .signature = "sigmoid(tensor x) -> tensor",
-                      .summary = "1 / (1 + exp(-x)) of each element, in the shape of x.",
-                      .forward = sigmoid_forward,
-                      .backward = sigmoid_backward,
-                      .is_cheap = true};
-
-// ---- relu -----------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// NaN stays NaN.
-struct ReluOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T x) {
-    return x < T(0) ? T(0) : x;
-  }
-};
-
-struct ReluGradient {
-  template <typename T>
-  DISTAG_INLINE static T apply(T g, T y) {
-    return y <= T(0) ? T(0) : g;  // a NaN passes on
-  }
-};
+constexpr auto kReluOf = [](const auto& x) { return select(x < 0, Element<decltype(x)>(0), x); };
+constexpr auto kReluGradient = [](const auto& g, const auto& y) { return select(y <= 0, Element<decltype(g)>(0), g); };
 
 Tensors relu_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  if (is_floating(inputs[0].dtype())) return {saving_result<ReluOf>("relu", inputs[0], saved)};
-  Tensor in = inputs[0].contiguous();
-  Tensor out = Tensor::empty(in.dtype(), in.shape());
-  dispatch_numeric("relu", in.dtype(), [&]<typename T>(T) { unary_into<ReluOf, T, T>(out, in); });
-  return {out};
+  Tensor y = Tensor::empty(inputs[0].dtype(), inputs[0].shape());
+  dispatch_numeric("relu", y.dtype(), [&]<typename T>(T) { compute_alike<T>(y, kReluOf, inputs[0]); });
+  if (saved != nullptr) saved->tensors = {y.snapshot()};
+  return {y};
 }
 
 Tensors relu_backward(const Saved& saved, Tensors gradients) {
-  return scaled<ReluGradient>("relu", saved, std::move(gradients));
+  return gradients_of("relu", kReluGradient, saved.tensors[0], std::move(gradients));
 }
 
 }  // namespace

@@ -11,58 +11,23 @@
 namespace distag::ops {
 namespace {
 
-// NaN where either is.
-struct MaximumOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, Bool>) return (a | b) != 0 ? 1 : 0;
-    return a > b || a != a ? a : b;
-  }
-};
-
-// The two products of a gradient with one number, added.
-struct TwiceMulOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    const T product = a * b;
-    return product + product;
-  }
-};
-
-struct EqualOf {
-  template <typename T>
-  DISTAG_INLINE static Bool apply(T a, T b) {
-    if constexpr (std::is_same_v<T, Bool>) return (a != 0) == (b != 0) ? 1 : 0;
-    return a == b ? 1 : 0;
-  }
-};
-
-struct NegateOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T x) {
-    if constexpr (std::is_same_v<T, int64_t>) return static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x));
-    return -x;
-  }
-};
-
-// The share of the gradient that goes to the first of two numbers of which the larger was taken.
-struct FirstShareOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    return a < b ? T(0) : a == b ? T(0.5) : T(1);  // with a NaN, both have all of it
-  }
-};
-
+// f(a, b) of all dtypes, in the shape to which both broadcast.
 template <typename F>
-Tensor binary(const Pair& pair) {
+Tensor binary(F f, const Pair& pair) {
   Tensor out = Tensor::empty(pair.dtype(), pair.shape);
-  dispatch(pair.dtype(), [&]<typename T>(T) { binary_into<F, T, T, T>(out, pair.a, pair.b); });
+  dispatch(pair.dtype(), [&]<typename T>(T) { compute_alike<Wrapping<T>>(out, f, pair.a, pair.b); });
   return out;
 }
 
+constexpr auto kNegationOf = [](const auto& x) {
+  if constexpr (std::is_floating_point_v<Element<decltype(x)>>)
+    return -x;
+  else
+    return uint64_t{0} - x;
+};
+
 void negate_into(const char* op, Tensor& out, const Tensor& x) {
-  Tensor in = x.contiguous();
-  dispatch_numeric(op, x.dtype(), [&]<typename T>(T) { unary_into<NegateOf, T, T>(out, in); });
+  dispatch_numeric(op, x.dtype(), [&]<typename T>(T) { compute_alike<Wrapping<T>>(out, kNegationOf, x); });
 }
 
 // In place of a gradient that is exclusive.
@@ -76,7 +41,7 @@ Tensor negated(const char* op, const Tensor& x) {
 
 Tensors add_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
   save_kinds(saved, inputs);
-  return {binary<AddOf>(Pair("add", inputs))};
+  return {binary(kSumOf, Pair("add", inputs))};
 }
 
 Tensors add_backward(const Saved& saved, Tensors gradients) {
@@ -105,7 +70,8 @@ namespace {
 Tensors sub_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
   Pair pair("sub", inputs);
   Tensor out = Tensor::empty(pair.dtype(), pair.shape);
-  dispatch_numeric("sub", pair.dtype(), [&]<typename T>(T) { binary_into<SubOf, T, T, T>(out, pair.a, pair.b); });
+  dispatch_numeric("sub", pair.dtype(),
+                   [&]<typename T>(T) { compute_alike<Wrapping<T>>(out, kDifferenceOf, pair.a, pair.b); });
   save_kinds(saved, inputs);
   return {out};
 }
@@ -151,30 +117,17 @@ Tensors mul_forward(std::span<const Tensor> inputs, const Attributes&, Saved* sa
     saved->tensors.push_back(saved->needs(1) ? pair.a.snapshot() : Tensor());
     if (!is_square(inputs, *saved)) saved->tensors.push_back(saved->needs(0) ? pair.b.snapshot() : Tensor());
   }
-  return {binary<MulOf>(pair)};
+  return {binary(kProductOf, pair)};
 }
 
-// The product is rounded before it is added, as in two passes.
-template <typename T>
-struct AddProductRow {
-  DISTAG_INLINE static void run(T* out, const T* sum, const T* g, const T* x, int64_t count) {
-    DISTAG_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i) out[i] = sum[i] + g[i] * x[i];
-  }
-};
-
 // sum + g * x, of row-major tensors of one shape and floating dtype; in place of one of the first two where that is
-// exclusive, also where both are one tensor.
+// exclusive, also where both are one tensor. The product is rounded before it is added, as in two passes.
 Tensor add_product(const Tensor& sum, Tensor g, const Tensor& x) {
   if (sum.id() == g.id()) g = Tensor();
   const Tensor& factor = g ? std::as_const(g) : sum;
   Tensor out = output_for(sum.is_exclusive() ? sum : factor, x.dtype(), x.shape());
-  dispatch_floating("mul", x.dtype(), [&]<typename T>(T) {
-    const T* const first = sum.data_as<T>();
-    const T* const second = factor.data_as<T>();
-    simd::run<AddProductRow<T>, T*, const T*, const T*, const T*, int64_t>(out.mutable_data_as<T>(), first, second,
-                                                                           x.data_as<T>(), x.count());
-  });
+  const auto onto = [](const auto& so_far, const auto& a, const auto& b) { return so_far + a * b; };
+  dispatch_floating("mul", x.dtype(), [&]<typename T>(T) { compute_alike<T>(out, onto, sum, factor, x); });
   return out;
 }
 
@@ -185,14 +138,17 @@ Tensor mul_gradient(const Saved& saved, size_t input, Tensor sum, Tensor g) {
     return t && t.is_contiguous() && t.dtype() == x.dtype() && t.shape() == saved.shapes[input];
   };
   if (fits(sum) && fits(g) && fits(x)) return add_product(sum, std::move(g), x);
-  return accumulate(std::move(sum), gradient_of(saved, input, combine<MulOf>("mul", g, x)));
+  return accumulate(std::move(sum), gradient_of(saved, input, combine("mul", kProductOf, g, x)));
 }
+
+// The two products of a gradient with one number, added.
+constexpr auto kTwiceProductOf = [](const auto& a, const auto& b) { return a * b + a * b; };
 
 Tensors mul_backward_onto(const Saved& saved, Tensors gradients, Tensors sums) {
   Tensor g = std::move(gradients[0]);
   if (!g) return sums;
   if (saved.tensors.size() == 1) {
-    sums[0] = accumulate(std::move(sums[0]), combine<TwiceMulOf>("mul", g, saved.tensors[0]));
+    sums[0] = accumulate(std::move(sums[0]), combine("mul", kTwiceProductOf, g, saved.tensors[0]));
     return sums;
   }
   // Into new memory if the gradient is needed once more.
@@ -224,7 +180,7 @@ Tensors div_forward(std::span<const Tensor> inputs, const Attributes&, Saved* sa
   Dtype dtype = result_dtype(inputs[0], inputs[1]);
   Pair pair("div", inputs, is_floating(dtype) ? dtype : Dtype::kFloat32);
   Tensor out = Tensor::empty(pair.dtype(), pair.shape);
-  dispatch_floating("div", pair.dtype(), [&]<typename T>(T) { binary_into<DivOf, T, T, T>(out, pair.a, pair.b); });
+  dispatch_floating("div", pair.dtype(), [&]<typename T>(T) { compute_alike<T>(out, kQuotientOf, pair.a, pair.b); });
   if (saved != nullptr) {
     save_kinds(saved, inputs);
     saved->tensors = {pair.b.snapshot(), saved->needs(1) ? out.snapshot() : Tensor()};
@@ -236,11 +192,11 @@ Tensors div_forward(std::span<const Tensor> inputs, const Attributes&, Saved* sa
 Tensors div_backward(const Saved& saved, Tensors gradients) {
   Tensors result(2);
   if (!gradients[0]) return result;
-  Tensor by_b = combine<DivOf>("div", gradients[0], saved.tensors[0]);
+  Tensor by_b = combine("div", kQuotientOf, gradients[0], saved.tensors[0]);
   gradients.clear();
   if (saved.needs(1)) {
     Tensor kept = saved.needs(0) ? by_b : Tensor();
-    Tensor summed = gradient_of(saved, 1, combine<MulOf>("div", by_b, saved.tensors[1]));
+    Tensor summed = gradient_of(saved, 1, combine("div", kProductOf, by_b, saved.tensors[1]));
     result[1] = negated("div", summed);
   }
   if (saved.needs(0)) result[0] = gradient_of(saved, 0, std::move(by_b));
@@ -260,13 +216,30 @@ constexpr Op kDiv{.name = "div",
 
 namespace {
 
+// NaN where either is.
+constexpr auto kMaximumOf = [](const auto& a, const auto& b) {
+  if constexpr (kIsBool<decltype(a)>)
+    return xt::not_equal(a | b, 0);
+  else
+    return select((a > b) | xt::not_equal(a, a), a, b);
+};
+
+// The share of the gradient that goes to the first of two numbers of which the larger was taken; with a NaN, both have
+// all of it.
+constexpr auto kFirstShareOf = [](const auto& a, const auto& b) {
+  using T = Element<decltype(a)>;
+  return select(a < b, T(0), select(xt::equal(a, b), T(0.5), T(1)));
+};
+
 Tensors maximum_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
   Pair pair("maximum", inputs);
   if (saved != nullptr) {
     save_kinds(saved, inputs);
     saved->tensors = {pair.a.snapshot(), pair.b.snapshot()};
   }
-  return {binary<MaximumOf>(pair)};
+  Tensor out = Tensor::empty(pair.dtype(), pair.shape);
+  dispatch(pair.dtype(), [&]<typename T>(T) { compute_alike<T>(out, kMaximumOf, pair.a, pair.b); });
+  return {out};
 }
 
 // Equal ones get half of the gradient each.
@@ -278,9 +251,9 @@ Tensors maximum_backward(const Saved& saved, Tensors gradients) {
     if (!saved.needs(i)) continue;
     Tensor share = Tensor::empty(g.dtype(), g.shape());
     dispatch_floating("maximum", g.dtype(), [&]<typename T>(T) {
-      binary_into<FirstShareOf, T, T, T>(share, saved.tensors[i], saved.tensors[1 - i]);
+      compute_alike<T>(share, kFirstShareOf, saved.tensors[i], saved.tensors[1 - i]);
     });
-    result[i] = gradient_of(saved, i, combine<MulOf>("maximum", share, g));
+    result[i] = gradient_of(saved, i, combine("maximum", kProductOf, share, g));
   }
   return result;
 }
@@ -298,10 +271,17 @@ constexpr Op kMaximum{.name = "maximum",
 
 namespace {
 
+constexpr auto kEqualityOf = [](const auto& a, const auto& b) {
+  if constexpr (kIsBool<decltype(a)>)
+    return xt::equal(xt::not_equal(a, 0), xt::not_equal(b, 0));
+  else
+    return xt::equal(a, b);
+};
+
 Tensors eq_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
   Pair pair("eq", inputs);
   Tensor out = Tensor::empty(Dtype::kBool, pair.shape);
-  dispatch(pair.dtype(), [&]<typename T>(T) { binary_into<EqualOf, Bool, T, T>(out, pair.a, pair.b); });
+  dispatch(pair.dtype(), [&]<typename T>(T) { compute<Bool, T, T>(out, kEqualityOf, pair.a, pair.b); });
   return {out};
 }
 
@@ -318,19 +298,25 @@ constexpr Op kEq{.name = "eq",
 namespace {
 
 template <typename F>
-Tensor with_number(const char* op, const Tensor& x, const Attributes& attributes) {
+Tensor with_number(const char* op, F f, const Tensor& x, const Attributes& attributes) {
   double value = get_float(attributes, "value", 0.0);
   if (x.dtype() == Dtype::kInt64 && !is_int64(value)) {
     fail(Status::kInvalidArgument, "{}: an int64 tensor takes a whole number only, not {}", op, value);
   }
   Tensor out = Tensor::empty(x.dtype(), x.shape());
-  dispatch_numeric(op, x.dtype(),
-                   [&]<typename T>(T) { binary_into<F, T, T, T>(out, x, Tensor::scalar(x.dtype(), value)); });
+  dispatch_numeric(op, x.dtype(), [&]<typename T>(T) {
+    const auto number = static_cast<Wrapping<T>>(static_cast<T>(value));
+    compute_alike<Wrapping<T>>(
+        out, [f, number](const auto& row) { return f(row, number); }, x);
+  });
   return out;
 }
 
+constexpr auto kPlusNumber = [](const auto& x, const auto& number) { return x + number; };
+constexpr auto kTimesNumber = [](const auto& x, const auto& number) { return x * number; };
+
 Tensors add_scalar_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
-  return {with_number<AddOf>("add_scalar", inputs[0], attributes)};
+  return {with_number("add_scalar", kPlusNumber, inputs[0], attributes)};
 }
 
 Tensors add_scalar_backward(const Saved&, Tensors gradients) { return gradients; }
@@ -349,13 +335,19 @@ namespace {
 
 Tensors mul_scalar_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   if (saved != nullptr) saved->attributes = attributes;
-  return {with_number<MulOf>("mul_scalar", inputs[0], attributes)};
+  return {with_number("mul_scalar", kTimesNumber, inputs[0], attributes)};
 }
 
 Tensors mul_scalar_backward(const Saved& saved, Tensors gradients) {
   Tensor& g = gradients[0];
-  if (g) g = combine<MulOf>("mul_scalar", g, Tensor::scalar(g.dtype(), get_float(saved.attributes, "value", 0.0)));
-  return gradients;
+  if (!g) return gradients;
+  const double value = get_float(saved.attributes, "value", 0.0);
+  Tensor out = output_for(g, g.dtype(), g.shape());
+  dispatch_floating("mul_scalar", g.dtype(), [&]<typename T>(T) {
+    compute_alike<T>(
+        out, [number = static_cast<T>(value)](const auto& row) { return row * number; }, g);
+  });
+  return {out};
 }
 
 }  // namespace
@@ -400,7 +392,7 @@ namespace {
 // Of integers by squaring, which wraps around; a negative exponent leaves 1 or -1 of these, 0 of any other base.
 struct PowOf {
   template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
+  T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, int64_t>) {
       if (b < 0 && a != 1 && a != -1) return 0;
       uint64_t power = 1;
@@ -414,20 +406,14 @@ struct PowOf {
   }
 };
 
+constexpr auto kPowerOf = [](const auto& a, const auto& b) { return each(PowOf(), a, b); };
 // b a^(b - 1); 0 for b = 0, whatever a is.
-struct PowSlopeInBase {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    return b == T(0) ? T(0) : b * std::pow(a, b - T(1));
-  }
+constexpr auto kPowerSlopeInBase = [](const auto& a, const auto& b) {
+  return select(xt::equal(b, 0), Element<decltype(a)>(0), b * each(PowOf(), a, b - 1));
 };
-
 // a^b log(a); 0 for a = 0 where the power stays finite.
-struct PowSlopeInExponent {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    return a == T(0) && b >= T(0) ? T(0) : std::pow(a, b) * std::log(a);
-  }
+constexpr auto kPowerSlopeInExponent = [](const auto& a, const auto& b) {
+  return select(xt::equal(a, 0) & (b >= 0), Element<decltype(a)>(0), each(PowOf(), a, b) * xt::log(a));
 };
 
 // Integers stay int64, bools become it.
@@ -435,7 +421,7 @@ Tensors pow_forward(std::span<const Tensor> inputs, const Attributes&, Saved* sa
   Dtype dtype = result_dtype(inputs[0], inputs[1]);
   Pair pair("pow", inputs, is_floating(dtype) ? dtype : Dtype::kInt64);
   Tensor out = Tensor::empty(pair.dtype(), pair.shape);
-  dispatch_numeric("pow", pair.dtype(), [&]<typename T>(T) { binary_into<PowOf, T, T, T>(out, pair.a, pair.b); });
+  dispatch_numeric("pow", pair.dtype(), [&]<typename T>(T) { compute_alike<T>(out, kPowerOf, pair.a, pair.b); });
   if (saved != nullptr) {
     save_kinds(saved, inputs);
     saved->tensors = {pair.a.snapshot(), pair.b.snapshot()};
@@ -452,12 +438,12 @@ Tensors pow_backward(const Saved& saved, Tensors gradients) {
     Tensor slope = Tensor::empty(g.dtype(), g.shape());
     dispatch_floating("pow", g.dtype(), [&]<typename T>(T) {
       if (i == 0) {
-        binary_into<PowSlopeInBase, T, T, T>(slope, saved.tensors[0], saved.tensors[1]);
+        compute_alike<T>(slope, kPowerSlopeInBase, saved.tensors[0], saved.tensors[1]);
       } else {
-        binary_into<PowSlopeInExponent, T, T, T>(slope, saved.tensors[0], saved.tensors[1]);
+        compute_alike<T>(slope, kPowerSlopeInExponent, saved.tensors[0], saved.tensors[1]);
       }
     });
-    result[i] = gradient_of(saved, i, combine<MulOf>("pow", slope, g));
+    result[i] = gradient_of(saved, i, combine("pow", kProductOf, slope, g));
   }
   return result;
 }

@@ -7,42 +7,28 @@
 
 namespace distag::ops {
 
-// Integers wrap around; bools are added as "or" and multiplied as "and".
-struct AddOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, int64_t>)
-      return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-    if constexpr (std::is_same_v<T, Bool>) return (a | b) != 0 ? 1 : 0;
-    if constexpr (kIsFloating<T>) return a + b;
-  }
-};
+// The type in which numbers of T are added and multiplied: integers wrap around.
+template <typename T>
+using Wrapping = std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>;
 
-struct SubOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, int64_t>)
-      return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-    if constexpr (kIsFloating<T>) return a - b;
-  }
-};
+template <typename Row>
+inline constexpr bool kIsBool = std::is_same_v<Element<Row>, Bool>;
 
-struct MulOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, int64_t>)
-      return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-    if constexpr (std::is_same_v<T, Bool>) return a != 0 && b != 0 ? 1 : 0;
-    if constexpr (kIsFloating<T>) return a * b;
-  }
+// Bools are added as "or" and multiplied as "and".
+constexpr auto kSumOf = [](const auto& a, const auto& b) {
+  if constexpr (kIsBool<decltype(a)>)
+    return xt::not_equal(a | b, 0);
+  else
+    return a + b;
 };
-
-struct DivOf {
-  template <typename T>
-  DISTAG_INLINE static T apply(T a, T b) {
-    return a / b;
-  }
+constexpr auto kDifferenceOf = [](const auto& a, const auto& b) { return a - b; };
+constexpr auto kProductOf = [](const auto& a, const auto& b) {
+  if constexpr (kIsBool<decltype(a)>)
+    return xt::not_equal(a, 0) & xt::not_equal(b, 0);
+  else
+    return a * b;
 };
+constexpr auto kQuotientOf = [](const auto& a, const auto& b) { return a / b; };
 
 // Two inputs made ready: one dtype, and the shape they broadcast to.
 struct Pair {
@@ -71,14 +57,6 @@ inline void save_kinds(Saved* saved, std::span<const Tensor> inputs) {
 
 inline Tensor gradient_of(const Saved& saved, size_t input, Tensor gradient) {
   return reduce_to(std::move(gradient), saved.shapes[input], saved.dtypes[input]);
-}
-
-// F(a, b) of floating tensors in the shape of a, to which b broadcasts; in place of `a` where that is exclusive.
-template <typename F>
-Tensor combine(const char* op, const Tensor& a, const Tensor& b) {
-  Tensor out = output_for(a, a.dtype(), a.shape());
-  dispatch_floating(op, a.dtype(), [&]<typename T>(T) { binary_into<F, T, T, T>(out, a, b); });
-  return out;
 }
 
 }  // namespace distag::ops

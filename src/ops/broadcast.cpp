@@ -12,45 +12,23 @@ int category(Dtype dtype) { return is_floating(dtype) ? 2 : dtype == Dtype::kInt
 // Out-of-range numbers become the nearest int64, NaN becomes 0.
 struct ToInt64 {
   template <typename T>
-  DISTAG_INLINE static int64_t apply(T x) {
-    if constexpr (kIsFloating<T>) {
-      if (!(x < static_cast<T>(0x1p63))) return x != x ? 0 : INT64_MAX;
-      return x < static_cast<T>(-0x1p63) ? INT64_MIN : static_cast<int64_t>(x);
-    } else {
-      return x != 0 ? 1 : 0;  // of bool
-    }
+  DISTAG_INLINE int64_t operator()(T x) const {
+    if (!(x < static_cast<T>(0x1p63))) return x != x ? 0 : INT64_MAX;
+    return x < static_cast<T>(-0x1p63) ? INT64_MIN : static_cast<int64_t>(x);
   }
 };
 
-struct ToBool {
-  template <typename T>
-  DISTAG_INLINE static Bool apply(T x) {
-    return x != T(0) ? 1 : 0;
-  }
+template <typename Out, typename T>
+constexpr auto kConversion = [](const auto& x) {
+  if constexpr (std::is_same_v<Out, Bool>)
+    return xt::not_equal(x, T(0));
+  else if constexpr (std::is_same_v<T, Bool>)
+    return xt::cast<Out>(xt::not_equal(x, 0));
+  else if constexpr (std::is_same_v<Out, int64_t> && kIsFloating<T>)
+    return each(ToInt64(), x);
+  else
+    return xt::cast<Out>(x);
 };
-
-template <typename Out>
-struct ToFloating {
-  template <typename T>
-  DISTAG_INLINE static Out apply(T x) {
-    if constexpr (std::is_same_v<T, Bool>) return x != 0 ? Out(1) : Out(0);
-    return static_cast<Out>(x);
-  }
-};
-
-template <typename T>
-void convert_from(Tensor& out, const Tensor& x) {
-  switch (out.dtype()) {
-    case Dtype::kFloat32:
-      return unary_into<ToFloating<float>, float, T>(out, x);
-    case Dtype::kFloat64:
-      return unary_into<ToFloating<double>, double, T>(out, x);
-    case Dtype::kInt64:
-      return unary_into<ToInt64, int64_t, T>(out, x);
-    case Dtype::kBool:
-      return unary_into<ToBool, Bool, T>(out, x);
-  }
-}
 
 }  // namespace
 
@@ -100,7 +78,9 @@ Tensor as_dtype(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
   Tensor in = x.contiguous();
   Tensor out = Tensor::empty(dtype, x.shape());
-  dispatch(x.dtype(), [&]<typename T>(T) { convert_from<T>(out, in); });
+  dispatch(x.dtype(), [&]<typename T>(T) {
+    dispatch(dtype, [&]<typename Out>(Out) { compute<Out, T>(out, kConversion<Out, T>, in); });
+  });
   return out;
 }
 

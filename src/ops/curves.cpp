@@ -1,489 +1,201 @@
-// Elementwise functions of one tensor, each with its slope: sin, cos, abs, square, rsqrt, reciprocal, clamp, and the
-// activations silu, softplus, gelu, leaky_relu, elu. The gradient is that of the result times the slope at x.
+// Elementwise functions of one tensor whose gradient follows from the argument: sin, cos, abs, square, rsqrt,
+// reciprocal, clamp, and the activations silu, softplus, gelu, leaky_relu, elu.
 #include <cmath>
 
+#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
-#include "ops/elementwise.h"
 #include "ops/math.h"
+#include "ops/unary.h"
 
 namespace distag::ops {
+
+// ---- sin, cos -------------------------------------------------------------------------------------------------------
+
 namespace {
 
-template <typename Curve, typename T>
-struct ValueRow {
-  DISTAG_INLINE static void run(T* out, const T* x, Curve curve, int64_t count) {
-    DISTAG_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i) out[i] = curve.value(x[i]);
+template <typename T>
+struct BeyondReductionRow {
+  DISTAG_INLINE static void run(const T* x, int64_t count, int64_t* found) {
+    int64_t beyond = 0;
+    for (int64_t i = 0; i < count; ++i) beyond += math::is_beyond_reduction(x[i]);
+    *found = beyond;
   }
 };
 
-template <typename Curve, typename T>
-struct SlopeRow {
-  DISTAG_INLINE static void run(T* out, const T* g, const T* x, Curve curve, int64_t count) {
-    DISTAG_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i) out[i] = g[i] * curve.slope(x[i]);
-  }
-};
-
-// Integers and bools become float32.
-template <typename Curve>
-Tensors values_of(const char* op, Curve curve, const Tensor& input, Saved* saved) {
-  Tensor x = (is_floating(input.dtype()) ? input : as_dtype(input, Dtype::kFloat32)).contiguous();
-  Tensor out = Tensor::empty(x.dtype(), x.shape());
-  dispatch_floating(op, x.dtype(), [&]<typename T>(T) {
+// Whether some angle of a row-major x is too large for the curve that works in vectors.
+bool has_large_angles(const Tensor& x) {
+  int64_t found = 0;
+  dispatch_floating("angles", x.dtype(), [&]<typename T>(T) {
     if (x.count() == 0) return;
-    simd::run<ValueRow<Curve, T>, T*, const T*, Curve, int64_t>(out.mutable_data_as<T>(), x.data_as<T>(), curve,
-                                                                x.count());
+    simd::run<BeyondReductionRow<T>, const T*, int64_t, int64_t*>(x.data_as<T>(), x.count(), &found);
   });
-  if (saved != nullptr) saved->tensors = {x.snapshot()};
-  return {out};
+  return found != 0;
 }
 
-// The same where integers stay integers, which wrap around; bools become int64.
-template <typename Curve>
-Tensors numeric_values_of(const char* op, Curve curve, const Tensor& input, Saved* saved) {
-  if (is_floating(input.dtype())) return values_of(op, curve, input, saved);
-  const Tensor x = as_dtype(input, Dtype::kInt64).contiguous();
-  Tensor out = Tensor::empty(x.dtype(), x.shape());
-  if (x.count() == 0) return {out};
-  const auto* from = x.data_as<int64_t>();
-  auto* to = out.mutable_data_as<int64_t>();
-  for (int64_t i = 0; i < x.count(); ++i)
-    to[i] = static_cast<int64_t>(curve.whole(from[i], static_cast<uint64_t>(from[i])));
-  return {out};
-}
-
-template <typename Curve>
-Tensors slopes_of(const char* op, Curve curve, const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  const Tensor& x = saved.tensors[0];
-  Tensor g = std::move(gradients[0]);
-  if (!g.is_contiguous()) g = g.clone();
-  Tensor out = output_for(g, x.dtype(), x.shape());
-  dispatch_floating(op, x.dtype(), [&]<typename T>(T) {
-    if (x.count() == 0) return;
-    const T* in = g.data_as<T>();
-    simd::run<SlopeRow<Curve, T>, T*, const T*, const T*, Curve, int64_t>(out.mutable_data_as<T>(), in, x.data_as<T>(),
-                                                                          curve, x.count());
-  });
-  return {out};
-}
-
-// ---- sin ------------------------------------------------------------------------------------------------------------
-
-struct Sine {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return std::sin(x);
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return std::cos(x);
-  }
-};
-
-Tensors sin_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("sin", Sine(), inputs[0], saved);
-}
-
-Tensors sin_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("sin", Sine(), saved, std::move(gradients));
+// Value and slope by a curve, and by Any of it where angles are large, with the same bits where they are not.
+template <Name kName, typename Value, typename Slope>
+constexpr Op of_angle(const char* signature, const char* summary) {
+  return {.name = kName.text,
+          .signature = signature,
+          .summary = summary,
+          .forward =
+              [](std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+                const Tensor x = floating_row_major(inputs[0]);
+                if (saved != nullptr) saved->tensors = {x.snapshot()};
+                if (has_large_angles(x)) {
+                  return Tensors{value_of(
+                      kName.text, [](const auto& r) { return each(math::Any<Value>(), r); }, x)};
+                }
+                return Tensors{value_of(
+                    kName.text, [](const auto& r) { return each(Value(), r); }, x)};
+              },
+          .backward =
+              [](const Saved& saved, Tensors gradients) {
+                const Tensor& x = saved.tensors[0];
+                if (has_large_angles(x)) {
+                  const auto any = [](const auto& g, const auto& r) { return g * each(math::Any<Slope>(), r); };
+                  return gradients_of(kName.text, any, x, std::move(gradients));
+                }
+                const auto slope = [](const auto& g, const auto& r) { return g * each(Slope(), r); };
+                return gradients_of(kName.text, slope, x, std::move(gradients));
+              },
+          .is_cheap = true};
 }
 
 }  // namespace
 
-constexpr Op kSin{.name = "sin",
-                  .signature = "sin(tensor x) -> tensor",
-                  .summary = "The sine of each element, in the shape of x.",
-                  .forward = sin_forward,
-                  .backward = sin_backward,
-                  .is_cheap = true};
+constexpr Op kSin =
+    of_angle<"sin", math::Sin, math::Cos>("sin(tensor x) -> tensor", "The sine of each element, in the shape of x.");
 
-// ---- cos ------------------------------------------------------------------------------------------------------------
+constexpr Op kCos = of_angle<"cos", math::Cos, math::MinusSin>("cos(tensor x) -> tensor",
+                                                               "The cosine of each element, in the shape of x.");
+
+// ---- abs, square: integers stay integers, which wrap around; bools become int64 -------------------------------------
 
 namespace {
 
-struct CosCurve {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return std::cos(x);
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return -std::sin(x);
-  }
-};
-
-Tensors cos_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("cos", CosCurve(), inputs[0], saved);
-}
-
-Tensors cos_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("cos", CosCurve(), saved, std::move(gradients));
+template <Name kName, auto kValue, auto kWhole, auto kGradient>
+constexpr Op of_numbers(const char* signature, const char* summary) {
+  using Floating = UnaryOp<kName, Saves::kArgument, kValue, kGradient>;
+  return {.name = kName.text,
+          .signature = signature,
+          .summary = summary,
+          .forward =
+              [](std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+                if (is_floating(inputs[0].dtype())) return Floating::forward(inputs, attributes, saved);
+                const Tensor x = as_dtype(inputs[0], Dtype::kInt64).contiguous();
+                Tensor out = Tensor::empty(x.dtype(), x.shape());
+                compute<uint64_t, uint64_t>(out, kWhole, x);
+                return Tensors{out};
+              },
+          .backward = Floating::backward,
+          .is_cheap = true};
 }
 
 }  // namespace
-
-constexpr Op kCos{.name = "cos",
-                  .signature = "cos(tensor x) -> tensor",
-                  .summary = "The cosine of each element, in the shape of x.",
-                  .forward = cos_forward,
-                  .backward = cos_backward,
-                  .is_cheap = true};
-
-// ---- abs ------------------------------------------------------------------------------------------------------------
-
-namespace {
 
 // Of -0 it is +0. The slope at 0 is 0.
-struct AbsCurve {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return x <= T(0) ? T(0) - x : x;
-  }
-  uint64_t whole(int64_t x, uint64_t bits) const { return x < 0 ? 0 - bits : bits; }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return x > T(0) ? T(1) : x < T(0) ? T(-1) : T(0);
-  }
-};
+constexpr Op kAbs = of_numbers<"abs", [](const auto& x) { return select(x <= 0, Element<decltype(x)>(0) - x, x); },
+                               [](const auto& x) { return select(x > uint64_t{INT64_MAX}, uint64_t{0} - x, x); },
+                               [](const auto& g, const auto& x) {
+                                 using T = Element<decltype(x)>;
+                                 return g * select(x > 0, T(1), select(x < 0, T(-1), T(0)));
+                               }>("abs(tensor x) -> tensor", "The absolute value of each element, in the shape of x.");
 
-Tensors abs_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return numeric_values_of("abs", AbsCurve(), inputs[0], saved);
-}
+constexpr Op kSquare = of_numbers<"square", [](const auto& x) { return x * x; }, [](const auto& x) { return x * x; },
+                                  [](const auto& g, const auto& x) { return g * (x + x); }>(
+    "square(tensor x) -> tensor", "x * x of each element, in the shape of x.");
 
-Tensors abs_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("abs", AbsCurve(), saved, std::move(gradients));
-}
+// ---- rsqrt, reciprocal ----------------------------------------------------------------------------------------------
 
-}  // namespace
+constexpr Op kRsqrt =
+    of_argument<"rsqrt", [](const auto& x) { return 1 / xt::sqrt(x); },
+                [](const auto& g, const auto& x) { return g * (Element<decltype(x)>(-0.5) / (x * xt::sqrt(x))); }>(
+        "rsqrt(tensor x) -> tensor", "1 / sqrt(x) of each element, in the shape of x.");
 
-constexpr Op kAbs{.name = "abs",
-                  .signature = "abs(tensor x) -> tensor",
-                  .summary = "The absolute value of each element, in the shape of x.",
-                  .forward = abs_forward,
-                  .backward = abs_backward,
-                  .is_cheap = true};
+constexpr Op kReciprocal = of_argument<"reciprocal", [](const auto& x) { return 1 / x; },
+                                       [](const auto& g, const auto& x) { return g * (-1 / (x * x)); }>(
+    "reciprocal(tensor x) -> tensor", "1 / x of each element, in the shape of x.");
 
-// ---- square ---------------------------------------------------------------------------------------------------------
+// ---- silu, softplus, gelu -------------------------------------------------------------------------------------------
 
-namespace {
+constexpr Op kSilu = of_argument<"silu", [](const auto& x) { return x * each(math::Sigmoid(), x); },
+                                 [](const auto& g, const auto& x) { return g * each(math::SiluSlope(), x); }>(
+    "silu(tensor x) -> tensor", "x * sigmoid(x) of each element, in the shape of x.");
 
-struct SquareCurve {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return x * x;
-  }
-  uint64_t whole(int64_t, uint64_t bits) const { return bits * bits; }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return x + x;
-  }
-};
-
-Tensors square_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return numeric_values_of("square", SquareCurve(), inputs[0], saved);
-}
-
-Tensors square_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("square", SquareCurve(), saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kSquare{.name = "square",
-                     .signature = "square(tensor x) -> tensor",
-                     .summary = "x * x of each element, in the shape of x.",
-                     .forward = square_forward,
-                     .backward = square_backward,
-                     .is_cheap = true};
-
-// ---- rsqrt ----------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// 1 / sqrt(x)
-struct RsqrtCurve {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return T(1) / std::sqrt(x);
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return T(-0.5) / (x * std::sqrt(x));
-  }
-};
-
-Tensors rsqrt_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("rsqrt", RsqrtCurve(), inputs[0], saved);
-}
-
-Tensors rsqrt_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("rsqrt", RsqrtCurve(), saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kRsqrt{.name = "rsqrt",
-                    .signature = "rsqrt(tensor x) -> tensor",
-                    .summary = "1 / sqrt(x) of each element, in the shape of x.",
-                    .forward = rsqrt_forward,
-                    .backward = rsqrt_backward,
-                    .is_cheap = true};
-
-// ---- reciprocal -----------------------------------------------------------------------------------------------------
-
-namespace {
-
-struct ReciprocalCurve {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return T(1) / x;
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return T(-1) / (x * x);
-  }
-};
-
-Tensors reciprocal_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("reciprocal", ReciprocalCurve(), inputs[0], saved);
-}
-
-Tensors reciprocal_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("reciprocal", ReciprocalCurve(), saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kReciprocal{.name = "reciprocal",
-                         .signature = "reciprocal(tensor x) -> tensor",
-                         .summary = "1 / x of each element, in the shape of x.",
-                         .forward = reciprocal_forward,
-                         .backward = reciprocal_backward,
-                         .is_cheap = true};
-
-// ---- silu -----------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// x sigmoid(x)
-struct SiluCurve {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return x * math::sigmoid(x);
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    T s = math::sigmoid(x);
-    return s * (T(1) + x * (T(1) - s));
-  }
-};
-
-Tensors silu_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("silu", SiluCurve(), inputs[0], saved);
-}
-
-Tensors silu_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("silu", SiluCurve(), saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kSilu{.name = "silu",
-                   .signature = "silu(tensor x) -> tensor",
-                   .summary = "x * sigmoid(x) of each element, in the shape of x.",
-                   .forward = silu_forward,
-                   .backward = silu_backward,
-                   .is_cheap = true};
-
-// ---- softplus -------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// log(1 + exp(x)), without overflow.
-struct SoftplusCurve {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return std::log1p(math::exp(-std::fabs(x))) + (x > T(0) ? x : T(0));
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return math::sigmoid(x);
-  }
-};
-
-Tensors softplus_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("softplus", SoftplusCurve(), inputs[0], saved);
-}
-
-Tensors softplus_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("softplus", SoftplusCurve(), saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kSoftplus{.name = "softplus",
-                       .signature = "softplus(tensor x) -> tensor",
-                       .summary = "log(1 + exp(x)) of each element, in the shape of x, without overflow.",
-                       .forward = softplus_forward,
-                       .backward = softplus_backward,
-                       .is_cheap = true};
-
-// ---- gelu -----------------------------------------------------------------------------------------------------------
-
-namespace {
+constexpr Op kSoftplus = of_argument<"softplus", [](const auto& x) { return each(math::Softplus(), x); },
+                                     [](const auto& g, const auto& x) { return g * each(math::Sigmoid(), x); }>(
+    "softplus(tensor x) -> tensor", "log(1 + exp(x)) of each element, in the shape of x, without overflow.");
 
 // x times the normal distribution's share below x (Hendrycks, Gimpel 2016), in its exact form.
-struct GeluCurve {
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return x * T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440)));
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    T below = T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440)));
-    return below + x * T(0.39894228040143267794) * math::exp(x * x * T(-0.5));
-  }
-};
+constexpr Op kGelu =
+    of_argument<"gelu", [](const auto& x) { return x * each(math::NormalShare(), x); },
+                [](const auto& g, const auto& x) {
+                  return g * (each(math::NormalShare(), x) + x * each(math::NormalDensity(), x));
+                }>("gelu(tensor x) -> tensor", "x * (1 + erf(x / sqrt(2))) / 2 of each element, in the shape of x.");
 
-Tensors gelu_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  return values_of("gelu", GeluCurve(), inputs[0], saved);
-}
-
-Tensors gelu_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("gelu", GeluCurve(), saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kGelu{.name = "gelu",
-                   .signature = "gelu(tensor x) -> tensor",
-                   .summary = "x * (1 + erf(x / sqrt(2))) / 2 of each element, in the shape of x.",
-                   .forward = gelu_forward,
-                   .backward = gelu_backward,
-                   .is_cheap = true};
-
-// ---- leaky_relu -----------------------------------------------------------------------------------------------------
+// ---- leaky_relu, elu, clamp -----------------------------------------------------------------------------------------
 
 namespace {
 
-struct LeakyReluCurve {
-  double negative_slope;
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return x > T(0) ? x : x * static_cast<T>(negative_slope);
+struct LeakyRelu {
+  explicit LeakyRelu(const Attributes& attributes) : slope(get_float(attributes, "negative_slope", 0.01)) {}
+  auto value(const auto& x) const { return select(x > 0, x, x * static_cast<Element<decltype(x)>>(slope)); }
+  auto gradient(const auto& g, const auto& x) const {
+    using T = Element<decltype(x)>;
+    return g * select(x > 0, T(1), static_cast<T>(slope));
   }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return x > T(0) ? T(1) : static_cast<T>(negative_slope);
-  }
+  double slope;
 };
 
-LeakyReluCurve leaky_relu_curve(const Attributes& attributes) {
-  return {get_float(attributes, "negative_slope", 0.01)};
-}
-
-Tensors leaky_relu_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  if (saved != nullptr) saved->attributes = attributes;
-  return values_of("leaky_relu", leaky_relu_curve(attributes), inputs[0], saved);
-}
-
-Tensors leaky_relu_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("leaky_relu", leaky_relu_curve(saved.attributes), saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kLeakyRelu{.name = "leaky_relu",
-                        .signature = "leaky_relu(tensor x, float64 negative_slope = 0.01) -> tensor",
-                        .summary = "x where x > 0, else negative_slope * x, in the shape of x.",
-                        .forward = leaky_relu_forward,
-                        .backward = leaky_relu_backward,
-                        .is_cheap = true};
-
-// ---- elu ------------------------------------------------------------------------------------------------------------
-
-namespace {
-
-struct EluCurve {
+struct Elu {
+  explicit Elu(const Attributes& attributes) : alpha(get_float(attributes, "alpha", 1.0)) {}
+  auto value(const auto& x) const {
+    return select(x > 0, x, static_cast<Element<decltype(x)>>(alpha) * each(math::Expm1NotPositive(), x));
+  }
+  auto gradient(const auto& g, const auto& x) const {
+    using T = Element<decltype(x)>;
+    return g * select(x > 0, T(1), static_cast<T>(alpha) * each(math::Exp(), x));
+  }
   double alpha;
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    return x > T(0) ? x : static_cast<T>(alpha) * std::expm1(x);
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return x > T(0) ? T(1) : static_cast<T>(alpha) * math::exp(x);
-  }
 };
-
-EluCurve elu_curve(const Attributes& attributes) { return {get_float(attributes, "alpha", 1.0)}; }
-
-Tensors elu_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  if (saved != nullptr) saved->attributes = attributes;
-  return values_of("elu", elu_curve(attributes), inputs[0], saved);
-}
-
-Tensors elu_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("elu", elu_curve(saved.attributes), saved, std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kElu{.name = "elu",
-                  .signature = "elu(tensor x, float64 alpha = 1) -> tensor",
-                  .summary = "x where x > 0, else alpha * (exp(x) - 1), in the shape of x.",
-                  .forward = elu_forward,
-                  .backward = elu_backward,
-                  .is_cheap = true};
-
-// ---- clamp ----------------------------------------------------------------------------------------------------------
-
-namespace {
 
 // NaN stays NaN. The slope is 1 at the bounds.
-struct ClampCurve {
+struct Clamp {
+  explicit Clamp(const Attributes& attributes)
+      : low(get_float(attributes, "min", -HUGE_VAL)), high(get_float(attributes, "max", HUGE_VAL)) {
+    if (!std::isnan(low) && !std::isnan(high)) return;
+    fail(Status::kInvalidArgument, "clamp: min {} and max {}: NaN is no bound", low, high);
+  }
+  auto value(const auto& x) const {
+    const auto least = static_cast<Element<decltype(x)>>(low);
+    const auto most = static_cast<Element<decltype(x)>>(high);
+    return each(
+        [least, most]<typename T>(T number) {
+          const T raised = number < least ? least : number;
+          return raised > most ? most : raised;
+        },
+        x);
+  }
+  auto gradient(const auto& g, const auto& x) const {
+    using T = Element<decltype(x)>;
+    return g * select((x >= static_cast<T>(low)) & (x <= static_cast<T>(high)), T(1), T(0));
+  }
   double low;
   double high;
-  template <typename T>
-  DISTAG_INLINE T value(T x) const {
-    T least = static_cast<T>(low);
-    T most = static_cast<T>(high);
-    T raised = x < least ? least : x;
-    return raised > most ? most : raised;
-  }
-  template <typename T>
-  DISTAG_INLINE T slope(T x) const {
-    return x >= static_cast<T>(low) && x <= static_cast<T>(high) ? T(1) : T(0);
-  }
 };
-
-ClampCurve clamp_curve(const Attributes& attributes) {
-  const ClampCurve curve{get_float(attributes, "min", -HUGE_VAL), get_float(attributes, "max", HUGE_VAL)};
-  if (std::isnan(curve.low) || std::isnan(curve.high)) {
-    fail(Status::kInvalidArgument, "clamp: min {} and max {}: NaN is no bound", curve.low, curve.high);
-  }
-  return curve;
-}
-
-Tensors clamp_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  if (saved != nullptr) saved->attributes = attributes;
-  return values_of("clamp", clamp_curve(attributes), inputs[0], saved);
-}
-
-Tensors clamp_backward(const Saved& saved, Tensors gradients) {
-  return slopes_of("clamp", clamp_curve(saved.attributes), saved, std::move(gradients));
-}
 
 }  // namespace
 
-constexpr Op kClamp{.name = "clamp",
-                    .signature = "clamp(tensor x, float64 min = -inf, float64 max = inf) -> tensor",
-                    .summary = "Each element limited to min .. max, in the shape of x.",
-                    .forward = clamp_forward,
-                    .backward = clamp_backward,
-                    .is_cheap = true};
+constexpr Op kLeakyRelu =
+    of_curve<"leaky_relu", LeakyRelu>("leaky_relu(tensor x, float64 negative_slope = 0.01) -> tensor",
+                                      "x where x > 0, else negative_slope * x, in the shape of x.");
+
+constexpr Op kElu = of_curve<"elu", Elu>("elu(tensor x, float64 alpha = 1) -> tensor",
+                                         "x where x > 0, else alpha * (exp(x) - 1), in the shape of x.");
+
+constexpr Op kClamp = of_curve<"clamp", Clamp>("clamp(tensor x, float64 min = -inf, float64 max = inf) -> tensor",
+                                               "Each element limited to min .. max, in the shape of x.");
 
 }  // namespace distag::ops

@@ -184,7 +184,7 @@ Tensor scales_of(const char* op, const Saved& saved, const Tensor& gradient) {
   const Tensor& factors = saved.tensors[4];
   Tensor scales = Tensor::empty(factors.dtype(), factors.shape());
   Tensor g = gradient.rank() == 0 ? gradient : with_shape(gradient, factors.shape());
-  dispatch_floating(op, scales.dtype(), [&]<typename T>(T) { binary_into<MulOf, T, T, T>(scales, factors, g); });
+  dispatch_floating(op, scales.dtype(), [&]<typename T>(T) { compute_alike<T>(scales, kProductOf, factors, g); });
   return scales;
 }
 

@@ -4,13 +4,14 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "ops/simd.h"
 
-// exp, log, tanh and what is made of them, for float and double, written so that loops over them vectorise, and of IEEE
-// operations only, so that every machine and compiler gives the same bits. Errors are at most about 2 ulp. Coefficients
-// are those of the Taylor series of exp and of log((1 + s) / (1 - s)) = 2 (s + s^3/3 + ...), cut where the rest is
-// below the precision.
+// exp, log, tanh, erf, sin, cos and what is made of them, for float and double, written so that loops over them
+// vectorise, and of IEEE operations only, so that every machine and compiler gives the same bits. Errors are at most 2
+// ulp (tests/unit/ops/math_test.cpp). Coefficients are those of the Taylor series of exp, sin, cos and of log((1 + s) /
+// (1 - s)) = 2 (s + s^3/3 + ...), cut where the rest is below the precision; those of erf are fitted.
 namespace distag::ops::math {
 
 template <typename T>
@@ -103,9 +104,9 @@ DISTAG_INLINE T exp_not_positive(T x) {
   return (scale + scale * parts.tail) * T(0x1p-64);
 }
 
-// exp(x) - 1 for 0 <= x <= 80, without cancellation.
+// exp(x) - 1 for -80 <= x <= 80, without cancellation.
 template <typename T>
-DISTAG_INLINE T expm1_positive(T x) {
+DISTAG_INLINE T expm1_within(T x) {
   ExpParts<T> parts = exp_parts(x);
   T scale = power_of_two<T>(parts.n_bits);
   return (scale - T(1)) + scale * parts.tail;
@@ -116,7 +117,7 @@ DISTAG_INLINE T tanh(T x) {
   T magnitude = std::fabs(x);
   T doubled = magnitude + magnitude;
   doubled = doubled > T(44) ? T(44) : doubled;  // tanh(22) rounds to 1
-  T e = expm1_positive(doubled);
+  T e = expm1_within(doubled);
   T result = std::copysign(e / (e + T(2)), x);
   return x != x ? x : result;
 }
@@ -124,6 +125,26 @@ DISTAG_INLINE T tanh(T x) {
 template <typename T>
 DISTAG_INLINE T sigmoid(T x) {
   return T(1) / (T(1) + math::exp(-x));
+}
+
+// log(1 + f) for f from sqrt(1/2) - 1 to 1/2: log((1 + s) / (1 - s)) with s = f / (2 + f).
+template <typename T>
+DISTAG_INLINE T log1p_near_0(T f) {
+  T s = f / (T(2) + f);
+  T z = s * s;
+  T series = T(0);
+#pragma GCC unroll 16
+  for (int k = Bits<T>::kLogTerms - 1; k >= 1; --k) series = series * z + T(2) / static_cast<T>(2 * k + 1);
+  // 2 s = f - s f, and f is exact.
+  return f - s * (f - z * series);
+}
+
+// log(1 + x) for 0 <= x <= 1.
+template <typename T>
+DISTAG_INLINE T log1p_up_to_1(T x) {
+  const bool is_upper = x > T(0.5);  // then log 2 + log(1 + (x - 1) / 2), of which the difference is exact
+  T part = log1p_near_0(is_upper ? (x - T(1)) * T(0.5) : x);
+  return is_upper ? Bits<T>::kLn2High + (part + Bits<T>::kLn2Low) : part;
 }
 
 template <typename T>
@@ -141,19 +162,165 @@ DISTAG_INLINE T log(T x) {
   T m = std::bit_cast<T>(static_cast<U>(bits - ((exponent - B::kBias) << B::kMantissa)));
   T biased = std::bit_cast<T>(static_cast<U>(std::bit_cast<U>(B::kExponentMagic) | exponent)) - B::kExponentMagic;
   T e = biased - static_cast<T>(B::kBias) - lift;
-  // log(m) = log((1 + s) / (1 - s)) with s = f / (2 + f), f = m - 1.
-  T f = m - T(1);
-  T s = f / (T(2) + f);
-  T z = s * s;
-  T series = T(0);
-#pragma GCC unroll 16
-  for (int k = B::kLogTerms - 1; k >= 1; --k) series = series * z + T(2) / static_cast<T>(2 * k + 1);
-  // 2 s = f - s f, and f is exact.
-  T log_m = f - s * (f - z * series);
+  T log_m = log1p_near_0(m - T(1));
   T result = e * B::kLn2High + (log_m + e * B::kLn2Low);
   result = x == T(0) ? -std::numeric_limits<T>::infinity() : result;
   result = x < T(0) ? std::numeric_limits<T>::quiet_NaN() : result;
   return x != x || x == std::numeric_limits<T>::infinity() ? x : result;
 }
+
+// Fitted by weighted least squares towards the least largest error: erf(x) = x + x P(x^2) up to 1, with an error of
+// 1.2e-9 (float) and 1.2e-19 (double); erfc(x) = exp(-Q(x)) from 1 to kErfIsOne, where erf rounds to 1, with an error
+// of erf of 2.1e-11 and 1.2e-18.
+template <typename T>
+struct ErfTerms;
+
+template <>
+struct ErfTerms<float> {
+  static constexpr float kErfIsOne = 3.95f;
+  static constexpr float kP[] = {1.283791659e-01f, -3.761262712e-01f, 1.128360002e-01f, -2.685443809e-02f,
+                                 5.189523003e-03f, -8.020732973e-04f, 7.888762135e-05f};
+  static constexpr float kQ[] = {-1.879944708e-04f, 1.129578182e+00f, 6.332204262e-01f,  1.084179449e-01f,
+                                 -2.520781969e-02f, 4.204386028e-03f, -4.412982810e-04f, 2.168342743e-05f};
+};
+
+template <>
+struct ErfTerms<double> {
+  static constexpr double kErfIsOne = 6.0;
+  static constexpr double kP[] = {0x1.06eba8214db69p-3,   -0x1.812746b0379e6p-2,  0x1.ce2f21a042b34p-4,
+                                  -0x1.b82ce31284f2ep-6,  0x1.565bcd0dbd79ap-8,   -0x1.c02db3db453c1p-11,
+                                  0x1.f9a321e4417c1p-14,  -0x1.f4d1e42c1ff66p-17, 0x1.b9df2ff1eddf1p-20,
+                                  -0x1.5f1f3d8f34779p-23, 0x1.f7b979d68e942p-27,  -0x1.38abb7b71c83dp-30,
+                                  0x1.062641313f92cp-34};
+  static constexpr double kQ[] = {
+      0x1.8c88682aad273p-23,  0x1.20dd555a28b57p+0,   0x1.45f432f4e8c99p-1,   0x1.a4d9a07fa6c60p-4,
+      -0x1.388e425e49bf3p-6,  -0x1.280b69d3d1565p-12, 0x1.d044634b866f8p-10,  -0x1.5114e1dfe19a5p-11,
+      0x1.8212c35e443ffp-15,  0x1.24664795dc9dbp-14,  -0x1.776bff4b528b1p-15, 0x1.136996f843c7cp-16,
+      -0x1.209569ce3656bp-18, 0x1.c594a41ac0312p-21,  -0x1.0bf46858c5ae0p-23, 0x1.d06491c582ef6p-27,
+      -0x1.1769478472b3bp-30, 0x1.a1b61072c7b19p-35,  -0x1.2445414f1bce9p-40};
+};
+
+template <typename T, size_t N>
+DISTAG_INLINE T polynomial(T x, const T (&terms)[N]) {
+  T sum = terms[N - 1];
+#pragma GCC unroll 24
+  for (size_t k = N - 1; k > 0; --k) sum = sum * x + terms[k - 1];
+  return sum;
+}
+
+template <typename T>
+DISTAG_INLINE T erf(T x) {
+  using E = ErfTerms<T>;
+  T magnitude = std::fabs(x);
+  T near = magnitude > T(1) ? T(1) : magnitude;
+  T far = magnitude > E::kErfIsOne ? E::kErfIsOne : magnitude;
+  T up_to_1 = x + x * polynomial(near * near, E::kP);
+  T from_1 = std::copysign(T(1) - math::exp_not_positive(-polynomial(far, E::kQ)), x);
+  return magnitude > T(1) ? from_1 : up_to_1;
+}
+
+// Angles up to this one are reduced by a multiple n of pi / 2 in three parts, of which n times the first two are exact.
+inline constexpr double kLargestReduced = 0x1p20;
+
+template <typename T>
+DISTAG_INLINE bool is_beyond_reduction(T x) {
+  return !(std::fabs(static_cast<double>(x)) <= kLargestReduced);  // also of NaN
+}
+
+// sin(x + quarters pi / 2). In double for float too: the result is right but for its rounding.
+template <int kQuarters, typename T>
+DISTAG_INLINE T sine(T angle) {
+  using B = Bits<double>;
+  const auto x = static_cast<double>(angle);
+  const double shifted = x * 0.63661977236758134308 + B::kRound;
+  const double n = shifted - B::kRound;
+  // x - n pi / 2 = r + rest.
+  const double first = x - n * 0x1.921fb544p+0;
+  const double second = first - n * 0x1.0b4611a6p-34;
+  const double r = second - n * 0x1.3198a2e037073p-69;
+  const double rest = ((first - second) - n * 0x1.0b4611a6p-34) + ((second - r) - n * 0x1.3198a2e037073p-69);
+  const uint64_t quadrant = std::bit_cast<uint64_t>(shifted) + kQuarters;
+  constexpr int kTerms = std::is_same_v<T, float> ? 6 : 9;
+  constexpr double kSineTerms[] = {1.0,
+                                   -1.0 / 6,
+                                   1.0 / 120,
+                                   -1.0 / 5040,
+                                   1.0 / 362880,
+                                   -1.0 / 39916800,
+                                   1.0 / 6227020800,
+                                   -1.0 / 1307674368000,
+                                   1.0 / 355687428096000};
+  constexpr double kCosineTerms[] = {1.0,
+                                     -1.0 / 2,
+                                     1.0 / 24,
+                                     -1.0 / 720,
+                                     1.0 / 40320,
+                                     -1.0 / 3628800,
+                                     1.0 / 479001600,
+                                     -1.0 / 87178291200,
+                                     1.0 / 20922789888000};
+  const double z = r * r;
+  double sine = 0;
+  double cosine = 0;
+#pragma GCC unroll 16
+  for (int k = kTerms - 1; k >= 1; --k) {
+    sine = sine * z + kSineTerms[k];
+    cosine = cosine * z + kCosineTerms[k];
+  }
+  sine = r + (r * (z * sine) + rest);
+  cosine = 1.0 + (z * cosine - r * rest);
+  const double result = (quadrant & 1) != 0 ? cosine : sine;
+  return static_cast<T>((quadrant & 2) != 0 ? -result : result);
+}
+
+// ---- the curves as function objects ----
+
+#define DISTAG_CURVE(name, x, ...)          \
+  struct name {                             \
+    template <typename T>                   \
+    DISTAG_INLINE T operator()(T x) const { \
+      return __VA_ARGS__;                   \
+    }                                       \
+  }
+
+DISTAG_CURVE(Exp, x, math::exp(x));
+DISTAG_CURVE(Log, x, math::log(x));
+DISTAG_CURVE(Tanh, x, math::tanh(x));
+DISTAG_CURVE(Sigmoid, x, math::sigmoid(x));
+DISTAG_CURVE(Erf, x, math::erf(x));
+DISTAG_CURVE(Sin, x, (math::sine<0>(x)));
+DISTAG_CURVE(Cos, x, (math::sine<1>(x)));
+DISTAG_CURVE(MinusSin, x, (math::sine<2>(x)));
+// exp(x) - 1 for x <= 0.
+DISTAG_CURVE(Expm1NotPositive, x, x == T(0) ? x : math::expm1_within(x < T(-80) ? T(-80) : x > T(0) ? T(0) : x));
+// log(1 + exp(x)), without overflow.
+DISTAG_CURVE(Softplus, x, math::log1p_up_to_1(math::exp_not_positive(-std::fabs(x))) + (x > T(0) ? x : T(0)));
+// The normal distribution: its share below x, and its density.
+DISTAG_CURVE(NormalShare, x, T(0.5) * (T(1) + math::erf(x * static_cast<T>(0.70710678118654752440))));
+DISTAG_CURVE(NormalDensity, x, static_cast<T>(0.39894228040143267794) * math::exp_not_positive(x * x * T(-0.5)));
+#undef DISTAG_CURVE
+
+// s (1 + x (1 - s)) with s = sigmoid(x).
+struct SiluSlope {
+  template <typename T>
+  DISTAG_INLINE T operator()(T x) const {
+    const T s = math::sigmoid(x);
+    return s * (T(1) + x * (T(1) - s));
+  }
+};
+
+// A curve of an angle of any size. Far from 0 it takes the libraries' functions for long double, whose bits depend on
+// no instruction set.
+template <typename Curve>
+struct Any {
+  template <typename T>
+  T operator()(T x) const {
+    if (!is_beyond_reduction(x)) return Curve()(x);
+    const auto angle = static_cast<long double>(x);
+    if (std::is_same_v<Curve, Cos>) return static_cast<T>(std::cos(angle));
+    const auto sine = static_cast<T>(std::sin(angle));
+    return std::is_same_v<Curve, Sin> ? sine : -sine;
+  }
+};
 
 }  // namespace distag::ops::math

@@ -58,7 +58,8 @@ namespace {
 Tensor divided(const char* op, const Tensor& x, int64_t count) {
   Tensor out = output_for(x, x.dtype(), x.shape());
   dispatch_floating(op, x.dtype(), [&]<typename T>(T) {
-    binary_into<DivOf, T, T, T>(out, x, Tensor::scalar(x.dtype(), static_cast<double>(count)));
+    compute_alike<T>(
+        out, [number = static_cast<T>(count)](const auto& row) { return row / number; }, x);
   });
   return out;
 }
@@ -97,11 +98,8 @@ constexpr Op kMean{.name = "mean",
 namespace {
 
 // 1 where an element is the chosen one; nowhere where that is NaN.
-struct IsChosen {
-  template <typename T>
-  DISTAG_INLINE static T apply(T x, T chosen) {
-    return x == chosen ? T(1) : T(0);
-  }
+constexpr auto kIsChosen = [](const auto& x, const auto& chosen) {
+  return xt::cast<Element<decltype(x)>>(xt::equal(x, chosen));
 };
 
 // The one that `reduce` chooses in each group.
@@ -128,10 +126,10 @@ Tensors chosen_backward(const Saved& saved, Tensors gradients) {
   DimSet dims;
   for (size_t i = 0; i < x.rank(); ++i) dims[i] = x.shape()[i] != kept_shape[i];
   dispatch_floating("gradient of a chosen element", x.dtype(), [&]<typename T>(T) {
-    binary_into<IsChosen, T, T, T>(result, x, saved.tensors[1]);
+    compute_alike<T>(result, kIsChosen, x, saved.tensors[1]);
     Tensor counts = sum_over(result, dims, kept_shape);
-    binary_into<DivOf, T, T, T>(share, with_shape(gradients[0], kept_shape), counts);
-    binary_into<MulOf, T, T, T>(result, result, share);
+    compute_alike<T>(share, kQuotientOf, with_shape(gradients[0], kept_shape), counts);
+    compute_alike<T>(result, kProductOf, result, share);
   });
   return {result};
 }

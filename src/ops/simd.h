@@ -41,19 +41,19 @@ namespace distag::ops::simd {
 #if defined(__x86_64__)
 
 template <typename Kernel, typename... Args>
-DISTAG_TARGET_AVX2 void run_avx2(Args... args) {
+DISTAG_TARGET_AVX2 [[gnu::flatten]] void run_avx2(Args... args) {
   Kernel::run(args...);
 }
 
 template <typename Kernel, typename... Args>
-DISTAG_TARGET_AVX512 void run_avx512(Args... args) {
+DISTAG_TARGET_AVX512 [[gnu::flatten]] void run_avx512(Args... args) {
   Kernel::run(args...);
 }
 
 #endif
 
 template <typename Kernel, typename... Args>
-void run_baseline(Args... args) {
+[[gnu::flatten]] void run_baseline(Args... args) {
   Kernel::run(args...);
 }
 
@@ -71,8 +71,8 @@ inline Registers registers() {
   return Registers::kBaseline;
 }
 
-// A pointer to Kernel::run, compiled for this machine. Kernel::run and all it calls must be DISTAG_INLINE; what is not
-// inlined is compiled for the baseline.
+// A pointer to Kernel::run, compiled for this machine. The three functions above are flattened: all that they call is
+// inlined into them, as what is not inlined is compiled for the baseline.
 template <typename Kernel, typename... Args>
 auto pick() -> void (*)(Args...) {
 #if defined(__x86_64__)

@@ -243,8 +243,9 @@ Tensors var_backward(const Saved& saved, Tensors gradients) {
   Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
   if (out.count() == 0) return {groups.scatter(out)};
   Tensor slopes = as_dtype(gradients[0], Dtype::kFloat64).contiguous();
-  slopes =
-      combine<MulOf>("var", slopes, Tensor::scalar(Dtype::kFloat64, 2.0 / divisor_of(saved.attributes, groups.count)));
+  const double factor = 2.0 / divisor_of(saved.attributes, groups.count);
+  slopes = combine(
+      "var", [factor](const auto& g) { return g * factor; }, slopes);
   dispatch_floating("var", matrix.dtype(), [&]<typename T>(T) {
     center_rows<T>(out, matrix, saved.tensors[1], slopes, groups.rows, groups.count);
   });
@@ -362,7 +363,7 @@ Tensors layer_norm_backward(const Saved& saved, Tensors gradients) {
     }
     if (result.size() > 1 && saved.needs(1)) {
       Tensor products = Tensor::empty(g.dtype(), g_rows.shape());
-      binary_into<MulOf, T, T, T>(products, g_rows, with_shape(saved.tensors[0], g_rows.shape()));
+      compute_alike<T>(products, kProductOf, g_rows, with_shape(saved.tensors[0], g_rows.shape()));
       result[1] = sum_over(products, over_rows, saved.shapes[2]);
     }
     if (result.size() > 2 && saved.needs(2)) result[2] = sum_over(g_rows, over_rows, saved.shapes[3]);

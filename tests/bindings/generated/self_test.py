@@ -1,7 +1,5 @@
 """Plants functions into a copy of distag.h: those that no convention explains are refused, those that follow the
-conventions are understood, and one more getter is there in each language. Plants faults into what is generated: two
-fields that change places, another number, a function less: each is told by name. usage: self_test.py REPOSITORY"""
-import json
+conventions are understood. usage: self_test.py REPOSITORY"""
 import os
 import sys
 
@@ -40,29 +38,6 @@ FIT = [
      {"out_spec": {"role": "fill"}}),
 ]
 
-# A file of each language; two members that follow each other, a number, and a function, as they stand there.
-FAULTS = {
-    "python/distag/_raw.py": (('("code", c_int32)', '("origin_rank", c_int32)'), ("E_DEADLINE = 50", "E_DEADLINE = 51"),
-                              '"distag_tensor_get_ndim"'),
-    "cpp/distag/enums.hpp": (None, ("deadline = 50", "deadline = 51"), None),
-    "cpp/distag/ops.hpp": (None, None, "inline tensor relu("),
-    "rust/distag-sys/src/raw.rs": (("pub code: i32", "pub origin_rank: i32"),
-                                   ("DISTAG_E_DEADLINE: distag_status = 50", "DISTAG_E_DEADLINE: distag_status = 51"),
-                                   "pub fn distag_tensor_get_ndim"),
-    "rust/distag-sys/src/layout.rs": (("distag_error, code", "distag_error, origin_rank"), None, None),
-    "rust/distag/src/enums.rs": (None, ("Self::Deadline => 50", "Self::Deadline => 51"), None),
-    "lua/distag/cdef.lua": (("distag_status code", "int32_t origin_rank"), ("DISTAG_E_DEADLINE = 50", "DISTAG_E_DEADLINE = 51"),
-                            "distag_tensor_get_ndim"),
-    "lua/distag/constants.lua": (None, ("M.E_DEADLINE = 50", "M.E_DEADLINE = 51"), None),
-    "rust/distag/src/ops.rs": (None, None, "pub fn relu("),
-}
-GETTER = "uint64_t distag_tensor_get_generation(distag_tensor *tensor);"
-# What has to be there of it, with its document where the language has one.
-GIVEN = {"python/distag/_raw.py": "distag_tensor_get_generation",
-         "rust/distag-sys/src/raw.rs": "pub fn distag_tensor_get_generation(tensor: *mut distag_tensor) -> u64;",
-         "lua/distag/cdef.lua": "uint64_t distag_tensor_get_generation(distag_tensor *tensor);",
-         "rust/distag/src/getters.rs": "    /// Planted.\n    #[must_use]\n    pub fn generation(&self) -> u64 {"}
-
 
 def planted(text, declaration):
     """The header with one more function, which has a comment."""
@@ -97,49 +72,14 @@ def check_fit(description, text):
                 yield f"{name}: {parameter}: {wanted} was expected, not {found}"
 
 
-def faults(text, swapped, number, function):
-    """The text with each fault in turn, and what the complaint has to name."""
-    if swapped:
-        one, other = swapped
-        yield text.replace(one, "\0").replace(other, one, 1).replace("\0", other), swapped
-    if number:
-        yield text.replace(*number), number[:1]
-    if function:
-        yield "\n".join(line for line in text.split("\n") if function not in line), (function,)
-
-
-def check_faults(repository, files):
-    import check
-
-    for path, planted_faults in FAULTS.items():
-        for text, names in faults(files[path], *planted_faults):
-            complaint = "\n".join(check.check_files(repository, {path: text}))
-            if path not in complaint or not any(name in complaint for name in names):
-                yield f"{path}: a fault at {names} is not told: {complaint!r}"
-
-
-def check_getter(description, generate, text, ops):
-    api = description.describe(planted(text, GETTER))
-    api["ops"] = ops
-    files = generate.files(api)
-    for path, wanted in GIVEN.items():
-        if wanted not in files[path]:
-            yield f"{path}: one more getter of the header does not give {wanted!r}"
-
-
 def main():
     repository = sys.argv[1]
     sys.path.insert(0, os.path.join(repository, "bindings"))
     import description
-    import generate
 
     with open(os.path.join(repository, "include", "distag.h"), encoding="utf-8") as file:
         text = file.read()
-    with open(os.path.join(repository, "bindings", "api.json"), encoding="utf-8") as file:
-        api = json.load(file)
     complaints = list(check_unfit(description, text)) + list(check_fit(description, text))
-    complaints += check_faults(repository, generate.files(api))
-    complaints += check_getter(description, generate, text, api["ops"])
     print("\n".join(complaints))
     print(f"{len(UNFIT)} planted faults, {len(FIT)} planted functions, {len(complaints)} complaints")
     return 1 if complaints else 0

@@ -43,6 +43,48 @@ TEST(MathTest, IsPrecise) {
   check_precision<double>(-708.0, 709.0);
 }
 
+template <typename T>
+void check_curves() {
+  const auto expm1 = [](T x) { return math::Expm1NotPositive()(x); };
+  const auto softplus = [](T x) { return math::Softplus()(x); };
+  const auto softplus_exact = [](long double x) { return log1pl(expl(-fabsl(x))) + (x > 0 ? x : 0); };
+  EXPECT_LT(worst_error<T>(T(-1), T(1), math::erf<T>, erfl), 2.0);
+  EXPECT_LT(worst_error<T>(T(-7), T(7), math::erf<T>, erfl), 2.0);
+  EXPECT_LT(worst_error<T>(T(-1e-5), T(1e-5), math::erf<T>, erfl), 2.0);
+  EXPECT_LT(worst_error<T>(T(-90), T(0), +expm1, expm1l), 2.0);
+  EXPECT_LT(worst_error<T>(T(-1e-3), T(0), +expm1, expm1l), 2.0);
+  EXPECT_LT(worst_error<T>(T(-40), T(80), +softplus, +softplus_exact), 2.0);
+  EXPECT_LT(worst_error<T>(T(-1), T(1), +softplus, +softplus_exact), 2.0);
+  for (const T range : {T(1), T(100), T(0x1p20)}) {
+    EXPECT_LT(worst_error<T>(-range, range, math::sine<0, T>, sinl), 2.0);
+    EXPECT_LT(worst_error<T>(-range, range, math::sine<1, T>, cosl), 2.0);
+  }
+}
+
+TEST(MathTest, CurvesArePrecise) {
+  check_curves<float>();
+  check_curves<double>();
+}
+
+TEST(MathTest, CurvesOfSpecialNumbersAreTheirLimits) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(math::erf(infinity), 1);
+  EXPECT_EQ(math::erf(-infinity), -1);
+  EXPECT_TRUE(std::signbit(math::erf(-0.0)));
+  EXPECT_EQ(math::Expm1NotPositive()(-infinity), -1);
+  EXPECT_TRUE(std::signbit(math::Expm1NotPositive()(-0.0)));
+  EXPECT_EQ(math::Softplus()(infinity), infinity);
+  EXPECT_EQ(math::Softplus()(-infinity), 0);
+  EXPECT_TRUE(std::isnan(math::Any<math::Sin>()(infinity)));
+  EXPECT_TRUE(std::isnan(math::Any<math::Cos>()(std::nan(""))));
+  EXPECT_EQ(math::Any<math::Sin>()(1e22), static_cast<double>(sinl(1e22L)));
+  EXPECT_EQ(math::Any<math::MinusSin>()(-1e22f), static_cast<float>(sinl(static_cast<long double>(1e22f))));
+  for (const auto curve : {+[](double x) { return math::erf(x); }, +[](double x) { return math::Softplus()(x); },
+                           +[](double x) { return math::Expm1NotPositive()(x); }}) {
+    EXPECT_TRUE(std::isnan(curve(std::nan(""))));
+  }
+}
+
 // Every 1,009th float from -0 on, with infinity and NaN at the end; of doubles those with the same upper half.
 template <typename T>
 void check_exp_not_positive(T (*number_of)(uint32_t)) {

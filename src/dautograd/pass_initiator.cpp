@@ -323,7 +323,10 @@ void PassInitiator::commit() {
   each.check();
 }
 
-void PassInitiator::cancel() { abort(Error(Status::kCancelled, "cancelled by the caller")); }
+void PassInitiator::cancel() {
+  assert_on_loop(shared_.environment.loop);
+  abort(Error(Status::kCancelled, "cancelled by the caller"));
+}
 
 void PassInitiator::abort(Error error) {
   assert_on_loop(shared_.environment.loop);

@@ -24,6 +24,7 @@ set(distag_private_tensor distag_xtensor)
 set(distag_private_ops distag_xtensor PkgConfig::openblas)
 set(distag_private_transport PkgConfig::libsodium)
 set(distag_private_wire PkgConfig::libisal)
+set(distag_private_store PkgConfig::libisal)
 
 foreach(module IN LISTS distag_modules)
   set(distag_seen_${module} "")

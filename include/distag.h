@@ -23,8 +23,9 @@
  *  15. Specs                          how a tensor lies on a mesh           to choose what is cut, and what repeated
  *  16. Collectives on plain tensors   sums and exchanges within a mesh      for values that are not sharded
  *  17. Sharded tensors                tensors cut over a mesh               for data or models larger than one worker
- *  18. The function table             all functions in one struct           with dlopen
- *  19. Limits                         the bounds, in numbers                to plan
+ *  18. Checkpoints                    tensors of a mesh in files            to go on later, on any other mesh
+ *  19. The function table             all functions in one struct           with dlopen
+ *  20. Limits                         the bounds, in numbers                to plan
  *
  * CONVENTIONS
  *
@@ -1693,7 +1694,33 @@ DISTAG_API const char *distag_tensor_get_spec(distag_tensor *tensor);
 DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_context **out_context,
                                                      distag_error *err);
 
-/* ==== 18. The function table ======================================================================== since 0.1 ====
+/* ==== 18. Checkpoints =============================================================================== since 0.3 ====
+ *
+ * A directory with a safetensors file of each member, and index.json. Each part of a tensor is stored once.
+ * ================================================================================================================== */
+
+/* Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts), numbers, texts
+ * and bytes, alike on all members but for the parts. It replaces what was saved there before in one instant: whoever
+ * loads, also after a crash, finds the old or the new one, whole. The directory is made, its parent is not. Nothing may
+ * write to the tensors meanwhile. timeout_ns 0: that of the mesh.
+ * Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh); INVALID_STATE (naming
+ * file and reason; a directory that not all members share); DIVERGED; as the mesh does. What was there before stays.
+ */
+DISTAG_API distag_status distag_checkpoint_save(distag_mesh *mesh, const char *directory, distag_value *value,
+                                                int64_t timeout_ns, distag_error *err);
+
+/* Loads what was saved with any mesh and specs, and safetensors of others: a file, or a directory with one or with
+ * model.safetensors.index.json. The tensors in `into`, a map like the one saved, get their elements in place, each
+ * member reads its parts only; after a failure they are as they were. out_value is all that was saved: tensors that
+ * `into` lacks are deferred, to be marked or read; their files stay open until then.
+ * Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry); PROTOCOL (a
+ * file that is cut or damaged, naming it and the entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE (a tensor that
+ * cannot be written); UNSUPPORTED (dtypes that are no DISTAG_ ones). */
+DISTAG_API distag_status distag_checkpoint_load(distag_mesh *mesh /* nullable */, const char *directory,
+                                                distag_value *into /* nullable */, int64_t timeout_ns,
+                                                distag_value **out_value /* nullable */, distag_error *err);
+
+/* ==== 19. The function table ======================================================================== since 0.1 ====
  *
  * For hosts that load the library themselves: one symbol, distag_get_api, gives every function. A slot is named like
  * its function without "distag_", an op with "op_" before it, and has the same type. The slots of a release are
@@ -1952,6 +1979,9 @@ typedef struct distag_api {
   distag_status (*security_create_keys)(distag_key_pair *, distag_error *);
   distag_status (*worker_set_peers)(distag_worker *, const char *const *, const char *const *, size_t,
                                     distag_error *);
+  distag_status (*checkpoint_save)(distag_mesh *, const char *, distag_value *, int64_t, distag_error *);
+  distag_status (*checkpoint_load)(distag_mesh *, const char *, distag_value *, int64_t, distag_value **,
+                                   distag_error *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */
@@ -1961,7 +1991,7 @@ typedef struct distag_api {
  * library is loaded. */
 DISTAG_API const distag_api *distag_get_api(uint32_t abi_major);
 
-/* ==== 19. Limits ==================================================================================== since 0.1 ====
+/* ==== 20. Limits ==================================================================================== since 0.1 ====
  *
  * Beyond them a call fails and says so; nothing is lost.
  *

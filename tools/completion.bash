@@ -2,12 +2,20 @@
 _distag() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} index
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "run doctor version keygen help" -- "$word"))
+    COMPREPLY=($(compgen -W "run doctor version keygen checkpoint help" -- "$word"))
     return
   fi
   case ${COMP_WORDS[1]} in
     doctor | version)
       COMPREPLY=($(compgen -W "--json" -- "$word"))
+      return
+      ;;
+    checkpoint)
+      if [ "$COMP_CWORD" -eq 2 ]; then
+        COMPREPLY=($(compgen -W "show check" -- "$word"))
+      elif [ "$COMP_CWORD" -eq 3 ]; then
+        COMPREPLY=($(compgen -d -- "$word"))
+      fi
       return
       ;;
     keygen)

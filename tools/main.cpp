@@ -4,6 +4,7 @@
 #include <exception>
 #include <span>
 
+#include "checkpoint.h"
 #include "doctor.h"
 #include "keygen.h"
 #include "run/options.h"
@@ -18,12 +19,14 @@ constexpr const char* kUsage =
     "       distag doctor [--json]\n"
     "       distag version [--json]\n"
     "       distag keygen [--worker NAME FOLDER]\n"
+    "       distag checkpoint show|check DIRECTORY\n"
     "\n"
     "run      starts N processes of a program as one group, with their ranks before the lines that they print\n"
     "doctor   tells what this machine gives, and what to mend\n"
     "version  tells the versions of the library, its ABI and its protocol\n"
     "keygen   prints a new group key, for a file that DISTAG_GROUP_KEY_FILE names; or makes the key of one worker, in\n"
-    "         FOLDER/NAME.key for its DISTAG_SECRET_KEY_FILE, and prints the line for all DISTAG_PEER_KEYS_FILEs\n";
+    "         FOLDER/NAME.key for its DISTAG_SECRET_KEY_FILE, and prints the line for all DISTAG_PEER_KEYS_FILEs\n"
+    "checkpoint  shows what is saved in a directory, or reads and checks all of it\n";
 
 int refuse(const char* what) {
   std::fprintf(stderr, "distag: \"%s\" is not known\n%s", what, kUsage);
@@ -54,6 +57,14 @@ int make_keys(std::span<char*> arguments) {
 
 bool is_help(std::string_view word) { return word == "help" || word == "--help" || word == "-h"; }
 
+int look_at_checkpoint(std::span<char*> arguments) {
+  if (arguments.size() != 3) return std::fputs(kUsage, stderr), kWrongUse;
+  const std::string_view command = arguments[1];
+  if (command == "show") return distag_tool::show_checkpoint(arguments[2]);
+  if (command == "check") return distag_tool::check_checkpoint(arguments[2]);
+  return refuse(arguments[1]);
+}
+
 int dispatch(std::span<char*> arguments) {
   if (arguments.empty()) return std::fputs(kUsage, stderr), kWrongUse;
   const std::string_view command = arguments[0];
@@ -63,6 +74,7 @@ int dispatch(std::span<char*> arguments) {
   if (command == "doctor") return report(arguments, distag_tool::print_doctor);
   if (command == "version" || command == "--version") return report(arguments, distag_tool::print_versions);
   if (command == "keygen") return make_keys(arguments);
+  if (command == "checkpoint") return look_at_checkpoint(arguments);
   return refuse(arguments[0]);
 }
 

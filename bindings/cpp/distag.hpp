@@ -20,6 +20,7 @@
 #ifndef DISTAG_HPP
 #define DISTAG_HPP
 
+#include "distag/checkpoint.hpp"
 #include "distag/context.hpp"
 #include "distag/custom.hpp"
 #include "distag/functions.hpp"

@@ -237,6 +237,8 @@ constexpr distag_api kApi = {
     distag_tensor_create_deferred,
     distag_security_create_keys,
     distag_worker_set_peers,
+    distag_checkpoint_save,
+    distag_checkpoint_load,
 };
 
 // Structs grow at their end, and slots are appended: these are the sizes of 0.1 (distag_op_info and

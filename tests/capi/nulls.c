@@ -96,6 +96,10 @@ static void tensors(void) {
   STATUS_ONLY(distag_security_create_keys(NULL, NULL));
   REFUSED(distag_worker_set_peers(NULL, NULL, NULL, 0, &err));
   STATUS_ONLY(distag_worker_set_peers(NULL, NULL, NULL, 0, NULL));
+  REFUSED(distag_checkpoint_save(NULL, "folder", v, 0, &err));
+  STATUS_ONLY(distag_checkpoint_save(NULL, "folder", v, 0, NULL));
+  REFUSED(distag_checkpoint_load(NULL, NULL, NULL, 0, NULL, &err));
+  STATUS_ONLY(distag_checkpoint_load(NULL, NULL, NULL, 0, NULL, NULL));
   distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
   CHAINED(distag_tensor_get_info(NULL, &info, &err));
   REFUSED(distag_tensor_get_info(t, NULL, &err));

@@ -241,6 +241,8 @@ int main(void) {
   SLOT(tensor_create_deferred, distag_tensor_create_deferred);
   SLOT(security_create_keys, distag_security_create_keys);
   SLOT(worker_set_peers, distag_worker_set_peers);
+  SLOT(checkpoint_save, distag_checkpoint_save);
+  SLOT(checkpoint_load, distag_checkpoint_load);
   CHECK_INT(api->struct_size, 2 * sizeof(uint32_t) + slots * sizeof(void *));
   return check_end();
 }

@@ -15,7 +15,8 @@ def complete(*words):
 
 def main():
     usage = subprocess.run([sys.argv[1], "--help"], text=True, check=True, stdout=subprocess.PIPE, timeout=60).stdout
-    cases = ((("",), {"run", "doctor", "version", "keygen", "help"}), (("d",), {"doctor"}), (("doctor", ""), {"--json"}), (("keygen", ""), {"--worker"}),
+    cases = ((("",), {"run", "doctor", "version", "keygen", "checkpoint", "help"}), (("d",), {"doctor"}),
+             (("doctor", ""), {"--json"}), (("keygen", ""), {"--worker"}), (("checkpoint", ""), {"show", "check"}),
              (("run", "-"), {"-n", "--restart", "--grace", "--"}), (("run", "--re"), {"--restart"}),
              (("run", "-n", ""), set()), (("run", "-n", "3", "--g"), {"--grace"}), (("nothing", ""), set()))
     for words, expected in cases:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _raw, nn, ops, optim
+from . import _raw, checkpoint, nn, ops, optim
 from ._apply import apply
 from ._arguments import FOREVER
 from ._dtypes import DType, bool_, float32, float64, int64
@@ -29,7 +29,7 @@ __version__ = _raw.VERSION
 __all__ = ["Box", "CURRENT", "ClosedError", "Context", "CustomOp", "DType", "DistagError", "FOREVER", "Future",
            "GaveUpError", "Gradients", "HybridMesh", "Invocation", "KeyPair", "Member", "Mesh", "OPEN_WORLD",
            "OtherError", "Partial", "RRef", "ReconnectError", "Replicate", "Reply", "RetryError", "Shard", "Spec",
-           "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker", "apply", "bool_",
+           "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker", "apply", "bool_", "checkpoint",
            "create_keys", "current_call", "current_context", "deferred", "distribute_tensor", "float32", "float64",
            "from_dlpack", "from_local", "from_numpy", "function", "handle_count", "handle_report", "int64",
            "mark_sharding", "nn", "ops", "optim", "tensor", "visualize_sharding", "visualize_tensor_sharding",

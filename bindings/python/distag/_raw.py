@@ -5,7 +5,7 @@ from ctypes import (CFUNCTYPE, Structure, c_char, c_char_p, c_double, c_int32, c
 from typing import Any
 
 VERSION = "0.3.0"
-API_SIZE = 1824  # bytes of the function table that this module was made for
+API_SIZE = 1840  # bytes of the function table that this module was made for
 
 VERSION_MAJOR = 0
 VERSION_MINOR = 3
@@ -691,5 +691,7 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_tensor_get_mesh", c_void_p, (c_void_p,)),
     ("distag_tensor_get_spec", c_char_p, (c_void_p,)),
     ("distag_context_create_joint", c_int32, (c_void_p, c_void_p, c_void_p)),
+    ("distag_checkpoint_save", c_int32, (c_void_p, c_char_p, c_void_p, c_int64, c_void_p)),
+    ("distag_checkpoint_load", c_int32, (c_void_p, c_char_p, c_void_p, c_int64, c_void_p, c_void_p)),
     ("distag_get_api", c_void_p, (c_uint32,)),
 )

@@ -25,22 +25,24 @@ class Module:
 
     def parameters(self) -> list[Tensor]:
         """The tensors that an optimizer steps."""
-        return list(self._parameters())
+        return [parameter for _, parameter in self.named_parameters()]
 
-    def _parameters(self) -> Iterator[Tensor]:
-        for part in vars(self).values():
-            yield from _parameters_in(part)
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """The parameters with their names: those of modules in it are "encoder.weight", of those in a list
+        "layers.0.weight"."""
+        for name, part in vars(self).items():
+            yield from _named_in(name, part)
 
 
-def _parameters_in(part: Any) -> Iterator[Tensor]:
+def _named_in(name: str, part: Any) -> Iterator[tuple[str, Tensor]]:
     if isinstance(part, Tensor):
         if part.requires_grad:
-            yield part
+            yield name, part
     elif isinstance(part, Module):
-        yield from part._parameters()
+        yield from ((f"{name}.{below}", each) for below, each in part.named_parameters())
     elif isinstance(part, (list, tuple)):
-        for each in part:
-            yield from _parameters_in(each)
+        for number, each in enumerate(part):
+            yield from _named_in(f"{name}.{number}", each)
 
 
 def _uniform(shape: tuple[int, ...], bound: float, dtype: DType, seed: int) -> Tensor:
@@ -89,6 +91,10 @@ class Sequential(Module):
 
     def __init__(self, *parts: Any) -> None:
         self.parts = list(parts)
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """As those of a module, "0.weight"."""
+        return ((name.removeprefix("parts."), each) for name, each in super().named_parameters())
 
     def forward(self, x: Tensor) -> Tensor:
         for part in self.parts:

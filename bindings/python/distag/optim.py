@@ -28,7 +28,7 @@ class Optimizer(Owner):
     """An update rule and its state, for parameters anywhere. The worker may be None when all are tensors. Settings are
     those of PyTorch: `lr`, `momentum`, `weight_decay`, `betas` ..."""
 
-    __slots__ = ("_has_worker",)
+    __slots__ = ("_has_worker", "parameters")
     kind = ""
 
     def __init__(self, worker: Worker | None, parameters: Iterable[Any], **settings: Any) -> None:
@@ -41,7 +41,13 @@ class Optimizer(Owner):
             fail(err)
         self._h = out
         self._has_worker = worker is not None
+        self.parameters = found  # tensors and references, in the order of the state that is saved
         self.set(**settings)
+
+    def close(self) -> None:
+        """Drops the handle now, and what it stepped."""
+        self.parameters = []
+        super().close()
 
     def set(self, **settings: Any) -> None:
         """Changes settings from the next step on."""

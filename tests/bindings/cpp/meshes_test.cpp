@@ -1,6 +1,7 @@
 // Meshes and sharded tensors through the binding: four members in one process, a thread each.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <distag.hpp>
 #include <thread>
 
@@ -137,6 +138,26 @@ TEST(ShardedTensors, MayBeDeferred) {
     EXPECT_TRUE(refused.to_vector<double>(err).empty() || err.code() == errc::user);
     EXPECT_STREQ(err.message(), "no such file");
   });
+}
+
+TEST(Checkpoints, AreSavedByMembersAndReadByAProcessAlone) {
+  char folder[] = "/tmp/distag-checkpoint-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  on_members("checkpoints", [&folder](const worker&, const mesh& grid) {
+    const tensor x = grid.shard(numbers(4, 4), "('data', 'model')");
+    const std::map<std::string, value> saved{{"x", x}, {"step", value(std::int64_t{3})}};
+    checkpoint::save(grid, folder, saved);
+    const tensor again = grid.shard(full(0, {4, 4}, dtype::float64), "(None, 'data')");
+    const std::map<std::string, value> into{{"x", again}};
+    EXPECT_EQ(checkpoint::load(grid, folder, into)["step"].as<std::int64_t>(), 3);
+    EXPECT_EQ(again.gather().to_vector<double>(), numbers(4, 4).to_vector<double>());
+  });
+  const value alone = checkpoint::load({}, folder);
+  EXPECT_EQ(alone["x"].as<tensor>().to_vector<double>(), numbers(4, 4).to_vector<double>());
+  EXPECT_EQ(std::system(("rm -r " + std::string(folder)).c_str()), 0);
+  status err;
+  checkpoint::load({}, folder, {}, err);
+  EXPECT_EQ(err.code(), errc::not_found);
 }
 
 }  // namespace

@@ -1846,6 +1846,22 @@ extern "C" {
     /// members have released it. distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is
     /// not sharded. Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does.
     pub fn distag_context_create_joint(mesh: *mut distag_mesh, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
+    /// Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts),
+    /// numbers, texts and bytes, alike on all members but for the parts. It replaces what was saved there before
+    /// in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is
+    /// made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh.
+    /// Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh); INVALID_STATE
+    /// (naming file and reason; a directory that not all members share); DIVERGED; as the mesh does. What was
+    /// there before stays.
+    pub fn distag_checkpoint_save(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, err: *mut distag_error) -> i32;
+    /// Loads what was saved with any mesh and specs, and safetensors of others: a file, or a directory with one
+    /// or with model.safetensors.index.json. The tensors in `into`, a map like the one saved, get their elements
+    /// in place, each member reads its parts only; after a failure they are as they were. out_value is all that
+    /// was saved: tensors that `into` lacks are deferred, to be marked or read; their files stay open until then.
+    /// Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry);
+    /// PROTOCOL (a file that is cut or damaged, naming it and the entry); INVALID_ARGUMENT (shape, dtype);
+    /// INVALID_STATE (a tensor that cannot be written); UNSUPPORTED (dtypes that are no DISTAG_ ones).
+    pub fn distag_checkpoint_load(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// The table of all functions, or NULL for another major version of the ABI.
     pub fn distag_get_api(abi_major: u32) -> *const core::ffi::c_void;
 }

@@ -1069,3 +1069,13 @@ pub fn context_create_joint(mesh: &Handle<distag_mesh>) -> Result<Handle<distag_
     check(|err| unsafe { distag_context_create_joint(mesh.get(), &mut out_context, err) })?;
     unsafe { Handle::owned(out_context) }.ok_or_else(Error::no_handle)
 }
+
+pub fn checkpoint_save(mesh: &Handle<distag_mesh>, directory: &CStr, value: &Handle<distag_value>, timeout_ns: i64) -> Result<()> {
+    check(|err| unsafe { distag_checkpoint_save(mesh.get(), directory.as_ptr(), value.get(), timeout_ns, err) })
+}
+
+pub fn checkpoint_load(mesh: Option<&Handle<distag_mesh>>, directory: &CStr, into: Option<&Handle<distag_value>>, timeout_ns: i64) -> Result<Handle<distag_value>> {
+    let mut out_value = null_mut();
+    check(|err| unsafe { distag_checkpoint_load(mesh.map_or(null_mut(), |each| each.get()), directory.as_ptr(), into.map_or(null_mut(), |each| each.get()), timeout_ns, &mut out_value, err) })?;
+    unsafe { Handle::owned(out_value) }.ok_or_else(Error::no_handle)
+}

@@ -1,0 +1,33 @@
+// Checkpoints: values whose tensors may be sharded, in a folder of safetensors files.
+#ifndef DISTAG_CHECKPOINT_HPP
+#define DISTAG_CHECKPOINT_HPP
+
+#include "mesh.hpp"
+
+namespace distag {
+namespace checkpoint {
+
+// Saves a map of tensors, numbers, texts and bytes. It replaces what was there in one instant. Collective. Blocks.
+inline void save(const mesh& on, text directory, const value& given, nanoseconds timeout = nanoseconds{0},
+                 outcome err = {}) {
+  err.check(distag_checkpoint_save(on.get(), directory.c_str(), given.get(), timeout.count(), err.raw()));
+}
+inline void save(const mesh& on, text directory, const value& given, status& err) {
+  save(on, directory, given, nanoseconds{0}, outcome(err));
+}
+// Loads what any mesh has saved, and files of others; tensors in `into` get their elements in place, others come
+// deferred. An empty mesh: this process alone. Else collective. Blocks.
+inline value load(const mesh& on, text directory, const value& into = {}, nanoseconds timeout = nanoseconds{0},
+                  outcome err = {}) {
+  value loaded;
+  err.check(distag_checkpoint_load(on.get(), directory.c_str(), into.get(), timeout.count(), loaded.put(), err.raw()));
+  return loaded;
+}
+inline value load(const mesh& on, text directory, const value& into, status& err) {
+  return load(on, directory, into, nanoseconds{0}, outcome(err));
+}
+
+}  // namespace checkpoint
+}  // namespace distag
+
+#endif

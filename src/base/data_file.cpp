@@ -1,0 +1,130 @@
+#include "base/data_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/file_size.h"
+
+namespace distag {
+namespace {
+
+constexpr size_t kMostAtOnce = size_t{1} << 30;  // some kernels refuse 2 GiB
+
+[[noreturn]] void fail_at(const char* verb, const std::string& path, int error) {
+  if (error == ELOOP) fail(Status::kInvalidState, "\"{}\" is a symbolic link: give the file itself", path);
+  const bool is_short = error == EMFILE || error == ENFILE || error == ENOMEM;
+  fail(is_short ? Status::kOutOfMemory : Status::kInvalidState, "\"{}\" cannot be {}: {}", path, verb,
+       describe_file_error(error));
+}
+
+bool is_regular(int descriptor) {
+  struct stat status = {};
+  return fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+}  // namespace
+
+DataFile DataFile::create(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail_at("made", path, errno);
+  return DataFile(descriptor, path);
+}
+
+std::shared_ptr<const DataFile> DataFile::open(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0 && errno == ENOENT) return nullptr;
+  if (descriptor < 0) fail_at("read", path, errno);
+  const auto file = std::shared_ptr<const DataFile>(new DataFile(descriptor, path));
+  if (!is_regular(descriptor)) fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
+  return file;
+}
+
+DataFile::~DataFile() { close(descriptor_); }
+
+uint64_t DataFile::size() const {
+  struct stat status = {};
+  if (fstat(descriptor_, &status) != 0) fail_at("read", path_, errno);
+  return static_cast<uint64_t>(status.st_size);
+}
+
+void DataFile::append(const void* data, size_t size) {
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = write_to_file(descriptor_, next, std::min(size, kMostAtOnce));
+    if (written < 0 && errno != EINTR) fail_at("written", path_, errno);
+    if (written <= 0) continue;
+    next += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+void DataFile::sync() {
+  if (fsync(descriptor_) != 0) fail_at("written", path_, errno);
+}
+
+bool DataFile::read_at(uint64_t offset, void* data, size_t size) const {
+  char* next = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t got = pread(descriptor_, next, std::min(size, kMostAtOnce), static_cast<off_t>(offset));
+    if (got == 0) return false;
+    if (got < 0 && errno != EINTR) fail_at("read", path_, errno);
+    if (got < 0) continue;
+    next += got;
+    offset += static_cast<uint64_t>(got);
+    size -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+PathKind kind_of_path(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return PathKind::kNothing;
+    fail_at("read", path, errno);
+  }
+  if (S_ISREG(status.st_mode)) return PathKind::kFile;
+  return S_ISDIR(status.st_mode) ? PathKind::kFolder : PathKind::kOther;
+}
+
+void make_folder(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return;
+  fail_at("made", path, errno);
+}
+
+std::vector<std::string> list_folder(const std::string& path) {
+  DIR* folder = opendir(path.c_str());
+  if (folder == nullptr) fail_at("read", path, errno);
+  std::vector<std::string> names;
+  try {
+    for (const dirent* entry = readdir(folder); entry != nullptr; entry = readdir(folder)) {
+      names.emplace_back(entry->d_name);
+    }
+  } catch (...) {
+    closedir(folder);
+    throw;
+  }
+  closedir(folder);
+  return names;
+}
+
+void sync_folder(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail_at("read", path, errno);
+  const int error = fsync(descriptor) == 0 ? 0 : errno;
+  close(descriptor);
+  if (error != 0 && error != EINVAL) fail_at("written", path, error);  // some file systems have no sync of folders
+}
+
+void rename_file(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) fail_at("renamed", from, errno);
+}
+
+void remove_file(const std::string& path) noexcept { unlink(path.c_str()); }
+
+}  // namespace distag

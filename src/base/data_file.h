@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace distag {
+
+// A regular file of large data, and what is done with the folder around it. All of these throw INVALID_STATE naming the
+// path and the reason, OUT_OF_MEMORY where descriptors or memory run out. They block. Any thread.
+class DataFile {
+ public:
+  // A new file; something at the path is a failure.
+  static DataFile create(const std::string& path);
+  // One that is there, to be read; not through a symbolic link. nullptr: nothing is at the path.
+  static std::shared_ptr<const DataFile> open(const std::string& path);
+  ~DataFile();
+  DataFile(const DataFile&) = delete;
+  DataFile& operator=(const DataFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const;
+  void append(const void* data, size_t size);
+  // To the disk.
+  void sync();
+  // False: the file ends before.
+  bool read_at(uint64_t offset, void* data, size_t size) const;
+
+ private:
+  DataFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+
+  const int descriptor_;
+  const std::string path_;
+};
+
+enum class PathKind { kNothing, kFile, kFolder, kOther };
+PathKind kind_of_path(const std::string& path);  // of a symbolic link what it leads to
+// Made if it is not there; its parent is not.
+void make_folder(const std::string& path);
+std::vector<std::string> list_folder(const std::string& path);  // names, in no order
+// So that names which were changed in it are on the disk.
+void sync_folder(const std::string& path);
+// In one instant; what was at `to` is gone.
+void rename_file(const std::string& from, const std::string& to);
+void remove_file(const std::string& path) noexcept;  // if it can be
+
+}  // namespace distag

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/random.h"
+#include "spmd/program.h"
+#include "tensor/value.h"
+
+// Saves and loads values whose tensors may be sharded. Files are written and read by the thread that calls, and block
+// it; members agree at each step, so that all have the same outcome.
+namespace distag::spmd {
+
+// Replaces what the folder had, in one instant. A failure on any member, as of a disk, is the failure of all, with its
+// rank; what was there before stays, and the mesh goes on. Throws as the mesh does where that ends.
+void save_checkpoint(const Line& line, const std::string& folder, const Value& value, Nanos timeout, Random& random);
+
+// The elements of the tensors in `into` (null: none) come to them in place, on all members or on none; gives all that
+// was saved, in which other tensors are deferred. Throws NOT_FOUND, PROTOCOL, INVALID_ARGUMENT, INVALID_STATE, as
+// distag_checkpoint_load says.
+Value load_checkpoint(const Line& line, const std::string& folder, const Value& into, Nanos timeout);
+// In this process alone.
+Value load_checkpoint_alone(const std::string& folder, const Value& into);
+
+}  // namespace distag::spmd

@@ -1,0 +1,268 @@
+#include "spmd/checkpoint_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "store/safetensors.h"
+
+namespace distag::spmd {
+namespace {
+
+using layout::Box;
+using store::kPiece;
+
+constexpr const char* kOtherIndex = "model.safetensors.index.json";
+constexpr uint64_t kMostIndex = uint64_t{1} << 30;
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+std::string read_text(const DataFile& file) {
+  const uint64_t size = file.size();
+  if (size > kMostIndex) fail(Status::kProtocol, "\"{}\" is too large for an index", file.path());
+  std::string text(size, '\0');
+  if (!file.read_at(0, text.data(), text.size())) fail(Status::kProtocol, "\"{}\" became shorter", file.path());
+  return text;
+}
+
+struct Header {
+  std::vector<store::StoredTensor> tensors;
+  uint64_t data_begin = 0;
+  uint32_t sum = 0;
+};
+
+Header read_header(const DataFile& file) {
+  std::byte first[8] = {};
+  const uint64_t size = file.size();
+  if (size < 8 || !file.read_at(0, first, 8)) fail(Status::kProtocol, "\"{}\" is cut: it has no header", file.path());
+  const uint64_t header = store::header_size(first, size, file.path());
+  std::string text(header, '\0');
+  if (!file.read_at(8, text.data(), header)) fail(Status::kProtocol, "\"{}\" became shorter", file.path());
+  const uint32_t sum = store::crc32_of(store::crc32_of(0, first, 8), text.data(), text.size());
+  return {store::parse_header(text, size - 8 - header, file.path()), 8 + header, sum};
+}
+
+std::shared_ptr<const DataFile> need_file(const std::string& path) {
+  auto file = DataFile::open(path);
+  if (!file) fail(Status::kNotFound, "\"{}\" is not there", path);
+  return file;
+}
+
+// The names of the safetensors of others in a folder.
+std::vector<std::string> files_of_others(const std::string& folder) {
+  std::vector<std::string> names;
+  if (const auto listed = DataFile::open(path_in(folder, kOtherIndex))) {
+    names = store::files_in_weight_map(read_text(*listed), listed->path());
+  } else {
+    for (const std::string& name : list_folder(folder)) {
+      if (ends_with(name, ".safetensors") && !is_name_of_ours(name)) names.push_back(name);
+    }
+    if (names.size() != 1) {
+      fail(Status::kNotFound, "\"{}\" has no {}, no {}, and {} files *.safetensors: name one of these", folder,
+           store::kIndexName, kOtherIndex, names.size());
+    }
+  }
+  return names;
+}
+
+// Goes through the runs of elements that lie one behind the other both in a box as it is stored and in the one that is
+// wanted; offsets in bytes.
+template <typename Visit>
+void for_each_run(const Box& stored, const Box& common, const Box& wanted, size_t item, Visit visit) {
+  const size_t rank = common.extent.size();
+  const uint64_t run = (rank == 0 ? 1 : static_cast<uint64_t>(common.extent[rank - 1])) * item;
+  Dims at;
+  at.resize(rank);
+  for (;;) {
+    uint64_t from = 0;
+    uint64_t to = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      const int64_t place = common.offset[d] + at[d];
+      from = from * static_cast<uint64_t>(stored.extent[d]) + static_cast<uint64_t>(place - stored.offset[d]);
+      to = to * static_cast<uint64_t>(wanted.extent[d]) + static_cast<uint64_t>(place - wanted.offset[d]);
+    }
+    visit(from * item, to * item, run);
+    size_t d = rank;  // the next place, the last dim being one run
+    while (d-- > 0) {
+      if (d + 1 == rank) continue;
+      if (++at[d] < common.extent[d]) break;
+      at[d] = 0;
+    }
+    if (d == SIZE_MAX) return;
+  }
+}
+
+// One piece after the other of a stored box, each checked as it is read.
+class Pieces {
+ public:
+  Pieces(const DataFile& file, uint64_t begin, uint64_t size, const store::StoredBox& box, const std::string& path)
+      : file_(file), begin_(begin), size_(size), box_(box), path_(path) {}
+
+  // Copies `count` bytes from `from` on. Ascending calls read each piece once.
+  void copy(uint64_t from, uint64_t count, std::byte* out) {
+    while (count > 0) {
+      load(from / kPiece);
+      const uint64_t inside = from % kPiece;
+      const uint64_t some = std::min<uint64_t>(count, piece_.size() - inside);
+      if (out != nullptr) {
+        std::memcpy(out, piece_.data() + inside, some);
+        out += some;
+      }
+      from += some;
+      count -= some;
+    }
+  }
+
+ private:
+  void load(uint64_t number) {
+    if (number == number_) return;
+    piece_.resize(std::min(kPiece, size_ - number * kPiece));
+    number_ = number;
+    if (!file_.read_at(begin_ + number * kPiece, piece_.data(), piece_.size())) {
+      fail(Status::kProtocol, "\"{}\" is cut within entry \"{}\"", file_.path(), path_);
+    }
+    if (box_.pieces.empty()) return;
+    if (store::crc32_of(0, piece_.data(), piece_.size()) != box_.pieces[number]) {
+      fail(Status::kProtocol, "\"{}\" is damaged: entry \"{}\" has another crc32 in its bytes from {} on", file_.path(),
+           path_, number * kPiece);
+    }
+  }
+
+  const DataFile& file_;
+  const uint64_t begin_;
+  const uint64_t size_;
+  const store::StoredBox& box_;
+  const std::string& path_;
+  std::vector<std::byte> piece_;
+  uint64_t number_ = UINT64_MAX;
+};
+
+void check_bools(const std::byte* elements, uint64_t size, const std::string& file, const std::string& path) {
+  for (uint64_t i = 0; i < size; ++i) {
+    if (elements[i] > std::byte{1})
+      fail(Status::kProtocol, "\"{}\": entry \"{}\" has a bool of {}", file, path, static_cast<int>(elements[i]));
+  }
+}
+
+}  // namespace
+
+std::string path_in(const std::string& folder, const std::string& name) { return folder + "/" + name; }
+
+std::string shard_name(const std::string& id, int64_t position, int64_t count) {
+  return fmt::format("shard-{}-{:05}-of-{:05}.safetensors", id, position, count);
+}
+
+bool is_name_of_ours(const std::string& name) {
+  const auto is_hex = [&](size_t first) {
+    return name.size() >= first + 16 &&
+           std::all_of(name.begin() + static_cast<ptrdiff_t>(first), name.begin() + static_cast<ptrdiff_t>(first) + 16,
+                       [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  };
+  if (name.rfind("shard-", 0) == 0) {  // shard-<16>-00000-of-00000.safetensors
+    return name.size() == 6 + 16 + 15 + 12 && is_hex(6) && ends_with(name, ".safetensors") && name[22] == '-' &&
+           name.compare(28, 4, "-of-") == 0;
+  }
+  const std::string index = std::string(store::kIndexName) + ".";
+  return name.rfind(index, 0) == 0 && name.size() == index.size() + 16 && is_hex(index.size());
+}
+
+std::string folder_of(const std::string& folder) {
+  if (kind_of_path(folder) != PathKind::kFile) return folder;
+  const size_t slash = folder.rfind('/');
+  return slash == std::string::npos ? "." : folder.substr(0, slash + 1);
+}
+
+std::string read_index(const std::string& folder) {
+  std::vector<std::string> names;
+  const PathKind kind = kind_of_path(folder);
+  if (kind == PathKind::kNothing) fail(Status::kNotFound, "\"{}\" is not there", folder);
+  if (kind == PathKind::kOther) fail(Status::kInvalidState, "\"{}\" is no folder and no file", folder);
+  if (kind == PathKind::kFile) {
+    const size_t slash = folder.rfind('/');
+    names.push_back(slash == std::string::npos ? folder : folder.substr(slash + 1));
+  } else if (const auto file = DataFile::open(path_in(folder, store::kIndexName))) {
+    return read_text(*file);
+  } else {
+    names = files_of_others(folder);
+  }
+  std::map<std::string, std::vector<store::StoredTensor>> headers;
+  std::map<std::string, uint32_t> sums;
+  for (const std::string& name : names) {
+    Header header = read_header(*need_file(path_in(folder_of(folder), name)));
+    headers[name] = std::move(header.tensors);
+    sums[name] = header.sum;
+  }
+  store::Index index = store::index_of_files(headers);
+  index.header_sums = std::move(sums);
+  return store::print_index(index);
+}
+
+StoredElements::StoredElements(std::string folder, store::Index index)
+    : folder_(std::move(folder)), index_(std::move(index)) {
+  for (const auto& [path, entry] : index_.entries) {
+    for (const store::StoredBox& box : entry.boxes) {
+      if (!files_.contains(box.file)) files_.emplace(box.file, open(box.file));
+    }
+  }
+}
+
+StoredElements::Opened StoredElements::open(const std::string& name) const {
+  Opened opened;
+  opened.file = need_file(path_in(folder_, name));
+  Header header = read_header(*opened.file);
+  const auto sum = index_.header_sums.find(name);
+  if (sum == index_.header_sums.end() || sum->second != header.sum) {
+    fail(Status::kProtocol, "\"{}\" is damaged: its header is not the one that the index says", opened.file->path());
+  }
+  opened.data_begin = header.data_begin;
+  for (store::StoredTensor& tensor : header.tensors) opened.tensors.emplace(tensor.name, std::move(tensor));
+  return opened;
+}
+
+const StoredElements::Opened& StoredElements::find(const std::string& path, const store::StoredEntry& entry,
+                                                   const store::StoredBox& box, uint64_t& begin) const {
+  const Opened& opened = files_.at(box.file);
+  const auto tensor = opened.tensors.find(box.name);
+  if (tensor == opened.tensors.end() || tensor->second.dtype != entry.dtype || tensor->second.shape != box.extent) {
+    fail(Status::kProtocol, "\"{}\" does not have entry \"{}\" as the index says", opened.file->path(), path);
+  }
+  begin = opened.data_begin + tensor->second.begin;
+  return opened;
+}
+
+void StoredElements::read_box(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& stored,
+                              const Box& wanted, std::byte* out) const {
+  const Box held{stored.offset, stored.extent};
+  const Box common = intersection(held, wanted);
+  if (common.empty()) return;
+  uint64_t begin = 0;
+  const Opened& opened = find(path, entry, stored, begin);
+  const uint64_t size = store::bytes_of(stored.extent, entry.dtype).value_or(0);
+  Pieces pieces(*opened.file, begin, size, stored, path);
+  for_each_run(held, common, wanted, dtype_size(entry.dtype), [&](uint64_t from, uint64_t to, uint64_t count) {
+    pieces.copy(from, count, out + to);
+    if (entry.dtype == Dtype::kBool) check_bools(out + to, count, opened.file->path(), path);
+  });
+}
+
+void StoredElements::read(const std::string& path, const Box& box, std::byte* out) const {
+  const store::StoredEntry& entry = index_.entries.at(path);
+  for (const store::StoredBox& stored : entry.boxes) read_box(path, entry, stored, box, out);
+}
+
+void StoredElements::check() const {
+  for (const auto& [path, entry] : index_.entries) {
+    for (const store::StoredBox& stored : entry.boxes) {
+      uint64_t begin = 0;
+      const Opened& opened = find(path, entry, stored, begin);
+      const uint64_t size = store::bytes_of(stored.extent, entry.dtype).value_or(0);
+      Pieces(*opened.file, begin, size, stored, path).copy(0, size, nullptr);
+    }
+  }
+}
+
+}  // namespace distag::spmd

@@ -1,0 +1,215 @@
+// Position 0 reads the index and sends it; each member reads the pieces that meet its parts into fresh memory. Once all
+// have theirs the tensors get them: all or none.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <optional>
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+#include "layout/spec_text.h"
+#include "spmd/agreement.h"
+#include "spmd/checkpoint.h"
+#include "spmd/checkpoint_files.h"
+#include "spmd/sharding.h"
+#include "tensor/access.h"
+#include "tensor/deferred.h"
+#include "tensor/strided.h"
+
+namespace distag::spmd {
+namespace {
+
+using layout::Box;
+constexpr int kMostTries = 3;  // a save beside it takes the files away; then there are new ones
+
+// A tensor that gets its elements: where they go, and they themselves once they are read.
+struct Target {
+  std::string path;
+  Tensor tensor;
+  Tensor memory;  // this member's part of it, or itself
+  Box box;
+  Tensor elements;
+};
+
+using Targets = std::vector<Target>;
+
+Box whole_box(const Dims& shape) {
+  Dims zero;
+  zero.resize(shape.size());
+  return {zero, shape};
+}
+
+Targets targets_of(const Program* program, const Value& into) {
+  Targets targets;
+  if (into.is_null()) return targets;
+  store::print_tree(into, [&](const std::string& path, const Tensor& tensor) {
+    if (autograd::has_history(tensor)) {
+      fail(Status::kInvalidState, "\"{}\": {} has a history: give a leaf", path, describe(tensor));
+    }
+    Target target{path, tensor, tensor, whole_box(tensor.shape()), {}};
+    if (const Sharding* sharding = Sharding::of(tensor)) {
+      if (&sharding->program() != program) {
+        fail(Status::kInvalidArgument, "\"{}\": {} is of another mesh: load it there", path, sharding->describe());
+      }
+      const Lying lying = sharding->lying();
+      if (program->shape().used(lying.spec.partial()) != 0) {
+        fail(Status::kInvalidState, "\"{}\": {} is a sum of parts, which is not written", path, sharding->describe());
+      }
+      target.memory = lying.shard;
+      target.box = box_of(program->shape(), lying.spec, tensor.shape(), program->position());
+    }
+    if (target.memory.storage().is_read_only()) {
+      fail(Status::kInvalidState, "\"{}\": {} is over memory of the host: clone it first", path, describe(tensor));
+    }
+    targets.push_back(std::move(target));
+  });
+  return targets;
+}
+
+void read_elements(const StoredElements& stored, Targets& targets, const std::string& folder) {
+  for (const Target& target : targets) {
+    const auto entry = stored.index().entries.find(target.path);
+    if (entry == stored.index().entries.end()) {
+      fail(Status::kNotFound, "\"{}\" has no entry \"{}\"", folder, target.path);
+    }
+    if (entry->second.dtype != target.tensor.dtype() || entry->second.shape != target.tensor.shape()) {
+      fail(Status::kInvalidArgument, "\"{}\": entry \"{}\" is {} of shape {}, and the tensor is {}", folder,
+           target.path, dtype_name(entry->second.dtype), to_string(entry->second.shape), describe(target.tensor));
+    }
+  }
+  for (Target& target : targets) {
+    target.memory.storage().make_elements();
+    target.elements = Tensor::empty(target.tensor.dtype(), target.box.extent);
+    if (target.elements.count() > 0) stored.read(target.path, target.box, target.elements.mutable_data());
+  }
+}
+
+// All of them in one instant.
+void write_elements(const Targets& targets) {
+  std::vector<Tensor> memory;
+  for (const Target& target : targets) memory.push_back(target.memory);
+  const TensorWriter writer(memory);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const Tensor& from = targets[i].elements;
+    if (from.count() == 0) continue;
+    copy_strided(memory[i].mutable_data(), memory[i].strides(), from.data(), from.strides(), from.shape(),
+                 dtype_size(from.dtype()));
+  }
+}
+
+// What `into` lacks: its elements are read where they are wanted.
+class FromFiles final : public Initialiser {
+ public:
+  FromFiles(std::shared_ptr<const StoredElements> stored, std::string path)
+      : stored_(std::move(stored)), path_(std::move(path)) {}
+  void fill(const Dims& offset, const Dims& extent, std::byte* out) const override {
+    stored_->read(path_, {offset, extent}, out);
+  }
+
+ private:
+  const std::shared_ptr<const StoredElements> stored_;
+  const std::string path_;
+};
+
+Value result_of(const std::shared_ptr<const StoredElements>& stored, const Targets& targets,
+                const std::string& folder) {
+  std::map<std::string, Tensor> known;
+  for (const Target& target : targets) known.emplace(target.path, target.tensor);
+  return store::parse_tree(stored->index().tree, folder, [&](const std::string& path) {
+    if (const auto found = known.find(path); found != known.end()) return found->second;
+    const auto entry = stored->index().entries.find(path);
+    if (entry == stored->index().entries.end()) fail(Status::kProtocol, "\"{}\" lacks entry \"{}\"", folder, path);
+    return Tensor::deferred(entry->second.dtype, entry->second.shape, std::make_shared<FromFiles>(stored, path));
+  });
+}
+
+uint64_t fingerprint_of(const layout::MeshShape& mesh, const std::string& folder, const Targets& targets) {
+  Fingerprint fingerprint;
+  fingerprint.add(folder);
+  for (const Target& target : targets) {
+    fingerprint.add(target.path).add(describe(target.tensor));
+    if (const Sharding* sharding = Sharding::of(target.tensor)) {
+      fingerprint.add(print_spec(mesh, sharding->lying().spec));
+    }
+  }
+  return fingerprint.value();
+}
+
+// The text of the index, on all members. `failure`: of position 0.
+std::string share_index(CallOnLine& call, const std::string& folder) {
+  std::string text;
+  const Outcomes read = agree(call, 1, [&]() -> std::vector<int64_t> {
+    if (call.line().program->position() == 0) text = read_index(folder);
+    return {static_cast<int64_t>(text.size())};
+  });
+  if (read.failure) throw *read.failure;
+  const auto size = static_cast<size_t>(read.numbers[0][0]);
+  Tensor words = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>((size + 7) / 8)});
+  std::memset(words.mutable_data(), 0, words.byte_size());
+  std::memcpy(words.mutable_data(), text.data(), text.size());
+  const Tensor all = call.broadcast(words, 0);
+  return {reinterpret_cast<const char*>(all.data()), size};
+}
+
+}  // namespace
+
+Value load_checkpoint(const Line& line, const std::string& folder, const Value& into, Nanos timeout) {
+  const std::string what = fmt::format("checkpoint_load(\"{}\")", folder);
+  CallOnLine call(line, "checkpoint_load");
+  Targets targets;
+  try {
+    targets = targets_of(line.program.get(), into);
+  } catch (...) {
+    call.note_failure(what, current_error());
+    throw;
+  }
+  call.set_timeout(timeout);
+  call.note(what, fingerprint_of(line.program->shape(), folder, targets));
+  std::string last_text;
+  std::optional<Error> last;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const std::string text = share_index(call, folder);
+    if (last && text == last_text) break;
+    last_text = text;
+    const store::Index index = store::parse_index(text, path_in(folder, store::kIndexName));
+    std::shared_ptr<const StoredElements> stored;
+    const Outcomes read = agree(call, 0, [&]() -> std::vector<int64_t> {
+      stored = std::make_shared<const StoredElements>(folder_of(folder), index);
+      read_elements(*stored, targets, folder);
+      return {};
+    });
+    if (!read.failure) {
+      try {
+        write_elements(targets);
+      } catch (...) {
+        call.end_mesh(current_error());  // others have written
+        throw;
+      }
+      return result_of(stored, targets, folder);
+    }
+    last = read.failure;
+    if (last->status() != Status::kNotFound) break;
+  }
+  throw *last;
+}
+
+Value load_checkpoint_alone(const std::string& folder, const Value& into) {
+  Targets targets = targets_of(nullptr, into);
+  std::string last_text;
+  for (int tries = 0;; ++tries) {
+    const std::string text = read_index(folder);
+    const bool is_last = text == last_text || tries + 1 == kMostTries;
+    last_text = text;
+    try {
+      const auto stored = std::make_shared<const StoredElements>(
+          folder_of(folder), store::parse_index(text, path_in(folder, store::kIndexName)));
+      read_elements(*stored, targets, folder);
+      write_elements(targets);
+      return result_of(stored, targets, folder);
+    } catch (const Error& error) {
+      if (is_last || error.status() != Status::kNotFound) throw;
+    }
+  }
+}
+
+}  // namespace distag::spmd

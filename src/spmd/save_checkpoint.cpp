@@ -1,0 +1,198 @@
+// Each member writes its parts to a file of its own under a fresh name. Once all have, position 0 renames an index over
+// the old one: that instant is the change. What a save that died has left, the next one removes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "layout/spec_text.h"
+#include "spmd/agreement.h"
+#include "spmd/checkpoint.h"
+#include "spmd/checkpoint_files.h"
+#include "spmd/checkpoint_items.h"
+
+namespace distag::spmd {
+namespace {
+
+using layout::MeshShape;
+using store::kPiece;
+
+struct Save {
+  CallOnLine& call;
+  const std::string& folder;
+  const SavedValue& saved;
+  std::string id;
+
+  const MeshShape& mesh() const { return call.line().program->shape(); }
+  int64_t position() const { return call.line().program->position(); }
+  std::string file_of(int64_t member) const { return shard_name(id, member, mesh().count()); }
+};
+
+std::vector<store::StoredTensor> tensors_of(const Save& save, const std::vector<WrittenPart>& parts) {
+  std::vector<store::StoredTensor> tensors;
+  std::set<std::string> names;
+  for (const WrittenPart& part : parts) {
+    const SavedTensor& tensor = save.saved.tensors[part.tensor];
+    const std::string name = store::name_of_part(tensor.path, tensor.shape, part.box.offset, part.box.extent);
+    if (!names.insert(name).second) fail(Status::kInvalidArgument, "two entries have the name \"{}\"", name);
+    tensors.push_back({name, tensor.dtype, part.box.extent, 0});
+  }
+  return tensors;
+}
+
+size_t pieces_of(const Save& save, const std::vector<WrittenPart>& parts) {
+  size_t count = 0;
+  for (const WrittenPart& part : parts) {
+    const uint64_t size = store::bytes_of(part.box.extent, save.saved.tensors[part.tensor].dtype).value_or(0);
+    count += (size + kPiece - 1) / kPiece;
+  }
+  return count;
+}
+
+// The size of the file, the crc of its header, and those of the pieces of all parts.
+std::vector<int64_t> write_parts(const Save& save) {
+  const std::vector<WrittenPart> parts = parts_written_by(save.mesh(), save.saved.tensors, save.position());
+  std::vector<store::StoredTensor> tensors = tensors_of(save, parts);
+  const std::string header = store::print_header(tensors);
+  DataFile file = DataFile::create(path_in(save.folder, save.file_of(save.position())));
+  file.append(header.data(), header.size());
+  std::vector<int64_t> numbers{0, store::crc32_of(0, header.data(), header.size())};
+  for (const WrittenPart& part : parts) {
+    const Tensor elements = elements_of(save.mesh(), save.saved.tensors[part.tensor], part.box, save.position());
+    for (size_t from = 0; from < elements.byte_size(); from += kPiece) {
+      const size_t some = std::min<size_t>(kPiece, elements.byte_size() - from);
+      numbers.push_back(store::crc32_of(0, elements.data() + from, some));
+      file.append(elements.data() + from, some);
+    }
+  }
+  file.sync();
+  numbers[0] = static_cast<int64_t>(file.size());
+  return numbers;
+}
+
+store::Index index_of(const Save& save, const Outcomes& written) {
+  store::Index index;
+  index.id = save.id;
+  const MeshShape& mesh = save.mesh();
+  for (size_t axis = 0; axis < mesh.axis_count(); ++axis) {
+    index.mesh += fmt::format("{}{}={}", axis == 0 ? "" : " ", mesh.axis_name(axis), mesh.size(axis));
+  }
+  index.tree = save.saved.tree;
+  for (const SavedTensor& tensor : save.saved.tensors) {
+    index.entries[tensor.path] = {tensor.dtype, tensor.shape, print_spec(mesh, tensor.spec), {}};
+  }
+  for (int64_t member = 0; member < mesh.count(); ++member) {
+    const std::vector<int64_t>& numbers = written.numbers[static_cast<size_t>(member)];
+    index.header_sums[save.file_of(member)] = static_cast<uint32_t>(numbers[1]);
+    size_t next = 2;
+    for (const WrittenPart& part : parts_written_by(mesh, save.saved.tensors, member)) {
+      const SavedTensor& tensor = save.saved.tensors[part.tensor];
+      store::StoredBox box{part.box.offset,
+                           part.box.extent,
+                           save.file_of(member),
+                           store::name_of_part(tensor.path, tensor.shape, part.box.offset, part.box.extent),
+                           {}};
+      const uint64_t size = store::bytes_of(box.extent, tensor.dtype).value_or(0);
+      for (uint64_t from = 0; from < size; from += kPiece) box.pieces.push_back(static_cast<uint32_t>(numbers[next++]));
+      index.entries[tensor.path].boxes.push_back(std::move(box));
+    }
+  }
+  return index;
+}
+
+void check_all_files_are_here(const Save& save, const Outcomes& written) {
+  for (int64_t member = 0; member < save.mesh().count(); ++member) {
+    const auto file = DataFile::open(path_in(save.folder, save.file_of(member)));
+    const auto size = static_cast<uint64_t>(written.numbers[static_cast<size_t>(member)][0]);
+    if (file && file->size() == size) continue;
+    fail(Status::kInvalidState,
+         "\"{}\": rank {} has written its part, and rank {} does not see it: all members need the same folder",
+         save.folder, save.mesh().ranks()[static_cast<size_t>(member)], save.mesh().ranks()[0]);
+  }
+}
+
+// Files of our names that the index does not name. What cannot be removed stays for the next save.
+void remove_leftovers(const Save& save, const store::Index& index) noexcept {
+  try {
+    for (const std::string& name : list_folder(save.folder)) {
+      if (is_name_of_ours(name) && !index.header_sums.contains(name)) remove_file(path_in(save.folder, name));
+    }
+  } catch (...) {
+    return;  // likewise
+  }
+}
+
+// Position 0: from the rename on the new checkpoint is the one that is found, so nothing may fail behind it.
+void replace_index(const Save& save, const Outcomes& written) {
+  check_all_files_are_here(save, written);
+  const store::Index index = index_of(save, written);
+  const std::string text = store::print_index(index);
+  const std::string name = path_in(save.folder, store::kIndexName);
+  const std::string beside = name + "." + save.id;
+  try {
+    DataFile file = DataFile::create(beside);
+    file.append(text.data(), text.size());
+    file.sync();
+    sync_folder(save.folder);  // the names of the files, before the one that names them
+    rename_file(beside, name);
+  } catch (...) {
+    remove_file(beside);
+    throw;
+  }
+  try {
+    sync_folder(save.folder);
+  } catch (...) {
+    return;  // whole in any case; the files of the old one stay, should the disk still have its index
+  }
+  remove_leftovers(save, index);
+}
+
+// A failure that all members know of: then no index names the file, and none will.
+template <typename Step>
+Outcomes agree_or_remove(const Save& save, size_t count, Step step) {
+  Outcomes outcomes = agree(save.call, count, step);
+  if (!outcomes.failure) return outcomes;
+  remove_file(path_in(save.folder, save.file_of(save.position())));
+  throw *outcomes.failure;
+}
+
+void save_items(CallOnLine& call, const std::string& folder, const SavedValue& saved, Random& random) {
+  Save save{call, folder, saved, ""};
+  const Outcomes begun = agree(call, 1, [&]() -> std::vector<int64_t> {
+    if (save.position() != 0) return {0};
+    make_folder(folder);
+    return {static_cast<int64_t>(random.next())};
+  });
+  if (begun.failure) throw *begun.failure;
+  save.id = fmt::format("{:016x}", static_cast<uint64_t>(begun.numbers[0][0]));
+  size_t most = 0;
+  for (int64_t member = 0; member < save.mesh().count(); ++member) {
+    most = std::max(most, pieces_of(save, parts_written_by(save.mesh(), saved.tensors, member)));
+  }
+  const Outcomes written = agree_or_remove(save, 2 + most, [&] { return write_parts(save); });
+  agree_or_remove(save, 1, [&]() -> std::vector<int64_t> {
+    if (save.position() == 0) replace_index(save, written);
+    return {};
+  });
+}
+
+}  // namespace
+
+void save_checkpoint(const Line& line, const std::string& folder, const Value& value, Nanos timeout, Random& random) {
+  const std::string what = fmt::format("checkpoint_save(\"{}\")", folder);
+  SavedValue saved;
+  try {
+    saved = items_of(line, value);
+  } catch (...) {
+    const Error error = current_error();
+    CallOnLine(line, "checkpoint_save").note_failure(what, error);
+    throw;
+  }
+  CallOnLine call(line, "checkpoint_save");
+  call.set_timeout(timeout);
+  call.note(what, Fingerprint().add(folder).add(saved.fingerprint(line.program->shape())).value());
+  save_items(call, folder, saved, random);
+}
+
+}  // namespace distag::spmd

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dims.h"
+#include "tensor/dtype.h"
+
+// The format of https://github.com/huggingface/safetensors: the size of a header as 8 bytes, little-endian; the header,
+// JSON; then the elements, row-major, without holes. Pure: bytes in, bytes out.
+namespace distag::store {
+
+inline constexpr uint64_t kMostHeader = 100'000'000;
+
+struct StoredTensor {
+  std::string name;
+  Dtype dtype = Dtype::kFloat32;
+  Dims shape;
+  uint64_t begin = 0;  // behind the header; printed ones lie one behind the other
+  uint64_t size() const;
+};
+
+const char* stored_name(Dtype dtype);  // "F32"
+// With the eight bytes before it; its size is a multiple of 8. Sets `begin` of each.
+std::string print_header(std::vector<StoredTensor>& tensors);
+// The size of the header that begins with these eight bytes. Throws PROTOCOL for one that a file of that size has not.
+uint64_t header_size(const std::byte* first_eight, uint64_t file_size, const std::string& file);
+// The tensors of a header, in the order of their places. Throws PROTOCOL naming file and entry, UNSUPPORTED for dtypes
+// that are not known. Nothing is allocated for what the file does not hold.
+std::vector<StoredTensor> parse_header(std::string_view header, uint64_t data_size, const std::string& file);
+
+// Of gzip and of Python's zlib; goes on from the sum of what came before, 0 at first.
+uint32_t crc32_of(uint32_t sum, const void* data, size_t size);
+
+// count * item size, or nullopt for a shape that is negative or too large to count.
+std::optional<uint64_t> bytes_of(const Dims& shape, Dtype dtype);
+
+}  // namespace distag::store

@@ -1,0 +1,319 @@
+"""Checkpoints: any mesh to any mesh, files that anyone reads, damage, and members that are killed while they save."""
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zlib
+
+import distag
+from distag import checkpoint, nn, optim
+from support import killed_when_late
+from test_meshes import on_members
+
+NAMES = [f"worker{i}" for i in range(8)]
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+
+# Two or more processes that save again and again, each save with its number in every element.
+SAVER = """
+import os, sys, time
+import distag
+from distag import checkpoint
+folder, steps = sys.argv[1], int(sys.argv[2])
+worker = distag.Worker().start()
+mesh = worker.mesh((-1,), ("x",), timeout=30)
+for number in range(int(sys.argv[3]), int(sys.argv[3]) + steps):
+    values = {f"t{i}": mesh.shard(distag.full(number, (64, 300)), spec)
+              for i, spec in enumerate(((None, None), ("x", None), (None, "x"), ("x", None)))}
+    checkpoint.save(mesh, folder, {"number": number, "values": values})
+    if worker.rank == 0:
+        print(number, flush=True)
+mesh.close()
+worker.shutdown()
+"""
+
+
+def read_safetensors(path):
+    """What anybody's reader does."""
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(size))
+        data = file.read()
+    assert (8 + size) % 8 == 0
+    codes = {"F32": "f", "F64": "d", "I64": "q", "BOOL": "?"}
+    found = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            found[name] = (entry["shape"], memoryview(data[begin:end]).cast(codes[entry["dtype"]]).tolist())
+    return found
+
+
+def write_safetensors(path, tensors):
+    """{name: (dtype, shape, numbers)}, as others write them."""
+    codes, header, data = {"F32": "f", "F64": "d", "I64": "q", "BOOL": "?", "F16": "e"}, {}, b""
+    for name, (dtype, shape, numbers) in tensors.items():
+        packed = struct.pack(f"<{len(numbers)}{codes[dtype]}", *numbers)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def random_spec(source, axes, ndim):
+    items = [[] for _ in range(ndim)]
+    for axis in source.sample(axes, len(axes)):
+        place = source.randrange(ndim + 1)
+        if place < ndim:
+            items[place].append(axis)
+    return tuple(tuple(item) if item else None for item in items)
+
+
+class Checkpoints(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def test_every_mesh_loads_what_any_other_saved(self):
+        shapes = {"a": (5, 7), "b": (8,), "c": (3, 1, 4), "empty": (0, 3), "scalar": ()}
+        whole = {name: distag.randn(i, shape, distag.float64) for i, (name, shape) in enumerate(shapes.items())}
+        meshes = [(1,), (2,), (3,), (4,), (2, 2), (2, 3), (8,), (2, 2, 2)]
+        source = random.Random(1)
+
+        def specs(axes):
+            return {name: random_spec(source, axes, len(shape)) for name, shape in shapes.items()}
+
+        def sharded(mesh, given, make):
+            return {name: mesh.shard(make(name), given[name]) for name in shapes}
+
+        for saved_on, loaded_on in itertools.product(meshes, meshes):
+            axes = {shape: [f"x{i}" for i in range(len(shape))] for shape in (saved_on, loaded_on)}
+            first, second = specs(axes[saved_on]), specs(axes[loaded_on])
+
+            def save(worker, mesh):
+                values = sharded(mesh, first, lambda name: whole[name].clone())
+                checkpoint.save(mesh, self.folder, {"values": values, "step": 3})
+
+            def load(worker, mesh):
+                values = sharded(mesh, second, lambda name: distag.zeros(shapes[name], distag.float64))
+                loaded = checkpoint.load(mesh, self.folder, {"values": values})
+                self.assertEqual(loaded["step"], 3)
+                return {name: values[name].gather().tobytes() for name in shapes}
+
+            size = {shape: NAMES[:distag.Mesh(shape).size] for shape in (saved_on, loaded_on)}
+            on_members(save, names=size[saved_on], shape=saved_on, axes=axes[saved_on])
+            expected = {name: tensor.tobytes() for name, tensor in whole.items()}
+            for found in on_members(load, names=size[loaded_on], shape=loaded_on, axes=axes[loaded_on]):
+                self.assertEqual(found, expected, (saved_on, first, loaded_on, second))
+        alone = checkpoint.load(None, self.folder)["values"]
+        self.assertEqual({name: tensor.tobytes() for name, tensor in alone.items()}, expected)
+
+    def test_all_kinds_of_values_come_back(self):
+        value = {"f32": distag.tensor([1.5, float("inf")]), "i64": distag.tensor([2**62, -3]),
+                 "bool": distag.tensor([True, False]), "list": [1, 2.5, -0.0, float("inf"), "text \"x\"", None, True],
+                 "bytes": b"\0\xff", "a/b~c": {"deep": [distag.tensor(7)]}}
+        on_members(lambda worker, mesh: checkpoint.save(mesh, self.folder, value))
+        found = checkpoint.load(None, self.folder)
+        for name in ("f32", "i64", "bool"):
+            self.assertEqual((found[name].tolist(), found[name].dtype), (value[name].tolist(), value[name].dtype))
+        self.assertEqual((found["list"], found["bytes"]), (value["list"], value["bytes"]))
+        self.assertEqual(str(found["list"][2]), "-0.0")
+        self.assertEqual(found["a/b~c"]["deep"][0].item(), 7)
+
+    def test_anybody_reads_the_files(self):
+        def save(worker, mesh):
+            x = mesh.shard(distag.arange(0, 12).reshape(4, 3), ("data", None))
+            checkpoint.save(mesh, self.folder, {"x": x, "flag": distag.tensor(True)})
+
+        on_members(save)
+        found, rows = {}, {}
+        for name in os.listdir(self.folder):
+            if name.endswith(".safetensors"):
+                found.update(read_safetensors(os.path.join(self.folder, name)))
+        self.assertEqual(found.pop("flag"), ([], [True]))
+        for name, (shape, numbers) in found.items():
+            self.assertEqual(shape, [2, 3])
+            rows[name] = numbers
+        self.assertEqual(rows, {"x[0:2, 0:3]": [0.0, 1, 2, 3, 4, 5], "x[2:4, 0:3]": [6.0, 7, 8, 9, 10, 11]})
+        with open(os.path.join(self.folder, "index.json"), encoding="utf-8") as file:
+            box = json.load(file)["entries"]["x"]["boxes"][0]
+        self.assertEqual(box["crc32"], [zlib.crc32(struct.pack("<6f", *range(6)))])
+
+    def test_files_of_others_load_into_sharded_tensors(self):
+        one, two = ("F32", [4, 2], [float(i) for i in range(8)]), ("I64", [3], [1, 2, 3])
+        alone, many = os.path.join(self.folder, "alone"), os.path.join(self.folder, "many")
+        os.mkdir(alone), os.mkdir(many)
+        write_safetensors(os.path.join(alone, "model.safetensors"), {"layer.weight": one, "n": two})
+        write_safetensors(os.path.join(many, "model-1.safetensors"), {"layer.weight": one})
+        write_safetensors(os.path.join(many, "model-2.safetensors"), {"n": two})
+        with open(os.path.join(many, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
+            json.dump({"weight_map": {"layer.weight": "model-1.safetensors", "n": "model-2.safetensors"}}, file)
+
+        def load(worker, mesh):
+            for place in (alone, os.path.join(alone, "model.safetensors"), many):
+                weight = mesh.shard(distag.zeros((4, 2)), ("data", "model"))
+                rest = checkpoint.load(mesh, place, {"layer.weight": weight})
+                self.assertEqual(weight.gather().tolist(), [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]])
+                self.assertEqual(rest["n"].tolist(), [1, 2, 3])
+
+        on_members(load)
+        write_safetensors(os.path.join(self.folder, "half.safetensors"), {"h": ("F16", [1], [1.0])})
+        with self.assertRaisesRegex(distag.UnsupportedError, "entry \"h\" is of dtype F16"):
+            checkpoint.load(None, os.path.join(self.folder, "half.safetensors"))
+        with self.assertRaisesRegex(distag.UsageError, "name one of these"):
+            os.mkdir(os.path.join(self.folder, "empty"))
+            checkpoint.load(None, os.path.join(self.folder, "empty"))
+
+    def train(self, worker, mesh, steps, specs, resume=None, keep=None):
+        model = nn.Sequential(nn.Linear(6, 8, dtype=distag.float64, seed=1 if resume is None else 9), distag.tanh,
+                              nn.Linear(8, 3, dtype=distag.float64, seed=2))
+        x, target = distag.randn(3, (12, 6), distag.float64), distag.randn(4, (12, 3), distag.float64)
+        if mesh is not None:
+            for tensor, spec in zip([x, target, *model.parameters()], specs):
+                mesh.shard(tensor, spec)
+        adam = optim.Adam(worker, [model], lr=0.05)
+        if resume is not None:
+            checkpoint.load(mesh, resume, {"model": model, "adam": adam})
+        losses = []
+        for _ in range(steps):
+            with distag.Context() if mesh is None else mesh.context() as context:
+                loss = distag.mse_loss(model(x), target)
+                context.backward(loss)
+                adam.step(context)
+                losses.append((loss if mesh is None else loss.gather()).item())
+        if keep is not None:
+            checkpoint.save(mesh, keep, {"model": model, "adam": adam})
+        return losses
+
+    def test_training_goes_on_over_another_mesh(self):
+        first = [("data", None)] * 2 + [("model", None), ("model",), (None, "model"), (None,)]
+        second = [(None, None)] * 2 + [("data", None), ("data",), ("data", None), ("data",)]
+        alone = self.train(None, None, 6, None)
+        begun = on_members(lambda worker, mesh: self.train(worker, mesh, 3, first, keep=self.folder), shape=(2, 2))[0]
+        for rest in on_members(lambda worker, mesh: self.train(worker, mesh, 3, second, resume=self.folder),
+                               names=NAMES[:3], shape=(3, 1)):
+            for one, other in zip(begun + rest, alone, strict=True):
+                self.assertAlmostEqual(one, other, delta=1e-12 * other)
+        last = self.train(None, None, 3, None, resume=self.folder)
+        self.assertAlmostEqual(last[2], alone[5], delta=1e-12)
+
+    def test_damage_names_file_and_entry(self):
+        value = {"w": distag.randn(1, (100, 30)), "b": distag.tensor([True, False] * 50), "n": 3}
+        on_members(lambda worker, mesh: checkpoint.save(mesh, self.folder, value), names=NAMES[:2], shape=(2,),
+                   axes=("x",))
+        expected = {name: value[name].tobytes() for name in ("w", "b")}
+        names = sorted(os.listdir(self.folder))
+        source = random.Random(3)
+        counts = {"noticed": 0, "not read": 0}
+        for number in range(int(os.environ.get("DISTAG_FLIPS", "300"))):
+            path = os.path.join(self.folder, source.choice(names))
+            with open(path, "rb") as file:
+                good = file.read()
+            place = source.randrange(len(good))
+            flipped = bytes([good[place] ^ (1 << source.randrange(8))])
+            bad = good[:place] if number % 4 == 0 else good[:place] + flipped + good[place + 1:]
+            with open(path, "wb") as file:
+                file.write(bad)
+            into = {name: distag.zeros(value[name].shape, value[name].dtype) for name in expected}
+            try:
+                checkpoint.load(None, self.folder, into)
+                counts["not read"] += 1
+                self.assertEqual({name: into[name].tobytes() for name in expected}, expected, path)
+            except distag.DistagError as failure:
+                counts["noticed"] += 1
+                self.assertEqual(failure.name, "PROTOCOL", failure)
+                self.assertIn(os.path.basename(path), failure.message)
+                self.assertEqual([set(into[name].tobytes()) for name in expected], [{0}, {0}])  # as they were
+            with open(path, "wb") as file:
+                file.write(good)
+        self.assertEqual(counts["not read"], 0)
+
+    def test_links_devices_and_names_with_folders_are_refused(self):
+        on_members(lambda worker, mesh: checkpoint.save(mesh, self.folder, {"w": distag.ones((2,))}), names=NAMES[:1],
+                   shape=(1,), axes=("x",))
+        shard = next(name for name in os.listdir(self.folder) if name.startswith("shard"))
+        path = os.path.join(self.folder, shard)
+        os.rename(path, path + ".moved")
+        os.symlink(path + ".moved", path)
+        with self.assertRaisesRegex(distag.DistagError, "symbolic link"):
+            checkpoint.load(None, self.folder)
+        os.unlink(path)
+        os.mkfifo(path)
+        with self.assertRaisesRegex(distag.DistagError, "no regular file"):
+            checkpoint.load(None, self.folder)
+        os.unlink(path)
+        with self.assertRaisesRegex(distag.DistagError, "NOT_FOUND"):
+            checkpoint.load(None, self.folder)
+
+
+class Processes(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.saves = os.path.join(self.folder, "saves")
+
+    def start(self, count, steps, first, folders=None):
+        rendezvous = tempfile.mkdtemp(dir=self.folder)
+        environment = dict(os.environ, WORLD_SIZE=str(count), OPENBLAS_NUM_THREADS="1",
+                           DISTAG_RENDEZVOUS=f"file://{rendezvous}")
+        command = [sys.executable, "-B", "-c", SAVER, self.saves, str(steps), str(first)]
+        return [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                 cwd=folders and folders[rank], env=dict(environment, RANK=str(rank)))
+                for rank in range(count)]
+
+    def check_whole(self):
+        found = checkpoint.load(None, self.saves)
+        for tensor in found["values"].values():
+            self.assertEqual({number for row in tensor.tolist() for number in row}, {float(found["number"])})
+        return found["number"]
+
+    def end(self, members):
+        for member in members:
+            member.kill()
+            member.communicate()
+
+    def test_after_a_kill_at_any_moment_a_load_finds_one_whole_checkpoint(self):
+        source = random.Random(int(os.environ.get("DISTAG_SEED", "5")))
+        first, last = 0, -1
+        for number in range(int(os.environ.get("DISTAG_KILLS", "6"))):
+            members = self.start(2, 10_000, first)
+            with killed_when_late(members[0]):
+                self.assertEqual(members[0].stdout.readline(), f"{first}\n")
+                time.sleep(source.uniform(0, 0.06))  # a random moment of the saves that follow
+                victims = source.choice([members[:1], members[1:], members])
+                for victim in victims:
+                    victim.send_signal(signal.SIGKILL)
+                self.end(members)
+            found = self.check_whole()
+            self.assertGreaterEqual(found, max(first, last))
+            last, first = found, found + 1
+        members = self.start(2, 1, first)
+        self.assertEqual([member.wait(60) for member in members], [0, 0])
+        self.end(members)
+        self.assertEqual(self.check_whole(), first)
+        self.assertEqual(len(os.listdir(self.saves)), 3)  # no leftover
+
+    def test_a_folder_that_not_all_share_is_named(self):
+        places = [os.path.join(self.folder, name) for name in ("a", "b")]
+        for place in places:
+            os.mkdir(place)
+            os.mkdir(os.path.join(place, "here"))
+        self.saves = "here"
+        members = self.start(2, 1, 0, places)
+        for member in members:
+            _, err = member.communicate(timeout=60)
+            self.assertIn("all members need the same folder", err)
+            self.assertIn("INVALID_STATE", err)
+        self.assertEqual([os.listdir(os.path.join(place, "here")) for place in places], [[], []])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,175 @@
+/* Checkpoints: saved by two members, loaded by three, by two under another spec, and by a process alone; every failure.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capi/check.h"
+#include "capi/support/members.h"
+#include "capi/support/sharded_model.h"
+
+static char folder[64];
+
+static distag_mesh *make_mesh(members *group, int32_t rank, int64_t count) {
+  static const char *const names[] = {"x"};
+  const int32_t ranks[] = {0, 1, 2};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = NULL;
+  CHECK_OK(distag_mesh_create(group->workers[rank], ranks, (size_t)count, &count, names, 1, NULL, &mesh, &err));
+  return mesh;
+}
+
+static distag_tensor *tensor_of(distag_mesh *mesh, const char *spec, int64_t first) {
+  const int64_t shape[] = {5, 2};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *tensor = sharded_numbers(shape, 2, first, &err);
+  if (spec != NULL) CHECK_OK(distag_tensor_mark_sharding(tensor, mesh, spec, -1, &err));
+  return tensor;
+}
+
+static distag_value *map_of(distag_tensor *tensor, int64_t step) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_value *number = NULL, *map = NULL;
+  CHECK_OK(distag_value_create_int64(step, &number, &err));
+  const char *const keys[] = {"step", "w"};
+  distag_value *const items[] = {number, distag_tensor_as_value(tensor)};
+  CHECK_OK(distag_value_create_map(keys, items, 2, &map, &err));
+  distag_value_release(number);
+  return map;
+}
+
+static void save(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, 2);
+  distag_tensor *w = tensor_of(mesh, "('x', None)", 1);
+  distag_value *map = map_of(w, 7);
+  CHECK_OK(distag_checkpoint_save(mesh, folder, map, 0, &err));
+  CHECK_OK(distag_checkpoint_save(mesh, folder, map, 20 * DISTAG_SECOND, &err)); /* over the first */
+  distag_value_release(map);
+  distag_tensor_release(w);
+  distag_mesh_release(mesh);
+}
+
+static void check_numbers(distag_tensor *whole) {
+  distag_error err = DISTAG_ERROR_INIT;
+  double found[10], expected[10];
+  distag_tensor *numbers = tensor_of(NULL, NULL, 1);
+  CHECK_OK(distag_tensor_copy_data(whole, found, sizeof found, &err));
+  CHECK_OK(distag_tensor_copy_data(numbers, expected, sizeof expected, &err));
+  CHECK(memcmp(found, expected, sizeof found) == 0);
+  distag_tensor_release(numbers);
+}
+
+static void load_into(distag_mesh *mesh, const char *spec) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *w = tensor_of(mesh, spec, 50), *whole = NULL;
+  distag_value *map = map_of(w, 0), *loaded = NULL;
+  CHECK_OK(distag_checkpoint_load(mesh, folder, map, 0, &loaded, &err));
+  CHECK_OK(distag_tensor_gather(w, -1, DISTAG_FOREVER, &whole, &err));
+  check_numbers(whole);
+  int64_t step = 0;
+  CHECK_OK(distag_value_get_int64(distag_value_get_entry(loaded, "step"), &step, &err));
+  CHECK_INT(step, 7);
+  CHECK_OK(distag_checkpoint_load(mesh, folder, map, 0, NULL, &err));
+  distag_tensor_release(whole);
+  distag_value_release(loaded);
+  distag_value_release(map);
+  distag_tensor_release(w);
+}
+
+static void load_on_three(members *group, int32_t rank) {
+  distag_mesh *mesh = make_mesh(group, rank, 3);
+  load_into(mesh, "('x', None)");
+  load_into(mesh, "(None, 'x')");
+  load_into(mesh, "(None, None)");
+  distag_mesh_release(mesh);
+}
+
+static void load_alone(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_value *loaded = NULL;
+  distag_tensor *w = NULL;
+  distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
+  CHECK_OK(distag_checkpoint_load(NULL, folder, NULL, 0, &loaded, &err));
+  CHECK_OK(distag_value_get_tensor(distag_value_get_entry(loaded, "w"), &w, &err));
+  CHECK_OK(distag_tensor_get_info(w, &info, &err));
+  CHECK((info.flags & DISTAG_TENSOR_DEFERRED) != 0);
+  check_numbers(w);
+  distag_value_release(loaded);
+}
+
+/* The same failure on all members; the mesh goes on, and the checkpoint stays. */
+static void failures(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, 2), *other = make_mesh(group, rank, 2);
+  distag_tensor *w = tensor_of(mesh, "('x', None)", 9), *foreign = tensor_of(other, "('x', None)", 9);
+  distag_value *map = map_of(w, 0), *wrong = map_of(foreign, 0), *loaded = NULL, *object = NULL;
+  char path[128];
+  snprintf(path, sizeof path, "%s/no/parent", folder);
+  CHECK_FAILS(distag_checkpoint_save(mesh, path, map, 0, &err), DISTAG_E_INVALID_STATE, "no/parent");
+  CHECK_INT(err.origin_rank, 0);
+  snprintf(path, sizeof path, "%s/index.json", folder);
+  CHECK_FAILS(distag_checkpoint_save(mesh, path, map, 0, &err), DISTAG_E_INVALID_STATE, "index.json");
+  CHECK_FAILS(distag_checkpoint_save(mesh, folder, wrong, 0, &err), DISTAG_E_INVALID_ARGUMENT, "another mesh");
+  CHECK_FAILS(distag_checkpoint_save(mesh, "", map, 0, &err), DISTAG_E_INVALID_ARGUMENT, "empty");
+  CHECK_FAILS(distag_checkpoint_save(mesh, NULL, map, 0, &err), DISTAG_E_INVALID_ARGUMENT, "directory");
+  CHECK_FAILS(distag_checkpoint_save(NULL, folder, map, 0, &err), DISTAG_E_INVALID_ARGUMENT, "mesh");
+  CHECK_FAILS(distag_checkpoint_save(mesh, folder, NULL, 0, &err), DISTAG_E_INVALID_ARGUMENT, "value");
+  CHECK_FAILS(distag_checkpoint_save(mesh, folder, map, -5, &err), DISTAG_E_INVALID_ARGUMENT, "timeout_ns");
+  CHECK_FAILS(distag_checkpoint_load(mesh, NULL, NULL, 0, &loaded, &err), DISTAG_E_INVALID_ARGUMENT, "directory");
+  CHECK_FAILS(distag_checkpoint_load(mesh, "/nowhere/at/all", NULL, 0, &loaded, &err), DISTAG_E_NOT_FOUND, "/nowhere");
+  CHECK_FAILS(distag_checkpoint_load(NULL, "/nowhere/at/all", NULL, 0, &loaded, &err), DISTAG_E_NOT_FOUND, "/nowhere");
+  CHECK_FAILS(distag_checkpoint_load(mesh, folder, wrong, 0, &loaded, &err), DISTAG_E_INVALID_ARGUMENT, "another mesh");
+  CHECK(loaded == NULL);
+  distag_tensor *scalar = NULL;
+  CHECK_OK(distag_zeros(DISTAG_FLOAT32, NULL, 0, &scalar, &err));
+  distag_value *shapes = map_of(scalar, 0);
+  CHECK_FAILS(distag_checkpoint_load(mesh, folder, shapes, 0, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "entry \"w\"");
+  distag_value *list = NULL;
+  distag_value *const items[] = {distag_tensor_as_value(scalar)};
+  CHECK_OK(distag_value_create_list(items, 1, &list, &err));
+  CHECK_FAILS(distag_checkpoint_load(mesh, folder, list, 0, NULL, &err), DISTAG_E_NOT_FOUND, "no entry \"0\"");
+  load_into(mesh, "('x', None)");
+  distag_value_release(list);
+  distag_value_release(shapes);
+  distag_tensor_release(scalar);
+  distag_value_release(object);
+  distag_value_release(wrong);
+  distag_value_release(map);
+  distag_tensor_release(foreign);
+  distag_tensor_release(w);
+  distag_mesh_release(other);
+  distag_mesh_release(mesh);
+}
+
+/* One member has another value: both learn it, and nothing is saved. */
+static void diverge(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, 2);
+  distag_tensor *w = tensor_of(mesh, "('x', None)", 9);
+  distag_value *map = map_of(w, rank);
+  CHECK_FAILS(distag_checkpoint_save(mesh, folder, map, 0, &err), DISTAG_E_DIVERGED, "checkpoint_save");
+  distag_value_release(map);
+  distag_tensor_release(w);
+  distag_mesh_release(mesh);
+}
+
+int main(void) {
+  members group = {0};
+  snprintf(folder, sizeof folder, "/tmp/distag-checkpoint-XXXXXX");
+  if (!CHECK(mkdtemp(folder) != NULL)) return 1;
+  char command[256];
+  if (!CHECK(members_start(&group, 3, "checkpoints") == 0)) return 1;
+  members_run(&group, 2, save);
+  members_run(&group, 3, load_on_three);
+  load_alone();
+  members_run(&group, 2, failures);
+  members_run(&group, 2, diverge);
+  load_alone();
+  CHECK(members_end(&group) == 0);
+  snprintf(command, sizeof command, "test $(ls %s | wc -l) = 3 && rm -r %s", folder, folder); /* no leftover */
+  CHECK(system(command) == 0);
+  return check_end();
+}

@@ -260,11 +260,11 @@ class Processes(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, True)
         self.saves = os.path.join(self.folder, "saves")
 
-    def start(self, count, steps, first, folders=None):
+    def start(self, count, steps, first, folders=None, program=SAVER):
         rendezvous = tempfile.mkdtemp(dir=self.folder)
         environment = dict(os.environ, WORLD_SIZE=str(count), OPENBLAS_NUM_THREADS="1",
                            DISTAG_RENDEZVOUS=f"file://{rendezvous}")
-        command = [sys.executable, "-B", "-c", SAVER, self.saves, str(steps), str(first)]
+        command = [sys.executable, "-B", "-c", program, self.saves, str(steps), str(first)]
         return [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                  cwd=folders and folders[rank], env=dict(environment, RANK=str(rank)))
                 for rank in range(count)]
@@ -300,6 +300,95 @@ class Processes(unittest.TestCase):
         self.end(members)
         self.assertEqual(self.check_whole(), first)
         self.assertEqual(len(os.listdir(self.saves)), 3)  # no leftover
+
+    def test_a_member_that_cannot_write_fails_the_save_of_all_and_the_old_one_stays(self):
+        program = """
+import os, resource, signal, sys
+import distag
+from distag import checkpoint
+worker = distag.Worker().start()
+mesh = worker.mesh((-1,), ("x",), timeout=30)
+x = mesh.shard(distag.ones((4, 100_000)), ("x", None))
+checkpoint.save(mesh, sys.argv[1], {"number": 1, "values": {"x": x}})
+if worker.rank == 1:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+try:
+    checkpoint.save(mesh, sys.argv[1], {"number": 2, "values": {"x": x * 2}})
+except distag.DistagError as failure:
+    print(failure.name, failure.origin_rank, "ulimit" in failure.message or "limit" in failure.message)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(mesh.all_reduce(distag.tensor([1.0])).item())  # the mesh goes on
+mesh.close()
+worker.shutdown()
+"""
+        members = self.start(2, 0, 0, program=program)
+        for member in members:
+            self.assertEqual(member.communicate(timeout=60), ("INVALID_STATE 1 True\n2.0\n", ""))
+        self.assertEqual(self.check_whole(), 1)
+        self.assertEqual(len(os.listdir(self.saves)), 3)
+
+    def test_a_folder_that_vanishes_or_is_a_file_is_named(self):
+        def program(worker, mesh):
+            failures = []
+            for place in (os.path.join(self.folder, "no", "parent"), os.path.join(self.folder, "file")):
+                with self.assertRaises(distag.UsageError) as caught:
+                    checkpoint.save(mesh, place, {"x": distag.ones((2,))})
+                failure = caught.exception
+                failures.append((failure.name, failure.origin_rank, place in failure.message))
+            return failures, mesh.all_reduce(distag.tensor([1.0])).item()
+
+        with open(os.path.join(self.folder, "file"), "w", encoding="utf-8"):
+            pass
+        self.assertEqual(on_members(program, names=NAMES[:2], shape=(2,), axes=("x",)),
+                         [([("INVALID_STATE", 0, True)] * 2, 2.0)] * 2)
+
+    def test_names_of_others_stay_and_leftovers_of_ours_go(self):
+        os.mkdir(self.saves)
+        ours = [f"shard-0123456789abcdef-{i:05}-of-00002.safetensors" for i in range(2)]
+        ours.append("index.json.0123456789abcdef")
+        others = ["model.safetensors", "shard-1-2.safetensors", "index.json.bak", "notes.txt"]
+        for name in ours + others:
+            with open(os.path.join(self.saves, name), "w", encoding="utf-8"):
+                pass
+        on_members(lambda worker, mesh: checkpoint.save(mesh, self.saves, {"x": distag.ones((2,))}), names=NAMES[:1],
+                   shape=(1,), axes=("x",))
+        left = set(os.listdir(self.saves))
+        self.assertEqual((left & set(ours), set(others) - left), (set(), set()))
+
+    def test_members_that_save_other_values_learn_it(self):
+        def program(worker, mesh):
+            with self.assertRaises(distag.DistagError) as caught:
+                checkpoint.save(mesh, self.saves, {"x": distag.ones((2 + worker.rank,))})
+            return caught.exception.name
+
+        self.assertEqual(on_members(program, names=NAMES[:2], shape=(2,), axes=("x",)), ["DIVERGED"] * 2)
+        self.assertEqual(os.listdir(self.saves), [])
+
+    def test_odd_names_are_kept(self):
+        value = {"a/b[0:1]": distag.ones((1,)), "x" * 10_000: distag.ones((1,)), "": distag.ones((1,)),
+                 "ünï": {"": distag.zeros(())}}
+        on_members(lambda worker, mesh: checkpoint.save(mesh, self.saves, value), names=NAMES[:2], shape=(2,),
+                   axes=("x",))
+        self.assertEqual({key: type(item) for key, item in checkpoint.load(None, self.saves).items()},
+                         {key: type(item) for key, item in value.items()})
+
+    def test_what_was_not_read_stays_readable_after_the_next_save(self):
+        def save(number):
+            on_members(lambda worker, mesh: checkpoint.save(mesh, self.saves, {"x": distag.full(number, (3,))}),
+                       names=NAMES[:1], shape=(1,), axes=("x",))
+
+        save(1)
+        first = checkpoint.load(None, self.saves)["x"]
+        self.assertTrue(first.is_deferred)
+        save(2)
+        self.assertEqual((first.tolist(), checkpoint.load(None, self.saves)["x"].tolist()), ([1.0] * 3, [2.0] * 3))
+
+    def test_ten_thousand_tensors(self):
+        value = {f"t{i}": distag.full(i, (1,)) for i in range(10_000)}
+        on_members(lambda worker, mesh: checkpoint.save(mesh, self.saves, value), names=NAMES[:2], shape=(2,),
+                   axes=("x",))
+        found = checkpoint.load(None, self.saves)
+        self.assertEqual((len(found), found["t9999"].item()), (10_000, 9999.0))
 
     def test_a_folder_that_not_all_share_is_named(self):
         places = [os.path.join(self.folder, name) for name in ("a", "b")]

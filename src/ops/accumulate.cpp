@@ -10,22 +10,6 @@
 namespace distag::ops {
 namespace {
 
-// out[i] += scale * x[i]
-template <typename T>
-struct AddScaledRow {
-  DISTAG_INLINE static void run(T* out, const T* x, T scale, int64_t count) {
-    DISTAG_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i) {
-      if constexpr (kIsFloating<T>) {
-        out[i] = out[i] + scale * x[i];
-      } else {
-        uint64_t step = static_cast<uint64_t>(scale) * static_cast<uint64_t>(x[i]);
-        out[i] = static_cast<T>(static_cast<uint64_t>(out[i]) + step);
-      }
-    }
-  }
-};
-
 // Throws unless `source` broadcasts to `target`, each of whose elements has a place of its own.
 void check_write(const char* what, const Tensor& target, const Tensor& source) {
   if (broadcast_shapes(what, target.shape(), source.shape()) != target.shape()) {
@@ -77,20 +61,15 @@ void add_scaled(Tensor& target, const Tensor& source, double scale) {
   if (target.dtype() == Dtype::kInt64 && scale != std::floor(scale)) {
     fail(Status::kInvalidArgument, "add_scaled: an int64 tensor takes a whole scale only, not {}", scale);
   }
-  Tensor values = source_for(target, source);
-  bool is_direct = target.is_contiguous() && values.is_contiguous() && values.shape() == target.shape();
-  if (!is_direct && target.count() > 0) values = broadcast_to(values, target.shape()).contiguous();
+  const Tensor values = source_for(target, source);
   Tensor sum = target.is_contiguous() ? target : Tensor::empty(target.dtype(), target.shape());
   const TensorWriter writer(target);
   if (target.count() == 0) return;
   dispatch_numeric("add_scaled", target.dtype(), [&]<typename T>(T) {
-    T factor = *Tensor::scalar(target.dtype(), scale).data_as<T>();
-    T* out = sum.mutable_data_as<T>();
-    if (!target.is_contiguous()) {
-      auto* const bytes = reinterpret_cast<std::byte*>(out);
-      copy_strided(bytes, sum.strides(), target.data(), target.strides(), target.shape(), sizeof(T));
-    }
-    simd::run<AddScaledRow<T>, T*, const T*, T, int64_t>(out, values.data_as<T>(), factor, target.count());
+    using W = Wrapping<T>;
+    const auto factor = static_cast<W>(*Tensor::scalar(target.dtype(), scale).data_as<T>());
+    compute<W, W, W>(
+        sum, [factor](const auto& to, const auto& x) { return to + factor * x; }, target, values);
     if (!target.is_contiguous()) write_broadcast(target, sum);
   });
 }

@@ -39,21 +39,13 @@ Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
 
 // ---- where ----------------------------------------------------------------------------------------------------------
 
-// out = condition ? x : y, all row-major and of one shape.
-template <typename T>
-void choose(T* out, const Bool* condition, const T* x, const T* y, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) out[i] = condition[i] != 0 ? x[i] : y[i];
-}
+constexpr auto kChosen = [](const auto& condition, const auto& x, const auto& y) {
+  return xt::where(xt::not_equal(condition, 0), x, y);
+};
 
 Tensor chosen(const Tensor& condition, const Tensor& x, const Tensor& y, const Dims& shape) {
   Tensor out = Tensor::empty(x.dtype(), shape);
-  if (out.count() == 0) return out;
-  Tensor conditions = broadcast_to(condition, shape).contiguous();
-  Tensor xs = broadcast_to(x, shape).contiguous();
-  Tensor ys = broadcast_to(y, shape).contiguous();
-  dispatch(x.dtype(), [&]<typename T>(T) {
-    choose(out.mutable_data_as<T>(), conditions.data_as<Bool>(), xs.data_as<T>(), ys.data_as<T>(), out.count());
-  });
+  dispatch(x.dtype(), [&]<typename T>(T) { compute<T, Bool, T, T>(out, kChosen, condition, x, y); });
   return out;
 }
 

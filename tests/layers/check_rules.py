@@ -1,4 +1,5 @@
 """Rules of the code that a text search can check. usage: check_rules.py REPOSITORY"""
+import itertools
 import os
 import re
 import sys
@@ -49,9 +50,56 @@ def check_text(path, text):
     return complaints
 
 
+# A struct of src/ops with a function that is compiled for each instruction set, and what it stands in.
+STRUCT = re.compile(r"^(\s*)(?:struct|class) (\w+)")
+RUN = re.compile(r"\bstatic void (run|fill)\(")
+
+
+def kernels_of(text):
+    outermost = None
+    for line in COMMENT.sub(blank, text).split("\n"):
+        found = STRUCT.match(line)
+        if found and not found.group(1):
+            outermost = found.group(2)
+        if RUN.search(line) and "DISTAG_INLINE" in line and outermost:
+            yield outermost
+
+
+def check_kernels(files, table):
+    """Arithmetic is an expression of xtensor; a loop of ours has a row of the table (src/ops/README.md) with a reason."""
+    complaints = []
+    known = set()
+    for line in table.split("\n"):
+        if not line.startswith("| `"):
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        for name, file in itertools.product(re.findall(r"`(\w+)`", cells[0]), cells[1].split(", ")):
+            known.add((name, file))
+            if not file.startswith("../") and not re.search(rf"\b{name}\b", files.get(file, "")):
+                complaints.append(f"src/ops/README.md: `{name}` is not in {file}: take the row out")
+            if not all(cells[3:6]) and not cells[6]:
+                complaints.append(f"src/ops/README.md: `{name}` has neither figures nor another reason")
+    for file, text in sorted(files.items()):
+        for name in sorted(set(kernels_of(text))):
+            if (name, file) not in known:
+                complaints.append(f"src/ops/{file}: `{name}`: write it as an expression of xtensor, or say why not in "
+                                  "src/ops/README.md")
+    return complaints
+
+
+def read_kernels(repository):
+    folder = os.path.join(repository, "src/ops")
+    files = {}
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            files[name] = file.read()
+    table = files.pop("README.md")
+    return check_kernels(files, table)
+
+
 def main():
     repository = sys.argv[1]
-    complaints = []
+    complaints = read_kernels(repository)
     count = 0
     for root in ROOTS:
         for folder, _, names in os.walk(os.path.join(repository, root)):

@@ -122,6 +122,14 @@ def check_loop_self(failures):
             failures.append(f"{planted!r}: expected one complaint of {expected}, got {complaints}")
 
 
+KERNEL = "struct Rows {\n  struct Kernel {\n    DISTAG_INLINE static void run(int) {}\n  };\n};\n"
+KERNEL_VIOLATIONS = [
+    ({"a.cpp": KERNEL}, "", "write it as an expression of xtensor, or say why not in src/ops/README.md"),
+    ({"a.cpp": KERNEL, "b.cpp": ""}, "| `Rows` | a.cpp, b.cpp | x | 1.2 | 2 | 3 | | t |", "take the row out"),
+    ({"a.cpp": KERNEL}, "| `Rows` | a.cpp | x | 1.2 | | 3 | | t |", "`Rows` has neither figures nor another reason"),
+]
+
+
 def main():
     failures = []
     check_loop_self(failures)
@@ -135,12 +143,18 @@ def main():
         failures.append("a comment or a text counts as code")
     if check_rules.check_text("src/base/a.cpp", "try {\n} catch (...) {\n  // Nobody waits.\n}\n"):
         failures.append("a catch with a reason is refused")
+    for files, table, expected in KERNEL_VIOLATIONS:
+        complaints = check_rules.check_kernels(files, table)
+        if [expected] != [complaint.split(": ")[-1] for complaint in complaints]:
+            failures.append(f"{files}: expected {expected!r} alone, got {complaints}")
+    if check_rules.check_kernels({"a.cpp": KERNEL}, "| `Rows` | a.cpp | x | 1.2 | 2 | 3 | | t |"):
+        failures.append("a kernel with its figures is refused")
     for path, text, expected in RULE_VIOLATIONS:
         complaints = check_rules.check_text(path, text)
         if len(complaints) != 1 or expected not in complaints[0]:
             failures.append(f"{path}: expected one complaint with {expected!r}, got {complaints}")
     print("\n".join(failures))
-    print(f"{len(LAYER_VIOLATIONS) + len(RULE_VIOLATIONS) + len(LOOP_VIOLATIONS)} planted, {len(failures)} failures")
+    print(f"{len(LAYER_VIOLATIONS) + len(RULE_VIOLATIONS) + len(LOOP_VIOLATIONS) + len(KERNEL_VIOLATIONS)} planted, {len(failures)} failures")
     return 1 if failures else 0
 
 

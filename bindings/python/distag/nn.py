@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import ops
-from ._arguments import Ints, int64_pair
+from ._arguments import Ints, int64_pair, invalid
 from ._dtypes import DType, float32
 from .tensor import Tensor
 
@@ -32,6 +32,25 @@ class Module:
         "layers.0.weight"."""
         for name, part in vars(self).items():
             yield from _named_in(name, part)
+
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The parameters by name: what `checkpoint.save` keeps of a module."""
+        return dict(self.named_parameters())
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Sets all parameters in place to those of the same names; sharded ones lie as these do. With other names or
+        shapes nothing is set."""
+        own = self.state_dict()
+        missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+        if missing or unknown:
+            raise invalid(f"load_state_dict: the state lacks {missing}, and the module has no {unknown}")
+        for name, parameter in own.items():
+            if state[name].shape != parameter.shape:
+                raise invalid(f"load_state_dict: \"{name}\" has the shape {list(state[name].shape)} in the state and "
+                              f"{list(parameter.shape)} in the module")
+        for name, parameter in own.items():
+            parameter.assign(state[name])
 
 
 def _named_in(name: str, part: Any) -> Iterator[tuple[str, Tensor]]:

@@ -301,6 +301,16 @@ class Processes(unittest.TestCase):
         self.assertEqual(self.check_whole(), first)
         self.assertEqual(len(os.listdir(self.saves)), 3)  # no leftover
 
+    def test_loads_beside_saves_find_one_whole_checkpoint(self):
+        members = self.start(2, 60, 0)
+        with killed_when_late(members[0]):
+            self.assertEqual(members[0].stdout.readline(), "0\n")
+            found = [self.check_whole()]
+            while members[0].poll() is None:
+                found.append(self.check_whole())
+        self.end(members)
+        self.assertEqual((found, self.check_whole()), (sorted(found), 59))
+
     def test_a_member_that_cannot_write_fails_the_save_of_all_and_the_old_one_stays(self):
         program = """
 import os, resource, signal, sys

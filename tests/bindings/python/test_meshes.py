@@ -284,6 +284,40 @@ class Training(unittest.TestCase):
                 for one, other in zip(losses, alone):
                     self.assertAlmostEqual(one, other, delta=1e-12 * abs(other), msg=name)
 
+    def test_parameters_have_names_and_are_set_by_them(self):
+        class Net(nn.Module):
+            def __init__(self, seed):
+                self.first = nn.Linear(2, 3, seed=seed)
+                self.rest = [nn.Sequential(nn.Linear(3, 3, seed=seed), distag.relu,
+                                           nn.Linear(3, 1, bias=False, seed=seed))]
+
+        one, other = Net(1), Net(5)
+        names = ["first.weight", "first.bias", "rest.0.0.weight", "rest.0.0.bias", "rest.0.2.weight"]
+        self.assertEqual(list(one.state_dict()), names)
+        self.assertEqual([parameter.id for parameter in one.parameters()], [t.id for t in one.state_dict().values()])
+        other.load_state_dict(one.state_dict())
+        for a, b in zip(one.parameters(), other.parameters(), strict=True):
+            self.assertEqual(a.tolist(), b.tolist())
+        state = other.state_dict()
+        before = other.first.weight.tolist()
+        for wrong in ({**state, "more": state["first.bias"]}, {name: state[name] for name in names[1:]},
+                      {**state, "rest.0.2.weight": distag.zeros((3, 1)), "first.weight": distag.zeros((3, 2))}):
+            with self.assertRaisesRegex(distag.UsageError, "load_state_dict"):
+                other.load_state_dict(wrong)
+        self.assertEqual(other.first.weight.tolist(), before)
+
+        def program(worker, mesh):
+            model = nn.Linear(2, 3, seed=7)
+            for parameter in model.parameters():
+                mesh.shard(parameter, ("data",) + (None,) * (parameter.ndim - 1))
+            twin = nn.Linear(2, 3, seed=8)
+            for parameter in twin.parameters():
+                mesh.shard(parameter, ("data",) + (None,) * (parameter.ndim - 1))
+            twin.load_state_dict(model.state_dict())
+            return twin.weight.gather().tolist()
+
+        self.assertEqual(on_members(program), [nn.Linear(2, 3, seed=7).weight.tolist()] * 4)
+
     def test_clip_gives_the_norm_of_the_whole(self):
         def program(worker, mesh):
             weight = mesh.shard(distag.full(3.0, (4, 4), distag.float64), ("data", "model")).requires_grad_()

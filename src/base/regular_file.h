@@ -13,8 +13,8 @@ namespace distag {
 // nullopt when there is nothing at the path. Throws INVALID_STATE for what cannot be read.
 std::optional<std::string> read_regular_file(const std::string& path);
 
-// Reads a file that no other user may read or write: of this user with mode 0600, or of root with 0640 at most, which its
-// group may read. Throws DENIED for any other, INVALID_STATE for one that is not there or cannot be read.
+// Reads a file that no other user may read or write: of this user with mode 0600, or of root with 0640 at most, which
+// its group may read. Throws DENIED for any other, INVALID_STATE for one that is not there or cannot be read.
 std::string read_private_file(const std::string& path);
 
 // Makes one that only this user may read and write, whole from the first moment on. False when something is at the path

@@ -1,7 +1,9 @@
 """Mistakes in a call are named in the words of the caller: the argument, what is wanted, and what was given."""
 import array
 import asyncio
+import os
 import unittest
+from unittest import mock
 
 import distag
 from support import group
@@ -120,6 +122,15 @@ class Messages(unittest.TestCase):
         odd = numpy.zeros(4, dtype="f4,i1")["f0"]
         self.says(distag.UsageError, "the strides of the array are no whole elements: copy it first",
                   lambda: distag.from_numpy(odd))
+
+    def test_of_the_data_of_a_sample(self):
+        """A wheel that was made without the data says where that is."""
+        from distag.samples import digits
+
+        self.assertTrue(os.path.exists(digits.data_path()))
+        with mock.patch("os.path.exists", return_value=False):
+            self.says(SystemExit, "take samples/data/digits.csv of distag.s sources, .* and name the file by --data",
+                      digits.data_path)
 
     def test_of_gradients(self):
         x = distag.tensor([1.0], requires_grad=True)

@@ -1,0 +1,501 @@
+package distag
+
+/*
+#include "callbacks.h"
+*/
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"runtime"
+	"runtime/cgo"
+	"runtime/debug"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// ---- calling ----
+
+// Call calls a function of the worker named to, or a built-in op, and waits for the answer, whose type is that of As. The
+// deadline of ctx is the call's, its end cancels the call, and a Context that it is or has records it.
+func (w *Worker) Call(ctx context.Context, to, function string, args ...any) (any, error) {
+	if ctx.Done() == nil {
+		select {
+		case waiting <- struct{}{}: // the shortest way: one call of C, which waits
+			defer func() { <-waiting }()
+			return w.callBlocking(ctx, to, function, args)
+		default:
+		}
+	}
+	future, err := w.CallAsync(ctx, to, function, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer future.Close()
+	return future.Wait(ctx)
+}
+
+// Invoke calls a function as Worker.Call does, and gives the answer as a type.
+func Invoke[T any](ctx context.Context, w *Worker, to, function string, args ...any) (T, error) {
+	value, err := w.Call(ctx, to, function, args...)
+	if err != nil {
+		return *new(T), err
+	}
+	return As[T](value)
+}
+
+// prepared is a call with all its arguments in C.
+type prepared struct {
+	builder
+	settings
+	to, function *C.char
+	args         []*C.distag_value
+	context      *C.distag_context
+	worker       *Worker
+}
+
+func (p *prepared) prepare(ctx context.Context, w *Worker, to, function string, args []any) (err error) {
+	p.worker = w
+	if p.settings, err = settingsOf(ctx); err != nil {
+		return err
+	}
+	if p.to, err = cText("name of a worker", to); err != nil {
+		return err
+	}
+	if p.function, err = cText("name of a function", function); err != nil {
+		return err
+	}
+	if p.args, err = p.arguments(args); err != nil {
+		return err
+	}
+	p.context = p.record.hold()
+	return nil
+}
+
+// first gives the array of arguments, which has room behind its end.
+func (p *prepared) first() **C.distag_value { return &p.args[:1][0] }
+
+func (p *prepared) finish() {
+	if p.context != nil {
+		p.record.drop()
+	}
+	p.builder.close()
+}
+
+func (w *Worker) callBlocking(ctx context.Context, to, function string, args []any) (any, error) {
+	var p prepared
+	defer p.finish()
+	if err := p.prepare(ctx, w, to, function, args); err != nil {
+		return nil, err
+	}
+	f := newFrame()
+	f.status = C.distag_go_call_blocking(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.how,
+		p.label, &f.value, &f.err)
+	w.drop()
+	value := f.value
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	defer C.distag_value_release(value)
+	return fromValue(value)
+}
+
+// CallAsync is Call without waiting; the end of ctx cancels it only while somebody waits for it with that ctx.
+func (w *Worker) CallAsync(ctx context.Context, to, function string, args ...any) (*Future, error) {
+	var p prepared
+	defer p.finish()
+	if err := p.prepare(ctx, w, to, function, args); err != nil {
+		return nil, err
+	}
+	return begin(func(f *frame) {
+		f.status = C.distag_go_call_async(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.how,
+			p.label, &f.future, &f.err)
+		w.drop()
+	})
+}
+
+// Remote calls a function and leaves its answer at its worker; it returns before the function ran.
+func (w *Worker) Remote(ctx context.Context, to, function string, args ...any) (*RRef, error) {
+	var p prepared
+	defer p.finish()
+	if err := p.prepare(ctx, w, to, function, args); err != nil {
+		return nil, err
+	}
+	f := newFrame()
+	var made *C.distag_rref
+	f.status = C.distag_go_remote(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.how, p.label,
+		&made, &f.err)
+	w.drop()
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	return newRRef(made), nil
+}
+
+// ---- references ----
+
+// RRef names a value that lives at its owner. It travels in calls and answers.
+type RRef struct{ handle }
+
+func newRRef(pointer *C.distag_rref) *RRef {
+	x := &RRef{handle{pointer: unsafe.Pointer(pointer), release: releaseRRef}}
+	runtime.SetFinalizer(x, func(x *RRef) { x.handle.close() })
+	return x
+}
+
+// Close releases the reference.
+func (x *RRef) Close() error {
+	runtime.SetFinalizer(x, nil)
+	x.handle.close()
+	return nil
+}
+
+// NewRRef shares a value of this worker, or any object of Go, which stays here.
+func (w *Worker) NewRRef(value any) (*RRef, error) {
+	var b builder
+	defer b.close()
+	converted, err := b.value(value, true)
+	if err != nil {
+		return nil, located(err)
+	}
+	f := newFrame()
+	var made *C.distag_rref
+	f.status = C.distag_rref_create(w.hold(), converted, &made, &f.err)
+	w.drop()
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	return newRRef(made), nil
+}
+
+// Fetch waits for the value and gives it, a copy if it is elsewhere.
+func (x *RRef) Fetch(ctx context.Context) (any, error) {
+	s, err := settingsOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return run(ctx, func(f *frame) {
+		f.status = C.distag_go_fetch(x.hold(), s.record.hold(), s.how, s.label, &f.future, &f.err)
+		x.drop()
+		s.record.drop()
+	})
+}
+
+// Local gives the value, or the object, at its owner.
+func (x *RRef) Local() (any, error) {
+	f := newFrame()
+	f.status = C.distag_rref_get_local(x.hold(), &f.value, &f.err)
+	defer x.drop()
+	value := f.value
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	return fromValue(value)
+}
+
+// ---- being called ----
+
+// Call is one call that a function answers. It may be kept.
+type Call struct {
+	worker *Worker
+	caller string
+	args   []any
+	reply  *Reply
+	ctx    context.Context
+	cancel context.CancelFunc
+	later  bool
+}
+
+// Worker gives the worker whose function is called.
+func (c *Call) Worker() *Worker { return c.worker }
+
+// Caller gives the name of the worker that calls.
+func (c *Call) Caller() string { return c.caller }
+
+// Args gives the arguments as they came.
+func (c *Call) Args() []any { return c.args }
+
+// IsCancelled tells whether nobody waits any more.
+func (c *Call) IsCancelled() bool { return c.reply.IsCancelled() }
+
+// Context ends when the call does: at its deadline, when its caller cancels, when it is answered. Calls that get it are
+// recorded in the Context of this one.
+func (c *Call) Context() context.Context { return c.ctx }
+
+// Defer keeps the call open after the function has returned, until Finish of the reply; what the function gives is not used.
+func (c *Call) Defer() *Reply {
+	c.later = true
+	return c.reply
+}
+
+// Reply is the answer that a function still owes. The collector fails the call of one that is forgotten.
+type Reply struct{ handle }
+
+// Finish answers with a value, or an error if there is one.
+func (x *Reply) Finish(value any, failure error) error {
+	defer x.Close()
+	if failure == nil {
+		var b builder
+		defer b.close()
+		var converted *C.distag_value
+		if converted, failure = b.value(value, true); failure == nil {
+			f := newFrame()
+			f.status = C.distag_reply_finish(x.hold(), converted, nil, &f.err)
+			x.drop()
+			failure = f.finish()
+			if failure == nil {
+				return nil
+			}
+		} else {
+			failure = located(failure)
+		}
+	}
+	f, answer := newFrame(), newFrame()
+	defer answer.free()
+	setError(&answer.err, failure)
+	f.status = C.distag_reply_finish(x.hold(), nil, &answer.err, &f.err)
+	x.drop()
+	return f.finish()
+}
+
+// Close gives the reply back; a call that is not answered fails.
+func (x *Reply) Close() error {
+	runtime.SetFinalizer(x, nil)
+	x.handle.close()
+	return nil
+}
+
+// offered is a function of a worker.
+type offered struct {
+	worker *Worker
+	name   string
+	run    func(*Call) (any, error)
+}
+
+var (
+	contextType = reflect.TypeOf((*context.Context)(nil)).Elem()
+	errorType   = reflect.TypeOf((*error)(nil)).Elem()
+	callType    = reflect.TypeOf((*Call)(nil))
+)
+
+// Register offers a function under a name. It is func(*distag.Call) (any, error), or any function whose arguments and result
+// have types of As; a context.Context or *distag.Call may come first, an error last. It runs on a goroutine of its own. An
+// error, a panic and runtime.Goexit in it fail the call. With callers, only those workers may call it.
+func (w *Worker) Register(name string, function any, callers ...string) error {
+	adapted, err := adapt(name, function)
+	if err != nil {
+		return err
+	}
+	var t texts
+	defer t.free()
+	text := t.copy("name of a function", name)
+	var list **C.char
+	var count C.size_t
+	if len(callers) > 0 {
+		list, count = t.array("callers", callers)
+	}
+	if t.err != nil {
+		return t.err
+	}
+	f := newFrame()
+	f.status = C.distag_go_register(w.hold(), text, C.uintptr_t(cgo.NewHandle(&offered{w, name, adapted})), list, count, &f.err)
+	w.drop()
+	return f.finish()
+}
+
+// adapt looks at the types of a function once.
+func adapt(name string, function any) (func(*Call) (any, error), error) {
+	if plain, ok := function.(func(*Call) (any, error)); ok && plain != nil {
+		return plain, nil
+	}
+	v := reflect.ValueOf(function)
+	if v.Kind() != reflect.Func || v.IsNil() || v.Type().IsVariadic() {
+		return nil, usage("%s: %T is no function to offer: give one with a fixed number of arguments", name, function)
+	}
+	type_ := v.Type()
+	fails := type_.NumOut() > 0 && type_.Out(type_.NumOut()-1) == errorType
+	gives := type_.NumOut()
+	if fails {
+		gives--
+	}
+	if gives > 1 {
+		return nil, usage("%s: the function has %d results: give one, a list or a map", name, gives)
+	}
+	first := 0
+	if type_.NumIn() > 0 && (type_.In(0) == contextType || type_.In(0) == callType) {
+		first = 1
+	}
+	return func(call *Call) (any, error) {
+		in, err := argumentsOf(name, type_, first, call)
+		if err != nil {
+			return nil, err
+		}
+		out := v.Call(in)
+		if fails && !out[gives].IsNil() {
+			return nil, out[gives].Interface().(error)
+		}
+		if gives == 0 {
+			return nil, nil
+		}
+		return out[0].Interface(), nil
+	}, nil
+}
+
+func argumentsOf(name string, type_ reflect.Type, first int, call *Call) ([]reflect.Value, error) {
+	if wanted := type_.NumIn() - first; len(call.args) != wanted {
+		return nil, usage("%s: %d arguments came, it takes %d: call it with these", name, len(call.args), wanted)
+	}
+	in := make([]reflect.Value, type_.NumIn())
+	if first == 1 {
+		in[0] = reflect.ValueOf(call)
+		if type_.In(0) == contextType {
+			in[0] = reflect.ValueOf(&call.ctx).Elem()
+		}
+	}
+	for i, arg := range call.args {
+		target := reflect.New(type_.In(i + first)).Elem()
+		if err := convert(arg, target); err != nil {
+			return nil, located(at(err, fmt.Sprintf("%s: args[%d]", name, i)))
+		}
+		in[i+first] = target
+	}
+	return in, nil
+}
+
+//export distagGoInvoke
+func distagGoInvoke(function C.uintptr_t, invocation *C.distag_invocation, err *C.distag_error) C.distag_status {
+	own := cgo.Handle(function).Value().(*offered)
+	call, failure := newCall(own, invocation)
+	if failure != nil {
+		return setError(err, failure)
+	}
+	answer := func() {
+		var value any
+		failure := protect(func() (err error) {
+			value, err = own.run(call)
+			return err
+		})
+		own.logPanic(failure)
+		call.cancel()
+		if !call.later || failure != nil {
+			call.reply.Finish(value, failure)
+		}
+	}
+	if own.worker.options.Executor == ExecutorHost {
+		answer() // in Poll, on a goroutine for which it waits
+		return 0
+	}
+	// A goroutine that waits takes no thread of the pool, and Goexit ends no thread of C.
+	go answer()
+	return 0
+}
+
+func newCall(own *offered, invocation *C.distag_invocation) (*Call, error) {
+	call := &Call{worker: own.worker, caller: C.GoString(C.distag_invocation_get_caller(invocation))}
+	for i := 0; i < int(C.distag_invocation_get_arg_count(invocation)); i++ {
+		arg, err := fromValue(C.distag_invocation_get_arg(invocation, C.size_t(i)))
+		if err != nil {
+			return nil, err
+		}
+		call.args = append(call.args, arg)
+	}
+	f := newFrame()
+	var reply *C.distag_reply
+	f.status = C.distag_invocation_defer(invocation, &reply, &f.err)
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	call.reply = &Reply{handle{pointer: unsafe.Pointer(reply), release: releaseReply}}
+	runtime.SetFinalizer(call.reply, func(x *Reply) { x.handle.close() })
+	parent := context.Background()
+	if record := C.distag_invocation_get_context(invocation); record != nil {
+		parent = newContext(parent, own.worker, retainContext(record))
+	}
+	ctx, cancel := context.WithCancel(parent)
+	if left := C.distag_invocation_get_time_left(invocation); left != forever {
+		ctx, cancel = context.WithTimeout(parent, time.Duration(left))
+	}
+	call.ctx, call.cancel = &callContext{Context: ctx, call: call}, cancel
+	return call, nil
+}
+
+// callContext is the context of a call. C has no word for a cancellation that arrives, so the first use of Done begins to
+// look each few milliseconds.
+type callContext struct {
+	context.Context
+	call *Call
+	once sync.Once
+}
+
+func (c *callContext) Done() <-chan struct{} {
+	c.once.Do(func() { go c.call.watch(c.Context) })
+	return c.Context.Done()
+}
+
+func (c *callContext) Err() error {
+	if c.Context.Err() == nil && c.call.IsCancelled() {
+		c.call.cancel()
+	}
+	return c.Context.Err()
+}
+
+func (c *Call) watch(ctx context.Context) {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			if c.IsCancelled() {
+				c.cancel()
+			}
+		}
+	}
+}
+
+// ---- code of the user ----
+
+// userFailure is a panic or an end of a goroutine in code of the user.
+type userFailure struct {
+	message string
+	cause   error
+	stack   []byte
+}
+
+func (e *userFailure) Error() string { return e.message }
+func (e *userFailure) Unwrap() error { return e.cause }
+
+// protect runs code of the user on a goroutine of its own and waits for it: a panic or Goexit that went through frames of C
+// would end the process.
+func protect(run func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		var failure error
+		returned := false
+		defer func() {
+			if reason := recover(); reason != nil {
+				cause, _ := reason.(error)
+				failure = &userFailure{fmt.Sprintf("panic: %v", reason), cause, debug.Stack()}
+			} else if !returned {
+				failure = &userFailure{message: "runtime.Goexit in a function (or panic(nil)): return an error instead"}
+			}
+			done <- failure
+		}()
+		failure = run()
+		returned = true
+	}()
+	return <-done
+}
+
+func (o *offered) logPanic(failure error) {
+	if panicked, ok := failure.(*userFailure); ok && o.worker.options.OnLog != nil {
+		protect(func() error {
+			o.worker.options.OnLog(LogError, fmt.Sprintf("%s: %s\n%s", o.name, panicked.message, panicked.stack))
+			return nil
+		})
+	}
+}

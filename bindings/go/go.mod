@@ -1,0 +1,3 @@
+module distag
+
+go 1.19

@@ -1,0 +1,413 @@
+package distag
+
+/*
+#include <stdlib.h>
+#include "callbacks.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"runtime/cgo"
+	"time"
+	"unsafe"
+)
+
+// Options of a new worker; what is left out has the default of the C library, and rank, size and rendezvous come from the
+// environment if all three are left out.
+type Options struct {
+	Name             string // "worker<rank>"
+	Rank             int    // 0 .. WorldSize - 1; -1 in an open world: the group gives one
+	WorldSize        int    // -1: an open world
+	Rendezvous       string // "env://", "tcp://host:port", "file:///folder", "inproc://name", "etcd://..."
+	Job              string
+	Bind, Advertise  string
+	Executor         Executor // ExecutorPool; ExecutorHost runs functions in Poll only
+	Threads          int
+	CallTimeout      time.Duration
+	Lease            time.Duration
+	MaxInFlightBytes uint64
+	MaxMessageBytes  uint64
+	NoLane           bool
+	LogLevel         LogLevel
+	OnLog            func(level LogLevel, message string) // nil: nothing is logged
+	OnMember         func(member Member)                  // when one joins, leaves or is lost
+
+	GroupKey             string            // of all workers of the group
+	SecretKey, PublicKey string            // instead, those of this worker
+	Peers                map[string]string // and the public keys of the others by name
+	RendezvousName       string
+	Initiators           []string
+	AllowInsecure        bool
+}
+
+// Member is one participant as a worker sees it.
+type Member struct {
+	Name        string
+	Rank        int
+	State       MemberState
+	Incarnation uint64
+}
+
+func memberOf(found *C.distag_member) Member {
+	return Member{C.GoString(&found.name[0]), int(found.rank), MemberState(found.state), uint64(found.incarnation)}
+}
+
+// Worker is one participant: it has a name and a rank, offers functions and calls those of others. It is not collected
+// while it serves: close it.
+type Worker struct {
+	handle
+	options *Options
+}
+
+// texts are strings in memory of C until the end of one call. The first one with a NUL inside is its error.
+type texts struct {
+	memory []unsafe.Pointer
+	err    error
+}
+
+func (t *texts) free() {
+	for _, each := range t.memory {
+		C.free(each)
+	}
+}
+
+func (t *texts) copy(what, text string) *C.char {
+	if _, err := cText(what, text); err != nil && t.err == nil {
+		t.err = err
+	}
+	if text == "" {
+		return nil
+	}
+	copied := C.CString(text)
+	t.memory = append(t.memory, unsafe.Pointer(copied))
+	return copied
+}
+
+func (t *texts) array(what string, list []string) (**C.char, C.size_t) {
+	array := C.calloc(C.size_t(len(list)+1), C.size_t(unsafe.Sizeof(uintptr(0))))
+	t.memory = append(t.memory, array)
+	pointers := unsafe.Slice((**C.char)(array), len(list)+1)
+	for i, each := range list {
+		pointers[i] = t.copy(what, each)
+	}
+	return (**C.char)(array), C.size_t(len(list))
+}
+
+func (t *texts) security(o *Options) *C.distag_security_options {
+	if o.GroupKey+o.SecretKey+o.PublicKey+o.RendezvousName == "" && len(o.Peers)+len(o.Initiators) == 0 && !o.AllowInsecure {
+		return nil
+	}
+	memory := C.calloc(1, C.sizeof_distag_security_options)
+	t.memory = append(t.memory, memory)
+	s := (*C.distag_security_options)(memory)
+	s.struct_size = C.sizeof_distag_security_options
+	s.allow_insecure = C.uint32_t(truth(o.AllowInsecure))
+	s.public_key, s.secret_key = t.copy("PublicKey", o.PublicKey), t.copy("SecretKey", o.SecretKey)
+	s.group_key, s.rendezvous_name = t.copy("GroupKey", o.GroupKey), t.copy("RendezvousName", o.RendezvousName)
+	if len(o.Peers) > 0 {
+		s.peer_names, s.peer_keys, s.peer_count = t.peers(o.Peers)
+	}
+	if len(o.Initiators) > 0 {
+		s.initiators, s.initiator_count = t.array("Initiators", o.Initiators)
+	}
+	return s
+}
+
+func (t *texts) peers(peers map[string]string) (names, keys **C.char, count C.size_t) {
+	var nameList, keyList []string
+	for name, key := range peers {
+		nameList, keyList = append(nameList, name), append(keyList, key)
+	}
+	names, count = t.array("Peers", nameList)
+	keys, _ = t.array("Peers", keyList)
+	return names, keys, count
+}
+
+// NewWorker makes a worker that nobody can reach yet: register its functions, then Start.
+func NewWorker(options Options) (*Worker, error) {
+	var t texts
+	defer t.free()
+	memory := C.calloc(1, C.sizeof_distag_worker_options)
+	t.memory = append(t.memory, memory)
+	o := (*C.distag_worker_options)(memory)
+	o.struct_size = C.sizeof_distag_worker_options
+	o.executor, o.log_level = C.distag_executor_type(options.Executor), C.distag_log_level_type(options.LogLevel)
+	o.rank, o.world_size, o.thread_count = C.int32_t(options.Rank), C.int32_t(options.WorldSize), C.uint32_t(options.Threads)
+	o.call_timeout_ns, o.lease_ns = C.int64_t(options.CallTimeout), C.int64_t(options.Lease)
+	o.max_in_flight_bytes, o.max_message_bytes = C.uint64_t(options.MaxInFlightBytes), C.uint64_t(options.MaxMessageBytes)
+	o.name, o.rendezvous, o.job = t.copy("Name", options.Name), t.copy("Rendezvous", options.Rendezvous), t.copy("Job", options.Job)
+	o.bind, o.advertise = t.copy("Bind", options.Bind), t.copy("Advertise", options.Advertise)
+	o.security = t.security(&options)
+	o.no_lane = C.uint32_t(truth(options.NoLane))
+	if t.err != nil {
+		return nil, t.err
+	}
+	w := &Worker{handle: handle{release: releaseWorker}, options: &options}
+	if options.OnLog != nil || options.OnMember != nil {
+		C.distag_go_set_callbacks(o, C.uintptr_t(cgo.NewHandle(w.options)), truth(options.OnLog != nil), truth(options.OnMember != nil))
+	}
+	f := newFrame()
+	var pointer *C.distag_worker
+	f.status = C.distag_worker_create(o, &pointer, &f.err)
+	w.pointer = unsafe.Pointer(pointer)
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+//export distagGoLog
+func distagGoLog(options C.uintptr_t, level C.int32_t, message *C.char) {
+	text := C.GoString(message)
+	protect(func() error {
+		cgo.Handle(options).Value().(*Options).OnLog(LogLevel(level), text)
+		return nil
+	})
+}
+
+//export distagGoMember
+func distagGoMember(options C.uintptr_t, seen *C.distag_member) {
+	member := memberOf(seen)
+	protect(func() error {
+		cgo.Handle(options).Value().(*Options).OnMember(member)
+		return nil
+	})
+}
+
+// Start meets the group. It waits for all members of a static group, for ever if ctx has no deadline.
+func (w *Worker) Start(ctx context.Context) error {
+	started, err := w.StartAsync(ctx)
+	if err != nil {
+		return err
+	}
+	defer started.Close()
+	return started.wait(ctx)
+}
+
+// StartAsync is Start without waiting.
+func (w *Worker) StartAsync(ctx context.Context) (*Future, error) {
+	timeout, err := timeoutOf(ctx, forever)
+	if err != nil {
+		return nil, err
+	}
+	return begin(func(f *frame) {
+		f.status = C.distag_worker_start_async(w.hold(), timeout, &f.future, &f.err)
+		w.drop()
+	})
+}
+
+// Report is what a worker says when it is down.
+type Report struct {
+	Clean       bool
+	Missing     []string
+	OpenCalls   int64
+	LeakedRRefs []string
+}
+
+// Shutdown serves on until every living member of a static group shuts down too and no call is open, and leaves. When ctx
+// ends it leaves regardless. Without an end of ctx it waits for ever, so a server is Start and Shutdown.
+func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
+	down, err := w.ShutdownAsync(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer down.Close()
+	select {
+	case <-down.Done():
+	case <-ctx.Done():
+		if now, err := w.shutdown(0); err == nil {
+			now.wait(context.Background())
+			now.Close()
+		}
+	}
+	value, err := down.Wait(context.Background())
+	if err != nil {
+		return Report{}, err
+	}
+	return ReportOf(value), nil
+}
+
+// ReportOf reads the value of the future of ShutdownAsync.
+func ReportOf(value any) Report {
+	report, _ := As[map[string]any](value)
+	clean, _ := As[bool](report["clean"])
+	missing, _ := As[[]string](report["missing"])
+	open, _ := As[int64](report["open_calls"])
+	leaked, _ := As[[]string](report["leaked_rrefs"])
+	return Report{clean, missing, open, leaked}
+}
+
+// ShutdownAsync is Shutdown without waiting; only the deadline of ctx counts.
+func (w *Worker) ShutdownAsync(ctx context.Context) (*Future, error) {
+	timeout, err := timeoutOf(ctx, forever)
+	if err != nil {
+		timeout = 0 // to leave late is to leave at once
+	}
+	return w.shutdown(timeout)
+}
+
+func (w *Worker) shutdown(timeout C.int64_t) (*Future, error) {
+	return begin(func(f *frame) {
+		f.status = C.distag_worker_shutdown_async(w.hold(), timeout, &f.future, &f.err)
+		w.drop()
+	})
+}
+
+// Close leaves the group at once, if Shutdown has not done so, and releases the worker. Functions that run get 5 s.
+func (w *Worker) Close() error {
+	if w.closed() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var err error
+	for {
+		var down *Future
+		if down, err = w.shutdown(0); err != nil {
+			break
+		}
+		err = down.wait(ctx)
+		down.Close()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrDeadline) {
+			break
+		}
+	}
+	w.handle.close()
+	return err
+}
+
+// Poll runs what is due with ExecutorHost, at most maxItems (0: any number), and begins nothing once limit is over. It does
+// not wait. One goroutine polls; lock it to its thread (runtime.LockOSThread).
+func (w *Worker) Poll(maxItems int, limit time.Duration) (int, error) {
+	f := newFrame()
+	var done C.size_t
+	f.status = C.distag_worker_poll(w.hold(), C.size_t(maxItems), C.int64_t(limit), &done, &f.err)
+	w.drop()
+	return int(done), f.finish()
+}
+
+// WaitForWork waits until Poll has something to run.
+func (w *Worker) WaitForWork(limit time.Duration) error {
+	f := newFrame()
+	f.status = C.distag_worker_wait(w.hold(), C.int64_t(limit), &f.err)
+	w.drop()
+	return f.finish()
+}
+
+// Unregister withdraws a function, and waits for its invocations.
+func (w *Worker) Unregister(name string, limit time.Duration) error {
+	text, err := cText("function", name)
+	if err != nil {
+		return err
+	}
+	f := newFrame()
+	f.status = C.distag_worker_unregister(w.hold(), text, C.int64_t(limit), &f.err)
+	w.drop()
+	return f.finish()
+}
+
+// MemberByName gives the latest member of a name, in any state.
+func (w *Worker) MemberByName(name string) (Member, error) {
+	text, err := cText("name", name)
+	if err != nil {
+		return Member{}, err
+	}
+	var found C.distag_member
+	found.struct_size = C.sizeof_distag_member
+	f := newFrame()
+	f.status = C.distag_worker_get_member_by_name(w.hold(), text, &found, &f.err)
+	w.drop()
+	return memberOf(&found), f.finish()
+}
+
+// Ranks gives the ranks of the living members whose names begin with a prefix, ascending.
+func (w *Worker) Ranks(prefix string) ([]int, error) {
+	text := append([]byte(prefix), 0)
+	ranks := make([]C.int32_t, 65536)
+	var count C.size_t
+	f := newFrame()
+	f.status = C.distag_worker_copy_ranks(w.hold(), (*C.char)(unsafe.Pointer(&text[0])), &ranks[0], C.size_t(len(ranks)), &count, &f.err)
+	w.drop()
+	found := make([]int, count)
+	for i := range found {
+		found[i] = int(ranks[i])
+	}
+	return found, f.finish()
+}
+
+// AllGather gives each of ranks (nil: all) the values of all, in the order of ranks.
+func (w *Worker) AllGather(ctx context.Context, value any, ranks []int) ([]any, error) {
+	var b builder
+	defer b.close()
+	converted, err := b.arguments([]any{value})
+	if err != nil {
+		return nil, err
+	}
+	timeout, err := timeoutOf(ctx, forever)
+	if err != nil {
+		return nil, err
+	}
+	given := make([]C.int32_t, len(ranks)+1)
+	for i, rank := range ranks {
+		given[i] = C.int32_t(rank)
+	}
+	values, err := run(ctx, func(f *frame) {
+		var first *C.int32_t
+		if ranks != nil {
+			first = &given[0]
+		}
+		f.status = C.distag_worker_all_gather_async(w.hold(), converted[0], first, C.size_t(len(ranks)), timeout, &f.future, &f.err)
+		w.drop()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return values.([]any), nil
+}
+
+// Stats gives the counters of the worker.
+func (w *Worker) Stats() (Stats, error) {
+	var found C.distag_stats
+	found.struct_size = C.sizeof_distag_stats
+	f := newFrame()
+	f.status = C.distag_worker_get_stats(w.hold(), &found, &f.err)
+	w.drop()
+	return statsOf(&found), f.finish()
+}
+
+// Report gives members, open calls, contexts and events in JSON.
+func (w *Worker) Report() (string, error) {
+	defer w.drop()
+	pointer := w.hold()
+	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
+		return C.distag_worker_copy_report(pointer, buffer, capacity, size, err)
+	})
+}
+
+// SetPeers replaces the workers that may connect: their public keys by name.
+func (w *Worker) SetPeers(peers map[string]string) error {
+	var t texts
+	defer t.free()
+	names, keys, count := t.peers(peers)
+	if t.err != nil {
+		return t.err
+	}
+	f := newFrame()
+	f.status = C.distag_worker_set_peers(w.hold(), names, keys, count, &f.err)
+	w.drop()
+	return f.finish()
+}
+
+// Keys are those of a worker, in text.
+type Keys struct{ Public, Secret string }
+
+// CreateKeys makes keys that nobody knows.
+func CreateKeys() (Keys, error) {
+	var made C.distag_key_pair
+	made.struct_size = C.sizeof_distag_key_pair
+	f := newFrame()
+	f.status = C.distag_security_create_keys(&made, &f.err)
+	return Keys{C.GoString(&made.public_key[0]), C.GoString(&made.secret_key[0])}, f.finish()
+}

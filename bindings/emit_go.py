@@ -49,6 +49,15 @@ def comment(text):
 
 # ---- constants ----
 
+def go_constant(enum, name):
+    """The name in Go of an enumerator."""
+    if enum == "distag_status_code":
+        name = name[len("DISTAG_"):]
+        return "OK" if name == "OK" else "CodeUser" if name == "E_USER" else "Err" + camel(name[2:])
+    _, prefix, begin = ENUMS[enum]
+    return begin + camel(name[len(prefix):])
+
+
 def status_lines(api):
     values = next(enum["values"] for enum in api["enums"] if enum["name"] == "distag_status_code")
     yield from comment("Code is a status. It is an error to compare with: errors.Is(err, distag.ErrDeadline).")
@@ -57,8 +66,7 @@ def status_lines(api):
     yield "// The status codes. CodeUser and those above it are of functions, and travel unchanged."
     yield "const ("
     for value in values:
-        name = value["name"][len("DISTAG_"):]
-        word = "OK" if name == "OK" else "CodeUser" if name == "E_USER" else "Err" + camel(name[2:])
+        word = go_constant("distag_status_code", value["name"])
         note = f" // {value['comment']}" if value["comment"] else ""
         yield f"\t{word} Code = {value['value']}{note}"
     yield ")"
@@ -71,7 +79,7 @@ def status_lines(api):
 
 
 def enum_lines(enum):
-    type_, prefix, begin = ENUMS[enum["name"]]
+    type_ = ENUMS[enum["name"]][0]
     if type_[0].isupper():
         yield f"// {type_} is one of the values below."
     yield f"type {type_} int32"
@@ -81,19 +89,32 @@ def enum_lines(enum):
     yield "const ("
     for value in enum["values"]:
         note = f" // {value['comment']}" if value["comment"] else ""
-        yield f"\t{begin}{camel(value['name'][len(prefix):])} {type_} = {value['value']}{note}"
+        yield f"\t{go_constant(enum['name'], value['name'])} {type_} = {value['value']}{note}"
     yield ")"
 
 
 def constants_text(api):
     numbers = {constant["name"]: constant["value"] for constant in api["constants"]}
+    slots = sum(function["slot"] is not None for function in api["functions"])
     lines = ["", "// Version is that of the header that this package was made for.", f"const Version = \"{api['version']}\"", "",
-             f"const abiMajor = {api['abi_major']}", f"const apiSize = {8 + 8 * sum(f['slot'] is not None for f in api['functions'])} // bytes of its function table", "",
+             f"const abiMajor = {api['abi_major']}", f"const apiSize = {8 + 8 * slots} // bytes of its function table", "",
              f"const forever = {numbers['DISTAG_FOREVER']} // nanoseconds", ""]
     lines += status_lines(api)
     for enum in api["enums"]:
         if enum["name"] in ENUMS:
             lines += [""] + list(enum_lines(enum))
+    return GENERATED + "\n".join(lines) + "\n"
+
+
+def checks_text(api):
+    """Each constant is that of the header which cgo reads: else an index is out of range, and the compiler names the line."""
+    lines = [CGO, "var _ = []struct{}{"]
+    for enum in api["enums"]:
+        if enum["name"] not in ENUMS and enum["name"] != "distag_status_code":
+            continue
+        for value in enum["values"]:
+            lines.append(f"\t[1]struct{{}}{{}}[{go_constant(enum['name'], value['name'])}-C.{value['name']}],")
+    lines += ["\t[1]struct{}{}[abiMajor-C.DISTAG_ABI_MAJOR],", "}"]
     return GENERATED + "\n".join(lines) + "\n"
 
 
@@ -246,7 +267,8 @@ class Op:
         inputs = names[0] if is_many else f"[]*Tensor{{{', '.join(names)}}}"
         attributes = [f'{{"{each["name"]}", {local(each["name"])}}}' for each in self.positional]
         options = "options" if self.optional or self.tensor_options else "nil"
-        tensors = f"[]string{{{', '.join(chr(34) + each + chr(34) for each in self.tensor_options)}}}" if self.tensor_options else "nil"
+        named = ", ".join(f'"{each}"' for each in self.tensor_options)
+        tensors = f"[]string{{{named}}}" if named else "nil"
         given = f"[]Option{{{', '.join(attributes)}}}" if attributes else "nil"
         if self.op["outputs"] == "many":
             return [f"{indent}return applyMany(\"{self.op['name']}\", {inputs}, {tensors}, {given}, {options}, "
@@ -284,7 +306,8 @@ class Op:
             if any(each["kind"] == "many" and each["name"] == name for each in self.inputs):
                 return [f"\theld := holdAll({go})"], ["held.pointer()", f"C.size_t(len({go}))"]
             is_optional = any(each["kind"] == "optional" and each["name"] == name for each in self.inputs)
-            closed = [f"\tif {go}.isClosed() {{", f"\t\treturn nil, closedError(\"{self.op['name']}\", \"{name}\")", "\t}"]
+            closed = [f"\tif {go}.isClosed() {{", f"\t\treturn nil, closedError(\"{self.op['name']}\", \"{name}\")",
+                      "\t}"]
             return closed if is_optional else [], [f"{go}.hold()"]
         type_ = attributes[name]["type"]
         if type_ == "int64[]" and isinstance(parameter.get("length"), int):
@@ -403,4 +426,5 @@ def columns(block):
 
 def files(api):
     """The path below bindings/go and the text of each generated file."""
-    return {"constants.go": aligned(constants_text(api)), "handles.go": handles_text(api), "ops.go": ops_text(api)}
+    return {"constants.go": aligned(constants_text(api)), "checks.go": checks_text(api),
+            "handles.go": handles_text(api), "ops.go": ops_text(api)}

@@ -92,7 +92,7 @@ func (w *Worker) callBlocking(ctx context.Context, to, function string, args []a
 		return nil, err
 	}
 	f := newFrame()
-	f.status = C.distag_go_call_blocking(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.how,
+	f.status = C.distag_go_call_blocking(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
 		p.label, &f.value, &f.err)
 	w.drop()
 	value := f.value
@@ -111,7 +111,7 @@ func (w *Worker) CallAsync(ctx context.Context, to, function string, args ...any
 		return nil, err
 	}
 	return begin(func(f *frame) {
-		f.status = C.distag_go_call_async(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.how,
+		f.status = C.distag_go_call_async(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
 			p.label, &f.future, &f.err)
 		w.drop()
 	})
@@ -126,7 +126,7 @@ func (w *Worker) Remote(ctx context.Context, to, function string, args ...any) (
 	}
 	f := newFrame()
 	var made *C.distag_rref
-	f.status = C.distag_go_remote(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.how, p.label,
+	f.status = C.distag_go_remote(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout, p.label,
 		&made, &f.err)
 	w.drop()
 	if err := f.finish(); err != nil {
@@ -178,7 +178,7 @@ func (x *RRef) Fetch(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	return run(ctx, func(f *frame) {
-		f.status = C.distag_go_fetch(x.hold(), s.record.hold(), s.how, s.label, &f.future, &f.err)
+		f.status = C.distag_go_fetch(x.hold(), s.record.hold(), s.timeout, s.label, &f.future, &f.err)
 		x.drop()
 		s.record.drop()
 	})

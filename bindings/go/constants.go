@@ -6,7 +6,7 @@ package distag
 const Version = "0.3.0"
 
 const abiMajor = 0
-const apiSize = 1824 // bytes of its function table
+const apiSize = 1840 // bytes of its function table
 
 const forever = -1 // nanoseconds
 

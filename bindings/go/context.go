@@ -280,7 +280,7 @@ func (x *Optimizer) Set(setting string, value float64) error {
 // Step updates each parameter with its gradient in the context, at all owners side by side.
 func (x *Optimizer) Step(c *Context) error {
 	_, err := x.operate(c, func(s *settings, future **C.distag_future, f *frame) {
-		f.status = C.distag_go_step(x.hold(), c.hold(), s.how, future, &f.err)
+		f.status = C.distag_go_step(x.hold(), c.hold(), s.timeout, future, &f.err)
 		x.drop()
 		c.drop()
 	})
@@ -291,7 +291,7 @@ func (x *Optimizer) Step(c *Context) error {
 func (x *Optimizer) Clip(c *Context, maxNorm float64) (float64, error) {
 	var norm C.double
 	value, err := x.operate(c, func(s *settings, future **C.distag_future, f *frame) {
-		f.status = C.distag_go_clip(x.hold(), c.hold(), C.double(maxNorm), s.how, future, &norm, &f.err)
+		f.status = C.distag_go_clip(x.hold(), c.hold(), C.double(maxNorm), s.timeout, future, &norm, &f.err)
 		x.drop()
 		c.drop()
 	})
@@ -305,7 +305,7 @@ func (x *Optimizer) Clip(c *Context, maxNorm float64) (float64, error) {
 func (x *Optimizer) Save(ctx context.Context) (any, error) {
 	var state *C.distag_value
 	value, err := x.operate(ctx, func(s *settings, future **C.distag_future, f *frame) {
-		f.status = C.distag_go_save(x.hold(), s.how, future, &state, &f.err)
+		f.status = C.distag_go_save(x.hold(), s.timeout, future, &state, &f.err)
 		x.drop()
 	})
 	if err != nil || x.worker != nil {
@@ -324,7 +324,7 @@ func (x *Optimizer) Load(ctx context.Context, state any) error {
 		return err
 	}
 	_, err = x.operate(ctx, func(s *settings, future **C.distag_future, f *frame) {
-		f.status = C.distag_go_load(x.hold(), given[0], s.how, future, &f.err)
+		f.status = C.distag_go_load(x.hold(), given[0], s.timeout, future, &f.err)
 		x.drop()
 	})
 	return err

@@ -73,10 +73,18 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("distag: %s: %s", e.Code, e.Message) }
 
 // Unwrap gives the error of Go that is behind it, if there is one.
-func (e *Error) Unwrap() error { return e.cause }
+func (e *Error) Unwrap() error {
+	if e == nil { // a nil *Error that became an error
+		return nil
+	}
+	return e.cause
+}
 
 // Is compares with codes, classes, and the errors of package context that mean the same.
 func (e *Error) Is(target error) bool {
+	if e == nil {
+		return false
+	}
 	switch wanted := target.(type) {
 	case Code:
 		return e.Code == wanted
@@ -113,7 +121,7 @@ func setError(err *C.distag_error, failure error) C.distag_status {
 	var bare Code
 	var ended *userFailure
 	switch {
-	case errors.As(failure, &own) && own.Code != OK:
+	case errors.As(failure, &own) && own != nil && own.Code != OK:
 		code, message = own.Code, text(failure)
 		if failure == error(own) {
 			message = own.Message

@@ -205,9 +205,9 @@ func ContextOf(ctx context.Context) *Context {
 
 // settings are the options of one call.
 type settings struct {
-	how    C.distag_go_call
-	label  *C.char
-	record *Context
+	timeout C.int64_t
+	label   *C.char
+	record  *Context
 }
 
 func settingsOf(ctx context.Context) (settings, error) {
@@ -219,7 +219,7 @@ func settingsOf(ctx context.Context) (settings, error) {
 	if s.record != nil && s.record.closed() {
 		return s, closedError("call", "the Context")
 	}
-	s.how.timeout_ns = timeout
+	s.timeout = timeout
 	if label, ok := ctx.Value(labelKey).(string); ok {
 		s.label, err = cText("label", label)
 	}

@@ -57,6 +57,9 @@ func located(err error) error {
 		return err
 	}
 	known := inner.err.(*Error)
+	if inner.path == "" {
+		return known
+	}
 	return &Error{Code: known.Code, OriginRank: known.OriginRank, Message: inner.path + ": " + known.Message}
 }
 

@@ -23,7 +23,7 @@ type Options struct {
 	Rendezvous       string // "env://", "tcp://host:port", "file:///folder", "inproc://name", "etcd://..."
 	Job              string
 	Bind, Advertise  string
-	Executor         Executor // ExecutorPool; ExecutorHost runs functions in Poll only
+	Executor         Executor // ExecutorPool; with ExecutorHost functions run in Poll only, one after the other
 	Threads          int
 	CallTimeout      time.Duration
 	Lease            time.Duration
@@ -214,13 +214,18 @@ func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	defer down.Close()
-	select {
-	case <-down.Done():
-	case <-ctx.Done():
-		if now, err := w.shutdown(0); err == nil {
-			now.wait(context.Background())
-			now.Close()
-		}
+	if ended := ctx.Done(); ended != nil {
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() {
+			select {
+			case <-ended: // the earliest deadline counts
+				if now, err := w.shutdown(0); err == nil {
+					now.Close()
+				}
+			case <-stop:
+			}
+		}()
 	}
 	value, err := down.Wait(context.Background())
 	if err != nil {

@@ -1,6 +1,9 @@
 """Plants functions into a copy of distag.h: those that no convention explains are refused, those that follow the
 conventions are understood. usage: self_test.py REPOSITORY"""
+import difflib
+import json
 import os
+import re
 import sys
 
 # A declaration, and a part of the complaint that must come.
@@ -72,6 +75,47 @@ def check_fit(description, text):
                 yield f"{name}: {parameter}: {wanted} was expected, not {found}"
 
 
+# A change of the header, and what must show in what is generated for each language; a language that reads the header
+# itself, as C++ does, has none of it.
+CHANGES = [
+    (lambda text: text.replace("uint64_t calls_made, calls_served,", "uint64_t calls_served, calls_made,"),
+     {"python/distag": "calls_served", "rust": "calls_served", "go": "CallsServed"}),
+    (lambda text: text.replace("DISTAG_E_DEADLINE = 50", "DISTAG_E_DEADLINE = 59"),
+     {"python/distag": "E_DEADLINE = 59", "rust": "59", "go": "ErrDeadline        Code = 59"}),
+    (lambda text: re.sub(r"DISTAG_API distag_status distag_relu\(.*?\);\n", "", text, flags=re.S),
+     {"python/distag": "distag_relu", "rust": "distag_relu", "go": "distag_relu", "cpp/distag": "distag_relu"}),
+    (lambda text: planted(text, "size_t distag_tensor_get_rows(distag_tensor *tensor);"),
+     {"python/distag": "distag_tensor_get_rows", "rust": "Planted.", "go": "func (x *Tensor) Rows() int {"}),
+]
+
+
+def changed_lines(repository, folder, files):
+    """The lines that are not those of the committed files, and those that are gone from them."""
+    for name, text in files.items():
+        with open(os.path.join(repository, "bindings", folder, name), encoding="utf-8") as file:
+            committed = file.read()
+        yield from (line for line in difflib.ndiff(committed.split("\n"), text.split("\n"))
+                    if line[0] in "+-") if committed != text else ()
+
+
+def check_languages(repository, text):
+    """A change of the header shows in each language, by the name of what has changed."""
+    import description
+    import generate
+    import operations
+
+    with open(os.path.join(repository, "bindings", "api.json"), encoding="utf-8") as file:
+        ops = json.load(file)["ops"]
+    for change, expected in CHANGES:
+        api = description.describe(change(text))
+        functions = {function["name"]: function for function in api["functions"]}
+        api["ops"] = [dict(op, function=operations.function_of(op, functions)) for op in ops]
+        for folder, part in expected.items():
+            found = list(changed_lines(repository, folder, generate.EMITTERS[folder].files(api)))
+            if not any(part in line for line in found):
+                yield f"{folder}: {part!r} was expected among {len(found)} changed lines: {found[:4]}"
+
+
 def main():
     repository = sys.argv[1]
     sys.path.insert(0, os.path.join(repository, "bindings"))
@@ -80,8 +124,9 @@ def main():
     with open(os.path.join(repository, "include", "distag.h"), encoding="utf-8") as file:
         text = file.read()
     complaints = list(check_unfit(description, text)) + list(check_fit(description, text))
+    complaints += check_languages(repository, text)
     print("\n".join(complaints))
-    print(f"{len(UNFIT)} planted faults, {len(FIT)} planted functions, {len(complaints)} complaints")
+    print(f"{len(UNFIT)} planted faults, {len(FIT)} planted functions, {len(CHANGES)} changes in each language, {len(complaints)} complaints")
     return 1 if complaints else 0
 
 

@@ -1,0 +1,279 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"distag"
+)
+
+type rude struct{}
+
+func (rude) Error() string  { panic("no manners") }
+func (rude) String() string { panic("no manners") }
+
+var bad = map[string]any{
+	"panics with text":      func() { panic("text") },
+	"panics with a number":  func() { panic(42) },
+	"panics with nothing":   func() { panic(nil) },
+	"panics with a rude":    func() { panic(rude{}) },
+	"panics with an error":  func() { panic(distag.Errorf(1042, "kept")) },
+	"panics while it falls": func() { defer func() { panic("second") }(); panic("first") },
+	"ends its goroutine":    func() { runtime.Goexit() },
+	"gives a rude error":    func() error { return rude{} },
+	"gives a nil error":     func() error { var none *distag.Error; return none },
+	"gives a channel":       func() any { return make(chan int) },
+	"gives text with NUL":   func() string { return "a\x00b" },
+	"gives bad UTF-8":       func() error { return errors.New("\xff" + strings.Repeat("ü", 600)) },
+	"gives itself":          func() any { list := []any{nil}; list[0] = list; return list },
+	"wraps":                 func() error { return fmt.Errorf("outside: %w", distag.Errorf(1043, "inside")) },
+	"gives a bare code":     func() error { return distag.ErrDenied },
+}
+
+var expected = map[string]struct {
+	code distag.Code
+	text string
+}{
+	"panics with text": {1000, "panic: text"}, "panics with a number": {1000, "panic: 42"},
+	"panics with nothing": {1000, "panic(nil)"}, "panics with a rude": {1000, "panic"},
+	"panics with an error": {1042, "kept"}, "panics while it falls": {1000, "second"},
+	"ends its goroutine": {1000, "runtime.Goexit"}, "gives a rude error": {1000, "unit.rude: its method Error panics: no manners"},
+	"gives a nil error": {1000, "*distag.Error"}, "gives a channel": {10, "object"}, "gives text with NUL": {10, "NUL"},
+	"gives bad UTF-8": {1000, "üüü"}, "gives itself": {10, "contains itself"}, "wraps": {1043, "outside: "},
+	"gives a bare code": {13, "DENIED"},
+}
+
+// Whatever a function does, its caller gets a status and a text, and the next call works.
+func TestBadFunctions(t *testing.T) {
+	offered := map[string]any{"double": func(x int) int { return 2 * x }}
+	for name, function := range bad {
+		offered[name] = function
+	}
+	for name, executor := range map[string]distag.Executor{"pool": distag.ExecutorPool, "host": distag.ExecutorHost} {
+		executor := executor
+		t.Run(name, func(t *testing.T) { tryBadFunctions(t, offered, executor) })
+	}
+}
+
+func tryBadFunctions(t *testing.T, offered map[string]any, executor distag.Executor) {
+	var logged atomic.Int64
+	a, b := pair(t, offered, func(o *distag.Options) {
+		if o.Name == "b" {
+			o.Executor = executor
+			o.OnLog = func(_ distag.LogLevel, message string) {
+				if strings.Contains(message, "functions_test.go") {
+					logged.Add(1)
+				}
+			}
+		}
+	})
+	stop := polled(b, executor)
+	for round := 0; round < 3; round++ {
+		for name, wanted := range expected {
+			_, err := a.Call(background, "b", name)
+			is(t, err, wanted.code, wanted.text)
+			var own *distag.Error
+			errors.As(err, &own)
+			if !own.MayHaveRun || own.OriginRank != 1 || !utf8.ValidString(own.Message) || len(own.Message) > 495 {
+				t.Fatalf("%s: %+v", name, own)
+			}
+			same(t, must(a.Call(background, "b", "double", 4)).(int64), 8)
+		}
+	}
+	stop()
+	if logged.Load() == 0 {
+		t.Fatal("no stack of a panic is in the log")
+	}
+}
+
+// polled polls a worker with the host executor until the function that it gives is called.
+func polled(w *distag.Worker, executor distag.Executor) func() {
+	if executor == distag.ExecutorPool {
+		return func() {}
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			w.WaitForWork(time.Millisecond)
+			must(w.Poll(0, time.Second))
+		}
+	}()
+	return func() { close(stop); <-stopped }
+}
+
+func TestWrongArguments(t *testing.T) {
+	a, _ := pair(t, map[string]any{"add": func(x *distag.Tensor, by []int8, how map[string]float64) float64 { return 0 }}, nil)
+	x := must(distag.Ones([]int64{2}))
+	for _, each := range []struct {
+		args []any
+		text string
+	}{
+		{[]any{}, "0 arguments came, it takes 3"},
+		{[]any{1, []int{1}, nil}, "add: args[0]: a int64, where a *distag.Tensor is wanted"},
+		{[]any{x, []int{1, 300}, nil}, "add: args[1][1]: 300 does not fit into int8"},
+		{[]any{x, []int{1}, map[string]any{"k": "v"}}, "add: args[2].k: a string, where a float64 is wanted"},
+	} {
+		_, err := a.Call(background, "b", "add", each.args...)
+		is(t, err, distag.ErrInvalidArgument, each.text)
+	}
+	_, err := a.Call(background, "b", "add", x, []int{1}, map[string]int{"k": 1})
+	ok(t, err)
+	for _, strange := range []any{nil, 3, func(...int) {}, func() (int, int) { return 1, 2 }, (func())(nil)} {
+		is(t, a.Register("strange", strange), distag.ErrInvalidArgument, "strange")
+	}
+	is(t, a.Register("add", func() {}), distag.ErrInvalidState)
+	is(t, a.Register("distag.own", func() {}), distag.ErrInvalidArgument)
+}
+
+// A function that is registered a second time, or withdrawn, is let go.
+func TestFunctionsAreLetGo(t *testing.T) {
+	a, _ := pair(t, nil, nil)
+	var gone atomic.Int64
+	offer := func() error {
+		kept := make([]byte, 1<<16)
+		runtime.SetFinalizer(&kept[0], func(*byte) { gone.Add(1) })
+		return a.Register("f", func() int { return len(kept) })
+	}
+	ok(t, offer())
+	is(t, offer(), distag.ErrInvalidState)
+	same(t, must(distag.Invoke[int](background, a, "a", "f")), 1<<16)
+	ok(t, a.Unregister("f", time.Second))
+	for until := time.Now().Add(10 * time.Second); gone.Load() < 2 && time.Now().Before(until); runtime.GC() {
+		time.Sleep(time.Millisecond)
+	}
+	same(t, gone.Load(), 2)
+}
+
+// Functions that wait hold no thread of the pool: one thread serves calls that go to and fro.
+func TestRecursionWithOneThread(t *testing.T) {
+	descend := func(call *distag.Call, depth int) (any, error) {
+		if depth == 0 {
+			return "bottom", nil
+		}
+		return call.Worker().Call(call.Context(), call.Caller(), "descend", depth-1)
+	}
+	a, _ := pair(t, map[string]any{"descend": descend}, func(o *distag.Options) { o.Threads = 1 })
+	var wait sync.WaitGroup
+	for i := 0; i < 50; i++ {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			if found := must(a.Call(background, "b", "descend", 8)); found != "bottom" {
+				panic(found)
+			}
+		}()
+	}
+	wait.Wait()
+}
+
+func TestCancellationIsQuick(t *testing.T) {
+	var heard atomic.Int64
+	wait := func(ctx context.Context) error { <-ctx.Done(); heard.Add(1); return ctx.Err() }
+	a, _ := pair(t, map[string]any{"wait": wait}, nil)
+	quickest := time.Hour
+	for i := 0; i < 5; i++ {
+		ctx, cancel := context.WithCancel(background)
+		begin := time.AfterFunc(20*time.Millisecond, cancel)
+		started := time.Now()
+		_, err := a.Call(ctx, "b", "wait")
+		is(t, err, context.Canceled)
+		is(t, err, distag.ErrCancelled)
+		begin.Stop()
+		if took := time.Since(started) - 20*time.Millisecond; took < quickest {
+			quickest = took
+		}
+	}
+	if quickest > 50*time.Millisecond {
+		t.Fatalf("the quickest end of a wait came %v after the cancellation", quickest)
+	}
+	for until := time.Now().Add(10 * time.Second); heard.Load() < 5 && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+	same(t, heard.Load(), 5)
+	ended, cancel := context.WithTimeout(background, time.Nanosecond)
+	defer cancel()
+	<-ended.Done()
+	_, err := a.Call(ended, "b", "wait")
+	is(t, err, context.DeadlineExceeded)
+	is(t, err, distag.ErrDeadline)
+}
+
+// A function that never returns ends neither its caller nor the shutdown.
+func TestFunctionThatNeverReturns(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	a, _ := pair(t, map[string]any{"never": func() { <-release }}, nil)
+	ctx, cancel := context.WithTimeout(background, 30*time.Millisecond)
+	defer cancel()
+	_, err := a.Call(ctx, "b", "never")
+	is(t, err, distag.ErrDeadline)
+}
+
+func TestManyCallsFromOneGoroutine(t *testing.T) {
+	a, _ := pair(t, map[string]any{"double": func(x int) int { return 2 * x }}, nil)
+	futures := make([]*distag.Future, 10000)
+	for i := range futures {
+		futures[i] = must(a.CallAsync(background, "b", "double", i))
+	}
+	for i, each := range futures {
+		select {
+		case <-each.Done():
+		case <-time.After(30 * time.Second):
+			t.Fatal("no answer to", i)
+		}
+		same(t, must(distag.Await[int](background, each)), 2*i)
+		ok(t, each.Close())
+	}
+}
+
+// Goroutines that wait take few threads.
+func TestManyGoroutinesWait(t *testing.T) {
+	release, asked := make(chan struct{}), make(chan struct{}, 2000)
+	wait := func() { asked <- struct{}{}; <-release }
+	a, _ := pair(t, map[string]any{"wait": wait}, nil)
+	var all sync.WaitGroup
+	for i := 0; i < 2000; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			must(a.Call(background, "b", "wait"))
+		}()
+	}
+	for i := 0; i < 2000; i++ {
+		<-asked
+	}
+	if threads := status("Threads"); threads > 200 {
+		t.Fatalf("%d threads", threads)
+	}
+	close(release)
+	all.Wait()
+}
+
+func TestMembersAreSeen(t *testing.T) {
+	seen := make(chan distag.Member, 10)
+	a, _ := pair(t, nil, func(o *distag.Options) {
+		if o.Name == "a" {
+			o.OnMember = func(member distag.Member) { seen <- member }
+		}
+	})
+	names := map[string]bool{(<-seen).Name: true, (<-seen).Name: true}
+	same(t, names["a"] && names["b"], true)
+	same(t, must(a.MemberByName("b")).State, distag.MemberAlive)
+	same(t, fmt.Sprint(must(a.Ranks(""))), "[0 1]")
+	same(t, fmt.Sprint(must(a.Ranks("b"))), "[1]")
+}

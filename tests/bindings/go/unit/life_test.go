@@ -1,0 +1,387 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"distag"
+)
+
+// ---- closing ----
+
+// A tensor that is closed while others use it is whole or closed for each of them.
+func TestCloseWhileOthersUse(t *testing.T) {
+	rounds := 100000
+	if testing.Short() {
+		rounds = 10000
+	}
+	var wait sync.WaitGroup
+	for worker := 0; worker < 4; worker++ {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for i := 0; i < rounds/4; i++ {
+				x := must(distag.From([]float32{1, 2}))
+				done := make(chan struct{})
+				go func() {
+					x.Close()
+					close(done)
+				}()
+				if y, err := x.Add(x); err == nil {
+					y.Close()
+				} else if !errors.Is(err, distag.ErrInvalidArgument) {
+					panic(err)
+				}
+				if data, err := distag.Data[float32](x); err == nil && data[1] != 2 {
+					panic(data)
+				}
+				<-done
+				x.Close()
+			}
+		}()
+	}
+	wait.Wait()
+	nothingIsLeft(t)
+}
+
+func TestScope(t *testing.T) {
+	nothingIsLeft(t)
+	s := distag.NewScope()
+	x := must(distag.From([]float32{1, 2}))
+	s.Add(x)
+	outside := must(distag.From([]float32{3, 4}))
+	y := must(outside.Mul(x))
+	kept := must(y.Add(y))
+	s.Keep(kept)
+	if before := distag.HandleCount(); before != 4 {
+		t.Fatalf("%d handles", before)
+	}
+	ok(t, s.Close())
+	same(t, distag.HandleCount(), 2)
+	same(t, sum(kept), 22)
+	_, err := y.Sum()
+	is(t, err, distag.ErrInvalidArgument)
+	late := must(distag.From([]float32{1}))
+	s.Add(late)
+	_, err = late.Sum()
+	is(t, err, distag.ErrInvalidArgument)
+	ok(t, kept.Close())
+	ok(t, outside.Close())
+	nothingIsLeft(t)
+}
+
+// The collector does not see what tensors hold in C; distag counts it, and begins a collection in time.
+func TestDroppedTensorsAreFreed(t *testing.T) {
+	before := status("VmRSS")
+	for i := 0; i < 2000; i++ {
+		must(distag.Ones([]int64{1 << 18}))
+	}
+	if grown := (status("VmHWM") - before) >> 10; grown > 300 {
+		t.Fatalf("%d MiB", grown)
+	}
+	nothingIsLeft(t)
+}
+
+func TestBorrow(t *testing.T) {
+	memory := must(syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE))
+	*(*float64)(unsafe.Pointer(&memory[8])) = 2.5
+	given := make(chan struct{})
+	x := must(distag.Borrow(unsafe.Pointer(&memory[0]), 16, distag.Float64, func() { close(given) }, 2))
+	same(t, must(distag.Data[float64](x))[1], 2.5)
+	is(t, distag.Write(x, []float64{1, 2}), distag.ErrInvalidState)
+	ok(t, x.Close())
+	<-given
+	ok(t, syscall.Munmap(memory))
+	gone := make(chan struct{})
+	_, err := distag.Borrow(nil, 16, distag.Float64, func() { close(gone) }, -1)
+	is(t, err, distag.ErrInvalidArgument)
+	<-gone
+}
+
+// ---- a view copies nothing ----
+
+func TestViewCopiesNothing(t *testing.T) {
+	x := must(distag.Ones([]int64{16 << 20})) // 64 MiB
+	before := status("VmRSS")
+	ok(t, distag.View(x, func(data []float32) error {
+		same(t, data[len(data)-1], 1)
+		if grown := status("VmRSS") - before; grown > 1024 {
+			t.Fatalf("%d KiB", grown)
+		}
+		return nil
+	}))
+	wanted := errors.New("of the user")
+	is(t, distag.View(x, func([]float32) error { return wanted }), wanted)
+	is(t, distag.View(x, func([]float64) error { return nil }), distag.ErrInvalidArgument, "float32, not float64")
+	ok(t, x.Close())
+	is(t, distag.View(x, func([]float32) error { return nil }), distag.ErrInvalidArgument)
+}
+
+// ---- errors ----
+
+func TestCodes(t *testing.T) {
+	for _, each := range []struct {
+		code  distag.Code
+		name  string
+		class distag.Class
+	}{
+		{10, "INVALID_ARGUMENT", distag.ErrUsage}, {20, "UNSUPPORTED", distag.ErrAnotherWay},
+		{31, "OUT_OF_MEMORY", distag.ErrRetry}, {41, "PEER_RESTARTED", distag.ErrReconnect},
+		{51, "CANCELLED", distag.ErrGaveUp}, {65, "DIVERGED", distag.ErrOther}, {99, "UNKNOWN", distag.ErrOther},
+		{1042, "USER", distag.ErrUser},
+	} {
+		same(t, each.code.String(), each.name)
+		same(t, each.code.Class(), each.class)
+		err := fmt.Errorf("wrapped: %w", distag.Errorf(each.code, "text"))
+		is(t, err, each.code, "text")
+		is(t, err, each.class)
+	}
+	a, _ := pair(t, map[string]any{"fail": func(code int) error { return distag.Errorf(distag.Code(code), "as it is") }}, nil)
+	for code, arrives := range map[int]distag.Code{1042: 1042, 50: distag.ErrDeadline, 99: distag.ErrRemote} {
+		_, err := a.Call(background, "b", "fail", code) // a status that the library does not know is REMOTE
+		is(t, err, arrives, "as it is")
+	}
+}
+
+func TestOptionsAreRefused(t *testing.T) {
+	x := must(distag.Ones([]int64{2, 2}))
+	_, err := x.Sum(distag.WithStride(2))
+	is(t, err, distag.ErrNotFound, "stride")
+	_, err = x.Softmax(distag.WithWeight(x))
+	is(t, err, distag.ErrNotFound, "weight")
+	_, err = must(x.Reshape([]int64{1, 1, 2, 2})).MaxPool2d([]int64{1, 2, 3})
+	is(t, err, distag.ErrInvalidArgument, "kernel has 3 numbers")
+	_, err = x.Add(nil)
+	is(t, err, distag.ErrInvalidArgument)
+	_, err = distag.Concat(nil)
+	is(t, err, distag.ErrInvalidArgument)
+	is(t, distag.Write(x, []float64{1}), distag.ErrInvalidArgument)
+	same(t, must(x.Sum(distag.WithDims(0), distag.WithKeepdim(true))).Shape()[0], 1)
+	same(t, math.IsInf(must(must(must(distag.Scalar(1.0)).Div(must(distag.Scalar(0.0)))).Item()), 1), true)
+}
+
+// ---- meshes and keys ----
+
+func TestMesh(t *testing.T) {
+	a, b := pair(t, nil, nil)
+	var wait sync.WaitGroup
+	for rank, w := range []*distag.Worker{a, b} {
+		wait.Add(1)
+		go func(rank int, w *distag.Worker) {
+			defer wait.Done()
+			m := must(w.NewMesh(background, distag.MeshAxis{Name: "x", Size: 2}))
+			defer m.Close()
+			sum := must(m.Collective(background, distag.AllReduce, must(distag.From([]float32{float32(rank), 1})),
+				distag.CollectiveOptions{}))
+			if data := must(distag.Data[float32](sum)); data[0] != 1 || data[1] != 2 {
+				panic(data)
+			}
+			weight := must(distag.From([]float32{1, 2, 3, 4}, 2, 2))
+			if err := weight.SetRequiresGrad(true); err != nil {
+				panic(err)
+			}
+			if err := weight.MarkSharding(m, "('x', None)", -1); err != nil {
+				panic(err)
+			}
+			x := must(distag.From([]float32{10, 20}, 1, 2))
+			y := must(x.Linear(weight, nil))
+			whole := must(distag.Data[float32](must(y.Whole(background, -1))))
+			if whole[0] != 50 || whole[1] != 110 {
+				panic(whole)
+			}
+			joint := must(m.NewJointContext(background))
+			defer joint.Close()
+			if err := joint.Backward(must(y.Sum())); err != nil {
+				panic(err)
+			}
+			own := must(distag.Data[float32](must(must(joint.Gradient(weight)).ToLocal())))
+			if len(own) != 2 || own[0] != 10 || own[1] != 20 {
+				panic(own)
+			}
+			if must(m.Stats()).Calls == 0 {
+				panic("no calls are counted")
+			}
+		}(rank, w)
+	}
+	wait.Wait()
+}
+
+func TestKeysOfEachWorker(t *testing.T) {
+	rendezvous := fmt.Sprintf("tcp://127.0.0.1:%d", freePort())
+	keys := []distag.Keys{must(distag.CreateKeys()), must(distag.CreateKeys()), must(distag.CreateKeys())}
+	peers := map[string]string{"worker0": keys[0].Public, "worker1": keys[1].Public}
+	worker := func(rank, key int) *distag.Worker {
+		return must(distag.NewWorker(distag.Options{Rank: rank, WorldSize: 2, Rendezvous: rendezvous,
+			SecretKey: keys[key].Secret, Peers: peers}))
+	}
+	a, b, stranger := worker(0, 0), worker(1, 1), worker(1, 2)
+	ctx, cancel := context.WithTimeout(background, 30*time.Second)
+	defer cancel()
+	first := must(a.StartAsync(ctx))
+	is(t, stranger.Start(ctx), distag.ErrDenied)
+	ok(t, b.Start(ctx))
+	must(first.Wait(ctx))
+	for _, each := range []*distag.Worker{a, b, stranger} {
+		ok(t, each.Close())
+	}
+	nothingIsLeft(t)
+}
+
+// ---- processes ----
+
+func TestMain(m *testing.M) {
+	switch os.Getenv("DISTAG_UNIT") {
+	case "serve":
+		serve()
+	case "memory":
+		exhaust()
+	case "ends":
+		leave()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+func again(what string, more ...string) *exec.Cmd {
+	command := exec.Command(must(os.Executable()))
+	command.Env = append(append(os.Environ(), "DISTAG_UNIT="+what), more...)
+	return command
+}
+
+func member(rank int) *distag.Worker {
+	return must(distag.NewWorker(distag.Options{Name: []string{"a", "b"}[rank], Rank: rank, WorldSize: 2,
+		Rendezvous: "file://" + os.Getenv("DISTAG_FOLDER")}))
+}
+
+// serve is a worker that says where it is and waits to be killed.
+func serve() {
+	w := member(1)
+	if err := w.Register("stay", func() { fmt.Println("called"); select {} }); err != nil {
+		panic(err)
+	}
+	if err := w.Start(background); err != nil {
+		panic(err)
+	}
+	w.Shutdown(background)
+}
+
+func TestPeerThatIsKilled(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("DISTAG_FOLDER", folder)
+	peer := again("serve")
+	said := must(peer.StdoutPipe())
+	ok(t, peer.Start())
+	a := member(0)
+	ok(t, a.Start(background))
+	future := must(a.CallAsync(background, "b", "stay"))
+	must(said.Read(make([]byte, 7)))
+	ok(t, peer.Process.Kill())
+	peer.Wait()
+	began := time.Now()
+	_, err := future.Wait(background)
+	is(t, err, distag.ErrDisconnected, `"b"`)
+	is(t, err, distag.ErrReconnect)
+	if time.Since(began) > 10*time.Second {
+		t.Fatal(time.Since(began))
+	}
+	ok(t, future.Close())
+	ok(t, a.Close())
+	nothingIsLeft(t)
+}
+
+// exhaust asks for memory that is not there.
+func exhaust() {
+	must(distag.Zeros([]int64{1}))
+	limit := syscall.Rlimit{Cur: uint64(status("VmSize"))<<10 + 256<<20, Max: ^uint64(0)}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &limit); err != nil {
+		panic(err)
+	}
+	for i := 0; i < 100; i++ {
+		if _, err := distag.Zeros([]int64{1 << 30}); !errors.Is(err, distag.ErrOutOfMemory) || !errors.Is(err, distag.ErrRetry) {
+			panic(err)
+		}
+	}
+	fmt.Println(sum(must(distag.Ones([]int64{4}))))
+}
+
+func TestNoMemory(t *testing.T) {
+	output, err := again("memory").CombinedOutput()
+	ok(t, err)
+	same(t, string(output), "4\n")
+}
+
+// leave ends this process while calls are open, in the way that its environment names.
+func leave() {
+	release := make(chan struct{})
+	executor := map[string]distag.Executor{"pool": distag.ExecutorPool, "host": distag.ExecutorHost}[os.Getenv("DISTAG_EXECUTOR")]
+	var workers []*distag.Worker
+	var starts []*distag.Future
+	for rank, name := range []string{"a", "b"} {
+		w := must(distag.NewWorker(distag.Options{Name: name, Rank: rank, WorldSize: 2, Rendezvous: "inproc://leave",
+			Executor: executor}))
+		if err := w.Register("wait", func() { <-release }); err != nil {
+			panic(err)
+		}
+		workers, starts = append(workers, w), append(starts, must(w.StartAsync(background)))
+	}
+	must(distag.WaitAll(background, starts...))
+	for i := 0; i < 4000; i++ {
+		must(workers[0].CallAsync(background, "b", "wait")).Done()
+	}
+	switch os.Getenv("DISTAG_END") {
+	case "panic":
+		panic("uncaught")
+	case "exit":
+		os.Exit(7)
+	case "signal":
+		syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		select {}
+	case "interrupt":
+		syscall.Kill(os.Getpid(), syscall.SIGINT)
+		select {}
+	}
+}
+
+func TestEndsOfProcesses(t *testing.T) {
+	rounds := 25
+	if testing.Short() {
+		rounds = 3
+	}
+	for _, executor := range []string{"pool", "host"} {
+		for end, code := range map[string]int{"return": 0, "panic": 2, "exit": 7, "signal": -1, "interrupt": -1} {
+			for round := 0; round < rounds; round++ {
+				began := time.Now()
+				command := again("ends", "DISTAG_END="+end, "DISTAG_EXECUTOR="+executor)
+				output, _ := command.CombinedOutput()
+				text := string(output)
+				if end == "panic" { // Go says so, and nothing else is said
+					same(t, strings.HasPrefix(text, "panic: uncaught"), true)
+					text = ""
+				}
+				if command.ProcessState.ExitCode() != code || text != "" || time.Since(began) > 10*time.Second {
+					t.Fatalf("%s, %s: left with %v after %v: %s", end, executor, command.ProcessState, time.Since(began), text)
+				}
+			}
+		}
+	}
+}
+
+// freePort is one that the kernel has just given away, and that came back.
+func freePort() int {
+	fd := must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0))
+	defer syscall.Close(fd)
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		panic(err)
+	}
+	return must(syscall.Getsockname(fd)).(*syscall.SockaddrInet4).Port
+}

@@ -8,6 +8,7 @@ from ._apply import apply
 from ._arguments import FOREVER
 from ._dtypes import DType, bool_, float32, float64, int64
 from ._library import lib as _lib
+from ._distribute import distribute_module
 from ._sharded import deferred, distribute_tensor, from_local, mark_sharding
 from ._specs import Partial, Replicate, Shard, Spec
 from .calls import CURRENT, current_context
@@ -29,11 +30,11 @@ __version__ = _raw.VERSION
 __all__ = ["Box", "CURRENT", "ClosedError", "Context", "CustomOp", "DType", "DistagError", "FOREVER", "Future",
            "GaveUpError", "Gradients", "HybridMesh", "Invocation", "KeyPair", "Member", "Mesh", "OPEN_WORLD",
            "OtherError", "Partial", "RRef", "ReconnectError", "Replicate", "Reply", "RetryError", "Shard", "Spec",
-           "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker", "apply", "bool_", "checkpoint",
-           "create_keys", "current_call", "current_context", "deferred", "distribute_tensor", "float32", "float64",
-           "from_dlpack", "from_local", "from_numpy", "function", "handle_count", "handle_report", "int64",
-           "mark_sharding", "nn", "ops", "optim", "tensor", "visualize_sharding", "visualize_tensor_sharding",
-           "wait_all", *_op_names]
+           "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker", "apply", "bool_",
+           "checkpoint", "create_keys", "current_call", "current_context", "deferred", "distribute_module",
+           "distribute_tensor", "float32", "float64", "from_dlpack", "from_local", "from_numpy", "function",
+           "handle_count", "handle_report", "int64", "mark_sharding", "nn", "ops", "optim", "tensor",
+           "visualize_sharding", "visualize_tensor_sharding", "wait_all", *_op_names]
 
 
 def handle_count() -> int:

@@ -318,6 +318,31 @@ class Training(unittest.TestCase):
 
         self.assertEqual(on_members(program), [nn.Linear(2, 3, seed=7).weight.tolist()] * 4)
 
+    def test_modules_are_distributed_by_rules(self):
+        def model(seed):
+            return nn.Sequential(nn.Linear(4, 6, seed=seed), distag.relu, nn.Linear(6, 2, seed=seed))
+
+        def program(worker, mesh):
+            made = distag.distribute_module(model(worker.rank), mesh, {
+                "0.weight": ("model", None), "0.*": "('model',)", "?.weight": [distag.Replicate(), distag.Shard(1)]})
+            self.assertEqual([parameter.spec for parameter in made.parameters()],
+                             ["('model', None)", "('model',)", "(None, 'model')", "(None,)"])
+            own = distag.distribute_module(model(worker.rank), mesh, {}, src_data_rank=None)
+            self.assertEqual(own.parts[0].bias.local().tolist(), model(worker.rank).parts[0].bias.tolist())
+            return [parameter.gather().tolist() for parameter in made.parameters()]
+
+        self.assertEqual(on_members(program), [[parameter.tolist() for parameter in model(0).parameters()]] * 4)
+
+    def test_a_rule_that_fits_nothing_or_does_not_suit_is_refused_before_anything_is_sharded(self):
+        mesh, made = distag.Mesh((2, 2), ("data", "model")), nn.Sequential(nn.Linear(4, 6, seed=1))
+        for rules, text in (({"0.weigth": ("model", None)}, '"0.weigth" fits no parameter: there are 0.weight'),
+                            ({"*": ("model", None)}, "fits no parameter"),
+                            ({"0.*": ("model", None)}, "does not suit 0.bias"),
+                            ({"**": "('modle',)"}, "no axis modle")):
+            with self.assertRaisesRegex(distag.UsageError, text):
+                distag.distribute_module(made, mesh, rules)
+        self.assertEqual([parameter.spec for parameter in made.parameters()], [None, None])
+
     def test_clip_gives_the_norm_of_the_whole(self):
         def program(worker, mesh):
             weight = mesh.shard(distag.full(3.0, (4, 4), distag.float64), ("data", "model")).requires_grad_()

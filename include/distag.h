@@ -273,8 +273,8 @@ DISTAG_API distag_status distag_tensor_get_info(distag_tensor *tensor, distag_te
 DISTAG_API const void *distag_tensor_get_data(distag_tensor *tensor);
 
 /* Makes a tensor with the values of this moment, without history: no write to the other one changes either (since 0.3).
- * Copies nothing until one of them is written, where distag_clone copies at once. The data of a snapshot that nobody
- * writes, as distag_tensor_get_data gives it, stays where it is for as long as the snapshot is held. */
+ * Copies nothing until one of them is written, where distag_clone copies at once. The data of a snapshot that is
+ * not written, as distag_tensor_get_data gives it, stays where it is for as long as the snapshot is held. */
 DISTAG_API distag_status distag_tensor_create_snapshot(distag_tensor *tensor, distag_tensor **out_snapshot,
                                                        distag_error *err);
 
@@ -348,7 +348,7 @@ DISTAG_API distag_status distag_tensor_import_dlpack_legacy(struct DLManagedTens
 /* ---- Numbers. Elementwise ops broadcast as NumPy and PyTorch do, and promote dtypes as
  * PyTorch does where they differ: int64 with float32 gives float32 (NumPy: float64), also where integers are divided or
  * given to exp and its kin; a 0-d tensor counts only if its category (bool, integer, floating) is the higher one. A
- * power of integers is int64 and wraps around, as in both; with a negative exponent it is 0, as in PyTorch, but for
+ * power of integers is int64 and wraps around, as in both; with a negative exponent it is 0, as in PyTorch, except for
  * bases 1 and -1. Sums of float32 are made in float64, then rounded; those within matmul, linear and conv2d are
  * BLAS's. ---- */
 
@@ -689,7 +689,7 @@ typedef void (*distag_member_callback)(void *user_data, distag_worker *worker, c
 /* Runs first, or last, on each thread distag starts for the worker: to attach it to a runtime, set its priority. */
 typedef void (*distag_thread_hook)(void *user_data, const char *thread_name);
 
-/* Gives memory, or NULL: there is none. Takes it back. */
+/* Allocates memory; NULL if none is left. / Frees it. */
 typedef void *(*distag_allocate)(void *user_data, size_t size, size_t alignment);
 typedef void (*distag_deallocate)(void *user_data, void *memory, size_t size, size_t alignment);
 
@@ -713,7 +713,7 @@ typedef struct distag_allocator {
  * "ipc://" is for this user alone and has no keys, nor has "inproc://". ---- */
 
 /* The keys of a worker. Instead of the group each worker may have a key of its own, and the public keys of those
- * that may connect (since 0.3). A name is then that of its key: who takes another one is refused, and DENIED. This
+ * that may connect (since 0.3). A name is then that of its key: a worker with another name is refused, and DENIED. This
  * holds at "tcp://" and "ipc://", both of which are encrypted; there is no lane; within a process ("inproc://")
  * nothing is checked. */
 typedef struct distag_security_options {
@@ -850,7 +850,7 @@ DISTAG_API int64_t distag_worker_get_fd(distag_worker *worker);
 /* From now on these workers may connect, each with this key, and no others: for a key that is new, lost or stolen.
  * A member whose key is gone, or another one now, is lost at once, and DENIED when it comes again with the old one. It
  * replaces the list of the options; before the start, too (since 0.3).
- * Threads: any. Fails: UNSUPPORTED without a key of its own; INVALID_ARGUMENT naming the key that is none. */
+ * Threads: any. Fails: UNSUPPORTED without a key of its own; INVALID_ARGUMENT naming the malformed key. */
 DISTAG_API distag_status distag_worker_set_peers(distag_worker *worker, const char *const *names,
                                                  const char *const *keys, size_t count, distag_error *err);
 
@@ -880,7 +880,7 @@ DISTAG_API distag_status distag_worker_copy_ranks(distag_worker *worker, const c
  * gathers over the same ranks are matched in call order; one that failed is withdrawn, and the next takes its place
  * (since 0.2).
  * Blocks. Fails: DEADLINE listing the workers that did not come, at most a second late; DISCONNECTED or PEER_RESTARTED
- * naming those that are lost or have left; INVALID_ARGUMENT (a rank twice, unknown, the own one missing). */
+ * naming those that are lost or have left; INVALID_ARGUMENT (a rank twice, unknown, this one missing). */
 DISTAG_API distag_status distag_worker_all_gather(distag_worker *worker, distag_value *value,
                                                   const int32_t *ranks /* nullable */, size_t rank_count,
                                                   int64_t timeout_ns, distag_value **out_values /* nullable */,
@@ -1314,7 +1314,7 @@ typedef struct distag_stats {
   uint64_t messages_replayed;   /* sent again after a reconnect */
   uint64_t messages_duplicated; /* received again and dropped */
   uint64_t messages_refused;    /* malformed, oversized, not allowed, or of a fenced incarnation; and connections that
-                                 * were not let in, here and at the rendezvous that this worker serves */
+                                 * were refused, here and at the rendezvous that this worker serves */
   uint64_t peers_connected;     /* now */
   uint64_t peers_lost;
   uint64_t callbacks_waiting;   /* now, for a thread of the pool or for distag_worker_poll */
@@ -1540,7 +1540,7 @@ DISTAG_API distag_status distag_visualize_sharding(distag_mesh *mesh /* nullable
 enum distag_collective_kind {
   DISTAG_ALL_REDUCE = 1,
   DISTAG_ALL_GATHER = 2,     /* one after the other along `dim`; sizes of that dim may differ */
-  DISTAG_REDUCE_SCATTER = 3, /* of the reduced tensor the own block along `dim` */
+  DISTAG_REDUCE_SCATTER = 3, /* this member's block of the reduced tensor along `dim` */
   DISTAG_ALL_TO_ALL = 4,     /* block i along `dim` goes to member i; the blocks that come are joined along `dim_to` */
   DISTAG_BROADCAST = 5,      /* of the member at `root`; tensors of the others tell dtype and shape */
   DISTAG_REDUCE = 6,         /* to the member at `root`; NULL elsewhere */
@@ -1586,8 +1586,8 @@ DISTAG_API distag_status distag_collective_async(distag_mesh *mesh, uint32_t kin
  * Ops on sharded tensors are collective, and block where they need elements of other members. Plain tensors that need
  * no gradient go with them, as repeated everywhere; one that requires grad, and two meshes, are INVALID_ARGUMENT.
  * distag_tensor_get_data, _copy_data, _get_item answer only where this worker has the whole (else NULL, INVALID_STATE);
- * _write, _assign, _add_scaled change the own shard, whose size and shape they take, as optimizers do. Arguments and
- * answers of calls are never sharded: send local tensors.
+ * _write, _assign, _add_scaled change this member's shard, whose size and shape they take, as optimizers do.
+ * Arguments and answers of calls are never sharded: send local tensors.
  * ================================================================================================================== */
 
 /* ---- Stages behind calls. A function that is called on each member of a mesh, in one context and by any worker, may
@@ -1700,7 +1700,7 @@ DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_c
  * ================================================================================================================== */
 
 /* Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts), numbers, texts
- * and bytes, alike on all members but for the parts. It replaces what was saved there before in one instant: whoever
+ * and bytes, alike on all members except the parts. It replaces what was saved there before in one instant: whoever
  * loads, also after a crash, finds the old or the new one, whole. The directory is made, its parent is not. Nothing may
  * write to the tensors meanwhile. timeout_ns 0: that of the mesh.
  * Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh); INVALID_STATE (naming

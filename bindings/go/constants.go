@@ -127,7 +127,7 @@ type CollectiveKind int32
 const (
 	AllReduce     CollectiveKind = 1
 	AllGather     CollectiveKind = 2 // one after the other along `dim`; sizes of that dim may differ
-	ReduceScatter CollectiveKind = 3 // of the reduced tensor the own block along `dim`
+	ReduceScatter CollectiveKind = 3 // this member's block of the reduced tensor along `dim`
 	AllToAll      CollectiveKind = 4 // block i along `dim` goes to member i; the blocks that come are joined along `dim_to`
 	Broadcast     CollectiveKind = 5 // of the member at `root`; tensors of the others tell dtype and shape
 	Reduce        CollectiveKind = 6 // to the member at `root`; NULL elsewhere

@@ -147,7 +147,7 @@ pub const DISTAG_PICTURE_JSON: u32 = 4;
 pub const DISTAG_ALL_REDUCE: u32 = 1;
 /// one after the other along `dim`; sizes of that dim may differ
 pub const DISTAG_ALL_GATHER: u32 = 2;
-/// of the reduced tensor the own block along `dim`
+/// this member's block of the reduced tensor along `dim`
 pub const DISTAG_REDUCE_SCATTER: u32 = 3;
 /// block i along `dim` goes to member i; the blocks that come are joined along `dim_to`
 pub const DISTAG_ALL_TO_ALL: u32 = 4;
@@ -297,11 +297,11 @@ pub type distag_member_callback =
 pub type distag_thread_hook =
     Option<unsafe extern "C" fn(user_data: *mut c_void, thread_name: *const c_char)>;
 
-/// Gives memory, or NULL: there is none. Takes it back.
+/// Allocates memory; NULL if none is left. / Frees it.
 pub type distag_allocate =
     Option<unsafe extern "C" fn(user_data: *mut c_void, size: usize, alignment: usize) -> *mut c_void>;
 
-/// Gives memory, or NULL: there is none. Takes it back.
+/// Allocates memory; NULL if none is left. / Frees it.
 pub type distag_deallocate =
     Option<unsafe extern "C" fn(user_data: *mut c_void, memory: *mut c_void, size: usize, alignment: usize)>;
 
@@ -830,8 +830,8 @@ pub struct distag_stats {
     pub messages_replayed: u64,
     /// received again and dropped
     pub messages_duplicated: u64,
-    /// malformed, oversized, not allowed, or of a fenced incarnation; and connections that * were not let in,
-    /// here and at the rendezvous that this worker serves
+    /// malformed, oversized, not allowed, or of a fenced incarnation; and connections that * were refused, here
+    /// and at the rendezvous that this worker serves
     pub messages_refused: u64,
     /// now
     pub peers_connected: u64,
@@ -1154,7 +1154,7 @@ extern "C" {
     pub fn distag_tensor_get_data(tensor: *mut distag_tensor) -> *const c_void;
     /// Makes a tensor with the values of this moment, without history: no write to the other one changes either
     /// (since 0.3). Copies nothing until one of them is written, where distag_clone copies at once. The data of a
-    /// snapshot that nobody writes, as distag_tensor_get_data gives it, stays where it is for as long as the
+    /// snapshot that is not written, as distag_tensor_get_data gives it, stays where it is for as long as the
     /// snapshot is held.
     pub fn distag_tensor_create_snapshot(tensor: *mut distag_tensor, out_snapshot: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Copies all elements, row-major. Fails: INVALID_ARGUMENT when `capacity` bytes are too few.
@@ -1462,7 +1462,7 @@ extern "C" {
     /// From now on these workers may connect, each with this key, and no others: for a key that is new, lost or
     /// stolen. A member whose key is gone, or another one now, is lost at once, and DENIED when it comes again
     /// with the old one. It replaces the list of the options; before the start, too (since 0.3). Threads: any.
-    /// Fails: UNSUPPORTED without a key of its own; INVALID_ARGUMENT naming the key that is none.
+    /// Fails: UNSUPPORTED without a key of its own; INVALID_ARGUMENT naming the malformed key.
     pub fn distag_worker_set_peers(worker: *mut distag_worker, names: *const *const c_char, keys: *const *const c_char, count: usize, err: *mut distag_error) -> i32;
     /// The place of the worker in its group. NULL as long as it depends on the rank
     pub fn distag_worker_get_name(worker: *mut distag_worker) -> *const c_char;
@@ -1482,7 +1482,7 @@ extern "C" {
     /// Several may be under way: gathers over the same ranks are matched in call order; one that failed is
     /// withdrawn, and the next takes its place (since 0.2). Blocks. Fails: DEADLINE listing the workers that did
     /// not come, at most a second late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left;
-    /// INVALID_ARGUMENT (a rank twice, unknown, the own one missing).
+    /// INVALID_ARGUMENT (a rank twice, unknown, this one missing).
     pub fn distag_worker_all_gather(worker: *mut distag_worker, value: *mut distag_value, ranks: *const i32, rank_count: usize, timeout_ns: i64, out_values: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Its future's value is the list. A cancelled one is withdrawn, unless all have come by then (since 0.3).
     pub fn distag_worker_all_gather_async(worker: *mut distag_worker, value: *mut distag_value, ranks: *const i32, rank_count: usize, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
@@ -1847,7 +1847,7 @@ extern "C" {
     /// not sharded. Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does.
     pub fn distag_context_create_joint(mesh: *mut distag_mesh, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
     /// Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts),
-    /// numbers, texts and bytes, alike on all members but for the parts. It replaces what was saved there before
+    /// numbers, texts and bytes, alike on all members except the parts. It replaces what was saved there before
     /// in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is
     /// made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh.
     /// Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh); INVALID_STATE

@@ -409,7 +409,7 @@ pub enum CollectiveKind {
     AllReduce,
     /// one after the other along `dim`; sizes of that dim may differ
     AllGather,
-    /// of the reduced tensor the own block along `dim`
+    /// this member's block of the reduced tensor along `dim`
     ReduceScatter,
     /// block i along `dim` goes to member i; the blocks that come are joined along `dim_to`
     AllToAll,

@@ -20,7 +20,7 @@ namespace distag::spmd {
 namespace {
 
 using layout::Box;
-constexpr int kMostTries = 3;  // a save beside it takes the files away; then there are new ones
+constexpr int kMostTries = 100;  // a save beside it takes the files away; then there are new ones
 
 // A tensor that gets its elements: where they go, and they themselves once they are read.
 struct Target {

@@ -99,7 +99,8 @@ namespace {
 
 // 1 where an element is the chosen one; nowhere where that is NaN.
 constexpr auto kIsChosen = [](const auto& x, const auto& chosen) {
-  return xt::cast<Element<decltype(x)>>(xt::equal(x, chosen));
+  using T = Element<decltype(x)>;
+  return xt::where(xt::equal(x, chosen), T(1), T(0));
 };
 
 // The one that `reduce` chooses in each group.

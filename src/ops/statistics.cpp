@@ -4,9 +4,6 @@
 
 #include <cmath>
 #include <utility>
-#include <xtensor/xadapt.hpp>
-#include <xtensor/xmath.hpp>
-#include <xtensor/xnoalias.hpp>
 
 #include "base/error.h"
 #include "ops/attributes.h"
@@ -44,17 +41,6 @@ struct Grouped {
     return permuted(matrix, inverse);
   }
 };
-
-template <typename T>
-auto as_matrix(T* data, int64_t rows, int64_t columns) {
-  std::array<size_t, 2> shape{static_cast<size_t>(rows), static_cast<size_t>(columns)};
-  return xt::adapt(data, shape[0] * shape[1], xt::no_ownership(), shape);
-}
-
-template <typename T>
-auto as_column(T* data, int64_t rows) {
-  return as_matrix(data, rows, 1);
-}
 
 struct Statistic {
   DimSet dims;
@@ -307,11 +293,16 @@ Tensors layer_norm_forward(std::span<const Tensor> inputs, const Attributes& att
     for (int64_t r = 0; r < norm.rows; ++r) factors[r] = 1 / std::sqrt(factors[r] + norm.epsilon);
     center_rows<T>(normal, x, moments.means, moments.variances, norm.rows, norm.count);
     scales = as_dtype(moments.variances, x.dtype());
-    auto normals = as_matrix(std::as_const(normal).data_as<T>(), norm.rows, norm.count);
-    auto result = as_matrix(y.mutable_data_as<T>(), norm.rows, norm.count);
-    xt::noalias(result) = normals;
-    if (weight) result *= as_matrix(weight.data_as<T>(), 1, norm.count);
-    if (bias) result += as_matrix(bias.data_as<T>(), 1, norm.count);
+    const auto scaled = [](const auto& n, const auto& w, const auto& b) { return n * w + b; };
+    if (weight && bias) {
+      compute_alike<T>(y, scaled, normal, weight, bias);
+    } else if (weight) {
+      compute_alike<T>(y, kProductOf, normal, weight);
+    } else if (bias) {
+      compute_alike<T>(y, kSumOf, normal, bias);
+    } else {
+      y = normal.clone();
+    }
   });
   if (saved != nullptr) {
     saved->tensors = {normal, scales, weight ? weight.snapshot() : Tensor()};
@@ -341,9 +332,8 @@ struct LayerNormGradientRows {
 
 template <typename T>
 Tensor layer_norm_input_gradient(const Saved& saved, const Tensor& g, int64_t rows, int64_t count) {
-  Tensor result = g.clone();
-  auto out = as_matrix(result.mutable_data_as<T>(), rows, count);
-  if (saved.tensors[2]) out *= as_matrix(saved.tensors[2].data_as<T>(), 1, count);
+  Tensor result = saved.tensors[2] ? Tensor::empty(g.dtype(), g.shape()) : g.clone();
+  if (saved.tensors[2]) compute_alike<T>(result, kProductOf, g, saved.tensors[2]);
   simd::run<LayerNormGradientRows<T>, T*, const T*, const T*, int64_t, int64_t>(
       result.mutable_data_as<T>(), saved.tensors[0].data_as<T>(), saved.tensors[1].data_as<T>(), rows, count);
   return result;

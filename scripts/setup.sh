@@ -10,7 +10,8 @@ what=${1:-tests}
 packages="gcc g++ cmake ninja-build pkg-config libsodium-dev libflatbuffers-dev flatbuffers-compiler
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev libcurl4-openssl-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
-  libignition-plugin-dev rustc cargo rustfmt rust-clippy bindgen golang-go"
+  libignition-plugin-dev rustc cargo rustfmt rust-clippy bindgen golang-go
+  luajit lua-check"
 suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen valgrind iproute2
   nftables libzmq3-dev python3-zmq python3-flatbuffers"
 packaging="autopkgtest blhc build-essential debhelper diffoscope-minimal git iproute2 lintian mmdebstrap"

@@ -1,7 +1,7 @@
 """Runs every code block of the documents, against an installed library, in a folder of the document's own.
 usage: check_blocks.py REPOSITORY BUILD_FOLDER CMAKE WORK_FOLDER [DOCUMENT...]
 
-A block of c, cpp, go, python, rust or sh has to run and leave with 0; a plain block right after it is what it prints. Comments above
+A block of c, cpp, go, lua, python, rust or sh has to run and leave with 0; a plain block right after it is what it prints. Comments above
 a block say what else holds:
   <!-- file: NAME -->        the block is a file that later ones use
   <!-- not run: REASON -->   it cannot be run here
@@ -22,6 +22,7 @@ COMMANDS = {"c": f"cc -std=c11 -D_GNU_SOURCE block.c -o block {FLAGS} && ./block
             "cpp": f"c++ -std=c++17 -O0 block.cpp -o block {FLAGS} && ./block",
             "go": "/usr/bin/go mod edit -replace \"distag=$GO_PACKAGE\" && /usr/bin/go run block.go",
             "python": "/usr/bin/python3 -B -X dev -W error block.python",
+            "lua": "/usr/bin/luajit block.lua",
             "rust": "mkdir -p src && cp block.rust src/main.rs && echo \"$RUST_PACKAGE\" > Cargo.toml && "
                     "PATH=/usr/bin:$PATH CARGO_HOME=$PWD/home cargo run --offline --quiet", "sh": "sh -eu block.sh"}
 RUST_PACKAGE = """[package]
@@ -96,7 +97,8 @@ def install(cmake, build, work):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("DISTAG_")}
     return {**clean, "PKG_CONFIG_PATH": os.path.dirname(pc), "LD_LIBRARY_PATH": libraries, "OPENBLAS_NUM_THREADS": "1",
             "PATH": os.path.join(prefix, "bin") + ":" + os.environ["PATH"], "DISTAG_LIBRARY": os.path.join(libraries, "libdistag.so"),
-            "PYTHONPATH": os.path.join(sys.argv[1], "bindings", "python"), "RUST_PACKAGE": RUST_PACKAGE.format(sys.argv[1]),
+            "PYTHONPATH": os.path.join(sys.argv[1], "bindings", "python"), "LUA_PATH": os.path.join(sys.argv[1], "bindings", "lua", "?.lua;;"),
+            "RUST_PACKAGE": RUST_PACKAGE.format(sys.argv[1]),
             "GO_PACKAGE": os.path.join(sys.argv[1], "bindings", "go"), "GOENV": "off", "GOPROXY": "off", "GOFLAGS": "-mod=mod",
             "GOCACHE": os.path.join(build, "tests", "bindings", "go", "cache"), "GOPATH": os.path.join(work, "go")}
 

@@ -1,0 +1,772 @@
+-- distag for LuaJIT: workers call each other's functions, and one backward pass runs through all processes that took
+-- part. Nothing of Lua is called back by C: calls and futures come as events, which distag.poll gives to coroutines.
+local ffi = require("ffi")
+local bit = require("bit")
+local K = require("distag.constants")
+ffi.cdef(require("distag.cdef"))
+ffi.cdef([[
+typedef struct { distag_tensor *handle; double size; } distag_lua_tensor;
+typedef struct { distag_value *handle; } distag_lua_value;
+typedef struct { distag_worker *handle; int is_registered; } distag_lua_worker;
+typedef struct { distag_future *handle; } distag_lua_future;
+typedef struct { distag_context *handle; distag_worker *worker; } distag_lua_context;
+typedef struct { distag_gradients *handle; } distag_lua_gradients;
+typedef struct { distag_rref *handle; } distag_lua_rref;
+typedef struct { distag_optimizer *handle; int has_worker; } distag_lua_optimizer;
+]])
+
+-- A state that closes unloads its libraries before it runs the finalizers that need them, so this one stays mapped.
+ffi.cdef("void *dlopen(const char *path, int flags);")
+local RTLD_NOW, RTLD_NODELETE, PATH = 2, 0x1000, os.getenv("DISTAG_LIBRARY") or "libdistag.so.0"
+local C = ffi.load(PATH)
+ffi.C.dlopen(PATH, RTLD_NOW + RTLD_NODELETE)
+local M = { library = C, float32 = "float32", float64 = "float64", int64 = "int64", bool = "bool", FOREVER = -1 }
+local DTYPES = { float32 = K.FLOAT32, float64 = K.FLOAT64, int64 = K.INT64, bool = K.BOOL }
+local CTYPES = { [K.FLOAT32] = "float", [K.FLOAT64] = "double", [K.INT64] = "int64_t", [K.BOOL] = "uint8_t" }
+M.null = setmetatable({}, { __tostring = function() return "null" end })
+
+-- ---- errors: tables ----
+
+local Error = {}
+Error.__index = Error
+Error.__tostring = function(self) return self.message end
+
+local function failure(code, message, origin_rank, flags)
+  local known = K.statuses[code] or K.statuses[code >= 1000 and 1000 or -1] or { name = "UNKNOWN", class = "other" }
+  local may_have_run = bit.band(flags or 0, K.ERROR_MAY_HAVE_RUN) ~= 0
+  return setmetatable({ code = code, name = known.name, class = known.class, message = message,
+                        origin_rank = origin_rank, may_have_run = may_have_run }, Error)
+end
+
+-- An error of a function of yours: its code, 1000 or above, travels unchanged to the caller.
+function M.error(message, code) return failure(code or 1000, message) end
+function M.is_error(value) return getmetatable(value) == Error end
+local function refuse(message, code) error(failure(code or K.E_INVALID_ARGUMENT, message), 0) end
+
+local err = ffi.new("distag_error") -- Lua runs on one thread, and C never runs Lua in between
+local function fresh()
+  err.struct_size, err.code, err.origin_rank, err.flags = ffi.sizeof(err), 0, -1, 0
+  return err
+end
+local function check(status)
+  if status == 0 then return end
+  local rank = err.origin_rank
+  error(failure(status, ffi.string(err.message), rank >= 0 and rank or nil, err.flags), 0)
+end
+
+do
+  local found, parts = ffi.string(C.distag_get_version()), {}
+  for _, version in ipairs({ found, K.VERSION }) do
+    local major, minor, patch = version:match("(%d+)%.(%d+)%.(%d+)")
+    parts[#parts + 1] = major * 1000000 + minor * 1000 + patch
+  end
+  if parts[1] < parts[2] or C.distag_get_api(K.ABI_MAJOR) == nil then
+    error("libdistag.so is version " .. found .. ", this module was made for " .. K.VERSION .. ": install that one", 0)
+  end
+end
+
+-- ---- handles: structs that release what they hold, once ----
+
+local types, methods = {}, {}
+local scope -- the tensors of the innermost distag.scope
+local alive, collected_at = 0, 0 -- bytes of tensors, of which the collector of Lua knows nothing
+
+local function own(kind, pointer)
+  local object = types[kind](pointer)
+  if kind == "tensor" then
+    object.size = tonumber(C.distag_tensor_get_size(pointer))
+    alive = alive + object.size
+    if alive > 67108864 and alive > 2 * collected_at then
+      collectgarbage()
+      collected_at = alive
+    end
+    if scope then scope[#scope + 1] = object end
+  end
+  return object
+end
+local function lent(kind, pointer)
+  if pointer == nil then return nil end
+  C[K.handles[kind].retain](pointer)
+  return own(kind, pointer)
+end
+local function out(kind) return ffi.new("distag_" .. kind .. " *[1]") end
+local function nanoseconds(seconds) return seconds == M.FOREVER and -1LL or ffi.cast("int64_t", seconds * 1e9) end
+local function text(what, given)
+  if type(given) ~= "string" then refuse(what .. ": a string is wanted, and a " .. type(given) .. " is there") end
+  if given:find("\0", 1, true) then refuse(what .. ": the text has a NUL character inside; send distag.bytes") end
+  return given
+end
+local function handle_of(kind, object, what)
+  if not ffi.istype(types[kind], object) then
+    refuse(what .. ": a " .. kind .. " is wanted, and a " .. type(object) .. " is there")
+  end
+  return object.handle
+end
+
+for _, kind in ipairs({ "tensor", "value", "worker", "future", "context", "gradients", "rref", "optimizer" }) do
+  local release = C[K.handles[kind].release]
+  local class = {}
+  methods[kind] = class
+  -- Lets go at once; a second time does nothing.
+  function class:close()
+    if self.handle == nil then return end
+    if kind == "tensor" then alive = alive - self.size end
+    local handle = self.handle
+    self.handle = nil
+    release(handle)
+  end
+end
+M.Tensor, M.Worker, M.Context = methods.tensor, methods.worker, methods.context
+
+-- ---- values ----
+
+local Bytes, Map, Float = {}, {}, {}
+function M.bytes(data) return setmetatable({ data = data }, Bytes) end
+function M.map(entries) return setmetatable(entries or {}, Map) end -- an empty table is a list otherwise
+function M.float(number) return setmetatable({ number = number }, Float) end -- 1 is an integer otherwise
+
+local to_value
+local function list_value(items, path, depth, place)
+  local handles, kept = ffi.new("distag_value *[?]", math.max(#items, 1)), {}
+  for index = 1, #items do
+    kept[index] = to_value(items[index], path .. "[" .. index - 1 .. "]", depth + 1)
+    handles[index - 1] = kept[index].handle
+  end
+  return C.distag_value_create_list(handles, #items, place, fresh()), kept
+end
+local function map_value(entries, path, depth, place)
+  local names, kept = {}, {}
+  for key in pairs(entries) do
+    if type(key) ~= "string" then refuse(path .. ": a key is a " .. type(key) .. ": maps have texts as keys") end
+    names[#names + 1] = key
+  end
+  local keys = ffi.new("const char *[?]", math.max(#names, 1))
+  local handles = ffi.new("distag_value *[?]", math.max(#names, 1))
+  for index, key in ipairs(names) do
+    kept[index] = to_value(entries[key], path .. "." .. key, depth + 1)
+    keys[index - 1], handles[index - 1] = text(path .. "." .. key, key), kept[index].handle
+  end
+  return C.distag_value_create_map(keys, handles, #names, place, fresh()), kept
+end
+local function number_value(number, place)
+  local is_whole = number == math.floor(number) and math.abs(number) <= 9007199254740992
+  is_whole = is_whole and not (number == 0 and 1 / number < 0)
+  if is_whole then return C.distag_value_create_int64(number, place, fresh()) end
+  return C.distag_value_create_float64(number, place, fresh())
+end
+local NO_VALUE = " is no value: send tensors, rrefs, numbers, texts, tables"
+local function cdata_value(given, path, place)
+  if ffi.istype(types.value, given) then return given end
+  local is_tensor = ffi.istype(types.tensor, given)
+  if is_tensor or ffi.istype(types.rref, given) then
+    if given.handle == nil then refuse(path .. ": it is closed") end
+    return lent("value", (is_tensor and C.distag_tensor_as_value or C.distag_rref_as_value)(given.handle))
+  end
+  if ffi.istype("uint64_t", given) and given > 0x7fffffffffffffffULL then
+    refuse(path .. ": " .. tostring(given) .. " does not fit int64")
+  end
+  if ffi.istype("int64_t", given) or ffi.istype("uint64_t", given) then
+    check(C.distag_value_create_int64(given, place, fresh()))
+    return own("value", place[0])
+  end
+  return refuse(path .. ": " .. tostring(given) .. NO_VALUE)
+end
+function to_value(given, path, depth)
+  local place, kind, status, _ = out("value"), type(given), nil, nil
+  if depth > 17 then refuse(path:sub(1, 100) .. ": nested deeper than 16, or in a circle") end
+  if given == nil or given == M.null then status = C.distag_value_create_null(place, fresh())
+  elseif kind == "boolean" then status = C.distag_value_create_bool(given and 1 or 0, place, fresh())
+  elseif kind == "number" then status = number_value(given, place)
+  elseif kind == "string" then status = C.distag_value_create_text(text(path, given), place, fresh())
+  elseif kind == "cdata" then return cdata_value(given, path, place)
+  elseif kind ~= "table" then refuse(path .. ": a " .. kind .. NO_VALUE)
+  elseif getmetatable(given) == Bytes then status = C.distag_value_create_bytes(given.data, #given.data, place, fresh())
+  elseif getmetatable(given) == Float then status = C.distag_value_create_float64(given.number, place, fresh())
+  elseif getmetatable(given) ~= Map and (#given > 0 or next(given) == nil) then
+    status, _ = list_value(given, path, depth, place)
+  else
+    status, _ = map_value(given, path, depth, place)
+  end
+  check(status)
+  return own("value", place[0])
+end
+
+local from_value
+local readers = {
+  [K.VALUE_NULL] = function() return M.null end,
+  [K.VALUE_BOOL] = function(value)
+    local found = ffi.new("int32_t[1]")
+    check(C.distag_value_get_bool(value, found, fresh()))
+    return found[0] ~= 0
+  end,
+  [K.VALUE_INT64] = function(value)
+    local found = ffi.new("int64_t[1]")
+    check(C.distag_value_get_int64(value, found, fresh()))
+    local number = tonumber(found[0])
+    return math.abs(number) <= 9007199254740991 and number or found[0]
+  end,
+  [K.VALUE_FLOAT64] = function(value)
+    local found = ffi.new("double[1]")
+    check(C.distag_value_get_float64(value, found, fresh()))
+    return found[0]
+  end,
+  [K.VALUE_TEXT] = function(value)
+    local found = ffi.new("const char *[1]")
+    check(C.distag_value_get_text(value, found, fresh()))
+    return ffi.string(found[0])
+  end,
+  [K.VALUE_BYTES] = function(value)
+    local found, size = ffi.new("const void *[1]"), ffi.new("size_t[1]")
+    check(C.distag_value_get_bytes(value, found, size, fresh()))
+    return M.bytes(ffi.string(found[0], size[0]))
+  end,
+  [K.VALUE_TENSOR] = function(value)
+    local found = out("tensor")
+    check(C.distag_value_get_tensor(value, found, fresh()))
+    return lent("tensor", found[0])
+  end,
+  [K.VALUE_RREF] = function(value)
+    local found = out("rref")
+    check(C.distag_value_get_rref(value, found, fresh()))
+    return lent("rref", found[0])
+  end,
+  [K.VALUE_LIST] = function(value)
+    local items = {}
+    for index = 1, tonumber(C.distag_value_get_count(value)) do
+      items[index] = from_value(C.distag_value_get_item(value, index - 1))
+    end
+    return items
+  end,
+  [K.VALUE_MAP] = function(value)
+    local entries = M.map()
+    for index = 0, tonumber(C.distag_value_get_count(value)) - 1 do
+      entries[ffi.string(C.distag_value_get_key(value, index))] = from_value(C.distag_value_get_item(value, index))
+    end
+    return entries
+  end,
+}
+function from_value(value)
+  local read = readers[tonumber(C.distag_value_get_kind(value))]
+  if read then return read(value) end
+  return lent("value", value) -- of a kind of its own
+end
+local function answer_of(value)
+  local found = from_value(value)
+  if found == M.null then return nil end
+  return found
+end
+
+-- ---- tensors ----
+
+local function flatten(given, dim, shape, items)
+  if type(given) ~= "table" then
+    if #shape ~= dim - 1 then refuse("tensor: a number stands where a table of " .. shape[dim] .. " is wanted") end
+    items[#items + 1] = given == true and 1 or given or 0
+    return
+  end
+  shape[dim] = shape[dim] or (#items == 0 and #given) or refuse("tensor: a table stands where a number is wanted")
+  if #given ~= shape[dim] then refuse("tensor: a table of " .. #given .. " stands beside one of " .. shape[dim]) end
+  for index = 1, #given do flatten(given[index], dim + 1, shape, items) end
+end
+local function ints(given)
+  if type(given) == "number" then given = { given } end
+  return ffi.new("int64_t[?]", math.max(#given, 1), given), #given
+end
+
+-- Copies a number, or nested tables of numbers, into a new tensor; dtype is "float32" unless it is given.
+function M.tensor(given, dtype)
+  local code = DTYPES[dtype or "float32"] or refuse("tensor: no dtype " .. tostring(dtype))
+  local shape, items, place = {}, {}, out("tensor")
+  flatten(given, 1, shape, items)
+  local data = ffi.new(CTYPES[code] .. "[?]", math.max(#items, 1), items)
+  local sizes, ndim = ints(shape)
+  check(C.distag_tensor_create(data, #items * ffi.sizeof(CTYPES[code]), code, sizes, ndim, place, fresh()))
+  return own("tensor", place[0])
+end
+
+local tensor = methods.tensor
+function tensor:dtype()
+  local code = C.distag_tensor_get_dtype(self.handle)
+  for name, number in pairs(DTYPES) do
+    if number == code then return name end
+  end
+end
+function tensor:id() return C.distag_tensor_get_id(self.handle) end
+function tensor:count() return tonumber(C.distag_tensor_get_count(self.handle)) end
+function tensor:shape()
+  local sizes, found = C.distag_tensor_get_shape(self.handle), {}
+  for dim = 1, tonumber(C.distag_tensor_get_ndim(self.handle)) do found[dim] = tonumber(sizes[dim - 1]) end
+  return found
+end
+-- Asks for gradients, and gives the same tensor.
+function tensor:with_grad()
+  check(C.distag_tensor_set_requires_grad(self.handle, 1, fresh()))
+  return self
+end
+function tensor:item()
+  local found = ffi.new("double[1]")
+  check(C.distag_tensor_get_item(self.handle, found, fresh()))
+  return found[0]
+end
+-- The elements, row-major, in one table.
+function tensor:numbers()
+  local code, found = C.distag_tensor_get_dtype(self.handle), {}
+  local data = ffi.new((CTYPES[code] or "uint8_t") .. "[?]", math.max(self:count(), 1))
+  check(C.distag_tensor_copy_data(self.handle, data, ffi.sizeof(data), fresh()))
+  for index = 1, self:count() do found[index] = tonumber(data[index - 1]) end
+  return found
+end
+function tensor:snapshot()
+  local place = out("tensor")
+  check(C.distag_tensor_create_snapshot(self.handle, place, fresh()))
+  return own("tensor", place[0])
+end
+-- Sets the values in place, unrecorded, to those of another tensor, cast and broadcast.
+function tensor:assign(source)
+  check(C.distag_tensor_assign(self.handle, handle_of("tensor", source, "assign"), fresh()))
+end
+local function not_here()
+  local cure = "use built-in ops, or a function that a worker in another language offers"
+  refuse("Lua cannot be called back: " .. cure, K.E_UNSUPPORTED)
+end
+tensor.add_hook, M.apply_custom = not_here, not_here
+
+local function attribute(kind, given, name, place)
+  if kind == "int64" then return C.distag_value_create_int64(given, place, fresh()) end
+  if kind == "float64" then return C.distag_value_create_float64(given, place, fresh()) end
+  if kind == "bool" then return C.distag_value_create_bool(given and 1 or 0, place, fresh()) end
+  if kind == "int64[]" then
+    local items, count = ints(given)
+    return C.distag_value_create_int64_list(items, count, place, fresh())
+  end
+  return C.distag_value_create_text(text(name, given), place, fresh())
+end
+local function attributes_of(op, given)
+  local count, place = #op.attributes, out("value")
+  local keys, handles, kept = ffi.new("const char *[?]", count + 1), ffi.new("distag_value *[?]", count + 1), {}
+  for index, each in ipairs(op.attributes) do
+    local content = given[index]
+    if content == nil then content = each.default end
+    if content == nil then refuse(op.name .. ": " .. each.name .. " is missing") end
+    if type(content) == "string" and content:sub(1, 1) == "=" then content = given[1] end -- that of the first one
+    check(attribute(each.type, content, op.name .. ": " .. each.name, place))
+    kept[index] = own("value", place[0])
+    keys[index - 1], handles[index - 1] = each.name, kept[index].handle
+  end
+  check(C.distag_value_create_map(keys, handles, count, place, fresh()))
+  return own("value", place[0])
+end
+local function apply(op, inputs, count, given)
+  local outputs = op.outputs == "many" and #given[1] or op.outputs
+  local attributes, places = attributes_of(op, given), ffi.new("distag_tensor *[?]", outputs)
+  check(C.distag_apply(op.name, inputs, count, attributes.handle, 0, places, outputs, fresh()))
+  local found = {}
+  for index = 1, outputs do found[index] = own("tensor", places[index - 1]) end
+  return op.outputs == 1 and found[1] or found
+end
+
+-- Each op is a function; those whose first input is a tensor are methods. Inputs come first, then attributes in the
+-- order of the signature (see distag/ops.lua); nil leaves one out.
+local function op_function(op)
+  local first, fast = op.inputs[1], op.c_function and #op.attributes == 0 and C[op.c_function]
+  local what = op.name .. ": an input"
+  if fast and #op.inputs == 1 then
+    return function(x)
+      local place = out("tensor")
+      check(fast(handle_of("tensor", x, what), place, fresh()))
+      return own("tensor", place[0])
+    end
+  end
+  if fast and #op.inputs == 2 then
+    return function(a, b)
+      local place = out("tensor")
+      check(fast(handle_of("tensor", a, what), handle_of("tensor", b, what), place, fresh()))
+      return own("tensor", place[0])
+    end
+  end
+  local function many(items, ...)
+    local handles = ffi.new("distag_tensor *[?]", math.max(#items, 1))
+    for index = 1, #items do handles[index - 1] = handle_of("tensor", items[index], what) end
+    return apply(op, handles, #items, { ... })
+  end
+  if first and first.kind == "many" then return many end
+  return function(...)
+    local count, handles = #op.inputs, ffi.new("distag_tensor *[?]", math.max(#op.inputs, 1))
+    for index = 1, count do
+      local given = select(index, ...)
+      if given ~= nil or op.inputs[index].kind ~= "optional" then
+        handles[index - 1] = handle_of("tensor", given, what)
+      end
+    end
+    return apply(op, handles, count, { select(count + 1, ...) })
+  end
+end
+M.ops = {}
+for _, op in ipairs(require("distag.ops")) do
+  M.ops[op.name] = op_function(op)
+  if M[op.name] == nil then M[op.name] = M.ops[op.name] end
+  if op.inputs[1] and op.inputs[1].kind == "one" then tensor[op.name] = M.ops[op.name] end
+end
+
+-- ---- events, futures, coroutines ----
+
+local workers, waiting, tags = {}, {}, 0 -- workers by address; what an event of a tag means
+local offered = {} -- the tags of the functions of each worker
+local function address(handle) return tostring(ffi.cast("void *", handle)) end
+local function next_tag(meaning)
+  tags = tags + 1
+  waiting[tags] = meaning
+  return tags
+end
+
+local current -- the call that the running coroutine answers
+local spawned = setmetatable({}, { __mode = "k" }) -- coroutines of distag.spawn, with their calls
+local function resume(routine, ...)
+  local before = current
+  current = spawned[routine]
+  local is_ok, problem = coroutine.resume(routine, ...)
+  current = before
+  if not is_ok then error(problem, 0) end
+end
+-- Runs a function as a coroutine, in which waits let others run.
+function M.spawn(run, ...)
+  local routine = coroutine.create(run)
+  spawned[routine] = current or true
+  resume(routine, ...)
+  return routine
+end
+-- The call that a function answers: to, caller, context.
+function M.current_call() return type(current) == "table" and current or nil end
+
+local function finish(invocation, is_ok, result)
+  if is_ok then
+    is_ok, result = pcall(to_value, result, "answer", 1)
+    if is_ok then return check(C.distag_invocation_finish(invocation, result.handle, nil, fresh())) end
+  end
+  local failed = ffi.new("distag_error", { struct_size = ffi.sizeof("distag_error") })
+  local known = M.is_error(result) and result or failure(1000, "error: " .. tostring(result))
+  local message = tostring(known.message):gsub("%z", "\239\191\189")
+  C.distag_error_set(failed, known.code ~= 0 and known.code or 1000, message)
+  failed.origin_rank = known.origin_rank or -1
+  check(C.distag_invocation_finish(invocation, nil, failed, fresh()))
+end
+local function serve(run, invocation)
+  local context = C.distag_invocation_get_context(invocation)
+  local call = { caller = ffi.string(C.distag_invocation_get_caller(invocation)), context = lent("context", context) }
+  call.worker = lent("worker", C.distag_invocation_get_worker(invocation))
+  if call.context then
+    call.context.worker = call.worker.handle
+    C.distag_worker_retain(call.worker.handle) -- the context lets go of it
+  end
+  local count = tonumber(C.distag_invocation_get_arg_count(invocation))
+  local routine = coroutine.create(function()
+    local arguments = {}
+    local is_ok, result = pcall(function()
+      for index = 1, count do arguments[index] = answer_of(C.distag_invocation_get_arg(invocation, index - 1)) end
+      return run(unpack(arguments, 1, count))
+    end)
+    pcall(finish, invocation, is_ok, result) -- after a shutdown nobody waits for it
+  end)
+  spawned[routine] = call
+  resume(routine)
+end
+
+local event = ffi.new("distag_event")
+-- Takes one event of a worker; whether there was one.
+local function take(handle, timeout_ns)
+  event.struct_size = ffi.sizeof(event)
+  local status = C.distag_worker_take_event(handle, timeout_ns, event, fresh())
+  if status == K.E_DEADLINE or status == K.E_INVALID_STATE then return false end
+  check(status)
+  local meaning, tag = waiting[tonumber(event.tag)], tonumber(event.tag)
+  if event.kind == K.EVENT_CALL then
+    serve(meaning, event.invocation)
+  else
+    C.distag_future_release(event.future)
+    waiting[tag] = nil
+    if meaning then resume(meaning) end
+  end
+  return true
+end
+-- Takes the events of all workers of this program in turn, and gives how many; waits up to so many seconds for one.
+function M.poll(seconds)
+  local done, handles = 0, {}
+  for _, handle in pairs(workers) do handles[#handles + 1] = handle end
+  local slice = math.min(seconds or 0, #handles > 1 and 0.001 or 0.02)
+  for _, handle in ipairs(handles) do
+    while take(handle, 0LL) do done = done + 1 end
+  end
+  if done == 0 and slice > 0 then
+    for _, handle in ipairs(handles) do
+      if take(handle, nanoseconds(slice)) then return 1 end
+    end
+  end
+  return done
+end
+
+local future = methods.future
+function future:is_done() return C.distag_future_poll(self.handle) == 1 end
+function future:cancel() C.distag_future_cancel(self.handle) end
+-- Waits, and gives the value: in a coroutine of distag others run meanwhile, elsewhere events are taken.
+function future:await()
+  local routine, is_main = coroutine.running()
+  if routine and not is_main and spawned[routine] and not self:is_done() then
+    local _, handle = next(workers)
+    check(C.distag_future_post(self.handle, handle, next_tag(routine), fresh()))
+    coroutine.yield()
+  end
+  while not self:is_done() do
+    if M.poll(0.02) == 0 and next(workers) == nil then check(C.distag_future_wait(self.handle, -1LL, fresh())) end
+  end
+  local place = out("value")
+  check(C.distag_future_get_value(self.handle, place, fresh()))
+  return answer_of(place[0])
+end
+local function made(place) return own("future", place[0]) end
+-- Waits for all, and gives their values in a table.
+function M.wait_all(futures)
+  local found = {}
+  for index, each in ipairs(futures) do found[index] = each:await() end
+  return found
+end
+
+-- ---- workers and calls ----
+
+-- A worker; name, rank, world_size, rendezvous, job, bind, group_key as in the header, from the environment by default.
+function M.worker(options)
+  local raw = ffi.new("distag_worker_options") -- the texts are those of options, which outlives it
+  raw.struct_size, raw.executor = ffi.sizeof(raw), K.EXECUTOR_HOST
+  raw.rank, raw.world_size = options.rank or 0, options.world_size or 0
+  for _, name in ipairs({ "name", "rendezvous", "job", "bind", "advertise" }) do
+    if options[name] then raw[name] = text(name, options[name]) end
+  end
+  local security = ffi.new("distag_security_options", { struct_size = ffi.sizeof("distag_security_options") })
+  if options.group_key then security.group_key, raw.security = text("group_key", options.group_key), security end
+  local place = out("worker")
+  check(C.distag_worker_create(raw, place, fresh()))
+  local worker = own("worker", place[0])
+  worker.is_registered = 1
+  workers[address(worker.handle)], offered[address(worker.handle)] = worker.handle, {}
+  for name, run in pairs(options.functions or {}) do worker:register(name, run) end
+  return worker
+end
+
+local worker = methods.worker
+local release_worker = worker.close
+function worker:close()
+  if self.handle ~= nil and self.is_registered == 1 then
+    local key = address(self.handle)
+    for _, tag in ipairs(offered[key]) do waiting[tag] = nil end
+    workers[key], offered[key] = nil, nil
+  end
+  release_worker(self)
+end
+function worker:register(name, run)
+  local tag = next_tag(run)
+  local status = C.distag_worker_offer(self.handle, text("the name of a function", name), tag, nil, fresh())
+  if status ~= 0 then waiting[tag] = nil end
+  check(status)
+  local own_tags = offered[address(self.handle)]
+  if own_tags then own_tags[#own_tags + 1] = tag end
+end
+function worker:start_async(seconds)
+  local place = out("future")
+  check(C.distag_worker_start_async(self.handle, nanoseconds(seconds or 30), place, fresh()))
+  return made(place)
+end
+function worker:start(seconds) return self:start_async(seconds):await() end
+function worker:shutdown_async(seconds)
+  local place = out("future")
+  check(C.distag_worker_shutdown_async(self.handle, nanoseconds(seconds or M.FOREVER), place, fresh()))
+  return made(place)
+end
+function worker:shutdown(seconds) return self:shutdown_async(seconds):await() end
+function worker:rank() return C.distag_worker_get_rank(self.handle) end
+function worker:world_size() return C.distag_worker_get_world_size(self.handle) end
+function worker:context()
+  local place = out("context")
+  check(C.distag_context_create(self.handle, place, fresh()))
+  local context = own("context", place[0])
+  context.worker = self.handle
+  C.distag_worker_retain(self.handle) -- for calls by the context, which lets go of it
+  return context
+end
+
+local function arguments_of(...)
+  local count, kept = select("#", ...), {}
+  local handles = ffi.new("distag_value *[?]", math.max(count, 1))
+  for index = 1, count do
+    kept[index] = to_value((select(index, ...)), "args[" .. index - 1 .. "]", 1)
+    handles[index - 1] = kept[index].handle
+  end
+  return handles, count, kept
+end
+local function request(handle, context, options, to, name, ...)
+  local raw = ffi.new("distag_call_options", { struct_size = ffi.sizeof("distag_call_options") })
+  if options and options.timeout then raw.timeout_ns = nanoseconds(options.timeout) end
+  local place = out("future")
+  local handles, count, kept = arguments_of(...)
+  text("the name of a worker", to)
+  text("the name of a function", name)
+  check(C.distag_call_async(handle, context, to, name, handles, count, raw, place, fresh()))
+  return made(place), kept
+end
+function worker:call_async(to, name, ...) return (request(self.handle, nil, nil, to, name, ...)) end
+function worker:call(to, name, ...) return self:call_async(to, name, ...):await() end
+-- With options: timeout in seconds.
+function worker:call_with(options, to, name, ...) return (request(self.handle, nil, options, to, name, ...)):await() end
+function worker:remote(to, name, ...)
+  local place = out("rref")
+  local handles, count, kept = arguments_of(...)
+  check(C.distag_remote(self.handle, nil, text("the name of a worker", to), name, handles, count, nil, place, fresh()))
+  return own("rref", place[0]), kept
+end
+function worker:all_gather(value, seconds)
+  local place, given = out("future"), to_value(value, "value", 1)
+  check(C.distag_worker_all_gather_async(self.handle, given.handle, nil, 0, nanoseconds(seconds or 60), place, fresh()))
+  return made(place):await()
+end
+
+local rref = methods.rref
+function rref:fetch()
+  local place = out("future")
+  check(C.distag_rref_fetch_async(self.handle, nil, nil, place, fresh()))
+  return made(place):await()
+end
+function rref:owner() return ffi.string(C.distag_rref_get_owner(self.handle)) end
+
+-- ---- contexts, gradients, optimizers ----
+
+-- A context for training within this process, without a worker.
+function M.context()
+  local place = out("context")
+  check(C.distag_context_create(nil, place, fresh()))
+  return own("context", place[0])
+end
+local context = methods.context
+local release_context = context.close
+function context:close()
+  if self.handle ~= nil and self.worker ~= nil then C.distag_worker_release(self.worker) end
+  self.worker = nil
+  release_context(self)
+end
+function context:call_async(to, name, ...) return (request(self.worker, self.handle, nil, to, name, ...)) end
+function context:call(to, name, ...) return self:call_async(to, name, ...):await() end
+-- Runs a backward pass from scalars through every worker they depend on.
+function context:backward(...)
+  local count, place = select("#", ...), out("future")
+  local roots = ffi.new("distag_tensor *[?]", math.max(count, 1))
+  for index = 1, count do roots[index - 1] = handle_of("tensor", (select(index, ...)), "a root") end
+  if self.worker == nil then return check(C.distag_backward(self.handle, roots, count, nil, fresh())) end
+  check(C.distag_backward_async(self.handle, roots, count, nil, place, fresh()))
+  made(place):await()
+end
+-- The gradient of a leaf; nil when no pass has reached it.
+function context:gradient(leaf)
+  local place = out("gradients")
+  if self.worker ~= nil then
+    local settled = out("future")
+    check(C.distag_context_settle_async(self.handle, settled, fresh()))
+    made(settled):await()
+  end
+  check(C.distag_get_gradients(self.handle, place, fresh()))
+  local gradients = own("gradients", place[0])
+  return lent("tensor", C.distag_gradients_find(gradients.handle, handle_of("tensor", leaf, "a leaf")))
+end
+
+-- An optimizer of tensors and rrefs: kind, parameters, settings; worker nil is for tensors of this process.
+function M.optimizer(at, kind, parameters, settings)
+  local handles, count, kept = arguments_of(unpack(parameters))
+  local place = out("optimizer")
+  check(C.distag_optimizer_create(at and at.handle, text("the kind", kind), handles, count, place, fresh()))
+  local optimizer = own("optimizer", place[0])
+  optimizer.has_worker = at and 1 or 0
+  for name, number in pairs(settings or {}) do
+    check(C.distag_optimizer_set(optimizer.handle, name, number, fresh()))
+  end
+  return optimizer, kept
+end
+local optimizer = methods.optimizer
+function optimizer:step(within)
+  if self.has_worker == 0 then return check(C.distag_optimizer_step(self.handle, within.handle, nil, fresh())) end
+  local place = out("future")
+  check(C.distag_optimizer_step_async(self.handle, within.handle, nil, place, fresh()))
+  made(place):await()
+end
+
+-- ---- the whole ----
+
+local function operand(given, other)
+  if type(given) == "number" then return M.tensor(given, other:dtype()) end
+  return given
+end
+local metatables = { tensor = {
+  __add = function(a, b)
+    if type(b) == "number" then return M.ops.add_scalar(a, b) end
+    return M.ops.add(operand(a, b), b)
+  end,
+  __sub = function(a, b)
+    if type(b) == "number" then return M.ops.add_scalar(a, -b) end
+    return M.ops.sub(operand(a, b), b)
+  end,
+  __mul = function(a, b)
+    if type(b) == "number" then return M.ops.mul_scalar(a, b) end
+    if type(a) == "number" then return M.ops.mul_scalar(b, a) end
+    return M.ops.mul(a, b)
+  end,
+  __div = function(a, b) return M.ops.div(operand(a, b), operand(b, a)) end,
+  __unm = function(a) return M.ops.neg(a) end,
+  __eq = function(a, b)
+    local are_both = ffi.istype(types.tensor, a) and ffi.istype(types.tensor, b)
+    return are_both and a.handle ~= nil and b.handle ~= nil and a:id() == b:id()
+  end,
+  __tostring = function(a)
+    if a.handle == nil then return "closed tensor" end
+    return "tensor " .. a:dtype() .. " [" .. table.concat(a:shape(), ", ") .. "]"
+  end,
+} }
+for kind, class in pairs(methods) do
+  local metatable = metatables[kind] or {}
+  metatable.__index, metatable.__gc = class, class.close
+  types[kind] = ffi.metatype("distag_lua_" .. kind, metatable)
+end
+
+-- Runs a function, and closes all tensors that were made in it but those that it gives to keep(tensor), its argument.
+function M.scope(run)
+  local outer, kept, tensors = scope, {}, {}
+  scope = tensors
+  local is_ok, result = pcall(run, function(each)
+    kept[#kept + 1] = each
+    return each
+  end)
+  scope = outer
+  for _, each in ipairs(tensors) do
+    local is_kept = false
+    for _, other in ipairs(kept) do is_kept = is_kept or other.handle == each.handle end
+    if not is_kept then each:close() elseif outer then outer[#outer + 1] = each end
+  end
+  if not is_ok then error(result, 0) end
+  return result
+end
+-- A state that closes leaves with all workers that are up: it waits for no other, 5 s at most.
+local shutdown_worker = C.distag_worker_shutdown
+local leaver = newproxy(true)
+getmetatable(leaver).__gc = function()
+  for _, handle in pairs(workers) do
+    for _ = 1, 10 do
+      if shutdown_worker(handle, 0LL, nil, nil) ~= K.E_DEADLINE then break end
+    end
+  end
+end
+M.leaver = leaver
+
+function M.handle_count() return tonumber(C.distag_get_handle_count()) end
+-- The live handles in JSON, by kind; with DISTAG_VALIDATE=1 in the environment each of them.
+function M.handle_report()
+  local size, buffer = ffi.new("size_t[1]"), ffi.new("char[65536]")
+  check(C.distag_copy_handle_report(buffer, 65536, size, fresh()))
+  return ffi.string(buffer)
+end
+function M.version() return ffi.string(C.distag_get_version()) end
+
+return M

@@ -1,0 +1,321 @@
+//! Bad days: functions that panic, errors that are odd, names taken twice, peers that die, ends with calls open.
+#![forbid(unsafe_code)]
+
+use distag::{Call, Code, CustomOp, Error, Result, Tensor, Value, Worker};
+use distag_tests::{Group, SECONDS};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+fn echo(worker: &Worker) -> Result<()> {
+    worker.register("echo", Ok::<Value, Error>)
+}
+
+/// Panics when it is dropped; and what it throws then does, too.
+struct Bomb;
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::panic_any(Bomb);
+    }
+}
+
+#[test]
+fn a_panic_with_any_payload_fails_its_call_and_the_next_one_works() {
+    let group = Group::new(|worker| {
+        echo(worker)?;
+        worker.register("text", || -> Result<()> { panic!("static") })?;
+        worker.register("string", |n: i64| -> Result<()> { panic!("number {n}") })?;
+        worker.register("number", || -> Result<()> { std::panic::panic_any(7u8) })?;
+        worker.register("bomb", || -> Result<()> { std::panic::panic_any(Bomb) })
+    });
+    for round in 0..20 {
+        for (name, wanted) in [("text", "panic: static"), ("number", "panic: "), ("bomb", "panic: ")] {
+            let failure = group.a().call::<()>("b", name, ()).unwrap_err();
+            assert_eq!((failure.code(), failure.origin_rank()), (Code::User(1000), Some(1)));
+            assert!(failure.to_string().contains(wanted), "{failure}");
+        }
+        let failure = group.a().call::<()>("b", "string", (round,)).unwrap_err();
+        assert!(failure.to_string().contains(&format!("panic: number {round}")), "{failure}");
+        assert_eq!(group.a().call::<i64>("b", "echo", (round,)).unwrap(), round);
+    }
+}
+
+struct Counted(Arc<AtomicUsize>);
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_closure_is_dropped_exactly_once_on_every_path() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let offer = |worker: &Worker, name: &str| {
+        let kept = Counted(Arc::clone(&dropped));
+        worker.register(name, move || Ok::<_, Error>(kept.0.load(Ordering::SeqCst)))
+    };
+    {
+        let group = Group::new(|worker| offer(worker, "f"));
+        assert_eq!(dropped.load(Ordering::SeqCst), 0);
+        assert_eq!(offer(group.a(), "f").unwrap_err().code(), Code::InvalidState);
+        assert_eq!(dropped.load(Ordering::SeqCst), 1, "of a name that is taken");
+        assert_eq!(offer(group.a(), "distag.f").unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(dropped.load(Ordering::SeqCst), 2, "of a name that is none");
+        group.a().unregister("f", SECONDS).unwrap();
+        assert_eq!(dropped.load(Ordering::SeqCst), 3, "of a function that is withdrawn");
+    }
+    assert_eq!(dropped.load(Ordering::SeqCst), 4, "with its worker");
+}
+
+#[test]
+fn a_closure_that_panics_when_it_is_dropped_ends_nothing() {
+    let group = Group::new(echo);
+    let bomb = Bomb;
+    group.a().register("bomb", move || Ok::<_, Error>(std::mem::size_of_val(&bomb) as i64)).unwrap();
+    group.a().unregister("bomb", SECONDS).unwrap();
+    assert_eq!(group.b().call::<i64>("a", "echo", (5,)).unwrap(), 5);
+}
+
+#[test]
+fn wrong_arguments_are_named_and_answers_too() {
+    let group = Group::new(|worker| {
+        worker.register("scale", |x: Tensor, by: Vec<i64>| x.mul_scalar(by[0] as f64))?;
+        worker.register("itself", Ok::<Option<Value>, Error>)
+    });
+    let failure = group.a().call::<Tensor>("b", "scale", (1, vec![2i64])).unwrap_err();
+    assert!(failure.to_string().contains("argument 0"), "{failure}");
+    let x = Tensor::copy(&[1.0f32]);
+    let failure = group.a().call::<Tensor>("b", "scale", (&x, vec!["two"])).unwrap_err();
+    assert!(failure.to_string().contains("scale: args[1]"), "{failure}");
+    let failure = group.a().call::<Tensor>("b", "scale", (&x,)).unwrap_err();
+    assert!(failure.to_string().contains("scale takes 2 arguments, and 1 came"), "{failure}");
+    let failure = group.a().call::<i64>("b", "scale", (&x, vec![2i64])).unwrap_err();
+    assert!(failure.to_string().starts_with("answer"), "{failure}");
+    assert_eq!(group.a().call::<Option<i64>>("b", "itself", (None::<i64>,)).unwrap(), None);
+}
+
+#[test]
+fn recursion_back_to_the_caller_and_threads_of_a_function_work() {
+    let group = Group::new(|worker| {
+        worker.register("sum", |call: &Call, n: i64| -> Result<i64> {
+            match n {
+                0 => Ok(0),
+                n => Ok(n + call.call::<i64>(call.caller(), "sum", (n - 1,))?),
+            }
+        })?;
+        worker.register("threads", |n: i64| {
+            let part = std::thread::spawn(move || n * 2);
+            let other = std::thread::spawn(move || n * 4);
+            Ok::<_, Error>(part.join().unwrap_or(-1) + other.join().unwrap_or(-1))
+        })
+    });
+    assert_eq!(group.a().call::<i64>("b", "sum", (20,)).unwrap(), 210);
+    assert_eq!(group.a().call::<i64>("b", "threads", (2,)).unwrap(), 12);
+}
+
+struct Short;
+impl CustomOp for Short {
+    fn forward(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(inputs.iter().map(|x| x * 1.0).collect())
+    }
+    fn backward(&self, _: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn an_op_that_gives_too_few_tensors_is_an_error() {
+    let x = Tensor::copy(&[1.0f32]).with_grad().unwrap();
+    let failure = distag::apply_custom("short", Short, &[&x], 2).unwrap_err();
+    assert!(failure.to_string().contains("1 tensors, not 2"), "{failure}");
+    let y = distag::apply_custom("short", Short, &[&x], 1).unwrap().remove(0);
+    let failure = distag::Context::local().unwrap().backward(&[&y]).unwrap_err();
+    assert!(failure.to_string().contains("0 tensors, not 1"), "{failure}");
+}
+
+#[test]
+fn a_wait_ends_within_50_ms_of_a_cancellation_from_another_thread() {
+    let group = Group::new(|worker| {
+        worker.register("wait", |call: &Call| {
+            while !call.is_cancelled() {
+                std::thread::yield_now();
+            }
+            Ok::<_, Error>(())
+        })
+    });
+    let future = group.a().call_async::<()>("b", "wait", ()).unwrap();
+    let other = future.another();
+    let (sent, ended) = std::thread::scope(|scope| {
+        let canceller = scope.spawn(move || {
+            std::thread::park_timeout(Duration::from_millis(30)); // so that the wait has begun; it may have not
+            let now = Instant::now();
+            other.cancel();
+            now
+        });
+        assert_eq!(future.wait().unwrap_err().code(), Code::Cancelled);
+        let ended = Instant::now();
+        (canceller.join().unwrap(), ended)
+    });
+    assert!(ended.saturating_duration_since(sent) < Duration::from_millis(50));
+}
+
+#[test]
+fn ten_thousand_calls_at_once_from_one_thread() {
+    let group = Group::new(|worker| worker.register("double", |x: i64| Ok::<_, Error>(2 * x)));
+    let calls = (0..10_000).map(|i| group.a().call_async::<i64>("b", "double", (i,))).collect::<Result<Vec<_>>>();
+    let answers = distag::wait_all(calls.unwrap()).unwrap();
+    assert!(answers.iter().enumerate().all(|(i, &answer)| answer == 2 * i as i64));
+}
+
+#[test]
+fn tensors_that_are_dropped_keep_the_process_small() {
+    for i in 0..2000 {
+        let x = distag::ops::full(f64::from(i), &[1 << 18]).unwrap();
+        assert_eq!(x.view::<f32>().unwrap()[7], i as f32);
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kilobytes = peak.split_whitespace().next().unwrap().parse::<u64>().unwrap();
+    assert!(kilobytes < 300 << 10, "{kilobytes} kB");
+}
+
+#[test]
+fn keys_of_two_workers_meet_and_a_third_is_denied() {
+    let folder = Folder::new("keys");
+    let keys = (0..3).map(|_| distag::create_keys().unwrap()).collect::<Vec<_>>();
+    let make = |rank: usize| {
+        let builder = Worker::builder().name(format!("w{rank}")).rank(rank as i32).world_size(2);
+        let builder = builder.rendezvous(format!("file://{}", folder.0)).secret_key(&keys[rank].1);
+        (0..2).fold(builder, |builder, peer| builder.peer(format!("w{peer}"), &keys[peer].0)).build().unwrap()
+    };
+    let workers = [make(0), make(1)];
+    echo(&workers[1]).unwrap();
+    distag::wait_all(workers.iter().map(|each| each.start_async(SECONDS).unwrap())).unwrap();
+    assert_eq!(workers[0].call::<i64>("w1", "echo", (3,)).unwrap(), 3);
+    let builder = Worker::builder().name("w1").rank(1).world_size(2).rendezvous(format!("file://{}", folder.0));
+    let stranger = builder.secret_key(&keys[2].1).peer("w0", &keys[0].0).peer("w1", &keys[2].0).build().unwrap();
+    let failure = stranger.start(Duration::from_secs(5)).unwrap_err();
+    assert!(matches!(failure.code(), Code::Denied | Code::InvalidState), "{failure:?}");
+    assert_eq!(workers[0].call::<i64>("w1", "echo", (4,)).unwrap(), 4);
+    distag::wait_all(workers.iter().map(|each| each.shutdown_async(SECONDS).unwrap())).unwrap();
+}
+
+#[test]
+fn a_mesh_of_two_members_sums_and_cuts() {
+    let group = Group::new(|_| Ok(()));
+    let results = Arc::new(Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for (rank, worker) in group.0.iter().enumerate() {
+            let results = Arc::clone(&results);
+            scope.spawn(move || {
+                let mesh = distag::Mesh::new(worker, &[2], &["data"]).unwrap();
+                let sum = mesh.all_reduce(&Tensor::copy(&[1.0f32 + rank as f32, 10.0])).unwrap();
+                // One linear, whose input is cut over the members: the gradient of the weight is that of the whole.
+                let x = Tensor::try_copy(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
+                let weight = Tensor::try_copy(&[1.0f32, 1.0], &[1, 2]).unwrap();
+                x.mark_sharding(&mesh, "('data', None)", None).unwrap();
+                weight.mark_sharding(&mesh, "(None, None)", None).unwrap();
+                weight.set_requires_grad(true).unwrap();
+                let context = mesh.context().unwrap();
+                let loss = x.linear(&weight, None).unwrap().sum().unwrap();
+                context.backward(&[&loss]).unwrap();
+                let gradient = context.gradient(&weight).unwrap().gather_shards(None, SECONDS).unwrap().unwrap();
+                results.lock().unwrap().push((sum.to_vec::<f32>().unwrap(), gradient.to_vec::<f32>().unwrap()));
+            });
+        }
+    });
+    assert_eq!(*results.lock().unwrap(), vec![(vec![3.0, 20.0], vec![4.0, 6.0]); 2]);
+}
+
+struct Folder(String);
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("distag-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path.to_str().unwrap().to_owned())
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Killed(Child);
+impl Killed {
+    fn start(folder: &Folder) -> Self {
+        let program = env!("CARGO_BIN_EXE_peer");
+        let mut child = Command::new(program).arg(&folder.0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "serves\n");
+        Self(child)
+    }
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_peer_that_is_killed_in_a_call_is_named_and_works_when_it_is_back() {
+    let folder = Folder::new("peer");
+    let builder = Worker::builder().name("own").rank(0).world_size(-1).rendezvous(format!("file://{}", folder.0));
+    let worker = builder.build().unwrap();
+    worker.start(SECONDS).unwrap();
+    let mut peer = Killed::start(&folder);
+    let made = worker.remote("peer", "echo", (5,)).unwrap();
+    assert_eq!(made.fetch::<i64>().unwrap(), 5);
+    let call = worker.call_async::<()>("peer", "hang", ()).unwrap();
+    assert_eq!(worker.call::<i64>("peer", "echo", (1,)).unwrap(), 1);
+    peer.kill();
+    let begin = Instant::now();
+    let failure = call.wait().unwrap_err();
+    assert_eq!((failure.code(), failure.class()), (Code::Disconnected, distag::Class::Reconnect), "{failure}");
+    assert!(failure.to_string().contains("peer") && failure.may_have_run(), "{failure}");
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    let _again = Killed::start(&folder);
+    assert_eq!(worker.call::<i64>("peer", "echo", (2,)).unwrap(), 2);
+    assert_eq!(made.fetch::<i64>().unwrap_err().code(), Code::PeerRestarted);
+}
+
+#[test]
+fn an_object_of_another_type_is_refused() {
+    let group = Group::new(|worker| {
+        worker.register("make", || Ok::<_, Error>(distag::Object::new(1u8)))?;
+        worker.register("use", |_: distag::Object<u16>| Ok::<_, Error>(()))
+    });
+    let made = group.a().remote("b", "make", ()).unwrap();
+    let failure = group.a().call::<()>("b", "use", (&made,)).unwrap_err();
+    assert!(failure.to_string().contains("u16"), "{failure}");
+    assert_eq!(made.fetch::<Value>().unwrap_err().code(), Code::Unsupported);
+}
+
+#[test]
+fn every_code_of_the_header_has_a_name_and_a_class_and_unknown_ones_pass() {
+    for number in (10..=13).chain([20, 30, 31, 40, 41, 50, 51]).chain(60..=65) {
+        let code = Code::from_raw(number);
+        assert_eq!(code.to_raw(), number);
+        assert!(!matches!(code, Code::Other(_) | Code::User(_)), "{number}");
+        assert_ne!(code.name(), "UNKNOWN");
+    }
+    assert_eq!((Code::from_raw(1042), Code::from_raw(99)), (Code::User(1042), Code::Other(99)));
+    assert_eq!(Code::from_raw(99).class(), distag::Class::Other);
+}
+
+#[test]
+fn a_long_message_is_cut_between_characters() {
+    let group = Group::new(|worker| worker.register("long", || Err::<(), _>(Error::user(1001, "ü".repeat(400)))));
+    let failure = group.a().call::<()>("b", "long", ()).unwrap_err();
+    assert_eq!(failure.code(), Code::User(1001));
+    assert!(!failure.to_string().contains('\u{fffd}'), "{failure}");
+    assert!(failure.to_string().ends_with('ü') && failure.to_string().len() <= 495);
+}

@@ -4,6 +4,7 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(xtensor REQUIRED)
 find_package(xsimd REQUIRED)
+pkg_check_modules(libzmq REQUIRED IMPORTED_TARGET libzmq>=4.3.4)
 pkg_check_modules(libsodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(libisal REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
@@ -17,7 +18,6 @@ if(DISTAG_BUILD_TESTS)
   find_package(rapidcheck REQUIRED)
   find_package(benchmark REQUIRED)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  pkg_check_modules(libzmq REQUIRED IMPORTED_TARGET libzmq)  # the other side of the wire, and of the benchmarks
 endif()
 
 # Others' headers are no place for our warnings.

@@ -22,7 +22,7 @@ endforeach()
 set(distag_public_base fmt::fmt)
 set(distag_private_tensor distag_xtensor)
 set(distag_private_ops distag_xtensor PkgConfig::openblas)
-set(distag_private_transport PkgConfig::libsodium)
+set(distag_private_transport PkgConfig::libzmq PkgConfig::libsodium)
 set(distag_private_wire PkgConfig::libisal)
 set(distag_private_store PkgConfig::libisal)
 

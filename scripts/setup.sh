@@ -7,13 +7,13 @@
 set -eu
 
 what=${1:-tests}
-packages="gcc g++ cmake ninja-build pkg-config libsodium-dev libflatbuffers-dev flatbuffers-compiler
+packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev libsodium-dev libflatbuffers-dev flatbuffers-compiler
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev libcurl4-openssl-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev rustc cargo rustfmt rust-clippy bindgen golang-go
   luajit lua-check"
 suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen valgrind iproute2
-  nftables libzmq3-dev python3-zmq python3-flatbuffers"
+  nftables python3-zmq python3-flatbuffers"
 packaging="autopkgtest blhc build-essential debhelper diffoscope-minimal git iproute2 lintian mmdebstrap"
 case $what in
   samples) ;;
@@ -29,7 +29,7 @@ esac
 if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>&1; then
   missing=""
   commands="gcc g++ cmake ninja pkg-config flatc"
-  modules="libsodium libisal openblas fmt xtensor"
+  modules="libzmq libsodium libisal openblas fmt xtensor"
   headers="flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp curl/curl.h"
   if [ "$what" = package ]; then
     commands="autopkgtest blhc diffoscope dpkg-buildpackage lintian mmdebstrap" modules="" headers=""
@@ -39,7 +39,6 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
     headers="$headers class_loader/class_loader/class_loader.hpp"
   fi
   if [ "$what" = tests ] || [ "$what" = ci ]; then
-    modules="$modules libzmq"
     headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"
     commands="$commands abidw abidiff mandoc doxygen valgrind ip"
   fi

@@ -140,6 +140,12 @@ struct LaneReport {
   std::map<std::string, std::string> ways;  // by endpoint: "lane", or why the last dial to it went without
 };
 
+// What carries the sockets of a transport, for reports; empty without sockets.
+struct SocketReport {
+  std::string engine;   // "zmq" or "zmtp"
+  std::string version;  // of libzmq
+};
+
 // Frames between endpoints: ordered and whole per connection, lost only with a suffix when a connection drops. Makes
 // all its sockets on the loop it was given. One per worker.
 class Transport {
@@ -172,6 +178,9 @@ class Transport {
   virtual bool reports_every_loss() const = 0;
   // On the loop.
   virtual LaneReport lane_report() const { return {}; }
+  virtual SocketReport socket_report() const { return {}; }
+  // Throws OUT_OF_MEMORY where the limit of open files is below what sockets between that many members take.
+  virtual void check_descriptors(size_t members) const { static_cast<void>(members); }
 };
 
 // The largest frame and message in frames (without its header) that a transport carries.

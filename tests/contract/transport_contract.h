@@ -24,7 +24,14 @@ struct TransportKind {
   std::string foreign_address;                         // of another transport
   std::function<std::string(Transport&)> no_listener;  // where nobody listens
   bool reports_every_loss = false;
+  std::function<std::unique_ptr<Transport>(FdLoop&)> make_dialling =
+      nullptr;  // of the side that dials, where it differs
 };
+
+inline TransportKind dialling(TransportKind kind) {
+  if (kind.make_dialling) kind.make = kind.make_dialling;
+  return kind;
+}
 
 inline constexpr Nanos kPatience = 30 * kSecond;
 

@@ -33,6 +33,8 @@ class ShmTransport final : public Transport {
   bool is_exact() const override { return below_->is_exact(); }
   bool reports_every_loss() const override { return below_->reports_every_loss(); }
   LaneReport lane_report() const override;
+  SocketReport socket_report() const override { return below_->socket_report(); }
+  void check_descriptors(size_t members) const override { below_->check_descriptors(members); }
 
  private:
   const std::shared_ptr<Transport> below_;

@@ -15,6 +15,11 @@
 
 namespace distag {
 
+size_t descriptor_limit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(limit.rlim_cur) : 0;
+}
+
 // Counts the numbers that are free, from the highest down, without taking them from the host meanwhile.
 bool has_descriptors(int count) {
   rlimit limit{};

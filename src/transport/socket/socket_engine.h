@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 
@@ -17,6 +18,9 @@ class SocketEngine {
   virtual ~SocketEngine() = default;
 
   virtual FdLoop& loop() const = 0;
+  virtual SocketReport report() const = 0;
+  // The limit of open files that a member of a group of that size needs: for its sockets, and for the host.
+  virtual size_t descriptors_for(size_t members) const = 0;
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
   virtual std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                            AcceptorEvents events) = 0;

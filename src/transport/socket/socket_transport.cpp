@@ -6,6 +6,7 @@
 #include "base/sandbox.h"
 #include "transport/key_ring.h"
 #include "transport/socket/address.h"
+#include "transport/socket/descriptors.h"
 #include "transport/socket/private_directory.h"
 
 namespace distag {
@@ -71,6 +72,19 @@ LaneReport SocketTransport::lane_report() const {
   LaneReport report;
   report.why_off = security_.worker_keys ? "each worker has a key of its own" : "sockets alone";
   return report;
+}
+
+void SocketTransport::check_descriptors(size_t members) const {
+  const size_t need = engine_->descriptors_for(members);
+  const size_t limit = descriptor_limit();
+  if (limit >= need) return;
+  const SocketReport used = engine_->report();
+  fail(
+      Status::kOutOfMemory,
+      "a group of {} over sockets of the engine {} takes {} descriptors, and this process may have {}: raise the limit "
+      "of open files (ulimit -n){}",
+      members, used.engine, need, limit,
+      used.version.empty() ? "" : ", or take the engine zmtp, which takes fewer (DISTAG_SOCKET_ENGINE=zmtp)");
 }
 
 void SocketTransport::check_endpoint(const std::string& endpoint) const { parse_address(endpoint, false); }

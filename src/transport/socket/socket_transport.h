@@ -31,6 +31,8 @@ class SocketTransport final : public Transport {
   bool is_exact() const override { return false; }
   bool reports_every_loss() const override { return false; }
   LaneReport lane_report() const override;
+  SocketReport socket_report() const override { return engine_->report(); }
+  void check_descriptors(size_t members) const override;
 
  private:
   std::optional<SocketKeys> keys_for(const SocketAddress& address, const std::string& text,

@@ -15,6 +15,8 @@ class ZmtpEngine final : public SocketEngine {
   explicit ZmtpEngine(FdLoop& loop);
 
   FdLoop& loop() const override;
+  SocketReport report() const override { return {"zmtp", {}}; }
+  size_t descriptors_for(size_t members) const override;
   std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                    AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,

@@ -1,0 +1,421 @@
+#include "transport/zmq/zmq_acceptor.h"
+
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "transport/key_ring.h"
+#include "transport/socket/credentials.h"
+#include "transport/socket/descriptors.h"
+#include "transport/socket/listener.h"
+#include "transport/zmq/handshake_watch.h"
+#include "transport/zmq/zap.h"
+#include "transport/zmq/zmq_monitor.h"
+#include "transport/zmq/zmq_socket.h"
+
+namespace distag {
+namespace {
+
+constexpr int kMessagesPerTurn = 64;
+// How long diallers wait in the backlog until descriptors are looked at again.
+constexpr Nanos kPause = 20 * kMillisecond;
+constexpr Nanos kLastWords = 100 * kMillisecond;
+// The IO thread closes a listening socket at once; it has to be very busy to need this.
+constexpr Nanos kCloseTimeout = kSecond;
+// Events that wait for messages that come before them; from there on they wait no more.
+constexpr size_t kMostEvents = 4096;
+
+constexpr int kWatched = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
+                         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+
+using Serial = HandshakeWatch::Serial;
+
+// A connection that has brought a message.
+struct Known {
+  std::vector<std::byte> routing_id;
+  std::string name;  // of the worker whose key it showed, as it came
+  std::optional<CurveKey> key;
+  uint64_t ring_version = 0;  // in which the key had that name
+  bool is_barred = false;     // nothing is heard of it any more
+  int fd = -1;                // a number to look at: it may belong to another connection by now
+  uint64_t bytes = 0;         // received at the last look
+  bool has_brought = false;   // a message, since the last look
+};
+
+std::string describe_other_side(int fd) {
+  SocketAddress other;
+  other.length = sizeof other.address;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&other.address), &other.length) != 0) return {};
+  if (!other.is_ipc()) return tcp_endpoint(other);
+  const std::optional<ucred> process = credentials_at(fd);
+  return process ? fmt::format("process {} of user {}", process->pid, process->uid) : std::string();
+}
+
+// The bytes that the system has received for a tcp connection; 0 where it does not say.
+uint64_t received_bytes(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  constexpr size_t kEnd = offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received;
+  return size >= kEnd ? info.tcpi_bytes_received : 0;
+}
+
+ConnectionToken token_of(Serial serial) {
+  ConnectionToken token(sizeof serial);
+  std::memcpy(token.data(), &serial, sizeof serial);
+  return token;
+}
+
+Serial serial_of(const ConnectionToken& token) {
+  Serial serial = 0;
+  if (token.size() == sizeof serial) std::memcpy(&serial, token.data(), sizeof serial);
+  return serial;
+}
+
+}  // namespace
+
+class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_from_this<ZmqAcceptor::State> {
+ public:
+  State(std::shared_ptr<ZmqContext> context, const SocketAddress& address, const std::optional<SocketKeys>& keys,
+        AcceptorEvents events, Nanos look_interval)
+      : context_(std::move(context)),
+        loop_(context_->loop()),
+        address_(address),
+        keys_(keys),
+        events_(std::move(events)),
+        look_interval_(look_interval),
+        watch_(&describe_other_side, keys.has_value(), keys && keys->peers != nullptr) {
+    if (keys_) require_zmq_curve();
+    listener_ = std::make_unique<Listener>(address);
+  }
+  ~State() override { release(); }
+
+  const std::string& endpoint() const { return listener_->endpoint(); }
+  void await_dialler();
+  bool reply(const ConnectionToken& to, const Frames& frames);
+  std::string name_of(const ConnectionToken& from) const;
+  void close() { release(); }
+  bool take_turn() override;
+
+ private:
+  void on_dialler();
+  void bind();
+  void on_readable();
+  void look_at_monitor();
+  void settle();
+  bool receive();
+  void hand_out();
+  Known* find(std::span<ZmqPart> parts, Serial& serial);
+  Known& add(Serial serial, const ZapTicket& ticket, ZmqPart& part);
+  bool is_still_let_in(Serial serial, Known& known);
+  void forget(Serial serial);
+  void tell_of(std::string why) noexcept;
+  void look_for_parts();
+  void release();
+
+  const std::shared_ptr<ZmqContext> context_;
+  FdLoop& loop_;
+  const SocketAddress address_;
+  const std::optional<SocketKeys> keys_;
+  const AcceptorEvents events_;
+  const Nanos look_interval_;
+  std::unique_ptr<Listener> listener_;
+  std::shared_ptr<ZapHandler> zap_;
+  std::string domain_;
+  std::unique_ptr<ZmqSocket> router_;    // with the first dialler
+  std::unique_ptr<ZmqMonitor> monitor_;  // after the router, to be destroyed before it
+  std::string bound_;                    // as libzmq names it
+  HandshakeWatch watch_;
+  std::unordered_map<Serial, Known> known_;
+  std::map<std::vector<std::byte>, Serial> serials_;  // by routing id, the last connection that showed it
+  Loop::TimerId pause_timer_ = 0;
+  Loop::TimerId look_timer_ = 0;
+  bool has_news_ = true;  // from the monitor
+  bool has_newcomer_ = false;
+};
+
+void ZmqAcceptor::State::await_dialler() {
+  loop_.watch(listener_->fd(), [weak = weak_from_this()] {
+    if (const auto state = weak.lock()) state->on_dialler();
+  });
+}
+
+// Without descriptors who dials waits in the backlog: libzmq would end the process.
+void ZmqAcceptor::State::on_dialler() {
+  assert_on_loop(loop_);
+  loop_.unwatch(listener_->fd());
+  try {
+    require_descriptors(ZmqContext::kDescriptorReserve);
+    bind();
+  } catch (...) {
+    monitor_.reset();
+    router_.reset();
+    pause_timer_ = loop_.start_timer(loop_.now() + kPause, [weak = weak_from_this()] {
+      if (const auto state = weak.lock()) state->await_dialler();
+    });
+  }
+}
+
+void ZmqAcceptor::State::bind() {
+  zap_ = context_->zap();  // first: without it everybody is let in
+  if (domain_.empty()) {
+    domain_ = zap_->add({keys_, address_.is_ipc(), [weak = weak_from_this()](const std::string& why) {
+                           const auto state = weak.lock();
+                           if (!state) return;
+                           state->watch_.add_denial();
+                           state->tell_of(why);
+                         }});
+  }
+  router_ = std::make_unique<ZmqSocket>(context_, ZMQ_ROUTER);
+  router_->set_connection_options(address_, keys_);
+  router_->set(ZMQ_ROUTER_MANDATORY, 1);
+  router_->set(ZMQ_ROUTER_HANDOVER, 0);
+  router_->set(ZMQ_ZAP_DOMAIN, domain_.data(), domain_.size());
+  if (keys_) {
+    router_->set(ZMQ_CURVE_SERVER, 1);
+    router_->set(ZMQ_CURVE_SECRETKEY, keys_->own.secret_key.data(), keys_->own.secret_key.size());
+  }
+  monitor_ = std::make_unique<ZmqMonitor>(*router_, kWatched);
+  const int duplicate = fcntl(listener_->fd(), F_DUPFD_CLOEXEC, 0);
+  if (duplicate < 0) fail(Status::kOutOfMemory, "a descriptor cannot be duplicated: {}", std::strerror(errno));
+  router_->set(ZMQ_USE_FD, duplicate);
+  const auto bind_it = [this] { return zmq_bind(router_->handle(), listener_->endpoint().c_str()); };
+  if (context_->call([&] { return retry_zmq(bind_it); }) != 0) {
+    const int error = zmq_errno();
+    ::close(duplicate);
+    fail(Status::kInternal, "\"{}\" cannot be listened at: {}", listener_->endpoint(), zmq_strerror(error));
+  }
+  std::array<char, 256> text{};
+  size_t size = text.size();
+  if (zmq_getsockopt(router_->handle(), ZMQ_LAST_ENDPOINT, text.data(), &size) == 0) bound_ = text.data();
+  loop_.watch(router_->fd(), [weak = weak_from_this()] {
+    if (const auto state = weak.lock()) state->on_readable();
+  });
+  loop_.watch(monitor_->fd(), [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (!state) return;
+    state->has_news_ = true;
+    state->on_readable();
+  });
+  context_->turns()->add(shared_from_this());
+}
+
+void ZmqAcceptor::State::on_readable() {
+  if (take_turn()) context_->turns()->add(shared_from_this());
+}
+
+// A callback may destroy the acceptor, which closes the router.
+bool ZmqAcceptor::State::take_turn() {
+  assert_on_loop(loop_);
+  if (!router_) return false;
+  if (std::exchange(has_news_, false)) look_at_monitor();
+  const bool has_more = receive();
+  if (!router_) return false;
+  // libzmq tells of the handshake before the first message, by another way: that is looked at once more.
+  if (std::exchange(has_newcomer_, false)) return has_news_ = true;
+  // An end is told after the messages that came before it.
+  if (!has_more || watch_.waiting() > kMostEvents) settle();
+  return has_more;
+}
+
+void ZmqAcceptor::State::look_at_monitor() {
+  const auto read = [this] {
+    while (const std::optional<ZmqEvent> event = monitor_->next()) watch_.add(*event);
+  };
+  read();
+  if (!watch_.look_at_addresses()) return;
+  read();
+  watch_.confirm_addresses();
+}
+
+void ZmqAcceptor::State::settle() {
+  HandshakeWatch::Outcome outcome = watch_.settle();
+  for (const Serial serial : outcome.ended) forget(serial);
+  for (std::string& why : outcome.refusals) tell_of(std::move(why));
+}
+
+// True when it stopped before everything was handed out.
+bool ZmqAcceptor::State::receive() {
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
+    const ZmqSocket::Received received = router_->receive();
+    if (received != ZmqSocket::Received::kMessage) return received == ZmqSocket::Received::kPart;
+    hand_out();
+    if (!router_) return false;
+  }
+  return true;
+}
+
+void ZmqAcceptor::State::hand_out() {
+  const std::span<ZmqPart> parts = router_->parts();
+  Serial serial = 0;
+  Known* const known = find(parts, serial);
+  if (known == nullptr || !is_still_let_in(serial, *known)) return;
+  if (router_->is_too_large()) {
+    known->is_barred = true;  // as nothing can end one connection
+    return;
+  }
+  known->has_brought = true;
+  if (events_.on_message) events_.on_message(token_of(serial), frames_of(parts.subspan(1)));
+}
+
+// The connection of a message. nullptr: ZAP has not let it in.
+Known* ZmqAcceptor::State::find(std::span<ZmqPart> parts, Serial& serial) {
+  if (parts.size() < 2) return nullptr;
+  serial = zap_->serial_of(parts[1]);
+  const auto found = known_.find(serial);
+  if (found != known_.end()) return &found->second;
+  const std::optional<ZapTicket> ticket = zap_->ticket_of(parts[1]);
+  return ticket ? &add(serial, *ticket, parts[0]) : nullptr;
+}
+
+Known& ZmqAcceptor::State::add(Serial serial, const ZapTicket& ticket, ZmqPart& part) {
+  Known known;
+  const std::span<const std::byte> id = part.bytes();
+  known.routing_id.assign(id.begin(), id.end());
+  known.key = ticket.key;
+  known.name = ticket.name;
+  known.fd = zmq_msg_get(router_->parts()[1].get(), ZMQ_SRCFD);
+  if (!address_.is_ipc()) known.bytes = received_bytes(known.fd);
+  // The one before it has ended, or it would have the routing id: answers to it go to nobody else.
+  const auto before = serials_.find(known.routing_id);
+  if (before != serials_.end()) known_.erase(before->second);
+  serials_[known.routing_id] = serial;
+  if (known.fd >= 0) watch_.add_message(serial, known.fd);
+  has_newcomer_ = true;
+  if (look_timer_ == 0 && !address_.is_ipc() && events_.on_part) look_for_parts();
+  return known_.emplace(serial, std::move(known)).first->second;
+}
+
+// Those that may connect change.
+bool ZmqAcceptor::State::is_still_let_in(Serial serial, Known& known) {
+  if (known.is_barred) return false;
+  if (!keys_ || !keys_->peers) return true;
+  const uint64_t version = keys_->peers->version();  // first: what changes meanwhile is looked at again
+  if (version == known.ring_version) return true;
+  const std::optional<std::string> name = known.key ? keys_->peers->name_of(*known.key) : std::nullopt;
+  known.is_barred = name != known.name;
+  if (known.is_barred) {
+    tell_of(fmt::format("connection {} of worker \"{}\" was refused: its key may connect no more", serial, known.name));
+    return false;
+  }
+  known.ring_version = version;
+  return true;
+}
+
+void ZmqAcceptor::State::forget(Serial serial) {
+  const auto found = known_.find(serial);
+  if (found == known_.end()) return;
+  const auto by_id = serials_.find(found->second.routing_id);
+  if (by_id != serials_.end() && by_id->second == serial) serials_.erase(by_id);
+  known_.erase(found);
+}
+
+// By a task of its own, as whoever is told may destroy the acceptor. Without memory nobody is told.
+void ZmqAcceptor::State::tell_of(std::string why) noexcept {
+  if (!events_.on_denied) return;
+  try {
+    loop_.post_or_drop([weak = weak_from_this(), text = std::move(why)] {
+      const auto state = weak.lock();
+      if (!state || !state->listener_) return;
+      try {
+        state->events_.on_denied(text);
+      } catch (...) {
+        // As above.
+      }
+    });
+  } catch (...) {
+    // As above.
+  }
+}
+
+// libzmq tells nothing of a message that is not whole: bytes that came without one are a part.
+void ZmqAcceptor::State::look_for_parts() {
+  std::vector<Serial> with_parts;
+  for (auto& [serial, known] : known_) {
+    const uint64_t bytes = received_bytes(known.fd);
+    if (bytes > known.bytes && !known.has_brought && !known.is_barred) with_parts.push_back(serial);
+    known.bytes = bytes;
+    known.has_brought = false;
+  }
+  look_timer_ = loop_.start_timer(loop_.now() + look_interval_, [weak = weak_from_this()] {
+    if (const auto state = weak.lock()) state->look_for_parts();
+  });
+  for (const Serial serial : with_parts) {
+    if (!router_) return;
+    events_.on_part(token_of(serial));
+  }
+}
+
+bool ZmqAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) {
+  assert_on_loop(loop_);
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  const Serial serial = serial_of(to);
+  const auto found = known_.find(serial);
+  if (!router_ || found == known_.end()) return false;  // one that is heard no more may be told so
+  context_->turns()->add(shared_from_this());
+  switch (router_->send(found->second.routing_id, frames)) {
+    case ZmqSocket::SendResult::kSent:
+      return true;
+    case ZmqSocket::SendResult::kWouldBlock:
+      return false;
+    case ZmqSocket::SendResult::kGone:
+      break;
+  }
+  return false;
+}
+
+std::string ZmqAcceptor::State::name_of(const ConnectionToken& from) const {
+  assert_on_loop(loop_);
+  const auto found = known_.find(serial_of(from));
+  return found == known_.end() ? std::string() : found->second.name;
+}
+
+void ZmqAcceptor::State::release() {
+  if (!listener_) return;
+  loop_.cancel_timer(std::exchange(pause_timer_, 0));
+  loop_.cancel_timer(std::exchange(look_timer_, 0));
+  loop_.unwatch(listener_->fd());
+  listener_.reset();
+  if (router_) {
+    loop_.unwatch(router_->fd());
+    loop_.unwatch(monitor_->fd());
+  }
+  if (router_ && context_->is_here()) {
+    router_->let_linger(kLastWords);
+    // Who was told that this is closed may listen at the same port at once: libzmq has to close its duplicate first.
+    const bool is_ending = !bound_.empty() && zmq_unbind(router_->handle(), bound_.c_str()) == 0;
+    if (is_ending && !address_.is_ipc()) monitor_->wait_for(ZMQ_EVENT_CLOSED, kCloseTimeout);
+  }
+  monitor_.reset();
+  router_.reset();
+  if (zap_) zap_->remove(domain_);
+  known_.clear();
+  serials_.clear();
+}
+
+ZmqAcceptor::ZmqAcceptor(std::shared_ptr<ZmqContext> context, const SocketAddress& address,
+                         const std::optional<SocketKeys>& keys, AcceptorEvents events, Nanos look_interval)
+    : state_(std::make_shared<State>(std::move(context), address, keys, std::move(events), look_interval)) {
+  state_->await_dialler();
+}
+
+ZmqAcceptor::~ZmqAcceptor() { state_->close(); }
+
+const std::string& ZmqAcceptor::endpoint() const { return state_->endpoint(); }
+
+bool ZmqAcceptor::reply(const ConnectionToken& to, Frames frames) { return state_->reply(to, frames); }
+
+std::string ZmqAcceptor::name_of(const ConnectionToken& from) const { return state_->name_of(from); }
+
+}  // namespace distag

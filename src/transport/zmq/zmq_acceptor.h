@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "transport/security.h"
+#include "transport/socket/address.h"
+#include "transport/transport.h"
+#include "transport/zmq/zmq_context.h"
+
+namespace distag {
+
+// Listens with a ROUTER of libzmq. On the loop. distag makes the listening socket (Listener), and libzmq gets a
+// duplicate of it with the first dialler: one that nobody dials has nothing of libzmq. At its end queued messages still
+// go for up to 100 ms, and nobody waits for them but the end of the context.
+class ZmqAcceptor final : public Acceptor {
+ public:
+  // `look_interval`: how often the connections are asked for bytes of a message that is not whole (on_part).
+  ZmqAcceptor(std::shared_ptr<ZmqContext> context, const SocketAddress& address, const std::optional<SocketKeys>& keys,
+              AcceptorEvents events, Nanos look_interval);
+  ~ZmqAcceptor() override;
+
+  const std::string& endpoint() const override;
+  bool reply(const ConnectionToken& to, Frames frames) override;
+  std::string name_of(const ConnectionToken& from) const override;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distag

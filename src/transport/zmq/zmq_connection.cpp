@@ -1,0 +1,313 @@
+#include "transport/zmq/zmq_connection.h"
+
+#include <zmq.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "transport/socket/credentials.h"
+#include "transport/zmq/probe.h"
+#include "transport/zmq/zmq_monitor.h"
+#include "transport/zmq/zmq_socket.h"
+
+namespace distag {
+namespace {
+
+// Messages handed out before the loop looks at everything else again.
+constexpr int kMessagesPerTurn = 64;
+// The IO thread tells of every failure that it sees; this is for one that it does not.
+constexpr Nanos kDialTimeout = 10 * kSecond;
+constexpr Nanos kLastWords = 100 * kMillisecond;
+// A listener of libzmq whose key is another one hangs up without a word, at once: one that does so twice has another.
+constexpr Nanos kQuickHangUp = 2 * kSecond;
+
+constexpr int kEndEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVENT_DISCONNECTED |
+                           ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                           ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CONNECT_RETRIED;
+
+// The other side said so, or speaks another mechanism, or its boxes are of another key.
+bool is_denial(const ZmqEvent& event) {
+  if (event.number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return true;
+  return event.number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
+         (event.value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH ||
+          event.value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC);
+}
+
+}  // namespace
+
+// Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
+//
+//   dialling   the monitor tells of the handshake      connected  on_connected
+//   dialling,  the monitor tells of the end, the dial  ending     what has arrived is still handed out
+//   connected  takes too long, a message broke
+//   ending     nothing is left to receive              ended      after a probe if it never connected: on_dropped
+//
+// A callback may destroy the connection, which ends it: so the state is looked at again after each.
+class ZmqConnection::State final : public SocketWork, public std::enable_shared_from_this<ZmqConnection::State> {
+ public:
+  State(std::shared_ptr<ZmqContext> context, const SocketAddress& address, const std::optional<SocketKeys>& keys,
+        ConnectionEvents events)
+      : context_(std::move(context)),
+        loop_(context_->loop()),
+        address_(address),
+        events_(std::move(events)),
+        keys_(keys) {
+    make_socket();
+  }
+  ~State() override { release(); }
+
+  void dial();
+  bool send(const Frames& frames);
+  void close();
+  bool take_turn() override;
+
+ private:
+  enum class Phase { kDialling, kConnected, kEnding, kEnded };
+
+  bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
+  void make_socket();
+  void dial_again();
+  void on_readable();
+  void look_at_monitor();
+  void note(const ZmqEvent& event);
+  void begin_connected();
+  bool check_writable();
+  bool receive();
+  void begin_end();
+  void finish_end();
+  void drop(bool is_refused);
+  void release();
+
+  const std::shared_ptr<ZmqContext> context_;
+  FdLoop& loop_;
+  const SocketAddress address_;
+  const ConnectionEvents events_;
+  const std::optional<SocketKeys> keys_;
+  std::unique_ptr<ZmqSocket> socket_;
+  std::unique_ptr<ZmqMonitor> monitor_;  // after the socket, to be destroyed before it
+  std::unique_ptr<Probe> probe_;
+  Loop::TimerId dial_timer_ = 0;
+  Phase phase_ = Phase::kDialling;
+  int descriptor_ = -1;  // of the connection, as the monitor named it
+  Nanos connected_at_ = 0;
+  bool is_over_ = false;     // the monitor has told the end
+  bool is_hang_up_ = false;  // it was one in the midst of the handshake
+  int hang_ups_ = 0;         // of that kind so far
+  bool was_connected_ = false;
+  bool was_denied_ = false;
+  bool is_closed_ = false;  // by its owner: no callback follows
+  bool wants_to_write_ = false;
+  bool has_news_ = true;  // from the monitor
+};
+
+void ZmqConnection::State::make_socket() {
+  socket_ = std::make_unique<ZmqSocket>(context_, ZMQ_DEALER);
+  socket_->set_connection_options(address_, keys_);
+  if (!keys_) return;
+  socket_->set(ZMQ_CURVE_SERVERKEY, keys_->server.data(), keys_->server.size());
+  socket_->set(ZMQ_CURVE_PUBLICKEY, keys_->own.public_key.data(), keys_->own.public_key.size());
+  socket_->set(ZMQ_CURVE_SECRETKEY, keys_->own.secret_key.data(), keys_->own.secret_key.size());
+}
+
+void ZmqConnection::State::dial() {
+  monitor_ = std::make_unique<ZmqMonitor>(*socket_, kEndEvents | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED);
+  const auto connect = [this] { return zmq_connect(socket_->handle(), address_.endpoint.c_str()); };
+  if (context_->call([&] { return retry_zmq(connect); }) != 0) {
+    fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", address_.endpoint, zmq_strerror(zmq_errno()));
+  }
+  dial_timer_ = loop_.start_timer(loop_.now() + kDialTimeout, [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (!state || state->phase_ != Phase::kDialling) return;
+    state->begin_end();
+    state->context_->turns()->add(state);
+  });
+  const auto on_readable = [weak = weak_from_this()] {
+    if (const auto state = weak.lock()) state->on_readable();
+  };
+  loop_.watch(socket_->fd(), on_readable);
+  // Nothing but look_at_monitor touches the monitor, so its descriptor tells of all that comes after the first look.
+  loop_.watch(monitor_->fd(), [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (!state) return;
+    state->has_news_ = true;
+    state->on_readable();
+  });
+  context_->turns()->add(shared_from_this());
+}
+
+void ZmqConnection::State::on_readable() {
+  if (take_turn()) context_->turns()->add(shared_from_this());
+}
+
+bool ZmqConnection::State::send(const Frames& frames) {
+  assert_on_loop(loop_);
+  if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
+  if (phase_ != Phase::kConnected) {
+    wants_to_write_ = true;
+    return false;
+  }
+  context_->turns()->add(shared_from_this());
+  switch (socket_->send({}, frames)) {
+    case ZmqSocket::SendResult::kSent:
+      return true;
+    case ZmqSocket::SendResult::kWouldBlock:
+      wants_to_write_ = true;
+      return false;
+    case ZmqSocket::SendResult::kGone:
+      break;
+  }
+  begin_end();
+  return false;
+}
+
+void ZmqConnection::State::close() {
+  assert_on_loop(loop_);
+  is_closed_ = true;
+  if (phase_ == Phase::kConnected && context_->is_here()) socket_->let_linger(kLastWords);
+  phase_ = Phase::kEnded;
+  release();
+}
+
+bool ZmqConnection::State::take_turn() {
+  assert_on_loop(loop_);
+  // Before the receive: whatever came before the end of the connection is there when the end is told.
+  if (is_open() && std::exchange(has_news_, false)) look_at_monitor();
+  if (phase_ == Phase::kDialling) socket_->readiness();
+  bool more = phase_ != Phase::kDialling && receive();
+  // After the receive, which may have taken in that there is room; and what this takes in may be a message.
+  if (phase_ == Phase::kConnected && wants_to_write_) more |= check_writable();
+  if (is_open() && socket_->is_broken()) begin_end();
+  if (phase_ == Phase::kEnding && !more) finish_end();
+  return more && phase_ != Phase::kEnded;
+}
+
+// Up to the end of the connection: libzmq dials again after that, at some time, which is not wanted.
+void ZmqConnection::State::look_at_monitor() {
+  bool has_succeeded = false;
+  const auto read = [this, &has_succeeded] {
+    while (!is_over_) {
+      const std::optional<ZmqEvent> event = monitor_->next();
+      if (!event) return;
+      note(*event);
+      has_succeeded = has_succeeded || event->number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    }
+  };
+  read();
+  if (has_succeeded && address_.is_ipc() && !keys_) {
+    const bool is_other = !is_of_same_user(descriptor_);
+    // libzmq says that the connection is over before it closes the descriptor, the number of which may be another's
+    // from then on: the look counts only if that has not been said by now.
+    read();
+    was_denied_ = was_denied_ || (is_other && !is_over_);
+    has_succeeded = !is_other && !is_over_;
+    is_over_ = is_over_ || is_other;
+  }
+  if (has_succeeded && phase_ == Phase::kDialling) begin_connected();
+  if (is_over_ && is_open()) begin_end();
+}
+
+void ZmqConnection::State::note(const ZmqEvent& event) {
+  if (event.number == ZMQ_EVENT_CONNECTED) {
+    descriptor_ = static_cast<int>(event.value);
+    connected_at_ = loop_.now();
+  }
+  was_denied_ = was_denied_ || is_denial(event);
+  is_over_ = (event.number & kEndEvents) != 0;
+  is_hang_up_ = event.number == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && descriptor_ >= 0;
+}
+
+void ZmqConnection::State::begin_connected() {
+  phase_ = Phase::kConnected;
+  was_connected_ = true;
+  loop_.cancel_timer(std::exchange(dial_timer_, 0));
+  if (events_.on_connected) events_.on_connected();
+}
+
+// True when there is something to receive.
+bool ZmqConnection::State::check_writable() {
+  const ZmqSocket::Readiness readiness = socket_->readiness();
+  if (readiness.writable) {
+    wants_to_write_ = false;
+    if (events_.on_writable) events_.on_writable();
+  }
+  return readiness.readable && phase_ == Phase::kConnected;
+}
+
+// True when it stopped before everything was handed out.
+bool ZmqConnection::State::receive() {
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
+    if (phase_ == Phase::kEnded || !socket_) return false;
+    const ZmqSocket::Received received = socket_->receive();
+    if (received != ZmqSocket::Received::kMessage) return received == ZmqSocket::Received::kPart;
+    if (socket_->is_too_large()) {
+      if (is_open()) begin_end();
+      return false;
+    }
+    // Before on_connected nothing is handed out: a peer that was not let in may have sent something.
+    if (was_connected_ && events_.on_message) events_.on_message(frames_of(socket_->parts()));
+  }
+  return phase_ != Phase::kEnded;
+}
+
+void ZmqConnection::State::begin_end() {
+  phase_ = Phase::kEnding;
+  loop_.cancel_timer(std::exchange(dial_timer_, 0));
+}
+
+void ZmqConnection::State::finish_end() {
+  if (probe_ || phase_ != Phase::kEnding) return;
+  release();
+  if (was_connected_ || was_denied_) return drop(false);
+  if (keys_ && is_hang_up_ && loop_.now() - connected_at_ < kQuickHangUp) {
+    was_denied_ = ++hang_ups_ == 2;
+    return was_denied_ ? drop(false) : dial_again();
+  }
+  probe_ = std::make_unique<Probe>(loop_, address_, [weak = weak_from_this()](bool is_refused) {
+    if (const auto state = weak.lock()) state->drop(is_refused);
+  });
+}
+
+void ZmqConnection::State::dial_again() {
+  phase_ = Phase::kDialling;
+  descriptor_ = -1;
+  is_over_ = false;
+  is_hang_up_ = false;
+  has_news_ = true;
+  try {
+    make_socket();
+    dial();
+  } catch (...) {
+    release();
+    drop(false);
+  }
+}
+
+void ZmqConnection::State::drop(bool is_refused) {
+  if (phase_ == Phase::kEnded) return;
+  phase_ = Phase::kEnded;
+  const auto probe = std::move(probe_);
+  const auto self = shared_from_this();
+  if (was_denied_ && events_.on_denied) events_.on_denied();
+  if (!is_closed_ && events_.on_dropped) events_.on_dropped(is_refused);
+}
+
+void ZmqConnection::State::release() {
+  loop_.cancel_timer(std::exchange(dial_timer_, 0));
+  if (monitor_) loop_.unwatch(monitor_->fd());
+  if (socket_) loop_.unwatch(socket_->fd());
+  monitor_.reset();
+  socket_.reset();
+  if (phase_ == Phase::kEnded) probe_.reset();
+}
+
+ZmqConnection::ZmqConnection(const std::shared_ptr<ZmqContext>& context, const SocketAddress& address,
+                             const std::optional<SocketKeys>& keys, ConnectionEvents events)
+    : state_(std::make_shared<State>(context, address, keys, std::move(events))) {
+  state_->dial();
+}
+
+ZmqConnection::~ZmqConnection() { state_->close(); }
+
+bool ZmqConnection::send(const Frames& frames) { return state_->send(frames); }
+
+}  // namespace distag

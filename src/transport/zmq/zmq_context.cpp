@@ -1,0 +1,89 @@
+#include "transport/zmq/zmq_context.h"
+
+#include <zmq.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/executor.h"
+#include "base/process.h"
+#include "transport/socket/descriptors.h"
+#include "transport/zmq/zap.h"
+
+namespace distag {
+namespace {
+
+constexpr int kMaxSockets = 32768;
+
+void set(void* context, int option, int value) {
+  if (zmq_ctx_set(context, option, value) != 0) {
+    fail(Status::kInternal, "ZeroMQ context option {} = {}: {}", option, value, zmq_strerror(zmq_errno()));
+  }
+}
+
+// Ends the context where it is destroyed: with the task that holds it, run or not.
+class Ending {
+ public:
+  Ending(void* context, std::shared_ptr<LentFrames> lent) : context_(context), lent_(std::move(lent)) {}
+  ~Ending() {
+    while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
+    }
+    lent_->release();  // all are back, and the loop may have ended
+  }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+ private:
+  void* const context_;
+  const std::shared_ptr<LentFrames> lent_;
+};
+
+}  // namespace
+
+ZmqContext::ZmqContext(FdLoop& loop, Executor* ender)
+    : turns_(std::make_shared<SocketTurns>(loop)),
+      ender_(ender),
+      lent_frames_(std::make_shared<LentFrames>(loop)),
+      generation_(process_generation()) {}
+
+ZmqContext::~ZmqContext() {
+  zap_.reset();
+  if (context_ == nullptr || is_left_alone_ || !is_here()) return;
+  try {
+    auto ending = std::make_unique<Ending>(context_, lent_frames_);
+    if (ender_ != nullptr) ender_->post_or_drop([held = std::move(ending)] {});
+  } catch (...) {
+    // Without memory for a task it ended here; without memory for that, its threads stay.
+  }
+}
+
+const std::shared_ptr<ZapHandler>& ZmqContext::zap() {
+  assert_on_loop(loop());
+  if (zap_ == nullptr) zap_ = ZapHandler::make(*this);
+  return zap_;
+}
+
+bool ZmqContext::is_here() const { return generation_ == process_generation(); }
+
+void* ZmqContext::open_socket(int type) {
+  assert_on_loop(loop());
+  require_descriptors(kDescriptorReserve);
+  if (context_ == nullptr) {
+    void* const context = zmq_ctx_new();
+    if (context == nullptr) {
+      fail(Status::kOutOfMemory, "a ZeroMQ context cannot be made: {}", zmq_strerror(zmq_errno()));
+    }
+    context_ = context;
+    set(context_, ZMQ_IO_THREADS, 1);
+    set(context_, ZMQ_MAX_SOCKETS, kMaxSockets);
+    set(context_, ZMQ_BLOCKY, 0);
+  }
+  void* const socket = call([this, type] { return zmq_socket(context_, type); });
+  if (socket == nullptr) {
+    fail(Status::kOutOfMemory, "a ZeroMQ socket cannot be made: {}; raise the limit of open files (ulimit -n)",
+         zmq_strerror(zmq_errno()));
+  }
+  return socket;
+}
+
+}  // namespace distag

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/fd_loop.h"
+#include "transport/socket/socket_turns.h"
+#include "transport/zmq/lent_frames.h"
+
+namespace distag {
+
+class Executor;
+class ZapHandler;
+
+// The context of libzmq of one worker, with one IO thread. On the loop; the sockets hold it by shared_ptr, so it goes
+// after the last of them. The threads of libzmq (IO, reaper) and its descriptors come with the first socket.
+//
+// Its end waits for the IO thread to close what was closed, and for last words that linger: so that runs on `ender`,
+// or, without one, on the thread that lets go last. A forked child has copies of the descriptors and none of the
+// threads: there nothing of libzmq is called.
+class ZmqContext {
+ public:
+  // Descriptors that are free when a socket is dialled or first bound: libzmq ends the process where it finds none.
+  static constexpr int kDescriptorReserve = 24;
+
+  ZmqContext(FdLoop& loop, Executor* ender);
+  ~ZmqContext();
+  ZmqContext(const ZmqContext&) = delete;
+  ZmqContext& operator=(const ZmqContext&) = delete;
+
+  FdLoop& loop() const { return turns_->loop(); }
+  // The descriptor of a socket of libzmq is edge-triggered, and each call on the socket may take in silently what has
+  // come. So after each call the socket is looked at again before the loop sleeps: by a turn.
+  const std::shared_ptr<SocketTurns>& turns() const { return turns_; }
+  const std::shared_ptr<LentFrames>& lent_frames() const { return lent_frames_; }
+  // Any thread. False in a forked child.
+  bool is_here() const;
+
+  // A socket of libzmq. Throws OUT_OF_MEMORY.
+  void* open_socket(int type);
+
+  // Which connections are let in; bound with the first call. Throws OUT_OF_MEMORY.
+  const std::shared_ptr<ZapHandler>& zap();
+
+  // Calls libzmq, whose containers may throw for want of memory. A socket may then be left that nobody can close, so
+  // the context is left alone as well: its end would wait for ever.
+  template <typename Call>
+  auto call(Call&& libzmq) {
+    try {
+      return libzmq();
+    } catch (...) {
+      is_left_alone_ = true;
+      throw;
+    }
+  }
+
+  // Names the monitors and the domains of ZAP.
+  uint64_t next_number() { return ++last_number_; }
+
+ private:
+  const std::shared_ptr<SocketTurns> turns_;
+  Executor* const ender_;
+  const std::shared_ptr<LentFrames> lent_frames_;
+  const uint32_t generation_;
+  void* context_ = nullptr;
+  std::shared_ptr<ZapHandler> zap_;
+  bool is_left_alone_ = false;
+  uint64_t last_number_ = 0;
+};
+
+}  // namespace distag

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/socket/socket_engine.h"
+
+namespace distag {
+
+class Executor;
+class ZmqContext;
+
+// The engine by libzmq: a ROUTER for each address, a DEALER for each connection that is dialled.
+class ZmqEngine final : public SocketEngine {
+ public:
+  // How often connections are asked for bytes of a message that is not whole: an eighth of a lease.
+  static constexpr Nanos kLookInterval = 625 * kMillisecond;
+
+  // `ender`: where the context ends, which waits; nullptr: on the thread that lets go of the last socket.
+  explicit ZmqEngine(FdLoop& loop, Executor* ender = nullptr, Nanos look_interval = kLookInterval);
+
+  FdLoop& loop() const override;
+  SocketReport report() const override;
+  size_t descriptors_for(size_t members) const override;
+  std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
+                                   AcceptorEvents events) override;
+  std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,
+                                   ConnectionEvents events) override;
+
+ private:
+  const std::shared_ptr<ZmqContext> context_;
+  const Nanos look_interval_;
+};
+
+}  // namespace distag

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/security.h"
+#include "transport/socket/address.h"
+#include "transport/transport.h"
+#include "transport/zmq/zmq_context.h"
+#include "transport/zmq/zmq_message.h"
+
+namespace distag {
+
+// A socket of libzmq with every option that matters set explicitly. On the loop. Closed at its end; in a forked child
+// it is left alone.
+class ZmqSocket {
+ public:
+  enum class SendResult { kSent, kWouldBlock, kGone };
+  enum class Received { kMessage, kPart, kNothing };
+
+  // Messages that may be queued in either direction of a connection.
+  static constexpr int kHighWaterMark = 64;
+
+  // Throws OUT_OF_MEMORY when descriptors or sockets run out.
+  ZmqSocket(std::shared_ptr<ZmqContext> context, int type);
+  ~ZmqSocket();
+  ZmqSocket(const ZmqSocket&) = delete;
+  ZmqSocket& operator=(const ZmqSocket&) = delete;
+
+  ZmqContext& context() const { return *context_; }
+  const std::shared_ptr<ZmqContext>& shared_context() const { return context_; }
+  void* handle() const { return socket_; }
+  int fd() const { return fd_; }
+
+  void set(int option, int value);
+  void set(int option, const void* value, size_t size);
+  // The options of a connection of ZMTP, dialled or accepted.
+  void set_connection_options(const SocketAddress& address, const std::optional<SocketKeys>& keys);
+
+  // At the end, queued messages still go for up to that long.
+  void let_linger(Nanos most);
+
+  // A multipart message, at a ROUTER to the peer with the routing id `to`. All or nothing.
+  SendResult send(std::span<const std::byte> to, const Frames& frames);
+
+  // Takes parts until a message is whole or nothing is left. kPart: as many as one look takes, and more is there.
+  Received receive();
+  // The parts of the message that receive() found: at a ROUTER the routing id first. Of one that is too large the first
+  // two alone.
+  std::span<ZmqPart> parts() { return parts_; }
+  bool is_too_large() const { return is_too_large_; }
+
+  // The operations that could be done now. This and a receive() that found nothing take in all that is known to libzmq:
+  // whatever is not told by the last of such calls makes the descriptor readable later.
+  struct Readiness {
+    bool readable = false;
+    bool writable = false;
+  };
+  Readiness readiness();
+
+  // A call of libzmq has failed half way, for want of memory: nothing comes and nothing goes any more.
+  bool is_broken() const { return is_broken_; }
+
+ private:
+  Received receive_parts();
+
+  const std::shared_ptr<ZmqContext> context_;
+  void* socket_ = nullptr;
+  int fd_ = -1;
+  std::vector<ZmqPart> parts_;
+  size_t bytes_ = 0;      // of the message under way
+  bool is_whole_ = true;  // the last part was received
+  bool is_too_large_ = false;
+  bool is_broken_ = false;
+};
+
+// Calls until it is not interrupted by a signal. For functions that answer 0 or -1.
+template <typename Call>
+int retry_zmq(Call&& call) {
+  int result = -1;
+  do {
+    result = call();
+  } while (result != 0 && zmq_errno() == EINTR);
+  return result;
+}
+
+// Throws UNSUPPORTED when libzmq was built without CURVE.
+void require_zmq_curve();
+
+}  // namespace distag

@@ -15,6 +15,7 @@ ENUMS = {
     "distag_dtype_code": ("dtype", "DISTAG_"),
     "distag_value_kind_code": ("value_kind", "DISTAG_VALUE_"),
     "distag_executor": ("executor", "DISTAG_EXECUTOR_"),
+    "distag_socket_engine": ("socket_engine", "DISTAG_SOCKET_ENGINE_"),
     "distag_log_level": ("log_level", "DISTAG_LOG_"),
     "distag_member_state": ("member_state", "DISTAG_MEMBER_"),
     "distag_event_kind_code": ("event_kind", "DISTAG_EVENT_"),

@@ -652,6 +652,15 @@ enum distag_executor {
   DISTAG_EXECUTOR_HOST = 2  /* callbacks run when and where the host polls: engines, interpreters, frame loops */
 };
 
+/* What carries "tcp://" and "ipc://" (since 0.3). Both speak ZMTP 3 and CURVE, so workers of one group may differ. The
+ * threads of libzmq run no hook and no code of the host, and block all signals. libzmq ends the process in cases that
+ * SECURITY.md names: a host that nothing may end stays with the other one. */
+typedef uint32_t distag_socket_engine_type;
+enum distag_socket_engine {
+  DISTAG_SOCKET_ENGINE_ZMQ = 1, /* libzmq, with two threads for each worker that uses sockets */
+  DISTAG_SOCKET_ENGINE_ZMTP = 2 /* distag's own, on the loop, without a thread (default) */
+};
+
 typedef int32_t distag_log_level_type;
 enum distag_log_level {
   DISTAG_LOG_ERROR = 1,
@@ -780,8 +789,8 @@ typedef struct distag_worker_options {
   distag_thread_hook on_thread_start;      /* nullable; runs on the new thread, also with the host executor */
   distag_thread_hook on_thread_stop;       /* nullable; likewise */
   uint32_t no_lane;  /* 1: sockets only, no shared memory with members of this machine, as DISTAG_LANE=0; since 0.3 */
-  uint32_t reserved;   /* 0, as is the next one */
-  uint64_t reserved_2;
+  distag_socket_engine_type socket_engine; /* 0: as DISTAG_SOCKET_ENGINE names it (zmq or zmtp), else zmtp; since 0.3 */
+  uint64_t reserved_2;                     /* 0 */
 } distag_worker_options;
 #define DISTAG_WORKER_OPTIONS_INIT                                                                                  \
   {sizeof(distag_worker_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
@@ -1326,10 +1335,10 @@ DISTAG_API distag_status distag_worker_get_stats(distag_worker *worker, distag_s
 
 /* Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and how they
  * stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those wait
- * for, "rrefs", the last "events", and "lane" (since 0.3), here and of each member: whether messages go by shared
- * memory, or why not. Of a context on this worker: its counts, "passes", "sends", those that "never_fired"
- * (no gradient has come for them), and the graph behind these sends as "nodes" and "edges": kinds and names, no values,
- * and nothing of tensors that were not sent.
+ * for, "rrefs", the last "events", "lane" (since 0.3), here and of each member: whether messages go by shared memory,
+ * or why not, and "sockets" (since 0.3): the engine. Of a context on this worker: its counts, "passes", "sends", those
+ * that "never_fired" (no gradient has come), and the graph behind these sends as "nodes" and "edges": kinds and names,
+ * no values, and nothing of tensors that were not sent.
  * Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without it, which may be
  * another the next time.
  * Fails: DEADLINE when the worker does not answer within a second; INVALID_STATE when the context has ended. */

@@ -32,6 +32,7 @@ void check_place(const distag_worker_options& options) {
 
 void check_enums(const distag_worker_options& options) {
   need_enumerator(options.executor, DISTAG_EXECUTOR_HOST, "executor", "DISTAG_EXECUTOR_...");
+  need_enumerator(options.socket_engine, DISTAG_SOCKET_ENGINE_ZMTP, "socket_engine", "DISTAG_SOCKET_ENGINE_...");
   need_enumerator(options.log_level, DISTAG_LOG_DEBUG, "log_level", "DISTAG_LOG_...");
   if (options.thread_count > Pool::kMaxThreads) {
     refuse(Status::kUnsupported, "thread_count is {}, more than {}", options.thread_count, Pool::kMaxThreads);
@@ -76,9 +77,9 @@ ThreadedOptions make_threaded_options(const distag_worker_options& options, std:
   make_security(options.security, made);
   made.host_executor = options.executor == DISTAG_EXECUTOR_HOST;
   made.thread_count = options.thread_count;
-  need_zero(options.reserved, "distag_worker_options.reserved");
   need_zero(options.reserved_2, "distag_worker_options.reserved_2");
   made.no_lane = need_flag(options.no_lane, "no_lane");
+  made.socket_engine = static_cast<SocketEngineKind>(options.socket_engine);
   if (options.log_level != 0) made.log_level = static_cast<LogLevel>(options.log_level);
   if (options.on_log != nullptr) {
     made.on_log = [sink = options.on_log, user_data](LogLevel level, const std::string& text) {

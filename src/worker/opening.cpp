@@ -80,6 +80,10 @@ void Worker::State::on_resolved(const Places& found, SessionEvents& events, cons
 void Worker::State::open(const Places& found, SessionEvents& events) {
   const RendezvousTarget& target = found.target;
   transport = environment.make_transport(target.uri);
+  // A rendezvous on another machine, and no address to listen at: others come by the way that leads there.
+  const std::string& bind = found.bind.empty() ? found.own_host : found.bind;
+  const bool has_lanes = bind.rfind("tcp://", 0) != 0 && transport->lane_report().is_on;
+  if (target.world_size > 0 && !has_lanes) transport->check_descriptors(static_cast<size_t>(target.world_size));
   SessionConfig config;
   config.job = options.job;
   config.lease = options.lease;
@@ -93,8 +97,6 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   } while (config.self.incarnation == 0);
   session =
       std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
-  // A rendezvous on another machine, and no address to listen at: others come by the way that leads there.
-  const std::string& bind = found.bind.empty() ? found.own_host : found.bind;
   session->listen(bind.empty() ? transport->private_address() : bind);
   check_advertised(found.advertise);
   join(found);

@@ -116,6 +116,13 @@ Json to_json(const LaneReport& lane) {
   return json;
 }
 
+Json to_json(const SocketReport& sockets) {
+  if (sockets.engine.empty()) return nullptr;
+  Json json{{"engine", sockets.engine}};
+  if (!sockets.version.empty()) json["version"] = sockets.version;
+  return json;
+}
+
 template <typename Item>
 Json to_list(const std::vector<Item>& items) {
   Json list = Json::array();
@@ -184,6 +191,7 @@ std::string write_report(const WorkerSnapshot& worker) {
                 {"protocol", wire::kProtocolVersion}}},
               {"members", to_list(worker.members)},
               {"lane", to_json(worker.lane)},
+              {"sockets", to_json(worker.sockets)},
               {"calls", to_list(worker.calls)},
               {"contexts", to_list(worker.contexts)},
               {"rrefs", to_list(worker.rrefs)},

@@ -28,6 +28,7 @@ struct WorkerSnapshot {
   Nanos now = 0;
   std::vector<Member> members;
   LaneReport lane;
+  SocketReport sockets;
   std::vector<OpenCall> calls;
   std::vector<ContextSnapshot> contexts;
   std::vector<OwnedValueInfo> rrefs;

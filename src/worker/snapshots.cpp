@@ -49,7 +49,10 @@ std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
         if (gone != nullptr) member.gone = gone->message();
       }
     }
-    if (state->transport) snapshot.lane = state->transport->lane_report();
+    if (state->transport) {
+      snapshot.lane = state->transport->lane_report();
+      snapshot.sockets = state->transport->socket_report();
+    }
     for (WorkerSnapshot::Member& member : snapshot.members) {
       const auto way = snapshot.lane.ways.find(member.record.peer.endpoint);
       if (way != snapshot.lane.ways.end()) member.lane = way->second;

@@ -1,10 +1,16 @@
 // Those who join a running group: the rendezvous is asked who they are.
 #include <utility>
 
+#include "transport/socket/descriptors.h"
 #include "worker/worker.h"
 #include "worker/worker_state.h"
 
 namespace distag {
+namespace {
+
+constexpr int kFewDescriptors = 32;
+
+}  // namespace
 
 bool Worker::on_stranger(const Peer& peer) {
   assert_on_loop(state_->environment.loop);
@@ -47,6 +53,15 @@ bool Worker::State::may_join(const Peer& peer) const {
 void Worker::State::add_member(const Peer& peer) {
   if (group.membership().find(peer.incarnation)) return;
   group.on_joined(peer);
+  // A static group has counted them at its start.
+  if (is_open_world && transport->socket_report().engine != "" && !told_of_descriptors &&
+      !has_descriptors(kFewDescriptors)) {
+    told_of_descriptors = true;
+    environment.log.write(LogLevel::kWarning,
+                          fmt::format("fewer than {} descriptors are free: raise the limit of open files (ulimit -n) "
+                                      "before more members come",
+                                      kFewDescriptors));
+  }
   tell_of(peer);
 }
 

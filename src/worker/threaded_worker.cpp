@@ -18,7 +18,6 @@
 #include "transport/socket/address.h"
 #include "transport/socket/socket_transport.h"
 #include "transport/socket/worker_key.h"
-#include "transport/zmtp/zmtp_engine.h"
 #include "worker/fault_points.h"
 #include "worker/long_tasks.h"
 
@@ -104,7 +103,9 @@ std::unique_ptr<Rendezvous> ThreadedWorker::make_meeting_point(const std::string
 std::unique_ptr<Transport> ThreadedWorker::make_transport() {
   Security security = load_keys();
   const bool has_keys = security.worker_keys.has_value();
-  auto sockets = std::make_unique<SocketTransport>(std::make_unique<ZmtpEngine>(*loop_), std::move(security));
+  const SocketEngineKind engine = choose_socket_engine(options_.socket_engine, std::getenv("DISTAG_SOCKET_ENGINE"));
+  auto sockets = std::make_unique<SocketTransport>(
+      make_socket_engine(engine, *loop_, pool_.get(), options_.worker.lease), std::move(security));
   if (has_keys) return sockets;
   return std::make_unique<ShmTransport>(*loop_, std::move(sockets), why_no_lane(options_.no_lane), pool_.get(),
                                         random_->next());

@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/pool.h"
 #include "worker/keys.h"
+#include "worker/socket_engines.h"
 #include "worker/worker.h"
 
 namespace distag {
@@ -23,7 +24,8 @@ struct ThreadedOptions {
   SecurityOptions security;
   bool host_executor = false;  // functions, callbacks and deleters run in HostExecutor::poll
   bool no_lane = false;        // no shared memory with processes of this machine
-  size_t thread_count = 0;     // of the pool; 0: one per core
+  SocketEngineKind socket_engine = SocketEngineKind::kDefault;
+  size_t thread_count = 0;  // of the pool; 0: one per core
   LogLevel log_level = LogLevel::kWarning;
   std::function<void(LogLevel, const std::string&)> on_log;  // host code, run on the functions executor; may be empty
   std::function<void(const MemberRecord&)> on_member;        // likewise

@@ -79,6 +79,7 @@ struct Worker::State {
   Nanos start_deadline = kNever;
   Loop::TimerId resolve_timer = 0;
   bool is_open_world = false;
+  bool told_of_descriptors = false;  // that they are few
 
   // The start, from the roster on, and what members do meanwhile: led on once the service begins.
   std::vector<Peer> roster;

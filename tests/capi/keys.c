@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "capi/check.h"
+#include "capi/support/engine.h"
 #include "capi/support/group.h"
 
 enum { kWorkers = 3 };
@@ -206,12 +207,16 @@ static void strangers(void) {
   check_denied("w1", &misled, "does not let this one in"); /* who serves there is not who it takes it for */
   check_denied("w2", &second, "its key is that of \"w1\"");
   check_denied("w9", &second, "its key is that of \"w1\"");
-  CHECK_INT(refused_by(server), before + 6); /* all of them at the rendezvous */
+  /* All of them at the rendezvous. A listener of libzmq that is dialled with another key of its own hangs up without a
+   * word, and the dialler makes sure by a second dial: so of `group` and of `misled`, and of `none`, unless the
+   * greeting of the listener comes in time. */
+  const uint64_t refused = refused_by(server) - before;
+  CHECK(is_zmtp() ? refused == 6 : refused == 8 || refused == 9);
   CHECK(is_logged("rendezvous"));
   CHECK(is_logged("was refused"));
   distag_worker *right = start(-1, "w1", &second);
   CHECK_FAILS(call(right, "w9", "neg"), DISTAG_E_NOT_FOUND, "w9");
-  CHECK_INT(refused_by(server), before + 6);
+  CHECK_INT(refused_by(server), before + refused);
   end(right);
   end(server);
 }

@@ -145,8 +145,8 @@ static void bad_options(void) {
   options.no_lane = 2;
   CHECK_FAILS(distag_worker_create(&options, &worker, &err), DISTAG_E_INVALID_ARGUMENT, "no_lane");
   options.no_lane = 0;
-  options.reserved = 1;
-  CHECK_FAILS(distag_worker_create(&options, &worker, &err), DISTAG_E_UNSUPPORTED, "reserved");
+  options.reserved_2 = 1;
+  CHECK_FAILS(distag_worker_create(&options, &worker, &err), DISTAG_E_UNSUPPORTED, "reserved_2");
 }
 
 int main(void) {

@@ -1,4 +1,8 @@
 /* Options structs: sizes, members of later versions, enums, and what is refused at creation. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "capi/check.h"
 #include "capi/support/group.h"
 
@@ -109,6 +113,51 @@ static void sizes(void) {
   CHECK_OK(distag_worker_create(&later.head, &worker, &err));
   distag_worker_release(worker);
   worker = NULL;
+}
+
+/* Starts alone at a folder, and gives the status; the report has `engine`. */
+static distag_status start_with(uint32_t engine, const char *environment, const char *in_report) {
+  char folder[] = "/tmp/distag-options-XXXXXX", uri[64];
+  static char report[65536];
+  size_t size = 0;
+  if (environment == NULL) {
+    unsetenv("DISTAG_SOCKET_ENGINE");
+  } else {
+    setenv("DISTAG_SOCKET_ENGINE", environment, 1);
+  }
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(uri, sizeof uri, "file://%s", folder);
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  options.world_size = 1;
+  options.rendezvous = uri;
+  options.socket_engine = engine;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  const distag_status status = distag_worker_start(worker, 20 * DISTAG_SECOND, &err);
+  if (status == DISTAG_OK) {
+    CHECK_OK(distag_worker_copy_report(worker, report, sizeof report, &size, &err));
+    CHECK(strstr(report, in_report) != NULL);
+    CHECK_OK(distag_worker_shutdown(worker, 20 * DISTAG_SECOND, NULL, &err));
+  } else {
+    CHECK(strstr(err.message, in_report) != NULL);
+    err = (distag_error)DISTAG_ERROR_INIT;
+  }
+  distag_worker_release(worker);
+  worker = NULL;
+  rmdir(folder);
+  return status;
+}
+
+static void socket_engine(void) {
+  REFUSED(socket_engine, 3, DISTAG_E_UNSUPPORTED, "socket_engine");
+  const char *const given = getenv("DISTAG_SOCKET_ENGINE");
+  CHECK_INT(start_with(0, NULL, "\"engine\": \"zmtp\""), DISTAG_OK);
+  CHECK_INT(start_with(0, "zmtp", "\"engine\": \"zmtp\""), DISTAG_OK);
+  CHECK_INT(start_with(0, "zmq", "\"version\": \"4."), DISTAG_OK);
+  CHECK_INT(start_with(DISTAG_SOCKET_ENGINE_ZMTP, "zmq", "\"engine\": \"zmtp\""), DISTAG_OK);
+  CHECK_INT(start_with(DISTAG_SOCKET_ENGINE_ZMQ, "zmtp", "\"engine\": \"zmq\""), DISTAG_OK);
+  CHECK_INT(start_with(0, "tcp", "\"tcp\": set it to zmq or zmtp"), DISTAG_E_INVALID_ARGUMENT);
+  CHECK_INT(start_with(DISTAG_SOCKET_ENGINE_ZMQ, "tcp", "\"engine\": \"zmq\""), DISTAG_OK);
+  if (given == NULL) unsetenv("DISTAG_SOCKET_ENGINE");
 }
 
 static void security(void) {
@@ -246,6 +295,7 @@ int main(void) {
   worker_options();
   sizes();
   security();
+  socket_engine();
   allocators();
   other_options();
   return check_end();

@@ -144,6 +144,8 @@ class FaultyTransport final : public Transport {
   bool is_exact() const override { return below_->is_exact(); }
   bool reports_every_loss() const override { return below_->reports_every_loss(); }
   LaneReport lane_report() const override { return below_->lane_report(); }
+  SocketReport socket_report() const override { return below_->socket_report(); }
+  void check_descriptors(size_t members) const override { below_->check_descriptors(members); }
 
  private:
   // The end of a connection comes after the messages that came before it.

@@ -63,6 +63,12 @@ enum class executor : uint32_t {
   host = 2,  // callbacks run when and where the host polls: engines, interpreters, frame loops
 };
 
+// distag_socket_engine; other values may come from a newer library.
+enum class socket_engine : uint32_t {
+  zmq = 1,  // libzmq, with two threads for each worker that uses sockets
+  zmtp = 2,  // distag's own, on the loop, without a thread (default)
+};
+
 // distag_log_level; other values may come from a newer library.
 enum class log_level : int32_t {
   error = 1,

@@ -50,6 +50,7 @@ struct worker_options {
   std::uint64_t max_in_flight_bytes = 0;
   std::uint64_t max_message_bytes = 0;
   bool no_lane = false;  // sockets only, no shared memory with members of this machine
+  distag::socket_engine socket_engine = static_cast<distag::socket_engine>(0);
   distag::log_level log_level = static_cast<distag::log_level>(0);
   std::function<void(distag::log_level, const char*)> on_log{};
   std::function<void(const member&)> on_member{};
@@ -203,6 +204,7 @@ inline distag_worker* create_worker(worker_options& given, outcome& err) {
   raw.max_in_flight_bytes = given.max_in_flight_bytes;
   raw.max_message_bytes = given.max_message_bytes;
   raw.no_lane = given.no_lane ? 1 : 0;
+  raw.socket_engine = static_cast<distag_socket_engine_type>(given.socket_engine);
   raw.name = text_or_null(given.name);
   raw.rendezvous = text_or_null(given.rendezvous);
   raw.job = text_or_null(given.job);

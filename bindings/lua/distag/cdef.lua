@@ -5,6 +5,7 @@ typedef int32_t distag_status;
 typedef int32_t distag_dtype;
 typedef int32_t distag_value_kind;
 typedef uint32_t distag_executor_type;
+typedef uint32_t distag_socket_engine_type;
 typedef int32_t distag_log_level_type;
 typedef int32_t distag_member_state_type;
 typedef uint32_t distag_event_kind;
@@ -25,6 +26,7 @@ enum distag_value_kind_code { DISTAG_VALUE_NULL = 1, DISTAG_VALUE_BOOL = 2, DIST
   DISTAG_VALUE_FLOAT64 = 4, DISTAG_VALUE_TEXT = 5, DISTAG_VALUE_BYTES = 6, DISTAG_VALUE_TENSOR = 7, DISTAG_VALUE_LIST
   = 8, DISTAG_VALUE_MAP = 9, DISTAG_VALUE_RREF = 10, DISTAG_VALUE_OBJECT = 11 };
 enum distag_executor { DISTAG_EXECUTOR_POOL = 1, DISTAG_EXECUTOR_HOST = 2 };
+enum distag_socket_engine { DISTAG_SOCKET_ENGINE_ZMQ = 1, DISTAG_SOCKET_ENGINE_ZMTP = 2 };
 enum distag_log_level { DISTAG_LOG_ERROR = 1, DISTAG_LOG_WARNING = 2, DISTAG_LOG_INFO = 3, DISTAG_LOG_DEBUG = 4 };
 enum distag_member_state { DISTAG_MEMBER_ALIVE = 1, DISTAG_MEMBER_LEFT = 2, DISTAG_MEMBER_LOST = 3 };
 enum distag_event_kind_code { DISTAG_EVENT_CALL = 1, DISTAG_EVENT_FUTURE = 2 };
@@ -188,7 +190,7 @@ struct distag_worker_options {
   distag_thread_hook on_thread_start;
   distag_thread_hook on_thread_stop;
   uint32_t no_lane;
-  uint32_t reserved;
+  distag_socket_engine_type socket_engine;
   uint64_t reserved_2;
 };
 struct distag_function_options {

@@ -67,6 +67,9 @@ M.VALUE_OBJECT = 11 -- since 0.2. Stays where it is: only rrefs to it travel
 M.EXECUTOR_POOL = 1 -- callbacks run on threads of the worker (default)
 M.EXECUTOR_HOST = 2 -- callbacks run when and where the host polls: engines, interpreters, frame loops
 
+M.SOCKET_ENGINE_ZMQ = 1 -- libzmq, with two threads for each worker that uses sockets
+M.SOCKET_ENGINE_ZMTP = 2 -- distag's own, on the loop, without a thread (default)
+
 M.LOG_ERROR = 1
 M.LOG_WARNING = 2 -- default
 M.LOG_INFO = 3
@@ -255,7 +258,7 @@ M.layouts = {
     { "on_thread_start", 144 },
     { "on_thread_stop", 152 },
     { "no_lane", 160 },
-    { "reserved", 164 },
+    { "socket_engine", 164 },
     { "reserved_2", 168 },
   } },
   distag_function_options = { size = 24, members = {

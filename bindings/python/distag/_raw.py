@@ -72,6 +72,9 @@ VALUE_OBJECT = 11
 EXECUTOR_POOL = 1
 EXECUTOR_HOST = 2
 
+SOCKET_ENGINE_ZMQ = 1
+SOCKET_ENGINE_ZMTP = 2
+
 LOG_ERROR = 1
 LOG_WARNING = 2
 LOG_INFO = 3
@@ -268,7 +271,7 @@ class distag_worker_options(Structure):
         ("on_thread_start", distag_thread_hook),
         ("on_thread_stop", distag_thread_hook),
         ("no_lane", c_uint32),
-        ("reserved", c_uint32),
+        ("socket_engine", c_uint32),
         ("reserved_2", c_uint64),
     )
 

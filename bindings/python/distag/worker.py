@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .mesh import Mesh
 
 EXECUTORS = {"pool": _raw.EXECUTOR_POOL, "host": _raw.EXECUTOR_HOST}
+SOCKET_ENGINES = {"zmq": _raw.SOCKET_ENGINE_ZMQ, "zmtp": _raw.SOCKET_ENGINE_ZMTP}
 LOG_LEVELS = {"error": _raw.LOG_ERROR, "warning": _raw.LOG_WARNING, "info": _raw.LOG_INFO, "debug": _raw.LOG_DEBUG}
 LEVELS = {value: name for name, value in LOG_LEVELS.items()}
 STATES = {_raw.MEMBER_ALIVE: "alive", _raw.MEMBER_LEFT: "left", _raw.MEMBER_LOST: "lost"}
@@ -88,7 +89,7 @@ class Worker(Owner):
                  rendezvous: str | None = None, job: str | None = None, functions: Offers | None = None,
                  executor: str = "pool", thread_count: int = 0, call_timeout: Duration = None, lease: Duration = None,
                  max_message_bytes: int = 0, max_in_flight_bytes: int = 0, bind: str | None = None,
-                 advertise: str | None = None, no_lane: bool = False,
+                 advertise: str | None = None, no_lane: bool = False, socket_engine: str | None = None,
                  group_key: str | None = None, secret_key: str | None = None, peers: Mapping[str, str] | None = None,
                  rendezvous_name: str | None = None, initiators: Iterable[str] | None = None,
                  allow_insecure: bool = False,
@@ -99,7 +100,8 @@ class Worker(Owner):
         options = _raw.distag_worker_options(
             struct_size=sizeof(_raw.distag_worker_options), executor=_choice("executor", executor, EXECUTORS),
             log_level=_choice("log_level", log_level, LOG_LEVELS), call_timeout_ns=limit_ns(call_timeout),
-            lease_ns=limit_ns(lease), no_lane=1 if no_lane else 0)
+            lease_ns=limit_ns(lease), no_lane=1 if no_lane else 0,
+            socket_engine=0 if socket_engine is None else _choice("socket_engine", socket_engine, SOCKET_ENGINES))
         for field, kind, number in (("rank", c_int32, rank), ("world_size", c_int32, world_size),
                                     ("thread_count", c_uint32, thread_count),
                                     ("max_message_bytes", c_uint64, max_message_bytes),

@@ -18,7 +18,8 @@ constexpr int kMessagesPerTurn = 64;
 // The IO thread tells of every failure that it sees; this is for one that it does not.
 constexpr Nanos kDialTimeout = 10 * kSecond;
 constexpr Nanos kLastWords = 100 * kMillisecond;
-// A listener of libzmq whose key is another one hangs up without a word, at once: one that does so twice has another.
+// A listener of libzmq whose key is another one, or that has a key where the dialler has none, hangs up at once, mostly
+// before its greeting says why: after two such ends in a row the dialler takes itself for denied.
 constexpr Nanos kQuickHangUp = 2 * kSecond;
 
 constexpr int kEndEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVENT_DISCONNECTED |
@@ -184,23 +185,25 @@ bool ZmqConnection::State::take_turn() {
 // Up to the end of the connection: libzmq dials again after that, at some time, which is not wanted.
 void ZmqConnection::State::look_at_monitor() {
   bool has_succeeded = false;
-  const auto read = [this, &has_succeeded] {
+  bool is_new = false;
+  const auto read = [&] {
     while (!is_over_) {
       const std::optional<ZmqEvent> event = monitor_->next();
       if (!event) return;
       note(*event);
+      is_new = is_new || event->number == ZMQ_EVENT_CONNECTED;
       has_succeeded = has_succeeded || event->number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
     }
   };
   read();
-  if (has_succeeded && address_.is_ipc() && !keys_) {
+  if (is_new && address_.is_ipc() && !keys_) {
     const bool is_other = !is_of_same_user(descriptor_);
     // libzmq says that the connection is over before it closes the descriptor, the number of which may be another's
     // from then on: the look counts only if that has not been said by now.
     read();
     was_denied_ = was_denied_ || (is_other && !is_over_);
-    has_succeeded = !is_other && !is_over_;
     is_over_ = is_over_ || is_other;
+    has_succeeded = has_succeeded && !is_over_;
   }
   if (has_succeeded && phase_ == Phase::kDialling) begin_connected();
   if (is_over_ && is_open()) begin_end();
@@ -258,7 +261,7 @@ void ZmqConnection::State::finish_end() {
   if (probe_ || phase_ != Phase::kEnding) return;
   release();
   if (was_connected_ || was_denied_) return drop(false);
-  if (keys_ && is_hang_up_ && loop_.now() - connected_at_ < kQuickHangUp) {
+  if (is_hang_up_ && loop_.now() - connected_at_ < kQuickHangUp) {
     was_denied_ = ++hang_ups_ == 2;
     return was_denied_ ? drop(false) : dial_again();
   }

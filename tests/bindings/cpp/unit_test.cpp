@@ -285,6 +285,20 @@ TEST(HostExecutor, gives_events) {
   { const auto dropped = worker.take_event(10s); }  // fails its call
 }
 
+TEST(Options, socket_engine_names_what_carries_sockets) {
+  char folder[] = "/tmp/distag-unit-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  for (const auto& [engine, name] :
+       {std::pair(distag::socket_engine::zmq, "zmq"), std::pair(distag::socket_engine::zmtp, "zmtp")}) {
+    distag::worker_options options = alone("socket_engine");
+    options.rendezvous = std::string("file://") + folder;
+    options.socket_engine = engine;
+    const distag::worker worker = started(options);
+    EXPECT_NE(worker.report().find(std::string("\"engine\": \"") + name + '"'), std::string::npos);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Options, no_lane_leaves_sockets_alone) {
   char folder[] = "/tmp/distag-unit-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);

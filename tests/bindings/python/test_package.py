@@ -466,8 +466,15 @@ class Groups(unittest.TestCase):
                     lane = worker.report()["lane"]
             self.assertEqual((lane["on"], lane.get("why")), (not no_lane, why))
 
+    def test_an_engine_of_sockets(self):
+        for engine in ("zmq", "zmtp"):
+            with tempfile.TemporaryDirectory() as folder:
+                with distag.Worker("w", rank=0, world_size=1, rendezvous=f"file://{folder}",
+                                   socket_engine=engine) as worker:
+                    self.assertEqual(worker.report()["sockets"]["engine"], engine)
+
     def test_options_that_are_none(self):
-        for options in ({"executor": "thread"}, {"log_level": "loud"}, {"call_timeout": -1}, {"name": "a\0b"}):
+        for options in ({"executor": "thread"}, {"log_level": "loud"}, {"socket_engine": "raw"}, {"call_timeout": -1}, {"name": "a\0b"}):
             with self.assertRaises(distag.UsageError):
                 distag.Worker(**{"rank": 0, "world_size": 1, **options})
 

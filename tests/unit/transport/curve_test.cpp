@@ -24,16 +24,21 @@ namespace {
 constexpr const char* kSecret = "the secret that this group of tests shares";
 constexpr const char* kOtherSecret = "another secret, of another group of tests";
 
-TransportKind kind_of(const char* secret) {
+TransportKind kind_of(Engine engine, const char* secret) {
   Security security;
   if (secret != nullptr) security.group_key = group_key_of(secret);
-  return {"zmtp", [security](FdLoop& loop) { return make_zmtp(loop, security); }, {}, {}, {}, false};
+  return {name_of(engine),
+          [engine, security](FdLoop& loop) { return make_sockets(engine, loop, security); },
+          {},
+          {},
+          {},
+          false};
 }
 
 // An acceptor that also records whom it did not let in; it may answer each message.
 class Guarded {
  public:
-  explicit Guarded(const char* secret, bool answers = false) : side_(kind_of(secret)) {
+  Guarded(Engine engine, const char* secret, bool answers = false) : side_(kind_of(engine, secret)) {
     side_.run([this, answers] {
       AcceptorEvents events;
       events.on_message = [this, answers](const ConnectionToken& from, Frames frames) {
@@ -65,9 +70,11 @@ class Guarded {
   std::string endpoint_;
 };
 
+class CurveTest : public ::testing::TestWithParam<Engine> {};
+
 // The events of a dial until its end, and the time it took.
-std::vector<std::string> events_of_dial(const char* secret, const std::string& endpoint, Nanos& took) {
-  Side side(kind_of(secret));
+std::vector<std::string> events_of_dial(Engine engine, const char* secret, const std::string& endpoint, Nanos& took) {
+  Side side(kind_of(engine, secret));
   Record record;
   std::unique_ptr<Connection> connection;
   const Nanos begun = side.loop().now();
@@ -82,13 +89,13 @@ std::vector<std::string> events_of_dial(const char* secret, const std::string& e
   return record.all();
 }
 
-TEST(Curve, WhoHasNotTheKeyIsDeniedAtOnce) {
+TEST_P(CurveTest, WhoHasNotTheKeyIsDeniedAtOnce) {
   const std::vector<std::string> denied = {"denied", "dropped"};
   for (const auto& [listener, dialler] : std::vector<std::pair<const char*, const char*>>{
            {kSecret, kOtherSecret}, {kSecret, nullptr}, {nullptr, kSecret}}) {
-    Guarded guarded(listener);
+    Guarded guarded(GetParam(), listener);
     Nanos took = 0;
-    EXPECT_EQ(events_of_dial(dialler, guarded.endpoint(), took), denied);
+    EXPECT_EQ(events_of_dial(GetParam(), dialler, guarded.endpoint(), took), denied);
     EXPECT_LT(took, 2 * kSecond);
     const std::vector<std::string> events = guarded.record().all();
     EXPECT_EQ(std::count(events.begin(), events.end(), "message"), 0);
@@ -96,14 +103,20 @@ TEST(Curve, WhoHasNotTheKeyIsDeniedAtOnce) {
 }
 
 // Without a key of the group both sides of a machine speak with that of the user, which is asked for once it is needed.
-TEST(Curve, LoopbackSpeaksWithTheKeyOfTheUser) {
+TEST_P(CurveTest, LoopbackSpeaksWithTheKeyOfTheUser) {
   int asked = 0;
   Security security;
   security.user_key = [&asked] {
     ++asked;
     return group_key_of(kSecret);
   };
-  const TransportKind kind{"zmtp", [security](FdLoop& loop) { return make_zmtp(loop, security); }, {}, {}, {}, false};
+  const TransportKind kind{
+      name_of(GetParam()),
+      [engine = GetParam(), security](FdLoop& loop) { return make_sockets(engine, loop, security); },
+      {},
+      {},
+      {},
+      false};
   Side side(kind);
   {
     std::string path;
@@ -119,15 +132,15 @@ TEST(Curve, LoopbackSpeaksWithTheKeyOfTheUser) {
   EXPECT_EQ(asked, 1);
   const std::vector<std::string> denied = {"denied", "dropped"};
   Nanos took = 0;
-  EXPECT_EQ(events_of_dial(nullptr, listening.endpoint(), took), denied);
-  EXPECT_EQ(events_of_dial(kOtherSecret, listening.endpoint(), took), denied);
-  Guarded guarded(kSecret);
+  EXPECT_EQ(events_of_dial(GetParam(), nullptr, listening.endpoint(), took), denied);
+  EXPECT_EQ(events_of_dial(GetParam(), kOtherSecret, listening.endpoint(), took), denied);
+  Guarded guarded(GetParam(), kSecret);
   Dialled own(side, guarded.endpoint());
   EXPECT_EQ(own.record().next("connected").what, "connected");
 }
 
-TEST(Curve, NobodyDialsAnotherMachineWithoutAKey) {
-  Side side(kind_of(nullptr));
+TEST_P(CurveTest, NobodyDialsAnotherMachineWithoutAKey) {
+  Side side(kind_of(GetParam(), nullptr));
   side.run([&side] {
     try {
       side.transport().dial("tcp://192.0.2.1:1", {});
@@ -139,12 +152,16 @@ TEST(Curve, NobodyDialsAnotherMachineWithoutAKey) {
   });
 }
 
-TEST(Curve, TheListenerSaysWhoWasDenied) {
-  Guarded guarded(kSecret);
+TEST_P(CurveTest, TheListenerSaysWhoWasDenied) {
+  Guarded guarded(GetParam(), kSecret);
   Nanos took = 0;
-  events_of_dial(kOtherSecret, guarded.endpoint(), took);
+  events_of_dial(GetParam(), kOtherSecret, guarded.endpoint(), took);
   const std::string why = text_of(guarded.record().next("denied").frames.at(0));
-  EXPECT_EQ(why.rfind("a connection from tcp://127.0.0.1:", 0), 0u) << why;
+  // libzmq may have closed the connection before its address was looked at.
+  const bool is_known = why.rfind("a connection from tcp://127.0.0.1:", 0) == 0;
+  EXPECT_TRUE(is_known || (GetParam() == Engine::kZmq &&
+                           why.rfind("a connection from an address that is not known was refused", 0) == 0))
+      << why;
   EXPECT_NE(why.find("does not know the key of the group"), std::string::npos) << why;
 }
 
@@ -204,7 +221,7 @@ class Middle {
         bytes[changed_byte_ - client_bytes_.size()] ^= 0x20;
       }
       client_bytes_.append(bytes, size);
-      const bool is_message = std::string_view(bytes, size).substr(2).starts_with("\7MESSAGE");
+      const bool is_message = size > 2 && std::string_view(bytes, size).substr(2).starts_with("\7MESSAGE");
       if (is_message && repeats_messages_) send(to, bytes, size, MSG_NOSIGNAL);
     }
     return send(to, bytes, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
@@ -220,10 +237,10 @@ class Middle {
 constexpr size_t kNone = SIZE_MAX;
 
 // The bytes of a client that connects and sends one message, as somebody on the way sees them.
-std::string bytes_of_client(Guarded& guarded) {
+std::string bytes_of_client(Engine engine, Guarded& guarded) {
   Middle middle(guarded.endpoint(), kNone);
   {
-    Side side(kind_of(kSecret));
+    Side side(kind_of(engine, kSecret));
     Dialled dialled(side, middle.endpoint());
     EXPECT_EQ(dialled.record().next("connected").what, "connected");
     EXPECT_TRUE(dialled.send({text_frame("a message for the group alone")}));
@@ -232,15 +249,15 @@ std::string bytes_of_client(Guarded& guarded) {
   return middle.client_bytes();
 }
 
-TEST(Curve, NothingIsReadableOnTheWay) {
-  Guarded guarded(kSecret);
-  EXPECT_EQ(bytes_of_client(guarded).find("for the group"), std::string::npos);
+TEST_P(CurveTest, NothingIsReadableOnTheWay) {
+  Guarded guarded(GetParam(), kSecret);
+  EXPECT_EQ(bytes_of_client(GetParam(), guarded).find("for the group"), std::string::npos);
 }
 
 // A connection that is said again, byte for byte: the listener answers with another short-term key and cookie.
-TEST(Curve, AReplayedConnectionIsRefused) {
-  Guarded guarded(kSecret);
-  const std::string bytes = bytes_of_client(guarded);
+TEST_P(CurveTest, AReplayedConnectionIsRefused) {
+  Guarded guarded(GetParam(), kSecret);
+  const std::string bytes = bytes_of_client(GetParam(), guarded);
   const int fd = Middle::connect_to(guarded.endpoint());
   ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   char answer[4096];
@@ -251,12 +268,19 @@ TEST(Curve, AReplayedConnectionIsRefused) {
   EXPECT_EQ(std::count(events.begin(), events.end(), "message"), 1);
 }
 
-// Dials, says the text once connected, and gives the event that ended it: "answered" or "dropped".
-std::string say_through(Middle& middle, const std::string& text) {
-  Side side(kind_of(kSecret));
+// Dials, says the text once connected, and gives the event that ended it: "answered" or "dropped". A listener of libzmq
+// may hear no more of a connection whose box does not open, and leave it open: "unheard", after a second.
+std::string say_through(Engine engine, Middle& middle, const std::string& text) {
+  Side side(kind_of(engine, kSecret));
   Record record;
   std::unique_ptr<Connection> connection;
-  side.run([&side, &middle, &record, &connection, &text] {
+  Loop::TimerId timer = 0;
+  side.run([&] {
+    if (engine == Engine::kZmq) {
+      timer = side.loop().start_timer(side.loop().now() + kSecond, [&record] {
+        record.add({"end", {text_frame("unheard")}, {}});
+      });
+    }
     ConnectionEvents events;
     events.on_connected = [&connection, &text] { connection->send({text_frame(text)}); };
     events.on_message = [&record](Frames) { record.add({"end", {text_frame("answered")}, {}}); };
@@ -264,20 +288,23 @@ std::string say_through(Middle& middle, const std::string& text) {
     connection = side.transport().dial(middle.endpoint(), std::move(events));
   });
   const Record::Event end = record.next("end");
-  side.run([&connection] { connection.reset(); });
+  side.run([&] {
+    side.loop().cancel_timer(timer);
+    connection.reset();
+  });
   return end.frames.empty() ? "nothing" : text_of(end.frames[0]);
 }
 
 // A bit that the client says is changed on the way, each time another one: the message comes as it was, where the bit
 // means nothing (filler), or not at all.
-TEST(Curve, AChangedBitNeverChangesAMessage) {
+TEST_P(CurveTest, AChangedBitNeverChangesAMessage) {
   const std::string text = "a message for the group alone";
-  Guarded guarded(kSecret, true);
-  const size_t size = bytes_of_client(guarded).size();
+  Guarded guarded(GetParam(), kSecret, true);
+  const size_t size = bytes_of_client(GetParam(), guarded).size();
   size_t dropped = 0;
   for (size_t at = 0; at < size; at += at < 64 ? 8 : 23) {
     Middle middle(guarded.endpoint(), at);
-    const std::string end = say_through(middle, text);
+    const std::string end = say_through(GetParam(), middle, text);
     EXPECT_NE(end, "nothing") << "byte " << at;
     dropped += end == "dropped" ? 1 : 0;
   }
@@ -285,19 +312,20 @@ TEST(Curve, AChangedBitNeverChangesAMessage) {
   for (const std::string& message : guarded.messages()) EXPECT_EQ(message, text);
 }
 
-// A box that is sent twice on its way is opened once, and ends the connection.
-TEST(Curve, ARepeatedMessageIsHeardOnce) {
-  Guarded guarded(kSecret);
+// A box that is sent twice on its way is opened once, and ends the connection, or is the last that libzmq looks at.
+TEST_P(CurveTest, ARepeatedMessageIsHeardOnce) {
+  Guarded guarded(GetParam(), kSecret);
   {
     Middle middle(guarded.endpoint(), kNone, true);
-    EXPECT_EQ(say_through(middle, "once"), "dropped");
+    const std::string end = say_through(GetParam(), middle, "once");
+    EXPECT_TRUE(end == "dropped" || (GetParam() == Engine::kZmq && end == "unheard")) << end;
   }
   EXPECT_EQ(guarded.messages(), std::vector<std::string>{"once"});
 }
 
 // A client that knows the public key of the group and has another key of its own.
-TEST(Curve, AStrangerWhoKnowsThePublicKeyIsDenied) {
-  Guarded guarded(kSecret);
+TEST_P(CurveTest, AStrangerWhoKnowsThePublicKeyIsDenied) {
+  Guarded guarded(GetParam(), kSecret);
   const CurveKeyPair own = group_key_of(kOtherSecret);
   void* const context = zmq_ctx_new();
   void* const socket = zmq_socket(context, ZMQ_DEALER);
@@ -362,6 +390,8 @@ TEST(GroupKey, IsTheSameForTheSameSecretOnly) {
   EXPECT_NE(group_key_of(kSecret).public_key, group_key_of(kOtherSecret).public_key);
   EXPECT_THROW(group_key_of(std::string(31, 'x')), Error);
 }
+
+INSTANTIATE_TEST_SUITE_P(Engines, CurveTest, kBothEngines, kEngineName);
 
 }  // namespace
 }  // namespace distag::testing

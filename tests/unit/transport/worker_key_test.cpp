@@ -17,7 +17,8 @@ namespace {
 // A worker with a key of its own, and its transport.
 class Keyed {
  public:
-  Keyed(const CurveKeyPair& own, std::shared_ptr<KeyRing> ring) : ring_(std::move(ring)), side_(kind(own, ring_)) {}
+  Keyed(Engine engine, const CurveKeyPair& own, std::shared_ptr<KeyRing> ring)
+      : ring_(std::move(ring)), side_(kind(engine, own, ring_)) {}
   ~Keyed() {
     side_.run([this] {
       acceptor_.reset();
@@ -61,10 +62,15 @@ class Keyed {
   void await_end() { EXPECT_EQ(dialled_.next("dropped").what, "dropped"); }
 
  private:
-  static TransportKind kind(const CurveKeyPair& own, const std::shared_ptr<KeyRing>& ring) {
+  static TransportKind kind(Engine engine, const CurveKeyPair& own, const std::shared_ptr<KeyRing>& ring) {
     Security security;
     security.worker_keys = WorkerKeys{own, ring, "server"};
-    return {"zmtp", [security](FdLoop& loop) { return make_zmtp(loop, security); }, {}, {}, {}, false};
+    return {name_of(engine),
+            [engine, security](FdLoop& loop) { return make_sockets(engine, loop, security); },
+            {},
+            {},
+            {},
+            false};
   }
 
   const std::shared_ptr<KeyRing> ring_;
@@ -75,7 +81,7 @@ class Keyed {
   std::unique_ptr<Connection> connection_;
 };
 
-class WorkerKeyTest : public ::testing::Test {
+class WorkerKeyTest : public ::testing::TestWithParam<Engine> {
  protected:
   KeyRing::Keys keys() const { return {{"server", server_.public_key}, {"a", a_.public_key}, {"b", b_.public_key}}; }
   std::shared_ptr<KeyRing> ring() const { return std::make_shared<KeyRing>(keys()); }
@@ -86,24 +92,24 @@ class WorkerKeyTest : public ::testing::Test {
   const CurveKeyPair stranger_ = new_key_pair();
 };
 
-TEST_F(WorkerKeyTest, IsAskedForAtEachDoorAndSaysTheName) {
+TEST_P(WorkerKeyTest, IsAskedForAtEachDoorAndSaysTheName) {
   for (const char* address : {"tcp://127.0.0.1:0", ""}) {
-    Keyed server(server_, ring());
+    Keyed server(GetParam(), server_, ring());
     const std::string endpoint = server.listen(address);
-    Keyed a(a_, ring());
+    Keyed a(GetParam(), a_, ring());
     ASSERT_EQ(a.dial("server", endpoint), "connected") << endpoint;
     a.say("hello");
     EXPECT_EQ(server.next("message"), "a: hello");
-    Keyed stranger(stranger_, ring());
+    Keyed stranger(GetParam(), stranger_, ring());
     EXPECT_EQ(stranger.dial("server", endpoint), "denied") << endpoint;
     EXPECT_NE(server.next("denied").find("its key is not that of a worker that may connect"), std::string::npos);
   }
 }
 
-TEST_F(WorkerKeyTest, OnlyTheWorkerOfThatNameAnswers) {
-  Keyed server(server_, ring());
+TEST_P(WorkerKeyTest, OnlyTheWorkerOfThatNameAnswers) {
+  Keyed server(GetParam(), server_, ring());
   const std::string endpoint = server.listen("tcp://127.0.0.1:0");
-  Keyed a(a_, ring());
+  Keyed a(GetParam(), a_, ring());
   EXPECT_EQ(a.dial("b", endpoint), "denied");
   EXPECT_NE(server.next("denied").find("it does not know the key of this worker"), std::string::npos);
   try {
@@ -115,12 +121,12 @@ TEST_F(WorkerKeyTest, OnlyTheWorkerOfThatNameAnswers) {
   }
 }
 
-TEST_F(WorkerKeyTest, OneThatIsTakenAwayIsHeardNoMore) {
+TEST_P(WorkerKeyTest, OneThatIsTakenAwayIsHeardNoMore) {
   const auto list = ring();
-  Keyed server(server_, list);
+  Keyed server(GetParam(), server_, list);
   const std::string endpoint = server.listen("tcp://127.0.0.1:0");
-  Keyed a(a_, ring());
-  Keyed b(b_, ring());
+  Keyed a(GetParam(), a_, ring());
+  Keyed b(GetParam(), b_, ring());
   ASSERT_EQ(a.dial("server", endpoint), "connected");
   ASSERT_EQ(b.dial("server", endpoint), "connected");
   a.say("before");
@@ -130,28 +136,29 @@ TEST_F(WorkerKeyTest, OneThatIsTakenAwayIsHeardNoMore) {
   EXPECT_EQ(list->replace(fewer), std::vector<std::string>{"a"});
   a.say("after");
   EXPECT_NE(server.next("denied").find("its key may connect no more"), std::string::npos);
-  a.await_end();
+  // Nothing ends one of the connections of libzmq: what comes by it is not heard.
+  if (GetParam() == Engine::kZmtp) a.await_end();
   b.say("still here");
   EXPECT_EQ(server.next("message"), "b: still here");
-  Keyed again(a_, ring());
+  Keyed again(GetParam(), a_, ring());
   EXPECT_EQ(again.dial("server", endpoint), "denied");
   EXPECT_EQ(list->replace(keys()), std::vector<std::string>());
-  Keyed once_more(a_, ring());
+  Keyed once_more(GetParam(), a_, ring());
   EXPECT_EQ(once_more.dial("server", endpoint), "connected");
 }
 
-TEST_F(WorkerKeyTest, OneThatGoesToAnotherNameIsHeardNoMore) {
+TEST_P(WorkerKeyTest, OneThatGoesToAnotherNameIsHeardNoMore) {
   const auto list = ring();
-  Keyed server(server_, list);
+  Keyed server(GetParam(), server_, list);
   const std::string endpoint = server.listen("tcp://127.0.0.1:0");
-  Keyed a(a_, ring());
+  Keyed a(GetParam(), a_, ring());
   ASSERT_EQ(a.dial("server", endpoint), "connected");
   EXPECT_EQ(list->replace({{"b", a_.public_key}}), (std::vector<std::string>{"a", "b", "server"}));
   a.say("who am I");
   EXPECT_NE(server.next("denied").find("its key may connect no more"), std::string::npos);
 }
 
-TEST_F(WorkerKeyTest, HasOneNameAlone) {
+TEST_P(WorkerKeyTest, HasOneNameAlone) {
   EXPECT_THROW(KeyRing({{"a", a_.public_key}, {"b", a_.public_key}}), Error);
   const auto list = ring();
   EXPECT_THROW(list->replace({{"a", a_.public_key}, {"b", a_.public_key}}), Error);
@@ -168,7 +175,7 @@ Status status_of(const std::string& list, const std::string& word) {
   return Status::kOk;
 }
 
-TEST_F(WorkerKeyTest, IsReadFromText) {
+TEST_P(WorkerKeyTest, IsReadFromText) {
   EXPECT_EQ(pair_of(a_.secret_key).public_key, a_.public_key);
   const std::string a = print_key(a_.public_key), b = print_key(b_.public_key);
   EXPECT_EQ(a.size(), 40u);
@@ -182,6 +189,8 @@ TEST_F(WorkerKeyTest, IsReadFromText) {
     EXPECT_THROW(parse_key(bad, "it"), Error) << bad;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Engines, WorkerKeyTest, kBothEngines, kEngineName);
 
 }  // namespace
 }  // namespace distag::testing

@@ -136,7 +136,7 @@ fn layout_of_distag_worker_options() {
     assert_eq!(offset!(distag_worker_options, on_thread_start), 144, "distag_worker_options.on_thread_start");
     assert_eq!(offset!(distag_worker_options, on_thread_stop), 152, "distag_worker_options.on_thread_stop");
     assert_eq!(offset!(distag_worker_options, no_lane), 160, "distag_worker_options.no_lane");
-    assert_eq!(offset!(distag_worker_options, reserved), 164, "distag_worker_options.reserved");
+    assert_eq!(offset!(distag_worker_options, socket_engine), 164, "distag_worker_options.socket_engine");
     assert_eq!(offset!(distag_worker_options, reserved_2), 168, "distag_worker_options.reserved_2");
 }
 

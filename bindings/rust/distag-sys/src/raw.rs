@@ -99,6 +99,11 @@ pub const DISTAG_EXECUTOR_POOL: distag_executor_type = 1;
 /// callbacks run when and where the host polls: engines, interpreters, frame loops
 pub const DISTAG_EXECUTOR_HOST: distag_executor_type = 2;
 
+/// libzmq, with two threads for each worker that uses sockets
+pub const DISTAG_SOCKET_ENGINE_ZMQ: distag_socket_engine_type = 1;
+/// distag's own, on the loop, without a thread (default)
+pub const DISTAG_SOCKET_ENGINE_ZMTP: distag_socket_engine_type = 2;
+
 pub const DISTAG_LOG_ERROR: distag_log_level_type = 1;
 /// default
 pub const DISTAG_LOG_WARNING: distag_log_level_type = 2;
@@ -182,6 +187,7 @@ pub type distag_status = i32;
 pub type distag_dtype = i32;
 pub type distag_value_kind = i32;
 pub type distag_executor_type = u32;
+pub type distag_socket_engine_type = u32;
 pub type distag_log_level_type = i32;
 pub type distag_member_state_type = i32;
 pub type distag_event_kind = u32;
@@ -632,8 +638,9 @@ pub struct distag_worker_options {
     pub on_thread_stop: distag_thread_hook,
     /// 1: sockets only, no shared memory with members of this machine, as DISTAG_LANE=0; since 0.3
     pub no_lane: u32,
-    /// 0, as is the next one
-    pub reserved: u32,
+    /// 0: as DISTAG_SOCKET_ENGINE names it (zmq or zmtp), else zmtp; since 0.3
+    pub socket_engine: u32,
+    /// 0
     pub reserved_2: u64,
 }
 impl distag_worker_options {
@@ -1708,23 +1715,23 @@ extern "C" {
     pub fn distag_worker_get_stats(worker: *mut distag_worker, out_stats: *mut distag_stats, err: *mut distag_error) -> i32;
     /// Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and
     /// how they stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes"
-    /// and what those wait for, "rrefs", the last "events", and "lane" (since 0.3), here and of each member:
-    /// whether messages go by shared memory, or why not. Of a context on this worker: its counts, "passes",
-    /// "sends", those that "never_fired" (no gradient has come for them), and the graph behind these sends as
-    /// "nodes" and "edges": kinds and names, no values, and nothing of tensors that were not sent. Copies at most
-    /// `capacity` bytes, the last of them NUL; `out_size` is the whole length without it, which may be another
-    /// the next time. Fails: DEADLINE when the worker does not answer within a second; INVALID_STATE when the
-    /// context has ended.
+    /// and what those wait for, "rrefs", the last "events", "lane" (since 0.3), here and of each member: whether
+    /// messages go by shared memory, or why not, and "sockets" (since 0.3): the engine. Of a context on this
+    /// worker: its counts, "passes", "sends", those that "never_fired" (no gradient has come), and the graph
+    /// behind these sends as "nodes" and "edges": kinds and names, no values, and nothing of tensors that were
+    /// not sent. Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without
+    /// it, which may be another the next time. Fails: DEADLINE when the worker does not answer within a second;
+    /// INVALID_STATE when the context has ended.
     pub fn distag_worker_copy_report(worker: *mut distag_worker, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and
     /// how they stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes"
-    /// and what those wait for, "rrefs", the last "events", and "lane" (since 0.3), here and of each member:
-    /// whether messages go by shared memory, or why not. Of a context on this worker: its counts, "passes",
-    /// "sends", those that "never_fired" (no gradient has come for them), and the graph behind these sends as
-    /// "nodes" and "edges": kinds and names, no values, and nothing of tensors that were not sent. Copies at most
-    /// `capacity` bytes, the last of them NUL; `out_size` is the whole length without it, which may be another
-    /// the next time. Fails: DEADLINE when the worker does not answer within a second; INVALID_STATE when the
-    /// context has ended.
+    /// and what those wait for, "rrefs", the last "events", "lane" (since 0.3), here and of each member: whether
+    /// messages go by shared memory, or why not, and "sockets" (since 0.3): the engine. Of a context on this
+    /// worker: its counts, "passes", "sends", those that "never_fired" (no gradient has come), and the graph
+    /// behind these sends as "nodes" and "edges": kinds and names, no values, and nothing of tensors that were
+    /// not sent. Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without
+    /// it, which may be another the next time. Fails: DEADLINE when the worker does not answer within a second;
+    /// INVALID_STATE when the context has ended.
     pub fn distag_context_copy_report(context: *mut distag_context, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Handles of this process that are not released yet; 0 before the library is unloaded.
     pub fn distag_get_handle_count() -> u64;

@@ -1,0 +1,332 @@
+// The ROUTER of libzmq: those who are not let in, those who are and misbehave, and what it costs before anybody dials.
+#include "transport/zmq/zmq_acceptor.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/pool.h"
+#include "contract/transport_contract.h"
+#include "support/sockets.h"
+#include "transport/socket/group_key.h"
+
+namespace distag::testing {
+namespace {
+
+constexpr const char* kSecret = "the secret that this group of tests shares";
+constexpr const char* kOtherSecret = "another secret, of another group of tests";
+constexpr Nanos kLook = 20 * kMillisecond;
+
+TransportKind kind_of(const char* secret) {
+  Security security;
+  if (secret != nullptr) security.group_key = group_key_of(secret);
+  return {"zmq",
+          [security](FdLoop& loop) {
+            return std::make_unique<SocketTransport>(std::make_unique<ZmqEngine>(loop, nullptr, kLook), security);
+          },
+          {},
+          {},
+          {},
+          false};
+}
+
+size_t entries_of(const char* path) {
+  size_t count = 0;
+  DIR* const directory = opendir(path);
+  while (readdir(directory) != nullptr) ++count;
+  closedir(directory);
+  return count;
+}
+
+// Listens, and records messages, parts of messages and refusals.
+class Served {
+ public:
+  explicit Served(const char* secret, const char* address = "tcp://127.0.0.1:0") : side_(kind_of(secret)) {
+    side_.run([this, address] {
+      AcceptorEvents events = recording_acceptor(record_);
+      events.on_part = [this](const ConnectionToken& from) { record_.add({"part", {}, from}); };
+      acceptor_ =
+          side_.transport().listen(*address == '\0' ? side_.transport().private_address() : address, std::move(events));
+      endpoint_ = acceptor_->endpoint();
+    });
+  }
+  ~Served() {
+    side_.run([this] { acceptor_.reset(); });
+  }
+  bool reply(const ConnectionToken& to, const std::string& text) {
+    bool is_sent = false;
+    side_.run([&] { is_sent = acceptor_->reply(to, {text_frame(text)}); });
+    return is_sent;
+  }
+  void pass(Nanos time) {
+    auto later = Future<Unit>::make();
+    side_.run([&] { side_.loop().start_timer(side_.loop().now() + time, [later] { later->complete(Unit{}); }); });
+    ASSERT_TRUE(wait(*later, kPatience));
+  }
+  size_t count(const std::string& what) {
+    const std::vector<std::string> events = record_.all();
+    return static_cast<size_t>(std::count(events.begin(), events.end(), what));
+  }
+  Side& side() { return side_; }
+  Record& record() { return record_; }
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  Side side_;
+  Record record_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::string endpoint_;
+};
+
+std::string greeting_of(const std::string& mechanism) {
+  std::string greeting = std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\0", 12) + mechanism;
+  greeting.resize(64, '\0');
+  return greeting;
+}
+
+std::string property(const std::string& name, const std::string& value) {
+  return static_cast<char>(name.size()) + name + std::string(3, '\0') + static_cast<char>(value.size()) + value;
+}
+
+std::string ready_of(const std::string& properties) {
+  const std::string body = "\5READY" + property("Socket-Type", "DEALER") + properties;
+  return std::string("\4") + static_cast<char>(body.size()) + body;
+}
+
+// A client by hand, over tcp.
+class Raw {
+ public:
+  explicit Raw(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const SocketAddress address = parse_address(endpoint, false);
+    if (connect(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0) std::abort();
+  }
+  ~Raw() { close(fd_); }
+  void say(const std::string& bytes) const {
+    EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  // The whole handshake of NULL: a message may follow once the other side has said READY.
+  void shake(const std::string& properties) const {
+    say(greeting_of("NULL") + ready_of(properties));
+    std::string said;
+    char bytes[256];
+    while (said.find("READY") == std::string::npos) {
+      const ssize_t got = recv(fd_, bytes, sizeof bytes, 0);
+      ASSERT_GT(got, 0);
+      said.append(bytes, static_cast<size_t>(got));
+    }
+  }
+  void await_greeting() const {
+    pollfd greeted{fd_, POLLIN, 0};
+    EXPECT_EQ(poll(&greeted, 1, static_cast<int>(kPatience / kMillisecond)), 1);
+  }
+  // Until the other side has hung up.
+  void await_end() const {
+    char bytes[256];
+    while (recv(fd_, bytes, sizeof bytes, 0) > 0) {
+    }
+  }
+
+ private:
+  const int fd_;
+};
+
+// A DEALER of libzmq with a routing id of its own choice.
+class Chosen {
+ public:
+  Chosen(const std::string& endpoint, const std::string& routing_id)
+      : context_(zmq_ctx_new()), socket_(zmq_socket(context_, ZMQ_DEALER)) {
+    const int no_wait = 0, patience = 30'000;
+    zmq_setsockopt(socket_, ZMQ_LINGER, &no_wait, sizeof no_wait);
+    zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &patience, sizeof patience);
+    zmq_setsockopt(socket_, ZMQ_ROUTING_ID, routing_id.data(), routing_id.size());
+    EXPECT_EQ(zmq_connect(socket_, endpoint.c_str()), 0);
+  }
+  ~Chosen() {
+    zmq_close(socket_);
+    zmq_ctx_term(context_);
+  }
+  void say(const std::string& text) {
+    EXPECT_EQ(zmq_send(socket_, text.data(), text.size(), 0), static_cast<int>(text.size()));
+  }
+  std::string hear() {
+    char text[64];
+    const int size = zmq_recv(socket_, text, sizeof text, 0);
+    return size < 0 ? "nothing" : std::string(text, static_cast<size_t>(size));
+  }
+
+ private:
+  void* const context_;
+  void* const socket_;
+};
+
+TEST(ZmqAcceptor, HasNothingOfLibzmqBeforeTheFirstDialler) {
+  Side side(kind_of(kSecret));
+  side.run([] {});
+  const size_t threads = entries_of("/proc/self/task"), descriptors = entries_of("/proc/self/fd");
+  std::optional<Listening> listening(std::in_place, side, "tcp://127.0.0.1:0");
+  EXPECT_EQ(entries_of("/proc/self/task"), threads);
+  EXPECT_EQ(entries_of("/proc/self/fd"), descriptors + 1) << "the listening socket";
+  Dialled dialled(side, listening->endpoint());
+  EXPECT_EQ(dialled.record().next("connected").what, "connected");
+  EXPECT_EQ(entries_of("/proc/self/task"), threads + 2) << "the IO thread and the reaper";
+}
+
+// Its threads are gone once the pool has ended.
+TEST(ZmqAcceptor, TheContextEndsOnThePool) {
+  const size_t descriptors = entries_of("/proc/self/fd");
+  for (int round = 0; round < 3; ++round) {
+    Pool pool("ender", 1, {});
+    const TransportKind kind{"zmq",
+                             [&pool](FdLoop& loop) {
+                               return std::make_unique<SocketTransport>(std::make_unique<ZmqEngine>(loop, &pool, kLook),
+                                                                        Security{});
+                             },
+                             {},
+                             {},
+                             {},
+                             false};
+    Side side(kind);
+    std::string address;
+    side.run([&] { address = side.transport().private_address(); });
+    Listening listening(side, address);
+    Dialled dialled(side, listening.endpoint());
+    EXPECT_EQ(dialled.record().next("connected").what, "connected");
+  }
+  EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
+}
+
+// Each is counted once, with its reason; a member is served meanwhile and after it.
+TEST(ZmqAcceptor, CountsThoseWhoAreNotLetIn) {
+  Served served(kSecret);
+  Side member(kind_of(kSecret));
+  Dialled dialled(member, served.endpoint());
+  ASSERT_EQ(dialled.record().next("connected").what, "connected");
+  ASSERT_TRUE(dialled.send({text_frame("hello")}));
+  EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "hello");
+  const std::vector<std::pair<std::string, std::string>> strangers = {
+      {"GET / HTTP/1.1\r\n\r\n", "it speaks no ZMTP"},
+      {greeting_of("NULL"), "it has no key"},
+      {greeting_of("PLAIN"), "it has no key"},
+      {greeting_of("CURVE") + std::string("\4\6\5READY", 8), "its handshake breaks the protocol of CURVE"}};
+  for (const auto& [bytes, why] : strangers) {
+    const Raw raw(served.endpoint());
+    raw.say(bytes);
+    raw.await_end();
+    const std::string text = text_of(served.record().next("denied").frames.at(0));
+    EXPECT_NE(text.find(why), std::string::npos) << text;
+  }
+  for (int i = 0; i < 300; ++i) {
+    const Raw raw(served.endpoint());
+    if (i % 3 == 0) raw.await_greeting();
+    if (i % 3 == 1) raw.say(greeting_of("CURVE").substr(0, 11));
+  }
+  for (int i = 0; i < 300; ++i) ASSERT_EQ(served.record().next("denied").what, "denied") << i;
+  ASSERT_TRUE(dialled.send({text_frame("still here")}));
+  EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "still here");
+  served.pass(100 * kMillisecond);
+  EXPECT_EQ(served.count("denied"), strangers.size() + 300);
+}
+
+TEST(ZmqAcceptor, ARoutingIdIsNoConnection) {
+  Served served(nullptr);
+  auto first = std::make_unique<Chosen>(served.endpoint(), "chosen");
+  first->say("one");
+  const ConnectionToken one = served.record().next("message").from;
+  {
+    Chosen second(served.endpoint(), "chosen");  // held by libzmq as long as the first one lives
+    second.say("two");
+    served.pass(100 * kMillisecond);
+    EXPECT_EQ(served.count("message"), 1u);
+    EXPECT_TRUE(served.reply(one, "to the first"));
+    EXPECT_EQ(first->hear(), "to the first");
+  }
+  first.reset();
+  bool is_open = true;
+  for (int i = 0; i < 10'000 && is_open; ++i) is_open = served.reply(one, "late");
+  EXPECT_FALSE(is_open);
+  Chosen third(served.endpoint(), "chosen");
+  third.say("three");
+  const Record::Event event = served.record().next("message");
+  EXPECT_EQ(text_of(event.frames.at(0)), "three");
+  EXPECT_NE(event.from, one);
+  EXPECT_FALSE(served.reply(one, "late")) << "it is not the one that shows the id now";
+  EXPECT_TRUE(served.reply(event.from, "to the third"));
+  EXPECT_EQ(third.hear(), "to the third");
+}
+
+// What libzmq takes for a property of the message is the handler's own.
+TEST(ZmqAcceptor, AUserIdThatAPeerShowsIsNone) {
+  Served served(nullptr);
+  const Raw raw(served.endpoint());
+  raw.shake(property("User-Id", "forged/7//"));
+  raw.say(std::string("\0\2hi", 4));
+  const Record::Event event = served.record().next("message");
+  EXPECT_EQ(text_of(event.frames.at(0)), "hi");
+  EXPECT_EQ(event.from.size(), 8u);
+  EXPECT_NE(event.from, (ConnectionToken{std::byte{7}, {}, {}, {}, {}, {}, {}, {}}));
+}
+
+TEST(ZmqAcceptor, AMessageOfTooManyFramesIsNotHandedOut) {
+  Served served(nullptr);
+  Side member(kind_of(nullptr));
+  Dialled dialled(member, served.endpoint());
+  ASSERT_EQ(dialled.record().next("connected").what, "connected");
+  const Raw raw(served.endpoint());
+  std::string frames;
+  for (int i = 0; i < 100'000; ++i) frames += std::string("\1\0", 2);
+  raw.shake("");
+  raw.say(frames + std::string("\0\0", 2));
+  raw.say(std::string("\0\5after", 7));
+  ASSERT_TRUE(dialled.send({text_frame("hello")}));
+  EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "hello");
+  served.pass(200 * kMillisecond);
+  EXPECT_EQ(served.count("message"), 1u);
+}
+
+// Over a slow link the receiver hears of the sender long before a message is whole.
+TEST(ZmqAcceptor, PartsOfAMessageAreToldOf) {
+  Served served(nullptr);
+  const Raw raw(served.endpoint());
+  raw.shake("");
+  raw.say(std::string("\0\5hello", 7));
+  const ConnectionToken from = served.record().next("message").from;
+  served.pass(3 * kLook);
+  EXPECT_LE(served.count("part"), 1u) << "nothing more has come";
+  const size_t before = served.count("part");
+  raw.say(std::string("\2\0\0\0\0\0\0\x40\0", 9) + std::string(1000, 'x'));  // of 16,384 bytes
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(served.record().next("part").from, from);
+    raw.say(std::string(1000, 'x'));
+  }
+  EXPECT_GE(served.count("part"), before + 3);
+  EXPECT_EQ(served.count("message"), 1u);
+}
+
+// The key of a listener of libzmq is another one: it hangs up without a word, which says enough when it does so twice.
+TEST(ZmqConnection, AListenerThatKnowsAnotherKeyIsADenial) {
+  Served served(kSecret);
+  Side side(kind_of(kOtherSecret));
+  Record record;
+  std::unique_ptr<Connection> connection;
+  side.run([&] {
+    ConnectionEvents events = recording(record);
+    events.on_denied = [&record] { record.add({"denied", {}, {}}); };
+    connection = side.transport().dial(served.endpoint(), std::move(events));
+  });
+  EXPECT_EQ(record.next("dropped").what, "dropped");
+  EXPECT_EQ(record.all(), (std::vector<std::string>{"denied", "dropped"}));
+  side.run([&connection] { connection.reset(); });
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -83,7 +83,7 @@ distag_status distag_collective(distag_mesh* mesh, uint32_t kind, const char* ax
     check_can_wait();
     const spmd::Line line = held->shared()->line(held->line_name());
     const auto turns = line.program->turns_of(line.name);
-    const MeshLine::Turn turn(*turns, "collective");
+    const MeshLine::Turn turn(*turns, "distag_collective");
     const Lead lead(held->shared()->worker()->core().loop());
     const auto result = begin(*held, {kind, axes, x, options}, true);
     wait(*result, kForever);
@@ -101,7 +101,7 @@ distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const ch
     need_pointer(out_future, "out_future");
     const spmd::Line line = live.shared()->line(live.line_name());
     const auto turns = line.program->turns_of(line.name);
-    const MeshLine::Turn turn(*turns, "collective_async");
+    const MeshLine::Turn turn(*turns, "distag_collective_async");
     auto future = Future<Value>::make();
     future->set_operation("collective");
     live.shared()->need_mesh();

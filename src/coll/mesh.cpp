@@ -15,6 +15,11 @@
 namespace distag {
 namespace {
 
+// "gather: redistribute(...)": what the host called, then the step of it.
+std::string step_text(const std::string& within, std::string step) {
+  return within.empty() || step.starts_with(within) ? std::move(step) : within + ": " + step;
+}
+
 // Steps of one collective are fewer.
 constexpr uint32_t kMostParts = 8;
 constexpr size_t kMostMoves = 1000;  // of a report
@@ -84,12 +89,13 @@ std::shared_ptr<Future<Tensor>> Mesh::redistribute(RedistributeCall call) {
   });
 }
 
+// Its caller does not wait for the loop, and may look at the counters right after it.
 std::shared_ptr<Future<Unit>> Mesh::note(std::string line, std::string text, uint64_t fingerprint) {
+  ++stats_.calls;
   return queue<Unit>([self = shared_from_this(), line = std::move(line), text = std::move(text),
                       fingerprint](const std::shared_ptr<Future<Unit>>& future) {
     self->check_open(line);
     check_line(line);
-    ++self->stats_.calls;
     self->attempt(line, [&] {
       LineState& state = self->lines_[line];
       state.last_begun = self->environment_.loop.now();
@@ -151,7 +157,7 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
   try {
     check_collective(shape_, call);
   } catch (const Error& error) {
-    number_failed(call.line, describe(shape_, call), error);
+    number_failed(call.line, step_text(call.within, describe(shape_, call)), error);
     throw;
   }
   if (LineState& state = lines_[call.line]; state.open.size() >= kMostOpen) {
@@ -160,12 +166,13 @@ void Mesh::begin_collective(const CollectiveCall& call, const std::shared_ptr<Fu
       return;
     }
     const Error error = overloaded(call.line);
-    number_failed(call.line, describe(shape_, call), error);
+    number_failed(call.line, step_text(call.within, describe(shape_, call)), error);
     throw error;
   }
   OpenPointer open;
   try {
-    open = begin_call(call.line, describe(shape_, call), fingerprint_of(call), call.timeout, future);
+    open = begin_call(call.line, step_text(call.within, describe(shape_, call)), fingerprint_of(call), call.timeout,
+                      future);
     open->is_counted = !call.is_word_of_pass;
     run_collective(*open, call, stats_);
   } catch (...) {
@@ -196,9 +203,9 @@ void Mesh::on_begin_failed(const OpenPointer& open, const std::string& line) {
 void Mesh::begin_redistribute(const RedistributeCall& call, const std::shared_ptr<Future<Tensor>>& future) {
   check_open(call.line);
   check_line(call.line);
-  const std::string text =
-      fmt::format("redistribute({}{}, {}, {})", dtype_name(call.shard.dtype()), to_string(call.shape),
-                  print_spec(shape_, call.from), print_spec(shape_, call.to));
+  const std::string text = step_text(
+      call.within, fmt::format("redistribute({}{}, {}, {})", dtype_name(call.shard.dtype()), to_string(call.shape),
+                               print_spec(shape_, call.from), print_spec(shape_, call.to)));
   std::optional<layout::Move> move;
   try {
     move.emplace(shape_, call.shape, call.from, call.to);

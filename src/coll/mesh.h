@@ -44,6 +44,7 @@ struct CollectiveCall {
   int64_t shift = 0;             // of a permute: to the member that many positions on
   std::string line;              // empty: the mesh itself
   Nanos timeout = 0;             // 0: that of the mesh
+  std::string within;            // the call of the host that this is a step of; empty: it is that call
   bool sizes_differ = false;     // between members that do not take part with each other
   bool is_word_of_pass = false;  // of members among themselves: no communication of the program, for the counts
   bool waits_for_room = false;   // where too many calls are under way; else it fails with OVERLOADED
@@ -57,6 +58,7 @@ struct RedistributeCall {
   layout::Spec to;
   std::string line;
   Nanos timeout = 0;
+  std::string within;       // as above
   bool is_bounded = false;  // fails with OVERLOADED where too many calls are under way
 };
 

@@ -191,6 +191,17 @@ std::map<int64_t, size_t> sizes_in_proportion(const Blocks& blocks, const std::m
   return sizes;
 }
 
+// Leaves out columns for which there is no room with a character each. How many there were, where that is so.
+std::optional<size_t> leave_out(Grid& grid, size_t width) {
+  const size_t most = std::max<size_t>(width > 1 ? (width - 1) / 2 : 1, 1);
+  const size_t all = grid.columns.size();
+  if (all <= most) return std::nullopt;
+  const int64_t end = std::next(grid.columns.begin(), static_cast<std::ptrdiff_t>(most))->first;
+  grid.columns.erase(grid.columns.lower_bound(end), grid.columns.end());
+  std::erase_if(grid.cells, [end](const auto& cell) { return cell.first.second >= end; });
+  return all;
+}
+
 struct Extents {
   std::map<int64_t, size_t> rows;
   std::map<int64_t, size_t> columns;
@@ -254,7 +265,8 @@ std::string to_text(const Subject& subject, const PictureStyle& style) {
   const Drawn drawn = drawn_dims(subject.shape.size(), style);
   std::string text = cut(subject.title, style.width) + "\n";
   if (!subject.boxes.empty()) {
-    const Grid grid = grid_of(subject, drawn, style.label);
+    Grid grid = grid_of(subject, drawn, style.label);
+    const std::optional<size_t> all_columns = leave_out(grid, style.width);
     const Extents extents = extents_of(grid, style.width);
     size_t number = 0;
     bool is_first = true;
@@ -263,6 +275,9 @@ std::string to_text(const Subject& subject, const PictureStyle& style) {
       text += row_text(grid, extents, row, number, style.has_color);
     }
     text += border(extents, "└", "┴", "┘");
+    if (all_columns) {
+      text += cut(fmt::format("{} of {} columns", grid.columns.size(), *all_columns), style.width) + "\n";
+    }
   }
   for (size_t i = 0; i < subject.shape.size(); ++i) {
     if (i == drawn.row || i == drawn.column) continue;

@@ -48,7 +48,7 @@ class Chooser {
 
   // In the order of inputs and dims, none last.
   std::vector<int> options_of(uint8_t axis) const {
-    if (mesh_.size(axis) == 1) return {kNone};
+    if (mesh_.size(axis) == 1) return {kept_factor(axis)};
     if (rule_.is_linear && all_partial(axis)) return {kStays};
     std::vector<int> options;
     for (size_t i = 0; i < call_.inputs.size(); ++i) {
@@ -66,6 +66,18 @@ class Chooser {
     }
     options.push_back(kNone);
     return options;
+  }
+
+  // An axis of one member cuts nothing; the spec keeps it where the dim passes.
+  int kept_factor(uint8_t axis) const {
+    for (size_t i = 0; i < call_.inputs.size(); ++i) {
+      if (!call_.inputs[i].is_defined) continue;
+      const size_t dim = call_.inputs[i].spec.dim_of(axis);
+      if (dim == call_.inputs[i].spec.rank()) continue;
+      const int factor = rule_.inputs[i][dim].factor;
+      if (factor != FactorDim::kWhole && rule_.factors[static_cast<size_t>(factor)] == FactorKind::kPass) return factor;
+    }
+    return kNone;
   }
 
   bool all_partial(uint8_t axis) const {
@@ -329,6 +341,14 @@ LocalCall local_call(const MeshShape& mesh, const OpCall& call, const Rule& rule
     case LocalForm::kLossOverWeights:
       local.attributes = with_attribute(call.attributes, "reduction", Value::text("sum"));
       local.is_over_weights = rule.form == LocalForm::kLossOverWeights;
+      break;
+    case LocalForm::kLossOfRows:
+      local.attributes = with_attribute(call.attributes, "reduction", Value::text("sum"));
+      // Members that have all rows see which are ignored. Else no row is: a target of the default is refused.
+      local.is_over_weights = mesh.used(placement.outputs[0].partial()) == 0;
+      if (!local.is_over_weights) {
+        local.attributes = with_attribute(local.attributes, "ignore_index", Value(INT64_MIN));
+      }
       break;
     case LocalForm::kBlockOfShape:
       local.attributes = with_local_shape(mesh, call, rule, placement, position);

@@ -46,6 +46,7 @@ enum class LocalForm : uint8_t {
   kSame,
   kSumOfMean,        // the sum, times one over the count of the whole; for mean
   kLossOfMean,       // reduction sum, likewise; for losses
+  kLossOfRows,       // the same for losses of classes; where rows are cut each counts, and no target is one to ignore
   kLossOverWeights,  // reduction sum, over the weights of all rows of all members; for losses of classes
   kBlockOfShape,     // the attribute shape is that of the member's part; for reshape, expand
   kReshape,          // a reshape to the member's part; for squeeze, which would judge by the size of the part

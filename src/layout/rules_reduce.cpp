@@ -172,8 +172,8 @@ void pairwise_loss_rule(RuleMaker& maker) {
   if (reduction == "mean") set_mean(maker, LocalForm::kLossOfMean, element_count(shape));
 }
 
-// Classes are merged: the largest logit, the sum of exponentials and the target's logit, and its weight. The mean is
-// over the weights of the rows, some of which are ignored: only all members tell.
+// Classes are merged: the largest logit, the sum of exponentials and the target's logit, and its weight. A mean over
+// weights, or over rows of which some may be ignored, takes the rows of all members; else their number is known.
 void classification_loss_rule(RuleMaker& maker) {
   const std::string reduction = reduction_attribute(maker);
   const Dims& logits = maker.shape(0);
@@ -203,7 +203,13 @@ void classification_loss_rule(RuleMaker& maker) {
   maker.place_input(0, class_dim, classes);
   if (maker.has_input(2)) maker.place_input(2, 0, classes);
   maker.rule.merged_numbers = maker.has_input(2) ? 4 : 3;
-  if (reduction == "mean") maker.rule.form = LocalForm::kLossOverWeights;
+  if (reduction != "mean") return;
+  const bool counts_all = !maker.has_input(2) && find_attribute(maker.call().attributes, "ignore_index") == nullptr;
+  if (counts_all) {
+    set_mean(maker, LocalForm::kLossOfRows, element_count(rows));
+  } else {
+    maker.rule.form = LocalForm::kLossOverWeights;
+  }
 }
 
 // Not taken for linear, as a partial tensor need not be drawn from once for each of its parts.

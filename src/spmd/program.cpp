@@ -219,16 +219,11 @@ std::string Program::describe_replicas(std::span<const Tensor> tensors) const {
 }
 
 void Program::on_hidden_move(const std::string& text) {
-  mesh().count_hidden_move();
-  switch (mesh().policy().hidden_moves) {
-    case MeshPolicy::HiddenMoves::kAllow:
-      return;
-    case MeshPolicy::HiddenMoves::kLog:
-      if (warn_) warn_(text);
-      return;
-    case MeshPolicy::HiddenMoves::kRefuse:
-      fail(Status::kInvalidState, "{}; the mesh refuses that: redistribute the tensor where it is meant to move", text);
+  if (mesh().policy().hidden_moves == MeshPolicy::HiddenMoves::kRefuse) {
+    fail(Status::kInvalidState, "{}; the mesh refuses that: redistribute the tensor where it is meant to move", text);
   }
+  mesh().count_hidden_move();
+  if (mesh().policy().hidden_moves == MeshPolicy::HiddenMoves::kLog && warn_) warn_(text);
 }
 
 CallOnLine::CallOnLine(const Line& line, const char* text)
@@ -264,6 +259,7 @@ std::shared_ptr<Future<Tensor>> CallOnLine::begin_move(const Dims& shape, const 
   RedistributeCall call;
   call.is_bounded = is_bounded;
   call.timeout = patience();
+  call.within = text_;
   call.shape = shape;
   call.shard = shard;
   call.from = from;
@@ -304,6 +300,7 @@ CollectiveCall CallOnLine::collective(CollectiveKind kind) const {
   CollectiveCall call;
   call.kind = kind;
   call.timeout = patience();
+  call.within = text_;
   call.axes = layout::axes_of((layout::AxisSet{1} << line_.program->shape().axis_count()) - 1);
   call.line = line_.name;
   call.waits_for_room = true;

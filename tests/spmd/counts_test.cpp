@@ -213,6 +213,106 @@ TEST(Counts, DataParallelStepTakesOneSum) {
   });
 }
 
+// The number of rows of the whole is known to all; their weights, and which of them are ignored, are not.
+TEST(Counts, TheMeanOfALossOfRowsSendsNothingUnlessRowsHaveWeights) {
+  MeshGroup group({3});
+  group.run([](Member& member) {
+    const Mesh& mesh = member.line.program->mesh();
+    const Tensor logits = leaf(&member, {5, 4}, 1, "('x', None)");
+    const Tensor targets = tensor_of<int64_t>({5}, {3, 1, 0, 2, 1});
+    const Tensor plain = leaf(nullptr, {5, 4}, 1, "");
+    for (const char* op : {"cross_entropy", "nll_loss"}) {
+      for (const bool is_ignoring : {false, true}) {
+        const auto attributes = is_ignoring ? make_attributes({{"ignore_index", int64_t{1}}}) : ops::Attributes();
+        const uint64_t before = mesh.stats().all_reduces;
+        const Tensor loss = apply(op, {logits, targets}, attributes);
+        EXPECT_EQ(mesh.stats().all_reduces - before, is_ignoring ? 1u : 0u) << op;
+        EXPECT_EQ(print_spec(mesh.shape(), spmd::Sharding::of(loss)->lying().spec), "() sum('x')");
+        const double alone = apply(op, {plain, targets}, attributes).item();
+        EXPECT_NEAR(spmd::gather(loss, -1).item(), alone, 1e-14) << op;
+        const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+        context->backward({loss}, {});
+        const auto local = make_local_context();
+        local->backward({apply(op, {plain, targets}, attributes)}, {});
+        const auto expected = values_of<double>(*local->gradients()->find(plain));
+        const auto got = values_of<double>(spmd::gather(*context->gradients()->find(logits), -1));
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-15) << op << i;
+      }
+      const Tensor weights = tensor_of<double>({4}, {1, 2, 3, 4});
+      const uint64_t before = mesh.stats().all_reduces;
+      const Tensor loss = apply(op, {logits, targets, weights});
+      EXPECT_EQ(mesh.stats().all_reduces - before, 1u) << op;
+      EXPECT_NEAR(spmd::gather(loss, -1).item(), apply(op, {plain, targets, weights}).item(), 1e-14) << op;
+    }
+  });
+}
+
+// It would count as a row of the mean: all members hear of it. Where each has all rows it is ignored.
+TEST(Counts, ATargetToIgnoreIsRefusedWhereRowsAreCutUnlessIgnoreIndexIsGiven) {
+  MeshGroup group({2}, {}, 20 * kSecond);
+  const Tensor targets = tensor_of<int64_t>({4}, {1, 0, -100, 2});
+  const double alone = apply("cross_entropy", {numbers({4, 3}, 1), targets}).item();
+  const auto errors = group.try_run([&](Member& member) {
+    const Tensor logits = leaf(&member, {4, 3}, 1, "('x', None)");
+    const Tensor given = apply("cross_entropy", {logits, targets}, make_attributes({{"ignore_index", int64_t{-100}}}));
+    EXPECT_NEAR(spmd::gather(given, -1).item(), alone, 1e-14);
+    const Tensor repeated = leaf(&member, {4, 3}, 1, "(None, None)");
+    EXPECT_NEAR(spmd::gather(apply("cross_entropy", {repeated, targets}), -1).item(), alone, 1e-14);
+    spmd::gather(apply("cross_entropy", {logits, targets}), -1);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status(), Status::kInvalidArgument) << error->message();
+    EXPECT_NE(error->message().find("target -100"), std::string::npos) << error->message();
+  }
+}
+
+// Its program sees each call at once, also one that sends nothing.
+TEST(Counts, EachCallCountsAsSoonAsItReturns) {
+  MeshGroup group({1});
+  group.run([](Member& member) {
+    const Mesh& mesh = member.line.program->mesh();
+    for (uint64_t i = 1; i <= 200; ++i) {
+      const uint64_t before = mesh.stats().calls;
+      leaf(&member, {4, 2}, 1, "('x', None)");
+      ASSERT_EQ(mesh.stats().calls - before, 1u);
+    }
+  });
+}
+
+TEST(Counts, AHiddenMoveThatIsRefusedIsNoMove) {
+  MeshGroup group({2}, refusing());
+  group.run([](Member& member) {
+    const Tensor a = apply("clone", {leaf(&member, {4, 4}, 1, "('x', None)")});
+    const Tensor b = apply("clone", {leaf(&member, {4, 4}, 2, "(None, 'x')")});
+    EXPECT_THROW(apply("mul", {a, b}), Error);
+    EXPECT_EQ(member.line.program->mesh().stats().hidden_moves, 0u);
+  });
+}
+
+// An axis of one member cuts nothing, and is named by the results as by the inputs.
+TEST(Counts, AnAxisOfOneMemberStaysInTheSpec) {
+  MeshGroup group({1, 2});
+  group.run([](Member& member) {
+    const Tensor x = leaf(&member, {4, 6}, 1, "('x', 'y')");
+    const auto spec_of = [&member](const Tensor& y) {
+      return print_spec(member.mesh(), spmd::Sharding::of(y)->lying().spec);
+    };
+    const Tensor dropped = apply("dropout", {x}, make_attributes({{"p", 0.5}, {"seed", int64_t{7}}}));
+    EXPECT_EQ(spec_of(dropped), "('x', 'y')");
+    EXPECT_EQ(spec_of(apply("tanh", {x})), "('x', 'y')");
+    EXPECT_EQ(spec_of(apply("add", {x, x})), "('x', 'y')");
+    EXPECT_EQ(spec_of(apply("transpose", {x}, make_attributes({{"dim0", int64_t{0}}, {"dim1", int64_t{1}}}))),
+              "('y', 'x')");
+    const auto alone =
+        values_of<double>(apply("dropout", {numbers({4, 6}, 1)}, make_attributes({{"p", 0.5}, {"seed", int64_t{7}}})));
+    EXPECT_EQ(values_of<double>(spmd::gather(dropped, -1)), alone);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+    context->backward({apply("sum", {apply("square", {apply("tanh", {x})})})}, {});
+    EXPECT_EQ(spec_of(*context->gradients()->find(x)), "('x', 'y')");
+  });
+}
+
 TEST(Counts, PlacementsAreWorkedOutOnce) {
   MeshGroup group({2});
   group.run([](Member& member) {

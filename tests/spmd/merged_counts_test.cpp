@@ -148,8 +148,11 @@ TEST(MergedCounts, AreOfTheOwnRowsAlone) {
   const Input weight{numbers({6}, 2), "('x',)"};
   const Input bias{numbers({6}, 3), "('x',)"};
   check({"layer_norm", {even, weight, bias}, {}, {0, 1, 3 * rows}, {2, 0, 2 * rows + 2 * 3}}, {2, 2}, 1, true);
-  // The weights of all rows: one number more, among those that have other rows.
-  check({"cross_entropy", {x, {targets(), "('y',)"}}, {}, {3, 0, 3 * rows + 1}, {}}, {2, 2}, 1);
+  // Where some may be ignored the number of all rows: one more, among those that have other rows.
+  const auto ignoring = make_attributes({{"ignore_index", int64_t{-100}}});
+  check({"cross_entropy", {x, {targets(), "('y',)"}}, ignoring, {3, 0, 3 * rows + 1}, {}}, {2, 2}, 1);
+  const Tensor all = tensor_of<int64_t>({kRows}, {6, 0, 2, 3});
+  check({"cross_entropy", {x, {all, "('y',)"}}, {}, {2, 0, 3 * rows}, {}}, {2, 2}, 1);
 }
 
 // So many rows that what is merged goes in chunks of which each member adds up one.

@@ -47,9 +47,10 @@ std::vector<Sample> other_samples() {
   samples.push_back({"detach", {x}, {}});
   samples.push_back({"cast", {x}, make_attributes({{"dtype", Dtype::kInt64}})});
   samples.push_back({"cast", {flags}, make_attributes({{"dtype", Dtype::kFloat64}})});
-  // Rows that the default ignores count for nothing, in the mean as well.
-  samples.push_back({"cross_entropy", {x, tensor_of<int64_t>({3}, {2, -100, 0})}, {}});
-  samples.push_back({"cross_entropy", {x, tensor_of<int64_t>({3}, {-100, -100, -100})}, {}});
+  // Rows that are ignored count for nothing, in the mean as well.
+  const auto ignoring = make_attributes({{"ignore_index", int64_t{-100}}});
+  samples.push_back({"cross_entropy", {x, tensor_of<int64_t>({3}, {2, -100, 0})}, ignoring});
+  samples.push_back({"cross_entropy", {x, tensor_of<int64_t>({3}, {-100, -100, -100})}, ignoring});
   // Shards that are cut in two, in three and not at all.
   samples.push_back({"reshape",
                      {tensor_of<double>({12, 8}, std::vector<double>(96, 1.5))},

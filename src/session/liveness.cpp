@@ -103,6 +103,12 @@ std::string Session::State::why_lost(const PeerRecord& record, Nanos now) const 
   const Nanos since = record.outgoing.owed_since();
   if (since == kNever) return {};
   const Nanos lease = shared.config.lease, owed = now - since;
+  if (const Error* lack = record.outgoing.lack()) {
+    // The peer may be well: it is waited for as long as for a slow one, where something is kept for it.
+    if (record.outgoing.kept() == 0 || owed < kMostLeases * lease) return {};
+    return fmt::format("it could not be reached for {:.2f} s, for want of something here: {}",
+                       static_cast<double>(owed) / kSecond, lack->message());
+  }
   const bool is_slow = record.hears_at() >= 0 && now - record.hears_at() < lease;
   if (owed >= lease && (!is_slow || owed >= kMostLeases * lease)) {
     return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed) / kSecond);

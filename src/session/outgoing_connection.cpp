@@ -29,7 +29,8 @@ OutgoingConnection::~OutgoingConnection() {
 //   Dialling, Greeting, Open
 //               Dropped, Refused    Waiting    drop the connection, dial later; dead after a drop and two refusals
 //   Dialling, Greeting, Open
-//               Stalled             Waiting    the same, without counting
+//               Stalled             Waiting    the same, without counting: also where it cannot dial for want of
+//               something here
 //   Waiting     RetryDue            Dialling   dial
 //   any         Closed              Closed     drop the connection, tell the owner
 //
@@ -104,10 +105,15 @@ void OutgoingConnection::dial() {
   try {
     dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
     connection_ = shared_.transport.dial_worker(peer_.name, peer_.endpoint, events_of(++epoch_));
+    if (std::exchange(lack_, std::nullopt)) owner_.on_room();
   } catch (...) {
     const Error error = current_error();
-    // Out of descriptors or memory: by the next attempt that may have changed, and the lease bounds it.
-    shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message()));
+    if (!lack_) shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message()));
+    if (error.status() == Status::kOutOfMemory) {
+      // By the next attempt that may have changed.
+      lack_ = error;
+      return transition(Event::kStalled);
+    }
     transition(Event::kDropped);
     // Of an address that is none, or takes a key that we have not.
     const bool is_denied = error.status() == Status::kDenied;
@@ -213,7 +219,7 @@ void OutgoingConnection::drop_connection() {
 void OutgoingConnection::wait_to_retry() {
   enter(State::kWaiting);
   owner_.on_dialling();
-  const Nanos longest = kFirstRetry << std::min(drops_, kMaxDoublings);
+  const Nanos longest = kFirstRetry << (lack_ ? kMaxDoublings : std::min(drops_, kMaxDoublings));
   const auto jitter = static_cast<Nanos>(shared_.random.next() % static_cast<uint64_t>(longest));
   shared_.loop.cancel_timer(retry_timer_);
   retry_timer_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ class OutgoingConnection {
     virtual ~Owner() = default;
     // It dials, or waits to dial: the peer owes an answer.
     virtual void on_dialling() = 0;
+    // It has dialled, after it could not for want of something here.
+    virtual void on_room() = 0;
     // It takes messages, for the first time or again.
     virtual void on_ready() = 0;
     // WELCOME or REFUSE has come; leads to welcome() or close().
@@ -39,6 +42,8 @@ class OutgoingConnection {
   void stall();
   // Dials, if there was no memory for the timer that would.
   void tick();
+  // What was short here when it dialled last: OUT_OF_MEMORY. The peer is not to blame.
+  const std::optional<Error>& lack() const { return lack_; }
   // From now on each drop is the end.
   void end() { ending_ = true; }
   // The peer has welcomed us.
@@ -99,6 +104,7 @@ class OutgoingConnection {
   bool is_blocked_ = false;   // the connection takes no more for now
   bool has_greeted_ = false;  // HELLO was taken by the connection
   bool was_denied_ = false;   // by the one dialled last
+  std::optional<Error> lack_;
   bool ending_ = false;
   Loop::TimerId retry_timer_ = 0;
   unsigned drops_ = 0;     // since it was open

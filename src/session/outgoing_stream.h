@@ -39,6 +39,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
   // Dials, unless it has.
   void open() { connection_.open(); }
+  // What is short here for a connection; nullptr: nothing.
+  const Error* lack() const { return connection_.lack() ? &*connection_.lack() : nullptr; }
   // For good: drops the connection and whatever was not acknowledged.
   void close() { connection_.close(); }
   // A message that came on the connection, or the word of the peer on it, shows that bytes were changed: the connection
@@ -82,6 +84,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
  private:
   void on_dialling() override { owe_from_now(); }
+  void on_room() override { restart_lease(shared_.loop.now()); }
   void on_ready() override;
   void on_answer(Frames frames) override { owner_.on_answer(std::move(frames)); }
   void on_dead(const Error& why) override { owner_.on_dead(why); }

@@ -41,6 +41,18 @@ int open_socket(const SocketAddress& address) {
   return fd;
 }
 
+// What this machine lacks says nothing of the other side.
+void check_own_lack(int error, const SocketAddress& address) {
+  if (error == EADDRNOTAVAIL) {
+    fail(Status::kOutOfMemory,
+         "no local address or port is free for a connection to {}: close some, or widen net.ipv4.ip_local_port_range",
+         address.endpoint);
+  }
+  if (error == ENOBUFS || error == ENOMEM) {
+    fail(Status::kOutOfMemory, "the system has no memory for a connection to {}", address.endpoint);
+  }
+}
+
 }  // namespace
 
 // Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
@@ -111,6 +123,8 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
 
 void ZmtpConnection::State::dial(const SocketAddress& address, Nanos timeout) {
   outbox_.add({Frame::of(reader_.take_answer())});
+  const int error = connect(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) == 0 ? 0 : errno;
+  check_own_lack(error, address);
   turns_->add(shared_from_this());
   dial_timer_ = loop_.start_timer(loop_.now() + timeout, [weak = weak_from_this()] {
     const auto state = weak.lock();
@@ -118,10 +132,7 @@ void ZmtpConnection::State::dial(const SocketAddress& address, Nanos timeout) {
     state->begin_end(ETIMEDOUT, true);
     state->finish_end();
   });
-  if (connect(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0 && errno != EINPROGRESS &&
-      errno != EINTR) {
-    return begin_end(errno, true);  // which the turn tells
-  }
+  if (error != 0 && error != EINPROGRESS && error != EINTR) return begin_end(error, true);  // which the turn tells
   if (address.is_ipc() && !keys_ && !is_of_same_user(fd_)) {
     was_denied_ = true;
     return begin_end(EACCES, true);

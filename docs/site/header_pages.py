@@ -10,7 +10,8 @@ import header_text  # noqa: E402
 # The page of each section, by its number; "" for those that go to the pages of the handles they name.
 PAGES = {1: "error", 2: "", 3: "tensor", 4: "op", 5: "custom_op", 6: "value", 7: "worker", 8: "invocation", 9: "call",
          10: "context", 11: "rref", 12: "optimizer", 13: "report", 14: "mesh", 15: "spec",
-         16: "collective", 17: "sharded", 18: "api", 19: None}
+         16: "collective", 17: "sharded", 18: "checkpoint",
+         19: "api", 20: None}
 SUMMARIES = {
     "error": "status codes and errors", "tensor": "dense n-d arrays with their history", "op": "tensor math",
     "custom_op": "ops and hooks of the host", "value": "content of calls", "worker": "participants of a group",
@@ -20,6 +21,7 @@ SUMMARIES = {
     "mesh": "workers in a grid with named axes", "spec": "how a tensor lies on a mesh",
     "collective": "sums and exchanges among the members of a mesh",
     "sharded": "tensors that lie over the members of a mesh",
+    "checkpoint": "values saved by the members of a mesh",
     "api": "the function table for dlopen"}
 # Handles that have no section of their own.
 HANDLE_PAGES = {"reply": "invocation", "future": "call", "gradients": "context"}
@@ -152,7 +154,7 @@ def read_conventions(text):
     introduction = " ".join(top[: top.index("CONTENTS")].split("SPDX-License-Identifier: MIT")[1].split())
     rules = top[top.index("CONVENTIONS") + len("CONVENTIONS") : top.index("Declarations are there since")]
     conventions = [" ".join(rule.split()) for rule in re.split(r"\n +\d+\. ", rules)[1:]]
-    tail = uncommented(text[text.index("19. Limits =") :])
+    tail = uncommented(text[re.search(r"\d+\. Limits =", text).start() :])
     limits = []
     for line in tail.split("\n")[4:]:
         if not line.strip():

@@ -535,7 +535,7 @@ TEST_F(ShmHostileTest, BlocksThatCannotBeEndTheLane) {
   ends("smaller than it says", {{{9, 2 * kBlockBytes}, {block()}}});
   ends("one that may shrink", {{{9, kBlockBytes}, {make_memory(kBlockBytes, F_SEAL_GROW)}}});
   ends("one that others may write to",
-       {{{9, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals & ~F_SEAL_FUTURE_WRITE)}}});
+       {{{9, kBlockBytes}, {make_memory(kBlockBytes, kBlockSeals & ~unsigned{F_SEAL_FUTURE_WRITE})}}});
   ends("no memory", {{{9, kBlockBytes}, {eventfd(0, EFD_CLOEXEC)}}});
   {
     Stranger stranger(address_);

@@ -115,7 +115,7 @@ class Owner final : PeerLoans {
   LaneSocket socket_;
   std::shared_ptr<const LaneMemory> memory_ = std::make_shared<const LaneMemory>(LaneMemory::make(kLaneSizes));
   Lender lender_{memory_, *this};
-  Borrower borrower_{memory_, *this, nullptr};
+  Borrower borrower_{memory_, *this, std::make_shared<BorrowedRoom>(), nullptr};
 };
 
 // Back over a ring of its own.

@@ -298,7 +298,8 @@ TEST(Collectives, RedistributeGivesEachMemberItsBox) {
       SCOPED_TRACE(print_spec(mesh, from) + " -> " + print_spec(mesh, to) + " of " + to_string(shape));
       std::vector<Result> results;
       for (int32_t rank = 0; rank < members.size(); ++rank) {
-        results.push_back(members.mesh(rank).redistribute({shape, shard_of(mesh, from, whole, rank), from, to, "", 0}));
+        results.push_back(
+            members.mesh(rank).redistribute({shape, shard_of(mesh, from, whole, rank), from, to, "", 0, ""}));
       }
       for (int32_t rank = 0; rank < members.size(); ++rank) {
         EXPECT_TRUE(same_bits(value_of(results[static_cast<size_t>(rank)]), shard_of(mesh, to, whole, rank)));
@@ -430,7 +431,7 @@ TEST(Collectives, ASpecThatCannotBeReachedFailsTheCallAndNotTheMesh) {
   partial.set_partial(1);
   std::vector<Result> results;
   for (int32_t rank = 0; rank < 2; ++rank) {
-    const Result wrong = members.mesh(rank).redistribute({{2}, numbers({2}, 1), layout::Spec(1), partial, "", 0});
+    const Result wrong = members.mesh(rank).redistribute({{2}, numbers({2}, 1), layout::Spec(1), partial, "", 0, ""});
     EXPECT_EQ(failure_of(*wrong).status(), Status::kInvalidArgument);
     results.push_back(members.mesh(rank).collective(sum_of({2})));
   }

@@ -282,7 +282,7 @@ TEST(ShortageMoments, CollectivesEndOnAllMembers) {
             cut.dim(0) = {0};
             Tensor shard = Tensor::empty(Dtype::kFloat64, {2});
             std::fill_n(shard.mutable_data_as<double>(), 2, 1.0);
-            results.push_back(mesh.redistribute({{4}, shard, cut, layout::Spec(1), "", 0}));
+            results.push_back(mesh.redistribute({{4}, shard, cut, layout::Spec(1), "", 0, ""}));
             mesh.leave();
           }
           group.scheduler().run_until(

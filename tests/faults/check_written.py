@@ -1,4 +1,4 @@
-"""matrix.txt is a whole run of the cells that there are, without a failure, and README tells its count.
+"""matrix.txt is a whole run of the cells that there are, without a failure, and docs/promises.md has its count.
 
 usage: check_written.py REPOSITORY"""
 import os
@@ -14,7 +14,7 @@ MOST_MS_OF_KILL = 100
 def main():
     with open(os.path.join(sys.argv[1], "tests", "faults", "matrix.txt"), encoding="utf-8") as file:
         lines = file.read().splitlines()
-    with open(os.path.join(sys.argv[1], "README.md"), encoding="utf-8") as file:
+    with open(os.path.join(sys.argv[1], "docs", "promises.md"), encoding="utf-8") as file:
         readme = file.read()
     written = [line.rpartition(" | ")[0] for line in lines if line.count(" | ") == 3]
     cells = [str(cell) for cell in all_cells(False)]
@@ -30,7 +30,7 @@ def main():
         complaints.append(f"from a kill to the named error it takes {told and told[1]} ms (p99), not below "
                           f"{MOST_MS_OF_KILL}")
     if f"{len(written):,} cells" not in readme:
-        complaints.append(f"README.md does not say that there are {len(written):,} cells")
+        complaints.append(f"docs/promises.md does not say that there are {len(written):,} cells")
     print("\n".join(complaints) or f"{len(written)} cells")
     sys.exit(1 if complaints else 0)
 

@@ -5,6 +5,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import distag
+import time
 from distag import nn, optim
 from support import group
 
@@ -356,6 +357,10 @@ class Training(unittest.TestCase):
     def test_nothing_stays_behind(self):
         on_members(lambda worker, mesh: self.train(worker, mesh, self.SPECS["fully"]))
         gc.collect()
+        # The last release of a worker ends it on a thread of the library.
+        end, pause = time.monotonic() + 10, threading.Event()
+        while distag.handle_count() != 0 and time.monotonic() < end:
+            pause.wait(0.01)
         self.assertEqual(distag.handle_count(), 0, distag.handle_report())
 
 

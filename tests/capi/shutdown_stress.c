@@ -43,6 +43,7 @@ static const distag_status kPassed[] = {ENDING, DISTAG_E_GRAPH_FREED, DISTAG_E_I
 static const distag_status kFetched[] = {ENDING, DISTAG_E_REMOTE, DISTAG_E_NOT_FOUND, DISTAG_E_UNSUPPORTED, 1234, 0};
 static const distag_status kStepped[] = {ENDING, DISTAG_E_PEER_RESTARTED, DISTAG_E_INVALID_ARGUMENT, 0};
 static const distag_status kMeshed[] = {ENDING, DISTAG_E_PEER_RESTARTED, DISTAG_E_DIVERGED, 0};
+static const distag_status kLoaded[] = {ENDING, DISTAG_E_PEER_RESTARTED, DISTAG_E_DIVERGED, DISTAG_E_NOT_FOUND, 0};
 static const distag_status kEnded[] = {DISTAG_OK, DISTAG_E_DEADLINE, 0};
 static const distag_status kWaited[] = {ENDING,
                                         DISTAG_E_REMOTE,
@@ -544,7 +545,7 @@ static void shards(actor *a, distag_mesh *made) {
       distag_value *map = NULL;
       ASK(kMeshed, distag_value_create_map(&key, &item, 1, &map, &a->err));
       ASK(kMeshed, distag_checkpoint_save(made, "/proc/none/of/these", map, timeout, &a->err));
-      ASK(kMeshed, distag_checkpoint_load(made, "/proc/none/of/these", map, timeout, NULL, &a->err));
+      ASK(kLoaded, distag_checkpoint_load(made, "/proc/none/of/these", map, timeout, NULL, &a->err));
       distag_value_release(map);
     }
     if (local != NULL) ASK(kMeshed, distag_tensor_from_local(made, local, spec, shape, 2, NULL, &again, &a->err));

@@ -355,13 +355,15 @@ class Training(unittest.TestCase):
         self.assertEqual(on_members(program), [24.0] * 4)
 
     def test_nothing_stays_behind(self):
+        gc.collect()
+        before = distag.handle_count()
         on_members(lambda worker, mesh: self.train(worker, mesh, self.SPECS["fully"]))
         gc.collect()
         # The last release of a worker ends it on a thread of the library.
         end, pause = time.monotonic() + 10, threading.Event()
-        while distag.handle_count() != 0 and time.monotonic() < end:
+        while distag.handle_count() > before and time.monotonic() < end:
             pause.wait(0.01)
-        self.assertEqual(distag.handle_count(), 0, distag.handle_report())
+        self.assertLessEqual(distag.handle_count(), before, distag.handle_report())
 
 
 if __name__ == "__main__":

@@ -13,27 +13,27 @@ namespace {
 
 // Leaf of all locks. Constant-initialised, and the numbers have no destructor: a fork may come at any time.
 constinit Mutex own_mutex;
-constinit int* numbers = nullptr;
-constinit size_t count = 0;
-constinit size_t capacity = 0;
+constinit int* own_numbers = nullptr;
+constinit size_t own_count = 0;
+constinit size_t own_capacity = 0;
 
 void before_fork() NO_THREAD_SAFETY_ANALYSIS { own_mutex.lock(); }
 void after_fork() NO_THREAD_SAFETY_ANALYSIS { own_mutex.unlock(); }
 
 // Where no number is free the first of ours makes room.
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
-  int nothing = count == 0 ? -1 : eventfd(0, EFD_CLOEXEC);
+  int nothing = own_count == 0 ? -1 : eventfd(0, EFD_CLOEXEC);
   const int apart = nothing;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < own_count; ++i) {
     if (nothing < 0) {
-      close(numbers[i]);
+      close(own_numbers[i]);
       nothing = eventfd(0, EFD_CLOEXEC);
     }
     // Above a limit that was lowered no number can be taken.
-    if (nothing != numbers[i] && dup3(nothing, numbers[i], O_CLOEXEC) < 0) close(numbers[i]);
+    if (nothing != own_numbers[i] && dup3(nothing, own_numbers[i], O_CLOEXEC) < 0) close(own_numbers[i]);
   }
   if (apart >= 0) close(apart);
-  count = 0;
+  own_count = 0;
   own_mutex.unlock();
 }
 
@@ -42,12 +42,12 @@ bool watch_forks() { return pthread_atfork(before_fork, after_fork, after_fork_i
 const bool is_watched = watch_forks();
 
 bool make_room() noexcept {
-  if (count < capacity) return true;
-  const size_t wanted = capacity == 0 ? 64 : 2 * capacity;
-  auto* const more = static_cast<int*>(std::realloc(numbers, wanted * sizeof(int)));
+  if (own_count < own_capacity) return true;
+  const size_t wanted = own_capacity == 0 ? 64 : 2 * own_capacity;
+  auto* const more = static_cast<int*>(std::realloc(own_numbers, wanted * sizeof(int)));
   if (more == nullptr) return false;
-  numbers = more;
-  capacity = wanted;
+  own_numbers = more;
+  own_capacity = wanted;
   return true;
 }
 
@@ -62,22 +62,22 @@ int OwnDescriptors::add(int descriptor) noexcept {
     errno = ENOMEM;
     return -1;
   }
-  numbers[count++] = descriptor;
+  own_numbers[own_count++] = descriptor;
   return descriptor;
 }
 
 // In a child it is none of ours any more.
 void OwnDescriptors::close(int descriptor) noexcept {
   MutexLock lock(own_mutex);
-  for (size_t i = 0; i < count; ++i) {
-    if (numbers[i] != descriptor) continue;
-    numbers[i] = numbers[--count];
+  for (size_t i = 0; i < own_count; ++i) {
+    if (own_numbers[i] != descriptor) continue;
+    own_numbers[i] = own_numbers[--own_count];
     break;
   }
-  if (count == 0) {
-    std::free(numbers);
-    numbers = nullptr;
-    capacity = 0;
+  if (own_count == 0) {
+    std::free(own_numbers);
+    own_numbers = nullptr;
+    own_capacity = 0;
   }
   const int error = errno;
   ::close(descriptor);

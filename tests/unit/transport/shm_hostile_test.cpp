@@ -555,6 +555,9 @@ TEST_F(ShmHostileTest, BlocksThatCannotBeEndTheLane) {
 // Sparse blocks cost who shows them nothing, and the victim addresses: one bound for all lanes. What is gone counts no
 // more.
 TEST_F(ShmHostileTest, BlocksOfAllLanesTogetherHaveOneBound) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer keeps most addresses for itself: 8 TiB cannot be mapped beside it";
+#endif
   constexpr uint64_t kTiB = uint64_t{1} << 40;
   const size_t before = descriptor_count();
   for (int round = 0; round < 2; ++round) {

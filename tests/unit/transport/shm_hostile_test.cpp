@@ -552,8 +552,7 @@ TEST_F(ShmHostileTest, BlocksThatCannotBeEndTheLane) {
   expect_all_closed(before);
 }
 
-// Sparse blocks cost who shows them nothing, and the victim addresses: one bound for all lanes. What is gone counts no
-// more.
+// Sparse blocks cost the victim addresses: one bound holds for all lanes, and blocks that are gone do not count.
 TEST_F(ShmHostileTest, BlocksOfAllLanesTogetherHaveOneBound) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer keeps most addresses for itself: 8 TiB cannot be mapped beside it";

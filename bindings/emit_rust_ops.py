@@ -184,7 +184,7 @@ class Op:
         return lines + [self.apply()]
 
     def head(self, name, parameters):
-        # A name that begins with _ is of a parameter that nothing needs: there is none such.
+        # No name begins with _, which would mark an unused parameter.
         return f"pub fn {name}({', '.join(parameters)}) -> Result<{self.result}> {{"
 
     def short_parameters(self, skip=0):

@@ -807,8 +807,9 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
  * worker can join (DEADLINE), and members go on. ---- */
 
 /* ---- Descriptors. Between processes a start and the first words to a member need 24 free descriptors, of which
- * about 8 stay in use, and fail without them; no connection is accepted while fewer than 8 are free, and a worker
- * that dials waits. ---- */
+ * about 8 stay in use, and fail without them. A static group whose sockets do not fit under the limit of open files
+ * fails its start with OUT_OF_MEMORY. With the engine zmtp no connection is accepted while fewer than 8 are free, and a
+ * worker that dials waits; libzmq ends the process when it accepts on "ipc://" without any. ---- */
 
 /* Meets the group at the rendezvous and becomes reachable: in a static group once all members are there, so one thread
  * starts several workers with _async; in an open world ok means that all its members know the worker.

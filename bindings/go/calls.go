@@ -218,7 +218,7 @@ func (c *Call) Caller() string { return c.caller }
 // Args gives the arguments as they came.
 func (c *Call) Args() []any { return c.args }
 
-// IsCancelled tells whether nobody waits any more.
+// IsCancelled reports whether no caller waits any more.
 func (c *Call) IsCancelled() bool { return c.reply.IsCancelled() }
 
 // Context ends when the call does: at its deadline, when its caller cancels, when it is answered. Calls that get it are

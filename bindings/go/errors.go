@@ -64,7 +64,7 @@ func (c Code) Error() string { return c.String() }
 type Error struct {
 	Code       Code
 	OriginRank int  // of the worker on which it arose; -1: this process
-	MayHaveRun bool // the function ran, or nobody knows; else it did not
+	MayHaveRun bool // the function ran or may have run; else it did not
 	Message    string
 
 	cause error // of Go: a context that ended, or the error of a function that ran here

@@ -52,7 +52,7 @@ func (x *Future) Done() <-chan struct{} {
 		f := newFrame()
 		f.status = C.distag_go_on_done(x.hold(), C.uintptr_t(cgo.NewHandle(x.done)), &f.err)
 		x.drop()
-		if f.finish() != nil { // it is closed, or there is no memory: who waits is not to wait for ever
+		if f.finish() != nil { // closed, or without memory: the waiting goroutine must not wait for ever
 			close(x.done)
 		}
 	})

@@ -125,7 +125,7 @@ func (t *texts) peers(peers map[string]string) (names, keys **C.char, count C.si
 	return names, keys, count
 }
 
-// NewWorker makes a worker that nobody can reach yet: register its functions, then Start.
+// NewWorker makes a worker that cannot be reached yet: register its functions, then Start.
 func NewWorker(options Options) (*Worker, error) {
 	var t texts
 	defer t.free()
@@ -408,7 +408,7 @@ func (w *Worker) SetPeers(peers map[string]string) error {
 // Keys are those of a worker, in text.
 type Keys struct{ Public, Secret string }
 
-// CreateKeys makes keys that nobody knows.
+// CreateKeys makes a new random pair of keys.
 func CreateKeys() (Keys, error) {
 	var made C.distag_key_pair
 	made.struct_size = C.sizeof_distag_key_pair

@@ -465,7 +465,7 @@ local function serve(run, invocation)
       for index = 1, count do arguments[index] = answer_of(C.distag_invocation_get_arg(invocation, index - 1)) end
       return run(unpack(arguments, 1, count))
     end)
-    pcall(finish, invocation, is_ok, result) -- after a shutdown nobody waits for it
+    pcall(finish, invocation, is_ok, result) -- after a shutdown no caller waits for it
   end)
   spawned[routine] = call
   resume(routine)
@@ -488,7 +488,7 @@ local function take(handle, timeout_ns)
   end
   return true
 end
--- Takes the events of all workers of this program in turn, and gives how many; waits up to so many seconds for one.
+-- Takes the events of all workers of this program in turn and returns their count; waits for one at most that long.
 function M.poll(seconds)
   local done, handles = 0, {}
   for _, handle in pairs(workers) do handles[#handles + 1] = handle end

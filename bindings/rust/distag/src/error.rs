@@ -125,7 +125,7 @@ impl Error {
         Some(self.0.origin_rank).filter(|&rank| rank >= 0)
     }
 
-    /// Whether the called function ran, or nobody knows; otherwise it did not.
+    /// Whether the called function ran or may have run; otherwise it did not.
     #[must_use]
     pub fn may_have_run(&self) -> bool {
         self.0.may_have_run

@@ -66,7 +66,7 @@ impl<T: FromValue> Future<T> {
         Self::of_handle(self.handle.clone())
     }
 
-    /// Lets the operation go on, although nobody waits.
+    /// Lets the operation go on, although no caller waits.
     pub fn detach(mut self) {
         self.waker = None;
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// One participant of a group: a name, a rank, functions. A clone is another reference to it.
 ///
 /// The last one that comes from [`WorkerBuilder::build`] has it leave when it is dropped, and so does the end of the
-/// process: it then waits for nobody but functions that run, 5 s at most. [`Worker::shutdown`] ends in peace.
+/// process: it then waits for functions that run only, 5 s at most. [`Worker::shutdown`] ends in peace.
 #[derive(Clone)]
 pub struct Worker {
     handle: Handle<distag_worker>,
@@ -435,7 +435,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Makes a worker that nobody can reach yet.
+    /// Makes a worker that cannot be reached yet.
     ///
     /// # Errors
     /// An option that does not fit; an older library.

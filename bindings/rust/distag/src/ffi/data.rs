@@ -40,7 +40,7 @@ pub fn copy_elements<T: Element>(tensor: &Tensor) -> Result<Vec<T>> {
     Ok(items)
 }
 
-/// Where the elements of a snapshot lie, which nobody writes: as long as it is held.
+/// The elements of a snapshot, which are not written while it is held.
 pub struct Elements<T> {
     _snapshot: Tensor,
     first: NonNull<T>,

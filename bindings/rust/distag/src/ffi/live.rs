@@ -13,7 +13,7 @@ extern "C" {
 static LIVE: Mutex<Vec<Handle<distag_worker>>> = Mutex::new(Vec::new());
 static AT_EXIT: Once = Once::new();
 
-/// Leaves a group: waits for nobody but the functions that run, 5 s at most.
+/// Leaves a group; waits for functions that run only, 5 s at most.
 fn leave(worker: &Handle<distag_worker>) {
     let end = Instant::now() + Duration::from_secs(5);
     while Instant::now() < end {

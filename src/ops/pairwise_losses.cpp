@@ -61,13 +61,7 @@ struct PairwiseLoss {
 
 template <Name kName, typename Loss>
 constexpr Op of_pairs(const char* signature, const char* summary) {
-  using Made = PairwiseLoss<kName, Loss>;
-  return {.name = kName.text,
-          .signature = signature,
-          .summary = summary,
-          .forward = Made::forward,
-          .backward = Made::backward,
-          .is_cheap = true};
+  return elementwise_op<PairwiseLoss<kName, Loss>>(kName.text, signature, summary);
 }
 
 // Slopes are those of half the numbers, whose difference is never too large.

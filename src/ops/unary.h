@@ -54,11 +54,9 @@ struct UnaryOp {
   }
 };
 
-// An op whose gradient is one of g and the result y, or of g and the argument x.
-template <Name kName, auto kValue, auto kGradient>
-constexpr Op of_result(const char* signature, const char* summary) {
-  using Made = UnaryOp<kName, Saves::kResult, kValue, kGradient>;
-  return {.name = kName.text,
+template <typename Made>
+constexpr Op elementwise_op(const char* name, const char* signature, const char* summary) {
+  return {.name = name,
           .signature = signature,
           .summary = summary,
           .forward = Made::forward,
@@ -66,15 +64,15 @@ constexpr Op of_result(const char* signature, const char* summary) {
           .is_cheap = true};
 }
 
+// An op whose gradient is one of g and the result y, or of g and the argument x.
+template <Name kName, auto kValue, auto kGradient>
+constexpr Op of_result(const char* signature, const char* summary) {
+  return elementwise_op<UnaryOp<kName, Saves::kResult, kValue, kGradient>>(kName.text, signature, summary);
+}
+
 template <Name kName, auto kValue, auto kGradient>
 constexpr Op of_argument(const char* signature, const char* summary) {
-  using Made = UnaryOp<kName, Saves::kArgument, kValue, kGradient>;
-  return {.name = kName.text,
-          .signature = signature,
-          .summary = summary,
-          .forward = Made::forward,
-          .backward = Made::backward,
-          .is_cheap = true};
+  return elementwise_op<UnaryOp<kName, Saves::kArgument, kValue, kGradient>>(kName.text, signature, summary);
 }
 
 // An op with attributes: a Curve is made of them, and has value(x) and gradient(g, x).

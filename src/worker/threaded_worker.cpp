@@ -32,6 +32,8 @@ size_t core_count() {
 
 // The threads and last callbacks that are about to end are waited for at least this long.
 constexpr Nanos kPatience = 500 * kMillisecond;
+// Threads that do nothing end within this time also where a clock that jumps has used up the other.
+constexpr Nanos kLeastPatience = 50 * kMillisecond;
 
 // Empty: there may be lanes.
 std::string why_no_lane(bool by_option) {
@@ -230,7 +232,7 @@ bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {
   latest = end_http(latest);
   decoder_->stop();
   run_what_waits(deadline);
-  if (!pool_->stop(time_left(latest))) return false;
+  if (!pool_->stop(latest == kNever ? kForever : std::max(time_left(latest), kLeastPatience))) return false;
   if (host_) {
     host_->poll(0, kForever);
     return host_->stop(time_left(latest));

@@ -10,12 +10,13 @@ exit code 1 then.
 import concurrent.futures
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 
-# Makes the C++ library assert what it is given, and nothing warn.
-FOR_LIBRARY = {"-D_GLIBCXX_ASSERTIONS"}
+# Makes the C++ library assert what it is given, and tests measure less; nothing warn.
+FOR_LIBRARY = {"-D_GLIBCXX_ASSERTIONS", "-D__SANITIZE_ADDRESS__"}
 
 
 def check(entry):
@@ -32,11 +33,19 @@ def entries_of(folder):
         return json.load(file)
 
 
-def view(entry):
+def files_of(entry):
+    """The sources: one, or those that a batch includes."""
+    if "/Unity/" not in entry["file"]:
+        return [entry["file"]]
+    with open(entry["file"], encoding="utf-8") as file:
+        return re.findall(r'#include "(.*)"', file.read())
+
+
+def views_of(entry):
     """All that decides what is warned of: the file, the compiler, the definitions and the warnings."""
     words = shlex.split(entry["command"])
     told = sorted({word for word in words if word.startswith(("-D", "-W", "-std"))} - FOR_LIBRARY)
-    return entry["file"], next(word for word in words if "clang" in word), tuple(told)
+    return {(name, next(word for word in words if "clang" in word), tuple(told)) for name in files_of(entry)}
 
 
 def compiled(folder):
@@ -45,15 +54,16 @@ def compiled(folder):
     for entry in entries_of(folder):
         words = shlex.split(entry["command"])
         made = os.path.join(entry["directory"], words[words.index("-o") + 1])
-        if "-Werror" in words and os.path.exists(made) and os.path.getmtime(made) > os.path.getmtime(entry["file"]):
-            views.add(view(entry))
+        newest = max(os.path.getmtime(name) for name in files_of(entry))
+        if "-Werror" in words and os.path.exists(made) and os.path.getmtime(made) > newest:
+            views |= views_of(entry)
     return views
 
 
 def main():
     entries = entries_of(sys.argv[1])
     done = compiled(sys.argv[2]) if len(sys.argv) > 2 else set()
-    entries, all_count = [entry for entry in entries if view(entry) not in done], len(entries)
+    entries, all_count = [entry for entry in entries if not views_of(entry) <= done], len(entries)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         failed = [result for result in pool.map(check, entries) if result[1]]
     for name, text in failed:

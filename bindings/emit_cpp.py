@@ -23,6 +23,7 @@ ENUMS = {
     "distag_hidden_moves": ("hidden_moves", "DISTAG_HIDDEN_"),
     "distag_spec_form": ("spec_form", "DISTAG_SPEC_"),
     "distag_picture_format": ("picture_format", "DISTAG_PICTURE_"),
+    "distag_batch_mode": ("batch_mode", "DISTAG_BATCH_"),
     "distag_reduction": ("reduction", "DISTAG_"),
     "distag_init": ("init", "DISTAG_INIT_"),
 }

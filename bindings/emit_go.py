@@ -13,11 +13,12 @@ ENUMS = {"distag_dtype_code": ("DType", "DISTAG_", ""), "distag_value_kind_code"
          "distag_log_level": ("LogLevel", "DISTAG_LOG_", "Log"),
          "distag_member_state": ("MemberState", "DISTAG_MEMBER_", "Member"),
          "distag_collective_kind": ("CollectiveKind", "DISTAG_", ""),
-         "distag_reduction": ("Reduction", "DISTAG_", "Reduce")}
+         "distag_reduction": ("Reduction", "DISTAG_", "Reduce"),
+         "distag_picture_format": ("PictureFormat", "DISTAG_PICTURE_", "Picture")}
 # The types of Go that own a handle. A value is converted, an invocation is lent.
 OWNERS = {"tensor": "Tensor", "worker": "Worker", "reply": "Reply", "future": "Future", "context": "Context",
           "gradients": "Gradients", "rref": "RRef", "optimizer": "Optimizer", "mesh": "Mesh"}
-INITIALS = {"id": "ID", "dtype": "DType", "fd": "FD", "rref": "RRef", "rrefs": "RRefs"}
+INITIALS = {"id": "ID", "dtype": "DType", "fd": "FD", "json": "JSON", "rref": "RRef", "rrefs": "RRefs", "svg": "SVG"}
 SCALARS = {"size_t": "int", "int32_t": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "float64",
            "distag_dtype": "DType"}
 # Numbers that are yes or no, beside all that are named is_.
@@ -256,7 +257,7 @@ class Op:
         parameters += [(local(each["name"]), OPTIONS[each["type"]].replace("...", "[]")) for each in self.positional]
         if self.optional or self.tensor_options:
             parameters.append(("options", "...Option"))
-        result = "[]*Tensor" if self.op["outputs"] == "many" else "*Tensor"
+        result = "*Tensor" if self.op["outputs"] == 1 else "[]*Tensor"
         given = ", ".join(f"{name} {type_}" for name, type_ in parameters)
         return f"func {receiver}{camel(self.op['name'])}({given}) ({result}, error) {{"
 
@@ -270,9 +271,10 @@ class Op:
         named = ", ".join(f'"{each}"' for each in self.tensor_options)
         tensors = f"[]string{{{named}}}" if named else "nil"
         given = f"[]Option{{{', '.join(attributes)}}}" if attributes else "nil"
-        if self.op["outputs"] == "many":
-            return [f"{indent}return applyMany(\"{self.op['name']}\", {inputs}, {tensors}, {given}, {options}, "
-                    f"len({local(self.positional[0]['name'])}))"]
+        if self.op["outputs"] != 1:
+            count = self.op["outputs"]
+            count = f"len({local(self.positional[0]['name'])})" if count == "many" else count
+            return [f"{indent}return applyMany(\"{self.op['name']}\", {inputs}, {tensors}, {given}, {options}, {count})"]
         return [f"{indent}return applyOne(\"{self.op['name']}\", {inputs}, {tensors}, {given}, {options})"]
 
     def choose(self):

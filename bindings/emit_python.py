@@ -189,7 +189,7 @@ class Op:
         return lines + ["out, err = TensorHandle(), distag_error()",
                         f"if _{self.op['name']}({', '.join(arguments)}):",
                         "    fail(err)",
-                        "return Tensor(out)"]
+                        "return Tensor(output_of(out))" if self.op["inputs"] else "return Tensor(out)"]
 
     def attribute(self, attribute):
         given = attribute["name"] + self.fallback(attribute)
@@ -209,7 +209,8 @@ class Op:
         if self.op["outputs"] == "many":
             count = f"length({self.op['attributes'][0]['name']})"
             return [f"return apply(\"{self.op['name']}\", {given}, {{{attributes}}}, {count})"]
-        return [f"return apply(\"{self.op['name']}\", {given}, {{{attributes}}}, {self.op['outputs']})[0]"]
+        first = "[0]" if self.op["outputs"] == 1 else ""
+        return [f"return apply(\"{self.op['name']}\", {given}, {{{attributes}}}, {self.op['outputs']}){first}"]
 
     def body(self):
         if self.op["function"] is None:
@@ -220,7 +221,7 @@ class Op:
         return [f"if {' and '.join(conditions)}:"] + ["    " + line for line in self.call()] + self.apply()
 
     def text(self):
-        result = "list[Tensor]" if self.op["outputs"] == "many" else "Tensor"
+        result = "Tensor" if self.op["outputs"] == 1 else "list[Tensor]"
         head = textwrap.wrap(f"def {self.op['name']}({', '.join(self.parameters())}) -> {result}:", 118,
                              subsequent_indent=" " * (5 + len(self.op["name"])))
         document = textwrap.wrap(f'"""{self.summary()}"""', 114, initial_indent="    ", subsequent_indent="    ")
@@ -244,12 +245,12 @@ def ops_text(api):
              "from ctypes import byref",
              "from typing import TYPE_CHECKING", "",
              "from ._apply import apply",
-             "from ._arguments import (INFINITY, Ints, double, handle_array, handle_of, int64_array, int64_pair, ints, length,",
-             "                         tensor_of)",
+             "from ._arguments import INFINITY, Ints, double, int64_array, int64_pair, ints, length",
              "from ._dtypes import DType, float32",
              "from ._handles import TensorHandle",
              "from ._library import lib",
              "from ._raw import distag_error",
+             "from ._recording import handle_array, handle_of, output_of, tensor_of",
              "from .errors import fail", "",
              "if TYPE_CHECKING:",
              "    from .tensor import Tensor", ""]

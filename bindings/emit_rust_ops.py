@@ -7,7 +7,7 @@ from rust_text import camel, document, plain, short_name
 
 TYPES = {"int64": "i64", "float64": "f64", "bool": "bool", "text": "&'a str", "int64[]": "&'a [i64]", "dtype": "DType"}
 # Methods whose name is one of Rust's own, for another thing: Clone::clone, PartialEq::eq.
-RENAMED = {"clone": "clone_data", "eq": "eq_elements"}
+RENAMED = {"clone": "clone_data", **{name: name + "_elements" for name in ("eq", "ne", "lt", "le", "gt", "ge")}}
 
 
 def wrapped(line):

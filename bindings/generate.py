@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 
 import description  # noqa: E402
 import emit_cpp  # noqa: E402
+import emit_csharp  # noqa: E402
 import emit_go  # noqa: E402
 import emit_lua  # noqa: E402
 import emit_python  # noqa: E402
@@ -20,7 +21,8 @@ import emit_rust  # noqa: E402
 import operations  # noqa: E402
 
 # The emitter of each language, and the folder below bindings of what it writes.
-EMITTERS = {"python/distag": emit_python, "cpp/distag": emit_cpp, "rust": emit_rust, "go": emit_go, "lua": emit_lua}
+EMITTERS = {"python/distag": emit_python, "cpp/distag": emit_cpp, "rust": emit_rust, "go": emit_go, "lua": emit_lua,
+            "csharp": emit_csharp}
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "include", "distag.h")
 

@@ -33,6 +33,13 @@ if(DISTAG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${distag_launcher})
 endif()
 
+# With DISTAG_UNITY, several sources of a target as one: most of the time of each goes into the same headers.
+function(distag_compile_in_batches target)
+  if(DISTAG_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+endfunction()
+
 find_package(Threads REQUIRED)
 add_library(distag_compile INTERFACE)
 target_compile_options(distag_compile INTERFACE -Wall -Wextra -Wshadow -Wconversion)
@@ -65,6 +72,9 @@ if(DISTAG_SANITIZE)
   add_compile_options(${distag_sanitize_flags})
   add_link_options(${distag_sanitize_flags})
   add_compile_definitions(_GLIBCXX_ASSERTIONS)
+  if(DISTAG_SANITIZE STREQUAL "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_compile_definitions(__SANITIZE_ADDRESS__)  # as gcc does
+  endif()
 endif()
 if(DISTAG_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")

@@ -9,9 +9,12 @@ pkg_check_modules(libsodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(libisal REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
 find_path(DISTAG_CURL_INCLUDE_DIR curl/curl.h REQUIRED)  # the headers alone: libcurl is loaded where it is used
+find_path(DISTAG_PMIX_INCLUDE_DIR pmix.h REQUIRED  # likewise
+          PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
 find_path(DISTAG_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h REQUIRED)
 find_program(DISTAG_FLATC flatc REQUIRED)
-mark_as_advanced(DISTAG_CURL_INCLUDE_DIR DISTAG_FLATBUFFERS_INCLUDE_DIR DISTAG_FLATC)
+mark_as_advanced(DISTAG_CURL_INCLUDE_DIR DISTAG_FLATBUFFERS_INCLUDE_DIR DISTAG_FLATC
+                 DISTAG_PMIX_INCLUDE_DIR)
 
 if(DISTAG_BUILD_TESTS)
   find_package(GTest REQUIRED)

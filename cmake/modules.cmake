@@ -40,8 +40,12 @@ foreach(module IN LISTS distag_modules)
   endif()
   add_library(distag_${module} STATIC ${sources})
   # Rules of optim and engines of transport name their parts alike on purpose, each in its own source.
-  if(DISTAG_UNITY AND NOT module MATCHES "^(optim|transport)$")
-    set_target_properties(distag_${module} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  if(NOT module MATCHES "^(optim|transport)$")
+    distag_compile_in_batches(distag_${module})
+  endif()
+  if(module STREQUAL "worker")  # tests/faults has its own object of this one
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/worker/threaded_worker.cpp
+                                PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   target_include_directories(distag_${module} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(distag_${module} PUBLIC distag_compile ${distag_seen_${module}} ${distag_public_${module}}
@@ -58,6 +62,9 @@ endforeach()
 if(TARGET distag_wire)
   target_include_directories(distag_wire SYSTEM PRIVATE ${distag_generated_dir} ${DISTAG_FLATBUFFERS_INCLUDE_DIR})
   add_dependencies(distag_wire distag_schema_headers)
+endif()
+if(TARGET distag_group)
+  target_include_directories(distag_group SYSTEM PRIVATE ${DISTAG_PMIX_INCLUDE_DIR})
 endif()
 if(TARGET distag_worker AND DISTAG_LONG_TASKS_FILE)
   # Paths of this checkout are for the sources that need them: the others compile alike everywhere.

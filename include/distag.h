@@ -24,8 +24,10 @@
  *  16. Collectives on plain tensors   sums and exchanges within a mesh      for values that are not sharded
  *  17. Sharded tensors                tensors cut over a mesh               for data or models larger than one worker
  *  18. Checkpoints                    tensors of a mesh in files            to go on later, on any other mesh
- *  19. The function table             all functions in one struct           with dlopen
- *  20. Limits                         the bounds, in numbers                to plan
+ *  19. Loaders                        batches made ahead, sharded           to feed a mesh
+ *  20. Plans                          specs of many tensors, by rules       to shard a model by names
+ *  21. The function table             all functions in one struct           with dlopen
+ *  22. Limits                         the bounds, in numbers                to choose sizes
  *
  * CONVENTIONS
  *
@@ -67,9 +69,9 @@
  *     goes on as if it had returned.
  * 10. No exception, signal handler, abort, exit, output, environment write, locale or FP-mode change comes out of this
  *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own,
- *     from load to unload). Its threads take the stack that threads of the process have by default: 128 KiB are enough
- *     for distag, callbacks need theirs on top. In a forked child every call on a parent's handle answers
- *     INVALID_STATE, release only frees memory, and new workers can be made.
+ *     from load to unload; libpmix, where a launcher speaks PMIx, from its first use to unload). Its threads take the
+ *     default stack of the process: 128 KiB are enough for distag, callbacks need theirs on top. In a forked child each
+ *     call on a parent's handle answers INVALID_STATE, release only frees memory, and new workers can be made.
  * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told; releasing a lent handle is a
  *     no-op. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
  *     always told: of retain and release, which answer nothing, by distag_get_misuse_count.
@@ -164,6 +166,8 @@ typedef struct distag_gradients distag_gradients;   /* snapshot of a context's g
 typedef struct distag_rref distag_rref;             /* reference to a value at its owner. since 0.2. thread-safe */
 typedef struct distag_optimizer distag_optimizer;   /* update rule and its state. since 0.2. thread-safe */
 typedef struct distag_mesh distag_mesh;             /* workers in a grid with named axes. since 0.3. thread-safe */
+typedef struct distag_loader distag_loader;         /* batches that come sharded. since 0.3. thread-safe */
+typedef struct distag_plan distag_plan;             /* specs of named tensors on a mesh. since 0.3. immutable */
 
 /* A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE. */
 DISTAG_API void distag_tensor_retain(distag_tensor *tensor);
@@ -198,6 +202,13 @@ DISTAG_API void distag_worker_release(distag_worker *worker /* nullable */);
  * has made goes out first, and calls that the others make after these fail with DISCONNECTED naming it (since 0.3). */
 DISTAG_API void distag_mesh_retain(distag_mesh *mesh);
 DISTAG_API void distag_mesh_release(distag_mesh *mesh /* nullable */);
+
+/* The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It keeps its
+ * mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED naming it (since 0.3). */
+DISTAG_API void distag_loader_retain(distag_loader *loader);
+DISTAG_API void distag_loader_release(distag_loader *loader /* nullable */);
+DISTAG_API void distag_plan_retain(distag_plan *plan);
+DISTAG_API void distag_plan_release(distag_plan *plan /* nullable */);
 
 /* Ends the life of something of the host: user data, memory, an object. May run on any thread, but see 9. */
 typedef void (*distag_deleter)(void *user_data);
@@ -348,9 +359,8 @@ DISTAG_API distag_status distag_tensor_import_dlpack_legacy(struct DLManagedTens
 /* ---- Numbers. Elementwise ops broadcast as NumPy and PyTorch do, and promote dtypes as
  * PyTorch does where they differ: int64 with float32 gives float32 (NumPy: float64), also where integers are divided or
  * given to exp and its kin; a 0-d tensor counts only if its category (bool, integer, floating) is the higher one. A
- * power of integers is int64 and wraps around, as in both; with a negative exponent it is 0, as in PyTorch, except for
- * bases 1 and -1. Sums of float32 are made in float64, then rounded; those within matmul, linear and conv2d are
- * BLAS's. ---- */
+ * power of integers or bools is int64 and wraps around; a negative exponent gives 0, as in PyTorch, except for bases 1
+ * and -1. Sums of float32 are made in float64, then rounded; those of matmul, linear, conv2d are the BLAS's. ---- */
 
 /* Filled with zeros. */
 DISTAG_API distag_status distag_zeros(distag_dtype dtype, const int64_t *shape, size_t ndim, distag_tensor **out_y,
@@ -394,10 +404,10 @@ DISTAG_API distag_status distag_maximum(distag_tensor *a, distag_tensor *b, dist
 /* y = (a == b), as bool */
 DISTAG_API distag_status distag_eq(distag_tensor *a, distag_tensor *b, distag_tensor **out_y, distag_error *err);
 
-/* y = x + s in the dtype of x; an integer x takes a whole s only. */
+/* y = x + s in the dtype of x; an integer x takes a whole s only, and bools none (cast them). */
 DISTAG_API distag_status distag_add_scalar(distag_tensor *x, double s, distag_tensor **out_y, distag_error *err);
 
-/* y = x * s in the dtype of x; an integer x takes a whole s only. */
+/* y = x * s in the dtype of x; an integer x takes a whole s only, and bools none (cast them). */
 DISTAG_API distag_status distag_mul_scalar(distag_tensor *x, double s, distag_tensor **out_y, distag_error *err);
 
 /* Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0. */
@@ -506,14 +516,12 @@ typedef struct distag_op_info {
 /* The number of built-in ops. */
 DISTAG_API size_t distag_get_op_count(void);
 
-/* Describes one built-in op; their order is fixed.
- * Fails: NOT_FOUND past the end. */
+/* Describes one built-in op; their order is fixed. Fails: NOT_FOUND past the end. */
 DISTAG_API distag_status distag_get_op(size_t index, distag_op_info *out_op, distag_error *err);
 
 /* ==== 5. Custom ops and hooks ==================================================================== since 0.1 ==== */
 
-/* Computes the outputs of a custom op. Inputs come without history, so nothing in here is recorded; each output must
- * be a new tensor. */
+/* Computes the outputs of a custom op, new tensors. Inputs come without history, so nothing in here is recorded. */
 typedef distag_status (*distag_custom_forward)(void *user_data, distag_tensor *const *inputs, size_t input_count,
                                                distag_tensor **out_outputs, size_t output_count, distag_error *err);
 
@@ -602,13 +610,11 @@ DISTAG_API distag_status distag_value_create_object(const char *type, void *obje
                                                     distag_deleter destroy /* nullable */, distag_value **out_value,
                                                     distag_error *err);
 
-/* The same handle seen as a value: costs nothing, needs no release (one would be that of the tensor or rref). NULL for
- * NULL. Rrefs: since 0.2. */
+/* The same handle seen as a value, which needs no release of its own. NULL for NULL. Rrefs: since 0.2. */
 DISTAG_API distag_value *distag_tensor_as_value(distag_tensor *tensor);
 DISTAG_API distag_value *distag_rref_as_value(distag_rref *rref);
 
-/* The kind of a value, and the items of a list or a map. An item gets its handle when it is first asked for: NULL also
- * when there is no memory for that. */
+/* The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its handle. */
 DISTAG_API distag_value_kind distag_value_get_kind(distag_value *value);
 DISTAG_API size_t distag_value_get_count(distag_value *value);                         /* items of a list or map */
 DISTAG_API distag_value *distag_value_get_item(distag_value *value, size_t index);     /* NULL past the end */
@@ -654,11 +660,11 @@ enum distag_executor {
 
 /* What carries "tcp://" and "ipc://" (since 0.3). Both speak ZMTP 3 and CURVE, so workers of one group may differ. The
  * threads of libzmq run no hook and no code of the host, and block all signals. libzmq ends the process in cases that
- * SECURITY.md names: a host that nothing may end stays with the other one. */
+ * SECURITY.md names: a host that nothing may end takes the other one. */
 typedef uint32_t distag_socket_engine_type;
 enum distag_socket_engine {
-  DISTAG_SOCKET_ENGINE_ZMQ = 1, /* libzmq, with two threads for each worker that uses sockets */
-  DISTAG_SOCKET_ENGINE_ZMTP = 2 /* distag's own, on the loop, without a thread (default) */
+  DISTAG_SOCKET_ENGINE_ZMQ = 1, /* libzmq, with two threads for each worker that uses sockets (default) */
+  DISTAG_SOCKET_ENGINE_ZMTP = 2 /* distag's own, on the loop, without a thread */
 };
 
 typedef int32_t distag_log_level_type;
@@ -687,7 +693,8 @@ typedef struct distag_member {
 } distag_member;
 #define DISTAG_MEMBER_INIT {sizeof(distag_member), -1, 0, 0, 0, {0}}
 
-/* Takes one whole record. */
+/* Takes one whole record; since 0.3 it has several lines where a DEADLINE, DISCONNECTED or DIVERGED has ended a call,
+ * pass or collective: what went on before, at most once a second (`docs/looking.md`). */
 typedef void (*distag_log_sink)(void *user_data, int32_t level, const char *message);
 
 /* Called for each member when the worker has started, itself included, and whenever one joins, leaves or is lost
@@ -723,8 +730,7 @@ typedef struct distag_allocator {
 
 /* The keys of a worker. Instead of the group each worker may have a key of its own, and the public keys of those
  * that may connect (since 0.3). A name is then that of its key: a worker with another name is refused, and DENIED. This
- * holds at "tcp://" and "ipc://", both of which are encrypted; there is no lane; within a process ("inproc://")
- * nothing is checked. */
+ * holds at "tcp://" and "ipc://", both encrypted; there is no lane; "inproc://" checks nothing. */
 typedef struct distag_security_options {
   uint32_t struct_size;
   uint32_t allow_insecure;       /* 1: without a group key tcp has none, for anybody; logged. since 0.3 */
@@ -773,7 +779,7 @@ typedef struct distag_worker_options {
   uint64_t max_message_bytes;   /* largest it sends and takes; peers send it no more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
   const char *rendezvous;       /* nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x",
-                                 * since 0.3 "etcd://host:port[,host:port]/prefix"; see distag_worker_start */
+                                 * since 0.3 "slurm://", "pmix://" and "etcd://host:port[,host:port]/prefix" */
   const char *job;              /* nullable: "default". Workers of different jobs never meet */
   const char *bind;             /* nullable: a private "ipc://", or "tcp://" where the way to a rendezvous on another
                                  * machine begins. "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path"; since 0.3
@@ -789,12 +795,35 @@ typedef struct distag_worker_options {
   distag_thread_hook on_thread_start;      /* nullable; runs on the new thread, also with the host executor */
   distag_thread_hook on_thread_stop;       /* nullable; likewise */
   uint32_t no_lane;  /* 1: sockets only, no shared memory with members of this machine, as DISTAG_LANE=0; since 0.3 */
-  distag_socket_engine_type socket_engine; /* 0: as DISTAG_SOCKET_ENGINE names it (zmq or zmtp), else zmtp; since 0.3 */
+  distag_socket_engine_type socket_engine; /* 0: as DISTAG_SOCKET_ENGINE names it (zmq or zmtp), else zmq; since 0.3 */
   uint64_t reserved_2;                     /* 0 */
 } distag_worker_options;
 #define DISTAG_WORKER_OPTIONS_INIT                                                                                  \
   {sizeof(distag_worker_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
    NULL, NULL, NULL, NULL, 0, 0, 0}
+
+/* The place of this process in its group, as its launcher tells in the environment (since 0.3). */
+typedef struct distag_environment {
+  uint32_t struct_size;
+  int32_t rank;       /* -1 in an open world: the group gives one */
+  int32_t world_size; /* -1: an open world */
+  int32_t local_rank; /* among the processes of this node; -1: not told, as are other -1 and 0 below */
+  int32_t local_size; /* their number; 0 */
+  int32_t node;       /* from 0; -1 */
+  int32_t node_count; /* 0 */
+  int32_t restart;    /* how often the launcher has started this anew; 0 also where it does not count */
+  char launcher[16];  /* "own", "torchrun", "pmix", "slurm" or "kubernetes" */
+} distag_environment;
+#define DISTAG_ENVIRONMENT_INIT {sizeof(distag_environment), -1, 0, -1, 0, -1, 0, 0, {0}}
+
+/* Tells what a worker without rank and size in its options would take: the variables of the first launcher of
+ * docs/launchers.md whose rank and size are set, DISTAG_RANK and DISTAG_WORLD_SIZE before all others. An empty variable
+ * counts as not set (since 0.3).
+ * Threads: any, while none changes the environment.
+ * Blocks where the launcher speaks PMIx, which is asked. Fails: INVALID_ARGUMENT listing all variables that are
+ * missing, beside those that are there, or naming the one that holds no number of its range; DISCONNECTED, UNSUPPORTED
+ * (PMIx: no launcher answers; no libpmix). */
+DISTAG_API distag_status distag_get_environment(distag_environment *out_environment, distag_error *err);
 
 /* Makes a worker that cannot be reached yet. Starts no thread, opens no socket. */
 DISTAG_API distag_status distag_worker_create(const distag_worker_options *options /* nullable */,
@@ -809,7 +838,8 @@ DISTAG_API distag_status distag_worker_create(const distag_worker_options *optio
 /* ---- Descriptors. Between processes a start and the first words to a member need 24 free descriptors, of which
  * about 8 stay in use, and fail without them. A static group whose sockets do not fit under the limit of open files
  * fails its start with OUT_OF_MEMORY. With the engine zmtp no connection is accepted while fewer than 8 are free, and a
- * worker that dials waits; libzmq ends the process when it accepts on "ipc://" without any. ---- */
+ * worker that dials waits; libzmq ends the process when it accepts on "ipc://" without any. Where 32 are free one more
+ * is for the socket at which `distag ps` asks. ---- */
 
 /* Meets the group at the rendezvous and becomes reachable: in a static group once all members are there, so one thread
  * starts several workers with _async; in an open world ok means that all its members know the worker.
@@ -837,8 +867,8 @@ DISTAG_API distag_status distag_worker_shutdown(distag_worker *worker, int64_t t
  * by itself: all that is open on it fails with OUT_OF_MEMORY, and "clean" is false. Open futures complete with
  * CANCELLED. A second shutdown is ok, with the same report. Of several shutdowns at a time the earliest deadline
  * counts, and the last runs the destroy functions that are left. Callbacks on the future run before the last thread
- * stops. That one is joined by a wait on the future or by distag_worker_shutdown: do either before the library is
- * unloaded. It cannot be cancelled. */
+ * stops, which a wait on the future or distag_worker_shutdown joins: do either before the library is unloaded. It
+ * cannot be cancelled. */
 DISTAG_API distag_status distag_worker_shutdown_async(distag_worker *worker, int64_t timeout_ns,
                                                       distag_future **out_future, distag_error *err);
 
@@ -907,8 +937,7 @@ DISTAG_API distag_status distag_worker_all_gather_async(distag_worker *worker, d
 /* Answers one call. It may call ops and other workers, also waiting for them: the pool makes up for a thread that
  * waits. It answers with distag_invocation_return, defers, or does neither, which answers null. A status other than 0
  * fails the call with the content of err.
- * Threads: any of the pool, several invocations at once; with the host executor one after the other, or one within
- * another that waits. */
+ * Threads: any of the pool, several at once; with the host executor one after the other, or within another's wait. */
 typedef distag_status (*distag_function)(void *user_data, distag_invocation *invocation, distag_error *err);
 
 typedef struct distag_function_options {
@@ -940,6 +969,7 @@ DISTAG_API distag_worker *distag_invocation_get_worker(distag_invocation *invoca
 DISTAG_API distag_context *distag_invocation_get_context(distag_invocation *invocation); /* NULL: nothing is recorded */
 DISTAG_API const char *distag_invocation_get_caller(distag_invocation *invocation);      /* name of the worker */
 DISTAG_API const char *distag_invocation_get_function(distag_invocation *invocation);    /* its name; since 0.3 */
+DISTAG_API const char *distag_invocation_get_traceparent(distag_invocation *invocation); /* NULL: none; since 0.3 */
 DISTAG_API int64_t distag_invocation_get_time_left(distag_invocation *invocation);       /* DISTAG_FOREVER: no limit */
 DISTAG_API int32_t distag_invocation_is_cancelled(distag_invocation *invocation);      /* 1: no caller waits any more */
 DISTAG_API size_t distag_invocation_get_arg_count(distag_invocation *invocation);
@@ -978,15 +1008,22 @@ typedef struct distag_call_options {
   int64_t timeout_ns;        /* 0: call_timeout_ns of the worker; DISTAG_FOREVER: none */
   distag_invocation *within; /* nullable: the call being answered; its deadline and cancellation bound this one */
   const char *label;         /* nullable: shows in errors, of passes too, and in reports; 127 bytes (since 0.2) */
+  const char *traceparent;   /* nullable: see below; "": none (since 0.3) */
 } distag_call_options;
-#define DISTAG_CALL_OPTIONS_INIT {sizeof(distag_call_options), 0, 0, NULL, NULL}
+#define DISTAG_CALL_OPTIONS_INIT {sizeof(distag_call_options), 0, 0, NULL, NULL, NULL}
+
+/* ---- A traceparent (W3C Trace Context, level 1) says where a call belongs in a trace of the host: it reaches the
+ * function. Calls without one carry that of the call being answered: `within`, else the one that lent their context,
+ * else the one whose function runs on this thread, and so do callbacks on futures that were given there. A malformed
+ * one is dropped and counted, and the call goes on without; one of a later version goes on as version 00. ---- */
 
 /* ---- Budgets. Requests that the callee has not begun take room, max_in_flight_bytes of this worker for each callee;
  * those beyond wait here, in their order. The blocking call waits up to its deadline; the future of an _async one is
  * OVERLOADED at once where as many bytes wait already: wait for earlier futures first. One larger than all of it goes
- * alone. Answers that the caller's library has not read take max_in_flight_bytes of the callee: beyond them no call of
- * that caller begins. A callee takes twice its max_in_flight_bytes of one caller, at least 512 MiB, and answers
- * OVERLOADED beyond. ---- */
+ * alone. So plan for each callee with twice max_in_flight_bytes, the largest request, and one request of each thread
+ * that blocks; request_bytes_open and request_bytes_waiting of distag_stats say how much it is. Answers that the
+ * caller's library has not read take max_in_flight_bytes of the callee: beyond them no call of that caller begins. A
+ * callee takes twice its max_in_flight_bytes of one caller, at least 512 MiB, and answers OVERLOADED beyond. ---- */
 
 /* Calls a function of the worker named `to`, possibly itself, and waits for the answer. A built-in op can be called
  * as well: its inputs (null: left out), then a map if it needs attributes; several outputs come as a list. With a
@@ -1010,9 +1047,8 @@ DISTAG_API distag_status distag_call_async(distag_worker *worker, distag_context
 /* 1 once it is complete, with a value or a failure. */
 DISTAG_API int32_t distag_future_poll(distag_future *future);
 
-/* Waits until it is complete, then answers as the operation did: ok, or its failure.
- * Blocks. Fails: DEADLINE after `timeout_ns`, while distag_future_poll still says 0; OVERLOADED when 256 threads of the
- * pool wait already. */
+/* Waits until it is complete, then answers as the operation did: ok, or its failure. Blocks. Fails: DEADLINE after
+ * `timeout_ns`, while distag_future_poll still says 0; OVERLOADED when 256 threads of the pool wait already. */
 DISTAG_API distag_status distag_future_wait(distag_future *future, int64_t timeout_ns, distag_error *err);
 
 /* The value of a complete future, null where the operation has none; lent by the future.
@@ -1030,8 +1066,7 @@ DISTAG_API distag_status distag_future_on_done(distag_future *future, distag_fut
                                                void *user_data /* nullable */, distag_deleter destroy /* nullable */,
                                                distag_error *err);
 
-/* Makes the value of the next future, or its failure, of a complete one, which may have failed; NULL stands for null
- * (since 0.2). */
+/* Makes the value of the next future, or its failure, of a complete one; NULL stands for null (since 0.2). */
 typedef distag_status (*distag_future_continuation)(void *user_data, distag_future *future, distag_value **out_value,
                                                     distag_error *err);
 
@@ -1042,8 +1077,7 @@ DISTAG_API distag_status distag_future_then(distag_future *future, distag_future
                                             void *user_data /* nullable */, distag_deleter destroy /* nullable */,
                                             distag_future **out_future, distag_error *err);
 
-/* Waits until all have a value, or the first one fails, and answers as that one did; the others go on.
- * Blocks. Fails: DEADLINE. */
+/* Waits until all have a value, or the first one fails, and answers as that one did. Blocks. Fails: DEADLINE. */
 DISTAG_API distag_status distag_wait_all(distag_future *const *futures, size_t count, int64_t timeout_ns,
                                          distag_error *err);
 
@@ -1122,13 +1156,22 @@ typedef struct distag_backward_options {
   uint32_t struct_size;
   distag_backward_mode_type mode;
   uint32_t retain_graph;            /* 1: keep the graph for another pass */
-  uint32_t create_graph;            /* 1: gradients have a history of their own; within one process (later) */
+  uint32_t create_graph;            /* 1: gradients have a history (since 0.3, see distag_backward) */
   int64_t timeout_ns;               /* 0: none; the loss of a worker ends the pass anyway */
   distag_tensor *const *seeds;      /* nullable: a gradient for each root; NULL for one that is a scalar */
   distag_rref *const *remote_roots; /* nullable: scalar roots that live on other workers (since 0.2) */
   size_t remote_root_count;
 } distag_backward_options;
 #define DISTAG_BACKWARD_OPTIONS_INIT {sizeof(distag_backward_options), 0, 0, 0, 0, NULL, NULL, 0}
+
+/* Gradients of gradients (since 0.3): with create_graph the gradients have a history, through seeds that require grad
+ * too. Take them by distag_get_gradients, apply ops to them, and give the result as a root to a second pass; with
+ * create_graph again a third may follow. If the first pass stayed on one worker, another context keeps gradients from
+ * adding up; else use the same. The graph is retained: it goes with the gradients and what was made of them, between
+ * workers with the context or by a pass without retain_graph. Each op with a gradient takes part; derivatives are
+ * those at the values that ops took, whatever was written since. Hooks see the history, and what they give in a
+ * gradient's place counts with its own. Refused as UNSUPPORTED before anything is committed: custom ops (by name),
+ * joint contexts, sharded tensors, and peers whose distag is too old. */
 
 /* Runs a backward pass from the roots through every worker they depend on, and adds the gradient of each leaf to the
  * context on its worker: of all leaves, or after any failure of none. A root without a seed has one element. The same
@@ -1167,7 +1210,7 @@ DISTAG_API distag_tensor *distag_gradients_find(distag_gradients *gradients, dis
 /* The content of a context on this worker. */
 typedef struct distag_context_info {
   uint32_t struct_size;
-  uint32_t send_count;     /* calls and answers recorded here: sent, */
+  uint32_t send_count;     /* calls and answers recorded here, and gradients with a history: sent, */
   uint32_t recv_count;     /* and received; a pass that does not retain the graph frees those it ran through */
   uint32_t known_count;    /* workers it exchanged calls with in this context */
   uint32_t gradient_count; /* leaves that have one; no pass lowers it */
@@ -1197,8 +1240,7 @@ DISTAG_API distag_status distag_context_copy_known_ranks(distag_context *context
  * making it failed, every use answers that failure; one that was never seen is logged. A reference whose owner is
  * lost answers DISCONNECTED, or PEER_RESTARTED once a new incarnation is back under the name. If the worker that
  * passed a reference on is lost before the owner has heard of it, the value may be gone: then it answers NOT_FOUND.
- * Values that refer to each other in a circle live as long as their owners; a circle within one worker is never
- * freed. ---- */
+ * Values that refer to each other in a circle live as long as their owners; within one worker, for ever. ---- */
 
 /* Shares a value of this worker, which becomes its owner; also before the start.
  * Fails: INVALID_ARGUMENT (a value with an rref of another worker of this process), INVALID_STATE (shut down). */
@@ -1267,8 +1309,7 @@ DISTAG_API distag_status distag_optimizer_step_async(distag_optimizer *optimizer
                                                      const distag_call_options *options /* nullable */,
                                                      distag_future **out_future, distag_error *err);
 
-/* Ranks of the owners that applied the last step, at most `capacity` of them, and how many there are; without a
- * worker the rank is -1. */
+/* Ranks of the owners that applied the last step, at most `capacity`, and how many there are; without a worker -1. */
 DISTAG_API distag_status distag_optimizer_copy_stepped_ranks(distag_optimizer *optimizer,
                                                              int32_t *ranks /* nullable with capacity 0 */,
                                                              size_t capacity, size_t *out_count, distag_error *err);
@@ -1287,9 +1328,8 @@ DISTAG_API distag_status distag_optimizer_save(distag_optimizer *optimizer,
                                                const distag_call_options *options /* nullable */,
                                                distag_value **out_state, distag_error *err);
 
-/* Puts a saved state back into an optimizer of the same kind and parameters.
- * Blocks until the steps before it are done. Fails: as distag_call; INVALID_ARGUMENT when it does not fit (an owner for
- * which it does not is not changed). */
+/* Puts a saved state back into an optimizer of the same kind and parameters. Blocks until the steps before it are done.
+ * Fails: as distag_call; INVALID_ARGUMENT when it does not fit (an owner for which it does not is not changed). */
 DISTAG_API distag_status distag_optimizer_load(distag_optimizer *optimizer, distag_value *state,
                                                const distag_call_options *options /* nullable */, distag_error *err);
 
@@ -1328,18 +1368,62 @@ typedef struct distag_stats {
   uint64_t peers_connected;     /* now */
   uint64_t peers_lost;
   uint64_t callbacks_waiting;   /* now, for a thread of the pool or for distag_worker_poll */
+  uint64_t request_bytes_open;    /* now, since 0.3: of requests that callees have not begun */
+  uint64_t request_bytes_waiting; /* now, since 0.3: of requests that wait here for room, see "Budgets" */
+  uint64_t traceparents_dropped; /* malformed ones, of calls made and served (since 0.3) */
 } distag_stats;
-#define DISTAG_STATS_INIT {sizeof(distag_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define DISTAG_STATS_INIT {sizeof(distag_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+                           0, 0}
 
 /* The counters as they are; counters that belong together may be a moment apart. */
 DISTAG_API distag_status distag_worker_get_stats(distag_worker *worker, distag_stats *out_stats, distag_error *err);
 
-/* Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and how they
- * stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those wait
- * for, "rrefs", the last "events", "lane" (since 0.3), here and of each member: whether messages go by shared memory,
- * or why not, and "sockets" (since 0.3): the engine. Of a context on this worker: its counts, "passes", "sends", those
- * that "never_fired" (no gradient has come), and the graph behind these sends as "nodes" and "edges": kinds and names,
- * no values, and nothing of tensors that were not sent.
+/* The same in the text format of Prometheus: "distag_<field>", counters with "_total" behind, each with HELP and TYPE
+ * and the label worker="NAME", empty while it depends on the rank (since 0.3). Then histograms of seconds, 10 us to
+ * 100 s: distag_call_seconds (made, until their end), distag_queue_seconds and distag_served_seconds (from the arrival
+ * to the begin, and to the end), with function="NAME", which is "other" beyond 64 names; distag_pass_seconds (begun
+ * here) and distag_collective_seconds. Copied as the reports below; before the start and after the shutdown too. */
+DISTAG_API distag_status distag_worker_copy_metrics(distag_worker *worker, char *buffer /* nullable with capacity 0 */,
+                                                    size_t capacity, size_t *out_size, distag_error *err);
+
+/* ---- Traces. A file for each worker, FOLDER/NAME.trace.json (NAME.2.trace.json if that is there), in the Trace Event
+ * Format, which https://ui.perfetto.dev shows: calls on both sides, with flows from call to run and from answer to
+ * caller, passes, collectives, optimizer steps, members, spans of the host. Whole events are written each second at the
+ * latest, so the file of a process that was killed can be read too. Events that cannot be written, for want of room,
+ * time or disk, are counted in the file ("dropped events"); the first loss is logged, and the worker goes on.
+ * DISTAG_TRACE=FOLDER in the environment traces each worker from its start on, without a word to the program. ---- */
+
+typedef struct distag_trace_options {
+  uint32_t struct_size;
+  uint32_t detail;    /* later */
+  uint64_t max_bytes; /* of the file, 65,536 or more; 0: 256 MiB */
+  const char *folder; /* nullable: what DISTAG_TRACE names. It has to be there */
+} distag_trace_options;
+#define DISTAG_TRACE_OPTIONS_INIT {sizeof(distag_trace_options), 0, 0, NULL}
+
+/* Begins the trace of a started worker, on a thread of its own (since 0.3).
+ * Blocks until the file is made. Fails: INVALID_STATE (traced already, not started, or a file that cannot be made). */
+DISTAG_API distag_status distag_worker_start_trace(distag_worker *worker,
+                                                   const distag_trace_options *options /* nullable */,
+                                                   distag_error *err);
+
+/* Ends the trace and closes its file, as the shutdown does (since 0.3). Nothing where none is written.
+ * Blocks at most 10 s. Fails: DEADLINE where the disk is slower. */
+DISTAG_API distag_status distag_worker_stop_trace(distag_worker *worker, distag_error *err);
+
+/* A span of the host in the trace, from here to distag_trace_end on any thread, when it is written (since 0.3). Spans
+ * may overlap. `out_span` is 0, which distag_trace_end takes, where nothing is traced or 65,536 are open.
+ * Fails: INVALID_ARGUMENT (a label of more than 127 bytes). */
+DISTAG_API distag_status distag_trace_begin(distag_worker *worker, const char *label, uint64_t *out_span,
+                                            distag_error *err);
+DISTAG_API void distag_trace_end(distag_worker *worker, uint64_t span);
+
+/* Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members", open "calls"
+ * with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those wait for, "rrefs", the
+ * last "events"; since 0.3 open "collectives" and the ranks they wait for, the "last" 100 of the 1,000 calls, passes
+ * and collectives that ended last, "lane", here and of each member: whether messages go by shared memory, or why not,
+ * and "sockets". Of a context on this worker: its counts, "passes", "sends", those that "never_fired" (no gradient
+ * has come), and the graph behind these sends as "nodes" and "edges".
  * Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without it, which may be
  * another the next time.
  * Fails: DEADLINE when the worker does not answer within a second; INVALID_STATE when the context has ended. */
@@ -1348,6 +1432,17 @@ DISTAG_API distag_status distag_worker_copy_report(distag_worker *worker, char *
 DISTAG_API distag_status distag_context_copy_report(distag_context *context,
                                                     char *buffer /* nullable with capacity 0 */, size_t capacity,
                                                     size_t *out_size, distag_error *err);
+
+/* The report of a group, through one member (since 0.3): "members", each with "name", "rank", "state" and "report", or
+ * null and why as "silent" where it does not answer in time. A report has the 64 oldest "calls", with the function
+ * "within" which they were made, and "waits" for passes and collectives, with the "ranks" that have not come.
+ * Copied as the reports above; each copy asks anew. `distag why` reads it; the command asks workers of its user at a
+ * socket of theirs, which DISTAG_PS=0 in the environment of a worker turns off.
+ * Blocks at most a second beyond the timeout; runs no callback meanwhile. Members answer while their functions hang.
+ * Fails: INVALID_STATE unless started; DEADLINE when the loop of this worker does not answer. */
+DISTAG_API distag_status distag_worker_copy_group_report(distag_worker *worker, int64_t timeout_ns,
+                                                         char *buffer /* nullable with capacity 0 */,
+                                                         size_t capacity, size_t *out_size, distag_error *err);
 
 /* Handles of this process that are not released yet; 0 before the library is unloaded. */
 DISTAG_API uint64_t distag_get_handle_count(void);
@@ -1518,7 +1613,9 @@ DISTAG_API distag_status distag_mesh_copy_spec(distag_mesh *mesh, const char *sp
 
 enum distag_picture_format {
   DISTAG_PICTURE_TEXT = 1, /* a table for terminals (default) */
-  DISTAG_PICTURE_JSON = 4  /* "boxes", each with "offset", "extent" and the ranks of its "members" */
+  DISTAG_PICTURE_JSON = 4, /* "boxes", each with "offset", "extent" and the ranks of its "members" */
+  DISTAG_PICTURE_SVG = 5,  /* one SVG below 1 MiB for light and dark pages; at most 1,024 parts, with their table */
+  DISTAG_PICTURE_HTML = 6  /* a page below 4 MiB without script or link: the SVG, the mesh, what each member holds */
 };
 
 typedef struct distag_picture_options {
@@ -1533,8 +1630,7 @@ typedef struct distag_picture_options {
 #define DISTAG_PICTURE_OPTIONS_INIT {sizeof(distag_picture_options), 0, 0, 0, 0, 0, NULL}
 
 /* Draws which members hold which part. Without a mesh the spec is HLO text, which names devices itself; without a shape
- * all parts are drawn alike, of ndim dims (0: as many as the spec has). Copied as by distag_worker_copy_report.
- * Fails: INVALID_ARGUMENT. */
+ * all parts are drawn alike, of ndim dims (0: as many as the spec has). Copied as by distag_worker_copy_report. */
 DISTAG_API distag_status distag_visualize_sharding(distag_mesh *mesh /* nullable */, const char *spec,
                                                    const int64_t *shape /* nullable */, size_t ndim,
                                                    const distag_picture_options *options /* nullable */,
@@ -1712,12 +1808,18 @@ DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_c
 /* Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts), numbers, texts
  * and bytes, alike on all members except the parts. It replaces what was saved there before in one instant: whoever
  * loads, also after a crash, finds the old or the new one, whole. The directory is made, its parent is not. Nothing may
- * write to the tensors meanwhile. timeout_ns 0: that of the mesh.
+ * write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves and loads of one mesh, or line, follow one
+ * another.
  * Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh); INVALID_STATE (naming
  * file and reason; a directory that not all members share); DIVERGED; as the mesh does. What was there before stays.
  */
 DISTAG_API distag_status distag_checkpoint_save(distag_mesh *mesh, const char *directory, distag_value *value,
                                                 int64_t timeout_ns, distag_error *err);
+/* Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a failure for
+ * which the future was not asked before its release goes to the log. Its value is null; to cancel it does nothing. */
+DISTAG_API distag_status distag_checkpoint_save_async(distag_mesh *mesh, const char *directory, distag_value *value,
+                                                      int64_t timeout_ns, distag_future **out_future,
+                                                      distag_error *err);
 
 /* Loads what was saved with any mesh and specs, and safetensors of others: a file, or a directory with one or with
  * model.safetensors.index.json. The tensors in `into`, a map like the one saved, get their elements in place, each
@@ -1729,8 +1831,147 @@ DISTAG_API distag_status distag_checkpoint_save(distag_mesh *mesh, const char *d
 DISTAG_API distag_status distag_checkpoint_load(distag_mesh *mesh /* nullable */, const char *directory,
                                                 distag_value *into /* nullable */, int64_t timeout_ns,
                                                 distag_value **out_value /* nullable */, distag_error *err);
+/* Beside the program; the tensors in `into` get their elements before the future ends, whose value is that of
+ * out_value. Fails also: UNSUPPORTED without a mesh, which leaves no thread to run it. */
+DISTAG_API distag_status distag_checkpoint_load_async(distag_mesh *mesh /* nullable */, const char *directory,
+                                                      distag_value *into /* nullable */, int64_t timeout_ns,
+                                                      distag_future **out_future, distag_error *err);
 
-/* ==== 19. The function table ======================================================================== since 0.1 ====
+/* ==== 19. Loaders =================================================================================== since 0.3 ====
+ *
+ * A loader makes batches ahead of the program, in the background, as sharded tensors. Each member has a source of its
+ * own, which is host code: it reads rows of files, or wraps a reader that the host has. It is the wrong tool for data
+ * that other workers hold: call them from the source.
+ * ================================================================================================================== */
+
+enum distag_batch_mode {
+  DISTAG_BATCH_GLOBAL = 1, /* each member's source gives the whole batch, which is cut there (default) */
+  DISTAG_BATCH_LOCAL = 2,  /* each gives the part that it is to hold; the first dim may differ from batch to batch */
+  DISTAG_BATCH_ROOT = 3,   /* the source of the member at position 0 gives it, the parts are sent */
+  DISTAG_BATCH_ROWS = 4    /* the loader chooses the rows of each batch; each member is asked for those it is to hold */
+};
+
+/* Gives a batch: a tensor, or a list or map of tensors, none of them sharded; NULL at the end of the data. With
+ * DISTAG_BATCH_ROWS it gives the rows with these numbers, `row_count` along the first dim, in this order, and is never
+ * asked for none; in other modes `rows` is NULL. A batch may be wanted again, by a loader that goes on from a state.
+ * Threads: the pool, as functions; up to `concurrency` at once, for different batches, in the order of their numbers
+ * where that is 1. It may call anything but distag_loader_next of its own loader (INVALID_STATE). */
+typedef distag_status (*distag_batch_source)(void *user_data, uint64_t number, const int64_t *rows /* nullable */,
+                                             size_t row_count, distag_value **out_batch, distag_error *err);
+
+typedef struct distag_loader_options {
+  uint32_t struct_size;
+  uint32_t mode;            /* DISTAG_BATCH_... */
+  uint32_t prefetch;        /* batches made ahead, at most 4,096; 0: 2 */
+  uint32_t concurrency;     /* calls of the source at the same time, fewer than the pool has threads; 0: 1 */
+  const char *const *keys;  /* nullable: entries of the map, or one NULL key for any tensor ... */
+  const char *const *specs; /* ... and their specs; nullable: the first axis cuts the first dim of every tensor */
+  size_t spec_count;        /* an entry without a spec is repeated */
+  int64_t row_count;        /* of the data. This and what follows, to drop_last: of DISTAG_BATCH_ROWS alone */
+  int64_t batch_rows;       /* of a batch, over all members: 1 to 2^28 */
+  int64_t epochs;           /* 0: 1; DISTAG_FOREVER */
+  uint64_t seed;            /* of shuffle */
+  uint32_t shuffle;         /* 1: each epoch has an order of its own, by the seed, the same on every mesh */
+  uint32_t drop_last;       /* 1: without the batch of an epoch that has fewer rows */
+  distag_value *state;      /* nullable: of distag_loader_save; go on with its next batch. Of every mode */
+} distag_loader_options;
+#define DISTAG_LOADER_OPTIONS_INIT {sizeof(distag_loader_options), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL}
+
+/* Begins to make batches. Its tensors are of the mesh or line it is given. destroy runs when no call of the source can
+ * follow. Batches are numbered from 0 through all epochs. prefetch and concurrency may differ from member to member.
+ * Collective, without waiting. Fails: INVALID_ARGUMENT (specs, counts, fields of another mode; with DISTAG_BATCH_ROWS
+ * specs that cut the first dim in different ways; a state of other data, naming the field that differs, in which only
+ * epochs may grow; a mesh without a worker). */
+DISTAG_API distag_status distag_loader_create(distag_mesh *mesh, distag_batch_source source,
+                                              void *user_data /* nullable */, distag_deleter destroy /* nullable */,
+                                              const distag_loader_options *options /* nullable */,
+                                              distag_loader **out_loader, distag_error *err);
+
+/* The next batch, with its tensors sharded; NULL once the data of some member has ended, for all alike. All members
+ * get the same batches; one that all have made is there at once. It is no collective call of the mesh's lines.
+ * Blocks. Fails: as the source did on any member, naming it, and then the loader is at its end; likewise NOT_FOUND (a
+ * key, listing those there are), INVALID_ARGUMENT (a batch that does not fit its spec, or the parts of others) and,
+ * with check_replicas, DIVERGED; DEADLINE naming the member whose source is late: the batch is still to come;
+ * DISCONNECTED (a member has released the loader); as the mesh does. The future's value: the batch, null at the end; to
+ * cancel it leaves the batch to the next call. */
+DISTAG_API distag_status distag_loader_next(distag_loader *loader, int64_t timeout_ns, distag_value **out_batch,
+                                            distag_error *err);
+DISTAG_API distag_status distag_loader_next_async(distag_loader *loader, int64_t timeout_ns,
+                                                  distag_future **out_future, distag_error *err);
+
+/* The state as a map of numbers, for a checkpoint: its next batch is the one that distag_loader_next would give,
+ * however many are made ahead. A loader on any other mesh can go on from it. */
+DISTAG_API distag_status distag_loader_save(distag_loader *loader, distag_value **out_state, distag_error *err);
+
+/* The progress of a loader on this member. */
+typedef struct distag_loader_info {
+  uint32_t struct_size;
+  uint32_t ready;    /* batches that wait for distag_loader_next */
+  uint64_t next;     /* the number of the batch that comes next */
+  int64_t count;     /* batches in all; -1: unknown, or no end */
+  uint64_t dropped;  /* batches made here after the data of another member had ended */
+  int64_t waited_ns; /* by distag_loader_next: near 0 where the loader keeps ahead */
+  int64_t source_ns; /* in the source */
+} distag_loader_info;
+#define DISTAG_LOADER_INFO_INIT {sizeof(distag_loader_info), 0, 0, 0, 0, 0, 0}
+DISTAG_API distag_status distag_loader_get_info(distag_loader *loader, distag_loader_info *out_info,
+                                                distag_error *err);
+
+/* ==== 20. Plans =================================================================================== since 0.3 ====
+ *
+ * A plan gives the leaves of a program, parameters and inputs, their specs by rules on their names. It marks them in
+ * one exchange, where members whose programs differ hear of it. For a few tensors it is too much. It searches nothing.
+ * ================================================================================================================== */
+
+enum distag_plan_mode {
+  DISTAG_PLAN_COMPLETE = 1, /* a leaf without a rule is repeated */
+  DISTAG_PLAN_AUTO = 2      /* later: needs roots */
+};
+
+typedef struct distag_plan_options {
+  uint32_t struct_size;
+  uint32_t mode;               /* DISTAG_PLAN_...; 0: AUTO with roots if DISTAG_AUTO_SPMD is 1, else COMPLETE */
+  uint32_t inference;          /* 1: no gradients and no optimizer in the memory */
+  uint32_t optimizer_copies;   /* tensors that the optimizer keeps of each parameter: 2 for adam */
+  uint64_t memory_bytes;       /* that a member has; 0: no limit */
+  int64_t timeout_ns;          /* later: of a search */
+  int64_t source;              /* the position of the member whose values plain leaves get; -1: each has all of them */
+  const char *const *names;    /* of the leaves, each once: "layers.0.weight" */
+  distag_tensor *const *leaves;
+  size_t leaf_count;           /* at most 1,048,576, and so is rule_count */
+  const char *const *patterns; /* a leaf whose name fits (* within dots, ** across, ? one character) ... */
+  const char *const *specs;    /* ... has this spec; the first that fits counts */
+  size_t rule_count;
+  const char *saved;           /* nullable: the report of a former plan, in the place of rules */
+  const char *costs;           /* nullable; later: of a search */
+} distag_plan_options;
+#define DISTAG_PLAN_OPTIONS_INIT \
+  {sizeof(distag_plan_options), 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, NULL}
+
+/* Makes a plan from rules. Equal arguments give equal plans on any machine; nothing is sent, and a mesh without a
+ * worker will do. The leaves are retained.
+ * Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest, or does not suit it; saved is no report, or of
+ * another mesh or leaves; AUTO without roots); OUT_OF_MEMORY naming the bytes of a member; UNSUPPORTED (roots). */
+DISTAG_API distag_status distag_plan_create(distag_mesh *mesh, distag_tensor *const *roots /* nullable */,
+                                            size_t root_count, const distag_plan_options *options /* nullable */,
+                                            distag_plan **out_plan, distag_error *err);
+
+/* Marks the leaves as planned, in place: plain ones get the values of the source, in exchanges of up to 64 MiB
+ * (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part alone. Those that lie so already stay.
+ * Collective: members compare their plans first. Blocks, at most the timeout_ns of the mesh. Fails, no leaf marked:
+ * DIVERGED; INVALID_STATE (a leaf with another spec, or a history); as the source of a deferred leaf on one member
+ * does, on all. Values that do not come end the mesh. */
+DISTAG_API distag_status distag_plan_apply(distag_plan *plan, distag_mesh *line, distag_error *err);
+
+/* The spec of the leaf of that name; NULL: there is no such leaf. */
+DISTAG_API const char *distag_plan_get_spec(distag_plan *plan, const char *name);
+
+/* In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and "leaves", each
+ * with "name", "dtype", "shape", "spec" and "why". */
+DISTAG_API distag_status distag_plan_copy_report(distag_plan *plan, char *buffer /* nullable with capacity 0 */,
+                                                 size_t capacity, size_t *out_size, distag_error *err);
+
+/* ==== 21. The function table ======================================================================== since 0.1 ====
  *
  * For hosts that load the library themselves: one symbol, distag_get_api, gives every function. A slot is named like
  * its function without "distag_", an op with "op_" before it, and has the same type. The slots of a release are
@@ -1980,8 +2221,7 @@ typedef struct distag_api {
   distag_status (*tensor_to_local)(distag_tensor *, const char *, distag_tensor **, distag_error *);
   distag_status (*tensor_gather)(distag_tensor *, int32_t, int64_t, distag_tensor **, distag_error *);
   distag_status (*tensor_gather_async)(distag_tensor *, int32_t, int64_t, distag_future **, distag_error *);
-  distag_mesh *(*tensor_get_mesh)(distag_tensor *);
-  const char *(*tensor_get_spec)(distag_tensor *);
+  distag_mesh *(*tensor_get_mesh)(distag_tensor *); const char *(*tensor_get_spec)(distag_tensor *);
   distag_status (*context_create_joint)(distag_mesh *, distag_context **, distag_error *);
   distag_status (*tensor_create_deferred)(distag_dtype, const int64_t *, size_t, const distag_deferred_options *,
                                           distag_tensor **, distag_error *);
@@ -1992,16 +2232,42 @@ typedef struct distag_api {
   distag_status (*checkpoint_save)(distag_mesh *, const char *, distag_value *, int64_t, distag_error *);
   distag_status (*checkpoint_load)(distag_mesh *, const char *, distag_value *, int64_t, distag_value **,
                                    distag_error *);
+  distag_status (*get_environment)(distag_environment *, distag_error *);
+  distag_status (*worker_copy_metrics)(distag_worker *, char *, size_t, size_t *, distag_error *);
+  distag_status (*worker_start_trace)(distag_worker *, const distag_trace_options *, distag_error *);
+  distag_status (*worker_stop_trace)(distag_worker *, distag_error *);
+  distag_status (*trace_begin)(distag_worker *, const char *, uint64_t *, distag_error *);
+  void (*trace_end)(distag_worker *, uint64_t);
+  /* 0.3: loaders */
+  void (*loader_retain)(distag_loader *); void (*loader_release)(distag_loader *);
+  distag_status (*loader_create)(distag_mesh *, distag_batch_source, void *, distag_deleter,
+                                 const distag_loader_options *, distag_loader **, distag_error *);
+  distag_status (*loader_next)(distag_loader *, int64_t, distag_value **, distag_error *);
+  distag_status (*loader_next_async)(distag_loader *, int64_t, distag_future **, distag_error *);
+  distag_status (*loader_save)(distag_loader *, distag_value **, distag_error *);
+  distag_status (*loader_get_info)(distag_loader *, distag_loader_info *, distag_error *);
+  distag_status (*checkpoint_save_async)(distag_mesh *, const char *, distag_value *, int64_t, distag_future **,
+                                         distag_error *);
+  distag_status (*checkpoint_load_async)(distag_mesh *, const char *, distag_value *, int64_t, distag_future **,
+                                         distag_error *);
+  distag_status (*worker_copy_group_report)(distag_worker *, int64_t, char *, size_t, size_t *, distag_error *);
+  /* 0.3: plans */
+  void (*plan_retain)(distag_plan *); void (*plan_release)(distag_plan *);
+  distag_status (*plan_create)(distag_mesh *, distag_tensor *const *, size_t, const distag_plan_options *,
+                               distag_plan **, distag_error *);
+  distag_status (*plan_apply)(distag_plan *, distag_mesh *, distag_error *);
+  const char *(*plan_get_spec)(distag_plan *, const char *);
+  distag_status (*plan_copy_report)(distag_plan *, char *, size_t, size_t *, distag_error *);
+  const char *(*invocation_get_traceparent)(distag_invocation *);
 } distag_api;
 
 /* 1 if the loaded library has this slot: DISTAG_API_HAS(api, worker_poll). */
 #define DISTAG_API_HAS(api, slot) ((api)->struct_size >= offsetof(distag_api, slot) + sizeof((api)->slot))
 
-/* The table for an ABI major (give DISTAG_ABI_MAJOR), or NULL if this library does not serve it. Lives as long as the
- * library is loaded. */
+/* The table for an ABI major (give DISTAG_ABI_MAJOR), as long as the library is loaded; NULL: it does not serve it. */
 DISTAG_API const distag_api *distag_get_api(uint32_t abi_major);
 
-/* ==== 20. Limits ==================================================================================== since 0.1 ====
+/* ==== 22. Limits ==================================================================================== since 0.1 ====
  *
  * Beyond them a call fails and says so; nothing is lost.
  *

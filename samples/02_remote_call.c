@@ -3,7 +3,6 @@
  *   cc 02_remote_call.c $(pkg-config --cflags --libs distag) -o remote_call && distag run -n 2 ./remote_call */
 #include <distag.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { kDivisionByZero = DISTAG_E_USER + 1, kSquares = 5 };
 
@@ -75,10 +74,12 @@ static void run_client(distag_worker *worker, distag_error *err) {
 }
 
 int main(void) {
-  char *name = getenv("RANK") != NULL && atoi(getenv("RANK")) == 1 ? "server" : "client";
-  distag_worker_options options = {.struct_size = sizeof options, .name = name}; /* the rest: from distag run */
-  distag_worker *worker = NULL;
+  distag_environment place = DISTAG_ENVIRONMENT_INIT;
   distag_error err = DISTAG_ERROR_INIT;
+  distag_get_environment(&place, &err); /* from distag run, torchrun, srun ... */
+  char *name = place.rank == 1 ? "server" : "client";
+  distag_worker_options options = {.struct_size = sizeof options, .name = name}; /* the rest: from there, too */
+  distag_worker *worker = NULL;
   distag_worker_create(&options, &worker, &err);
   distag_worker_register(worker, "greet", greet, name, NULL, NULL, &err);
   distag_worker_register(worker, "divide", divide, NULL, NULL, NULL, &err);

@@ -264,25 +264,26 @@ static void train(trainer *self, const char *data, int epochs, distag_error *err
 }
 
 int main(int argc, char **argv) {
-  const int epochs = argc > 2 ? atoi(argv[2]) : kEpochs, rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from distag run */
+  const int epochs = argc > 2 ? atoi(argv[2]) : kEpochs;
+  distag_environment place = DISTAG_ENVIRONMENT_INIT;         /* of distag run, torchrun, srun ... */
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from there, too */
   distag_error err = DISTAG_ERROR_INIT;
   trainer self = {0};
 
-  if (argc < 2 || epochs < 1 || rank < 0 || rank >= kRanks) {
-    return fprintf(stderr, "usage: distag run -n %d %s DIGITS.CSV [EPOCHS]\n", kRanks, argv[0]), 2;
+  if (argc < 2 || epochs < 1 || distag_get_environment(&place, &err) || place.rank < 0 || place.rank >= kRanks) {
+    return fprintf(stderr, "usage: distag run -n %d %s DIGITS.CSV [EPOCHS]\n%s\n", kRanks, argv[0], err.message), 2;
   }
-  options.name = kNames[rank];
-  self.own = create_layer(rank, &err);
+  options.name = kNames[place.rank];
+  self.own = create_layer(place.rank, &err);
   distag_worker_create(&options, &self.worker, &err);
   distag_worker_register(self.worker, "forward", forward, &self.own, NULL, NULL, &err);
   distag_worker_register(self.worker, "parameters", parameters, &self.own, NULL, NULL, &err);
   distag_worker_start(self.worker, 30 * DISTAG_SECOND, &err);
-  if (rank == 0) train(&self, argv[1], epochs, &err);
+  if (place.rank == 0) train(&self, argv[1], epochs, &err);
   distag_worker_shutdown(self.worker, DISTAG_FOREVER, NULL, &err); /* serves until all others shut down too */
   distag_worker_release(self.worker);
   distag_tensor_release(self.own.bias);
   distag_tensor_release(self.own.weight);
-  if (err.code != DISTAG_OK) fprintf(stderr, "%s: %s\n", kNames[rank], err.message);
+  if (err.code != DISTAG_OK) fprintf(stderr, "%s: %s\n", options.name, err.message);
   return err.code != DISTAG_OK;
 }

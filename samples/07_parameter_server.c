@@ -280,20 +280,21 @@ static void run_trainer(distag_worker *worker, int rank, const char *data, int r
 }
 
 int main(int argc, char **argv) {
-  const int rounds = argc > 2 ? atoi(argv[2]) : kRounds, rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from distag run */
+  const int rounds = argc > 2 ? atoi(argv[2]) : kRounds;
+  distag_environment place = DISTAG_ENVIRONMENT_INIT;         /* of distag run, torchrun, srun ... */
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT; /* rank, size and address come from there, too */
   distag_worker *worker = NULL;
   distag_error err = DISTAG_ERROR_INIT;
 
-  if (argc < 2 || rounds < 1 || rank < 0 || rank > kTrainers) {
-    return fprintf(stderr, "usage: distag run -n %d %s DIGITS.CSV [ROUNDS]\n", 1 + kTrainers, argv[0]), 2;
+  if (argc < 2 || rounds < 1 || distag_get_environment(&place, &err) || place.rank < 0 || place.rank > kTrainers) {
+    return fprintf(stderr, "usage: distag run -n 4 %s DIGITS.CSV [ROUNDS]\n%s\n", argv[0], err.message), 2;
   }
   setvbuf(stdout, NULL, _IOLBF, 0);
-  if (rank == 0) options.name = "ps";           /* trainers keep the names that a rank gives: "worker1" ... */
+  if (place.rank == 0) options.name = "ps";     /* trainers keep the names that a rank gives: "worker1" ... */
   options.call_timeout_ns = 20 * DISTAG_SECOND; /* also the longest that two trainers wait for the third */
   distag_worker_create(&options, &worker, &err);
-  if (rank == 0) run_server(worker, rounds, &err);
-  if (rank > 0) run_trainer(worker, rank, argv[1], rounds, &err);
-  if (err.code != DISTAG_OK) fprintf(stderr, "rank %d: %s\n", rank, err.message);
+  if (place.rank == 0) run_server(worker, rounds, &err);
+  if (place.rank > 0) run_trainer(worker, place.rank, argv[1], rounds, &err);
+  if (err.code != DISTAG_OK) fprintf(stderr, "rank %d: %s\n", place.rank, err.message);
   return err.code != DISTAG_OK;
 }

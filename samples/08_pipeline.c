@@ -12,7 +12,6 @@
 #include <distag.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -242,7 +241,10 @@ static int run_driver(void) {
 }
 
 int main(int argc, char **argv) {
-  const int rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
-  if (argc > 1 || rank < 0 || rank > kStages) return fprintf(stderr, "usage: distag run -n 4 %s\n", argv[0]), 2;
-  return rank == 0 ? run_driver() : run_stage(rank);
+  distag_environment place = DISTAG_ENVIRONMENT_INIT; /* of distag run, torchrun, srun ... */
+  distag_error err = DISTAG_ERROR_INIT;
+  if (argc > 1 || distag_get_environment(&place, &err) || place.rank < 0 || place.rank > kStages) {
+    return fprintf(stderr, "usage: distag run -n 4 %s\n%s\n", argv[0], err.message), 2;
+  }
+  return place.rank == 0 ? run_driver() : run_stage(place.rank);
 }

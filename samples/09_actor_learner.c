@@ -272,7 +272,6 @@ static int run_agent(void) {
   agent self = {create_worker(0, &err), {NULL}, {NULL}, NULL};
   double running = 0;
   int updates, i;
-
   distag_worker_start(self.worker, 30 * DISTAG_SECOND, &err);
   create_agent(&self, &err);
   for (updates = 0; updates < kMostUpdates && running < kGoal && err.code == DISTAG_OK; ++updates) {
@@ -292,7 +291,10 @@ static int run_agent(void) {
 }
 
 int main(int argc, char **argv) {
-  const int rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : -1;
-  if (argc > 1 || rank < 0 || rank > kObservers) return fprintf(stderr, "usage: distag run -n 4 %s\n", argv[0]), 2;
-  return rank == 0 ? run_agent() : run_observer(rank);
+  distag_environment place = DISTAG_ENVIRONMENT_INIT; /* of distag run, torchrun, srun ... */
+  distag_error err = DISTAG_ERROR_INIT;
+  if (argc > 1 || distag_get_environment(&place, &err) || place.rank < 0 || place.rank > kObservers) {
+    return fprintf(stderr, "usage: distag run -n 4 %s\n%s\n", argv[0], err.message), 2;
+  }
+  return place.rank == 0 ? run_agent() : run_observer(place.rank);
 }

@@ -8,10 +8,10 @@ set -eu
 
 what=${1:-tests}
 packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev libsodium-dev libflatbuffers-dev flatbuffers-compiler
-  libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev libcurl4-openssl-dev"
+  libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev libcurl4-openssl-dev libpmix-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev rustc cargo rustfmt rust-clippy bindgen golang-go
-  luajit lua-check"
+  luajit lua-check mono-mcs mono-runtime"
 suite="$bindings libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen valgrind iproute2
   nftables python3-zmq python3-flatbuffers"
 packaging="autopkgtest blhc build-essential debhelper diffoscope-minimal git iproute2 lintian mmdebstrap"
@@ -19,7 +19,8 @@ case $what in
   samples) ;;
   bindings) packages="$packages $bindings" ;;
   tests) packages="$packages $suite" ;;
-  ci) packages="$packages $suite clang-14 libclang-rt-14-dev clang-format-14 etcd-server openssl" ;;
+  ci) packages="$packages $suite clang-14 libclang-rt-14-dev clang-format-14 etcd-server openssl
+    openmpi-bin" ;;
   site) packages="$packages python3 mandoc doxygen chromium chromium-driver python3-selenium" ;;
   package) packages="$packaging" ;;
   *) echo "scripts/setup.sh: \"$what\" is not known: use samples, bindings, tests, ci, site or package" >&2; exit 2 ;;
@@ -30,6 +31,7 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   missing=""
   commands="gcc g++ cmake ninja pkg-config flatc"
   modules="libzmq libsodium libisal openblas fmt xtensor"
+  modules="$modules pmix"
   headers="flatbuffers/flatbuffers.h xsimd/xsimd.hpp nlohmann/json.hpp curl/curl.h"
   if [ "$what" = package ]; then
     commands="autopkgtest blhc diffoscope dpkg-buildpackage lintian mmdebstrap" modules="" headers=""

@@ -5,15 +5,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <optional>
-#include <string_view>
 #include <system_error>
 
 #include "folder.h"
+#include "group/launcher_table.h"
 #include "handles.h"
 #include "trial.h"
 #include "versions.h"
@@ -31,36 +31,23 @@ Function* find_symbol(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
 }
 
-const char* find_variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : nullptr;
-}
-
-// The value that "env://" reads for a name, and the variable it is from: DISTAG_<name> goes before <name>.
-struct Variable {
-  std::string name;
-  std::string value;
-};
-std::optional<Variable> find_either(const std::string& name) {
-  for (const std::string& candidate : {"DISTAG_" + name, name}) {
-    if (const char* const value = find_variable(candidate.c_str())) return Variable{candidate, value};
+// Each variable of the table, once: own ones, then those of others, and where a group meets.
+std::vector<std::string> launcher_variables() {
+  std::vector<std::string> names;
+  const auto add = [&names](const char* name) {
+    if (name != nullptr && std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+  };
+  for (const distag::LauncherRow& row : distag::kLaunchers) {
+    for (const char* name : {row.seen_by, row.rank, row.world_size, row.local_rank, row.local_size, row.node,
+                             row.node_count, row.restart}) {
+      add(name);
+    }
   }
-  return std::nullopt;
-}
-
-// Whether a worker can take its rank and the size of its group from the environment. It tries to meet others within
-// this process, for no time: that it is alone says that it could.
-std::string try_rank_of_environment() {
-  distag_error error = DISTAG_ERROR_INIT;
-  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
-  options.rendezvous = "inproc://distag-doctor";
-  distag_worker* made = nullptr;
-  distag_worker_create(&options, &made, &error);
-  const Worker worker(made);
-  check(error);
-  distag_worker_start(worker.get(), 0, &error);
-  distag_worker_shutdown(worker.get(), 0, nullptr, nullptr);
-  return error.code == DISTAG_OK || error.code == DISTAG_E_DEADLINE ? "" : error.message;
+  for (const char* name : {distag::kMpiRank, "DISTAG_RENDEZVOUS", "DISTAG_MASTER_ADDR", "DISTAG_MASTER_PORT",
+                           "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NODELIST", "SLURM_JOB_ID"}) {
+    add(name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -133,23 +120,26 @@ Check check_private_folder() {
 Check check_environment() {
   nlohmann::ordered_json facts = nlohmann::ordered_json::object();
   std::string text;
-  for (const char* name : {"RANK", "WORLD_SIZE", "RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT"}) {
-    const bool is_own = std::string_view(name) == "RENDEZVOUS";  // which others have no name for
-    const char* const own = is_own ? find_variable("DISTAG_RENDEZVOUS") : nullptr;
-    const auto variable = own != nullptr ? Variable{"DISTAG_RENDEZVOUS", own}
-                          : is_own       ? std::nullopt
-                                         : find_either(name);
-    if (!variable) continue;
-    text += (text.empty() ? "" : ", ") + variable->name + "=" + variable->value;
-    facts[variable->name] = variable->value;
+  for (const std::string& name : launcher_variables()) {
+    const char* const value = std::getenv(name.c_str());
+    if (value == nullptr || *value == '\0') continue;
+    text += (text.empty() ? "" : ", ") + name + "=" + value;
+    facts[name] = value;
   }
   if (text.empty()) {
     return {
         "env://", "nothing is set: a worker without options cannot start; distag run sets it", "", {{"set", facts}}};
   }
-  const std::string failure = try_rank_of_environment();
-  if (failure.empty()) return {"env://", text, "", {{"set", facts}}};
-  return {"env://", text + ": " + failure, "set what it names, or unset all of these", {{"set", facts}}};
+  distag_environment place = DISTAG_ENVIRONMENT_INIT;
+  distag_error error = DISTAG_ERROR_INIT;
+  if (distag_get_environment(&place, &error) != DISTAG_OK) {
+    return {"env://", text + ": " + error.message, "set what it names, or unset all of these", {{"set", facts}}};
+  }
+  return {"env://",
+          "rank " + std::to_string(place.rank) + " of " + std::to_string(place.world_size) + ", by " + place.launcher +
+              ": " + text,
+          "",
+          {{"launcher", place.launcher}, {"set", facts}}};
 }
 
 Check check_training() {

@@ -40,12 +40,13 @@ distag_status distag_go_fetch(distag_rref* rref, distag_context* context, int64_
 }
 
 distag_status distag_go_backward(distag_context* context, distag_tensor** roots, size_t root_count,
-                                 distag_backward_mode_type mode, uint32_t retain_graph, int64_t timeout_ns,
-                                 distag_tensor** seeds, distag_rref** remote_roots, size_t remote_root_count,
-                                 distag_future** out_future, distag_error* err) {
+                                 distag_backward_mode_type mode, uint32_t retain_graph, uint32_t create_graph,
+                                 int64_t timeout_ns, distag_tensor** seeds, distag_rref** remote_roots,
+                                 size_t remote_root_count, distag_future** out_future, distag_error* err) {
   distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
   options.mode = mode;
   options.retain_graph = retain_graph;
+  options.create_graph = create_graph;
   options.timeout_ns = timeout_ns;
   options.seeds = seeds;
   options.remote_roots = remote_root_count > 0 ? remote_roots : NULL;
@@ -168,4 +169,25 @@ void distag_go_set_callbacks(distag_worker_options* options, uintptr_t callbacks
   options->destroy = destroy;
   options->on_log = logs ? log_record : NULL;
   options->on_member = members ? member : NULL;
+}
+
+distag_status distag_go_start_trace(distag_worker* worker, const char* folder, uint64_t max_bytes, distag_error* err) {
+  distag_trace_options options = DISTAG_TRACE_OPTIONS_INIT;
+  options.folder = folder;
+  options.max_bytes = max_bytes;
+  return distag_worker_start_trace(worker, &options, err);
+}
+
+distag_status distag_go_visualize(distag_mesh* mesh, const char* spec, const int64_t* shape, size_t ndim,
+                                  uint32_t format, uint32_t color, uint32_t width, uint32_t row_dim,
+                                  uint32_t column_dim, const char* label, char* buffer, size_t capacity,
+                                  size_t* out_size, distag_error* err) {
+  distag_picture_options options = DISTAG_PICTURE_OPTIONS_INIT;
+  options.format = format;
+  options.color = color;
+  options.width = width;
+  options.row_dim = row_dim;
+  options.column_dim = column_dim;
+  options.label = label;
+  return distag_visualize_sharding(mesh, spec, shape, ndim, &options, buffer, capacity, out_size, err);
 }

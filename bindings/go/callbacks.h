@@ -19,9 +19,9 @@ distag_status distag_go_fetch(distag_rref* rref, distag_context* context, int64_
 
 /* Each of these runs by a future where out_future is there, else at once. */
 distag_status distag_go_backward(distag_context* context, distag_tensor** roots, size_t root_count,
-                                 distag_backward_mode_type mode, uint32_t retain_graph, int64_t timeout_ns,
-                                 distag_tensor** seeds, distag_rref** remote_roots, size_t remote_root_count,
-                                 distag_future** out_future, distag_error* err);
+                                 distag_backward_mode_type mode, uint32_t retain_graph, uint32_t create_graph,
+                                 int64_t timeout_ns, distag_tensor** seeds, distag_rref** remote_roots,
+                                 size_t remote_root_count, distag_future** out_future, distag_error* err);
 distag_status distag_go_step(distag_optimizer* optimizer, distag_context* context, int64_t timeout_ns,
                              distag_future** out_future, distag_error* err);
 distag_status distag_go_clip(distag_optimizer* optimizer, distag_context* context, double max_norm, int64_t timeout_ns,
@@ -42,5 +42,11 @@ distag_status distag_go_get_object(distag_value* value, uintptr_t* out_object, d
 distag_status distag_go_borrow(void* memory, size_t size, distag_dtype dtype, const int64_t* shape, size_t ndim,
                                uintptr_t release, distag_tensor** out_tensor, distag_error* err);
 void distag_go_set_callbacks(distag_worker_options* options, uintptr_t callbacks, int32_t logs, int32_t members);
+
+distag_status distag_go_start_trace(distag_worker* worker, const char* folder, uint64_t max_bytes, distag_error* err);
+distag_status distag_go_visualize(distag_mesh* mesh, const char* spec, const int64_t* shape, size_t ndim,
+                                  uint32_t format, uint32_t color, uint32_t width, uint32_t row_dim,
+                                  uint32_t column_dim, const char* label, char* buffer, size_t capacity,
+                                  size_t* out_size, distag_error* err);
 
 #endif

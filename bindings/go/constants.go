@@ -6,7 +6,7 @@ package distag
 const Version = "0.3.0"
 
 const abiMajor = 0
-const apiSize = 1840 // bytes of its function table
+const apiSize = 2024 // bytes of its function table
 
 const forever = -1 // nanoseconds
 
@@ -118,6 +118,17 @@ const (
 	MemberAlive MemberState = 1
 	MemberLeft  MemberState = 2 // by its own shutdown
 	MemberLost  MemberState = 3 // fenced: this incarnation is never heard again
+)
+
+// PictureFormat is one of the values below.
+type PictureFormat int32
+
+// The values of PictureFormat.
+const (
+	PictureText PictureFormat = 1 // a table for terminals (default)
+	PictureJSON PictureFormat = 4 // "boxes", each with "offset", "extent" and the ranks of its "members"
+	PictureSVG  PictureFormat = 5 // one SVG below 1 MiB for light and dark pages; at most 1,024 parts, with their table
+	PictureHtml PictureFormat = 6 // a page below 4 MiB without script or link: the SVG, the mesh, what each member holds
 )
 
 // CollectiveKind is one of the values below.

@@ -68,6 +68,7 @@ type BackwardOptions struct {
 	Seeds       []*Tensor // a gradient for each root; nil for one that is a scalar
 	RemoteRoots []*RRef   // scalar roots that live on other workers
 	RetainGraph bool      // keep the graph for another pass
+	CreateGraph bool      // gradients have a history, for a pass through them; retains the graph
 	Fast        bool      // expect that the roots depend on every recorded call
 }
 
@@ -95,8 +96,8 @@ func (x *Context) BackwardWith(options BackwardOptions, roots ...*Tensor) error 
 			remote[i] = each.hold()
 		}
 		f.status = C.distag_go_backward(x.hold(), holdAll(roots).pointer(), C.size_t(len(roots)), mode,
-			C.uint32_t(truth(options.RetainGraph)), timeout, holdAll(options.Seeds).pointer(), &remote[0],
-			C.size_t(len(options.RemoteRoots)), future, &f.err)
+			C.uint32_t(truth(options.RetainGraph)), C.uint32_t(truth(options.CreateGraph)), timeout,
+			holdAll(options.Seeds).pointer(), &remote[0], C.size_t(len(options.RemoteRoots)), future, &f.err)
 		x.drop()
 		dropAll(roots)
 		dropAll(options.Seeds)

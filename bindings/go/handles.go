@@ -255,52 +255,58 @@ func contextInfoOf(found *C.distag_context_info) ContextInfo {
 
 // Stats has the counters of distag_stats, whose comments say what they count.
 type Stats struct {
-	CallsMade          uint64 `json:"calls_made"`
-	CallsServed        uint64 `json:"calls_served"`
-	CallsFailed        uint64 `json:"calls_failed"`
-	CallsOpen          uint64 `json:"calls_open"`
-	FuturesOpen        uint64 `json:"futures_open"`
-	Contexts           uint64 `json:"contexts"`
-	PassesRun          uint64 `json:"passes_run"`
-	PassesFailed       uint64 `json:"passes_failed"`
-	PassesOpen         uint64 `json:"passes_open"`
-	RRefsOwned         uint64 `json:"rrefs_owned"`
-	RRefsUsed          uint64 `json:"rrefs_used"`
-	RRefForks          uint64 `json:"rref_forks"`
-	BytesSent          uint64 `json:"bytes_sent"`
-	BytesReceived      uint64 `json:"bytes_received"`
-	BytesInFlight      uint64 `json:"bytes_in_flight"`
-	MessagesReplayed   uint64 `json:"messages_replayed"`
-	MessagesDuplicated uint64 `json:"messages_duplicated"`
-	MessagesRefused    uint64 `json:"messages_refused"`
-	PeersConnected     uint64 `json:"peers_connected"`
-	PeersLost          uint64 `json:"peers_lost"`
-	CallbacksWaiting   uint64 `json:"callbacks_waiting"`
+	CallsMade           uint64 `json:"calls_made"`
+	CallsServed         uint64 `json:"calls_served"`
+	CallsFailed         uint64 `json:"calls_failed"`
+	CallsOpen           uint64 `json:"calls_open"`
+	FuturesOpen         uint64 `json:"futures_open"`
+	Contexts            uint64 `json:"contexts"`
+	PassesRun           uint64 `json:"passes_run"`
+	PassesFailed        uint64 `json:"passes_failed"`
+	PassesOpen          uint64 `json:"passes_open"`
+	RRefsOwned          uint64 `json:"rrefs_owned"`
+	RRefsUsed           uint64 `json:"rrefs_used"`
+	RRefForks           uint64 `json:"rref_forks"`
+	BytesSent           uint64 `json:"bytes_sent"`
+	BytesReceived       uint64 `json:"bytes_received"`
+	BytesInFlight       uint64 `json:"bytes_in_flight"`
+	MessagesReplayed    uint64 `json:"messages_replayed"`
+	MessagesDuplicated  uint64 `json:"messages_duplicated"`
+	MessagesRefused     uint64 `json:"messages_refused"`
+	PeersConnected      uint64 `json:"peers_connected"`
+	PeersLost           uint64 `json:"peers_lost"`
+	CallbacksWaiting    uint64 `json:"callbacks_waiting"`
+	RequestBytesOpen    uint64 `json:"request_bytes_open"`
+	RequestBytesWaiting uint64 `json:"request_bytes_waiting"`
+	TraceparentsDropped uint64 `json:"traceparents_dropped"`
 }
 
 func statsOf(found *C.distag_stats) Stats {
 	return Stats{
-		CallsMade:          uint64(found.calls_made),
-		CallsServed:        uint64(found.calls_served),
-		CallsFailed:        uint64(found.calls_failed),
-		CallsOpen:          uint64(found.calls_open),
-		FuturesOpen:        uint64(found.futures_open),
-		Contexts:           uint64(found.contexts),
-		PassesRun:          uint64(found.passes_run),
-		PassesFailed:       uint64(found.passes_failed),
-		PassesOpen:         uint64(found.passes_open),
-		RRefsOwned:         uint64(found.rrefs_owned),
-		RRefsUsed:          uint64(found.rrefs_used),
-		RRefForks:          uint64(found.rref_forks),
-		BytesSent:          uint64(found.bytes_sent),
-		BytesReceived:      uint64(found.bytes_received),
-		BytesInFlight:      uint64(found.bytes_in_flight),
-		MessagesReplayed:   uint64(found.messages_replayed),
-		MessagesDuplicated: uint64(found.messages_duplicated),
-		MessagesRefused:    uint64(found.messages_refused),
-		PeersConnected:     uint64(found.peers_connected),
-		PeersLost:          uint64(found.peers_lost),
-		CallbacksWaiting:   uint64(found.callbacks_waiting),
+		CallsMade:           uint64(found.calls_made),
+		CallsServed:         uint64(found.calls_served),
+		CallsFailed:         uint64(found.calls_failed),
+		CallsOpen:           uint64(found.calls_open),
+		FuturesOpen:         uint64(found.futures_open),
+		Contexts:            uint64(found.contexts),
+		PassesRun:           uint64(found.passes_run),
+		PassesFailed:        uint64(found.passes_failed),
+		PassesOpen:          uint64(found.passes_open),
+		RRefsOwned:          uint64(found.rrefs_owned),
+		RRefsUsed:           uint64(found.rrefs_used),
+		RRefForks:           uint64(found.rref_forks),
+		BytesSent:           uint64(found.bytes_sent),
+		BytesReceived:       uint64(found.bytes_received),
+		BytesInFlight:       uint64(found.bytes_in_flight),
+		MessagesReplayed:    uint64(found.messages_replayed),
+		MessagesDuplicated:  uint64(found.messages_duplicated),
+		MessagesRefused:     uint64(found.messages_refused),
+		PeersConnected:      uint64(found.peers_connected),
+		PeersLost:           uint64(found.peers_lost),
+		CallbacksWaiting:    uint64(found.callbacks_waiting),
+		RequestBytesOpen:    uint64(found.request_bytes_open),
+		RequestBytesWaiting: uint64(found.request_bytes_waiting),
+		TraceparentsDropped: uint64(found.traceparents_dropped),
 	}
 }
 

@@ -12,6 +12,11 @@ func WithAfter(after int64) Option {
 	return Option{"after", after}
 }
 
+// WithAlignCorners is an option of Interpolate. Default: false.
+func WithAlignCorners(alignCorners bool) Option {
+	return Option{"align_corners", alignCorners}
+}
+
 // WithAlpha is an option of Elu. Default: 1.
 func WithAlpha(alpha float64) Option {
 	return Option{"alpha", alpha}
@@ -22,33 +27,48 @@ func WithBefore(before int64) Option {
 	return Option{"before", before}
 }
 
-// WithBias is an option of LayerNorm.
+// WithBias is an option of LayerNorm, GroupNorm, BatchNorm, Conv1d, ConvTranspose2d.
 func WithBias(bias *Tensor) Option {
 	return Option{"bias", bias}
 }
 
-// WithCorrection is an option of Var. Default: 1.
+// WithCorrection is an option of Var, Std. Default: 1.
 func WithCorrection(correction float64) Option {
 	return Option{"correction", correction}
 }
 
-// WithDiagonal is an option of Tril. Default: 0.
+// WithCountIncludePad is an option of AvgPool2d. Default: true.
+func WithCountIncludePad(countIncludePad bool) Option {
+	return Option{"count_include_pad", countIncludePad}
+}
+
+// WithDelta is an option of HuberLoss. Default: 1.
+func WithDelta(delta float64) Option {
+	return Option{"delta", delta}
+}
+
+// WithDescending is an option of Sort. Default: false.
+func WithDescending(descending bool) Option {
+	return Option{"descending", descending}
+}
+
+// WithDiagonal is an option of Tril, Triu. Default: 0.
 func WithDiagonal(diagonal int64) Option {
 	return Option{"diagonal", diagonal}
 }
 
-// WithDilation is an option of Conv2d. Default: [1,1].
+// WithDilation is an option of Conv2d, Conv1d, ConvTranspose2d. Default: [1,1] or [1].
 func WithDilation(dilation ...int64) Option {
 	return Option{"dilation", dilation}
 }
 
-// WithDim is an option of Argmax, Slice, Concat, Softmax, LogSoftmax, Stack, Split, Pad, Cumsum, IndexSelect.
-// Default: -1 or 0.
+// WithDim is an option of Argmax, Slice, Concat, Softmax, LogSoftmax, Stack, Split, Pad, Cumsum, IndexSelect, Topk,
+// IndexAdd, Sort, MinWithIndices, MaxWithIndices. Default: -1 or 0.
 func WithDim(dim int64) Option {
 	return Option{"dim", dim}
 }
 
-// WithDims is an option of Sum, Mean, Max, Flip, Logsumexp, Var, Amin. Default: [].
+// WithDims is an option of Sum, Mean, Max, Flip, Logsumexp, Var, Amin, Any, All, Std, Norm. Default: [].
 func WithDims(dims ...int64) Option {
 	return Option{"dims", dims}
 }
@@ -58,12 +78,12 @@ func WithDType(dtype DType) Option {
 	return Option{"dtype", dtype}
 }
 
-// WithEps is an option of LayerNorm. Default: 1e-5.
+// WithEps is an option of LayerNorm, RmsNorm, GroupNorm, BatchNorm. Default: 1e-5.
 func WithEps(eps float64) Option {
 	return Option{"eps", eps}
 }
 
-// WithGroups is an option of Conv2d. Default: 1.
+// WithGroups is an option of Conv2d, Conv1d, ConvTranspose2d. Default: 1.
 func WithGroups(groups int64) Option {
 	return Option{"groups", groups}
 }
@@ -73,9 +93,30 @@ func WithIgnoreIndex(ignoreIndex int64) Option {
 	return Option{"ignore_index", ignoreIndex}
 }
 
-// WithKeepdim is an option of Sum, Mean, Max, Logsumexp, Var, Amin. Default: false.
+// WithIsCausal is an option of ScaledDotProductAttention. Default: false.
+func WithIsCausal(isCausal bool) Option {
+	return Option{"is_causal", isCausal}
+}
+
+// WithKeepdim is an option of Sum, Mean, Max, Logsumexp, Var, Amin, Any, All, Std, Norm, MinWithIndices,
+// MaxWithIndices. Default: false.
 func WithKeepdim(keepdim bool) Option {
 	return Option{"keepdim", keepdim}
+}
+
+// WithLargest is an option of Topk. Default: true.
+func WithLargest(largest bool) Option {
+	return Option{"largest", largest}
+}
+
+// WithLogTarget is an option of KlDiv. Default: false.
+func WithLogTarget(logTarget bool) Option {
+	return Option{"log_target", logTarget}
+}
+
+// WithMask is an option of ScaledDotProductAttention.
+func WithMask(mask *Tensor) Option {
+	return Option{"mask", mask}
 }
 
 // WithMax is an option of Clamp. Default: inf.
@@ -88,24 +129,60 @@ func WithMin(min float64) Option {
 	return Option{"min", min}
 }
 
+// WithMode is an option of Interpolate. Default: nearest.
+func WithMode(mode string) Option {
+	return Option{"mode", mode}
+}
+
 // WithNegativeSlope is an option of LeakyRelu. Default: 0.01.
 func WithNegativeSlope(negativeSlope float64) Option {
 	return Option{"negative_slope", negativeSlope}
 }
 
-// WithNormalizedDims is an option of LayerNorm. Default: 1.
+// WithNormalizedDims is an option of LayerNorm, RmsNorm. Default: 1.
 func WithNormalizedDims(normalizedDims int64) Option {
 	return Option{"normalized_dims", normalizedDims}
 }
 
-// WithPadding is an option of Conv2d, MaxPool2d. Default: [0,0].
+// WithNumGroups is an option of GroupNorm. Default: 1.
+func WithNumGroups(numGroups int64) Option {
+	return Option{"num_groups", numGroups}
+}
+
+// WithOutputPadding is an option of ConvTranspose2d. Default: [0,0].
+func WithOutputPadding(outputPadding ...int64) Option {
+	return Option{"output_padding", outputPadding}
+}
+
+// WithP is an option of Norm. Default: 2.
+func WithP(p float64) Option {
+	return Option{"p", p}
+}
+
+// WithPadding is an option of Conv2d, MaxPool2d, AvgPool2d, Conv1d, ConvTranspose2d. Default: [0,0] or [0].
 func WithPadding(padding ...int64) Option {
 	return Option{"padding", padding}
 }
 
-// WithReduction is an option of CrossEntropy, MseLoss, NllLoss, L1Loss, BinaryCrossEntropyWithLogits. Default: mean.
+// WithReduction is an option of CrossEntropy, MseLoss, NllLoss, L1Loss, BinaryCrossEntropyWithLogits, HuberLoss,
+// KlDiv. Default: mean.
 func WithReduction(reduction string) Option {
 	return Option{"reduction", reduction}
+}
+
+// WithRunningMean is an option of BatchNorm.
+func WithRunningMean(runningMean *Tensor) Option {
+	return Option{"running_mean", runningMean}
+}
+
+// WithRunningVar is an option of BatchNorm.
+func WithRunningVar(runningVar *Tensor) Option {
+	return Option{"running_var", runningVar}
+}
+
+// WithScale is an option of ScaledDotProductAttention. Default: 0.
+func WithScale(scale float64) Option {
+	return Option{"scale", scale}
 }
 
 // WithStart is an option of Slice. Default: 0.
@@ -123,9 +200,14 @@ func WithStop(stop int64) Option {
 	return Option{"stop", stop}
 }
 
-// WithStride is an option of Conv2d, MaxPool2d. Default: [1,1] or kernel.
+// WithStride is an option of Conv2d, MaxPool2d, AvgPool2d, Conv1d, ConvTranspose2d. Default: [1,1] or [1] or kernel.
 func WithStride(stride ...int64) Option {
 	return Option{"stride", stride}
+}
+
+// WithTraining is an option of BatchNorm. Default: true.
+func WithTraining(training bool) Option {
+	return Option{"training", training}
 }
 
 // WithValue is an option of Pad. Default: 0.
@@ -133,7 +215,7 @@ func WithValue(value float64) Option {
 	return Option{"value", value}
 }
 
-// WithWeight is an option of CrossEntropy, LayerNorm, NllLoss.
+// WithWeight is an option of CrossEntropy, LayerNorm, NllLoss, RmsNorm, GroupNorm, BatchNorm.
 func WithWeight(weight *Tensor) Option {
 	return Option{"weight", weight}
 }
@@ -279,7 +361,7 @@ func (a *Tensor) Maximum(b *Tensor) (*Tensor, error) {
 	return f.take(a, b)
 }
 
-// Eq: a == b as bool, elementwise, shapes broadcast.
+// Eq: a == b as bool, elementwise, shapes broadcast; false with a NaN.
 func (a *Tensor) Eq(b *Tensor) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_eq(a.hold(), b.hold(), &f.tensor, &f.err)
@@ -853,4 +935,225 @@ func (logits *Tensor) BinaryCrossEntropyWithLogits(targets *Tensor, options ...O
 // with each call, so give each step a seed.
 func (x *Tensor) Dropout(p float64, seed int64) (*Tensor, error) {
 	return applyOne("dropout", []*Tensor{x}, nil, []Option{{"p", p}, {"seed", seed}}, nil)
+}
+
+// Gt: a > b as bool, elementwise, shapes broadcast; false with a NaN.
+func (a *Tensor) Gt(b *Tensor) (*Tensor, error) {
+	return applyOne("gt", []*Tensor{a, b}, nil, nil, nil)
+}
+
+// Ge: a >= b as bool, elementwise, shapes broadcast; false with a NaN.
+func (a *Tensor) Ge(b *Tensor) (*Tensor, error) {
+	return applyOne("ge", []*Tensor{a, b}, nil, nil, nil)
+}
+
+// Lt: a < b as bool, elementwise, shapes broadcast; false with a NaN.
+func (a *Tensor) Lt(b *Tensor) (*Tensor, error) {
+	return applyOne("lt", []*Tensor{a, b}, nil, nil, nil)
+}
+
+// Le: a <= b as bool, elementwise, shapes broadcast; false with a NaN.
+func (a *Tensor) Le(b *Tensor) (*Tensor, error) {
+	return applyOne("le", []*Tensor{a, b}, nil, nil, nil)
+}
+
+// Ne: a != b as bool, elementwise, shapes broadcast; true with a NaN.
+func (a *Tensor) Ne(b *Tensor) (*Tensor, error) {
+	return applyOne("ne", []*Tensor{a, b}, nil, nil, nil)
+}
+
+// LogicalAnd: Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+func (a *Tensor) LogicalAnd(b *Tensor) (*Tensor, error) {
+	return applyOne("logical_and", []*Tensor{a, b}, nil, nil, nil)
+}
+
+// LogicalOr: Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+func (a *Tensor) LogicalOr(b *Tensor) (*Tensor, error) {
+	return applyOne("logical_or", []*Tensor{a, b}, nil, nil, nil)
+}
+
+// LogicalNot: Whether x is 0, as bool, elementwise.
+func (x *Tensor) LogicalNot() (*Tensor, error) {
+	return applyOne("logical_not", []*Tensor{x}, nil, nil, nil)
+}
+
+// Minimum: The smaller of a and b, elementwise, shapes broadcast; equal ones share the gradient.
+func (a *Tensor) Minimum(b *Tensor) (*Tensor, error) {
+	return applyOne("minimum", []*Tensor{a, b}, nil, nil, nil)
+}
+
+// MaskedFill: value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there.
+func (x *Tensor) MaskedFill(mask *Tensor, value float64) (*Tensor, error) {
+	return applyOne("masked_fill", []*Tensor{x, mask}, nil, []Option{{"value", value}}, nil)
+}
+
+// Floor: The largest whole number up to each element, in the shape of x; its gradient is 0.
+func (x *Tensor) Floor() (*Tensor, error) {
+	return applyOne("floor", []*Tensor{x}, nil, nil, nil)
+}
+
+// Round: The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.
+func (x *Tensor) Round() (*Tensor, error) {
+	return applyOne("round", []*Tensor{x}, nil, nil, nil)
+}
+
+// Sign: -1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.
+func (x *Tensor) Sign() (*Tensor, error) {
+	return applyOne("sign", []*Tensor{x}, nil, nil, nil)
+}
+
+// Erf: The error function of each element, in the shape of x.
+func (x *Tensor) Erf() (*Tensor, error) {
+	return applyOne("erf", []*Tensor{x}, nil, nil, nil)
+}
+
+// Triu: x [.., n, m] with zeros below a diagonal; 0 is the main one, 1 the one above it. Options: WithDiagonal.
+func (x *Tensor) Triu(options ...Option) (*Tensor, error) {
+	return applyOne("triu", []*Tensor{x}, nil, nil, options)
+}
+
+// Any: Whether any element over dims ([] for all) is not 0 (a NaN is not), as bool; of none it is false. The dims go
+// away or stay with size 1. Options: WithDims, WithKeepdim.
+func (x *Tensor) Any(options ...Option) (*Tensor, error) {
+	return applyOne("any", []*Tensor{x}, nil, nil, options)
+}
+
+// All: Whether all elements over dims ([] for all) are not 0 (a NaN is not), as bool; of none it is true. The dims go
+// away or stay with size 1. Options: WithDims, WithKeepdim.
+func (x *Tensor) All(options ...Option) (*Tensor, error) {
+	return applyOne("all", []*Tensor{x}, nil, nil, options)
+}
+
+// OneHot: 1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.
+func (index *Tensor) OneHot(numClasses int64) (*Tensor, error) {
+	return applyOne("one_hot", []*Tensor{index}, nil, []Option{{"num_classes", numClasses}}, nil)
+}
+
+// Topk: The k largest (or smallest) elements of x along dim in their order, and their indices (int64); a NaN is the
+// largest, of equal ones the first comes first. Options: WithDim, WithLargest.
+func (x *Tensor) Topk(k int64, options ...Option) ([]*Tensor, error) {
+	return applyMany("topk", []*Tensor{x}, nil, []Option{{"k", k}}, options, 2)
+}
+
+// IndexAdd: x, with each part of source along dim added to that which index (int64, [n]) names. Options: WithDim.
+func (x *Tensor) IndexAdd(index *Tensor, source *Tensor, options ...Option) (*Tensor, error) {
+	return applyOne("index_add", []*Tensor{x, index, source}, nil, nil, options)
+}
+
+// ScatterAdd: x, with each element of source, up to the shape of index, added at index (int64) along dim.
+func (x *Tensor) ScatterAdd(index *Tensor, source *Tensor, dim int64) (*Tensor, error) {
+	return applyOne("scatter_add", []*Tensor{x, index, source}, nil, []Option{{"dim", dim}}, nil)
+}
+
+// Nonzero: [n, dims of x]: the indices (int64) of the n elements that are not 0 (a NaN is not), in row-major order.
+func (x *Tensor) Nonzero() (*Tensor, error) {
+	return applyOne("nonzero", []*Tensor{x}, nil, nil, nil)
+}
+
+// HuberLoss: d^2 / 2 of d = |a - b| up to delta, else delta * (d - delta / 2), elementwise, shapes broadcast; reduced
+// by mean, sum or none. Options: WithReduction, WithDelta.
+func (a *Tensor) HuberLoss(b *Tensor, options ...Option) (*Tensor, error) {
+	return applyOne("huber_loss", []*Tensor{a, b}, nil, nil, options)
+}
+
+// Std: The root of var over dims ([] for all), which go away or stay with size 1; its gradient at 0 is 0. Options:
+// WithDims, WithKeepdim, WithCorrection.
+func (x *Tensor) Std(options ...Option) (*Tensor, error) {
+	return applyOne("std", []*Tensor{x}, nil, nil, options)
+}
+
+// Norm: Over dims ([] for all), which go away or stay with size 1: for p = 1 the sum of |x|, for 2 the root of the
+// sum of squares, for inf the largest |x|, of which equal ones share the gradient. Options: WithP, WithDims,
+// WithKeepdim.
+func (x *Tensor) Norm(options ...Option) (*Tensor, error) {
+	return applyOne("norm", []*Tensor{x}, nil, nil, options)
+}
+
+// Sort: The elements of x along dim in their order, and their indices (int64); a NaN is the largest, equal ones stay
+// in order. Options: WithDim, WithDescending.
+func (x *Tensor) Sort(options ...Option) ([]*Tensor, error) {
+	return applyMany("sort", []*Tensor{x}, nil, nil, options, 2)
+}
+
+// AvgPool2d: The mean of each window of x [n, c, h, w]; the padding counts as zeros, or not at all. Options:
+// WithStride, WithPadding, WithCountIncludePad.
+func (x *Tensor) AvgPool2d(kernel []int64, options ...Option) (*Tensor, error) {
+	return applyOne("avg_pool2d", []*Tensor{x}, nil, []Option{{"kernel", kernel}}, options)
+}
+
+// ScaledDotProductAttention: softmax(scale q k^T) v of q [.., l, e], k [.., s, e], v [.., s, d]; scale 0 is 1 /
+// sqrt(e). A mask hides where it is false, or is added; is_causal hides column j > row i; a row with all hidden gives
+// 0. Options: WithIsCausal, WithScale, WithMask.
+func (q *Tensor) ScaledDotProductAttention(k *Tensor, v *Tensor, options ...Option) (*Tensor, error) {
+	return applyOne("scaled_dot_product_attention", []*Tensor{q, k, v}, []string{"mask"}, nil, options)
+}
+
+// RmsNorm: x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape. Options:
+// WithNormalizedDims, WithEps, WithWeight.
+func (x *Tensor) RmsNorm(options ...Option) (*Tensor, error) {
+	return applyOne("rms_norm", []*Tensor{x}, []string{"weight"}, nil, options)
+}
+
+// GroupNorm: (x - mean) / sqrt(var + eps) of x [n, c, ..] within each of num_groups groups of neighbouring channels,
+// times weight [c], plus bias [c]. Options: WithNumGroups, WithEps, WithWeight, WithBias.
+func (x *Tensor) GroupNorm(options ...Option) (*Tensor, error) {
+	return applyOne("group_norm", []*Tensor{x}, []string{"weight", "bias"}, nil, options)
+}
+
+// BatchNorm: (x - mean) / sqrt(var + eps) in each channel of x [n, c, ..], times weight [c], plus bias [c]. In
+// training, mean and var (without correction) are those of x, else running_mean and running_var [c]: tensors of the
+// caller's, which no call changes. Options: WithTraining, WithEps, WithWeight, WithBias, WithRunningMean,
+// WithRunningVar.
+func (x *Tensor) BatchNorm(options ...Option) (*Tensor, error) {
+	return applyOne("batch_norm", []*Tensor{x}, []string{"weight", "bias", "running_mean", "running_var"}, nil, options)
+}
+
+// KlDiv: t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target,
+// elementwise, shapes broadcast; reduced by mean, sum or none. Options: WithReduction, WithLogTarget.
+func (logs *Tensor) KlDiv(targets *Tensor, options ...Option) (*Tensor, error) {
+	return applyOne("kl_div", []*Tensor{logs, targets}, nil, nil, options)
+}
+
+// AdaptiveAvgPool2d: The means of output_size [oh, ow] windows of x [n, c, h, w]: window i from floor(i h / oh) up to
+// ceil((i + 1) h / oh), columns likewise.
+func (x *Tensor) AdaptiveAvgPool2d(outputSize []int64) (*Tensor, error) {
+	return applyOne("adaptive_avg_pool2d", []*Tensor{x}, nil, []Option{{"output_size", outputSize}}, nil)
+}
+
+// Conv1d: x [n, c, l] convolved with weight [out, c / groups, k], plus bias [out]. Options: WithStride, WithPadding,
+// WithDilation, WithGroups, WithBias.
+func (x *Tensor) Conv1d(weight *Tensor, options ...Option) (*Tensor, error) {
+	return applyOne("conv1d", []*Tensor{x, weight}, []string{"bias"}, nil, options)
+}
+
+// ConvTranspose2d: The gradient of the image of conv2d, from x [n, c, h, w] by weight [c, out / groups, kh, kw], plus
+// bias [out]; output_padding, below stride, adds last rows and columns. Options: WithStride, WithPadding,
+// WithOutputPadding, WithDilation, WithGroups, WithBias.
+func (x *Tensor) ConvTranspose2d(weight *Tensor, options ...Option) (*Tensor, error) {
+	return applyOne("conv_transpose2d", []*Tensor{x, weight}, []string{"bias"}, nil, options)
+}
+
+// Repeat: x repeats[i] times along each dim i, of which the first are new ones where there are more repeats than dims
+// of x.
+func (x *Tensor) Repeat(repeats []int64) (*Tensor, error) {
+	return applyOne("repeat", []*Tensor{x}, nil, []Option{{"repeats", repeats}}, nil)
+}
+
+// Interpolate: x [n, c, h, w] with size [rows, columns]: nearest takes row floor(i h / rows), bilinear the mean of
+// the four elements around a place, centers (or corners) at their places; columns likewise. Options: WithMode,
+// WithAlignCorners.
+func (x *Tensor) Interpolate(size []int64, options ...Option) (*Tensor, error) {
+	return applyOne("interpolate", []*Tensor{x}, nil, []Option{{"size", size}}, options)
+}
+
+// MinWithIndices: The smallest elements of x along dim, which goes away or stays with size 1, and their indices
+// (int64): the first NaN, or else the first of equal ones, which has the gradient. Options: WithDim, WithKeepdim.
+func (x *Tensor) MinWithIndices(options ...Option) ([]*Tensor, error) {
+	return applyMany("min_with_indices", []*Tensor{x}, nil, nil, options, 2)
+}
+
+// MaxWithIndices: The largest elements of x along dim, which goes away or stays with size 1, and their indices
+// (int64): the first NaN, or else the first of equal ones, which has the gradient. Options: WithDim, WithKeepdim.
+func (x *Tensor) MaxWithIndices(options ...Option) ([]*Tensor, error) {
+	return applyMany("max_with_indices", []*Tensor{x}, nil, nil, options, 2)
 }

@@ -391,6 +391,29 @@ func (w *Worker) Report() (string, error) {
 	})
 }
 
+// GroupReport gives in JSON what all members have open and wait for; one that does not answer before the end of ctx is
+// told as silent.
+func (w *Worker) GroupReport(ctx context.Context) (string, error) {
+	timeout, err := timeoutOf(ctx, forever)
+	if err != nil {
+		return "", err
+	}
+	defer w.drop()
+	pointer := w.hold()
+	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
+		return C.distag_worker_copy_group_report(pointer, timeout, buffer, capacity, size, err)
+	})
+}
+
+// Metrics gives the counters in the text format of Prometheus.
+func (w *Worker) Metrics() (string, error) {
+	defer w.drop()
+	pointer := w.hold()
+	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
+		return C.distag_worker_copy_metrics(pointer, buffer, capacity, size, err)
+	})
+}
+
 // SetPeers replaces the workers that may connect: their public keys by name.
 func (w *Worker) SetPeers(peers map[string]string) error {
 	var t texts

@@ -96,11 +96,48 @@ local function text(what, given)
   if given:find("\0", 1, true) then refuse(what .. ": the text has a NUL character inside; send distag.bytes") end
   return given
 end
+-- A text that a function copies into a buffer, telling its whole length.
+local function copied(copy, ...)
+  local size, capacity, buffer = ffi.new("size_t[1]"), 0, nil
+  local given, count = { ... }, select("#", ...)
+  while true do
+    given[count + 1], given[count + 2], given[count + 3], given[count + 4] = buffer, capacity, size, fresh()
+    check(copy(unpack(given, 1, count + 4)))
+    if size[0] < capacity then return ffi.string(buffer, size[0]) end
+    capacity = tonumber(size[0]) + 256 -- it may have grown the next time
+    buffer = ffi.new("char[?]", capacity)
+  end
+end
+-- The numbers and texts of a struct that a function fills. What is lent by the struct does not keep it.
+local function filled(name, fill, ...)
+  local raw, found = ffi.new(name), {}
+  raw.struct_size = ffi.sizeof(raw)
+  local given, count = { ... }, select("#", ...)
+  given[count + 1], given[count + 2] = raw, fresh()
+  check(fill(unpack(given, 1, count + 2)))
+  for _, member in ipairs(K.layouts[name].members) do
+    local content, number = raw[member[1]], tonumber(raw[member[1]])
+    if number == nil then content = ffi.string(content) elseif number <= 9007199254740991 then content = number end
+    found[member[1]] = content
+  end
+  found.struct_size = nil
+  return found
+end
 local function handle_of(kind, object, what)
   if not ffi.istype(types[kind], object) then
     refuse(what .. ": a " .. kind .. " is wanted, and a " .. type(object) .. " is there")
   end
   return object.handle
+end
+
+-- Refuses an option with another name, which most often has a typing error.
+local function only(what, options, names)
+  if type(options) ~= "table" then
+    refuse(what .. ": a table of options is wanted, and a " .. type(options) .. " is there")
+  end
+  for name in pairs(options) do
+    if not names[name] then refuse(what .. ": there is no option " .. tostring(name)) end
+  end
 end
 
 for _, kind in ipairs({ "tensor", "value", "worker", "future", "context", "gradients", "rref", "optimizer" }) do
@@ -261,6 +298,10 @@ end
 local function flatten(given, dim, shape, items)
   if type(given) ~= "table" then
     if #shape ~= dim - 1 then refuse("tensor: a number stands where a table of " .. shape[dim] .. " is wanted") end
+    local kind = type(given)
+    if kind ~= "number" and kind ~= "boolean" and kind ~= "cdata" then
+      refuse("tensor: a " .. kind .. " stands where a number is wanted")
+    end
     items[#items + 1] = given == true and 1 or given or 0
     return
   end
@@ -308,13 +349,34 @@ function tensor:item()
   check(C.distag_tensor_get_item(self.handle, found, fresh()))
   return found[0]
 end
--- The elements, row-major, in one table.
+-- The elements, row-major, in one table; integers beyond 2^53 are int64_t, and bools are 0 or 1.
 function tensor:numbers()
   local code, found = C.distag_tensor_get_dtype(self.handle), {}
   local data = ffi.new((CTYPES[code] or "uint8_t") .. "[?]", math.max(self:count(), 1))
   check(C.distag_tensor_copy_data(self.handle, data, ffi.sizeof(data), fresh()))
-  for index = 1, self:count() do found[index] = tonumber(data[index - 1]) end
+  for index = 1, self:count() do
+    local number = tonumber(data[index - 1])
+    local is_exact = code ~= K.INT64 or math.abs(number) <= 9007199254740991
+    found[index] = is_exact and number or data[index - 1]
+  end
   return found
+end
+-- The elements of this moment as a pointer of C, read-only, row-major, and their count: nothing is copied where the
+-- tensor is contiguous. They stay as they are, whatever is written, for as long as this pointer is held.
+function tensor:view()
+  local place = out("tensor")
+  check(C.distag_tensor_create_snapshot(self.handle, place, fresh()))
+  local info = ffi.new("distag_tensor_info", { struct_size = ffi.sizeof("distag_tensor_info") })
+  check(C.distag_tensor_get_info(place[0], info, fresh()))
+  if bit.band(info.flags, K.TENSOR_CONTIGUOUS) == 0 then
+    C.distag_tensor_release(place[0])
+    check(C.distag_clone(self.handle, place, fresh()))
+  end
+  local snapshot, count = place[0], tonumber(C.distag_tensor_get_count(place[0]))
+  local first = ffi.cast("const " .. (CTYPES[info.dtype] or "uint8_t") .. " *", C.distag_tensor_get_data(snapshot))
+  first = ffi.gc(first, function() C.distag_tensor_release(snapshot) end)
+  if first == nil and count > 0 then refuse("view: the elements are not on this worker", K.E_INVALID_STATE) end
+  return first, count
 end
 function tensor:snapshot()
   local place = out("tensor")
@@ -325,11 +387,27 @@ end
 function tensor:assign(source)
   check(C.distag_tensor_assign(self.handle, handle_of("tensor", source, "assign"), fresh()))
 end
+-- Sets the values in place, unrecorded, to numbers, nested as the tensor is.
+function tensor:write(given)
+  local code, shape, items = C.distag_tensor_get_dtype(self.handle), {}, {}
+  flatten(given, 1, shape, items)
+  local wanted = table.concat(self:shape(), ", ")
+  if table.concat(shape, ", ") ~= wanted then
+    refuse("write: numbers of [" .. table.concat(shape, ", ") .. "] for a tensor of [" .. wanted .. "]")
+  end
+  local ctype = CTYPES[code] or "uint8_t" -- of a closed one, which C refuses
+  local data = ffi.new(ctype .. "[?]", math.max(#items, 1), items)
+  check(C.distag_tensor_write(self.handle, data, #items * ffi.sizeof(ctype), fresh()))
+end
+-- Adds scale times another tensor in place, unrecorded.
+function tensor:add_scaled(source, scale)
+  check(C.distag_tensor_add_scaled(self.handle, handle_of("tensor", source, "add_scaled"), scale, fresh()))
+end
 local function not_here()
   local cure = "use built-in ops, or a function that a worker in another language offers"
   refuse("Lua cannot be called back: " .. cure, K.E_UNSUPPORTED)
 end
-tensor.add_hook, M.apply_custom = not_here, not_here
+tensor.add_hook, M.apply_custom, M.object = not_here, not_here, not_here
 
 local function attribute(kind, given, name, place)
   if kind == "int64" then return C.distag_value_create_int64(given, place, fresh()) end
@@ -435,9 +513,15 @@ function M.spawn(run, ...)
   resume(routine, ...)
   return routine
 end
--- The call that a function answers: to, caller, context.
+-- The call that a function answers: caller, worker, context, and call:is_cancelled().
 function M.current_call() return type(current) == "table" and current or nil end
 
+local Call = {}
+Call.__index = Call
+-- Whether no caller waits any more, since it has cancelled, is lost, or has its answer.
+function Call:is_cancelled()
+  return self.invocation == nil or C.distag_invocation_is_cancelled(self.invocation) == 1
+end
 local function finish(invocation, is_ok, result)
   if is_ok then
     is_ok, result = pcall(to_value, result, "answer", 1)
@@ -452,7 +536,8 @@ local function finish(invocation, is_ok, result)
 end
 local function serve(run, invocation)
   local context = C.distag_invocation_get_context(invocation)
-  local call = { caller = ffi.string(C.distag_invocation_get_caller(invocation)), context = lent("context", context) }
+  local call = setmetatable({ caller = ffi.string(C.distag_invocation_get_caller(invocation)) }, Call)
+  call.invocation, call.context = invocation, lent("context", context)
   call.worker = lent("worker", C.distag_invocation_get_worker(invocation))
   if call.context then
     call.context.worker = call.worker.handle
@@ -465,6 +550,7 @@ local function serve(run, invocation)
       for index = 1, count do arguments[index] = answer_of(C.distag_invocation_get_arg(invocation, index - 1)) end
       return run(unpack(arguments, 1, count))
     end)
+    call.invocation = nil
     pcall(finish, invocation, is_ok, result) -- after a shutdown no caller waits for it
   end)
   spawned[routine] = call
@@ -627,6 +713,39 @@ function worker:all_gather(value, seconds)
   return made(place):await()
 end
 
+-- The counters; the same in the text format of Prometheus; members, calls and events in JSON.
+function worker:stats() return filled("distag_stats", C.distag_worker_get_stats, self.handle) end
+function worker:metrics() return copied(C.distag_worker_copy_metrics, self.handle) end
+function worker:report() return copied(C.distag_worker_copy_report, self.handle) end
+-- The open calls and waits of all members. One that does not answer within `seconds` is listed as silent.
+function worker:group_report(seconds)
+  return copied(C.distag_worker_copy_group_report, self.handle, nanoseconds(seconds or 1))
+end
+
+local TRACE = { folder = true, max_bytes = true }
+-- Writes what the worker does to FOLDER/NAME.trace.json, which https://ui.perfetto.dev shows. Options: folder, which
+-- has to be there (else the one that DISTAG_TRACE names); max_bytes of the file, 65,536 or more.
+function worker:start_trace(options)
+  options = options or {}
+  only("start_trace", options, TRACE)
+  local raw = ffi.new("distag_trace_options", { struct_size = ffi.sizeof("distag_trace_options") })
+  raw.max_bytes = options.max_bytes or 0
+  if options.folder then raw.folder = text("the folder", options.folder) end
+  check(C.distag_worker_start_trace(self.handle, raw, fresh()))
+end
+function worker:stop_trace() check(C.distag_worker_stop_trace(self.handle, fresh())) end
+-- Runs a function as a span of the trace, and gives what it gives. Nothing is written where nothing is traced.
+function worker:trace(label, run, ...)
+  local span = ffi.new("uint64_t[1]")
+  check(C.distag_trace_begin(self.handle, text("the label", label), span, fresh()))
+  local function finish_span(is_ok, ...)
+    if self.handle ~= nil then C.distag_trace_end(self.handle, span[0]) end
+    if not is_ok then error((...), 0) end
+    return ...
+  end
+  return finish_span(pcall(run, ...))
+end
+
 local rref = methods.rref
 function rref:fetch()
   local place = out("future")
@@ -652,13 +771,39 @@ function context:close()
 end
 function context:call_async(to, name, ...) return (request(self.worker, self.handle, nil, to, name, ...)) end
 function context:call(to, name, ...) return self:call_async(to, name, ...):await() end
+local function handles_of(kind, objects, count, what)
+  local handles = ffi.new("distag_" .. kind .. " *[?]", math.max(count, 1))
+  for index = 1, count do
+    if objects[index] ~= nil then handles[index - 1] = handle_of(kind, objects[index], what) end
+  end
+  return handles
+end
+local BACKWARD = { seeds = true, remote_roots = true, retain_graph = true, create_graph = true, fast = true,
+                   timeout = true }
 -- Runs a backward pass from scalars through every worker they depend on.
-function context:backward(...)
-  local count, place = select("#", ...), out("future")
-  local roots = ffi.new("distag_tensor *[?]", math.max(count, 1))
-  for index = 1, count do roots[index - 1] = handle_of("tensor", (select(index, ...)), "a root") end
-  if self.worker == nil then return check(C.distag_backward(self.handle, roots, count, nil, fresh())) end
-  check(C.distag_backward_async(self.handle, roots, count, nil, place, fresh()))
+function context:backward(...) return self:backward_with({}, ...) end
+-- With options: seeds, a table with a gradient for each root (nil for a scalar); remote_roots, rrefs to scalars;
+-- retain_graph keeps the graph for another pass; create_graph gives gradients a history, for a pass through them, and
+-- retains the graph; fast expects that the roots depend on every recorded call; timeout in seconds.
+function context:backward_with(options, ...)
+  only("backward_with", options, BACKWARD)
+  local count, place, given = select("#", ...), out("future"), { ... }
+  for index = 1, count do handle_of("tensor", given[index], "a root") end
+  for index in pairs(options.seeds or {}) do
+    if type(index) ~= "number" or index > count then
+      refuse("backward_with: seed " .. tostring(index) .. " of " .. count .. " roots")
+    end
+  end
+  local roots, remote = handles_of("tensor", given, count, "a root"), options.remote_roots or {}
+  local seeds = options.seeds and handles_of("tensor", options.seeds, count, "a seed")
+  local raw = ffi.new("distag_backward_options", { struct_size = ffi.sizeof("distag_backward_options") })
+  local remote_roots = handles_of("rref", remote, #remote, "a remote root")
+  raw.mode = options.fast and K.BACKWARD_FAST or K.BACKWARD_SMART
+  raw.retain_graph, raw.create_graph = options.retain_graph and 1 or 0, options.create_graph and 1 or 0
+  raw.timeout_ns, raw.seeds = nanoseconds(options.timeout or 0), seeds
+  raw.remote_roots, raw.remote_root_count = #remote > 0 and remote_roots or nil, #remote
+  if self.worker == nil then return check(C.distag_backward(self.handle, roots, count, raw, fresh())) end
+  check(C.distag_backward_async(self.handle, roots, count, raw, place, fresh()))
   made(place):await()
 end
 -- The gradient of a leaf; nil when no pass has reached it.
@@ -692,6 +837,42 @@ function optimizer:step(within)
   local place = out("future")
   check(C.distag_optimizer_step_async(self.handle, within.handle, nil, place, fresh()))
   made(place):await()
+end
+
+function context:info() return filled("distag_context_info", C.distag_context_get_info, self.handle) end
+function context:report() return copied(C.distag_context_copy_report, self.handle) end
+
+-- ---- the place of this process, drawings ----
+
+-- What a worker without rank and world_size takes from the environment: rank, world_size, local_rank, local_size, node,
+-- node_count, restart, launcher. What the launcher does not tell is nil; an open world has rank and world_size -1.
+function M.environment()
+  local found = filled("distag_environment", C.distag_get_environment)
+  for name, unknown in pairs({ local_rank = -1, local_size = 0, node = -1, node_count = 0 }) do
+    if found[name] == unknown then found[name] = nil end
+  end
+  return found
+end
+
+local FORMATS = { text = K.PICTURE_TEXT, json = K.PICTURE_JSON, svg = K.PICTURE_SVG,
+  html = K.PICTURE_HTML }
+local PICTURE = { format = true, color = true, width = true, dims = true, label = true }
+-- Draws which members hold which part of a tensor, by a spec in HLO text: "{devices=[2,2]0,1,2,3}". Without a shape
+-- (nil) all parts are drawn alike. Options: format "text", "json", "svg" or "html"; color and width of text; dims, the
+-- two that are drawn; label, before the numbers of members.
+function M.visualize_sharding(spec, shape, options)
+  options = options or {}
+  only("visualize_sharding", options, PICTURE)
+  local raw, dims = ffi.new("distag_picture_options"), options.dims or { 0, 0 }
+  raw.struct_size = ffi.sizeof(raw)
+  raw.format = FORMATS[options.format or "text"]
+    or refuse("format: text, json, svg or html, not " .. tostring(options.format))
+  raw.color, raw.width = options.color and 1 or 0, options.width or 0
+  raw.row_dim, raw.column_dim = dims[1] or 0, dims[2] or 0
+  if options.label then raw.label = text("the label", options.label) end
+  local sizes, ndim = nil, 0
+  if shape then sizes, ndim = ints(shape) end
+  return copied(C.distag_visualize_sharding, nil, text("the spec", spec), sizes, ndim, raw)
 end
 
 -- ---- the whole ----
@@ -762,11 +943,7 @@ M.leaver = leaver
 
 function M.handle_count() return tonumber(C.distag_get_handle_count()) end
 -- The live handles in JSON, by kind; with DISTAG_VALIDATE=1 in the environment each of them.
-function M.handle_report()
-  local size, buffer = ffi.new("size_t[1]"), ffi.new("char[65536]")
-  check(C.distag_copy_handle_report(buffer, 65536, size, fresh()))
-  return ffi.string(buffer)
-end
+function M.handle_report() return copied(C.distag_copy_handle_report) end
 function M.version() return ffi.string(C.distag_get_version()) end
 
 return M

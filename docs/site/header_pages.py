@@ -10,8 +10,8 @@ import header_text  # noqa: E402
 # The page of each section, by its number; "" for those that go to the pages of the handles they name.
 PAGES = {1: "error", 2: "", 3: "tensor", 4: "op", 5: "custom_op", 6: "value", 7: "worker", 8: "invocation", 9: "call",
          10: "context", 11: "rref", 12: "optimizer", 13: "report", 14: "mesh", 15: "spec",
-         16: "collective", 17: "sharded", 18: "checkpoint",
-         19: "api", 20: None}
+         16: "collective", 17: "sharded", 18: "checkpoint", 19: "loader",
+         20: "plan", 21: "api", 22: None}
 SUMMARIES = {
     "error": "status codes and errors", "tensor": "dense n-d arrays with their history", "op": "tensor math",
     "custom_op": "ops and hooks of the host", "value": "content of calls", "worker": "participants of a group",
@@ -22,6 +22,8 @@ SUMMARIES = {
     "collective": "sums and exchanges among the members of a mesh",
     "sharded": "tensors that lie over the members of a mesh",
     "checkpoint": "values saved by the members of a mesh",
+    "loader": "batches made ahead of the program, sharded",
+    "plan": "specs of many tensors, by rules on their names",
     "api": "the function table for dlopen"}
 # Handles that have no section of their own.
 HANDLE_PAGES = {"reply": "invocation", "future": "call", "gradients": "context"}

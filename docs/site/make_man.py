@@ -109,7 +109,7 @@ ENVIRONMENT = (
     ("DISTAG_MASTER_ADDR , Ev MASTER_ADDR", "Without DISTAG_RENDEZVOUS the host at which rank 0 serves."),
     ("DISTAG_MASTER_PORT , Ev MASTER_PORT", "And its port."),
     ("DISTAG_LANE", "With 0 workers of one machine share no memory: all messages go through sockets."),
-    ("DISTAG_SOCKET_ENGINE", "What carries tcp:// and ipc:// where the option socket_engine is 0: zmtp (default) or zmq (libzmq)."),
+    ("DISTAG_SOCKET_ENGINE", "What carries tcp:// and ipc:// where the option socket_engine is 0: zmq (libzmq, default) or zmtp."),
     ("DISTAG_VALIDATE", "With 1 misuse of handles is always told."),
     ("DISTAG_GROUP_KEY_FILE", "A file for this user alone, with the group key of workers whose options have none."),
     ("XDG_STATE_HOME", "Where the key of this user lies, for tcp on one machine; else in ~/.local/state."),

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "autograd/autograd.h"
+#include "autograd/recordable.h"
+#include "autograd/recorded_step.h"
 #include "base/error.h"
 #include "tensor/access.h"
 
@@ -26,7 +28,7 @@ struct OpSaved final : Node::SavedData {
 };
 
 // One application of a built-in op.
-class OpNode final : public Node {
+class OpNode final : public Node, public RecordableNode {
  public:
   OpNode(const ops::Op& op, std::vector<Edge> next, uint32_t slots, Sizes sizes)
       : Node(Kind::kFunction, std::move(next), slots), op_(op), sizes_(sizes) {}
@@ -37,6 +39,13 @@ class OpNode final : public Node {
   }
   Tensors backward(SavedData& saved, Tensors gradients) override {
     return run_backward(static_cast<OpSaved&>(saved).values, std::move(gradients));
+  }
+  bool is_recordable() const override { return find_recorded_backward(op_) != nullptr; }
+  Tensors recorded_backward(const Edge& output, SavedData& saved, Tensors gradients) override {
+    const RecordedStep step(static_cast<OpSaved&>(saved).values, next(), output);
+    Tensors result = find_recorded_backward(op_)(step, gradients);
+    result.resize(next().size());
+    return result;
   }
   bool is_separable() const override { return !sizes_.is_small && op_.is_separable; }
   Tensors backward_of(SavedData& saved, Tensors gradients, uint64_t inputs) override {
@@ -168,6 +177,20 @@ Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attr
   node->set_saved(std::move(saved));
   set_histories(outputs, node);
   return outputs;
+}
+
+Tensor recorded_output(const ops::Op& op, ops::Saved saved, std::vector<Edge> inputs, const Tensor& value) {
+  const auto leads_on = [](const Edge& edge) { return edge.node != nullptr; };
+  if (std::none_of(inputs.begin(), inputs.end(), leads_on)) return value;
+  Sizes sizes;
+  sizes.add({&value, 1});
+  auto node = std::make_shared<OpNode>(op, std::move(inputs), 1, sizes);
+  auto kept = std::make_shared<OpSaved>();
+  kept->values = std::move(saved);
+  node->set_saved(std::move(kept));
+  const Tensors outputs = {detach(value)};
+  set_histories(outputs, node);
+  return outputs[0];
 }
 
 Tensors apply_custom(CustomOp op, std::span<const Tensor> inputs, size_t output_count) {

@@ -17,6 +17,7 @@ enum class BackwardMode { kSmart = 1, kFast = 2 };
 struct BackwardOptions {
   BackwardMode mode = BackwardMode::kSmart;
   bool retain_graph = false;
+  bool create_graph = false;  // retains the graph too
   Nanos timeout = kForever;
   Tensors seeds;  // empty, or one per root, undefined for a scalar root
 };

@@ -1,7 +1,10 @@
 #include "autograd/gradient_store.h"
 
 #include <algorithm>
+#include <array>
 
+#include "autograd/autograd.h"
+#include "autograd/history.h"
 #include "base/error.h"
 #include "base/mutex.h"
 #include "ops/builtins.h"
@@ -19,6 +22,12 @@ namespace {
 
 using Entries = GradientStore::Entries;
 
+// Recorded where one of them has a history (create_graph).
+Tensor summed(Tensor into, Tensor added) {
+  if (requires_grad(into) || requires_grad(added)) return apply(ops::kAdd, std::array{into, added}, {})[0];
+  return ops::accumulate(std::move(into), std::move(added));
+}
+
 bool is_before(const Gradients::Entry& a, const Gradients::Entry& b) { return a.leaf.id() < b.leaf.id(); }
 
 // A leaf is there twice if it stopped asking for gradients and began again between two uses.
@@ -30,7 +39,7 @@ Entries sorted(Entries entries) {
     if (result.empty() || is_before(result.back(), entry)) {
       result.push_back(std::move(entry));
     } else {
-      result.back().gradient = ops::accumulate(std::move(result.back().gradient), std::move(entry.gradient));
+      result.back().gradient = summed(std::move(result.back().gradient), std::move(entry.gradient));
     }
   }
   return result;
@@ -49,7 +58,7 @@ Entries sum(Entries sums, Entries added) {
     } else if (a == sums.end() || is_before(*b, *a)) {
       result.push_back(std::move(*b++));
     } else {
-      a->gradient = ops::accumulate(std::move(a->gradient), std::move(b->gradient));
+      a->gradient = summed(std::move(a->gradient), std::move(b->gradient));
       result.push_back(std::move(*a++));
       ++b;
     }
@@ -69,7 +78,9 @@ std::shared_ptr<const Gradients> GradientStore::read() {
   sum_fresh();
   // Tensors of the reader's own: what it writes to them does not show in the next snapshot.
   auto snapshot = std::make_shared<Gradients>(*sums_);
-  for (Gradients::Entry& entry : snapshot->entries) entry.gradient = entry.gradient.snapshot();
+  for (Gradients::Entry& entry : snapshot->entries) {
+    entry.gradient = with_history_of(entry.gradient, entry.gradient.snapshot());
+  }
   return snapshot;
 }
 
@@ -87,7 +98,7 @@ void GradientStore::scale(std::span<const uint64_t> leaves, double factor, uint6
                                   [](const Gradients::Entry& entry, uint64_t id) { return entry.leaf.id() < id; });
     if (found == scaled->entries.end() || found->leaf.id() != leaf) continue;
     const Tensor local = shard_of(found->gradient);
-    const Tensor product = ops::kMulScalar.forward({&local, 1}, by, nullptr)[0];
+    const Tensor product = apply(ops::kMulScalar, std::span(&local, 1), by)[0];
     const ShardSlot* slot = found->gradient.shard_slot();
     found->gradient = slot == nullptr ? product : slot->like(product);
   }

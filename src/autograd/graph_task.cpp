@@ -1,11 +1,13 @@
 #include "autograd/graph_task.h"
 
 #include <algorithm>
+#include <array>
 
 #include "autograd/autograd.h"
 #include "autograd/history.h"
+#include "autograd/recordable.h"
 #include "base/error.h"
-#include "ops/op.h"
+#include "ops/builtins.h"
 
 namespace distag::autograd {
 namespace {
@@ -30,10 +32,36 @@ Tensor make_own(Tensor gradient) {
   return gradient.is_exclusive() ? gradient : gradient.snapshot();
 }
 
+// The same of one with a history, which stays.
+Tensor make_own_recorded(const Tensor& gradient) {
+  if (!requires_grad(gradient)) return make_own(gradient);
+  return with_history_of(gradient, gradient.is_contiguous() ? gradient.snapshot() : gradient.contiguous());
+}
+
+Tensor make_contiguous(const Tensor& gradient, bool keeps_history) {
+  return keeps_history ? with_history_of(gradient, gradient.contiguous()) : gradient.contiguous();
+}
+
+Tensor recorded_sum(const Tensor& a, const Tensor& b) { return apply(ops::kAdd, std::array{a, b}, {})[0]; }
+
+void check_recordable(const Node& node) {
+  const auto* recordable = dynamic_cast<const RecordableNode*>(&node);
+  if (recordable != nullptr && recordable->is_recordable()) return;
+  fail(Status::kUnsupported,
+       "create_graph: \"{}\" has no gradient of its gradient; run the pass without create_graph, or detach what \"{}\" "
+       "takes",
+       node.name(), node.name());
+}
+
+// The node has to be recordable.
+Tensors run_recorded_backward(Node& node, const Edge& output, Node::SavedData& saved, Tensors gradients) {
+  return dynamic_cast<RecordableNode&>(node).recorded_backward(output, saved, std::move(gradients));
+}
+
 }  // namespace
 
-GraphTask::GraphTask(CheckRecv check_recv, bool hands_out_entries)
-    : check_recv_(std::move(check_recv)), hands_out_entries_(hands_out_entries) {}
+GraphTask::GraphTask(CheckRecv check_recv, bool hands_out_entries, bool records)
+    : options_{std::move(check_recv), hands_out_entries, records} {}
 GraphTask::~GraphTask() = default;
 
 // ---- walks ----
@@ -69,9 +97,10 @@ uint32_t GraphTask::visit(const std::shared_ptr<Node>& node) {
              "the graph at \"{}\" was freed by an earlier backward pass; use retain_graph there to run another",
              node->name());
       }
+      if (options_.records) check_recordable(*node);
       break;
     case Node::Kind::kRecv:
-      check_recv_(*node);
+      options_.check_recv(*node);
       fresh.slots.resize(node->slots());
       break;
     case Node::Kind::kLeaf:
@@ -80,7 +109,7 @@ uint32_t GraphTask::visit(const std::shared_ptr<Node>& node) {
   }
   number = static_cast<uint32_t>(visits_.size());
   fresh.node = node;
-  fresh.is_joint = hands_out_entries_ && node->is_joint() && node->as_entry() == nullptr;
+  fresh.is_joint = options_.hands_out_entries && node->is_joint() && node->as_entry() == nullptr;
   if (!fresh.is_joint) ++unfinished_;
   visits_.push_back(std::move(fresh));
   index_.add(node.get(), number);
@@ -114,14 +143,27 @@ void GraphTask::reach(const Edge& edge, bool is_from_joint) {
 
 bool GraphTask::walk(size_t max_nodes) {
   for (; !unexpanded_.empty() && max_nodes > 0; --max_nodes) {
+    const uint32_t number = unexpanded_.back();
     // The node stays where it is while visits_ grows.
-    const Visit& visit = visits_[unexpanded_.back()];
+    const Visit& visit = visits_[number];
     const Node& node = *visit.node;
     const bool is_joint = visit.is_joint || node.as_entry() != nullptr;
     unexpanded_.pop_back();
     for (const Edge& edge : node.next()) reach(edge, is_joint);
+    if (options_.records) note_hook(number);
   }
   return unexpanded_.empty();
+}
+
+// An op may save its output. In a pass that records, the gradient of that saved tensor runs through the hooks of the
+// output first, as the gradient of the output itself does.
+void GraphTask::note_hook(uint32_t number) {
+  const Node& node = *visits_[number].node;
+  if (dynamic_cast<const HookNode*>(&node) == nullptr) return;
+  const Edge& target = node.next()[0];
+  if (target.slot == 0 && target.node->kind() == Node::Kind::kFunction) {
+    visits_[index_.find(target.node.get())].hook = number;
+  }
 }
 
 std::vector<GraphTask::Reached> GraphTask::take_reached() {
@@ -154,7 +196,11 @@ void GraphTask::arrive(uint32_t number, uint32_t slot, Tensor gradient) {
   if (gradient) {
     if (target.gradients.empty()) target.gradients.resize(target.node->slots());
     Tensor& sum = target.gradients[slot];
-    sum = sum ? ops::accumulate(std::move(sum), std::move(gradient)) : std::move(gradient);
+    if (sum && options_.records) {
+      sum = recorded_sum(sum, gradient);
+    } else {
+      sum = sum ? ops::accumulate(std::move(sum), std::move(gradient)) : std::move(gradient);
+    }
   }
   if (--target.waiting == 0) ready_.push_back(number);
 }
@@ -196,7 +242,7 @@ void GraphTask::run_one(uint32_t number, bool runs_host_code) {
   Visit& ready = visits_[number];
   switch (ready.node->kind()) {
     case Node::Kind::kFunction:
-      if (hands_out_entries_ && ready.node->as_entry() != nullptr) {
+      if (options_.hands_out_entries && ready.node->as_entry() != nullptr) {
         run_entry(ready);
         break;
       }
@@ -225,9 +271,10 @@ void GraphTask::run_function(uint32_t number, bool runs_host_code) {
     return;
   }
   if (ready.node->is_host_code() && !runs_host_code) {
-    host_steps_.push_back({number, ready.node, std::move(ready.saved), std::move(gradients)});
+    host_steps_.push_back({number, ready.node, std::move(ready.saved), std::move(gradients), options_.records});
     return;
   }
+  if (options_.records) return run_recorded(number, std::move(gradients));
   Node& node = *ready.node;
   if (const uint64_t later = inputs_to_put_off(node); later != 0) {
     ready.put_off = later;
@@ -242,6 +289,17 @@ void GraphTask::run_function(uint32_t number, bool runs_host_code) {
     if (!sums.empty()) return node.backward_onto(*ready.saved, std::move(gradients), std::move(sums));
     return node.backward(*ready.saved, std::move(gradients));
   });
+  ready.saved.reset();
+  pass_on(node, std::move(results));
+  --unfinished_;
+}
+
+void GraphTask::run_recorded(uint32_t number, Tensors gradients) {
+  Visit& ready = visits_[number];
+  Node& node = *ready.node;
+  const Edge output{ready.hook == NodeIndex::kNone ? ready.node : visits_[ready.hook].node, 0};
+  Tensors results =
+      run_backward(node, [&] { return run_recorded_backward(node, output, *ready.saved, std::move(gradients)); });
   ready.saved.reset();
   pass_on(node, std::move(results));
   --unfinished_;
@@ -308,7 +366,8 @@ void GraphTask::run_leaf(Visit& visit) {
   if (visit.gradients.empty()) return;
   Tensor gradient = std::move(visit.gradients[0]);
   visit.gradients.clear();
-  gradients_.push_back({static_cast<const LeafNode&>(*visit.node).tensor(), make_own(std::move(gradient))});
+  gradient = options_.records ? make_own_recorded(gradient) : make_own(std::move(gradient));
+  gradients_.push_back({static_cast<const LeafNode&>(*visit.node).tensor(), std::move(gradient)});
 }
 
 void GraphTask::run_entry(Visit& visit) {
@@ -322,7 +381,7 @@ void GraphTask::run_recv(Visit& visit) {
   for (size_t i = 0; i < visit.slots.size(); ++i) {
     if (!visit.slots[i]) continue;
     Tensor gradient = visit.gradients.empty() ? Tensor() : std::move(visit.gradients[i]);
-    leaving.gradients.push_back(gradient ? gradient.contiguous() : Tensor());
+    leaving.gradients.push_back(gradient ? make_contiguous(gradient, options_.records) : Tensor());
   }
   visit.gradients.clear();
   leaving_.push_back(std::move(leaving));
@@ -344,7 +403,10 @@ void GraphTask::begin_joint() {
 // ---- host code ----
 
 Tensors GraphTask::HostStep::run() {
-  return run_backward(*node, [this] { return node->backward(*saved, std::move(gradients)); });
+  return run_backward(*node, [this] {
+    if (is_recorded) return run_recorded_backward(*node, Edge{node, 0}, *saved, std::move(gradients));
+    return node->backward(*saved, std::move(gradients));
+  });
 }
 
 std::vector<GraphTask::HostStep> GraphTask::take_host_steps() { return std::exchange(host_steps_, {}); }

@@ -56,11 +56,13 @@ class GraphTask {
     std::shared_ptr<Node> node;
     std::shared_ptr<Node::SavedData> saved;
     Tensors gradients;
+    bool is_recorded = false;
     Tensors run();  // throws what backward throws, naming the node
   };
 
-  // `hands_out_entries`: joint steps are run by others; else they run as all do, which fails.
-  explicit GraphTask(CheckRecv check_recv, bool hands_out_entries = false);
+  // `hands_out_entries`: joint steps are run by others; else they run as all do, which fails. `records`: gradients get
+  // a history (create_graph); walks throw UNSUPPORTED naming a node that cannot give one.
+  explicit GraphTask(CheckRecv check_recv, bool hands_out_entries = false, bool records = false);
   ~GraphTask();
   GraphTask(const GraphTask&) = delete;
   GraphTask& operator=(const GraphTask&) = delete;
@@ -117,9 +119,10 @@ class GraphTask {
     Bits slots;         // of a recv: reached ones; of a send: expanded ones
     Bits fresh;         // of a recv: those not yet told of
     uint32_t waiting = 0;
-    uint64_t put_off = 0;     // its inputs whose gradients are put off; all others have gone on
-    bool is_joint = false;    // and no entry: others run it
-    bool is_reached = false;  // by an edge
+    uint32_t hook = NodeIndex::kNone;  // of a pass that records: the visit of a hook before output 0
+    uint64_t put_off = 0;              // its inputs whose gradients are put off; all others have gone on
+    bool is_joint = false;             // and no entry: others run it
+    bool is_reached = false;           // by an edge
   };
 
   uint32_t visit(const std::shared_ptr<Node>& node);
@@ -128,6 +131,8 @@ class GraphTask {
   void run_one(uint32_t number, bool runs_host_code);
   void arrive(uint32_t number, uint32_t slot, Tensor gradient);
   void run_function(uint32_t number, bool runs_host_code);
+  void run_recorded(uint32_t number, Tensors gradients);
+  void note_hook(uint32_t number);
   void run_put_off(uint32_t number);
   uint64_t inputs_to_put_off(const Node& node) const;
   void pass_on(const Node& node, Tensors gradients, uint64_t inputs = kAllInputs);
@@ -137,8 +142,13 @@ class GraphTask {
   void run_entry(Visit& visit);
   void run_recv(Visit& visit);
 
-  const CheckRecv check_recv_;
-  const bool hands_out_entries_;
+  struct Options {
+    CheckRecv check_recv;
+    bool hands_out_entries;
+    bool records;
+  };
+
+  const Options options_;
   std::vector<Visit> visits_;
   NodeIndex index_;
   std::vector<uint32_t> unexpanded_;  // of the walk under way

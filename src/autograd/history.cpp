@@ -105,6 +105,12 @@ void remove_hook(const Tensor& tensor, uint64_t id) {
   fail(Status::kNotFound, "hook: {} has no hook {}", describe(tensor), id);
 }
 
+Tensor with_history_of(const Tensor& original, Tensor copy) {
+  Edge edge = gradient_edge(original);
+  if (edge.node != nullptr && copy.id() != original.id()) set_history(copy, std::move(edge));
+  return copy;
+}
+
 Tensor detach(const Tensor& tensor) {
   if (const ShardSlot* slot = tensor.shard_slot()) return slot->alias();
   return tensor.view(tensor.shape(), tensor.strides(), tensor.offset());

@@ -59,4 +59,7 @@ class History final : public GradSlot {
   std::weak_ptr<HookNode> hook_node_ GUARDED_BY(mutex_);  // held by what was recorded
 };
 
+// `copy`, a new tensor with the values of `original`, which gets its history.
+Tensor with_history_of(const Tensor& original, Tensor copy);
+
 }  // namespace distag::autograd

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/history.h"
 #include "base/error.h"
 #include "base/mutex.h"
 
@@ -47,6 +48,16 @@ Tensors HookNode::backward(SavedData&, Tensors gradients) {
     if (!replacement) continue;
     check(replacement);
     gradients[0] = replacement.snapshot();
+  }
+  return gradients;
+}
+
+Tensors HookNode::recorded_backward(const Edge&, SavedData&, Tensors gradients) {
+  for (const auto& hook : hooks_->all()) {
+    const Tensor replacement = (*hook)(with_history_of(gradients[0], gradients[0].snapshot()));
+    if (!replacement) continue;
+    check(replacement);
+    gradients[0] = with_history_of(replacement, replacement.snapshot());
   }
   return gradients;
 }

@@ -7,6 +7,7 @@
 
 #include "autograd/autograd.h"
 #include "autograd/node.h"
+#include "autograd/recordable.h"
 #include "base/mutex.h"
 
 namespace distag::autograd {
@@ -26,7 +27,7 @@ class HookList {
 
 // Stands before the node of a tensor with hooks: all that is computed from the tensor leads its gradient here, so the
 // hooks see the whole of it.
-class HookNode final : public Node {
+class HookNode final : public Node, public RecordableNode {
  public:
   HookNode(Edge next, std::shared_ptr<HookList> hooks, const Tensor& tensor);
 
@@ -38,6 +39,9 @@ class HookNode final : public Node {
     return target.is_joint() && target.as_entry() == nullptr;
   }
   Tensors backward(SavedData& saved, Tensors gradients) override;
+  // Hooks see a gradient with its history, and what they give in its place keeps its own.
+  bool is_recordable() const override { return true; }
+  Tensors recorded_backward(const Edge& output, SavedData& saved, Tensors gradients) override;
   // It needs nothing that a pass could free.
   void free_saved() override {}
   // Its edges are gone, or go now: whoever found it through the tensor makes another.

@@ -34,7 +34,7 @@ class LocalContext final : public Context {
   Id global_id() const override { return {}; }
 
   void backward(const Tensors& roots, const BackwardOptions& options) override {
-    autograd::Roots from = autograd::check_roots(roots, options.seeds);
+    autograd::Roots from = autograd::check_roots(roots, options.seeds, options.create_graph);
     const Id pass{0, ++passes_};
     ++running_;
     try {
@@ -71,13 +71,13 @@ class LocalContext final : public Context {
 
  private:
   void run(const Id& pass, autograd::Roots& from, const BackwardOptions& options) {
-    autograd::GraphTask task(refuse_recv);
+    autograd::GraphTask task(refuse_recv, false, options.create_graph);
     task.expand(from.edges);
     task.walk();
     for (size_t i = 0; i < from.edges.size(); ++i) task.deliver(from.edges[i], std::move(from.seeds[i]));
     task.run({.runs_host_code = true, .check_stop = make_deadline_check(options.timeout)});
     store_.add(pass, task.take_gradients());
-    if (!options.retain_graph) task.free_saved();
+    if (!options.retain_graph && !options.create_graph) task.free_saved();
   }
 
   const uint64_t id_ = next_context_id.fetch_add(1);

@@ -1,6 +1,7 @@
 #include "autograd/roots.h"
 
 #include "autograd/autograd.h"
+#include "autograd/history.h"
 #include "base/error.h"
 
 namespace distag::autograd {
@@ -37,7 +38,7 @@ void check_history(const Tensor& root, size_t i) {
 
 }  // namespace
 
-Roots check_roots(const Tensors& roots, const Tensors& seeds) {
+Roots check_roots(const Tensors& roots, const Tensors& seeds, bool keeps_history) {
   if (roots.empty()) fail(Status::kInvalidArgument, "backward: no roots");
   if (!seeds.empty() && seeds.size() != roots.size()) {
     fail(Status::kInvalidArgument, "backward: {} seeds for {} roots", seeds.size(), roots.size());
@@ -56,7 +57,8 @@ Roots check_roots(const Tensors& roots, const Tensors& seeds) {
            describe(root));
     }
     result.edges.push_back(gradient_edge(root));
-    result.seeds.push_back(seed ? seed.snapshot() : make_ones(root));
+    Tensor start = seed ? seed.snapshot() : make_ones(root);
+    result.seeds.push_back(seed && keeps_history ? with_history_of(seed, std::move(start)) : std::move(start));
   }
   return result;
 }

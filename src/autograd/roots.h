@@ -14,7 +14,7 @@ struct Roots {
 };
 
 // Throws INVALID_ARGUMENT, in this order: no roots; one that needs no gradient, has no history, or misses a seed; a
-// seed of another shape or dtype.
-Roots check_roots(const Tensors& roots, const Tensors& seeds);
+// seed of another shape or dtype. `keeps_history`: seeds that require grad do so in the pass.
+Roots check_roots(const Tensors& roots, const Tensors& seeds, bool keeps_history = false);
 
 }  // namespace distag::autograd

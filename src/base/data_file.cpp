@@ -64,6 +64,11 @@ void DataFile::append(const void* data, size_t size) {
   }
 }
 
+void DataFile::cut(uint64_t size) {
+  const auto end = static_cast<off_t>(size);
+  if (set_file_size(descriptor_, end) != 0 || lseek(descriptor_, end, SEEK_SET) < 0) fail_at("written", path_, errno);
+}
+
 void DataFile::sync() {
   if (fsync(descriptor_) != 0) fail_at("written", path_, errno);
 }

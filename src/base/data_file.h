@@ -24,6 +24,8 @@ class DataFile {
   const std::string& path() const { return path_; }
   uint64_t size() const;
   void append(const void* data, size_t size);
+  // What lies behind is gone, and the next bytes come there.
+  void cut(uint64_t size);
   // To the disk.
   void sync();
   // False: the file ends before.

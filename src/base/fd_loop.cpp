@@ -1,6 +1,7 @@
 #include "base/fd_loop.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cassert>
@@ -27,11 +28,22 @@ constexpr Nanos kRefillPause = 10 * kMillisecond;
 // How long a loop sleeps at once after its core was taken while it looked for work; but not within a message.
 constexpr Nanos kCrowded = 10 * kMillisecond;
 
-// Time of the processor that the calling thread has used.
-Nanos thread_time() {
+// Page faults of the calling thread since its start, and its time of the processor.
+int64_t faults_of_thread() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_minflt;
+}
+Nanos time_of_thread() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<Nanos>(time.tv_sec) * kSecond + time.tv_nsec;
+}
+
+// Since `begin`. To count faults costs as much as a short task, for which they do not matter.
+FdLoop::Cost cost_since(const FdLoop::Cost& begin) {
+  const Nanos taken = time_of_thread() - begin.taken;
+  return {taken, taken < kMillisecond ? 0 : faults_of_thread() - begin.page_faults};
 }
 
 }  // namespace
@@ -39,13 +51,13 @@ Nanos thread_time() {
 template <typename Call, typename Describe>
 void FdLoop::State::timed(Call&& call, Describe&& what) {
   const char* const watched = watchdog ? what() : nullptr;
-  const Nanos begin = watched == nullptr ? 0 : thread_time();
+  const Cost begin = watched == nullptr ? Cost{} : Cost{time_of_thread(), faults_of_thread()};
   try {
     call();
   } catch (...) {
     if (on_failure) on_failure(current_error());
   }
-  if (watched != nullptr) watchdog(watched, thread_time() - begin);
+  if (watched != nullptr) watchdog(watched, cost_since(begin));
   const Nanos end = steady.now();
   if (end - last > longest.load(std::memory_order_relaxed)) longest.store(end - last, std::memory_order_relaxed);
   last = end;

@@ -45,9 +45,15 @@ class FdLoop final : public Loop {
   // Where host code goes that comes up on the loop. Before the start.
   void set_host_code_executor(Executor* executor);
 
+  // The processor time of a task, without the time it waited for a processor, and the page faults of a task of more
+  // than a millisecond, whose time is part of it.
+  struct Cost {
+    Nanos taken = 0;
+    int64_t page_faults = 0;
+  };
   // Is told of each task, timer and callback once it has ended: the type of what ran, which names where it was written,
-  // and what it took of the processor; waiting for its turn does not count. For tests. Before the start.
-  using Watchdog = std::function<void(const char* what, Nanos taken)>;
+  // and what it took. For tests. Before the start.
+  using Watchdog = std::function<void(const char* what, const Cost& cost)>;
   void set_watchdog(Watchdog watchdog);
 
   void start();  // the thread; tasks posted before it are kept

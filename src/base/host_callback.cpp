@@ -33,7 +33,10 @@ void HostData::run_destroy() noexcept {
   }
 }
 
-CallbackScope::CallbackScope(const void* owner) : owner_(owner), outer_(innermost_scope) { innermost_scope = this; }
+CallbackScope::CallbackScope(const void* owner, const std::shared_ptr<const TraceParent>* trace_parent)
+    : owner_(owner), trace_parent_(trace_parent), outer_(innermost_scope) {
+  innermost_scope = this;
+}
 
 CallbackScope::~CallbackScope() { innermost_scope = outer_; }
 
@@ -43,6 +46,16 @@ bool runs_callback_of(const void* owner) {
     if (scope->owner_ == owner) return true;
   }
   return false;
+}
+
+const std::shared_ptr<const TraceParent>* current_trace_parent() {
+  const CallbackScope* const scope = innermost_scope;
+  return scope == nullptr ? nullptr : scope->trace_parent_;
+}
+
+std::shared_ptr<const TraceParent> keep_trace_parent() {
+  const auto* const current = current_trace_parent();
+  return current == nullptr ? nullptr : *current;
 }
 
 void set_thread_owner(const void* worker) { thread_owner = worker; }

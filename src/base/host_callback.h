@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "base/lead.h"
 #include "base/reserve.h"
 #include "base/task.h"
+#include "base/trace_parent.h"
 
 namespace distag {
 
@@ -37,17 +39,20 @@ class HostData {
 };
 
 // Marks that a callback of a worker, or one function of it, runs on this thread: it gets nothing of the reserve that
-// distag's own work on the thread has. Nests; lives on the stack.
+// distag's own work on the thread has. Nests; lives on the stack. `trace_parent`: what calls carry that it makes;
+// outlives the scope.
 class CallbackScope {
  public:
-  explicit CallbackScope(const void* owner);
+  explicit CallbackScope(const void* owner, const std::shared_ptr<const TraceParent>* trace_parent = nullptr);
   ~CallbackScope();
   CallbackScope(const CallbackScope&) = delete;
   CallbackScope& operator=(const CallbackScope&) = delete;
 
  private:
   friend bool runs_callback_of(const void* owner);
+  friend const std::shared_ptr<const TraceParent>* current_trace_parent();
   const void* owner_;
+  const std::shared_ptr<const TraceParent>* trace_parent_;
   const CallbackScope* outer_;
   const ReserveScope reserve_{nullptr};
   const NoLead no_lead_;
@@ -55,6 +60,12 @@ class CallbackScope {
 
 // Whether the calling thread is inside a callback of the worker or function, or is a thread of the worker.
 bool runs_callback_of(const void* owner);
+
+// What calls carry that the calling thread makes: that of its innermost callback, which may be none; nullptr: it is in
+// none that has one.
+const std::shared_ptr<const TraceParent>* current_trace_parent();
+// The same for longer than that callback runs.
+std::shared_ptr<const TraceParent> keep_trace_parent();
 
 // Says whose the calling thread is, for as long as it runs; nullptr: nobody's.
 void set_thread_owner(const void* worker);

@@ -23,6 +23,8 @@ void HostExecutor::post_or_drop_made(OneTask task) { static_cast<void>(pump_->po
 
 size_t HostExecutor::waiting() const { return pump_->waiting(); }
 
+bool HostExecutor::is_running() const { return pump_->is_running(); }
+
 size_t HostExecutor::poll(size_t max_items, Nanos max_time) {
   if (!pump_->claim()) return 0;
   const SteadyClock clock;

@@ -29,6 +29,8 @@ class HostExecutor final : public Executor {
   size_t poll(size_t max_items, Nanos max_time);
 
   bool is_stopped() const;
+  // Whether a thread is inside a task now.
+  bool is_running() const;
 
   // Completes with the next task that is posted, or when it is stopped. To be forgotten by who waits no longer.
   void add_waiter(std::shared_ptr<Future<Unit>> next);

@@ -100,6 +100,11 @@ bool HostPump::is_stopped() const {
   return stopped_;
 }
 
+bool HostPump::is_running() const {
+  MutexLock lock(mutex_);
+  return depth_ > 0;
+}
+
 size_t HostPump::waiting() const {
   MutexLock lock(mutex_);
   return tasks_.size();

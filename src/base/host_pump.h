@@ -35,6 +35,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   [[nodiscard]] bool post(std::list<Task> tasks);  // false once it is stopped
   size_t waiting() const;
   bool is_stopped() const;
+  bool is_running() const;
   int fd();
 
   // Completes with the next task that is posted, or when it is stopped. To be forgotten by who waits no longer.

@@ -3,19 +3,32 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
 namespace distag {
 namespace {
 
+struct OwnNumber {
+  int number;
+  ino_t inode;  // of a socket that another library may close; 0: it is ours alone
+};
+
 // Leaf of all locks. Constant-initialised, and the numbers have no destructor: a fork may come at any time.
 constinit Mutex own_mutex;
-constinit int* own_numbers = nullptr;
+constinit OwnNumber* own_numbers = nullptr;
 constinit size_t own_count = 0;
 constinit size_t own_capacity = 0;
+
+// 0: it is no socket.
+ino_t socket_inode(int descriptor) {
+  struct stat found {};
+  return descriptor >= 0 && fstat(descriptor, &found) == 0 && S_ISSOCK(found.st_mode) ? found.st_ino : 0;
+}
 
 void before_fork() NO_THREAD_SAFETY_ANALYSIS { own_mutex.lock(); }
 void after_fork() NO_THREAD_SAFETY_ANALYSIS { own_mutex.unlock(); }
@@ -25,12 +38,14 @@ void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   int nothing = own_count == 0 ? -1 : eventfd(0, EFD_CLOEXEC);
   const int apart = nothing;
   for (size_t i = 0; i < own_count; ++i) {
+    const auto [number, inode] = own_numbers[i];
+    if (inode != 0 && socket_inode(number) != inode) continue;
     if (nothing < 0) {
-      close(own_numbers[i]);
+      close(number);
       nothing = eventfd(0, EFD_CLOEXEC);
     }
     // Above a limit that was lowered no number can be taken.
-    if (nothing != own_numbers[i] && dup3(nothing, own_numbers[i], O_CLOEXEC) < 0) close(own_numbers[i]);
+    if (nothing != number && dup3(nothing, number, O_CLOEXEC) < 0) close(number);
   }
   if (apart >= 0) close(apart);
   own_count = 0;
@@ -44,11 +59,23 @@ const bool is_watched = watch_forks();
 bool make_room() noexcept {
   if (own_count < own_capacity) return true;
   const size_t wanted = own_capacity == 0 ? 64 : 2 * own_capacity;
-  auto* const more = static_cast<int*>(std::realloc(own_numbers, wanted * sizeof(int)));
+  auto* const more = static_cast<OwnNumber*>(std::realloc(own_numbers, wanted * sizeof(OwnNumber)));
   if (more == nullptr) return false;
   own_numbers = more;
   own_capacity = wanted;
   return true;
+}
+
+void forget_number(int number, ino_t inode) noexcept REQUIRES(own_mutex) {
+  for (size_t i = 0; i < own_count; ++i) {
+    if (own_numbers[i].number != number || own_numbers[i].inode != inode) continue;
+    own_numbers[i] = own_numbers[--own_count];
+    break;
+  }
+  if (own_count > 0) return;
+  std::free(own_numbers);
+  own_numbers = nullptr;
+  own_capacity = 0;
 }
 
 }  // namespace
@@ -62,26 +89,45 @@ int OwnDescriptors::add(int descriptor) noexcept {
     errno = ENOMEM;
     return -1;
   }
-  own_numbers[own_count++] = descriptor;
+  own_numbers[own_count++] = {descriptor, 0};
   return descriptor;
 }
 
 // In a child it is none of ours any more.
 void OwnDescriptors::close(int descriptor) noexcept {
   MutexLock lock(own_mutex);
-  for (size_t i = 0; i < own_count; ++i) {
-    if (own_numbers[i] != descriptor) continue;
-    own_numbers[i] = own_numbers[--own_count];
-    break;
-  }
-  if (own_count == 0) {
-    std::free(own_numbers);
-    own_numbers = nullptr;
-    own_capacity = 0;
-  }
+  forget_number(descriptor, 0);
   const int error = errno;
   ::close(descriptor);
   errno = error;
+}
+
+NotedSocket::NotedSocket(int descriptor) noexcept {
+  const int error = errno;
+  MutexLock lock(own_mutex);
+  const ino_t inode = socket_inode(descriptor);
+  if (inode != 0 && is_watched && make_room()) {
+    own_numbers[own_count++] = {descriptor, inode};
+    number_ = descriptor;
+    inode_ = inode;
+  }
+  errno = error;
+}
+
+// In a child none is noted any more.
+NotedSocket::~NotedSocket() {
+  if (number_ < 0) return;
+  MutexLock lock(own_mutex);
+  forget_number(number_, inode_);
+}
+
+NotedSocket::NotedSocket(NotedSocket&& other) noexcept
+    : number_(std::exchange(other.number_, -1)), inode_(other.inode_) {}
+
+NotedSocket& NotedSocket::operator=(NotedSocket&& other) noexcept {
+  std::swap(number_, other.number_);
+  std::swap(inode_, other.inode_);
+  return *this;
 }
 
 }  // namespace distag

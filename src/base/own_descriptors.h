@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include "base/mutex.h"
 
 namespace distag {
@@ -20,6 +22,21 @@ class OwnDescriptors {
  private:
   static Mutex& mutex();
   static int add(int descriptor) noexcept;
+};
+
+// A socket of another library, which closes it when it likes: a forked child gives it up as well, unless something else
+// has its number by then. Notes nothing for what is no socket, and without memory. Any thread.
+class NotedSocket {
+ public:
+  NotedSocket() = default;
+  explicit NotedSocket(int descriptor) noexcept;
+  ~NotedSocket();
+  NotedSocket(NotedSocket&& other) noexcept;
+  NotedSocket& operator=(NotedSocket&& other) noexcept;
+
+ private:
+  int number_ = -1;
+  ino_t inode_ = 0;  // of a socket it is unique in the system
 };
 
 }  // namespace distag

@@ -8,20 +8,35 @@
 #include "base/lead.h"
 #include "base/mutex.h"
 #include "base/parker.h"
+#include "base/pool_place.h"
 #include "base/reserve.h"
 
 namespace distag {
+
+// Whose threads can leave their places.
+class PoolPlaces {
+ public:
+  virtual bool leave_place() noexcept = 0;
+  virtual void come_back() = 0;
+
+ protected:
+  ~PoolPlaces() = default;
+};
+
 namespace {
 
 // Idle threads kept beyond thread_count, so that calls that nest again and again do not make threads each time.
 constexpr size_t kSpareThreads = 8;
+
+thread_local PoolPlaces* t_places = nullptr;  // of the calling thread
+thread_local bool t_has_left = false;         // its place, for as long as it runs code that may block
 
 }  // namespace
 
 // Every thread is idle (parked in `idle`), in a wait (counted in `waits`), or active. Only active threads take tasks,
 // and only while there are at most thread_count of them; a thread that comes back from a wait may make it more for the
 // rest of its task.
-struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State> {
+struct Pool::State final : WaitPolicy, PoolPlaces, std::enable_shared_from_this<Pool::State> {
   struct Worker {
     std::thread thread;
     Parker parker;
@@ -39,7 +54,8 @@ struct Pool::State final : WaitPolicy, std::enable_shared_from_this<Pool::State>
   }
   bool wait(Completion& completion, Nanos timeout) override;
   void give_up_thread() noexcept override;
-  void come_back();
+  bool leave_place() noexcept override;
+  void come_back() override;
 
   void check_locked() const REQUIRES(mutex);
   std::shared_ptr<Worker> fill_place() REQUIRES(mutex);
@@ -111,6 +127,7 @@ void Pool::State::add_thread() {
 
 bool Pool::State::wait(Completion& completion, Nanos timeout) {
   if (completion.is_done() || timeout == 0) return completion.is_done();
+  if (t_has_left) return lead_or_park(completion, timeout);
   std::shared_ptr<Worker> successor;
   {
     MutexLock lock(mutex);
@@ -144,6 +161,7 @@ void Pool::State::come_back() {
 
 // As a wait that never ends.
 void Pool::State::give_up_thread() noexcept {
+  if (t_has_left) return;
   std::shared_ptr<Worker> successor;
   try {
     MutexLock lock(mutex);
@@ -156,8 +174,26 @@ void Pool::State::give_up_thread() noexcept {
   if (successor) successor->parker.unpark();
 }
 
+// False where no other thread would be left to run anything.
+bool Pool::State::leave_place() noexcept {
+  {
+    MutexLock lock(mutex);
+    if (waits + 1 >= kMaxThreads) return false;
+  }
+  give_up_thread();
+  return true;
+}
+
+PoolPlaceLeft::PoolPlaceLeft() noexcept { t_has_left = t_places != nullptr && t_places->leave_place(); }
+
+PoolPlaceLeft::~PoolPlaceLeft() {
+  if (!std::exchange(t_has_left, false)) return;
+  t_places->come_back();
+}
+
 void Pool::State::run(const std::shared_ptr<Worker>& self) {
   const ReserveScope scope(reserve.get());
+  t_places = this;
   WaitPolicy* const before = exchange_wait_policy(this);
   MutexLock lock(mutex);
   do {

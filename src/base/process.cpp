@@ -25,6 +25,8 @@ uint32_t process_generation() {
   return generation.load(std::memory_order_relaxed);
 }
 
+int64_t process_id() { return getpid(); }
+
 // Containers of one machine share its boot, and differ in their names.
 std::string host_id() {
   std::array<char, 256> name{};

@@ -239,16 +239,39 @@ constexpr distag_api kApi = {
     distag_worker_set_peers,
     distag_checkpoint_save,
     distag_checkpoint_load,
+    distag_get_environment,
+    distag_worker_copy_metrics,
+    distag_worker_start_trace,
+    distag_worker_stop_trace,
+    distag_trace_begin,
+    distag_trace_end,
+    distag_loader_retain,
+    distag_loader_release,
+    distag_loader_create,
+    distag_loader_next,
+    distag_loader_next_async,
+    distag_loader_save,
+    distag_loader_get_info,
+    distag_checkpoint_save_async,
+    distag_checkpoint_load_async,
+    distag_worker_copy_group_report,
+    distag_plan_retain,
+    distag_plan_release,
+    distag_plan_create,
+    distag_plan_apply,
+    distag_plan_get_spec,
+    distag_plan_copy_report,
+    distag_invocation_get_traceparent,
 };
 
-// Structs grow at their end, and slots are appended: these are the sizes of 0.1 (distag_op_info and
-// distag_security_options: of 0.3) where pointers have 64 bits.
+// Structs grow at their end, and slots are appended: these are the sizes of 0.1 (distag_op_info,
+// distag_security_options, distag_call_options and distag_stats: of 0.3) where pointers have 64 bits.
 static_assert(sizeof(void*) != 8 || (sizeof(distag_error) == 512 && sizeof(distag_op_info) == 48 &&
                                      sizeof(distag_custom_op) == 48 && sizeof(distag_member) == 152));
 static_assert(sizeof(void*) != 8 || (sizeof(distag_allocator) == 40 && sizeof(distag_security_options) == 80 &&
                                      sizeof(distag_worker_options) == 176 && sizeof(distag_function_options) == 24));
-static_assert(sizeof(void*) != 8 || (sizeof(distag_call_options) == 32 && sizeof(distag_backward_options) == 48 &&
-                                     sizeof(distag_context_info) == 24 && sizeof(distag_stats) == 176));
+static_assert(sizeof(void*) != 8 || (sizeof(distag_call_options) == 40 && sizeof(distag_backward_options) == 48 &&
+                                     sizeof(distag_context_info) == 24 && sizeof(distag_stats) == 200));
 static_assert(offsetof(distag_api, gradients_find) + sizeof(void*) == offsetof(distag_api, optimizer_retain),
               "gradients_find is the last slot of 0.1");
 static_assert(offsetof(distag_api, tensor_remove_hook) + sizeof(void*) == offsetof(distag_api, get_misuse_count),

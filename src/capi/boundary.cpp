@@ -90,6 +90,10 @@ const char* kind_text(Kind kind) {
       return "an optimizer handle";
     case Kind::kMesh:
       return "a mesh handle";
+    case Kind::kLoader:
+      return "a loader handle";
+    case Kind::kPlan:
+      return "a plan handle";
     case Kind::kStandIn:
       break;  // tells the kind of its original
   }

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/trace_parent.h"
+#include "capi/context.h"
 #include "distag.h"
 #include "rpc/rpc.h"
 
@@ -13,9 +15,13 @@ struct CallOptions {
   Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // nullptr: none
   std::string label;                   // empty: none
+  // What the host gave, else that of the call being answered: `within`, the one that lent the context, or the one whose
+  // function runs on this thread. nullptr: none.
+  std::shared_ptr<const TraceParent> trace_parent;
 };
 
-// The options of the host; NULL for the defaults.
-CallOptions read_call_options(const distag_call_options* given);
+// The options of the host; NULL for the defaults. `worker` counts a malformed traceparent; it and the context may be
+// NULL.
+CallOptions read_call_options(const distag_call_options* given, distag_worker* worker, distag_context* context);
 
 }  // namespace distag::capi

@@ -27,10 +27,11 @@ CallRequest make_call_request(distag_worker& worker, const CallArguments& given)
   request.context = need_context_of(worker, given.context);
   request.to = need_text(given.to, "to");
   request.function = need_text(given.function, "function");
-  CallOptions options = read_call_options(given.options);
+  CallOptions options = read_call_options(given.options, &worker, given.context);
   request.timeout = options.timeout;
   request.within = std::move(options.within);
   request.label = std::move(options.label);
+  request.trace_parent = std::move(options.trace_parent);
   return request;
 }
 

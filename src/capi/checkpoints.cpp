@@ -1,6 +1,7 @@
 // Checkpoints.
 
 #include "base/random.h"
+#include "capi/future.h"
 #include "capi/mesh.h"
 #include "capi/value.h"
 #include "spmd/checkpoint.h"
@@ -18,6 +19,13 @@ std::string need_folder(const char* directory) {
   return folder;
 }
 
+// Failures that no future is left to tell go to the log.
+spmd::OnLost to_log(distag_worker& worker) {
+  return [&log = worker.core().log()](const Error& error) {
+    log.write(LogLevel::kError, fmt::format("{}: {}", status_name(error.status()), error.message()));
+  };
+}
+
 }  // namespace
 
 distag_status distag_checkpoint_save(distag_mesh* mesh, const char* directory, distag_value* value, int64_t timeout_ns,
@@ -33,6 +41,24 @@ distag_status distag_checkpoint_save(distag_mesh* mesh, const char* directory, d
   });
 }
 
+distag_status distag_checkpoint_save_async(distag_mesh* mesh, const char* directory, distag_value* value,
+                                           int64_t timeout_ns, distag_future** out_future, distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    const distag_mesh& live = need(mesh, "mesh");
+    const spmd::Line line = line_of(live);
+    distag_worker& worker = *live.shared()->worker();
+    const std::string folder = need_folder(directory);
+    const Value saved = need(value, "value").get();
+    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
+    need_pointer(out_future, "out_future");
+    auto random = std::make_unique<SystemRandom>();
+    auto begun = spmd::save_checkpoint_async(line, folder, saved, timeout, std::move(random), to_log(worker));
+    const ReserveScope scope(worker.reserve());  // what has begun has its future
+    *out_future = new distag_future(std::move(begun.future), worker, std::move(begun.is_seen));
+  });
+}
+
 distag_status distag_checkpoint_load(distag_mesh* mesh, const char* directory, distag_value* into, int64_t timeout_ns,
                                      distag_value** out_value, distag_error* err) {
   if (out_value != nullptr) clear(out_value);
@@ -44,5 +70,25 @@ distag_status distag_checkpoint_load(distag_mesh* mesh, const char* directory, d
     const Value loaded = mesh == nullptr ? spmd::load_checkpoint_alone(folder, targets)
                                          : spmd::load_checkpoint(line_of(need(mesh, "mesh")), folder, targets, timeout);
     if (out_value != nullptr) *out_value = make_value(loaded);
+  });
+}
+
+distag_status distag_checkpoint_load_async(distag_mesh* mesh, const char* directory, distag_value* into,
+                                           int64_t timeout_ns, distag_future** out_future, distag_error* err) {
+  clear(out_future);
+  return guard(__func__, err, [=] {
+    const distag_mesh* const given = need_or_null(mesh, "mesh");
+    const std::string folder = need_folder(directory);
+    const Value targets = into == nullptr ? Value() : need(into, "into").get();
+    const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
+    need_pointer(out_future, "out_future");
+    if (given == nullptr) {
+      refuse(Status::kUnsupported, "mesh is NULL: without one no thread is left to load, use distag_checkpoint_load");
+    }
+    const spmd::Line line = line_of(*given);
+    distag_worker& worker = *given->shared()->worker();
+    auto begun = spmd::load_checkpoint_async(line, folder, targets, timeout, to_log(worker));
+    const ReserveScope scope(worker.reserve());  // likewise
+    *out_future = new distag_future(std::move(begun.future), worker, std::move(begun.is_seen));
   });
 }

@@ -3,16 +3,19 @@
 #include <memory>
 
 #include "autograd/context.h"
+#include "base/trace_parent.h"
 #include "capi/value.h"
 #include "capi/worker.h"
 
 // A context: the creator's last handle ends it, one that a function took does not keep it.
 struct distag_context final : distag::capi::Handle {
-  // `worker` is nullptr for training within this process.
-  distag_context(std::shared_ptr<distag::Context> context, distag_worker* worker)
+  // `worker` is nullptr for training within this process. `trace_parent`: of the call that lends this handle.
+  distag_context(std::shared_ptr<distag::Context> context, distag_worker* worker,
+                 std::shared_ptr<const distag::TraceParent> trace_parent = nullptr)
       : Handle(distag::capi::Kind::kContext),
         worker_(distag::capi::Ref<distag_worker>::share(worker)),
-        context_(std::move(context)) {}
+        context_(std::move(context)),
+        trace_parent_(std::move(trace_parent)) {}
 
   distag_worker* worker() const { return worker_.get(); }
   // Throws INVALID_STATE when its worker is down.
@@ -26,10 +29,12 @@ struct distag_context final : distag::capi::Handle {
     return context_;
   }
   uint64_t id() const { return context_->id(); }
+  const std::shared_ptr<const distag::TraceParent>& trace_parent() const { return trace_parent_; }
 
  private:
   const distag::capi::Ref<distag_worker> worker_;  // outlives the context
   const std::shared_ptr<distag::Context> context_;
+  const std::shared_ptr<const distag::TraceParent> trace_parent_;
 };
 
 // A snapshot of gradients, and the handles it lends: all are made with it, so that looking one up cannot fail.

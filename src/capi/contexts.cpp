@@ -43,10 +43,10 @@ namespace {
 BackwardOptions make_backward_options(const distag_backward_options* given, size_t root_count) {
   const distag_backward_options options = read_struct(given, "distag_backward_options");
   need_enumerator(options.mode, DISTAG_BACKWARD_FAST, "mode", "DISTAG_BACKWARD_...");
-  need_zero(options.create_graph, "distag_backward_options.create_graph");
   BackwardOptions made;
   made.mode = options.mode == DISTAG_BACKWARD_FAST ? BackwardMode::kFast : BackwardMode::kSmart;
   made.retain_graph = need_flag(options.retain_graph, "distag_backward_options.retain_graph");
+  made.create_graph = need_flag(options.create_graph, "distag_backward_options.create_graph");
   const Nanos timeout = need_timeout(options.timeout_ns, "distag_backward_options.timeout_ns");
   made.timeout = timeout == 0 ? kForever : timeout;
   for (size_t i = 0; options.seeds != nullptr && i < root_count; ++i) {

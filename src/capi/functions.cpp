@@ -16,7 +16,7 @@ distag_context* distag_invocation::context() {
   return context_.get([this]() -> distag_context* {
     std::shared_ptr<Context> found =
         call_->context() ? worker_.core().dautograd().find_context(call_->context()) : nullptr;
-    return found == nullptr ? nullptr : new distag_context(std::move(found), &worker_);
+    return found == nullptr ? nullptr : new distag_context(std::move(found), &worker_, call_->trace_parent());
   });
 }
 
@@ -59,7 +59,7 @@ namespace distag::capi {
 Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function, distag_function run) {
   return [&worker, function, run](Invocation& call) {
     const CallbackScope scope(&worker.hosted());
-    const CallbackScope within(function.get());
+    const CallbackScope within(function.get(), &call.trace_parent());
     const Lent<distag_invocation> lent(new distag_invocation(worker, call.shared_from_this()));
     distag_error err = DISTAG_ERROR_INIT;
     const distag_status status = call_host([&] { return run(function->data.get(), lent.get(), &err); });
@@ -163,6 +163,12 @@ const char* distag_invocation_get_caller(distag_invocation* invocation) {
 const char* distag_invocation_get_function(distag_invocation* invocation) {
   distag_invocation* live = peek(invocation);
   return live == nullptr ? nullptr : live->call().function().c_str();
+}
+
+const char* distag_invocation_get_traceparent(distag_invocation* invocation) {
+  distag_invocation* live = peek(invocation);
+  if (live == nullptr || live->call().trace_parent() == nullptr) return nullptr;
+  return live->call().trace_parent()->c_str();
 }
 
 int64_t distag_invocation_get_time_left(distag_invocation* invocation) {

@@ -13,7 +13,7 @@ using namespace distag;
 using namespace distag::capi;
 
 distag_value* distag_future::value() {
-  return value_.get([this] { return make_value(future_->value()); });
+  return value_.get([this] { return make_value(get().value()); });
 }
 
 namespace {
@@ -30,7 +30,7 @@ class DoneCallback {
   distag_worker& worker() const { return future_->worker(); }
 
   void run() {
-    const CallbackScope scope(&worker().hosted());
+    const CallbackScope scope(&worker().hosted(), &trace_parent_);
     call_host([&] { callback_(data_.get(), lent_.get()->as<distag_future>()); });
     data_.run_destroy();
   }
@@ -40,6 +40,8 @@ class DoneCallback {
   HostData data_;
   const Ref<distag_future> future_;
   const Lent<StandIn> lent_;
+  // Calls of the callback carry on what those of its maker do.
+  const std::shared_ptr<const TraceParent> trace_parent_ = keep_trace_parent();
 };
 
 void post_done(const std::shared_ptr<DoneCallback>& done) {
@@ -57,7 +59,7 @@ void post_done_or_drop(const std::shared_ptr<DoneCallback>& done) noexcept {
 
 // A shutdown cannot end before the callback that waits for it.
 void check_no_circle(const distag_future& future) {
-  if (!future.is_of_shutdown() || future.get().is_done() || !future.worker().runs_callback()) return;
+  if (!future.is_of_shutdown() || future.state().is_done() || !future.worker().runs_callback()) return;
   refuse(Status::kInvalidState, "called from a callback of the worker that shuts down: it cannot end before");
 }
 
@@ -66,7 +68,7 @@ void wait_for(distag_future& future, Nanos timeout) {
   check_can_wait();
   check_no_circle(future);
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
-  if (!distag::wait(future.get(), timeout)) {
+  if (!distag::wait(future.state(), timeout)) {
     refuse(Status::kDeadline, "not complete after {} ms; it goes on", timeout / kMillisecond);
   }
   if (future.is_of_shutdown() && future.get().error() == nullptr) future.worker().hosted().join(time_left(deadline));
@@ -99,7 +101,7 @@ void distag_future_release(distag_future* future) { release_handle(future); }
 
 int32_t distag_future_poll(distag_future* future) {
   const distag_future* live = peek(future);
-  return live != nullptr && live->get().is_done() ? 1 : 0;
+  return live != nullptr && live->state().is_done() ? 1 : 0;
 }
 
 distag_status distag_future_wait(distag_future* future, int64_t timeout_ns, distag_error* err) {
@@ -115,14 +117,14 @@ distag_status distag_future_get_value(distag_future* future, distag_value** out_
   return guard(__func__, err, [=] {
     distag_future& live = need(future, "future");
     need_pointer(out_value, "out_value");
-    if (!live.get().is_done()) refuse(Status::kInvalidState, "the future is not complete: wait for it first");
+    if (!live.state().is_done()) refuse(Status::kInvalidState, "the future is not complete: wait for it first");
     *out_value = live.value();
   });
 }
 
 void distag_future_cancel(distag_future* future) {
   guard_or(0, [future] {
-    if (distag_future* live = peek(future)) live->get().cancel();
+    if (distag_future* live = peek(future)) live->state().cancel();
     return 0;
   });
 }

@@ -40,7 +40,7 @@ class Continuation {
 
   void run() {
     if (!next_->mark_begun()) return data_.run_destroy();  // cancelled
-    const CallbackScope scope(&worker().hosted());
+    const CallbackScope scope(&worker().hosted(), &trace_parent_);
     distag_error err = DISTAG_ERROR_INIT;
     distag_value* written = nullptr;
     const distag_status status =
@@ -62,6 +62,8 @@ class Continuation {
   HostData data_;
   const Ref<distag_future> future_;
   const Lent<StandIn> lent_;
+  // Calls of the continuation carry on what those of its maker do.
+  const std::shared_ptr<const TraceParent> trace_parent_ = keep_trace_parent();
   const std::shared_ptr<Future<Value>> next_ = Future<Value>::make();
 };
 

@@ -56,8 +56,9 @@ class ReleasedHandle final : public Handle {
 static_assert(sizeof(ReleasedHandle) <= sizeof(Handle) + sizeof(void*));
 
 // Those of a kind, in the order of Kind; part of the count.
-constexpr std::array<const char*, 11> kKindNames = {
-    "value", "tensor", "rref", "worker", "invocation", "reply", "future", "context", "gradients", "optimizer", "mesh"};
+constexpr std::array<const char*, 13> kKindNames = {"value", "tensor", "rref",    "worker",    "invocation",
+                                                    "reply", "future", "context", "gradients", "optimizer",
+                                                    "mesh",  "loader", "plan"};
 std::array<std::atomic<uint64_t>, kKindNames.size()> count_by_kind{};
 
 size_t place_of(Kind kind) { return static_cast<size_t>(kind) - static_cast<size_t>(Kind::kReleased) - 1; }

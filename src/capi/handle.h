@@ -22,6 +22,8 @@ enum class Kind : uint32_t {
   kGradients,
   kOptimizer,
   kMesh,
+  kLoader,
+  kPlan,
   kStandIn,  // for a handle of another kind; not counted
 };
 

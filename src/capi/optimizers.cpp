@@ -13,9 +13,10 @@ using namespace distag::capi;
 
 namespace {
 
-optim::OptimizerCall make_call(const distag_call_options* given) {
-  CallOptions options = read_call_options(given);
-  return {options.timeout, std::move(options.within), std::move(options.label)};
+optim::OptimizerCall make_call(const distag_optimizer& optimizer, const distag_call_options* given,
+                               distag_context* context = nullptr) {
+  CallOptions options = read_call_options(given, optimizer.worker(), context);
+  return {options.timeout, std::move(options.within), std::move(options.label), std::move(options.trace_parent)};
 }
 
 // Within this process there is nobody to ask, so all parameters have to be tensors.
@@ -44,7 +45,7 @@ template <typename Operation>
 void begin(const distag_optimizer& optimizer, const distag_call_options* options, distag_future** out_future,
            Operation&& operation) {
   need_pointer(out_future, "out_future");
-  const optim::OptimizerCall call = make_call(options);
+  const optim::OptimizerCall call = make_call(optimizer, options);
   auto future = operation(call);                            // refused without a worker
   const ReserveScope scope(optimizer.worker()->reserve());  // what has begun has its future
   *out_future = new distag_future(std::move(future), *optimizer.worker());
@@ -86,7 +87,7 @@ distag_status distag_optimizer_step(distag_optimizer* optimizer, distag_context*
   return guard(__func__, err, [=] {
     check_present({optimizer, context}, {"optimizer", "context"});
     const distag_optimizer& live = need(optimizer, "optimizer");
-    live.get().step(need_context(live, context), make_call(options));
+    live.get().step(need_context(live, context), make_call(live, options, context));
   });
 }
 
@@ -121,7 +122,7 @@ distag_status distag_optimizer_clip(distag_optimizer* optimizer, distag_context*
   return guard(__func__, err, [=] {
     check_present({optimizer, context}, {"optimizer", "context"});
     const distag_optimizer& live = need(optimizer, "optimizer");
-    const double norm = live.get().clip(need_context(live, context), max_norm, make_call(options));
+    const double norm = live.get().clip(need_context(live, context), max_norm, make_call(live, options, context));
     if (out_norm != nullptr) *out_norm = norm;
   });
 }
@@ -130,9 +131,9 @@ distag_status distag_optimizer_save(distag_optimizer* optimizer, const distag_ca
                                     distag_value** out_state, distag_error* err) {
   clear(out_state);
   return guard(__func__, err, [=] {
-    optim::Optimizer& live = need(optimizer, "optimizer").get();
+    const distag_optimizer& live = need(optimizer, "optimizer");
     need_pointer(out_state, "out_state");
-    *out_state = make_value(live.save(make_call(options)));
+    *out_state = make_value(live.get().save(make_call(live, options)));
   });
 }
 
@@ -140,8 +141,8 @@ distag_status distag_optimizer_load(distag_optimizer* optimizer, distag_value* s
                                     const distag_call_options* options, distag_error* err) {
   return guard(__func__, err, [=] {
     check_present({optimizer, state}, {"optimizer", "state"});
-    optim::Optimizer& live = need(optimizer, "optimizer").get();
-    live.load(need(state, "state").get(), make_call(options));
+    const distag_optimizer& live = need(optimizer, "optimizer");
+    live.get().load(need(state, "state").get(), make_call(live, options));
   });
 }
 

@@ -32,6 +32,18 @@ distag_status distag_worker_copy_report(distag_worker* worker, char* buffer, siz
   });
 }
 
+distag_status distag_worker_copy_group_report(distag_worker* worker, int64_t timeout_ns, char* buffer, size_t capacity,
+                                              size_t* out_size, distag_error* err) {
+  clear(out_size);
+  if (buffer != nullptr && capacity > 0) *buffer = '\0';
+  return guard(__func__, err, [=] {
+    distag_worker& live = need_worker(worker);
+    check_array(buffer, capacity, "buffer");
+    need_pointer(out_size, "out_size");
+    copy_text(live.group_report(need_timeout(timeout_ns, "timeout_ns")), buffer, capacity, out_size);
+  });
+}
+
 distag_status distag_context_copy_report(distag_context* context, char* buffer, size_t capacity, size_t* out_size,
                                          distag_error* err) {
   clear(out_size);

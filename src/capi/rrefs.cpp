@@ -39,10 +39,11 @@ namespace {
 FetchOptions make_fetch_options(const distag_rref& rref, distag_context* context, const distag_call_options* given) {
   FetchOptions made;
   made.context = need_context_of(rref.worker(), context);
-  CallOptions options = read_call_options(given);
+  CallOptions options = read_call_options(given, &rref.worker(), context);
   made.timeout = options.timeout;
   made.within = std::move(options.within);
   made.label = std::move(options.label);
+  made.trace_parent = std::move(options.trace_parent);
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include "capi/struct_check.h"
 #include "capi/value.h"
 #include "spmd/joint_context.h"
+#include "spmd/marking.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 

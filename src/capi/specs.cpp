@@ -23,8 +23,9 @@ Dims need_shape(const int64_t* shape, size_t ndim) {
 layout::PictureStyle need_style(const distag_picture_options* given) {
   const distag_picture_options options = read_struct(given, "distag_picture_options");
   layout::PictureStyle style;
-  if (options.format != 0 && options.format != DISTAG_PICTURE_TEXT && options.format != DISTAG_PICTURE_JSON) {
-    refuse(Status::kUnsupported, "format is {}, not one of DISTAG_PICTURE_TEXT, _JSON", options.format);
+  if (options.format != 0 && options.format != DISTAG_PICTURE_TEXT && options.format != DISTAG_PICTURE_JSON &&
+      options.format != DISTAG_PICTURE_SVG && options.format != DISTAG_PICTURE_HTML) {
+    refuse(Status::kUnsupported, "format is {}, not one of DISTAG_PICTURE_TEXT, _JSON, _SVG, _HTML", options.format);
   }
   if (options.format != 0) style.format = static_cast<layout::PictureFormat>(options.format);
   style.has_color = need_flag(options.color, "color");

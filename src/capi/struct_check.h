@@ -12,6 +12,8 @@ namespace distag::capi {
 // The sizes that structs had before they grew.
 inline constexpr size_t kFirstWorkerOptions = offsetof(distag_worker_options, no_lane);
 inline constexpr size_t kFirstSecurityOptions = offsetof(distag_security_options, group_key);
+inline constexpr size_t kFirstCallOptions = offsetof(distag_call_options, traceparent);
+inline constexpr size_t kFirstStats = offsetof(distag_stats, request_bytes_open);
 
 // The rules for structs that start with struct_size. Refuses a size that no version had (INVALID_ARGUMENT), and what a
 // later version has set in members that this one does not know (UNSUPPORTED).

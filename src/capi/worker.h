@@ -64,6 +64,7 @@ struct distag_worker final : distag::capi::Handle {
   // Reports in JSON. Throw DEADLINE when the loop does not answer.
   std::string report();
   std::string report(distag::Context& context);
+  std::string group_report(distag::Nanos timeout);
 
  private:
   const std::shared_ptr<distag::capi::WorkerLink> link_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/host_code.h"
+#include "base/not_started.h"
 #include "base/parker.h"
 #include "capi/taken_calls.h"
 
@@ -120,6 +121,20 @@ std::string distag_worker::report() {
 std::string distag_worker::report(Context& context) {
   check_up();
   return write(core().fetch_snapshot(context.global_id()));
+}
+
+std::string distag_worker::group_report(Nanos timeout) {
+  check_up();
+  if (!core().is_started()) refuse(Status::kInvalidState, "{}", kNotStarted);
+  check_can_wait();
+  const auto report = core().fetch_group_report(timeout);
+  if (!park_until_done(*report, timeout == kForever ? kForever : deadline_after(timeout, kReportPatience))) {
+    refuse(Status::kDeadline, "the worker is busy: its loop did not answer in time");
+  }
+  const Error* const error = report->error();
+  if (error == nullptr) return report->value();
+  if (error->status() == Status::kCancelled) refuse(Status::kInvalidState, "the worker is shut down");
+  throw *error;
 }
 
 namespace distag::capi {

@@ -163,35 +163,3 @@ distag_status distag_worker_all_gather_async(distag_worker* worker, distag_value
     *out_future = new distag_future(begin_all_gather(live, given, {ranks, rank_count, timeout_ns}), live);
   });
 }
-
-distag_status distag_worker_get_stats(distag_worker* worker, distag_stats* out_stats, distag_error* err) {
-  return guard(__func__, err, [=] {
-    if (is_readable(out_stats, sizeof(distag_stats))) fill_struct(out_stats, distag_stats{});
-    distag_worker& live = need_worker(worker);
-    check_filled_struct(out_stats, sizeof(distag_stats), "distag_stats");
-    const WorkerStats stats = live.hosted().stats();
-    distag_stats filled{};
-    filled.calls_made = stats.rpc.calls_made;
-    filled.calls_served = stats.rpc.calls_served;
-    filled.calls_failed = stats.rpc.calls_failed;
-    filled.calls_open = stats.rpc.calls_open;
-    filled.futures_open = stats.rpc.futures_open;
-    filled.contexts = stats.dautograd.contexts;
-    filled.passes_run = stats.dautograd.passes_run;
-    filled.passes_failed = stats.dautograd.passes_failed;
-    filled.passes_open = stats.dautograd.passes_open;
-    filled.rrefs_owned = stats.rrefs.owned;
-    filled.rrefs_used = stats.rrefs.used;
-    filled.rref_forks = stats.rrefs.forks;
-    filled.bytes_sent = stats.session.bytes_sent;
-    filled.bytes_received = stats.session.bytes_received;
-    filled.bytes_in_flight = stats.session.bytes_in_flight;
-    filled.messages_replayed = stats.session.messages_replayed;
-    filled.messages_duplicated = stats.session.messages_duplicated;
-    filled.messages_refused = stats.session.messages_refused;
-    filled.peers_connected = stats.session.peers_connected;
-    filled.peers_lost = stats.session.peers_lost;
-    filled.callbacks_waiting = stats.callbacks_waiting;
-    fill_struct(out_stats, filled);
-  });
-}

@@ -34,6 +34,8 @@ const char* kind_name(CollectiveKind kind) {
       return "reduce";
     case CollectiveKind::kPermute:
       return "permute";
+    case CollectiveKind::kScatter:
+      return "scatter";
   }
   return "unknown";
 }
@@ -350,6 +352,18 @@ void run_permute(OpenCollective& open, const AxisGroup& group, const CollectiveC
       [self = open.shared_from_this(), from = group[from]](Pieces came) { self->complete(came.at(from).front()); });
 }
 
+void run_scatter(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
+  Pieces outgoing;
+  std::map<int64_t, std::vector<Expected>> incoming;
+  const bool is_root = group.own == call.root;
+  for (int64_t i = 0; is_root && i < group.count(); ++i) outgoing[group[i]] = {call.pieces[static_cast<size_t>(i)]};
+  if (!is_root) incoming[group[call.root]] = {{call.tensor.dtype(), call.tensor.shape()}};
+  open.exchange(0, std::move(outgoing), std::move(incoming),
+                [self = open.shared_from_this(), root = group[call.root]](Pieces came) {
+                  self->complete(came.at(root).front());
+                });
+}
+
 void count(MeshStats& stats, CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::kAllReduce:
@@ -369,6 +383,7 @@ void count(MeshStats& stats, CollectiveKind kind) {
       break;
     case CollectiveKind::kReduce:
     case CollectiveKind::kPermute:
+    case CollectiveKind::kScatter:
       ++stats.moves;
       break;
   }
@@ -459,7 +474,8 @@ void check_collective(const layout::MeshShape& mesh, const CollectiveCall& call)
     if (!uses_dim || (dim >= -rank && dim < rank)) continue;
     fail(Status::kInvalidArgument, "{}: dim {} is out of range for {}", name, dim, describe(x));
   }
-  const bool uses_root = call.kind == CollectiveKind::kBroadcast || call.kind == CollectiveKind::kReduce;
+  const bool uses_root = call.kind == CollectiveKind::kBroadcast || call.kind == CollectiveKind::kReduce ||
+                         call.kind == CollectiveKind::kScatter;
   const int64_t members = mesh.size_of(call.axes);
   if (uses_root && (call.root < 0 || call.root >= members)) {
     fail(Status::kInvalidArgument, "{}: root {} is none of the {} members", name, call.root, members);
@@ -512,6 +528,8 @@ void run_collective(OpenCollective& open, const CollectiveCall& call, MeshStats&
       return run_reduce(open, group, call);
     case CollectiveKind::kPermute:
       return run_permute(open, group, call);
+    case CollectiveKind::kScatter:
+      return run_scatter(open, group, call);
   }
 }
 

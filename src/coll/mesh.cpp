@@ -7,6 +7,7 @@
 #include "base/fail_future.h"
 #include "base/violation.h"
 #include "coll/algorithms.h"
+#include "group/shared.h"
 #include "layout/spec_text.h"
 #include "tensor/utf8.h"
 #include "wire/codec.h"
@@ -77,6 +78,7 @@ void Mesh::attempt(const std::string& line, Begin begin) {
 
 std::shared_ptr<Future<Tensor>> Mesh::collective(CollectiveCall call) {
   if (call.tensor) call.tensor = wire::prepare(Value(call.tensor)).as_tensor();
+  for (Tensor& piece : call.pieces) piece = wire::prepare(Value(piece)).as_tensor();
   return queue<Tensor>([self = shared_from_this(), call = std::move(call)](const auto& future) {
     self->attempt(call.line, [&] { self->begin_collective(call, future); });
   });
@@ -131,8 +133,9 @@ void Mesh::check_open(const std::string& line) const {
 
 Mesh::OpenPointer Mesh::begin_call(const std::string& line, std::string text, uint64_t fingerprint, Nanos timeout,
                                    std::shared_ptr<Future<Tensor>> future) {
-  ++stats_.calls;
   LineState& state = lines_[line];
+  const bool is_of_program = state.ended == nullptr;
+  if (is_of_program) ++stats_.calls;
   auto call = std::make_shared<Open>();
   call->mesh = shared_from_this();
   call->line = line;
@@ -145,7 +148,8 @@ Mesh::OpenPointer Mesh::begin_call(const std::string& line, std::string text, ui
   call->future = std::move(future);
   call->deadline = deadline_after(call->begun, call->timeout);
   state.open.emplace(call->number, call);
-  ++stats_.open;
+  state.doing.clear();
+  if (is_of_program) ++stats_.open;
   start_timer(call);
   compare_early(line, state, call->number);
   return call;
@@ -240,41 +244,9 @@ void Mesh::compare_early(const std::string& name, LineState& state, uint64_t num
   }
 }
 
-// ---- lines ----
-
-void Mesh::open_line(const std::string& line) {
-  gate_->run([self = shared_from_this(), line] {
-    if (!self->ended_) self->lines_[line].is_open = true;
-  });
-}
-
-void Mesh::close_line(LineEnd& end, const Error& why) noexcept {
-  assert_on_loop(environment_.loop);
-  constexpr size_t kRemembered = 1024;
-  if (ended_ || end.names.empty()) return;
-  const auto node = lines_.extract(*end.names.begin());
-  closed_lines_.merge(end.names);
-  last_closed_.splice(last_closed_.end(), end.order);
-  end.names.clear();
-  if (last_closed_.size() > kRemembered) {
-    closed_lines_.erase(last_closed_.front());
-    last_closed_.pop_front();
-  }
-  if (node.empty()) return;
-  LineState& state = node.mapped();
-  EachStep each;
-  for (auto& [number, call] : state.open) {
-    give_up(*call);
-    --stats_.open;
-    stats_.bytes_held -= std::exchange(call->bytes_held, 0);
-    each([&call = call, &why] { fail_or_say_less(*call->future, why); });
-  }
-  if (state.waiting) each([&] { fail_or_say_less(*state.waiting->future, why); });
-  each([this] { tell_left_if_due(); });
-}
-
 // It has ended some other way than by its result, which may be on its way.
-void Mesh::give_up(Open& call) {
+void Mesh::give_up(Open& call, const Error& why) {
+  trace(call, why.status());
   call.is_over = true;
   call.exchanges.clear();
   if (call.timer != 0) environment_.loop.cancel_timer(std::exchange(call.timer, 0));
@@ -293,10 +265,21 @@ void Mesh::make_room(const std::string& line) {
   }
 }
 
+// Since its begin here, which is not that of the others.
+void Mesh::trace(const Open& call, Status status) const {
+  TraceEvent event;
+  event.category = TraceCategory::kCollective;
+  event.status = status;
+  event.begin = call.begun;
+  event.end = environment_.loop.now();
+  event.bytes = call.move ? call.move->bytes : 0;
+  environment_.group.shared()->trace.add_ended(event, call.text, call.line);
+}
+
 void Mesh::finish(const OpenPointer& call) {
   call->is_over = true;
+  trace(*call, Status::kOk);
   if (call->timer != 0) environment_.loop.cancel_timer(std::exchange(call->timer, 0));
-  --stats_.open;
   stats_.bytes_held -= std::exchange(call->bytes_held, 0);
   if (call->move) {
     if (moves_.size() == kMostMoves) moves_.pop_front();
@@ -307,6 +290,7 @@ void Mesh::finish(const OpenPointer& call) {
     }
   }
   LineState& state = lines_[call->line];
+  if (state.ended == nullptr) --stats_.open;
   state.open.erase(call->number);
   const auto last = state.early.lower_bound({call->number + 1, 0, 0});
   for (auto early = state.early.lower_bound({call->number, 0, 0}); early != last; early = state.early.erase(early)) {
@@ -409,7 +393,7 @@ Heard Mesh::on_end(int64_t from, const wire::MeshEnd& end) {
   assert_on_loop(environment_.loop);
   if (ended_) return Heard::kStale;
   if (end.left) {
-    on_left(from);
+    on_released(from);
   } else {
     end_now(end.error, false);
   }
@@ -420,23 +404,6 @@ void Mesh::on_lost(int64_t from, const Error& error) {
   assert_on_loop(environment_.loop);
   Error lost(error.status(), fmt::format("{}: {} is lost: {}", where(""), describe_member(from), error.message()));
   end_now(lost.set_origin_rank(shape_.ranks()[static_cast<size_t>(from)]), true);
-}
-
-void Mesh::on_left(int64_t from) {
-  assert_on_loop(environment_.loop);
-  if (ended_ || left_.contains(from)) return;
-  Error error(Status::kDisconnected, fmt::format("{}: {} has left it", where(""), describe_member(from)));
-  error.set_origin_rank(shape_.ranks()[static_cast<size_t>(from)]);
-  left_.emplace(from, error);
-  for (const auto& [name, state] : lines_) {
-    for (const auto& [number, call] : state.open) {
-      const std::vector<int64_t> missing = call->missing();
-      if (std::find(missing.begin(), missing.end(), from) == missing.end()) continue;
-      end_now(error, false);
-      return;
-    }
-  }
-  tell_left_if_due();
 }
 
 void Mesh::send(int64_t to, wire::Body body) {
@@ -465,11 +432,12 @@ void Mesh::end_now(Error error, bool tell) {
   stats_.open = 0;
   stats_.bytes_held = 0;
   for (auto& [name, state] : lines_) {
-    for (auto& [number, call] : state.open) give_up(*call);
+    for (auto& [number, call] : state.open) give_up(*call, *ended_);
   }
   EachStep each;
   each([this] { fail_or_say_less(*when_ended_, *ended_); });
   for (auto& [name, state] : lines_) {
+    if (state.ended != nullptr) each([&state = state, this] { fail_or_say_less(*state.ended, *ended_); });
     for (auto& [number, call] : state.open) each([&call = call, this] { fail_or_say_less(*call->future, *ended_); });
     state.open.clear();
     state.early.clear();

@@ -30,6 +30,7 @@ enum class CollectiveKind : int32_t {
   kBroadcast = 5,
   kReduce = 6,
   kPermute = 7,
+  kScatter = 8,  // of the library's own: piece i of the root's goes to member i
 };
 
 // A collective of a plain tensor among the members that differ along `axes` only.
@@ -47,6 +48,7 @@ struct CollectiveCall {
   std::string within;            // the call of the host that this is a step of; empty: it is that call
   bool sizes_differ = false;     // between members that do not take part with each other
   bool is_word_of_pass = false;  // of members among themselves: no communication of the program, for the counts
+  Tensors pieces = {};           // of a scatter at its root; `tensor` tells others what they get
   bool waits_for_room = false;   // where too many calls are under way; else it fails with OVERLOADED
 };
 
@@ -108,6 +110,11 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Future<Unit>> note(std::string line, std::string text, uint64_t fingerprint);
   // A line is used here from now on: for those who wait for a call of it.
   void open_line(const std::string& line);
+  // Runs it on the loop, at a place that the caller has; false once there is no loop any more. Throws what it throws.
+  bool run(TaskPlace& place, Task task) { return gate_->run(place, std::move(task)); }
+  Loop& loop() const { return environment_.loop; }
+  Executor& compute() const { return environment_.compute; }
+  std::string describe_member(int64_t position) const;
   // Ends it for all members: a failure that the others cannot know. Done once it has ended.
   std::shared_ptr<Future<Unit>> end(const Error& error);
   // Fails with the error with which it ends. Any thread.
@@ -115,9 +122,23 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   // No call follows. Calls under way are finished, then the others are told. Again: nothing more.
   void leave() noexcept;
 
+  // Work that a worker waits for before it leaves, for as long as this lives.
+  class Work {
+   public:
+    explicit Work(Mesh& mesh) : mesh_(mesh) { ++mesh_.work_; }
+    ~Work() { --mesh_.work_; }
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+
+   private:
+    Mesh& mesh_;
+  };
+
   // On the loop.
   const std::optional<Error>& ended() const { return ended_; }
-  bool is_idle() const { return stats_.open == 0; }
+  bool is_idle() const { return stats_.open == 0 && work_ == 0; }
+  // Adds the oldest calls under way until there are that many.
+  void describe_waiting(std::vector<WaitingCollective>& waiting, size_t most) const;
   bool is_leaving() const { return is_leaving_; }  // no call of this worker follows
   std::optional<int64_t> position_of(Incarnation incarnation) const;
   std::vector<Incarnation> other_members() const;  // any thread
@@ -129,11 +150,22 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   Heard on_here(int64_t from, const wire::Here& here);
   void on_lost(int64_t from, const Error& error);
   void on_left(int64_t from);
+  void on_released(int64_t from);
   void stop();
   // No call of a line that was made for one purpose follows, here or elsewhere, and its name does not come again. Calls
   // under way fail with that, and parts of it that come later are dropped. The mesh goes on. Needs no memory; again
   // with the same end: nothing more.
   void close_line(LineEnd& end, const Error& why) noexcept;
+  // A line of the library's own beside those of the program: its calls are not counted, keep no worker from leaving,
+  // and outlast members that have released the mesh, as what these owe has come. `ended` fails with the mesh, or with
+  // close_line().
+  void open_own_line(const std::string& line, std::shared_ptr<Future<Unit>> ended);
+  // For those who wait for the next call of this member on the line: why it has not come. Empty: no reason.
+  void set_doing(const std::string& line, std::string text);
+  // Asks the members for which the first open call waits where they are, and gives what is known of that: empty when
+  // no call waits.
+  void ask_missing(const std::string& line);
+  std::string describe_missing(const std::string& line) const;
   // Ends it, and tells nobody but those who wait here, unless `tell`.
   void end_now(Error error, bool tell);
   // For a failure that the others cannot know, in a call of that line.
@@ -163,6 +195,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
     std::map<EarlyKey, wire::Part> early;  // of calls, or of steps of calls, that this member has not come to
     std::map<int64_t, uint64_t> known;     // of other members, by position: the latest call heard of
     bool is_open = false;                  // it has been opened here
+    std::shared_ptr<Future<Unit>> ended;   // of a line of the library's own
+    std::string doing;                     // likewise: until its next call
     Nanos last_begun = 0;                  // the last call that may send something
     std::map<int64_t, Whereabouts> where;  // of members that were asked, by position
     std::optional<Waiting> waiting;        // for room; its program makes no other call meanwhile
@@ -179,7 +213,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   Error overloaded(const std::string& line) const;
   void number_failed(const std::string& line, std::string text, const Error& error);
   void check_open(const std::string& line) const;
-  void give_up(Open& call);
+  void give_up(Open& call, const Error& why);
   void compare_early(const std::string& name, LineState& state, uint64_t number);
   void start_timer(const OpenPointer& call);
   void on_timer(const OpenPointer& call);
@@ -189,6 +223,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void ask_behind(const Open& call);
   std::string whereabouts_of(int64_t position, const std::string& line) const;
   void make_room(const std::string& line);
+  void trace(const Open& call, Status status) const;
   void finish(const OpenPointer& call);
   bool has_room_for_early(int64_t from, const wire::Part& part, const LineState& state);
   bool tell_if_diverged(int64_t from, const std::string& line, const wire::CallHash& last);
@@ -199,7 +234,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void tell_end();          // those who do not know it yet; where there is no memory, again in a while
   void tell_left_if_due();  // once no call is under way and all parts have arrived
   void on_begin_failed(const OpenPointer& open, const std::string& line);
-  std::string describe_member(int64_t position) const;
+  void note_left(int64_t from, bool has_released);
+  bool outlasts(const std::string& line, int64_t position) const;
   std::string where(const std::string& line) const;  // `mesh "train", line "b"`
 
   const Environment environment_;
@@ -219,11 +255,13 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::list<std::string> last_closed_;  // the same, the oldest first: those before are forgotten
   std::optional<Error> ended_;
   std::map<int64_t, Error> left_;  // members that make no more calls
+  std::set<int64_t> released_;     // those of them whose calls have all come
   bool is_leaving_ = false;
   bool has_left_ = false;
   int64_t next_to_tell_ = 0;  // of its end: a position
   TaskPlace tell_again_;
   std::atomic<bool> is_asked_to_leave_{false};
+  std::atomic<size_t> work_{0};
   TaskPlace leave_;
   std::map<int64_t, size_t> parts_on_their_way_;  // by member: not acknowledged yet
   std::deque<MeshSnapshot::Move> moves_;

@@ -112,4 +112,13 @@ struct MeshSnapshot {
   std::deque<Move> moves;  // the last ones
 };
 
+// A collective that has begun here and not ended, for the report of the worker.
+struct WaitingCollective {
+  std::string mesh;
+  std::string line;
+  std::string text;
+  Nanos age = 0;
+  std::vector<int32_t> waits_for;  // ranks
+};
+
 }  // namespace distag

@@ -13,6 +13,7 @@ MeshSnapshot Mesh::snapshot() const {
     line.name = name;
     line.last = state.line.last();
     if (!state.line.calls().empty()) line.text = state.line.calls().back().text;
+    if (!state.doing.empty()) line.text = state.doing;
     line.known = state.known;
     for (const auto& [number, call] : state.open) {
       line.open.push_back({number, call->text, environment_.loop.now() - call->begun, call->missing()});
@@ -20,6 +21,20 @@ MeshSnapshot Mesh::snapshot() const {
     snapshot.lines.push_back(std::move(line));
   }
   return snapshot;
+}
+
+void Mesh::describe_waiting(std::vector<WaitingCollective>& waiting, size_t most) const {
+  assert_on_loop(environment_.loop);
+  for (const auto& [name, state] : lines_) {
+    for (const auto& [number, call] : state.open) {
+      if (waiting.size() >= most) return;
+      WaitingCollective described{shape_.name(), name, call->text, environment_.loop.now() - call->begun, {}};
+      for (const int64_t position : call->missing()) {
+        described.waits_for.push_back(shape_.ranks()[static_cast<size_t>(position)]);
+      }
+      waiting.push_back(std::move(described));
+    }
+  }
 }
 
 std::string Mesh::describe_member(int64_t position) const {

@@ -119,6 +119,23 @@ std::string Mesh::whereabouts_of(int64_t position, const std::string& line) cons
   return text;
 }
 
+void Mesh::ask_missing(const std::string& line) {
+  assert_on_loop(environment_.loop);
+  const auto found = lines_.find(line);
+  if (found != lines_.end() && !found->second.open.empty()) ask_where(*found->second.open.begin()->second);
+}
+
+std::string Mesh::describe_missing(const std::string& line) const {
+  assert_on_loop(environment_.loop);
+  std::string members;
+  const auto found = lines_.find(line);
+  if (found == lines_.end() || found->second.open.empty()) return members;
+  for (const int64_t position : found->second.open.begin()->second->missing()) {
+    members += (members.empty() ? "" : ", ") + describe_member(position) + whereabouts_of(position, line);
+  }
+  return members;
+}
+
 Heard Mesh::on_where(int64_t from, const wire::Where& where) {
   assert_on_loop(environment_.loop);
   constexpr size_t kMostWaitedFor = 4;
@@ -145,6 +162,10 @@ Heard Mesh::on_where(int64_t from, const wire::Where& where) {
         if (here.waits_for.size() == kMostWaitedFor) break;
         here.waits_for.push_back(shape_.ranks()[static_cast<size_t>(position)]);
       }
+    } else if (!state.doing.empty()) {
+      here.in_call = true;
+      here.number = state.line.last() + 1;
+      here.text = state.doing;
     }
   }
   send(from, std::move(here));

@@ -298,6 +298,13 @@ bool Meshes::may_be_used(const Id& id) const {
   return creations_.use_count() > 1 && id.counter <= static_cast<uint64_t>(last_mesh_);
 }
 
+std::vector<WaitingCollective> Meshes::waiting(size_t most) const {
+  assert_on_loop(environment_.loop);
+  std::vector<WaitingCollective> waiting;
+  for (const auto& [id, mesh] : meshes_) mesh->describe_waiting(waiting, most);
+  return waiting;
+}
+
 bool Meshes::is_idle() const {
   assert_on_loop(environment_.loop);
   return std::all_of(meshes_.begin(), meshes_.end(), [](const auto& entry) { return entry.second->is_idle(); });

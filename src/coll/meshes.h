@@ -49,6 +49,8 @@ class Meshes {
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
   bool is_idle() const;
+  // On the loop: at most that many collectives under way.
+  std::vector<WaitingCollective> waiting(size_t most) const;
   // Whether this worker's program may still use that mesh, of those that this worker has numbered.
   bool may_be_used(const Id& mesh) const;
 

@@ -92,7 +92,7 @@ void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing
   }
   for (const int64_t position : missing()) {
     const auto left = mesh->left_.find(position);
-    if (left == mesh->left_.end()) continue;
+    if (left == mesh->left_.end() || mesh->outlasts(line, position)) continue;
     const Error error = left->second;
     mesh->end_now(error, false);
     return;

@@ -9,6 +9,7 @@
 #include "dautograd/context_table.h"
 #include "dautograd/joint_id.h"
 #include "dautograd/passes.h"
+#include "group/shared.h"
 
 namespace distag {
 
@@ -52,7 +53,10 @@ void check_not_joint(const ContextRecord& record) {
 PassInitiator::Plan make_plan(DautogradShared& shared, autograd::Roots roots, const BackwardOptions& options) {
   PassInitiator::Plan plan;
   plan.roots = std::move(roots);
-  plan.info = {shared.next_pass(), options.retain_graph, options.mode == BackwardMode::kFast};
+  plan.info.pass = shared.next_pass();
+  plan.info.retain_graph = options.retain_graph || options.create_graph;
+  plan.info.fast = options.mode == BackwardMode::kFast;
+  plan.info.creates_graph = options.create_graph;
   plan.timeout = options.timeout;
   plan.deadline = deadline_after(shared.environment.loop.now(), options.timeout);
   plan.future = Future<Value>::make();
@@ -102,10 +106,11 @@ ContextHandle::~ContextHandle() {
 void ContextHandle::backward(const Tensors& roots, const BackwardOptions& options) {
   check_not_joint(*record_);
   record_->check();
-  PassInitiator::Plan plan = make_plan(*shared_, autograd::check_roots(roots, options.seeds), options);
+  PassInitiator::Plan plan =
+      make_plan(*shared_, autograd::check_roots(roots, options.seeds, options.create_graph), options);
   check_can_wait();
   if (!plan.info.fast) {
-    plan.task = std::make_shared<GraphTask>(LocalPass::make_recv_check(*record_), true);
+    plan.task = std::make_shared<GraphTask>(LocalPass::make_recv_check(*record_), true, options.create_graph);
     try {
       plan.task->expand(plan.roots.edges);
       plan.task->walk();
@@ -152,25 +157,36 @@ std::shared_ptr<Future<Value>> ContextHandle::settle_async() {
 
 void ContextHandle::run_local(PassInitiator::Plan& plan) {
   auto& counters = shared_->counters;
+  Trace& trace = shared_->group.shared()->trace;
+  TraceScope scope(trace, TraceCategory::kPass, "backward");
+  TraceEvent event;
+  event.category = TraceCategory::kPass;
+  event.begin = shared_->environment.loop.now();
   record_->begin_pass();
   ++counters.passes_run;
   ++counters.passes_open;
+  const auto end = [&](Status status) {
+    --counters.passes_open;
+    record_->end_pass();
+    event.status = status;
+    event.end = shared_->environment.loop.now();
+    trace.keep(event, "pass");
+  };
   try {
     run_here(*shared_, *record_, plan);
   } catch (...) {
     ++counters.passes_failed;
-    --counters.passes_open;
-    record_->end_pass();
+    end(current_error().status());
     throw;
   }
-  --counters.passes_open;
-  record_->end_pass();
+  end(Status::kOk);
 }
 
 std::shared_ptr<Future<Value>> ContextHandle::backward_async(const Tensors& roots, const BackwardOptions& options) {
   check_not_joint(*record_);
   record_->check();
-  PassInitiator::Plan plan = make_plan(*shared_, autograd::check_roots(roots, options.seeds), options);
+  PassInitiator::Plan plan =
+      make_plan(*shared_, autograd::check_roots(roots, options.seeds, options.create_graph), options);
   auto future = plan.future;
   const auto leader = std::make_shared<std::weak_ptr<PassInitiator>>();
   plan.leader = leader;

@@ -176,6 +176,18 @@ DautogradStats Dautograd::stats() const {
           counters.passes_open, counters.passes_planned, counters.passes_searched};
 }
 
+std::vector<PassSnapshot> Dautograd::open_passes(size_t most) const {
+  assert_on_loop(state_->shared->environment.loop);
+  std::vector<PassSnapshot> result;
+  for (const auto& [id, context] : state_->shared->open_passes) {
+    const auto pass = context->passes.find(id);
+    if (result.size() == most) break;
+    if (pass != context->passes.end() && pass->second.part != nullptr)
+      result.push_back(take_snapshot(id, pass->second));
+  }
+  return result;
+}
+
 std::vector<ContextSnapshot> Dautograd::contexts() const {
   assert_on_loop(state_->shared->environment.loop);
   std::vector<ContextSnapshot> result;

@@ -92,6 +92,7 @@ class Dautograd final : public CallHook {
   // On the loop, by number. With the sends of the one that is asked for; throws why that one is over.
   std::vector<ContextSnapshot> contexts() const;
   ContextSnapshot context(const Id& id) const;
+  std::vector<PassSnapshot> open_passes(size_t most) const;  // on the loop
 
  private:
   struct State;

@@ -77,8 +77,8 @@ void Discovery::ask(const Id& id, const std::vector<GraphTask::Reached>& reached
       try {
         questions_.emplace(question, Question{id, peer});
         ++requests_.at(id).open;
-        shared_.session->send(
-            peer, wire::Discover{context_, pass_, question, retain_graph_, std::move(pairs), std::move(names)});
+        shared_.session->send(peer, wire::Discover{context_, pass_, question, kind_.retains_graph, std::move(pairs),
+                                                   std::move(names), kind_.creates_graph});
       } catch (...) {
         fail(id, shared_.sign(current_error()));
         return;

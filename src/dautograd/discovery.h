@@ -28,8 +28,13 @@ class Discovery {
     virtual void on_failed_search(const Error& error) = 0;
   };
 
-  Discovery(DautogradShared& shared, Owner& owner, const Id& context, const Id& pass, bool retain_graph)
-      : shared_(shared), owner_(owner), context_(context), pass_(pass), retain_graph_(retain_graph) {}
+  // How the pass runs, as DISCOVERs say it.
+  struct PassKind {
+    bool retains_graph = false;
+    bool creates_graph = false;
+  };
+  Discovery(DautogradShared& shared, Owner& owner, const Id& context, const Id& pass, PassKind kind)
+      : shared_(shared), owner_(owner), context_(context), pass_(pass), kind_(kind) {}
 
   void open_root() { requests_[Id()]; }
   // Throws Violation for an id that is open.
@@ -67,7 +72,7 @@ class Discovery {
   Owner& owner_;
   const Id context_;
   const Id pass_;
-  const bool retain_graph_;
+  const PassKind kind_;
   std::unordered_map<Id, Request> requests_;
   std::unordered_map<Id, Question> questions_;  // by the id of the DISCOVER
 };

@@ -42,6 +42,7 @@ class Lineage {
 
   // Writes the links of a pair. False where they are not known.
   bool find(const LineageLimits& limits, const Id& pair, Links* links) const;
+  bool has(const Id& pair) const { return records_.contains(pair); }  // of a pair of another worker
   void forget(LineageBudget& budget, const Id& pair);
   void clear(LineageBudget& budget);
 

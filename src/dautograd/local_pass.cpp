@@ -6,6 +6,7 @@
 #include "base/each_step.h"
 #include "base/violation.h"
 #include "dautograd/pass_plan.h"
+#include "group/shared.h"
 
 namespace distag {
 
@@ -24,12 +25,15 @@ LocalPass::LocalPass(DautogradShared& shared, std::shared_ptr<DistributedContext
       info_(info),
       graph_(std::make_shared<PassGraph>(
           shared, static_cast<PassGraph::Owner&>(*this),
-          task ? std::move(task) : std::make_shared<GraphTask>(make_recv_check(*context_->record), !info.fast))) {
+          task ? std::move(task)
+               : std::make_shared<GraphTask>(make_recv_check(*context_->record), !info.fast, info.creates_graph))),
+      gradient_pairs_(info.creates_graph ? std::make_unique<GradientPairs>(shared, *context_) : nullptr),
+      begun_(shared.environment.loop.now()) {
   if (info_.planned) {
     expectation_ = std::make_unique<Expectation>();
   } else if (!info_.fast) {
     discovery_ = std::make_unique<Discovery>(shared_, static_cast<Discovery::Owner&>(*this), context_->id(), info_.pass,
-                                             info_.retain_graph);
+                                             Discovery::PassKind{info_.retain_graph, info_.creates_graph});
   }
   const bool is_of_other = info_.pass.maker != shared_.self.incarnation;
   size_t* const parts = is_of_other ? &shared_.parts_of_others[info_.pass.maker] : nullptr;
@@ -152,26 +156,28 @@ bool LocalPass::end_discovery() {
 void LocalPass::on_discover(const Peer& from, const wire::Discover& discover) {
   assert_on_loop(shared_.environment.loop);
   if (reported_ == Report::kFailed) return;  // the initiator knows
+  if (!check_history(from, discover.creates_graph)) return;
   if (discovery_ == nullptr) fail(Status::kInvalidState, "the pass runs already");
   peers_.insert(from.incarnation);
   discovery_->open(discover);
   std::vector<std::pair<std::shared_ptr<SendNode>, autograd::Bits>> sources;
   for (const wire::PairBits& item : discover.pairs) {
-    auto found = context_->sends.find(Id{item.pair_maker, item.pair_counter});
-    if (found == context_->sends.end()) {
+    const Id pair{item.pair_maker, item.pair_counter};
+    const auto found = find_send(*context_, pair);
+    if (found == nullptr) {
       discovery_->fail(discover.request,
                        shared_.sign(Error(Status::kGraphFreed,
                                           "the graph of a call was freed by an earlier backward pass; use retain_graph "
                                           "there to run another")));
       return;
     }
-    const SendNode& send = *found->second;
+    const SendNode& send = *found;
     if (send.info().peer != from.incarnation || item.bits.size() != send.slots()) {
       violation("a DISCOVER for {}, which has {} values and went elsewhere", send.name(), send.slots());
     }
     if (std::find(item.bits.begin(), item.bits.end(), false) != item.bits.end()) graph_->note_partial();
-    live_sends_.emplace(found->first, found->second);
-    sources.emplace_back(found->second, item.bits);
+    live_sends_.emplace(pair, found);
+    sources.emplace_back(found, item.bits);
   }
   std::vector<std::shared_ptr<autograd::Node>> entries;
   for (const wire::EntryName& name : discover.entries) {
@@ -206,7 +212,7 @@ Heard LocalPass::on_discovered(const Peer& from, const wire::Discovered& discove
 
 void LocalPass::take_all_sends(std::vector<autograd::Edge> roots) {
   assert_on_loop(shared_.environment.loop);
-  live_sends_ = context_->sends;
+  live_sends_ = all_sends(*context_);
   std::vector<std::shared_ptr<SendNode>> sends;
   sends.reserve(live_sends_.size());
   for (const auto& [pair, send] : live_sends_) {
@@ -222,74 +228,6 @@ void LocalPass::take_all_sends(std::vector<autograd::Edge> roots) {
     task.expand(roots);
     for (const auto& send : sends) task.add_source(send, autograd::Bits(send->slots(), true));
   });
-}
-
-// ---- joint steps ----
-
-Heard LocalPass::on_go() {
-  assert_on_loop(shared_.environment.loop);
-  if (reported_ == Report::kFailed || may_begin_joint_) return Heard::kStale;
-  if (!end_discovery()) {
-    fail_part(shared_.sign(Error(Status::kProtocol, "the pass was run before its discovery had ended here")));
-    return Heard::kHandled;
-  }
-  may_begin_joint_ = true;
-  graph_->work(std::nullopt, [](GraphTask& task) { task.begin_joint(); });
-  return Heard::kHandled;
-}
-
-// It may come before the GO, from a member that has heard that earlier.
-Heard LocalPass::on_entered(const Peer& from, const wire::EntryName& entry) {
-  assert_on_loop(shared_.environment.loop);
-  if (reported_ == Report::kFailed || is_searching()) return Heard::kStale;
-  const auto node = find_entry(from, entry);
-  if (!entries_.contains(node)) {
-    violation("worker \"{}\" tells of call {}, to_local, which the pass has not reached", from.name, entry.call);
-  }
-  if (has_begun_joint_) {
-    joint_runs_.at(entry.mesh)->enter_elsewhere(*node, from.incarnation);
-  } else {
-    entered_elsewhere_.emplace(node, from.incarnation);
-  }
-  return Heard::kHandled;
-}
-
-void LocalPass::begin_joint(const std::shared_ptr<const autograd::JointSaved>& saved) {
-  has_begun_joint_ = true;
-  std::map<Id, std::vector<std::shared_ptr<autograd::Node>>> by_mesh;
-  for (const auto& entry : entries_) by_mesh[entry->as_entry()->entry().mesh].push_back(entry);
-  for (auto& [mesh, entries] : by_mesh) {
-    const autograd::EntryNode& first = *entries.front()->as_entry();
-    const auto run = first.begin(info_.pass, info_.retain_graph, std::move(entries), saved);
-    joint_runs_.emplace(mesh, run);
-    graph_->run_joint(run);
-  }
-  enter(std::exchange(entered_, {}));
-  for (const auto& [entry, member] : std::exchange(entered_elsewhere_, {})) {
-    joint_runs_.at(entry->as_entry()->entry().mesh)->enter_elsewhere(*entry, member);
-  }
-}
-
-void LocalPass::enter(std::vector<GraphTask::Entering> entering) {
-  for (GraphTask::Entering& item : entering) {
-    if (!has_begun_joint_) {
-      entered_.push_back(std::move(item));
-      continue;
-    }
-    const autograd::EntryName name = item.entry->as_entry()->entry();
-    const auto told = joint_runs_.at(name.mesh)->enter(*item.entry, std::move(item.gradient));
-    if (told) shared_.tell(*told, wire::Entered{context_->id(), info_.pass, {name.mesh, name.call, name.line}});
-  }
-}
-
-void LocalPass::end_joint() noexcept {
-  for (const auto& [mesh, run] : joint_runs_) run->cancel();
-  EachStep each;
-  for (const auto& entry : entries_) {
-    if (!joint_runs_.contains(entry->as_entry()->entry().mesh)) {
-      each([&] { entry->as_entry()->forget(info_.pass); });
-    }
-  }
 }
 
 // ---- gradients ----
@@ -325,6 +263,7 @@ void LocalPass::send_grad(GraphTask::Leaving leaving) {
     grad.gradients.push_back(gradient ? Value(std::move(gradient)) : Value());
   }
   grad.planned = expectation_ != nullptr;
+  grad.creates_graph = info_.creates_graph;
   ++grads_sent_;
   grads_to_.insert(info.peer);
   const bool may_ride = !info_.fast && info.peer == info_.pass.maker;
@@ -334,6 +273,7 @@ void LocalPass::send_grad(GraphTask::Leaving leaving) {
     if (!self->is_closed_) self->report_if_done(may_ride ? std::get_if<wire::Grad>(&message.body) : nullptr);
   };
   try {
+    if (gradient_pairs_ != nullptr) grad.recording = gradient_pairs_->on_send(info, grad.gradients);
     shared_.session->send(info.peer, std::move(grad), std::move(options));
   } catch (...) {
     fail_part(shared_.sign(current_error()));
@@ -349,33 +289,46 @@ std::shared_ptr<SendNode> LocalPass::find_live_send(const Peer& from, const Id& 
     if (found->second->info().peer == from.incarnation) return found->second;
     violation("gradients for {}, which went elsewhere", found->second->name());
   }
-  auto recorded = context_->sends.find(pair);
-  if (recorded == context_->sends.end()) {
+  const auto recorded = find_send(*context_, pair);
+  if (recorded == nullptr) {
     fail_by_grad(
         shared_.sign(Error(Status::kGraphFreed,
                            "the graph of a call was freed by an earlier backward pass; use retain_graph there to "
                            "run another")));
   } else if (!info_.fast) {
-    fail_by_grad(
-        shared_.sign(Error(Status::kProtocol, fmt::format("gradients came for {}, which the pass has not reached",
-                                                          recorded->second->name()))));
+    fail_by_grad(shared_.sign(Error(
+        Status::kProtocol, fmt::format("gradients came for {}, which the pass has not reached", recorded->name()))));
   } else {
     fail_by_grad(shared_.sign(Error(
-        Status::kInvalidState, fmt::format("{} were recorded while a FAST pass ran; wait for calls before the pass",
-                                           recorded->second->name()))));
+        Status::kInvalidState,
+        fmt::format("{} were recorded while a FAST pass ran; wait for calls before the pass", recorded->name()))));
   }
   return nullptr;
 }
 
+bool LocalPass::check_history(const Peer& from, bool creates_graph) {
+  assert_on_loop(shared_.environment.loop);
+  if (creates_graph == info_.creates_graph) return true;
+  if (reported_ == Report::kFailed) return false;
+  fail_by_grad(shared_.sign(Error(
+      Status::kUnsupported,
+      fmt::format("create_graph: workers differ in whether the gradients of the pass have a history: the distag "
+                  "of worker \"{}\" (rank {}), or of one that began the pass here, is too old for it: update it, or "
+                  "run the pass without create_graph",
+                  from.name, from.rank))));
+  return false;
+}
+
 void LocalPass::on_grad(const Peer& from, wire::Grad& grad) {
   assert_on_loop(shared_.environment.loop);
-  if (reported_ == Report::kFailed) return;
+  if (reported_ == Report::kFailed || !check_history(from, grad.creates_graph)) return;
   if (grad.planned != (expectation_ != nullptr)) {
     fail_by_grad(shared_.sign(Error(Status::kProtocol, "gradients came of another kind of pass")));
     return;
   }
   const std::shared_ptr<SendNode> send = find_live_send(from, grad.pair);
   if (send == nullptr) return;
+  if (gradient_pairs_ != nullptr) gradient_pairs_->on_receive(send->info(), grad.recording, grad.gradients);
   Tensors gradients = take_gradients(*send, grad);
   Expectation::Gradient gradient{send, std::move(grad.live), std::move(gradients)};
   if (expectation_ != nullptr && !expectation_->is_checked()) {
@@ -470,6 +423,7 @@ void LocalPass::report_if_done(wire::Grad* last) {
 void LocalPass::fail_part(const Error& error) {
   if (reported_ != Report::kNothing) return;
   reported_ = Report::kFailed;
+  ended_with_ = error.status();
   graph_->stop();
   try {
     observer_->on_failed(error);
@@ -508,7 +462,7 @@ void LocalPass::end(const Error& why) {
   assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   fail_part(shared_.sign(why));
-  if (!is_closed_) drop();
+  if (!is_closed_) drop(why.status());
 }
 
 void LocalPass::fail_here(const Error& error) {
@@ -519,7 +473,7 @@ void LocalPass::fail_here(const Error& error) {
   context_->record->lose_verdict(
       info_.pass, Error(error.status(), fmt::format("gradients: the end of pass {} failed here: {}", info_.pass.counter,
                                                     error.message())));
-  drop();
+  drop(error.status());
 }
 
 void LocalPass::commit_if_done() {
@@ -528,15 +482,20 @@ void LocalPass::commit_if_done() {
   context_->record->lose_verdict(
       info_.pass, Error(Status::kProtocol, fmt::format("gradients: {} committed pass {}, which has not run here",
                                                        shared_.describe(info_.pass.maker), info_.pass.counter)));
-  drop();
+  drop(Status::kProtocol);
 }
 
 void LocalPass::commit() {
   assert_on_loop(shared_.environment.loop);
+  if (gradient_pairs_ != nullptr) gradient_pairs_->prepare_commit();
   context_->record->commit(info_.pass, std::move(staged_));
+  if (gradient_pairs_ != nullptr) {
+    gradient_pairs_->commit();
+    context_->note_counts();
+  }
   if (!info_.retain_graph) {
     for (const auto& [pair, send] : live_sends_) {
-      context_->sends.erase(pair);
+      forget_send(*context_, pair);
       context_->lineage.forget(shared_.lineage, pair);
     }
     for (const autograd::Node* recv : live_recvs_) {
@@ -548,8 +507,9 @@ void LocalPass::commit() {
   close(!info_.retain_graph);
 }
 
-void LocalPass::drop() {
+void LocalPass::drop(Status why) {
   assert_on_loop(shared_.environment.loop);
+  ended_with_ = ended_with_ == Status::kOk ? why : ended_with_;
   context_->record->forget(info_.pass);
   ++shared_.counters.passes_failed;
   close(false);
@@ -559,11 +519,24 @@ void LocalPass::lose_initiator(const Error& error) {
   assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   if (discovery_ != nullptr) discovery_->fail_all(shared_.sign(error));
-  drop();
+  drop(error.status());
+}
+
+void LocalPass::trace() const {
+  TraceEvent event;
+  event.category = TraceCategory::kPass;
+  event.status = ended_with_;
+  event.begin = begun_;
+  event.end = shared_.environment.loop.now();
+  const bool is_own = info_.pass.maker == shared_.self.incarnation;
+  event.is_part = !is_own;
+  const Peer* of = is_own || shared_.session == nullptr ? nullptr : shared_.session->find(info_.pass.maker);
+  shared_.group.shared()->trace.add_ended(event, is_own ? "pass" : "pass of another", of == nullptr ? "" : of->name);
 }
 
 void LocalPass::close(bool frees_graph) {
   const auto self = shared_from_this();
+  trace();
   is_closed_ = true;
   observer_ = nullptr;
   discovery_.reset();
@@ -574,7 +547,9 @@ void LocalPass::close(bool frees_graph) {
   context_->record->end_pass();
   context_->passes.erase(info_.pass);
   shared_.open_passes.erase(info_.pass);
-  graph_->close(frees_graph, {std::move(live_sends_), std::move(staged_)});
+  GradientPairs::Sends uncounted;
+  if (gradient_pairs_ != nullptr) uncounted = gradient_pairs_->drop();
+  graph_->close(frees_graph, {std::move(live_sends_), std::move(staged_), std::move(uncounted)});
 }
 
 }  // namespace distag

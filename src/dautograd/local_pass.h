@@ -13,6 +13,7 @@
 #include "dautograd/discovery.h"
 #include "dautograd/distributed_context.h"
 #include "dautograd/expectation.h"
+#include "dautograd/gradient_pairs.h"
 #include "dautograd/pass_graph.h"
 #include "dautograd/shared.h"
 
@@ -24,6 +25,7 @@ struct PassInfo {
   bool retain_graph = false;
   bool fast = false;
   bool planned = false;  // without a search
+  bool creates_graph = false;
 };
 
 // Whom the part of a pass on one worker reports to: the initiator here, or messages to the one elsewhere. On the loop.
@@ -80,6 +82,8 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   void on_discover(const Peer& from, const wire::Discover& discover);
   Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
   void on_grad(const Peer& from, wire::Grad& grad);
+  // Whether gradients have a history, as a peer says. False where it differs: the pass has failed then.
+  bool check_history(const Peer& from, bool creates_graph);
   Heard on_go();
   Heard on_entered(const Peer& from, const wire::EntryName& entry);
   // FAST: all sends recorded so far are live, and the roots with them.
@@ -93,9 +97,12 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   const std::set<Incarnation>& grads_to() const { return grads_to_; }
   std::vector<std::string> waiting_calls() const;  // only when idle
   bool is_done() const { return reported_ == Report::kDone; }
+  // The pairs that its GRADs have made, once it is done; nullptr before, and where gradients have no history.
+  GradientPairs* ready_pairs() const { return is_done() ? gradient_pairs_.get() : nullptr; }
   // The work that this part does, and the workers, tasks and gradients that it waits for.
   bool is_searching() const { return discovery_ != nullptr && discovery_->is_open(); }
   std::vector<std::string> waits_for() const;
+  Nanos age() const { return shared_.environment.loop.now() - begun_; }
   const std::set<Incarnation>& peers() const { return peers_; }
   std::set<Incarnation> take_peers() { return std::move(peers_); }  // before its end
 
@@ -105,7 +112,7 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   void fail_here(const Error& error);
   void commit();
   void commit_if_done();  // of another initiator
-  void drop();
+  void drop(Status why);
   // This worker has lost it. A worker that waits for an answer from here may hear it still, and pass the error on.
   void lose_initiator(const Error& error);
 
@@ -139,15 +146,17 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   void fail_part(const Error& error);
   void fail_later();
   void fail_by_grad(const Error& error);  // one came that fits to nothing here
+  void trace() const;
   void close(bool frees_graph);
 
   DautogradShared& shared_;
   const std::shared_ptr<DistributedContext> context_;
   const PassInfo info_;
   const std::shared_ptr<PassGraph> graph_;
-  std::unique_ptr<Discovery> discovery_;      // SMART, until it runs
-  std::unique_ptr<Expectation> expectation_;  // of a planned pass
-  uint64_t reached_sum_ = 0;                  // over the slots of recvs that walks have reached
+  std::unique_ptr<Discovery> discovery_;                 // SMART, until it runs
+  std::unique_ptr<Expectation> expectation_;             // of a planned pass
+  const std::unique_ptr<GradientPairs> gradient_pairs_;  // with create_graph
+  uint64_t reached_sum_ = 0;                             // over the slots of recvs that walks have reached
   bool is_misplanned_ = false;
 
   std::unique_ptr<PassObserver> own_observer_;
@@ -155,6 +164,8 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   Report reported_ = Report::kNothing;
   TaskPlace again_;  // for the next attempt to tell the initiator
   bool is_closed_ = false;
+  Status ended_with_ = Status::kOk;
+  const Nanos begun_;
   bool is_finished_ = false;
   size_t unnumbered_ = 0;  // GRADs
   uint64_t grads_sent_ = 0;

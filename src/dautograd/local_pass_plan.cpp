@@ -23,9 +23,8 @@ void LocalPass::follow_plan(const std::vector<wire::PairBits>& sends, uint64_t c
   std::vector<std::pair<std::shared_ptr<SendNode>, autograd::Bits>> sources;
   for (const wire::PairBits& item : sends) {
     const Id pair{item.pair_maker, item.pair_counter};
-    const auto found = context_->sends.find(pair);
-    if (found == context_->sends.end()) return misplan("the graph of a call was freed by an earlier backward pass");
-    const std::shared_ptr<SendNode>& send = found->second;
+    const std::shared_ptr<SendNode> send = find_send(*context_, pair);
+    if (send == nullptr) return misplan("the graph of a call was freed by an earlier backward pass");
     autograd::Bits bits = item.bits;
     const bool is_empty = std::find(bits.begin(), bits.end(), true) == bits.end();
     if (is_empty || bits.size() > send->slots()) return misplan("there are other values than were told of");
@@ -43,7 +42,7 @@ void LocalPass::follow_plan(const std::vector<wire::PairBits>& sends, uint64_t c
 
 void LocalPass::on_expect(const Peer& from, const wire::Expect& expect) {
   assert_on_loop(shared_.environment.loop);
-  if (reported_ == Report::kFailed) return;  // the initiator knows
+  if (reported_ == Report::kFailed || !check_history(from, expect.creates_graph)) return;  // the initiator knows
   if (expectation_ == nullptr || expectation_->is_told()) {
     violation("a second EXPECT of worker \"{}\" for a pass, or one for a pass that is searched", from.name);
   }
@@ -71,21 +70,19 @@ void LocalPass::misplan(const std::string& why) {
 
 // Before EXPECT has come any may be meant.
 std::shared_ptr<SendNode> LocalPass::find_planned_send(const Peer& from, const Id& pair) {
-  auto found = live_sends_.find(pair);
+  const auto found = live_sends_.find(pair);
   const bool is_expected = found != live_sends_.end();
-  if (!is_expected) found = context_->sends.find(pair);
-  if (!is_expected && found == context_->sends.end()) {
+  const std::shared_ptr<SendNode> send = is_expected ? found->second : find_send(*context_, pair);
+  if (send == nullptr) {
     misplan("the graph of a call was freed by an earlier backward pass");
     return nullptr;
   }
-  if (found->second->info().peer != from.incarnation) {
-    violation("gradients for {}, which went elsewhere", found->second->name());
-  }
+  if (send->info().peer != from.incarnation) violation("gradients for {}, which went elsewhere", send->name());
   if (!is_expected && expectation_->is_told()) {
-    misplan(fmt::format("gradients came for {}, of which it says nothing", found->second->name()));
+    misplan(fmt::format("gradients came for {}, of which it says nothing", send->name()));
     return nullptr;
   }
-  return found->second;
+  return send;
 }
 
 }  // namespace distag

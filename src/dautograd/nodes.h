@@ -16,10 +16,14 @@ struct PairInfo {
   Id context;
   uint64_t context_number = 0;  // for people
   Incarnation peer = 0;         // who has the other half
-  std::string call;             // `call "embed" on "ps1"`
+  std::string call;             // `call "embed" on "ps1"`; of gradients: all that describe() says
   bool is_answer = false;
+  bool is_gradient = false;  // made by a GRAD
 
-  std::string describe() const { return (is_answer ? "the result of " : "the arguments of ") + call; }
+  std::string describe() const {
+    if (is_gradient) return call;
+    return (is_answer ? "the result of " : "the arguments of ") + call;
+  }
 };
 
 // Values that require grad left this worker here: a gradient comes for each, and goes on to where the value came from.

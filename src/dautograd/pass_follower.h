@@ -24,6 +24,7 @@ class PassFollower final : public PassObserver {
       return;
     }
     wire::Done done{context_->id(), info.pass, false, {}, part_.grads_sent(), part_.grads_received(), {}};
+    done.creates_graph = info.creates_graph;
     if (info.fast) done.grads_to.assign(part_.grads_to().begin(), part_.grads_to().end());
     shared_.tell(info.pass.maker, std::move(done));
   }

@@ -64,6 +64,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   struct Leftovers {
     std::unordered_map<Id, std::shared_ptr<SendNode>> sends;
     std::vector<Gradients::Entry> staged;
+    std::unordered_map<Id, std::shared_ptr<SendNode>> gradient_sends;
   };
   // The same for good: frees what the pass held, and with `frees_saved` the graph itself. `leftovers` go with it. Needs
   // no memory.

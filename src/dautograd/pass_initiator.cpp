@@ -78,7 +78,7 @@ bool PassInitiator::tell_plan(PassPlan plan) {
     if (worker == self) continue;
     try {
       shared_.session->send(worker, wire::Expect{context_->id(), plan_.info.pass, plan_.info.retain_graph,
-                                                 std::move(part.sends), part.check});
+                                                 std::move(part.sends), part.check, plan_.info.creates_graph});
     } catch (...) {
       abort(shared_.sign(current_error()));
     }
@@ -99,7 +99,7 @@ void PassInitiator::search_instead() {
     abort(current_error());
     return;
   }
-  next.info = {shared_.next_pass(), plan_.info.retain_graph, false, false};
+  next.info = {shared_.next_pass(), plan_.info.retain_graph, false, false, plan_.info.creates_graph};
   next.timeout = plan_.timeout;
   next.deadline = plan_.deadline;
   next.future = plan_.future;
@@ -108,7 +108,7 @@ void PassInitiator::search_instead() {
   is_over_ = true;
   EachStep each;
   each([this] { tell_verdict(false, Error(Status::kCancelled, "the plan of the pass did not hold")); });
-  each([this] { part_->drop(); });
+  each([this] { part_->drop(Status::kCancelled); });
   --shared_.counters.passes_run;  // it is one with the next
   --shared_.counters.passes_failed;
   each([this, &next] { shared_.passes->begin(context_->id(), std::move(next)); });
@@ -179,7 +179,8 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
     if (holder == shared_.self.incarnation || shared_.is_gone(holder)) continue;
     participants_[holder];
     try {
-      shared_.session->send(holder, wire::Start{context_->id(), plan_.info.pass, plan_.info.retain_graph});
+      shared_.session->send(
+          holder, wire::Start{context_->id(), plan_.info.pass, plan_.info.retain_graph, plan_.info.creates_graph});
     } catch (const Error& error) {
       abort(shared_.sign(error));
       return;
@@ -232,6 +233,12 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
     joined_.insert(from.incarnation);
     if (follows_plan_ && done.replan) return search_instead();
     return abort(done.error);
+  }
+  if (plan_.info.creates_graph && !done.creates_graph) {
+    return abort(Error(Status::kUnsupported,
+                       fmt::format("create_graph: the distag of worker \"{}\" (rank {}) is too old for it across "
+                                   "workers: update it there, or run the pass without create_graph",
+                                   from.name, from.rank)));
   }
   Participant& participant = participants_[from.incarnation];
   participant.is_done = true;
@@ -345,7 +352,7 @@ void PassInitiator::abort(Error error) {
   }
   EachStep each;
   each([this, &error] { tell_verdict(false, error); });
-  each([this] { part_->drop(); });
+  each([this, &error] { part_->drop(error.status()); });
   each([this, &error] { plan_.future->fail(std::move(error)); });
   each([this] { finish(); });
   each.check();

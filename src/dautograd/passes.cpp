@@ -86,7 +86,7 @@ std::shared_ptr<LocalPass> Passes::find_or_make(const std::shared_ptr<Distribute
     if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
     if (info.fast) part->take_all_sends({});
   } catch (...) {
-    part->drop();
+    part->drop(Status::kInternal);
     throw;
   }
   return part;
@@ -106,7 +106,8 @@ Heard Passes::handle(const Peer& from, wire::Discover& discover) {
          "it; call the function on each member");
   }
   if (context == nullptr) throw contexts_.missing(discover.context);
-  find_or_make(context, {discover.pass, discover.retain_graph, false}, from)->on_discover(from, discover);
+  const PassInfo info{discover.pass, discover.retain_graph, false, false, discover.creates_graph};
+  find_or_make(context, info, from)->on_discover(from, discover);
   return Heard::kHandled;
 }
 
@@ -140,7 +141,8 @@ Heard Passes::handle(const Peer& from, wire::Start& start) {
   if (start.pass.maker != from.incarnation) violation("worker \"{}\" starts a pass of another", from.name);
   const auto context = contexts_.find(start.context);
   if (context == nullptr) throw contexts_.missing(start.context);
-  find_or_make(context, {start.pass, start.retain_graph, true}, from);
+  const PassInfo info{start.pass, start.retain_graph, true, false, start.creates_graph};
+  find_or_make(context, info, from)->check_history(from, start.creates_graph);
   return Heard::kHandled;
 }
 
@@ -155,7 +157,8 @@ Heard Passes::handle(const Peer& from, wire::Expect& expect) {
     shared_.tell(pass.maker, wire::Done{expect.context, pass, true, why, 0, 0, {}, true});
     return Heard::kHandled;
   }
-  find_or_make(context, {pass, expect.retain_graph, false, true}, from)->on_expect(from, expect);
+  const PassInfo info{pass, expect.retain_graph, false, true, expect.creates_graph};
+  find_or_make(context, info, from)->on_expect(from, expect);
   return Heard::kHandled;
 }
 
@@ -167,11 +170,13 @@ Heard Passes::handle(const Peer& from, wire::Grad& grad) {
   const bool may_make = grad.fast || (grad.planned && initiator != from.incarnation);
   const bool is_over = !may_make || initiator == shared_.self.incarnation || shared_.is_gone(initiator);
   if (is_over && find(grad.context, grad.pass) == nullptr) return Heard::kStale;
-  const PassInfo info{grad.pass, grad.retain_graph, grad.fast, grad.planned && !grad.fast};
+  const PassInfo info{grad.pass, grad.retain_graph, grad.fast, grad.planned && !grad.fast, grad.creates_graph};
   find_or_make(context, info, from)->on_grad(from, grad);
   if (!grad.done) return Heard::kHandled;
   if (const auto began = find_initiator(grad.context, grad.pass)) {
-    began->on_done(from, {grad.context, grad.pass, false, {}, grad.grads_sent, grad.grads_received, {}});
+    began->on_done(
+        from,
+        {grad.context, grad.pass, false, {}, grad.grads_sent, grad.grads_received, {}, false, grad.creates_graph});
   }
   return Heard::kHandled;
 }
@@ -193,7 +198,7 @@ Heard Passes::handle(const Peer& from, wire::Verdict& verdict) {
   if (verdict.commit) {
     part->commit_if_done();
   } else {
-    part->drop();
+    part->drop(verdict.error.status());
   }
   return Heard::kHandled;
 }

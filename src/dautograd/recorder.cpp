@@ -1,63 +1,11 @@
 #include "dautograd/recorder.h"
 
-#include "autograd/autograd.h"
+#include <utility>
+
 #include "base/violation.h"
-#include "dautograd/nodes.h"
+#include "dautograd/pairs.h"
 
 namespace distag {
-namespace {
-
-// The tensors of a message that require grad, and which of all of them those are.
-struct Tracked {
-  Tensors tensors;
-  std::vector<bool> marks;
-};
-
-Tracked find_tracked(const std::vector<const Value*>& values) {
-  Tracked result;
-  for (const Value* value : values) {
-    value->for_each_tensor([&result](const Tensor& tensor) {
-      result.marks.push_back(autograd::requires_grad(tensor));
-      if (result.marks.back()) result.tensors.push_back(tensor);
-    });
-  }
-  return result;
-}
-
-std::shared_ptr<SendNode> make_send(PairInfo info, const Tensors& tensors) {
-  std::vector<autograd::Edge> next;
-  std::vector<SendNode::Slot> slots;
-  next.reserve(tensors.size());
-  slots.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) {
-    next.push_back(autograd::gradient_edge(tensor));
-    slots.push_back({tensor.shape(), tensor.dtype()});
-  }
-  return std::make_shared<SendNode>(std::move(info), std::move(next), std::move(slots));
-}
-
-// The marked tensors of a message that came. Throws PROTOCOL when the marks do not fit.
-Tensors take_marked(const wire::AutogradMetadata& metadata, const std::vector<const Value*>& values) {
-  Tensors result;
-  size_t count = 0;
-  for (const Value* value : values) {
-    value->for_each_tensor([&](const Tensor& tensor) {
-      if (count < metadata.tracked.size() && metadata.tracked[count]) result.push_back(tensor);
-      ++count;
-    });
-  }
-  if (count != metadata.tracked.size() || result.empty()) {
-    violation("{} tensors came, {} are said to, of which {} require grad", count, metadata.tracked.size(),
-              result.size());
-  }
-  for (const Tensor& tensor : result) {
-    if (!is_floating(tensor.dtype())) violation("{} cannot require grad", describe(tensor));
-  }
-  return result;
-}
-
-}  // namespace
-
 wire::AutogradMetadata Recorder::on_send(const Id& id, const Peer& to, const std::vector<const Value*>& values,
                                          const std::string& call, bool is_answer) {
   assert_on_loop(shared_.environment.loop);
@@ -129,7 +77,6 @@ void Recorder::on_receive(const wire::AutogradMetadata& metadata, const Peer& fr
   if (metadata.pair.maker != from.incarnation) {
     violation("worker \"{}\" sent a pair that is not its own", from.name);
   }
-  const Tensors tensors = take_marked(metadata, values);
   PairInfo info;
   info.pair = metadata.pair;
   info.context = metadata.context;
@@ -137,10 +84,7 @@ void Recorder::on_receive(const wire::AutogradMetadata& metadata, const Peer& fr
   info.peer = from.incarnation;
   info.call = call;
   info.is_answer = is_answer;
-  auto recv = std::make_shared<RecvNode>(std::move(info), static_cast<uint32_t>(tensors.size()));
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    autograd::set_history(tensors[i], autograd::Edge{recv, static_cast<uint32_t>(i)});
-  }
+  make_recv(std::move(info), metadata.tracked, values);
   ++context->recv_count;
   context->note_counts();
 }

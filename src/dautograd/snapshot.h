@@ -18,6 +18,7 @@ struct PassSnapshot {
   bool is_fast = false;
   std::string stage;                   // "searching" (SMART), "running", "done" (waits for the verdict)
   std::vector<std::string> waits_for;  // workers, and gradients of calls
+  Nanos age = 0;
 };
 
 struct SendSnapshot {

@@ -7,7 +7,6 @@
 #include "dautograd/pass_initiator.h"
 
 namespace distag {
-namespace {
 
 PassSnapshot take_snapshot(const Id& id, const DistributedContext::Pass& pass) {
   PassSnapshot snapshot;
@@ -17,6 +16,7 @@ PassSnapshot take_snapshot(const Id& id, const DistributedContext::Pass& pass) {
   const bool is_searching = snapshot.is_initiator ? !pass.initiator->is_planned() : pass.part->is_searching();
   snapshot.stage = is_searching ? "searching" : pass.part->is_done() ? "done" : "running";
   snapshot.waits_for = pass.part->waits_for();
+  snapshot.age = pass.part->age();
   if (!snapshot.is_initiator) {
     if (pass.part->is_done()) snapshot.waits_for.emplace_back("the verdict of the worker that began it");
     return snapshot;
@@ -24,8 +24,6 @@ PassSnapshot take_snapshot(const Id& id, const DistributedContext::Pass& pass) {
   for (std::string& worker : pass.initiator->waits_for()) snapshot.waits_for.push_back(std::move(worker));
   return snapshot;
 }
-
-}  // namespace
 
 ContextSnapshot take_snapshot(const DautogradShared& shared, const DistributedContext& context) {
   assert_on_loop(shared.environment.loop);

@@ -124,6 +124,20 @@ std::string GatherRounds::describe_missing(const Ranks& ranks, const Round& roun
   return text;
 }
 
+std::vector<Ranks> GatherRounds::missing(size_t most) const {
+  assert_on_loop(shared_.loop);
+  std::vector<Ranks> result;
+  for (const auto& [ranks, round] : rounds_) {
+    if (result.size() == most) break;
+    Ranks missing;
+    for (const int32_t rank : ranks) {
+      if (!round.came.contains(rank)) missing.push_back(rank);
+    }
+    result.push_back(std::move(missing));
+  }
+  return result;
+}
+
 void GatherRounds::drop_given_up(Round& round) {
   Ranks gone;
   for (const auto& [rank, contribution] : round.came) {

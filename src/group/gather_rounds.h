@@ -60,6 +60,8 @@ class GatherRounds {
   // The function behind "distag.all_gather".
   void on_call(const GroupCall& call);
   void on_peer_gone(const Peer& peer, const Error& error);
+  // The ranks that have not come to a round that others have come to; at most that many rounds.
+  std::vector<Ranks> missing(size_t most) const;
   // Before it is destroyed.
   void stop();
   void abandon() { rounds_.clear(); }

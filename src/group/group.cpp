@@ -169,6 +169,11 @@ std::shared_ptr<Future<Value>> Group::all_gather(const Value& value, std::option
   return state_->all_gather->begin(value, std::move(ranks), timeout);
 }
 
+std::vector<std::vector<int32_t>> Group::missing_at_gatherings(size_t most) const {
+  assert_on_loop(shared_->loop);
+  return state_->gather_rounds.missing(most);
+}
+
 std::vector<Group::Function> Group::functions() {
   State* const state = state_.get();
   return {{AllGather::kFunction, [state](const GroupCall& call) { state->gather_rounds.on_call(call); }},

@@ -62,6 +62,8 @@ class Group {
   // Any thread. Brings the values of several members to each of them, once all have come: AllGather::begin.
   std::shared_ptr<Future<Value>> all_gather(const Value& value, std::optional<std::vector<int32_t>> ranks,
                                             Nanos timeout);
+  // The ranks that each of the gatherings still waits for that meet at this worker; at most that many gatherings.
+  std::vector<std::vector<int32_t>> missing_at_gatherings(size_t most) const;
   // Before the start. The functions under which other members reach this one's part in it. They throw Error to refuse.
   struct Function {
     const char* name;

@@ -12,6 +12,7 @@
 #include "base/loop.h"
 #include "base/task.h"
 #include "group/http_client.h"
+#include "group/job_board.h"
 #include "session/session.h"
 #include "transport/transport.h"
 
@@ -55,9 +56,10 @@ class Rendezvous {
 // The target that "env://" and the options name, resolved before anything starts. Throws INVALID_ARGUMENT naming what
 // is missing.
 struct RendezvousTarget {
-  std::string uri;  // tcp://host:port, file:///dir, inproc://name, etcd://host:port/prefix
+  std::string uri;  // tcp://host:port, file:///dir, inproc://name, etcd://host:port/prefix, pmix://
   int32_t rank = -1;
-  int32_t world_size = 0;  // -1: open
+  int32_t world_size = 0;     // -1: open; 0: PMIx tells
+  std::string launcher = {};  // whose variables gave rank and size; empty: the options did
 };
 RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_t world_size,
                                     const std::function<const char*(const char*)>& get_environment);
@@ -73,6 +75,7 @@ struct RendezvousTools {
   Log& log;
   std::function<const char*(const char*)> get_environment = {};  // for etcd://, as is the next one
   std::function<HttpClient&()> http = {};
+  std::function<JobBoard&()> board = {};  // for pmix://
 };
 
 // For a resolved uri. Throws INVALID_ARGUMENT for a scheme that is none, UNSUPPORTED for one that is not there so far.

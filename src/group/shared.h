@@ -6,6 +6,7 @@
 
 #include "base/loop.h"
 #include "base/random.h"
+#include "base/trace.h"
 #include "group/membership.h"
 #include "session/session.h"
 
@@ -33,6 +34,7 @@ struct GroupShared {
   // Any thread.
   Membership membership;
   std::atomic<GroupPhase> phase{GroupPhase::kCreated};
+  Trace trace;
 
   // Set before the start, then as it is.
   GroupService* service = nullptr;

@@ -1,8 +1,6 @@
 #include "layout/picture.h"
 
-#include <map>
-#include <utility>
-
+#include "layout/picture_parts.h"
 #include "layout/spec_forms.h"
 
 namespace distag::layout {
@@ -11,19 +9,8 @@ namespace {
 constexpr size_t kMostRows = 24;  // of a picture whose heights are in proportion
 constexpr std::array<int, 12> kColors = {153, 223, 157, 218, 229, 183, 159, 216, 194, 225, 187, 152};  // light ones
 
-// All that is drawn: the tensor, and the boxes that are not empty, ascending, with the ranks that hold them.
-struct Subject {
-  std::string title;
-  Dims shape;
-  bool has_sizes = false;  // otherwise every block counts as one element
-  bool is_everywhere = false;
-  std::map<std::vector<int64_t>, std::pair<Box, std::vector<int32_t>>> boxes;  // by offset
-  std::vector<std::string> notes;
-  bool is_partial = false;
-};
-
-Subject subject_of(const MeshShape& mesh, const Spec& spec, const std::optional<Dims>& shape) {
-  Subject subject;
+PictureSubject subject_of(const MeshShape& mesh, const Spec& spec, const std::optional<Dims>& shape) {
+  PictureSubject subject;
   subject.has_sizes = shape.has_value();
   if (shape) {
     subject.shape = *shape;
@@ -54,7 +41,7 @@ std::string joined(const int64_t* begin, const int64_t* end) {
   return text;
 }
 
-std::string to_json(const Subject& subject) {
+std::string to_json(const PictureSubject& subject) {
   std::string text = "{\"boxes\":[";
   bool is_first = true;
   for (const auto& [offset, cell] : subject.boxes) {
@@ -109,14 +96,8 @@ struct Grid {
   std::map<std::pair<int64_t, int64_t>, std::vector<std::string>> cells;  // by the offsets of row and column
 };
 
-// The two dims that are drawn; a number past the last dim: none.
-struct Drawn {
-  size_t row;
-  size_t column;
-};
-
-Drawn drawn_dims(size_t rank, const PictureStyle& style) {
-  if (style.row_dim == 0 && style.column_dim == 0) return rank == 1 ? Drawn{kMaxRank, 0} : Drawn{0, 1};
+DrawnDims drawn_dims(size_t rank, const PictureStyle& style) {
+  if (style.row_dim == 0 && style.column_dim == 0) return rank == 1 ? DrawnDims{kMaxRank, 0} : DrawnDims{0, 1};
   if (style.row_dim == style.column_dim || std::max(style.row_dim, style.column_dim) >= rank) {
     fail(Status::kInvalidArgument, "rows are dim {} and columns dim {}: give two dims of the {} that there are",
          style.row_dim, style.column_dim, rank);
@@ -124,19 +105,7 @@ Drawn drawn_dims(size_t rank, const PictureStyle& style) {
   return {style.row_dim, style.column_dim};
 }
 
-std::string members_text(const Subject& subject, const std::vector<int32_t>& members, const std::string& label) {
-  std::string text = subject.is_partial ? "+ " : "";
-  if (!label.empty()) text += label + " ";
-  if (subject.is_everywhere) return text + "(all)";
-  if (members.size() == 1) return text + std::to_string(members.front());
-  std::string list;
-  for (int32_t rank : members) list += (list.empty() ? "" : ", ") + std::to_string(rank);
-  return text + "[" + list + "]";
-}
-
-std::string range_text(int64_t offset, int64_t extent) { return fmt::format("{}:{}", offset, offset + extent); }
-
-Grid grid_of(const Subject& subject, Drawn drawn, const std::string& label) {
+Grid grid_of(const PictureSubject& subject, DrawnDims drawn, const std::string& label) {
   Grid grid;
   const size_t rank = subject.shape.size();
   std::map<std::pair<int64_t, int64_t>, std::vector<int32_t>> members;
@@ -261,8 +230,8 @@ std::string row_text(const Grid& grid, const Extents& extents, int64_t row, size
   return text;
 }
 
-std::string to_text(const Subject& subject, const PictureStyle& style) {
-  const Drawn drawn = drawn_dims(subject.shape.size(), style);
+std::string to_text(const PictureSubject& subject, const PictureStyle& style) {
+  const DrawnDims drawn = drawn_dims(subject.shape.size(), style);
   std::string text = cut(subject.title, style.width) + "\n";
   if (!subject.boxes.empty()) {
     Grid grid = grid_of(subject, drawn, style.label);
@@ -331,10 +300,23 @@ size_t rank_of(std::string_view text) {
 
 }  // namespace
 
+std::string members_text(const PictureSubject& subject, const std::vector<int32_t>& members, const std::string& label) {
+  std::string text = subject.is_partial ? "+ " : "";
+  if (!label.empty()) text += label + " ";
+  if (subject.is_everywhere) return text + "(all)";
+  if (members.size() == 1) return text + std::to_string(members.front());
+  std::string list;
+  for (int32_t rank : members) list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  return text + "[" + list + "]";
+}
+
+std::string range_text(int64_t offset, int64_t extent) { return fmt::format("{}:{}", offset, offset + extent); }
+
 std::string draw(const MeshShape* mesh, std::string_view spec, const std::optional<Dims>& shape, size_t rank,
                  const PictureStyle& style) {
-  Subject subject;
+  PictureSubject subject;
   if (rank > kMaxRank) fail(Status::kInvalidArgument, "{} dims are too many: at most {}", rank, kMaxRank);
+  MeshShape shown;
   if (mesh == nullptr) {
     const NamedDevices devices = read_hlo_alone(spec);
     const size_t own = devices.spec.rank();
@@ -345,13 +327,25 @@ std::string draw(const MeshShape* mesh, std::string_view spec, const std::option
     subject = subject_of(devices.mesh, devices.is_of_any_rank ? Spec(dims) : devices.spec, shape);
     subject.is_everywhere = devices.is_everywhere;
     subject.title = spec;
+    shown = devices.mesh;
   } else {
     const size_t dims = shape ? shape->size() : rank != 0 ? rank : rank_of(spec);
     const Spec parsed = parse_spec(*mesh, spec, dims);
     subject = subject_of(*mesh, parsed, shape);
     subject.title = print_spec(*mesh, parsed, SpecForm::kHlo);
+    shown = *mesh;
   }
-  return style.format == PictureFormat::kJson ? to_json(subject) : to_text(subject, style);
+  switch (style.format) {
+    case PictureFormat::kJson:
+      return to_json(subject);
+    case PictureFormat::kSvg:
+      return to_svg(subject, drawn_dims(subject.shape.size(), style), style.label);
+    case PictureFormat::kHtml:
+      return to_html(subject, shown, drawn_dims(subject.shape.size(), style), style.label);
+    case PictureFormat::kText:
+      break;
+  }
+  return to_text(subject, style);
 }
 
 }  // namespace distag::layout

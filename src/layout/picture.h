@@ -10,7 +10,7 @@
 namespace distag::layout {
 
 // The numbers are those of distag_picture_format.
-enum class PictureFormat : int32_t { kText = 1, kJson = 4 };
+enum class PictureFormat : int32_t { kText = 1, kJson = 4, kSvg = 5, kHtml = 6 };
 
 struct PictureStyle {
   PictureFormat format = PictureFormat::kText;

@@ -50,7 +50,7 @@ enum class LocalForm : uint8_t {
   kLossOverWeights,  // reduction sum, over the weights of all rows of all members; for losses of classes
   kBlockOfShape,     // the attribute shape is that of the member's part; for reshape, expand
   kReshape,          // a reshape to the member's part; for squeeze, which would judge by the size of the part
-  kBandOfRows,       // the diagonal counts from the member's part; for tril
+  kBandOfRows,       // the diagonal counts from the member's part; for tril, triu
   kTableRows,        // indices of rows of other members give zeros; for embedding, gather, index_select
   kMaskOfBox,        // elements count by their place in the whole; for dropout
 };

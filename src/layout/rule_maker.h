@@ -46,23 +46,38 @@ void linear_elementwise_rule(RuleMaker& maker);
 void cast_rule(RuleMaker& maker);
 void sum_rule(RuleMaker& maker);
 void mean_rule(RuleMaker& maker);
-void choice_rule(RuleMaker& maker);  // max, amin
+void choice_rule(RuleMaker& maker);  // max, amin, any, all
 void logsumexp_rule(RuleMaker& maker);
 void var_rule(RuleMaker& maker);
+void whole_reduction_rule(RuleMaker& maker);  // std, norm
 void argmax_rule(RuleMaker& maker);
+void extreme_along_rule(RuleMaker& maker);  // min_with_indices, max_with_indices
 void pairwise_loss_rule(RuleMaker& maker);
 void classification_loss_rule(RuleMaker& maker);
 void matmul_rule(RuleMaker& maker);
 void linear_rule(RuleMaker& maker);
 void conv2d_rule(RuleMaker& maker);
-void max_pool2d_rule(RuleMaker& maker);
+void conv1d_rule(RuleMaker& maker);
+void conv_transpose2d_rule(RuleMaker& maker);
+void interpolate_rule(RuleMaker& maker);
+void pool2d_rule(RuleMaker& maker);
+void adaptive_pool2d_rule(RuleMaker& maker);
 void softmax_rule(RuleMaker& maker);
 void cumsum_rule(RuleMaker& maker);
 void dropout_rule(RuleMaker& maker);
 void layer_norm_rule(RuleMaker& maker);
+void rms_norm_rule(RuleMaker& maker);
+void group_norm_rule(RuleMaker& maker);
+void batch_norm_rule(RuleMaker& maker);
+void attention_rule(RuleMaker& maker);
 void embedding_rule(RuleMaker& maker);
 void gather_rule(RuleMaker& maker);
 void index_select_rule(RuleMaker& maker);
+void index_add_rule(RuleMaker& maker);
+void scatter_add_rule(RuleMaker& maker);
+void one_hot_rule(RuleMaker& maker);
+void topk_rule(RuleMaker& maker);
+void sort_rule(RuleMaker& maker);
 void transpose_rule(RuleMaker& maker);
 void permute_rule(RuleMaker& maker);
 void squeeze_rule(RuleMaker& maker);
@@ -75,6 +90,7 @@ void stack_rule(RuleMaker& maker);
 void split_rule(RuleMaker& maker);
 void flip_rule(RuleMaker& maker);
 void pad_rule(RuleMaker& maker);
-void tril_rule(RuleMaker& maker);
+void triangle_rule(RuleMaker& maker);
+void repeat_rule(RuleMaker& maker);
 
 }  // namespace distag::layout

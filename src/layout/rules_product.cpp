@@ -1,4 +1,6 @@
 // Rules of ops with a factor that two inputs share, or with layers of their own: products, images, tables, norms.
+#include <algorithm>
+
 #include "layout/rule_maker.h"
 
 namespace distag::layout {
@@ -111,6 +113,69 @@ int64_t window_size(const RuleMaker& maker, int64_t size, int64_t kernel, int64_
   return free / stride + 1;
 }
 
+// Images pass, and without groups also channels: the weight has those of x and those of the output at these dims.
+void place_convolution(RuleMaker& maker, int64_t groups, size_t in_dim, size_t out_dim) {
+  const int image = maker.factor();
+  maker.place_input(0, 0, image);
+  maker.place_output(0, image);
+  if (groups > 1) return;
+  const int in = maker.sum_factor();
+  const int out = maker.factor();
+  maker.place_input(0, 1, in);
+  maker.place_input(1, in_dim, in);
+  maker.place_input(1, out_dim, out);
+  maker.place_output(1, out);
+  place_bias(maker, out);
+}
+
+Dims repeated(size_t count, int64_t value) {
+  Dims dims;
+  dims.resize(count, value);
+  return dims;
+}
+
+// The settings of a convolution. Lists have a number for each of `sides` dims.
+struct Convolution {
+  static constexpr int64_t kLargest = int64_t{1} << 30;
+  Dims stride, padding, dilation;
+  int64_t groups;
+
+  Convolution(const Attributes& attributes, size_t sides)
+      : stride(get_dims(attributes, "stride", repeated(sides, 1))),
+        padding(get_dims(attributes, "padding", repeated(sides, 0))),
+        dilation(get_dims(attributes, "dilation", repeated(sides, 1))),
+        groups(get_int(attributes, "groups", 1)) {}
+
+  // Numbers with which no side overflows. x has a dim of images.
+  bool has(const RuleMaker& maker, size_t sides) const {
+    return stride.size() == sides && padding.size() == sides && dilation.size() == sides && are_in(stride, 1) &&
+           are_in(padding, 0) && are_in(dilation, 1) && groups >= 1 && groups <= kLargest &&
+           are_in(std::span<const int64_t>(maker.shape(0)).subspan(1), 0) && are_in(maker.shape(1), 0);
+  }
+  static bool are_in(std::span<const int64_t> numbers, int64_t least) {
+    return std::all_of(numbers.begin(), numbers.end(), [least](int64_t n) { return n >= least && n <= kLargest; });
+  }
+  int64_t side(const RuleMaker& maker, size_t d) const {
+    return window_size(maker, maker.shape(0)[2 + d], maker.shape(1)[2 + d], stride[d], padding[d], dilation[d]);
+  }
+};
+
+// conv1d and conv2d.
+void convolution_rule(RuleMaker& maker, size_t sides) {
+  const Convolution settings(maker.call().attributes, sides);
+  const int64_t groups = settings.groups;
+  const Dims& x = maker.shape(0);
+  const Dims& weight = maker.shape(1);
+  const bool fits = x.size() == 2 + sides && weight.size() == 2 + sides && settings.has(maker, sides) &&
+                    weight[1] * groups == x[1] && weight[0] % groups == 0 &&
+                    (!maker.has_input(2) || maker.shape(2) == Dims{weight[0]});
+  if (!fits) maker.refuse("x {} and weight {} in {} groups do not fit", to_string(x), to_string(weight), groups);
+  Dims shape{x[0], weight[0]};
+  for (size_t d = 0; d < sides; ++d) shape.push_back(settings.side(maker, d));
+  maker.add_output(shape);
+  place_convolution(maker, groups, 1, 0);
+}
+
 void check_images(const RuleMaker& maker) {
   if (maker.shape(0).size() != 4) maker.refuse("x {}: [n, channels, h, w] is wanted", to_string(maker.shape(0)));
 }
@@ -119,33 +184,49 @@ void check_images(const RuleMaker& maker) {
 
 void conv2d_rule(RuleMaker& maker) {
   check_images(maker);
-  const Attributes& attributes = maker.call().attributes;
-  const Dims& x = maker.shape(0);
-  const Dims& weight = maker.shape(1);
-  const Dims stride = get_dims(attributes, "stride", Dims{1, 1});
-  const Dims padding = get_dims(attributes, "padding", Dims{0, 0});
-  const Dims dilation = get_dims(attributes, "dilation", Dims{1, 1});
-  const int64_t groups = get_int(attributes, "groups", 1);
-  const bool fits = weight.size() == 4 && stride.size() == 2 && padding.size() == 2 && dilation.size() == 2 &&
-                    groups >= 1 && weight[1] * groups == x[1] && weight[0] % groups == 0 &&
-                    (!maker.has_input(2) || maker.shape(2) == Dims{weight[0]});
-  if (!fits) maker.refuse("x {} and weight {} in {} groups do not fit", to_string(x), to_string(weight), groups);
-  maker.add_output({x[0], weight[0], window_size(maker, x[2], weight[2], stride[0], padding[0], dilation[0]),
-                    window_size(maker, x[3], weight[3], stride[1], padding[1], dilation[1])});
-  const int image = maker.factor();
-  maker.place_input(0, 0, image);
-  maker.place_output(0, image);
-  if (groups > 1) return;
-  const int in = maker.sum_factor();
-  const int out = maker.factor();
-  maker.place_input(0, 1, in);
-  maker.place_input(1, 1, in);
-  maker.place_input(1, 0, out);
-  maker.place_output(1, out);
-  place_bias(maker, out);
+  convolution_rule(maker, 2);
 }
 
-void max_pool2d_rule(RuleMaker& maker) {
+void conv1d_rule(RuleMaker& maker) { convolution_rule(maker, 1); }
+
+// The channels that are summed come first in its weight.
+void conv_transpose2d_rule(RuleMaker& maker) {
+  check_images(maker);
+  const Convolution settings(maker.call().attributes, 2);
+  const int64_t groups = settings.groups;
+  const Dims& x = maker.shape(0);
+  const Dims& weight = maker.shape(1);
+  const Dims more = get_dims(maker.call().attributes, "output_padding", Dims{0, 0});
+  const bool fits = weight.size() == 4 && settings.has(maker, 2) && more.size() == 2 && Convolution::are_in(more, 0) &&
+                    weight[0] == x[1] && x[1] % groups == 0 &&
+                    (!maker.has_input(2) || maker.shape(2) == Dims{weight[1] * groups});
+  if (!fits) maker.refuse("x {} and weight {} in {} groups do not fit", to_string(x), to_string(weight), groups);
+  Dims shape{x[0], weight[1] * groups, 0, 0};
+  for (size_t d = 0; d < 2; ++d) {
+    shape[2 + d] = (x[2 + d] - 1) * settings.stride[d] - 2 * settings.padding[d] +
+                   settings.dilation[d] * (weight[2 + d] - 1) + more[d] + 1;
+    if (shape[2 + d] < 1) maker.refuse("an image of {} has no elements", to_string(shape));
+  }
+  maker.add_output(shape);
+  place_convolution(maker, groups, 0, 1);
+}
+
+void interpolate_rule(RuleMaker& maker) {
+  check_images(maker);
+  const Dims size = get_dims(maker.call().attributes, "size");
+  if (size.size() != 2 || size[0] < 1 || size[1] < 1) {
+    maker.refuse("size {} must be two numbers above 0", to_string(size));
+  }
+  maker.add_output({maker.shape(0)[0], maker.shape(0)[1], size[0], size[1]});
+  maker.rule.is_linear = true;
+  for (size_t d = 0; d < 2; ++d) {
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+void pool2d_rule(RuleMaker& maker) {
   check_images(maker);
   const Attributes& attributes = maker.call().attributes;
   const Dims& x = maker.shape(0);
@@ -156,6 +237,20 @@ void max_pool2d_rule(RuleMaker& maker) {
     maker.refuse("kernel, stride and padding are pairs");
   maker.add_output({x[0], x[1], window_size(maker, x[2], kernel[0], stride[0], padding[0], 1),
                     window_size(maker, x[3], kernel[1], stride[1], padding[1], 1)});
+  for (size_t d = 0; d < 2; ++d) {
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+void adaptive_pool2d_rule(RuleMaker& maker) {
+  check_images(maker);
+  const Dims output = get_dims(maker.call().attributes, "output_size");
+  if (output.size() != 2 || output[0] < 1 || output[1] < 1) {
+    maker.refuse("output_size {} must be two numbers above 0", to_string(output));
+  }
+  maker.add_output({maker.shape(0)[0], maker.shape(0)[1], output[0], output[1]});
   for (size_t d = 0; d < 2; ++d) {
     const int factor = maker.factor();
     maker.place_input(0, d, factor);
@@ -250,6 +345,89 @@ void index_select_rule(RuleMaker& maker) {
     maker.place_output(d, factor);
   }
   cut_rows_of(maker, dim);
+}
+
+// The dim to whose parts it adds is whole, in x, index and source.
+void index_add_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const size_t dim = maker.dim_attribute("dim", 0, x.size());
+  Dims wanted = x;
+  if (maker.shape(1).size() == 1) wanted[dim] = maker.shape(1)[0];
+  if (maker.shape(1).size() != 1 || maker.shape(2) != wanted) {
+    maker.refuse("index {} and source {} do not fit {}", to_string(maker.shape(1)), to_string(maker.shape(2)),
+                 to_string(x));
+  }
+  maker.add_output(x);
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (d == dim) continue;
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_input(2, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+// Dims pass where x, index and source agree.
+void scatter_add_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const Dims& index = maker.shape(1);
+  const Dims& source = maker.shape(2);
+  const size_t dim = maker.dim_attribute("dim", 0, x.size());
+  bool fits = index.size() == x.size() && source.size() == x.size();
+  for (size_t d = 0; d < x.size() && fits; ++d) fits = index[d] <= source[d] && (d == dim || index[d] <= x[d]);
+  if (!fits) {
+    maker.refuse("index {} and source {} do not fit {}", to_string(index), to_string(source), to_string(x));
+  }
+  maker.add_output(x);
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (d == dim || index[d] != x[d] || source[d] != x[d]) continue;
+    const int factor = maker.factor();
+    for (size_t i = 0; i < 3; ++i) maker.place_input(i, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+void one_hot_rule(RuleMaker& maker) {
+  Dims shape = maker.shape(0);
+  shape.push_back(get_int(maker.call().attributes, "num_classes", 0));
+  maker.add_output(shape);
+  for (size_t d = 0; d + 1 < shape.size(); ++d) {
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+}
+
+namespace {
+
+// Values and indices lie alike; the dim of which elements are chosen is whole.
+void place_chosen(RuleMaker& maker, const Dims& shape, size_t dim) {
+  maker.add_output(shape);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (d == dim) continue;
+    const int factor = maker.factor();
+    maker.place_input(0, d, factor);
+    maker.place_output(d, factor);
+  }
+  maker.add_output(shape);
+  maker.rule.outputs[1] = maker.rule.outputs[0];
+}
+
+}  // namespace
+
+void topk_rule(RuleMaker& maker) {
+  Dims shape = maker.shape(0);
+  if (shape.empty()) return place_chosen(maker, shape, 0);
+  const size_t dim = maker.dim_attribute("dim", -1, shape.size());
+  const int64_t k = get_int(maker.call().attributes, "k", 0);
+  if (k < 0 || k > shape[dim]) maker.refuse("k {} is not from 0 to {}", k, shape[dim]);
+  shape[dim] = k;
+  place_chosen(maker, shape, dim);
+}
+
+void sort_rule(RuleMaker& maker) {
+  const Dims& shape = maker.shape(0);
+  place_chosen(maker, shape, shape.empty() ? 0 : maker.dim_attribute("dim", -1, shape.size()));
 }
 
 namespace {

@@ -48,8 +48,8 @@ std::vector<bool> dims_attribute(const RuleMaker& maker, size_t rank) {
   return reduced;
 }
 
-// Dims that stay pass; reduced ones are of a kind of their own.
-void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool keepdim, FactorKind kind) {
+// Dims that stay pass; reduced ones are of a kind of their own, or whole.
+void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool keepdim, std::optional<FactorKind> kind) {
   const Dims& shape = maker.shape(0);
   Dims result;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -64,7 +64,7 @@ void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool ke
       maker.place_input(0, d, factor);
       maker.place_output(to++, factor);
     } else {
-      maker.place_input(0, d, kind == FactorKind::kSum ? maker.sum_factor() : maker.merged_factor());
+      if (kind) maker.place_input(0, d, kind == FactorKind::kSum ? maker.sum_factor() : maker.merged_factor());
       if (keepdim) ++to;
     }
   }
@@ -152,12 +152,33 @@ void logsumexp_rule(RuleMaker& maker) { merged_reduction_rule(maker, 2); }
 // Count, mean and sum of squares.
 void var_rule(RuleMaker& maker) { merged_reduction_rule(maker, 3); }
 
+// Reduced dims are whole.
+void whole_reduction_rule(RuleMaker& maker) {
+  place_reduction(maker, dims_attribute(maker, maker.shape(0).size()), get_keepdim(maker), std::nullopt);
+}
+
 void argmax_rule(RuleMaker& maker) {
   const size_t rank = maker.shape(0).size();
   std::vector<bool> reduced(rank, false);
   if (rank > 0) reduced[maker.dim_attribute("dim", -1, rank)] = true;
   place_reduction(maker, reduced, false, FactorKind::kMerged);
   maker.rule.merged_numbers = 2;  // value and index
+}
+
+// Values and indices lie alike; the dim along which they are found is whole.
+void extreme_along_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const bool keepdim = get_keepdim(maker);
+  std::vector<bool> reduced(x.size(), false);
+  if (!x.empty()) reduced[maker.dim_attribute("dim", -1, x.size())] = true;
+  Dims shape;
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (!reduced[d]) shape.push_back(x[d]);
+    if (reduced[d] && keepdim) shape.push_back(1);
+  }
+  place_reduction(maker, reduced, keepdim, std::nullopt);
+  maker.add_output(shape);
+  maker.rule.outputs[1] = maker.rule.outputs[0];
 }
 
 void pairwise_loss_rule(RuleMaker& maker) {

@@ -1,4 +1,5 @@
-// Rules of ops that arrange elements anew. All but tril are linear: the values of their outputs are those of x.
+// Rules of ops that arrange elements anew. All but tril and triu are linear: the values of their outputs are those of
+// x.
 #include "layout/rule_maker.h"
 
 namespace distag::layout {
@@ -259,11 +260,32 @@ void pad_rule(RuleMaker& maker) {
 }
 
 // All dims pass: the diagonal of a part counts from its first row and column.
-void tril_rule(RuleMaker& maker) {
+void triangle_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   if (x.size() < 2) maker.refuse("{} has no rows and columns", to_string(x));
   pass_but(maker, x, std::vector<bool>(x.size(), false));
   maker.rule.form = LocalForm::kBandOfRows;
+}
+
+// Dims that are there once pass.
+void repeat_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const Dims repeats = get_dims(maker.call().attributes, "repeats");
+  if (repeats.size() < x.size())
+    maker.refuse("repeats {} for {}: one for each dim at least", to_string(repeats), to_string(x));
+  const size_t added = repeats.size() - x.size();
+  Dims shape = repeats;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const int64_t size = d < added ? 1 : x[d - added];
+    if (repeats[d] < 0 || __builtin_mul_overflow(size, repeats[d], &shape[d])) {
+      maker.refuse("repeats {} of {} give no shape", to_string(repeats), to_string(x));
+    }
+  }
+  maker.add_output(shape);
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (repeats[d + added] == 1) carry(maker, d, d + added);
+  }
+  maker.rule.is_linear = true;
 }
 
 }  // namespace distag::layout

@@ -188,18 +188,21 @@ Tensors div_forward(std::span<const Tensor> inputs, const Attributes&, Saved* sa
   return {out};
 }
 
-// d(a / b) = da / b - (a / b) db / b
+// g * (y / b): g / b may be infinite where y / b is 0.
+constexpr auto kProductOfRatio = [](const auto& g, const auto& y, const auto& b) { return g * (y / b); };
+
+// d(a / b) = da / b - (a / b) / b db
 Tensors div_backward(const Saved& saved, Tensors gradients) {
   Tensors result(2);
   if (!gradients[0]) return result;
-  Tensor by_b = combine("div", kQuotientOf, gradients[0], saved.tensors[0]);
-  gradients.clear();
+  Tensor g = std::move(gradients[0]);
   if (saved.needs(1)) {
-    Tensor kept = saved.needs(0) ? by_b : Tensor();
-    Tensor summed = gradient_of(saved, 1, combine("div", kProductOf, by_b, saved.tensors[1]));
+    // Into new memory if the gradient is needed once more.
+    const Tensor kept = saved.needs(0) ? g : Tensor();
+    Tensor summed = gradient_of(saved, 1, combine("div", kProductOfRatio, g, saved.tensors[1], saved.tensors[0]));
     result[1] = negated("div", summed);
   }
-  if (saved.needs(0)) result[0] = gradient_of(saved, 0, std::move(by_b));
+  if (saved.needs(0)) result[0] = gradient_of(saved, 0, combine("div", kQuotientOf, g, saved.tensors[0]));
   return result;
 }
 
@@ -212,87 +215,6 @@ constexpr Op kDiv{.name = "div",
                   .backward = div_backward,
                   .is_cheap = true};
 
-// ---- maximum --------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// NaN where either is.
-constexpr auto kMaximumOf = [](const auto& a, const auto& b) {
-  if constexpr (kIsBool<decltype(a)>)
-    return xt::not_equal(a | b, 0);
-  else
-    return select((a > b) | xt::not_equal(a, a), a, b);
-};
-
-// The share of the gradient that goes to the first of two numbers of which the larger was taken; with a NaN, both have
-// all of it.
-constexpr auto kFirstShareOf = [](const auto& a, const auto& b) {
-  using T = Element<decltype(a)>;
-  return select(a < b, T(0), select(xt::equal(a, b), T(0.5), T(1)));
-};
-
-Tensors maximum_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  Pair pair("maximum", inputs);
-  if (saved != nullptr) {
-    save_kinds(saved, inputs);
-    saved->tensors = {pair.a.snapshot(), pair.b.snapshot()};
-  }
-  Tensor out = Tensor::empty(pair.dtype(), pair.shape);
-  dispatch(pair.dtype(), [&]<typename T>(T) { compute_alike<T>(out, kMaximumOf, pair.a, pair.b); });
-  return {out};
-}
-
-// Equal ones get half of the gradient each.
-Tensors maximum_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(2);
-  const Tensor& g = gradients[0];
-  if (!g) return result;
-  for (size_t i = 0; i < 2; ++i) {
-    if (!saved.needs(i)) continue;
-    Tensor share = Tensor::empty(g.dtype(), g.shape());
-    dispatch_floating("maximum", g.dtype(), [&]<typename T>(T) {
-      compute_alike<T>(share, kFirstShareOf, saved.tensors[i], saved.tensors[1 - i]);
-    });
-    result[i] = gradient_of(saved, i, combine("maximum", kProductOf, share, g));
-  }
-  return result;
-}
-
-}  // namespace
-
-constexpr Op kMaximum{.name = "maximum",
-                      .signature = "maximum(tensor a, tensor b) -> tensor",
-                      .summary = "The larger of a and b, elementwise, shapes broadcast; equal ones share the gradient.",
-                      .forward = maximum_forward,
-                      .backward = maximum_backward,
-                      .is_cheap = true};
-
-// ---- eq -------------------------------------------------------------------------------------------------------------
-
-namespace {
-
-constexpr auto kEqualityOf = [](const auto& a, const auto& b) {
-  if constexpr (kIsBool<decltype(a)>)
-    return xt::equal(xt::not_equal(a, 0), xt::not_equal(b, 0));
-  else
-    return xt::equal(a, b);
-};
-
-Tensors eq_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-  Pair pair("eq", inputs);
-  Tensor out = Tensor::empty(Dtype::kBool, pair.shape);
-  dispatch(pair.dtype(), [&]<typename T>(T) { compute<Bool, T, T>(out, kEqualityOf, pair.a, pair.b); });
-  return {out};
-}
-
-}  // namespace
-
-constexpr Op kEq{.name = "eq",
-                 .signature = "eq(tensor a, tensor b) -> tensor",
-                 .summary = "a == b as bool, elementwise, shapes broadcast.",
-                 .forward = eq_forward,
-                 .is_cheap = true};
-
 // ---- add_scalar, mul_scalar -----------------------------------------------------------------------------------------
 
 namespace {
@@ -300,9 +222,7 @@ namespace {
 template <typename F>
 Tensor with_number(const char* op, F f, const Tensor& x, const Attributes& attributes) {
   double value = get_float(attributes, "value", 0.0);
-  if (x.dtype() == Dtype::kInt64 && !is_int64(value)) {
-    fail(Status::kInvalidArgument, "{}: an int64 tensor takes a whole number only, not {}", op, value);
-  }
+  check_fits(op, x.dtype(), value);
   Tensor out = Tensor::empty(x.dtype(), x.shape());
   dispatch_numeric(op, x.dtype(), [&]<typename T>(T) {
     const auto number = static_cast<Wrapping<T>>(static_cast<T>(value));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
+
 namespace distag::ops {
 
 Setting::Setting(const char* name, const Dims& value) : name_(name), value_(dims_value(value)) {}
@@ -17,6 +19,12 @@ Attributes make_attributes(std::initializer_list<Setting> settings) {
   attributes.reserve(sorted.size());
   for (const Setting* setting : sorted) attributes.emplace_back(setting->name(), setting->value());
   return attributes;
+}
+
+void check_fits(const char* op, Dtype dtype, double value) {
+  if (dtype != Dtype::kInt64 || is_int64(value)) return;
+  fail(Status::kInvalidArgument,
+       "{}: an int64 tensor takes a whole number only, not {}; cast it to a float dtype first", op, value);
 }
 
 }  // namespace distag::ops

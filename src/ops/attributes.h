@@ -42,5 +42,7 @@ using distag::get_text;
 
 // Whether the number is one that an int64 holds.
 inline bool is_int64(double value) { return value >= -0x1p63 && value < 0x1p63 && value == std::floor(value); }
+// Throws INVALID_ARGUMENT for a number that is to be an element of an int64 tensor and is no int64.
+void check_fits(const char* op, Dtype dtype, double value);
 
 }  // namespace distag::ops

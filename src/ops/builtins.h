@@ -19,7 +19,13 @@
   X(kSilu) X(kSoftplus) X(kGelu) X(kLeakyRelu) X(kElu)                                                               \
   X(kPermute) X(kExpand) X(kSqueeze) X(kUnsqueeze) X(kStack) X(kSplit) X(kFlip) X(kPad) X(kTril) X(kCumsum)          \
   X(kWhere) X(kGather) X(kIndexSelect) X(kEmbedding) X(kLogsumexp) X(kVar) X(kLayerNorm)                  \
-  X(kPow) X(kAmin) X(kNllLoss) X(kL1Loss) X(kBinaryCrossEntropyWithLogits) X(kDropout)
+  X(kPow) X(kAmin) X(kNllLoss) X(kL1Loss) X(kBinaryCrossEntropyWithLogits) X(kDropout)                                   \
+  X(kGt) X(kGe) X(kLt) X(kLe) X(kNe) X(kLogicalAnd) X(kLogicalOr) X(kLogicalNot) X(kMinimum) X(kMaskedFill)        \
+  X(kFloor) X(kRound) X(kSign) X(kErf) X(kTriu) X(kAny) X(kAll)                                                   \
+  X(kOneHot) X(kTopk) X(kIndexAdd) X(kScatterAdd) X(kNonzero) X(kHuberLoss)                             \
+  X(kStd) X(kNorm) X(kSort) X(kAvgPool2d) X(kScaledDotProductAttention)                                             \
+  X(kRmsNorm) X(kGroupNorm) X(kBatchNorm) X(kKlDiv) X(kAdaptiveAvgPool2d) \
+  X(kConv1d) X(kConvTranspose2d) X(kRepeat) X(kInterpolate) X(kMinWithIndices) X(kMaxWithIndices)
 // clang-format on
 
 namespace distag::ops {

@@ -1,5 +1,5 @@
-// Elementwise functions of one tensor whose gradient follows from the argument: sin, cos, abs, square, rsqrt,
-// reciprocal, clamp, and the activations silu, softplus, gelu, leaky_relu, elu.
+// Elementwise functions of one tensor whose gradient follows from the argument: sin, cos, erf, abs, square, rsqrt,
+// reciprocal, clamp, and the activations silu, softplus, gelu, leaky_relu, elu. And steps: floor, round, sign.
 #include <cmath>
 
 #include "base/error.h"
@@ -71,9 +71,34 @@ constexpr Op kSin =
 constexpr Op kCos = of_angle<"cos", math::Cos, math::MinusSin>("cos(tensor x) -> tensor",
                                                                "The cosine of each element, in the shape of x.");
 
+// ---- erf ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// 2 exp(-x^2) / sqrt(pi)
+constexpr auto kErfGradient = [](const auto& g, const auto& x) {
+  using T = Element<decltype(x)>;
+  return g * (static_cast<T>(1.12837916709551257390) * each(math::Exp(), T(0) - x * x));
+};
+
+}  // namespace
+
+constexpr Op kErf = of_argument<"erf", [](const auto& x) { return each(math::Erf(), x); }, kErfGradient>(
+    "erf(tensor x) -> tensor", "The error function of each element, in the shape of x.");
+
 // ---- abs, square: integers stay integers, which wrap around; bools become int64 -------------------------------------
 
 namespace {
+
+Tensor as_numbers(const Tensor& x) { return x.dtype() == Dtype::kBool ? as_dtype(x, Dtype::kInt64) : x; }
+
+template <typename F>
+Tensor whole_value_of(const F& value, const Tensor& input) {
+  const Tensor x = as_numbers(input).contiguous();
+  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  compute<uint64_t, uint64_t>(out, value, x);
+  return out;
+}
 
 template <Name kName, auto kValue, auto kWhole, auto kGradient>
 constexpr Op of_numbers(const char* signature, const char* summary) {
@@ -84,10 +109,7 @@ constexpr Op of_numbers(const char* signature, const char* summary) {
           .forward =
               [](std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
                 if (is_floating(inputs[0].dtype())) return Floating::forward(inputs, attributes, saved);
-                const Tensor x = as_dtype(inputs[0], Dtype::kInt64).contiguous();
-                Tensor out = Tensor::empty(x.dtype(), x.shape());
-                compute<uint64_t, uint64_t>(out, kWhole, x);
-                return Tensors{out};
+                return Tensors{whole_value_of(kWhole, inputs[0])};
               },
           .backward = Floating::backward,
           .is_cheap = true};
@@ -107,12 +129,85 @@ constexpr Op kSquare = of_numbers<"square", [](const auto& x) { return x * x; },
                                   [](const auto& g, const auto& x) { return g * (x + x); }>(
     "square(tensor x) -> tensor", "x * x of each element, in the shape of x.");
 
+// ---- floor, round, sign: integers stay integers; bools become int64; the gradient is 0 ------------------------------
+
+namespace {
+
+// Without memory of its own.
+Tensors no_slope(const Saved&, Tensors gradients) {
+  Tensor& g = gradients[0];
+  if (g) g = broadcast_to(Tensor::scalar(g.dtype(), 0.0), g.shape());
+  return gradients;
+}
+
+constexpr Op of_steps(const char* name, const char* signature, const char* summary,
+                      Tensors (*forward)(std::span<const Tensor>, const Attributes&, Saved*)) {
+  return {.name = name,
+          .signature = signature,
+          .summary = summary,
+          .forward = forward,
+          .backward = no_slope,
+          .is_cheap = true};
+}
+
+struct Floor {
+  template <typename T>
+  DISTAG_INLINE T operator()(T x) const {
+    return std::floor(x);
+  }
+};
+
+// Half of two whole numbers goes to the even one.
+struct RoundHalfToEven {
+  template <typename T>
+  DISTAG_INLINE T operator()(T x) const {
+    return std::nearbyint(x);
+  }
+};
+
+template <Name kName, typename Step>
+Tensors stepped_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
+  const Tensor& x = inputs[0];
+  if (!is_floating(x.dtype())) return {as_numbers(x).clone()};
+  return {value_of(
+      kName.text, [](const auto& r) { return each(Step(), r); }, x)};
+}
+
+// Of NaN it is 0.
+constexpr auto kSignOf = [](const auto& x) {
+  using T = Element<decltype(x)>;
+  return select(x > 0, T(1), select(x < 0, T(-1), T(0)));
+};
+constexpr auto kSignOfWhole = [](const auto& x) {
+  return select(x > uint64_t{INT64_MAX}, ~uint64_t{0}, select(xt::equal(x, uint64_t{0}), uint64_t{0}, uint64_t{1}));
+};
+
+Tensors sign_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
+  if (!is_floating(inputs[0].dtype())) return {whole_value_of(kSignOfWhole, inputs[0])};
+  return {value_of("sign", kSignOf, inputs[0])};
+}
+
+}  // namespace
+
+constexpr Op kFloor = of_steps("floor", "floor(tensor x) -> tensor",
+                               "The largest whole number up to each element, in the shape of x; its gradient is 0.",
+                               stepped_forward<"floor", Floor>);
+
+constexpr Op kRound =
+    of_steps("round", "round(tensor x) -> tensor",
+             "The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.",
+             stepped_forward<"round", RoundHalfToEven>);
+
+constexpr Op kSign =
+    of_steps("sign", "sign(tensor x) -> tensor",
+             "-1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.", sign_forward);
+
 // ---- rsqrt, reciprocal ----------------------------------------------------------------------------------------------
 
-constexpr Op kRsqrt =
-    of_argument<"rsqrt", [](const auto& x) { return 1 / xt::sqrt(x); },
-                [](const auto& g, const auto& x) { return g * (Element<decltype(x)>(-0.5) / (x * xt::sqrt(x))); }>(
-        "rsqrt(tensor x) -> tensor", "1 / sqrt(x) of each element, in the shape of x.");
+constexpr Op kRsqrt = of_argument<"rsqrt", [](const auto& x) { return 1 / xt::sqrt(x); },
+                                  [](const auto& g, const auto& x) {
+                                    return g * (Element<decltype(x)>(-0.5) / (xt::abs(x) * xt::sqrt(x)));
+                                  }>("rsqrt(tensor x) -> tensor", "1 / sqrt(x) of each element, in the shape of x.");
 
 constexpr Op kReciprocal = of_argument<"reciprocal", [](const auto& x) { return 1 / x; },
                                        [](const auto& g, const auto& x) { return g * (-1 / (x * x)); }>(

@@ -1,4 +1,5 @@
-// Ops that choose elements: where, gather, index_select, embedding.
+// Ops that choose elements by an index, or add to those: where, gather, index_select, embedding, index_add,
+// scatter_add; and one_hot.
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -138,6 +139,21 @@ void add_last_row(T* out, std::vector<Total>& sums, const T* g, IndexRow row) {
   for (int64_t i = 0; i < size; ++i) to[i] = static_cast<T>(sums[static_cast<size_t>(i)]);
 }
 
+// The elements of x at indices along dim, in their shape.
+Tensor gathered(const Tensor& x, const Tensor& indices, size_t dim) {
+  Tensor y = Tensor::empty(x.dtype(), indices.shape());
+  if (y.count() == 0) return y;
+  dispatch(x.dtype(), [&]<typename T>(T) {
+    T* out = y.mutable_data_as<T>();
+    const T* in = x.data_as<T>();
+    for_each_index_row(indices, x.strides(), dim, [&](const IndexRow& row) {
+      take_row(out, in, row);
+      out += row.count;
+    });
+  });
+  return y;
+}
+
 Tensors gather_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
   const Tensor& index = inputs[1];
@@ -146,17 +162,7 @@ Tensors gather_forward(std::span<const Tensor> inputs, const Attributes& attribu
   for (size_t d = 0; d < x.rank() && fits; ++d) fits = d == dim || index.shape()[d] <= x.shape()[d];
   if (!fits) fail(Status::kInvalidArgument, "gather: index {} does not fit {}", describe(index), describe(x));
   Tensor indices = checked_indices("gather", index, x.shape()[dim]);
-  Tensor y = Tensor::empty(x.dtype(), index.shape());
-  if (y.count() > 0) {
-    dispatch(x.dtype(), [&]<typename T>(T) {
-      T* out = y.mutable_data_as<T>();
-      const T* in = x.data_as<T>();
-      for_each_index_row(indices, x.strides(), dim, [&](const IndexRow& row) {
-        take_row(out, in, row);
-        out += row.count;
-      });
-    });
-  }
+  Tensor y = gathered(x, indices, dim);
   if (saved != nullptr) {
     saved->tensors = {indices.snapshot()};
     saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
@@ -237,15 +243,20 @@ int64_t most_frequent(const Tensor& indices, int64_t size) {
   return most;
 }
 
-// x[o, indices[i], :] += g[o, i, :]
-Tensor added_slabs(const char* op, const Tensor& gradient, const Dims& shape, const Tensor& indices, size_t dim) {
-  Tensor g = gradient.contiguous();
-  if (g.count() == 0) return zero_tensor(g.dtype(), shape);
-  Tensor sums = zero_tensor(sum_dtype(g.dtype(), most_frequent(indices, shape[dim])), shape);
-  Slabs slabs(shape, dim);
-  dispatch_sum(op, g.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
+// Calls visit with the types of terms and of sums of them: those of dispatch_sum, or of integers, which wrap around.
+template <typename Visit>
+void dispatch_terms(const char* op, Dtype dtype, Dtype sum, Visit visit) {
+  if (dtype == Dtype::kInt64) return visit(uint64_t{}, uint64_t{});
+  dispatch_sum(op, dtype, sum, visit);
+}
+
+// sums[o, indices[i], :] += terms[o, i, :]
+void add_slabs(const char* op, Tensor& sums, const Tensor& terms, const Tensor& indices, size_t dim) {
+  if (terms.count() == 0) return;
+  const Slabs slabs(sums.shape(), dim);
+  dispatch_terms(op, terms.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
     Total* out = sums.mutable_data_as<Total>();
-    const T* in = g.data_as<T>();
+    const T* in = terms.data_as<T>();
     for (int64_t o = 0; o < slabs.outer; ++o) {
       for (int64_t i = 0; i < indices.count(); ++i, in += slabs.inner) {
         Total* target = out + (o * slabs.size + indices.data_as<int64_t>()[i]) * slabs.inner;
@@ -253,6 +264,14 @@ Tensor added_slabs(const char* op, const Tensor& gradient, const Dims& shape, co
       }
     }
   });
+}
+
+// The gradients of equal indices, added.
+Tensor added_slabs(const char* op, const Tensor& gradient, const Dims& shape, const Tensor& indices, size_t dim) {
+  Tensor g = gradient.contiguous();
+  if (g.count() == 0) return zero_tensor(g.dtype(), shape);
+  Tensor sums = zero_tensor(sum_dtype(g.dtype(), most_frequent(indices, shape[dim])), shape);
+  add_slabs(op, sums, g, indices, dim);
   return as_dtype(sums, g.dtype());
 }
 
@@ -324,5 +343,145 @@ constexpr Op kEmbedding{
     .summary = "The rows of weight [rows, size] that index (int64) names: the shape of index, then size.",
     .forward = embedding_forward,
     .backward = embedding_backward};
+
+// ---- index_add, scatter_add -----------------------------------------------------------------------------------------
+
+namespace {
+
+void check_adds(const char* op, const Tensor& x, const Tensor& index, const Tensor& source, bool fits) {
+  if (x.dtype() == Dtype::kBool) {
+    fail(Status::kUnsupported, "{}: dtype bool is not supported: use float32, float64 or int64", op);
+  }
+  if (fits && source.dtype() == x.dtype()) return;
+  fail(Status::kInvalidArgument, "{}: index {} and source {} do not fit {}", op, describe(index), describe(source),
+       describe(x));
+}
+
+// A copy of x in the dtype in which `terms` numbers are added to each element.
+Tensor started_sums(const Tensor& x, int64_t terms) {
+  Tensor sums = x.clone();
+  return x.dtype() == Dtype::kInt64 ? sums : as_dtype(sums, sum_dtype(x.dtype(), terms));
+}
+
+void save_source(Saved* saved, const Tensor& indices, const Tensor& source, size_t dim) {
+  if (saved == nullptr) return;
+  saved->tensors = {indices.snapshot()};
+  saved->shapes = {source.shape(), Dims{static_cast<int64_t>(dim)}};
+}
+
+Tensors index_add_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  const size_t dim = checked_dim("index_add", get_int(attributes, "dim", 0), x);
+  const bool has_dims = x.rank() > 0 && inputs[1].rank() == 1;
+  Dims wanted = x.shape();
+  if (has_dims) wanted[dim] = inputs[1].count();
+  check_adds("index_add", x, inputs[1], inputs[2], has_dims && inputs[2].shape() == wanted);
+  const Tensor indices = checked_indices("index_add", inputs[1], x.shape()[dim]);
+  const Tensor terms = inputs[2].contiguous();
+  const bool are_many = terms.count() > 0 && indices.count() >= kMostSummedPlainly;
+  Tensor sums = started_sums(x, are_many ? most_frequent(indices, x.shape()[dim]) + 1 : 0);
+  add_slabs("index_add", sums, terms, indices, dim);
+  save_source(saved, indices, terms, dim);
+  return {as_dtype(sums, x.dtype())};
+}
+
+Tensors index_add_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(3);
+  const Tensor& g = gradients[0];
+  if (!g) return result;
+  if (saved.needs(0)) result[0] = g;
+  if (!saved.needs(2)) return result;
+  result[2] = Tensor::empty(g.dtype(), saved.shapes[0]);
+  take_slabs(result[2], g.contiguous(), saved.tensors[0], Slabs(g.shape(), static_cast<size_t>(saved.shapes[1][0])));
+  return result;
+}
+
+// The elements of a tensor up to a shape that is no larger in any dim.
+Tensor leading_part(const Tensor& x, const Dims& shape) { return x.view(shape, x.strides(), x.offset()); }
+
+Tensors scatter_add_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  const Tensor& index = inputs[1];
+  const Tensor& source = inputs[2];
+  const size_t dim = checked_dim("scatter_add", get_int(attributes, "dim", 0), x);
+  bool fits = x.rank() > 0 && index.rank() == x.rank() && source.rank() == x.rank();
+  for (size_t d = 0; d < x.rank() && fits; ++d) {
+    fits = index.shape()[d] <= source.shape()[d] && (d == dim || index.shape()[d] <= x.shape()[d]);
+  }
+  check_adds("scatter_add", x, index, source, fits);
+  const Tensor indices = checked_indices("scatter_add", index, x.shape()[dim]);
+  Tensor sums = started_sums(x, indices.count() > 0 ? index.shape()[dim] : 0);
+  const Tensor terms = leading_part(source, index.shape()).contiguous();
+  dispatch_terms("scatter_add", x.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
+    if (terms.count() == 0) return;
+    const T* in = terms.data_as<T>();
+    Total* const out = sums.mutable_data_as<Total>();
+    for_each_index_row(indices, sums.strides(), dim, [&](const IndexRow& row) {
+      add_row(out, in, row);
+      in += row.count;
+    });
+  });
+  save_source(saved, indices, source, dim);
+  return {as_dtype(sums, x.dtype())};
+}
+
+Tensors scatter_add_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(3);
+  const Tensor& g = gradients[0];
+  if (!g) return result;
+  if (saved.needs(0)) result[0] = g;
+  if (!saved.needs(2)) return result;
+  const Tensor& indices = saved.tensors[0];
+  result[2] = gathered(g, indices, static_cast<size_t>(saved.shapes[1][0]));
+  if (indices.shape() == saved.shapes[0]) return result;
+  Tensor whole = zero_tensor(g.dtype(), saved.shapes[0]);
+  write_part(whole, leading_part(whole, indices.shape()), result[2]);
+  result[2] = whole;
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kIndexAdd{.name = "index_add",
+                       .signature = "index_add(tensor x, tensor index, tensor source, int64 dim = 0) -> tensor",
+                       .summary = "x, with each part of source along dim added to that which index (int64, [n]) names.",
+                       .forward = index_add_forward,
+                       .backward = index_add_backward};
+
+constexpr Op kScatterAdd{
+    .name = "scatter_add",
+    .signature = "scatter_add(tensor x, tensor index, tensor source, int64 dim) -> tensor",
+    .summary = "x, with each element of source, up to the shape of index, added at index (int64) along dim.",
+    .forward = scatter_add_forward,
+    .backward = scatter_add_backward};
+
+// ---- one_hot --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int64_t kMostClasses = int64_t{1} << 24;
+
+Tensors one_hot_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
+  const int64_t classes = get_int(attributes, "num_classes", 0);
+  if (classes < 1 || classes > kMostClasses) {
+    fail(Status::kInvalidArgument, "one_hot: num_classes {} is not from 1 to {}", classes, kMostClasses);
+  }
+  const Tensor indices = checked_indices("one_hot", inputs[0], classes);
+  Dims shape = indices.shape();
+  shape.push_back(classes);
+  Tensor y = zero_tensor(Dtype::kInt64, shape);
+  for (int64_t i = 0; i < indices.count(); ++i) {
+    y.mutable_data_as<int64_t>()[i * classes + indices.data_as<int64_t>()[i]] = 1;
+  }
+  return {y};
+}
+
+}  // namespace
+
+constexpr Op kOneHot{
+    .name = "one_hot",
+    .signature = "one_hot(tensor index, int64 num_classes) -> tensor",
+    .summary = "1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.",
+    .forward = one_hot_forward};
 
 }  // namespace distag::ops

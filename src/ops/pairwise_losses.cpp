@@ -1,4 +1,5 @@
-// Losses of pairs of elements: mse_loss, l1_loss, binary_cross_entropy_with_logits. Inputs are broadcast and promoted.
+// Losses of pairs of elements: mse_loss, l1_loss, huber_loss, binary_cross_entropy_with_logits, kl_div. Inputs are
+// broadcast and promoted.
 #include <cmath>
 
 #include "ops/attributes.h"
@@ -12,18 +13,21 @@
 namespace distag::ops {
 namespace {
 
-// A Loss has expressions of rows a and b: value, and slope_in_a and slope_in_b, to be multiplied by kSlopeFactor.
+// A Loss, made of the attributes where it has some, has expressions of rows a and b: value, and slope_in_a and
+// slope_in_b, to be multiplied by kSlopeFactor.
 template <Name kName, typename Loss>
 struct PairwiseLoss {
   static Tensors forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+    const Loss loss = loss_of(attributes);
     LossReduction reduction = loss_reduction(kName.text, attributes);
     Pair pair(kName.text, inputs);
     Tensor losses = Tensor::empty(pair.dtype(), pair.shape);
     dispatch_floating(kName.text, pair.dtype(),
-                      [&]<typename T>(T) { compute_alike<T>(losses, Loss::value, pair.a, pair.b); });
+                      [&]<typename T>(T) { compute_alike<T>(losses, loss.value, pair.a, pair.b); });
     double divisor = reduction == LossReduction::kOfTheMean ? static_cast<double>(losses.count()) : 1.0;
     if (saved != nullptr) {
       save_kinds(saved, inputs);
+      saved->attributes = attributes;
       saved->tensors = {pair.a.snapshot(), pair.b.snapshot(),
                         Tensor::scalar(pair.dtype(), Loss::kSlopeFactor / divisor)};
       saved->shapes.push_back(pair.shape);
@@ -37,12 +41,19 @@ struct PairwiseLoss {
   static Tensors backward(const Saved& saved, Tensors gradients) {
     Tensors result(2);
     if (!gradients[0]) return result;
-    if (saved.needs(0)) result[0] = gradient(saved, 0, Loss::slope_in_a, gradients[0]);
-    if (saved.needs(1)) result[1] = gradient(saved, 1, Loss::slope_in_b, gradients[0]);
+    const Loss loss = loss_of(saved.attributes);
+    if (saved.needs(0)) result[0] = gradient(saved, 0, loss.slope_in_a, gradients[0]);
+    if (saved.needs(1)) result[1] = gradient(saved, 1, loss.slope_in_b, gradients[0]);
     return result;
   }
 
  private:
+  static Loss loss_of(const Attributes& attributes) {
+    if constexpr (std::is_constructible_v<Loss, const Attributes&>)
+      return Loss(attributes);
+    else
+      return Loss();
+  }
   // The division of a mean first: a slope times the gradient may be too large for the dtype where the mean is not.
   template <typename Slope>
   static Tensor gradient(const Saved& saved, size_t input, Slope slope, const Tensor& g) {
@@ -85,6 +96,47 @@ struct AbsoluteDifference {
   static constexpr auto slope_in_b = [](const auto& a, const auto& b) { return slope_in_a(b, a); };
 };
 
+// Half of the squared difference up to delta, and from there on a line (Huber 1964).
+struct HuberDifference {
+  static constexpr double kSlopeFactor = 1;
+  struct Value {
+    double delta;
+    auto operator()(const auto& a, const auto& b) const {
+      using T = Element<decltype(a)>;
+      return each([limit = static_cast<T>(delta)](T x, T y) { return of(std::fabs(x - y), limit); }, a, b);
+    }
+    template <typename T>
+    static T of(T distance, T limit) {
+      return distance <= limit ? T(0.5) * distance * distance : limit * (distance - T(0.5) * limit);
+    }
+  };
+  // The difference, limited to -delta .. delta; NaN stays.
+  struct Slope {
+    double delta;
+    bool in_b;
+    auto operator()(const auto& a, const auto& b) const {
+      using T = Element<decltype(a)>;
+      return each(
+          [limit = static_cast<T>(delta), turned = in_b](T x, T y) {
+            const T difference = turned ? y - x : x - y;
+            const T raised = difference < -limit ? -limit : difference;
+            return raised > limit ? limit : raised;
+          },
+          a, b);
+    }
+  };
+
+  explicit HuberDifference(const Attributes& attributes)
+      : value{get_float(attributes, "delta", 1.0)}, slope_in_a{value.delta, false}, slope_in_b{value.delta, true} {
+    if (value.delta > 0) return;
+    fail(Status::kInvalidArgument, "huber_loss: delta {} is not above 0", value.delta);
+  }
+
+  Value value;
+  Slope slope_in_a;
+  Slope slope_in_b;
+};
+
 // -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), without overflow.
 struct LogitCrossEntropy {
   struct Value {
@@ -100,6 +152,49 @@ struct LogitCrossEntropy {
   static constexpr auto slope_in_b = [](const auto& x, const auto&) { return -x; };
 };
 
+// t (log(t) - x); 0 where t is, with a slope of 0 in t. Or exp(t) (t - x) of the logarithm of a target.
+struct Divergence {
+  static constexpr double kSlopeFactor = 1;
+  struct Value {
+    bool is_log;
+    auto operator()(const auto& x, const auto& t) const {
+      using T = Element<decltype(x)>;
+      return each([log_given = is_log](T a, T b) { return of(a, b, log_given); }, x, t);
+    }
+    template <typename T>
+    DISTAG_INLINE static T of(T x, T t, bool log_given) {
+      if (log_given) return math::exp(t) * (t - x);
+      return t == T(0) && x == x ? T(0) : t * (math::log(t) - x);
+    }
+  };
+  struct SlopeInA {
+    bool is_log;
+    auto operator()(const auto& x, const auto& t) const {
+      using T = Element<decltype(x)>;
+      return each([log_given = is_log](T, T b) { return log_given ? -math::exp(b) : -b; }, x, t);
+    }
+  };
+  struct SlopeInB {
+    bool is_log;
+    auto operator()(const auto& x, const auto& t) const {
+      using T = Element<decltype(x)>;
+      return each([log_given = is_log](T a, T b) { return of(a, b, log_given); }, x, t);
+    }
+    template <typename T>
+    DISTAG_INLINE static T of(T x, T t, bool log_given) {
+      if (log_given) return math::exp(t) * (t - x + T(1));
+      return t == T(0) ? T(0) : math::log(t) + T(1) - x;
+    }
+  };
+
+  explicit Divergence(const Attributes& attributes)
+      : value{get_bool(attributes, "log_target", false)}, slope_in_a{value.is_log}, slope_in_b{value.is_log} {}
+
+  Value value;
+  SlopeInA slope_in_a;
+  SlopeInB slope_in_b;
+};
+
 }  // namespace
 
 constexpr Op kMseLoss =
@@ -110,10 +205,21 @@ constexpr Op kL1Loss =
     of_pairs<"l1_loss", AbsoluteDifference>("l1_loss(tensor a, tensor b, text reduction = mean) -> tensor",
                                             "|a - b|, elementwise, shapes broadcast; reduced by mean, sum or none.");
 
+constexpr Op kHuberLoss = of_pairs<"huber_loss", HuberDifference>(
+    "huber_loss(tensor a, tensor b, text reduction = mean, float64 delta = 1) -> tensor",
+    "d^2 / 2 of d = |a - b| up to delta, else delta * (d - delta / 2), elementwise, shapes broadcast; reduced by mean, "
+    "sum or none.");
+
 constexpr Op kBinaryCrossEntropyWithLogits = of_pairs<"binary_cross_entropy_with_logits", LogitCrossEntropy>(
     "binary_cross_entropy_with_logits(tensor logits, tensor targets, text reduction = mean) -> tensor",
     "-(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t, elementwise, shapes broadcast; reduced "
     "by "
     "mean, sum or none.");
+
+constexpr Op kKlDiv = of_pairs<"kl_div", Divergence>(
+    "kl_div(tensor logs, tensor targets, text reduction = mean, bool log_target = false) -> tensor",
+    "t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target, "
+    "elementwise, shapes "
+    "broadcast; reduced by mean, sum or none.");
 
 }  // namespace distag::ops

@@ -1,4 +1,5 @@
 // Pooling of images.
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -120,5 +121,198 @@ constexpr Op kMaxPool2d{.name = "max_pool2d",
                         .summary = "The largest element of each window of x [n, c, h, w].",
                         .forward = max_pool2d_forward,
                         .backward = max_pool2d_backward};
+
+// ---- avg_pool2d -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The windows of planes of one size, and by what the sum of each is divided.
+struct Averaging {
+  std::vector<Places> rows;
+  std::vector<Places> columns;
+  int64_t height;
+  int64_t width;
+  int64_t whole;  // elements of a window, or 0 where those in the padding do not count
+
+  Averaging(const Window& window, bool with_padding)
+      : rows(places_along(window.rows)),
+        columns(places_along(window.columns)),
+        height(window.rows.size),
+        width(window.columns.size),
+        whole(with_padding ? window.rows.kernel * window.columns.kernel : 0) {}
+  // Windows of any sizes, each whole within the plane.
+  Averaging(std::vector<Places> of_rows, std::vector<Places> of_columns, int64_t plane_height, int64_t plane_width)
+      : rows(std::move(of_rows)), columns(std::move(of_columns)), height(plane_height), width(plane_width), whole(0) {}
+  double divisor(const Places& row, const Places& column) const {
+    return static_cast<double>(whole > 0 ? whole : (row.end - row.first) * (column.end - column.first));
+  }
+};
+
+template <typename T>
+void average_planes(T* out, const T* x, int64_t planes, const Averaging& windows) {
+  for (int64_t p = 0; p < planes; ++p, x += windows.height * windows.width) {
+    for (const Places& row : windows.rows) {
+      for (const Places& column : windows.columns) {
+        double sum = 0;
+        for (int64_t i = row.first; i < row.end; ++i) {
+          for (int64_t j = column.first; j < column.end; ++j) sum += static_cast<double>(x[i * windows.width + j]);
+        }
+        *out++ = static_cast<T>(sum / windows.divisor(row, column));
+      }
+    }
+  }
+}
+
+template <typename T, typename Total>
+void spread_planes(Total* out, const T* g, int64_t planes, const Averaging& windows) {
+  for (int64_t p = 0; p < planes; ++p, out += windows.height * windows.width) {
+    for (const Places& row : windows.rows) {
+      for (const Places& column : windows.columns) {
+        const auto share = static_cast<Total>(static_cast<double>(*g++) / windows.divisor(row, column));
+        for (int64_t i = row.first; i < row.end; ++i) {
+          for (int64_t j = column.first; j < column.end; ++j) out[i * windows.width + j] += share;
+        }
+      }
+    }
+  }
+}
+
+Window averaging_window(const Dims& shape, const Attributes& attributes) {
+  const Dims kernel = get_dims(attributes, "kernel");
+  const Window window = make_window("avg_pool2d", attributes, Dims{shape[2], shape[3]}, kernel, kernel);
+  if (window.rows.padding <= kernel[0] / 2 && window.columns.padding <= kernel[1] / 2) return window;
+  fail(Status::kInvalidArgument, "avg_pool2d: padding [{}, {}] is more than half of the kernel {}", window.rows.padding,
+       window.columns.padding, to_string(kernel));
+}
+
+bool counts_padding(const Attributes& attributes) { return get_bool(attributes, "count_include_pad", true); }
+
+Tensors avg_pool2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  if (x.rank() != 4) fail(Status::kInvalidArgument, "avg_pool2d: x must be [n, c, h, w], not {}", describe(x));
+  const Tensor in = x.contiguous();
+  const Window window = averaging_window(x.shape(), attributes);
+  Tensor y = Tensor::empty(x.dtype(), Dims{x.shape()[0], x.shape()[1], window.rows.out, window.columns.out});
+  dispatch_floating("avg_pool2d", x.dtype(), [&]<typename T>(T) {
+    if (y.count() == 0) return;
+    average_planes(y.mutable_data_as<T>(), in.data_as<T>(), x.shape()[0] * x.shape()[1],
+                   Averaging(window, counts_padding(attributes)));
+  });
+  if (saved != nullptr) {
+    saved->shapes = {x.shape()};
+    saved->attributes = attributes;
+  }
+  return {y};
+}
+
+Tensors avg_pool2d_backward(const Saved& saved, Tensors gradients) {
+  if (!gradients[0]) return gradients;
+  const Tensor g = gradients[0].contiguous();
+  const Dims& shape = saved.shapes[0];
+  const Window window = averaging_window(shape, saved.attributes);
+  Tensor result = zero_tensor(sum_dtype(g.dtype(), window.rows.overlap() * window.columns.overlap()), shape);
+  dispatch_sum("avg_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
+    if (g.count() == 0 || result.count() == 0) return;
+    spread_planes(result.mutable_data_as<Total>(), g.data_as<T>(), shape[0] * shape[1],
+                  Averaging(window, counts_padding(saved.attributes)));
+  });
+  return {as_dtype(result, g.dtype())};
+}
+
+}  // namespace
+
+constexpr Op kAvgPool2d{
+    .name = "avg_pool2d",
+    .signature =
+        "avg_pool2d(tensor x, int64[] kernel, int64[] stride = kernel, "
+        "int64[] padding = [0,0], bool count_include_pad = true) -> tensor",
+    .summary = "The mean of each window of x [n, c, h, w]; the padding counts as zeros, or not at all.",
+    .forward = avg_pool2d_forward,
+    .backward = avg_pool2d_backward};
+
+// ---- adaptive_avg_pool2d --------------------------------------------------------------------------------------------
+
+namespace {
+
+// The most outputs along a side that has fewer elements.
+constexpr int64_t kMostAdaptiveOutputs = 4096;
+
+void check_adaptive_outputs(const Tensor& x, const Dims& output, size_t side) {
+  const int64_t most = std::max(kMostAdaptiveOutputs, x.shape()[2 + side]);
+  if (output[side] >= 1 && output[side] <= most) return;
+  fail(Status::kInvalidArgument, "adaptive_avg_pool2d: output_size {} of {} is not from 1 to {} along dim {}",
+       to_string(output), describe(x), most, 2 + side);
+}
+
+Dims adaptive_outputs(const Tensor& x, const Attributes& attributes) {
+  if (x.rank() != 4) {
+    fail(Status::kInvalidArgument, "adaptive_avg_pool2d: x must be [n, c, h, w], not {}", describe(x));
+  }
+  const Dims output = get_dims(attributes, "output_size");
+  if (output.size() != 2) {
+    fail(Status::kInvalidArgument, "adaptive_avg_pool2d: output_size {} must be two numbers", to_string(output));
+  }
+  for (size_t side = 0; side < 2; ++side) check_adaptive_outputs(x, output, side);
+  if (x.shape()[2] == 0 || x.shape()[3] == 0) {
+    fail(Status::kInvalidArgument, "adaptive_avg_pool2d: {} has no elements to average", describe(x));
+  }
+  return output;
+}
+
+// Window o covers floor(o size / outputs) up to ceil((o + 1) size / outputs).
+std::vector<Places> adaptive_places(int64_t size, int64_t outputs) {
+  std::vector<Places> places(static_cast<size_t>(outputs));
+  for (int64_t o = 0; o < outputs; ++o) {
+    places[static_cast<size_t>(o)] = {o * size / outputs, ((o + 1) * size + outputs - 1) / outputs};
+  }
+  return places;
+}
+
+Averaging adaptive_windows(const Dims& shape, const Dims& output) {
+  return Averaging(adaptive_places(shape[2], output[0]), adaptive_places(shape[3], output[1]), shape[2], shape[3]);
+}
+
+// The most windows that share an element of a side.
+int64_t adaptive_overlap(int64_t size, int64_t outputs) { return outputs / size + 2; }
+
+Tensors adaptive_avg_pool2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  const Dims output = adaptive_outputs(x, attributes);
+  const Tensor in = x.contiguous();
+  Tensor y = Tensor::empty(x.dtype(), Dims{x.shape()[0], x.shape()[1], output[0], output[1]});
+  dispatch_floating("adaptive_avg_pool2d", x.dtype(), [&]<typename T>(T) {
+    if (y.count() == 0) return;
+    average_planes(y.mutable_data_as<T>(), in.data_as<T>(), x.shape()[0] * x.shape()[1],
+                   adaptive_windows(x.shape(), output));
+  });
+  if (saved != nullptr) saved->shapes = {x.shape(), output};
+  return {y};
+}
+
+Tensors adaptive_avg_pool2d_backward(const Saved& saved, Tensors gradients) {
+  if (!gradients[0]) return gradients;
+  const Tensor g = gradients[0].contiguous();
+  const Dims& shape = saved.shapes[0];
+  const Dims& output = saved.shapes[1];
+  const int64_t overlap = adaptive_overlap(shape[2], output[0]) * adaptive_overlap(shape[3], output[1]);
+  Tensor result = zero_tensor(sum_dtype(g.dtype(), overlap), shape);
+  dispatch_sum("adaptive_avg_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
+    if (g.count() == 0) return;
+    spread_planes(result.mutable_data_as<Total>(), g.data_as<T>(), shape[0] * shape[1],
+                  adaptive_windows(shape, output));
+  });
+  return {as_dtype(result, g.dtype())};
+}
+
+}  // namespace
+
+constexpr Op kAdaptiveAvgPool2d{
+    .name = "adaptive_avg_pool2d",
+    .signature = "adaptive_avg_pool2d(tensor x, int64[] output_size) -> tensor",
+    .summary =
+        "The means of output_size [oh, ow] windows of x [n, c, h, w]: window i from floor(i h / oh) up to "
+        "ceil((i + 1) h / oh), columns likewise.",
+    .forward = adaptive_avg_pool2d_forward,
+    .backward = adaptive_avg_pool2d_backward};
 
 }  // namespace distag::ops

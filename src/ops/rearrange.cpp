@@ -1,4 +1,5 @@
-// More ops that move elements: permute, expand, squeeze, unsqueeze (views), stack, split, flip, pad, tril, cumsum.
+// More ops that move elements: permute, expand, squeeze, unsqueeze (views), stack, split, flip, pad, tril,
+// triu, cumsum.
 #include <utility>
 
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "ops/dispatch.h"
 #include "ops/reduce.h"
 #include "ops/reduce_kernels.h"
+#include "ops/unary.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -324,9 +326,7 @@ Tensors pad_forward(std::span<const Tensor> inputs, const Attributes& attributes
   Dims shape = with_size(x.shape(), dim, joined_size("pad", joined_size("pad", before, x.shape()[dim]), after));
   element_count(shape, dtype_size(x.dtype()));
   const double number = get_float(attributes, "value", 0.0);
-  if (x.dtype() == Dtype::kInt64 && !is_int64(number)) {
-    fail(Status::kInvalidArgument, "pad: {} is no int64", number);
-  }
+  check_fits("pad", x.dtype(), number);
   Tensor value = as_dtype(Tensor::scalar(Dtype::kFloat64, number), x.dtype());
   Tensor y = Tensor::empty(x.dtype(), shape);
   int64_t start = 0;
@@ -356,45 +356,53 @@ constexpr Op kPad{
     .forward = pad_forward,
     .backward = pad_backward};
 
-// ---- tril -----------------------------------------------------------------------------------------------------------
+// ---- tril, triu -----------------------------------------------------------------------------------------------------
 
 namespace {
 
-// Zeros above a diagonal of the last two dims.
-Tensor lower_triangle(const Tensor& x, int64_t diagonal) {
+enum class Triangle { kLower, kUpper };
+
+// Zeros on the other side of a diagonal of the last two dims.
+Tensor triangle_of(const Tensor& x, Triangle triangle, int64_t diagonal) {
   Tensor y = x.clone();
-  int64_t rows = x.shape()[x.rank() - 2];
-  int64_t columns = x.shape().back();
+  const int64_t rows = x.shape()[x.rank() - 2];
+  const int64_t columns = x.shape().back();
+  const bool is_lower = triangle == Triangle::kLower;
   dispatch(x.dtype(), [&]<typename T>(T) {
     T* data = y.mutable_data_as<T>();
-    for (int64_t r = 0; rows > 0 && r < y.count() / std::max<int64_t>(columns, 1); ++r) {
-      int64_t kept = std::clamp<int64_t>(r % rows + 1 + std::clamp(diagonal, -rows, columns), 0, columns);
-      std::fill(data + r * columns + kept, data + (r + 1) * columns, T(0));
+    for (int64_t r = 0; rows > 0 && r < y.count() / std::max<int64_t>(columns, 1); ++r, data += columns) {
+      const int64_t at = r % rows + std::clamp(diagonal, -rows, columns);  // of the diagonal in this row
+      const int64_t middle = std::clamp<int64_t>(is_lower ? at + 1 : at, 0, columns);
+      is_lower ? std::fill(data + middle, data + columns, T(0)) : std::fill(data, data + middle, T(0));
     }
   });
   return y;
 }
 
-Tensors tril_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  if (x.rank() < 2) fail(Status::kInvalidArgument, "tril: {} is no matrix", describe(x));
-  if (saved != nullptr) saved->attributes = attributes;
-  return {lower_triangle(x, get_int(attributes, "diagonal", 0))};
-}
-
-Tensors tril_backward(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = lower_triangle(gradients[0], get_int(saved.attributes, "diagonal", 0));
-  return gradients;
-}
+template <Name kName, Triangle kTriangle>
+struct TriangleOp {
+  static Tensors forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    if (x.rank() < 2) fail(Status::kInvalidArgument, "{}: {} is no matrix", kName.text, describe(x));
+    if (saved != nullptr) saved->attributes = attributes;
+    return {triangle_of(x, kTriangle, get_int(attributes, "diagonal", 0))};
+  }
+  static Tensors backward(const Saved& saved, Tensors gradients) {
+    Tensor& g = gradients[0];
+    if (g) g = triangle_of(g, kTriangle, get_int(saved.attributes, "diagonal", 0));
+    return gradients;
+  }
+};
 
 }  // namespace
 
-constexpr Op kTril{.name = "tril",
-                   .signature = "tril(tensor x, int64 diagonal = 0) -> tensor",
-                   .summary = "x [.., n, m] with zeros above a diagonal; 0 is the main one, 1 the one above it.",
-                   .forward = tril_forward,
-                   .backward = tril_backward,
-                   .is_cheap = true};
+constexpr Op kTril = elementwise_op<TriangleOp<"tril", Triangle::kLower>>(
+    "tril", "tril(tensor x, int64 diagonal = 0) -> tensor",
+    "x [.., n, m] with zeros above a diagonal; 0 is the main one, 1 the one above it.");
+
+constexpr Op kTriu = elementwise_op<TriangleOp<"triu", Triangle::kUpper>>(
+    "triu", "triu(tensor x, int64 diagonal = 0) -> tensor",
+    "x [.., n, m] with zeros below a diagonal; 0 is the main one, 1 the one above it.");
 
 // ---- cumsum ---------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-// Ops that reduce dims: sum, mean, max, amin, argmax.
+// Ops that reduce dims: sum, mean, max, amin, any, all, argmax.
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
@@ -20,6 +20,14 @@ struct Reduction {
         shape(reduced_shape(x.shape(), dims, get_bool(attributes, "keepdim", false))),
         kept_shape(reduced_shape(x.shape(), dims, true)) {}
 };
+
+// Bools as 0 and 1: any other byte is true, too.
+Tensor truth_values(const Tensor& x) {
+  Tensor out = Tensor::empty(Dtype::kBool, x.shape());
+  compute_alike<Bool>(
+      out, [](const auto& r) { return xt::not_equal(r, 0); }, x);
+  return out;
+}
 
 void check_not_empty(const char* op, const Tensor& x, int64_t count) {
   if (count == 0) fail(Status::kInvalidArgument, "{}: {} has no elements to choose from", op, describe(x));
@@ -162,6 +170,48 @@ constexpr Op kAmin{.name = "amin",
                    .forward = amin_forward,
                    .backward = chosen_backward,
                    .is_cheap = true};
+
+// ---- any, all -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Of bools as bytes 0 and 1 the largest is whether any is true, the smallest whether all are.
+Tensors truth_over(const char* op, bool of_any, std::span<const Tensor> inputs, const Attributes& attributes) {
+  const Tensor& x = inputs[0];
+  const Reduction reduction(op, x, attributes);
+  const Tensor truths = x.dtype() == Dtype::kBool ? truth_values(x) : as_dtype(x, Dtype::kBool);
+  if (reduced_count(x.shape(), reduction.dims) == 0) {
+    Tensor out = Tensor::empty(Dtype::kBool, reduction.shape);
+    if (out.count() > 0) std::fill_n(out.mutable_data_as<Bool>(), out.count(), Bool{of_any ? Bool{0} : Bool{1}});
+    return {out};
+  }
+  return {(of_any ? max_over : min_over)(truths, reduction.dims, reduction.shape)};
+}
+
+Tensors any_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
+  return truth_over("any", true, inputs, attributes);
+}
+
+Tensors all_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
+  return truth_over("all", false, inputs, attributes);
+}
+
+}  // namespace
+
+constexpr Op kAny{.name = "any",
+                  .signature = "any(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                  .summary =
+                      "Whether any element over dims ([] for all) is not 0 (a NaN is not), as bool; of none it is "
+                      "false. The dims go away or stay with size 1.",
+                  .forward = any_forward,
+                  .is_cheap = true};
+constexpr Op kAll{.name = "all",
+                  .signature = "all(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+                  .summary =
+                      "Whether all elements over dims ([] for all) are not 0 (a NaN is not), as bool; of none it is "
+                      "true. The dims go away or stay with size 1.",
+                  .forward = all_forward,
+                  .is_cheap = true};
 
 // ---- argmax ---------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,11 @@
-// Ops that move elements without computing: transpose, reshape, slice, concat, detach, clone, cast.
+// Ops that move elements without computing: transpose, reshape, slice, concat, detach, clone, cast, repeat.
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/broadcast.h"
 #include "ops/builtins.h"
+#include "ops/reduce.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -256,5 +259,89 @@ constexpr Op kCast{.name = "cast",
                    .forward = cast_forward,
                    .backward = cast_backward,
                    .is_cheap = true};
+
+// ---- repeat ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int64_t kMostRepeats = int64_t{1} << 24;
+
+Dims checked_repeats(const Tensor& x, const Dims& repeats) {
+  bool fits = repeats.size() >= x.rank();
+  for (const int64_t count : repeats) fits = fits && count >= 0 && count <= kMostRepeats;
+  if (fits) return repeats;
+  fail(Status::kInvalidArgument, "repeat: repeats {} must be {} numbers or more, from 0 to {}, for {}",
+       to_string(repeats), x.rank(), kMostRepeats, describe(x));
+}
+
+// A row-major tensor around one of its dims: the elements before it, and those of one index of it and all dims behind.
+struct DimPlace {
+  int64_t outer = 1;
+  int64_t inner = 1;
+
+  DimPlace(const Dims& shape, size_t dim) {
+    for (size_t d = 0; d < shape.size(); ++d) (d < dim ? outer : inner) *= shape[d];
+  }
+};
+
+// Row-major x, which has elements, `count` times along dim.
+Tensor with_copies(const Tensor& x, size_t dim, int64_t count) {
+  const DimPlace place(x.shape(), dim);
+  const Tensor one = with_shape(x, Dims{place.outer, 1, place.inner});
+  Dims shape = x.shape();
+  shape[dim] *= count;
+  return with_shape(broadcast_to(one, Dims{place.outer, count, place.inner}).contiguous(), shape);
+}
+
+Tensors repeat_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  const Dims repeats = checked_repeats(x, get_dims(attributes, "repeats"));
+  Dims led;
+  led.resize(repeats.size() - x.rank(), 1);
+  for (const int64_t size : x.shape()) led.push_back(size);
+  Dims shape = led;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (!__builtin_mul_overflow(led[d], repeats[d], &shape[d])) continue;
+    fail(Status::kInvalidArgument, "repeat: {} times dim {} of {} is more than an int64 holds", repeats[d], d,
+         to_string(led));
+  }
+  if (saved != nullptr) saved->shapes = {x.shape(), repeats};
+  if (element_count(shape, dtype_size(x.dtype())) == 0) return {Tensor::empty(x.dtype(), shape)};
+  if (shape == led) return {with_shape(x.clone(), shape)};
+  Tensor y = with_shape(x.contiguous(), led);
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (repeats[d] != 1) y = with_copies(y, d, repeats[d]);
+  }
+  return {y};
+}
+
+// The sums over the copies, of several dims in double so that each is rounded once.
+Tensors repeat_backward(const Saved& saved, Tensors gradients) {
+  if (!gradients[0]) return gradients;
+  const Dtype dtype = gradients[0].dtype();
+  const Dims& repeats = saved.shapes[1];
+  if (gradients[0].count() == 0) return {zero_tensor(dtype, saved.shapes[0])};
+  const auto summed = std::count_if(repeats.begin(), repeats.end(), [](int64_t count) { return count != 1; });
+  Tensor g = (summed > 1 ? as_dtype(gradients[0], Dtype::kFloat64) : gradients[0]).contiguous();
+  Dims left = g.shape();
+  for (size_t d = 0; d < left.size(); ++d) {
+    if (repeats[d] == 1) continue;
+    left[d] /= repeats[d];
+    const DimPlace place(left, d);
+    const Tensor copies = with_shape(g, Dims{place.outer, repeats[d], place.inner});
+    g = sum_over(copies, DimSet(2), left);
+  }
+  return {as_dtype(with_shape(g, saved.shapes[0]), dtype)};
+}
+
+}  // namespace
+
+constexpr Op kRepeat{.name = "repeat",
+                     .signature = "repeat(tensor x, int64[] repeats) -> tensor",
+                     .summary =
+                         "x repeats[i] times along each dim i, of which the first are new ones where there are more "
+                         "repeats than dims of x.",
+                     .forward = repeat_forward,
+                     .backward = repeat_backward};
 
 }  // namespace distag::ops

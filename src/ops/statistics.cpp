@@ -1,5 +1,5 @@
-// Ops on the elements of some dims together: logsumexp, var, layer_norm. Sums are those of reduce_kernels.h; what is
-// done with them are expressions over rows.
+// Ops on the elements of some dims together: logsumexp, var, std, layer_norm. Sums are those of reduce_kernels.h; what
+// is done with them are expressions over rows.
 #include "ops/statistics.h"
 
 #include <cmath>
@@ -204,38 +204,57 @@ double divisor_of(const Attributes& attributes, int64_t count) {
   return std::max(0.0, static_cast<double>(count) - get_float(attributes, "correction", 1.0));
 }
 
-// sum((x - mean)^2) / (n - correction)
-Tensors var_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  if (!is_floating(x.dtype()))
-    fail(Status::kUnsupported, "var: dtype of {} is not supported: cast it first", describe(x));
-  Statistic statistic("var", x, attributes);
+// float64[rows]: sum((x - mean)^2) / (n - correction). Leaves what centered_gradient takes.
+Tensor variances_of(const char* op, const Tensor& x, const Statistic& statistic, const Attributes& attributes,
+                    Saved* saved) {
   const Grouped& groups = statistic.groups;
   Tensor matrix = groups.gather(x);
-  Moments moments("var", matrix, divisor_of(attributes, groups.count), groups.rows, groups.count);
+  Moments moments(op, matrix, divisor_of(attributes, groups.count), groups.rows, groups.count);
   if (saved != nullptr) {
     save_groups(saved, x, matrix, statistic.dims);
     saved->tensors.push_back(moments.means);
     saved->attributes = attributes;
   }
-  return {as_dtype(with_shape(moments.variances, statistic.shape), x.dtype())};
+  return moments.variances;
+}
+
+// (x - mean) slope of each row; slopes: float64[rows].
+Tensor centered_gradient(const char* op, const Saved& saved, const Tensor& slopes) {
+  const Tensor& matrix = saved.tensors[0];
+  const Grouped groups(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
+  Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
+  if (out.count() == 0) return groups.scatter(out);
+  dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
+    center_rows<T>(out, matrix, saved.tensors[1], slopes, groups.rows, groups.count);
+  });
+  return groups.scatter(out);
+}
+
+int64_t count_of_rows(const Saved& saved) {
+  return Grouped(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0]))).count;
+}
+
+void check_has_moments(const char* op, const Tensor& x) {
+  if (is_floating(x.dtype())) return;
+  fail(Status::kUnsupported, "{}: dtype of {} is not supported: cast it first", op, describe(x));
+}
+
+Tensors var_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  check_has_moments("var", x);
+  const Statistic statistic("var", x, attributes);
+  const Tensor variances = variances_of("var", x, statistic, attributes, saved);
+  return {as_dtype(with_shape(variances, statistic.shape), x.dtype())};
 }
 
 // 2 (x - mean) g / divisor
 Tensors var_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
-  const Tensor& matrix = saved.tensors[0];
-  Grouped groups(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
-  Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
-  if (out.count() == 0) return {groups.scatter(out)};
   Tensor slopes = as_dtype(gradients[0], Dtype::kFloat64).contiguous();
-  const double factor = 2.0 / divisor_of(saved.attributes, groups.count);
+  const double factor = 2.0 / divisor_of(saved.attributes, count_of_rows(saved));
   slopes = combine(
       "var", [factor](const auto& g) { return g * factor; }, slopes);
-  dispatch_floating("var", matrix.dtype(), [&]<typename T>(T) {
-    center_rows<T>(out, matrix, saved.tensors[1], slopes, groups.rows, groups.count);
-  });
-  return {groups.scatter(out)};
+  return {centered_gradient("var", saved, slopes)};
 }
 
 }  // namespace
@@ -246,6 +265,42 @@ constexpr Op kVar{
     .summary = "sum((x - mean)^2) / (n - correction) over dims ([] for all), which go away or stay with size 1.",
     .forward = var_forward,
     .backward = var_backward,
+    .is_cheap = true};
+
+// ---- std ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensors std_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  check_has_moments("std", x);
+  const Statistic statistic("std", x, attributes);
+  const auto root = [](const auto& variance) { return xt::sqrt(variance); };
+  Tensor roots = combine("std", root, variances_of("std", x, statistic, attributes, saved));
+  roots = with_shape(roots, statistic.shape);
+  if (saved != nullptr) saved->tensors.push_back(roots.snapshot());
+  return {as_dtype(roots, x.dtype())};
+}
+
+// (x - mean) g / (divisor y); 0 where y is.
+Tensors std_backward(const Saved& saved, Tensors gradients) {
+  if (!gradients[0]) return gradients;
+  const double divisor = divisor_of(saved.attributes, count_of_rows(saved));
+  const auto slope = [divisor](const auto& g, const auto& y) {
+    return select(xt::equal(y, 0.0), 0.0, g / (y * divisor));
+  };
+  const Tensor g = as_dtype(gradients[0], Dtype::kFloat64).contiguous();
+  return {centered_gradient("std", saved, combine("std", slope, g, saved.tensors[2]))};
+}
+
+}  // namespace
+
+constexpr Op kStd{
+    .name = "std",
+    .signature = "std(tensor x, int64[] dims = [], bool keepdim = false, float64 correction = 1) -> tensor",
+    .summary = "The root of var over dims ([] for all), which go away or stay with size 1; its gradient at 0 is 0.",
+    .forward = std_forward,
+    .backward = std_backward,
     .is_cheap = true};
 
 // ---- layer_norm -----------------------------------------------------------------------------------------------------

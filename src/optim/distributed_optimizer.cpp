@@ -12,6 +12,7 @@
 #include "base/future_deadline.h"
 #include "base/mutex.h"
 #include "base/not_started.h"
+#include "group/shared.h"
 #include "optim/norm.h"
 #include "optim/operation.h"
 #include "optim/round.h"
@@ -113,7 +114,23 @@ struct DistributedOptimizer::State : std::enable_shared_from_this<State> {
     MutexLock lock(mutex);
     stepped = round.applied_ranks();
   }
+  void trace_step(Nanos begun, const Round& round) const;
 };
+
+void DistributedOptimizer::State::trace_step(Nanos begun, const Round& round) const {
+  Trace& trace = shared->group.shared()->trace;
+  if (!trace.is_on()) return;
+  TraceEvent event;
+  event.kind = TraceEvent::Kind::kSpan;
+  event.category = TraceCategory::kOptimizer;
+  event.begin = begun;
+  event.end = SteadyClock().now();
+  event.id = trace.next_span();
+  for (size_t i = 0; i < owners.size(); ++i) {
+    if (round.outcome(i) != Round::Outcome::kApplied) event.status = Status::kRemote;
+  }
+  trace.add(event, "step");
+}
 
 // Owners that it cannot tell for lack of memory learn it when this worker goes.
 void DistributedOptimizer::State::forget() noexcept {
@@ -171,6 +188,7 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask(Owner& owner, Re
                              .timeout = call.timeout,
                              .within = call.within,
                              .label = call.label,
+                             .trace_parent = call.trace_parent,
                              .has_time = true});
   } catch (...) {
     return failed(current_error());
@@ -223,11 +241,14 @@ std::shared_ptr<Future<Value>> DistributedOptimizer::step_async(const std::share
                                                                 const OptimizerCall& call) {
   state_->check_context(*context);
   const auto operation = std::make_shared<Operation>();
-  operation->after(state_->ask_all(Verb::kStep, context, call), [state = state_](Operation& step, const Round& round) {
-    state->note_step(round);
-    round.check("step");
-    step.complete(Value());
-  });
+  const Nanos begun = SteadyClock().now();
+  operation->after(state_->ask_all(Verb::kStep, context, call),
+                   [state = state_, begun](Operation& step, const Round& round) {
+                     state->note_step(round);
+                     state->trace_step(begun, round);
+                     round.check("step");
+                     step.complete(Value());
+                   });
   return operation->future();
 }
 

@@ -15,6 +15,7 @@ struct OptimizerCall {
   Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // the call being answered
   std::string label;                   // names it in errors of other workers
+  std::shared_ptr<const TraceParent> trace_parent = {};
 };
 
 // An optimizer as its user sees it, wherever its parameters are. Thread-safe: steps that touch the same parameters of a

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/trace_parent.h"
 #include "session/session.h"
 #include "tensor/value.h"
 #include "wire/message.h"
@@ -13,6 +14,10 @@
 namespace distag {
 
 class Invocation;
+
+// The function of the library under which members ask each other how they are. The answer is a text in JSON. Those who
+// look are not what is looked at: such calls are neither kept nor traced.
+inline constexpr const char* kLook = "distag.look";
 
 struct CallRequest {
   Id context;  // {0,0}: none
@@ -22,7 +27,8 @@ struct CallRequest {
   Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // the call being answered: bounds deadline and cancellation
   std::string label;
-  Incarnation to_incarnation = 0;  // 0: the latest of that name
+  std::shared_ptr<const TraceParent> trace_parent = {};  // nullptr: none
+  Incarnation to_incarnation = 0;                        // 0: the latest of that name
   // While the peer has taken too few of the requests before, it waits: as long as it takes, or OVERLOADED where too
   // much waits already. One of the group itself never waits.
   bool has_time = false;

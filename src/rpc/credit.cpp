@@ -133,4 +133,13 @@ std::vector<Incarnation> Credit::peers_with_waiting() const {
   return peers;
 }
 
+RequestBytes Credit::bytes() const {
+  RequestBytes bytes;
+  for (const auto& [peer, line] : lines_) {
+    bytes.open += not_taken(line);
+    bytes.waiting += line.waiting_bytes;
+  }
+  return bytes;
+}
+
 }  // namespace distag

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "rpc/outgoing_call.h"
+#include "rpc/rpc.h"
 #include "wire/packed.h"
 
 namespace distag {
@@ -41,6 +42,7 @@ class Credit {
   uint64_t to_ask(Incarnation peer) const;
   void note_asked(Incarnation peer, uint64_t taken);
   std::vector<Incarnation> peers_with_waiting() const;
+  RequestBytes bytes() const;
   // It is gone, and none waits for it.
   void forget(Incarnation peer) { lines_.erase(peer); }
 

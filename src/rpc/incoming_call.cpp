@@ -93,6 +93,11 @@ Nanos IncomingCall::time_left() const {
   return std::max<Nanos>(0, deadline_ - shared_->environment.loop.now());
 }
 
+Nanos IncomingCall::queued() const {
+  const Nanos begun = begun_.load(std::memory_order_relaxed);
+  return begun == kNever ? -1 : begun - arrived_;
+}
+
 bool IncomingCall::is_worker_down() const { return shared_->group->phase.load() == GroupPhase::kStopped; }
 
 bool IncomingCall::is_cancelled() const { return is_cancelled_.load(std::memory_order_acquire); }
@@ -161,6 +166,7 @@ bool IncomingCall::begin() {
   if (!shared_->running.begin(run_, request_.function)) return false;
   Stage expected = Stage::kQueued;
   if (stage_.compare_exchange_strong(expected, Stage::kRunning)) {
+    begun_.store(shared_->environment.loop.now(), std::memory_order_relaxed);
     note_taken();
     return true;
   }
@@ -210,6 +216,11 @@ void IncomingCall::run() {
 }
 
 void IncomingCall::run_begun(Work& work) {
+  TraceScope scope(shared_->group->trace, TraceCategory::kRun, request_.function, caller_->name);
+  scope.set_flow(TraceEvent::Flow::kIn, TraceCategory::kCall, request_.call);
+  scope.set_queued_since(arrived_);
+  scope.set_trace_parent(request_.trace_parent.get());
+  scope.set_bytes(bytes_);
   try {
     work(*this);
   } catch (...) {
@@ -260,6 +271,9 @@ bool IncomingCall::answer(Error error) {
 }
 
 void IncomingCall::hand_over() {
+  const std::shared_ptr<GroupShared> group = shared_->group;  // this may end below
+  TraceScope scope(group->trace, TraceCategory::kAnswer, request_.function, caller_->name);
+  scope.set_flow(TraceEvent::Flow::kOut, TraceCategory::kAnswer, request_.call);
   answer_.share = {account_->answers, keeps_result() ? 0 : cost_of(answer_.value, answer_.packed.get())};
   shared_->gate.run(place_, [self = std::static_pointer_cast<IncomingCall>(shared_from_this())]() mutable {
     self->table_.send_answer(std::move(self));

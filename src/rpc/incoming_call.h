@@ -53,6 +53,7 @@ class IncomingCall final : public Invocation {
   const std::string& caller() const override { return caller_->name; }
   const Id& context() const override { return request_.metadata.context; }
   const Values& args() const override { return request_.args; }
+  const std::shared_ptr<const TraceParent>& trace_parent() const override { return request_.trace_parent; }
   Nanos deadline() const override { return deadline_; }
   Nanos time_left() const override;
   bool is_cancelled() const override;
@@ -98,8 +99,11 @@ class IncomingCall final : public Invocation {
   void keep_in(std::shared_ptr<Future<Value>> kept) { kept_ = std::move(kept); }
   // Where a result goes that stays here; nullptr: to the caller, or it has been taken.
   std::shared_ptr<Future<Value>> take_kept() { return std::exchange(kept_, nullptr); }
+  bool has_bad_trace_parent() const { return request_.has_bad_trace_parent; }
   bool keeps_result() const { return static_cast<bool>(request_.keep); }
   Nanos arrived() const { return arrived_; }
+  // From there to the begin of its function; negative: it has not begun.
+  Nanos queued() const;
   OpenCall::Stage stage() const;
 
   // Nobody waits for the answer any more. Gives whether the function has begun. Also when the loop is gone.
@@ -142,6 +146,7 @@ class IncomingCall final : public Invocation {
   std::atomic<Stage> stage_{Stage::kQueued};
   std::atomic<bool> is_cancelled_{false};
   std::atomic<bool> is_answered_{false};
+  std::atomic<Nanos> begun_{kNever};
 
   // The reply that the function gives while it runs.
   mutable Mutex mutex_;

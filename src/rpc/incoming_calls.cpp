@@ -98,6 +98,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
   request.cost = 0;
   shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
   shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
+  if (call->has_bad_trace_parent()) shared_.counters.note_trace_parent_dropped();
   ++account->open;
   return call;
 }
@@ -252,12 +253,27 @@ bool IncomingCalls::remove(const IncomingCall& call) {
 void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
   assert_on_loop(shared_.environment.loop);
   if (remove(*call)) {  // somebody waits for it
+    trace(*call, call->pending_answer().error ? call->pending_answer().error->status() : Status::kOk);
     call->close();
     send_pending(call);
   } else {
     call->pending_answer().share = {};  // it never goes out
   }
   free_where_there_is_time(std::move(call));
+}
+
+// From its arrival to its answer, or to the loss of its caller.
+void IncomingCalls::trace(const IncomingCall& call, Status status) const {
+  if (call.function() == kLook) return;
+  TraceEvent event;
+  event.category = TraceCategory::kServed;
+  event.status = status;
+  event.begin = call.arrived();
+  event.end = shared_.environment.loop.now();
+  event.queued = call.queued();
+  event.id = call.id();
+  event.bytes = call.bytes();
+  shared_.group->trace.add_ended(event, call.function(), call.caller(), trace_id_of(call.trace_parent()));
 }
 
 void IncomingCalls::free_where_there_is_time(std::shared_ptr<IncomingCall> call) noexcept {
@@ -453,7 +469,9 @@ void IncomingCalls::on_peer_gone(Incarnation peer) {
     if (id.maker == peer && !call->keeps_result()) hit.push_back(call);
   }
   turns_.for_each(std::move(hit), [this](const std::shared_ptr<IncomingCall>& call) {
-    if (remove(*call)) close(call, "lost its caller");
+    if (!remove(*call)) return;
+    trace(*call, Status::kDisconnected);
+    close(call, "lost its caller");
   });
 }
 
@@ -482,6 +500,7 @@ std::vector<std::shared_ptr<IncomingCall>> IncomingCalls::begin_stop() {
 bool IncomingCalls::end_open(const std::shared_ptr<IncomingCall>& call) {
   assert_on_loop(shared_.environment.loop);
   if (!remove(*call)) return false;
+  trace(*call, Status::kCancelled);
   EachStep each;
   each([this, &call] { close(call, "lost its worker, which was shut down"); });
   if (const auto kept = call->take_kept()) fail_dropped(*kept);
@@ -508,10 +527,9 @@ void IncomingCalls::abandon() {
   for (const auto& [id, call] : std::exchange(open_, {})) call->close();
 }
 
-void IncomingCalls::describe(std::vector<OpenCall>& calls) const {
+void IncomingCalls::describe(std::vector<OpenCall>& calls, size_t most, Nanos now) const {
   assert_on_loop(shared_.environment.loop);
-  const Nanos now = shared_.environment.loop.now();
-  for (const auto& [id, call] : open_) {
+  for (const auto* call : oldest_of(open_, most, [](const IncomingCall& one) { return one.arrived(); })) {
     calls.push_back({call->stage(), call->function(), call->label(), call->caller(), call->peer()->rank,
                      call->context(), now - call->arrived(), call->time_left()});
   }

@@ -49,7 +49,7 @@ class IncomingCalls {
   void abandon();
 
   bool is_idle() const { return open_.empty() && shared_.running.is_empty(); }
-  void describe(std::vector<OpenCall>& calls) const;
+  void describe(std::vector<OpenCall>& calls, size_t most, Nanos now) const;
 
  private:
   struct Target {
@@ -77,6 +77,7 @@ class IncomingCalls {
   void on_due(const Id& id);
   // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
+  void trace(const IncomingCall& call, Status status) const;
   void send_pending(const std::shared_ptr<IncomingCall>& call);
   void check_made(const Peer& to, wire::Reply& reply) const;
   void send(const IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/trace_parent.h"
 #include "group/service.h"
 #include "tensor/value.h"
 
@@ -22,8 +23,9 @@ class Invocation : public std::enable_shared_from_this<Invocation> {
   virtual const std::string& caller() const = 0;  // name of the worker
   virtual const Id& context() const = 0;          // {0,0}: none
   virtual const Values& args() const = 0;
-  virtual Nanos deadline() const = 0;   // kNever: none
-  virtual Nanos time_left() const = 0;  // kForever: no limit
+  virtual const std::shared_ptr<const TraceParent>& trace_parent() const = 0;  // nullptr: none
+  virtual Nanos deadline() const = 0;                                          // kNever: none
+  virtual Nanos time_left() const = 0;                                         // kForever: no limit
   virtual bool is_cancelled() const = 0;
   // Sets the answer, which goes out when the function returns. Throws INVALID_STATE when answered or deferred already.
   virtual void set_result(Value value) = 0;

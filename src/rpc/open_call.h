@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -25,6 +27,25 @@ struct OpenCall {
   Id context;  // {0,0}: none
   Nanos age = 0;
   Nanos time_left = kForever;
+  std::string within = {};  // of one made here: the function that made it, where its host said so
 };
+
+// The oldest of the calls in a table by id, `most` of them; of a table that is larger than what one looks at in a
+// millisecond, the oldest of a part. `begun` gives the time of a call.
+template <typename Table, typename Begun>
+auto oldest_of(const Table& table, size_t most, const Begun& begun) {
+  constexpr size_t kMostSeen = 16384;
+  std::vector<typename Table::mapped_type::element_type*> calls;
+  calls.reserve(std::min(table.size(), kMostSeen));
+  for (const auto& [id, call] : table) {
+    if (calls.size() == kMostSeen) break;
+    calls.push_back(call.get());
+  }
+  const auto end = calls.begin() + static_cast<ptrdiff_t>(std::min(most, calls.size()));
+  std::partial_sort(calls.begin(), end, calls.end(),
+                    [&begun](const auto* a, const auto* b) { return begun(*a) < begun(*b); });
+  calls.erase(end, calls.end());
+  return calls;
+}
 
 }  // namespace distag

@@ -19,6 +19,7 @@ struct OutgoingCall {
   std::shared_ptr<const Peer> peer;
   std::string function;
   std::string label;
+  std::shared_ptr<const TraceParent> trace_parent;
   Values args;                                 // as they travel, until it is sent
   std::shared_ptr<const wire::Packed> packed;  // in their place
   Values originals;                            // with a context: the same with their history, until it is numbered

@@ -29,6 +29,7 @@ OutgoingCalls::OutgoingCalls(RpcShared& shared)
 void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   assert_on_loop(shared_.environment.loop);
   if (call->future.is_done()) return;
+  TraceScope scope(shared_.group->trace, TraceCategory::kCall, call->function, call->peer->name);
   try {
     if (call->kept) shared_.references->on_creation_queued(*call->kept);
     check(*call);
@@ -37,6 +38,9 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
       call->is_in_context = true;
     }
     call->id = {shared_.group->self.incarnation, ++last_counter_};
+    scope.set_flow(TraceEvent::Flow::kOut, TraceCategory::kCall, call->id);
+    scope.set_bytes(call->cost);
+    scope.set_trace_parent(call->trace_parent.get());
     by_context_.add(call->context, call->id);
     open_.emplace(call->id, call);
     shared_.counters.open_made.fetch_add(1, std::memory_order_relaxed);
@@ -144,6 +148,7 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
   body.args = std::move(call->args);
   body.packed = std::move(call->packed);
   body.label = call->label;
+  body.trace_parent = call->trace_parent;
   body.cost = call->cost;
   SendOptions options;
   if (call->kept) {
@@ -199,6 +204,8 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
   const auto found = open_.find(reply.call);
   const std::shared_ptr<OutgoingCall> call = found == open_.end() ? nullptr : found->second;
   if (call != nullptr && call->to != from.incarnation) violation("{} answers a call to another", describe_peer(from));
+  TraceScope scope(shared_.group->trace, TraceCategory::kAnswer, call == nullptr ? "" : call->function, from.name);
+  scope.set_flow(TraceEvent::Flow::kIn, TraceCategory::kAnswer, reply.call);
   receive_references(shared_, from, reply.result);  // without memory for them the answer comes again
   try {
     if (call == nullptr) {
@@ -354,11 +361,12 @@ void OutgoingCalls::abandon() {
     const std::shared_ptr<OutgoingCall> call = open_.begin()->second;
     call->is_in_context = false;
     call->kept.reset();
-    end(call, failure(*call, Status::kCancelled, "its worker is gone"));
+    finish(call, failure(*call, Status::kCancelled, "its worker is gone"));
   }
 }
 
 void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Value value) {
+  trace(*call, Status::kOk);
   forget(*call);
   EachStep each;  // a callback that finds no memory leaves the end
   each([&call, &value] { call->future.complete(std::move(value)); });
@@ -369,6 +377,11 @@ void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Value value) 
 }
 
 void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Error error) {
+  trace(*call, error.status());
+  finish(call, std::move(error));
+}
+
+void OutgoingCalls::finish(const std::shared_ptr<OutgoingCall>& call, Error error) {
   forget(*call);
   shared_.counters.failed.fetch_add(1, std::memory_order_relaxed);
   EachStep each;  // a callback or a word to the owner that finds no memory leaves the end
@@ -382,6 +395,24 @@ void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Error error) 
     if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
   });
   each.check();
+}
+
+// From its making to its end. One that was refused here has no id, and was never under way.
+void OutgoingCalls::trace(const OutgoingCall& call, Status status) const {
+  if (call.function == kLook) return;
+  Trace& trace = shared_.group->trace;
+  TraceEvent event;
+  event.category = TraceCategory::kCall;
+  event.status = status;
+  event.begin = call.begun;
+  event.end = shared_.environment.loop.now();
+  event.id = call.id;
+  event.bytes = call.cost;
+  if (call.id) {
+    trace.add_ended(event, call.function, call.peer->name, trace_id_of(call.trace_parent));
+  } else {
+    trace.recorder().add(event, call.function, call.peer->name);
+  }
 }
 
 void OutgoingCalls::forget(OutgoingCall& call) {
@@ -406,13 +437,13 @@ void OutgoingCalls::free_where_there_is_time(Values args) {
   each([this, &args] { shared_.environment.compute.post_or_drop([args = std::move(args)] {}); });
 }
 
-void OutgoingCalls::describe(std::vector<OpenCall>& calls) const {
+void OutgoingCalls::describe(std::vector<OpenCall>& calls, size_t most, Nanos now) const {
   assert_on_loop(shared_.environment.loop);
-  const Nanos now = shared_.environment.loop.now();
-  for (const auto& [id, call] : open_) {
+  for (const auto* call : oldest_of(open_, most, [](const OutgoingCall& one) { return one.begun; })) {
     calls.push_back({call->is_numbered ? OpenCall::Stage::kSent : OpenCall::Stage::kQueued, call->function, call->label,
                      call->peer->name, call->peer->rank, call->context, now - call->begun,
-                     call->deadline == kNever ? kForever : std::max<Nanos>(0, call->deadline - now)});
+                     call->deadline == kNever ? kForever : std::max<Nanos>(0, call->deadline - now),
+                     call->within ? call->within->function() : ""});
   }
 }
 

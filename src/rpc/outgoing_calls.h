@@ -50,7 +50,8 @@ class OutgoingCalls {
   void abandon();
 
   bool is_idle() const { return open_.empty(); }
-  void describe(std::vector<OpenCall>& calls) const;
+  RequestBytes request_bytes() const { return credit_.bytes(); }
+  void describe(std::vector<OpenCall>& calls, size_t most, Nanos now) const;
 
  private:
   void check(const OutgoingCall& call) const;
@@ -69,6 +70,8 @@ class OutgoingCalls {
   void recall(OutgoingCall& call, bool tell_callee);
   void end(const std::shared_ptr<OutgoingCall>& call, Value value);
   void end(const std::shared_ptr<OutgoingCall>& call, Error error);
+  void finish(const std::shared_ptr<OutgoingCall>& call, Error error);
+  void trace(const OutgoingCall& call, Status status) const;
   void forget(OutgoingCall& call);
   void free_where_there_is_time(Values args);
 

@@ -122,6 +122,7 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   call->context = request.context;
   call->function = std::move(request.function);
   call->label = std::move(request.label);
+  call->trace_parent = std::move(request.trace_parent);
   call->has_time = request.has_time;
   if (!request.is_control) call->cost = cost_of(call->args, call->packed.get(), call->label);
   call->timeout = request.timeout == 0 ? state.config.call_timeout : request.timeout;
@@ -279,16 +280,25 @@ RpcStats Rpc::stats() const {
   stats.calls_failed = counters.failed.load(std::memory_order_relaxed);
   stats.futures_open = counters.open_made.load(std::memory_order_relaxed);
   stats.calls_open = stats.futures_open + counters.open_served.load(std::memory_order_relaxed);
+  stats.trace_parents_dropped = counters.trace_parents_dropped.load(std::memory_order_relaxed);
   return stats;
 }
 
-std::vector<OpenCall> Rpc::open_calls() const {
+void Rpc::note_trace_parent_dropped() { state_->counters.note_trace_parent_dropped(); }
+
+std::vector<OpenCall> Rpc::open_calls(size_t most) const {
   assert_on_loop(state_->environment.loop);
   std::vector<OpenCall> calls;
-  state_->outgoing.describe(calls);
-  state_->incoming.describe(calls);
+  const Nanos now = state_->environment.loop.now();
+  state_->outgoing.describe(calls, most, now);
+  state_->incoming.describe(calls, most, now);
   std::stable_sort(calls.begin(), calls.end(), [](const OpenCall& a, const OpenCall& b) { return a.age > b.age; });
   return calls;
+}
+
+RequestBytes Rpc::request_bytes() const {
+  assert_on_loop(state_->environment.loop);
+  return state_->outgoing.request_bytes();
 }
 
 }  // namespace distag

@@ -44,6 +44,13 @@ struct RpcStats {
   uint64_t calls_failed = 0;
   uint64_t calls_open = 0;
   uint64_t futures_open = 0;
+  uint64_t trace_parents_dropped = 0;
+};
+
+// Of requests, summed over all peers.
+struct RequestBytes {
+  uint64_t open = 0;     // on their way, or not begun there
+  uint64_t waiting = 0;  // here, for room
 };
 
 // Calls and functions of one worker. Public methods may be called on any thread unless they say otherwise.
@@ -96,7 +103,12 @@ class Rpc {
   // Completes at a moment when no function runs: RunningFunctions::when_empty.
   std::shared_ptr<Future<Unit>> when_no_function_runs();
   RpcStats stats() const;
-  std::vector<OpenCall> open_calls() const;  // on the loop; oldest first
+  // A call of the host came with a malformed one; those of peers are counted here.
+  void note_trace_parent_dropped();
+  // On the loop; oldest first. At most that many of those made here, and of those served here.
+  std::vector<OpenCall> open_calls(size_t most = SIZE_MAX) const;
+  // On the loop.
+  RequestBytes request_bytes() const;
 
  private:
   struct State;

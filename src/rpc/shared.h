@@ -3,9 +3,11 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/loop_gate.h"
+#include "base/trace_parent.h"
 #include "group/membership.h"
 #include "group/shared.h"
 #include "rpc/function_table.h"
@@ -20,6 +22,9 @@ struct CallCounters {
   std::atomic<uint64_t> failed{0};
   std::atomic<uint64_t> open_made{0};
   std::atomic<uint64_t> open_served{0};
+  std::atomic<uint64_t> trace_parents_dropped{0};
+
+  void note_trace_parent_dropped() noexcept { trace_parents_dropped.fetch_add(1, std::memory_order_relaxed); }
 };
 
 // The state that the parts of Rpc have in common. Invocations and replies that the host keeps hold it, beyond the Rpc
@@ -53,6 +58,11 @@ void convert_references(RpcShared& shared, const Peer& to, Values& values);
 void convert_reference(RpcShared& shared, const Peer& to, Value& value);
 // Of a message that has come. Throws Violation.
 void receive_references(RpcShared& shared, const Peer& from, Value& value);
+
+// For events of a trace; empty: none.
+inline std::string_view trace_id_of(const std::shared_ptr<const TraceParent>& trace_parent) {
+  return trace_parent == nullptr ? std::string_view() : trace_parent->trace_id();
+}
 
 // `call "embed" ("layer 3") on "ps1"`, without what is in brackets when it has no label: how autograd names it.
 std::string name_call(const std::string& function, const std::string& label, const Peer& callee);

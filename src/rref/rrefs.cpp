@@ -221,6 +221,7 @@ std::shared_ptr<Future<Value>> Rrefs::fetch(const std::shared_ptr<Rref>& referen
   request.timeout = options.timeout;
   request.within = std::move(options.within);
   request.label = std::move(options.label);
+  request.trace_parent = std::move(options.trace_parent);
   request.has_time = options.has_time;
   return state_->rpc.call(std::move(request));
 }

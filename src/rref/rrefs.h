@@ -34,6 +34,7 @@ struct FetchOptions {
   Nanos timeout = 0;  // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;
   std::string label;
+  std::shared_ptr<const TraceParent> trace_parent = {};
   bool has_time = false;  // as CallRequest has it
 };
 

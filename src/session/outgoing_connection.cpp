@@ -125,6 +125,7 @@ void OutgoingConnection::dial() {
 
 ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
   ConnectionEvents events;
+  events.is_redial = was_open_;
   events.on_connected = [this, epoch] {
     if (epoch == epoch_) transition(Event::kConnected);
   };
@@ -177,6 +178,7 @@ void OutgoingConnection::welcome() {
   assert_on_loop(shared_.loop);
   drops_ = 0;
   refusals_ = 0;
+  was_open_ = true;
   transition(Event::kWelcomed);
 }
 

@@ -104,6 +104,7 @@ class OutgoingConnection {
   bool is_blocked_ = false;   // the connection takes no more for now
   bool has_greeted_ = false;  // HELLO was taken by the connection
   bool was_denied_ = false;   // by the one dialled last
+  bool was_open_ = false;     // ever: each dial is a redial from then on
   std::optional<Error> lack_;
   bool ending_ = false;
   Loop::TimerId retry_timer_ = 0;

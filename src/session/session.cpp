@@ -9,7 +9,7 @@
 namespace distag {
 namespace {
 
-constexpr size_t kStreamsATurn = 32;              // of the end
+constexpr size_t kStreamsATurn = 4;               // of the end, each with its lane
 constexpr Nanos kSelfAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace

@@ -22,19 +22,29 @@ Error read_error(const int64_t* row) {
   return {static_cast<Status>(row[0]), std::string(text, strnlen(text, kTextWords * sizeof(int64_t)))};
 }
 
+// A failure of this member alone would leave the others waiting.
+Tensor gather_outcomes(CallOnLine& call, size_t count, const std::function<std::vector<int64_t>()>& step) {
+  try {
+    Tensor row = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(kHead + count)});
+    auto* words = row.mutable_data_as<int64_t>();
+    std::fill_n(words, kHead + count, 0);
+    try {
+      const std::vector<int64_t> numbers = step();
+      std::copy_n(numbers.begin(), std::min(numbers.size(), count), words + kHead);
+    } catch (...) {
+      write_error(words, current_error());
+    }
+    return call.gather_words(row);
+  } catch (...) {
+    call.end_mesh(current_error());
+    throw;
+  }
+}
+
 }  // namespace
 
 Outcomes agree(CallOnLine& call, size_t count, const std::function<std::vector<int64_t>()>& step) {
-  Tensor row = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(kHead + count)});
-  auto* words = row.mutable_data_as<int64_t>();
-  std::fill_n(words, kHead + count, 0);
-  try {
-    const std::vector<int64_t> numbers = step();
-    std::copy_n(numbers.begin(), std::min(numbers.size(), count), words + kHead);
-  } catch (...) {
-    write_error(words, current_error());
-  }
-  const Tensor rows = call.gather_words(row);
+  const Tensor rows = gather_outcomes(call, count, step);
   Outcomes outcomes;
   const layout::MeshShape& mesh = call.line().program->shape();
   const auto* all = rows.data_as<int64_t>();

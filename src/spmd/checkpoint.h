@@ -1,24 +1,32 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/random.h"
+#include "spmd/background.h"
 #include "spmd/program.h"
 #include "tensor/value.h"
 
-// Saves and loads values whose tensors may be sharded. Files are written and read by the thread that calls, and block
-// it; members agree at each step, so that all have the same outcome.
+// Saves and loads values whose tensors may be sharded. Members agree at each step, so that all have the same outcome.
+// Saves and loads of one line follow one another.
 namespace distag::spmd {
 
 // Replaces what the folder had, in one instant. A failure on any member, as of a disk, is the failure of all, with its
-// rank; what was there before stays, and the mesh goes on. Throws as the mesh does where that ends.
+// rank; what was there before stays, and the mesh goes on. Throws as the mesh does where that ends. Files are written
+// by the thread that calls, which they block.
 void save_checkpoint(const Line& line, const std::string& folder, const Value& value, Nanos timeout, Random& random);
+// The same beside the program, with the values of now. The future's value is null.
+Begun save_checkpoint_async(const Line& line, const std::string& folder, const Value& value, Nanos timeout,
+                            std::unique_ptr<Random> random, OnLost on_lost);
 
 // The elements of the tensors in `into` (null: none) come to them in place, on all members or on none; gives all that
 // was saved, in which other tensors are deferred. Throws NOT_FOUND, PROTOCOL, INVALID_ARGUMENT, INVALID_STATE, as
 // distag_checkpoint_load says.
 Value load_checkpoint(const Line& line, const std::string& folder, const Value& into, Nanos timeout);
+Begun load_checkpoint_async(const Line& line, const std::string& folder, const Value& into, Nanos timeout,
+                            OnLost on_lost);
 // In this process alone.
 Value load_checkpoint_alone(const std::string& folder, const Value& into);
 

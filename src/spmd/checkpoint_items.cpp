@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "layout/spec_text.h"
 #include "spmd/sharding.h"
-#include "spmd/tensors.h"
 #include "store/index.h"
 
 namespace distag::spmd {
@@ -26,15 +25,14 @@ int64_t replicas_of(const MeshShape& mesh, const layout::Spec& spec) {
   return mesh.size_of(layout::axes_of(all & ~spec.cut()));
 }
 
-Tensor without_sum(const Line& line, const std::string& path, const Tensor& tensor) {
-  const Sharding* sharding = Sharding::of(tensor);
-  if (sharding == nullptr) return tensor;
-  if (&sharding->program() != line.program.get()) {
-    fail(Status::kInvalidArgument, "\"{}\": {} is of another mesh: save it there", path, sharding->describe());
+void read_lying(const Program& program, SavedTensor& item, const Sharding& sharding) {
+  if (&sharding.program() != &program) {
+    fail(Status::kInvalidArgument, "\"{}\": {} is of another mesh: save it there", item.path, sharding.describe());
   }
-  const layout::Spec spec = sharding->lying().spec;
-  if (line.program->shape().used(spec.partial()) == 0) return tensor;
-  return redistribute(tensor, print_spec(line.program->shape(), spec.dual()), {});
+  Lying lying = sharding.lying();
+  item.from = lying.spec;
+  item.spec = lying.spec.dual();
+  item.elements = std::move(lying.shard);
 }
 
 }  // namespace
@@ -44,26 +42,34 @@ uint64_t SavedValue::fingerprint(const MeshShape& mesh) const {
   fingerprint.add(tree);
   for (const SavedTensor& tensor : tensors) {
     fingerprint.add(tensor.path).add(store::stored_name(tensor.dtype)).add(to_string(tensor.shape));
-    fingerprint.add(print_spec(mesh, tensor.spec));
+    fingerprint.add(print_spec(mesh, tensor.from));
   }
   return fingerprint.value();
 }
 
-SavedValue items_of(const Line& line, const Value& value) {
+SavedValue items_of(const Program& program, const Value& value, bool are_kept) {
   SavedValue saved;
-  saved.tree = store::print_tree(value, [&](const std::string& path, const Tensor& given) {
+  saved.tree = store::print_tree(value, [&](const std::string& path, const Tensor& tensor) {
     if (path == "__metadata__") fail(Status::kInvalidArgument, "\"{}\" is a name of the format: take another", path);
-    const Tensor tensor = without_sum(line, path, given);
-    SavedTensor item{path, tensor, tensor.dtype(), tensor.shape(), layout::Spec(tensor.rank())};
+    const layout::Spec whole(tensor.rank());
+    SavedTensor item{path, tensor, tensor.dtype(), tensor.shape(), whole, whole};
     store::stored_name(item.dtype);  // which refuses others
-    if (const Sharding* sharding = Sharding::of(tensor)) {
-      const Lying lying = sharding->lying();
-      item.spec = lying.spec.dual();
-      item.elements = lying.shard;
-    }
+    if (const Sharding* sharding = Sharding::of(tensor)) read_lying(program, item, *sharding);
     saved.tensors.push_back(std::move(item));
   });
+  if (!are_kept) return saved;
+  try {
+    for (SavedTensor& tensor : saved.tensors) tensor.elements = tensor.elements.snapshot();
+  } catch (...) {
+    saved.failure = current_error();
+  }
   return saved;
+}
+
+void sum_parts(CallOnLine& call, SavedValue& saved) {
+  for (SavedTensor& tensor : saved.tensors) {
+    tensor.elements = call.move(tensor.shape, tensor.elements, tensor.from, tensor.spec);
+  }
 }
 
 std::vector<WrittenPart> parts_written_by(const MeshShape& mesh, const std::vector<SavedTensor>& tensors,

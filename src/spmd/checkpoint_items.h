@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,19 +15,23 @@ struct SavedTensor {
   Tensor elements;  // this member's part, or all of a plain one
   Dtype dtype = Dtype::kFloat32;
   Dims shape;
-  layout::Spec spec;
+  layout::Spec spec;  // without a sum
+  layout::Spec from;  // as the elements lie: a sum of parts is made before they are written
 };
 
 struct SavedValue {
   std::string tree;
   std::vector<SavedTensor> tensors;
+  std::optional<Error> failure;  // elements that this member could not have
   // The same on all members that save the same.
   uint64_t fingerprint(const layout::MeshShape& mesh) const;
 };
 
-// Partial tensors are summed first, which is collective. Throws INVALID_ARGUMENT, with the path, for tensors of another
-// mesh and for what is not saved.
-SavedValue items_of(const Line& line, const Value& value);
+// With the values of now, whatever is written later, where they are `kept`. Throws INVALID_ARGUMENT, with the path, for
+// tensors of another mesh and for what is not saved.
+SavedValue items_of(const Program& program, const Value& value, bool are_kept);
+// Sums partial tensors, which is collective.
+void sum_parts(CallOnLine& call, SavedValue& saved);
 
 struct WrittenPart {
   size_t tensor;  // its number

@@ -248,6 +248,10 @@ class JointContext final : public ContextHandle {
       if (options.mode == BackwardMode::kFast) {
         fail(Status::kUnsupported, "backward: FAST does not take sharded tensors; use SMART");
       }
+      if (options.create_graph) {
+        fail(Status::kUnsupported,
+             "backward: create_graph does not work in a joint context; use a context of one worker");
+      }
       from = check_roots(call, roots, options.seeds);
       pass.walk(from.edges);
       entry = std::make_shared<RootsNode>(call, from.edges, from.seeds);

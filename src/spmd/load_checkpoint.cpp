@@ -153,18 +153,24 @@ std::string share_index(CallOnLine& call, const std::string& folder) {
 
 }  // namespace
 
-Value load_checkpoint(const Line& line, const std::string& folder, const Value& into, Nanos timeout) {
-  const std::string what = fmt::format("checkpoint_load(\"{}\")", folder);
-  CallOnLine call(line, "checkpoint_load");
-  Targets targets;
+namespace {
+
+// The tensors that get their elements, once this member has made the call for it.
+Targets note_load(CallOnLine& call, const std::string& folder, const Value& into, bool is_async) {
+  const std::string what = fmt::format("checkpoint_load{}(\"{}\")", is_async ? "_async" : "", folder);
+  const Program& program = *call.line().program;
   try {
-    targets = targets_of(line.program.get(), into);
+    Targets targets = targets_of(&program, into);
+    call.note(what, fingerprint_of(program.shape(), what, targets));
+    return targets;
   } catch (...) {
     call.note_failure(what, current_error());
     throw;
   }
-  call.set_timeout(timeout);
-  call.note(what, fingerprint_of(line.program->shape(), folder, targets));
+}
+
+// `failure`: of this member, before.
+Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, const std::optional<Error>& failure) {
   std::string last_text;
   std::optional<Error> last;
   for (int tries = 0; tries < kMostTries; ++tries) {
@@ -174,6 +180,7 @@ Value load_checkpoint(const Line& line, const std::string& folder, const Value& 
     const store::Index index = store::parse_index(text, path_in(folder, store::kIndexName));
     std::shared_ptr<const StoredElements> stored;
     const Outcomes read = agree(call, 0, [&]() -> std::vector<int64_t> {
+      if (failure) throw *failure;
       stored = std::make_shared<const StoredElements>(folder_of(folder), index);
       read_elements(*stored, targets, folder);
       return {};
@@ -191,6 +198,34 @@ Value load_checkpoint(const Line& line, const std::string& folder, const Value& 
     if (last->status() != Status::kNotFound) break;
   }
   throw *last;
+}
+
+}  // namespace
+
+Value load_checkpoint(const Line& line, const std::string& folder, const Value& into, Nanos timeout) {
+  CallOnLine call(line, "checkpoint_load");
+  Targets targets = note_load(call, folder, into, false);
+  const WorkTurn turn(line);
+  call.set_timeout(timeout);
+  return load_items(call, folder, targets, std::nullopt);
+}
+
+Begun load_checkpoint_async(const Line& line, const std::string& folder, const Value& into, Nanos timeout,
+                            OnLost on_lost) {
+  CallOnLine call(line, "checkpoint_load_async");
+  auto targets = std::make_unique<Targets>(note_load(call, folder, into, true));
+  std::optional<Error> failure;
+  try {
+    for (const Target& target : *targets) target.memory.storage().make_elements();  // here, where host code may run
+  } catch (...) {
+    failure = current_error();
+  }
+  auto work = [folder, timeout, targets = std::move(targets), failure](const Line& own) {
+    CallOnLine step(own, "checkpoint_load");
+    step.set_timeout(timeout);
+    return load_items(step, folder, *targets, failure);
+  };
+  return begin_behind(line, "checkpoint_load", std::move(work), std::move(on_lost));
 }
 
 Value load_checkpoint_alone(const std::string& folder, const Value& into) {

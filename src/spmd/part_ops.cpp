@@ -117,7 +117,8 @@ Result logsumexp_forward(const PartCall& call, const Tensors& inputs, Saved* sav
   return {cast(result, is_floating(inputs[0].dtype()) ? inputs[0].dtype() : Dtype::kFloat32)};
 }
 
-// ---- max, amin, argmax ----------------------------------------------------------------------------------------------
+// ---- max, amin, any, all, argmax
+// ----------------------------------------------------------------------------------------------
 
 Result extreme(const char* op, const PartCall& call, const Tensor& x, Saved* saved) {
   const Reduced rows = Reduced::by_dims(op, x, call.attributes);
@@ -144,6 +145,19 @@ Tensors extreme_backward(const PartCall& call, const Saved& saved, const Tensor&
   const Tensor chosen = cast(run_op("eq", {x, saved.tensors[1]}), x.dtype());
   const Tensor counts = call.across.reduce(sum(chosen, rows), Reduction::kSum);
   return {run_op("mul", {chosen, run_op("div", {ops::with_shape(g, rows.kept), counts})})};
+}
+
+// Of no elements the op gives what changes nothing: any false, all true.
+Result truth(const char* op, const PartCall& call, const Tensors& inputs, Reduction reduction) {
+  return {call.across.reduce(run_op(op, {inputs[0]}, call.attributes), reduction)};
+}
+
+Result any_forward(const PartCall& call, const Tensors& inputs, Saved*) {
+  return truth("any", call, inputs, Reduction::kMax);
+}
+
+Result all_forward(const PartCall& call, const Tensors& inputs, Saved*) {
+  return truth("all", call, inputs, Reduction::kMin);
 }
 
 // A value as it is compared: floats as doubles, others as int64.
@@ -523,6 +537,8 @@ constexpr PartOp kPartOps[] = {
     {"logsumexp", logsumexp_forward},
     {"max", max_forward, extreme_backward},
     {"amin", amin_forward, extreme_backward},
+    {"any", any_forward},
+    {"all", all_forward},
     {"argmax", argmax_forward},
     {"var", var_forward},
     {"layer_norm", layer_norm_forward, layer_norm_backward},

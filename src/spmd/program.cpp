@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/executor.h"
@@ -173,6 +174,11 @@ std::shared_ptr<MeshLine> Program::turns_of(const std::string& name) {
 void Program::forget_line(const std::string& name) {
   MutexLock lock(mutex_);
   lines_.erase(name);
+}
+
+std::shared_ptr<Completion> Program::follow_work(const std::string& name, std::shared_ptr<Completion> next) {
+  MutexLock lock(mutex_);
+  return std::exchange(line(name).last_work, std::move(next));
 }
 
 void Program::add_entry(const EntryName& name, const std::shared_ptr<autograd::Node>& node) {

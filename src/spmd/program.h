@@ -70,6 +70,8 @@ class Program {
   std::shared_ptr<MeshLine> turns_of(const std::string& name);
   // No call of it is under way, and none follows.
   void forget_line(const std::string& name);
+  // The last work on files that a call of the line has begun, which `next` follows; nullptr: it is the first.
+  std::shared_ptr<Completion> follow_work(const std::string& line, std::shared_ptr<Completion> next);
   // The number of the next joint context.
   uint64_t next_context() { return ++contexts_; }
 
@@ -87,6 +89,7 @@ class Program {
   struct LineState {
     explicit LineState(const std::string& name) : turns(std::make_shared<MeshLine>(name)) {}
     std::shared_ptr<MeshLine> turns;
+    std::shared_ptr<Completion> last_work;
     uint64_t calls = 0;
   };
   LineState& line(const std::string& name) REQUIRES(mutex_);

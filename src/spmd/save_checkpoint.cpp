@@ -157,14 +157,16 @@ Outcomes agree_or_remove(const Save& save, size_t count, Step step) {
   throw *outcomes.failure;
 }
 
-void save_items(CallOnLine& call, const std::string& folder, const SavedValue& saved, Random& random) {
+void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, Random& random) {
   Save save{call, folder, saved, ""};
   const Outcomes begun = agree(call, 1, [&]() -> std::vector<int64_t> {
+    if (saved.failure) throw *saved.failure;
     if (save.position() != 0) return {0};
     make_folder(folder);
     return {static_cast<int64_t>(random.next())};
   });
   if (begun.failure) throw *begun.failure;
+  sum_parts(call, saved);
   save.id = fmt::format("{:016x}", static_cast<uint64_t>(begun.numbers[0][0]));
   size_t most = 0;
   for (int64_t member = 0; member < save.mesh().count(); ++member) {
@@ -179,20 +181,47 @@ void save_items(CallOnLine& call, const std::string& folder, const SavedValue& s
 
 }  // namespace
 
-void save_checkpoint(const Line& line, const std::string& folder, const Value& value, Nanos timeout, Random& random) {
-  const std::string what = fmt::format("checkpoint_save(\"{}\")", folder);
-  SavedValue saved;
+namespace {
+
+std::string text_of_save(const std::string& folder) { return fmt::format("checkpoint_save(\"{}\")", folder); }
+
+// What is saved, once this member has made the call for it.
+SavedValue note_save(CallOnLine& call, const std::string& folder, const Value& value, bool are_kept) {
+  const std::string what = fmt::format("checkpoint_save{}(\"{}\")", are_kept ? "_async" : "", folder);
   try {
-    saved = items_of(line, value);
+    SavedValue saved = items_of(*call.line().program, value, are_kept);
+    call.note(what, Fingerprint().add(what).add(saved.fingerprint(call.line().program->shape())).value());
+    return saved;
   } catch (...) {
-    const Error error = current_error();
-    CallOnLine(line, "checkpoint_save").note_failure(what, error);
+    call.note_failure(what, current_error());
     throw;
   }
+}
+
+}  // namespace
+
+void save_checkpoint(const Line& line, const std::string& folder, const Value& value, Nanos timeout, Random& random) {
   CallOnLine call(line, "checkpoint_save");
+  SavedValue saved = note_save(call, folder, value, false);
+  const WorkTurn turn(line);
   call.set_timeout(timeout);
-  call.note(what, Fingerprint().add(folder).add(saved.fingerprint(line.program->shape())).value());
   save_items(call, folder, saved, random);
+}
+
+Begun save_checkpoint_async(const Line& line, const std::string& folder, const Value& value, Nanos timeout,
+                            std::unique_ptr<Random> random, OnLost on_lost) {
+  CallOnLine call(line, "checkpoint_save_async");
+  auto saved = std::make_unique<SavedValue>(note_save(call, folder, value, true));
+  auto work = [folder, timeout, saved = std::move(saved), random = std::move(random)](const Line& own) {
+    CallOnLine step(own, "checkpoint_save");
+    step.set_timeout(timeout);
+    save_items(step, folder, *saved, *random);
+    return Value();
+  };
+  auto lost = [what = text_of_save(folder), on_lost = std::move(on_lost)](const Error& error) {
+    on_lost(Error(error).add_context(what));
+  };
+  return begin_behind(line, "checkpoint_save", std::move(work), std::move(lost));
 }
 
 }  // namespace distag::spmd

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "layout/spec_text.h"
 #include "spmd/entry_node.h"
-#include "tensor/deferred.h"
+#include "spmd/parts.h"
 
 namespace distag::spmd {
 namespace {
@@ -110,12 +110,6 @@ Spec parse_gradient_spec(const MeshShape& mesh, const std::optional<std::string>
   return spec;
 }
 
-Tensor part_of(const Tensor& whole, const Box& box) {
-  int64_t offset = whole.offset();
-  for (size_t d = 0; !box.empty() && d < whole.rank(); ++d) offset += box.offset[d] * whole.strides()[d];
-  return whole.view(box.extent, whole.strides(), offset).clone();
-}
-
 // Rank and sizes of the parts of all members, a row each.
 Tensor sizes_of(const Tensor& local) {
   Tensor row = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(kMaxRank) + 1});
@@ -131,88 +125,13 @@ Dims shape_in_row(const Tensor& rows, int64_t position) {
   return Dims(std::span<const int64_t>(row + 1, static_cast<size_t>(row[0])));
 }
 
-// The shape that parts make up. Throws INVALID_ARGUMENT with all of them when there is none.
-Dims shape_of_parts(const MeshShape& mesh, const Spec& spec, const Tensor& rows) {
-  Dims shape;
-  shape.resize(spec.rank());
-  for (size_t d = 0; d < spec.rank(); ++d) {
-    for (const int64_t member : mesh.group_of(spec.dim(d), 0)) {
-      const Dims part = shape_in_row(rows, member);
-      if (part.size() == spec.rank()) shape[d] += part[d];
-    }
-  }
-  std::string parts;
-  bool fits = true;
-  for (int64_t position = 0; position < mesh.count(); ++position) {
-    const Dims part = shape_in_row(rows, position);
-    fits = fits && part == local_shape(mesh, spec, shape, position);
-    parts += fmt::format("{}rank {} has {}", parts.empty() ? "" : ", ", mesh.ranks()[static_cast<size_t>(position)],
-                         to_string(part));
-  }
-  if (!fits) {
-    fail(Status::kInvalidArgument, "from_local: the parts make up no tensor that lies as {}: {}",
-         print_spec(mesh, spec), parts);
-  }
-  return shape;
-}
-
-// This member's part. Of a deferred tensor no more is made; an initialiser is given where it is one.
-Tensor make_part(const Tensor& tensor, const Initialiser* initialiser, const Box& box, CallOnLine& call,
-                 int64_t source) {
-  if (source < 0 && initialiser != nullptr) return make_box(*initialiser, tensor.dtype(), box.offset, box.extent);
-  if (source < 0) return part_of(tensor.hold(), box);
-  // The others tell dtype and shape only.
-  const bool is_spared = initialiser != nullptr && source != call.line().program->position();
-  return part_of(call.broadcast(is_spared ? Tensor::empty(tensor.dtype(), tensor.shape()) : tensor.hold(), source),
-                 box);
+std::vector<Dims> shapes_in(const Tensor& rows) {
+  std::vector<Dims> shapes;
+  for (int64_t position = 0; position < rows.shape()[0]; ++position) shapes.push_back(shape_in_row(rows, position));
+  return shapes;
 }
 
 }  // namespace
-
-void mark_sharding(const Tensor& tensor, const Line& line, const std::string& text, int64_t source) {
-  // Outlives the call: host code may run with its end.
-  const std::shared_ptr<const Initialiser> initialiser = tensor.initialiser();
-  CallOnLine call(line, "mark_sharding");
-  const MeshShape& mesh = line.program->shape();
-  std::string what = fmt::format("mark_sharding({}, {}, {})", describe(tensor), text, source);
-  const Spec spec = checked(call, what, [&] {
-    Spec parsed = parse_spec(mesh, text, tensor.rank());
-    check_shape(mesh, parsed, tensor.shape(), dtype_size(tensor.dtype()));
-    if (mesh.used(parsed.partial()) != 0) {
-      fail(Status::kInvalidArgument, "mark_sharding: {} is a sum, which only from_local can make", text);
-    }
-    if (autograd::has_history(tensor)) {
-      fail(Status::kInvalidState, "mark_sharding: {} has a history: give a leaf, or detach it", describe(tensor));
-    }
-    if (source < -1 || source >= mesh.count()) {
-      fail(Status::kInvalidArgument, "mark_sharding: the source is none of the {} members", mesh.count());
-    }
-    if (const Sharding* there = Sharding::of(tensor)) {
-      const bool is_same = &there->program() == line.program.get() && places_alike(mesh, there->lying().spec, parsed);
-      if (!is_same) {
-        fail(Status::kInvalidState, "mark_sharding: {} is sharded as {} already: redistribute gives another",
-             describe(tensor), there->describe());
-      }
-    }
-    return parsed;
-  });
-  if (source < 0 && initialiser == nullptr) what += line.program->describe_replicas({&tensor, 1});
-  call.note(what, Fingerprint().add(what).add(autograd::requires_grad(tensor) ? 1 : 0).value());
-  if (Sharding::of(tensor) != nullptr) return;
-  bool is_first = false;
-  try {
-    const Box box = box_of(mesh, spec, tensor.shape(), line.program->position());
-    Tensor shard = make_part(tensor, initialiser.get(), box, call, source);
-    is_first = tensor.set_shard_slot(
-        std::make_unique<Sharding>(line, call.name_of(0), tensor.shape(), Lying{spec, std::move(shard)}));
-  } catch (...) {
-    // Elsewhere it is sharded now, which it cannot be here.
-    const Error error = current_error();
-    if (initialiser != nullptr || error.status() == Status::kOutOfMemory) call.end_mesh(error);
-    throw;
-  }
-  if (!is_first) fail(Status::kInvalidState, "mark_sharding: {} is sharded by another thread", describe(tensor));
-}
 
 Tensor redistribute(const Tensor& x, const std::string& text, RedistributeOptions options) {
   Sharding& sharding = need_sharding(x, "redistribute");
@@ -260,7 +179,9 @@ Tensor from_local(const Line& line, const Tensor& local, const std::string& text
       Fingerprint().add(what).add(gradient_spec.value_or("")).add(autograd::requires_grad(local) ? 1 : 0).value());
   call.make_elements(local);
   Dims whole = shape.value_or(Dims());
-  if (!shape && local.rank() > 0) whole = shape_of_parts(mesh, spec, call.gather_rows(sizes_of(local)));
+  if (!shape && local.rank() > 0) {
+    whole = shape_of_parts(mesh, spec, shapes_in(call.gather_rows(sizes_of(local))), "from_local");
+  }
   if (local.shape() != local_shape(mesh, spec, whole, line.program->position())) {
     // The others cannot know.
     Error error(Status::kInvalidArgument,

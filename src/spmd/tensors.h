@@ -9,10 +9,6 @@
 // throw INVALID_ARGUMENT for specs that do not fit.
 namespace distag::spmd {
 
-// Turns a plain tensor, in place, into a sharded one. Source -1: each member has all of it and keeps its part; else
-// that position's values are sent. Throws INVALID_STATE for one that has a history, or lies otherwise.
-void mark_sharding(const Tensor& tensor, const Line& line, const std::string& spec, int64_t source);
-
 struct RedistributeOptions {
   bool with_gradient = false;  // the gradient is brought to the spec too
   bool keep = false;           // a gathered parameter stays until its backward

@@ -115,6 +115,9 @@ struct ConnectionEvents {
   std::function<void(bool refused)> on_dropped;
   // Right before on_dropped: the sides do not agree on keys, so it would be in vain to dial again.
   std::function<void()> on_denied = nullptr;
+  // The dial takes the place of a connection that was open. It may take descriptors that a first one leaves free, so
+  // that connections of strangers do not keep a member from coming back.
+  bool is_redial = false;
 };
 
 // Memory for large received frames: reused, so a big tensor does not cost fresh pages each time.

@@ -228,7 +228,9 @@ std::optional<size_t> size_of_simple(const Body& body) {
     std::optional<size_t> size = size_of(reply->result);
     return size ? std::optional(kHeaderBytes + *size) : std::nullopt;
   }
-  if (const auto* grad = std::get_if<Grad>(&body)) return size_of_all(grad->gradients);
+  if (const auto* grad = std::get_if<Grad>(&body)) {
+    return grad->recording.pair ? std::nullopt : size_of_all(grad->gradients);
+  }
   return std::nullopt;
 }
 

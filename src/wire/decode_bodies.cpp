@@ -185,6 +185,11 @@ Call decode(DecodeState& state, const protocol::Call& table) {
   call.label = decode_text(state, table.label(), kMaxNameBytes, "label");
   call.keep = decode_optional_id(table.keep(), "value to keep");
   call.cost = table.cost();
+  // As the standard has it a malformed one is dropped, whatever it is; what is kept has a fixed size.
+  if (const flatbuffers::String* text = table.traceparent(); text != nullptr) {
+    call.trace_parent = TraceParent::parse({text->c_str(), text->size()});
+    call.has_bad_trace_parent = call.trace_parent == nullptr;
+  }
   return call;
 }
 
@@ -308,6 +313,7 @@ Discover decode(DecodeState& state, const protocol::Discover& table) {
   discover.request = decode_id(*table.request(), "request");
   discover.retain_graph = table.retain_graph();
   discover.pairs = decode_pairs(state, table.pairs());
+  discover.creates_graph = table.create_graph();
   if (table.entries() == nullptr) return discover;
   state.spend(table.entries()->size() * sizeof(EntryName));
   check_aligned(table.entries()->Data(), alignof(protocol::EntryName));
@@ -337,6 +343,7 @@ Entered decode(DecodeState&, const protocol::Entered& table) {
 Start decode(DecodeState&, const protocol::Start& table) {
   auto start = begin_pass_message<Start>(table);
   start.retain_graph = table.retain_graph();
+  start.creates_graph = table.create_graph();
   return start;
 }
 
@@ -345,6 +352,7 @@ Expect decode(DecodeState& state, const protocol::Expect& table) {
   expect.retain_graph = table.retain_graph();
   expect.sends = decode_pairs(state, table.sends());
   expect.check = table.check();
+  expect.creates_graph = table.create_graph();
   if (expect.sends.empty()) malformed("an EXPECT of nothing");
   return expect;
 }
@@ -371,6 +379,10 @@ Grad decode(DecodeState& state, const protocol::Grad& table) {
       malformed("a gradient that is a {}", kind_name(gradient.kind()));
     }
   }
+  grad.creates_graph = table.create_graph();
+  grad.recording = decode_metadata(state, table.recording());
+  if (grad.recording.context && !grad.creates_graph) malformed("gradients with a history, in a pass that gives none");
+  check_tracked(state, grad.recording, grad.gradients);
   return grad;
 }
 
@@ -381,6 +393,7 @@ Done decode(DecodeState& state, const protocol::Done& table) {
   done.grads_received = table.grads_received();
   done.grads_to = decode_numbers(state, table.grads_to());
   done.replan = table.replan();
+  done.creates_graph = table.create_graph();
   if (done.replan && !done.failed) malformed("a plan that did not hold, without a reason");
   return done;
 }

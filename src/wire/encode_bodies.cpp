@@ -53,11 +53,13 @@ class BodyEncoder {
     auto noted = metadata(call.metadata);
     Offset<String> label;
     if (!call.label.empty()) label = mended(call.label, kMaxNameBytes);
+    Offset<String> trace_parent;
+    if (call.trace_parent != nullptr) trace_parent = builder_.CreateString(call.trace_parent->text());
     protocol::Id id = wire_id(call.call);
     protocol::Id keep = wire_id(call.keep);
     return make(protocol::Body::Call,
                 protocol::CreateCall(builder_, &id, function, args.types, args.values, call.time_left, noted, label,
-                                     call.keep ? &keep : nullptr, call.cost));
+                                     call.keep ? &keep : nullptr, call.cost, trace_parent));
   }
   EncodedUnion operator()(const Reply& reply) {
     protocol::Id id = wire_id(reply.call);
@@ -138,8 +140,9 @@ class BodyEncoder {
     auto entries = reached.empty() ? 0 : builder_.CreateVectorOfStructs(reached);
     Ids ids(discover);
     protocol::Id request = wire_id(discover.request);
-    return make(protocol::Body::Discover, protocol::CreateDiscover(builder_, &ids.context, &ids.pass, &request,
-                                                                   discover.retain_graph, all, entries));
+    return make(protocol::Body::Discover,
+                protocol::CreateDiscover(builder_, &ids.context, &ids.pass, &request, discover.retain_graph, all,
+                                         entries, discover.creates_graph));
   }
   EncodedUnion operator()(const Discovered& discovered) {
     auto why = error(discovered.failed, discovered.error);
@@ -160,30 +163,33 @@ class BodyEncoder {
   }
   EncodedUnion operator()(const Start& start) {
     Ids ids(start);
-    return make(protocol::Body::Start, protocol::CreateStart(builder_, &ids.context, &ids.pass, start.retain_graph));
+    return make(protocol::Body::Start,
+                protocol::CreateStart(builder_, &ids.context, &ids.pass, start.retain_graph, start.creates_graph));
   }
   EncodedUnion operator()(const Expect& expect) {
     auto sends = pairs(expect.sends);
     Ids ids(expect);
-    return make(protocol::Body::Expect,
-                protocol::CreateExpect(builder_, &ids.context, &ids.pass, expect.retain_graph, sends, expect.check));
+    return make(protocol::Body::Expect, protocol::CreateExpect(builder_, &ids.context, &ids.pass, expect.retain_graph,
+                                                               sends, expect.check, expect.creates_graph));
   }
   EncodedUnion operator()(const Grad& grad) {
     EncodedValues gradients = encode_values(builder_, payload_, grad.gradients);
     auto live = bits(grad.live);
+    auto recording = metadata(grad.recording);
     Ids ids(grad);
     protocol::Id pair = wire_id(grad.pair);
     protocol::Tally tally(grad.grads_sent, grad.grads_received);
     return make(protocol::Body::Grad,
                 protocol::CreateGrad(builder_, &ids.context, &ids.pass, &pair, grad.retain_graph, grad.fast, live,
-                                     gradients.types, gradients.values, grad.planned, grad.done ? &tally : nullptr));
+                                     gradients.types, gradients.values, grad.planned, grad.done ? &tally : nullptr,
+                                     grad.creates_graph, recording));
   }
   EncodedUnion operator()(const Done& done) {
     auto why = error(done.failed, done.error);
     auto to = numbers(done.grads_to);
     Ids ids(done);
     return make(protocol::Body::Done, protocol::CreateDone(builder_, &ids.context, &ids.pass, why, done.grads_sent,
-                                                           done.grads_received, to, done.replan));
+                                                           done.grads_received, to, done.replan, done.creates_graph));
   }
   EncodedUnion operator()(const Verdict& verdict) {
     auto why = error(!verdict.commit, verdict.error);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/ids.h"
+#include "base/trace_parent.h"
 #include "tensor/value.h"
 #include "transport/transport.h"
 
@@ -108,6 +109,8 @@ struct Call {
   std::shared_ptr<const Packed> packed{};  // to be sent in place of args
   uint64_t cost = 0;                       // of the sender's budget for the receiver
   uint64_t bytes = 0;                      // of one that has come: what it took on the way
+  std::shared_ptr<const TraceParent> trace_parent{};
+  bool has_bad_trace_parent = false;  // of one that has come: a malformed one was dropped
 };
 struct Reply {
   Id call;
@@ -201,6 +204,7 @@ struct Discover {
   bool retain_graph = false;
   std::vector<PairBits> pairs;
   std::vector<EntryName> entries;
+  bool creates_graph = false;
 };
 struct Discovered {
   Id context;
@@ -215,6 +219,7 @@ struct Start {  // FAST
   Id context;
   Id pass;
   bool retain_graph = false;
+  bool creates_graph = false;
 };
 struct Go {  // SMART: all have searched; joint steps begin
   Id context;
@@ -231,6 +236,7 @@ struct Expect {  // SMART: the part of a plan that its receiver has
   bool retain_graph = false;
   std::vector<PairBits> sends;
   uint64_t check = 0;
+  bool creates_graph = false;
 };
 struct Grad {
   Id context;
@@ -244,6 +250,8 @@ struct Grad {
   bool done = false;       // the sender's part is over, as DONE says it, with these:
   uint64_t grads_sent = 0;
   uint64_t grads_received = 0;
+  bool creates_graph = false;
+  AutogradMetadata recording = {};  // with creates_graph: of the gradients that have a history
 };
 struct Done {
   Id context;
@@ -254,6 +262,7 @@ struct Done {
   uint64_t grads_received = 0;
   std::vector<Incarnation> grads_to;  // FAST: they take part
   bool replan = false;                // with an error: the plan did not hold here
+  bool creates_graph = false;         // the gradients of this part have a history
 };
 struct Verdict {
   Id context;

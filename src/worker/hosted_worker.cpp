@@ -1,12 +1,14 @@
 #include "worker/hosted_worker.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
 #include "base/each_step.h"
 #include "base/parker.h"
 #include "base/thread.h"
+#include "group/shared.h"
 
 namespace distag {
 
@@ -48,7 +50,10 @@ Error still_running(const std::vector<std::string>& functions) {
 }  // namespace
 
 HostedWorker::HostedWorker(ThreadedOptions options, HostData data)
-    : data_(std::move(data)), hooks_(options.hooks), worker_(mark_callbacks(std::move(options))) {
+    : data_(std::move(data)),
+      hooks_(options.hooks),
+      worker_(mark_callbacks(std::move(options))),
+      tracer_(make_trace_environment()) {
   // A shutdown that was asked for marks it in its turn.
   core().when_stopped()->on_done([this] {
     if (shutdowns_ == 0) events_.mark_left();
@@ -74,6 +79,29 @@ ThreadedOptions HostedWorker::mark_callbacks(ThreadedOptions options) {
     };
   }
   return options;
+}
+
+TraceWriter::Environment HostedWorker::make_trace_environment() {
+  return {core().group().shared()->trace,
+          core().log(),
+          [this] { return core().name(); },
+          [this] { return core().rank(); },
+          {[this](const char* thread_name) {
+             set_thread_owner(this);
+             if (hooks_.on_start) hooks_.on_start(thread_name);
+           },
+           hooks_.on_stop}};
+}
+
+// The worker goes on without a trace that cannot be begun.
+void HostedWorker::trace_if_wanted() {
+  const char* const folder = std::getenv("DISTAG_TRACE");
+  if (folder == nullptr || *folder == '\0' || is_traced_.exchange(true)) return;
+  try {
+    tracer_.start({.folder = folder}, false);
+  } catch (...) {
+    core().log().write(LogLevel::kWarning, "DISTAG_TRACE: " + current_error().message());
+  }
 }
 
 void HostedWorker::register_function(std::shared_ptr<HostFunction> function, Function run,
@@ -111,6 +139,7 @@ HostedWorker::Withdrawal HostedWorker::unregister_function(const std::string& na
 
 std::shared_ptr<Future<Value>> HostedWorker::start(Nanos timeout) {
   was_started_ = true;
+  trace_if_wanted();
   return worker_.start(timeout);
 }
 
@@ -157,14 +186,19 @@ Value HostedWorker::keep_report(const ShutdownReport& report) {
   return report_;
 }
 
-// The worker has left: its threads end, then what the host gave.
+// The worker has left: its trace ends, while the log can still be told of a loss; its threads; then what the host gave.
 void HostedWorker::take_down(Nanos timeout) {
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
-  const bool has_ended = worker_.finish(timeout);
-  const Nanos left = time_left(deadline);
-  if (!has_ended || !settle(left < 0 ? left : std::max(left, kSettlePatience))) {
-    throw still_running(core().rpc().running_functions());
+  const auto patience = [deadline] {
+    const Nanos left = time_left(deadline);
+    return left < 0 ? left : std::max(left, kSettlePatience);
+  };
+  const bool is_written = tracer_.stop_for_good(patience());
+  const bool has_ended = worker_.finish(time_left(deadline));
+  if (has_ended && !is_written) {
+    fail(Status::kDeadline, "shutdown: time is up before the trace is on the disk; shut it down again to wait for it");
   }
+  if (!has_ended || !settle(patience())) throw still_running(core().rpc().running_functions());
 }
 
 std::shared_ptr<Future<Value>> HostedWorker::shutdown_async(Nanos timeout) {
@@ -237,6 +271,7 @@ bool HostedWorker::take_down_for_good(bool is_thread) noexcept {
     if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
     const ReserveScope may_draw(reserve());  // the host lets go of it: there is nobody to answer
     wait(*begin_leaving(0), kForever);
+    tracer_.stop_for_good(kForever);
     worker_.finish(kForever);
     return settle(kForever, is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());
   } catch (...) {
@@ -256,8 +291,11 @@ WorkerStats HostedWorker::stats() {
   WorkerStats stats = core().stats();
   if (!core().is_started() || is_down()) return stats;
   // Not a wait of base: that might run callbacks, and this function is not one that blocks.
-  const auto fresh = core().fetch_session_stats();
-  if (park_until_done(*fresh, kStatsPatience) && fresh->error() == nullptr) stats.session = fresh->value();
+  const auto fresh = core().fetch_loop_stats();
+  if (park_until_done(*fresh, kStatsPatience) && fresh->error() == nullptr) {
+    stats.session = fresh->value().session;
+    stats.requests = fresh->value().requests;
+  }
   return stats;
 }
 

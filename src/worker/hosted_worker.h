@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "worker/event_queue.h"
 #include "worker/threaded_worker.h"
+#include "worker/trace_writer.h"
 
 namespace distag {
 
@@ -33,6 +34,7 @@ class HostedWorker {
   HostExecutor* host() { return worker_.host(); }  // nullptr with the pool executor
   Reserve* reserve() { return worker_.reserve(); }
   EventQueue& events() { return events_; }
+  TraceWriter& tracer() { return tracer_; }
 
   // `run` holds the function.
   void register_function(std::shared_ptr<HostFunction> function, Function run, std::vector<std::string> callers);
@@ -61,6 +63,8 @@ class HostedWorker {
 
  private:
   ThreadedOptions mark_callbacks(ThreadedOptions options);
+  TraceWriter::Environment make_trace_environment();
+  void trace_if_wanted();
   using Outcome = Future<ShutdownReport>;
   std::shared_ptr<Outcome> begin_leaving(Nanos timeout, UniqueFunction<void(const Outcome&)> tell = {});
   void tell_of_shutdown(const Outcome& outcome, Future<Value>& future);
@@ -72,9 +76,11 @@ class HostedWorker {
   HostData data_;  // of the callbacks in the options
   const ThreadHooks hooks_;
   ThreadedWorker worker_;
+  TraceWriter tracer_;
   EventQueue events_;  // ends before what its calls are of
   std::atomic<bool> was_started_{false};
-  std::atomic<int> shutdowns_{0};  // that will mark the end of the events
+  std::atomic<bool> is_traced_{false};  // for the environment
+  std::atomic<int> shutdowns_{0};       // that will mark the end of the events
 
   Mutex mutex_;
   std::vector<std::shared_ptr<HostFunction>> functions_ GUARDED_BY(mutex_);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 
+#include "base/process.h"
 #include "base/regular_file.h"
 
 namespace distag {
@@ -10,12 +11,12 @@ namespace distag {
 #ifdef DISTAG_LONG_TASKS_FILE
 
 FdLoop::Watchdog note_long_tasks() {
-  return [](const char* what, Nanos taken) {
+  return [](const char* what, const FdLoop::Cost& cost) {
     constexpr Nanos kLong = 5 * kMillisecond;
-    if (taken <= kLong) return;
+    if (cost.taken <= kLong) return;
     // One write for the line, as several programs write theirs.
-    append_to_file(DISTAG_LONG_TASKS_FILE,
-                   fmt::format("{} {} {}\n", taken / kMicrosecond, program_invocation_short_name, what));
+    append_to_file(DISTAG_LONG_TASKS_FILE, fmt::format("{} {} {} {} {}\n", cost.taken / kMicrosecond, cost.page_faults,
+                                                       process_id(), program_invocation_short_name, what));
   };
 }
 

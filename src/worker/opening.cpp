@@ -14,7 +14,9 @@ void Worker::State::begin_start(Nanos deadline, SessionEvents& events, const std
   wanted.bind = options.bind;
   wanted.advertise = options.advertise;
   start_deadline = deadline;
-  is_open_world = wanted.target.world_size < 0;
+  if (wanted.target.world_size == 0 && !environment.ask_pmix) {
+    fail(Status::kUnsupported, "rendezvous: PMIx, which tells the size of the world, is not spoken here");
+  }
   if (environment.resolve_address) {
     resolve(std::move(wanted), events, self);
   } else {
@@ -33,11 +35,12 @@ void Worker::State::resolve(Places wanted, SessionEvents& events, const std::sha
   environment.compute.post_or_drop([self, begun = start_future, &events, wanted = std::move(wanted)]() mutable {
     std::optional<Error> error;
     try {
+      const std::string towards = self->ask_launcher(wanted.target);
       self->resolve_one("rendezvous", wanted.target.uri);
       self->resolve_one("bind", wanted.bind);
       self->resolve_one("advertise", wanted.advertise);
       if (self->environment.own_address_towards) {
-        wanted.own_host = self->own_address_towards(wanted.target.uri);
+        wanted.own_host = self->own_address_towards(towards.empty() ? wanted.target.uri : towards);
       }
     } catch (...) {
       error = current_error();
@@ -48,6 +51,16 @@ void Worker::State::resolve(Places wanted, SessionEvents& events, const std::sha
         self->on_resolved(wanted, events, error);
     });
   });
+}
+
+// Any thread. Gives the address of another machine of the job, where there is one that the target does not name.
+std::string Worker::State::ask_launcher(RendezvousTarget& target) const {
+  const bool meets_by_pmix = target.uri.starts_with("pmix://");
+  if (target.world_size != 0 && !meets_by_pmix) return {};
+  const PmixPlace told = environment.ask_pmix();
+  if (target.world_size == 0) target.world_size = told.place.world_size;
+  if (!meets_by_pmix || told.other_node.empty()) return {};
+  return environment.resolve_address("tcp://" + told.other_node + ":1");  // of the port nothing depends
 }
 
 // Any thread. `option` is the one that gave the address.
@@ -79,6 +92,11 @@ void Worker::State::on_resolved(const Places& found, SessionEvents& events, cons
 
 void Worker::State::open(const Places& found, SessionEvents& events) {
   const RendezvousTarget& target = found.target;
+  is_open_world = target.world_size < 0;
+  if (!target.launcher.empty()) {
+    environment.log.write(LogLevel::kInfo, fmt::format("started by {}: rank {} of {}, which meet at {}",
+                                                       target.launcher, target.rank, target.world_size, target.uri));
+  }
   transport = environment.make_transport(target.uri);
   // A rendezvous on another machine, and no address to listen at: others come by the way that leads there.
   const std::string& bind = found.bind.empty() ? found.own_host : found.bind;
@@ -95,6 +113,9 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   do {
     config.self.incarnation = environment.random.next();
   } while (config.self.incarnation == 0);
+  opened = environment.loop.now();
+  wanted_size = target.world_size;
+  if (environment.make_server) local_server = environment.make_server(config.self.incarnation);
   session =
       std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
   session->listen(bind.empty() ? transport->private_address() : bind);

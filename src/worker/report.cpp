@@ -5,45 +5,12 @@
 #include <utility>
 
 #include "wire/message.h"
+#include "worker/report_words.h"
 
 namespace distag {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-const char* state_text(Standing state) {
-  switch (state) {
-    case Standing::kMember:
-      return "alive";
-    case Standing::kLeft:
-      return "left";
-    case Standing::kLost:
-    case Standing::kRestarted:  // until the one that has come after it is known
-      return "lost";
-  }
-  return "unknown";
-}
-
-const char* stage_text(OpenCall::Stage stage) {
-  switch (stage) {
-    case OpenCall::Stage::kQueued:
-      return "queued";
-    case OpenCall::Stage::kSent:
-      return "sent";
-    case OpenCall::Stage::kWaiting:
-      return "waiting";
-    case OpenCall::Stage::kRunning:
-      return "running";
-    case OpenCall::Stage::kDeferred:
-      return "deferred";
-  }
-  return "unknown";
-}
-
-double in_ms(Nanos time) { return static_cast<double>(time) / static_cast<double>(kMillisecond); }
-
-// The 64 bits that no number of JSON holds everywhere.
-std::string hex(uint64_t bits) { return fmt::format("{:#018x}", bits); }
 
 std::string describe(const Id& id) { return fmt::format("{:016x}:{}", id.maker, id.counter); }
 
@@ -51,9 +18,9 @@ Json to_json(const WorkerSnapshot::Member& member) {
   const Peer& peer = member.record.peer;
   Json json{{"name", peer.name},
             {"rank", peer.rank},
-            {"incarnation", hex(peer.incarnation)},
+            {"incarnation", in_hex(peer.incarnation)},
             {"endpoint", peer.endpoint},
-            {"state", state_text(member.record.state)},
+            {"state", state_word(member.record.state)},
             {"connected", member.is_connected}};
   if (!member.gone.empty()) json["why"] = member.gone;
   json["lane"] = nullptr;
@@ -64,10 +31,28 @@ Json to_json(const WorkerSnapshot::Member& member) {
 Json to_json(const OpenCall& call) {
   const bool is_made = call.stage == OpenCall::Stage::kQueued || call.stage == OpenCall::Stage::kSent;
   Json json{{"made_here", is_made},      {"function", call.function}, {"label", call.label},
-            {"peer", call.peer},         {"rank", call.peer_rank},    {"state", stage_text(call.stage)},
+            {"peer", call.peer},         {"rank", call.peer_rank},    {"state", stage_word(call.stage)},
             {"age_ms", in_ms(call.age)}, {"time_left_ms", nullptr},   {"context", nullptr}};
   if (call.time_left != kForever) json["time_left_ms"] = in_ms(call.time_left);
   if (call.context) json["context"] = describe(call.context);
+  return json;
+}
+
+Json to_json(const WaitingCollective& collective) {
+  return {{"mesh", collective.mesh},
+          {"line", collective.line},
+          {"text", collective.text},
+          {"age_ms", in_ms(collective.age)},
+          {"waits_for", collective.waits_for}};
+}
+
+// Of a collective the peer is its line.
+Json to_json(const FlightEvent& event, Nanos now) {
+  const bool is_done = event.status == Status::kOk;
+  Json json{{"kind", category_name(event.category)},         {"name", event.name},  {"peer", event.peer},
+            {"state", is_done ? "done" : "failed"},          {"error", nullptr},    {"age_ms", in_ms(now - event.end)},
+            {"duration_ms", in_ms(event.end - event.begin)}, {"bytes", event.bytes}};
+  if (!is_done) json["error"] = status_name(event.status);
   return json;
 }
 
@@ -80,7 +65,7 @@ Json to_json(const PassSnapshot& pass) {
 }
 
 Json describe_counts(uint64_t number, const ContextInfo& info) {
-  return {{"id", hex(number)},
+  return {{"id", in_hex(number)},
           {"send_count", info.send_count},
           {"recv_count", info.recv_count},
           {"gradient_count", info.gradient_count},
@@ -99,7 +84,7 @@ Json to_json(const ContextSnapshot& context) {
 }
 
 Json to_json(const OwnedValueInfo& value) {
-  return {{"id", hex(value.id)}, {"made_by", value.origin}, {"state", value.state}, {"holders", value.holders}};
+  return {{"id", in_hex(value.id)}, {"made_by", value.origin}, {"state", value.state}, {"holders", value.holders}};
 }
 
 Json to_json(const LaneReport& lane) {
@@ -183,19 +168,23 @@ std::string write_report(const WorkerSnapshot& worker) {
   for (const EventLog::Event& event : worker.events) {
     events.push_back({{"age_ms", in_ms(worker.now - event.when)}, {"text", event.text}});
   }
+  Json last = Json::array();
+  for (const FlightEvent& event : worker.last) last.push_back(to_json(event, worker.now));
   Json report{{"worker",
                {{"name", worker.name},
                 {"rank", worker.rank},
-                {"incarnation", hex(worker.incarnation)},
+                {"incarnation", in_hex(worker.incarnation)},
                 {"state", worker.state},
                 {"protocol", wire::kProtocolVersion}}},
               {"members", to_list(worker.members)},
               {"lane", to_json(worker.lane)},
               {"sockets", to_json(worker.sockets)},
               {"calls", to_list(worker.calls)},
+              {"collectives", to_list(worker.collectives)},
               {"contexts", to_list(worker.contexts)},
               {"rrefs", to_list(worker.rrefs)},
-              {"events", std::move(events)}};
+              {"events", std::move(events)},
+              {"last", std::move(last)}};
   return dump(report);
 }
 

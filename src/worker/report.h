@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "base/flight_recorder.h"
+#include "coll/mesh_state.h"
 #include "dautograd/snapshot.h"
 #include "group/membership.h"
 #include "rpc/open_call.h"
@@ -30,9 +32,11 @@ struct WorkerSnapshot {
   LaneReport lane;
   SocketReport sockets;
   std::vector<OpenCall> calls;
+  std::vector<WaitingCollective> collectives;
   std::vector<ContextSnapshot> contexts;
   std::vector<OwnedValueInfo> rrefs;
   std::vector<EventLog::Event> events;
+  std::vector<FlightEvent> last;
 };
 
 // In JSON, for people and tools; include/distag.h names what is in it.

@@ -4,6 +4,14 @@
 
 namespace distag {
 
+namespace {
+
+// In a report.
+constexpr size_t kMostEnded = 100;
+constexpr size_t kMostCollectives = 256;
+
+}  // namespace
+
 const char* phase_text(WorkerPhase phase) {
   switch (phase) {
     case WorkerPhase::kCreated:
@@ -20,12 +28,20 @@ const char* phase_text(WorkerPhase phase) {
   return "in an unknown state";
 }
 
+// A bounded part of it, for a log.
+UnderWay Worker::State::under_way() const {
+  constexpr size_t kMostCalls = 256;
+  constexpr size_t kMostOthers = 16;
+  return {rpc.open_calls(kMostCalls), dautograd.open_passes(kMostOthers), meshes.waiting(kMostOthers)};
+}
+
 WorkerSnapshot Worker::State::snapshot() const {
   WorkerSnapshot snapshot;
   const View seen = get_view();
   snapshot.name = seen.name;
   snapshot.rank = seen.rank;
   snapshot.now = environment.loop.now();
+  snapshot.last = group.shared()->trace.recorder().last(kMostEnded);
   for (MemberRecord& member : group.membership().all()) snapshot.members.push_back({std::move(member), false, "", ""});
   return snapshot;
 }
@@ -58,6 +74,7 @@ std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
       if (way != snapshot.lane.ways.end()) member.lane = way->second;
     }
     snapshot.calls = state->rpc.open_calls();
+    snapshot.collectives = state->meshes.waiting(kMostCollectives);
     snapshot.contexts = state->dautograd.contexts();
     snapshot.rrefs = state->rrefs.owned_values();
     snapshot.events.assign(state->event_log.events().begin(), state->event_log.events().end());

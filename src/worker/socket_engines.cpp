@@ -7,7 +7,7 @@
 namespace distag {
 namespace {
 
-constexpr SocketEngineKind kDefaultEngine = SocketEngineKind::kZmtp;
+constexpr SocketEngineKind kDefaultEngine = SocketEngineKind::kZmq;
 // A lease is looked at in quarters: bytes of a slow connection are seen before each of them ends.
 constexpr Nanos kLooksPerLease = 8;
 

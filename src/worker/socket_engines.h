@@ -15,7 +15,7 @@ class SocketEngine;
 // What carries tcp:// and ipc://. The numbers are those of distag_socket_engine.
 enum class SocketEngineKind : uint32_t { kDefault = 0, kZmq = 1, kZmtp = 2 };
 
-// The engine that the option names, else the environment (DISTAG_SOCKET_ENGINE; nullptr: not set), else zmtp. Throws
+// The engine that the option names, else the environment (DISTAG_SOCKET_ENGINE; nullptr: not set), else libzmq. Throws
 // INVALID_ARGUMENT for another text.
 SocketEngineKind choose_socket_engine(SocketEngineKind option, const char* environment);
 

@@ -13,13 +13,16 @@
 #include "base/random.h"
 #include "base/reserve.h"
 #include "group/curl_client.h"
+#include "group/pmix_board.h"
 #include "transport/inproc/inproc_transport.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/socket/address.h"
+#include "transport/socket/local_server.h"
 #include "transport/socket/socket_transport.h"
 #include "transport/socket/worker_key.h"
 #include "worker/fault_points.h"
 #include "worker/long_tasks.h"
+#include "worker/looking.h"
 
 namespace distag {
 
@@ -55,8 +58,7 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
   if (options_.host_executor) host_ = std::make_unique<HostExecutor>();
   // Set before any thread starts: the hooks read it on their threads.
   functions_ = host_.get();
-  pool_ = std::make_unique<Pool>("distag-pool", options_.thread_count == 0 ? core_count() : options_.thread_count,
-                                 hooks_for(!options_.host_executor), reserve_);
+  pool_ = std::make_unique<Pool>("distag-pool", thread_count(), hooks_for(!options_.host_executor), reserve_);
   if (functions_ == nullptr) functions_ = pool_.get();
   decoder_ = std::make_unique<Pool>("distag-decoder", 1, hooks_for(false), reserve_);
   loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false), reserve_);
@@ -84,11 +86,18 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
       [](const char* name) -> const char* { return std::getenv(name); },
       resolve_address,
       own_address_towards,
+      [] { return ask_pmix(); },
       options_.memory,
       options_.on_member,
-      host_id()};
+      host_id(),
+      host_.get(),
+      [this](Incarnation incarnation) { return open_server(incarnation); }};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
   loop_->set_on_failure([this](const Error& error) { worker_->on_loop_failure(error); });
+}
+
+size_t ThreadedWorker::thread_count() const {
+  return options_.thread_count == 0 ? core_count() : options_.thread_count;
 }
 
 std::unique_ptr<Rendezvous> ThreadedWorker::make_meeting_point(const std::string& uri, Transport& transport) {
@@ -98,7 +107,29 @@ std::unique_ptr<Rendezvous> ThreadedWorker::make_meeting_point(const std::string
     if (http_ == nullptr) http_ = std::make_unique<CurlClient>(*loop_, hooks_for(false), reserve_);
     return *http_;
   };
+  tools.board = [this]() -> JobBoard& {
+    if (board_ == nullptr) board_ = std::make_unique<PmixBoard>(*loop_, hooks_for(false));
+    return *board_;
+  };
   return make_rendezvous(uri, tools);
+}
+
+// A worker that cannot be asked how it is works all the same.
+std::shared_ptr<void> ThreadedWorker::open_server(Incarnation incarnation) {
+  const char* const wish = std::getenv("DISTAG_PS");
+  if (wish != nullptr && std::string(wish) == "0") return nullptr;
+  try {
+    return std::make_shared<LocalServer>(
+        *loop_, incarnation, [this](const std::string& line, const LocalServer::Reply& reply) {
+          const auto answer = answer_question(*worker_, line);
+          if (answer == nullptr) return reply("");
+          answer->on_done(
+              [reply, outcome = answer.get()] { reply(outcome->error() == nullptr ? outcome->value() : ""); });
+        });
+  } catch (...) {
+    log_->write(LogLevel::kInfo, "`distag ps` and `distag why` cannot ask this worker: " + current_error().message());
+    return nullptr;
+  }
 }
 
 // A lane asks for no key, so nobody would know there whose name it is.
@@ -229,6 +260,7 @@ bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {
   if (!wait(*worker_->rpc().when_no_function_runs(), time_left(deadline))) return false;
   // The loop first: what it let go of in its last moments may still run on the executors.
   loop_->stop();
+  board_.reset();
   latest = end_http(latest);
   decoder_->stop();
   run_what_waits(deadline);

@@ -18,6 +18,7 @@
 namespace distag {
 
 class CurlClient;
+class PmixBoard;
 
 struct ThreadedOptions {
   WorkerOptions worker;
@@ -45,6 +46,7 @@ class ThreadedWorker {
   Executor& functions() { return *functions_; }
   Reserve* reserve() { return reserve_.get(); }
   HostExecutor* host() { return host_.get(); }  // nullptr with the pool executor
+  size_t thread_count() const;                  // of the pool
 
   std::shared_ptr<Future<Value>> start(Nanos timeout);
   // Leaves the group. Complete: nothing new starts, but threads still run; follow with finish().
@@ -68,6 +70,7 @@ class ThreadedWorker {
   bool take_down(Nanos deadline, Nanos latest);
   Nanos end_http(Nanos latest);
   void run_what_waits(Nanos deadline);
+  std::shared_ptr<void> open_server(Incarnation incarnation);
 
   const ThreadedOptions options_;
   const std::shared_ptr<Reserve> reserve_;  // of all threads of the worker
@@ -75,6 +78,7 @@ class ThreadedWorker {
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Pool> decoder_;  // one thread, from the first message that needs it on
   std::unique_ptr<FdLoop> loop_;
+  std::unique_ptr<PmixBoard> board_;  // of pmix://; as the next one
   std::unique_ptr<CurlClient> http_;  // of a rendezvous that needs it; touched on the loop, then once that has stopped
   std::unique_ptr<Random> random_;
   std::unique_ptr<Log> log_;

@@ -18,6 +18,8 @@ Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
   state_->rpc.set_reference_hook(&state_->rrefs);
   state_->optim.set_places(&state_->places);
   state_->rpc.set_op_runner(&autograd::apply);
+  state_->rpc.register_internal(
+      kLook, [state = state_.get()](Invocation& call) { call.set_result(Value::text(write_look(state->look()))); });
   state_->group.add_idle_check([rrefs = &state_->rrefs] { return rrefs->is_idle(); });
   state_->group.add_idle_check([meshes = &state_->meshes] { return meshes->is_idle(); });
   state_->group.add_idle_check([dautograd = &state_->dautograd] { return dautograd->is_idle(); });
@@ -65,10 +67,13 @@ WorkerStats Worker::stats() const {
   return stats;
 }
 
-std::shared_ptr<Future<SessionStats>> Worker::fetch_session_stats() {
-  auto future = Future<SessionStats>::make();
+const Timings& Worker::timings() const { return state_->group.shared()->trace.timings(); }
+
+std::shared_ptr<Future<LoopStats>> Worker::fetch_loop_stats() {
+  auto future = Future<LoopStats>::make();
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
-    owed->complete(state->session ? state->session_stats() : state->get_view().session);
+    owed->complete(
+        LoopStats{state->session ? state->session_stats() : state->get_view().session, state->rpc.request_bytes()});
   });
   return future;
 }
@@ -207,6 +212,7 @@ void Worker::State::forget_start() {
 void Worker::State::abandon_start(const Error& error) {
   forget_start();
   rendezvous.reset();
+  local_server.reset();
   refused_at_rendezvous = 0;
   session.reset();
   transport.reset();
@@ -301,6 +307,7 @@ void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
 void Worker::State::end(ShutdownReport report) {
   phase = WorkerPhase::kStopped;
   forget_start();
+  local_server.reset();
   session.reset();
   transport.reset();
   if (start_future) fail_dropped(*std::exchange(start_future, nullptr));

@@ -9,9 +9,11 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "base/timings.h"
 #include "coll/meshes.h"
 #include "dautograd/dautograd.h"
 #include "group/group.h"
+#include "group/launchers.h"
 #include "group/rendezvous.h"
 #include "optim/optim.h"
 #include "rpc/rpc.h"
@@ -22,6 +24,8 @@
 #include "worker/report.h"
 
 namespace distag {
+
+class HostExecutor;
 
 struct WorkerOptions {
   int32_t rank = -1;
@@ -46,7 +50,14 @@ struct WorkerStats {
   DautogradStats dautograd;
   RrefStats rrefs;
   SessionStats session;
+  RequestBytes requests;
   uint64_t callbacks_waiting = 0;
+};
+
+// What only the loop knows.
+struct LoopStats {
+  SessionStats session;
+  RequestBytes requests;
 };
 
 // Everything a worker stands on, given to it: threads and sockets in production, the scheduler in the simulator.
@@ -67,9 +78,15 @@ struct WorkerEnvironment {
   // "tcp://10.0.0.2:0", the address of this machine from which that one is reached; empty: it is on this machine.
   // nullptr: all are.
   std::function<std::string(const std::string& address)> own_address_towards = nullptr;
+  // The place of this process, of a launcher that tells it by PMIx; may take long, so it runs on `compute`.
+  std::function<PmixPlace()> ask_pmix = nullptr;
   std::shared_ptr<FrameMemory> memory = nullptr;                 // for large payload that arrives; nullptr: our own
   std::function<void(const MemberRecord&)> on_member = nullptr;  // host code, run on `functions`, one at a time
-  std::string host = {};  // the machine: members with the same text are near each other
+  std::string host = {};         // the machine: members with the same text are near each other
+  HostExecutor* pump = nullptr;  // `functions`, where a host polls it
+  // On the loop, as it begins to look for its group under this incarnation: a place at which processes of this machine
+  // can ask it how it is, until its end. nullptr: it cannot be asked.
+  std::function<std::shared_ptr<void>(Incarnation)> make_server = nullptr;
 };
 
 // The composition root: builds the layers and leads messages and losses to them. Thread-safe.
@@ -93,7 +110,7 @@ class Worker : private SessionEvents {
   std::shared_ptr<Future<Value>> start(Nanos timeout);
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);      // the same outcome for every call
   const std::shared_ptr<Future<ShutdownReport>>& when_stopped() const;  // also by a failure of its loop; any thread
-  // On the loop: a task of it threw, so nobody knows what was left undone. A start fails with the error; a started
+  // On the loop: a task of it threw, and what was left undone is not known. A start fails with the error; a started
   // worker leaves its group, what is open on it ends with the error, and its report is not clean.
   void on_loop_failure(const Error& error) noexcept;
   // The living members of these names are lost to this worker.
@@ -103,12 +120,17 @@ class Worker : private SessionEvents {
   std::string name() const;    // empty as long as it depends on the rank
   int32_t rank() const;        // -1 before the start
   int32_t world_size() const;  // of an open world, its living members; 0 before the start, if need be
-  // `session` is as it was at the shutdown; while started, fetch_session_stats asks the loop.
+  // `session` is as it was at the shutdown and `requests` is 0; while started, fetch_loop_stats asks the loop.
   WorkerStats stats() const;
-  std::shared_ptr<Future<SessionStats>> fetch_session_stats();
+  const Timings& timings() const;  // any thread; lives as long as this
+  std::shared_ptr<Future<LoopStats>> fetch_loop_stats();
   // The snapshot that reports are written from; the loop has to run.
   std::shared_ptr<Future<WorkerSnapshot>> fetch_snapshot();
   std::shared_ptr<Future<ContextSnapshot>> fetch_snapshot(const Id& context);
+  // How it is, as other members ask each other: in JSON, short, on the loop.
+  std::string look() const;
+  // That of all members, each asked for as long as `timeout`; the loop has to run.
+  std::shared_ptr<Future<std::string>> fetch_group_report(Nanos timeout);
   // The same of a worker that is not started or shut down: who it is, and the group that it knew.
   WorkerSnapshot snapshot_at_rest() const;
 

@@ -10,7 +10,10 @@
 #include "base/each_step.h"
 #include "base/log_throttle.h"
 #include "base/mutex.h"
+#include "group/shared.h"
+#include "worker/flight_log.h"
 #include "worker/greeting.h"
+#include "worker/looking.h"
 #include "worker/member_news.h"
 #include "worker/rref_places.h"
 #include "worker/start_gate.h"
@@ -48,7 +51,12 @@ struct Worker::State {
         places(rrefs),
         optim(environment.loop, environment.compute, group, rpc, dautograd),
         news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)),
+        flight_log(std::make_shared<FlightLog>(FlightLog::Environment{
+            environment.loop, environment.log, group.shared()->trace.recorder(), [this] { return under_way(); }})),
         gate(environment.loop) {
+    group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log)] {
+      if (const auto alive = weak.lock()) alive->tell_soon();
+    });
     view.name = options.name;
     view.world_size = std::max(options.world_size, 0);
   }
@@ -64,6 +72,7 @@ struct Worker::State {
   RrefPlaces places;
   optim::Optim optim;
   const std::shared_ptr<MemberNews> news;
+  const std::shared_ptr<FlightLog> flight_log;
 
   using Phase = WorkerPhase;
   Phase phase = Phase::kCreated;
@@ -73,12 +82,15 @@ struct Worker::State {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Session> session;
   std::unique_ptr<Rendezvous> rendezvous;
+  std::shared_ptr<void> local_server;
   uint64_t refused_at_rendezvous = 0;  // as it said last
   EventLog event_log;
   LogThrottle refusal_log;
   Nanos start_deadline = kNever;
   Loop::TimerId resolve_timer = 0;
   bool is_open_world = false;
+  Nanos opened = 0;                  // when it began to look for its group
+  int32_t wanted_size = 0;           // of the world
   bool told_of_descriptors = false;  // that they are few
 
   // The start, from the roster on, and what members do meanwhile: led on once the service begins.
@@ -107,8 +119,14 @@ struct Worker::State {
     return view;
   }
 
-  void note(std::string text) { event_log.add(environment.loop.now(), std::move(text)); }
+  void note(std::string text) {
+    group.shared()->trace.add_instant(TraceCategory::kMember, text);
+    event_log.add(environment.loop.now(), std::move(text));
+  }
   WorkerSnapshot snapshot() const;
+  UnderWay under_way() const;
+  WorkerLook look() const;
+  void ask_group(Nanos timeout, const std::shared_ptr<Future<std::string>>& done);
   SessionStats session_stats();
   // Where the worker meets others, listens and is found, as the host gave it or as numbers.
   struct Places {
@@ -122,6 +140,7 @@ struct Worker::State {
   void resolve_one(const char* option, std::string& address) const;
   void check_advertised(const std::string& address) const;
   std::string own_address_towards(const std::string& uri) const;
+  std::string ask_launcher(RendezvousTarget& target) const;
   void on_resolved(const Places& found, SessionEvents& events, const std::optional<Error>& error);
   void open(const Places& found, SessionEvents& events);
   void join(const Places& found);

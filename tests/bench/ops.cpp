@@ -93,6 +93,11 @@ class Case {
   template <typename Use>
   void forward_and_backward(Use use) {
     std::vector<distag_tensor*> results = apply(0);
+    std::erase_if(results, [](distag_tensor* result) {  // indices have no gradient
+      const bool is_index = distag_tensor_get_dtype(result) == DISTAG_INT64;
+      if (is_index) distag_tensor_release(result);
+      return is_index;
+    });
     if (seeds_.empty()) seeds_ = ones_like(results);
     distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
     options.seeds = seeds_.data();
@@ -196,7 +201,9 @@ class Case {
     return map;
   }
 
+  // A string is a size in terms of n, or a text that is marked as one.
   distag_value* make_attribute(const Json& item, int64_t n) {
+    constexpr std::string_view kText = "text ";
     const auto number = [n](const Json& one) {
       return one.is_string() ? number_of(one.get<std::string>(), n) : one.get<int64_t>();
     };
@@ -205,6 +212,10 @@ class Case {
       std::vector<int64_t> list;
       for (const Json& one : item) list.push_back(number(one));
       distag_value_create_int64_list(list.data(), list.size(), &made, &error_);
+    } else if (item.is_boolean()) {
+      distag_value_create_bool(item.get<bool>(), &made, &error_);
+    } else if (item.is_string() && item.get<std::string>().starts_with(kText)) {
+      distag_value_create_text(item.get<std::string>().c_str() + kText.size(), &made, &error_);
     } else if (item.is_number_float()) {
       distag_value_create_float64(item.get<double>(), &made, &error_);
     } else {

@@ -63,13 +63,13 @@ def measure(case, n):
     line["forward"] = measured(forward)
     leaves = [x for x in inputs if x.requires_grad]
     if leaves:
-        results = apply(*inputs)
-        results = results if isinstance(results, tuple) else (results,)
-        seeds = [torch.ones_like(result) for result in results]
+        def roots():  # indices have no gradient
+            results = apply(*inputs)
+            return [x for x in results if x.requires_grad] if isinstance(results, tuple) else [results]
+        seeds = [torch.ones_like(root) for root in roots()]
 
         def both():
-            results = apply(*inputs)
-            torch.autograd.backward(results, seeds if isinstance(results, tuple) else seeds[0])
+            torch.autograd.backward(roots(), seeds)
             for leaf in leaves:
                 leaf.grad = None
         line["both"] = measured(both)

@@ -1,18 +1,28 @@
-"""A conformance program runs every case of bindings/conformance/cases.json, in its order, and each is ok.
-usage: check_conformance.py CASES PROGRAM [ARGUMENTS...]"""
+"""A conformance program runs every case of bindings/conformance/cases.json, in its order, and each is ok. A language that
+cannot do a case, as "refused_by" of the case says, asserts that it is refused, and prints "ok N - name # refused".
+usage: check_conformance.py CASES [--language NAME] PROGRAM [ARGUMENTS...]"""
 import json
 import re
 import subprocess
 import sys
 
+REFUSED = " # refused"
+
 
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
-        names = [case["name"] for case in json.load(file)["cases"]]
-    done = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, text=True, timeout=100)
+        cases = json.load(file)["cases"]
+    names = [case["name"] for case in cases]
+    language, program = (sys.argv[3], sys.argv[4:]) if sys.argv[2] == "--language" else (None, sys.argv[2:])
+    may_refuse = {case["name"] for case in cases if language in case.get("refused_by", [])}
+    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=100)
     print(done.stdout, end="")
     complaints = [] if done.returncode == 0 else [f"the program left with {done.returncode}"]
     lines = re.findall(r"^(ok|not ok) (\d+) - (.*)$", done.stdout, re.M)
+    refused = [name[:-len(REFUSED)] for _, _, name in lines if name.endswith(REFUSED)]
+    complaints += [f"refused, and may not be: {name}" for name in refused if name not in may_refuse]
+    complaints += [f"done, and said to be refused: {name}" for name in may_refuse if name not in refused]
+    lines = [(verdict, number, name[:-len(REFUSED)] if name.endswith(REFUSED) else name) for verdict, number, name in lines]
     found = [name for _, _, name in lines]
     complaints += [f"not ok: {name}" for verdict, _, name in lines if verdict != "ok"]
     complaints += [f"left out: {name}" for name in names if name not in found]

@@ -6,5 +6,6 @@ language=$1 programs=$2
 shift 2
 case $language in
   go) exec "$programs/soak" "$@" ;;
-  *) echo "soak.sh: \"$language\" has no program: use go" >&2; exit 2 ;;
+  csharp) exec /usr/bin/mono "$programs/soak.exe" "$@" ;;
+  *) echo "soak.sh: \"$language\" has no program: use go or csharp" >&2; exit 2 ;;
 esac

@@ -317,6 +317,14 @@ static void stats(void) {
   CHECK(seen.bytes_sent > 100 && seen.bytes_received > 100);
   CHECK_OK(distag_worker_get_stats(w1, &seen, &err));
   CHECK(seen.calls_served > 10);
+  /* A host of 0.1 has a smaller struct, which is filled as far as it goes. */
+  seen.request_bytes_open = 7;
+  seen.struct_size = offsetof(distag_stats, request_bytes_open);
+  CHECK_OK(distag_worker_get_stats(w1, &seen, &err));
+  CHECK(seen.calls_served > 10 && seen.request_bytes_open == 7);
+  seen.struct_size = offsetof(distag_stats, request_bytes_waiting);
+  CHECK_FAILS(distag_worker_get_stats(w1, &seen, &err), DISTAG_E_INVALID_ARGUMENT,
+              "struct_size of distag_stats is 184");
 }
 
 static void shutdown(void) {

@@ -70,6 +70,17 @@ static void others_go_on(void) {
   distag_tensor_release(one);
 }
 
+/* What the header lets a host plan with: so much under way, and as much again and one request that wait. */
+static void look_at_budgets(int64_t request) {
+  for (int sender = 0; sender < kSenders; ++sender) {
+    distag_stats stats = DISTAG_STATS_INIT;
+    CHECK_OK(distag_worker_get_stats(workers[sender], &stats, &err));
+    CHECK((int64_t)stats.request_bytes_open >= request && stats.request_bytes_open <= kBudget);
+    CHECK(stats.request_bytes_waiting >= kBudget);
+    CHECK((int64_t)stats.request_bytes_waiting <= kBudget + request + 4096);
+  }
+}
+
 static void flood_by_all(int64_t size) {
   static distag_future *accepted[kSenders][kMost];
   int counts[kSenders], total = 0; /* made, and accepted of all */
@@ -81,6 +92,7 @@ static void flood_by_all(int64_t size) {
   for (int sender = 0; sender < kSenders; ++sender) {
     counts[sender] = flood(workers[sender], distag_tensor_as_value(data), accepted[sender]);
   }
+  look_at_budgets(4 * size);
   others_go_on();
   const int64_t grown = resident_bytes() - before;
   if (kIsMeasured) CHECK(grown < (int64_t)kSenders * kBudget * 11 / 10);
@@ -100,6 +112,10 @@ static void flood_by_all(int64_t size) {
   }
   printf("%d accepted of %lld bytes, %lld KiB more\n", total, (long long)size * 4, (long long)grown >> 10);
   CHECK_INT(served, total);
+  distag_stats stats = DISTAG_STATS_INIT;
+  CHECK_OK(distag_worker_get_stats(workers[0], &stats, &err));
+  CHECK(stats.request_bytes_open <= kBudget / 8); /* the last word on what was begun may be owed */
+  CHECK_INT((int64_t)stats.request_bytes_waiting, 0);
   distag_tensor_release(data);
 }
 

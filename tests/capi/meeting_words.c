@@ -52,6 +52,18 @@ static pid_t serve(place at, const char *text) {
   }
 }
 
+/* Begins to greet whoever dials, and goes no further. */
+static pid_t greet(place at) {
+  static const unsigned char signature[] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f};
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (int fd; (fd = accept(at.fd, NULL, NULL)) >= 0;) {
+    if (send(fd, signature, sizeof signature, MSG_NOSIGNAL) < 0) _exit(1);
+  }
+  _exit(0);
+}
+
 static void check_start(distag_worker_options options, distag_status status, const char *words) {
   distag_worker *worker = NULL;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
@@ -76,18 +88,20 @@ static void meet_at(place at, const char *words) {
 }
 
 static void others_at_the_port(void) {
-  const place silent = listen_silently(), web = listen_silently(), shut = listen_silently(), gone = listen_silently();
+  const place silent = listen_silently(), web = listen_silently(), shut = listen_silently(), gone = listen_silently(),
+              slow = listen_silently();
   close(gone.fd); /* before a child has it too */
-  const pid_t children[] = {serve(web, "HTTP/1.1 400 Bad Request\r\n\r\n"), serve(shut, NULL)};
+  const pid_t children[] = {serve(web, "HTTP/1.1 400 Bad Request\r\n\r\n"), serve(shut, NULL), greet(slow)};
   meet_at(gone, "no process listens there");
   meet_at(silent, "takes connections and says nothing");
   meet_at(web, "another program listens there: it speaks no ZMTP: it begins with \"HTTP/1.1 400 Bad\"");
   meet_at(shut, "closes the connection at once");
+  meet_at(slow, "began a handshake and did not end it");
   for (size_t i = 0; i < sizeof children / sizeof *children; ++i) {
     CHECK(kill(children[i], SIGKILL) == 0);
     CHECK(waitpid(children[i], NULL, 0) == children[i]);
   }
-  close(silent.fd), close(web.fd), close(shut.fd);
+  close(silent.fd), close(web.fd), close(shut.fd), close(slow.fd);
 }
 
 static void addresses_that_are_none(void) {
@@ -99,7 +113,7 @@ static void addresses_that_are_none(void) {
       {"inproc://", "has no name: give one, as in inproc://job"},
       {"file://", "give an absolute path, as in file:///tmp/job"},
       {"etcd://", "give it as etcd://host:port"},
-      {"ipc:///tmp/x", "is none of env://, tcp://host:port, file:///dir, inproc://name and etcd://host:port/prefix"},
+      {"ipc:///tmp/x", "is none of env://, tcp://host:port, file:///dir, inproc://name, etcd://host:port/prefix"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     check_start(guest(cases[i][0]), DISTAG_E_INVALID_ARGUMENT, cases[i][1]);

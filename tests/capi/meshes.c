@@ -102,6 +102,12 @@ static void pictures(void) {
   CHECK_TEXT(text,
              "{\"boxes\":[{\"offset\":[0,0],\"extent\":[4,3],\"members\":[0,2]},"
              "{\"offset\":[0,3],\"extent\":[4,3],\"members\":[1,3]}]}");
+  char svg[8192];
+  options.format = DISTAG_PICTURE_SVG;
+  CHECK_OK(distag_visualize_sharding(mesh, "(None, y)", tensor, 2, &options, svg, sizeof svg, &size, &err));
+  CHECK(strncmp(svg, "<svg ", 5) == 0 && strcmp(svg + size - 7, "</svg>\n") == 0);
+  CHECK(strstr(svg, "<desc>elements: members\n0:4, 0:3: &lt;w&gt; [0, 2]\n") != NULL);
+  CHECK(strstr(svg, "<w>") == NULL);
   options.format = DISTAG_PICTURE_TEXT;
   options.label = "TPU";
   CHECK_OK(

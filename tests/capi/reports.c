@@ -31,16 +31,6 @@ static distag_status keep(void *user_data, distag_invocation *invocation, distag
   return DISTAG_OK;
 }
 
-static distag_status triple(void *user_data, distag_invocation *invocation, distag_error *told) {
-  distag_tensor *x = NULL, *y = NULL;
-  (void)user_data;
-  distag_invocation_get_tensor(invocation, 0, &x, told);
-  distag_mul_scalar(x, 3, &y, told);
-  distag_invocation_return(invocation, distag_tensor_as_value(y), told);
-  distag_tensor_release(y);
-  return told->code;
-}
-
 /* The text, to be freed: it may grow between the two calls. */
 static char *report(distag_worker *worker, distag_context *context) {
   size_t size = 0, capacity = 0;
@@ -179,7 +169,7 @@ int main(int count, char **arguments) {
   options = group_options(1, 2, "inproc://reports");
   CHECK_OK(distag_worker_create(&options, &w1, &err));
   CHECK_OK(distag_worker_register(w1, "deferring", deferring, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_register(w1, "triple", triple, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_register(w1, "triple", group_triple, NULL, NULL, NULL, &err));
   before_the_start();
   both[0] = w0;
   both[1] = w1;

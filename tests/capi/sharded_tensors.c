@@ -211,6 +211,9 @@ static void marked_by_an_op(members *group, int32_t rank) {
   CHECK_TEXT(distag_tensor_get_spec(y), "(None, 'x')");
   CHECK_TEXT(distag_tensor_get_spec(x), "('x', None)");
   CHECK_OK(distag_sum(y, NULL, 0, 0, &loss, &err));
+  distag_backward_options twice = DISTAG_BACKWARD_OPTIONS_INIT;
+  twice.create_graph = 1;
+  CHECK_FAILS(distag_backward(context, &loss, 1, &twice, &err), DISTAG_E_UNSUPPORTED, "joint context");
   CHECK_OK(distag_backward(context, &loss, 1, NULL, &err));
   distag_gradients *gradients = NULL;
   CHECK_OK(distag_get_gradients(context, &gradients, &err));

@@ -139,8 +139,11 @@ static void count_destroyed(void *user_data) {
   atomic_fetch_add(&destroyed, 1);
 }
 
+static const char kTraceparent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 static distag_call_options quick(actor *a) {
   distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
+  if (below(a, 2) == 0) options.traceparent = kTraceparent;
   options.timeout_ns = (int64_t)(1 + below(a, 50)) * DISTAG_MILLISECOND;
   options.label = "stress";
   return options;
@@ -173,6 +176,8 @@ static distag_status look(void *user_data, distag_invocation *invocation, distag
   MUST(distag_invocation_get_worker(invocation) != NULL);
   MUST(distag_invocation_get_caller(invocation) != NULL);
   MUST(strcmp(distag_invocation_get_function(invocation), "look") == 0);
+  const char *traceparent = distag_invocation_get_traceparent(invocation);
+  MUST(traceparent == NULL || strcmp(traceparent, kTraceparent) == 0);
   distag_context_get_id(distag_invocation_get_context(invocation));
   for (size_t i = 0; i < distag_invocation_get_arg_count(invocation); ++i) {
     distag_invocation_get_tensor(invocation, i, &tensor, NULL);
@@ -441,7 +446,15 @@ static void look_at_worker(actor *a, distag_worker *worker) {
   ASK(kFound, distag_worker_get_member_by_name(worker, "s0", &member, &a->err));
   ASK(kFound, distag_worker_copy_ranks(worker, "", ranks, 2, &count, &a->err));
   ASK(kState, distag_worker_get_stats(worker, &stats, &a->err));
+  const distag_trace_options nowhere = {sizeof nowhere, 0, 0, "/nowhere"};
+  uint64_t span = 0;
+  ASK(kStart, distag_worker_start_trace(worker, &nowhere, &a->err)); /* a thread of its own is not what is stressed */
+  ASK(kState, distag_trace_begin(worker, "look", &span, &a->err));
+  distag_trace_end(worker, span);
+  ASK(kTimed, distag_worker_stop_trace(worker, &a->err));
+  ASK(kState, distag_worker_copy_metrics(worker, text, sizeof text, &count, &a->err));
   ASK(kTimed, distag_worker_copy_report(worker, text, sizeof text, &count, &a->err));
+  ASK(kTimed, distag_worker_copy_group_report(worker, DISTAG_SECOND / 50, text, sizeof text, &count, &a->err));
   distag_key_pair keys = DISTAG_KEY_PAIR_INIT;
   const char *const peer = "s1", *const key = keys.public_key;
   ASK(kFine, distag_security_create_keys(&keys, &a->err));
@@ -522,6 +535,71 @@ static void shut_down(actor *a, distag_worker *worker) {
   }
 }
 
+static distag_status feed_numbers(void *user_data, uint64_t number, const int64_t *rows, size_t row_count,
+                                  distag_value **out_batch, distag_error *err) {
+  (void)user_data, (void)rows;
+  const int64_t shape[] = {(int64_t)row_count, 2};
+  distag_tensor *numbers = NULL;
+  distag_full((double)number, DISTAG_FLOAT64, shape, 2, &numbers, err);
+  if (numbers == NULL) return err->code;
+  *out_batch = distag_tensor_as_value(numbers);
+  distag_value_retain(*out_batch);
+  distag_tensor_release(numbers);
+  return DISTAG_OK;
+}
+
+/* A loader of such a mesh. */
+static void load(actor *a, distag_mesh *made) {
+  const int64_t timeout = (int64_t)below(a, 5) * DISTAG_MILLISECOND;
+  distag_loader_options options = DISTAG_LOADER_OPTIONS_INIT;
+  distag_loader_info info = DISTAG_LOADER_INFO_INIT;
+  distag_loader *loader = NULL;
+  distag_value *batch = NULL;
+  distag_future *future = NULL;
+  options.mode = DISTAG_BATCH_ROWS;
+  options.row_count = options.batch_rows = 4;
+  options.epochs = DISTAG_FOREVER;
+  options.shuffle = 1;
+  ASK(kMeshed, distag_loader_create(made, feed_numbers, NULL, NULL, &options, &loader, &a->err));
+  if (loader == NULL) return;
+  ASK(kMeshed, distag_loader_next(loader, timeout, &batch, &a->err));
+  distag_value_release(batch);
+  batch = NULL;
+  ASK(kMeshed, distag_loader_next_async(loader, timeout, &future, &a->err));
+  use_future(a, future);
+  ASK(kMeshed, distag_loader_save(loader, &batch, &a->err));
+  ASK(kMeshed, distag_loader_get_info(loader, &info, &a->err));
+  distag_value_release(batch);
+  distag_loader_retain(loader);
+  distag_loader_release(loader);
+  distag_loader_release(loader);
+}
+
+/* A plan for a tensor on such a mesh. */
+static void plan(actor *a, distag_mesh *made) {
+  static const int64_t shape[] = {3, 2};
+  const char *const name = "x", *const spec = "('axis0', None)";
+  distag_plan_options options = DISTAG_PLAN_OPTIONS_INIT;
+  distag_tensor *x = NULL;
+  distag_plan *planned = NULL;
+  size_t size = 0;
+  ASK(kMeshed, distag_full(1, DISTAG_FLOAT64, shape, 2, &x, &a->err));
+  options.names = options.patterns = &name;
+  options.leaves = &x;
+  options.specs = &spec;
+  options.leaf_count = options.rule_count = 1;
+  options.source = below(a, 2) == 0 ? -1 : 0;
+  ASK(kMeshed, distag_plan_create(made, NULL, 0, &options, &planned, &a->err));
+  if (planned != NULL && distag_plan_get_spec(planned, name) != NULL) {
+    ASK(kMeshed, distag_plan_apply(planned, made, &a->err));
+    ASK(kMeshed, distag_plan_copy_report(planned, NULL, 0, &size, &a->err));
+    distag_plan_retain(planned);
+    distag_plan_release(planned);
+    distag_plan_release(planned);
+  }
+  distag_tensor_release(x);
+}
+
 /* Sharded tensors of a mesh that may be at its end, or whose other member does something else. */
 static void shards(actor *a, distag_mesh *made) {
   static const char spec[] = "('axis0', None)";
@@ -546,6 +624,12 @@ static void shards(actor *a, distag_mesh *made) {
       ASK(kMeshed, distag_value_create_map(&key, &item, 1, &map, &a->err));
       ASK(kMeshed, distag_checkpoint_save(made, "/proc/none/of/these", map, timeout, &a->err));
       ASK(kLoaded, distag_checkpoint_load(made, "/proc/none/of/these", map, timeout, NULL, &a->err));
+      ASK(kMeshed, distag_checkpoint_save_async(made, "/proc/none/of/these", map, timeout, &future, &a->err));
+      use_future(a, future);
+      future = NULL;
+      ASK(kLoaded, distag_checkpoint_load_async(made, "/proc/none/of/these", map, timeout, &future, &a->err));
+      use_future(a, future);
+      future = NULL;
       distag_value_release(map);
     }
     if (local != NULL) ASK(kMeshed, distag_tensor_from_local(made, local, spec, shape, 2, NULL, &again, &a->err));
@@ -604,6 +688,8 @@ static void mesh(actor *a) {
     y = NULL;
   }
   if (below(a, 2) == 0) shards(a, made);
+  if (below(a, 3) == 0) load(a, made);
+  if (below(a, 3) == 0) plan(a, made);
   ASK(kMeshed, distag_mesh_get_stats(made, &stats, &a->err));
   ASK(kMeshed, distag_mesh_copy_report(made, text, sizeof text, &size, &a->err));
   distag_mesh_release(line);

@@ -173,6 +173,7 @@ static void finished(void) {
   CHECK_OK(distag_invocation_finish(event.invocation, NULL, NULL, &err));
   CHECK_FAILS(distag_invocation_finish(event.invocation, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "released");
   CHECK(distag_invocation_get_function(event.invocation) == NULL);
+  CHECK(distag_invocation_get_traceparent(event.invocation) == NULL);
   CHECK_OK(distag_future_wait(future, 10 * DISTAG_SECOND, &err));
   distag_future_release(future);
   CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));

@@ -1,7 +1,7 @@
 """Runs every code block of the documents, against an installed library, in a folder of the document's own.
 usage: check_blocks.py REPOSITORY BUILD_FOLDER CMAKE WORK_FOLDER [DOCUMENT...]
 
-A block of c, cpp, go, lua, python, rust or sh has to run and leave with 0; a plain block right after it is what it prints. Comments above
+A block of c, cpp, csharp, go, lua, python, rust or sh has to run and leave with 0; a plain block right after it is what it prints. Comments above
 a block say what else holds:
   <!-- file: NAME -->        the block is a file that later ones use
   <!-- not run: REASON -->   it cannot be run here
@@ -20,6 +20,7 @@ BY_OTHERS = {("docs/errors.md", "python"): "check_errors.py"}
 FLAGS = "-Wall -Wextra -Werror $(pkg-config --cflags --libs distag)"
 COMMANDS = {"c": f"cc -std=c11 -D_GNU_SOURCE block.c -o block {FLAGS} && ./block",
             "cpp": f"c++ -std=c++17 -O0 block.cpp -o block {FLAGS} && ./block",
+            "csharp": "/usr/bin/mcs -warn:4 -warnaserror -r:Distag.dll -out:block.exe block.csharp && /usr/bin/mono block.exe",
             "go": "/usr/bin/go mod edit -replace \"distag=$GO_PACKAGE\" && /usr/bin/go run block.go",
             "python": "/usr/bin/python3 -B -X dev -W error block.python",
             "lua": "/usr/bin/luajit block.lua",
@@ -99,6 +100,7 @@ def install(cmake, build, work):
             "PATH": os.path.join(prefix, "bin") + ":" + os.environ["PATH"], "DISTAG_LIBRARY": os.path.join(libraries, "libdistag.so"),
             "PYTHONPATH": os.path.join(sys.argv[1], "bindings", "python"), "LUA_PATH": os.path.join(sys.argv[1], "bindings", "lua", "?.lua;;"),
             "RUST_PACKAGE": RUST_PACKAGE.format(sys.argv[1]),
+            "CSHARP_PACKAGE": os.path.join(sys.argv[1], "bindings", "csharp"),
             "GO_PACKAGE": os.path.join(sys.argv[1], "bindings", "go"), "GOENV": "off", "GOPROXY": "off", "GOFLAGS": "-mod=mod",
             "GOCACHE": os.path.join(build, "tests", "bindings", "go", "cache"), "GOPATH": os.path.join(work, "go")}
 

@@ -132,6 +132,8 @@ class Group:
         self.environment.update(TMPDIR=self.temporary, XDG_STATE_HOME=self.folder, OPENBLAS_NUM_THREADS="1")
         if cell.transport == "ipc":
             self.environment["DISTAG_LANE"] = "0"
+        if cell.is_zmtp():
+            self.environment["DISTAG_SOCKET_ENGINE"] = "zmtp"
         if cell.transport == "tcp with a key":
             key = os.path.join(self.folder, "key")
             with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:

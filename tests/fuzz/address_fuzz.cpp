@@ -41,7 +41,9 @@ void check_rendezvous(const std::string& uri, fuzz::Input& input) {
   std::map<std::string, std::string> environment;
   const auto rank = static_cast<int32_t>(input.integer());
   const auto world_size = static_cast<int32_t>(input.integer());
-  for (const char* name : {"WORLD_SIZE", "RANK", "DISTAG_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT"}) {
+  for (const char* name :
+       {"WORLD_SIZE", "RANK", "DISTAG_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_ID", "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "JOB_COMPLETION_INDEX", "PMIX_RANK"}) {
     environment[name] = input.line();
   }
   is_taken([&] {
@@ -49,7 +51,7 @@ void check_rendezvous(const std::string& uri, fuzz::Input& input) {
       const auto found = environment.find(name);
       return found == environment.end() ? nullptr : found->second.c_str();
     });
-    check(target.uri != "env://" && target.world_size != 0);
+    check(target.uri != "env://" && target.uri != "slurm://" && target.world_size != 0);
     if (target.world_size > 0) check(target.rank >= 0 && target.rank < target.world_size);
   });
 }

@@ -83,6 +83,7 @@ void WorkerProgram::work() {
   call([&](distag_error* err) {
     return distag_call(worker, nullptr, text(), text(), args.data(), args.size(), nullptr, nullptr, err);
   });
+  call([&](distag_error* err) { return distag_worker_copy_metrics(worker, buffer, sizeof buffer, &size, err); });
   call([&](distag_error* err) { return distag_worker_copy_report(worker, buffer, sizeof buffer, &size, err); });
   call([&](distag_error* err) { return distag_worker_poll(worker, 0, 0, &size, err); });
   if (in_.below(8) == 0) {

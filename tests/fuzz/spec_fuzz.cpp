@@ -15,6 +15,8 @@ using fuzz::is_taken;
 
 constexpr SpecForm kForms[] = {SpecForm::kTuple, SpecForm::kPlacements, SpecForm::kHlo, SpecForm::kHloIota,
                                SpecForm::kShardy};
+constexpr PictureFormat kFormats[] = {PictureFormat::kText, PictureFormat::kJson, PictureFormat::kSvg,
+                                      PictureFormat::kHtml};
 constexpr size_t kMostMembers = 64;
 
 MeshRequest read_request(fuzz::Input& input) {
@@ -66,7 +68,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const MeshRequest request = read_request(input);
   const size_t rank = input.below(kMaxRank + 2);
   PictureStyle style;
-  style.format = input.flag() ? PictureFormat::kText : PictureFormat::kJson;
+  style.format = kFormats[input.below(std::size(kFormats))];
   style.width = 20 + input.below(80);
   style.column_dim = input.below(3);
   Dims shape;

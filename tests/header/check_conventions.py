@@ -11,7 +11,7 @@ MAX_COLUMNS = 120
 COMMENT_SHARE = (0.5, 0.7)
 # Functions that do not wait whose waiting twin has another name.
 TWINS = {"distag_context_settle_async": "distag_get_gradients"}
-HANDLES = "tensor|value|worker|invocation|reply|future|context|gradients|rref|optimizer|mesh"
+HANDLES = "tensor|value|worker|invocation|reply|future|context|gradients|rref|optimizer|mesh|loader"
 
 
 def check_layout(text):

@@ -17,6 +17,7 @@ inline void use_component(component& used, frames* all) {
     goes_on = used.frame();
     end_frame(all);
   }
+  end_round(all);
 }
 
 #endif

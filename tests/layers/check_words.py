@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-MOST_IN_SRC = 386
+MOST_IN_SRC = 384
 WORDS = re.compile(r"\b([Ww]homs?|is none(?! of the)|[Nn]obody|tells? of|told of|so many|as far as|but for|the own|reckon\w*|"
                    r"the word of|its like|(?:let|lets) in)\b")
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md", "src/README.md", "samples/README.md",

@@ -13,8 +13,9 @@ namespace {
 
 bool is_differentiable(const Tensor& tensor) { return tensor && is_floating(tensor.dtype()); }
 
-// Weights of the outputs, so that each counts differently in the one number that is differentiated.
+// Weights of the outputs, so that each counts differently in the one number that is differentiated. Indices have none.
 Tensor weights_like(const Tensor& output) {
+  if (!is_differentiable(output)) return Tensor();
   Tensor weights = Tensor::empty(output.dtype(), output.shape());
   for (int64_t i = 0; i < weights.count(); ++i) {
     weights.mutable_data_as<double>()[i] = 0.3 + 0.17 * static_cast<double>((i * 5) % 11);
@@ -25,6 +26,7 @@ Tensor weights_like(const Tensor& output) {
 double weighted_sum(const ops::Op& op, const Tensors& inputs, const ops::Attributes& attributes) {
   double sum = 0;
   for (const Tensor& output : op.forward(inputs, attributes, nullptr)) {
+    if (!is_differentiable(output)) continue;
     auto values = values_of<double>(output);
     auto weights = values_of<double>(weights_like(output));
     for (size_t i = 0; i < values.size(); ++i) sum += values[i] * weights[i];

@@ -51,6 +51,12 @@ ops::Attributes attributes_from(const Json& json) {
 void expect_equal(const Tensor& actual, const Tensor& expected, const std::string& what) {
   ASSERT_EQ(actual.shape(), expected.shape()) << what;
   ASSERT_EQ(actual.dtype(), expected.dtype()) << what;
+  if (expected.dtype() == Dtype::kInt64) {
+    EXPECT_EQ(values_of<int64_t>(actual), values_of<int64_t>(expected)) << what;
+  }
+  if (expected.dtype() == Dtype::kBool) {
+    EXPECT_EQ(values_of<uint8_t>(actual), values_of<uint8_t>(expected)) << what;
+  }
   if (expected.dtype() != Dtype::kFloat64) return;
   auto a = values_of<double>(actual);
   auto e = values_of<double>(expected);
@@ -62,7 +68,9 @@ void expect_equal(const Tensor& actual, const Tensor& expected, const std::strin
 void check_case(const ops::Op& op, const Json& json, bool with_gaps_between) {
   Tensors inputs = tensors_from(json["inputs"]);
   if (with_gaps_between) {
-    for (Tensor& input : inputs) input = with_gaps(input);
+    for (Tensor& input : inputs) {
+      if (input) input = with_gaps(input);
+    }
   }
   ops::Attributes attributes = attributes_from(json["attributes"]);
   ops::check_arguments(op, inputs, attributes);
@@ -72,6 +80,7 @@ void check_case(const ops::Op& op, const Json& json, bool with_gaps_between) {
   Tensors expected = tensors_from(json["outputs"]);
   ASSERT_EQ(outputs.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) expect_equal(outputs[i], expected[i], "output " + std::to_string(i));
+  if (op.backward == nullptr || json["grad_outputs"].empty()) return;
   Tensors gradients = op.backward(saved, tensors_from(json["grad_outputs"]));
   Tensors expected_gradients = tensors_from(json["grad_inputs"]);
   for (size_t i = 0; i < expected_gradients.size(); ++i) {
@@ -96,7 +105,7 @@ TEST(ReferenceTest, EveryOpThatThereIsGivesTheseNumbers) {
     check_case(*op, json, true);
     checked.insert(op->name);
   }
-  EXPECT_GE(checked.size(), 60u);
+  EXPECT_GE(checked.size(), 75u);
 }
 
 }  // namespace

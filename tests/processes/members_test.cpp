@@ -8,7 +8,7 @@
 namespace distag::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kSize = 16;  // processes; more do not keep their leases when each access is checked
 #else
 constexpr int kSize = 64;

@@ -15,6 +15,7 @@ from hosts import Member, Network, address, make_key, members, run, seconds_of_f
 
 DISTAG, PARTICIPANT, DIGITS, DATA = (os.path.realpath(path) for path in sys.argv[1:5])
 HOSTS = 3
+MOST_STRANGERS = 40
 
 
 def check_meet(network, key, family=4, extra=()):
@@ -48,22 +49,27 @@ def check_without_key(network):
 
 
 def check_other_key(network, key, other_key):
-    """Who has another key, or none but dares, is refused at once; the others meet when the right one comes."""
+    """A member with another key, or without one, is refused at once; the others meet when the right one comes. The log
+    names the address of one stranger at least: libzmq gives none for a connection that has ended already."""
+    named = f"a connection from tcp://{address(2)}:"
     with members(network, [PARTICIPANT, "meet", "0"], [key, key]) as group:
-        for bad, extra in ((other_key, []), (None, ["insecure"])):
+        for attempt in range(MOST_STRANGERS):
+            bad, extra = ((other_key, []), (None, ["insecure"]))[attempt % 2]
             stranger = Member(network, 2, [PARTICIPANT, "meet", "0", *extra], bad)
             try:
                 assert stranger.end() == status("DENIED"), stranger.output
                 assert seconds_of_failure(stranger) < 2, stranger.output
             finally:
                 stranger.stop()
+            if attempt > 0 and named in group[0].read_now():
+                break
         right = Member(network, 2, [PARTICIPANT, "meet", "0"], key)
         try:
             for member in [*group, right]:
                 assert member.end() == 0, member.output
         finally:
             right.stop()
-        assert f"a connection from tcp://{address(2)}:" in group[0].output, group[0].output
+        assert named in group[0].output, group[0].output
 
 
 def make_worker_keys(folder, name, count=HOSTS):

@@ -2,6 +2,7 @@
 import contextlib
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,16 @@ class Member:
             line = self.process.stdout.readline()
             assert line, f"no \"{text}\" in: {self.output}"
             self.output += line
+
+    def read_now(self):
+        """What it has written so far."""
+        descriptor = self.process.stdout.fileno()
+        while select.select([descriptor], [], [], 0)[0]:
+            text = os.read(descriptor, 65536).decode()
+            if not text:
+                break
+            self.output += text
+        return self.output
 
     def go_on(self, seconds):
         """It does not end in that time."""

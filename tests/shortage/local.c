@@ -97,6 +97,39 @@ static int step_once(run_result *result, distag_tensor *w) {
   return is_ok;
 }
 
+/* The gradient of sum(w^3) and, through it, that of sum(3 w^2). */
+static int differentiate_twice(run_result *result, distag_tensor *w) {
+  distag_error err = DISTAG_ERROR_INIT;
+  double data[4] = {0};
+  distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
+  distag_context *first = NULL, *second = NULL;
+  distag_tensor *square = NULL, *cube = NULL, *loss = NULL, *sum = NULL;
+  distag_gradients *slopes = NULL, *curvatures = NULL;
+  options.create_graph = 1;
+  const int is_ok = RUN(result, distag_context_create(NULL, &first, &err)) &&
+                    RUN(result, distag_context_create(NULL, &second, &err)) &&
+                    RUN(result, distag_mul(w, w, &square, &err)) && RUN(result, distag_mul(square, w, &cube, &err)) &&
+                    RUN(result, distag_sum(cube, NULL, 0, 0, &loss, &err)) &&
+                    RUN(result, distag_backward(first, &loss, 1, &options, &err)) &&
+                    RUN(result, distag_get_gradients(first, &slopes, &err)) &&
+                    RUN(result, distag_sum(distag_gradients_find(slopes, w), NULL, 0, 0, &sum, &err)) &&
+                    RUN(result, distag_backward(second, &sum, 1, NULL, &err)) &&
+                    RUN(result, distag_get_gradients(second, &curvatures, &err)) &&
+                    RUN(result, distag_tensor_copy_data(distag_gradients_find(curvatures, w), data, sizeof data, &err));
+  for (int i = 0; is_ok && i < 4; ++i) {
+    if (data[i] != 6.0 * (i + 1)) run_note_wrong(result, "curvature", data[i], 6.0 * (i + 1));
+  }
+  distag_gradients_release(curvatures);
+  distag_gradients_release(slopes);
+  distag_tensor_release(sum);
+  distag_tensor_release(loss);
+  distag_tensor_release(cube);
+  distag_tensor_release(square);
+  distag_context_release(second);
+  distag_context_release(first);
+  return is_ok;
+}
+
 void run_local(const run_plan *plan, run_result *result) {
   distag_error err = DISTAG_ERROR_INIT;
   const double w_data[4] = {1, 2, 3, 4};
@@ -110,6 +143,8 @@ void run_local(const run_plan *plan, run_result *result) {
   while (tries++ < kMostTries && !RUN(result, distag_tensor_set_requires_grad(w, 1, &err))) {
   }
   while (tries++ < kMostTries && !train_once(result, w)) {
+  }
+  while (tries++ < kMostTries && !differentiate_twice(result, w)) {
   }
   while (tries++ < kMostTries && !share_once(result, w)) {
   }

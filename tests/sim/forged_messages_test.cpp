@@ -71,10 +71,10 @@ class ForgedMessagesTest : public SquareTest {
     return *caught;
   }
   // Of the only pass there.
-  std::string stage_at_w1() {
-    std::string stage;
-    group_->loop(1).run([&] { stage = group_->worker(1).dautograd().contexts().at(0).passes.at(0).stage; });
-    return stage;
+  PassSnapshot pass_at_w1() {
+    PassSnapshot pass;
+    group_->loop(1).run([&] { pass = group_->worker(1).dautograd().contexts().at(0).passes.at(0); });
+    return pass;
   }
   static Tensor sum(const Tensor& tensor) { return autograd::apply(ops::kSum, std::vector<Tensor>{tensor}, {})[0]; }
   // Nobody was given up, and the context is as good as before.
@@ -257,17 +257,83 @@ TEST_F(ForgedMessagesTest, AGradientThatComesBeforeItsPlanWaits) {
   EXPECT_EQ(stats(1).passes_open, 1u);
   deliver(1, 2, wire::Expect{id(), pass, true, {{1, incarnation(1), {true}}}, hash_of_slot({incarnation(0), 1}, 0)});
   group_->scheduler().run_for(10 * kMillisecond);
-  EXPECT_EQ(stage_at_w1(), "done");
+  EXPECT_EQ(pass_at_w1().stage, "done");
   deliver(1, 2, wire::Verdict{id(), pass, false, {}});
   deliver(1, 0, grad);
   deliver(1, 0, grad);
   group_->scheduler().run_for(10 * kMillisecond);
-  EXPECT_EQ(stage_at_w1(), "running");
+  EXPECT_EQ(pass_at_w1().stage, "running");
+  EXPECT_GE(pass_at_w1().age, 10 * kMillisecond);
+  EXPECT_LT(pass_at_w1().age, 20 * kMillisecond);
   group_->thaw(2);
   group_->scheduler().run_for(kSecond);
   EXPECT_EQ(stats(1).passes_open, 0u) << "the initiator knows of no such pass, and has said so";
   deliver(1, 0, wire::Grad{id(), {incarnation(0), 78}, pair, true, false, {true}, {Value(x_)}, true});
   EXPECT_EQ(stats(1).passes_open, 0u) << "an initiator tells its plan first";
+  expect_sound();
+}
+
+// ---- gradients with a history ----
+
+// A peer of a distag that knows nothing of it: its gradients would be silently missing from a second pass.
+TEST_F(ForgedMessagesTest, APeerThatGivesGradientsNoHistoryEndsThePass) {
+  make();
+  group_->freeze(1);
+  BackwardOptions options;
+  options.create_graph = true;
+  const auto pass = context_->backward_async({sum(y_)}, options);
+  group_->scheduler().run_for(kMillisecond);
+  deliver(0, 1, wire::Done{id(), {incarnation(0), 1}, false, {}, 1, 1, {}});
+  wait(*pass, kForever);
+  ASSERT_NE(pass->error(), nullptr);
+  EXPECT_EQ(pass->error()->status(), Status::kUnsupported) << pass->error()->message();
+  EXPECT_NE(pass->error()->message().find("\"w1\" (rank 1) is too old"), std::string::npos) << pass->error()->message();
+  EXPECT_TRUE(context_->gradients()->entries.empty());
+  group_->thaw(1);
+  expect_sound();
+}
+
+TEST_F(ForgedMessagesTest, MessagesOfAPassAgreeOnTheHistory) {
+  make();
+  const Id pass{incarnation(0), 77};
+  const Id pair{incarnation(1), 1};
+  std::vector<Status> answers;
+  group_->network().set_tap([&answers](const std::string&, const std::string& to, const Frames& frames) {
+    const wire::Message message = wire::decode(frames.front(), {frames.begin() + 1, frames.end()}, {});
+    const auto* done = std::get_if<wire::Done>(&message.body);
+    if (to == "w0" && done != nullptr) answers.push_back(done->error.status());
+  });
+  const std::vector<wire::PairBits> pairs = {{pair.counter, pair.maker, {true}}};
+  for (uint64_t i = 0; i < 2; ++i) {
+    const Id one{pass.maker, pass.counter + i};
+    deliver(1, 0, wire::Discover{id(), one, {incarnation(0), 1000 + i}, true, pairs, {}, true});
+    if (i == 0) deliver(1, 0, wire::Discover{id(), one, {incarnation(0), 2000}, true, pairs, {}, false});
+    if (i == 1) deliver(1, 0, wire::Grad{id(), one, pair, true, false, {true}, {Value(x_)}});
+    group_->scheduler().run_for(10 * kMillisecond);
+    deliver(1, 0, wire::Verdict{id(), one, false, {}});
+  }
+  group_->network().set_tap({});
+  EXPECT_EQ(answers, (std::vector<Status>{Status::kUnsupported, Status::kUnsupported}));
+  expect_sound();
+}
+
+TEST_F(ForgedMessagesTest, TheHistoryOfAGradientIsOfItsSender) {
+  make();
+  const Id pass{incarnation(0), 77};
+  const Id pair{incarnation(1), 1};
+  deliver(1, 0,
+          wire::Discover{id(), pass, {incarnation(0), 1000}, true, {{pair.counter, pair.maker, {true}}}, {}, true});
+  wire::Grad grad{id(), pass, pair, true, false, {true}, {Value(autograd::detach(x_))}};
+  grad.creates_graph = true;
+  grad.recording = {id(), 0, {incarnation(2), 50}, {true}, {}, {}};
+  expect_violation(1, 0, grad);  // of another maker
+  grad.recording = {{incarnation(0), 9}, 0, {incarnation(0), 50}, {true}, {}, {}};
+  expect_violation(1, 0, grad);  // of another context
+  grad.recording = {id(), 0, {incarnation(0), 50}, {false}, {}, {}};
+  expect_violation(1, 0, grad);  // of no value
+  grad.recording = {id(), 0, {incarnation(0), 50}, {true, true}, {}, {}};
+  expect_violation(1, 0, grad);  // of more than came
+  deliver(1, 0, wire::Verdict{id(), pass, false, {}});
   expect_sound();
 }
 

@@ -20,6 +20,7 @@
 #include "ops/op.h"
 #include "sim/mesh_pieces.h"
 #include "spmd/joint_context.h"
+#include "spmd/marking.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "support/sim_group.h"

@@ -322,9 +322,9 @@ TEST(StrangersTest, WhoseVoteIsNotTheirsToLeadAreLoggedAndCounted) {
   SimWorkerGroup group(1, options);
   group.start();
   const auto refused = [&group] {
-    const auto stats = group.worker(1).fetch_session_stats();
+    const auto stats = group.worker(1).fetch_loop_stats();
     EXPECT_TRUE(group.scheduler().run_until([&stats] { return stats->is_done(); }, kSecond));
-    return stats->value().messages_refused;
+    return stats->value().session.messages_refused;
   };
   const auto left = group.worker(1).shutdown(kForever);
   group.scheduler().run_for(100 * kMillisecond);

@@ -16,6 +16,7 @@
 #include "optim/optimizer.h"
 #include "optim/rules.h"
 #include "spmd/joint_context.h"
+#include "spmd/marking.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "support/sim_group.h"

@@ -20,6 +20,7 @@
 #include "ops/attributes.h"
 #include "ops/op.h"
 #include "sim/mesh_pieces.h"
+#include "spmd/marking.h"
 #include "spmd/program.h"
 #include "spmd/tensors.h"
 #include "support/sim_group.h"

@@ -29,9 +29,10 @@ class StatsTest : public ::testing::Test {
 
   WorkerStats stats(int32_t rank) {
     WorkerStats stats = group_.worker(rank).stats();
-    const auto session = group_.worker(rank).fetch_session_stats();
-    wait(*session, kForever);
-    stats.session = session->value();
+    const auto fresh = group_.worker(rank).fetch_loop_stats();
+    wait(*fresh, kForever);
+    stats.session = fresh->value().session;
+    stats.requests = fresh->value().requests;
     return stats;
   }
   std::shared_ptr<Future<Value>> begin_call(const std::string& function) {

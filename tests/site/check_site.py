@@ -11,7 +11,7 @@ PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
 LEAST_PAGES = 100
 # Pages that a reader must find from the first one, by the end of their address.
 MUST_REACH = ("index.html", "distag_8h.html", "classdistag_1_1tensor.html", "functions_8hpp.html",
-              "docs_embedding.html", "docs_errors.html", "docs_hosts.html", "docs_spmd.html", "docs_threads.html",
+              "docs_embedding.html", "docs_errors.html", "docs_hosts.html", "docs_launchers.html", "docs_spmd.html", "docs_threads.html",
               "bindings_cpp_readme.html", "bindings_python_readme.html", "namespacedistag_1_1autograd.html")
 PROBE = """
 const wide = [...document.querySelectorAll('.contents *')].find(each => each.getBoundingClientRect().right > innerWidth + 1 &&

@@ -5,6 +5,7 @@
 #include "layout/spec_text.h"
 #include "ops/attributes.h"
 #include "spmd/joint_context.h"
+#include "spmd/marking.h"
 #include "spmd/mesh_group.h"
 #include "spmd/programs.h"
 #include "spmd/sharding.h"

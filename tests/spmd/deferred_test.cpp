@@ -9,6 +9,7 @@
 #include "ops/attributes.h"
 #include "ops/initialisers.h"
 #include "spmd/joint_context.h"
+#include "spmd/marking.h"
 #include "spmd/mesh_group.h"
 #include "spmd/programs.h"
 #include "spmd/sharding.h"

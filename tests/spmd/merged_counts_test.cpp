@@ -4,6 +4,7 @@
 #include "autograd/autograd.h"
 #include "ops/attributes.h"
 #include "spmd/joint_context.h"
+#include "spmd/marking.h"
 #include "spmd/mesh_group.h"
 #include "spmd/programs.h"
 #include "spmd/sharding.h"

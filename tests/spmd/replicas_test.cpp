@@ -3,6 +3,7 @@
 
 #include "autograd/autograd.h"
 #include "ops/attributes.h"
+#include "spmd/marking.h"
 #include "spmd/mesh_group.h"
 #include "spmd/programs.h"
 #include "spmd/tensors.h"

@@ -10,6 +10,7 @@
 #include "ops/samples.h"
 #include "spmd/expected.h"
 #include "spmd/joint_context.h"
+#include "spmd/marking.h"
 #include "spmd/mesh_group.h"
 #include "spmd/sharding.h"
 #include "spmd/simulated_mesh.h"
@@ -66,13 +67,16 @@ Got run_sample(Member& member, const Sample& sample, const std::vector<Spec>& sp
   const Tensors outputs = autograd::apply(*ops::find_op(sample.op), leaves, sample.attributes);
   Got got;
   BackwardOptions options;
+  Tensors roots;  // indices are none
   for (const Tensor& output : outputs) {
     got.specs.push_back(spmd::Sharding::of(output)->lying().spec);
+    if (!is_floating(output.dtype())) continue;
+    roots.push_back(output);
     Tensor seed = weights_like(Tensor::empty(output.dtype(), output.shape()));
     spmd::mark_sharding(seed, member.line, print_spec(member.mesh(), got.specs.back().dual()), -1);
     options.seeds.push_back(seed);
   }
-  context->backward(outputs, options);
+  context->backward(roots, options);
   const auto gradients = context->gradients();
   for (const Tensor& leaf : leaves) {
     const Tensor* gradient = leaf ? gradients->find(leaf) : nullptr;

@@ -10,6 +10,7 @@
 #include "optim/optimizer.h"
 #include "optim/rules.h"
 #include "spmd/joint_context.h"
+#include "spmd/marking.h"
 #include "spmd/mesh_group.h"
 #include "spmd/programs.h"
 #include "spmd/sharding.h"

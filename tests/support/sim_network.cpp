@@ -105,7 +105,8 @@ std::unique_ptr<Acceptor> SimTransport::listen(const std::string& address, Accep
 std::unique_ptr<Connection> SimTransport::dial(const std::string& endpoint, ConnectionEvents events) {
   const MemoryScope own(nullptr);
   check_address(endpoint);
-  if (network_.is_short(host_) || network_.scheduler_.chance(network_.faults.no_descriptor)) {
+  const bool has_descriptors = events.is_redial || !network_.redial_only_.contains(host_);
+  if (!has_descriptors || network_.is_short(host_) || network_.scheduler_.chance(network_.faults.no_descriptor)) {
     fail(Status::kOutOfMemory, "no descriptors are left for another connection");
   }
   const auto link = std::make_shared<SimLink>(network_, *this, std::move(events), network_.next_name_++);

@@ -60,6 +60,8 @@ class SimNetwork {
   void join(const std::string& a, const std::string& b);
   // No descriptor is left on the host: it dials nobody, and who dials it waits.
   void set_short(const std::string& host, bool is_short);
+  // From now on the host has descriptors for redials alone.
+  void let_redial_only(const std::string& host) { redial_only_.insert(host); }
   // The host's process dies: its connections drop, its endpoints refuse. A transport made later on it lives.
   void kill(const std::string& host);
 
@@ -87,6 +89,7 @@ class SimNetwork {
   std::set<SimTransport*> transports_;
   std::set<std::pair<std::string, std::string>> parted_;
   std::set<std::string> short_;  // hosts without descriptors
+  std::set<std::string> redial_only_;
   uint64_t next_name_ = 1;
 };
 

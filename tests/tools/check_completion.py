@@ -15,10 +15,12 @@ def complete(*words):
 
 def main():
     usage = subprocess.run([sys.argv[1], "--help"], text=True, check=True, stdout=subprocess.PIPE, timeout=60).stdout
-    cases = ((("",), {"run", "doctor", "version", "keygen", "checkpoint", "help"}), (("d",), {"doctor"}),
-             (("doctor", ""), {"--json"}), (("keygen", ""), {"--worker"}), (("checkpoint", ""), {"show", "check"}),
-             (("run", "-"), {"-n", "--restart", "--grace", "--"}), (("run", "--re"), {"--restart"}),
-             (("run", "-n", ""), set()), (("run", "-n", "3", "--g"), {"--grace"}), (("nothing", ""), set()))
+    cases = ((("",), {"run", "doctor", "version", "keygen", "checkpoint", "report", "ps", "why", "top",
+                       "help"}), (("d",), {"doctor"}),
+             (("doctor", ""), {"--json"}), (("keygen", ""), {"--worker"}), (("checkpoint", ""), {"show", "check", "merge"}),
+             (("run", "-"), {"-n", "--restart", "--grace", "--trace", "--"}), (("run", "--re"), {"--restart"}),
+             (("run", "-n", ""), set()), (("run", "-n", "3", "--g"), {"--grace"}), (("report", "-"), {"--text", "-o", "--merged"}), (("ps", "-"), {"--json", "--longer"}),
+             (("why", "--longer", ""), set()), (("nothing", ""), set()))
     for words, expected in cases:
         assert complete(*words) == expected, (words, complete(*words))
         for word in expected - {"help"}:

@@ -8,6 +8,7 @@ import tempfile
 
 DISTAG, VERSION = sys.argv[1:]
 NAMES = ["versions", "BLAS", "descriptors", "same-machine lane", "private folder", "env://", "training"]
+LAUNCHERS = ["own", "torchrun", "pmix", "slurm", "kubernetes"]
 GROUP = ("RANK", "WORLD_SIZE", "RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -48,7 +49,8 @@ def check_a_lane_that_is_off():
 def check_the_page():
     code, text = run("doctor")
     lines = text.splitlines()
-    assert code == 0 and lines[-1] == "all is well" and len(lines) == len(NAMES) + 1, text
+    assert code == 0 and lines[-1] == "all is well" and len(lines) == len(NAMES) + 2 + len(LAUNCHERS), text
+    assert [line.split()[0] for line in lines[-1 - len(LAUNCHERS):-1]] == LAUNCHERS, text
     for name, line in zip(NAMES, lines):
         assert line.startswith(f"ok   {name} "), line
 
@@ -61,12 +63,29 @@ def check_what_env_would_read():
     own = {"DISTAG_RANK": "1", "RANK": "0", "WORLD_SIZE": "2", "DISTAG_RENDEZVOUS": "file:///somewhere"}
     code, seen = checks(**own)
     assert code == 0, seen
-    assert seen["env://"]["set"] == {name: own[name] for name in own if name != "RANK"}, seen
+    assert seen["env://"]["set"] == own, seen
+    assert seen["env://"]["text"].startswith("rank 1 of 2, by torchrun: "), seen
     code, seen = checks(RANK="5", WORLD_SIZE="2")
     assert code == 1 and 'RANK="5" is no number in 0 .. 1' in seen["env://"]["text"] and seen["env://"]["remedy"], seen
     code, text = run("doctor", RANK="5", WORLD_SIZE="2")
     assert code == 1 and text.endswith("something is to be mended\n"), text
     assert re.search(r'^BAD  env:// .*RANK="5".*\n +to do: ', text, re.M), text
+
+
+def check_a_launcher_seen_by_half():
+    code, seen = checks(RANK="5")
+    assert code == 1 and "WORLD_SIZE (RANK is set)" in seen["env://"]["text"], seen
+
+
+def check_the_document_of_launchers():
+    rows = json.loads(run("doctor", "--json")[1])["launchers"]
+    assert [row["name"] for row in rows] == LAUNCHERS, rows
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/launchers.md"), encoding="utf-8") as file:
+        table = [line for line in file.read().splitlines() if line.startswith("| ")]
+    code = lambda names: ", ".join(f"`{name}`" for name in names)
+    wanted = [f"| `{row['name']}` | {row['started_by']} | {code(row['seen_by'].split(', '))} | {code(row['more'])} | "
+              f"{row['meeting']} |".replace("  ", " ") for row in rows]
+    assert table[1:1 + len(wanted)] == wanted, "docs/launchers.md should have:\n" + "\n".join(wanted)
 
 
 def check_few_descriptors():

@@ -16,7 +16,8 @@ def counted(count, script, *arguments):
 
 
 def check_it_comes_back_with_the_same_environment():
-    code, lines, errors = counted(2, "echo $n $MASTER_PORT $DISTAG_RENDEZVOUS; [ $RANK = 0 ] || [ $n = 3 ] || exit 4",
+    code, lines, errors = counted(2, "[ $DISTAG_RESTART_COUNT = $((n - 1)) ] || exit 9; "
+                                  "echo $n $MASTER_PORT $DISTAG_RENDEZVOUS; [ $RANK = 0 ] || [ $n = 3 ] || exit 4",
                                   "--restart", "2")
     equal((code, [line[:5] for line in lines]), (0, ["[0] 1", "[1] 1", "[1] 2", "[1] 3"]))
     equal(len({line.split(" ", 2)[2] for line in lines}), 1)

@@ -1,6 +1,7 @@
 """What `distag run` promises: environment, prefixes, failures, signals. usage: check_run.py DISTAG"""
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -27,6 +28,43 @@ def check_environment():
     rendezvous, address, port = where.split()
     assert rendezvous.startswith("file:///") and address == "127.0.0.1" and 0 < int(port) < 65536, where
     assert not os.path.exists(rendezvous.removeprefix("file://")), "the folder of the group is left"
+
+
+def check_threads_of_blas():
+    """One for each rank where nobody has set a number, which is said once."""
+    script = "echo $OPENBLAS_NUM_THREADS $OMP_NUM_THREADS"
+    clean = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    code, lines, errors = shells(2, script, env=clean).end()
+    equal((code, lines), (0, ["[0] 1", "[1] 1"]))
+    equal(errors, "distag run: OPENBLAS_NUM_THREADS=1 for each rank, as all share this machine; set it yourself for more\n")
+    equal(shells(2, script, env={**clean, "OPENBLAS_NUM_THREADS": ""}).end()[1], ["[0] 1", "[1] 1"])
+    equal(shells(2, script, env={**clean, "OPENBLAS_NUM_THREADS": "3"}).end(), (0, ["[0] 3", "[1] 3"], ""))
+    equal(shells(2, script, env={**clean, "OMP_NUM_THREADS": "2"}).end(), (0, ["[0] 2", "[1] 2"], ""))
+    equal(shells(1, script, env=clean).end(), (0, ["[0] "], ""))
+
+
+def check_the_place_on_this_machine():
+    script = "echo $LOCAL_RANK $DISTAG_LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK of $DISTAG_GROUP_WORLD_SIZE"
+    outer = {"LOCAL_RANK": "7", "DISTAG_LOCAL_WORLD_SIZE": "9", "GROUP_RANK": "3", "DISTAG_RESTART_COUNT": "5"}
+    equal(shells(2, script + " after $DISTAG_RESTART_COUNT", env={**os.environ, **outer}).end(),
+          (0, ["[0] 0 0 of 2 on 0 of 1 after 0", "[1] 1 1 of 2 on 0 of 1 after 0"], ""))
+
+
+def check_traces():
+    with tempfile.TemporaryDirectory() as folder:
+        traces = os.path.join(folder, "new", "traces")
+        code, lines, errors = shells(2, "echo $DISTAG_TRACE", "--trace", traces).end()
+        equal((code, lines, errors), (0, [f"[0] {traces}", f"[1] {traces}"], ""))
+        assert os.path.isdir(traces), "the folder is not made"
+        blocked = os.path.join(folder, "file")
+        with open(blocked, "w", encoding="utf-8"):
+            pass
+        code, lines, errors = shells(1, "echo on", "--trace", blocked + "/traces").end()
+        equal((code, lines), (0, ["[0] on"]))
+        assert "nothing is traced" in errors, errors
+        done = subprocess.run([DISTAG, "run", "-n", "1", "--trace", "", "true"], capture_output=True, text=True,
+                              timeout=LIMIT, check=False)
+        equal((done.returncode, "--trace is empty" in done.stderr), (2, True))
 
 
 def check_a_launch_within_a_launch():
@@ -79,6 +117,40 @@ def check_the_first_failure_counts():
     """Rank 0 fails because rank 1 has."""
     code, _, errors = shells(2, "[ $RANK = 1 ] && exit 7; trap 'exit 9' TERM; read x").end()
     equal((code, errors), (7, "distag run: rank 1 failed with code 7" + OTHERS_END))
+
+
+def check_all_failures_are_told_at_the_end():
+    """With what each said last, where they said something; who ended because it was told to is no failure."""
+    script = ("echo early >&2; [ $RANK = 1 ] && { echo 'Error: no data' >&2; echo >&2; exit 7; };"
+              "[ $RANK = 0 ] && trap 'echo lost a peer >&2; exit 9' TERM; read x")
+    launched = shells(3, script)
+    code, _, errors = launched.end()
+    block = errors[errors.index("distag run: the group failed"):].splitlines()
+    host = os.uname().nodename
+    equal(code, 7)
+    equal([re.sub(r"process \d+", "process N", line) for line in block],
+          ["distag run: the group failed; first",
+           f"  rank 1 failed with code 7 (host {host}, process N)", "    its last words: Error: no data",
+           "and then, having been told to end,",
+           f"  rank 0 failed with code 9 (host {host}, process N)", "    its last words: lost a peer"])
+
+
+def check_a_kill_says_whether_memory_was_short():
+    """The kernel's own count is put in the place of /proc/vmstat, in a namespace of mounts."""
+    with tempfile.NamedTemporaryFile("w", suffix=".vmstat") as counts:
+        counts.write("nr_free_pages 5\noom_kill 41\n")
+        counts.flush()
+        if subprocess.run(["unshare", "-m", "mount", "--bind", counts.name, "/proc/vmstat"], capture_output=True,
+                          check=False, timeout=LIMIT).returncode != 0:
+            skip_check("a namespace of mounts")
+        for script, expected in (("kill -KILL $$", "not by the kernel for want of memory"),
+                                 (f"echo oom_kill 43 > {counts.name}; kill -KILL $$", "it has killed 2 process(es)")):
+            inner = f"mount --bind {counts.name} /proc/vmstat && exec {DISTAG} run -n 1 sh -c '{script}'"
+            done = subprocess.run(["unshare", "-m", "sh", "-c", inner], capture_output=True, text=True, check=False,
+                                  timeout=LIMIT)
+            equal(done.returncode, 128 + 9)
+            assert "was ended by SIGKILL (host" in done.stderr and "): Killed" in done.stderr, done.stderr
+            assert expected in done.stderr, done.stderr
 
 
 def check_the_end_of_one_ends_none():

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <fstream>
 #include <system_error>
 
 namespace distag_tool {
@@ -24,6 +26,29 @@ std::string signal_name(int number) {
   return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(number);
 }
 
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+// How often the kernel has killed a process for want of memory, of the machine or of a control group; 0 if it tells
+// not.
+uint64_t count_memory_kills() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  uint64_t count = 0;
+  while (file >> name >> count) {
+    if (name == "oom_kill") return count;
+  }
+  return 0;
+}
+
+std::string describe_memory_kills(uint64_t count) {
+  if (count == 0) return "not by the kernel for want of memory: it has killed none for that since the start";
+  return "by the kernel for want of memory, it seems: it has killed " + std::to_string(count) +
+         " process(es) of this machine for that since the start";
+}
+
 std::string describe(int number, int status) {
   const std::string rank = "rank " + std::to_string(number);
   if (WIFSIGNALED(status)) return rank + " was ended by " + signal_name(WTERMSIG(status));
@@ -33,18 +58,27 @@ std::string describe(int number, int status) {
 }  // namespace
 
 Launcher::Launcher(const RunOptions& options, const Inherited& inherited, int signals)
-    : options_(options), inherited_(inherited), signals_(signals) {}
+    : options_(options), inherited_(inherited), signals_(signals), memory_kills_(count_memory_kills()) {}
 
 int Launcher::run() {
   start_all();
-  while (is_alive() || ((output_.is_waiting() || errors_.is_waiting()) && !is_abandoned_)) wait_once();
+  wait_for_all();
+  tell_failures();
+  wait_for_all();
   return code_.value_or(0);
 }
 
+void Launcher::wait_for_all() {
+  while (is_alive() || ((output_.is_waiting() || errors_.is_waiting()) && !is_abandoned_)) wait_once();
+}
+
 void Launcher::start_all() {
+  if (Meeting::limits_blas(options_.rank_count)) {
+    say("OPENBLAS_NUM_THREADS=1 for each rank, as all share this machine; set it yourself for more");
+  }
   for (int number = 0; number < options_.rank_count; ++number) {
     try {
-      ranks_.push_back(start(number));
+      ranks_.push_back(start(number, 0));
     } catch (const std::system_error& error) {
       end(tell_unstartable(number, error), SIGTERM);
       return;
@@ -52,17 +86,19 @@ void Launcher::start_all() {
   }
 }
 
-Launcher::Rank Launcher::start(int number) {
-  Process process = start_process(options_.command, meeting_.make_environment(number, options_.rank_count), inherited_);
+Launcher::Rank Launcher::start(int number, int restart) {
+  Process process =
+      start_process(options_.command, meeting_.make_environment(number, options_.rank_count, restart), inherited_);
   return {number,
           options_.restart_count,
+          process.id,
           process.id,
           {Lines(std::move(process.output), number, output_), Lines(std::move(process.errors), number, errors_)}};
 }
 
 void Launcher::restart(Rank& rank) {
   try {
-    Rank next = start(rank.number);
+    Rank next = start(rank.number, options_.restart_count - rank.restarts_left + 1);
     next.restarts_left = rank.restarts_left - 1;
     rank = std::move(next);
   } catch (const std::system_error& error) {
@@ -184,6 +220,7 @@ void Launcher::on_process_end(Rank& rank, int status) {
   if (code_of(status) == 0 || code_ || rank.restarts_left > 0) return;
   const bool is_last = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& each) { return each.status; });
   say(describe(rank.number, status) + (is_last ? "" : ": the others are ended"));
+  first_failed_ = rank.number;
   end(code_of(status), SIGTERM);
 }
 
@@ -238,6 +275,37 @@ void Launcher::kill_rank(Rank& rank, const std::string& when) {
   kill(-rank.id, SIGKILL);
   rank.is_killed = true;
   rank.kill_at.reset();
+}
+
+// All failures in one place, the first one on top, where that says more than the line at the time of the failure.
+void Launcher::tell_failures() {
+  if (!first_failed_) return;
+  const Rank& first = ranks_[static_cast<size_t>(*first_failed_)];
+  const bool was_killed = WIFSIGNALED(*first.status) && WTERMSIG(*first.status) == SIGKILL;
+  std::vector<const Rank*> others;
+  for (const Rank& rank : ranks_) {
+    const int status = rank.status.value_or(0);
+    const bool was_ended = WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || rank.is_killed);
+    if (&rank != &first && status != 0 && !was_ended) others.push_back(&rank);
+  }
+  const auto has_words = [](const Rank* rank) { return !rank->words().empty(); };
+  if (!has_words(&first) && !was_killed && std::none_of(others.begin(), others.end(), has_words)) return;
+  std::string text = "the group failed; first\n  " + describe_whole(first);
+  if (was_killed) text += "\n    " + describe_memory_kills(count_memory_kills() - memory_kills_);
+  if (!others.empty()) text += "\nand then, having been told to end,";
+  for (const Rank* rank : others) text += "\n  " + describe_whole(*rank);
+  say(text);
+}
+
+std::string Launcher::describe_whole(const Rank& rank) {
+  std::string text =
+      describe(rank.number, *rank.status) + " (host " + host_name() + ", process " + std::to_string(rank.process) + ")";
+  if (WIFSIGNALED(*rank.status)) {
+    const char* const meaning = sigdescr_np(WTERMSIG(*rank.status));
+    if (meaning != nullptr) text += ": " + std::string(meaning);
+  }
+  if (!rank.words().empty()) text += "\n    its last words: " + rank.words();
+  return text;
 }
 
 void Launcher::say(const std::string& text) { errors_.add("distag run: " + text + "\n"); }

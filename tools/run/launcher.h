@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -38,18 +39,22 @@ class Launcher {
     int number;
     int restarts_left;
     pid_t id;  // of its process and of the group; 0 when it is gone
+    pid_t process;
     std::array<Lines, 2> lines;
     std::optional<int> status = std::nullopt;                 // of its process, which has ended
     std::optional<Clock::time_point> kill_at = std::nullopt;  // what is left of the group then
     bool is_killed = false;
+
+    const std::string& words() const { return lines[1].last(); }  // on standard error, the last ones
   };
 
-  Rank start(int number);
+  Rank start(int number, int restart);
   void start_all();
   int tell_unstartable(int number, const std::system_error& error);  // gives the code
   void restart(Rank& rank);
 
   bool is_alive() const;
+  void wait_for_all();
   void wait_once();
   int time_to_kill() const;  // in ms, as poll takes it
 
@@ -66,6 +71,8 @@ class Launcher {
   void kill_late();
   void kill_rank(Rank& rank, const std::string& when);
   void check_sinks();
+  void tell_failures();  // once all have ended
+  static std::string describe_whole(const Rank& rank);
   void say(const std::string& text);
 
   const RunOptions& options_;
@@ -75,8 +82,10 @@ class Launcher {
   Sink output_{STDOUT_FILENO};
   Sink errors_{STDERR_FILENO};
   std::vector<Rank> ranks_;
-  std::optional<int> code_;    // there from ending on
-  bool is_abandoned_ = false;  // a second signal: output that nobody takes is left
+  std::optional<int> code_;          // there from ending on
+  std::optional<int> first_failed_;  // rank
+  const uint64_t memory_kills_;      // of the machine, before the start
+  bool is_abandoned_ = false;        // a second signal: output that nobody takes is left
 };
 
 }  // namespace distag_tool

@@ -11,6 +11,7 @@ namespace distag_tool {
 namespace {
 
 constexpr size_t kLongestLine = 64 << 10;
+constexpr size_t kLongestKept = 512;
 constexpr std::array kColours = {36, 33, 32, 35, 34, 31};  // cyan, yellow, green, magenta, blue, red
 
 std::string make_prefix(int rank, bool has_colour) {
@@ -63,6 +64,10 @@ void Lines::take(std::string_view text) {
 }
 
 void Lines::pass_on(std::string_view line) {
+  if (!begun_.empty() || !line.empty()) {
+    last_.assign(begun_, 0, kLongestKept);
+    last_.append(line.substr(0, kLongestKept - last_.size()));
+  }
   sink_->add(prefix_);
   sink_->add(begun_);
   sink_->add(line);

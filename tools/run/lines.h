@@ -18,6 +18,7 @@ class Lines {
   bool can_be_read() const { return pipe_.get() >= 0 && sink_->has_room(); }
   size_t read_some();  // when poll says that there is some; gives the bytes
   void finish();       // passes on what is in the pipe now, and closes it: others may hold it open
+  const std::string& last() const { return last_; }  // line that was not empty, its first 512 bytes
 
  private:
   void close();
@@ -28,6 +29,7 @@ class Lines {
   Sink* sink_;
   std::string prefix_;
   std::string begun_;  // a line without its end
+  std::string last_;
 };
 
 }  // namespace distag_tool

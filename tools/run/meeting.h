@@ -14,8 +14,12 @@ class Meeting {
  public:
   Meeting();  // throws std::runtime_error when there is no room for a folder, or no port
 
-  // The environment of a rank: the own one, with the variables of its group in the place of those that are there.
-  std::vector<std::string> make_environment(int rank, int rank_count) const;
+  // The environment of a rank, which has been started `restart` times before: the own one, with the variables of its
+  // group in the place of those that are there.
+  std::vector<std::string> make_environment(int rank, int rank_count, int restart) const;
+
+  // Whether it gives each rank one thread of BLAS: several share this machine, and nobody has set another number.
+  static bool limits_blas(int rank_count);
 
  private:
   Folder folder_;

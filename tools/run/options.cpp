@@ -41,6 +41,7 @@ std::optional<int> parse_option(int option, const char* text) {
 std::optional<RunOptions> parse_run_options(std::span<char*> arguments) {
   static constexpr option kLong[] = {{"restart", required_argument, nullptr, 'r'},
                                      {"grace", required_argument, nullptr, 'g'},
+                                     {"trace", required_argument, nullptr, 't'},
                                      {nullptr, 0, nullptr, 0}};
   char name[] = "distag run";  // which getopt begins its complaints with
   std::vector<char*> words(arguments.begin(), arguments.end());
@@ -50,6 +51,12 @@ std::optional<RunOptions> parse_run_options(std::span<char*> arguments) {
 
   RunOptions options;
   for (int option = 0; (option = getopt_long(count, words.data(), "+n:", kLong, nullptr)) != -1;) {
+    if (option == 't') {
+      options.trace = optarg;
+      if (!options.trace.empty()) continue;
+      std::fprintf(stderr, "distag run: --trace is empty: name a folder\n");
+      return std::nullopt;
+    }
     const std::optional<int> number = parse_option(option, optarg);
     if (!number) return std::nullopt;
     if (option == 'n') options.rank_count = *number;

@@ -12,6 +12,7 @@ struct RunOptions {
   int rank_count = 0;
   int restart_count = 0;             // times that each rank is started again when it fails
   std::chrono::seconds grace{5};     // from the first signal to SIGKILL
+  std::string trace;                 // the folder for traces of all workers; empty: as the environment has it
   std::vector<std::string> command;  // the program and its arguments
 };
 

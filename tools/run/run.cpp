@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <system_error>
 
 #include "run/launcher.h"
@@ -43,10 +45,24 @@ bool raise_descriptor_limit(const rlimit& had, int rank_count) {
   return setrlimit(RLIMIT_NOFILE, &wanted) == 0;
 }
 
+// The ranks find it also when they work in other folders. The group runs without traces where there is no such folder,
+// of which its workers warn.
+void trace_into(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    std::fprintf(stderr, "distag run: \"%s\" cannot be made, so nothing is traced: %s\n", folder.c_str(),
+                 error.message().c_str());
+  }
+  const std::filesystem::path whole = std::filesystem::absolute(folder, error);
+  setenv("DISTAG_TRACE", error ? folder.c_str() : whole.c_str(), 1);
+}
+
 }  // namespace
 
 int run(const RunOptions& options) {
   open_standard_descriptors();
+  if (!options.trace.empty()) trace_into(options.trace);
   Inherited inherited = {};
   getrlimit(RLIMIT_NOFILE, &inherited.descriptors);
   if (!raise_descriptor_limit(inherited.descriptors, options.rank_count)) return 1;

@@ -2,6 +2,7 @@
 #ifndef DISTAG_CHECKPOINT_HPP
 #define DISTAG_CHECKPOINT_HPP
 
+#include "futures.hpp"
 #include "mesh.hpp"
 
 namespace distag {
@@ -15,6 +16,13 @@ inline void save(const mesh& on, text directory, const value& given, nanoseconds
 inline void save(const mesh& on, text directory, const value& given, status& err) {
   save(on, directory, given, nanoseconds{0}, outcome(err));
 }
+// Saves the values of now while the program goes on. Collective.
+inline future<void> save_async(const mesh& on, text directory, const value& given,
+                               nanoseconds timeout = nanoseconds{0}, outcome err = {}) {
+  distag_future* made = nullptr;
+  err.check(distag_checkpoint_save_async(on.get(), directory.c_str(), given.get(), timeout.count(), &made, err.raw()));
+  return future<void>(made);
+}
 // Loads what any mesh has saved, and files of others; tensors in `into` get their elements in place, others come
 // deferred. An empty mesh: this process alone. Else collective. Blocks.
 inline value load(const mesh& on, text directory, const value& into = {}, nanoseconds timeout = nanoseconds{0},
@@ -25,6 +33,13 @@ inline value load(const mesh& on, text directory, const value& into = {}, nanose
 }
 inline value load(const mesh& on, text directory, const value& into, status& err) {
   return load(on, directory, into, nanoseconds{0}, outcome(err));
+}
+// The same while the program goes on, over a mesh.
+inline future<value> load_async(const mesh& on, text directory, const value& into = {},
+                                nanoseconds timeout = nanoseconds{0}, outcome err = {}) {
+  distag_future* made = nullptr;
+  err.check(distag_checkpoint_load_async(on.get(), directory.c_str(), into.get(), timeout.count(), &made, err.raw()));
+  return future<value>(made);
 }
 
 }  // namespace checkpoint

@@ -13,6 +13,8 @@ class worker;
 struct call_options {
   nanoseconds timeout{0};       // 0: as the worker says; forever: none
   const char* label = nullptr;  // shows in errors and reports
+  // Of the host's tracer; nullptr: that of the call being answered, "": none.
+  const char* traceparent = nullptr;
 };
 
 namespace detail {
@@ -24,6 +26,7 @@ struct raw_call_options : distag_call_options {
       : distag_call_options(DISTAG_CALL_OPTIONS_INIT) {
     this->timeout_ns = given.timeout.count();
     this->label = given.label;
+    this->traceparent = given.traceparent;
     this->within = outer;
   }
 };

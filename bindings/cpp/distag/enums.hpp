@@ -65,8 +65,8 @@ enum class executor : uint32_t {
 
 // distag_socket_engine; other values may come from a newer library.
 enum class socket_engine : uint32_t {
-  zmq = 1,  // libzmq, with two threads for each worker that uses sockets
-  zmtp = 2,  // distag's own, on the loop, without a thread (default)
+  zmq = 1,  // libzmq, with two threads for each worker that uses sockets (default)
+  zmtp = 2,  // distag's own, on the loop, without a thread
 };
 
 // distag_log_level; other values may come from a newer library.
@@ -116,6 +116,8 @@ enum class spec_form : uint32_t {
 enum class picture_format : uint32_t {
   text = 1,  // a table for terminals (default)
   json = 4,  // "boxes", each with "offset", "extent" and the ranks of its "members"
+  svg = 5,  // one SVG below 1 MiB for light and dark pages; at most 1,024 parts, with their table
+  html = 6,  // a page below 4 MiB without script or link: the SVG, the mesh, what each member holds
 };
 
 // distag_reduction; other values may come from a newer library.
@@ -132,6 +134,14 @@ enum class init : uint32_t {
   rand = 2,  // distag_rand of the seed, times scale, plus shift
   randn = 3,  // distag_randn likewise
   source = 4,  // the elements that the source writes, box by box
+};
+
+// distag_batch_mode; other values may come from a newer library.
+enum class batch_mode : uint32_t {
+  global = 1,  // each member's source gives the whole batch, which is cut there (default)
+  local = 2,  // each gives the part that it is to hold; the first dim may differ from batch to batch
+  root = 3,  // the source of the member at position 0 gives it, the parts are sent
+  rows = 4,  // the loader chooses the rows of each batch; each member is asked for those it is to hold
 };
 
 }  // namespace distag

@@ -66,8 +66,10 @@ class invocation : public detail::calls<invocation> {
   distag_invocation* get() const noexcept { return raw_; }
   const char* caller() const noexcept { return distag_invocation_get_caller(raw_); }      // lent
   const char* function() const noexcept { return distag_invocation_get_function(raw_); }  // lent
-  distag::worker worker() const noexcept;                                                 // the one that is called
-  distag::context context() const noexcept {                                              // empty: nothing is recorded
+  // Lent; nullptr: the call carries none.
+  const char* traceparent() const noexcept { return distag_invocation_get_traceparent(raw_); }
+  distag::worker worker() const noexcept;     // the one that is called
+  distag::context context() const noexcept {  // empty: nothing is recorded
     distag_context* lent = distag_invocation_get_context(raw_);
     if (lent == nullptr) return {};
     distag_context_retain(lent);

@@ -19,7 +19,7 @@ class op_methods {
   tensor div(const tensor& b, outcome err = {}) const;
   // The larger of a and b, elementwise, shapes broadcast; equal ones share the gradient.
   tensor maximum(const tensor& b, outcome err = {}) const;
-  // a == b as bool, elementwise, shapes broadcast.
+  // a == b as bool, elementwise, shapes broadcast; false with a NaN.
   tensor eq(const tensor& b, outcome err = {}) const;
   // x + value, in the shape and dtype of x.
   tensor add_scalar(double value, outcome err = {}) const;
@@ -208,6 +208,168 @@ class op_methods {
   // 0 where the element's number of rand (same seed, shape and dtype) is below p, else x / (1 - p); the same with each
   // call, so give each step a seed.
   tensor dropout(double p, std::int64_t seed, outcome err = {}) const;
+  // a > b as bool, elementwise, shapes broadcast; false with a NaN.
+  tensor gt(const tensor& b, outcome err = {}) const;
+  // a >= b as bool, elementwise, shapes broadcast; false with a NaN.
+  tensor ge(const tensor& b, outcome err = {}) const;
+  // a < b as bool, elementwise, shapes broadcast; false with a NaN.
+  tensor lt(const tensor& b, outcome err = {}) const;
+  // a <= b as bool, elementwise, shapes broadcast; false with a NaN.
+  tensor le(const tensor& b, outcome err = {}) const;
+  // a != b as bool, elementwise, shapes broadcast; true with a NaN.
+  tensor ne(const tensor& b, outcome err = {}) const;
+  // Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+  tensor logical_and(const tensor& b, outcome err = {}) const;
+  // Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+  tensor logical_or(const tensor& b, outcome err = {}) const;
+  // Whether x is 0, as bool, elementwise.
+  tensor logical_not(outcome err = {}) const;
+  // The smaller of a and b, elementwise, shapes broadcast; equal ones share the gradient.
+  tensor minimum(const tensor& b, outcome err = {}) const;
+  // value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there.
+  tensor masked_fill(const tensor& mask, double value, outcome err = {}) const;
+  // The largest whole number up to each element, in the shape of x; its gradient is 0.
+  tensor floor(outcome err = {}) const;
+  // The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.
+  tensor round(outcome err = {}) const;
+  // -1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.
+  tensor sign(outcome err = {}) const;
+  // The error function of each element, in the shape of x.
+  tensor erf(outcome err = {}) const;
+  // x [.., n, m] with zeros below a diagonal; 0 is the main one, 1 the one above it.
+  tensor triu(std::int64_t diagonal = 0, outcome err = {}) const;
+  tensor triu(status& err) const;
+  // Whether any element over dims ([] for all) is not 0 (a NaN is not), as bool; of none it is false. The dims go away
+  // or stay with size 1.
+  tensor any(ints dims = {}, bool keepdim = false, outcome err = {}) const;
+  tensor any(status& err) const;
+  tensor any(ints dims, status& err) const;
+  // Whether all elements over dims ([] for all) are not 0 (a NaN is not), as bool; of none it is true. The dims go
+  // away or stay with size 1.
+  tensor all(ints dims = {}, bool keepdim = false, outcome err = {}) const;
+  tensor all(status& err) const;
+  tensor all(ints dims, status& err) const;
+  // 1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.
+  tensor one_hot(std::int64_t num_classes, outcome err = {}) const;
+  // The k largest (or smallest) elements of x along dim in their order, and their indices (int64); a NaN is the
+  // largest, of equal ones the first comes first.
+  std::vector<tensor> topk(std::int64_t k, std::int64_t dim = -1, bool largest = true, outcome err = {}) const;
+  std::vector<tensor> topk(std::int64_t k, status& err) const;
+  std::vector<tensor> topk(std::int64_t k, std::int64_t dim, status& err) const;
+  // x, with each part of source along dim added to that which index (int64, [n]) names.
+  tensor index_add(const tensor& index, const tensor& source, std::int64_t dim = 0, outcome err = {}) const;
+  tensor index_add(const tensor& index, const tensor& source, status& err) const;
+  // x, with each element of source, up to the shape of index, added at index (int64) along dim.
+  tensor scatter_add(const tensor& index, const tensor& source, std::int64_t dim, outcome err = {}) const;
+  // [n, dims of x]: the indices (int64) of the n elements that are not 0 (a NaN is not), in row-major order.
+  tensor nonzero(outcome err = {}) const;
+  // d^2 / 2 of d = |a - b| up to delta, else delta * (d - delta / 2), elementwise, shapes broadcast; reduced by mean,
+  // sum or none.
+  tensor huber_loss(const tensor& b, const char* reduction = "mean", double delta = 1, outcome err = {}) const;
+  tensor huber_loss(const tensor& b, status& err) const;
+  tensor huber_loss(const tensor& b, const char* reduction, status& err) const;
+  // The root of var over dims ([] for all), which go away or stay with size 1; its gradient at 0 is 0.
+  tensor std(ints dims = {}, bool keepdim = false, double correction = 1, outcome err = {}) const;
+  tensor std(status& err) const;
+  tensor std(ints dims, status& err) const;
+  tensor std(ints dims, bool keepdim, status& err) const;
+  // Over dims ([] for all), which go away or stay with size 1: for p = 1 the sum of |x|, for 2 the root of the sum of
+  // squares, for inf the largest |x|, of which equal ones share the gradient.
+  tensor norm(double p = 2, ints dims = {}, bool keepdim = false, outcome err = {}) const;
+  tensor norm(status& err) const;
+  tensor norm(double p, status& err) const;
+  tensor norm(double p, ints dims, status& err) const;
+  // The elements of x along dim in their order, and their indices (int64); a NaN is the largest, equal ones stay in
+  // order.
+  std::vector<tensor> sort(std::int64_t dim = -1, bool descending = false, outcome err = {}) const;
+  std::vector<tensor> sort(status& err) const;
+  std::vector<tensor> sort(std::int64_t dim, status& err) const;
+  // The mean of each window of x [n, c, h, w]; the padding counts as zeros, or not at all.
+  tensor avg_pool2d(ints kernel, ints stride = {}, ints padding = {0, 0}, bool count_include_pad = true, outcome err =
+      {}) const;
+  tensor avg_pool2d(ints kernel, status& err) const;
+  tensor avg_pool2d(ints kernel, ints stride, status& err) const;
+  tensor avg_pool2d(ints kernel, ints stride, ints padding, status& err) const;
+  // softmax(scale q k^T) v of q [.., l, e], k [.., s, e], v [.., s, d]; scale 0 is 1 / sqrt(e). A mask hides where it
+  // is false, or is added; is_causal hides column j > row i; a row with all hidden gives 0.
+  tensor scaled_dot_product_attention(const tensor& k, const tensor& v, tensor_or_none mask = {}, bool is_causal =
+      false, double scale = 0, outcome err = {}) const;
+  tensor scaled_dot_product_attention(const tensor& k, const tensor& v, status& err) const;
+  tensor scaled_dot_product_attention(const tensor& k, const tensor& v, tensor_or_none mask, status& err) const;
+  tensor scaled_dot_product_attention(const tensor& k, const tensor& v, tensor_or_none mask, bool is_causal, status&
+      err) const;
+  // x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape.
+  tensor rms_norm(tensor_or_none weight = {}, std::int64_t normalized_dims = 1, double eps = 1e-5, outcome err = {})
+      const;
+  tensor rms_norm(status& err) const;
+  tensor rms_norm(tensor_or_none weight, status& err) const;
+  tensor rms_norm(tensor_or_none weight, std::int64_t normalized_dims, status& err) const;
+  // (x - mean) / sqrt(var + eps) of x [n, c, ..] within each of num_groups groups of neighbouring channels, times
+  // weight [c], plus bias [c].
+  tensor group_norm(tensor_or_none weight = {}, tensor_or_none bias = {}, std::int64_t num_groups = 1, double eps =
+      1e-5, outcome err = {}) const;
+  tensor group_norm(status& err) const;
+  tensor group_norm(tensor_or_none weight, status& err) const;
+  tensor group_norm(tensor_or_none weight, tensor_or_none bias, status& err) const;
+  tensor group_norm(tensor_or_none weight, tensor_or_none bias, std::int64_t num_groups, status& err) const;
+  // (x - mean) / sqrt(var + eps) in each channel of x [n, c, ..], times weight [c], plus bias [c]. In training, mean
+  // and var (without correction) are those of x, else running_mean and running_var [c]: tensors of the caller's, which
+  // no call changes.
+  tensor batch_norm(tensor_or_none weight = {}, tensor_or_none bias = {}, tensor_or_none running_mean = {},
+      tensor_or_none running_var = {}, bool training = true, double eps = 1e-5, outcome err = {}) const;
+  tensor batch_norm(status& err) const;
+  tensor batch_norm(tensor_or_none weight, status& err) const;
+  tensor batch_norm(tensor_or_none weight, tensor_or_none bias, status& err) const;
+  tensor batch_norm(tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean, status& err) const;
+  tensor batch_norm(tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean, tensor_or_none running_var,
+      status& err) const;
+  tensor batch_norm(tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean, tensor_or_none running_var,
+      bool training, status& err) const;
+  // t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target,
+  // elementwise, shapes broadcast; reduced by mean, sum or none.
+  tensor kl_div(const tensor& targets, const char* reduction = "mean", bool log_target = false, outcome err = {}) const;
+  tensor kl_div(const tensor& targets, status& err) const;
+  tensor kl_div(const tensor& targets, const char* reduction, status& err) const;
+  // The means of output_size [oh, ow] windows of x [n, c, h, w]: window i from floor(i h / oh) up to ceil((i + 1) h /
+  // oh), columns likewise.
+  tensor adaptive_avg_pool2d(ints output_size, outcome err = {}) const;
+  // x [n, c, l] convolved with weight [out, c / groups, k], plus bias [out].
+  tensor conv1d(const tensor& weight, tensor_or_none bias = {}, ints stride = {1}, ints padding = {0}, ints dilation =
+      {1}, std::int64_t groups = 1, outcome err = {}) const;
+  tensor conv1d(const tensor& weight, status& err) const;
+  tensor conv1d(const tensor& weight, tensor_or_none bias, status& err) const;
+  tensor conv1d(const tensor& weight, tensor_or_none bias, ints stride, status& err) const;
+  tensor conv1d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, status& err) const;
+  tensor conv1d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints dilation, status& err) const;
+  // The gradient of the image of conv2d, from x [n, c, h, w] by weight [c, out / groups, kh, kw], plus bias [out];
+  // output_padding, below stride, adds last rows and columns.
+  tensor conv_transpose2d(const tensor& weight, tensor_or_none bias = {}, ints stride = {1, 1}, ints padding = {0, 0},
+      ints output_padding = {0, 0}, ints dilation = {1, 1}, std::int64_t groups = 1, outcome err = {}) const;
+  tensor conv_transpose2d(const tensor& weight, status& err) const;
+  tensor conv_transpose2d(const tensor& weight, tensor_or_none bias, status& err) const;
+  tensor conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, status& err) const;
+  tensor conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, status& err) const;
+  tensor conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints output_padding,
+      status& err) const;
+  tensor conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints output_padding,
+      ints dilation, status& err) const;
+  // x repeats[i] times along each dim i, of which the first are new ones where there are more repeats than dims of x.
+  tensor repeat(ints repeats, outcome err = {}) const;
+  // x [n, c, h, w] with size [rows, columns]: nearest takes row floor(i h / rows), bilinear the mean of the four
+  // elements around a place, centers (or corners) at their places; columns likewise.
+  tensor interpolate(ints size, const char* mode = "nearest", bool align_corners = false, outcome err = {}) const;
+  tensor interpolate(ints size, status& err) const;
+  tensor interpolate(ints size, const char* mode, status& err) const;
+  // The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first
+  // NaN, or else the first of equal ones, which has the gradient.
+  std::vector<tensor> min_with_indices(std::int64_t dim = -1, bool keepdim = false, outcome err = {}) const;
+  std::vector<tensor> min_with_indices(status& err) const;
+  std::vector<tensor> min_with_indices(std::int64_t dim, status& err) const;
+  // The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first
+  // NaN, or else the first of equal ones, which has the gradient.
+  std::vector<tensor> max_with_indices(std::int64_t dim = -1, bool keepdim = false, outcome err = {}) const;
+  std::vector<tensor> max_with_indices(status& err) const;
+  std::vector<tensor> max_with_indices(std::int64_t dim, status& err) const;
 
  private:
   const tensor& self() const;

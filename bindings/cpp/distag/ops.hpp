@@ -121,7 +121,7 @@ inline tensor maximum(const tensor& a, const tensor& b, outcome err = {}) {
   return result;
 }
 
-// a == b as bool, elementwise, shapes broadcast.
+// a == b as bool, elementwise, shapes broadcast; false with a NaN.
 inline tensor eq(const tensor& a, const tensor& b, outcome err = {}) {
   tensor result;
   err.check(distag_eq(a.get(), b.get(), result.put(), err.raw()));
@@ -703,6 +703,421 @@ inline tensor dropout(const tensor& x, double p, std::int64_t seed, outcome err 
   return detail::apply_one("dropout", {x.get()}, {{"p", p}, {"seed", seed}}, err);
 }
 
+// a > b as bool, elementwise, shapes broadcast; false with a NaN.
+inline tensor gt(const tensor& a, const tensor& b, outcome err = {}) {
+  return detail::apply_one("gt", {a.get(), b.get()}, {}, err);
+}
+
+// a >= b as bool, elementwise, shapes broadcast; false with a NaN.
+inline tensor ge(const tensor& a, const tensor& b, outcome err = {}) {
+  return detail::apply_one("ge", {a.get(), b.get()}, {}, err);
+}
+
+// a < b as bool, elementwise, shapes broadcast; false with a NaN.
+inline tensor lt(const tensor& a, const tensor& b, outcome err = {}) {
+  return detail::apply_one("lt", {a.get(), b.get()}, {}, err);
+}
+
+// a <= b as bool, elementwise, shapes broadcast; false with a NaN.
+inline tensor le(const tensor& a, const tensor& b, outcome err = {}) {
+  return detail::apply_one("le", {a.get(), b.get()}, {}, err);
+}
+
+// a != b as bool, elementwise, shapes broadcast; true with a NaN.
+inline tensor ne(const tensor& a, const tensor& b, outcome err = {}) {
+  return detail::apply_one("ne", {a.get(), b.get()}, {}, err);
+}
+
+// Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+inline tensor logical_and(const tensor& a, const tensor& b, outcome err = {}) {
+  return detail::apply_one("logical_and", {a.get(), b.get()}, {}, err);
+}
+
+// Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+inline tensor logical_or(const tensor& a, const tensor& b, outcome err = {}) {
+  return detail::apply_one("logical_or", {a.get(), b.get()}, {}, err);
+}
+
+// Whether x is 0, as bool, elementwise.
+inline tensor logical_not(const tensor& x, outcome err = {}) {
+  return detail::apply_one("logical_not", {x.get()}, {}, err);
+}
+
+// The smaller of a and b, elementwise, shapes broadcast; equal ones share the gradient.
+inline tensor minimum(const tensor& a, const tensor& b, outcome err = {}) {
+  return detail::apply_one("minimum", {a.get(), b.get()}, {}, err);
+}
+
+// value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there.
+inline tensor masked_fill(const tensor& x, const tensor& mask, double value, outcome err = {}) {
+  return detail::apply_one("masked_fill", {x.get(), mask.get()}, {{"value", value}}, err);
+}
+
+// The largest whole number up to each element, in the shape of x; its gradient is 0.
+inline tensor floor(const tensor& x, outcome err = {}) {
+  return detail::apply_one("floor", {x.get()}, {}, err);
+}
+
+// The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.
+inline tensor round(const tensor& x, outcome err = {}) {
+  return detail::apply_one("round", {x.get()}, {}, err);
+}
+
+// -1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.
+inline tensor sign(const tensor& x, outcome err = {}) {
+  return detail::apply_one("sign", {x.get()}, {}, err);
+}
+
+// The error function of each element, in the shape of x.
+inline tensor erf(const tensor& x, outcome err = {}) {
+  return detail::apply_one("erf", {x.get()}, {}, err);
+}
+
+// x [.., n, m] with zeros below a diagonal; 0 is the main one, 1 the one above it.
+inline tensor triu(const tensor& x, std::int64_t diagonal = 0, outcome err = {}) {
+  return detail::apply_one("triu", {x.get()}, {{"diagonal", diagonal}}, err);
+}
+inline tensor triu(const tensor& x, status& err) {
+  return triu(x, 0, err);
+}
+
+// Whether any element over dims ([] for all) is not 0 (a NaN is not), as bool; of none it is false. The dims go away
+// or stay with size 1.
+inline tensor any(const tensor& x, ints dims = {}, bool keepdim = false, outcome err = {}) {
+  return detail::apply_one("any", {x.get()}, {{"dims", dims}, {"keepdim", keepdim}}, err);
+}
+inline tensor any(const tensor& x, status& err) {
+  return any(x, ints{}, false, err);
+}
+inline tensor any(const tensor& x, ints dims, status& err) {
+  return any(x, dims, false, err);
+}
+
+// Whether all elements over dims ([] for all) are not 0 (a NaN is not), as bool; of none it is true. The dims go
+// away or stay with size 1.
+inline tensor all(const tensor& x, ints dims = {}, bool keepdim = false, outcome err = {}) {
+  return detail::apply_one("all", {x.get()}, {{"dims", dims}, {"keepdim", keepdim}}, err);
+}
+inline tensor all(const tensor& x, status& err) {
+  return all(x, ints{}, false, err);
+}
+inline tensor all(const tensor& x, ints dims, status& err) {
+  return all(x, dims, false, err);
+}
+
+// 1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.
+inline tensor one_hot(const tensor& index, std::int64_t num_classes, outcome err = {}) {
+  return detail::apply_one("one_hot", {index.get()}, {{"num_classes", num_classes}}, err);
+}
+
+// The k largest (or smallest) elements of x along dim in their order, and their indices (int64); a NaN is the
+// largest, of equal ones the first comes first.
+inline std::vector<tensor> topk(const tensor& x, std::int64_t k, std::int64_t dim = -1, bool largest = true, outcome err
+    = {}) {
+  return detail::apply_many("topk", {x.get()}, {{"k", k}, {"dim", dim}, {"largest", largest}}, 2, err);
+}
+inline std::vector<tensor> topk(const tensor& x, std::int64_t k, status& err) {
+  return topk(x, k, -1, true, err);
+}
+inline std::vector<tensor> topk(const tensor& x, std::int64_t k, std::int64_t dim, status& err) {
+  return topk(x, k, dim, true, err);
+}
+
+// x, with each part of source along dim added to that which index (int64, [n]) names.
+inline tensor index_add(const tensor& x, const tensor& index, const tensor& source, std::int64_t dim = 0, outcome err =
+    {}) {
+  return detail::apply_one("index_add", {x.get(), index.get(), source.get()}, {{"dim", dim}}, err);
+}
+inline tensor index_add(const tensor& x, const tensor& index, const tensor& source, status& err) {
+  return index_add(x, index, source, 0, err);
+}
+
+// x, with each element of source, up to the shape of index, added at index (int64) along dim.
+inline tensor scatter_add(const tensor& x, const tensor& index, const tensor& source, std::int64_t dim, outcome err =
+    {}) {
+  return detail::apply_one("scatter_add", {x.get(), index.get(), source.get()}, {{"dim", dim}}, err);
+}
+
+// [n, dims of x]: the indices (int64) of the n elements that are not 0 (a NaN is not), in row-major order.
+inline tensor nonzero(const tensor& x, outcome err = {}) {
+  return detail::apply_one("nonzero", {x.get()}, {}, err);
+}
+
+// d^2 / 2 of d = |a - b| up to delta, else delta * (d - delta / 2), elementwise, shapes broadcast; reduced by mean,
+// sum or none.
+inline tensor huber_loss(const tensor& a, const tensor& b, const char* reduction = "mean", double delta = 1, outcome err
+    = {}) {
+  return detail::apply_one("huber_loss", {a.get(), b.get()}, {{"reduction", reduction}, {"delta", delta}}, err);
+}
+inline tensor huber_loss(const tensor& a, const tensor& b, status& err) {
+  return huber_loss(a, b, "mean", 1, err);
+}
+inline tensor huber_loss(const tensor& a, const tensor& b, const char* reduction, status& err) {
+  return huber_loss(a, b, reduction, 1, err);
+}
+
+// The root of var over dims ([] for all), which go away or stay with size 1; its gradient at 0 is 0.
+inline tensor std(const tensor& x, ints dims = {}, bool keepdim = false, double correction = 1, outcome err = {}) {
+  return detail::apply_one("std", {x.get()}, {{"dims", dims}, {"keepdim", keepdim}, {"correction", correction}}, err);
+}
+inline tensor std(const tensor& x, status& err) {
+  return std(x, ints{}, false, 1, err);
+}
+inline tensor std(const tensor& x, ints dims, status& err) {
+  return std(x, dims, false, 1, err);
+}
+inline tensor std(const tensor& x, ints dims, bool keepdim, status& err) {
+  return std(x, dims, keepdim, 1, err);
+}
+
+// Over dims ([] for all), which go away or stay with size 1: for p = 1 the sum of |x|, for 2 the root of the sum of
+// squares, for inf the largest |x|, of which equal ones share the gradient.
+inline tensor norm(const tensor& x, double p = 2, ints dims = {}, bool keepdim = false, outcome err = {}) {
+  return detail::apply_one("norm", {x.get()}, {{"p", p}, {"dims", dims}, {"keepdim", keepdim}}, err);
+}
+inline tensor norm(const tensor& x, status& err) {
+  return norm(x, 2, ints{}, false, err);
+}
+inline tensor norm(const tensor& x, double p, status& err) {
+  return norm(x, p, ints{}, false, err);
+}
+inline tensor norm(const tensor& x, double p, ints dims, status& err) {
+  return norm(x, p, dims, false, err);
+}
+
+// The elements of x along dim in their order, and their indices (int64); a NaN is the largest, equal ones stay in
+// order.
+inline std::vector<tensor> sort(const tensor& x, std::int64_t dim = -1, bool descending = false, outcome err = {}) {
+  return detail::apply_many("sort", {x.get()}, {{"dim", dim}, {"descending", descending}}, 2, err);
+}
+inline std::vector<tensor> sort(const tensor& x, status& err) {
+  return sort(x, -1, false, err);
+}
+inline std::vector<tensor> sort(const tensor& x, std::int64_t dim, status& err) {
+  return sort(x, dim, false, err);
+}
+
+// The mean of each window of x [n, c, h, w]; the padding counts as zeros, or not at all.
+inline tensor avg_pool2d(const tensor& x, ints kernel, ints stride = {}, ints padding = {0, 0}, bool count_include_pad =
+    true, outcome err = {}) {
+  return detail::apply_one("avg_pool2d", {x.get()}, {{"kernel", kernel}, {"stride", (stride.empty() ? kernel : stride)},
+      {"padding", padding}, {"count_include_pad", count_include_pad}}, err);
+}
+inline tensor avg_pool2d(const tensor& x, ints kernel, status& err) {
+  return avg_pool2d(x, kernel, ints{}, ints{0, 0}, true, err);
+}
+inline tensor avg_pool2d(const tensor& x, ints kernel, ints stride, status& err) {
+  return avg_pool2d(x, kernel, stride, ints{0, 0}, true, err);
+}
+inline tensor avg_pool2d(const tensor& x, ints kernel, ints stride, ints padding, status& err) {
+  return avg_pool2d(x, kernel, stride, padding, true, err);
+}
+
+// softmax(scale q k^T) v of q [.., l, e], k [.., s, e], v [.., s, d]; scale 0 is 1 / sqrt(e). A mask hides where it
+// is false, or is added; is_causal hides column j > row i; a row with all hidden gives 0.
+inline tensor scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v, tensor_or_none mask = {},
+    bool is_causal = false, double scale = 0, outcome err = {}) {
+  return detail::apply_one("scaled_dot_product_attention", {q.get(), k.get(), v.get(), mask.get()}, {{"is_causal",
+      is_causal}, {"scale", scale}}, err);
+}
+inline tensor scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v, status& err) {
+  return scaled_dot_product_attention(q, k, v, tensor_or_none{}, false, 0, err);
+}
+inline tensor scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v, tensor_or_none mask,
+    status& err) {
+  return scaled_dot_product_attention(q, k, v, mask, false, 0, err);
+}
+inline tensor scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v, tensor_or_none mask, bool
+    is_causal, status& err) {
+  return scaled_dot_product_attention(q, k, v, mask, is_causal, 0, err);
+}
+
+// x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape.
+inline tensor rms_norm(const tensor& x, tensor_or_none weight = {}, std::int64_t normalized_dims = 1, double eps = 1e-5,
+    outcome err = {}) {
+  return detail::apply_one("rms_norm", {x.get(), weight.get()}, {{"normalized_dims", normalized_dims}, {"eps", eps}},
+      err);
+}
+inline tensor rms_norm(const tensor& x, status& err) {
+  return rms_norm(x, tensor_or_none{}, 1, 1e-5, err);
+}
+inline tensor rms_norm(const tensor& x, tensor_or_none weight, status& err) {
+  return rms_norm(x, weight, 1, 1e-5, err);
+}
+inline tensor rms_norm(const tensor& x, tensor_or_none weight, std::int64_t normalized_dims, status& err) {
+  return rms_norm(x, weight, normalized_dims, 1e-5, err);
+}
+
+// (x - mean) / sqrt(var + eps) of x [n, c, ..] within each of num_groups groups of neighbouring channels, times
+// weight [c], plus bias [c].
+inline tensor group_norm(const tensor& x, tensor_or_none weight = {}, tensor_or_none bias = {}, std::int64_t num_groups
+    = 1, double eps = 1e-5, outcome err = {}) {
+  return detail::apply_one("group_norm", {x.get(), weight.get(), bias.get()}, {{"num_groups", num_groups}, {"eps",
+      eps}}, err);
+}
+inline tensor group_norm(const tensor& x, status& err) {
+  return group_norm(x, tensor_or_none{}, tensor_or_none{}, 1, 1e-5, err);
+}
+inline tensor group_norm(const tensor& x, tensor_or_none weight, status& err) {
+  return group_norm(x, weight, tensor_or_none{}, 1, 1e-5, err);
+}
+inline tensor group_norm(const tensor& x, tensor_or_none weight, tensor_or_none bias, status& err) {
+  return group_norm(x, weight, bias, 1, 1e-5, err);
+}
+inline tensor group_norm(const tensor& x, tensor_or_none weight, tensor_or_none bias, std::int64_t num_groups, status&
+    err) {
+  return group_norm(x, weight, bias, num_groups, 1e-5, err);
+}
+
+// (x - mean) / sqrt(var + eps) in each channel of x [n, c, ..], times weight [c], plus bias [c]. In training, mean
+// and var (without correction) are those of x, else running_mean and running_var [c]: tensors of the caller's, which
+// no call changes.
+inline tensor batch_norm(const tensor& x, tensor_or_none weight = {}, tensor_or_none bias = {}, tensor_or_none
+    running_mean = {}, tensor_or_none running_var = {}, bool training = true, double eps = 1e-5, outcome err = {}) {
+  return detail::apply_one("batch_norm", {x.get(), weight.get(), bias.get(), running_mean.get(), running_var.get()},
+      {{"training", training}, {"eps", eps}}, err);
+}
+inline tensor batch_norm(const tensor& x, status& err) {
+  return batch_norm(x, tensor_or_none{}, tensor_or_none{}, tensor_or_none{}, tensor_or_none{}, true, 1e-5, err);
+}
+inline tensor batch_norm(const tensor& x, tensor_or_none weight, status& err) {
+  return batch_norm(x, weight, tensor_or_none{}, tensor_or_none{}, tensor_or_none{}, true, 1e-5, err);
+}
+inline tensor batch_norm(const tensor& x, tensor_or_none weight, tensor_or_none bias, status& err) {
+  return batch_norm(x, weight, bias, tensor_or_none{}, tensor_or_none{}, true, 1e-5, err);
+}
+inline tensor batch_norm(const tensor& x, tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean,
+    status& err) {
+  return batch_norm(x, weight, bias, running_mean, tensor_or_none{}, true, 1e-5, err);
+}
+inline tensor batch_norm(const tensor& x, tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean,
+    tensor_or_none running_var, status& err) {
+  return batch_norm(x, weight, bias, running_mean, running_var, true, 1e-5, err);
+}
+inline tensor batch_norm(const tensor& x, tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean,
+    tensor_or_none running_var, bool training, status& err) {
+  return batch_norm(x, weight, bias, running_mean, running_var, training, 1e-5, err);
+}
+
+// t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target,
+// elementwise, shapes broadcast; reduced by mean, sum or none.
+inline tensor kl_div(const tensor& logs, const tensor& targets, const char* reduction = "mean", bool log_target = false,
+    outcome err = {}) {
+  return detail::apply_one("kl_div", {logs.get(), targets.get()}, {{"reduction", reduction}, {"log_target",
+      log_target}}, err);
+}
+inline tensor kl_div(const tensor& logs, const tensor& targets, status& err) {
+  return kl_div(logs, targets, "mean", false, err);
+}
+inline tensor kl_div(const tensor& logs, const tensor& targets, const char* reduction, status& err) {
+  return kl_div(logs, targets, reduction, false, err);
+}
+
+// The means of output_size [oh, ow] windows of x [n, c, h, w]: window i from floor(i h / oh) up to ceil((i + 1) h /
+// oh), columns likewise.
+inline tensor adaptive_avg_pool2d(const tensor& x, ints output_size, outcome err = {}) {
+  return detail::apply_one("adaptive_avg_pool2d", {x.get()}, {{"output_size", output_size}}, err);
+}
+
+// x [n, c, l] convolved with weight [out, c / groups, k], plus bias [out].
+inline tensor conv1d(const tensor& x, const tensor& weight, tensor_or_none bias = {}, ints stride = {1}, ints padding =
+    {0}, ints dilation = {1}, std::int64_t groups = 1, outcome err = {}) {
+  return detail::apply_one("conv1d", {x.get(), weight.get(), bias.get()}, {{"stride", stride}, {"padding", padding},
+      {"dilation", dilation}, {"groups", groups}}, err);
+}
+inline tensor conv1d(const tensor& x, const tensor& weight, status& err) {
+  return conv1d(x, weight, tensor_or_none{}, ints{1}, ints{0}, ints{1}, 1, err);
+}
+inline tensor conv1d(const tensor& x, const tensor& weight, tensor_or_none bias, status& err) {
+  return conv1d(x, weight, bias, ints{1}, ints{0}, ints{1}, 1, err);
+}
+inline tensor conv1d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, status& err) {
+  return conv1d(x, weight, bias, stride, ints{0}, ints{1}, 1, err);
+}
+inline tensor conv1d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, ints padding, status& err)
+    {
+  return conv1d(x, weight, bias, stride, padding, ints{1}, 1, err);
+}
+inline tensor conv1d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints
+    dilation, status& err) {
+  return conv1d(x, weight, bias, stride, padding, dilation, 1, err);
+}
+
+// The gradient of the image of conv2d, from x [n, c, h, w] by weight [c, out / groups, kh, kw], plus bias [out];
+// output_padding, below stride, adds last rows and columns.
+inline tensor conv_transpose2d(const tensor& x, const tensor& weight, tensor_or_none bias = {}, ints stride = {1, 1},
+    ints padding = {0, 0}, ints output_padding = {0, 0}, ints dilation = {1, 1}, std::int64_t groups = 1, outcome err =
+    {}) {
+  return detail::apply_one("conv_transpose2d", {x.get(), weight.get(), bias.get()}, {{"stride", stride}, {"padding",
+      padding}, {"output_padding", output_padding}, {"dilation", dilation}, {"groups", groups}}, err);
+}
+inline tensor conv_transpose2d(const tensor& x, const tensor& weight, status& err) {
+  return conv_transpose2d(x, weight, tensor_or_none{}, ints{1, 1}, ints{0, 0}, ints{0, 0}, ints{1, 1}, 1, err);
+}
+inline tensor conv_transpose2d(const tensor& x, const tensor& weight, tensor_or_none bias, status& err) {
+  return conv_transpose2d(x, weight, bias, ints{1, 1}, ints{0, 0}, ints{0, 0}, ints{1, 1}, 1, err);
+}
+inline tensor conv_transpose2d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, status& err) {
+  return conv_transpose2d(x, weight, bias, stride, ints{0, 0}, ints{0, 0}, ints{1, 1}, 1, err);
+}
+inline tensor conv_transpose2d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, ints padding,
+    status& err) {
+  return conv_transpose2d(x, weight, bias, stride, padding, ints{0, 0}, ints{1, 1}, 1, err);
+}
+inline tensor conv_transpose2d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, ints padding,
+    ints output_padding, status& err) {
+  return conv_transpose2d(x, weight, bias, stride, padding, output_padding, ints{1, 1}, 1, err);
+}
+inline tensor conv_transpose2d(const tensor& x, const tensor& weight, tensor_or_none bias, ints stride, ints padding,
+    ints output_padding, ints dilation, status& err) {
+  return conv_transpose2d(x, weight, bias, stride, padding, output_padding, dilation, 1, err);
+}
+
+// x repeats[i] times along each dim i, of which the first are new ones where there are more repeats than dims of x.
+inline tensor repeat(const tensor& x, ints repeats, outcome err = {}) {
+  return detail::apply_one("repeat", {x.get()}, {{"repeats", repeats}}, err);
+}
+
+// x [n, c, h, w] with size [rows, columns]: nearest takes row floor(i h / rows), bilinear the mean of the four
+// elements around a place, centers (or corners) at their places; columns likewise.
+inline tensor interpolate(const tensor& x, ints size, const char* mode = "nearest", bool align_corners = false, outcome
+    err = {}) {
+  return detail::apply_one("interpolate", {x.get()}, {{"size", size}, {"mode", mode}, {"align_corners", align_corners}},
+      err);
+}
+inline tensor interpolate(const tensor& x, ints size, status& err) {
+  return interpolate(x, size, "nearest", false, err);
+}
+inline tensor interpolate(const tensor& x, ints size, const char* mode, status& err) {
+  return interpolate(x, size, mode, false, err);
+}
+
+// The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first
+// NaN, or else the first of equal ones, which has the gradient.
+inline std::vector<tensor> min_with_indices(const tensor& x, std::int64_t dim = -1, bool keepdim = false, outcome err =
+    {}) {
+  return detail::apply_many("min_with_indices", {x.get()}, {{"dim", dim}, {"keepdim", keepdim}}, 2, err);
+}
+inline std::vector<tensor> min_with_indices(const tensor& x, status& err) {
+  return min_with_indices(x, -1, false, err);
+}
+inline std::vector<tensor> min_with_indices(const tensor& x, std::int64_t dim, status& err) {
+  return min_with_indices(x, dim, false, err);
+}
+
+// The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first
+// NaN, or else the first of equal ones, which has the gradient.
+inline std::vector<tensor> max_with_indices(const tensor& x, std::int64_t dim = -1, bool keepdim = false, outcome err =
+    {}) {
+  return detail::apply_many("max_with_indices", {x.get()}, {{"dim", dim}, {"keepdim", keepdim}}, 2, err);
+}
+inline std::vector<tensor> max_with_indices(const tensor& x, status& err) {
+  return max_with_indices(x, -1, false, err);
+}
+inline std::vector<tensor> max_with_indices(const tensor& x, std::int64_t dim, status& err) {
+  return max_with_indices(x, dim, false, err);
+}
+
 inline tensor op_methods::add(const tensor& b, outcome err) const {
   return distag::add(self(), b, err);
 }
@@ -1077,6 +1492,310 @@ inline tensor op_methods::binary_cross_entropy_with_logits(const tensor& targets
 }
 inline tensor op_methods::dropout(double p, std::int64_t seed, outcome err) const {
   return distag::dropout(self(), p, seed, err);
+}
+inline tensor op_methods::gt(const tensor& b, outcome err) const {
+  return distag::gt(self(), b, err);
+}
+inline tensor op_methods::ge(const tensor& b, outcome err) const {
+  return distag::ge(self(), b, err);
+}
+inline tensor op_methods::lt(const tensor& b, outcome err) const {
+  return distag::lt(self(), b, err);
+}
+inline tensor op_methods::le(const tensor& b, outcome err) const {
+  return distag::le(self(), b, err);
+}
+inline tensor op_methods::ne(const tensor& b, outcome err) const {
+  return distag::ne(self(), b, err);
+}
+inline tensor op_methods::logical_and(const tensor& b, outcome err) const {
+  return distag::logical_and(self(), b, err);
+}
+inline tensor op_methods::logical_or(const tensor& b, outcome err) const {
+  return distag::logical_or(self(), b, err);
+}
+inline tensor op_methods::logical_not(outcome err) const {
+  return distag::logical_not(self(), err);
+}
+inline tensor op_methods::minimum(const tensor& b, outcome err) const {
+  return distag::minimum(self(), b, err);
+}
+inline tensor op_methods::masked_fill(const tensor& mask, double value, outcome err) const {
+  return distag::masked_fill(self(), mask, value, err);
+}
+inline tensor op_methods::floor(outcome err) const {
+  return distag::floor(self(), err);
+}
+inline tensor op_methods::round(outcome err) const {
+  return distag::round(self(), err);
+}
+inline tensor op_methods::sign(outcome err) const {
+  return distag::sign(self(), err);
+}
+inline tensor op_methods::erf(outcome err) const {
+  return distag::erf(self(), err);
+}
+inline tensor op_methods::triu(std::int64_t diagonal, outcome err) const {
+  return distag::triu(self(), diagonal, err);
+}
+inline tensor op_methods::triu(status& err) const {
+  return distag::triu(self(), 0, err);
+}
+inline tensor op_methods::any(ints dims, bool keepdim, outcome err) const {
+  return distag::any(self(), dims, keepdim, err);
+}
+inline tensor op_methods::any(status& err) const {
+  return distag::any(self(), ints{}, false, err);
+}
+inline tensor op_methods::any(ints dims, status& err) const {
+  return distag::any(self(), dims, false, err);
+}
+inline tensor op_methods::all(ints dims, bool keepdim, outcome err) const {
+  return distag::all(self(), dims, keepdim, err);
+}
+inline tensor op_methods::all(status& err) const {
+  return distag::all(self(), ints{}, false, err);
+}
+inline tensor op_methods::all(ints dims, status& err) const {
+  return distag::all(self(), dims, false, err);
+}
+inline tensor op_methods::one_hot(std::int64_t num_classes, outcome err) const {
+  return distag::one_hot(self(), num_classes, err);
+}
+inline std::vector<tensor> op_methods::topk(std::int64_t k, std::int64_t dim, bool largest, outcome err) const {
+  return distag::topk(self(), k, dim, largest, err);
+}
+inline std::vector<tensor> op_methods::topk(std::int64_t k, status& err) const {
+  return distag::topk(self(), k, -1, true, err);
+}
+inline std::vector<tensor> op_methods::topk(std::int64_t k, std::int64_t dim, status& err) const {
+  return distag::topk(self(), k, dim, true, err);
+}
+inline tensor op_methods::index_add(const tensor& index, const tensor& source, std::int64_t dim, outcome err) const {
+  return distag::index_add(self(), index, source, dim, err);
+}
+inline tensor op_methods::index_add(const tensor& index, const tensor& source, status& err) const {
+  return distag::index_add(self(), index, source, 0, err);
+}
+inline tensor op_methods::scatter_add(const tensor& index, const tensor& source, std::int64_t dim, outcome err) const {
+  return distag::scatter_add(self(), index, source, dim, err);
+}
+inline tensor op_methods::nonzero(outcome err) const {
+  return distag::nonzero(self(), err);
+}
+inline tensor op_methods::huber_loss(const tensor& b, const char* reduction, double delta, outcome err) const {
+  return distag::huber_loss(self(), b, reduction, delta, err);
+}
+inline tensor op_methods::huber_loss(const tensor& b, status& err) const {
+  return distag::huber_loss(self(), b, "mean", 1, err);
+}
+inline tensor op_methods::huber_loss(const tensor& b, const char* reduction, status& err) const {
+  return distag::huber_loss(self(), b, reduction, 1, err);
+}
+inline tensor op_methods::std(ints dims, bool keepdim, double correction, outcome err) const {
+  return distag::std(self(), dims, keepdim, correction, err);
+}
+inline tensor op_methods::std(status& err) const {
+  return distag::std(self(), ints{}, false, 1, err);
+}
+inline tensor op_methods::std(ints dims, status& err) const {
+  return distag::std(self(), dims, false, 1, err);
+}
+inline tensor op_methods::std(ints dims, bool keepdim, status& err) const {
+  return distag::std(self(), dims, keepdim, 1, err);
+}
+inline tensor op_methods::norm(double p, ints dims, bool keepdim, outcome err) const {
+  return distag::norm(self(), p, dims, keepdim, err);
+}
+inline tensor op_methods::norm(status& err) const {
+  return distag::norm(self(), 2, ints{}, false, err);
+}
+inline tensor op_methods::norm(double p, status& err) const {
+  return distag::norm(self(), p, ints{}, false, err);
+}
+inline tensor op_methods::norm(double p, ints dims, status& err) const {
+  return distag::norm(self(), p, dims, false, err);
+}
+inline std::vector<tensor> op_methods::sort(std::int64_t dim, bool descending, outcome err) const {
+  return distag::sort(self(), dim, descending, err);
+}
+inline std::vector<tensor> op_methods::sort(status& err) const {
+  return distag::sort(self(), -1, false, err);
+}
+inline std::vector<tensor> op_methods::sort(std::int64_t dim, status& err) const {
+  return distag::sort(self(), dim, false, err);
+}
+inline tensor op_methods::avg_pool2d(ints kernel, ints stride, ints padding, bool count_include_pad, outcome err) const
+    {
+  return distag::avg_pool2d(self(), kernel, stride, padding, count_include_pad, err);
+}
+inline tensor op_methods::avg_pool2d(ints kernel, status& err) const {
+  return distag::avg_pool2d(self(), kernel, ints{}, ints{0, 0}, true, err);
+}
+inline tensor op_methods::avg_pool2d(ints kernel, ints stride, status& err) const {
+  return distag::avg_pool2d(self(), kernel, stride, ints{0, 0}, true, err);
+}
+inline tensor op_methods::avg_pool2d(ints kernel, ints stride, ints padding, status& err) const {
+  return distag::avg_pool2d(self(), kernel, stride, padding, true, err);
+}
+inline tensor op_methods::scaled_dot_product_attention(const tensor& k, const tensor& v, tensor_or_none mask, bool
+    is_causal, double scale, outcome err) const {
+  return distag::scaled_dot_product_attention(self(), k, v, mask, is_causal, scale, err);
+}
+inline tensor op_methods::scaled_dot_product_attention(const tensor& k, const tensor& v, status& err) const {
+  return distag::scaled_dot_product_attention(self(), k, v, tensor_or_none{}, false, 0, err);
+}
+inline tensor op_methods::scaled_dot_product_attention(const tensor& k, const tensor& v, tensor_or_none mask, status&
+    err) const {
+  return distag::scaled_dot_product_attention(self(), k, v, mask, false, 0, err);
+}
+inline tensor op_methods::scaled_dot_product_attention(const tensor& k, const tensor& v, tensor_or_none mask, bool
+    is_causal, status& err) const {
+  return distag::scaled_dot_product_attention(self(), k, v, mask, is_causal, 0, err);
+}
+inline tensor op_methods::rms_norm(tensor_or_none weight, std::int64_t normalized_dims, double eps, outcome err) const {
+  return distag::rms_norm(self(), weight, normalized_dims, eps, err);
+}
+inline tensor op_methods::rms_norm(status& err) const {
+  return distag::rms_norm(self(), tensor_or_none{}, 1, 1e-5, err);
+}
+inline tensor op_methods::rms_norm(tensor_or_none weight, status& err) const {
+  return distag::rms_norm(self(), weight, 1, 1e-5, err);
+}
+inline tensor op_methods::rms_norm(tensor_or_none weight, std::int64_t normalized_dims, status& err) const {
+  return distag::rms_norm(self(), weight, normalized_dims, 1e-5, err);
+}
+inline tensor op_methods::group_norm(tensor_or_none weight, tensor_or_none bias, std::int64_t num_groups, double eps,
+    outcome err) const {
+  return distag::group_norm(self(), weight, bias, num_groups, eps, err);
+}
+inline tensor op_methods::group_norm(status& err) const {
+  return distag::group_norm(self(), tensor_or_none{}, tensor_or_none{}, 1, 1e-5, err);
+}
+inline tensor op_methods::group_norm(tensor_or_none weight, status& err) const {
+  return distag::group_norm(self(), weight, tensor_or_none{}, 1, 1e-5, err);
+}
+inline tensor op_methods::group_norm(tensor_or_none weight, tensor_or_none bias, status& err) const {
+  return distag::group_norm(self(), weight, bias, 1, 1e-5, err);
+}
+inline tensor op_methods::group_norm(tensor_or_none weight, tensor_or_none bias, std::int64_t num_groups, status& err)
+    const {
+  return distag::group_norm(self(), weight, bias, num_groups, 1e-5, err);
+}
+inline tensor op_methods::batch_norm(tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean,
+    tensor_or_none running_var, bool training, double eps, outcome err) const {
+  return distag::batch_norm(self(), weight, bias, running_mean, running_var, training, eps, err);
+}
+inline tensor op_methods::batch_norm(status& err) const {
+  return distag::batch_norm(self(), tensor_or_none{}, tensor_or_none{}, tensor_or_none{}, tensor_or_none{}, true, 1e-5,
+      err);
+}
+inline tensor op_methods::batch_norm(tensor_or_none weight, status& err) const {
+  return distag::batch_norm(self(), weight, tensor_or_none{}, tensor_or_none{}, tensor_or_none{}, true, 1e-5, err);
+}
+inline tensor op_methods::batch_norm(tensor_or_none weight, tensor_or_none bias, status& err) const {
+  return distag::batch_norm(self(), weight, bias, tensor_or_none{}, tensor_or_none{}, true, 1e-5, err);
+}
+inline tensor op_methods::batch_norm(tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean, status&
+    err) const {
+  return distag::batch_norm(self(), weight, bias, running_mean, tensor_or_none{}, true, 1e-5, err);
+}
+inline tensor op_methods::batch_norm(tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean,
+    tensor_or_none running_var, status& err) const {
+  return distag::batch_norm(self(), weight, bias, running_mean, running_var, true, 1e-5, err);
+}
+inline tensor op_methods::batch_norm(tensor_or_none weight, tensor_or_none bias, tensor_or_none running_mean,
+    tensor_or_none running_var, bool training, status& err) const {
+  return distag::batch_norm(self(), weight, bias, running_mean, running_var, training, 1e-5, err);
+}
+inline tensor op_methods::kl_div(const tensor& targets, const char* reduction, bool log_target, outcome err) const {
+  return distag::kl_div(self(), targets, reduction, log_target, err);
+}
+inline tensor op_methods::kl_div(const tensor& targets, status& err) const {
+  return distag::kl_div(self(), targets, "mean", false, err);
+}
+inline tensor op_methods::kl_div(const tensor& targets, const char* reduction, status& err) const {
+  return distag::kl_div(self(), targets, reduction, false, err);
+}
+inline tensor op_methods::adaptive_avg_pool2d(ints output_size, outcome err) const {
+  return distag::adaptive_avg_pool2d(self(), output_size, err);
+}
+inline tensor op_methods::conv1d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints dilation,
+    std::int64_t groups, outcome err) const {
+  return distag::conv1d(self(), weight, bias, stride, padding, dilation, groups, err);
+}
+inline tensor op_methods::conv1d(const tensor& weight, status& err) const {
+  return distag::conv1d(self(), weight, tensor_or_none{}, ints{1}, ints{0}, ints{1}, 1, err);
+}
+inline tensor op_methods::conv1d(const tensor& weight, tensor_or_none bias, status& err) const {
+  return distag::conv1d(self(), weight, bias, ints{1}, ints{0}, ints{1}, 1, err);
+}
+inline tensor op_methods::conv1d(const tensor& weight, tensor_or_none bias, ints stride, status& err) const {
+  return distag::conv1d(self(), weight, bias, stride, ints{0}, ints{1}, 1, err);
+}
+inline tensor op_methods::conv1d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, status& err)
+    const {
+  return distag::conv1d(self(), weight, bias, stride, padding, ints{1}, 1, err);
+}
+inline tensor op_methods::conv1d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints dilation,
+    status& err) const {
+  return distag::conv1d(self(), weight, bias, stride, padding, dilation, 1, err);
+}
+inline tensor op_methods::conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints
+    output_padding, ints dilation, std::int64_t groups, outcome err) const {
+  return distag::conv_transpose2d(self(), weight, bias, stride, padding, output_padding, dilation, groups, err);
+}
+inline tensor op_methods::conv_transpose2d(const tensor& weight, status& err) const {
+  return distag::conv_transpose2d(self(), weight, tensor_or_none{}, ints{1, 1}, ints{0, 0}, ints{0, 0}, ints{1, 1}, 1,
+      err);
+}
+inline tensor op_methods::conv_transpose2d(const tensor& weight, tensor_or_none bias, status& err) const {
+  return distag::conv_transpose2d(self(), weight, bias, ints{1, 1}, ints{0, 0}, ints{0, 0}, ints{1, 1}, 1, err);
+}
+inline tensor op_methods::conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, status& err) const {
+  return distag::conv_transpose2d(self(), weight, bias, stride, ints{0, 0}, ints{0, 0}, ints{1, 1}, 1, err);
+}
+inline tensor op_methods::conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, status&
+    err) const {
+  return distag::conv_transpose2d(self(), weight, bias, stride, padding, ints{0, 0}, ints{1, 1}, 1, err);
+}
+inline tensor op_methods::conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints
+    output_padding, status& err) const {
+  return distag::conv_transpose2d(self(), weight, bias, stride, padding, output_padding, ints{1, 1}, 1, err);
+}
+inline tensor op_methods::conv_transpose2d(const tensor& weight, tensor_or_none bias, ints stride, ints padding, ints
+    output_padding, ints dilation, status& err) const {
+  return distag::conv_transpose2d(self(), weight, bias, stride, padding, output_padding, dilation, 1, err);
+}
+inline tensor op_methods::repeat(ints repeats, outcome err) const {
+  return distag::repeat(self(), repeats, err);
+}
+inline tensor op_methods::interpolate(ints size, const char* mode, bool align_corners, outcome err) const {
+  return distag::interpolate(self(), size, mode, align_corners, err);
+}
+inline tensor op_methods::interpolate(ints size, status& err) const {
+  return distag::interpolate(self(), size, "nearest", false, err);
+}
+inline tensor op_methods::interpolate(ints size, const char* mode, status& err) const {
+  return distag::interpolate(self(), size, mode, false, err);
+}
+inline std::vector<tensor> op_methods::min_with_indices(std::int64_t dim, bool keepdim, outcome err) const {
+  return distag::min_with_indices(self(), dim, keepdim, err);
+}
+inline std::vector<tensor> op_methods::min_with_indices(status& err) const {
+  return distag::min_with_indices(self(), -1, false, err);
+}
+inline std::vector<tensor> op_methods::min_with_indices(std::int64_t dim, status& err) const {
+  return distag::min_with_indices(self(), dim, false, err);
+}
+inline std::vector<tensor> op_methods::max_with_indices(std::int64_t dim, bool keepdim, outcome err) const {
+  return distag::max_with_indices(self(), dim, keepdim, err);
+}
+inline std::vector<tensor> op_methods::max_with_indices(status& err) const {
+  return distag::max_with_indices(self(), -1, false, err);
+}
+inline std::vector<tensor> op_methods::max_with_indices(std::int64_t dim, status& err) const {
+  return distag::max_with_indices(self(), dim, false, err);
 }
 
 }  // namespace distag

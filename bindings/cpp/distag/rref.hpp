@@ -113,6 +113,7 @@ rref calls<Self>::remote(text to, text function, status& err) const {
 struct backward_options {
   backward_mode mode = backward_mode::smart;
   bool retain_graph = false;
+  bool create_graph = false;         // gradients have a history; retains the graph
   nanoseconds timeout{0};            // 0: none
   std::vector<tensor> seeds{};       // one for each root, empty for a scalar; {}: all are scalars
   std::vector<rref> remote_roots{};  // scalars that live on other workers
@@ -126,6 +127,7 @@ class context::raw_options : public distag_backward_options {
     static_assert(sizeof(rref) == sizeof(distag_rref*), "an array of references is an array of handles");
     mode = static_cast<distag_backward_mode_type>(given.mode);
     retain_graph = given.retain_graph ? 1 : 0;
+    create_graph = given.create_graph ? 1 : 0;
     timeout_ns = given.timeout.count();
     seeds = given.seeds.empty() ? nullptr : reinterpret_cast<distag_tensor* const*>(given.seeds.data());
     remote_roots = reinterpret_cast<distag_rref* const*>(given.remote_roots.data());

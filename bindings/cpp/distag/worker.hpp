@@ -60,6 +60,19 @@ struct worker_options {
   std::optional<distag::security> security{};
 };
 
+// A span of a trace: see worker::trace. Ends before its worker, on any thread.
+class trace_span {
+ public:
+  trace_span(distag_worker* worker, std::uint64_t span) noexcept : worker_(worker), span_(span) {}
+  trace_span(trace_span&& other) noexcept : worker_(other.worker_), span_(std::exchange(other.span_, 0)) {}
+  trace_span& operator=(trace_span&&) = delete;
+  ~trace_span() { distag_trace_end(worker_, span_); }
+
+ private:
+  distag_worker* worker_;
+  std::uint64_t span_;
+};
+
 // An event of a worker with the host executor, for the thread that takes: a call of an offered function, or a posted
 // future.
 struct event {
@@ -249,6 +262,24 @@ inline distag_worker* create_worker(worker_options& given, outcome& err) {
 
 }  // namespace detail
 
+// The place of this process in its group, as its launcher tells; -1 and 0 as in the header.
+struct environment {
+  int rank = -1;
+  int world_size = 0;
+  int local_rank = -1;
+  int local_size = 0;
+  int node = -1;
+  int node_count = 0;
+  int restart = 0;
+  std::string launcher;
+};
+inline environment get_environment(outcome err = {}) {
+  distag_environment raw = DISTAG_ENVIRONMENT_INIT;
+  err.check(distag_get_environment(&raw, err.raw()));
+  return {raw.rank, raw.world_size, raw.local_rank, raw.local_size,
+          raw.node, raw.node_count, raw.restart,    raw.launcher};
+}
+
 // One participant. Thread-safe. The object that made the worker ends it: ~worker leaves the group and waits for the
 // functions that run, for nobody else. Those that serve others until all are done call shutdown() before. A worker that
 // invocation::worker() gives only refers to it.
@@ -412,6 +443,38 @@ class worker : public detail::calls<worker> {
           return distag_worker_copy_report(raw, buffer, capacity, size, error);
         },
         err);
+  }
+  // JSON: what all members have open, and wait for. A member that does not answer in time is told as silent. Blocks.
+  std::string group_report(nanoseconds timeout = std::chrono::seconds(1), outcome err = {}) const {
+    distag_worker* raw = get();
+    return detail::copy_text(
+        [raw, timeout](char* buffer, std::size_t capacity, std::size_t* size, distag_error* error) {
+          return distag_worker_copy_group_report(raw, timeout.count(), buffer, capacity, size, error);
+        },
+        err);
+  }
+  std::string metrics(outcome err = {}) const {  // the text format of Prometheus
+    distag_worker* raw = get();
+    return detail::copy_text(
+        [raw](char* buffer, std::size_t capacity, std::size_t* size, distag_error* error) {
+          return distag_worker_copy_metrics(raw, buffer, capacity, size, error);
+        },
+        err);
+  }
+
+  // A trace in FOLDER/NAME.trace.json; max_bytes 0: 256 MiB. An empty folder: that of DISTAG_TRACE.
+  void start_trace(const std::string& folder = {}, std::uint64_t max_bytes = 0, outcome err = {}) const {
+    distag_trace_options options = DISTAG_TRACE_OPTIONS_INIT;
+    options.folder = folder.empty() ? nullptr : folder.c_str();
+    options.max_bytes = max_bytes;
+    err.check(distag_worker_start_trace(get(), &options, err.raw()));
+  }
+  void stop_trace(outcome err = {}) const { err.check(distag_worker_stop_trace(get(), err.raw())); }
+  // A span in the trace, from here to the end of what it gives. Nothing where nothing is traced.
+  trace_span trace(const char* label, outcome err = {}) const {
+    std::uint64_t span = 0;
+    err.check(distag_trace_begin(get(), label, &span, err.raw()));
+    return trace_span(get(), span);
   }
 
   detail::caller as_caller() const noexcept { return {get(), nullptr, nullptr}; }

@@ -5,7 +5,6 @@
 // Rank 0, "camera", has the images and the first half; rank 1, "server", offers "classify", which runs the other. Each
 // half is a file of ONNX in memory, which the sample writes by itself. distag computes the same model, for comparison.
 #include <cstdio>
-#include <cstdlib>
 #include <distag.hpp>
 #include <mutex>
 #include <opencv2/dnn.hpp>
@@ -105,9 +104,10 @@ bool classify(const distag::worker& worker, const model& weights) {
 }  // namespace
 
 int main(int, char** argv) {
-  const char* rank_text = std::getenv("RANK");
-  const int rank = rank_text != nullptr ? std::atoi(rank_text) : -1;
-  if (rank < 0 || rank > 1) return std::fprintf(stderr, "usage: distag run -n 2 %s\n", argv[0]), 2;
+  distag::status missing;
+  const int rank = distag::get_environment(missing).rank;
+  if (rank < 0 || rank > 1)
+    return std::fprintf(stderr, "usage: distag run -n 2 %s\n%s\n", argv[0], missing.message()), 2;
   cv::setNumThreads(1);
   try {
     const model weights;

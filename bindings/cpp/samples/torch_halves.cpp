@@ -130,9 +130,10 @@ void train(const distag::worker& worker, whole& reference, int steps, bool* is_e
 
 int main(int argc, char** argv) {
   const int steps = argc > 1 ? std::atoi(argv[1]) : 20;
-  const char* rank_text = std::getenv("RANK");
-  const int rank = rank_text != nullptr ? std::atoi(rank_text) : -1;
-  if (rank < 0 || rank > 1) return std::fprintf(stderr, "usage: distag run -n 2 %s [STEPS]\n", argv[0]), 2;
+  distag::status missing;
+  const int rank = distag::get_environment(missing).rank;
+  if (rank < 0 || rank > 1)
+    return std::fprintf(stderr, "usage: distag run -n 2 %s [STEPS]\n%s\n", argv[0], missing.message()), 2;
   at::set_num_threads(1);
   torch::manual_seed(1);
   const torch::nn::Sequential first = make_first(), second = make_second();  // the same in both processes

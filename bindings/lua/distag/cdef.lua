@@ -34,12 +34,16 @@ enum distag_backward_mode { DISTAG_BACKWARD_SMART = 1, DISTAG_BACKWARD_FAST = 2 
 enum distag_hidden_moves { DISTAG_HIDDEN_ALLOW = 1, DISTAG_HIDDEN_LOG = 2, DISTAG_HIDDEN_REFUSE = 3 };
 enum distag_spec_form { DISTAG_SPEC_TUPLE = 1, DISTAG_SPEC_PLACEMENTS = 2, DISTAG_SPEC_HLO = 3, DISTAG_SPEC_HLO_IOTA =
   4, DISTAG_SPEC_SHARDY = 5 };
-enum distag_picture_format { DISTAG_PICTURE_TEXT = 1, DISTAG_PICTURE_JSON = 4 };
+enum distag_picture_format { DISTAG_PICTURE_TEXT = 1, DISTAG_PICTURE_JSON = 4, DISTAG_PICTURE_SVG = 5,
+  DISTAG_PICTURE_HTML = 6 };
 enum distag_collective_kind { DISTAG_ALL_REDUCE = 1, DISTAG_ALL_GATHER = 2, DISTAG_REDUCE_SCATTER = 3,
   DISTAG_ALL_TO_ALL = 4, DISTAG_BROADCAST = 5, DISTAG_REDUCE = 6, DISTAG_PERMUTE = 7 };
 enum distag_reduction { DISTAG_SUM = 1, DISTAG_PRODUCT = 2, DISTAG_MIN = 3, DISTAG_MAX = 4 };
 enum distag_init { DISTAG_INIT_FULL = 1, DISTAG_INIT_RAND = 2, DISTAG_INIT_RANDN = 3, DISTAG_INIT_SOURCE = 4 };
 enum distag_redistribute_flag { DISTAG_REDISTRIBUTE_GRADIENT = 1, DISTAG_REDISTRIBUTE_KEEP = 2 };
+enum distag_batch_mode { DISTAG_BATCH_GLOBAL = 1, DISTAG_BATCH_LOCAL = 2, DISTAG_BATCH_ROOT = 3, DISTAG_BATCH_ROWS = 4
+  };
+enum distag_plan_mode { DISTAG_PLAN_COMPLETE = 1, DISTAG_PLAN_AUTO = 2 };
 typedef struct distag_tensor distag_tensor;
 typedef struct distag_value distag_value;
 typedef struct distag_worker distag_worker;
@@ -51,6 +55,8 @@ typedef struct distag_gradients distag_gradients;
 typedef struct distag_rref distag_rref;
 typedef struct distag_optimizer distag_optimizer;
 typedef struct distag_mesh distag_mesh;
+typedef struct distag_loader distag_loader;
+typedef struct distag_plan distag_plan;
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 typedef struct distag_allocator distag_allocator;
@@ -60,19 +66,24 @@ typedef struct distag_collective_options distag_collective_options;
 typedef struct distag_context_info distag_context_info;
 typedef struct distag_custom_op distag_custom_op;
 typedef struct distag_deferred_options distag_deferred_options;
+typedef struct distag_environment distag_environment;
 typedef struct distag_error distag_error;
 typedef struct distag_event distag_event;
 typedef struct distag_function_options distag_function_options;
 typedef struct distag_key_pair distag_key_pair;
+typedef struct distag_loader_info distag_loader_info;
+typedef struct distag_loader_options distag_loader_options;
 typedef struct distag_member distag_member;
 typedef struct distag_mesh_info distag_mesh_info;
 typedef struct distag_mesh_options distag_mesh_options;
 typedef struct distag_mesh_stats distag_mesh_stats;
 typedef struct distag_op_info distag_op_info;
 typedef struct distag_picture_options distag_picture_options;
+typedef struct distag_plan_options distag_plan_options;
 typedef struct distag_security_options distag_security_options;
 typedef struct distag_stats distag_stats;
 typedef struct distag_tensor_info distag_tensor_info;
+typedef struct distag_trace_options distag_trace_options;
 typedef struct distag_worker_options distag_worker_options;
 typedef void (*distag_deleter)(void *user_data);
 typedef distag_status (*distag_custom_forward)(void *user_data, distag_tensor *const *inputs, size_t input_count,
@@ -92,6 +103,8 @@ typedef distag_status (*distag_future_continuation)(void *user_data, distag_futu
   distag_error *err);
 typedef distag_status (*distag_box_source)(void *user_data, const int64_t *offset, const int64_t *extent, size_t ndim,
   void *buffer, size_t capacity, distag_error *err);
+typedef distag_status (*distag_batch_source)(void *user_data, uint64_t number, const int64_t *rows, size_t row_count,
+  distag_value **out_batch, distag_error *err);
 struct distag_error {
   uint32_t struct_size;
   distag_status code;
@@ -193,6 +206,17 @@ struct distag_worker_options {
   distag_socket_engine_type socket_engine;
   uint64_t reserved_2;
 };
+struct distag_environment {
+  uint32_t struct_size;
+  int32_t rank;
+  int32_t world_size;
+  int32_t local_rank;
+  int32_t local_size;
+  int32_t node;
+  int32_t node_count;
+  int32_t restart;
+  char launcher[16];
+};
 struct distag_function_options {
   uint32_t struct_size;
   uint32_t reserved;
@@ -205,6 +229,7 @@ struct distag_call_options {
   int64_t timeout_ns;
   distag_invocation *within;
   const char *label;
+  const char *traceparent;
 };
 struct distag_event {
   uint32_t struct_size;
@@ -255,6 +280,15 @@ struct distag_stats {
   uint64_t peers_connected;
   uint64_t peers_lost;
   uint64_t callbacks_waiting;
+  uint64_t request_bytes_open;
+  uint64_t request_bytes_waiting;
+  uint64_t traceparents_dropped;
+};
+struct distag_trace_options {
+  uint32_t struct_size;
+  uint32_t detail;
+  uint64_t max_bytes;
+  const char *folder;
 };
 struct distag_mesh_options {
   uint32_t struct_size;
@@ -323,6 +357,48 @@ struct distag_deferred_options {
   void *user_data;
   distag_deleter destroy;
 };
+struct distag_loader_options {
+  uint32_t struct_size;
+  uint32_t mode;
+  uint32_t prefetch;
+  uint32_t concurrency;
+  const char *const *keys;
+  const char *const *specs;
+  size_t spec_count;
+  int64_t row_count;
+  int64_t batch_rows;
+  int64_t epochs;
+  uint64_t seed;
+  uint32_t shuffle;
+  uint32_t drop_last;
+  distag_value *state;
+};
+struct distag_loader_info {
+  uint32_t struct_size;
+  uint32_t ready;
+  uint64_t next;
+  int64_t count;
+  uint64_t dropped;
+  int64_t waited_ns;
+  int64_t source_ns;
+};
+struct distag_plan_options {
+  uint32_t struct_size;
+  uint32_t mode;
+  uint32_t inference;
+  uint32_t optimizer_copies;
+  uint64_t memory_bytes;
+  int64_t timeout_ns;
+  int64_t source;
+  const char *const *names;
+  distag_tensor *const *leaves;
+  size_t leaf_count;
+  const char *const *patterns;
+  const char *const *specs;
+  size_t rule_count;
+  const char *saved;
+  const char *costs;
+};
 distag_status distag_error_set(distag_error *err, distag_status code, const char *message);
 const char *distag_status_get_name(distag_status status);
 void distag_tensor_retain(distag_tensor *tensor);
@@ -345,6 +421,10 @@ void distag_worker_retain(distag_worker *worker);
 void distag_worker_release(distag_worker *worker);
 void distag_mesh_retain(distag_mesh *mesh);
 void distag_mesh_release(distag_mesh *mesh);
+void distag_loader_retain(distag_loader *loader);
+void distag_loader_release(distag_loader *loader);
+void distag_plan_retain(distag_plan *plan);
+void distag_plan_release(distag_plan *plan);
 size_t distag_dtype_get_size(distag_dtype dtype);
 distag_status distag_tensor_create(const void *data, size_t size, distag_dtype dtype, const int64_t *shape, size_t
   ndim, distag_tensor **out_tensor, distag_error *err);
@@ -478,6 +558,7 @@ distag_status distag_value_copy_int64s(distag_value *value, int64_t *items, size
 distag_status distag_value_copy_float64s(distag_value *value, double *items, size_t capacity, size_t *out_count,
   distag_error *err);
 distag_status distag_security_create_keys(distag_key_pair *out_keys, distag_error *err);
+distag_status distag_get_environment(distag_environment *out_environment, distag_error *err);
 distag_status distag_worker_create(const distag_worker_options *options, distag_worker **out_worker, distag_error
   *err);
 distag_status distag_worker_start(distag_worker *worker, int64_t timeout_ns, distag_error *err);
@@ -514,6 +595,7 @@ distag_worker *distag_invocation_get_worker(distag_invocation *invocation);
 distag_context *distag_invocation_get_context(distag_invocation *invocation);
 const char *distag_invocation_get_caller(distag_invocation *invocation);
 const char *distag_invocation_get_function(distag_invocation *invocation);
+const char *distag_invocation_get_traceparent(distag_invocation *invocation);
 int64_t distag_invocation_get_time_left(distag_invocation *invocation);
 int32_t distag_invocation_is_cancelled(distag_invocation *invocation);
 size_t distag_invocation_get_arg_count(distag_invocation *invocation);
@@ -600,10 +682,19 @@ distag_status distag_optimizer_save_async(distag_optimizer *optimizer, const dis
 distag_status distag_optimizer_load_async(distag_optimizer *optimizer, distag_value *state, const distag_call_options
   *options, distag_future **out_future, distag_error *err);
 distag_status distag_worker_get_stats(distag_worker *worker, distag_stats *out_stats, distag_error *err);
+distag_status distag_worker_copy_metrics(distag_worker *worker, char *buffer, size_t capacity, size_t *out_size,
+  distag_error *err);
+distag_status distag_worker_start_trace(distag_worker *worker, const distag_trace_options *options, distag_error
+  *err);
+distag_status distag_worker_stop_trace(distag_worker *worker, distag_error *err);
+distag_status distag_trace_begin(distag_worker *worker, const char *label, uint64_t *out_span, distag_error *err);
+void distag_trace_end(distag_worker *worker, uint64_t span);
 distag_status distag_worker_copy_report(distag_worker *worker, char *buffer, size_t capacity, size_t *out_size,
   distag_error *err);
 distag_status distag_context_copy_report(distag_context *context, char *buffer, size_t capacity, size_t *out_size,
   distag_error *err);
+distag_status distag_worker_copy_group_report(distag_worker *worker, int64_t timeout_ns, char *buffer, size_t
+  capacity, size_t *out_size, distag_error *err);
 uint64_t distag_get_handle_count(void);
 distag_status distag_copy_handle_report(char *buffer, size_t capacity, size_t *out_size, distag_error *err);
 uint64_t distag_get_misuse_count(void);
@@ -648,7 +739,25 @@ const char *distag_tensor_get_spec(distag_tensor *tensor);
 distag_status distag_context_create_joint(distag_mesh *mesh, distag_context **out_context, distag_error *err);
 distag_status distag_checkpoint_save(distag_mesh *mesh, const char *directory, distag_value *value, int64_t
   timeout_ns, distag_error *err);
+distag_status distag_checkpoint_save_async(distag_mesh *mesh, const char *directory, distag_value *value, int64_t
+  timeout_ns, distag_future **out_future, distag_error *err);
 distag_status distag_checkpoint_load(distag_mesh *mesh, const char *directory, distag_value *into, int64_t timeout_ns,
   distag_value **out_value, distag_error *err);
+distag_status distag_checkpoint_load_async(distag_mesh *mesh, const char *directory, distag_value *into, int64_t
+  timeout_ns, distag_future **out_future, distag_error *err);
+distag_status distag_loader_create(distag_mesh *mesh, distag_batch_source source, void *user_data, distag_deleter
+  destroy, const distag_loader_options *options, distag_loader **out_loader, distag_error *err);
+distag_status distag_loader_next(distag_loader *loader, int64_t timeout_ns, distag_value **out_batch, distag_error
+  *err);
+distag_status distag_loader_next_async(distag_loader *loader, int64_t timeout_ns, distag_future **out_future,
+  distag_error *err);
+distag_status distag_loader_save(distag_loader *loader, distag_value **out_state, distag_error *err);
+distag_status distag_loader_get_info(distag_loader *loader, distag_loader_info *out_info, distag_error *err);
+distag_status distag_plan_create(distag_mesh *mesh, distag_tensor *const *roots, size_t root_count, const
+  distag_plan_options *options, distag_plan **out_plan, distag_error *err);
+distag_status distag_plan_apply(distag_plan *plan, distag_mesh *line, distag_error *err);
+const char *distag_plan_get_spec(distag_plan *plan, const char *name);
+distag_status distag_plan_copy_report(distag_plan *plan, char *buffer, size_t capacity, size_t *out_size, distag_error
+  *err);
 const void *distag_get_api(uint32_t abi_major);
 ]]

@@ -67,8 +67,8 @@ M.VALUE_OBJECT = 11 -- since 0.2. Stays where it is: only rrefs to it travel
 M.EXECUTOR_POOL = 1 -- callbacks run on threads of the worker (default)
 M.EXECUTOR_HOST = 2 -- callbacks run when and where the host polls: engines, interpreters, frame loops
 
-M.SOCKET_ENGINE_ZMQ = 1 -- libzmq, with two threads for each worker that uses sockets
-M.SOCKET_ENGINE_ZMTP = 2 -- distag's own, on the loop, without a thread (default)
+M.SOCKET_ENGINE_ZMQ = 1 -- libzmq, with two threads for each worker that uses sockets (default)
+M.SOCKET_ENGINE_ZMTP = 2 -- distag's own, on the loop, without a thread
 
 M.LOG_ERROR = 1
 M.LOG_WARNING = 2 -- default
@@ -97,6 +97,8 @@ M.SPEC_SHARDY = 5 -- sharding<@mesh, [{"x"}, {}], unreduced={"y"}>
 
 M.PICTURE_TEXT = 1 -- a table for terminals (default)
 M.PICTURE_JSON = 4 -- "boxes", each with "offset", "extent" and the ranks of its "members"
+M.PICTURE_SVG = 5 -- one SVG below 1 MiB for light and dark pages; at most 1,024 parts, with their table
+M.PICTURE_HTML = 6 -- a page below 4 MiB without script or link: the SVG, the mesh, what each member holds
 
 M.ALL_REDUCE = 1
 M.ALL_GATHER = 2 -- one after the other along `dim`; sizes of that dim may differ
@@ -118,6 +120,14 @@ M.INIT_SOURCE = 4 -- the elements that the source writes, box by box
 
 M.REDISTRIBUTE_GRADIENT = 1 -- the gradient is brought to `spec` too: an annotation of activations
 M.REDISTRIBUTE_KEEP = 2 -- the gathered parameter stays until its backward, see keep_gathered
+
+M.BATCH_GLOBAL = 1 -- each member's source gives the whole batch, which is cut there (default)
+M.BATCH_LOCAL = 2 -- each gives the part that it is to hold; the first dim may differ from batch to batch
+M.BATCH_ROOT = 3 -- the source of the member at position 0 gives it, the parts are sent
+M.BATCH_ROWS = 4 -- the loader chooses the rows of each batch; each member is asked for those it is to hold
+
+M.PLAN_COMPLETE = 1 -- a leaf without a rule is repeated
+M.PLAN_AUTO = 2 -- later: needs roots
 
 M.VERSION = "0.3.0"
 
@@ -156,6 +166,8 @@ M.handles = {
   rref = { type = "distag_rref *", retain = "distag_rref_retain", release = "distag_rref_release" },
   optimizer = { type = "distag_optimizer *", retain = "distag_optimizer_retain", release = "distag_optimizer_release" },
   mesh = { type = "distag_mesh *", retain = "distag_mesh_retain", release = "distag_mesh_release" },
+  loader = { type = "distag_loader *", retain = "distag_loader_retain", release = "distag_loader_release" },
+  plan = { type = "distag_plan *", retain = "distag_plan_retain", release = "distag_plan_release" },
 }
 
 -- Size and offsets of each struct, for the test of layouts.
@@ -261,18 +273,30 @@ M.layouts = {
     { "socket_engine", 164 },
     { "reserved_2", 168 },
   } },
+  distag_environment = { size = 48, members = {
+    { "struct_size", 0 },
+    { "rank", 4 },
+    { "world_size", 8 },
+    { "local_rank", 12 },
+    { "local_size", 16 },
+    { "node", 20 },
+    { "node_count", 24 },
+    { "restart", 28 },
+    { "launcher", 32 },
+  } },
   distag_function_options = { size = 24, members = {
     { "struct_size", 0 },
     { "reserved", 4 },
     { "callers", 8 },
     { "caller_count", 16 },
   } },
-  distag_call_options = { size = 32, members = {
+  distag_call_options = { size = 40, members = {
     { "struct_size", 0 },
     { "reserved", 4 },
     { "timeout_ns", 8 },
     { "within", 16 },
     { "label", 24 },
+    { "traceparent", 32 },
   } },
   distag_event = { size = 32, members = {
     { "struct_size", 0 },
@@ -299,7 +323,7 @@ M.layouts = {
     { "gradient_count", 16 },
     { "pass_count", 20 },
   } },
-  distag_stats = { size = 176, members = {
+  distag_stats = { size = 200, members = {
     { "struct_size", 0 },
     { "reserved", 4 },
     { "calls_made", 8 },
@@ -323,6 +347,15 @@ M.layouts = {
     { "peers_connected", 152 },
     { "peers_lost", 160 },
     { "callbacks_waiting", 168 },
+    { "request_bytes_open", 176 },
+    { "request_bytes_waiting", 184 },
+    { "traceparents_dropped", 192 },
+  } },
+  distag_trace_options = { size = 24, members = {
+    { "struct_size", 0 },
+    { "detail", 4 },
+    { "max_bytes", 8 },
+    { "folder", 16 },
   } },
   distag_mesh_options = { size = 56, members = {
     { "struct_size", 0 },
@@ -390,6 +423,48 @@ M.layouts = {
     { "source", 32 },
     { "user_data", 40 },
     { "destroy", 48 },
+  } },
+  distag_loader_options = { size = 88, members = {
+    { "struct_size", 0 },
+    { "mode", 4 },
+    { "prefetch", 8 },
+    { "concurrency", 12 },
+    { "keys", 16 },
+    { "specs", 24 },
+    { "spec_count", 32 },
+    { "row_count", 40 },
+    { "batch_rows", 48 },
+    { "epochs", 56 },
+    { "seed", 64 },
+    { "shuffle", 72 },
+    { "drop_last", 76 },
+    { "state", 80 },
+  } },
+  distag_loader_info = { size = 48, members = {
+    { "struct_size", 0 },
+    { "ready", 4 },
+    { "next", 8 },
+    { "count", 16 },
+    { "dropped", 24 },
+    { "waited_ns", 32 },
+    { "source_ns", 40 },
+  } },
+  distag_plan_options = { size = 104, members = {
+    { "struct_size", 0 },
+    { "mode", 4 },
+    { "inference", 8 },
+    { "optimizer_copies", 12 },
+    { "memory_bytes", 16 },
+    { "timeout_ns", 24 },
+    { "source", 32 },
+    { "names", 40 },
+    { "leaves", 48 },
+    { "leaf_count", 56 },
+    { "patterns", 64 },
+    { "specs", 72 },
+    { "rule_count", 80 },
+    { "saved", 88 },
+    { "costs", 96 },
   } },
 }
 

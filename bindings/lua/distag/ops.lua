@@ -129,7 +129,7 @@ M[#M + 1] = {
   outputs = 1,
   c_function = "distag_maximum",
 }
--- a == b as bool, elementwise, shapes broadcast.
+-- a == b as bool, elementwise, shapes broadcast; false with a NaN.
 -- eq(tensor a, tensor b) -> tensor
 M[#M + 1] = {
   name = "eq",
@@ -810,6 +810,438 @@ M[#M + 1] = {
     { name = "seed", type = "int64" },
   },
   outputs = 1,
+}
+-- a > b as bool, elementwise, shapes broadcast; false with a NaN.
+-- gt(tensor a, tensor b) -> tensor
+M[#M + 1] = {
+  name = "gt",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- a >= b as bool, elementwise, shapes broadcast; false with a NaN.
+-- ge(tensor a, tensor b) -> tensor
+M[#M + 1] = {
+  name = "ge",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- a < b as bool, elementwise, shapes broadcast; false with a NaN.
+-- lt(tensor a, tensor b) -> tensor
+M[#M + 1] = {
+  name = "lt",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- a <= b as bool, elementwise, shapes broadcast; false with a NaN.
+-- le(tensor a, tensor b) -> tensor
+M[#M + 1] = {
+  name = "le",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- a != b as bool, elementwise, shapes broadcast; true with a NaN.
+-- ne(tensor a, tensor b) -> tensor
+M[#M + 1] = {
+  name = "ne",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+-- logical_and(tensor a, tensor b) -> tensor
+M[#M + 1] = {
+  name = "logical_and",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+-- logical_or(tensor a, tensor b) -> tensor
+M[#M + 1] = {
+  name = "logical_or",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- Whether x is 0, as bool, elementwise.
+-- logical_not(tensor x) -> tensor
+M[#M + 1] = {
+  name = "logical_not",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- The smaller of a and b, elementwise, shapes broadcast; equal ones share the gradient.
+-- minimum(tensor a, tensor b) -> tensor
+M[#M + 1] = {
+  name = "minimum",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there.
+-- masked_fill(tensor x, tensor mask, float64 value) -> tensor
+M[#M + 1] = {
+  name = "masked_fill",
+  inputs = { { name = "x", kind = "one" }, { name = "mask", kind = "one" } },
+  attributes = {
+    { name = "value", type = "float64" },
+  },
+  outputs = 1,
+}
+-- The largest whole number up to each element, in the shape of x; its gradient is 0.
+-- floor(tensor x) -> tensor
+M[#M + 1] = {
+  name = "floor",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.
+-- round(tensor x) -> tensor
+M[#M + 1] = {
+  name = "round",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- -1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.
+-- sign(tensor x) -> tensor
+M[#M + 1] = {
+  name = "sign",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- The error function of each element, in the shape of x.
+-- erf(tensor x) -> tensor
+M[#M + 1] = {
+  name = "erf",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- x [.., n, m] with zeros below a diagonal; 0 is the main one, 1 the one above it.
+-- triu(tensor x, int64 diagonal = 0) -> tensor
+M[#M + 1] = {
+  name = "triu",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "diagonal", type = "int64", default = 0 },
+  },
+  outputs = 1,
+}
+-- Whether any element over dims ([] for all) is not 0 (a NaN is not), as bool; of none it is false. The dims go
+-- away or stay with size 1.
+-- any(tensor x, int64[] dims = [], bool keepdim = false) -> tensor
+M[#M + 1] = {
+  name = "any",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "dims", type = "int64[]", default = {} },
+    { name = "keepdim", type = "bool", default = false },
+  },
+  outputs = 1,
+}
+-- Whether all elements over dims ([] for all) are not 0 (a NaN is not), as bool; of none it is true. The dims go
+-- away or stay with size 1.
+-- all(tensor x, int64[] dims = [], bool keepdim = false) -> tensor
+M[#M + 1] = {
+  name = "all",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "dims", type = "int64[]", default = {} },
+    { name = "keepdim", type = "bool", default = false },
+  },
+  outputs = 1,
+}
+-- 1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.
+-- one_hot(tensor index, int64 num_classes) -> tensor
+M[#M + 1] = {
+  name = "one_hot",
+  inputs = { { name = "index", kind = "one" } },
+  attributes = {
+    { name = "num_classes", type = "int64" },
+  },
+  outputs = 1,
+}
+-- The k largest (or smallest) elements of x along dim in their order, and their indices (int64); a NaN is the
+-- largest, of equal ones the first comes first.
+-- topk(tensor x, int64 k, int64 dim = -1, bool largest = true) -> tensor, tensor
+M[#M + 1] = {
+  name = "topk",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "k", type = "int64" },
+    { name = "dim", type = "int64", default = -1 },
+    { name = "largest", type = "bool", default = true },
+  },
+  outputs = 2,
+}
+-- x, with each part of source along dim added to that which index (int64, [n]) names.
+-- index_add(tensor x, tensor index, tensor source, int64 dim = 0) -> tensor
+M[#M + 1] = {
+  name = "index_add",
+  inputs = { { name = "x", kind = "one" }, { name = "index", kind = "one" }, { name = "source", kind = "one" } },
+  attributes = {
+    { name = "dim", type = "int64", default = 0 },
+  },
+  outputs = 1,
+}
+-- x, with each element of source, up to the shape of index, added at index (int64) along dim.
+-- scatter_add(tensor x, tensor index, tensor source, int64 dim) -> tensor
+M[#M + 1] = {
+  name = "scatter_add",
+  inputs = { { name = "x", kind = "one" }, { name = "index", kind = "one" }, { name = "source", kind = "one" } },
+  attributes = {
+    { name = "dim", type = "int64" },
+  },
+  outputs = 1,
+}
+-- [n, dims of x]: the indices (int64) of the n elements that are not 0 (a NaN is not), in row-major order.
+-- nonzero(tensor x) -> tensor
+M[#M + 1] = {
+  name = "nonzero",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+  },
+  outputs = 1,
+}
+-- d^2 / 2 of d = |a - b| up to delta, else delta * (d - delta / 2), elementwise, shapes broadcast; reduced by
+-- mean, sum or none.
+-- huber_loss(tensor a, tensor b, text reduction = mean, float64 delta = 1) -> tensor
+M[#M + 1] = {
+  name = "huber_loss",
+  inputs = { { name = "a", kind = "one" }, { name = "b", kind = "one" } },
+  attributes = {
+    { name = "reduction", type = "text", default = "mean" },
+    { name = "delta", type = "float64", default = 1 },
+  },
+  outputs = 1,
+}
+-- The root of var over dims ([] for all), which go away or stay with size 1; its gradient at 0 is 0.
+-- std(tensor x, int64[] dims = [], bool keepdim = false, float64 correction = 1) -> tensor
+M[#M + 1] = {
+  name = "std",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "dims", type = "int64[]", default = {} },
+    { name = "keepdim", type = "bool", default = false },
+    { name = "correction", type = "float64", default = 1 },
+  },
+  outputs = 1,
+}
+-- Over dims ([] for all), which go away or stay with size 1: for p = 1 the sum of |x|, for 2 the root of the sum
+-- of squares, for inf the largest |x|, of which equal ones share the gradient.
+-- norm(tensor x, float64 p = 2, int64[] dims = [], bool keepdim = false) -> tensor
+M[#M + 1] = {
+  name = "norm",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "p", type = "float64", default = 2 },
+    { name = "dims", type = "int64[]", default = {} },
+    { name = "keepdim", type = "bool", default = false },
+  },
+  outputs = 1,
+}
+-- The elements of x along dim in their order, and their indices (int64); a NaN is the largest, equal ones stay in
+-- order.
+-- sort(tensor x, int64 dim = -1, bool descending = false) -> tensor, tensor
+M[#M + 1] = {
+  name = "sort",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "dim", type = "int64", default = -1 },
+    { name = "descending", type = "bool", default = false },
+  },
+  outputs = 2,
+}
+-- The mean of each window of x [n, c, h, w]; the padding counts as zeros, or not at all.
+-- avg_pool2d(tensor x, int64[] kernel, int64[] stride = kernel, int64[] padding = [0,0], bool count_include_pad =
+--   true) -> tensor
+M[#M + 1] = {
+  name = "avg_pool2d",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "kernel", type = "int64[]" },
+    { name = "stride", type = "int64[]", default = "=kernel" },
+    { name = "padding", type = "int64[]", default = { 0, 0 } },
+    { name = "count_include_pad", type = "bool", default = true },
+  },
+  outputs = 1,
+}
+-- softmax(scale q k^T) v of q [.., l, e], k [.., s, e], v [.., s, d]; scale 0 is 1 / sqrt(e). A mask hides where
+-- it is false, or is added; is_causal hides column j > row i; a row with all hidden gives 0.
+-- scaled_dot_product_attention(tensor q, tensor k, tensor v, tensor? mask, bool is_causal = false, float64 scale =
+--   0) -> tensor
+M[#M + 1] = {
+  name = "scaled_dot_product_attention",
+  inputs = { { name = "q", kind = "one" }, { name = "k", kind = "one" }, { name = "v", kind = "one" }, { name =
+    "mask", kind = "optional" } },
+  attributes = {
+    { name = "is_causal", type = "bool", default = false },
+    { name = "scale", type = "float64", default = 0 },
+  },
+  outputs = 1,
+}
+-- x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape.
+-- rms_norm(tensor x, tensor? weight, int64 normalized_dims = 1, float64 eps = 1e-5) -> tensor
+M[#M + 1] = {
+  name = "rms_norm",
+  inputs = { { name = "x", kind = "one" }, { name = "weight", kind = "optional" } },
+  attributes = {
+    { name = "normalized_dims", type = "int64", default = 1 },
+    { name = "eps", type = "float64", default = 1e-5 },
+  },
+  outputs = 1,
+}
+-- (x - mean) / sqrt(var + eps) of x [n, c, ..] within each of num_groups groups of neighbouring channels, times
+-- weight [c], plus bias [c].
+-- group_norm(tensor x, tensor? weight, tensor? bias, int64 num_groups = 1, float64 eps = 1e-5) -> tensor
+M[#M + 1] = {
+  name = "group_norm",
+  inputs = { { name = "x", kind = "one" }, { name = "weight", kind = "optional" }, { name = "bias", kind =
+    "optional" } },
+  attributes = {
+    { name = "num_groups", type = "int64", default = 1 },
+    { name = "eps", type = "float64", default = 1e-5 },
+  },
+  outputs = 1,
+}
+-- (x - mean) / sqrt(var + eps) in each channel of x [n, c, ..], times weight [c], plus bias [c]. In training, mean
+-- and var (without correction) are those of x, else running_mean and running_var [c]: tensors of the caller's,
+-- which no call changes.
+-- batch_norm(tensor x, tensor? weight, tensor? bias, tensor? running_mean, tensor? running_var, bool training =
+--   true, float64 eps = 1e-5) -> tensor
+M[#M + 1] = {
+  name = "batch_norm",
+  inputs = { { name = "x", kind = "one" }, { name = "weight", kind = "optional" }, { name = "bias", kind =
+    "optional" }, { name = "running_mean", kind = "optional" }, { name = "running_var", kind = "optional" } },
+  attributes = {
+    { name = "training", type = "bool", default = true },
+    { name = "eps", type = "float64", default = 1e-5 },
+  },
+  outputs = 1,
+}
+-- t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target,
+-- elementwise, shapes broadcast; reduced by mean, sum or none.
+-- kl_div(tensor logs, tensor targets, text reduction = mean, bool log_target = false) -> tensor
+M[#M + 1] = {
+  name = "kl_div",
+  inputs = { { name = "logs", kind = "one" }, { name = "targets", kind = "one" } },
+  attributes = {
+    { name = "reduction", type = "text", default = "mean" },
+    { name = "log_target", type = "bool", default = false },
+  },
+  outputs = 1,
+}
+-- The means of output_size [oh, ow] windows of x [n, c, h, w]: window i from floor(i h / oh) up to ceil((i + 1) h
+-- / oh), columns likewise.
+-- adaptive_avg_pool2d(tensor x, int64[] output_size) -> tensor
+M[#M + 1] = {
+  name = "adaptive_avg_pool2d",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "output_size", type = "int64[]" },
+  },
+  outputs = 1,
+}
+-- x [n, c, l] convolved with weight [out, c / groups, k], plus bias [out].
+-- conv1d(tensor x, tensor weight, tensor? bias, int64[] stride = [1], int64[] padding = [0], int64[] dilation =
+--   [1], int64 groups = 1) -> tensor
+M[#M + 1] = {
+  name = "conv1d",
+  inputs = { { name = "x", kind = "one" }, { name = "weight", kind = "one" }, { name = "bias", kind = "optional" }
+    },
+  attributes = {
+    { name = "stride", type = "int64[]", default = { 1 } },
+    { name = "padding", type = "int64[]", default = { 0 } },
+    { name = "dilation", type = "int64[]", default = { 1 } },
+    { name = "groups", type = "int64", default = 1 },
+  },
+  outputs = 1,
+}
+-- The gradient of the image of conv2d, from x [n, c, h, w] by weight [c, out / groups, kh, kw], plus bias [out];
+-- output_padding, below stride, adds last rows and columns.
+-- conv_transpose2d(tensor x, tensor weight, tensor? bias, int64[] stride = [1,1], int64[] padding = [0,0], int64[]
+--   output_padding = [0,0], int64[] dilation = [1,1], int64 groups = 1) -> tensor
+M[#M + 1] = {
+  name = "conv_transpose2d",
+  inputs = { { name = "x", kind = "one" }, { name = "weight", kind = "one" }, { name = "bias", kind = "optional" }
+    },
+  attributes = {
+    { name = "stride", type = "int64[]", default = { 1, 1 } },
+    { name = "padding", type = "int64[]", default = { 0, 0 } },
+    { name = "output_padding", type = "int64[]", default = { 0, 0 } },
+    { name = "dilation", type = "int64[]", default = { 1, 1 } },
+    { name = "groups", type = "int64", default = 1 },
+  },
+  outputs = 1,
+}
+-- x repeats[i] times along each dim i, of which the first are new ones where there are more repeats than dims of
+-- x.
+-- repeat(tensor x, int64[] repeats) -> tensor
+M[#M + 1] = {
+  name = "repeat",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "repeats", type = "int64[]" },
+  },
+  outputs = 1,
+}
+-- x [n, c, h, w] with size [rows, columns]: nearest takes row floor(i h / rows), bilinear the mean of the four
+-- elements around a place, centers (or corners) at their places; columns likewise.
+-- interpolate(tensor x, int64[] size, text mode = nearest, bool align_corners = false) -> tensor
+M[#M + 1] = {
+  name = "interpolate",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "size", type = "int64[]" },
+    { name = "mode", type = "text", default = "nearest" },
+    { name = "align_corners", type = "bool", default = false },
+  },
+  outputs = 1,
+}
+-- The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first
+-- NaN, or else the first of equal ones, which has the gradient.
+-- min_with_indices(tensor x, int64 dim = -1, bool keepdim = false) -> tensor, tensor
+M[#M + 1] = {
+  name = "min_with_indices",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "dim", type = "int64", default = -1 },
+    { name = "keepdim", type = "bool", default = false },
+  },
+  outputs = 2,
+}
+-- The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first
+-- NaN, or else the first of equal ones, which has the gradient.
+-- max_with_indices(tensor x, int64 dim = -1, bool keepdim = false) -> tensor, tensor
+M[#M + 1] = {
+  name = "max_with_indices",
+  inputs = { { name = "x", kind = "one" } },
+  attributes = {
+    { name = "dim", type = "int64", default = -1 },
+    { name = "keepdim", type = "bool", default = false },
+  },
+  outputs = 2,
 }
 
 return M

@@ -6,11 +6,12 @@ from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from . import _raw
-from ._arguments import handle_array, text
+from ._arguments import text
 from ._dtypes import DType
 from ._handles import TensorHandle
 from ._library import lib
 from ._raw import distag_error
+from ._recording import handle_array, is_grad_enabled
 from .errors import fail
 from .values import to_value
 
@@ -27,7 +28,7 @@ def apply(op: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], 
     keep: list[Any] = []
     plain = {key: int(value) if isinstance(value, DType) else value for key, value in attributes.items()}
     given = to_value(plain, keep, op) if plain else None
-    flags = 0 if record else _raw.APPLY_NO_GRAD
+    flags = 0 if record and is_grad_enabled() else _raw.APPLY_NO_GRAD
     if lib.distag_apply(text(op), array, count, given, flags, byref(results), outputs, byref(err)):
         fail(err)
     return [Tensor(TensorHandle(result)) for result in results]

@@ -98,17 +98,26 @@ def tensor_of(tensor: Tensor, name: str) -> Any:
         raise invalid(f"{name}: a tensor is wanted, not a {type(tensor).__name__}") from None
 
 
-def handle_array(tensors: Sequence[Tensor | None]) -> tuple[Any, int]:
-    """An array of the handles, which it keeps alive, and its length."""
+def handles_of(tensors: Sequence[Tensor | None]) -> list[Any]:
+    """The handles of a list of tensors, some of which may be missing."""
     if hasattr(tensors, "_h"):
         raise invalid("a list of tensors is wanted, not one tensor")
     for position, tensor in enumerate(tensors):
         if tensor is not None and not hasattr(tensor, "_h"):
             raise invalid(f"a list of tensors is wanted, and item {position} is a {type(tensor).__name__}")
-    handles = [None if tensor is None else tensor._h for tensor in tensors]
+    return [None if tensor is None else tensor._h for tensor in tensors]
+
+
+def array_of(handles: list[Any]) -> tuple[Any, int]:
+    """An array of handles, which it keeps alive, and its length."""
     array = (c_void_p * len(handles))(*[None if handle is None else handle.value for handle in handles])
     array.keep = handles  # type: ignore[attr-defined]
     return array, len(handles)
+
+
+def handle_array(tensors: Sequence[Tensor | None]) -> tuple[Any, int]:
+    """An array of the handles, which it keeps alive, and its length."""
+    return array_of(handles_of(tensors))
 
 
 def text(value: str, what: str = "text") -> bytes:

@@ -5,7 +5,7 @@ from ctypes import (CFUNCTYPE, Structure, c_char, c_char_p, c_double, c_int32, c
 from typing import Any
 
 VERSION = "0.3.0"
-API_SIZE = 1840  # bytes of the function table that this module was made for
+API_SIZE = 2024  # bytes of the function table that this module was made for
 
 VERSION_MAJOR = 0
 VERSION_MINOR = 3
@@ -102,6 +102,8 @@ SPEC_SHARDY = 5
 
 PICTURE_TEXT = 1
 PICTURE_JSON = 4
+PICTURE_SVG = 5
+PICTURE_HTML = 6
 
 ALL_REDUCE = 1
 ALL_GATHER = 2
@@ -124,6 +126,14 @@ INIT_SOURCE = 4
 REDISTRIBUTE_GRADIENT = 1
 REDISTRIBUTE_KEEP = 2
 
+BATCH_GLOBAL = 1
+BATCH_LOCAL = 2
+BATCH_ROOT = 3
+BATCH_ROWS = 4
+
+PLAN_COMPLETE = 1
+PLAN_AUTO = 2
+
 distag_deleter = CFUNCTYPE(None, c_void_p)
 distag_custom_forward = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
 distag_custom_backward = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
@@ -137,6 +147,7 @@ distag_function = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p)
 distag_future_callback = CFUNCTYPE(None, c_void_p, c_void_p)
 distag_future_continuation = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p)
 distag_box_source = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
+distag_batch_source = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p)
 
 
 class distag_error(Structure):
@@ -276,6 +287,21 @@ class distag_worker_options(Structure):
     )
 
 
+class distag_environment(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("rank", c_int32),
+        ("world_size", c_int32),
+        ("local_rank", c_int32),
+        ("local_size", c_int32),
+        ("node", c_int32),
+        ("node_count", c_int32),
+        ("restart", c_int32),
+        ("launcher", c_char * 16),
+    )
+
+
 class distag_function_options(Structure):
     __slots__ = ()
     _fields_ = (
@@ -294,6 +320,7 @@ class distag_call_options(Structure):
         ("timeout_ns", c_int64),
         ("within", c_void_p),
         ("label", c_char_p),
+        ("traceparent", c_char_p),
     )
 
 
@@ -360,6 +387,19 @@ class distag_stats(Structure):
         ("peers_connected", c_uint64),
         ("peers_lost", c_uint64),
         ("callbacks_waiting", c_uint64),
+        ("request_bytes_open", c_uint64),
+        ("request_bytes_waiting", c_uint64),
+        ("traceparents_dropped", c_uint64),
+    )
+
+
+class distag_trace_options(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("detail", c_uint32),
+        ("max_bytes", c_uint64),
+        ("folder", c_char_p),
     )
 
 
@@ -454,6 +494,60 @@ class distag_deferred_options(Structure):
     )
 
 
+class distag_loader_options(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("mode", c_uint32),
+        ("prefetch", c_uint32),
+        ("concurrency", c_uint32),
+        ("keys", c_void_p),
+        ("specs", c_void_p),
+        ("spec_count", c_size_t),
+        ("row_count", c_int64),
+        ("batch_rows", c_int64),
+        ("epochs", c_int64),
+        ("seed", c_uint64),
+        ("shuffle", c_uint32),
+        ("drop_last", c_uint32),
+        ("state", c_void_p),
+    )
+
+
+class distag_loader_info(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("ready", c_uint32),
+        ("next", c_uint64),
+        ("count", c_int64),
+        ("dropped", c_uint64),
+        ("waited_ns", c_int64),
+        ("source_ns", c_int64),
+    )
+
+
+class distag_plan_options(Structure):
+    __slots__ = ()
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("mode", c_uint32),
+        ("inference", c_uint32),
+        ("optimizer_copies", c_uint32),
+        ("memory_bytes", c_uint64),
+        ("timeout_ns", c_int64),
+        ("source", c_int64),
+        ("names", c_void_p),
+        ("leaves", c_void_p),
+        ("leaf_count", c_size_t),
+        ("patterns", c_void_p),
+        ("specs", c_void_p),
+        ("rule_count", c_size_t),
+        ("saved", c_char_p),
+        ("costs", c_char_p),
+    )
+
+
 # Each function: its name, the type of its result, the types of its parameters.
 PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_error_set", c_int32, (c_void_p, c_int32, c_char_p)),
@@ -478,6 +572,10 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_worker_release", None, (c_void_p,)),
     ("distag_mesh_retain", None, (c_void_p,)),
     ("distag_mesh_release", None, (c_void_p,)),
+    ("distag_loader_retain", None, (c_void_p,)),
+    ("distag_loader_release", None, (c_void_p,)),
+    ("distag_plan_retain", None, (c_void_p,)),
+    ("distag_plan_release", None, (c_void_p,)),
     ("distag_dtype_get_size", c_size_t, (c_int32,)),
     ("distag_tensor_create", c_int32, (c_void_p, c_size_t, c_int32, c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_tensor_create_borrowed", c_int32, (c_void_p, c_size_t, c_int32, c_void_p, c_void_p, c_size_t, c_void_p,
@@ -578,6 +676,7 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_value_copy_int64s", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_value_copy_float64s", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_security_create_keys", c_int32, (c_void_p, c_void_p)),
+    ("distag_get_environment", c_int32, (c_void_p, c_void_p)),
     ("distag_worker_create", c_int32, (c_void_p, c_void_p, c_void_p)),
     ("distag_worker_start", c_int32, (c_void_p, c_int64, c_void_p)),
     ("distag_worker_start_async", c_int32, (c_void_p, c_int64, c_void_p, c_void_p)),
@@ -602,6 +701,7 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_invocation_get_context", c_void_p, (c_void_p,)),
     ("distag_invocation_get_caller", c_char_p, (c_void_p,)),
     ("distag_invocation_get_function", c_char_p, (c_void_p,)),
+    ("distag_invocation_get_traceparent", c_char_p, (c_void_p,)),
     ("distag_invocation_get_time_left", c_int64, (c_void_p,)),
     ("distag_invocation_is_cancelled", c_int32, (c_void_p,)),
     ("distag_invocation_get_arg_count", c_size_t, (c_void_p,)),
@@ -661,8 +761,14 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_optimizer_save_async", c_int32, (c_void_p, c_void_p, c_void_p, c_void_p)),
     ("distag_optimizer_load_async", c_int32, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)),
     ("distag_worker_get_stats", c_int32, (c_void_p, c_void_p, c_void_p)),
+    ("distag_worker_copy_metrics", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
+    ("distag_worker_start_trace", c_int32, (c_void_p, c_void_p, c_void_p)),
+    ("distag_worker_stop_trace", c_int32, (c_void_p, c_void_p)),
+    ("distag_trace_begin", c_int32, (c_void_p, c_char_p, c_void_p, c_void_p)),
+    ("distag_trace_end", None, (c_void_p, c_uint64)),
     ("distag_worker_copy_report", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_context_copy_report", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
+    ("distag_worker_copy_group_report", c_int32, (c_void_p, c_int64, c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_get_handle_count", c_uint64, ()),
     ("distag_copy_handle_report", c_int32, (c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_get_misuse_count", c_uint64, ()),
@@ -695,6 +801,17 @@ PROTOTYPES: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("distag_tensor_get_spec", c_char_p, (c_void_p,)),
     ("distag_context_create_joint", c_int32, (c_void_p, c_void_p, c_void_p)),
     ("distag_checkpoint_save", c_int32, (c_void_p, c_char_p, c_void_p, c_int64, c_void_p)),
+    ("distag_checkpoint_save_async", c_int32, (c_void_p, c_char_p, c_void_p, c_int64, c_void_p, c_void_p)),
     ("distag_checkpoint_load", c_int32, (c_void_p, c_char_p, c_void_p, c_int64, c_void_p, c_void_p)),
+    ("distag_checkpoint_load_async", c_int32, (c_void_p, c_char_p, c_void_p, c_int64, c_void_p, c_void_p)),
+    ("distag_loader_create", c_int32, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)),
+    ("distag_loader_next", c_int32, (c_void_p, c_int64, c_void_p, c_void_p)),
+    ("distag_loader_next_async", c_int32, (c_void_p, c_int64, c_void_p, c_void_p)),
+    ("distag_loader_save", c_int32, (c_void_p, c_void_p, c_void_p)),
+    ("distag_loader_get_info", c_int32, (c_void_p, c_void_p, c_void_p)),
+    ("distag_plan_create", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_void_p)),
+    ("distag_plan_apply", c_int32, (c_void_p, c_void_p, c_void_p)),
+    ("distag_plan_get_spec", c_char_p, (c_void_p, c_char_p)),
+    ("distag_plan_copy_report", c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)),
     ("distag_get_api", c_void_p, (c_uint32,)),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 from ctypes import POINTER, byref, c_char, c_int64, c_uint64, cast, memmove, sizeof
 from typing import TYPE_CHECKING, Any, Callable, overload
 
-from . import _arguments, _callbacks, _raw, _specs, _values_in, ops
+from . import _arguments, _callbacks, _raw, _recording, _specs, _values_in, ops
 from ._arguments import Duration, Ints, invalid, nanoseconds
 from ._dtypes import BY_NUMBER, DType, float32
 from ._handles import MeshHandle, TensorHandle
@@ -52,7 +52,7 @@ class ShardedMethods(TensorMethods):
         """The part of a sharded tensor that this member has, recorded and without a copy. Collective; sends nothing."""
         given = None if gradient_spec is None else _specs.text_of(gradient_spec)
         out, err = TensorHandle(), distag_error()
-        if lib.distag_tensor_to_local(self._h, given, byref(out), byref(err)):
+        if lib.distag_tensor_to_local(_recording.input_of(self._h), given, byref(out), byref(err)):
             fail(err)
         return Tensor(out)
 
@@ -82,7 +82,7 @@ class ShardedMethods(TensorMethods):
         a gathered parameter until its backward. Collective."""
         flags = (_raw.REDISTRIBUTE_GRADIENT if gradient else 0) | (_raw.REDISTRIBUTE_KEEP if keep else 0)
         out, err = TensorHandle(), distag_error()
-        if lib.distag_redistribute(self._h, _specs.text_of(spec), flags, byref(out), byref(err)):
+        if lib.distag_redistribute(_recording.input_of(self._h), _specs.text_of(spec), flags, byref(out), byref(err)):
             fail(err)
         return Tensor(out)
 
@@ -163,7 +163,7 @@ def from_local(local: Tensor, mesh: Mesh, spec: Spec, *, shape: Ints | None = No
     array, ndim = (None, 0) if shape is None else _arguments.int64_array(shape)
     given = None if gradient_spec is None else _specs.text_of(gradient_spec)
     out, err = TensorHandle(), distag_error()
-    part = _arguments.tensor_of(local, "from_local")
+    part = _recording.input_of(_arguments.tensor_of(local, "from_local"))
     if lib.distag_tensor_from_local(mesh._h, part, _specs.text_of(spec), array, ndim, given, byref(out), byref(err)):
         fail(err)
     return Tensor(out)

@@ -17,9 +17,10 @@ def context() -> Context:
     return rpc.worker().context()
 
 
-def backward(context_id: Context, roots: Root | Sequence[Root], retain_graph: bool = False) -> None:
+def backward(context_id: Context, roots: Root | Sequence[Root], retain_graph: bool = False,
+             create_graph: bool = False) -> None:
     """Runs a backward pass from the roots through every worker they depend on."""
-    context_id.backward(roots, retain_graph=retain_graph)
+    context_id.backward(roots, retain_graph=retain_graph, create_graph=create_graph)
 
 
 def get_gradients(context_id: Context) -> Gradients:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from . import _raw
 from ._arguments import Duration, limit_ns, text
+from ._recording import is_grad_enabled
 
 if TYPE_CHECKING:
     from .context import Context
@@ -26,22 +27,25 @@ ContextArgument = Union["Context", None, Current]
 
 
 def current_context() -> Context | None:
-    """The context that calls of this thread or coroutine are recorded in, unless they name another."""
-    context: Context | None = current.get()
+    """The context that calls of this thread or coroutine are recorded in, unless they name another; none within
+    `no_grad`."""
+    context: Context | None = current.get() if is_grad_enabled() else None
     return context
 
 
 def context_handle(context: ContextArgument) -> Any:
     """The handle that a call is given; None records nothing."""
-    chosen: Context | None = current.get() if isinstance(context, Current) else context
+    chosen = current_context() if isinstance(context, Current) else context
     return None if chosen is None else chosen._h
 
 
-def call_options(timeout: Duration = None, within: Any = None, label: str | None = None) -> Any:
+def call_options(timeout: Duration = None, within: Any = None, label: str | None = None,
+                 traceparent: str | None = None) -> Any:
     """A pointer to the options of a call, or None when all are defaults."""
-    if timeout is None and within is None and label is None:
+    if timeout is None and within is None and label is None and traceparent is None:
         return None
     options = _raw.distag_call_options(struct_size=sizeof(_raw.distag_call_options), timeout_ns=limit_ns(timeout))
     options.within = within
     options.label = None if label is None else text(label, "label")
+    options.traceparent = None if traceparent is None else text(traceparent, "traceparent")
     return byref(options)

@@ -3,6 +3,7 @@ mesh saved any other loads, and a process without one."""
 from __future__ import annotations
 
 import os
+import threading
 from ctypes import byref
 from typing import Any
 
@@ -13,6 +14,7 @@ from ._library import lib
 from ._raw import distag_error
 from ._sharded import mark_sharding
 from .errors import fail
+from .futures import Future, begin
 from .mesh import Mesh
 from .nn import Module
 from .optim import Optimizer
@@ -29,6 +31,34 @@ def save(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeout: Dur
     given = to_value(_plain(value), keep, "value")
     if lib.distag_checkpoint_save(mesh._h, _path(directory), given, limit_ns(timeout), byref(err)):
         fail(err)
+
+
+def save_async(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeout: Duration = None) -> Future[None]:
+    """Saves the values of now while the program goes on and trains on; gives a future. Saves of one mesh follow one
+    another, and a shutdown waits for them. Collective."""
+    keep: list[Any] = []
+    given = to_value(_plain(value), keep, "value")
+    return begin(lib.distag_checkpoint_save_async, mesh._h, _path(directory), given, limit_ns(timeout))
+
+
+def load_async(mesh: Mesh, directory: str | os.PathLike[str], into: Any = None,
+               timeout: Duration = None) -> Future[Any]:
+    """Loads while the program goes on: the tensors in `into` get their elements before the future ends, and optimizers
+    their state as its result is asked for the first time. Collective."""
+    keep: list[Any] = []
+    targets = None if into is None else to_value(_targets(into), keep, "into")
+    results: list[Any] = []
+    lock = threading.Lock()
+
+    def read(value: Any) -> Any:
+        with lock:  # only once: an optimizer may have stepped since
+            if not results:
+                loaded = from_value(value)
+                _load_optimizers(into, loaded)
+                results.append(loaded)
+            return results[0]
+
+    return begin(lib.distag_checkpoint_load_async, mesh._h, _path(directory), targets, limit_ns(timeout), read=read)
 
 
 def load(mesh: Mesh | None, directory: str | os.PathLike[str], into: Any = None, timeout: Duration = None) -> Any:

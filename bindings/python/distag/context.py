@@ -109,22 +109,27 @@ class Context(Owner):
     # ---- the backward pass ----
 
     def backward(self, roots: Root | Sequence[Root], seeds: Sequence[Tensor | None] | None = None, *,
-                 retain_graph: bool = False, mode: str = "smart", timeout: Duration = None) -> None:
+                 retain_graph: bool = False, create_graph: bool = False, mode: str = "smart",
+                 timeout: Duration = None) -> None:
         """Runs a backward pass from the roots through every worker they depend on. A root is a tensor of this process,
-        or an rref to a scalar anywhere. All leaves get their gradient, or after any failure none."""
+        or an rref to a scalar anywhere. All leaves get their gradient, or after any failure none. With `create_graph`
+        gradients have a history: what ops make of them may be a root again, of this context where values of other workers
+        take part. It keeps the graph."""
         if self.worker is not None:
-            self.backward_async(roots, seeds, retain_graph=retain_graph, mode=mode, timeout=timeout).result()
+            self.backward_async(roots, seeds, retain_graph=retain_graph, create_graph=create_graph, mode=mode,
+                                timeout=timeout).result()
             return
-        tensors, options, keep = _backward_arguments(roots, seeds, retain_graph, mode, timeout)
+        tensors, options, keep = _backward_arguments(roots, seeds, retain_graph, create_graph, mode, timeout)
         err = distag_error()
         if lib.distag_backward(self._h, *tensors, byref(options), byref(err)):
             fail(err)
         del keep
 
     def backward_async(self, roots: Root | Sequence[Root], seeds: Sequence[Tensor | None] | None = None, *,
-                       retain_graph: bool = False, mode: str = "smart", timeout: Duration = None) -> Future[None]:
+                       retain_graph: bool = False, create_graph: bool = False, mode: str = "smart",
+                       timeout: Duration = None) -> Future[None]:
         """The same as a future."""
-        tensors, options, keep = _backward_arguments(roots, seeds, retain_graph, mode, timeout)
+        tensors, options, keep = _backward_arguments(roots, seeds, retain_graph, create_graph, mode, timeout)
         future = begin(lib.distag_backward_async, self._h, *tensors, byref(options))
         del keep
         return future
@@ -165,7 +170,7 @@ class Context(Owner):
 
 
 def _backward_arguments(roots: Root | Sequence[Root], seeds: Sequence[Tensor | None] | None, retain_graph: bool,
-                        mode: str, timeout: Duration) -> tuple[tuple[Any, int], Any, list[Any]]:
+                        create_graph: bool, mode: str, timeout: Duration) -> tuple[tuple[Any, int], Any, list[Any]]:
     if isinstance(roots, (Tensor, RRef)):
         roots = [roots]
     tensors = [root for root in roots if isinstance(root, Tensor)]
@@ -177,7 +182,8 @@ def _backward_arguments(roots: Root | Sequence[Root], seeds: Sequence[Tensor | N
     if mode not in MODES:
         raise invalid(f"backward: the mode is one of {', '.join(MODES)}, not {mode!r}")
     options = _raw.distag_backward_options(struct_size=sizeof(_raw.distag_backward_options), mode=MODES[mode],
-                                           retain_graph=retain_graph, timeout_ns=limit_ns(timeout))
+                                           retain_graph=retain_graph, create_graph=create_graph,
+                                           timeout_ns=limit_ns(timeout))
     if options.timeout_ns == _raw.FOREVER:
         options.timeout_ns = 0
     keep: list[Any] = [rref._h for rref in rrefs]

@@ -6,10 +6,11 @@ from ctypes import byref, c_void_p, sizeof
 from typing import Any, Union
 
 from . import _callbacks, _raw
-from ._arguments import handle_array, invalid, text
+from ._arguments import invalid, text
 from ._handles import TensorHandle
 from ._library import lib
 from ._raw import distag_error
+from ._recording import handle_array, output_of
 from .errors import fail
 from .tensor import Tensor
 
@@ -50,7 +51,7 @@ class CustomOp:
         results, err = (c_void_p * self.output_count)(), distag_error()
         if lib.distag_apply_custom(byref(op), array, count, byref(results), self.output_count, byref(err)):
             fail(err)
-        outputs = [Tensor(TensorHandle(result)) for result in results]
+        outputs = [Tensor(output_of(TensorHandle(result))) for result in results]
         return outputs[0] if self.output_count == 1 else outputs
 
 

@@ -93,6 +93,12 @@ class Invocation(Uncopied):
         return name.decode()
 
     @property
+    def traceparent(self) -> str | None:
+        """The place of the call in a trace of the host, as W3C Trace Context has it, if it carries one."""
+        found: bytes | None = lib.distag_invocation_get_traceparent(self._address)
+        return None if found is None else found.decode()
+
+    @property
     def time_left(self) -> float:
         """Seconds until the deadline; FOREVER without one."""
         left: int = lib.distag_invocation_get_time_left(self._address)

@@ -11,6 +11,7 @@ from ._arguments import Duration, Ints, fit, int64_array, invalid, limit_ns, ten
 from ._handles import ContextHandle, MeshHandle, Owner
 from ._library import lib
 from ._raw import distag_error
+from ._recording import input_of
 from ._sharded import box_of, mark_sharding, mesh_info, numbers_at
 from ._specs import Axes, Spec
 from .context import Context, copy_report, copy_text
@@ -19,12 +20,14 @@ from .futures import Future, begin
 from .tensor import Tensor
 
 if TYPE_CHECKING:
+    from .loader import Loader, Specs
     from .worker import Worker
 
 HIDDEN_MOVES = {"allow": _raw.HIDDEN_ALLOW, "log": _raw.HIDDEN_LOG, "refuse": _raw.HIDDEN_REFUSE}
 FORMS = {"tuple": _raw.SPEC_TUPLE, "placements": _raw.SPEC_PLACEMENTS, "hlo": _raw.SPEC_HLO,
          "hlo_iota": _raw.SPEC_HLO_IOTA, "shardy": _raw.SPEC_SHARDY}
-FORMATS = {"text": _raw.PICTURE_TEXT, "json": _raw.PICTURE_JSON}
+FORMATS = {"text": _raw.PICTURE_TEXT, "json": _raw.PICTURE_JSON, "svg": _raw.PICTURE_SVG,
+           "html": _raw.PICTURE_HTML}
 REDUCTIONS = {"sum": _raw.SUM, "product": _raw.PRODUCT, "min": _raw.MIN, "max": _raw.MAX}
 
 
@@ -183,6 +186,21 @@ class Mesh(Owner):
             fail(err)
         return Context._joint(out)
 
+    def loader(self, source: Any, batch_rows: int | None = None, specs: Specs = None, *, mode: str | None = None,
+               shuffle: bool = False, seed: int = 0, epochs: float = 1, drop_last: bool = False, prefetch: int = 2,
+               concurrency: int = 1, state: Any = None, timeout: Duration = None) -> Loader:
+        """Batches that the source makes ahead: `for batch in mesh.loader(images, batch_rows=64)`. With `batch_rows` the
+        loader chooses the rows, and the source is anything with len() and [rows]: an array, a list or dict of arrays;
+        each member is asked for its rows only. Without, the source gives batches one after the other, or is a function
+        of their number; `mode` is then "global" (each member has the whole batch), "local" (its part) or "root" (the
+        first member has it). `specs` is one spec, or a dict of them; without, the first axis cuts the first dim.
+        `epochs` may be distag.FOREVER. With `concurrency` the source makes several batches at the same time, which one
+        that gives them one after the other cannot. Collective."""
+        from .loader import Loader
+
+        return Loader(self, source, batch_rows, specs, mode=mode, shuffle=shuffle, seed=seed, epochs=epochs,
+                      drop_last=drop_last, prefetch=prefetch, concurrency=concurrency, state=state, timeout=timeout)
+
     # ---- collectives on plain tensors ----
 
     def all_reduce(self, x: Tensor, axes: Axes = None, op: str = "sum", timeout: Duration = None) -> Tensor:
@@ -254,8 +272,8 @@ class Mesh(Owner):
         options = _raw.distag_collective_options(
             struct_size=sizeof(_raw.distag_collective_options), reduction=_choice("op", op, REDUCTIONS), dim=dim,
             dim_to=dim_to, root=root, shift=shift, timeout_ns=limit_ns(timeout))
-        return begin(lib.distag_collective_async, self._h, kind, _specs.axes_text(axes), tensor_of(x, "collective"),
-                     byref(options))
+        given = input_of(tensor_of(x, "collective"))
+        return begin(lib.distag_collective_async, self._h, kind, _specs.axes_text(axes), given, byref(options))
 
 
 class HybridMesh(Mesh):
@@ -272,8 +290,8 @@ class HybridMesh(Mesh):
 def visualize_sharding(spec: Spec, shape: Ints | None = None, *, mesh: Mesh | None = None, format: str = "text",
                        label: str | None = None, width: int = 0, color: bool = False,
                        dims: tuple[int, int] = (0, 0)) -> str:
-    """Draws which members hold which part, as "text" or "json". Without a mesh the spec is HLO text, such as
-    "{devices=[2,2]0,1,2,3}"; without a shape all parts are drawn alike. `dims` are the two that are drawn."""
+    """Draws which members hold which part, as "text", "json", "svg" or "html". Without a mesh the spec is HLO text, such
+    as "{devices=[2,2]0,1,2,3}"; without a shape all parts are drawn alike. `dims` are the two that are drawn."""
     options = _raw.distag_picture_options(
         struct_size=sizeof(_raw.distag_picture_options), format=_choice("format", format, FORMATS), color=color,
         width=width, row_dim=dims[0], column_dim=dims[1], label=None if label is None else text(label, "label"))

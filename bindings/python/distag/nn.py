@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from . import init as init
 from . import ops
 from ._arguments import Ints, int64_pair, invalid
 from ._dtypes import DType, float32

@@ -7,12 +7,12 @@ from ctypes import byref
 from typing import TYPE_CHECKING
 
 from ._apply import apply
-from ._arguments import (INFINITY, Ints, double, handle_array, handle_of, int64_array, int64_pair, ints, length,
-                         tensor_of)
+from ._arguments import INFINITY, Ints, double, int64_array, int64_pair, ints, length
 from ._dtypes import DType, float32
 from ._handles import TensorHandle
 from ._library import lib
 from ._raw import distag_error
+from ._recording import handle_array, handle_of, output_of, tensor_of
 from .errors import fail
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ __all__ = ["zeros", "ones", "full", "arange", "rand", "randn", "add", "sub", "mu
            "square", "rsqrt", "reciprocal", "clamp", "silu", "softplus", "gelu", "leaky_relu", "elu", "permute",
            "expand", "squeeze", "unsqueeze", "stack", "split", "flip", "pad", "tril", "cumsum", "where", "gather",
            "index_select", "embedding", "logsumexp", "var", "layer_norm", "pow", "amin", "nll_loss", "l1_loss",
-           "binary_cross_entropy_with_logits", "dropout"]
+           "binary_cross_entropy_with_logits", "dropout", "gt", "ge", "lt", "le", "ne", "logical_and", "logical_or",
+           "logical_not", "minimum", "masked_fill", "floor", "round", "sign", "erf", "triu", "any", "all", "one_hot",
+           "topk", "index_add", "scatter_add", "nonzero", "huber_loss", "std", "norm", "sort", "avg_pool2d",
+           "scaled_dot_product_attention", "rms_norm", "group_norm", "batch_norm", "kl_div", "adaptive_avg_pool2d",
+           "conv1d", "conv_transpose2d", "repeat", "interpolate", "min_with_indices", "max_with_indices"]
 
 
 def zeros(shape: Ints = (), dtype: DType = float32) -> Tensor:
@@ -127,7 +131,7 @@ def add(a: Tensor, b: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _add(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def sub(a: Tensor, b: Tensor) -> Tensor:
@@ -135,7 +139,7 @@ def sub(a: Tensor, b: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _sub(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def mul(a: Tensor, b: Tensor) -> Tensor:
@@ -143,7 +147,7 @@ def mul(a: Tensor, b: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _mul(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def div(a: Tensor, b: Tensor) -> Tensor:
@@ -151,7 +155,7 @@ def div(a: Tensor, b: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _div(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def maximum(a: Tensor, b: Tensor) -> Tensor:
@@ -159,15 +163,15 @@ def maximum(a: Tensor, b: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _maximum(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def eq(a: Tensor, b: Tensor) -> Tensor:
-    """a == b as bool, elementwise, shapes broadcast."""
+    """a == b as bool, elementwise, shapes broadcast; false with a NaN."""
     out, err = TensorHandle(), distag_error()
     if _eq(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def add_scalar(x: Tensor, value: float) -> Tensor:
@@ -175,7 +179,7 @@ def add_scalar(x: Tensor, value: float) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _add_scalar(tensor_of(x, "x"), double(value, "value"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def mul_scalar(x: Tensor, value: float) -> Tensor:
@@ -183,7 +187,7 @@ def mul_scalar(x: Tensor, value: float) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _mul_scalar(tensor_of(x, "x"), double(value, "value"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def neg(x: Tensor) -> Tensor:
@@ -191,7 +195,7 @@ def neg(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _neg(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def exp(x: Tensor) -> Tensor:
@@ -199,7 +203,7 @@ def exp(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _exp(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def log(x: Tensor) -> Tensor:
@@ -207,7 +211,7 @@ def log(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _log(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def sqrt(x: Tensor) -> Tensor:
@@ -215,7 +219,7 @@ def sqrt(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _sqrt(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def tanh(x: Tensor) -> Tensor:
@@ -223,7 +227,7 @@ def tanh(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _tanh(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -231,7 +235,7 @@ def sigmoid(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _sigmoid(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def relu(x: Tensor) -> Tensor:
@@ -239,7 +243,7 @@ def relu(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _relu(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def sum(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
@@ -248,7 +252,7 @@ def sum(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _sum(tensor_of(x, "x"), dims_, dims_count, keepdim, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def mean(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
@@ -257,7 +261,7 @@ def mean(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _mean(tensor_of(x, "x"), dims_, dims_count, keepdim, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def max(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
@@ -267,7 +271,7 @@ def max(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _max(tensor_of(x, "x"), dims_, dims_count, keepdim, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def argmax(x: Tensor, dim: int = -1) -> Tensor:
@@ -275,7 +279,7 @@ def argmax(x: Tensor, dim: int = -1) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _argmax(tensor_of(x, "x"), dim, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -284,7 +288,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _matmul(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -292,7 +296,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _linear(tensor_of(x, "x"), tensor_of(weight, "weight"), handle_of(bias), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -300,7 +304,7 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _transpose(tensor_of(x, "x"), dim0, dim1, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def reshape(x: Tensor, shape: Ints) -> Tensor:
@@ -309,7 +313,7 @@ def reshape(x: Tensor, shape: Ints) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _reshape(tensor_of(x, "x"), shape_, shape_count, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def slice(x: Tensor, dim: int = 0, start: int = 0, stop: int = 9223372036854775807, step: int = 1) -> Tensor:
@@ -317,7 +321,7 @@ def slice(x: Tensor, dim: int = 0, start: int = 0, stop: int = 92233720368547758
     out, err = TensorHandle(), distag_error()
     if _slice(tensor_of(x, "x"), dim, start, stop, step, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def concat(xs: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -326,7 +330,7 @@ def concat(xs: Sequence[Tensor], dim: int = 0) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _concat(xs_, xs_count, dim, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
@@ -334,7 +338,7 @@ def softmax(x: Tensor, dim: int = -1) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _softmax(tensor_of(x, "x"), dim, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
@@ -342,7 +346,7 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _log_softmax(tensor_of(x, "x"), dim, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weight: Tensor | None = None, reduction: str = "mean",
@@ -353,7 +357,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, weight: Tensor | None = None,
         out, err = TensorHandle(), distag_error()
         if _cross_entropy(tensor_of(logits, "logits"), tensor_of(targets, "targets"), byref(out), byref(err)):
             fail(err)
-        return Tensor(out)
+        return Tensor(output_of(out))
     return apply("cross_entropy", (logits, targets, weight), {"reduction": reduction, "ignore_index": ignore_index},
         1)[0]
 
@@ -364,7 +368,7 @@ def mse_loss(a: Tensor, b: Tensor, reduction: str = "mean") -> Tensor:
         out, err = TensorHandle(), distag_error()
         if _mse_loss(tensor_of(a, "a"), tensor_of(b, "b"), byref(out), byref(err)):
             fail(err)
-        return Tensor(out)
+        return Tensor(output_of(out))
     return apply("mse_loss", (a, b), {"reduction": reduction}, 1)[0]
 
 
@@ -378,7 +382,7 @@ def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints =
         if _conv2d(tensor_of(x, "x"), tensor_of(weight, "weight"), handle_of(bias), stride_, padding_, byref(out),
             byref(err)):
             fail(err)
-        return Tensor(out)
+        return Tensor(output_of(out))
     return apply("conv2d", (x, weight, bias), {"stride": list(int64_pair(stride)), "padding":
         list(int64_pair(padding)), "dilation": list(int64_pair(dilation)), "groups": groups}, 1)[0]
 
@@ -391,7 +395,7 @@ def max_pool2d(x: Tensor, kernel: Ints, stride: Ints | None = None, padding: Int
     out, err = TensorHandle(), distag_error()
     if _max_pool2d(tensor_of(x, "x"), kernel_, stride_, padding_, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def cast(x: Tensor, dtype: DType) -> Tensor:
@@ -399,7 +403,7 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _cast(tensor_of(x, "x"), dtype, byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def clone(x: Tensor) -> Tensor:
@@ -407,7 +411,7 @@ def clone(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _clone(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def detach(x: Tensor) -> Tensor:
@@ -415,7 +419,7 @@ def detach(x: Tensor) -> Tensor:
     out, err = TensorHandle(), distag_error()
     if _detach(tensor_of(x, "x"), byref(out), byref(err)):
         fail(err)
-    return Tensor(out)
+    return Tensor(output_of(out))
 
 
 def sin(x: Tensor) -> Tensor:
@@ -598,3 +602,225 @@ def dropout(x: Tensor, p: float, seed: int) -> Tensor:
     """0 where the element's number of rand (same seed, shape and dtype) is below p, else x / (1 - p); the same
     with each call, so give each step a seed."""
     return apply("dropout", (x,), {"p": p, "seed": seed}, 1)[0]
+
+
+def gt(a: Tensor, b: Tensor) -> Tensor:
+    """a > b as bool, elementwise, shapes broadcast; false with a NaN."""
+    return apply("gt", (a, b), {}, 1)[0]
+
+
+def ge(a: Tensor, b: Tensor) -> Tensor:
+    """a >= b as bool, elementwise, shapes broadcast; false with a NaN."""
+    return apply("ge", (a, b), {}, 1)[0]
+
+
+def lt(a: Tensor, b: Tensor) -> Tensor:
+    """a < b as bool, elementwise, shapes broadcast; false with a NaN."""
+    return apply("lt", (a, b), {}, 1)[0]
+
+
+def le(a: Tensor, b: Tensor) -> Tensor:
+    """a <= b as bool, elementwise, shapes broadcast; false with a NaN."""
+    return apply("le", (a, b), {}, 1)[0]
+
+
+def ne(a: Tensor, b: Tensor) -> Tensor:
+    """a != b as bool, elementwise, shapes broadcast; true with a NaN."""
+    return apply("ne", (a, b), {}, 1)[0]
+
+
+def logical_and(a: Tensor, b: Tensor) -> Tensor:
+    """Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast."""
+    return apply("logical_and", (a, b), {}, 1)[0]
+
+
+def logical_or(a: Tensor, b: Tensor) -> Tensor:
+    """Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast."""
+    return apply("logical_or", (a, b), {}, 1)[0]
+
+
+def logical_not(x: Tensor) -> Tensor:
+    """Whether x is 0, as bool, elementwise."""
+    return apply("logical_not", (x,), {}, 1)[0]
+
+
+def minimum(a: Tensor, b: Tensor) -> Tensor:
+    """The smaller of a and b, elementwise, shapes broadcast; equal ones share the gradient."""
+    return apply("minimum", (a, b), {}, 1)[0]
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
+    """value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there."""
+    return apply("masked_fill", (x, mask), {"value": value}, 1)[0]
+
+
+def floor(x: Tensor) -> Tensor:
+    """The largest whole number up to each element, in the shape of x; its gradient is 0."""
+    return apply("floor", (x,), {}, 1)[0]
+
+
+def round(x: Tensor) -> Tensor:
+    """The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0."""
+    return apply("round", (x,), {}, 1)[0]
+
+
+def sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0."""
+    return apply("sign", (x,), {}, 1)[0]
+
+
+def erf(x: Tensor) -> Tensor:
+    """The error function of each element, in the shape of x."""
+    return apply("erf", (x,), {}, 1)[0]
+
+
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """x [.., n, m] with zeros below a diagonal; 0 is the main one, 1 the one above it."""
+    return apply("triu", (x,), {"diagonal": diagonal}, 1)[0]
+
+
+def any(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
+    """Whether any element over dims ([] for all) is not 0 (a NaN is not), as bool; of none it is false. The dims
+    go away or stay with size 1."""
+    return apply("any", (x,), {"dims": ints(dims), "keepdim": keepdim}, 1)[0]
+
+
+def all(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
+    """Whether all elements over dims ([] for all) are not 0 (a NaN is not), as bool; of none it is true. The dims
+    go away or stay with size 1."""
+    return apply("all", (x,), {"dims": ints(dims), "keepdim": keepdim}, 1)[0]
+
+
+def one_hot(index: Tensor, num_classes: int) -> Tensor:
+    """1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes."""
+    return apply("one_hot", (index,), {"num_classes": num_classes}, 1)[0]
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True) -> list[Tensor]:
+    """The k largest (or smallest) elements of x along dim in their order, and their indices (int64); a NaN is the
+    largest, of equal ones the first comes first."""
+    return apply("topk", (x,), {"k": k, "dim": dim, "largest": largest}, 2)
+
+
+def index_add(x: Tensor, index: Tensor, source: Tensor, dim: int = 0) -> Tensor:
+    """x, with each part of source along dim added to that which index (int64, [n]) names."""
+    return apply("index_add", (x, index, source), {"dim": dim}, 1)[0]
+
+
+def scatter_add(x: Tensor, index: Tensor, source: Tensor, dim: int) -> Tensor:
+    """x, with each element of source, up to the shape of index, added at index (int64) along dim."""
+    return apply("scatter_add", (x, index, source), {"dim": dim}, 1)[0]
+
+
+def nonzero(x: Tensor) -> Tensor:
+    """[n, dims of x]: the indices (int64) of the n elements that are not 0 (a NaN is not), in row-major order."""
+    return apply("nonzero", (x,), {}, 1)[0]
+
+
+def huber_loss(a: Tensor, b: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """d^2 / 2 of d = |a - b| up to delta, else delta * (d - delta / 2), elementwise, shapes broadcast; reduced by
+    mean, sum or none."""
+    return apply("huber_loss", (a, b), {"reduction": reduction, "delta": delta}, 1)[0]
+
+
+def std(x: Tensor, dims: Ints = (), keepdim: bool = False, correction: float = 1.0) -> Tensor:
+    """The root of var over dims ([] for all), which go away or stay with size 1; its gradient at 0 is 0."""
+    return apply("std", (x,), {"dims": ints(dims), "keepdim": keepdim, "correction": correction}, 1)[0]
+
+
+def norm(x: Tensor, p: float = 2.0, dims: Ints = (), keepdim: bool = False) -> Tensor:
+    """Over dims ([] for all), which go away or stay with size 1: for p = 1 the sum of |x|, for 2 the root of the
+    sum of squares, for inf the largest |x|, of which equal ones share the gradient."""
+    return apply("norm", (x,), {"p": p, "dims": ints(dims), "keepdim": keepdim}, 1)[0]
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> list[Tensor]:
+    """The elements of x along dim in their order, and their indices (int64); a NaN is the largest, equal ones
+    stay in order."""
+    return apply("sort", (x,), {"dim": dim, "descending": descending}, 2)
+
+
+def avg_pool2d(x: Tensor, kernel: Ints, stride: Ints | None = None, padding: Ints = (0, 0), count_include_pad: bool =
+               True) -> Tensor:
+    """The mean of each window of x [n, c, h, w]; the padding counts as zeros, or not at all."""
+    return apply("avg_pool2d", (x,), {"kernel": ints(kernel), "stride": ints(stride if stride is not None else
+        kernel), "padding": list(int64_pair(padding)), "count_include_pad": count_include_pad}, 1)[0]
+
+
+def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False,
+                                 scale: float = 0.0) -> Tensor:
+    """softmax(scale q k^T) v of q [.., l, e], k [.., s, e], v [.., s, d]; scale 0 is 1 / sqrt(e). A mask hides
+    where it is false, or is added; is_causal hides column j > row i; a row with all hidden gives 0."""
+    return apply("scaled_dot_product_attention", (q, k, v, mask), {"is_causal": is_causal, "scale": scale}, 1)[0]
+
+
+def rms_norm(x: Tensor, weight: Tensor | None = None, normalized_dims: int = 1, eps: float = 1e-5) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape."""
+    return apply("rms_norm", (x, weight), {"normalized_dims": normalized_dims, "eps": eps}, 1)[0]
+
+
+def group_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, num_groups: int = 1, eps: float =
+               1e-5) -> Tensor:
+    """(x - mean) / sqrt(var + eps) of x [n, c, ..] within each of num_groups groups of neighbouring channels,
+    times weight [c], plus bias [c]."""
+    return apply("group_norm", (x, weight, bias), {"num_groups": num_groups, "eps": eps}, 1)[0]
+
+
+def batch_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, running_mean: Tensor | None =
+               None, running_var: Tensor | None = None, training: bool = True, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(var + eps) in each channel of x [n, c, ..], times weight [c], plus bias [c]. In training,
+    mean and var (without correction) are those of x, else running_mean and running_var [c]: tensors of the
+    caller's, which no call changes."""
+    return apply("batch_norm", (x, weight, bias, running_mean, running_var), {"training": training, "eps": eps}, 1)[0]
+
+
+def kl_div(logs: Tensor, targets: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target,
+    elementwise, shapes broadcast; reduced by mean, sum or none."""
+    return apply("kl_div", (logs, targets), {"reduction": reduction, "log_target": log_target}, 1)[0]
+
+
+def adaptive_avg_pool2d(x: Tensor, output_size: Ints) -> Tensor:
+    """The means of output_size [oh, ow] windows of x [n, c, h, w]: window i from floor(i h / oh) up to ceil((i +
+    1) h / oh), columns likewise."""
+    return apply("adaptive_avg_pool2d", (x,), {"output_size": ints(output_size)}, 1)[0]
+
+
+def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = (1), padding: Ints = (0), dilation:
+           Ints = (1), groups: int = 1) -> Tensor:
+    """x [n, c, l] convolved with weight [out, c / groups, k], plus bias [out]."""
+    return apply("conv1d", (x, weight, bias), {"stride": ints(stride), "padding": ints(padding), "dilation":
+        ints(dilation), "groups": groups}, 1)[0]
+
+
+def conv_transpose2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = (1, 1), padding: Ints = (0,
+                     0), output_padding: Ints = (0, 0), dilation: Ints = (1, 1), groups: int = 1) -> Tensor:
+    """The gradient of the image of conv2d, from x [n, c, h, w] by weight [c, out / groups, kh, kw], plus bias
+    [out]; output_padding, below stride, adds last rows and columns."""
+    return apply("conv_transpose2d", (x, weight, bias), {"stride": list(int64_pair(stride)), "padding":
+        list(int64_pair(padding)), "output_padding": list(int64_pair(output_padding)), "dilation":
+        list(int64_pair(dilation)), "groups": groups}, 1)[0]
+
+
+def repeat(x: Tensor, repeats: Ints) -> Tensor:
+    """x repeats[i] times along each dim i, of which the first are new ones where there are more repeats than dims
+    of x."""
+    return apply("repeat", (x,), {"repeats": ints(repeats)}, 1)[0]
+
+
+def interpolate(x: Tensor, size: Ints, mode: str = "nearest", align_corners: bool = False) -> Tensor:
+    """x [n, c, h, w] with size [rows, columns]: nearest takes row floor(i h / rows), bilinear the mean of the
+    four elements around a place, centers (or corners) at their places; columns likewise."""
+    return apply("interpolate", (x,), {"size": ints(size), "mode": mode, "align_corners": align_corners}, 1)[0]
+
+
+def min_with_indices(x: Tensor, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
+    """The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the
+    first NaN, or else the first of equal ones, which has the gradient."""
+    return apply("min_with_indices", (x,), {"dim": dim, "keepdim": keepdim}, 2)
+
+
+def max_with_indices(x: Tensor, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
+    """The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the
+    first NaN, or else the first of equal ones, which has the gradient."""
+    return apply("max_with_indices", (x,), {"dim": dim, "keepdim": keepdim}, 2)

@@ -256,6 +256,19 @@ class Tensor(ShardedMethods, Owner):
     def __abs__(self) -> Tensor:
         return ops.abs(self)
 
+    def __lt__(self, other: Operand) -> Tensor:
+        return _with(ops.lt, self, other)
+
+    def __le__(self, other: Operand) -> Tensor:
+        return _with(ops.le, self, other)
+
+    def __gt__(self, other: Operand) -> Tensor:
+        return _with(ops.gt, self, other)
+
+    def __ge__(self, other: Operand) -> Tensor:
+        return _with(ops.ge, self, other)
+
+    # Of handles, as a key of a dict needs it; distag.eq and distag.ne compare elements.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tensor) and self.id == other.id
 

@@ -1,10 +1,11 @@
 """Workers: participants of a group that call each other's functions."""
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ctypes import addressof, byref, c_int32, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 
@@ -14,7 +15,7 @@ from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
 from ._library import lib
 from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
-from .context import Context, copy_ranks, copy_report
+from .context import Context, copy_ranks, copy_report, copy_text
 from .errors import UsageError, fail, raise_interrupt
 from .functions import Watch
 from .futures import Future, begin, wait_in_slices
@@ -274,33 +275,41 @@ class Worker(Owner):
     # ---- calls ----
 
     def call(self, to: str | int, function: str | Callable[..., Any], *args: Any,
-             context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None) -> Any:
-        """Calls a function of another worker and waits for its answer. Ctrl-C is heard, and cancels the call."""
-        return self.call_async(to, function, *args, context=context, timeout=timeout, label=label).result()
+             context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None,
+             traceparent: str | None = None) -> Any:
+        """Calls a function of another worker and waits for its answer. Ctrl-C is heard, and cancels the call. The
+        traceparent is that of the call being answered, unless told; "" is none."""
+        return self.call_async(to, function, *args, context=context, timeout=timeout, label=label,
+                               traceparent=traceparent).result()
 
     def call_async(self, to: str | int, function: str | Callable[..., Any], *args: Any,
-                   context: ContextArgument = CURRENT, timeout: Duration = None,
-                   label: str | None = None) -> Future[Any]:
+                   context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None,
+                   traceparent: str | None = None) -> Future[Any]:
         """The same as a future."""
         keep: list[Any] = []
-        return begin(lib.distag_call_async, *self._call(to, function, args, context, timeout, label, keep))
+        return begin(lib.distag_call_async,
+                     *self._call(to, function, args, context, (timeout, label, traceparent), keep))
 
     def remote(self, to: str | int, function: str | Callable[..., Any], *args: Any,
-               context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None) -> RRef:
+               context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None,
+               traceparent: str | None = None) -> RRef:
         """Calls a function whose answer stays where it is made, and gives a reference to it at once."""
         out, err = RRefHandle(), distag_error()
         keep: list[Any] = []
-        if lib.distag_remote(*self._call(to, function, args, context, timeout, label, keep), byref(out), byref(err)):
+        begun = self._call(to, function, args, context, (timeout, label, traceparent), keep)
+        if lib.distag_remote(*begun, byref(out), byref(err)):
             fail(err)
         return RRef(out)
 
     def _call(self, to: str | int, function: str | Callable[..., Any], args: Sequence[Any], context: ContextArgument,
-              timeout: Duration, label: str | None, keep: list[Any]) -> tuple[Any, ...]:
+              options: tuple[Duration, str | None, str | None], keep: list[Any]) -> tuple[Any, ...]:
         """The arguments that all kinds of calls begin with; `keep` holds what they point to."""
         target = to if isinstance(to, str) else self.member(to).name
         values = [to_value(arg, keep, f"args[{index}]") for index, arg in enumerate(args)]
+        timeout, label, traceparent = options
         return (self._h, context_handle(context), text(target, "to"), text(functions.name_of(function), "function"),
-                (c_void_p * len(values))(*values), len(values), call_options(timeout, self._within(), label))
+                (c_void_p * len(values))(*values), len(values),
+                call_options(timeout, self._within(), label, traceparent))
 
     def _within(self) -> int | None:
         """The call that this thread answers for this worker: its deadline bounds the calls that it makes."""
@@ -382,6 +391,41 @@ class Worker(Owner):
     def report(self) -> dict[str, Any]:
         """The worker for people and tools: members, open calls, contexts, references, events."""
         return copy_report(lib.distag_worker_copy_report, self._h)
+
+    def group_report(self, timeout: Duration = 1.0) -> dict[str, Any]:
+        """What all members have open and wait for, in "members". One that does not answer in time has no "report", and
+        as "silent" why."""
+        return copy_report(lib.distag_worker_copy_group_report, self._h, nanoseconds(timeout))
+
+    def metrics(self) -> str:
+        """The counters in the text format of Prometheus."""
+        return copy_text(lib.distag_worker_copy_metrics, self._h)
+
+    def start_trace(self, folder: str | None = None, max_bytes: int = 0) -> None:
+        """Writes what the worker does to FOLDER/NAME.trace.json (Perfetto opens it); None: where DISTAG_TRACE says."""
+        options, err = _raw.distag_trace_options(struct_size=sizeof(_raw.distag_trace_options)), distag_error()
+        options.max_bytes = fit(max_bytes, c_uint64, "max_bytes")
+        options.folder = None if folder is None else text(folder, "folder")
+        if lib.distag_worker_start_trace(self._h, byref(options), byref(err)):
+            fail(err)
+
+    def stop_trace(self) -> None:
+        """Ends the trace, if there is one."""
+        err = distag_error()
+        if lib.distag_worker_stop_trace(self._h, byref(err)):
+            fail(err)
+
+    @contextlib.contextmanager
+    def trace(self, label: str) -> Iterator[None]:
+        """A span in the trace: `with worker.trace("step"):`. Nothing where nothing is traced."""
+        span, err = c_uint64(), distag_error()
+        if lib.distag_trace_begin(self._h, text(label, "label"), byref(span), byref(err)):
+            fail(err)
+        try:
+            yield
+        finally:
+            if not self.is_closed:
+                lib.distag_trace_end(self._h, span.value)
 
     def __repr__(self) -> str:
         return "<closed distag.Worker>" if self.is_closed else f"<distag.Worker {self.name} rank {self.rank}>"

@@ -20,9 +20,6 @@ constexpr size_t kMaxWaiting = 64;
 constexpr Nanos kLongestOffer = 2 * kSecond;
 // How long nobody is accepted after descriptors were short.
 constexpr Nanos kPause = 20 * kMillisecond;
-// Lanes that end in one turn: each gives back its memory, which takes some 20 us.
-constexpr size_t kLanesATurn = 32;
-
 }  // namespace
 
 // An accepted dialler makes an offer in time, which is taken or not; then it is a lane, or is hung up on.
@@ -226,7 +223,7 @@ void LaneAcceptor::State::close_listener() {
 bool LaneAcceptor::State::close_some() {
   assert_on_loop(context_->loop());
   close_listener();
-  for (size_t i = 0; i < kLanesATurn && !lanes_.empty(); ++i) {
+  for (size_t i = 0; i < LaneContext::kEndsATurn && !lanes_.empty(); ++i) {
     lanes_.begin()->second->close();
     lanes_.erase(lanes_.begin());
   }

@@ -205,6 +205,7 @@ void LaneConnection::State::dial_below(std::string_view why) {
   events.on_dropped = [weak = weak_from_this()](bool refused) {
     if (const auto state = weak.lock()) state->drop(refused);
   };
+  events.is_redial = events_.is_redial;
   connection_ = below_->dial(endpoint_, std::move(events));
 }
 

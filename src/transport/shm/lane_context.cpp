@@ -114,9 +114,15 @@ bool LaneContext::turn() {
   assert_on_loop(loop_);
   if (tidy_timer_ == 0 && shared_memory::has_blocks()) tidy_later();
   bool more = false;
+  size_t ended = 0;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const std::shared_ptr<Lane> lane = lanes_[i];
-    if (lane != nullptr) more |= lane->turn();
+    if (lane == nullptr) continue;
+    more |= lane->turn();
+    if (lanes_[i] == nullptr && ++ended == kEndsATurn) {
+      more = true;
+      break;
+    }
   }
   if (std::exchange(has_holes_, false)) std::erase(lanes_, nullptr);
   return more;

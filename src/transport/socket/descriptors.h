@@ -5,9 +5,12 @@
 namespace distag {
 
 // Descriptors that stay free for the host when a connection is accepted; and those that are free when one is dialled or
-// an address is listened at: with room for who dials back.
+// an address is listened at: with room for the peer that dials back. A dial in the place of a connection that was open
+// needs fewer than any accept leaves free: connections of strangers never keep a member from coming back.
 inline constexpr int kAcceptReserve = 8;
 inline constexpr int kDialReserve = 16;
+inline constexpr int kRedialReserve = 6;
+static_assert(kRedialReserve < kAcceptReserve);
 
 // The limit of open files of this process.
 size_t descriptor_limit();

@@ -1,29 +1,38 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "base/fd_loop.h"
 #include "transport/socket/address.h"
 
 namespace distag {
 
-// Whether somebody listens at an address: libzmq says that a dial failed, but not why, so a plain connect asks. On the
-// loop. `done` runs later, once, unless the probe is destroyed before: with true where the system says that nobody
-// listens there; with false where somebody does, or when that is not known after half a second.
+// What is at an address: libzmq says that a dial failed, but not why, so a plain connection asks, and listens for half
+// a second to who is there. On the loop. `done` runs later, once, unless the probe is destroyed before.
 class Probe {
  public:
-  Probe(FdLoop& loop, const SocketAddress& address, std::function<void(bool is_refused)> done);
+  struct Answer {
+    bool is_refused = false;  // the system says that no process listens there
+    bool is_zmtp = false;     // who listens greets as ZMTP does
+    std::string found;        // for a text; empty: nothing is known within half a second, or it is ZMTP
+  };
+
+  Probe(FdLoop& loop, const SocketAddress& address, std::function<void(Answer answer)> done);
   ~Probe();
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
  private:
-  void finish(int error);
+  void on_connected(int error);
+  void on_readable();
+  void finish(Answer answer);
 
   FdLoop& loop_;
-  std::function<void(bool is_refused)> done_;
+  std::function<void(Answer answer)> done_;
   int fd_ = -1;
   Loop::TimerId timer_ = 0;
+  bool is_connected_ = false;
 };
 
 }  // namespace distag

@@ -2,7 +2,6 @@
 
 #include <sys/random.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 
 #include "base/error.h"
 #include "transport/key_ring.h"
+#include "transport/zmq/libzmq.h"
 
 namespace distag {
 namespace {
@@ -131,9 +131,9 @@ ZapHandler::ZapHandler(ZmqContext& context)
   socket_.set(ZMQ_LINGER, 0);
   socket_.set(ZMQ_SNDHWM, 0);
   socket_.set(ZMQ_RCVHWM, 0);
-  const auto bind = [this] { return zmq_bind(socket_.handle(), kEndpoint); };
+  const auto bind = [this] { return libzmq.zmq_bind(socket_.handle(), kEndpoint); };
   if (socket_.context().call([&] { return retry_zmq(bind); }) != 0) {
-    fail(Status::kInternal, "the handler of ZAP cannot be bound: {}", zmq_strerror(zmq_errno()));
+    fail(Status::kInternal, "the handler of ZAP cannot be bound: {}", libzmq.zmq_strerror(libzmq.zmq_errno()));
   }
 }
 
@@ -200,7 +200,7 @@ std::string ZapHandler::next_ticket(const ZapRequest& request, const std::string
 
 uint64_t ZapHandler::serial_of(ZmqPart& part) const {
   assert_on_loop(socket_.context().loop());
-  const char* const text = zmq_msg_gets(part.get(), "User-Id");
+  const char* const text = libzmq.zmq_msg_gets(part.get(), "User-Id");
   if (text == nullptr) return 0;
   const std::string_view ticket(text);
   const size_t begin = secret_.size() + 1;
@@ -212,7 +212,7 @@ uint64_t ZapHandler::serial_of(ZmqPart& part) const {
 
 std::optional<ZapTicket> ZapHandler::ticket_of(ZmqPart& part) const {
   assert_on_loop(socket_.context().loop());
-  const char* const text = zmq_msg_gets(part.get(), "User-Id");
+  const char* const text = libzmq.zmq_msg_gets(part.get(), "User-Id");
   return text == nullptr ? std::nullopt : parse_ticket(text, secret_);
 }
 

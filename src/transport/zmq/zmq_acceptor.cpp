@@ -1,11 +1,9 @@
 #include "transport/zmq/zmq_acceptor.h"
 
 #include <fcntl.h>
-#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include <array>
 #include <cerrno>
@@ -14,11 +12,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/own_descriptors.h"
 #include "transport/key_ring.h"
 #include "transport/socket/credentials.h"
 #include "transport/socket/descriptors.h"
 #include "transport/socket/listener.h"
+#include "transport/socket/received_bytes.h"
 #include "transport/zmq/handshake_watch.h"
+#include "transport/zmq/libzmq.h"
 #include "transport/zmq/zap.h"
 #include "transport/zmq/zmq_monitor.h"
 #include "transport/zmq/zmq_socket.h"
@@ -27,6 +28,7 @@ namespace distag {
 namespace {
 
 constexpr int kMessagesPerTurn = 64;
+constexpr int kNewcomer = 16;  // messages that take as long as the first one of a connection
 // How long diallers wait in the backlog until descriptors are looked at again.
 constexpr Nanos kPause = 20 * kMillisecond;
 constexpr Nanos kLastWords = 100 * kMillisecond;
@@ -49,6 +51,7 @@ struct Known {
   uint64_t ring_version = 0;  // in which the key had that name
   bool is_barred = false;     // nothing is heard of it any more
   int fd = -1;                // a number to look at: it may belong to another connection by now
+  NotedSocket noted;          // likewise, where it was that connection's at the first message
   uint64_t bytes = 0;         // received at the last look
   bool has_brought = false;   // a message, since the last look
 };
@@ -62,13 +65,16 @@ std::string describe_other_side(int fd) {
   return process ? fmt::format("process {} of user {}", process->pid, process->uid) : std::string();
 }
 
-// The bytes that the system has received for a tcp connection; 0 where it does not say.
-uint64_t received_bytes(int fd) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  constexpr size_t kEnd = offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received;
-  return size >= kEnd ? info.tcpi_bytes_received : 0;
+std::optional<SocketAddress> own_side_of(int fd) {
+  SocketAddress own;
+  own.length = sizeof own.address;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own.address), &own.length) != 0) return std::nullopt;
+  return own;
+}
+
+uint16_t port_of(const SocketAddress& address) {
+  if (address.family() == AF_INET) return reinterpret_cast<const sockaddr_in&>(address.address).sin_port;
+  return reinterpret_cast<const sockaddr_in6&>(address.address).sin6_port;
 }
 
 ConnectionToken token_of(Serial serial) {
@@ -117,6 +123,7 @@ class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_fr
   bool receive();
   void hand_out();
   Known* find(std::span<ZmqPart> parts, Serial& serial);
+  bool is_accepted(int fd) const;
   Known& add(Serial serial, const ZapTicket& ticket, ZmqPart& part);
   bool is_still_let_in(Serial serial, Known& known);
   void forget(Serial serial);
@@ -133,6 +140,7 @@ class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_fr
   std::unique_ptr<Listener> listener_;
   std::shared_ptr<ZapHandler> zap_;
   std::string domain_;
+  NotedSocket duplicate_;                // of the listener's descriptor, for libzmq
   std::unique_ptr<ZmqSocket> router_;    // with the first dialler
   std::unique_ptr<ZmqMonitor> monitor_;  // after the router, to be destroyed before it
   std::string bound_;                    // as libzmq names it
@@ -189,16 +197,17 @@ void ZmqAcceptor::State::bind() {
   monitor_ = std::make_unique<ZmqMonitor>(*router_, kWatched);
   const int duplicate = fcntl(listener_->fd(), F_DUPFD_CLOEXEC, 0);
   if (duplicate < 0) fail(Status::kOutOfMemory, "a descriptor cannot be duplicated: {}", std::strerror(errno));
+  duplicate_ = NotedSocket(duplicate);
   router_->set(ZMQ_USE_FD, duplicate);
-  const auto bind_it = [this] { return zmq_bind(router_->handle(), listener_->endpoint().c_str()); };
+  const auto bind_it = [this] { return libzmq.zmq_bind(router_->handle(), listener_->endpoint().c_str()); };
   if (context_->call([&] { return retry_zmq(bind_it); }) != 0) {
-    const int error = zmq_errno();
+    const int error = libzmq.zmq_errno();
     ::close(duplicate);
-    fail(Status::kInternal, "\"{}\" cannot be listened at: {}", listener_->endpoint(), zmq_strerror(error));
+    fail(Status::kInternal, "\"{}\" cannot be listened at: {}", listener_->endpoint(), libzmq.zmq_strerror(error));
   }
   std::array<char, 256> text{};
   size_t size = text.size();
-  if (zmq_getsockopt(router_->handle(), ZMQ_LAST_ENDPOINT, text.data(), &size) == 0) bound_ = text.data();
+  if (libzmq.zmq_getsockopt(router_->handle(), ZMQ_LAST_ENDPOINT, text.data(), &size) == 0) bound_ = text.data();
   loop_.watch(router_->fd(), [weak = weak_from_this()] {
     if (const auto state = weak.lock()) state->on_readable();
   });
@@ -247,11 +256,14 @@ void ZmqAcceptor::State::settle() {
 
 // True when it stopped before everything was handed out.
 bool ZmqAcceptor::State::receive() {
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
+  for (int left = kMessagesPerTurn; left > 0;) {
     const ZmqSocket::Received received = router_->receive();
     if (received != ZmqSocket::Received::kMessage) return received == ZmqSocket::Received::kPart;
+    const size_t known = known_.size();
+    left -= router_->turn_cost();
     hand_out();
     if (!router_) return false;
+    if (known_.size() > known) left -= kNewcomer;
   }
   return true;
 }
@@ -285,16 +297,25 @@ Known& ZmqAcceptor::State::add(Serial serial, const ZapTicket& ticket, ZmqPart& 
   known.routing_id.assign(id.begin(), id.end());
   known.key = ticket.key;
   known.name = ticket.name;
-  known.fd = zmq_msg_get(router_->parts()[1].get(), ZMQ_SRCFD);
+  known.fd = libzmq.zmq_msg_get(router_->parts()[1].get(), ZMQ_SRCFD);
   if (!address_.is_ipc()) known.bytes = received_bytes(known.fd);
   // The one before it has ended, or it would have the routing id: answers to it go to nobody else.
   const auto before = serials_.find(known.routing_id);
   if (before != serials_.end()) known_.erase(before->second);
   serials_[known.routing_id] = serial;
   if (known.fd >= 0) watch_.add_message(serial, known.fd);
+  if (is_accepted(known.fd)) known.noted = NotedSocket(known.fd);
   has_newcomer_ = true;
   if (look_timer_ == 0 && !address_.is_ipc() && events_.on_part) look_for_parts();
   return known_.emplace(serial, std::move(known)).first->second;
+}
+
+// Whether the descriptor is of a connection to the address here: libzmq may have closed it by now.
+bool ZmqAcceptor::State::is_accepted(int fd) const {
+  const std::optional<SocketAddress> own = own_side_of(fd);
+  const std::optional<SocketAddress> listens = own_side_of(listener_->fd());
+  if (!own || !listens || own->family() != listens->family()) return false;
+  return own->is_ipc() ? std::strcmp(own->path(), listens->path()) == 0 : port_of(*own) == port_of(*listens);
 }
 
 // Those that may connect change.
@@ -394,11 +415,12 @@ void ZmqAcceptor::State::release() {
   if (router_ && context_->is_here()) {
     router_->let_linger(kLastWords);
     // Who was told that this is closed may listen at the same port at once: libzmq has to close its duplicate first.
-    const bool is_ending = !bound_.empty() && zmq_unbind(router_->handle(), bound_.c_str()) == 0;
+    const bool is_ending = !bound_.empty() && libzmq.zmq_unbind(router_->handle(), bound_.c_str()) == 0;
     if (is_ending && !address_.is_ipc()) monitor_->wait_for(ZMQ_EVENT_CLOSED, kCloseTimeout);
   }
   monitor_.reset();
   router_.reset();
+  duplicate_ = NotedSocket();
   if (zap_) zap_->remove(domain_);
   known_.clear();
   serials_.clear();

@@ -1,11 +1,13 @@
 #include "transport/zmq/zmq_connection.h"
 
-#include <zmq.h>
-
 #include <utility>
 
 #include "base/error.h"
+#include "base/own_descriptors.h"
 #include "transport/socket/credentials.h"
+#include "transport/socket/findings.h"
+#include "transport/socket/received_bytes.h"
+#include "transport/zmq/libzmq.h"
 #include "transport/zmq/probe.h"
 #include "transport/zmq/zmq_monitor.h"
 #include "transport/zmq/zmq_socket.h"
@@ -60,6 +62,7 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   void dial();
   bool send(const Frames& frames);
   void close();
+  std::string found() const;
   bool take_turn() override;
 
  private:
@@ -76,6 +79,7 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   bool receive();
   void begin_end();
   void finish_end();
+  void on_answer(const Probe::Answer& answer);
   void drop(bool is_refused);
   void release();
 
@@ -90,6 +94,8 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   Loop::TimerId dial_timer_ = 0;
   Phase phase_ = Phase::kDialling;
   int descriptor_ = -1;  // of the connection, as the monitor named it
+  NotedSocket noted_;    // likewise, once it is known to be that
+  std::string found_;    // by a probe
   Nanos connected_at_ = 0;
   bool is_over_ = false;     // the monitor has told the end
   bool is_hang_up_ = false;  // it was one in the midst of the handshake
@@ -112,9 +118,10 @@ void ZmqConnection::State::make_socket() {
 
 void ZmqConnection::State::dial() {
   monitor_ = std::make_unique<ZmqMonitor>(*socket_, kEndEvents | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED);
-  const auto connect = [this] { return zmq_connect(socket_->handle(), address_.endpoint.c_str()); };
+  const auto connect = [this] { return libzmq.zmq_connect(socket_->handle(), address_.endpoint.c_str()); };
   if (context_->call([&] { return retry_zmq(connect); }) != 0) {
-    fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", address_.endpoint, zmq_strerror(zmq_errno()));
+    fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", address_.endpoint,
+         libzmq.zmq_strerror(libzmq.zmq_errno()));
   }
   dial_timer_ = loop_.start_timer(loop_.now() + kDialTimeout, [weak = weak_from_this()] {
     const auto state = weak.lock();
@@ -196,12 +203,14 @@ void ZmqConnection::State::look_at_monitor() {
     }
   };
   read();
-  if (is_new && address_.is_ipc() && !keys_) {
-    const bool is_other = !is_of_same_user(descriptor_);
+  if (is_new) {
+    const bool is_other = address_.is_ipc() && !keys_ && !is_of_same_user(descriptor_);
+    NotedSocket noted(descriptor_);
     // libzmq says that the connection is over before it closes the descriptor, the number of which may be another's
     // from then on: the look counts only if that has not been said by now.
     read();
     was_denied_ = was_denied_ || (is_other && !is_over_);
+    if (!is_over_) noted_ = std::move(noted);
     is_over_ = is_over_ || is_other;
     has_succeeded = has_succeeded && !is_over_;
   }
@@ -238,7 +247,7 @@ bool ZmqConnection::State::check_writable() {
 
 // True when it stopped before everything was handed out.
 bool ZmqConnection::State::receive() {
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
+  for (int left = kMessagesPerTurn; left > 0;) {
     if (phase_ == Phase::kEnded || !socket_) return false;
     const ZmqSocket::Received received = socket_->receive();
     if (received != ZmqSocket::Received::kMessage) return received == ZmqSocket::Received::kPart;
@@ -246,6 +255,7 @@ bool ZmqConnection::State::receive() {
       if (is_open()) begin_end();
       return false;
     }
+    left -= socket_->turn_cost();
     // Before on_connected nothing is handed out: a peer that was not let in may have sent something.
     if (was_connected_ && events_.on_message) events_.on_message(frames_of(socket_->parts()));
   }
@@ -261,18 +271,31 @@ void ZmqConnection::State::finish_end() {
   if (probe_ || phase_ != Phase::kEnding) return;
   release();
   if (was_connected_ || was_denied_) return drop(false);
-  if (is_hang_up_ && loop_.now() - connected_at_ < kQuickHangUp) {
-    was_denied_ = ++hang_ups_ == 2;
-    return was_denied_ ? drop(false) : dial_again();
-  }
-  probe_ = std::make_unique<Probe>(loop_, address_, [weak = weak_from_this()](bool is_refused) {
-    if (const auto state = weak.lock()) state->drop(is_refused);
+  if (is_hang_up_ && loop_.now() - connected_at_ < kQuickHangUp && ++hang_ups_ == 1) return dial_again();
+  probe_ = std::make_unique<Probe>(loop_, address_, [weak = weak_from_this()](const Probe::Answer& answer) {
+    if (const auto state = weak.lock()) state->on_answer(answer);
   });
+}
+
+// Who hangs up twice, and speaks ZMTP, does not let this one in; another program may hang up as well.
+void ZmqConnection::State::on_answer(const Probe::Answer& answer) {
+  found_ = answer.found;
+  was_denied_ = was_denied_ || (hang_ups_ == 2 && answer.is_zmtp);
+  drop(answer.is_refused);
+}
+
+std::string ZmqConnection::State::found() const {
+  assert_on_loop(loop_);
+  if (was_connected_ || was_denied_ || !found_.empty()) return found_;
+  if (phase_ == Phase::kDialling && descriptor_ < 0) return findings::kNoAnswer;
+  const bool has_heard = phase_ != Phase::kDialling || received_bytes(descriptor_) > 0;
+  return has_heard ? findings::kBrokeOff : findings::kIsSilent;
 }
 
 void ZmqConnection::State::dial_again() {
   phase_ = Phase::kDialling;
   descriptor_ = -1;
+  noted_ = NotedSocket();
   is_over_ = false;
   is_hang_up_ = false;
   has_news_ = true;
@@ -310,6 +333,8 @@ ZmqConnection::ZmqConnection(const std::shared_ptr<ZmqContext>& context, const S
 }
 
 ZmqConnection::~ZmqConnection() { state_->close(); }
+
+std::string ZmqConnection::found() const { return state_->found(); }
 
 bool ZmqConnection::send(const Frames& frames) { return state_->send(frames); }
 

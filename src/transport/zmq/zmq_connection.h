@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "transport/security.h"
 #include "transport/socket/address.h"
@@ -20,6 +21,7 @@ class ZmqConnection final : public Connection {
   ~ZmqConnection() override;
 
   bool send(const Frames& frames) override;
+  std::string found() const override;
 
  private:
   class State;

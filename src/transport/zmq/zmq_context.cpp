@@ -1,23 +1,24 @@
 #include "transport/zmq/zmq_context.h"
 
-#include <zmq.h>
-
 #include <cerrno>
 
 #include "base/error.h"
 #include "base/executor.h"
 #include "base/process.h"
 #include "transport/socket/descriptors.h"
+#include "transport/zmq/libzmq.h"
 #include "transport/zmq/zap.h"
 
 namespace distag {
 namespace {
 
-constexpr int kMaxSockets = 32768;
+// Three for each of 4,096 members, and some. libzmq fills a table of them with its first socket.
+constexpr int kMaxSockets = 16384;
 
 void set(void* context, int option, int value) {
-  if (zmq_ctx_set(context, option, value) != 0) {
-    fail(Status::kInternal, "ZeroMQ context option {} = {}: {}", option, value, zmq_strerror(zmq_errno()));
+  if (libzmq.zmq_ctx_set(context, option, value) != 0) {
+    fail(Status::kInternal, "ZeroMQ context option {} = {}: {}", option, value,
+         libzmq.zmq_strerror(libzmq.zmq_errno()));
   }
 }
 
@@ -26,7 +27,7 @@ class Ending {
  public:
   Ending(void* context, std::shared_ptr<LentFrames> lent) : context_(context), lent_(std::move(lent)) {}
   ~Ending() {
-    while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
+    while (libzmq.zmq_ctx_term(context_) != 0 && libzmq.zmq_errno() == EINTR) {
     }
     lent_->release();  // all are back, and the loop may have ended
   }
@@ -69,19 +70,20 @@ void* ZmqContext::open_socket(int type) {
   assert_on_loop(loop());
   require_descriptors(kDescriptorReserve);
   if (context_ == nullptr) {
-    void* const context = zmq_ctx_new();
+    libzmq.find_all();
+    void* const context = libzmq.zmq_ctx_new();
     if (context == nullptr) {
-      fail(Status::kOutOfMemory, "a ZeroMQ context cannot be made: {}", zmq_strerror(zmq_errno()));
+      fail(Status::kOutOfMemory, "a ZeroMQ context cannot be made: {}", libzmq.zmq_strerror(libzmq.zmq_errno()));
     }
     context_ = context;
     set(context_, ZMQ_IO_THREADS, 1);
     set(context_, ZMQ_MAX_SOCKETS, kMaxSockets);
     set(context_, ZMQ_BLOCKY, 0);
   }
-  void* const socket = call([this, type] { return zmq_socket(context_, type); });
+  void* const socket = call([this, type] { return libzmq.zmq_socket(context_, type); });
   if (socket == nullptr) {
     fail(Status::kOutOfMemory, "a ZeroMQ socket cannot be made: {}; raise the limit of open files (ulimit -n)",
-         zmq_strerror(zmq_errno()));
+         libzmq.zmq_strerror(libzmq.zmq_errno()));
   }
   return socket;
 }

@@ -46,9 +46,9 @@ class ZmqContext {
   // Calls libzmq, whose containers may throw for want of memory. A socket may then be left that nobody can close, so
   // the context is left alone as well: its end would wait for ever.
   template <typename Call>
-  auto call(Call&& libzmq) {
+  auto call(Call&& of_libzmq) {
     try {
-      return libzmq();
+      return of_libzmq();
     } catch (...) {
       is_left_alone_ = true;
       throw;

@@ -1,10 +1,9 @@
 #include "transport/zmq/zmq_engine.h"
 
-#include <zmq.h>
-
 #include <utility>
 
 #include "base/error.h"
+#include "transport/zmq/libzmq.h"
 #include "transport/zmq/zmq_acceptor.h"
 #include "transport/zmq/zmq_connection.h"
 #include "transport/zmq/zmq_context.h"
@@ -38,7 +37,7 @@ std::unique_ptr<Connection> ZmqEngine::dial(const SocketAddress& address, const 
 // The version is that of the library in this process.
 SocketReport ZmqEngine::report() const {
   int major = 0, minor = 0, patch = 0;
-  zmq_version(&major, &minor, &patch);
+  libzmq.zmq_version(&major, &minor, &patch);
   return {"zmq", fmt::format("{}.{}.{}", major, minor, patch)};
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "transport/socket/frame_block.h"
+#include "transport/zmq/libzmq.h"
 
 namespace distag {
 namespace {
@@ -37,8 +38,8 @@ void give_back(void*, void* hint) {
 bool send_part(void* socket, ZmqPart& part, bool more) {
   int sent = -1;
   do {
-    sent = zmq_msg_send(part.get(), socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
-  } while (sent < 0 && zmq_errno() == EINTR);
+    sent = libzmq.zmq_msg_send(part.get(), socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
+  } while (sent < 0 && libzmq.zmq_errno() == EINTR);
   return sent >= 0;
 }
 
@@ -52,11 +53,11 @@ Frame adopt(ZmqPart part) {
 }  // namespace
 
 bool ZmqPart::copy(const void* data, size_t size) {
-  if (zmq_msg_init_size(&message_, size) != 0) {
-    zmq_msg_init(&message_);
+  if (libzmq.zmq_msg_init_size(&message_, size) != 0) {
+    libzmq.zmq_msg_init(&message_);
     return false;
   }
-  if (size > 0) std::memcpy(zmq_msg_data(&message_), data, size);
+  if (size > 0) std::memcpy(libzmq.zmq_msg_data(&message_), data, size);
   return true;
 }
 
@@ -65,8 +66,8 @@ bool ZmqPart::lend(const Frame& frame, const std::shared_ptr<LentFrames>& home) 
   loan->is_handed_over.store(true, std::memory_order_release);
   // libzmq does not write to it.
   void* const data = const_cast<std::byte*>(frame.data());
-  if (zmq_msg_init_data(&message_, data, frame.size(), &give_back, loan.get()) != 0) {
-    zmq_msg_init(&message_);
+  if (libzmq.zmq_msg_init_data(&message_, data, frame.size(), &give_back, loan.get()) != 0) {
+    libzmq.zmq_msg_init(&message_);
     return false;
   }
   static_cast<void>(loan.release());
@@ -93,8 +94,8 @@ ZmqSent send_parts(void* socket, std::span<const std::byte> to, const Frames& fr
 bool receive_part(void* socket, ZmqPart& part) {
   int received = -1;
   do {
-    received = zmq_msg_recv(part.get(), socket, ZMQ_DONTWAIT);
-  } while (received < 0 && zmq_errno() == EINTR);
+    received = libzmq.zmq_msg_recv(part.get(), socket, ZMQ_DONTWAIT);
+  } while (received < 0 && libzmq.zmq_errno() == EINTR);
   return received >= 0;
 }
 

@@ -1,11 +1,11 @@
 #include "transport/zmq/zmq_monitor.h"
 
 #include <poll.h>
-#include <zmq.h>
 
 #include <cstring>
 
 #include "base/error.h"
+#include "transport/zmq/libzmq.h"
 
 namespace distag {
 
@@ -23,19 +23,19 @@ ZmqMonitor::ZmqMonitor(ZmqSocket& monitored, int events)
   const std::string address = fmt::format("inproc://monitor-{}", context.next_number());
   reader_.set(ZMQ_LINGER, 0);
   reader_.set(ZMQ_RCVHWM, 0);
-  const auto begin = [&] { return zmq_socket_monitor(monitored_.handle(), address.c_str(), events); };
+  const auto begin = [&] { return libzmq.zmq_socket_monitor(monitored_.handle(), address.c_str(), events); };
   if (context.call([&] { return retry_zmq(begin); }) != 0) {
-    fail(Status::kOutOfMemory, "a ZeroMQ monitor cannot be made: {}", zmq_strerror(zmq_errno()));
+    fail(Status::kOutOfMemory, "a ZeroMQ monitor cannot be made: {}", libzmq.zmq_strerror(libzmq.zmq_errno()));
   }
-  const auto connect = [&] { return zmq_connect(reader_.handle(), address.c_str()); };
+  const auto connect = [&] { return libzmq.zmq_connect(reader_.handle(), address.c_str()); };
   if (context.call([&] { return retry_zmq(connect); }) == 0) return;
-  const std::string why = zmq_strerror(zmq_errno());
-  zmq_socket_monitor(monitored_.handle(), nullptr, 0);
+  const std::string why = libzmq.zmq_strerror(libzmq.zmq_errno());
+  libzmq.zmq_socket_monitor(monitored_.handle(), nullptr, 0);
   fail(Status::kInternal, "a ZeroMQ monitor cannot be read: {}", why);
 }
 
 ZmqMonitor::~ZmqMonitor() {
-  if (monitored_.context().is_here()) zmq_socket_monitor(monitored_.handle(), nullptr, 0);
+  if (monitored_.context().is_here()) libzmq.zmq_socket_monitor(monitored_.handle(), nullptr, 0);
 }
 
 // An event is two parts: its number and value, and the endpoint, which may be anything.

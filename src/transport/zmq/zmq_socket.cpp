@@ -1,11 +1,10 @@
 #include "transport/zmq/zmq_socket.h"
 
-#include <zmq.h>
-
 #include <cerrno>
 #include <utility>
 
 #include "base/error.h"
+#include "transport/zmq/libzmq.h"
 
 namespace distag {
 namespace {
@@ -25,7 +24,7 @@ constexpr size_t kCurveOverhead = 33;  // bytes by which a frame in its box is l
 }  // namespace
 
 void require_zmq_curve() {
-  if (zmq_has("curve") == 1) return;
+  if (libzmq.zmq_has("curve") == 1) return;
   fail(Status::kUnsupported,
        "this libzmq was built without CURVE: install one that has it, as Debian's libzmq5, or take the engine zmtp "
        "(DISTAG_SOCKET_ENGINE=zmtp)");
@@ -34,20 +33,20 @@ void require_zmq_curve() {
 ZmqSocket::ZmqSocket(std::shared_ptr<ZmqContext> context, int type)
     : context_(std::move(context)), socket_(context_->open_socket(type)) {
   size_t size = sizeof fd_;
-  if (zmq_getsockopt(socket_, ZMQ_FD, &fd_, &size) == 0) return;
-  zmq_close(socket_);
-  fail(Status::kInternal, "a ZeroMQ socket has no descriptor: {}", zmq_strerror(zmq_errno()));
+  if (libzmq.zmq_getsockopt(socket_, ZMQ_FD, &fd_, &size) == 0) return;
+  libzmq.zmq_close(socket_);
+  fail(Status::kInternal, "a ZeroMQ socket has no descriptor: {}", libzmq.zmq_strerror(libzmq.zmq_errno()));
 }
 
 ZmqSocket::~ZmqSocket() {
   parts_.clear();
-  if (context_->is_here()) zmq_close(socket_);
+  if (context_->is_here()) libzmq.zmq_close(socket_);
 }
 
 void ZmqSocket::set(int option, const void* value, size_t size) {
   assert_on_loop(context_->loop());
-  if (retry_zmq([&] { return zmq_setsockopt(socket_, option, value, size); }) == 0) return;
-  fail(Status::kInternal, "ZeroMQ option {}: {}", option, zmq_strerror(zmq_errno()));
+  if (retry_zmq([&] { return libzmq.zmq_setsockopt(socket_, option, value, size); }) == 0) return;
+  fail(Status::kInternal, "ZeroMQ option {}: {}", option, libzmq.zmq_strerror(libzmq.zmq_errno()));
 }
 
 void ZmqSocket::set(int option, int value) {
@@ -97,7 +96,7 @@ ZmqSocket::SendResult ZmqSocket::send(std::span<const std::byte> to, const Frame
     case ZmqSent::kAll:
       return SendResult::kSent;
     case ZmqSent::kNothing:
-      return zmq_errno() == EAGAIN ? SendResult::kWouldBlock : SendResult::kGone;
+      return libzmq.zmq_errno() == EAGAIN ? SendResult::kWouldBlock : SendResult::kGone;
     case ZmqSent::kNoMemory:
       return SendResult::kWouldBlock;
     case ZmqSent::kSome:
@@ -147,7 +146,7 @@ ZmqSocket::Readiness ZmqSocket::readiness() {
   int events = 0;
   size_t size = sizeof events;
   try {
-    const auto look = [&] { return zmq_getsockopt(socket_, ZMQ_EVENTS, &events, &size); };
+    const auto look = [&] { return libzmq.zmq_getsockopt(socket_, ZMQ_EVENTS, &events, &size); };
     if (context_->call([&] { return retry_zmq(look); }) != 0) events = 0;
   } catch (const std::bad_alloc&) {
     is_broken_ = true;

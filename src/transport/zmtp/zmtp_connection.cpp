@@ -14,6 +14,7 @@
 #include "base/own_descriptors.h"
 #include "transport/socket/credentials.h"
 #include "transport/socket/descriptors.h"
+#include "transport/socket/findings.h"
 #include "transport/socket/sodium.h"
 #include "transport/zmtp/curve_boxes.h"
 #include "transport/zmtp/outbox.h"
@@ -28,8 +29,8 @@ constexpr int kDialledMessagesPerTurn = 64;
 
 bool is_refusal(int error) { return error == ECONNREFUSED || error == ENOENT; }
 
-int open_socket(const SocketAddress& address) {
-  require_descriptors(kDialReserve);
+int open_socket(const SocketAddress& address, bool is_redial) {
+  require_descriptors(is_redial ? kRedialReserve : kDialReserve);
   const int fd = OwnDescriptors::open(
       [&address] { return socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (fd < 0) {
@@ -72,7 +73,7 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
         events_(std::move(events)),
         keys_(keys),
         reader_(ZmtpReader::Role::kDials, keys_ ? &*keys_ : nullptr),
-        fd_(open_socket(address)) {}
+        fd_(open_socket(address, events_.is_redial)) {}
   ~State() override { release(); }
 
   void dial(const SocketAddress& address, Nanos timeout);
@@ -179,15 +180,13 @@ bool ZmtpConnection::State::is_reached() const {
 std::string ZmtpConnection::State::found() const {
   assert_on_loop(loop_);
   if (was_connected_ || was_denied_) return {};
-  if (was_refused_) return "no process listens there";
-  if (!no_stream_.empty()) return fmt::format("another program listens there: {}", no_stream_);
-  if (phase_ == Phase::kEnded && (error_ == 0 || error_ == ECONNRESET)) {
-    return "a process there closes the connection at once, as another program may";
-  }
+  if (was_refused_) return findings::kNobodyListens;
+  if (!no_stream_.empty()) return findings::another_program(no_stream_);
+  if (phase_ == Phase::kEnded && (error_ == 0 || error_ == ECONNRESET)) return findings::kHangsUp;
   if (error_ != 0 && error_ != ETIMEDOUT) return std::strerror(error_);
-  if (has_heard_) return "a process there began a handshake and did not end it";
-  if (is_reached_ || is_reached()) return "a process there takes connections and says nothing, as another program may";
-  return "the host does not answer";
+  if (has_heard_) return findings::kBrokeOff;
+  if (is_reached_ || is_reached()) return findings::kIsSilent;
+  return findings::kNoAnswer;
 }
 
 void ZmtpConnection::State::on_ready(bool is_writable) {

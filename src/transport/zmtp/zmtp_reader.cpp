@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "transport/socket/findings.h"
 #include "transport/socket/frame_block.h"
 #include "transport/zmtp/curve_client.h"
 #include "transport/zmtp/curve_server.h"
@@ -51,16 +52,6 @@ constexpr uint8_t kLong = 2;
 constexpr uint8_t kCommand = 4;
 
 constexpr size_t align_up(size_t size) { return (size + kFrameAlignment - 1) & ~(kFrameAlignment - 1); }
-
-// Of bytes that may be anything.
-std::string printable(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    const char c = static_cast<char>(byte);
-    text += c >= ' ' && c <= '~' && c != '"' ? c : '.';
-  }
-  return text;
-}
 
 [[noreturn]] void refuse(const std::string& what) { fail(Status::kProtocol, "it speaks no ZMTP: {}", what); }
 
@@ -239,8 +230,7 @@ bool ZmtpReader::take_greeting() {
   const std::span<const std::byte> bytes = buffered();
   const bool has_signature = (bytes.empty() || bytes[0] == std::byte{0xff}) &&
                              (bytes.size() < kSignatureBytes || bytes[kSignatureBytes - 1] == std::byte{0x7f});
-  if (!has_signature)
-    refuse(fmt::format("it begins with \"{}\"", printable(bytes.first(std::min<size_t>(bytes.size(), 16)))));
+  if (!has_signature) refuse(findings::begins_with(bytes));
   if (bytes.size() > kVersionAt && bytes[kVersionAt] < std::byte{3}) refuse("an old version");
   if (bytes.size() < kGreetingBytes) return false;
   const std::string_view mechanism = text_of(bytes.subspan(kMechanismAt, kNull.size()));

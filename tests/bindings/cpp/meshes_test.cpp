@@ -140,6 +140,67 @@ TEST(ShardedTensors, MayBeDeferred) {
   });
 }
 
+TEST(Loaders, GiveTheSameRowsOnAnyMeshAndAfterAResume) {
+  on_members("loaders", [](const worker& own, const mesh& grid) {
+    loader_options options;
+    options.mode = batch_mode::rows;
+    options.row_count = 10;
+    options.batch_rows = 4;
+    options.shuffle = true;
+    options.seed = 1;
+    options.specs = {{"x", "('data', 'model')"}};
+    const auto source = [](std::uint64_t, ints rows) -> value {
+      std::vector<double> made;
+      for (std::int64_t row : rows) made.insert(made.end(), {static_cast<double>(row), -static_cast<double>(row)});
+      return std::map<std::string, value>{{"x", tensor::of(made, {static_cast<std::int64_t>(rows.size()), 2})}};
+    };
+    std::vector<double> found;
+    const loader first(grid, source, options);
+    const value batch = first.next();
+    for (double number : batch["x"].as<tensor>().gather().to_vector<double>()) found.push_back(number);
+    options.state = first.state();
+    for (const value& each : loader(grid, source, options)) {
+      for (double number : each["x"].as<tensor>().gather().to_vector<double>()) found.push_back(number);
+    }
+    std::vector<double> expected;
+    for (double row : {6, 9, 2, 0, 5, 1, 3, 4, 7, 8}) expected.insert(expected.end(), {row, -row});
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(first.info().count, 3);
+    const int rank = own.rank();
+    const loader failing(grid, [rank](std::uint64_t, ints) -> value {
+      if (rank == 2) throw std::out_of_range("no such file");
+      return tensor::of(std::vector<double>{1, 2});
+    });
+    status err;
+    EXPECT_FALSE(failing.next(err));
+    EXPECT_EQ(err.origin_rank(), 2);
+    EXPECT_NE(std::string(err.message()).find("no such file"), std::string::npos);
+    EXPECT_EQ(failing.next_async().get().kind(), value_kind::null_);
+  });
+}
+
+TEST(Plans, MarkNamedTensors) {
+  on_members("plans", [](const worker& own, const mesh& grid) {
+    plan_options options;
+    options.leaves = {{"0.weight", numbers(4, 4)}, {"0.bias", full(own.rank(), {4}, dtype::float64)}};
+    options.rules = {{"*.weight", "('data', 'model')"}};
+    options.source = 3;
+    const plan made(grid, options);
+    made.apply(grid);
+    EXPECT_STREQ(options.leaves[0].second.spec(), "('data', 'model')");
+    EXPECT_EQ(made.spec("0.bias"), "(None,)");
+    EXPECT_EQ(made.spec("1.bias"), "");
+    EXPECT_EQ(options.leaves[1].second.gather().to_vector<double>(), std::vector<double>(4, 3));
+    options.rules.clear();
+    options.saved = made.report();
+    EXPECT_EQ(plan(grid, options).report(), made.report());
+    options.saved = "{}";
+    status err;
+    EXPECT_FALSE(plan(grid, options, err));
+    EXPECT_EQ(err.code(), errc::invalid_argument);
+  });
+}
+
 TEST(Checkpoints, AreSavedByMembersAndReadByAProcessAlone) {
   char folder[] = "/tmp/distag-checkpoint-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
@@ -151,6 +212,8 @@ TEST(Checkpoints, AreSavedByMembersAndReadByAProcessAlone) {
     const std::map<std::string, value> into{{"x", again}};
     EXPECT_EQ(checkpoint::load(grid, folder, into)["step"].as<std::int64_t>(), 3);
     EXPECT_EQ(again.gather().to_vector<double>(), numbers(4, 4).to_vector<double>());
+    checkpoint::save_async(grid, folder, saved).wait();
+    EXPECT_EQ(checkpoint::load_async(grid, folder, into).get()["step"].as<std::int64_t>(), 3);
   });
   const value alone = checkpoint::load({}, folder);
   EXPECT_EQ(alone["x"].as<tensor>().to_vector<double>(), numbers(4, 4).to_vector<double>());

@@ -295,8 +295,31 @@ TEST(Options, socket_engine_names_what_carries_sockets) {
     options.socket_engine = engine;
     const distag::worker worker = started(options);
     EXPECT_NE(worker.report().find(std::string("\"engine\": \"") + name + '"'), std::string::npos);
+    worker.start_trace(folder);
+    { const distag::trace_span span = worker.trace("step"); }
+    worker.stop_trace();
+    EXPECT_TRUE(std::filesystem::exists(std::string(folder) + "/socket_engine.trace.json"));
+    EXPECT_NE(worker.group_report().find("\"silent\":null"), std::string::npos);
+    EXPECT_NE(worker.metrics().find("\ndistag_calls_made_total{worker=\""), std::string::npos);
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(Calls, carry_the_traceparent_of_the_call_being_answered) {
+  const std::string given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  const distag::worker worker = started(alone("traceparent"));
+  worker.register_function("last", [](const distag::invocation& call) -> std::string {
+    return call.traceparent() == nullptr ? "none" : call.traceparent();
+  });
+  worker.register_function(
+      "ask", [](const distag::invocation& call) { return call.call<std::string>("traceparent", "last"); });
+  distag::call_options options;
+  EXPECT_EQ(worker.call<std::string>("traceparent", "ask", {}, options), "none");
+  options.traceparent = given.c_str();
+  EXPECT_EQ(worker.call<std::string>("traceparent", "ask", {}, options), given);
+  options.traceparent = "00-bad";
+  EXPECT_EQ(worker.call<std::string>("traceparent", "ask", {}, options), "none");
+  EXPECT_EQ(worker.stats().traceparents_dropped, 1u);
 }
 
 TEST(Options, no_lane_leaves_sockets_alone) {
@@ -374,6 +397,32 @@ TEST(Worker, leaves_when_it_ends_and_waits_for_its_functions) {
   }
   EXPECT_TRUE(ended);
   EXPECT_THROW(open.get(), distag::gave_up_error);
+}
+
+TEST(Context, gives_gradients_with_a_history) {
+  const tensor x = tensor::of({2.0, -1.0}).requires_grad(true);
+  const distag::context first = distag::context::local(), second = distag::context::local();
+  distag::backward_options how;
+  how.create_graph = true;
+  first.backward((x * x * x).sum(), how);
+  second.backward(first.gradient(x).sum());
+  EXPECT_EQ(second.gradient(x).to_vector<double>(), (std::vector<double>{12, -6}));
+}
+
+TEST(Environment, is_the_place_that_a_launcher_gives) {
+  distag::status err;
+  for (const char* name : {"DISTAG_RANK", "DISTAG_WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK"}) unsetenv(name);
+  setenv("RANK", "2", 1);
+  EXPECT_EQ(distag::get_environment(err).rank, -1);
+  EXPECT_NE(std::string(err.message()).find("WORLD_SIZE (RANK is set)"), std::string::npos);
+  setenv("WORLD_SIZE", "3", 1);
+  const distag::environment place = distag::get_environment();
+  EXPECT_EQ(place.rank, 2);
+  EXPECT_EQ(place.world_size, 3);
+  EXPECT_EQ(place.local_rank, -1);
+  EXPECT_EQ(place.launcher, "torchrun");
+  unsetenv("RANK");
+  unsetenv("WORLD_SIZE");
 }
 
 TEST(Optimizer, clips_saves_and_loads) {

@@ -79,13 +79,16 @@ def check_fit(description, text):
 # itself, as C++ does, has none of it.
 CHANGES = [
     (lambda text: text.replace("uint64_t calls_made, calls_served,", "uint64_t calls_served, calls_made,"),
-     {"python/distag": "calls_served", "rust": "calls_served", "lua": "calls_served", "go": "CallsServed"}),
+     {"python/distag": "calls_served", "rust": "calls_served", "lua": "calls_served", "go": "CallsServed", "csharp": "calls_served"}),
     (lambda text: text.replace("DISTAG_E_DEADLINE = 50", "DISTAG_E_DEADLINE = 59"),
-     {"python/distag": "E_DEADLINE = 59", "rust": "59", "lua": "DISTAG_E_DEADLINE = 59", "go": "ErrDeadline        Code = 59"}),
+     {"python/distag": "E_DEADLINE = 59", "rust": "59", "lua": "DISTAG_E_DEADLINE = 59", "go": "ErrDeadline        Code = 59",
+      "csharp": "Deadline = 59"}),
     (lambda text: re.sub(r"DISTAG_API distag_status distag_relu\(.*?\);\n", "", text, flags=re.S),
-     {"python/distag": "distag_relu", "rust": "distag_relu", "lua": "distag_relu", "go": "distag_relu", "cpp/distag": "distag_relu"}),
+     {"python/distag": "distag_relu", "rust": "distag_relu", "lua": "distag_relu", "go": "distag_relu", "cpp/distag": "distag_relu",
+      "csharp": "distag_relu"}),
     (lambda text: planted(text, "size_t distag_tensor_get_rows(distag_tensor *tensor);"),
-     {"python/distag": "distag_tensor_get_rows", "rust": "Planted.", "lua": "distag_tensor_get_rows", "go": "func (x *Tensor) Rows() int {"}),
+     {"python/distag": "distag_tensor_get_rows", "rust": "Planted.", "lua": "distag_tensor_get_rows", "go": "func (x *Tensor) Rows() int {",
+      "csharp": "public long Rows {"}),
 ]
 
 

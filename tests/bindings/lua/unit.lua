@@ -171,6 +171,182 @@ test("backward through two workers, through A, B and A again, with an optimizer"
   end)
 end)
 
+test("gradients of gradients, three times, with seeds", function()
+  local x = distag.tensor({ 2, -1 }, "float64"):with_grad()
+  local values = (x * x * x):sum()
+  for _, expected in ipairs({ { 12, 3 }, { 12, -6 }, { 6, 6 } }) do
+    local within = distag.context()
+    within:backward_with({ create_graph = true }, values)
+    local gradient = within:gradient(x)
+    same(gradient:numbers(), expected)
+    values = gradient:sum()
+  end
+  local seed, first, second = distag.tensor({ 5, 7 }, "float64"):with_grad(), distag.context(), distag.context()
+  first:backward_with({ seeds = { seed }, create_graph = true }, x * x)
+  second:backward(first:gradient(x):sum())
+  same(second:gradient(seed):numbers(), { 4, -2 })
+  -- Without it a gradient has no history; with it alone the graph serves again.
+  local plain, product = distag.context(), x * x
+  plain:backward_with({ seeds = { seed }, retain_graph = true }, product)
+  fails(10, "", plain.backward, plain, plain:gradient(x):sum())
+  plain:backward_with({ seeds = { seed } }, product)
+  same(plain:gradient(x):numbers(), { 40, -28 })
+  fails(10, "creates_graph", plain.backward_with, plain, { creates_graph = true }, x:sum())
+  fails(10, "a seed: a tensor is wanted", plain.backward_with, plain, { seeds = { 1 } }, x:sum())
+  fails(10, "a table of options is wanted, and a cdata is there", plain.backward_with, plain, x:sum())
+  fails(10, "seed x of 1 roots", plain.backward_with, plain, { seeds = { x = seed } }, x:sum())
+  fails(10, "seed 2 of 1 roots", plain.backward_with, plain, { seeds = { seed, seed } }, x:sum())
+  fails(10, "a root: a tensor is wanted", plain.backward, plain, nil)
+  fails(10, "", plain.backward_with, plain, { seeds = {} }, x * x)
+end)
+
+test("a gradient penalty: the length of the critic's gradient by its input goes to 1", function()
+  local critic = distag.tensor({ { 0.3, -0.2 }, { 0.1, 0.4 }, { -0.5, 0.2 } }, "float64"):with_grad()
+  local last = distag.tensor({ 0.7, -0.3, 0.2 }, "float64"):with_grad()
+  local points = distag.tensor({ { 0.5, -1.0 }, { 1.5, 0.2 } }, "float64"):with_grad()
+  local sgd, losses = distag.optimizer(nil, "sgd", { critic, last }, { lr = 0.2 }), {}
+  for step = 1, 60 do
+    local first, second = distag.context(), distag.context()
+    first:backward_with({ create_graph = true }, distag.linear(points, critic, nil):tanh():matmul(last):sum())
+    local slopes = first:gradient(points)
+    local off = (slopes * slopes):sum({ 1 }):sqrt() - 1
+    local penalty = (off * off):mean()
+    second:backward(penalty)
+    sgd:step(second)
+    losses[step] = penalty:item()
+  end
+  assert(losses[60] < 0.1 * losses[1], losses[1] .. " " .. losses[60])
+end)
+
+test("gradients of gradients go through other workers", function()
+  group({ square = square }, function(a)
+    local x = distag.tensor({ 2 }, "float64"):with_grad()
+    local context = a:context()
+    context:backward_with({ create_graph = true, timeout = 20 }, (x * x):sum())
+    same(context:gradient(x):numbers(), { 4 })
+    local far = a:context()
+    far:backward_with({ create_graph = true }, far:call("b", "square", x):sum())
+    far:backward(far:gradient(x):sum())
+    same(far:gradient(x):numbers(), { 4 + 2 })
+    local made = a:remote("b", "square", x)
+    fails(10, "a remote root: a rref is wanted", context.backward_with, context, { remote_roots = { x } })
+    made:close()
+  end)
+end)
+
+-- The environment of this process without launchers, and with these variables.
+ffi.cdef("int setenv(const char *name, const char *value, int overwrite); int unsetenv(const char *name);")
+local function launch(variables)
+  for _, prefix in ipairs({ "", "DISTAG_" }) do
+    for _, name in ipairs({ "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+                            "RESTART_COUNT" }) do
+      ffi.C.unsetenv(prefix .. name)
+    end
+  end
+  for _, name in ipairs({ "TORCHELASTIC_RESTART_COUNT", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK",
+                          "SLURM_STEP_ID", "SLURM_PROCID", "JOB_COMPLETION_INDEX" }) do
+    ffi.C.unsetenv(name)
+  end
+  for name, content in pairs(variables) do ffi.C.setenv(name, content, 1) end
+end
+
+test("the place that a launcher tells", function()
+  launch({})
+  fails(10, "WORLD_SIZE, RANK;", distag.environment)
+  launch({ RANK = "3", WORLD_SIZE = "4", LOCAL_RANK = "1", LOCAL_WORLD_SIZE = "2", GROUP_RANK = "1",
+           TORCHELASTIC_RESTART_COUNT = "2" })
+  local place = distag.environment()
+  same({ place.rank, place.world_size, place.local_rank, place.local_size }, { 3, 4, 1, 2 })
+  same({ place.node, place.restart, place.launcher }, { 1, 2, "torchrun" })
+  same(place.node_count, nil)
+  launch({ DISTAG_RANK = "-1", DISTAG_WORLD_SIZE = "-1" })
+  place = distag.environment()
+  same({ place.rank, place.world_size, place.launcher }, { -1, -1, "own" })
+  same(place.local_rank, nil)
+  launch({ RANK = "1x", WORLD_SIZE = "2" })
+  fails(10, "RANK=\"1x\"", distag.environment)
+  launch({})
+end)
+
+test("counters, reports, and a trace with the spans of the host", function()
+  local folder = os.tmpname() -- a file, which the trace shall not be
+  fails(11, "", function()
+    group({ echo = echo }, function(a) a:start_trace({ folder = folder }) end)
+  end)
+  os.remove(folder)
+  assert(os.execute("mkdir " .. folder) == 0)
+  group({ echo = echo }, function(a, b)
+    local function step(x, y)
+      a:call("b", "echo", x)
+      return x, nil, y
+    end
+    same(select("#", a:trace("before", step, 1, 2)), 3)
+    a:start_trace({ folder = folder, max_bytes = 1048576 })
+    local first, second, third = a:trace("step \206\177", step, 1, 2)
+    same({ first, third }, { 1, 2 })
+    same(second, nil)
+    fails(1000, "in a span", a.trace, a, "fails", function() error(distag.error("in a span")) end)
+    local done = false
+    distag.spawn(function()
+      a:trace("waits", step, 1)
+      done = true
+    end)
+    while not done do distag.poll(0.02) end
+    fails(11, "stop it first", a.start_trace, a, { folder = folder })
+    fails(10, "max_bytes", b.start_trace, b, { folder = folder, max_bytes = 1 })
+    fails(10, "NUL", b.start_trace, b, { folder = "a\0b" })
+    fails(10, "a table of options is wanted", b.start_trace, b, folder)
+    fails(10, "there is no option dir", b.start_trace, b, { dir = folder })
+    fails(10, "127", a.trace, a, ("x"):rep(128), step)
+    fails(10, "NUL", a.trace, a, "a\0b", step)
+    a:stop_trace()
+    a:stop_trace()
+    local file = assert(io.open(folder .. "/a.trace.json"))
+    local begun = {}
+    for name in file:read("*a"):gmatch('"ph":"b"[^\n]-"name":"([^"]*)"') do
+      if name ~= "echo" then begun[#begun + 1] = name end -- the calls have one each too
+    end
+    file:close()
+    same(begun, { "step α", "fails", "waits" })
+    assert(a:stats().calls_made >= 3 and a:stats().struct_size == nil)
+    local context = a:context()
+    context:call("b", "echo", 1)
+    same(context:info().known_count, 1)
+    assert(context:report():find("\"passes\"", 1, true) and a:report():find("\"members\"", 1, true))
+    assert(("\n" .. a:metrics()):find("\ndistag_calls_made_total{worker=\"a\"} %d"))
+  end)
+  os.remove(folder .. "/a.trace.json")
+  os.remove(folder)
+end)
+
+test("a worker that is closed in its span, and one that is not started", function()
+  local worker = distag.worker({ name = "w", world_size = 1, rendezvous = "inproc://traced" })
+  fails(11, "not started", worker.start_trace, worker, { folder = "/tmp" })
+  same(worker:trace("closes", function() worker:close() return 5 end), 5)
+  fails(10, "", worker.trace, worker, "later", echo)
+  fails(10, "", worker.stop_trace, worker)
+  fails(10, "", worker.metrics, worker)
+  fails(10, "", worker.stats, worker)
+end)
+
+test("drawings", function()
+  local grid = "{devices=[2,2]0,1,2,3}"
+  local drawn = distag.visualize_sharding(grid, nil, { label = "TPU" })
+  assert(drawn:find("│ TPU 0 │ TPU 1 │\n", 1, true), drawn)
+  local svg = distag.visualize_sharding(grid, { 4, 6 }, { format = "svg", label = "<w>" })
+  assert(svg:sub(1, 5) == "<svg " and svg:sub(-7) == "</svg>\n")
+  assert(svg:find("0:2, 0:3: &lt;w&gt; 0\n", 1, true))
+  same(distag.visualize_sharding("{devices=[2]0,1}", { 4 }, { format = "json" }),
+       '{"boxes":[{"offset":[0],"extent":[2],"members":[0]},{"offset":[2],"extent":[2],"members":[1]}]}')
+  assert(distag.visualize_sharding(grid):find("CPU 3", 1, true))
+  fails(10, "width", distag.visualize_sharding, grid, nil, { width = 5 })
+  fails(10, "format: text, json, svg or html, not png", distag.visualize_sharding, grid, nil, { format = "png" })
+  fails(10, "there is no option colour", distag.visualize_sharding, grid, nil, { colour = true })
+  fails(10, "", distag.visualize_sharding, "('data',)")
+  fails(10, "", distag.visualize_sharding, grid, nil, { dims = { 7 } })
+  fails(10, "a string is wanted", distag.visualize_sharding)
+end)
+
 test("ops, with attributes and without, and tensors as operands", function()
   local x = distag.tensor({ { 1, 2, 3 }, { 4, 5, 6 } })
   same(x:shape(), { 2, 3 })

@@ -66,7 +66,10 @@ def run_until_interrupted(test, program):
         child.send_signal(signal.SIGINT)
         heard = child.stdout.readline()
         took = time.monotonic() - began
-        out, err = child.communicate()
+        out, err = child.stdout.read(), child.stderr.read()  # communicate() leaves out what readline() has read ahead
+        child.wait()
+    for pipe in (child.stdout, child.stderr):
+        pipe.close()
     return child.returncode, heard + out, err, took
 
 

@@ -336,13 +336,36 @@ class Training(unittest.TestCase):
 
     def test_a_rule_that_fits_nothing_or_does_not_suit_is_refused_before_anything_is_sharded(self):
         mesh, made = distag.Mesh((2, 2), ("data", "model")), nn.Sequential(nn.Linear(4, 6, seed=1))
-        for rules, text in (({"0.weigth": ("model", None)}, '"0.weigth" fits no parameter: there are 0.weight'),
-                            ({"*": ("model", None)}, "fits no parameter"),
-                            ({"0.*": ("model", None)}, "does not suit 0.bias"),
+        for rules, text in (({"0.weigth": ("model", None)}, '"0.weigth" fits no leaf; the nearest are "0.weight"'),
+                            ({"*": ("model", None)}, "fits no leaf"),
+                            ({"0.*": ("model", None)}, 'does not suit leaf "0.bias"'),
                             ({"**": "('modle',)"}, "no axis modle")):
             with self.assertRaisesRegex(distag.UsageError, text):
                 distag.distribute_module(made, mesh, rules)
         self.assertEqual([parameter.spec for parameter in made.parameters()], [None, None])
+
+    def test_a_plan_marks_named_tensors_and_is_used_again(self):
+        def leaves(seed):
+            made = nn.Sequential(nn.Linear(4, 6, seed=seed))
+            return {**dict(made.named_parameters()), "mask": distag.full(1.0, (6,))}
+
+        def program(worker, mesh):
+            first, second = leaves(worker.rank), leaves(7)
+            plan = distag.Plan(mesh, first, {"*.weight": ("model", None)}, source=2, memory_bytes=1 << 20)
+            plan.apply(mesh)
+            self.assertEqual([tensor.spec for tensor in first.values()], ["('model', None)", "(None,)", "(None,)"])
+            self.assertEqual((plan.spec("0.weight"), plan.spec("1.weight")), ("('model', None)", None))
+            again = distag.Plan(mesh, second, saved=plan.report, source=None)
+            again.apply(mesh)
+            self.assertEqual(again.report, plan.report)
+            self.assertIn("of 3 tensors", repr(again))
+            with self.assertRaisesRegex(distag.UsageError, "both saved and rules"):
+                distag.Plan(mesh, second, {"mask": (None,)}, saved=plan.report)
+            with self.assertRaisesRegex(distag.DistagError, "needs .* bytes"):
+                distag.Plan(mesh, leaves(1), memory_bytes=1)
+            return first["0.weight"].gather().tolist(), second["0.weight"].gather().tolist()
+
+        self.assertEqual(on_members(program), [(leaves(2)["0.weight"].tolist(), leaves(7)["0.weight"].tolist())] * 4)
 
     def test_clip_gives_the_norm_of_the_whole(self):
         def program(worker, mesh):

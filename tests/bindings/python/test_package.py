@@ -2,6 +2,7 @@
 names."""
 import asyncio
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -32,6 +33,16 @@ def double(x):
     return x * 2
 
 
+class Environments(unittest.TestCase):
+    def test_the_place_that_a_launcher_gives(self):
+        own = {"RANK": "1", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        with mock.patch.dict(os.environ, own, clear=True):
+            self.assertEqual(distag.get_environment(), (1, 3, 0, 1, -1, 0, 0, "torchrun"))
+        with mock.patch.dict(os.environ, {"RANK": "1"}, clear=True), self.assertRaisesRegex(
+                distag.UsageError, r"WORLD_SIZE \(RANK is set\)"):
+            distag.get_environment()
+
+
 class Tensors(unittest.TestCase):
     def test_operators(self):
         x = distag.tensor([1.0, 2.0, 4.0])
@@ -39,6 +50,12 @@ class Tensors(unittest.TestCase):
                                 (x * 2, [2, 4, 8]), (x / 2, [0.5, 1, 2]), (8 / x, [8, 4, 2]), (x ** 2, [1, 4, 16]),
                                 (2 ** x, [2, 4, 16]), (-x, [-1, -2, -4]), (abs(-x), [1, 2, 4]), (x + x, [2, 4, 8])):
             near(found.tolist(), expected)
+        for found, expected in ((x > 2, [False, False, True]), (x >= 2, [False, True, True]), (2 > x, [True, False, False]),
+                                (x < distag.tensor([4.0]), [True, True, False]), (x <= [0, 2, 9], [False, True, True]),
+                                (distag.tensor([1, 2]) > 1.5, [False, True])):
+            self.assertEqual((found.dtype, found.tolist()), (distag.bool_, expected))
+        with self.assertRaises(TypeError):
+            x < "a"
         self.assertEqual((distag.tensor([1, 2]) + 2.5).dtype, distag.float32)
         self.assertEqual((distag.tensor([1, 2]) * 3).tolist(), [3, 6])
 
@@ -178,6 +195,32 @@ class Futures(unittest.TestCase):
 
         with group([double, twice]) as (a, _):
             self.assertEqual(a.call("b", "twice", 4), 16)
+
+    def test_a_traceparent_reaches_the_function_and_the_calls_that_it_makes(self):
+        def last():
+            return distag.current_call().traceparent
+
+        def ask_back(**options):
+            return distag.current_call().worker.call("a", "last", **options)
+
+        async def ask_twice():
+            worker = distag.current_call().worker
+            return [await worker.call_async("a", "last"), await worker.call_async("a", "last")]
+
+        given, other = (f"00-{'4bf92f3577b34da6' * 2}-00f067aa0ba902b7-0{flag}" for flag in (0, 1))
+        with group({"last": last, "ask_back": ask_back, "ask_with": lambda t: ask_back(traceparent=t),
+                    "ask_twice": ask_twice}) as (a, b):
+            self.assertEqual(a.call("b", "ask_twice", traceparent=given), [given, given])
+            self.assertIsNone(a.call("b", "last"))
+            self.assertEqual(a.call("b", "last", traceparent=given), given)
+            self.assertEqual(a.call("b", "ask_back", traceparent=given), given)
+            self.assertEqual(a.call("b", "ask_with", other, traceparent=given), other)
+            self.assertIsNone(a.call("b", "ask_with", "", traceparent=given))
+            self.assertEqual(a.remote("b", "last", traceparent=given).fetch(), given)
+            self.assertIsNone(a.call("b", "last", traceparent=given.upper()))
+            self.assertEqual([each.stats()["traceparents_dropped"] for each in (a, b)], [1, 0])
+            with self.assertRaises(distag.UsageError):
+                a.call("b", "last", traceparent="no\0text")
 
     def test_wait_all_gives_the_first_failure(self):
         with group({"fail": lambda: 1 // 0, "one": lambda: 1}) as (a, _):
@@ -464,7 +507,27 @@ class Groups(unittest.TestCase):
                 os.environ.pop("DISTAG_LANE", None)
                 with distag.Worker("w", rank=0, world_size=1, rendezvous=f"file://{folder}", no_lane=no_lane) as worker:
                     lane = worker.report()["lane"]
+                    self.assertIn('distag_peers_lost_total{worker="w"} 0', worker.metrics().splitlines())
+                    (member,) = worker.group_report()["members"]
+                    self.assertEqual((member["silent"], member["report"]["worker"]["name"]), (None, "w"))
             self.assertEqual((lane["on"], lane.get("why")), (not no_lane, why))
+
+    def test_a_trace(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                distag.Worker("w", rank=0, world_size=1, rendezvous="inproc://traced") as worker:
+            with worker.trace("before"):
+                pass
+            worker.start_trace(folder, max_bytes=1 << 20)
+            with worker.trace("epoch \N{GREEK SMALL LETTER ALPHA}"), self.assertRaises(ZeroDivisionError):
+                with worker.trace("step"):
+                    raise ZeroDivisionError
+            with self.assertRaisesRegex(distag.UsageError, "stop it first"):
+                worker.start_trace(folder)
+            worker.stop_trace()
+            with open(os.path.join(folder, "w.trace.json"), encoding="utf-8") as file:
+                events = json.load(file)
+        self.assertEqual([event["name"] for event in events if event["ph"] == "b"],
+                         ["step", "epoch \N{GREEK SMALL LETTER ALPHA}"])
 
     def test_an_engine_of_sockets(self):
         for engine in ("zmq", "zmtp"):

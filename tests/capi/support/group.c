@@ -37,3 +37,13 @@ int group_start(distag_worker *const *workers, size_t count) {
 int group_shutdown(distag_worker *const *workers, size_t count) {
   return run("shutdown", distag_worker_shutdown_async, workers, count);
 }
+
+distag_status group_triple(void *user_data, distag_invocation *invocation, distag_error *err) {
+  distag_tensor *x = NULL, *y = NULL;
+  (void)user_data;
+  distag_invocation_get_tensor(invocation, 0, &x, err);
+  distag_mul_scalar(x, 3, &y, err);
+  distag_invocation_return(invocation, distag_tensor_as_value(y), err);
+  distag_tensor_release(y);
+  return err->code;
+}

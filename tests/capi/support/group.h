@@ -11,4 +11,7 @@ distag_worker_options group_options(int32_t rank, int32_t size, const char *rend
 int group_start(distag_worker *const *workers, size_t count);
 int group_shutdown(distag_worker *const *workers, size_t count);
 
+/* A function for workers: three times its argument, a tensor. */
+distag_status group_triple(void *user_data, distag_invocation *invocation, distag_error *err);
+
 #endif /* CAPI_SUPPORT_GROUP_H */

@@ -219,7 +219,9 @@ static void training(distag_error *err) {
 
 static void library(distag_error *err) {
   distag_op_info info = DISTAG_OP_INFO_INIT;
+  distag_environment place = DISTAG_ENVIRONMENT_INIT;
   size_t size = 0;
+  (void)distag_get_environment(&place, NULL); /* whatever has started this */
   distag_get_op(distag_get_op_count() - 1, &info, err);
   distag_copy_handle_report(NULL, 0, &size, err);
   if (distag_get_api(DISTAG_ABI_MAJOR) == NULL || distag_get_version()[0] != '0' ||

@@ -59,6 +59,7 @@ static void run_frames(const loaded* made, frames* all) {
     end_frame(all);
     need(state >= 0, "frame");
   }
+  end_round(all);
 }
 
 static void unload(const loaded* made) {
@@ -89,7 +90,7 @@ int main(int argc, char** argv) {
     unload(&made);
     check_left(before, "plugin.so");
   }
-  check_frames(&all);
+  if (times > 1) check_frames(&all); /* one round does not tell a long frame from one that the machine made long */
   need(sodium_calls == 0, "a function of the host was taken for one of libsodium");
   printf("%s: ok, %d frames, the longest %.2f ms\n", argv[1], all.count, all.longest);
   return 0;

@@ -14,18 +14,30 @@ build() { # NAME SOURCE...
     -Wl,-rpath,"$(dirname "$library")" -lm
 }
 
-# Those by which libsodium calls itself are the host's then, whatever distag does.
-objdump -R "$(ldd "$library" | awk '/libsodium/ { print $3 }')" | awk '$2 ~ /JUMP_SLOT/ { sub(/@.*/, "", $3); print $3 }' >inside
+# Those by which libsodium calls itself are the host's then, whatever distag does; and those by which libzmq calls itself
+# and others.
+called_by() { # LIBRARY
+  objdump -R "$(ldd "$library" | awk -v name="$1" '$1 ~ "^" name { print $3 }')" |
+    awk '$2 ~ /JUMP_SLOT/ { sub(/@.*/, "", $3); print $3 }'
+}
+called_by libsodium >inside
+called_by libzmq >inside_zmq
 nm -D --undefined-only "$library" | awk '$1 == "U" && $2 !~ /@/ { print $2 }' | grep -vxFf inside >names
 test "$(grep -c . names)" -ge 8
 for name in cblas_sgemm cblas_dgemm crc32_iscsi crypto_box_seed_keypair sodium_init; do grep -qx "$name" names; done
-{
+foreign() { # FILE OF NAMES
   printf '#include <stdio.h>\n#include <unistd.h>\n'
   printf 'static void end(const char *name) { fprintf(stderr, "the host'"'"'s %%s was called\\n", name), _exit(5); }\n'
-  while read -r name; do printf 'void %s(void);\nvoid %s(void) { end("%s"); }\n' "$name" "$name" "$name"; done <names
-} >foreign.c
+  while read -r name; do printf 'void %s(void);\nvoid %s(void) { end("%s"); }\n' "$name" "$name" "$name"; done <"$1"
+}
+foreign names >foreign.c
 build foreign foreign.c
-./foreign
+DISTAG_SOCKET_ENGINE=zmtp ./foreign
+grep -vxFf inside_zmq names >names_zmq
+grep -qx zmq_connect names_zmq
+foreign names_zmq >foreign_zmq.c
+build foreign_zmq foreign_zmq.c
+./foreign_zmq
 
 # libsodium calls this one of its own by its name.
 echo 'int crypto_box_detached_afternm(void); int crypto_box_detached_afternm(void) { return 0; }' >sodium.c

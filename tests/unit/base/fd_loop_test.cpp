@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -78,11 +79,11 @@ TEST(FdLoop, AStoppedLoopDestroysTasksAtPlaces) {
 TEST(FdLoopWatchdog, IsToldWhatEachTaskTookOfTheProcessor) {
   struct Seen {
     std::string what;
-    Nanos taken;
+    FdLoop::Cost cost;
   };
   std::vector<Seen> seen;
   FdLoop loop("watched", {});
-  loop.set_watchdog([&seen](const char* what, Nanos taken) { seen.push_back({what, taken}); });
+  loop.set_watchdog([&seen](const char* what, const FdLoop::Cost& cost) { seen.push_back({what, cost}); });
   loop.post_or_drop([] {
     WaitPolicy* const policy = exchange_wait_policy(nullptr);
     wait(*Future<Unit>::make(), 50 * kMillisecond);
@@ -92,11 +93,21 @@ TEST(FdLoopWatchdog, IsToldWhatEachTaskTookOfTheProcessor) {
     for (const Nanos until = loop.now() + 50 * kMillisecond; loop.now() < until;) {
     }
   });
+  constexpr int64_t kPages = 16384;  // which takes over a millisecond
+  loop.post_or_drop([] {
+    constexpr size_t kPage = 4096, kBytes = kPages * kPage;
+    void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    madvise(memory, kBytes, MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < kBytes; at += kPage) static_cast<volatile char*>(memory)[at] = 1;
+    munmap(memory, kBytes);
+  });
   loop.start();
   loop.stop();
-  ASSERT_EQ(seen.size(), 2u);
-  EXPECT_LT(seen[0].taken, 25 * kMillisecond);
-  EXPECT_GT(seen[1].taken, kMillisecond);
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_LT(seen[0].cost.taken, 25 * kMillisecond);
+  EXPECT_GT(seen[1].cost.taken, kMillisecond);
+  EXPECT_GE(seen[2].cost.page_faults, kPages);
   EXPECT_NE(seen[1].what.find("FdLoopWatchdog"), std::string::npos) << seen[1].what;
 }
 

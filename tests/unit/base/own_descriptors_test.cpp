@@ -93,6 +93,29 @@ TEST(OwnDescriptorsTest, AChildWithoutAFreeNumberGivesThemUpAsWell) {
   OwnDescriptors::close(second.own);
 }
 
+// Of another library: as long as it is the same socket.
+TEST(OwnDescriptorsTest, AChildGivesUpANotedSocketUnlessItsNumberIsAnothers) {
+  int pair[2];
+  int other[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, other), 0);
+  NotedSocket noted(pair[0]);
+  const auto can_write = [&pair] { return write(pair[0], "x", 1) == 1 ? 1 : 0; };
+  EXPECT_EQ(in_child(can_write), 0);
+  EXPECT_EQ(can_write(), 1);                    // the parent's is as it was
+  ASSERT_EQ(dup2(other[0], pair[0]), pair[0]);  // it was closed, and the number is a file of the host
+  EXPECT_EQ(WEXITSTATUS(in_child(can_write)), 1);
+  noted = NotedSocket(pair[0]);
+  EXPECT_EQ(in_child(can_write), 0);
+  noted = NotedSocket();
+  EXPECT_EQ(WEXITSTATUS(in_child(can_write)), 1);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const NotedSocket none(pipes[1]);
+  EXPECT_EQ(WEXITSTATUS(in_child([&pipes] { return write(pipes[1], "x", 1) == 1 ? 1 : 0; })), 1);
+  for (const int fd : {pair[0], pair[1], other[0], other[1], pipes[0], pipes[1]}) close(fd);
+}
+
 TEST(OwnDescriptorsTest, WhatCannotBeOpenedIsNotOne) {
   EXPECT_EQ(OwnDescriptors::open([] {
               errno = EMFILE;

@@ -20,7 +20,7 @@ using Environment = std::map<std::string, std::string>;
 class Joiner {
  public:
   Joiner(sim::SimScheduler& scheduler, sim::SimNetwork& network, FakeEtcd& etcd, Environment environment,
-         const std::string& uri, JoinRequest request, const std::string& host = {})
+         const std::string& uri, JoinRequest request, const std::string& host = {}, JobBoard* board = nullptr)
       : scheduler_(scheduler),
         network_(network),
         request_(std::move(request)),
@@ -35,6 +35,7 @@ class Joiner {
       return found == environment_.end() ? nullptr : found->second.c_str();
     };
     tools.http = [this]() -> HttpClient& { return http_; };
+    if (board != nullptr) tools.board = [board]() -> JobBoard& { return *board; };
     loop_.run([&] { rendezvous_ = make_rendezvous(uri, tools); });
   }
   ~Joiner() { leave(); }

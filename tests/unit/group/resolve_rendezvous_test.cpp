@@ -76,9 +76,8 @@ TEST(ResolveRendezvous, ARendezvousGoesBeforeAddressAndPort) {
 
 std::string missing(const std::string& names) {
   return "INVALID_ARGUMENT: rendezvous: not set in the environment: " + names +
-         "; set each, with DISTAG_ before it or not, start by distag run, or give rank, world_size and rendezvous in "
-         "the "
-         "options";
+         "; set them (RANK and the like also with DISTAG_ before it), start by distag run, "
+         "or give rank, world_size and rendezvous in the options";
 }
 
 TEST(ResolveRendezvous, NamesAllThatIsMissingAtOnce) {
@@ -92,7 +91,8 @@ TEST(ResolveRendezvous, NamesAllThatIsMissingAtOnce) {
   environment.erase("MASTER_ADDR");
   EXPECT_EQ(failure("env://", 0, 0, environment), missing("MASTER_ADDR (or DISTAG_RENDEZVOUS)"));
   environment.erase("RANK");
-  EXPECT_EQ(failure("env://", 0, 0, environment), missing("RANK, MASTER_ADDR (or DISTAG_RENDEZVOUS)"));
+  EXPECT_EQ(failure("env://", 0, 0, environment),
+            missing("RANK (WORLD_SIZE is set), MASTER_ADDR (or DISTAG_RENDEZVOUS)"));
   environment = kPlain;
   environment.erase("MASTER_PORT");
   EXPECT_EQ(failure("env://", 0, 0, environment), missing("MASTER_PORT (or DISTAG_RENDEZVOUS)"));

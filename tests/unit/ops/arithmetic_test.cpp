@@ -83,7 +83,8 @@ TEST(ArithmeticTest, TakesNumbers) {
   EXPECT_EQ(failure_of([] {
               run("add_scalar", {integers({1}, {1})}, {{"value", 0.5}});
             }),
-            "INVALID_ARGUMENT: add_scalar: an int64 tensor takes a whole number only, not 0.5");
+            "INVALID_ARGUMENT: add_scalar: an int64 tensor takes a whole number only, not 0.5; cast it to a float "
+            "dtype first");
   EXPECT_EQ(failure_of([] { run("mul_scalar", {flags({1}, {1})}, {{"value", 1}}); }).find("UNSUPPORTED"), 0u);
 }
 
@@ -95,6 +96,17 @@ TEST(ArithmeticTest, ComparesAndTakesTheLarger) {
   EXPECT_EQ(larger[0], 3);
   EXPECT_EQ(larger[1], 5);
   EXPECT_TRUE(std::isnan(larger[2]) && std::isnan(larger[3]));
+}
+
+// b^2 is 0, and 1 / b infinite.
+TEST(ArithmeticTest, DividesTwiceForTheGradientOfADenominator) {
+  const ops::Op* op = ops::find_op("div");
+  ops::Saved saved;
+  saved.needed = 3;
+  op->forward(Tensors{floats({2}, {0, 6}), floats({2}, {-1e-40f, 2})}, {}, &saved);
+  const Tensors gradients = op->backward(saved, {floats({2}, {1, 1})});
+  EXPECT_EQ(floats_of(gradients[1]), (std::vector<float>{0, -1.5}));
+  EXPECT_EQ(floats_of(gradients[0])[1], 0.5f);
 }
 
 TEST(ArithmeticTest, SharesTheGradientOfMaximumBetweenEqualOnes) {

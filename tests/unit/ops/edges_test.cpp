@@ -111,6 +111,15 @@ TEST(EdgesTest, ManyGradientsOfOneElementAddUp) {
   EXPECT_NEAR(floats_of(embedding->backward(saved, {tenth.view({kCount, 1}, {1, 1}, 0)})[1])[0], exact, 1e-7 * exact);
 }
 
+// As in PyTorch: -x^(-3/2) / 2 has the sign of the zero.
+TEST(EdgesTest, TheGradientOfRsqrtHasTheSignOfAZero) {
+  const auto slopes = floats_of(gradient("rsqrt", {floats({4}, {-0.0F, 0, 4, -1})}));
+  EXPECT_EQ(slopes[0], INFINITY);
+  EXPECT_EQ(slopes[1], -INFINITY);
+  EXPECT_EQ(slopes[2], -0.0625F);
+  EXPECT_TRUE(std::isnan(slopes[3]));
+}
+
 TEST(EdgesTest, TheAbsoluteValueOfMinusZeroIsZero) {
   const auto y = floats_of(run("abs", {floats({3}, {-0.0F, 0.0F, -2})}));
   EXPECT_FALSE(std::signbit(y[0]));

@@ -10,7 +10,7 @@
 namespace distag::testing {
 namespace {
 
-Tensor counting(const Dims& shape) {
+Tensor counted_from_1(const Dims& shape) {
   Tensor x = Tensor::empty(Dtype::kFloat64, shape);
   for (int64_t i = 0; i < x.count(); ++i) x.mutable_data_as<double>()[i] = static_cast<double>(i * 5 % 11) - 4;
   return x;
@@ -51,9 +51,9 @@ TEST(Conv2dTest, EqualsItsDefinition) {
                                            {{1, 1}, {4, 5}, {2, 3}, 1}, {{3, 1}, {2, 0}, {1, 2}, 2},
                                            {{1, 2}, {7, 7}, {3, 1}, 4}, {{9, 9}, {1, 1}, {1, 1}, 1}};
   for (const WindowSetting& s : window_settings) {
-    Tensor x = counting({2, 4, 7, 6});
-    Tensor weight = counting({8, 4 / s.groups, 3, 2});
-    Tensor bias = counting({8});
+    Tensor x = counted_from_1({2, 4, 7, 6});
+    Tensor weight = counted_from_1({8, 4 / s.groups, 3, 2});
+    Tensor bias = counted_from_1({8});
     Tensor y = run("conv2d", {x, weight, bias},
                    {{"stride", Dims{s.stride[0], s.stride[1]}},
                     {"padding", Dims{s.padding[0], s.padding[1]}},
@@ -91,8 +91,8 @@ RandomConvolution random_convolution(std::minstd_rand& random) {
   const Dims image{(kernel[0] - 1) * s.dilation[0] + 1 + below(5), (kernel[1] - 1) * s.dilation[1] + 1 + below(70)};
   const int64_t in_channels = below(8) == 0 ? 33 : 1 + below(4);  // of a group
   const int64_t out_channels = groups * (1 + below(11));
-  return {counting({1 + below(2), groups * in_channels, image[0], image[1]}),
-          counting({out_channels, in_channels, kernel[0], kernel[1]}), counting({out_channels}), s};
+  return {counted_from_1({1 + below(2), groups * in_channels, image[0], image[1]}),
+          counted_from_1({out_channels, in_channels, kernel[0], kernel[1]}), counted_from_1({out_channels}), s};
 }
 
 // Adds g of one position of y to the gradients of all that it was made of.
@@ -120,7 +120,7 @@ void check_against_definition(const RandomConvolution& c, Dtype dtype) {
   saved.needed = 0b111;
   const Tensors inputs{ops::as_dtype(c.x, dtype), ops::as_dtype(c.weight, dtype), ops::as_dtype(c.bias, dtype)};
   const Tensor y = ops::as_dtype(op->forward(inputs, c.attributes(), &saved)[0], Dtype::kFloat64);
-  const Tensor g = counting(y.shape());
+  const Tensor g = counted_from_1(y.shape());
   Tensor of_x = ops::zero_tensor(Dtype::kFloat64, c.x.shape());
   Tensor of_weight = ops::zero_tensor(Dtype::kFloat64, c.weight.shape());
   for (int64_t i = 0; i < y.count(); ++i) {
@@ -159,26 +159,30 @@ TEST(Conv2dTest, AnInfinityReachesOnlyTheWeightsThatMeetIt) {
 }
 
 TEST(Conv2dTest, TakesImagesOfNothing) {
-  Tensor weight = counting({2, 3, 1, 1});
-  EXPECT_EQ(run("conv2d", {counting({0, 3, 4, 4}), weight}).shape(), (Dims{0, 2, 4, 4}));
-  Tensor y = run("conv2d", {counting({1, 0, 2, 2}), counting({2, 0, 1, 1}), counting({2})});
+  Tensor weight = counted_from_1({2, 3, 1, 1});
+  EXPECT_EQ(run("conv2d", {counted_from_1({0, 3, 4, 4}), weight}).shape(), (Dims{0, 2, 4, 4}));
+  Tensor y = run("conv2d", {counted_from_1({1, 0, 2, 2}), counted_from_1({2, 0, 1, 1}), counted_from_1({2})});
   EXPECT_EQ(values_of<double>(y), (std::vector<double>{-4, -4, -4, -4, 1, 1, 1, 1}));
 }
 
 TEST(Conv2dTest, SaysWhatDoesNotFit) {
-  Tensor x = counting({1, 4, 5, 5});
+  Tensor x = counted_from_1({1, 4, 5, 5});
   auto failure = [&](const Tensor& weight, std::initializer_list<ops::Setting> settings) {
     return failure_of([&] { run("conv2d", {x, weight}, settings); });
   };
-  EXPECT_EQ(failure(counting({2, 3, 3, 3}), {}).find("INVALID_ARGUMENT: conv2d: x float64[1, 4, 5, 5] and weight"), 0u);
-  EXPECT_EQ(failure(counting({3, 2, 3, 3}), {{"groups", 2}}).find("INVALID_ARGUMENT: conv2d"), 0u);
-  EXPECT_EQ(failure(counting({2, 4, 3, 3}), {{"groups", 0}}).find("INVALID_ARGUMENT: conv2d"), 0u);
-  EXPECT_EQ(failure(counting({2, 4, 6, 3}), {}).find("INVALID_ARGUMENT: conv2d: a window of [6, 3]"), 0u);
-  EXPECT_EQ(failure(counting({2, 4, 3, 3}), {{"stride", Dims{0, 1}}}).find("INVALID_ARGUMENT: conv2d: stride"), 0u);
-  EXPECT_EQ(failure(counting({2, 4, 3, 3}), {{"padding", Dims{1}}}).find("INVALID_ARGUMENT: conv2d: padding"), 0u);
-  EXPECT_EQ(failure(counting({2, 4, 3, 3}), {{"dilation", Dims{1, 0}}}).find("INVALID_ARGUMENT: conv2d: dilation"), 0u);
+  EXPECT_EQ(
+      failure(counted_from_1({2, 3, 3, 3}), {}).find("INVALID_ARGUMENT: conv2d: x float64[1, 4, 5, 5] and weight"), 0u);
+  EXPECT_EQ(failure(counted_from_1({3, 2, 3, 3}), {{"groups", 2}}).find("INVALID_ARGUMENT: conv2d"), 0u);
+  EXPECT_EQ(failure(counted_from_1({2, 4, 3, 3}), {{"groups", 0}}).find("INVALID_ARGUMENT: conv2d"), 0u);
+  EXPECT_EQ(failure(counted_from_1({2, 4, 6, 3}), {}).find("INVALID_ARGUMENT: conv2d: a window of [6, 3]"), 0u);
+  EXPECT_EQ(failure(counted_from_1({2, 4, 3, 3}), {{"stride", Dims{0, 1}}}).find("INVALID_ARGUMENT: conv2d: stride"),
+            0u);
+  EXPECT_EQ(failure(counted_from_1({2, 4, 3, 3}), {{"padding", Dims{1}}}).find("INVALID_ARGUMENT: conv2d: padding"),
+            0u);
+  EXPECT_EQ(
+      failure(counted_from_1({2, 4, 3, 3}), {{"dilation", Dims{1, 0}}}).find("INVALID_ARGUMENT: conv2d: dilation"), 0u);
   EXPECT_EQ(failure_of([&] {
-              run("conv2d", {x, counting({2, 4, 3, 3}), counting({3})});
+              run("conv2d", {x, counted_from_1({2, 4, 3, 3}), counted_from_1({3})});
             }).find("INVALID_ARGUMENT: conv2d: bias float64[3]"),
             0u);
 }
@@ -224,6 +228,26 @@ TEST(MaxPool2dTest, SaysWhatDoesNotFit) {
               run("max_pool2d", {floats({2}, {1, 2})}, {{"kernel", Dims{1, 1}}});
             }).find("INVALID_ARGUMENT: max_pool2d: x must be [n, c, h, w]"),
             0u);
+}
+
+TEST(AdaptiveAveragePoolTest, RefusesSizesOutOfRange) {
+  const Tensor x = floats({1, 1, 2, 2}, {1, 2, 3, 4});
+  for (const Dims& size : {Dims{0, 1}, Dims{-1, 1}, Dims{INT64_MAX, 1}, Dims{4097, 1}}) {
+    EXPECT_EQ(failure_of([&] {
+                run("adaptive_avg_pool2d", {x}, {{"output_size", size}});
+              }),
+              "INVALID_ARGUMENT: adaptive_avg_pool2d: output_size " + to_string(size) +
+                  " of float32[1, 1, 2, 2] is not from 1 to 4096 along dim 2");
+  }
+  EXPECT_EQ(failure_of([&] {
+              run("adaptive_avg_pool2d", {x}, {{"output_size", Dims{2}}});
+            }),
+            "INVALID_ARGUMENT: adaptive_avg_pool2d: output_size [2] must be two numbers");
+}
+
+TEST(AdaptiveAveragePoolTest, GivesAsManyAsALongSideHas) {
+  const Tensor x = Tensor::empty(Dtype::kFloat32, Dims{1, 1, 5000, 1});
+  EXPECT_EQ(run("adaptive_avg_pool2d", {x}, {{"output_size", Dims{5000, 1}}}).shape(), x.shape());
 }
 
 }  // namespace

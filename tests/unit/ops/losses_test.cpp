@@ -92,5 +92,20 @@ TEST(MseLossTest, IsTheMeanOfSquares) {
   EXPECT_EQ(failure_of([] { run("mse_loss", {integers({1}, {1}), integers({1}, {1})}); }).find("UNSUPPORTED"), 0u);
 }
 
+TEST(DivergenceTest, TargetsOfZeroCountForNothing) {
+  EXPECT_EQ(floats_of(run("kl_div", {floats({2}, {-INFINITY, -1}), floats({2}, {0, 1})}, {{"reduction", "none"}})),
+            (std::vector<float>{0, 1}));
+}
+
+TEST(DivergenceTest, TargetsOfZeroHaveNoSlope) {
+  const ops::Op* op = ops::find_op("kl_div");
+  for (const float target : {0.0F, -0.0F}) {
+    ops::Saved saved;
+    saved.needed = 2;
+    op->forward(Tensors{floats({2}, {-1, -2}), floats({2}, {target, 1})}, {}, &saved);
+    EXPECT_EQ(floats_of(op->backward(saved, {floats({}, {1})})[1]), (std::vector<float>{0, 1.5}));
+  }
+}
+
 }  // namespace
 }  // namespace distag::testing

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
+#include "group/shared.h"
 #include "rpc_group.h"
 
 namespace distag {
@@ -47,6 +50,65 @@ TEST(Calls, CarriesTensorsBothWaysAsNewOnes) {
   EXPECT_EQ(floats(got), (std::vector<float>{1, 2, 3}));
   EXPECT_NE(got.id(), sent.id());
   EXPECT_FALSE(got.shares_storage_with(sent));
+}
+
+// Also over connections that drop, by which calls are sent again, and not into the calls beside it.
+TEST(Calls, EachKeepsItsTraceparentOnTheWay) {
+  const auto parent = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+  RpcGroup group(2);
+  std::vector<std::string> seen;
+  group.rpc(1).register_function("see", [&seen](Invocation& invocation) {
+    seen.push_back(invocation.trace_parent() == nullptr ? "" : invocation.trace_parent()->c_str());
+  });
+  group.begin();
+  group.network.faults.drop = 0.2;
+  std::vector<std::shared_ptr<Future<Value>>> calls;
+  for (int i = 0; i < 40; ++i) {
+    CallRequest request;
+    request.to = "w1";
+    request.function = "see";
+    if (i % 2 == 0) request.trace_parent = parent;
+    calls.push_back(group.rpc(0).call(std::move(request)));
+  }
+  for (const auto& call : calls) group.await(*call);
+  EXPECT_GT(group.node(0).session->stats().messages_replayed, 0u);
+  ASSERT_EQ(seen.size(), 40u);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), parent->text()), 20);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), ""), 20);
+  EXPECT_EQ(group.rpc(0).stats().trace_parents_dropped + group.rpc(1).stats().trace_parents_dropped, 0u);
+}
+
+TEST(Calls, TheirTimesAreCountedByFunction) {
+  RpcGroup group(2);
+  std::shared_ptr<PendingReply> reply;
+  group.rpc(1).register_function("hold", [&reply](Invocation& invocation) { reply = invocation.defer(); });
+  group.begin();
+  const auto functions_of = [&group](size_t rank) {
+    return group.node(rank).members.shared()->trace.timings().functions();
+  };
+  const auto call = group.start(0, "w1", "hold");
+  ASSERT_TRUE(group.run_until([&reply] { return reply != nullptr; }));
+  EXPECT_TRUE(functions_of(0).empty());
+  group.scheduler.run_for(3 * kSecond);
+  reply->finish(Value());
+  group.await(*call);
+  group.error_of(*group.start(0, "w1", "no such function"));
+
+  const auto made = functions_of(0);
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_EQ(made[0].name, "hold");
+  EXPECT_GE(made[0].made.sum, 3 * kSecond);
+  EXPECT_LT(made[0].made.sum, 4 * kSecond);
+  EXPECT_EQ(made[0].served.sum, 0);
+  EXPECT_EQ(made[1].name, "no such function");
+  const auto served = functions_of(1);
+  ASSERT_EQ(served.size(), 1u);  // callers do not choose names here
+  EXPECT_EQ(served[0].name, "hold");
+  EXPECT_GE(served[0].served.sum, 3 * kSecond);
+  EXPECT_LE(served[0].served.sum, made[0].made.sum);
+  EXPECT_LT(served[0].queued.sum, kSecond);
+  EXPECT_EQ(std::accumulate(served[0].queued.buckets.begin(), served[0].queued.buckets.end(), uint64_t{0}), 1u);
+  EXPECT_EQ(served[0].made.sum, 0);
 }
 
 TEST(Calls, AMessageKeepsTheValuesItWasSentWith) {

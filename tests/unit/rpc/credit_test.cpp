@@ -40,6 +40,11 @@ class CreditTest : public ::testing::Test {
   std::shared_ptr<Future<Value>> start(const std::string& function, int64_t which, size_t size = kSize) {
     return group.rpc(0).call(request(function, which, size));
   }
+  RequestBytes request_bytes() {
+    RequestBytes bytes;
+    group.node(0).loop.run([&] { bytes = group.rpc(0).request_bytes(); });
+    return bytes;
+  }
   // So many that nothing more is taken; the callee begins none.
   std::vector<std::shared_ptr<Future<Value>>> fill() {
     group.node(1).functions.freeze();
@@ -48,6 +53,11 @@ class CreditTest : public ::testing::Test {
     group.scheduler.run_for(kSecond);
     for (const auto& call : calls) EXPECT_FALSE(call->is_done());
     EXPECT_EQ(group.rpc(1).stats().calls_open, kFit);
+    const RequestBytes bytes = request_bytes();
+    EXPECT_GE(bytes.open, kFit * kSize);
+    EXPECT_LE(bytes.open, kBudget);
+    EXPECT_GE(bytes.waiting, kWait * kSize);
+    EXPECT_LE(bytes.waiting, kBudget + bytes.open / kFit);  // and one request
     return calls;
   }
   // Those that waited cannot have run.
@@ -64,6 +74,7 @@ class CreditTest : public ::testing::Test {
     // Those that have arrived together begin in any order.
     std::sort(seen.begin(), seen.end());
     EXPECT_EQ(seen, expected);
+    EXPECT_EQ(request_bytes().open + request_bytes().waiting, 0u);
   }
 
   RpcGroup group{2, 1, NodeConfig{60 * kSecond, 5 * kSecond, kBudget}};

@@ -54,6 +54,29 @@ TEST(Deadlines, AreKeptByTheCallerAndEndTheCallAtTheCallee) {
   EXPECT_FALSE(holder.reply->finish(number(1)));
 }
 
+TEST(OpenCalls, AreToldOldestFirstAndOnlyTheOldest) {
+  constexpr int kCalls = 300, kTold = 4;
+  RpcGroup group(2);
+  std::vector<std::shared_ptr<PendingReply>> held;
+  group.rpc(1).register_function("hold", [&held](Invocation& call) { held.push_back(call.defer()); });
+  group.begin();
+  std::vector<std::shared_ptr<Future<Value>>> calls;
+  for (int i = 0; i < kCalls; ++i) {
+    CallRequest request = request_to("w1", "hold", kForever);
+    request.label = std::to_string(i);
+    calls.push_back(group.rpc(0).call(std::move(request)));
+    group.scheduler.run_for(kMillisecond);
+  }
+  for (const size_t rank : {size_t{0}, size_t{1}}) {
+    std::vector<OpenCall> told;
+    group.node(rank).loop.run([&] { told = group.rpc(rank).open_calls(kTold); });
+    ASSERT_EQ(told.size(), static_cast<size_t>(kTold));
+    for (int i = 0; i < kTold; ++i) EXPECT_EQ(told[static_cast<size_t>(i)].label, std::to_string(i)) << "rank " << rank;
+  }
+  for (const auto& reply : held) reply->finish(number(1));
+  for (const auto& call : calls) group.await(*call);
+}
+
 TEST(Deadlines, ComeFromTheWorkerUnlessGiven) {
   NodeConfig config;
   config.call_timeout = 3 * kSecond;

@@ -74,6 +74,22 @@ TEST_F(ForgedTest, ARequestWithoutTimeDoesNotRun) {
   EXPECT_EQ(runs_[0], 1);
 }
 
+// Nor does its call fail: it is answered, and counted once.
+TEST_F(ForgedTest, AMalformedTraceparentIsDroppedAndCounted) {
+  std::vector<bool> seen;
+  group_.rpc(0).register_function("see", [&seen](Invocation& call) { seen.push_back(call.trace_parent() != nullptr); });
+  wire::Call bad{id(1, 3), "see", {}, kForever, {}, ""};
+  bad.has_bad_trace_parent = true;
+  deliver(0, 1, bad);
+  wire::Call good{id(1, 4), "see", {}, kForever, {}, ""};
+  good.trace_parent = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+  deliver(0, 1, good);
+  ASSERT_TRUE(group_.run_until([&seen] { return seen.size() == 2; }));
+  EXPECT_NE(seen[0], seen[1]);  // in either order
+  EXPECT_EQ(group_.rpc(0).stats().trace_parents_dropped, 1u);
+  EXPECT_EQ(group_.rpc(1).stats().trace_parents_dropped, 0u);
+}
+
 // Neither another member, nor the leader about an earlier round.
 TEST_F(ForgedTest, AShutdownEndsByTheVerdictOnItsRoundAlone) {
   const auto first = group_.node(0).shutdown(kForever);

@@ -45,6 +45,23 @@ TEST_F(FaultsTest, ADropAtAnyPointLosesAndRepeatsNothing) {
   }
 }
 
+TEST_F(FaultsTest, AFirstDialIsNoRedial) {
+  network.let_redial_only("a");
+  a.say(b, 1);
+  EXPECT_FALSE(run_until([&] { return !b.heard.empty(); }, kLease / 2));
+}
+
+TEST_F(FaultsTest, EachDialAfterADropIsARedial) {
+  meet();
+  network.let_redial_only("a");
+  for (uint64_t i = 2; i <= 4; ++i) {
+    network.cut_all();
+    a.say(b, i);
+    ASSERT_TRUE(run_until([&] { return b.heard.size() == i; }, kLease)) << i;
+  }
+  EXPECT_TRUE(a.lost.empty() && b.lost.empty());
+}
+
 TEST_F(FaultsTest, WhatWasUnacknowledgedIsSentAgainAndRepetitionsAreDropped) {
   meet();
   // The ack of these is on its way when the connections drop.

@@ -403,6 +403,22 @@ TEST_P(ZmtpBoundsTest, WithoutDescriptorsItAcceptsNobodyAndThoseWhoAreSilentGive
   }
 }
 
+// Strangers may take all descriptors but kAcceptReserve: a member comes back with those.
+TEST_P(ZmtpBoundsTest, ARedialGetsByWithWhatStrangersLeave) {
+  Side side(kind());
+  Listening listening(side, private_address(side));
+  const FewDescriptors few(kAcceptReserve);
+  const auto dial = [&](bool is_redial) {
+    side.run([&] {
+      ConnectionEvents events;
+      events.is_redial = is_redial;
+      side.transport().dial(listening.endpoint(), std::move(events));
+    });
+  };
+  EXPECT_THROW(dial(false), Error) << "a first dial leaves room for the peer's own";
+  EXPECT_NO_THROW(dial(true));
+}
+
 // Room for two or three at a time, and 200 before the one that means it.
 TEST_P(ZmtpBoundsTest, ThoseWhoHungUpHoldUpNobody) {
   for (const bool is_ipc : {true, false}) {

@@ -181,6 +181,39 @@ TEST(ZmqAcceptor, HasNothingOfLibzmqBeforeTheFirstDialler) {
   EXPECT_EQ(entries_of("/proc/self/task"), threads + 2) << "the IO thread and the reaper";
 }
 
+// Payload is copied and freed where it is handed out: other tasks of the loop come between large messages.
+TEST(ZmqAcceptor, HandsOutAFewLargeMessagesInATurn) {
+  constexpr int kMessages = 20;
+  Side side(kind_of(nullptr));
+  std::string endpoint;
+  std::unique_ptr<Acceptor> acceptor;
+  const auto all = Future<Unit>::make(), first = Future<Unit>::make();
+  int count = 0, in_turn = 0, most = 0;
+  side.run([&] {
+    AcceptorEvents events;
+    events.on_message = [&](const ConnectionToken&, const Frames&) {
+      most = std::max(most, ++in_turn);
+      side.loop().post_or_drop([&in_turn] { in_turn = 0; });
+      if (++count == 1) first->complete(Unit{});
+      if (count == 1 + kMessages) all->complete(Unit{});
+    };
+    acceptor = side.transport().listen("tcp://127.0.0.1:0", std::move(events));
+    endpoint = acceptor->endpoint();
+  });
+  Chosen sender(endpoint, "sender");
+  sender.say("hello");
+  ASSERT_TRUE(wait(*first, kPatience));
+  const std::string large(size_t{1} << 18, 'x');
+  side.run([&] {
+    for (int i = 0; i < kMessages; ++i) sender.say(large);
+    for (const Nanos until = side.loop().now() + 200 * kMillisecond; side.loop().now() < until;) {
+    }  // until several are there
+  });
+  ASSERT_TRUE(wait(*all, kPatience));
+  EXPECT_LE(most, 2);
+  side.run([&] { acceptor.reset(); });
+}
+
 // Its threads are gone once the pool has ended.
 TEST(ZmqAcceptor, TheContextEndsOnThePool) {
   const size_t descriptors = entries_of("/proc/self/fd");

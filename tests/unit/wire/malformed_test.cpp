@@ -295,6 +295,47 @@ TEST(Malformed, NamesThatAreEmptyOrTooLong) {
   expect_malformed(call(std::string(128, 'f')), {}, "a name of a function of 128 bytes, more than 127");
 }
 
+// Not the message is refused, as the standard has it; what is kept is as long as one of version 00.
+TEST(Malformed, TraceparentsAreDroppedAlone) {
+  const Call long_one{{1, 2}, "f", {Value::list(Value::List(8000, Value(1.0)))}, 5, {}, ""};
+  const Frame long_message = encoded_header(long_one);  // its header is the first payload frame
+  auto call = [&long_message](const std::string& text) {
+    const Frame header = raw([&text](FlatBufferBuilder& builder) {
+      auto name = builder.CreateString("f");
+      auto traceparent = builder.CreateString(text);
+      protocol::Id id(1, 2);
+      return Raw{protocol::Body::Call,
+                 protocol::CreateCall(builder, &id, name, 0, 0, -1, 0, 0, nullptr, 9, traceparent).Union()};
+    });
+    const bool is_long = header.size() > size_t{64} << 10;
+    const Message message = is_long ? decode(long_message, {header}, Limits()) : decode(header, {}, Limits());
+    return std::get<Call>(message.body);
+  };
+  const std::string good = kTraceParent;
+  const std::string later = "01" + good.substr(2);
+  for (const std::string& taken : {good, later, later + '-', later + "-" + std::string(60000, '\xFF'),
+                                   later + "-" + std::string(size_t{16} << 20, '0')}) {
+    const Call decoded = call(taken);
+    ASSERT_NE(decoded.trace_parent, nullptr) << taken.substr(0, 80);
+    EXPECT_EQ(decoded.trace_parent->text(), good);
+    EXPECT_FALSE(decoded.has_bad_trace_parent);
+    EXPECT_EQ(decoded.cost, 9u);
+  }
+  std::string zero_within = good;
+  zero_within[40] = '\0';
+  for (const std::string& dropped :
+       {std::string(), good.substr(1), good + '0', good + '\0', good + "-more", "ff" + good.substr(2), zero_within,
+        std::string(60000, '0'), std::string(size_t{16} << 20, '0'), std::string(55, '\0'),
+        good.substr(0, 3) + std::string(32, '0') + good.substr(35),
+        good.substr(0, 3) + std::string(32, 'A') + good.substr(35), later + "more"}) {
+    const Call decoded = call(dropped);
+    EXPECT_EQ(decoded.trace_parent, nullptr) << dropped.substr(0, 80);
+    EXPECT_TRUE(decoded.has_bad_trace_parent) << dropped.substr(0, 80);
+    EXPECT_EQ(decoded.function, "f");
+    EXPECT_EQ(decoded.cost, 9u);
+  }
+}
+
 TEST(Malformed, FieldsOutOfRange) {
   Hello hello{"job", 1, 0, "a", -1, 31, 2, "ipc:///x", 32};
   expect_malformed(encoded_header(hello), {}, "a worker of rank -1");
@@ -351,6 +392,14 @@ TEST(Malformed, GradientsThatDoNotFitTheirBits) {
         return Raw{protocol::Body::Grad, protocol::CreateGrad(builder, &id, &id, &id, false, false, live).Union()};
       }),
       {}, "a bit of 2");
+}
+
+TEST(Malformed, GradientsWhoseHistoryDoesNotFit) {
+  Grad grad{{1, 2}, {3, 4}, {5, 6}, true, false, {true}, {Value()}};
+  grad.recording = {{1, 2}, 0, {7, 8}, {true}, {}, {}};
+  expect_malformed(encoded_header(grad), {}, "gradients with a history, in a pass that gives none");
+  grad.creates_graph = true;
+  expect_malformed(encoded_header(grad), {}, "1 tracked bits for 0 tensors");
 }
 
 TEST(Malformed, AnswersWithTwoEndsOrNone) {

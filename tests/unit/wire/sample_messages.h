@@ -16,6 +16,8 @@ inline Tensor floats(const Dims& shape, float first = 0.5f) {
 
 inline Value bytes_of(size_t size) { return Value::bytes(Value::Bytes(size, std::byte{7})); }
 
+inline constexpr const char* kTraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 // Values of every kind, with small and large payload.
 inline Values all_values() {
   Tensor flags = Tensor::empty(Dtype::kBool, {3});
@@ -62,7 +64,7 @@ inline std::vector<Body> all_bodies() {
           Ping{},
           Leave{},
           Chunk{1, 10, 15, false, piece},
-          Call{{1, 2}, "f", all_values(), 5, tracked, "label", {81, 82}, {}, 83},
+          Call{{1, 2}, "f", all_values(), 5, tracked, "label", {81, 82}, {}, 83, 0, TraceParent::parse(kTraceParent)},
           Reply{{1, 2}, false, {}, Value(floats({2})), {context, 2, pair, {true}, {21}}, {}, 84},
           Reply{{1, 2}, true, error, {}, {context, 2, {}, {}, {21}}},
           Cancel{{1, 2}},
@@ -73,11 +75,23 @@ inline std::vector<Body> all_bodies() {
           ShutdownVerdict{9},
           Joined{context, pass},
           Release{{context, pass}},
-          Discover{context, pass, request, true, {{16, 15, {true, false}}, {18, 17, {}}}, {{{19, 20}, 21, 22}}},
+          Discover{context, pass, request, true, {{16, 15, {true, false}}, {18, 17, {}}}, {{{19, 20}, 21, 22}}, true},
           Discovered{context, pass, request, true, error, {51, 52}},
-          Start{context, pass, true},
-          Grad{context, pass, pair, true, true, {true, false, true}, {Value(floats({2})), Value()}, true, true, 5, 6},
-          Done{context, pass, true, error, 3, 4, {53}, true},
+          Start{context, pass, true, true},
+          Grad{context,
+               pass,
+               pair,
+               true,
+               true,
+               {true, false, true},
+               {Value(floats({2})), Value()},
+               true,
+               true,
+               5,
+               6,
+               true,
+               {context, 2, {25, 26}, {true}, {}, {{{25, 26}, {27, 28}, 0, 1}}}},
+          Done{context, pass, true, error, 3, 4, {53}, true, true},
           Verdict{context, pass, false, error},
           Probe{context, pass, 5},
           ProbeAnswer{context, pass, 5, true, 3, 4, {"call \"f\" on \"b\"", "other"}, {54, 55}},
@@ -96,7 +110,7 @@ inline std::vector<Body> all_bodies() {
           Entered{context, pass, {{19, 20}, 21, 22}},
           Credit{61},
           WantCredit{62},
-          Expect{context, pass, true, {{16, 15, {true, false}}, {18, 17, {true}}}, 63}};
+          Expect{context, pass, true, {{16, 15, {true, false}}, {18, 17, {true}}}, 63, true}};
 }
 
 }  // namespace distag::wire

@@ -28,15 +28,17 @@ class ShortTasksTest : public ::testing::Test {
  protected:
   void SetUp() override { start_workers(); }
 
+  void stop_workers() { workers_.clear(); }
+
   void start_workers() {
-    workers_.clear();
+    stop_workers();
     for (int32_t rank : {0, 1}) {
       ThreadedOptions options;
       options.worker.rank = rank;
       options.worker.world_size = 2;
       options.worker.rendezvous = "inproc://short tasks";
       options.thread_count = 2;
-      options.loop_watchdog = [this](const char* what, Nanos taken) { note(what, taken); };
+      options.loop_watchdog = [this](const char* what, const FdLoop::Cost& cost) { note(what, cost.taken); };
       workers_.push_back(std::make_unique<ThreadedWorker>(options));
     }
     std::vector<std::shared_ptr<Future<Value>>> started;
@@ -186,7 +188,12 @@ class ShortTasksOfManyCallsTest : public ShortTasksTest {
  protected:
   static constexpr size_t kCalls = 20'000;
 
-  void TearDown() override { drop_held(); }
+  // Functions that have not run yet would hold their replies in what is gone.
+  void TearDown() override {
+    drop_held();
+    stop_workers();
+    drop_held();
+  }
 
   // From new workers, with all of them at the other worker.
   std::vector<std::shared_ptr<Future<Value>>> call_many(Nanos timeout) {

@@ -3,7 +3,7 @@
     python3 -m distag.samples.digits [--epochs N] [--data DIGITS.CSV]
 
 Rank 0, "trainer", has the data, a convolution and the loss; "middle" and "last" have a layer each, and may as well be
-programs in C (samples/04_digits.c). Without RANK in the environment this starts the other two processes itself."""
+programs in C (samples/04_digits.c). Without a launcher this starts the other two processes itself."""
 from __future__ import annotations
 
 import argparse
@@ -179,7 +179,12 @@ def main() -> None:
     parser.add_argument("--rendezvous", default="env://", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for the processes that are started
-    rank = options.rank if options.rank is not None else int(os.environ.get("RANK", -1))
+    rank = options.rank
+    if rank is None:
+        try:
+            rank = distag.get_environment().rank
+        except distag.UsageError:
+            rank = -1
     if rank < 0:
         start_all(sys.argv[1:], options.data or data_path(), options.epochs)
     else:

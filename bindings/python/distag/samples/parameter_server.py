@@ -1,7 +1,6 @@
-"""A parameter server that steps once both trainers have sent their gradient. RANK is 0 for the server, 1 and 2 for
+"""A parameter server that steps once both trainers have sent their gradient. The rank is 0 for the server, 1 and 2 for
 trainers; `parameter_server.py DIGITS.CSV` prints the losses of trainer 1."""
 # mypy: allow-untyped-defs, allow-untyped-calls
-import os
 import sys
 import threading
 
@@ -62,7 +61,7 @@ def train(worker, path):
 
 SERVER = Server()
 if __name__ == "__main__":
-    name = ["server", "one", "two"][int(os.environ["RANK"])]
+    name = ["server", "one", "two"][distag.get_environment().rank]
     with distag.Worker(name) as worker:
         if worker.rank > 0:
             train(worker, sys.argv[1])

@@ -1,7 +1,6 @@
-"""A model cut in two over two workers, and micro-batches that overlap. RANK is 0 for the trainer, 1 and 2 for the
+"""A model cut in two over two workers, and micro-batches that overlap. The rank is 0 for the trainer, 1 and 2 for the
 shards; `pipeline.py DIGITS.CSV` prints the losses."""
 # mypy: allow-untyped-defs, allow-untyped-calls
-import os
 import sys
 
 import distag
@@ -57,6 +56,6 @@ def train(worker, path):
 
 
 if __name__ == "__main__":
-    with distag.Worker(["trainer", "first", "last"][int(os.environ["RANK"])]) as worker:
+    with distag.Worker(["trainer", "first", "last"][distag.get_environment().rank]) as worker:
         if worker.rank == 0:
             train(worker, sys.argv[1])

@@ -1,8 +1,7 @@
 """Batched reinforcement learning: the agent answers both observers with one forward pass, then learns from what they
-played. RANK is 0 for the agent, 1 and 2 for observers; `reinforcement.py` prints the losses."""
+played. The rank is 0 for the agent, 1 and 2 for observers; `reinforcement.py` prints the losses."""
 # mypy: allow-untyped-defs, allow-untyped-calls
 import math
-import os
 import threading
 
 import distag
@@ -80,6 +79,6 @@ def learn(worker):
 
 AGENT = Agent()
 if __name__ == "__main__":
-    with distag.Worker(["agent", "observer0", "observer1"][int(os.environ["RANK"])]) as worker:
+    with distag.Worker(["agent", "observer0", "observer1"][distag.get_environment().rank]) as worker:
         if worker.rank == 0:
             learn(worker)

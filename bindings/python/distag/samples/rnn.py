@@ -1,7 +1,6 @@
-"""A recurrent network whose embedding and decoder live with a server, behind rrefs. RANK is 0 for the trainer, 1 for
+"""A recurrent network whose embedding and decoder live with a server, behind rrefs. The rank is 0 for the trainer, 1 for
 the server; `rnn.py` prints the losses."""
 # mypy: allow-untyped-defs, allow-untyped-calls
-import os
 
 import distag
 from distag import float64, nn, optim
@@ -66,6 +65,6 @@ def train(worker):
 
 
 if __name__ == "__main__":
-    with distag.Worker(["trainer", "server"][int(os.environ["RANK"])]) as worker:
+    with distag.Worker(["trainer", "server"][distag.get_environment().rank]) as worker:
         if worker.rank == 0:
             train(worker)

@@ -141,6 +141,20 @@ fn layout_of_distag_worker_options() {
 }
 
 #[test]
+fn layout_of_distag_environment() {
+    assert_eq!(size_of::<distag_environment>(), 48, "size of distag_environment");
+    assert_eq!(offset!(distag_environment, struct_size), 0, "distag_environment.struct_size");
+    assert_eq!(offset!(distag_environment, rank), 4, "distag_environment.rank");
+    assert_eq!(offset!(distag_environment, world_size), 8, "distag_environment.world_size");
+    assert_eq!(offset!(distag_environment, local_rank), 12, "distag_environment.local_rank");
+    assert_eq!(offset!(distag_environment, local_size), 16, "distag_environment.local_size");
+    assert_eq!(offset!(distag_environment, node), 20, "distag_environment.node");
+    assert_eq!(offset!(distag_environment, node_count), 24, "distag_environment.node_count");
+    assert_eq!(offset!(distag_environment, restart), 28, "distag_environment.restart");
+    assert_eq!(offset!(distag_environment, launcher), 32, "distag_environment.launcher");
+}
+
+#[test]
 fn layout_of_distag_function_options() {
     assert_eq!(size_of::<distag_function_options>(), 24, "size of distag_function_options");
     assert_eq!(offset!(distag_function_options, struct_size), 0, "distag_function_options.struct_size");
@@ -151,12 +165,13 @@ fn layout_of_distag_function_options() {
 
 #[test]
 fn layout_of_distag_call_options() {
-    assert_eq!(size_of::<distag_call_options>(), 32, "size of distag_call_options");
+    assert_eq!(size_of::<distag_call_options>(), 40, "size of distag_call_options");
     assert_eq!(offset!(distag_call_options, struct_size), 0, "distag_call_options.struct_size");
     assert_eq!(offset!(distag_call_options, reserved), 4, "distag_call_options.reserved");
     assert_eq!(offset!(distag_call_options, timeout_ns), 8, "distag_call_options.timeout_ns");
     assert_eq!(offset!(distag_call_options, within), 16, "distag_call_options.within");
     assert_eq!(offset!(distag_call_options, label), 24, "distag_call_options.label");
+    assert_eq!(offset!(distag_call_options, traceparent), 32, "distag_call_options.traceparent");
 }
 
 #[test]
@@ -195,7 +210,7 @@ fn layout_of_distag_context_info() {
 
 #[test]
 fn layout_of_distag_stats() {
-    assert_eq!(size_of::<distag_stats>(), 176, "size of distag_stats");
+    assert_eq!(size_of::<distag_stats>(), 200, "size of distag_stats");
     assert_eq!(offset!(distag_stats, struct_size), 0, "distag_stats.struct_size");
     assert_eq!(offset!(distag_stats, reserved), 4, "distag_stats.reserved");
     assert_eq!(offset!(distag_stats, calls_made), 8, "distag_stats.calls_made");
@@ -219,6 +234,18 @@ fn layout_of_distag_stats() {
     assert_eq!(offset!(distag_stats, peers_connected), 152, "distag_stats.peers_connected");
     assert_eq!(offset!(distag_stats, peers_lost), 160, "distag_stats.peers_lost");
     assert_eq!(offset!(distag_stats, callbacks_waiting), 168, "distag_stats.callbacks_waiting");
+    assert_eq!(offset!(distag_stats, request_bytes_open), 176, "distag_stats.request_bytes_open");
+    assert_eq!(offset!(distag_stats, request_bytes_waiting), 184, "distag_stats.request_bytes_waiting");
+    assert_eq!(offset!(distag_stats, traceparents_dropped), 192, "distag_stats.traceparents_dropped");
+}
+
+#[test]
+fn layout_of_distag_trace_options() {
+    assert_eq!(size_of::<distag_trace_options>(), 24, "size of distag_trace_options");
+    assert_eq!(offset!(distag_trace_options, struct_size), 0, "distag_trace_options.struct_size");
+    assert_eq!(offset!(distag_trace_options, detail), 4, "distag_trace_options.detail");
+    assert_eq!(offset!(distag_trace_options, max_bytes), 8, "distag_trace_options.max_bytes");
+    assert_eq!(offset!(distag_trace_options, folder), 16, "distag_trace_options.folder");
 }
 
 #[test]
@@ -304,4 +331,55 @@ fn layout_of_distag_deferred_options() {
     assert_eq!(offset!(distag_deferred_options, source), 32, "distag_deferred_options.source");
     assert_eq!(offset!(distag_deferred_options, user_data), 40, "distag_deferred_options.user_data");
     assert_eq!(offset!(distag_deferred_options, destroy), 48, "distag_deferred_options.destroy");
+}
+
+#[test]
+fn layout_of_distag_loader_options() {
+    assert_eq!(size_of::<distag_loader_options>(), 88, "size of distag_loader_options");
+    assert_eq!(offset!(distag_loader_options, struct_size), 0, "distag_loader_options.struct_size");
+    assert_eq!(offset!(distag_loader_options, mode), 4, "distag_loader_options.mode");
+    assert_eq!(offset!(distag_loader_options, prefetch), 8, "distag_loader_options.prefetch");
+    assert_eq!(offset!(distag_loader_options, concurrency), 12, "distag_loader_options.concurrency");
+    assert_eq!(offset!(distag_loader_options, keys), 16, "distag_loader_options.keys");
+    assert_eq!(offset!(distag_loader_options, specs), 24, "distag_loader_options.specs");
+    assert_eq!(offset!(distag_loader_options, spec_count), 32, "distag_loader_options.spec_count");
+    assert_eq!(offset!(distag_loader_options, row_count), 40, "distag_loader_options.row_count");
+    assert_eq!(offset!(distag_loader_options, batch_rows), 48, "distag_loader_options.batch_rows");
+    assert_eq!(offset!(distag_loader_options, epochs), 56, "distag_loader_options.epochs");
+    assert_eq!(offset!(distag_loader_options, seed), 64, "distag_loader_options.seed");
+    assert_eq!(offset!(distag_loader_options, shuffle), 72, "distag_loader_options.shuffle");
+    assert_eq!(offset!(distag_loader_options, drop_last), 76, "distag_loader_options.drop_last");
+    assert_eq!(offset!(distag_loader_options, state), 80, "distag_loader_options.state");
+}
+
+#[test]
+fn layout_of_distag_loader_info() {
+    assert_eq!(size_of::<distag_loader_info>(), 48, "size of distag_loader_info");
+    assert_eq!(offset!(distag_loader_info, struct_size), 0, "distag_loader_info.struct_size");
+    assert_eq!(offset!(distag_loader_info, ready), 4, "distag_loader_info.ready");
+    assert_eq!(offset!(distag_loader_info, next), 8, "distag_loader_info.next");
+    assert_eq!(offset!(distag_loader_info, count), 16, "distag_loader_info.count");
+    assert_eq!(offset!(distag_loader_info, dropped), 24, "distag_loader_info.dropped");
+    assert_eq!(offset!(distag_loader_info, waited_ns), 32, "distag_loader_info.waited_ns");
+    assert_eq!(offset!(distag_loader_info, source_ns), 40, "distag_loader_info.source_ns");
+}
+
+#[test]
+fn layout_of_distag_plan_options() {
+    assert_eq!(size_of::<distag_plan_options>(), 104, "size of distag_plan_options");
+    assert_eq!(offset!(distag_plan_options, struct_size), 0, "distag_plan_options.struct_size");
+    assert_eq!(offset!(distag_plan_options, mode), 4, "distag_plan_options.mode");
+    assert_eq!(offset!(distag_plan_options, inference), 8, "distag_plan_options.inference");
+    assert_eq!(offset!(distag_plan_options, optimizer_copies), 12, "distag_plan_options.optimizer_copies");
+    assert_eq!(offset!(distag_plan_options, memory_bytes), 16, "distag_plan_options.memory_bytes");
+    assert_eq!(offset!(distag_plan_options, timeout_ns), 24, "distag_plan_options.timeout_ns");
+    assert_eq!(offset!(distag_plan_options, source), 32, "distag_plan_options.source");
+    assert_eq!(offset!(distag_plan_options, names), 40, "distag_plan_options.names");
+    assert_eq!(offset!(distag_plan_options, leaves), 48, "distag_plan_options.leaves");
+    assert_eq!(offset!(distag_plan_options, leaf_count), 56, "distag_plan_options.leaf_count");
+    assert_eq!(offset!(distag_plan_options, patterns), 64, "distag_plan_options.patterns");
+    assert_eq!(offset!(distag_plan_options, specs), 72, "distag_plan_options.specs");
+    assert_eq!(offset!(distag_plan_options, rule_count), 80, "distag_plan_options.rule_count");
+    assert_eq!(offset!(distag_plan_options, saved), 88, "distag_plan_options.saved");
+    assert_eq!(offset!(distag_plan_options, costs), 96, "distag_plan_options.costs");
 }

@@ -99,9 +99,9 @@ pub const DISTAG_EXECUTOR_POOL: distag_executor_type = 1;
 /// callbacks run when and where the host polls: engines, interpreters, frame loops
 pub const DISTAG_EXECUTOR_HOST: distag_executor_type = 2;
 
-/// libzmq, with two threads for each worker that uses sockets
+/// libzmq, with two threads for each worker that uses sockets (default)
 pub const DISTAG_SOCKET_ENGINE_ZMQ: distag_socket_engine_type = 1;
-/// distag's own, on the loop, without a thread (default)
+/// distag's own, on the loop, without a thread
 pub const DISTAG_SOCKET_ENGINE_ZMTP: distag_socket_engine_type = 2;
 
 pub const DISTAG_LOG_ERROR: distag_log_level_type = 1;
@@ -148,6 +148,10 @@ pub const DISTAG_SPEC_SHARDY: u32 = 5;
 pub const DISTAG_PICTURE_TEXT: u32 = 1;
 /// "boxes", each with "offset", "extent" and the ranks of its "members"
 pub const DISTAG_PICTURE_JSON: u32 = 4;
+/// one SVG below 1 MiB for light and dark pages; at most 1,024 parts, with their table
+pub const DISTAG_PICTURE_SVG: u32 = 5;
+/// a page below 4 MiB without script or link: the SVG, the mesh, what each member holds
+pub const DISTAG_PICTURE_HTML: u32 = 6;
 
 pub const DISTAG_ALL_REDUCE: u32 = 1;
 /// one after the other along `dim`; sizes of that dim may differ
@@ -182,6 +186,20 @@ pub const DISTAG_INIT_SOURCE: u32 = 4;
 pub const DISTAG_REDISTRIBUTE_GRADIENT: u32 = 1;
 /// the gathered parameter stays until its backward, see keep_gathered
 pub const DISTAG_REDISTRIBUTE_KEEP: u32 = 2;
+
+/// each member's source gives the whole batch, which is cut there (default)
+pub const DISTAG_BATCH_GLOBAL: u32 = 1;
+/// each gives the part that it is to hold; the first dim may differ from batch to batch
+pub const DISTAG_BATCH_LOCAL: u32 = 2;
+/// the source of the member at position 0 gives it, the parts are sent
+pub const DISTAG_BATCH_ROOT: u32 = 3;
+/// the loader chooses the rows of each batch; each member is asked for those it is to hold
+pub const DISTAG_BATCH_ROWS: u32 = 4;
+
+/// a leaf without a rule is repeated
+pub const DISTAG_PLAN_COMPLETE: u32 = 1;
+/// later: needs roots
+pub const DISTAG_PLAN_AUTO: u32 = 2;
 
 pub type distag_status = i32;
 pub type distag_dtype = i32;
@@ -259,6 +277,18 @@ pub struct distag_mesh {
     _private: [u8; 0],
 }
 
+/// batches that come sharded. since 0.3. thread-safe
+#[repr(C)]
+pub struct distag_loader {
+    _private: [u8; 0],
+}
+
+/// specs of named tensors on a mesh. since 0.3. immutable
+#[repr(C)]
+pub struct distag_plan {
+    _private: [u8; 0],
+}
+
 /// Of DLPack.
 #[repr(C)]
 pub struct DLManagedTensor {
@@ -275,8 +305,7 @@ pub struct DLManagedTensorVersioned {
 pub type distag_deleter =
     Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 
-/// Computes the outputs of a custom op. Inputs come without history, so nothing in here is recorded; each output must
-/// be a new tensor.
+/// Computes the outputs of a custom op, new tensors. Inputs come without history, so nothing in here is recorded.
 pub type distag_custom_forward =
     Option<unsafe extern "C" fn(user_data: *mut c_void, inputs: *const *mut distag_tensor, input_count: usize, out_outputs: *mut *mut distag_tensor, output_count: usize, err: *mut distag_error) -> i32>;
 
@@ -289,7 +318,8 @@ pub type distag_custom_backward =
 pub type distag_tensor_hook =
     Option<unsafe extern "C" fn(user_data: *mut c_void, gradient: *mut distag_tensor, out_gradient: *mut *mut distag_tensor, err: *mut distag_error) -> i32>;
 
-/// Takes one whole record.
+/// Takes one whole record; since 0.3 it has several lines where a DEADLINE, DISCONNECTED or DIVERGED has ended a
+/// call, pass or collective: what went on before, at most once a second (`docs/looking.md`).
 pub type distag_log_sink =
     Option<unsafe extern "C" fn(user_data: *mut c_void, level: i32, message: *const c_char)>;
 
@@ -313,8 +343,8 @@ pub type distag_deallocate =
 
 /// Answers one call. It may call ops and other workers, also waiting for them: the pool makes up for a thread that
 /// waits. It answers with distag_invocation_return, defers, or does neither, which answers null. A status other than
-/// 0 fails the call with the content of err. Threads: any of the pool, several invocations at once; with the host
-/// executor one after the other, or one within another that waits.
+/// 0 fails the call with the content of err. Threads: any of the pool, several at once; with the host executor one
+/// after the other, or within another's wait.
 pub type distag_function =
     Option<unsafe extern "C" fn(user_data: *mut c_void, invocation: *mut distag_invocation, err: *mut distag_error) -> i32>;
 
@@ -322,8 +352,7 @@ pub type distag_function =
 pub type distag_future_callback =
     Option<unsafe extern "C" fn(user_data: *mut c_void, future: *mut distag_future)>;
 
-/// Makes the value of the next future, or its failure, of a complete one, which may have failed; NULL stands for null
-/// (since 0.2).
+/// Makes the value of the next future, or its failure, of a complete one; NULL stands for null (since 0.2).
 pub type distag_future_continuation =
     Option<unsafe extern "C" fn(user_data: *mut c_void, future: *mut distag_future, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32>;
 
@@ -333,6 +362,14 @@ pub type distag_future_continuation =
 /// this one (INVALID_STATE), and makes no calls on the line that marks or reads it.
 pub type distag_box_source =
     Option<unsafe extern "C" fn(user_data: *mut c_void, offset: *const i64, extent: *const i64, ndim: usize, buffer: *mut c_void, capacity: usize, err: *mut distag_error) -> i32>;
+
+/// Gives a batch: a tensor, or a list or map of tensors, none of them sharded; NULL at the end of the data. With
+/// DISTAG_BATCH_ROWS it gives the rows with these numbers, `row_count` along the first dim, in this order, and is
+/// never asked for none; in other modes `rows` is NULL. A batch may be wanted again, by a loader that goes on from a
+/// state. Threads: the pool, as functions; up to `concurrency` at once, for different batches, in the order of their
+/// numbers where that is 1. It may call anything but distag_loader_next of its own loader (INVALID_STATE).
+pub type distag_batch_source =
+    Option<unsafe extern "C" fn(user_data: *mut c_void, number: u64, rows: *const i64, row_count: usize, out_batch: *mut *mut distag_value, err: *mut distag_error) -> i32>;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -610,7 +647,7 @@ pub struct distag_worker_options {
     /// nullable: "`worker<rank>`". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group
     pub name: *const c_char,
     /// nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x", * since 0.3
-    /// "etcd://host:`port[,host:port]`/prefix"; see distag_worker_start
+    /// "slurm://", "pmix://" and "etcd://host:`port[,host:port]`/prefix"
     pub rendezvous: *const c_char,
     /// nullable: "default". Workers of different jobs never meet
     pub job: *const c_char,
@@ -638,7 +675,7 @@ pub struct distag_worker_options {
     pub on_thread_stop: distag_thread_hook,
     /// 1: sockets only, no shared memory with members of this machine, as DISTAG_LANE=0; since 0.3
     pub no_lane: u32,
-    /// 0: as DISTAG_SOCKET_ENGINE names it (zmq or zmtp), else zmtp; since 0.3
+    /// 0: as DISTAG_SOCKET_ENGINE names it (zmq or zmtp), else zmq; since 0.3
     pub socket_engine: u32,
     /// 0
     pub reserved_2: u64,
@@ -654,6 +691,43 @@ impl distag_worker_options {
     }
 }
 impl Default for distag_worker_options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct distag_environment {
+    pub struct_size: u32,
+    /// -1 in an open world: the group gives one
+    pub rank: i32,
+    /// -1: an open world
+    pub world_size: i32,
+    /// among the processes of this node; -1: not told, as are other -1 and 0 below
+    pub local_rank: i32,
+    /// their number; 0
+    pub local_size: i32,
+    /// from 0; -1
+    pub node: i32,
+    /// 0
+    pub node_count: i32,
+    /// how often the launcher has started this anew; 0 also where it does not count
+    pub restart: i32,
+    /// "own", "torchrun", "pmix", "slurm" or "kubernetes"
+    pub launcher: [c_char; 16],
+}
+impl distag_environment {
+    /// All zero, which are the defaults, but for `struct_size`.
+    #[must_use]
+    pub fn new() -> Self {
+        // Zero is a value of each member: a number, a pointer, or no function.
+        let mut zeroed: Self = unsafe { core::mem::zeroed() };
+        zeroed.struct_size = core::mem::size_of::<Self>() as u32;
+        zeroed
+    }
+}
+impl Default for distag_environment {
     fn default() -> Self {
         Self::new()
     }
@@ -696,6 +770,8 @@ pub struct distag_call_options {
     pub within: *mut distag_invocation,
     /// nullable: shows in errors, of passes too, and in reports; 127 bytes (since 0.2)
     pub label: *const c_char,
+    /// nullable: see below; "": none (since 0.3)
+    pub traceparent: *const c_char,
 }
 impl distag_call_options {
     /// All zero, which are the defaults, but for `struct_size`.
@@ -748,7 +824,7 @@ pub struct distag_backward_options {
     pub mode: u32,
     /// 1: keep the graph for another pass
     pub retain_graph: u32,
-    /// 1: gradients have a history of their own; within one process (later)
+    /// 1: gradients have a history (since 0.3, see distag_backward)
     pub create_graph: u32,
     /// 0: none; the loss of a worker ends the pass anyway
     pub timeout_ns: i64,
@@ -778,7 +854,7 @@ impl Default for distag_backward_options {
 #[derive(Clone, Copy)]
 pub struct distag_context_info {
     pub struct_size: u32,
-    /// calls and answers recorded here: sent,
+    /// calls and answers recorded here, and gradients with a history: sent,
     pub send_count: u32,
     /// and received; a pass that does not retain the graph frees those it ran through
     pub recv_count: u32,
@@ -845,6 +921,12 @@ pub struct distag_stats {
     pub peers_lost: u64,
     /// now, for a thread of the pool or for distag_worker_poll
     pub callbacks_waiting: u64,
+    /// now, since 0.3: of requests that callees have not begun
+    pub request_bytes_open: u64,
+    /// now, since 0.3: of requests that wait here for room, see "Budgets"
+    pub request_bytes_waiting: u64,
+    /// malformed ones, of calls made and served (since 0.3)
+    pub traceparents_dropped: u64,
 }
 impl distag_stats {
     /// All zero, which are the defaults, but for `struct_size`.
@@ -857,6 +939,33 @@ impl distag_stats {
     }
 }
 impl Default for distag_stats {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct distag_trace_options {
+    pub struct_size: u32,
+    /// later
+    pub detail: u32,
+    /// of the file, 65,536 or more; 0: 256 MiB
+    pub max_bytes: u64,
+    /// nullable: what DISTAG_TRACE names. It has to be there
+    pub folder: *const c_char,
+}
+impl distag_trace_options {
+    /// All zero, which are the defaults, but for `struct_size`.
+    #[must_use]
+    pub fn new() -> Self {
+        // Zero is a value of each member: a number, a pointer, or no function.
+        let mut zeroed: Self = unsafe { core::mem::zeroed() };
+        zeroed.struct_size = core::mem::size_of::<Self>() as u32;
+        zeroed
+    }
+}
+impl Default for distag_trace_options {
     fn default() -> Self {
         Self::new()
     }
@@ -1074,6 +1183,133 @@ impl Default for distag_deferred_options {
     }
 }
 
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct distag_loader_options {
+    pub struct_size: u32,
+    /// DISTAG_BATCH_...
+    pub mode: u32,
+    /// batches made ahead, at most 4,096; 0: 2
+    pub prefetch: u32,
+    /// calls of the source at the same time, fewer than the pool has threads; 0: 1
+    pub concurrency: u32,
+    /// nullable: entries of the map, or one NULL key for any tensor ...
+    pub keys: *const *const c_char,
+    /// ... and their specs; nullable: the first axis cuts the first dim of every tensor
+    pub specs: *const *const c_char,
+    /// an entry without a spec is repeated
+    pub spec_count: usize,
+    /// of the data. This and what follows, to drop_last: of DISTAG_BATCH_ROWS alone
+    pub row_count: i64,
+    /// of a batch, over all members: 1 to 2^28
+    pub batch_rows: i64,
+    /// 0: 1; DISTAG_FOREVER
+    pub epochs: i64,
+    /// of shuffle
+    pub seed: u64,
+    /// 1: each epoch has an order of its own, by the seed, the same on every mesh
+    pub shuffle: u32,
+    /// 1: without the batch of an epoch that has fewer rows
+    pub drop_last: u32,
+    /// nullable: of distag_loader_save; go on with its next batch. Of every mode
+    pub state: *mut distag_value,
+}
+impl distag_loader_options {
+    /// All zero, which are the defaults, but for `struct_size`.
+    #[must_use]
+    pub fn new() -> Self {
+        // Zero is a value of each member: a number, a pointer, or no function.
+        let mut zeroed: Self = unsafe { core::mem::zeroed() };
+        zeroed.struct_size = core::mem::size_of::<Self>() as u32;
+        zeroed
+    }
+}
+impl Default for distag_loader_options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct distag_loader_info {
+    pub struct_size: u32,
+    /// batches that wait for distag_loader_next
+    pub ready: u32,
+    /// the number of the batch that comes next
+    pub next: u64,
+    /// batches in all; -1: unknown, or no end
+    pub count: i64,
+    /// batches made here after the data of another member had ended
+    pub dropped: u64,
+    /// by distag_loader_next: near 0 where the loader keeps ahead
+    pub waited_ns: i64,
+    /// in the source
+    pub source_ns: i64,
+}
+impl distag_loader_info {
+    /// All zero, which are the defaults, but for `struct_size`.
+    #[must_use]
+    pub fn new() -> Self {
+        // Zero is a value of each member: a number, a pointer, or no function.
+        let mut zeroed: Self = unsafe { core::mem::zeroed() };
+        zeroed.struct_size = core::mem::size_of::<Self>() as u32;
+        zeroed
+    }
+}
+impl Default for distag_loader_info {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct distag_plan_options {
+    pub struct_size: u32,
+    /// DISTAG_PLAN_...; 0: AUTO with roots if DISTAG_AUTO_SPMD is 1, else COMPLETE
+    pub mode: u32,
+    /// 1: no gradients and no optimizer in the memory
+    pub inference: u32,
+    /// tensors that the optimizer keeps of each parameter: 2 for adam
+    pub optimizer_copies: u32,
+    /// that a member has; 0: no limit
+    pub memory_bytes: u64,
+    /// later: of a search
+    pub timeout_ns: i64,
+    /// the position of the member whose values plain leaves get; -1: each has all of them
+    pub source: i64,
+    /// of the leaves, each once: "layers.0.weight"
+    pub names: *const *const c_char,
+    pub leaves: *const *mut distag_tensor,
+    /// at most 1,048,576, and so is rule_count
+    pub leaf_count: usize,
+    /// a leaf whose name fits (* within dots, ** across, ? one character) ...
+    pub patterns: *const *const c_char,
+    /// ... has this spec; the first that fits counts
+    pub specs: *const *const c_char,
+    pub rule_count: usize,
+    /// nullable: the report of a former plan, in the place of rules
+    pub saved: *const c_char,
+    /// nullable; later: of a search
+    pub costs: *const c_char,
+}
+impl distag_plan_options {
+    /// All zero, which are the defaults, but for `struct_size`.
+    #[must_use]
+    pub fn new() -> Self {
+        // Zero is a value of each member: a number, a pointer, or no function.
+        let mut zeroed: Self = unsafe { core::mem::zeroed() };
+        zeroed.struct_size = core::mem::size_of::<Self>() as u32;
+        zeroed
+    }
+}
+impl Default for distag_plan_options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 extern "C" {
     /// Fills an error from inside a callback and returns its code: return distag_error_set(err, 1000, "no such
     /// user").
@@ -1130,6 +1366,22 @@ extern "C" {
     /// for calls it has made goes out first, and calls that the others make after these fail with DISCONNECTED
     /// naming it (since 0.3).
     pub fn distag_mesh_release(mesh: *mut distag_mesh);
+    /// The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It
+    /// keeps its mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED
+    /// naming it (since 0.3).
+    pub fn distag_loader_retain(loader: *mut distag_loader);
+    /// The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It
+    /// keeps its mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED
+    /// naming it (since 0.3).
+    pub fn distag_loader_release(loader: *mut distag_loader);
+    /// The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It
+    /// keeps its mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED
+    /// naming it (since 0.3).
+    pub fn distag_plan_retain(plan: *mut distag_plan);
+    /// The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It
+    /// keeps its mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED
+    /// naming it (since 0.3).
+    pub fn distag_plan_release(plan: *mut distag_plan);
     /// Bytes per element; 0 for an unknown dtype.
     pub fn distag_dtype_get_size(dtype: i32) -> usize;
     /// Copies row-major host memory into a new tensor. ndim 0 makes a scalar. Fails: INVALID_ARGUMENT when `size`
@@ -1236,9 +1488,9 @@ extern "C" {
     pub fn distag_maximum(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = (a == b), as bool
     pub fn distag_eq(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
-    /// y = x + s in the dtype of x; an integer x takes a whole s only.
+    /// y = x + s in the dtype of x; an integer x takes a whole s only, and bools none (cast them).
     pub fn distag_add_scalar(x: *mut distag_tensor, s: f64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
-    /// y = x * s in the dtype of x; an integer x takes a whole s only.
+    /// y = x * s in the dtype of x; an integer x takes a whole s only, and bools none (cast them).
     pub fn distag_mul_scalar(x: *mut distag_tensor, s: f64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0.
     pub fn distag_neg(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
@@ -1363,26 +1615,24 @@ extern "C" {
     /// of object for another. Threads: destroy(object) runs once nothing refers to it any more, where callbacks
     /// of the worker run, or on the thread that released it last; also when this fails.
     pub fn distag_value_create_object(type_: *const c_char, object: *mut c_void, destroy: distag_deleter, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
-    /// The same handle seen as a value: costs nothing, needs no release (one would be that of the tensor or
-    /// rref). NULL for NULL. Rrefs: since 0.2.
+    /// The same handle seen as a value, which needs no release of its own. NULL for NULL. Rrefs: since 0.2.
     pub fn distag_tensor_as_value(tensor: *mut distag_tensor) -> *mut distag_value;
-    /// The same handle seen as a value: costs nothing, needs no release (one would be that of the tensor or
-    /// rref). NULL for NULL. Rrefs: since 0.2.
+    /// The same handle seen as a value, which needs no release of its own. NULL for NULL. Rrefs: since 0.2.
     pub fn distag_rref_as_value(rref: *mut distag_rref) -> *mut distag_value;
-    /// The kind of a value, and the items of a list or a map. An item gets its handle when it is first asked for:
-    /// NULL also when there is no memory for that.
+    /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
+    /// handle.
     pub fn distag_value_get_kind(value: *mut distag_value) -> i32;
-    /// The kind of a value, and the items of a list or a map. An item gets its handle when it is first asked for:
-    /// NULL also when there is no memory for that. items of a list or map
+    /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
+    /// handle. items of a list or map
     pub fn distag_value_get_count(value: *mut distag_value) -> usize;
-    /// The kind of a value, and the items of a list or a map. An item gets its handle when it is first asked for:
-    /// NULL also when there is no memory for that. NULL past the end
+    /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
+    /// handle. NULL past the end
     pub fn distag_value_get_item(value: *mut distag_value, index: usize) -> *mut distag_value;
-    /// The kind of a value, and the items of a list or a map. An item gets its handle when it is first asked for:
-    /// NULL also when there is no memory for that. keys of a map are sorted
+    /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
+    /// handle. keys of a map are sorted
     pub fn distag_value_get_key(value: *mut distag_value, index: usize) -> *const c_char;
-    /// The kind of a value, and the items of a list or a map. An item gets its handle when it is first asked for:
-    /// NULL also when there is no memory for that. NULL when it is not there
+    /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
+    /// handle. NULL when it is not there
     pub fn distag_value_get_entry(value: *mut distag_value, key: *const c_char) -> *mut distag_value;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
@@ -1418,6 +1668,13 @@ extern "C" {
     pub fn distag_value_copy_float64s(value: *mut distag_value, items: *mut f64, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Makes a new random pair (since 0.3).
     pub fn distag_security_create_keys(out_keys: *mut distag_key_pair, err: *mut distag_error) -> i32;
+    /// Tells what a worker without rank and size in its options would take: the variables of the first launcher
+    /// of docs/launchers.md whose rank and size are set, DISTAG_RANK and DISTAG_WORLD_SIZE before all others. An
+    /// empty variable counts as not set (since 0.3). Threads: any, while none changes the environment. Blocks
+    /// where the launcher speaks PMIx, which is asked. Fails: INVALID_ARGUMENT listing all variables that are
+    /// missing, beside those that are there, or naming the one that holds no number of its range; DISCONNECTED,
+    /// UNSUPPORTED (PMIx: no launcher answers; no libpmix).
+    pub fn distag_get_environment(out_environment: *mut distag_environment, err: *mut distag_error) -> i32;
     /// Makes a worker that cannot be reached yet. Starts no thread, opens no socket.
     pub fn distag_worker_create(options: *const distag_worker_options, out_worker: *mut *mut distag_worker, err: *mut distag_error) -> i32;
     /// Meets the group at the rendezvous and becomes reachable: in a static group once all members are there, so
@@ -1452,8 +1709,8 @@ extern "C" {
     /// told leaves by itself: all that is open on it fails with OUT_OF_MEMORY, and "clean" is false. Open futures
     /// complete with CANCELLED. A second shutdown is ok, with the same report. Of several shutdowns at a time the
     /// earliest deadline counts, and the last runs the destroy functions that are left. Callbacks on the future
-    /// run before the last thread stops. That one is joined by a wait on the future or by distag_worker_shutdown:
-    /// do either before the library is unloaded. It cannot be cancelled.
+    /// run before the last thread stops, which a wait on the future or distag_worker_shutdown joins: do either
+    /// before the library is unloaded. It cannot be cancelled.
     pub fn distag_worker_shutdown_async(worker: *mut distag_worker, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// With DISTAG_EXECUTOR_HOST, runs callbacks that are due: at most `max_items` (0: any number), and starts
     /// none once `max_ns` have passed (DISTAG_FOREVER: no limit). Does not wait for more to come. Threads: one at
@@ -1510,6 +1767,8 @@ extern "C" {
     pub fn distag_invocation_get_caller(invocation: *mut distag_invocation) -> *const c_char;
     /// Properties of the call: its worker, caller, context, time left and arguments. its name; since 0.3
     pub fn distag_invocation_get_function(invocation: *mut distag_invocation) -> *const c_char;
+    /// Properties of the call: its worker, caller, context, time left and arguments. NULL: none; since 0.3
+    pub fn distag_invocation_get_traceparent(invocation: *mut distag_invocation) -> *const c_char;
     /// Properties of the call: its worker, caller, context, time left and arguments. DISTAG_FOREVER: no limit
     pub fn distag_invocation_get_time_left(invocation: *mut distag_invocation) -> i64;
     /// Properties of the call: its worker, caller, context, time left and arguments. 1: no caller waits any more
@@ -1578,8 +1837,8 @@ extern "C" {
     /// this one is complete, never from inside this function, and not at all once the next one is cancelled,
     /// which cancels this one too.
     pub fn distag_future_then(future: *mut distag_future, continuation: distag_future_continuation, user_data: *mut c_void, destroy: distag_deleter, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
-    /// Waits until all have a value, or the first one fails, and answers as that one did; the others go on.
-    /// Blocks. Fails: DEADLINE.
+    /// Waits until all have a value, or the first one fails, and answers as that one did. Blocks. Fails:
+    /// DEADLINE.
     pub fn distag_wait_all(futures: *const *mut distag_future, count: usize, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Offers a function, as distag_worker_register does, whose calls come as events. Fails: as
     /// distag_worker_register; INVALID_STATE with the pool executor, or when the worker has left.
@@ -1688,8 +1947,8 @@ extern "C" {
     pub fn distag_optimizer_step(optimizer: *mut distag_optimizer, context: *mut distag_context, options: *const distag_call_options, err: *mut distag_error) -> i32;
     /// Its future has the value null. Fails also: UNSUPPORTED without a worker, which leaves no thread to run it.
     pub fn distag_optimizer_step_async(optimizer: *mut distag_optimizer, context: *mut distag_context, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
-    /// Ranks of the owners that applied the last step, at most `capacity` of them, and how many there are;
-    /// without a worker the rank is -1.
+    /// Ranks of the owners that applied the last step, at most `capacity`, and how many there are; without a
+    /// worker -1.
     pub fn distag_optimizer_copy_stepped_ranks(optimizer: *mut distag_optimizer, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Scales the context's gradients of all parameters so that their joint 2-norm is at most `max_norm`; gives
     /// the norm that it found. Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the norm is not
@@ -1713,26 +1972,56 @@ extern "C" {
     pub fn distag_optimizer_load_async(optimizer: *mut distag_optimizer, state: *mut distag_value, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// The counters as they are; counters that belong together may be a moment apart.
     pub fn distag_worker_get_stats(worker: *mut distag_worker, out_stats: *mut distag_stats, err: *mut distag_error) -> i32;
-    /// Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and
-    /// how they stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes"
-    /// and what those wait for, "rrefs", the last "events", "lane" (since 0.3), here and of each member: whether
-    /// messages go by shared memory, or why not, and "sockets" (since 0.3): the engine. Of a context on this
-    /// worker: its counts, "passes", "sends", those that "never_fired" (no gradient has come), and the graph
-    /// behind these sends as "nodes" and "edges": kinds and names, no values, and nothing of tensors that were
-    /// not sent. Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without
-    /// it, which may be another the next time. Fails: DEADLINE when the worker does not answer within a second;
-    /// INVALID_STATE when the context has ended.
+    /// The same in the text format of Prometheus: "`distag_<field>`", counters with "_total" behind, each with
+    /// HELP and TYPE and the label worker="NAME", empty while it depends on the rank (since 0.3). Then histograms
+    /// of seconds, 10 us to 100 s: distag_call_seconds (made, until their end), distag_queue_seconds and
+    /// distag_served_seconds (from the arrival to the begin, and to the end), with function="NAME", which is
+    /// "other" beyond 64 names; distag_pass_seconds (begun here) and distag_collective_seconds. Copied as the
+    /// reports below; before the start and after the shutdown too.
+    pub fn distag_worker_copy_metrics(worker: *mut distag_worker, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    /// Begins the trace of a started worker, on a thread of its own (since 0.3). Blocks until the file is made.
+    /// Fails: INVALID_STATE (traced already, not started, or a file that cannot be made).
+    pub fn distag_worker_start_trace(worker: *mut distag_worker, options: *const distag_trace_options, err: *mut distag_error) -> i32;
+    /// Ends the trace and closes its file, as the shutdown does (since 0.3). Nothing where none is written.
+    /// Blocks at most 10 s. Fails: DEADLINE where the disk is slower.
+    pub fn distag_worker_stop_trace(worker: *mut distag_worker, err: *mut distag_error) -> i32;
+    /// A span of the host in the trace, from here to distag_trace_end on any thread, when it is written (since
+    /// 0.3). Spans may overlap. `out_span` is 0, which distag_trace_end takes, where nothing is traced or 65,536
+    /// are open. Fails: INVALID_ARGUMENT (a label of more than 127 bytes).
+    pub fn distag_trace_begin(worker: *mut distag_worker, label: *const c_char, out_span: *mut u64, err: *mut distag_error) -> i32;
+    /// A span of the host in the trace, from here to distag_trace_end on any thread, when it is written (since
+    /// 0.3). Spans may overlap. `out_span` is 0, which distag_trace_end takes, where nothing is traced or 65,536
+    /// are open. Fails: INVALID_ARGUMENT (a label of more than 127 bytes).
+    pub fn distag_trace_end(worker: *mut distag_worker, span: u64);
+    /// Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members",
+    /// open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those
+    /// wait for, "rrefs", the last "events"; since 0.3 open "collectives" and the ranks they wait for, the "last"
+    /// 100 of the 1,000 calls, passes and collectives that ended last, "lane", here and of each member: whether
+    /// messages go by shared memory, or why not, and "sockets". Of a context on this worker: its counts,
+    /// "passes", "sends", those that "never_fired" (no gradient has come), and the graph behind these sends as
+    /// "nodes" and "edges". Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length
+    /// without it, which may be another the next time. Fails: DEADLINE when the worker does not answer within a
+    /// second; INVALID_STATE when the context has ended.
     pub fn distag_worker_copy_report(worker: *mut distag_worker, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
-    /// Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members" and
-    /// how they stand, open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes"
-    /// and what those wait for, "rrefs", the last "events", "lane" (since 0.3), here and of each member: whether
-    /// messages go by shared memory, or why not, and "sockets" (since 0.3): the engine. Of a context on this
-    /// worker: its counts, "passes", "sends", those that "never_fired" (no gradient has come), and the graph
-    /// behind these sends as "nodes" and "edges": kinds and names, no values, and nothing of tensors that were
-    /// not sent. Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length without
-    /// it, which may be another the next time. Fails: DEADLINE when the worker does not answer within a second;
-    /// INVALID_STATE when the context has ended.
+    /// Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members",
+    /// open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those
+    /// wait for, "rrefs", the last "events"; since 0.3 open "collectives" and the ranks they wait for, the "last"
+    /// 100 of the 1,000 calls, passes and collectives that ended last, "lane", here and of each member: whether
+    /// messages go by shared memory, or why not, and "sockets". Of a context on this worker: its counts,
+    /// "passes", "sends", those that "never_fired" (no gradient has come), and the graph behind these sends as
+    /// "nodes" and "edges". Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length
+    /// without it, which may be another the next time. Fails: DEADLINE when the worker does not answer within a
+    /// second; INVALID_STATE when the context has ended.
     pub fn distag_context_copy_report(context: *mut distag_context, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    /// The report of a group, through one member (since 0.3): "members", each with "name", "rank", "state" and
+    /// "report", or null and why as "silent" where it does not answer in time. A report has the 64 oldest
+    /// "calls", with the function "within" which they were made, and "waits" for passes and collectives, with the
+    /// "ranks" that have not come. Copied as the reports above; each copy asks anew. `distag why` reads it; the
+    /// command asks workers of its user at a socket of theirs, which DISTAG_PS=0 in the environment of a worker
+    /// turns off. Blocks at most a second beyond the timeout; runs no callback meanwhile. Members answer while
+    /// their functions hang. Fails: INVALID_STATE unless started; DEADLINE when the loop of this worker does not
+    /// answer.
+    pub fn distag_worker_copy_group_report(worker: *mut distag_worker, timeout_ns: i64, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Handles of this process that are not released yet; 0 before the library is unloaded.
     pub fn distag_get_handle_count() -> u64;
     /// The same in JSON, by kind, copied as the reports above (since 0.3). With DISTAG_VALIDATE=1 also each
@@ -1781,7 +2070,7 @@ extern "C" {
     pub fn distag_mesh_copy_spec(mesh: *mut distag_mesh, spec: *const c_char, ndim: usize, form: u32, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Draws which members hold which part. Without a mesh the spec is HLO text, which names devices itself;
     /// without a shape all parts are drawn alike, of ndim dims (0: as many as the spec has). Copied as by
-    /// distag_worker_copy_report. Fails: INVALID_ARGUMENT.
+    /// distag_worker_copy_report.
     pub fn distag_visualize_sharding(mesh: *mut distag_mesh, spec: *const c_char, shape: *const i64, ndim: usize, options: *const distag_picture_options, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Among the members that differ only in `axes` ("data", "('x', 'y')"; NULL: all), which come in the order of
     /// their index along these axes. Collective. Blocks. Fails: as the mesh does; INVALID_ARGUMENT (a tensor that
@@ -1856,11 +2145,15 @@ extern "C" {
     /// Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts),
     /// numbers, texts and bytes, alike on all members except the parts. It replaces what was saved there before
     /// in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is
-    /// made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh.
-    /// Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh); INVALID_STATE
-    /// (naming file and reason; a directory that not all members share); DIVERGED; as the mesh does. What was
-    /// there before stays.
+    /// made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves
+    /// and loads of one mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT
+    /// (references, objects, tensors of another mesh); INVALID_STATE (naming file and reason; a directory that
+    /// not all members share); DIVERGED; as the mesh does. What was there before stays.
     pub fn distag_checkpoint_save(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, err: *mut distag_error) -> i32;
+    /// Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a
+    /// failure for which the future was not asked before its release goes to the log. Its value is null; to
+    /// cancel it does nothing.
+    pub fn distag_checkpoint_save_async(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Loads what was saved with any mesh and specs, and safetensors of others: a file, or a directory with one
     /// or with model.safetensors.index.json. The tensors in `into`, a map like the one saved, get their elements
     /// in place, each member reads its parts only; after a failure they are as they were. out_value is all that
@@ -1869,6 +2162,52 @@ extern "C" {
     /// PROTOCOL (a file that is cut or damaged, naming it and the entry); INVALID_ARGUMENT (shape, dtype);
     /// INVALID_STATE (a tensor that cannot be written); UNSUPPORTED (dtypes that are no DISTAG_ ones).
     pub fn distag_checkpoint_load(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    /// Beside the program; the tensors in `into` get their elements before the future ends, whose value is that
+    /// of out_value. Fails also: UNSUPPORTED without a mesh, which leaves no thread to run it.
+    pub fn distag_checkpoint_load_async(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    /// Begins to make batches. Its tensors are of the mesh or line it is given. destroy runs when no call of the
+    /// source can follow. Batches are numbered from 0 through all epochs. prefetch and concurrency may differ
+    /// from member to member. Collective, without waiting. Fails: INVALID_ARGUMENT (specs, counts, fields of
+    /// another mode; with DISTAG_BATCH_ROWS specs that cut the first dim in different ways; a state of other
+    /// data, naming the field that differs, in which only epochs may grow; a mesh without a worker).
+    pub fn distag_loader_create(mesh: *mut distag_mesh, source: distag_batch_source, user_data: *mut c_void, destroy: distag_deleter, options: *const distag_loader_options, out_loader: *mut *mut distag_loader, err: *mut distag_error) -> i32;
+    /// The next batch, with its tensors sharded; NULL once the data of some member has ended, for all alike. All
+    /// members get the same batches; one that all have made is there at once. It is no collective call of the
+    /// mesh's lines. Blocks. Fails: as the source did on any member, naming it, and then the loader is at its
+    /// end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch that does not fit its
+    /// spec, or the parts of others) and, with check_replicas, DIVERGED; DEADLINE naming the member whose source
+    /// is late: the batch is still to come; DISCONNECTED (a member has released the loader); as the mesh does.
+    /// The future's value: the batch, null at the end; to cancel it leaves the batch to the next call.
+    pub fn distag_loader_next(loader: *mut distag_loader, timeout_ns: i64, out_batch: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    /// The next batch, with its tensors sharded; NULL once the data of some member has ended, for all alike. All
+    /// members get the same batches; one that all have made is there at once. It is no collective call of the
+    /// mesh's lines. Blocks. Fails: as the source did on any member, naming it, and then the loader is at its
+    /// end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch that does not fit its
+    /// spec, or the parts of others) and, with check_replicas, DIVERGED; DEADLINE naming the member whose source
+    /// is late: the batch is still to come; DISCONNECTED (a member has released the loader); as the mesh does.
+    /// The future's value: the batch, null at the end; to cancel it leaves the batch to the next call.
+    pub fn distag_loader_next_async(loader: *mut distag_loader, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    /// The state as a map of numbers, for a checkpoint: its next batch is the one that distag_loader_next would
+    /// give, however many are made ahead. A loader on any other mesh can go on from it.
+    pub fn distag_loader_save(loader: *mut distag_loader, out_state: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    /// The progress of a loader on this member.
+    pub fn distag_loader_get_info(loader: *mut distag_loader, out_info: *mut distag_loader_info, err: *mut distag_error) -> i32;
+    /// Makes a plan from rules. Equal arguments give equal plans on any machine; nothing is sent, and a mesh
+    /// without a worker will do. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf,
+    /// naming the nearest, or does not suit it; saved is no report, or of another mesh or leaves; AUTO without
+    /// roots); OUT_OF_MEMORY naming the bytes of a member; UNSUPPORTED (roots).
+    pub fn distag_plan_create(mesh: *mut distag_mesh, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_plan_options, out_plan: *mut *mut distag_plan, err: *mut distag_error) -> i32;
+    /// Marks the leaves as planned, in place: plain ones get the values of the source, in exchanges of up to 64
+    /// MiB (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part alone. Those that lie so
+    /// already stay. Collective: members compare their plans first. Blocks, at most the timeout_ns of the mesh.
+    /// Fails, no leaf marked: DIVERGED; INVALID_STATE (a leaf with another spec, or a history); as the source of
+    /// a deferred leaf on one member does, on all. Values that do not come end the mesh.
+    pub fn distag_plan_apply(plan: *mut distag_plan, line: *mut distag_mesh, err: *mut distag_error) -> i32;
+    /// The spec of the leaf of that name; NULL: there is no such leaf.
+    pub fn distag_plan_get_spec(plan: *mut distag_plan, name: *const c_char) -> *const c_char;
+    /// In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and
+    /// "leaves", each with "name", "dtype", "shape", "spec" and "why".
+    pub fn distag_plan_copy_report(plan: *mut distag_plan, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// The table of all functions, or NULL for another major version of the ABI.
     pub fn distag_get_api(abi_major: u32) -> *const core::ffi::c_void;
 }

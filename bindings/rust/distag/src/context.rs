@@ -2,7 +2,9 @@
 use crate::error::Result;
 use crate::ffi::{self, functions, Handle, Handles};
 use crate::{FromValue, Future, IntoArgs, RRef, Request, Tensor, Worker};
-use distag_sys::{distag_context, distag_context_info, distag_gradients, distag_rref, distag_tensor};
+use distag_sys::{
+    distag_backward_options, distag_context, distag_context_info, distag_gradients, distag_rref, distag_tensor,
+};
 use std::time::Duration;
 
 /// One forward and its backward passes. It ends, here and everywhere it reached, with its creator's last reference.
@@ -21,6 +23,8 @@ pub struct Backward<'a> {
     pub remote_roots: &'a [&'a RRef],
     /// Keeps the graph for another pass.
     pub retain_graph: bool,
+    /// Gives gradients a history, for a pass through them; retains the graph.
+    pub create_graph: bool,
     /// Expects that the roots depend on every recorded call.
     pub fast: bool,
     /// The time after which it fails; None for no limit.
@@ -101,9 +105,13 @@ impl Context {
         options: Backward<'_>,
         seeds: &'a Handles<'_, distag_tensor>,
         remote_roots: &'a Handles<'_, distag_rref>,
-    ) -> ffi::Options<'a, distag_sys::distag_backward_options> {
-        let timeout = options.timeout.map_or(0, ffi::nanoseconds);
-        ffi::backward_options(options.fast, options.retain_graph, timeout, seeds, remote_roots)
+    ) -> ffi::Options<'a, distag_backward_options> {
+        let mut raw = distag_backward_options::new();
+        raw.mode = if options.fast { distag_sys::DISTAG_BACKWARD_FAST } else { distag_sys::DISTAG_BACKWARD_SMART };
+        raw.retain_graph = u32::from(options.retain_graph);
+        raw.create_graph = u32::from(options.create_graph);
+        raw.timeout_ns = options.timeout.map_or(0, ffi::nanoseconds);
+        ffi::backward_options(raw, seeds, remote_roots)
     }
 
     /// The gradients that leaves of this worker have in the context, summed over its passes.

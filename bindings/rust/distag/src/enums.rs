@@ -377,6 +377,10 @@ pub enum PictureFormat {
     Text,
     /// "boxes", each with "offset", "extent" and the ranks of its "members"
     Json,
+    /// one SVG below 1 MiB for light and dark pages; at most 1,024 parts, with their table
+    Svg,
+    /// a page below 4 MiB without script or link: the SVG, the mesh, what each member holds
+    Html,
     /// A value that this version of the crate does not know.
     Other(u32),
 }
@@ -387,6 +391,8 @@ impl PictureFormat {
         match self {
             Self::Text => 1,
             Self::Json => 4,
+            Self::Svg => 5,
+            Self::Html => 6,
             Self::Other(number) => number,
         }
     }
@@ -396,6 +402,8 @@ impl PictureFormat {
         match number {
             1 => Self::Text,
             4 => Self::Json,
+            5 => Self::Svg,
+            6 => Self::Html,
             other => Self::Other(other),
         }
     }

@@ -68,6 +68,11 @@ impl Call {
     pub fn function(&self) -> &str {
         functions::invocation_get_function(self.handle()).unwrap_or_default()
     }
+    /// NULL: none; since 0.3
+    #[must_use]
+    pub fn traceparent(&self) -> &str {
+        functions::invocation_get_traceparent(self.handle()).unwrap_or_default()
+    }
     /// 1: no caller waits any more
     #[must_use]
     pub fn is_cancelled(&self) -> bool {

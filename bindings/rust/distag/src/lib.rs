@@ -36,6 +36,7 @@ mod context;
 mod custom;
 #[rustfmt::skip]
 mod enums;
+mod environment;
 mod error;
 #[allow(missing_docs, unsafe_code)]
 mod ffi;
@@ -46,8 +47,10 @@ mod mesh;
 #[rustfmt::skip]
 pub mod ops;
 mod optimizer;
+mod picture;
 mod rref;
 mod tensor;
+mod trace;
 mod value;
 mod worker;
 
@@ -56,12 +59,15 @@ pub use call::{Call, Handler, Reply, WithCall};
 pub use context::{Backward, Context, Gradients};
 pub use custom::{apply_custom, CustomOp};
 pub use enums::*;
+pub use environment::Environment;
 pub use error::{Class, Error, Result};
 pub use future::{wait_all, Future};
 pub use mesh::{Collective, Mesh};
 pub use optimizer::Optimizer;
+pub use picture::{visualize_sharding, Picture};
 pub use rref::RRef;
 pub use tensor::{Element, Tensor, View};
+pub use trace::{Span, Trace};
 pub use value::{Bytes, FromValue, IntoArgs, IntoValue, Object, Value};
 pub use worker::{create_keys, Member, Request, Worker, WorkerBuilder};
 

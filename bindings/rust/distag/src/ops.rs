@@ -228,7 +228,7 @@ pub fn maximum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     functions::maximum(a.handle(), b.handle()).map(Tensor::of_handle)
 }
 
-/// a == b as bool, elementwise, shapes broadcast.
+/// a == b as bool, elementwise, shapes broadcast; false with a NaN.
 ///
 /// # Errors
 /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
@@ -1407,6 +1407,867 @@ pub fn dropout(x: &Tensor, p: f64, seed: i64) -> Result<Tensor> {
     apply::one("dropout", &[Some(x)], &[("p", Attribute::Float(p)), ("seed", Attribute::Int(seed))])
 }
 
+/// a > b as bool, elementwise, shapes broadcast; false with a NaN.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn gt(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    apply::one("gt", &[Some(a), Some(b)], &[])
+}
+
+/// a >= b as bool, elementwise, shapes broadcast; false with a NaN.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn ge(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    apply::one("ge", &[Some(a), Some(b)], &[])
+}
+
+/// a < b as bool, elementwise, shapes broadcast; false with a NaN.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn lt(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    apply::one("lt", &[Some(a), Some(b)], &[])
+}
+
+/// a <= b as bool, elementwise, shapes broadcast; false with a NaN.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn le(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    apply::one("le", &[Some(a), Some(b)], &[])
+}
+
+/// a != b as bool, elementwise, shapes broadcast; true with a NaN.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn ne(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    apply::one("ne", &[Some(a), Some(b)], &[])
+}
+
+/// Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn logical_and(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    apply::one("logical_and", &[Some(a), Some(b)], &[])
+}
+
+/// Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn logical_or(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    apply::one("logical_or", &[Some(a), Some(b)], &[])
+}
+
+/// Whether x is 0, as bool, elementwise.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn logical_not(x: &Tensor) -> Result<Tensor> {
+    apply::one("logical_not", &[Some(x)], &[])
+}
+
+/// The smaller of a and b, elementwise, shapes broadcast; equal ones share the gradient.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn minimum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    apply::one("minimum", &[Some(a), Some(b)], &[])
+}
+
+/// value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
+    apply::one("masked_fill", &[Some(x), Some(mask)], &[("value", Attribute::Float(value))])
+}
+
+/// The largest whole number up to each element, in the shape of x; its gradient is 0.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn floor(x: &Tensor) -> Result<Tensor> {
+    apply::one("floor", &[Some(x)], &[])
+}
+
+/// The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn round(x: &Tensor) -> Result<Tensor> {
+    apply::one("round", &[Some(x)], &[])
+}
+
+/// -1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn sign(x: &Tensor) -> Result<Tensor> {
+    apply::one("sign", &[Some(x)], &[])
+}
+
+/// The error function of each element, in the shape of x.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn erf(x: &Tensor) -> Result<Tensor> {
+    apply::one("erf", &[Some(x)], &[])
+}
+
+/// What [`triu_with`] may be given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Triu {
+    /// `0` unless set.
+    pub diagonal: i64,
+}
+
+/// x `[.., n, m]` with zeros below a diagonal; 0 is the main one, 1 the one above it.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn triu(x: &Tensor) -> Result<Tensor> {
+    triu_with(x, Triu::default())
+}
+
+/// As [`triu`](triu()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn triu_with(x: &Tensor, options: Triu) -> Result<Tensor> {
+    apply::one("triu", &[Some(x)], &[("diagonal", Attribute::Int(options.diagonal))])
+}
+
+/// What [`any_with`] may be given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Any<'a> {
+    /// `&[]` unless set.
+    pub dims: &'a [i64],
+    /// `false` unless set.
+    pub keepdim: bool,
+}
+
+/// Whether any element over dims (`[]` for all) is not 0 (a NaN is not), as bool; of none it is false. The dims go
+/// away or stay with size 1.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn any(x: &Tensor) -> Result<Tensor> {
+    any_with(x, Any::default())
+}
+
+/// As [`any`](any()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn any_with(x: &Tensor, options: Any<'_>) -> Result<Tensor> {
+    apply::one("any", &[Some(x)], &[("dims", Attribute::Ints(options.dims)), ("keepdim",
+        Attribute::Bool(options.keepdim))])
+}
+
+/// What [`all_with`] may be given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct All<'a> {
+    /// `&[]` unless set.
+    pub dims: &'a [i64],
+    /// `false` unless set.
+    pub keepdim: bool,
+}
+
+/// Whether all elements over dims (`[]` for all) are not 0 (a NaN is not), as bool; of none it is true. The dims go
+/// away or stay with size 1.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn all(x: &Tensor) -> Result<Tensor> {
+    all_with(x, All::default())
+}
+
+/// As [`all`](all()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn all_with(x: &Tensor, options: All<'_>) -> Result<Tensor> {
+    apply::one("all", &[Some(x)], &[("dims", Attribute::Ints(options.dims)), ("keepdim",
+        Attribute::Bool(options.keepdim))])
+}
+
+/// 1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn one_hot(index: &Tensor, num_classes: i64) -> Result<Tensor> {
+    apply::one("one_hot", &[Some(index)], &[("num_classes", Attribute::Int(num_classes))])
+}
+
+/// What [`topk_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct Topk {
+    /// `-1` unless set.
+    pub dim: i64,
+    /// `true` unless set.
+    pub largest: bool,
+}
+impl Default for Topk {
+    fn default() -> Self {
+        Self {
+            dim: -1,
+            largest: true,
+        }
+    }
+}
+
+/// The k largest (or smallest) elements of x along dim in their order, and their indices (int64); a NaN is the
+/// largest, of equal ones the first comes first.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn topk(x: &Tensor, k: i64) -> Result<Vec<Tensor>> {
+    topk_with(x, k, Topk::default())
+}
+
+/// As [`topk`](topk()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn topk_with(x: &Tensor, k: i64, options: Topk) -> Result<Vec<Tensor>> {
+    apply::many("topk", &[Some(x)], &[("k", Attribute::Int(k)), ("dim", Attribute::Int(options.dim)), ("largest",
+        Attribute::Bool(options.largest))], 2)
+}
+
+/// What [`index_add_with`] may be given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexAdd {
+    /// `0` unless set.
+    pub dim: i64,
+}
+
+/// x, with each part of source along dim added to that which index (int64, `[n]`) names.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn index_add(x: &Tensor, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+    index_add_with(x, index, source, IndexAdd::default())
+}
+
+/// As [`index_add`](index_add()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn index_add_with(x: &Tensor, index: &Tensor, source: &Tensor, options: IndexAdd) -> Result<Tensor> {
+    apply::one("index_add", &[Some(x), Some(index), Some(source)], &[("dim", Attribute::Int(options.dim))])
+}
+
+/// x, with each element of source, up to the shape of index, added at index (int64) along dim.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn scatter_add(x: &Tensor, index: &Tensor, source: &Tensor, dim: i64) -> Result<Tensor> {
+    apply::one("scatter_add", &[Some(x), Some(index), Some(source)], &[("dim", Attribute::Int(dim))])
+}
+
+/// `[n, dims of x]`: the indices (int64) of the n elements that are not 0 (a NaN is not), in row-major order.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn nonzero(x: &Tensor) -> Result<Tensor> {
+    apply::one("nonzero", &[Some(x)], &[])
+}
+
+/// What [`huber_loss_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct HuberLoss<'a> {
+    /// `"mean"` unless set.
+    pub reduction: &'a str,
+    /// `1.0` unless set.
+    pub delta: f64,
+}
+impl Default for HuberLoss<'_> {
+    fn default() -> Self {
+        Self {
+            reduction: "mean",
+            delta: 1.0,
+        }
+    }
+}
+
+/// d^2 / 2 of d = |a - b| up to delta, else delta * (d - delta / 2), elementwise, shapes broadcast; reduced by mean,
+/// sum or none.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn huber_loss(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    huber_loss_with(a, b, HuberLoss::default())
+}
+
+/// As [`huber_loss`](huber_loss()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn huber_loss_with(a: &Tensor, b: &Tensor, options: HuberLoss<'_>) -> Result<Tensor> {
+    apply::one("huber_loss", &[Some(a), Some(b)], &[("reduction", Attribute::Text(options.reduction)), ("delta",
+        Attribute::Float(options.delta))])
+}
+
+/// What [`std_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct Std<'a> {
+    /// `&[]` unless set.
+    pub dims: &'a [i64],
+    /// `false` unless set.
+    pub keepdim: bool,
+    /// `1.0` unless set.
+    pub correction: f64,
+}
+impl Default for Std<'_> {
+    fn default() -> Self {
+        Self {
+            dims: &[],
+            keepdim: false,
+            correction: 1.0,
+        }
+    }
+}
+
+/// The root of var over dims (`[]` for all), which go away or stay with size 1; its gradient at 0 is 0.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn std(x: &Tensor) -> Result<Tensor> {
+    std_with(x, Std::default())
+}
+
+/// As [`std`](std()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn std_with(x: &Tensor, options: Std<'_>) -> Result<Tensor> {
+    apply::one("std", &[Some(x)], &[("dims", Attribute::Ints(options.dims)), ("keepdim",
+        Attribute::Bool(options.keepdim)), ("correction", Attribute::Float(options.correction))])
+}
+
+/// What [`norm_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct Norm<'a> {
+    /// `2.0` unless set.
+    pub p: f64,
+    /// `&[]` unless set.
+    pub dims: &'a [i64],
+    /// `false` unless set.
+    pub keepdim: bool,
+}
+impl Default for Norm<'_> {
+    fn default() -> Self {
+        Self {
+            p: 2.0,
+            dims: &[],
+            keepdim: false,
+        }
+    }
+}
+
+/// Over dims (`[]` for all), which go away or stay with size 1: for p = 1 the sum of |x|, for 2 the root of the sum
+/// of squares, for inf the largest |x|, of which equal ones share the gradient.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn norm(x: &Tensor) -> Result<Tensor> {
+    norm_with(x, Norm::default())
+}
+
+/// As [`norm`](norm()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn norm_with(x: &Tensor, options: Norm<'_>) -> Result<Tensor> {
+    apply::one("norm", &[Some(x)], &[("p", Attribute::Float(options.p)), ("dims", Attribute::Ints(options.dims)),
+        ("keepdim", Attribute::Bool(options.keepdim))])
+}
+
+/// What [`sort_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct Sort {
+    /// `-1` unless set.
+    pub dim: i64,
+    /// `false` unless set.
+    pub descending: bool,
+}
+impl Default for Sort {
+    fn default() -> Self {
+        Self {
+            dim: -1,
+            descending: false,
+        }
+    }
+}
+
+/// The elements of x along dim in their order, and their indices (int64); a NaN is the largest, equal ones stay in
+/// order.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn sort(x: &Tensor) -> Result<Vec<Tensor>> {
+    sort_with(x, Sort::default())
+}
+
+/// As [`sort`](sort()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn sort_with(x: &Tensor, options: Sort) -> Result<Vec<Tensor>> {
+    apply::many("sort", &[Some(x)], &[("dim", Attribute::Int(options.dim)), ("descending",
+        Attribute::Bool(options.descending))], 2)
+}
+
+/// What [`avg_pool2d_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct AvgPool2d<'a> {
+    /// `kernel` unless set.
+    pub stride: Option<&'a [i64]>,
+    /// `&[0, 0]` unless set.
+    pub padding: &'a [i64],
+    /// `true` unless set.
+    pub count_include_pad: bool,
+}
+impl Default for AvgPool2d<'_> {
+    fn default() -> Self {
+        Self {
+            stride: None,
+            padding: &[0, 0],
+            count_include_pad: true,
+        }
+    }
+}
+
+/// The mean of each window of x `[n, c, h, w]`; the padding counts as zeros, or not at all.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn avg_pool2d(x: &Tensor, kernel: &[i64]) -> Result<Tensor> {
+    avg_pool2d_with(x, kernel, AvgPool2d::default())
+}
+
+/// As [`avg_pool2d`](avg_pool2d()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn avg_pool2d_with(x: &Tensor, kernel: &[i64], options: AvgPool2d<'_>) -> Result<Tensor> {
+    apply::one("avg_pool2d", &[Some(x)], &[("kernel", Attribute::Ints(kernel)), ("stride",
+        Attribute::Ints(options.stride.unwrap_or(kernel))), ("padding", Attribute::Ints(options.padding)),
+        ("count_include_pad", Attribute::Bool(options.count_include_pad))])
+}
+
+/// What [`scaled_dot_product_attention_with`] may be given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScaledDotProductAttention<'a> {
+    /// `None` unless set.
+    pub mask: Option<&'a Tensor>,
+    /// `false` unless set.
+    pub is_causal: bool,
+    /// `0.0` unless set.
+    pub scale: f64,
+}
+
+/// softmax(scale q k^T) v of q `[.., l, e]`, k `[.., s, e]`, v `[.., s, d]`; scale 0 is 1 / sqrt(e). A mask hides
+/// where it is false, or is added; is_causal hides column j > row i; a row with all hidden gives 0.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+    scaled_dot_product_attention_with(q, k, v, ScaledDotProductAttention::default())
+}
+
+/// As [`scaled_dot_product_attention`](scaled_dot_product_attention()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn scaled_dot_product_attention_with(q: &Tensor, k: &Tensor, v: &Tensor, options: ScaledDotProductAttention<'_>)
+    -> Result<Tensor> {
+    apply::one("scaled_dot_product_attention", &[Some(q), Some(k), Some(v), options.mask], &[("is_causal",
+        Attribute::Bool(options.is_causal)), ("scale", Attribute::Float(options.scale))])
+}
+
+/// What [`rms_norm_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNorm<'a> {
+    /// `None` unless set.
+    pub weight: Option<&'a Tensor>,
+    /// `1` unless set.
+    pub normalized_dims: i64,
+    /// `1e-5` unless set.
+    pub eps: f64,
+}
+impl Default for RmsNorm<'_> {
+    fn default() -> Self {
+        Self {
+            weight: None,
+            normalized_dims: 1,
+            eps: 1e-5,
+        }
+    }
+}
+
+/// x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn rms_norm(x: &Tensor) -> Result<Tensor> {
+    rms_norm_with(x, RmsNorm::default())
+}
+
+/// As [`rms_norm`](rms_norm()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn rms_norm_with(x: &Tensor, options: RmsNorm<'_>) -> Result<Tensor> {
+    apply::one("rms_norm", &[Some(x), options.weight], &[("normalized_dims", Attribute::Int(options.normalized_dims)),
+        ("eps", Attribute::Float(options.eps))])
+}
+
+/// What [`group_norm_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupNorm<'a> {
+    /// `None` unless set.
+    pub weight: Option<&'a Tensor>,
+    /// `None` unless set.
+    pub bias: Option<&'a Tensor>,
+    /// `1` unless set.
+    pub num_groups: i64,
+    /// `1e-5` unless set.
+    pub eps: f64,
+}
+impl Default for GroupNorm<'_> {
+    fn default() -> Self {
+        Self {
+            weight: None,
+            bias: None,
+            num_groups: 1,
+            eps: 1e-5,
+        }
+    }
+}
+
+/// (x - mean) / sqrt(var + eps) of x `[n, c, ..]` within each of num_groups groups of neighbouring channels, times
+/// weight `[c]`, plus bias `[c].`
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn group_norm(x: &Tensor) -> Result<Tensor> {
+    group_norm_with(x, GroupNorm::default())
+}
+
+/// As [`group_norm`](group_norm()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn group_norm_with(x: &Tensor, options: GroupNorm<'_>) -> Result<Tensor> {
+    apply::one("group_norm", &[Some(x), options.weight, options.bias], &[("num_groups",
+        Attribute::Int(options.num_groups)), ("eps", Attribute::Float(options.eps))])
+}
+
+/// What [`batch_norm_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNorm<'a> {
+    /// `None` unless set.
+    pub weight: Option<&'a Tensor>,
+    /// `None` unless set.
+    pub bias: Option<&'a Tensor>,
+    /// `None` unless set.
+    pub running_mean: Option<&'a Tensor>,
+    /// `None` unless set.
+    pub running_var: Option<&'a Tensor>,
+    /// `true` unless set.
+    pub training: bool,
+    /// `1e-5` unless set.
+    pub eps: f64,
+}
+impl Default for BatchNorm<'_> {
+    fn default() -> Self {
+        Self {
+            weight: None,
+            bias: None,
+            running_mean: None,
+            running_var: None,
+            training: true,
+            eps: 1e-5,
+        }
+    }
+}
+
+/// (x - mean) / sqrt(var + eps) in each channel of x `[n, c, ..]`, times weight `[c]`, plus bias `[c].` In training,
+/// mean and var (without correction) are those of x, else running_mean and running_var `[c]`: tensors of the
+/// caller's, which no call changes.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn batch_norm(x: &Tensor) -> Result<Tensor> {
+    batch_norm_with(x, BatchNorm::default())
+}
+
+/// As [`batch_norm`](batch_norm()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn batch_norm_with(x: &Tensor, options: BatchNorm<'_>) -> Result<Tensor> {
+    apply::one("batch_norm", &[Some(x), options.weight, options.bias, options.running_mean, options.running_var],
+        &[("training", Attribute::Bool(options.training)), ("eps", Attribute::Float(options.eps))])
+}
+
+/// What [`kl_div_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct KlDiv<'a> {
+    /// `"mean"` unless set.
+    pub reduction: &'a str,
+    /// `false` unless set.
+    pub log_target: bool,
+}
+impl Default for KlDiv<'_> {
+    fn default() -> Self {
+        Self {
+            reduction: "mean",
+            log_target: false,
+        }
+    }
+}
+
+/// t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target,
+/// elementwise, shapes broadcast; reduced by mean, sum or none.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn kl_div(logs: &Tensor, targets: &Tensor) -> Result<Tensor> {
+    kl_div_with(logs, targets, KlDiv::default())
+}
+
+/// As [`kl_div`](kl_div()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn kl_div_with(logs: &Tensor, targets: &Tensor, options: KlDiv<'_>) -> Result<Tensor> {
+    apply::one("kl_div", &[Some(logs), Some(targets)], &[("reduction", Attribute::Text(options.reduction)),
+        ("log_target", Attribute::Bool(options.log_target))])
+}
+
+/// The means of output_size `[oh, ow]` windows of x `[n, c, h, w]`: window i from floor(i h / oh) up to ceil((i + 1)
+/// h / oh), columns likewise.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn adaptive_avg_pool2d(x: &Tensor, output_size: &[i64]) -> Result<Tensor> {
+    apply::one("adaptive_avg_pool2d", &[Some(x)], &[("output_size", Attribute::Ints(output_size))])
+}
+
+/// What [`conv1d_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct Conv1d<'a> {
+    /// `None` unless set.
+    pub bias: Option<&'a Tensor>,
+    /// `&[1]` unless set.
+    pub stride: &'a [i64],
+    /// `&[0]` unless set.
+    pub padding: &'a [i64],
+    /// `&[1]` unless set.
+    pub dilation: &'a [i64],
+    /// `1` unless set.
+    pub groups: i64,
+}
+impl Default for Conv1d<'_> {
+    fn default() -> Self {
+        Self {
+            bias: None,
+            stride: &[1],
+            padding: &[0],
+            dilation: &[1],
+            groups: 1,
+        }
+    }
+}
+
+/// x `[n, c, l]` convolved with weight `[out, c / groups, k]`, plus bias `[out].`
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn conv1d(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    conv1d_with(x, weight, Conv1d::default())
+}
+
+/// As [`conv1d`](conv1d()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn conv1d_with(x: &Tensor, weight: &Tensor, options: Conv1d<'_>) -> Result<Tensor> {
+    apply::one("conv1d", &[Some(x), Some(weight), options.bias], &[("stride", Attribute::Ints(options.stride)),
+        ("padding", Attribute::Ints(options.padding)), ("dilation", Attribute::Ints(options.dilation)), ("groups",
+        Attribute::Int(options.groups))])
+}
+
+/// What [`conv_transpose2d_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvTranspose2d<'a> {
+    /// `None` unless set.
+    pub bias: Option<&'a Tensor>,
+    /// `&[1, 1]` unless set.
+    pub stride: &'a [i64],
+    /// `&[0, 0]` unless set.
+    pub padding: &'a [i64],
+    /// `&[0, 0]` unless set.
+    pub output_padding: &'a [i64],
+    /// `&[1, 1]` unless set.
+    pub dilation: &'a [i64],
+    /// `1` unless set.
+    pub groups: i64,
+}
+impl Default for ConvTranspose2d<'_> {
+    fn default() -> Self {
+        Self {
+            bias: None,
+            stride: &[1, 1],
+            padding: &[0, 0],
+            output_padding: &[0, 0],
+            dilation: &[1, 1],
+            groups: 1,
+        }
+    }
+}
+
+/// The gradient of the image of conv2d, from x `[n, c, h, w]` by weight `[c, out / groups, kh, kw]`, plus bias
+/// `[out]`; output_padding, below stride, adds last rows and columns.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn conv_transpose2d(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    conv_transpose2d_with(x, weight, ConvTranspose2d::default())
+}
+
+/// As [`conv_transpose2d`](conv_transpose2d()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn conv_transpose2d_with(x: &Tensor, weight: &Tensor, options: ConvTranspose2d<'_>) -> Result<Tensor> {
+    apply::one("conv_transpose2d", &[Some(x), Some(weight), options.bias], &[("stride",
+        Attribute::Ints(options.stride)), ("padding", Attribute::Ints(options.padding)), ("output_padding",
+        Attribute::Ints(options.output_padding)), ("dilation", Attribute::Ints(options.dilation)), ("groups",
+        Attribute::Int(options.groups))])
+}
+
+/// x `repeats[i]` times along each dim i, of which the first are new ones where there are more repeats than dims of
+/// x.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn repeat(x: &Tensor, repeats: &[i64]) -> Result<Tensor> {
+    apply::one("repeat", &[Some(x)], &[("repeats", Attribute::Ints(repeats))])
+}
+
+/// What [`interpolate_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct Interpolate<'a> {
+    /// `"nearest"` unless set.
+    pub mode: &'a str,
+    /// `false` unless set.
+    pub align_corners: bool,
+}
+impl Default for Interpolate<'_> {
+    fn default() -> Self {
+        Self {
+            mode: "nearest",
+            align_corners: false,
+        }
+    }
+}
+
+/// x `[n, c, h, w]` with size `[rows, columns]`: nearest takes row floor(i h / rows), bilinear the mean of the four
+/// elements around a place, centers (or corners) at their places; columns likewise.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn interpolate(x: &Tensor, size: &[i64]) -> Result<Tensor> {
+    interpolate_with(x, size, Interpolate::default())
+}
+
+/// As [`interpolate`](interpolate()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn interpolate_with(x: &Tensor, size: &[i64], options: Interpolate<'_>) -> Result<Tensor> {
+    apply::one("interpolate", &[Some(x)], &[("size", Attribute::Ints(size)), ("mode", Attribute::Text(options.mode)),
+        ("align_corners", Attribute::Bool(options.align_corners))])
+}
+
+/// What [`min_with_indices_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct MinWithIndices {
+    /// `-1` unless set.
+    pub dim: i64,
+    /// `false` unless set.
+    pub keepdim: bool,
+}
+impl Default for MinWithIndices {
+    fn default() -> Self {
+        Self {
+            dim: -1,
+            keepdim: false,
+        }
+    }
+}
+
+/// The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first
+/// NaN, or else the first of equal ones, which has the gradient.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn min_with_indices(x: &Tensor) -> Result<Vec<Tensor>> {
+    min_with_indices_with(x, MinWithIndices::default())
+}
+
+/// As [`min_with_indices`](min_with_indices()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn min_with_indices_with(x: &Tensor, options: MinWithIndices) -> Result<Vec<Tensor>> {
+    apply::many("min_with_indices", &[Some(x)], &[("dim", Attribute::Int(options.dim)), ("keepdim",
+        Attribute::Bool(options.keepdim))], 2)
+}
+
+/// What [`max_with_indices_with`] may be given.
+#[derive(Clone, Copy, Debug)]
+pub struct MaxWithIndices {
+    /// `-1` unless set.
+    pub dim: i64,
+    /// `false` unless set.
+    pub keepdim: bool,
+}
+impl Default for MaxWithIndices {
+    fn default() -> Self {
+        Self {
+            dim: -1,
+            keepdim: false,
+        }
+    }
+}
+
+/// The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first
+/// NaN, or else the first of equal ones, which has the gradient.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn max_with_indices(x: &Tensor) -> Result<Vec<Tensor>> {
+    max_with_indices_with(x, MaxWithIndices::default())
+}
+
+/// As [`max_with_indices`](max_with_indices()), with what it may be given.
+///
+/// # Errors
+/// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+pub fn max_with_indices_with(x: &Tensor, options: MaxWithIndices) -> Result<Vec<Tensor>> {
+    apply::many("max_with_indices", &[Some(x)], &[("dim", Attribute::Int(options.dim)), ("keepdim",
+        Attribute::Bool(options.keepdim))], 2)
+}
+
 /// The ops whose first input is a tensor.
 impl Tensor {
 
@@ -1450,7 +2311,7 @@ impl Tensor {
         maximum(self, b)
     }
 
-    /// a == b as bool, elementwise, shapes broadcast.
+    /// a == b as bool, elementwise, shapes broadcast; false with a NaN.
     ///
     /// # Errors
     /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
@@ -2171,6 +3032,496 @@ impl Tensor {
     pub fn dropout(&self, p: f64, seed: i64) -> Result<Tensor> {
         dropout(self, p, seed)
     }
+
+    /// a > b as bool, elementwise, shapes broadcast; false with a NaN.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn gt_elements(&self, b: &Tensor) -> Result<Tensor> {
+        gt(self, b)
+    }
+
+    /// a >= b as bool, elementwise, shapes broadcast; false with a NaN.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn ge_elements(&self, b: &Tensor) -> Result<Tensor> {
+        ge(self, b)
+    }
+
+    /// a < b as bool, elementwise, shapes broadcast; false with a NaN.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn lt_elements(&self, b: &Tensor) -> Result<Tensor> {
+        lt(self, b)
+    }
+
+    /// a <= b as bool, elementwise, shapes broadcast; false with a NaN.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn le_elements(&self, b: &Tensor) -> Result<Tensor> {
+        le(self, b)
+    }
+
+    /// a != b as bool, elementwise, shapes broadcast; true with a NaN.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn ne_elements(&self, b: &Tensor) -> Result<Tensor> {
+        ne(self, b)
+    }
+
+    /// Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn logical_and(&self, b: &Tensor) -> Result<Tensor> {
+        logical_and(self, b)
+    }
+
+    /// Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn logical_or(&self, b: &Tensor) -> Result<Tensor> {
+        logical_or(self, b)
+    }
+
+    /// Whether x is 0, as bool, elementwise.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn logical_not(&self) -> Result<Tensor> {
+        logical_not(self)
+    }
+
+    /// The smaller of a and b, elementwise, shapes broadcast; equal ones share the gradient.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn minimum(&self, b: &Tensor) -> Result<Tensor> {
+        minimum(self, b)
+    }
+
+    /// value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor> {
+        masked_fill(self, mask, value)
+    }
+
+    /// The largest whole number up to each element, in the shape of x; its gradient is 0.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn floor(&self) -> Result<Tensor> {
+        floor(self)
+    }
+
+    /// The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn round(&self) -> Result<Tensor> {
+        round(self)
+    }
+
+    /// -1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn sign(&self) -> Result<Tensor> {
+        sign(self)
+    }
+
+    /// The error function of each element, in the shape of x.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn erf(&self) -> Result<Tensor> {
+        erf(self)
+    }
+
+    /// x `[.., n, m]` with zeros below a diagonal; 0 is the main one, 1 the one above it.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn triu(&self) -> Result<Tensor> {
+        triu(self)
+    }
+
+    /// As [`triu`](Tensor::triu), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn triu_with(&self, options: Triu) -> Result<Tensor> {
+        triu_with(self, options)
+    }
+
+    /// Whether any element over dims (`[]` for all) is not 0 (a NaN is not), as bool; of none it is false. The
+    /// dims go away or stay with size 1.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn any(&self) -> Result<Tensor> {
+        any(self)
+    }
+
+    /// As [`any`](Tensor::any), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn any_with(&self, options: Any<'_>) -> Result<Tensor> {
+        any_with(self, options)
+    }
+
+    /// Whether all elements over dims (`[]` for all) are not 0 (a NaN is not), as bool; of none it is true. The
+    /// dims go away or stay with size 1.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn all(&self) -> Result<Tensor> {
+        all(self)
+    }
+
+    /// As [`all`](Tensor::all), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn all_with(&self, options: All<'_>) -> Result<Tensor> {
+        all_with(self, options)
+    }
+
+    /// 1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn one_hot(&self, num_classes: i64) -> Result<Tensor> {
+        one_hot(self, num_classes)
+    }
+
+    /// The k largest (or smallest) elements of x along dim in their order, and their indices (int64); a NaN is
+    /// the largest, of equal ones the first comes first.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn topk(&self, k: i64) -> Result<Vec<Tensor>> {
+        topk(self, k)
+    }
+
+    /// As [`topk`](Tensor::topk), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn topk_with(&self, k: i64, options: Topk) -> Result<Vec<Tensor>> {
+        topk_with(self, k, options)
+    }
+
+    /// x, with each part of source along dim added to that which index (int64, `[n]`) names.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn index_add(&self, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        index_add(self, index, source)
+    }
+
+    /// As [`index_add`](Tensor::index_add), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn index_add_with(&self, index: &Tensor, source: &Tensor, options: IndexAdd) -> Result<Tensor> {
+        index_add_with(self, index, source, options)
+    }
+
+    /// x, with each element of source, up to the shape of index, added at index (int64) along dim.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn scatter_add(&self, index: &Tensor, source: &Tensor, dim: i64) -> Result<Tensor> {
+        scatter_add(self, index, source, dim)
+    }
+
+    /// `[n, dims of x]`: the indices (int64) of the n elements that are not 0 (a NaN is not), in row-major order.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn nonzero(&self) -> Result<Tensor> {
+        nonzero(self)
+    }
+
+    /// d^2 / 2 of d = |a - b| up to delta, else delta * (d - delta / 2), elementwise, shapes broadcast; reduced
+    /// by mean, sum or none.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn huber_loss(&self, b: &Tensor) -> Result<Tensor> {
+        huber_loss(self, b)
+    }
+
+    /// As [`huber_loss`](Tensor::huber_loss), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn huber_loss_with(&self, b: &Tensor, options: HuberLoss<'_>) -> Result<Tensor> {
+        huber_loss_with(self, b, options)
+    }
+
+    /// The root of var over dims (`[]` for all), which go away or stay with size 1; its gradient at 0 is 0.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn std(&self) -> Result<Tensor> {
+        std(self)
+    }
+
+    /// As [`std`](Tensor::std), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn std_with(&self, options: Std<'_>) -> Result<Tensor> {
+        std_with(self, options)
+    }
+
+    /// Over dims (`[]` for all), which go away or stay with size 1: for p = 1 the sum of |x|, for 2 the root of
+    /// the sum of squares, for inf the largest |x|, of which equal ones share the gradient.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn norm(&self) -> Result<Tensor> {
+        norm(self)
+    }
+
+    /// As [`norm`](Tensor::norm), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn norm_with(&self, options: Norm<'_>) -> Result<Tensor> {
+        norm_with(self, options)
+    }
+
+    /// The elements of x along dim in their order, and their indices (int64); a NaN is the largest, equal ones
+    /// stay in order.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn sort(&self) -> Result<Vec<Tensor>> {
+        sort(self)
+    }
+
+    /// As [`sort`](Tensor::sort), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn sort_with(&self, options: Sort) -> Result<Vec<Tensor>> {
+        sort_with(self, options)
+    }
+
+    /// The mean of each window of x `[n, c, h, w]`; the padding counts as zeros, or not at all.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn avg_pool2d(&self, kernel: &[i64]) -> Result<Tensor> {
+        avg_pool2d(self, kernel)
+    }
+
+    /// As [`avg_pool2d`](Tensor::avg_pool2d), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn avg_pool2d_with(&self, kernel: &[i64], options: AvgPool2d<'_>) -> Result<Tensor> {
+        avg_pool2d_with(self, kernel, options)
+    }
+
+    /// softmax(scale q k^T) v of q `[.., l, e]`, k `[.., s, e]`, v `[.., s, d]`; scale 0 is 1 / sqrt(e). A mask
+    /// hides where it is false, or is added; is_causal hides column j > row i; a row with all hidden gives 0.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn scaled_dot_product_attention(&self, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+        scaled_dot_product_attention(self, k, v)
+    }
+
+    /// As [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn scaled_dot_product_attention_with(&self, k: &Tensor, v: &Tensor, options: ScaledDotProductAttention<'_>) ->
+        Result<Tensor> {
+        scaled_dot_product_attention_with(self, k, v, options)
+    }
+
+    /// x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn rms_norm(&self) -> Result<Tensor> {
+        rms_norm(self)
+    }
+
+    /// As [`rms_norm`](Tensor::rms_norm), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn rms_norm_with(&self, options: RmsNorm<'_>) -> Result<Tensor> {
+        rms_norm_with(self, options)
+    }
+
+    /// (x - mean) / sqrt(var + eps) of x `[n, c, ..]` within each of num_groups groups of neighbouring channels,
+    /// times weight `[c]`, plus bias `[c].`
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn group_norm(&self) -> Result<Tensor> {
+        group_norm(self)
+    }
+
+    /// As [`group_norm`](Tensor::group_norm), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn group_norm_with(&self, options: GroupNorm<'_>) -> Result<Tensor> {
+        group_norm_with(self, options)
+    }
+
+    /// (x - mean) / sqrt(var + eps) in each channel of x `[n, c, ..]`, times weight `[c]`, plus bias `[c].` In
+    /// training, mean and var (without correction) are those of x, else running_mean and running_var `[c]`:
+    /// tensors of the caller's, which no call changes.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn batch_norm(&self) -> Result<Tensor> {
+        batch_norm(self)
+    }
+
+    /// As [`batch_norm`](Tensor::batch_norm), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn batch_norm_with(&self, options: BatchNorm<'_>) -> Result<Tensor> {
+        batch_norm_with(self, options)
+    }
+
+    /// t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target,
+    /// elementwise, shapes broadcast; reduced by mean, sum or none.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn kl_div(&self, targets: &Tensor) -> Result<Tensor> {
+        kl_div(self, targets)
+    }
+
+    /// As [`kl_div`](Tensor::kl_div), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn kl_div_with(&self, targets: &Tensor, options: KlDiv<'_>) -> Result<Tensor> {
+        kl_div_with(self, targets, options)
+    }
+
+    /// The means of output_size `[oh, ow]` windows of x `[n, c, h, w]`: window i from floor(i h / oh) up to
+    /// ceil((i + 1) h / oh), columns likewise.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn adaptive_avg_pool2d(&self, output_size: &[i64]) -> Result<Tensor> {
+        adaptive_avg_pool2d(self, output_size)
+    }
+
+    /// x `[n, c, l]` convolved with weight `[out, c / groups, k]`, plus bias `[out].`
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn conv1d(&self, weight: &Tensor) -> Result<Tensor> {
+        conv1d(self, weight)
+    }
+
+    /// As [`conv1d`](Tensor::conv1d), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn conv1d_with(&self, weight: &Tensor, options: Conv1d<'_>) -> Result<Tensor> {
+        conv1d_with(self, weight, options)
+    }
+
+    /// The gradient of the image of conv2d, from x `[n, c, h, w]` by weight `[c, out / groups, kh, kw]`, plus
+    /// bias `[out]`; output_padding, below stride, adds last rows and columns.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn conv_transpose2d(&self, weight: &Tensor) -> Result<Tensor> {
+        conv_transpose2d(self, weight)
+    }
+
+    /// As [`conv_transpose2d`](Tensor::conv_transpose2d), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn conv_transpose2d_with(&self, weight: &Tensor, options: ConvTranspose2d<'_>) -> Result<Tensor> {
+        conv_transpose2d_with(self, weight, options)
+    }
+
+    /// x `repeats[i]` times along each dim i, of which the first are new ones where there are more repeats than
+    /// dims of x.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn repeat(&self, repeats: &[i64]) -> Result<Tensor> {
+        repeat(self, repeats)
+    }
+
+    /// x `[n, c, h, w]` with size `[rows, columns]`: nearest takes row floor(i h / rows), bilinear the mean of
+    /// the four elements around a place, centers (or corners) at their places; columns likewise.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn interpolate(&self, size: &[i64]) -> Result<Tensor> {
+        interpolate(self, size)
+    }
+
+    /// As [`interpolate`](Tensor::interpolate), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn interpolate_with(&self, size: &[i64], options: Interpolate<'_>) -> Result<Tensor> {
+        interpolate_with(self, size, options)
+    }
+
+    /// The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the
+    /// first NaN, or else the first of equal ones, which has the gradient.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn min_with_indices(&self) -> Result<Vec<Tensor>> {
+        min_with_indices(self)
+    }
+
+    /// As [`min_with_indices`](Tensor::min_with_indices), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn min_with_indices_with(&self, options: MinWithIndices) -> Result<Vec<Tensor>> {
+        min_with_indices_with(self, options)
+    }
+
+    /// The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the
+    /// first NaN, or else the first of equal ones, which has the gradient.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn max_with_indices(&self) -> Result<Vec<Tensor>> {
+        max_with_indices(self)
+    }
+
+    /// As [`max_with_indices`](Tensor::max_with_indices), with what it may be given.
+    ///
+    /// # Errors
+    /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
+    pub fn max_with_indices_with(&self, options: MaxWithIndices) -> Result<Vec<Tensor>> {
+        max_with_indices_with(self, options)
+    }
 }
 
 /// The names of all built-in ops.
@@ -2182,5 +3533,9 @@ pub const NAMES: &[&str] = &[
     "reciprocal", "clamp", "silu", "softplus", "gelu", "leaky_relu", "elu", "permute", "expand", "squeeze",
     "unsqueeze", "stack", "split", "flip", "pad", "tril", "cumsum", "where", "gather", "index_select",
     "embedding", "logsumexp", "var", "layer_norm", "pow", "amin", "nll_loss", "l1_loss",
-    "binary_cross_entropy_with_logits", "dropout"
+    "binary_cross_entropy_with_logits", "dropout", "gt", "ge", "lt", "le", "ne", "logical_and", "logical_or",
+    "logical_not", "minimum", "masked_fill", "floor", "round", "sign", "erf", "triu", "any", "all", "one_hot",
+    "topk", "index_add", "scatter_add", "nonzero", "huber_loss", "std", "norm", "sort", "avg_pool2d",
+    "scaled_dot_product_attention", "rms_norm", "group_norm", "batch_norm", "kl_div", "adaptive_avg_pool2d",
+    "conv1d", "conv_transpose2d", "repeat", "interpolate", "min_with_indices", "max_with_indices"
 ];

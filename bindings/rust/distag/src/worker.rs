@@ -235,6 +235,22 @@ impl Worker {
     pub fn report(&self) -> Result<String> {
         ffi::copy_text(|buffer| functions::worker_copy_report(&self.handle, buffer))
     }
+
+    /// What all members have open and wait for, in JSON. One that does not answer in time is told as silent.
+    ///
+    /// # Errors
+    /// The worker is not started, or does not answer.
+    pub fn group_report(&self, timeout: Duration) -> Result<String> {
+        ffi::copy_text(|buffer| functions::worker_copy_group_report(&self.handle, ffi::nanoseconds(timeout), buffer))
+    }
+
+    /// The counters in the text format of Prometheus.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn metrics(&self) -> Result<String> {
+        ffi::copy_text(|buffer| functions::worker_copy_metrics(&self.handle, buffer))
+    }
 }
 
 /// A call to be made, with its options.

@@ -119,15 +119,20 @@ func checkOp(g, line given) {
 var free = map[string]any{"zeros": distag.Zeros, "ones": distag.Ones, "full": distag.Full, "arange": distag.Arange,
 	"rand": distag.Rand, "randn": distag.Randn, "concat": distag.Concat, "stack": distag.Stack}
 
-var options = map[string]any{"after": distag.WithAfter, "alpha": distag.WithAlpha, "before": distag.WithBefore,
-	"bias": distag.WithBias, "correction": distag.WithCorrection, "diagonal": distag.WithDiagonal,
-	"dilation": distag.WithDilation, "dim": distag.WithDim, "dims": distag.WithDims, "dtype": distag.WithDType,
-	"eps": distag.WithEps, "groups": distag.WithGroups, "ignore_index": distag.WithIgnoreIndex,
-	"keepdim": distag.WithKeepdim, "max": distag.WithMax, "min": distag.WithMin,
+var options = map[string]any{"after": distag.WithAfter, "align_corners": distag.WithAlignCorners,
+	"alpha": distag.WithAlpha, "before": distag.WithBefore, "bias": distag.WithBias,
+	"correction": distag.WithCorrection, "count_include_pad": distag.WithCountIncludePad, "delta": distag.WithDelta,
+	"descending": distag.WithDescending, "diagonal": distag.WithDiagonal, "dilation": distag.WithDilation,
+	"dim": distag.WithDim, "dims": distag.WithDims, "dtype": distag.WithDType, "eps": distag.WithEps,
+	"groups": distag.WithGroups, "ignore_index": distag.WithIgnoreIndex, "is_causal": distag.WithIsCausal,
+	"keepdim": distag.WithKeepdim, "largest": distag.WithLargest, "log_target": distag.WithLogTarget,
+	"mask": distag.WithMask, "max": distag.WithMax, "min": distag.WithMin, "mode": distag.WithMode,
 	"negative_slope": distag.WithNegativeSlope, "normalized_dims": distag.WithNormalizedDims,
-	"padding": distag.WithPadding, "reduction": distag.WithReduction, "start": distag.WithStart,
-	"step": distag.WithStep, "stop": distag.WithStop, "stride": distag.WithStride, "value": distag.WithValue,
-	"weight": distag.WithWeight}
+	"num_groups": distag.WithNumGroups, "output_padding": distag.WithOutputPadding, "p": distag.WithP,
+	"padding": distag.WithPadding, "reduction": distag.WithReduction, "running_mean": distag.WithRunningMean,
+	"running_var": distag.WithRunningVar, "scale": distag.WithScale, "start": distag.WithStart,
+	"step": distag.WithStep, "stop": distag.WithStop, "stride": distag.WithStride, "training": distag.WithTraining,
+	"value": distag.WithValue, "weight": distag.WithWeight}
 
 func camel(name string) string {
 	text := ""
@@ -149,10 +154,11 @@ func method(op map[string]any, inputs []*distag.Tensor, attributes map[string]an
 	name := op["name"].(string)
 	function := reflect.ValueOf(free[name])
 	var in []reflect.Value
+	before := 0 // inputs that are none of the function's arguments
 	if !function.IsValid() {
 		function = reflect.ValueOf(inputs[0]).MethodByName(camel(name))
 		check(function.IsValid(), "there is no method for %s", name)
-		inputs = inputs[1:]
+		inputs, before = inputs[1:], 1
 	}
 	type_ := function.Type()
 	fixed := type_.NumIn()
@@ -168,7 +174,7 @@ func method(op map[string]any, inputs []*distag.Tensor, attributes map[string]an
 		if len(in) < fixed && type_.In(len(in)) == reflect.TypeOf(input) {
 			in = append(in, reflect.ValueOf(input))
 		} else if input != nil {
-			which := described[len(described)-len(inputs)+i].(map[string]any)["name"].(string)
+			which := described[before+i].(map[string]any)["name"].(string)
 			more = append(more, reflect.ValueOf(options[which]).Call([]reflect.Value{reflect.ValueOf(input)})[0])
 		}
 	}

@@ -47,6 +47,14 @@ impl Counted for distag_mesh {
     const RETAIN: unsafe extern "C" fn(*mut Self) = distag_mesh_retain;
     const RELEASE: unsafe extern "C" fn(*mut Self) = distag_mesh_release;
 }
+impl Counted for distag_loader {
+    const RETAIN: unsafe extern "C" fn(*mut Self) = distag_loader_retain;
+    const RELEASE: unsafe extern "C" fn(*mut Self) = distag_loader_release;
+}
+impl Counted for distag_plan {
+    const RETAIN: unsafe extern "C" fn(*mut Self) = distag_plan_retain;
+    const RELEASE: unsafe extern "C" fn(*mut Self) = distag_plan_release;
+}
 
 pub fn status_get_name(status: i32) -> Option<&'static str> {
     unsafe { lent_text(distag_status_get_name(status)) }
@@ -545,6 +553,12 @@ pub fn security_create_keys() -> Result<distag_key_pair> {
     Ok(out_keys)
 }
 
+pub fn get_environment() -> Result<distag_environment> {
+    let mut out_environment = distag_environment::new();
+    check(|err| unsafe { distag_get_environment(&mut out_environment, err) })?;
+    Ok(out_environment)
+}
+
 pub fn worker_create(options: Option<&Options<'_, distag_worker_options>>) -> Result<Handle<distag_worker>> {
     let mut out_worker = null_mut();
     check(|err| unsafe { distag_worker_create(options.map_or(null(), |each| each.get()), &mut out_worker, err) })?;
@@ -651,6 +665,10 @@ pub fn invocation_get_caller<'a>(invocation: &'a Lent<distag_invocation>) -> Opt
 
 pub fn invocation_get_function<'a>(invocation: &'a Lent<distag_invocation>) -> Option<&'a str> {
     unsafe { lent_text(distag_invocation_get_function(invocation.get())) }
+}
+
+pub fn invocation_get_traceparent<'a>(invocation: &'a Lent<distag_invocation>) -> Option<&'a str> {
+    unsafe { lent_text(distag_invocation_get_traceparent(invocation.get())) }
 }
 
 pub fn invocation_get_time_left(invocation: &Lent<distag_invocation>) -> i64 {
@@ -919,6 +937,30 @@ pub fn worker_get_stats(worker: &Handle<distag_worker>) -> Result<distag_stats> 
     Ok(out_stats)
 }
 
+pub fn worker_copy_metrics(worker: &Handle<distag_worker>, buffer: &mut [c_char]) -> Result<usize> {
+    let mut out_size: usize = 0;
+    check(|err| unsafe { distag_worker_copy_metrics(worker.get(), buffer.as_mut_ptr(), buffer.len(), &mut out_size, err) })?;
+    Ok(out_size)
+}
+
+pub fn worker_start_trace(worker: &Handle<distag_worker>, options: Option<&Options<'_, distag_trace_options>>) -> Result<()> {
+    check(|err| unsafe { distag_worker_start_trace(worker.get(), options.map_or(null(), |each| each.get()), err) })
+}
+
+pub fn worker_stop_trace(worker: &Handle<distag_worker>) -> Result<()> {
+    check(|err| unsafe { distag_worker_stop_trace(worker.get(), err) })
+}
+
+pub fn trace_begin(worker: &Handle<distag_worker>, label: &CStr) -> Result<u64> {
+    let mut out_span: u64 = 0;
+    check(|err| unsafe { distag_trace_begin(worker.get(), label.as_ptr(), &mut out_span, err) })?;
+    Ok(out_span)
+}
+
+pub fn trace_end(worker: &Handle<distag_worker>, span: u64) {
+    unsafe { distag_trace_end(worker.get(), span) };
+}
+
 pub fn worker_copy_report(worker: &Handle<distag_worker>, buffer: &mut [c_char]) -> Result<usize> {
     let mut out_size: usize = 0;
     check(|err| unsafe { distag_worker_copy_report(worker.get(), buffer.as_mut_ptr(), buffer.len(), &mut out_size, err) })?;
@@ -928,6 +970,12 @@ pub fn worker_copy_report(worker: &Handle<distag_worker>, buffer: &mut [c_char])
 pub fn context_copy_report(context: &Handle<distag_context>, buffer: &mut [c_char]) -> Result<usize> {
     let mut out_size: usize = 0;
     check(|err| unsafe { distag_context_copy_report(context.get(), buffer.as_mut_ptr(), buffer.len(), &mut out_size, err) })?;
+    Ok(out_size)
+}
+
+pub fn worker_copy_group_report(worker: &Handle<distag_worker>, timeout_ns: i64, buffer: &mut [c_char]) -> Result<usize> {
+    let mut out_size: usize = 0;
+    check(|err| unsafe { distag_worker_copy_group_report(worker.get(), timeout_ns, buffer.as_mut_ptr(), buffer.len(), &mut out_size, err) })?;
     Ok(out_size)
 }
 
@@ -1074,8 +1122,64 @@ pub fn checkpoint_save(mesh: &Handle<distag_mesh>, directory: &CStr, value: &Han
     check(|err| unsafe { distag_checkpoint_save(mesh.get(), directory.as_ptr(), value.get(), timeout_ns, err) })
 }
 
+pub fn checkpoint_save_async(mesh: &Handle<distag_mesh>, directory: &CStr, value: &Handle<distag_value>, timeout_ns: i64) -> Result<Handle<distag_future>> {
+    let mut out_future = null_mut();
+    check(|err| unsafe { distag_checkpoint_save_async(mesh.get(), directory.as_ptr(), value.get(), timeout_ns, &mut out_future, err) })?;
+    unsafe { Handle::owned(out_future) }.ok_or_else(Error::no_handle)
+}
+
 pub fn checkpoint_load(mesh: Option<&Handle<distag_mesh>>, directory: &CStr, into: Option<&Handle<distag_value>>, timeout_ns: i64) -> Result<Handle<distag_value>> {
     let mut out_value = null_mut();
     check(|err| unsafe { distag_checkpoint_load(mesh.map_or(null_mut(), |each| each.get()), directory.as_ptr(), into.map_or(null_mut(), |each| each.get()), timeout_ns, &mut out_value, err) })?;
     unsafe { Handle::owned(out_value) }.ok_or_else(Error::no_handle)
+}
+
+pub fn checkpoint_load_async(mesh: Option<&Handle<distag_mesh>>, directory: &CStr, into: Option<&Handle<distag_value>>, timeout_ns: i64) -> Result<Handle<distag_future>> {
+    let mut out_future = null_mut();
+    check(|err| unsafe { distag_checkpoint_load_async(mesh.map_or(null_mut(), |each| each.get()), directory.as_ptr(), into.map_or(null_mut(), |each| each.get()), timeout_ns, &mut out_future, err) })?;
+    unsafe { Handle::owned(out_future) }.ok_or_else(Error::no_handle)
+}
+
+pub fn loader_next(loader: &Handle<distag_loader>, timeout_ns: i64) -> Result<Handle<distag_value>> {
+    let mut out_batch = null_mut();
+    check(|err| unsafe { distag_loader_next(loader.get(), timeout_ns, &mut out_batch, err) })?;
+    unsafe { Handle::owned(out_batch) }.ok_or_else(Error::no_handle)
+}
+
+pub fn loader_next_async(loader: &Handle<distag_loader>, timeout_ns: i64) -> Result<Handle<distag_future>> {
+    let mut out_future = null_mut();
+    check(|err| unsafe { distag_loader_next_async(loader.get(), timeout_ns, &mut out_future, err) })?;
+    unsafe { Handle::owned(out_future) }.ok_or_else(Error::no_handle)
+}
+
+pub fn loader_save(loader: &Handle<distag_loader>) -> Result<Handle<distag_value>> {
+    let mut out_state = null_mut();
+    check(|err| unsafe { distag_loader_save(loader.get(), &mut out_state, err) })?;
+    unsafe { Handle::owned(out_state) }.ok_or_else(Error::no_handle)
+}
+
+pub fn loader_get_info(loader: &Handle<distag_loader>) -> Result<distag_loader_info> {
+    let mut out_info = distag_loader_info::new();
+    check(|err| unsafe { distag_loader_get_info(loader.get(), &mut out_info, err) })?;
+    Ok(out_info)
+}
+
+pub fn plan_create(mesh: &Handle<distag_mesh>, roots: Option<&Handles<'_, distag_tensor>>, options: Option<&Options<'_, distag_plan_options>>) -> Result<Handle<distag_plan>> {
+    let mut out_plan = null_mut();
+    check(|err| unsafe { distag_plan_create(mesh.get(), roots.map_or(null(), |each| each.as_ptr()), roots.map_or(0, |each| each.len()), options.map_or(null(), |each| each.get()), &mut out_plan, err) })?;
+    unsafe { Handle::owned(out_plan) }.ok_or_else(Error::no_handle)
+}
+
+pub fn plan_apply(plan: &Handle<distag_plan>, line: &Handle<distag_mesh>) -> Result<()> {
+    check(|err| unsafe { distag_plan_apply(plan.get(), line.get(), err) })
+}
+
+pub fn plan_get_spec<'a>(plan: &'a Handle<distag_plan>, name: &CStr) -> Option<&'a str> {
+    unsafe { lent_text(distag_plan_get_spec(plan.get(), name.as_ptr())) }
+}
+
+pub fn plan_copy_report(plan: &Handle<distag_plan>, buffer: &mut [c_char]) -> Result<usize> {
+    let mut out_size: usize = 0;
+    check(|err| unsafe { distag_plan_copy_report(plan.get(), buffer.as_mut_ptr(), buffer.len(), &mut out_size, err) })?;
+    Ok(out_size)
 }

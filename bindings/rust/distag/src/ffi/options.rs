@@ -34,19 +34,29 @@ pub fn call_options<'a>(
 }
 
 pub fn backward_options<'a>(
-    is_fast: bool,
-    retain_graph: bool,
-    timeout_ns: i64,
+    mut raw: sys::distag_backward_options,
     seeds: &'a Handles<'_, sys::distag_tensor>,
     remote_roots: &'a Handles<'_, sys::distag_rref>,
 ) -> Options<'a, sys::distag_backward_options> {
-    let mut raw = sys::distag_backward_options::new();
-    raw.mode = if is_fast { sys::DISTAG_BACKWARD_FAST } else { sys::DISTAG_BACKWARD_SMART };
-    raw.retain_graph = u32::from(retain_graph);
-    raw.timeout_ns = timeout_ns;
     raw.seeds = if seeds.len() == 0 { null() } else { seeds.as_ptr() };
     raw.remote_roots = if remote_roots.len() == 0 { null() } else { remote_roots.as_ptr() };
     raw.remote_root_count = remote_roots.len();
+    Options::of(raw)
+}
+
+pub fn trace_options(
+    mut raw: sys::distag_trace_options,
+    folder: Option<&CStr>,
+) -> Options<'_, sys::distag_trace_options> {
+    raw.folder = folder.map_or(null(), CStr::as_ptr);
+    Options::of(raw)
+}
+
+pub fn picture_options(
+    mut raw: sys::distag_picture_options,
+    label: Option<&CStr>,
+) -> Options<'_, sys::distag_picture_options> {
+    raw.label = label.map_or(null(), CStr::as_ptr);
     Options::of(raw)
 }
 

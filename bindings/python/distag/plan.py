@@ -1,0 +1,75 @@
+"""Plans: how the tensors of a program lie on a mesh, by rules on their names."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, c_void_p, sizeof
+from typing import Any
+
+from . import _raw, _specs
+from ._arguments import fit, text
+from ._handles import Handle, Owner
+from ._library import lib
+from ._raw import distag_error
+from ._specs import Spec
+from .context import copy_text
+from .errors import fail
+from .mesh import Mesh
+from .tensor import Tensor
+
+
+class PlanHandle(Handle, noun="plan"):
+    __slots__ = ()
+
+
+class Plan(Owner):
+    """A spec for each of the named tensors. Immutable; may be used by any thread. Nothing is sent until `apply`.
+
+    A tensor has the spec of the first rule whose pattern fits its name (* within dots, ** across them, ? one character);
+    one without is repeated. `saved` is the `report` of a former plan, in the place of rules. `source` is
+    the position of the member whose values all get; with None each keeps its part of its own. `memory_bytes` is what a
+    member has for parts, gradients and the optimizer's copies: a plan that needs more is refused."""
+
+    __slots__ = ()
+
+    def __init__(self, mesh: Mesh, leaves: Mapping[str, Tensor], rules: Mapping[str, Spec] | None = None, *,
+                 source: int | None = 0, saved: str | None = None, memory_bytes: int = 0, optimizer_copies: int = 0,
+                 inference: bool = False) -> None:
+        given = dict(rules or {})
+        names = (c_char_p * len(leaves))(*(text(name, "name") for name in leaves))
+        tensors = (c_void_p * len(leaves))(*(tensor._h.value for tensor in leaves.values()))
+        patterns = (c_char_p * len(given))(*(text(pattern, "pattern") for pattern in given))
+        specs = (c_char_p * len(given))(*(_specs.text_of(spec) for spec in given.values()))
+        options = _raw.distag_plan_options(
+            struct_size=sizeof(_raw.distag_plan_options), mode=_raw.PLAN_COMPLETE, inference=inference,
+            optimizer_copies=fit(optimizer_copies, c_uint32, "optimizer_copies"),
+            memory_bytes=fit(memory_bytes, c_uint64, "memory_bytes"),
+            source=-1 if source is None else fit(source, c_int64, "source"), names=addressof(names),
+            leaves=addressof(tensors), leaf_count=len(leaves), patterns=addressof(patterns), specs=addressof(specs),
+            rule_count=len(given), saved=None if saved is None else text(saved, "saved"))
+        out, err = PlanHandle(), distag_error()
+        if lib.distag_plan_create(mesh._h, None, 0, byref(options), byref(out), byref(err)):
+            fail(err)
+        self._h = out
+
+    def apply(self, mesh: Mesh) -> None:
+        """Marks the tensors as planned, in place, in one exchange. Members compare their plans. Collective."""
+        err = distag_error()
+        if lib.distag_plan_apply(self._h, mesh._h, byref(err)):
+            fail(err)
+
+    def spec(self, name: str) -> str | None:
+        """The spec of the tensor of that name; None where the plan has no such tensor."""
+        found: bytes | None = lib.distag_plan_get_spec(self._h, text(name, "name"))
+        return None if found is None else found.decode()
+
+    @property
+    def report(self) -> str:
+        """In JSON, as the header says of distag_plan_copy_report: equal arguments give equal texts."""
+        return copy_text(lib.distag_plan_copy_report, self._h)
+
+    def __repr__(self) -> str:
+        if self.is_closed:
+            return "<distag.Plan: closed>"
+        found: dict[str, Any] = json.loads(self.report)
+        return f"<distag.Plan of {len(found['leaves'])} tensors: {found['memory']} bytes of a member>"

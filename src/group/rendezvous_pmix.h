@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "group/job_board.h"
+#include "group/rendezvous.h"
+
+namespace distag {
+
+// "pmix://": the processes of one job of a launcher that speaks PMIx. Each puts what a JOIN says on the board of the
+// job, and the world is all of them. No process comes back: a launcher ends a job that has lost one.
+std::unique_ptr<Rendezvous> make_pmix_rendezvous(const std::string& uri, Loop& loop, Log& log, JobBoard& board);
+
+}  // namespace distag

@@ -1,0 +1,61 @@
+// Rules of norms that need their rows whole.
+#include "layout/rule_maker.h"
+
+namespace distag::layout {
+namespace {
+
+void pass_of_norm(RuleMaker& maker, size_t dim) {
+  const int factor = maker.factor();
+  maker.place_input(0, dim, factor);
+  maker.place_output(dim, factor);
+}
+
+void check_channel_factors(const RuleMaker& maker) {
+  if (maker.shape(0).size() < 2) maker.refuse("x {}: [n, c, ..] is wanted", to_string(maker.shape(0)));
+  for (size_t i = 1; i < maker.call().inputs.size(); ++i) {
+    if (!maker.has_input(i) || maker.shape(i) == Dims{maker.shape(0)[1]}) continue;
+    maker.refuse("{} does not fit the channels of x {}", to_string(maker.shape(i)), to_string(maker.shape(0)));
+  }
+}
+
+}  // namespace
+
+void rms_norm_rule(RuleMaker& maker) {
+  const Dims& x = maker.shape(0);
+  const int64_t whole = get_int(maker.call().attributes, "normalized_dims", 1);
+  if (whole < 1 || whole > static_cast<int64_t>(x.size())) {
+    maker.refuse("normalized_dims {} of a tensor of {} dims", whole, x.size());
+  }
+  const Dims tail(std::span<const int64_t>(x).last(static_cast<size_t>(whole)));
+  if (maker.has_input(1) && maker.shape(1) != tail) {
+    maker.refuse("weight {} does not fit the dims {}", to_string(maker.shape(1)), to_string(tail));
+  }
+  maker.add_output(x);
+  for (size_t d = 0; d + static_cast<size_t>(whole) < x.size(); ++d) pass_of_norm(maker, d);
+}
+
+// Channels are whole, as a group may have some of each part.
+void group_norm_rule(RuleMaker& maker) {
+  check_channel_factors(maker);
+  maker.add_output(maker.shape(0));
+  pass_of_norm(maker, 0);
+}
+
+// Channels pass. Statistics of a batch need it whole; with given ones all dims pass.
+void batch_norm_rule(RuleMaker& maker) {
+  check_channel_factors(maker);
+  const Dims& x = maker.shape(0);
+  maker.add_output(x);
+  const int channel = maker.factor();
+  maker.place_input(0, 1, channel);
+  maker.place_output(1, channel);
+  for (size_t i = 1; i < maker.call().inputs.size(); ++i) {
+    if (maker.has_input(i)) maker.place_input(i, 0, channel);
+  }
+  if (get_bool(maker.call().attributes, "training", true)) return;
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (d != 1) pass_of_norm(maker, d);
+  }
+}
+
+}  // namespace distag::layout

@@ -1,0 +1,332 @@
+// Norms whose parts are made of those of statistics.h: rms_norm over last dims, group_norm over groups of channels,
+// batch_norm over all but the channels. None of them keeps a state.
+#include "base/error.h"
+#include "ops/attributes.h"
+#include "ops/binary.h"
+#include "ops/builtins.h"
+#include "ops/reduce.h"
+#include "ops/statistics.h"
+#include "ops/views.h"
+
+namespace distag::ops {
+namespace {
+
+void check_normalizes(const char* op, const Tensor& x) {
+  if (is_floating(x.dtype())) return;
+  fail(Status::kUnsupported, "{}: dtype of {} is not supported: cast it first", op, describe(x));
+}
+
+double checked_epsilon(const char* op, const Attributes& attributes) {
+  const double epsilon = get_float(attributes, "eps", 1e-5);
+  if (epsilon >= 0) return epsilon;
+  fail(Status::kInvalidArgument, "{}: eps {} is not 0 or more", op, epsilon);
+}
+
+// An input that may be left out, checked and row-major.
+Tensor factor_at(const char* op, std::span<const Tensor> inputs, size_t i, const Dims& shape) {
+  if (i >= inputs.size() || !inputs[i]) return Tensor();
+  const Tensor& factor = inputs[i];
+  if (factor.shape() == shape && factor.dtype() == inputs[0].dtype()) return factor.contiguous();
+  fail(Status::kInvalidArgument, "{}: {} does not fit {}: {}{} does", op, describe(factor), describe(inputs[0]),
+       dtype_name(inputs[0].dtype()), to_string(shape));
+}
+
+// f(a, ...) in a new tensor of a's shape.
+template <typename F, typename... Inputs>
+Tensor new_from(const char* op, const F& f, const Tensor& a, const Inputs&... others) {
+  Tensor out = Tensor::empty(a.dtype(), a.shape());
+  dispatch_floating(op, a.dtype(), [&]<typename T>(T) { compute_alike<T>(out, f, a, others...); });
+  return out;
+}
+
+// Optional inputs that were not given get no gradient.
+void save_inputs(Saved* saved, std::span<const Tensor> inputs, const Attributes& attributes) {
+  saved->attributes = attributes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) saved->needed &= ~(uint64_t{1} << i);
+  }
+}
+
+constexpr DimSet kOfColumns(2);
+constexpr DimSet kOfRows(1);
+
+// 1 / sqrt(x / divisor + epsilon)
+Tensor root_factors(const char* op, const Tensor& x, double divisor, double epsilon) {
+  const auto factor = [divisor, epsilon](const auto& row) { return 1.0 / xt::sqrt(row / divisor + epsilon); };
+  return new_from(op, factor, x);
+}
+
+// ---- rms_norm -------------------------------------------------------------------------------------------------------
+
+constexpr auto kSquareInDouble = [](const auto& x) {
+  using T = Element<decltype(x)>;
+  return each([](T value) { return static_cast<double>(value) * static_cast<double>(value); }, x);
+};
+
+Tensors rms_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  check_normalizes("rms_norm", x);
+  const double epsilon = checked_epsilon("rms_norm", attributes);
+  const int64_t dims = get_int(attributes, "normalized_dims", 1);
+  if (dims < 1 || dims > static_cast<int64_t>(x.rank())) {
+    fail(Status::kInvalidArgument, "rms_norm: normalized_dims {} do not fit {}", dims, describe(x));
+  }
+  const Dims tail(std::span<const int64_t>(x.shape()).last(static_cast<size_t>(dims)));
+  Tensor weight = factor_at("rms_norm", inputs, 1, tail);
+  const int64_t count = element_count(tail);
+  int64_t rows = x.count() == 0 ? 0 : 1;  // nothing is computed of rows without elements
+  for (size_t i = 0; rows != 0 && i + tail.size() < x.rank(); ++i) rows *= x.shape()[i];
+  const Tensor matrix = with_shape(x.contiguous(), Dims{rows, count});
+  if (weight) weight = with_shape(weight, Dims{count});
+
+  Tensor squares = Tensor::empty(Dtype::kFloat64, matrix.shape());
+  dispatch_floating("rms_norm", x.dtype(),
+                    [&]<typename T>(T) { compute<double, T>(squares, kSquareInDouble, matrix); });
+  const Tensor factors =
+      root_factors("rms_norm", sum_over(squares, kOfColumns, Dims{rows}), static_cast<double>(count), epsilon);
+  const Tensor means = zero_tensor(Dtype::kFloat64, Dims{rows});
+  const Tensor normal = centered_rows("rms_norm", matrix, means, factors, rows, count);
+  if (saved != nullptr) {
+    save_inputs(saved, inputs, attributes);
+    saved->tensors = {matrix.snapshot(), means, factors, weight ? weight.snapshot() : Tensor()};
+    saved->shapes = {x.shape(), Dims{rows, count}, tail, Dims{static_cast<int64_t>(inputs.size())}};
+  }
+  return {with_shape(weight ? combine("rms_norm", kProductOf, normal, weight) : normal, x.shape())};
+}
+
+// With h = weight g: dx = (h - normal mean(h normal)) factor
+Tensors rms_norm_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(static_cast<size_t>(saved.shapes[3][0]));
+  if (!gradients[0]) return result;
+  const int64_t rows = saved.shapes[1][0];
+  const int64_t count = saved.shapes[1][1];
+  const Tensor& weight = saved.tensors[3];
+  const Tensor g = with_shape(gradients[0], saved.shapes[1]);
+  const Tensor normal = centered_rows("rms_norm", saved.tensors[0], saved.tensors[1], saved.tensors[2], rows, count);
+  if (result.size() > 1 && saved.needs(1)) {
+    result[1] = sum_over(new_from("rms_norm", kProductOf, g, normal), kOfRows, saved.shapes[2]);
+  }
+  if (!saved.needs(0)) return result;
+  const Tensor h = weight ? new_from("rms_norm", kProductOf, g, weight) : g;
+  const Tensor dots = sum_over(new_from("rms_norm", kProductOf, h, normal), kOfColumns, Dims{rows, 1});
+  const Tensor factors = with_shape(as_dtype(saved.tensors[2], g.dtype()), Dims{rows, 1});
+  dispatch_floating("rms_norm", g.dtype(), [&]<typename T>(T) {
+    const auto gradient = [size = static_cast<T>(count)](const auto& a, const auto& n, const auto& dot,
+                                                         const auto& factor) {
+      return (a - n * (dot / size)) * factor;
+    };
+    result[0] = with_shape(new_from("rms_norm", gradient, h, normal, dots, factors), saved.shapes[0]);
+  });
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kRmsNorm{
+    .name = "rms_norm",
+    .signature = "rms_norm(tensor x, tensor? weight, int64 normalized_dims = 1, float64 eps = 1e-5) -> tensor",
+    .summary = "x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape.",
+    .forward = rms_norm_forward,
+    .backward = rms_norm_backward,
+    .is_cheap = true};
+
+// ---- group_norm, batch_norm -----------------------------------------------------------------------------------------
+
+namespace {
+
+// x [n, c, ..] as the matrix each row of which is normalized: neighbours in memory, or all that a channel has.
+struct NormRows {
+  Dims shape;
+  int64_t rows = 0;
+  int64_t count = 0;
+  bool are_channels = false;
+
+  NormRows(const Dims& x_shape, int64_t row_count, bool by_channel)
+      : shape(x_shape), rows(row_count), are_channels(by_channel) {
+    count = rows == 0 ? 0 : element_count(shape) / rows;
+  }
+  Tensor gather(const Tensor& x) const {
+    return with_shape((are_channels ? transposed(x, 0, 1) : x).contiguous(), Dims{rows, count});
+  }
+  Tensor scatter(const Tensor& matrix) const {
+    if (!are_channels) return with_shape(matrix, shape);
+    Dims turned = shape;
+    std::swap(turned[0], turned[1]);
+    return transposed(with_shape(matrix, turned), 0, 1);
+  }
+};
+
+// [c] as it meets [n, c, ..].
+Tensor beside_channels(const Tensor& factor, const Dims& shape) {
+  if (!factor) return factor;
+  Dims repeated{factor.count()};
+  repeated.resize(shape.size() - 1, 1);
+  return with_shape(factor, repeated);
+}
+
+Tensor sum_of_channels(const Tensor& x) {
+  DimSet dims;
+  for (size_t i = 0; i < x.rank(); ++i) dims[i] = i != 1;
+  return sum_over(x, dims, Dims{x.shape()[1]});
+}
+
+void check_has_channels(const char* op, const Tensor& x) {
+  check_normalizes(op, x);
+  if (x.rank() < 2) fail(Status::kInvalidArgument, "{}: x must be [n, c, ..], not {}", op, describe(x));
+}
+
+// normal weight + bias; leaves what the backwards take.
+Tensors scaled_normals(const char* op, std::span<const Tensor> inputs, const Attributes& attributes,
+                       const NormRows& plan, const Tensor& matrix, const Tensor& means, const Tensor& factors,
+                       Saved* saved) {
+  const Dims channels{plan.shape[1]};
+  const Tensor weight = beside_channels(factor_at(op, inputs, 1, channels), plan.shape);
+  const Tensor bias = beside_channels(factor_at(op, inputs, 2, channels), plan.shape);
+  const Tensor normal = plan.scatter(centered_rows(op, matrix, means, factors, plan.rows, plan.count));
+  if (saved != nullptr) {
+    save_inputs(saved, inputs, attributes);
+    saved->tensors = {matrix.snapshot(), means, factors, weight ? weight.snapshot() : Tensor()};
+    saved->shapes = {plan.shape, Dims{plan.rows, plan.count}, Dims{static_cast<int64_t>(inputs.size())}};
+  }
+  const auto scaled = [](const auto& n, const auto& w, const auto& b) { return n * w + b; };
+  if (weight && bias) return {combine(op, scaled, normal, weight, bias)};
+  if (weight) return {combine(op, kProductOf, normal, weight)};
+  if (bias) return {combine(op, kSumOf, normal, bias)};
+  return {normal};
+}
+
+// Rows of mean 0 and variance 1.
+Tensors normalized_by_moments(const char* op, std::span<const Tensor> inputs, const Attributes& attributes,
+                              const NormRows& plan, Saved* saved) {
+  const double epsilon = checked_epsilon(op, attributes);
+  const Tensor matrix = plan.gather(inputs[0]);
+  const Moments moments(op, matrix, static_cast<double>(plan.count), plan.rows, plan.count);
+  const Tensor factors = root_factors(op, moments.variances, 1.0, epsilon);
+  return scaled_normals(op, inputs, attributes, plan, matrix, moments.means, factors, saved);
+}
+
+// The rows of the gradient of the matrix from h, that of the normal rows: layer_norm's.
+Tensor moment_gradient(const Saved& saved, const Tensor& normal, const Tensor& h) {
+  Saved of_rows;
+  of_rows.tensors = {normal, as_dtype(saved.tensors[2], h.dtype()), Tensor()};
+  of_rows.shapes = {Dims{saved.shapes[1][0], saved.shapes[1][1], 1}};
+  of_rows.needed = 1;
+  return kLayerNorm.backward(of_rows, {h})[0];
+}
+
+// With constant means m and factors f = 1 / sqrt(var + eps): dx = f h, dm = -f sum(h), dvar = -f^2 sum(h normal) / 2.
+void add_statistics_gradients(const char* op, const Saved& saved, const Tensor& normal, const Tensor& h,
+                              Tensors& result) {
+  const Dims channels{saved.shapes[1][0]};
+  const Tensor factors = as_dtype(saved.tensors[2], h.dtype());
+  if (saved.needs(0)) result[0] = new_from(op, kProductOf, h, with_shape(factors, Dims{channels[0], 1}));
+  if (result.size() > 3 && saved.needs(3)) {
+    const auto turned = [](const auto& sum, const auto& factor) { return -(sum * factor); };
+    result[3] = new_from(op, turned, sum_over(h, kOfColumns, channels), factors);
+  }
+  if (result.size() > 4 && saved.needs(4)) {
+    const auto halved = [](const auto& sum, const auto& factor) {
+      using T = Element<decltype(sum)>;
+      return sum * factor * factor * T(-0.5);
+    };
+    const Tensor products = new_from(op, kProductOf, h, normal);
+    result[4] = new_from(op, halved, sum_over(products, kOfColumns, channels), factors);
+  }
+}
+
+Tensors normalized_gradients(const char* op, const Saved& saved, const Tensors& gradients, bool by_channel,
+                             bool by_moments) {
+  Tensors result(static_cast<size_t>(saved.shapes[2][0]));
+  if (!gradients[0]) return result;
+  const NormRows plan(saved.shapes[0], saved.shapes[1][0], by_channel);
+  const Tensor& g = gradients[0];
+  const Tensor normal = centered_rows(op, saved.tensors[0], saved.tensors[1], saved.tensors[2], plan.rows, plan.count);
+  if (result.size() > 1 && saved.needs(1)) {
+    result[1] = sum_of_channels(new_from(op, kProductOf, g, plan.scatter(normal)));
+  }
+  if (result.size() > 2 && saved.needs(2)) result[2] = sum_of_channels(g);
+  const Tensor h = plan.gather(saved.tensors[3] ? new_from(op, kProductOf, g, saved.tensors[3]) : g);
+  if (!by_moments) {
+    add_statistics_gradients(op, saved, normal, h, result);
+  } else if (saved.needs(0)) {
+    result[0] = moment_gradient(saved, normal, h);
+  }
+  if (result[0]) result[0] = plan.scatter(result[0]);
+  return result;
+}
+
+Tensors group_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  check_has_channels("group_norm", x);
+  const int64_t groups = get_int(attributes, "num_groups", 1);
+  const int64_t channels = x.shape()[1];
+  if (groups < 1 || channels % groups != 0) {
+    fail(Status::kInvalidArgument, "group_norm: num_groups {} must be above 0 and divide the {} channels of {}", groups,
+         channels, describe(x));
+  }
+  const int64_t rows = x.count() == 0 ? 0 : x.shape()[0] * groups;
+  return normalized_by_moments("group_norm", inputs, attributes, NormRows(x.shape(), rows, false), saved);
+}
+
+Tensors group_norm_backward(const Saved& saved, Tensors gradients) {
+  return normalized_gradients("group_norm", saved, gradients, false, true);
+}
+
+bool is_training(const Attributes& attributes) { return get_bool(attributes, "training", true); }
+
+Tensors batch_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  const Tensor& x = inputs[0];
+  check_has_channels("batch_norm", x);
+  const Dims channels{x.shape()[1]};
+  const NormRows plan(x.shape(), channels[0], true);
+  const Tensor mean = factor_at("batch_norm", inputs, 3, channels);
+  const Tensor variance = factor_at("batch_norm", inputs, 4, channels);
+  if (is_training(attributes)) {
+    if (mean || variance) {
+      fail(Status::kInvalidArgument,
+           "batch_norm: training takes mean and variance of x: leave out running_mean and running_var");
+    }
+    return normalized_by_moments("batch_norm", inputs, attributes, plan, saved);
+  }
+  if (!mean || !variance)
+    fail(Status::kInvalidArgument, "batch_norm: without training it needs running_mean and running_var");
+  const Tensor factors =
+      root_factors("batch_norm", as_dtype(variance, Dtype::kFloat64), 1.0, checked_epsilon("batch_norm", attributes));
+  const Tensor means = as_dtype(mean, Dtype::kFloat64);
+  const Tensors result =
+      scaled_normals("batch_norm", inputs, attributes, plan, plan.gather(x), means.snapshot(), factors, saved);
+  if (saved != nullptr) saved->tensors.push_back(variance.snapshot());
+  return result;
+}
+
+Tensors batch_norm_backward(const Saved& saved, Tensors gradients) {
+  return normalized_gradients("batch_norm", saved, gradients, true, is_training(saved.attributes));
+}
+
+}  // namespace
+
+constexpr Op kGroupNorm{
+    .name = "group_norm",
+    .signature =
+        "group_norm(tensor x, tensor? weight, tensor? bias, int64 num_groups = 1, float64 eps = 1e-5) -> tensor",
+    .summary =
+        "(x - mean) / sqrt(var + eps) of x [n, c, ..] within each of num_groups groups of neighbouring channels, times "
+        "weight [c], plus bias [c].",
+    .forward = group_norm_forward,
+    .backward = group_norm_backward,
+    .is_cheap = true};
+
+constexpr Op kBatchNorm{
+    .name = "batch_norm",
+    .signature =
+        "batch_norm(tensor x, tensor? weight, tensor? bias, tensor? running_mean, tensor? running_var, "
+        "bool training = true, float64 eps = 1e-5) -> tensor",
+    .summary =
+        "(x - mean) / sqrt(var + eps) in each channel of x [n, c, ..], times weight [c], plus bias [c]. In training, "
+        "mean and var (without correction) are those of x, else running_mean and running_var [c]: tensors of the "
+        "caller's, which no call changes.",
+    .forward = batch_norm_forward,
+    .backward = batch_norm_backward,
+    .is_cheap = true};
+
+}  // namespace distag::ops

@@ -1,0 +1,545 @@
+#include "spmd/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/fail_future.h"
+#include "base/host_callback.h"
+#include "base/pool_place.h"
+#include "layout/spec_text.h"
+#include "spmd/sharding.h"
+
+namespace distag::spmd {
+namespace {
+
+// Words of batches under way at once, within what a line takes.
+constexpr size_t kMostTold = 64;
+constexpr size_t kMostScattered = 64;
+
+std::string name_of_own_line(const Line& line, uint64_t call) {
+  return fmt::format("loader {:x}-{}", Fingerprint().add(line.name).value(), call);
+}
+
+std::string name_of_parts(const std::string& name) { return name + " parts"; }
+
+layout::Axes all_axes(const layout::MeshShape& mesh) {
+  return layout::axes_of((layout::AxisSet{1} << mesh.axis_count()) - 1);
+}
+
+Error line_closed() { return Error(Status::kCancelled, "the loader is at its end"); }
+
+}  // namespace
+
+// One batch at the source of this member.
+struct Loader::Making {
+  TaskPlace place;
+  std::shared_ptr<Loader> loader;
+  std::shared_ptr<BatchSource> source;
+  uint64_t number = 0;
+  MadeBatch made;
+};
+
+// A wait for a batch that is not ready.
+struct Loader::Waiting {
+  TaskPlace place;
+  std::shared_ptr<Loader> loader;
+  std::shared_ptr<Future<Value>> future;
+  Nanos timeout = 0;
+  Nanos deadline = 0;
+  Loop::TimerId timer = 0;
+};
+
+// ---- from the host ----
+
+std::shared_ptr<Loader> Loader::create(const Line& line, const Environment& environment, const LoaderSettings& settings,
+                                       const Value& state, std::unique_ptr<BatchSource> source) {
+  CallOnLine call(line, "loader_create");
+  const std::string what = fmt::format("loader_create({})", settings.describe());
+  std::shared_ptr<Loader> loader;
+  uint64_t first = 0;
+  try {
+    settings.check();
+    if (!state.is_null()) first = settings.first_of(state);
+    loader = std::make_shared<Loader>(line, environment, settings, first, call.number(), std::move(source));
+  } catch (...) {
+    call.note_failure(what, current_error());
+    throw;
+  }
+  call.note(what, Fingerprint().add(what).add(first).value());
+  loader->counts_.is_advance_posted = true;  // its place is taken until then
+  const bool is_posted = loader->mesh().run(loader->advance_, [loader] {
+    loader->counts_.is_advance_posted = false;
+    loader->attempt([&] { loader->begin(); });
+  });
+  if (!is_posted) {
+    fail(Status::kInvalidState, "the worker is shut down");
+  }
+  return loader;
+}
+
+Loader::Loader(const Line& line, const Environment& environment, const LoaderSettings& settings, uint64_t first,
+               uint64_t call, std::unique_ptr<BatchSource> source)
+    : line_(line),
+      environment_(environment),
+      settings_(settings),
+      name_(name_of_own_line(line, call)),
+      rows_(settings),
+      rules_(line.program->shape(), line.program->position(), settings, line.program->mesh().policy().check_replicas),
+      queue_(first),
+      source_(std::move(source)),
+      line_end_(name_),
+      parts_end_(name_of_parts(name_)) {
+  progress_.to_start = progress_.to_tell = progress_.to_agree = progress_.to_deliver = first;
+  if (const auto batches = rows_.batches()) counts_.batches = static_cast<int64_t>(*batches);
+}
+
+std::shared_ptr<Future<Value>> Loader::next(Nanos timeout) {
+  const Nanos now = mesh().loop().now();
+  if (mesh().when_ended()->is_done()) {
+    auto failed = Future<Value>::make();
+    failed->fail(*mesh().when_ended()->error());
+    return failed;
+  }
+  auto waiting = std::make_shared<Waiting>();  // once a batch was taken nothing fails
+  auto future = queue_.take(now);
+  if (future->is_done()) {
+    post_advance();
+    return future;
+  }
+  try {
+    waiting->loader = shared_from_this();
+    waiting->future = future;
+    waiting->timeout = timeout;
+    waiting->deadline = deadline_after(now, timeout);
+    TaskPlace& place = waiting->place;
+    if (!mesh().run(place, [waiting] { waiting->loader->attempt([&] { waiting->loader->on_waiting(waiting); }); })) {
+      fail_dropped(*future);
+    }
+  } catch (...) {
+    queue_.forget(future, now);
+    throw;
+  }
+  return future;
+}
+
+LoaderInfo Loader::info() const {
+  const BatchQueue::Counts now = queue_.counts();
+  return {now.ready, now.next, counts_.batches, counts_.dropped, now.waited, counts_.in_source};
+}
+
+void Loader::close() noexcept {
+  counts_.is_closed = true;
+  try {
+    mesh().run(close_, [self = shared_from_this()] { self->attempt([&] { self->on_closed(); }); });
+  } catch (...) {
+    // On the loop, where the mesh has ended by it.
+  }
+}
+
+void Loader::post_advance() {
+  if (counts_.is_advance_posted.exchange(true)) return;
+  mesh().run(advance_, [self = shared_from_this()] {
+    self->counts_.is_advance_posted = false;
+    self->attempt([&] { self->advance(); });
+  });
+}
+
+// ---- on the loop: its source ----
+
+// A failure that the other members cannot know: they would wait for this one.
+template <typename Step>
+void Loader::attempt(Step step) {
+  try {
+    step();
+  } catch (...) {
+    mesh().end_alone(current_error(), name_);
+  }
+}
+
+void Loader::begin() {
+  auto ended = Future<Unit>::make();
+  ended->on_done([weak = weak_from_this(), future = ended.get()] {
+    if (const auto self = weak.lock()) self->on_line_ended(*future->error());
+  });
+  mesh().open_own_line(name_, ended);
+  if (progress_.is_over) return;
+  if (settings_.mode == BatchMode::kRoot) mesh().open_own_line(name_of_parts(name_), Future<Unit>::make());
+  advance();
+}
+
+void Loader::advance() {
+  if (progress_.is_over) return;
+  if (!progress_.last && rows_.is_past(progress_.to_agree)) progress_.last = progress_.to_agree;
+  deliver();
+  if (progress_.is_over) return;
+  start_sources();
+  tell_made();
+}
+
+void Loader::start_sources() {
+  const size_t most = std::min(settings_.concurrency, environment_.most_sources);
+  const uint64_t end = queue_.next() + settings_.prefetch;
+  while (!progress_.has_stopped && progress_.to_start < end && !rows_.is_past(progress_.to_start)) {
+    if (!rules_.is_asked(rows_.range(progress_.to_start))) {
+      progress_.made.emplace(progress_.to_start++, MadeBatch());
+      continue;
+    }
+    if (progress_.running.size() >= most) return;
+    start_source(progress_.to_start++);
+  }
+}
+
+void Loader::start_source(uint64_t number) {
+  auto making = std::make_shared<Making>();
+  making->loader = shared_from_this();
+  making->source = source_;
+  making->number = number;
+  progress_.running.emplace(number, mesh().loop().now());
+  if (!environment_.functions.post([making] { making->loader->run_source(making); })) progress_.has_stopped = true;
+}
+
+// On a thread for host code.
+void Loader::run_source(const std::shared_ptr<Making>& making) {
+  if (!counts_.is_closed) {
+    const Nanos begun = mesh().loop().now();
+    try {
+      const BatchRows::Range range = rows_.range(making->number);
+      std::vector<int64_t> rows;
+      if (rows_.are_chosen()) rows = rows_.rows(range, rules_.own_rows(range));
+      Value given;
+      {
+        const PoolPlaceLeft place;  // it may take long, and the pool adds up the sums of collectives too
+        const CallbackScope scope(this);
+        given = making->source->make(making->number, rows_.are_chosen() ? &rows : nullptr);
+      }
+      counts_.in_source += mesh().loop().now() - begun;
+      making->made = rules_.take(given, range);
+    } catch (...) {
+      making->made = MadeBatch();
+      making->made.word.kind = BatchWord::Kind::kFailed;
+      making->made.word.error = current_error();
+    }
+  }
+  making->source.reset();
+  const std::shared_ptr<Loader> self = making->loader;
+  self->mesh().run(making->place, [making] { making->loader->attempt([&] { making->loader->on_made(making); }); });
+}
+
+void Loader::on_made(const std::shared_ptr<Making>& making) {
+  progress_.running.erase(making->number);
+  const BatchWord::Kind kind = making->made.word.kind;
+  if (progress_.is_over || progress_.last || counts_.is_closed) {
+    if (progress_.last && kind == BatchWord::Kind::kBatch) ++counts_.dropped;
+    return;
+  }
+  if (progress_.has_stopped && making->number >= progress_.to_start) return;
+  if (kind != BatchWord::Kind::kBatch) {
+    // None of those behind it is wanted.
+    progress_.has_stopped = true;
+    progress_.to_start = std::min(progress_.to_start, making->number + 1);
+    std::erase_if(progress_.made, [&](const auto& item) { return item.first > making->number; });
+  }
+  progress_.made.emplace(making->number, std::move(making->made));
+  advance();
+}
+
+// ---- on the loop: the other members ----
+
+void Loader::tell_made() {
+  while (!progress_.has_told_last && !progress_.last && progress_.open < kMostTold && !progress_.is_over) {
+    const auto first = progress_.made.find(progress_.to_tell);
+    if (first == progress_.made.end()) break;
+    MadeBatch made = std::move(first->second);
+    progress_.made.erase(first);
+    tell(progress_.to_tell++, std::move(made));
+  }
+  if (progress_.is_over || !progress_.running.contains(progress_.to_tell)) return;
+  mesh().set_doing(name_, fmt::format("the source of batch {}", progress_.to_tell));
+}
+
+void Loader::tell(uint64_t number, MadeBatch made) {
+  const BatchWord::Kind kind = made.word.kind;
+  progress_.has_told_last = kind != BatchWord::Kind::kBatch && kind != BatchWord::Kind::kNothing;
+  CollectiveCall call;
+  call.kind = CollectiveKind::kAllGather;
+  call.axes = all_axes(mesh().shape());
+  call.tensor = write_word(made.word);
+  call.line = name_;
+  call.timeout = kForever;
+  call.within = "loader";
+  call.is_word_of_pass = true;
+  progress_.parts.emplace(number, std::move(made.parts));
+  ++progress_.open;
+  const auto words = mesh().collective(std::move(call));
+  words->on_done([weak = weak_from_this(), number, future = words.get()] {
+    const auto self = weak.lock();
+    if (self == nullptr || future->error() != nullptr) return;  // the end of the line tells why
+    self->attempt([&] { self->on_told(number, future->value()); });
+  });
+}
+
+// Words may overtake each other.
+void Loader::on_told(uint64_t number, const Tensor& words) {
+  if (progress_.is_over || progress_.last) return;
+  --progress_.open;
+  progress_.words.emplace(number, words);
+  while (!progress_.is_over && !progress_.last) {
+    const auto first = progress_.words.find(progress_.to_agree);
+    if (first == progress_.words.end()) break;
+    const Tensor agreed = std::move(first->second);
+    progress_.words.erase(first);
+    agree(progress_.to_agree++, agreed);
+  }
+  advance();
+}
+
+void Loader::agree(uint64_t number, const Tensor& words) {
+  const layout::MeshShape& shape = mesh().shape();
+  std::vector<std::string> names;
+  for (int64_t position = 0; position < shape.count(); ++position) names.push_back(mesh().describe_member(position));
+  const auto said = read_words(words, names.size());
+  Arriving arriving;
+  arriving.agreed = agree_on(shape, rules_.specs(), settings_.mode, number, said, names);
+  const auto parts = progress_.parts.find(number);
+  if (arriving.agreed.has_ended || arriving.agreed.failure) {
+    progress_.last = number;
+    progress_.failure = std::move(arriving.agreed.failure);
+    counts_.batches = arriving.agreed.has_ended ? static_cast<int64_t>(number) : counts_.batches.load();
+    for (const auto& [other, tensors] : progress_.parts) counts_.dropped += other >= number && !tensors.empty();
+    for (const auto& [other, made] : progress_.made) counts_.dropped += made.word.kind == BatchWord::Kind::kBatch;
+    stop_making();
+    return;
+  }
+  arriving.parts = std::move(parts->second);
+  progress_.parts.erase(parts);
+  check_own_parts(arriving);
+  const auto place = progress_.arriving.emplace(number, std::move(arriving)).first;
+  if (settings_.mode == BatchMode::kRoot) {
+    scatter(number);
+    return;
+  }
+  Tensors& own = place->second.parts;
+  for (size_t i = own.size(); i < place->second.agreed.entries.size(); ++i) {
+    const BatchEntry& entry = place->second.agreed.entries[i];
+    own.push_back(Tensor::empty(
+        entry.dtype, local_shape(shape, place->second.agreed.specs[i], entry.shape, line_.program->position())));
+  }
+}
+
+// They were made before the members agreed, and what others say of them is no proof.
+void Loader::check_own_parts(const Arriving& arriving) const {
+  const layout::MeshShape& shape = mesh().shape();
+  const int64_t position = line_.program->position();
+  const size_t count = arriving.agreed.entries.size();
+  const bool are_of_all = settings_.mode == BatchMode::kRoot && !arriving.parts.empty();
+  const size_t members = are_of_all ? static_cast<size_t>(shape.count()) : 1;
+  bool fits = arriving.parts.empty() || arriving.parts.size() == count * members;
+  for (size_t i = 0; fits && i < arriving.parts.size(); i += members) {
+    const BatchEntry& entry = arriving.agreed.entries[i / members];
+    const Tensor& own = arriving.parts[are_of_all ? i + static_cast<size_t>(position) : i];
+    fits = own.dtype() == entry.dtype &&
+           own.shape() == local_shape(shape, arriving.agreed.specs[i / members], entry.shape, position);
+  }
+  if (!fits) fail(Status::kProtocol, "{}: the members agreed on a batch that is not the one of this member", name_);
+}
+
+// From position 0 its part to each member, entry after entry, of all members in the same order.
+void Loader::scatter(uint64_t number) {
+  Arriving& arriving = progress_.arriving.at(number);
+  const size_t count = arriving.agreed.entries.size();
+  arriving.given = std::exchange(arriving.parts, Tensors(count));
+  arriving.missing = count;
+  for (size_t i = 0; i < count; ++i) progress_.to_scatter.emplace_back(number, i);
+  scatter_more();
+}
+
+// A line has room for a limited number of calls.
+void Loader::scatter_more() {
+  while (progress_.scattering < kMostScattered && !progress_.to_scatter.empty()) {
+    const auto [number, entry] = progress_.to_scatter.front();
+    progress_.to_scatter.pop_front();
+    ++progress_.scattering;
+    begin_part(number, entry);
+  }
+}
+
+void Loader::begin_part(uint64_t number, size_t entry) {
+  Arriving& arriving = progress_.arriving.at(number);
+  std::shared_ptr<Future<Tensor>> part;
+  if (const int64_t position = line_.program->position(); position == 0) {
+    part = give_part(arriving.given, entry);
+  } else {
+    const BatchEntry& told = arriving.agreed.entries[entry];
+    const Dims shape = local_shape(mesh().shape(), arriving.agreed.specs[entry], told.shape, position);
+    part = scatter_part(Tensor::empty(told.dtype, shape), {});
+  }
+  part->on_done([weak = weak_from_this(), number, entry, future = part.get()] {
+    const auto self = weak.lock();
+    if (self == nullptr || future->error() != nullptr) return;
+    self->attempt([&] { self->on_part(number, entry, future->value()); });
+  });
+}
+
+std::shared_ptr<Future<Tensor>> Loader::give_part(Tensors& given, size_t entry) {
+  const auto members = static_cast<size_t>(mesh().shape().count());
+  Tensors pieces;
+  for (size_t i = 0; i < members; ++i) pieces.push_back(std::move(given[entry * members + i]));
+  const Tensor own = pieces.front();
+  return scatter_part(own, std::move(pieces));
+}
+
+std::shared_ptr<Future<Tensor>> Loader::scatter_part(Tensor own, Tensors pieces) {
+  CollectiveCall call;
+  call.kind = CollectiveKind::kScatter;
+  call.axes = all_axes(mesh().shape());
+  call.line = name_of_parts(name_);
+  call.timeout = kForever;
+  call.within = "loader";
+  call.sizes_differ = true;
+  call.tensor = std::move(own);
+  call.pieces = std::move(pieces);
+  return mesh().collective(std::move(call));
+}
+
+// At position 0: what it has announced, in the order in which the others come to it, some later.
+void Loader::give_rest() {
+  for (const auto& [number, entry] : std::exchange(progress_.to_scatter, {})) {
+    give_part(progress_.arriving.at(number).given, entry);
+  }
+  const auto members = static_cast<size_t>(mesh().shape().count());
+  for (auto& [number, parts] : progress_.parts) {
+    for (size_t entry = 0; entry < parts.size() / members; ++entry) give_part(parts, entry);
+  }
+}
+
+void Loader::on_part(uint64_t number, size_t entry, const Tensor& part) {
+  if (progress_.is_over) return;
+  Arriving& arriving = progress_.arriving.at(number);
+  arriving.parts[entry] = part;
+  --progress_.scattering;
+  const bool is_whole = --arriving.missing == 0;
+  scatter_more();
+  if (is_whole) advance();
+}
+
+// ---- on the loop: to the host ----
+
+void Loader::deliver() {
+  while (!progress_.arriving.empty()) {
+    const auto first = progress_.arriving.begin();
+    if (first->first != progress_.to_deliver || first->second.missing != 0) return;
+    Value batch = assemble(first->first, first->second);
+    progress_.arriving.erase(first);
+    ++progress_.to_deliver;
+    queue_.put(std::move(batch), mesh().loop().now());
+  }
+  if (progress_.last == progress_.to_deliver) end();
+}
+
+Value Loader::assemble(uint64_t number, Arriving& arriving) {
+  const Agreement& agreed = arriving.agreed;
+  Value::List list;
+  Value::Map map;
+  for (size_t i = 0; i < agreed.entries.size(); ++i) {
+    const BatchEntry& entry = agreed.entries[i];
+    Value tensor(make_sharded(line_, {name_, number, static_cast<uint32_t>(i)}, entry.shape, agreed.specs[i],
+                              std::move(arriving.parts[i])));
+    if (agreed.form == BatchForm::kTensor) return tensor;
+    if (agreed.form == BatchForm::kList) list.push_back(std::move(tensor));
+    if (agreed.form == BatchForm::kMap) map.emplace_back(entry.key, std::move(tensor));
+  }
+  return agreed.form == BatchForm::kMap ? Value::map(std::move(map)) : Value::list(std::move(list));
+}
+
+void Loader::end() {
+  progress_.is_over = true;
+  stop_making();
+  queue_.end(progress_.failure, mesh().loop().now());
+  close_lines();
+}
+
+// Sources that run hold what they need.
+void Loader::stop_making() {
+  progress_.has_stopped = true;
+  progress_.made.clear();
+  progress_.words.clear();
+  progress_.parts.clear();
+  source_.reset();
+}
+
+void Loader::on_line_ended(const Error& error) {
+  if (std::exchange(progress_.is_over, true)) return;
+  stop_making();
+  progress_.arriving.clear();
+  queue_.break_off(error);
+}
+
+// Its last word goes out before the line does: others that wait for it hear of that. Batches that this member alone
+// has, and has announced, it still gives to the others.
+void Loader::on_closed() {
+  queue_.break_off(Error(Status::kCancelled, "the loader was released"));
+  if (progress_.is_over) return;
+  if (!progress_.has_told_last && !progress_.last) {
+    MadeBatch released;
+    released.word.kind = BatchWord::Kind::kReleased;
+    tell(progress_.to_tell++, std::move(released));
+  }
+  if (settings_.mode == BatchMode::kRoot && line_.program->position() == 0) give_rest();
+  progress_.is_over = true;
+  stop_making();
+  progress_.arriving.clear();
+  close_lines();
+}
+
+void Loader::close_lines() {
+  mesh().close_line(line_end_, line_closed());
+  mesh().close_line(parts_end_, line_closed());
+}
+
+// ---- on the loop: waits ----
+
+// Shortly before its time is up the late ones are asked where they are.
+void Loader::on_waiting(const std::shared_ptr<Waiting>& waiting) {
+  constexpr Nanos kToAnswer = 100 * kMillisecond;
+  advance();
+  if (waiting->future->is_done() || waiting->deadline == kNever) return;
+  if (waiting->timeout == 0) return on_late(waiting);
+  Loop& loop = mesh().loop();
+  const Nanos ask = waiting->deadline - std::min(waiting->timeout / 2, kToAnswer);
+  waiting->timer = loop.start_timer(ask, [waiting] {
+    Loader& self = *waiting->loader;
+    self.attempt([&] {
+      if (!self.progress_.is_over) self.mesh().ask_missing(self.name_);
+      waiting->timer = self.mesh().loop().start_timer(
+          waiting->deadline, [waiting] { waiting->loader->attempt([&] { waiting->loader->on_late(waiting); }); });
+    });
+  });
+  waiting->future->on_done([weak = std::weak_ptr(waiting)] {
+    const auto done = weak.lock();
+    if (done == nullptr) return;
+    done->loader->mesh().run(done->place, [done] { done->loader->mesh().loop().cancel_timer(done->timer); });
+  });
+}
+
+void Loader::on_late(const std::shared_ptr<Waiting>& waiting) {
+  if (waiting->future->is_done()) return;
+  queue_.forget(waiting->future, mesh().loop().now());
+  waiting->future->fail(
+      Error(Status::kDeadline, fmt::format("batch {} is not ready after {}: waits for {}", queue_.next(),
+                                           describe_time(waiting->timeout), why_late())));
+}
+
+std::string Loader::why_late() const {
+  const uint64_t next = queue_.next();
+  if (progress_.to_tell > next) {
+    const std::string members = mesh().describe_missing(name_);
+    return members.empty() ? "parts that are on their way" : members;
+  }
+  const std::string own = mesh().describe_member(line_.program->position());
+  const auto running = progress_.running.find(progress_.to_tell);
+  if (running == progress_.running.end()) return own + ", which has not begun to make it";
+  return fmt::format("{}, whose source has run since {}", own, describe_time(mesh().loop().now() - running->second));
+}
+
+}  // namespace distag::spmd

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/executor.h"
+#include "base/loop.h"
+#include "spmd/batch.h"
+#include "spmd/batch_queue.h"
+#include "spmd/program.h"
+
+namespace distag::spmd {
+
+// Makes batches: code of the host, which one may call from several threads at once.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  // Null: the data has ended. `rows`: of ROWS, else nullptr. Throws what it fails with.
+  virtual Value make(uint64_t number, const std::vector<int64_t>* rows) = 0;
+};
+
+struct LoaderInfo {
+  uint32_t ready = 0;
+  uint64_t next = 0;
+  int64_t count = -1;
+  uint64_t dropped = 0;
+  Nanos waited = 0;
+  Nanos in_source = 0;
+};
+
+// Batches of a mesh, made ahead of its program. The source runs on the executor of host code. On a line of its own the
+// members tell each other of each batch that they have made, in order: its entries, or the reason that it has none.
+// When all have, it is ready. State of its own is on the loop; public methods may be called on any thread. Shared with
+// what it posts.
+class Loader : public std::enable_shared_from_this<Loader> {
+ public:
+  struct Environment {
+    Executor& functions;
+    size_t most_sources = 1;  // that may run at once
+  };
+
+  // A call of the line. Throws INVALID_ARGUMENT, the same on all members, or as the mesh does. The loader lives at
+  // least until close(), and the source until no call of it runs or follows.
+  static std::shared_ptr<Loader> create(const Line& line, const Environment& environment,
+                                        const LoaderSettings& settings, const Value& state,
+                                        std::unique_ptr<BatchSource> source);
+  Loader(const Line& line, const Environment& environment, const LoaderSettings& settings, uint64_t first,
+         uint64_t call, std::unique_ptr<BatchSource> source);
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // A value, or null at the end. Fails with DEADLINE naming whoever is late, which loses no batch.
+  std::shared_ptr<Future<Value>> next(Nanos timeout);
+  Value save() const { return settings_.state(queue_.next()); }
+  LoaderInfo info() const;
+  // The host has let go of it: no source begins, and the other members hear of it.
+  void close() noexcept;
+
+ private:
+  struct Making;
+  struct Waiting;
+  // A batch that all have made, on its way to the queue.
+  struct Arriving {
+    Agreement agreed;
+    Tensors parts;
+    Tensors given;       // of position 0, with the batch of all: what it has still to send
+    size_t missing = 0;  // of the parts
+  };
+
+  Mesh& mesh() const { return line_.program->mesh(); }
+  template <typename Step>
+  void attempt(Step step);
+  void post_advance();
+  void begin();
+  void advance();
+  void start_sources();
+  void start_source(uint64_t number);
+  void run_source(const std::shared_ptr<Making>& making);
+  void on_made(const std::shared_ptr<Making>& making);
+  void tell_made();
+  void tell(uint64_t number, MadeBatch made);
+  void on_told(uint64_t number, const Tensor& words);
+  void agree(uint64_t number, const Tensor& words);
+  void check_own_parts(const Arriving& arriving) const;
+  void scatter(uint64_t number);
+  void scatter_more();
+  void begin_part(uint64_t number, size_t entry);
+  std::shared_ptr<Future<Tensor>> give_part(Tensors& given, size_t entry);
+  std::shared_ptr<Future<Tensor>> scatter_part(Tensor own, Tensors pieces);
+  void give_rest();
+  void on_part(uint64_t number, size_t entry, const Tensor& part);
+  void deliver();
+  Value assemble(uint64_t number, Arriving& arriving);
+  void end();
+  void stop_making();
+  void on_line_ended(const Error& error);
+  void on_closed();
+  void close_lines();
+  void on_waiting(const std::shared_ptr<Waiting>& waiting);
+  void on_late(const std::shared_ptr<Waiting>& waiting);
+  std::string why_late() const;
+
+  struct Counts {
+    std::atomic<uint64_t> dropped{0};
+    std::atomic<Nanos> in_source{0};
+    std::atomic<int64_t> batches{-1};
+    std::atomic<bool> is_closed{false};
+    std::atomic<bool> is_advance_posted{false};
+  };
+  // What came of the batches so far; on the loop.
+  struct Progress {
+    uint64_t to_start = 0;
+    uint64_t to_tell = 0;
+    uint64_t to_agree = 0;
+    uint64_t to_deliver = 0;
+    size_t open = 0;                                     // words under way
+    std::map<uint64_t, Nanos> running;                   // sources, and since when
+    std::map<uint64_t, MadeBatch> made;                  // not announced yet
+    std::map<uint64_t, Tensors> parts;                   // of those that were announced
+    std::map<uint64_t, Tensor> words;                    // that came out of order
+    std::map<uint64_t, Arriving> arriving;               // that all members have
+    std::deque<std::pair<uint64_t, size_t>> to_scatter;  // entries of batches
+    size_t scattering = 0;
+    bool has_stopped = false;  // no source begins
+    bool has_told_last = false;
+    std::optional<uint64_t> last;  // the number of the batch that there is not
+    std::optional<Error> failure;  // the reason, where it is none of the data
+    bool is_over = false;          // no line
+  };
+
+  const Line line_;
+  const Environment environment_;
+  const LoaderSettings settings_;
+  const std::string name_;  // of its own lines, the second one for parts that are sent
+  const BatchRows rows_;
+  const BatchRules rules_;
+  BatchQueue queue_;
+  Counts counts_;
+  Progress progress_;                    // on the loop
+  std::shared_ptr<BatchSource> source_;  // likewise
+  Mesh::LineEnd line_end_;               // likewise
+  Mesh::LineEnd parts_end_;              // likewise
+  TaskPlace advance_;
+  TaskPlace close_;
+};
+
+}  // namespace distag::spmd

@@ -1,0 +1,244 @@
+#include "spmd/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "autograd/autograd.h"
+#include "base/error.h"
+#include "layout/placement.h"
+#include "layout/spec_text.h"
+#include "spmd/marking.h"
+#include "spmd/plan_report.h"
+
+namespace distag::spmd {
+namespace {
+
+using layout::MeshShape;
+using layout::Spec;
+
+constexpr size_t kMostNamed = 3;       // names in a message
+constexpr size_t kLongestNamed = 128;  // bytes of one
+
+std::string shown(std::string_view name) {
+  return std::string(name.substr(0, kLongestNamed)) + (name.size() > kLongestNamed ? "..." : "");
+}
+
+// How many characters differ, at the best alignment (Levenshtein).
+size_t distance(std::string_view a, std::string_view b) {
+  a = a.substr(0, kLongestNamed);
+  b = b.substr(0, kLongestNamed);
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+template <typename Leaves>
+std::string nearest_names(const std::string& pattern, const Leaves& leaves) {
+  std::vector<std::pair<size_t, std::string>> names;
+  for (const auto& leaf : leaves) names.emplace_back(distance(pattern, leaf.name), leaf.name);
+  std::sort(names.begin(), names.end());
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "\"" : ", \"") + shown(names[i].second) + "\"";
+  }
+  return text.empty() ? "no leaves at all" : text;
+}
+
+bool is_same_mesh(const MeshShape& a, const MeshShape& b) {
+  return a.sizes() == b.sizes() && a.axis_names() == b.axis_names() && a.ranks() == b.ranks();
+}
+
+// The spec as the leaf takes it, in the first notation.
+std::string check_spec(const MeshShape& mesh, const Tensor& tensor, const std::string& text, Spec& spec) {
+  spec = parse_spec(mesh, text, tensor.rank());
+  check_shape(mesh, spec, tensor.shape(), dtype_size(tensor.dtype()));
+  if (mesh.used(spec.partial()) != 0) {
+    fail(Status::kInvalidArgument, "{} is a sum, which only from_local can make", text);
+  }
+  return print_spec(mesh, spec);
+}
+
+uint64_t bytes_of(const MeshShape& mesh, const Spec& spec, const Tensor& tensor, int64_t position) {
+  return static_cast<uint64_t>(box_of(mesh, spec, tensor.shape(), position).count()) * dtype_size(tensor.dtype());
+}
+
+}  // namespace
+
+// All places of the pattern at which the name so far may have got are followed side by side, so the time is that of
+// both lengths multiplied, whatever they are.
+bool fits(std::string_view pattern, std::string_view name) {
+  struct Item {
+    char letter;  // '*' takes any within dots, '+' across them
+    bool is_star;
+  };
+  std::vector<Item> items;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const bool is_double = pattern.substr(i).starts_with("**");
+    items.push_back({is_double ? '+' : pattern[i], pattern[i] == '*'});
+    if (is_double) ++i;
+  }
+  std::vector<char> at(items.size() + 1), next(items.size() + 1);
+  const auto reach = [&items](std::vector<char>& places, size_t place) {
+    for (places[place] = 1; place < items.size() && items[place].is_star; ++place) places[place + 1] = 1;
+  };
+  reach(at, 0);
+  for (const char letter : name) {
+    std::fill(next.begin(), next.end(), 0);
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (at[i] == 0) continue;
+      const Item& item = items[i];
+      if (item.is_star && (item.letter == '+' || letter != '.')) reach(next, i);
+      if (!item.is_star && (item.letter == letter || item.letter == '?')) reach(next, i + 1);
+    }
+    std::swap(at, next);
+  }
+  return at.back() != 0;
+}
+
+Plan::Plan(const MeshShape& mesh, PlanSettings settings) : mesh_(mesh), source_(settings.source) {
+  std::set<std::string_view> names;
+  for (const PlanLeaf& leaf : settings.leaves) {
+    if (!names.insert(leaf.name).second) {
+      fail(Status::kInvalidArgument, "two leaves have the name \"{}\"", shown(leaf.name));
+    }
+  }
+  if (source_ < -1 || source_ >= mesh.count()) {
+    fail(Status::kInvalidArgument, "source is {}, not -1 or the position of one of the {} members", source_,
+         mesh.count());
+  }
+  if (settings.saved) {
+    place_as_saved(settings);
+  } else {
+    place_by_rules(settings);
+  }
+  const uint64_t memory = count_memory(settings);
+  check_memory(settings, memory);
+  report_ = write_report(memory);
+}
+
+void Plan::place_by_rules(const PlanSettings& settings) {
+  for (const PlanRule& rule : settings.rules) {
+    const bool fits_any = std::any_of(settings.leaves.begin(), settings.leaves.end(),
+                                      [&rule](const PlanLeaf& leaf) { return fits(rule.pattern, leaf.name); });
+    if (fits_any) continue;
+    fail(Status::kInvalidArgument, "the pattern \"{}\" fits no leaf; the nearest are {}", shown(rule.pattern),
+         nearest_names(rule.pattern, settings.leaves));
+  }
+  for (const PlanLeaf& leaf : settings.leaves) {
+    const auto rule = std::find_if(settings.rules.begin(), settings.rules.end(),
+                                   [&leaf](const PlanRule& each) { return fits(each.pattern, leaf.name); });
+    Placed placed{leaf.name, leaf.tensor, Spec(leaf.tensor.rank()), "", "no rule fits it: repeated"};
+    try {
+      const std::string text = rule == settings.rules.end() ? print_spec(mesh_, placed.spec) : rule->spec;
+      placed.text = check_spec(mesh_, leaf.tensor, text, placed.spec);
+    } catch (...) {
+      const std::string of = rule == settings.rules.end()
+                                 ? fmt::format("leaf \"{}\"", shown(leaf.name))
+                                 : fmt::format("rule \"{}\" does not suit leaf \"{}\" {}", shown(rule->pattern),
+                                               shown(leaf.name), describe(leaf.tensor));
+      throw current_error().add_context(of);
+    }
+    if (rule != settings.rules.end()) placed.why = fmt::format("rule \"{}\"", rule->pattern);
+    leaves_.push_back(std::move(placed));
+  }
+}
+
+void Plan::place_as_saved(const PlanSettings& settings) {
+  if (!settings.rules.empty())
+    fail(Status::kInvalidArgument, "both saved and rules are given: a saved plan has its own");
+  std::map<std::string, ReportedLeaf> saved;
+  for (ReportedLeaf& leaf : read_plan_report(mesh_, *settings.saved)) {
+    std::string name = leaf.name;
+    if (!saved.emplace(name, std::move(leaf)).second) {
+      fail(Status::kInvalidArgument, "saved: two leaves have the name \"{}\"", shown(name));
+    }
+  }
+  if (saved.size() != settings.leaves.size()) {
+    fail(Status::kInvalidArgument, "saved: a plan for {} leaves, not {}", saved.size(), settings.leaves.size());
+  }
+  for (const PlanLeaf& leaf : settings.leaves) {
+    const auto found = saved.find(leaf.name);
+    if (found == saved.end()) fail(Status::kInvalidArgument, "saved: it has no leaf \"{}\"", shown(leaf.name));
+    const ReportedLeaf& told = found->second;
+    if (told.shape != leaf.tensor.shape() || told.dtype != leaf.tensor.dtype()) {
+      fail(Status::kInvalidArgument, "saved: leaf \"{}\" is {}{}, and here {}", shown(leaf.name),
+           dtype_name(told.dtype), to_string(told.shape), describe(leaf.tensor));
+    }
+    Placed placed{leaf.name, leaf.tensor, Spec(leaf.tensor.rank()), "", told.why};
+    try {
+      placed.text = check_spec(mesh_, leaf.tensor, told.spec, placed.spec);
+    } catch (...) {
+      throw current_error().add_context(fmt::format("saved: leaf \"{}\"", shown(leaf.name)));
+    }
+    leaves_.push_back(std::move(placed));
+  }
+}
+
+// Of the member that has the most: parts, and for those that are trained their gradients and the optimizer's copies.
+uint64_t Plan::count_memory(const PlanSettings& settings) const {
+  uint64_t most = 0;
+  for (int64_t position = 0; position < mesh_.count(); ++position) {
+    uint64_t bytes = 0;
+    for (const Placed& leaf : leaves_) {
+      const bool is_trained = !settings.is_inference && autograd::requires_grad(leaf.tensor);
+      const uint64_t copies = is_trained ? uint64_t{2} + settings.optimizer_copies : 1;
+      const uint64_t own = bytes_of(mesh_, leaf.spec, leaf.tensor, position);
+      uint64_t all = 0;
+      if (__builtin_mul_overflow(own, copies, &all) || __builtin_add_overflow(bytes, all, &bytes)) return UINT64_MAX;
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+void Plan::check_memory(const PlanSettings& settings, uint64_t memory) const {
+  if (settings.memory_bytes == 0 || memory <= settings.memory_bytes) return;
+  const auto largest = std::max_element(leaves_.begin(), leaves_.end(), [this](const Placed& a, const Placed& b) {
+    return bytes_of(mesh_, a.spec, a.tensor, 0) < bytes_of(mesh_, b.spec, b.tensor, 0);
+  });
+  fail(Status::kOutOfMemory,
+       "a member needs {} bytes by these rules, and memory_bytes is {}; the largest leaf is \"{}\"", memory,
+       settings.memory_bytes, shown(largest->name));
+}
+
+std::string Plan::write_report(uint64_t memory) const {
+  std::vector<ReportedLeaf> leaves;
+  for (const Placed& leaf : leaves_) {
+    leaves.push_back({leaf.name, leaf.tensor.dtype(), leaf.tensor.shape(), leaf.text, leaf.why});
+  }
+  return write_plan_report(mesh_, leaves, memory);
+}
+
+const char* Plan::spec_of(std::string_view name) const {
+  for (const Placed& leaf : leaves_) {
+    if (leaf.name == name) return leaf.text.c_str();
+  }
+  return nullptr;
+}
+
+void Plan::apply(const Line& line, bool together) const {
+  if (!is_same_mesh(mesh_, line.program->shape())) {
+    fail(Status::kInvalidArgument, "the plan is for another mesh than \"{}\": sizes, names of axes or ranks differ",
+         line.program->shape().name());
+  }
+  std::vector<Marking> markings;
+  for (const Placed& leaf : leaves_) markings.push_back({leaf.name, leaf.tensor, leaf.text});
+  const uint64_t hash = Fingerprint().add(report_).value();
+  const std::string what = fmt::format("plan_apply({} leaves, plan {:016x}, source {})", leaves_.size(), hash, source_);
+  mark_all(markings, line, what, source_, together);
+}
+
+}  // namespace distag::spmd

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layout/spec.h"
+#include "spmd/program.h"
+#include "tensor/tensor.h"
+
+namespace distag::spmd {
+
+// A tensor of a program that no op of it makes, by name.
+struct PlanLeaf {
+  std::string name;
+  Tensor tensor;
+};
+
+// The leaves whose name fits the pattern have the spec: * within dots, ** across them, ? one character.
+struct PlanRule {
+  std::string pattern;
+  std::string spec;
+};
+bool fits(std::string_view pattern, std::string_view name);
+
+struct PlanSettings {
+  std::vector<PlanLeaf> leaves;
+  std::vector<PlanRule> rules;       // the first that fits counts; a leaf that none fits is repeated
+  std::optional<std::string> saved;  // the report of a former plan, in the place of rules
+  bool is_inference = false;
+  uint32_t optimizer_copies = 0;
+  uint64_t memory_bytes = 0;  // that a member may take for leaves and what training keeps of them; 0: any
+  int64_t source = 0;         // a position; -1: each member has all values
+};
+
+// How the leaves of a program lie on a mesh. Immutable.
+class Plan {
+ public:
+  // Throws INVALID_ARGUMENT for a rule that fits no leaf or does not suit one, and for a saved text that no plan
+  // wrote, or of another mesh or other leaves; OUT_OF_MEMORY beyond the bound.
+  Plan(const layout::MeshShape& mesh, PlanSettings settings);
+
+  // In the first notation; nullptr: there is no such leaf.
+  const char* spec_of(std::string_view name) const;
+  // JSON. Equal arguments give equal texts.
+  const std::string& report() const { return report_; }
+  // Marks the leaves. Throws as marking does; INVALID_ARGUMENT for a mesh of another shape. Together: in one exchange.
+  void apply(const Line& line, bool together) const;
+
+ private:
+  struct Placed {
+    std::string name;
+    Tensor tensor;
+    layout::Spec spec;
+    std::string text;
+    std::string why;
+  };
+
+  void place_by_rules(const PlanSettings& settings);
+  void place_as_saved(const PlanSettings& settings);
+  uint64_t count_memory(const PlanSettings& settings) const;
+  void check_memory(const PlanSettings& settings, uint64_t memory) const;
+  std::string write_report(uint64_t memory) const;
+
+  const layout::MeshShape mesh_;
+  const int64_t source_;
+  std::vector<Placed> leaves_;
+  std::string report_;
+};
+
+}  // namespace distag::spmd

@@ -1,0 +1,89 @@
+#include "spmd/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace distag::spmd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kVersion = 1;
+constexpr int kDeepest = 8;
+constexpr size_t kLargest = size_t{64} << 20;  // bytes of a text
+
+Json describe(const layout::MeshShape& mesh) {
+  Json ranks = Json::array();
+  for (const int32_t rank : mesh.ranks()) ranks.push_back(rank);
+  Json sizes = Json::array();
+  for (const int64_t size : mesh.sizes()) sizes.push_back(size);
+  return {{"axes", mesh.axis_names()}, {"sizes", std::move(sizes)}, {"ranks", std::move(ranks)}};
+}
+
+Dtype dtype_named(const std::string& name) {
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt64, Dtype::kBool}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  fail(Status::kInvalidArgument, "no dtype \"{}\"", name);
+}
+
+ReportedLeaf read_leaf(const Json& json) {
+  ReportedLeaf leaf;
+  leaf.name = json.at("name").get<std::string>();
+  leaf.dtype = dtype_named(json.at("dtype").get<std::string>());
+  const Json& shape = json.at("shape");
+  if (!shape.is_array() || shape.size() > kMaxRank)
+    fail(Status::kInvalidArgument, "a shape has at most {} sizes", kMaxRank);
+  for (const Json& size : shape) {
+    if (!size.is_number_integer()) fail(Status::kInvalidArgument, "sizes are integers");
+    leaf.shape.push_back(size.get<int64_t>());
+  }
+  leaf.spec = json.at("spec").get<std::string>();
+  leaf.why = json.at("why").get<std::string>();
+  return leaf;
+}
+
+}  // namespace
+
+std::string write_plan_report(const layout::MeshShape& mesh, const std::vector<ReportedLeaf>& leaves, uint64_t memory) {
+  Json listed = Json::array();
+  for (const ReportedLeaf& leaf : leaves) {
+    Json shape = Json::array();
+    for (const int64_t size : leaf.shape) shape.push_back(size);
+    listed.push_back({{"name", leaf.name},
+                      {"dtype", dtype_name(leaf.dtype)},
+                      {"shape", std::move(shape)},
+                      {"spec", leaf.spec},
+                      {"why", leaf.why}});
+  }
+  const Json report = {{"version", kVersion}, {"mesh", describe(mesh)},      {"mode", "rules"},
+                       {"memory", memory},    {"leaves", std::move(listed)}, {"ops", Json::array()}};
+  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, const std::string& text) {
+  if (text.size() > kLargest)
+    fail(Status::kInvalidArgument, "saved: a text of {} bytes, more than 64 MiB", text.size());
+  std::vector<ReportedLeaf> leaves;
+  try {
+    const Json report = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+      if (depth > kDeepest)
+        fail(Status::kInvalidArgument, "no report of a plan: it is nested deeper than {}", kDeepest);
+      return true;
+    });
+    if (report.at("version") != kVersion) fail(Status::kInvalidArgument, "version is not {}", kVersion);
+    if (report.at("mode") != "rules") fail(Status::kInvalidArgument, "a mode other than \"rules\"");
+    if (report.at("mesh") != describe(mesh)) fail(Status::kInvalidArgument, "a plan for another mesh");
+    for (const Json& leaf : report.at("leaves")) leaves.push_back(read_leaf(leaf));
+  } catch (const Json::exception& error) {
+    fail(Status::kInvalidArgument, "saved: no report of a plan: {}", error.what());
+  } catch (...) {
+    throw current_error().add_context("saved");
+  }
+  return leaves;
+}
+
+}  // namespace distag::spmd

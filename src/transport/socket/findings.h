@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+// What was found at an address where no connection came to be, for a text (Connection::found): the same words for each
+// engine.
+namespace distag::findings {
+
+inline constexpr const char* kNobodyListens = "no process listens there";
+inline constexpr const char* kHangsUp = "a process there closes the connection at once, as another program may";
+inline constexpr const char* kIsSilent = "a process there takes connections and says nothing, as another program may";
+inline constexpr const char* kBrokeOff = "a process there began a handshake and did not end it";
+inline constexpr const char* kNoAnswer = "the host does not answer";
+
+// "it begins with "HTTP/1.1 400 Bad"": for a stream that is not ZMTP. Shows up to 16 bytes.
+std::string begins_with(std::span<const std::byte> bytes);
+// `why`: "it speaks no ZMTP: it begins with ...".
+std::string another_program(const std::string& why);
+
+}  // namespace distag::findings

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace distag {
+
+// A listening socket in the folder of this user, and its end. Any thread.
+class LocalAddress {
+ public:
+  // Throws as LocalServer.
+  explicit LocalAddress(uint64_t id);
+  ~LocalAddress();  // unlinks it, not in a forked child
+  LocalAddress(const LocalAddress&) = delete;
+  LocalAddress& operator=(const LocalAddress&) = delete;
+
+  int fd() const { return fd_; }
+
+ private:
+  bool listen_below(const std::string& base, const std::string& name);
+
+  int fd_ = -1;
+  std::string folder_;
+  std::string path_;
+  std::string why_not_;
+  int64_t maker_ = 0;
+};
+
+}  // namespace distag

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstdint>
+
+namespace distag {
+
+// The bytes that the system has received for a tcp connection; 0 where it does not say, as for ipc.
+uint64_t received_bytes(int socket);
+
+}  // namespace distag

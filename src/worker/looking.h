@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/future.h"
+#include "base/loop.h"
+#include "coll/mesh_state.h"
+#include "dautograd/snapshot.h"
+#include "rpc/open_call.h"
+#include "transport/transport.h"
+
+namespace distag {
+
+class Worker;
+
+// What a worker does at one moment, and what it waits for: short, whatever is open.
+struct WorkerLook {
+  std::string name;
+  int32_t rank = -1;
+  int32_t world_size = 0;
+  std::string job;
+  std::string state;
+  uint64_t incarnation = 0;
+  std::string host;
+  Nanos age = 0;
+  bool is_pumped = false;  // by its host, which is inside a task of it or not
+  bool is_in_task = false;
+  size_t tasks_waiting = 0;
+  uint64_t calls_open = 0;
+  std::vector<OpenCall> calls;  // the oldest ones
+  std::vector<PassSnapshot> passes;
+  std::vector<WaitingCollective> collectives;
+  std::vector<std::vector<int32_t>> gatherings;  // the ranks that have not come to those that meet here
+};
+
+std::string write_look(const WorkerLook& look);
+
+// The report of a group while its members are asked. On the loop; shared with the calls that ask.
+class GroupReport {
+ public:
+  struct Member {
+    std::string name;
+    int32_t rank = -1;
+    uint64_t incarnation = 0;
+    std::string state;   // "alive", "lost", "left"
+    std::string silent;  // why there is no report
+    std::string report;
+  };
+
+  GroupReport(Loop& loop, std::string asked, std::vector<Member> members)
+      : loop_(loop), asked_(std::move(asked)), members_(std::move(members)) {}
+
+  Member& member(size_t place) { return members_[place]; }
+  void begin_one() { ++open_; }
+  void take_back_one() { --open_; }
+  // Of one that was asked: its answer, which may be no report.
+  void take(size_t place, const Error* error, const std::string& text);
+  // All are asked; and each answer is taken. Writes when there are no more.
+  void end_one(Future<std::string>& done);
+
+ private:
+  std::string write() const;
+
+  Loop& loop_;
+  const std::string asked_;
+  std::vector<Member> members_;
+  size_t open_ = 1;  // calls, and the one who makes them
+};
+
+// What is asked at the socket of a worker: "look", or "group MILLISECONDS". On the loop. nullptr: it is not known.
+std::shared_ptr<Future<std::string>> answer_question(Worker& worker, const std::string& question);
+
+}  // namespace distag

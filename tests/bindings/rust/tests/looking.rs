@@ -1,0 +1,152 @@
+//! The environment, metrics, traces and pictures.
+#![forbid(unsafe_code)]
+
+use distag::{visualize_sharding, Code, Environment, Error, Mesh, Picture, PictureFormat, Result, Trace, Worker};
+use distag_tests::json::Json;
+use distag_tests::{Group, SECONDS};
+use std::path::Path;
+use std::process::Command;
+
+/// What another process of this program says of its place under these variables.
+fn place_under(variables: &[(&str, &str)]) -> String {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "the_environment_tells_the_place", "--nocapture", "--test-threads=1"]).env_clear();
+    for name in ["LD_LIBRARY_PATH", "PATH"] {
+        if let Some(value) = std::env::var_os(name) {
+            child.env(name, value);
+        }
+    }
+    let done = child.env("DISTAG_TEST_PLACE", "1").envs(variables.iter().copied()).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[test]
+fn the_environment_tells_the_place() {
+    if std::env::var_os("DISTAG_TEST_PLACE").is_some() {
+        println!("{:?}", Environment::read());
+        return;
+    }
+    let torchrun = [
+        ("RANK", "3"),
+        ("WORLD_SIZE", "4"),
+        ("LOCAL_RANK", "1"),
+        ("LOCAL_WORLD_SIZE", "2"),
+        ("GROUP_RANK", "1"),
+        ("TORCHELASTIC_RESTART_COUNT", "2"),
+    ];
+    let found = place_under(&torchrun);
+    let wanted = "Ok(Environment { rank: 3, world_size: 4, local_rank: Some(1), local_size: Some(2), node: Some(1), \
+                  node_count: None, restart: 2, launcher: \"torchrun\" })";
+    assert!(found.contains(wanted), "{found}");
+    let found = place_under(&[("DISTAG_RANK", "-1"), ("DISTAG_WORLD_SIZE", "-1")]);
+    assert!(found.contains("{ rank: -1, world_size: -1, local_rank: None") && found.contains("own"), "{found}");
+    let found = place_under(&[]);
+    assert!(found.contains("Err(INVALID_ARGUMENT") && found.contains("WORLD_SIZE, RANK;"), "{found}");
+    let found = place_under(&[("RANK", "1x"), ("WORLD_SIZE", "2")]);
+    assert!(found.contains("RANK=\"1x\" is no number"), "{found}");
+}
+
+struct Folder(std::path::PathBuf);
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("distag-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn refused<T>(result: Result<T>, code: Code, part: &str) {
+    let failure = result.err().expect("nothing failed");
+    assert_eq!(failure.code(), code, "{failure}");
+    assert!(failure.to_string().contains(part), "{failure}");
+}
+
+#[test]
+fn a_trace_has_the_spans_of_the_host() -> Result<()> {
+    let folder = Folder::new("traced");
+    let group = Group::new(|worker| worker.register("double", |x: i64| Ok::<_, Error>(2 * x)));
+    let here = Trace { folder: Some(&folder.0), max_bytes: 1 << 20 };
+    drop(group.a().trace("before")?);
+    group.a().start_trace(here)?;
+    let epoch = group.a().trace("epoch α")?;
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _step = group.a().trace("step").unwrap();
+        assert_eq!(group.a().call::<i64>("b", "double", (4,)).unwrap(), 8);
+        std::panic::panic_any("in the step");
+    }));
+    assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"in the step"));
+    std::thread::scope(|scope| scope.spawn(move || drop(epoch)).join().unwrap());
+    refused(group.a().start_trace(here), Code::InvalidState, "stop it first");
+    refused(group.b().start_trace(Trace { max_bytes: 1, ..here }), Code::InvalidArgument, "max_bytes");
+    let (nowhere, no_text) = (folder.0.join("none"), Path::new("a\0b"));
+    refused(group.b().start_trace(Trace { folder: Some(&nowhere), max_bytes: 0 }), Code::InvalidState, "none");
+    refused(group.b().start_trace(Trace { folder: Some(no_text), max_bytes: 0 }), Code::InvalidArgument, "NUL");
+    refused(group.a().trace(&"x".repeat(128)), Code::InvalidArgument, "127");
+    refused(group.a().trace("a\0b"), Code::InvalidArgument, "NUL");
+    group.a().stop_trace()?;
+    group.a().stop_trace()?;
+    let events = Json::parse(&std::fs::read_to_string(folder.0.join("a.trace.json")).unwrap());
+    let begun =
+        events.list().iter().filter(|each| each.get("ph").as_str() == "b").map(|each| each.get("name").as_str());
+    assert_eq!(begun.filter(|&name| name != "double").collect::<Vec<_>>(), ["step", "epoch α"]);
+    Ok(())
+}
+
+#[test]
+fn a_span_may_end_after_its_worker() -> Result<()> {
+    let folder = Folder::new("late");
+    let worker = Worker::builder().name("w").world_size(1).rendezvous("inproc://late").build()?;
+    let here = Trace { folder: Some(&folder.0), max_bytes: 0 };
+    refused(worker.start_trace(here), Code::InvalidState, "not started");
+    worker.start(SECONDS)?;
+    worker.start_trace(here)?;
+    let span = worker.trace("late")?;
+    worker.shutdown(SECONDS)?;
+    refused(worker.start_trace(here), Code::InvalidState, "shut down");
+    drop(worker);
+    drop(span);
+    assert!(folder.0.join("w.trace.json").exists());
+    Ok(())
+}
+
+#[test]
+fn metrics_are_those_of_the_worker() -> Result<()> {
+    let group = Group::new(|worker| worker.register("double", |x: i64| Ok::<_, Error>(2 * x)));
+    assert_eq!(group.a().call::<i64>("b", "double", (4,))?, 8);
+    let metrics = group.a().metrics()?;
+    for wanted in ["# TYPE distag_calls_made_total counter", "distag_calls_made_total{worker=\"a\"} 1"] {
+        assert!(metrics.lines().any(|line| line == wanted), "{metrics}");
+    }
+    Ok(())
+}
+
+#[test]
+fn pictures_of_each_format() -> Result<()> {
+    let grid = "{devices=[2,2]0,1,2,3}";
+    let text = visualize_sharding(grid, None, Picture { label: Some("TPU"), ..Picture::default() })?;
+    assert!(text.contains("│ TPU 0 │ TPU 1 │\n"), "{text}");
+    let svg = Picture { format: Some(PictureFormat::Svg), label: Some("<w>"), ..Picture::default() };
+    let drawn = visualize_sharding(grid, Some(&[4, 6]), svg)?;
+    assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{drawn}");
+    assert!(drawn.contains("0:2, 0:3: &lt;w&gt; 0\n"), "{drawn}");
+    let json = Picture { format: Some(PictureFormat::Json), ..Picture::default() };
+    let boxes = visualize_sharding("{devices=[2]0,1}", Some(&[4]), json)?;
+    assert_eq!(Json::parse(&boxes).get("boxes").list().len(), 2);
+    let narrow = Picture { width: 5, ..Picture::default() };
+    refused(visualize_sharding(grid, None, narrow), Code::InvalidArgument, "width");
+    refused(visualize_sharding(grid, None, Picture { dims: (7, 0), ..narrow }), Code::InvalidArgument, "");
+    refused(visualize_sharding(grid, None, Picture { label: Some("\0"), ..narrow }), Code::InvalidArgument, "NUL");
+    refused(visualize_sharding("('data',)", None, Picture::default()), Code::InvalidArgument, "");
+    let worker = Worker::builder().name("w").world_size(1).rendezvous("inproc://drawn").build()?;
+    worker.start(SECONDS)?;
+    let mesh = Mesh::new(&worker, &[1], &["data"])?;
+    let drawn = mesh.visualize("('data', None)", Some(&[2, 3]), Picture { label: None, ..svg })?;
+    assert!(drawn.contains("0:2, 0:3: CPU 0\n"), "{drawn}");
+    Ok(())
+}

@@ -1,0 +1,264 @@
+/* Plans by rules: made anywhere, applied by all members in one exchange, and what they refuse. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capi/check.h"
+#include "capi/support/members.h"
+
+enum { kLeaves = 1000, kRows = 6, kReport = 1 << 20 };
+
+static const char *const kAxes[] = {"x"};
+static int64_t member_count;
+
+static distag_mesh *make_mesh(distag_worker *worker, int64_t count) {
+  const int32_t ranks[] = {0, 1, 2, 3};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = NULL;
+  CHECK_OK(distag_mesh_create(worker, ranks, (size_t)count, &count, kAxes, 1, NULL, &mesh, &err));
+  return mesh;
+}
+
+/* Elements that tell leaf, row and rank. */
+static distag_tensor *make_leaf(int leaf, int32_t rank) {
+  const int64_t shape[] = {kRows};
+  double numbers[kRows];
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *tensor = NULL;
+  for (int row = 0; row < kRows; ++row) numbers[row] = 1000.0 * rank + leaf + 0.01 * row;
+  CHECK_OK(distag_tensor_create(numbers, sizeof numbers, DISTAG_FLOAT64, shape, 1, &tensor, &err));
+  return tensor;
+}
+
+typedef struct model {
+  char texts[kLeaves][16];
+  const char *names[kLeaves];
+  distag_tensor *leaves[kLeaves];
+  distag_plan_options options;
+} model;
+
+static const char *const kPatterns[] = {"l?.weight", "**.weight"};
+static const char *const kSpecs[] = {"(None,)", "('x',)"};
+
+static void make_model(model *made, int32_t rank) {
+  static const distag_plan_options kInit = DISTAG_PLAN_OPTIONS_INIT;
+  for (int i = 0; i < kLeaves; ++i) {
+    snprintf(made->texts[i], sizeof made->texts[i], "l%d.%s", i, i % 2 == 0 ? "weight" : "bias");
+    made->names[i] = made->texts[i];
+    made->leaves[i] = make_leaf(i, rank);
+  }
+  made->options = kInit;
+  made->options.names = made->names;
+  made->options.leaves = made->leaves;
+  made->options.leaf_count = kLeaves;
+  made->options.patterns = kPatterns;
+  made->options.specs = kSpecs;
+  made->options.rule_count = 2;
+}
+
+static void release_model(model *made) {
+  for (int i = 0; i < kLeaves; ++i) distag_tensor_release(made->leaves[i]);
+}
+
+/* Each leaf lies as planned and has the values of the member at position 1. */
+static void check_leaves(model *made, distag_mesh *mesh, distag_plan *plan, int32_t source) {
+  distag_error err = DISTAG_ERROR_INIT;
+  for (int i = 0; i < kLeaves; i += 37) {
+    distag_tensor *whole = NULL;
+    double numbers[kRows];
+    const char *const spec = i % 2 == 0 && i >= 10 ? "('x',)" : "(None,)";
+    CHECK_TEXT(distag_plan_get_spec(plan, made->names[i]), spec);
+    CHECK_TEXT(distag_tensor_get_spec(made->leaves[i]), spec);
+    CHECK(distag_tensor_get_mesh(made->leaves[i]) != NULL);
+    CHECK_OK(distag_tensor_gather(made->leaves[i], -1, DISTAG_FOREVER, &whole, &err));
+    CHECK_OK(distag_tensor_copy_data(whole, numbers, sizeof numbers, &err));
+    for (int row = 0; row < kRows; ++row) CHECK(numbers[row] == 1000.0 * source + i + 0.01 * row);
+    distag_tensor_release(whole);
+  }
+  (void)mesh;
+}
+
+static void apply(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
+  distag_mesh_stats before = DISTAG_MESH_STATS_INIT, after = DISTAG_MESH_STATS_INIT;
+  distag_plan *plan = NULL, *again = NULL;
+  char *const report = malloc(kReport), *const other = malloc(kReport);
+  model *const made = calloc(1, sizeof *made);
+  size_t size = 0;
+  make_model(made, rank);
+  made->options.source = 1;
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &made->options, &plan, &err));
+  CHECK_OK(distag_mesh_get_stats(mesh, &before, &err));
+  CHECK_OK(distag_plan_apply(plan, mesh, &err));
+  CHECK_OK(distag_mesh_get_stats(mesh, &after, &err));
+  CHECK_INT((int64_t)(after.broadcasts - before.broadcasts), 1);
+  check_leaves(made, mesh, plan, 1);
+  CHECK_OK(distag_plan_apply(plan, mesh, &err)); /* changes nothing */
+  check_leaves(made, mesh, plan, 1);
+  CHECK_OK(distag_plan_copy_report(plan, report, kReport, &size, &err));
+  made->options.saved = report;
+  made->options.rule_count = 0;
+  made->options.source = 1;
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &made->options, &again, &err));
+  CHECK_OK(distag_plan_copy_report(again, other, kReport, &size, &err));
+  CHECK_TEXT(other, report);
+  CHECK_OK(distag_plan_apply(again, mesh, &err));
+  distag_plan_retain(again);
+  distag_plan_release(again);
+  distag_plan_release(again);
+  distag_plan_release(plan);
+  release_model(made);
+  distag_mesh_release(mesh);
+  free(report);
+  free(other);
+  free(made);
+}
+
+/* One by one, and each its own part. */
+static void apply_otherwise(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
+  model *const made = calloc(1, sizeof *made);
+  distag_plan *plan = NULL;
+  make_model(made, 0); /* the same on all */
+  made->options.source = -1;
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &made->options, &plan, &err));
+  CHECK_OK(distag_plan_apply(plan, mesh, &err));
+  check_leaves(made, mesh, plan, 0);
+  distag_plan_release(plan);
+  release_model(made);
+  free(made);
+  distag_mesh_release(mesh);
+}
+
+/* A leaf that lies otherwise: none is marked. Then members with other plans: the mesh ends. */
+static void refuse_and_diverge(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
+  model *const made = calloc(1, sizeof *made);
+  distag_plan *plan = NULL;
+  make_model(made, rank);
+  CHECK_OK(distag_tensor_mark_sharding(made->leaves[999], mesh, "('x',)", 0, &err));
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &made->options, &plan, &err));
+  CHECK_FAILS(distag_plan_apply(plan, mesh, &err), DISTAG_E_INVALID_STATE, "leaf \"l999.bias\"");
+  CHECK(distag_tensor_get_mesh(made->leaves[0]) == NULL);
+  err.code = DISTAG_OK;
+  distag_plan_release(plan);
+  made->options.leaf_count = rank == 0 ? 998 : 997;
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &made->options, &plan, &err));
+  CHECK_FAILS(distag_plan_apply(plan, mesh, &err), DISTAG_E_DIVERGED, "plan_apply(99");
+  CHECK(distag_tensor_get_mesh(made->leaves[0]) == NULL);
+  distag_plan_release(plan);
+  release_model(made);
+  free(made);
+  distag_mesh_release(mesh);
+}
+
+static void arguments(void) {
+  const distag_status invalid = DISTAG_E_INVALID_ARGUMENT;
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_plan_options options = DISTAG_PLAN_OPTIONS_INIT;
+  distag_plan *plan = NULL;
+  const int64_t size = 2;
+  distag_mesh *mesh = NULL, *other = NULL;
+  distag_tensor *leaf = make_leaf(0, 0);
+  const char *name = "w", *pattern = "*", *spec = "('x',)";
+  char *const large = malloc(10241);
+  char text[8];
+  size_t needed = 0;
+  const int32_t ranks[] = {0, 1};
+  CHECK_OK(distag_mesh_create(NULL, ranks, 2, &size, kAxes, 1, NULL, &mesh, &err));
+  CHECK_OK(distag_mesh_create(NULL, ranks, 2, &size, NULL, 1, NULL, &other, &err));
+  CHECK_FAILS(distag_plan_create(NULL, NULL, 0, &options, &plan, &err), invalid, "mesh");
+  err.code = DISTAG_OK;
+  CHECK_FAILS(distag_plan_create((distag_mesh *)(void *)leaf, NULL, 0, &options, &plan, &err), invalid, "mesh");
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, NULL, &err), invalid, "out_plan");
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, NULL, &plan, &err)); /* of nothing */
+  CHECK(distag_plan_get_spec(plan, "w") == NULL && distag_plan_get_spec(plan, NULL) == NULL);
+  CHECK(distag_plan_get_spec(NULL, "w") == NULL);
+  distag_plan_release(plan);
+  options.struct_size = 0;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "distag_plan_options");
+  CHECK(plan == NULL);
+  options = (distag_plan_options)DISTAG_PLAN_OPTIONS_INIT;
+  options.leaf_count = 1;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "names");
+  options.names = &name;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "leaves");
+  options.leaves = &leaf;
+  options.rule_count = (size_t)1 << 62;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "rule_count is 4611686018427387904");
+  options.rule_count = 1;
+  options.patterns = &pattern;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "specs");
+  options.specs = &spec;
+  options.leaf_count = (size_t)-1;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "leaf_count");
+  options.leaf_count = 1;
+  options.mode = DISTAG_PLAN_AUTO;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "needs the roots");
+  options.mode = 7;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "mode");
+  options.mode = DISTAG_PLAN_COMPLETE;
+  CHECK_FAILS(distag_plan_create(mesh, &leaf, 1, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "by rules alone");
+  options.inference = 2;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "inference");
+  options.inference = 0;
+  options.source = 2;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "source is 2");
+  options.source = 0;
+  options.costs = "alpha=1";
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "costs");
+  options.costs = NULL;
+  options.memory_bytes = 7;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), DISTAG_E_OUT_OF_MEMORY, "needs 24 bytes");
+  options.memory_bytes = 0;
+  memset(large, 'w', 10240);
+  large[10240] = '\0';
+  pattern = large;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "fits no leaf");
+  name = large;
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &options, &plan, &err));
+  CHECK_TEXT(distag_plan_get_spec(plan, large), "('x',)");
+  CHECK_OK(distag_plan_copy_report(plan, text, sizeof text, &needed, &err));
+  CHECK(needed > 10240 && strlen(text) < sizeof text);
+  CHECK_FAILS(distag_plan_copy_report(NULL, text, sizeof text, &needed, &err), invalid, "plan");
+  err.code = DISTAG_OK;
+  CHECK_FAILS(distag_plan_apply(plan, mesh, &err), DISTAG_E_INVALID_STATE, "without a worker");
+  CHECK_FAILS(distag_plan_apply(NULL, mesh, &err), invalid, "plan");
+  err.code = DISTAG_OK;
+  setenv("DISTAG_AUTO_SPMD", "yes", 1);
+  distag_plan_release(plan);
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "DISTAG_AUTO_SPMD=\"yes\"");
+  setenv("DISTAG_AUTO_SPMD", "1", 1); /* without roots by rules all the same */
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &options, &plan, &err));
+  unsetenv("DISTAG_AUTO_SPMD");
+  distag_plan_release(plan);
+  distag_plan_release(NULL);
+  distag_tensor_release(leaf);
+  distag_mesh_release(mesh);
+  distag_mesh_release(other);
+  free(large);
+}
+
+static void in_groups(void) {
+  for (member_count = 2; member_count <= 3; ++member_count) {
+    members group = {0};
+    if (members_start(&group, (int32_t)member_count, member_count == 2 ? "plans_2" : "plans_3") != 0) return;
+    members_run(&group, (int32_t)member_count, apply);
+    members_run(&group, (int32_t)member_count, apply_otherwise);
+    setenv("DISTAG_AUTO_USE_GROUP_SHARDING", "0", 1);
+    members_run(&group, (int32_t)member_count, apply_otherwise);
+    unsetenv("DISTAG_AUTO_USE_GROUP_SHARDING");
+    members_run(&group, (int32_t)member_count, refuse_and_diverge);
+    CHECK_INT(members_end(&group), 0);
+  }
+}
+
+int main(void) {
+  arguments();
+  in_groups();
+  return check_end();
+}

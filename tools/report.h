@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+namespace distag_tool {
+
+struct ReportOptions {
+  std::string folder;
+  std::string merged;  // empty: no file of all traces
+  std::string page;    // empty: no page
+};
+
+// Prints what the traces in a folder tell. 0, or 1 where there is none.
+int print_report(const ReportOptions& options);
+
+}  // namespace distag_tool

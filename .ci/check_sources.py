@@ -35,10 +35,10 @@ def entries_of(folder):
 
 def files_of(entry):
     """The sources: one, or those that a batch includes."""
-    if "/Unity/" not in entry["file"]:
+    if "/batches/" not in entry["file"]:
         return [entry["file"]]
     with open(entry["file"], encoding="utf-8") as file:
-        return re.findall(r'#include "(.*)"', file.read())
+        return [os.path.abspath(name) for name in re.findall(r'#include "(.*)"', file.read())]
 
 
 def views_of(entry):

@@ -26,6 +26,15 @@ set(distag_private_transport PkgConfig::libzmq PkgConfig::libsodium)
 set(distag_private_wire PkgConfig::libisal)
 set(distag_private_store PkgConfig::libisal)
 
+# tests/faults has its own object of the first. Paths of this checkout are for the sources that need them: the others
+# compile alike everywhere.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/worker/threaded_worker.cpp
+                            PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+if(DISTAG_LONG_TASKS_FILE)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/worker/long_tasks.cpp PROPERTIES COMPILE_DEFINITIONS
+                              "DISTAG_LONG_TASKS_FILE=\"${DISTAG_LONG_TASKS_FILE}\"")
+endif()
+
 foreach(module IN LISTS distag_modules)
   set(distag_seen_${module} "")
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${module}/*.cpp
@@ -42,10 +51,6 @@ foreach(module IN LISTS distag_modules)
   # Rules of optim and engines of transport name their parts alike on purpose, each in its own source.
   if(NOT module MATCHES "^(optim|transport)$")
     distag_compile_in_batches(distag_${module})
-  endif()
-  if(module STREQUAL "worker")  # tests/faults has its own object of this one
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/worker/threaded_worker.cpp
-                                PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   target_include_directories(distag_${module} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(distag_${module} PUBLIC distag_compile ${distag_seen_${module}} ${distag_public_${module}}
@@ -65,11 +70,6 @@ if(TARGET distag_wire)
 endif()
 if(TARGET distag_group)
   target_include_directories(distag_group SYSTEM PRIVATE ${DISTAG_PMIX_INCLUDE_DIR})
-endif()
-if(TARGET distag_worker AND DISTAG_LONG_TASKS_FILE)
-  # Paths of this checkout are for the sources that need them: the others compile alike everywhere.
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/worker/long_tasks.cpp PROPERTIES COMPILE_DEFINITIONS
-                              "DISTAG_LONG_TASKS_FILE=\"${DISTAG_LONG_TASKS_FILE}\"")
 endif()
 # The ABI gate (tests/abi) reads the types of the interface in the debug information of the build that the tests run.
 set(DISTAG_HAS_TYPES OFF)
